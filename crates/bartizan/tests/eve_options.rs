@@ -397,3 +397,145 @@ fn the_record_of_a_refusal_names_the_rule_that_refuses_without_an_alert() {
     assert!(alerts.iter().any(|alert| alert["alert"]["signature_id"] == 2), "{alerts:?}");
     assert!(alerts.iter().all(|alert| alert["alert"]["signature_id"] != 1), "{alerts:?}");
 }
+
+#[test]
+fn an_alert_shows_what_was_acknowledged_and_what_its_buffer_holds() {
+    let folder = Folder::new("payload");
+    let requests = [&b"GET /first HTTP/1.1\r\nHost: a\r\n\r\n"[..], b"GET /then HTTP/1.1\r\nHost: a\r\n\r\n"];
+    let mut capture = Capture::default();
+    for (client, server) in ends() {
+        let (mut c, s) = (101, 901);
+        capture.tcp(client, server, (100, 0), SYN, b"");
+        capture.tcp(server, client, (900, 101), SYN | ACK, b"");
+        capture.tcp(client, server, (101, 901), ACK, b"");
+        for request in requests {
+            capture.tcp(client, server, (c, s), PSH | ACK, request);
+            c += request.len() as u32;
+            capture.tcp(server, client, (s, c), ACK, b"");
+        }
+        capture.tcp(client, server, (c, s), FIN | ACK, b"");
+        capture.tcp(server, client, (s, c + 1), FIN | ACK, b"");
+    }
+    folder.write("c.pcap", capture.pcap());
+    let rules = "alert http any any -> any any (msg:\"u\"; http.uri; content:\"/first\"; sid:1;)\n\
+                 alert tcp any any -> any any (msg:\"s\"; flags:S; sid:2;)\n";
+    let shown = [
+        "types.0.alert.payload=yes",
+        "types.0.alert.payload-printable=yes",
+        "types.0.alert.payload-length=yes",
+    ];
+    let small = [&shown[..], &["types.0.alert.payload-buffer-size=10"]].concat();
+    for (out, options, text) in [("whole", &shown[..], requests[0]), ("small", &small, &requests[0][..9])] {
+        inspect(&folder, rules, out, options, &[]);
+        let alerts = folder.events(out, "alert");
+        assert_eq!(alerts.len(), 4, "{alerts:?}");
+        for alert in alerts {
+            if alert["alert"]["signature_id"] == 1 {
+                // With the packet of the second request, which nobody has acknowledged.
+                assert_eq!(alert["payload_printable"], std::str::from_utf8(text).unwrap(), "{out} {alert}");
+                assert_eq!((&alert["payload_length"], &alert["stream"]), (&json!(text.len()), &json!(1)));
+            } else {
+                assert_eq!(
+                    (&alert["payload_length"], &alert["stream"]),
+                    (&json!(0), &json!(0)),
+                    "{out} {alert}"
+                );
+                assert!(alert["payload"].is_null() && alert["payload_printable"].is_null(), "{alert}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_record_of_a_packet_shows_the_variables_of_the_packet() {
+    let folder = Folder::new("variables");
+    let mut capture = Capture::default();
+    for (client, server) in ends() {
+        let server = (server.0, 53);
+        let [question, answer] = dns();
+        capture.udp(client, server, &question);
+        capture.udp(server, client, &answer);
+    }
+    folder.write("c.pcap", capture.pcap());
+    let rule = |action| {
+        format!(
+            "{action} udp any any -> any 53 (msg:\"q\"; content:\"test\"; pcre:\"/(?P<pkt_name>t.st)/\"; flowbits:set,seen; sid:1;)\n"
+        )
+    };
+    inspect(&folder, &rule("alert"), "o", &[], &[]);
+    let variables = |kind: &str| {
+        folder.events("o", kind).iter().map(|e| e["metadata"]["pktvars"].clone()).collect::<Vec<_>>()
+    };
+    let named = json!([{"name": "test"}]);
+    assert_eq!(variables("alert"), [named.clone(), named.clone()]);
+    assert_eq!(variables("dns"), [named.clone(), Value::Null, named.clone(), Value::Null]);
+    inspect(&folder, &rule("drop"), "o", &["types.35=drop"], &["--ips"]);
+    assert_eq!(variables("drop")[0], named);
+    assert!(folder.events("o", "drop").iter().all(|drop| drop["metadata"]["flowbits"] == json!(["seen"])));
+    inspect(&folder, &rule("drop"), "without", &["types.35=drop", "metadata=no"], &["--ips"]);
+    assert!(folder.events("without", "drop").iter().all(|drop| drop["metadata"].is_null()));
+}
+
+#[test]
+fn a_frame_shows_as_much_as_suricata_holds_of_it() {
+    let folder = Folder::new("frames");
+    let mut capture = Capture::default();
+    for (client, server) in ends() {
+        capture.exchange(
+            client,
+            server,
+            b"GET /a HTTP/1.1\r\nHost: a.test\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+        );
+        let [question, _] = dns();
+        let name = &question[12..];
+        let text =
+            [&b"\xc0\x0c\0\x10\0\x01\0\0\0\x3c\x01\x10\xff"[..], &[b'a'; 255], b"\x0f", &[b'a'; 15]].concat();
+        capture.udp(client, (server.0, 53), &question);
+        let answer = [&b"\0\x07\x81\x80\0\x01\0\x01\0\0\0\0"[..], name, &text].concat();
+        capture.udp((server.0, 53), client, &answer);
+    }
+    folder.write("c.pcap", capture.pcap());
+    let rules = "alert http1 any any -> any any (msg:\"f\"; frame:http1.request; content:\"GET\"; sid:1;)\n\
+                 alert dns any 53 -> any any (msg:\"d\"; frame:dns.pdu; content:\"aaa\"; sid:2;)\n";
+    let options = [
+        "types.1.frame.enabled=yes",
+        "types.1.frame.payload-buffer-size=20",
+        "types.0.alert.payload-buffer-size=10",
+    ];
+    inspect(&folder, rules, "o", &options, &[]);
+    let length = |event: &Value| event["frame"]["payload_printable"].as_str().map(str::len);
+    let frames: Vec<_> = folder.events("o", "frame");
+    let of = |kind: &str, direction: &str| {
+        let these =
+            frames.iter().filter(|e| e["frame"]["type"] == kind && e["frame"]["direction"] == direction);
+        these.map(length).collect::<Vec<_>>()
+    };
+    assert_eq!(of("request", "toserver"), [Some(19), Some(19)]);
+    assert_eq!(of("pdu", "toclient"), [Some(256), Some(256)]);
+    let alerts = folder.events("o", "alert");
+    let of = |sid: u64| {
+        alerts.iter().filter(|a| a["alert"]["signature_id"] == sid).map(length).collect::<Vec<_>>()
+    };
+    assert_eq!(of(1), [Some(9), Some(9)]);
+    assert_eq!(of(2), [Some(256), Some(256)]);
+}
+
+#[test]
+fn events_of_arp_go_with_those_of_streams() {
+    let folder = Folder::new("arp-events");
+    let mut capture = Capture::default();
+    // A hardware address of 5 bytes.
+    capture.frame([&[0xff; 6][..], &[2, 0, 0, 0, 0, 1, 8, 6, 0, 1, 8, 0, 5, 4, 0, 1], &[0; 20]].concat());
+    folder.write("c.pcap", capture.pcap());
+    for (kind, told) in [("stream", 1), ("decode", 0)] {
+        let option = format!("types.2.anomaly.types.{kind}=yes");
+        inspect(&folder, "", kind, &[&option], &[]);
+        let events = folder.events(kind, "anomaly");
+        assert_eq!(events.len(), told, "{kind}: {events:?}");
+        for event in events {
+            let anomaly = json!({"type": "stream", "event": "decoder.arp.invalid_hardware_size"});
+            assert_eq!(event["anomaly"], anomaly);
+        }
+    }
+}

@@ -466,6 +466,8 @@ impl Worker {
         recorder: &mut dyn Recorder,
     ) {
         let findings = &self.findings;
+        let variables = findings.iter().map(|finding| &*finding.variables).find(|set| !set.is_empty());
+        let occasion = &Occasion { variables: variables.unwrap_or_default(), ..*occasion };
         let decision = &fate.decision;
         let has_payload_function =
             inspected && self.flows.get(id).is_some_and(|e| self.chains.wants_payload(e.path));

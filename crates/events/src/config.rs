@@ -160,6 +160,8 @@ pub struct EventTypes {
     pub metadata: bool,
     /// `frame`.
     pub frame: bool,
+    /// `payload-buffer-size` of `frame`: most bytes of a frame of a stream that a record shows, and one.
+    pub frame_payload: u32,
     /// `arp`.
     pub arp: bool,
     /// Application protocols by the type's name in the settings (`http`, `dns`, `bittorrent-dht`, ...), each

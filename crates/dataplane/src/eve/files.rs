@@ -60,7 +60,7 @@ impl EveRecorder {
         (file, id): (&FileTrack, u32),
         xff: Option<&XffOptions>,
     ) -> Vec<u8> {
-        let names = VariableNames::of(self, Some(flow));
+        let names = VariableNames::of(self, occasion, Some(flow));
         let lists = names.lists();
         let heads = Heads::of(self, Some(flow));
         let mut common = heads.head(occasion, Some(flow), Orientation::Direction(occasion.direction), None);

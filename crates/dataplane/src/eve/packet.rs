@@ -236,8 +236,18 @@ fn progress_of(tx: TxRecord<'_>) -> Option<(&'static str, &'static str)> {
     word(Direction::ToServer).zip(word(Direction::ToClient))
 }
 
-/// Bytes of a frame that records show.
-const FRAME_SHOWN: usize = 4096;
+/// Most bytes of a datagram's frame that records show, as in Suricata; of a stream's they show what the buffer of the output holds.
+const DATAGRAM_SHOWN: usize = 256;
+
+/// A record whose frame of a stream is as long as a buffer of so many bytes holds: the last one ends a text.
+fn fitting<'a>(frame: FrameRecord<'a>, buffer: u32) -> FrameRecord<'a> {
+    let room = (buffer as usize).saturating_sub(1);
+    let payload = frame.payload.map(|(bytes, complete)| match frame.stream_offset {
+        Some(_) => (bytes.get(..room).unwrap_or(bytes), complete),
+        None => (bytes, complete),
+    });
+    FrameRecord { payload, ..frame }
+}
 
 /// A frame, as records and alerts show it; `bytes` is filled with what is there of it.
 fn frame_record<'a>(
@@ -249,8 +259,10 @@ fn frame_record<'a>(
 ) -> FrameRecord<'a> {
     let direction = occasion.direction;
     frames.write(direction, frame, bytes);
-    bytes.truncate(FRAME_SHOWN);
     let is_stream = flow.key().protocol() == 6;
+    if !is_stream {
+        bytes.truncate(DATAGRAM_SHOWN);
+    }
     FrameRecord {
         app_proto: Some(spec.eve_name),
         kind: spec.frames.get(usize::from(frame.kind)).copied().unwrap_or("?"),
@@ -298,7 +310,7 @@ impl EveRecorder {
             return;
         }
         let texts = RuleTexts::of(&finding.rule);
-        let names = VariableNames::of(self, flow);
+        let names = VariableNames::of(self, occasion, flow);
         let lists = names.lists();
         let of_packet: Vec<(&str, &[u8])> =
             finding.variables.iter().map(|(n, v)| (n.as_str(), v.as_slice())).collect();
@@ -324,7 +336,10 @@ impl EveRecorder {
         if stream && self.wants(shows_payload) {
             let pair = flow.and_then(|f| f.ext.streams.as_deref());
             if let Some(pair) = pair {
-                pair.stream(occasion.direction).write_held(payload, self.payload_most(), &mut held);
+                // Passively Suricata shows what the other side has acknowledged.
+                let stream = pair.stream(occasion.direction);
+                let end = if self.prevention { u64::MAX } else { stream.acked() };
+                stream.write_held(payload, end, self.payload_most(), &mut held);
             }
         }
         let mut frame_bytes = Vec::new();
@@ -361,6 +376,12 @@ impl EveRecorder {
                 let Some(alert) = &options.types.alert else { return };
                 let settings = options.types.alert_xff.as_ref().or(options.xff.as_ref());
                 let (mut common, mut record) = (common, record);
+                record.frame = record.frame.map(|frame| fitting(frame, alert.payload_buffer_size));
+                if let (Some(payload), false) = (&mut record.payload, held.is_empty()) {
+                    // The last byte of the buffer ends a text, as in Suricata.
+                    let room = (alert.payload_buffer_size as usize).saturating_sub(1);
+                    payload.bytes = Some(held.get(..room).unwrap_or(&held)).filter(|bytes| !bytes.is_empty());
+                }
                 let found = settings.and_then(|s| Some((s, alert_forwarded_for(flow, finding, tx, s)?)));
                 if let Some((settings, address)) = found {
                     record.alert.xff = Some(address);
@@ -379,7 +400,7 @@ impl EveRecorder {
     }
 
     pub(super) fn write_tagged(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>) {
-        let names = VariableNames::of(self, flow);
+        let names = VariableNames::of(self, occasion, flow);
         let lists = names.lists();
         let this = Heads::of(self, flow);
         let mut common = this.head(occasion, flow, Orientation::Packet, None);
@@ -400,7 +421,7 @@ impl EveRecorder {
         if !self.wants(|types| types.metadata) {
             return;
         }
-        let names = VariableNames::of(self, flow);
+        let names = VariableNames::of(self, occasion, flow);
         let lists = names.lists();
         let of_packet: Vec<(&str, &[u8])> =
             variables.variables.iter().map(|(n, v)| (n.as_str(), v.as_slice())).collect();
@@ -424,14 +445,19 @@ impl EveRecorder {
         if !self.wants(|types| types.frame) {
             return;
         }
-        let names = VariableNames::of(self, Some(flow));
+        let names = VariableNames::of(self, occasion, Some(flow));
         let lists = names.lists();
         let this = Heads::of(self, Some(flow));
         let mut common = this.head(occasion, Some(flow), Orientation::Packet, None);
         common.variables = lists.get();
         let mut bytes = Vec::new();
         let record = frame_record(occasion, flow, spec, of, &mut bytes);
-        self.each(|types| types.frame, |writer, options, _| record.write(writer, &options.header, &common));
+        self.each(
+            |types| types.frame,
+            |writer, options, _| {
+                fitting(record, options.types.frame_payload).write(writer, &options.header, &common);
+            },
+        );
     }
 
     pub(super) fn write_arp(&mut self, occasion: &Occasion<'_>, arp: &bartizan_packet::Arp) {
@@ -468,6 +494,10 @@ impl EveRecorder {
         let mut common = this.head(occasion, flow, Orientation::Packet, None);
         let shouted;
         let kind = match anomaly {
+            // Suricata takes events of ARP for those of streams.
+            Anomaly::Decode(event) if event.eve_name().starts_with("decoder.arp.") => {
+                AnomalyKind::Stream { event: event.eve_name() }
+            }
             Anomaly::Decode(event) => AnomalyKind::Decode { event: event.eve_name() },
             Anomaly::Stream(event) => AnomalyKind::Stream { event: event.eve_name() },
             Anomaly::App { protocol, event, tx, detection } => {
@@ -481,7 +511,7 @@ impl EveRecorder {
                 }
             }
         };
-        let names = VariableNames::of(self, flow);
+        let names = VariableNames::of(self, occasion, flow);
         let lists = names.lists();
         common.variables = lists.get();
         let record = AnomalyRecord { kind, packet: Some(packet_bytes(occasion.packet)) };
@@ -511,13 +541,17 @@ impl EveRecorder {
         // The first that refuses; of the rules of detection, one that alerts before one that does so without an alert.
         let first = |silent: bool| {
             findings.iter().find(|f| {
-                f.action == FindingAction::Blocked || f.action.blocks() && (silent || f.rule.firewall.is_some())
+                f.action == FindingAction::Blocked
+                    || f.action.blocks() && (silent || f.rule.firewall.is_some())
             })
         };
         let blocking = first(false).or_else(|| first(true));
         let texts = blocking.map(|f| RuleTexts::of(&f.rule));
         let this = Heads::of(self, flow);
-        let common = this.head(occasion, flow, Orientation::Packet, Some(decision));
+        let names = VariableNames::of(self, occasion, flow);
+        let lists = names.lists();
+        let mut common = this.head(occasion, flow, Orientation::Packet, Some(decision));
+        common.variables = lists.get();
         let record = DropRecord {
             alert: blocking.zip(texts.as_ref()).map(|(f, t)| t.info(f, self.firewall)),
             ..drop_record(occasion, flow, fate)
@@ -568,7 +602,7 @@ impl EveRecorder {
         if !self.wants(|types| types.protocols.contains_key(kind)) {
             return;
         }
-        let names = VariableNames::of(self, Some(flow));
+        let names = VariableNames::of(self, occasion, Some(flow));
         let lists = names.lists();
         let this = Heads::of(self, Some(flow));
         let mut common = this.head(occasion, Some(flow), Orientation::Flow, None);
@@ -628,7 +662,7 @@ impl EveRecorder {
             return;
         }
         let Some(file) = tx.tx.files(direction).get(index) else { return };
-        let names = VariableNames::of(self, Some(flow));
+        let names = VariableNames::of(self, occasion, Some(flow));
         let lists = names.lists();
         let this = Heads::of(self, Some(flow));
         let mut common = this.head(occasion, Some(flow), Orientation::Direction(direction), None);

@@ -269,7 +269,10 @@ impl Reader<'_> {
             "flow" => types.flow = true,
             "netflow" => types.netflow = true,
             "metadata" => types.metadata = true,
-            "frame" => types.frame = true,
+            "frame" => {
+                types.frame = true;
+                types.frame_payload = self.payload_buffer()?;
+            }
             "arp" => types.arp = true,
             _ => {
                 if name == "http" {
@@ -281,6 +284,16 @@ impl Reader<'_> {
             }
         }
         Ok(())
+    }
+
+    /// `payload-buffer-size`.
+    fn payload_buffer(&self) -> Result<u32, SettingError> {
+        let key = self.key("payload-buffer-size");
+        let size = self.settings.size(&key, u64::from(AlertOptions::NOTHING.payload_buffer_size))?;
+        match u32::try_from(size) {
+            Ok(size) if size > 0 => Ok(size),
+            _ => Err(SettingError { value: size.to_string(), key, expected: "a size of 1 byte to 4 GiB" }),
+        }
     }
 
     fn alert(&self, warnings: &mut Vec<String>) -> Result<AlertOptions, SettingError> {
@@ -305,18 +318,7 @@ impl Reader<'_> {
             rule_raw: metadata && self.bool("metadata.rule.raw", false)?,
             rule_reference: metadata && self.bool("metadata.rule.reference", false)?,
         };
-        let key = self.key("payload-buffer-size");
-        let size = self.settings.size(&key, u64::from(defaults.payload_buffer_size))?;
-        options.payload_buffer_size = match u32::try_from(size) {
-            Ok(size) if size > 0 => size,
-            _ => {
-                return Err(SettingError {
-                    value: size.to_string(),
-                    key,
-                    expected: "a size of 1 byte to 4 GiB",
-                });
-            }
-        };
+        options.payload_buffer_size = self.payload_buffer()?;
         if (options.http_body || options.http_body_printable) && !options.app_layer {
             warnings.push(format!(
                 "{}: HTTP bodies are logged among the metadata, which is off; turn on metadata.app-layer",

@@ -224,7 +224,7 @@ impl AlertFlow {
 /// Bytes that an alert shows.
 #[derive(Clone, Copy, Debug)]
 pub struct Payload<'a> {
-    /// The stream's data, or the packet's payload; `None` when the stream has none to show.
+    /// The stream's data, or the packet's payload; `None` when there is nothing to show.
     pub bytes: Option<&'a [u8]>,
     /// Whether these are bytes of the stream.
     pub stream: bool,
@@ -234,6 +234,9 @@ impl Payload<'_> {
     fn write(&self, w: &mut JsonWriter, options: &AlertOptions) {
         if !(options.payload || options.payload_length || options.payload_printable) {
             return;
+        }
+        if self.bytes.is_none() && !self.stream && options.payload_length {
+            w.num("payload_length", 0u8);
         }
         if let Some(bytes) = self.bytes {
             if options.payload {

@@ -224,6 +224,7 @@ fn head(e: &Event<'_>, kind: &str) -> (HeaderOptions, Common<'static>) {
         assert!(options.community_id.is_some(), "no seed gives {id} for {tuple:?}");
     }
     let common = Common {
+        in_place: None,
         timestamp: e.time("timestamp").unwrap(),
         flow_id: e.num("flow_id"),
         parent_id: e.num("parent_id"),
