@@ -326,11 +326,7 @@ fn entries_of_threshold_files() {
              rate_filter gen_id 1, sig_id 1, track by_src, count 1, seconds 60, new_action drop, timeout 9",
             "aaas",
         ),
-        (
-            &filtered,
-            "event_filter gen_id 1, sig_id 1, type limit, track by_src, count 2, seconds 60",
-            "aass",
-        ),
+        (&filtered, "event_filter gen_id 1, sig_id 1, type limit, track by_src, count 2, seconds 60", "aass"),
         (&filtered, "event_filter gen_id 1, sig_id 0, type limit, track by_src, count 2, seconds 60", "..aa"),
         (
             &filtered,
