@@ -173,7 +173,7 @@ mod tests {
         for (key, value) in
             [("enabled", "yes"), ("mode", "both"), ("deployment", "Forward"), ("header", "Via")]
         {
-            settings.set(&format!("o.xff.{key}"), value);
+            settings.set(format!("o.xff.{key}"), value);
         }
         let mut warnings = Vec::new();
         let read = XffOptions::read(&settings, "o", &mut warnings).unwrap().unwrap();
