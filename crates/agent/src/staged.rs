@@ -87,10 +87,16 @@ impl Staged {
 
     fn report(&self, decision: &Decision, reported: &mut u64, before: usize, findings: &mut Vec<Finding>) {
         let mut own = false;
-        for finding in findings.iter_mut().skip(before) {
-            own |= finding.action == FindingAction::Blocked;
+        for finding in findings.iter_mut().skip(before).filter(|f| f.action == FindingAction::Blocked) {
+            own = true;
             finding.action = FindingAction::Allowed;
         }
+        // Nothing is refused, so no record of that names a rule.
+        let mut place = 0;
+        findings.retain(|finding| {
+            place += 1;
+            place <= before || finding.action != FindingAction::Refusing
+        });
         let Some(reason) = decision.reason else { return };
         let bit = 1u64.checked_shl(reason as u32).unwrap_or(1 << 63);
         let new = *reported & bit == 0;

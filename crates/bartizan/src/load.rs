@@ -363,7 +363,9 @@ fn file_settings(settings: &Settings, needs: &Needs) -> Result<FileSettings, Fai
         })?;
         files.magic = Some(Arc::new(magic));
     }
-    let store = FileStoreOptions::from_settings(settings).map_err(Failure::setting(settings))?;
+    // What is amiss is told where the store is started.
+    let store =
+        FileStoreOptions::from_settings(settings, &mut Vec::new()).map_err(Failure::setting(settings))?;
     if let Some(store) = store {
         // Files are named by their SHA-256.
         (files.sha256, files.sha256_of_parts) = (true, true);
@@ -386,7 +388,8 @@ pub fn file_store(
     behind: WhenBehind,
     warnings: &mut Vec<String>,
 ) -> Result<Option<FileStore>, Failure> {
-    let Some(options) = FileStoreOptions::from_settings(settings).map_err(Failure::setting(settings))? else {
+    let options = FileStoreOptions::from_settings(settings, warnings).map_err(Failure::setting(settings))?;
+    let Some(options) = options else {
         if needs.store {
             warnings.push(
                 "rules ask for files to be kept (keyword `filestore`), but the output `file-store` is not enabled: they \

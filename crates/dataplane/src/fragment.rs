@@ -274,6 +274,7 @@ impl Worker {
             generation: self.chains.generation,
             direction: Direction::ToServer,
             around: None,
+            variables: &[],
         };
         recorder.refused(&occasion, None, &Fate { decision, reject: None }, &[]);
     }

@@ -476,6 +476,8 @@ impl Worker {
         recorder: &mut dyn Recorder,
     ) {
         let findings = &self.findings;
+        let variables = findings.iter().map(|finding| &*finding.variables).find(|set| !set.is_empty());
+        let occasion = &Occasion { variables: variables.unwrap_or_default(), ..*occasion };
         let decision = &fate.decision;
         let Some(entry) = self.flows.get_mut(id) else { return };
         let readers = if inspected { self.chains.payload_part(entry.path) } else { Path::EMPTY };

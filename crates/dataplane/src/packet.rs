@@ -72,6 +72,7 @@ impl Worker {
             generation: self.chains.generation,
             direction: Direction::ToServer,
             around: place.around,
+            variables: &[],
         };
         let flow = if packet.wants_flow() && place.refused.is_none() {
             self.flow_of(frame, packet, recorder)

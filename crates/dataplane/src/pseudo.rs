@@ -104,8 +104,15 @@ impl Worker {
             let made = made_of(entry, direction, PacketSource::FlowTimeout);
             let view = made.view();
             let generation = self.chains.generation;
-            let mut occasion =
-                Occasion { packet: &view, number: None, now, generation, direction, around: None };
+            let mut occasion = Occasion {
+                packet: &view,
+                number: None,
+                now,
+                generation,
+                direction,
+                around: None,
+                variables: &[],
+            };
             // What is left of a direction is read and inspected with its own packet, the last one that looks sees the rest.
             let all = direction == last;
             let mut outcome = outcome;
@@ -164,7 +171,15 @@ impl Worker {
             let made = made_of(entry, direction, PacketSource::StreamFlush);
             let view = made.view();
             let (now, generation) = (self.clock, self.chains.generation);
-            let occasion = Occasion { packet: &view, number: None, now, generation, direction, around: None };
+            let occasion = Occasion {
+                packet: &view,
+                number: None,
+                now,
+                generation,
+                direction,
+                around: None,
+                variables: &[],
+            };
             decision = decision.strictest(self.functions(&occasion, id, None, &[], looks, recorder));
         }
         decision

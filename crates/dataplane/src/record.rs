@@ -29,6 +29,8 @@ pub struct Occasion<'a> {
     pub direction: Direction,
     /// The packet of the capture that the packet was found in.
     pub around: Option<&'a Around>,
+    /// Variables that rules have set for the packet.
+    pub variables: &'a [(String, Vec<u8>)],
 }
 
 /// A packet around another one.

@@ -176,7 +176,15 @@ impl Worker {
         let mut parts = FlowParts::take(&mut self.flows.get_mut(id)?.ext);
         let view = made.view();
         let generation = self.chains.generation;
-        let mut occasion = Occasion { packet: &view, number: None, now, generation, direction, around: None };
+        let mut occasion = Occasion {
+            packet: &view,
+            number: None,
+            now,
+            generation,
+            direction,
+            around: None,
+            variables: &[],
+        };
         let all = PerDirection::new(true, true);
         streams::stream(self, &mut occasion, id, &mut parts, all, recorder);
         parts.put_back(&mut self.flows.get_mut(id)?.ext);
@@ -228,6 +236,7 @@ impl Worker {
             generation: self.chains.generation,
             direction,
             around: None,
+            variables: &[],
         };
         let fate = Fate { decision: *decision, reject: None };
         recorder.refused(&occasion, self.flows.get(id), &fate, &[]);

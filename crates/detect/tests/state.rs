@@ -274,6 +274,7 @@ fn with_file(rule: &str, file: &str) -> Lab {
 fn entries_of_threshold_files() {
     let plain = rule(1, r#"content:"x";"#);
     let limited = rule(1, r#"content:"x"; threshold:type limit,track by_src,count 1,seconds 60;"#);
+    let filtered = rule(1, r#"content:"x"; detection_filter:track by_src,count 2,seconds 60;"#);
     let rows: &[(&str, &str, &str)] = &[
         (&plain, "suppress gen_id 1, sig_id 1", "ssss"),
         (&plain, "suppress gen_id 1, sig_id 2", "aaaa"),
@@ -299,6 +300,38 @@ fn entries_of_threshold_files() {
             &limited,
             "rate_filter gen_id 1, sig_id 1, track by_rule, count 1, seconds 60, new_action pass, timeout 9",
             "asss",
+        ),
+        // Of two entries that count, Suricata keeps one: an `event_filter` for the rule, else the first.
+        (
+            &plain,
+            "rate_filter gen_id 1, sig_id 1, track by_src, count 1, seconds 60, new_action drop, timeout 9\n\
+             rate_filter gen_id 1, sig_id 1, track by_src, count 3, seconds 60, new_action pass, timeout 9",
+            "aDDD",
+        ),
+        (
+            &plain,
+            "rate_filter gen_id 1, sig_id 1, track by_src, count 1, seconds 60, new_action drop, timeout 9\n\
+             event_filter gen_id 1, sig_id 1, type limit, track by_src, count 3, seconds 60",
+            "aaas",
+        ),
+        (
+            &plain,
+            "rate_filter gen_id 1, sig_id 1, track by_src, count 1, seconds 60, new_action drop, timeout 9\n\
+             event_filter gen_id 1, sig_id 0, type limit, track by_src, count 1, seconds 60",
+            "aDDD",
+        ),
+        (
+            &plain,
+            "event_filter gen_id 1, sig_id 0, type limit, track by_src, count 3, seconds 60\n\
+             rate_filter gen_id 1, sig_id 1, track by_src, count 1, seconds 60, new_action drop, timeout 9",
+            "aaas",
+        ),
+        (&filtered, "event_filter gen_id 1, sig_id 1, type limit, track by_src, count 2, seconds 60", "aass"),
+        (&filtered, "event_filter gen_id 1, sig_id 0, type limit, track by_src, count 2, seconds 60", "..aa"),
+        (
+            &filtered,
+            "rate_filter gen_id 1, sig_id 1, track by_src, count 1, seconds 60, new_action drop, timeout 9",
+            "..aa",
         ),
     ];
     for (rule, file, want) in rows {

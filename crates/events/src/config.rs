@@ -14,6 +14,7 @@
 mod read;
 
 use crate::output::Rights;
+use crate::xff::XffOptions;
 use bartizan_base::{SettingError, Settings};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -141,6 +142,8 @@ pub struct EventTypes {
     pub alert: Option<AlertOptions>,
     /// Own `xff` of the alerts; `None`: as the output says.
     pub alert_xff: Option<XffOptions>,
+    /// Own `xff` of the records `http`; `None`: as the output says.
+    pub http_xff: Option<XffOptions>,
     /// `anomaly`.
     pub anomaly: Option<AnomalyOptions>,
     /// `drop`.
@@ -157,6 +160,8 @@ pub struct EventTypes {
     pub metadata: bool,
     /// `frame`.
     pub frame: bool,
+    /// `payload-buffer-size` of `frame`: most bytes of a frame of a stream that a record shows, and one.
+    pub frame_payload: u32,
     /// `arp`.
     pub arp: bool,
     /// Application protocols by the type's name in the settings (`http`, `dns`, `bittorrent-dht`, ...), each
@@ -327,19 +332,6 @@ impl Default for StatsOptions {
     fn default() -> Self {
         StatsOptions { totals: true, threads: false, deltas: false, null_values: true }
     }
-}
-
-/// What to do with the address that a proxy says it forwards for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct XffOptions {
-    /// `enabled`; a section that says no stops an outer one.
-    pub enabled: bool,
-    /// `mode: overwrite`: it takes the place of the source address; else it is the field `xff`.
-    pub overwrite: bool,
-    /// `deployment: forward`: the first address of the list counts; else the last.
-    pub forward: bool,
-    /// `header`: name of the HTTP header.
-    pub header: String,
 }
 
 #[cfg(test)]

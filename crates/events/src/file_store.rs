@@ -3,9 +3,10 @@
 //! while a file is open, and beside it a record if `write-fileinfo` asks for one. Source: Suricata 8's user guide, "File-store".
 //!
 //! A thread writes; who finds files hands over pieces by a bounded queue, and either waits for room (captures) or gives the
-//! file up and counts it (live). Not done: `xff` in the record, `force-magic`; the 256 folders are made when needed.
+//! file up and counts it (live). Not done: `force-magic`; the 256 folders are made when needed.
 
 use crate::output::Rights;
+use crate::xff::XffOptions;
 use bartizan_base::{SettingError, Settings};
 use std::collections::HashMap;
 use std::fs::File;
@@ -34,16 +35,21 @@ pub struct FileStoreOptions {
     pub stream_depth: Option<u64>,
     /// Files open at a time (`max-open-files`); 0 for the built-in bound.
     pub max_open: usize,
+    /// Addresses that proxies forward for, in the records.
+    pub xff: Option<XffOptions>,
     /// Who may read them.
     pub rights: Rights,
 }
 
 impl FileStoreOptions {
-    /// Reads the first enabled `file-store` output; `None` without one.
+    /// Reads the first enabled `file-store` output; `None` without one. Values that were not followed are told in `warnings`.
     ///
     /// # Errors
     /// A value is not of the kind that its key wants.
-    pub fn from_settings(settings: &Settings) -> Result<Option<Self>, SettingError> {
+    pub fn from_settings(
+        settings: &Settings,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<Self>, SettingError> {
         for item in settings.children("outputs") {
             let prefix = format!("outputs.{item}.file-store");
             if !settings.has(&prefix) || !settings.bool(&format!("{prefix}.enabled"), false)? {
@@ -61,6 +67,7 @@ impl FileStoreOptions {
                 write_fileinfo: settings.bool(&key("write-fileinfo"), false)?,
                 stream_depth: depth,
                 max_open: settings.number(&key("max-open-files"), 0)?,
+                xff: XffOptions::read(settings, &prefix, warnings)?,
                 rights: Rights::from_settings(settings)?,
             }));
         }
@@ -126,6 +133,8 @@ pub struct FileStoreHandle {
     behind: WhenBehind,
     /// A record is wanted beside each file.
     pub write_fileinfo: bool,
+    /// Addresses that proxies forward for, in these records.
+    pub xff: Option<Arc<XffOptions>>,
 }
 
 impl FileStoreHandle {
@@ -214,6 +223,7 @@ impl FileStore {
             counters: Arc::clone(&counters),
             behind,
             write_fileinfo: options.write_fileinfo,
+            xff: options.xff.clone().map(Arc::new),
         };
         Ok(FileStore { handle: Some(handle), counters, writer: Some(thread) })
     }
@@ -380,15 +390,15 @@ mod tests {
     #[test]
     fn settings() {
         let mut settings = Settings::new();
-        assert_eq!(FileStoreOptions::from_settings(&settings), Ok(None));
+        assert_eq!(FileStoreOptions::from_settings(&settings, &mut Vec::new()), Ok(None));
         settings.set("outputs.0.file-store.enabled", "yes");
         settings.set("outputs.0.file-store.stream-depth", "1mb");
         settings.set("outputs.0.file-store.dir", "/var/files");
         settings.set("outputs.0.file-store.force-filestore", "yes");
-        let read = FileStoreOptions::from_settings(&settings).unwrap().unwrap();
+        let read = FileStoreOptions::from_settings(&settings, &mut Vec::new()).unwrap().unwrap();
         assert!(read.force && !read.write_fileinfo);
         assert_eq!((read.stream_depth, read.dir), (Some(1 << 20), Some(PathBuf::from("/var/files"))));
         settings.set("outputs.0.file-store.force-filestore", "maybe");
-        assert!(FileStoreOptions::from_settings(&settings).is_err());
+        assert!(FileStoreOptions::from_settings(&settings, &mut Vec::new()).is_err());
     }
 }

@@ -20,6 +20,7 @@ pub mod schema;
 pub mod sink;
 mod text;
 pub mod tls_store;
+pub mod xff;
 
 pub use config::{EveOutput, EveOutputs, HeaderOptions};
 pub use file_store::{FileStore, FileStoreCounters, FileStoreHandle, FileStoreOptions};

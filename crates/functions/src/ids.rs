@@ -375,6 +375,8 @@ impl Ids {
             let found = Finding::new(Arc::clone(&self.tag), FindingAction::Variables);
             findings.push(Finding { variables: Arc::clone(&variables), ..found });
         }
+        let refuses = |hit: &Hit| matches!(hit.action, RuleAction::Drop | RuleAction::Reject(_));
+        let refused = state.worker.hits.iter().any(refuses);
         for hit in state.worker.gate_hits.iter().chain(&state.worker.hits) {
             let index = hit.rule as usize;
             let Some(signature) = self.rules.signatures.get(index) else { continue };
@@ -387,6 +389,8 @@ impl Ids {
                 }
                 RuleAction::Pass => (Verdict::Pass, FindingAction::Allowed),
                 RuleAction::Drop if prevention => (Verdict::Drop, FindingAction::Blocked),
+                // As Suricata says it: what a rate filter makes of a rule is `blocked` where nothing is refused, too.
+                RuleAction::Drop if hit.by_limit => (Verdict::Continue, FindingAction::Blocked),
                 RuleAction::Drop => (Verdict::Continue, FindingAction::Allowed),
                 RuleAction::Reject(_) if prevention => (Verdict::Reject, FindingAction::Blocked),
                 RuleAction::Reject(_) => (Verdict::Continue, FindingAction::Blocked),
@@ -407,8 +411,11 @@ impl Ids {
             // Where a firewall stands, only it lets a flow go for good.
             bypass |= signature.bypass && (of_firewall || state.worker.ungated);
             if !hit.alert {
-                if of_firewall && verdict > Verdict::Pass {
-                    findings.push(Finding::new(Arc::clone(&signature.info), FindingAction::Refusing));
+                // A rule that refuses without an alert: the record of what it refused names it all the same.
+                if verdict > Verdict::Pass {
+                    let tx = hit.tx.or(hit.guess).filter(|_| !of_firewall);
+                    let silent = Finding::new(Arc::clone(&signature.info), FindingAction::Refusing);
+                    findings.push(Finding { tx, guessed: tx.is_some() && hit.tx.is_none(), ..silent });
                 }
                 state.suppressed += u64::from(hit.action != RuleAction::Pass && !of_firewall);
                 continue;
@@ -427,6 +434,7 @@ impl Ids {
                 tx: hit.tx.or(hit.guess),
                 guessed: hit.tx.is_none() && hit.guess.is_some(),
                 stream: hit.stream || hit.tx.is_some(),
+                refused_beside: hit.by_limit && hit.action == RuleAction::Alert && refused,
                 context: self.context_of(hit, &state.worker.left),
                 variables: Arc::clone(&variables),
             });

@@ -3,7 +3,7 @@
 
 use super::EveRecorder;
 use super::head::{Orientation, VariableNames};
-use super::packet::{Heads, file_info, write_inside};
+use super::packet::{Heads, file_info, show_forwarded, write_inside};
 use crate::record::{Entry, Kept, Occasion, TxRecord};
 use bartizan_applayer::file::{FileState, FileTrack};
 use bartizan_applayer::transaction::Bodies;
@@ -11,6 +11,7 @@ use bartizan_base::Direction;
 use bartizan_events::JsonWriter;
 use bartizan_events::config::HeaderOptions;
 use bartizan_events::record::{FileInfo, FileRecord};
+use bartizan_events::xff::XffOptions;
 use core::sync::atomic::Ordering;
 
 impl EveRecorder {
@@ -44,7 +45,7 @@ impl EveRecorder {
             return Kept::GivenUp;
         };
         let record = store.write_fileinfo.then(|| {
-            let text = self.file_record(occasion, flow, tx, file, id);
+            let text = self.file_record(occasion, flow, tx, (file, id), store.xff.as_deref());
             (occasion.now.as_secs(), text)
         });
         if store.close(id, sha256, record) { Kept::Done { id } } else { give_up(&store, file) }
@@ -56,16 +57,17 @@ impl EveRecorder {
         occasion: &Occasion<'_>,
         flow: &Entry,
         tx: TxRecord<'_>,
-        file: &FileTrack,
-        id: u32,
+        (file, id): (&FileTrack, u32),
+        xff: Option<&XffOptions>,
     ) -> Vec<u8> {
-        let names = VariableNames::of(self, Some(flow));
+        let names = VariableNames::of(self, occasion, Some(flow));
         let lists = names.lists();
         let heads = Heads::of(self, Some(flow));
         let mut common = heads.head(occasion, Some(flow), Orientation::Direction(occasion.direction), None);
         common.variables = lists.get();
         let info = FileInfo { file_id: Some(id), storing: false, ..file_info(file, tx.id, true) };
-        let record = FileRecord { app_proto: Some(tx.spec.eve_name), file: info };
+        let mut record = FileRecord { app_proto: Some(tx.spec.eve_name), file: info, xff: None };
+        show_forwarded(&mut common, &mut record, occasion, tx, xff);
         let mut writer = JsonWriter::new();
         record.write(&mut writer, &HeaderOptions::default(), &common, |w| {
             write_inside(w, tx, Bodies::default())

@@ -94,7 +94,7 @@ impl EveRecorder {
         if !self.wants(|types| types.flow || types.netflow) {
             return;
         }
-        let names = VariableNames::of(self, Some(flow));
+        let names = VariableNames::of_flow(self, Some(flow));
         let lists = names.lists();
         let exceptions: Vec<(&str, &str)> =
             flow.ext.exceptions.iter().map(|(target, policy)| (target.eve_name(), policy.name())).collect();

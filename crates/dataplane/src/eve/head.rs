@@ -25,16 +25,22 @@ pub(super) enum Orientation {
 
 /// Names of variables, held while a record is written.
 #[derive(Default)]
-pub(super) struct VariableNames {
+pub(super) struct VariableNames<'o> {
     bits: Vec<String>,
     integers: Vec<(String, u64)>,
     variables: Vec<(String, Vec<u8>)>,
     entropies: Vec<(String, f64)>,
+    packet: &'o [(String, Vec<u8>)],
 }
 
-impl VariableNames {
+impl<'o> VariableNames<'o> {
+    /// Of a packet and its flow.
+    pub(super) fn of(recorder: &EveRecorder, occasion: &Occasion<'o>, flow: Option<&Entry>) -> Self {
+        VariableNames { packet: occasion.variables, ..Self::of_flow(recorder, flow) }
+    }
+
     /// Of a flow.
-    pub(super) fn of(recorder: &EveRecorder, flow: Option<&Entry>) -> Self {
+    pub(super) fn of_flow(recorder: &EveRecorder, flow: Option<&Entry>) -> Self {
         let mut names = VariableNames::default();
         let name = |number| recorder.shared.names.name(number).unwrap_or_default();
         for said in flow.iter().flat_map(|flow| flow.ext.descriptions()) {
@@ -53,6 +59,7 @@ impl VariableNames {
             integers: self.integers.iter().map(|(n, v)| (n.as_str(), *v)).collect(),
             variables: self.variables.iter().map(|(n, v)| (n.as_str(), v.as_slice())).collect(),
             entropies: self.entropies.iter().map(|(n, v)| (n.as_str(), *v)).collect(),
+            packet: self.packet.iter().map(|(n, v)| (n.as_str(), v.as_slice())).collect(),
         }
     }
 }
@@ -63,6 +70,7 @@ pub(super) struct VariableLists<'v> {
     integers: Vec<(&'v str, u64)>,
     variables: Vec<(&'v str, &'v [u8])>,
     entropies: Vec<(&'v str, f64)>,
+    packet: Vec<(&'v str, &'v [u8])>,
 }
 
 impl VariableLists<'_> {
@@ -72,6 +80,7 @@ impl VariableLists<'_> {
             flowints: &self.integers,
             flowvars: &self.variables,
             entropy: &self.entropies,
+            pktvars: &self.packet,
             ..Default::default()
         }
     }
@@ -130,6 +139,13 @@ pub(super) fn head<'a>(
     orientation: Orientation,
 ) -> Common<'a> {
     let packet = occasion.packet;
+    // The event shows the sides the other way round than the packet does.
+    let turned_round = flow.is_some()
+        && match orientation {
+            Orientation::Packet => false,
+            Orientation::Flow => occasion.direction == Direction::ToClient,
+            Orientation::Direction(direction) => occasion.direction != direction,
+        };
     let tuple = match (orientation, flow) {
         (Orientation::Flow, Some(flow)) => Some(flow_tuple(flow)),
         (Orientation::Direction(Direction::ToServer), Some(flow)) => Some(flow_tuple(flow)),
@@ -147,12 +163,13 @@ pub(super) fn head<'a>(
         icmp: icmp(packet),
         packet_source: source(packet),
         ether: match packet.mac_addresses() {
-            Some((src, dest)) => Ether::Packet { ether_type: packet.ethernet_type(), src, dest },
+            Some((src, dest)) => {
+                let (src, dest) = if turned_round { (dest, src) } else { (src, dest) };
+                Ether::Packet { ether_type: packet.ethernet_type(), src, dest }
+            }
             None => flow_ether(flow),
         },
-        community: flow
-            .map(|f| (flow_tuple(f), f.ext.icmp))
-            .or_else(|| packet_tuple(packet).map(|t| (t, icmp(packet)))),
+        community: flow.map(|f| (flow_tuple(f), f.ext.icmp)),
         tx_id: None,
         pcap_filename: capture,
         ..Common::default()

@@ -9,17 +9,17 @@ use bartizan_applayer::frames::{Frame, Frames};
 use bartizan_applayer::protocol::ProtocolSpec;
 use bartizan_applayer::transaction::{Bodies, LogOptions};
 use bartizan_base::{Decision, Direction, FunctionId, Reason, Verdict};
-use bartizan_events::JsonWriter;
-use bartizan_events::config::{EventTypes, XffOptions};
+use bartizan_events::config::EventTypes;
 use bartizan_events::record::{
     AlertFlow, AlertInfo, AlertRecord, AnomalyKind, AnomalyRecord, ArpRecord, DropRecord, FileInfo,
-    FileRecord, FileState, FrameRecord, MetadataRecord, NetworkHeader, PacketBytes, PacketRecord,
+    FileRecord, FileState, FrameRecord, InPlace, MetadataRecord, NetworkHeader, PacketBytes, PacketRecord,
     PacketSource, Payload, Reject, TargetSide, Transaction, TransactionRecord, TransportHeader, Tunnel,
     Tuple, VerdictInfo, VerdictWord, drop_reason, rule_metadata_json,
 };
-use bartizan_function::{Finding, RejectTo, RuleInfo};
+use bartizan_events::xff::XffOptions;
+use bartizan_events::{Common, JsonWriter};
+use bartizan_function::{Finding, FindingAction, RejectTo, RuleInfo};
 use bartizan_packet::{Network, PacketView, Transport};
-use core::net::IpAddr;
 use std::sync::Arc;
 
 /// What an alert says of its rule, with the texts that it borrows.
@@ -42,7 +42,7 @@ impl<'r> RuleTexts<'r> {
         let rule = &finding.rule;
         AlertInfo {
             transaction: finding.tx.map(|id| Transaction { id, guessed: finding.guessed }),
-            blocked: finding.action.blocks(),
+            blocked: finding.action.blocks() || finding.refused_beside,
             engine: firewall.then_some(if rule.firewall.is_some() { "fw" } else { "td" }),
             rule_id: rule.id,
             signature: rule.message.as_bytes(),
@@ -172,27 +172,47 @@ pub(super) fn write_inside(w: &mut JsonWriter, tx: TxRecord<'_>, bodies: Bodies)
     tx.tx.log_beside(w, &options);
 }
 
-/// The address that a proxy says it forwards for.
-fn forwarded_for(tx: TxRecord<'_>, options: &XffOptions) -> Option<IpAddr> {
+/// The address that a proxy forwards for, by a request's header.
+fn forwarded_for<'t>(tx: TxRecord<'t>, options: &XffOptions) -> Option<&'t str> {
     if !options.enabled {
         return None;
     }
-    let value = tx.tx.request_field(&options.header.to_ascii_lowercase())?;
-    let value = core::str::from_utf8(value).ok()?;
-    let mut list = value.split(',').map(str::trim);
-    let address = if options.forward { list.next() } else { list.next_back() }?;
-    // With a port, IPv6 stands in brackets.
-    let address = match address.strip_prefix('[') {
-        Some(rest) => rest.split(']').next()?,
-        None => address,
-    };
-    address.parse().ok()
+    options.address_in(tx.tx.request_field(&options.header)?)
 }
 
-fn address_text(address: IpAddr) -> String {
-    match address {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => address.segments().map(|s| format!("{s:04x}")).join(":"),
+/// The same of an alert: by its transaction; where it is about none, by the first request that is held and names somebody.
+fn alert_forwarded_for<'f>(
+    flow: Option<&'f Entry>,
+    finding: &Finding,
+    tx: Option<TxRecord<'f>>,
+    options: &XffOptions,
+) -> Option<&'f str> {
+    if finding.tx.is_some() {
+        return forwarded_for(tx?, options);
+    }
+    let parser = flow?.ext.app.as_deref()?.parser().filter(|_| options.enabled)?;
+    let mut named = parser.tx_range().filter_map(|id| parser.tx(id)?.request_field(&options.header));
+    named.find_map(|value| options.address_in(value))
+}
+
+/// Puts the address that a proxy forwards for in place of the one that a packet of this direction has at the client's end.
+fn put_in_place<'a>(common: &mut Common<'a>, address: &'a str, direction: Direction) {
+    common.in_place = Some(InPlace { address, of_source: direction == Direction::ToServer });
+}
+
+/// Shows in a file's record for whom a proxy forwards.
+pub(super) fn show_forwarded<'a>(
+    common: &mut Common<'a>,
+    record: &mut FileRecord<'a>,
+    occasion: &Occasion<'_>,
+    tx: TxRecord<'a>,
+    settings: Option<&XffOptions>,
+) {
+    let Some((settings, address)) = settings.and_then(|s| Some((s, forwarded_for(tx, s)?))) else { return };
+    if settings.overwrite {
+        put_in_place(common, address, occasion.direction);
+    } else {
+        record.xff = Some(address);
     }
 }
 
@@ -216,8 +236,18 @@ fn progress_of(tx: TxRecord<'_>) -> Option<(&'static str, &'static str)> {
     word(Direction::ToServer).zip(word(Direction::ToClient))
 }
 
-/// Bytes of a frame that records show.
-const FRAME_SHOWN: usize = 4096;
+/// Most bytes of a datagram's frame that records show, as in Suricata; of a stream's they show what the buffer of the output holds.
+const DATAGRAM_SHOWN: usize = 256;
+
+/// A record whose frame of a stream is as long as a buffer of so many bytes holds: the last one ends a text.
+fn fitting<'a>(frame: FrameRecord<'a>, buffer: u32) -> FrameRecord<'a> {
+    let room = (buffer as usize).saturating_sub(1);
+    let payload = frame.payload.map(|(bytes, complete)| match frame.stream_offset {
+        Some(_) => (bytes.get(..room).unwrap_or(bytes), complete),
+        None => (bytes, complete),
+    });
+    FrameRecord { payload, ..frame }
+}
 
 /// A frame, as records and alerts show it; `bytes` is filled with what is there of it.
 fn frame_record<'a>(
@@ -229,8 +259,10 @@ fn frame_record<'a>(
 ) -> FrameRecord<'a> {
     let direction = occasion.direction;
     frames.write(direction, frame, bytes);
-    bytes.truncate(FRAME_SHOWN);
     let is_stream = flow.key().protocol() == 6;
+    if !is_stream {
+        bytes.truncate(DATAGRAM_SHOWN);
+    }
     FrameRecord {
         app_proto: Some(spec.eve_name),
         kind: spec.frames.get(usize::from(frame.kind)).copied().unwrap_or("?"),
@@ -278,7 +310,7 @@ impl EveRecorder {
             return;
         }
         let texts = RuleTexts::of(&finding.rule);
-        let names = VariableNames::of(self, flow);
+        let names = VariableNames::of(self, occasion, flow);
         let lists = names.lists();
         let of_packet: Vec<(&str, &[u8])> =
             finding.variables.iter().map(|(n, v)| (n.as_str(), v.as_slice())).collect();
@@ -304,7 +336,10 @@ impl EveRecorder {
         if stream && self.wants(shows_payload) {
             let pair = flow.and_then(|f| f.ext.streams.as_deref());
             if let Some(pair) = pair {
-                pair.stream(occasion.direction).write_held(payload, self.payload_most(), &mut held);
+                // Passively Suricata shows what the other side has acknowledged.
+                let stream = pair.stream(occasion.direction);
+                let end = if self.prevention { u64::MAX } else { stream.acked() };
+                stream.write_held(payload, end, self.payload_most(), &mut held);
             }
         }
         let mut frame_bytes = Vec::new();
@@ -340,21 +375,19 @@ impl EveRecorder {
             |writer, options, _| {
                 let Some(alert) = &options.types.alert else { return };
                 let settings = options.types.alert_xff.as_ref().or(options.xff.as_ref());
-                let forwarded = settings.and_then(|s| Some((s, forwarded_for(tx?, s)?)));
                 let (mut common, mut record) = (common, record);
-                let written = forwarded.map(|(_, address)| address_text(address));
-                match forwarded {
-                    Some((settings, address)) if settings.overwrite => {
-                        let end = common.tuple.as_mut().map(|t| match occasion.direction {
-                            Direction::ToServer => &mut t.src,
-                            Direction::ToClient => &mut t.dest,
-                        });
-                        if let Some(end) = end {
-                            *end = address;
-                        }
+                record.frame = record.frame.map(|frame| fitting(frame, alert.payload_buffer_size));
+                if let (Some(payload), false) = (&mut record.payload, held.is_empty()) {
+                    // The last byte of the buffer ends a text, as in Suricata.
+                    let room = (alert.payload_buffer_size as usize).saturating_sub(1);
+                    payload.bytes = Some(held.get(..room).unwrap_or(&held)).filter(|bytes| !bytes.is_empty());
+                }
+                let found = settings.and_then(|s| Some((s, alert_forwarded_for(flow, finding, tx, s)?)));
+                if let Some((settings, address)) = found {
+                    record.alert.xff = Some(address);
+                    if settings.overwrite {
+                        put_in_place(&mut common, address, occasion.direction);
                     }
-                    Some(_) => record.alert.xff = written.as_deref(),
-                    None => {}
                 }
                 record.write(writer, &options.header, alert, &common, |w| {
                     if let Some(tx) = tx {
@@ -367,7 +400,7 @@ impl EveRecorder {
     }
 
     pub(super) fn write_tagged(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>) {
-        let names = VariableNames::of(self, flow);
+        let names = VariableNames::of(self, occasion, flow);
         let lists = names.lists();
         let this = Heads::of(self, flow);
         let mut common = this.head(occasion, flow, Orientation::Packet, None);
@@ -388,7 +421,7 @@ impl EveRecorder {
         if !self.wants(|types| types.metadata) {
             return;
         }
-        let names = VariableNames::of(self, flow);
+        let names = VariableNames::of(self, occasion, flow);
         let lists = names.lists();
         let of_packet: Vec<(&str, &[u8])> =
             variables.variables.iter().map(|(n, v)| (n.as_str(), v.as_slice())).collect();
@@ -412,14 +445,19 @@ impl EveRecorder {
         if !self.wants(|types| types.frame) {
             return;
         }
-        let names = VariableNames::of(self, Some(flow));
+        let names = VariableNames::of(self, occasion, Some(flow));
         let lists = names.lists();
         let this = Heads::of(self, Some(flow));
         let mut common = this.head(occasion, Some(flow), Orientation::Packet, None);
         common.variables = lists.get();
         let mut bytes = Vec::new();
         let record = frame_record(occasion, flow, spec, of, &mut bytes);
-        self.each(|types| types.frame, |writer, options, _| record.write(writer, &options.header, &common));
+        self.each(
+            |types| types.frame,
+            |writer, options, _| {
+                fitting(record, options.types.frame_payload).write(writer, &options.header, &common);
+            },
+        );
     }
 
     pub(super) fn write_arp(&mut self, occasion: &Occasion<'_>, arp: &bartizan_packet::Arp) {
@@ -456,6 +494,10 @@ impl EveRecorder {
         let mut common = this.head(occasion, flow, Orientation::Packet, None);
         let shouted;
         let kind = match anomaly {
+            // Suricata takes events of ARP for those of streams.
+            Anomaly::Decode(event) if event.eve_name().starts_with("decoder.arp.") => {
+                AnomalyKind::Stream { event: event.eve_name() }
+            }
             Anomaly::Decode(event) => AnomalyKind::Decode { event: event.eve_name() },
             Anomaly::Stream(event) => AnomalyKind::Stream { event: event.eve_name() },
             Anomaly::App { protocol, event, tx, detection } => {
@@ -469,7 +511,7 @@ impl EveRecorder {
                 }
             }
         };
-        let names = VariableNames::of(self, flow);
+        let names = VariableNames::of(self, occasion, flow);
         let lists = names.lists();
         common.variables = lists.get();
         let record = AnomalyRecord { kind, packet: Some(packet_bytes(occasion.packet)) };
@@ -496,10 +538,20 @@ impl EveRecorder {
         if !self.prevention || made || !self.wants(|types| types.drop.is_some()) {
             return;
         }
-        let blocking = findings.iter().find(|f| f.action.blocks());
+        // The first that refuses; of the rules of detection, one that alerts before one that does so without an alert.
+        let first = |silent: bool| {
+            findings.iter().find(|f| {
+                f.action == FindingAction::Blocked
+                    || f.action.blocks() && (silent || f.rule.firewall.is_some())
+            })
+        };
+        let blocking = first(false).or_else(|| first(true));
         let texts = blocking.map(|f| RuleTexts::of(&f.rule));
         let this = Heads::of(self, flow);
-        let common = this.head(occasion, flow, Orientation::Packet, Some(decision));
+        let names = VariableNames::of(self, occasion, flow);
+        let lists = names.lists();
+        let mut common = this.head(occasion, flow, Orientation::Packet, Some(decision));
+        common.variables = lists.get();
         let record = DropRecord {
             alert: blocking.zip(texts.as_ref()).map(|(f, t)| t.info(f, self.firewall)),
             ..drop_record(occasion, flow, fate)
@@ -550,7 +602,7 @@ impl EveRecorder {
         if !self.wants(|types| types.protocols.contains_key(kind)) {
             return;
         }
-        let names = VariableNames::of(self, Some(flow));
+        let names = VariableNames::of(self, occasion, Some(flow));
         let lists = names.lists();
         let this = Heads::of(self, Some(flow));
         let mut common = this.head(occasion, Some(flow), Orientation::Flow, None);
@@ -576,12 +628,23 @@ impl EveRecorder {
                 if !tx.tx.wanted(log) {
                     return;
                 }
-                let common = if by_message && log.dns_version >= 3 { &as_message } else { &common };
-                record.write(writer, &options.header, common, |w| {
+                let mut common = if by_message && log.dns_version >= 3 { as_message } else { common };
+                let settings = options.types.http_xff.as_ref().or(options.xff.as_ref());
+                let found =
+                    settings.filter(|_| kind == "http").and_then(|s| Some((s, forwarded_for(tx, s)?)));
+                // The record shows the flow, and Suricata asks the packet whose address it is: with a packet of the
+                // server it stands for the server's.
+                if let Some((_, address)) = found.filter(|(settings, _)| settings.overwrite) {
+                    put_in_place(&mut common, address, occasion.direction);
+                }
+                record.write(writer, &options.header, &common, |w| {
                     w.object(kind);
                     tx.tx.log(w, log, false);
                     w.end_object();
                     tx.tx.log_beside(w, log);
+                    if let Some((_, address)) = found.filter(|(settings, _)| !settings.overwrite) {
+                        w.str("xff", address);
+                    }
                 });
             },
         );
@@ -599,7 +662,7 @@ impl EveRecorder {
             return;
         }
         let Some(file) = tx.tx.files(direction).get(index) else { return };
-        let names = VariableNames::of(self, Some(flow));
+        let names = VariableNames::of(self, occasion, Some(flow));
         let lists = names.lists();
         let this = Heads::of(self, Some(flow));
         let mut common = this.head(occasion, Some(flow), Orientation::Direction(direction), None);
@@ -607,11 +670,15 @@ impl EveRecorder {
         let record = FileRecord {
             app_proto: Some(tx.spec.eve_name),
             file: file_info(file, tx.id, self.store.is_some()),
+            xff: None,
         };
         self.files = self.files.wrapping_add(1);
         self.each(
             |types| types.files.is_some(),
             |writer, options, _| {
+                let own = options.types.files.as_ref().and_then(|files| files.xff.as_ref());
+                let (mut common, mut record) = (common, record);
+                show_forwarded(&mut common, &mut record, occasion, tx, own.or(options.xff.as_ref()));
                 record.write(writer, &options.header, &common, |w| write_inside(w, tx, Bodies::default()));
             },
         );

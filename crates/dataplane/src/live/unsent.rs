@@ -96,6 +96,7 @@ impl UnsentFrames {
                         generation,
                         direction: Direction::ToServer,
                         around: None,
+                        variables: &[],
                     };
                     let port = pair.direction(side).1.name();
                     let reason = refusal.reason();

@@ -389,8 +389,8 @@ fn detection_filter(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Resu
 
 /// Puts the entries of a threshold file to the rules that they name.
 ///
-/// An `event_filter` for a rule takes the place of its `threshold`; one for all rules leaves alone those that have a
-/// `threshold` or `detection_filter`, and a `rate_filter` always does. Gives a finding for each entry whose addresses
+/// An `event_filter` for a rule takes the place of its `threshold`, `detection_filter` or `rate_filter`; one for all rules
+/// leaves alone those that have one of these, and a `rate_filter` always does. So the file's first `rate_filter` of a rule holds. Gives a finding for each entry whose addresses
 /// cannot be resolved; such an entry is left out.
 pub fn apply_thresholds(
     signatures: &mut [Member],
@@ -433,8 +433,8 @@ fn apply(
     entry: &ThresholdEntry,
     suppressed: Option<&(ThresholdTrack, Arc<AddressSet>)>,
 ) {
-    let has = |s: &Member, kind| s.thresholds.iter().any(|t| t.kind() == kind);
-    let own = has(signature, LimitKind::Threshold) || has(signature, LimitKind::DetectionFilter);
+    let last = signature.thresholds.iter().rposition(|t| t.kind() != LimitKind::Suppress);
+    let own = last.is_some();
     let counting = match (&entry.kind, suppressed) {
         (ThresholdKind::Suppress { .. }, Some((track, addresses))) => {
             // Suppressing comes before counting.
@@ -458,7 +458,7 @@ fn apply(
             if own && entry.sid == 0 {
                 return;
             }
-            if let Some(last) = signature.thresholds.iter().rposition(|t| t.kind() == LimitKind::Threshold) {
+            if let Some(last) = last {
                 signature.thresholds.remove(last);
             }
             let method = match kind {

@@ -44,7 +44,7 @@ impl EveOutputs {
                 destination,
                 prefix: reader.get("prefix").unwrap_or_default().to_owned(),
                 header,
-                xff: reader.xff("xff")?,
+                xff: reader.xff(&mut all.warnings)?,
                 types,
             });
         }
@@ -209,17 +209,8 @@ impl Reader<'_> {
         })
     }
 
-    fn xff(&self, name: &str) -> Result<Option<XffOptions>, SettingError> {
-        let section = Reader { settings: self.settings, prefix: self.key(name) };
-        if !self.settings.has(&section.prefix) {
-            return Ok(None);
-        }
-        Ok(Some(XffOptions {
-            enabled: section.bool("enabled", false)?,
-            overwrite: section.get("mode").is_some_and(|mode| mode.eq_ignore_ascii_case("overwrite")),
-            forward: section.get("deployment").is_some_and(|how| how.eq_ignore_ascii_case("forward")),
-            header: section.get("header").unwrap_or("X-Forwarded-For").to_owned(),
-        }))
+    fn xff(&self, warnings: &mut Vec<String>) -> Result<Option<XffOptions>, SettingError> {
+        XffOptions::read(self.settings, &self.prefix, warnings)
     }
 
     fn types(&self, warnings: &mut Vec<String>) -> Result<EventTypes, SettingError> {
@@ -256,7 +247,7 @@ impl Reader<'_> {
         match name {
             "alert" => {
                 types.alert = Some(self.alert(warnings)?);
-                types.alert_xff = self.xff("xff")?;
+                types.alert_xff = self.xff(warnings)?;
             }
             "anomaly" => types.anomaly = Some(self.anomaly(warnings)?),
             "drop" => {
@@ -266,7 +257,7 @@ impl Reader<'_> {
                     verdict: self.bool("verdict", false)?,
                 });
             }
-            "files" => types.files = Some(self.files()?),
+            "files" => types.files = Some(self.files(warnings)?),
             "stats" => {
                 types.stats = Some(StatsOptions {
                     totals: self.bool("totals", true)?,
@@ -278,15 +269,31 @@ impl Reader<'_> {
             "flow" => types.flow = true,
             "netflow" => types.netflow = true,
             "metadata" => types.metadata = true,
-            "frame" => types.frame = true,
+            "frame" => {
+                types.frame = true;
+                types.frame_payload = self.payload_buffer()?;
+            }
             "arp" => types.arp = true,
             _ => {
+                if name == "http" {
+                    types.http_xff = self.xff(warnings)?;
+                }
                 self.settings.mark_read(&self.prefix);
                 let settings = self.settings.section(&self.prefix);
                 types.protocols.insert(name.to_owned(), ProtocolOptions { settings });
             }
         }
         Ok(())
+    }
+
+    /// `payload-buffer-size`.
+    fn payload_buffer(&self) -> Result<u32, SettingError> {
+        let key = self.key("payload-buffer-size");
+        let size = self.settings.size(&key, u64::from(AlertOptions::NOTHING.payload_buffer_size))?;
+        match u32::try_from(size) {
+            Ok(size) if size > 0 => Ok(size),
+            _ => Err(SettingError { value: size.to_string(), key, expected: "a size of 1 byte to 4 GiB" }),
+        }
     }
 
     fn alert(&self, warnings: &mut Vec<String>) -> Result<AlertOptions, SettingError> {
@@ -311,18 +318,7 @@ impl Reader<'_> {
             rule_raw: metadata && self.bool("metadata.rule.raw", false)?,
             rule_reference: metadata && self.bool("metadata.rule.reference", false)?,
         };
-        let key = self.key("payload-buffer-size");
-        let size = self.settings.size(&key, u64::from(defaults.payload_buffer_size))?;
-        options.payload_buffer_size = match u32::try_from(size) {
-            Ok(size) if size > 0 => size,
-            _ => {
-                return Err(SettingError {
-                    value: size.to_string(),
-                    key,
-                    expected: "a size of 1 byte to 4 GiB",
-                });
-            }
-        };
+        options.payload_buffer_size = self.payload_buffer()?;
         if (options.http_body || options.http_body_printable) && !options.app_layer {
             warnings.push(format!(
                 "{}: HTTP bodies are logged among the metadata, which is off; turn on metadata.app-layer",
@@ -351,7 +347,7 @@ impl Reader<'_> {
         Ok(options)
     }
 
-    fn files(&self) -> Result<FilesOptions, SettingError> {
+    fn files(&self, warnings: &mut Vec<String>) -> Result<FilesOptions, SettingError> {
         let hashes = list(self.settings, &self.key("force-hash"));
         let has = |name: &str| hashes.iter().any(|hash| hash.eq_ignore_ascii_case(name));
         Ok(FilesOptions {
@@ -360,7 +356,7 @@ impl Reader<'_> {
             sha1: has("sha1"),
             sha256: has("sha256"),
             force_filestore: self.bool("force-filestore", false)?,
-            xff: self.xff("xff")?,
+            xff: self.xff(warnings)?,
         })
     }
 }

@@ -55,13 +55,13 @@ pub struct AlertInfo<'a> {
     pub context: Option<&'a [u8]>,
     /// The rule's text, for `raw: yes`.
     pub rule: Option<&'a [u8]>,
-    /// Address that a proxy forwarded for, when it is extra data.
+    /// Address that a proxy forwarded for.
     pub xff: Option<&'a str>,
 }
 
 impl AlertInfo<'_> {
     /// Writes `tx_id`, `tx_guessed` and `alert`. Without options only what a drop shows.
-    pub(crate) fn write(&self, w: &mut JsonWriter, tuple: Option<&Tuple>, options: Option<&AlertOptions>) {
+    pub(crate) fn write(&self, w: &mut JsonWriter, common: &Common<'_>, options: Option<&AlertOptions>) {
         if let Some(transaction) = self.transaction {
             w.num("tx_id", transaction.id);
             if transaction.guessed {
@@ -79,20 +79,20 @@ impl AlertInfo<'_> {
         w.text("signature", self.signature);
         w.str("category", self.category);
         w.num("severity", self.severity);
-        if let (Some(target), Some(tuple)) = (self.target, tuple) {
+        if let (Some(target), Some(tuple)) = (self.target, &common.tuple) {
             let (attacker, victim) = match target {
                 TargetSide::Destination => ("source", "target"),
                 TargetSide::Source => ("target", "source"),
             };
             // `source` comes first whichever end of the packet it is.
             let ends = [
-                (attacker, tuple.src, tuple.ports.map(|ports| ports.0)),
-                (victim, tuple.dest, tuple.ports.map(|ports| ports.1)),
+                (attacker, true, tuple.ports.map(|ports| ports.0)),
+                (victim, false, tuple.ports.map(|ports| ports.1)),
             ];
             for wanted in ["source", "target"] {
-                for (key, address, port) in ends.iter().filter(|end| end.0 == wanted) {
+                for (key, source, port) in ends.iter().filter(|end| end.0 == wanted) {
                     w.object(key);
-                    w.address("ip", *address);
+                    common.write_end(w, "ip", tuple, *source);
                     if let Some(port) = port {
                         w.num("port", *port);
                     }
@@ -199,18 +199,22 @@ pub struct AlertFlow {
 }
 
 impl AlertFlow {
-    fn write(&self, w: &mut JsonWriter, direction: Direction) {
+    /// `client`: what stands in place of the client's address.
+    fn write(&self, w: &mut JsonWriter, direction: Direction, client: Option<&str>) {
         w.object("flow");
         self.counters.write(w);
         w.time("start", self.start);
-        w.address("src_ip", self.tuple.src);
+        match client {
+            Some(address) => w.str("src_ip", address),
+            None => w.address("src_ip", self.tuple.src),
+        }
         w.address("dest_ip", self.tuple.dest);
-        if let Some((client, server)) = self.tuple.ports {
+        if let Some((source, dest)) = self.tuple.ports {
             // Suricata asks the port that the packet came from.
-            let from = if direction == Direction::ToServer { client } else { server };
+            let from = if direction == Direction::ToServer { source } else { dest };
             if from > 0 {
-                w.num("src_port", client);
-                w.num("dest_port", server);
+                w.num("src_port", source);
+                w.num("dest_port", dest);
             }
         }
         w.end_object();
@@ -220,7 +224,7 @@ impl AlertFlow {
 /// Bytes that an alert shows.
 #[derive(Clone, Copy, Debug)]
 pub struct Payload<'a> {
-    /// The stream's data, or the packet's payload; `None` when the stream has none to show.
+    /// The stream's data, or the packet's payload; `None` when there is nothing to show.
     pub bytes: Option<&'a [u8]>,
     /// Whether these are bytes of the stream.
     pub stream: bool,
@@ -230,6 +234,9 @@ impl Payload<'_> {
     fn write(&self, w: &mut JsonWriter, options: &AlertOptions) {
         if !(options.payload || options.payload_length || options.payload_printable) {
             return;
+        }
+        if self.bytes.is_none() && !self.stream && options.payload_length {
+            w.num("payload_length", 0u8);
         }
         if let Some(bytes) = self.bytes {
             if options.payload {
@@ -342,7 +349,7 @@ impl AlertRecord<'_> {
         app_layer: impl FnOnce(&mut JsonWriter),
     ) {
         common.begin_packet_event(w, options, "alert");
-        self.alert.write(w, common.tuple.as_ref(), Some(alert));
+        self.alert.write(w, common, Some(alert));
         if let Some((hook, policy)) = self.firewall {
             w.object("firewall");
             if let Some(hook) = hook {
@@ -363,7 +370,7 @@ impl AlertRecord<'_> {
             if alert.flow
                 && let Some(flow) = &self.flow
             {
-                flow.write(w, direction);
+                flow.write(w, direction, common.in_place.map(|other| other.address));
             }
         }
         if let Some(payload) = &self.payload {

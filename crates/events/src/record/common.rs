@@ -22,6 +22,15 @@ pub struct Tuple {
     pub proto: u8,
 }
 
+/// An address from the traffic that stands in place of one of the tuple's (`xff` with `mode: overwrite`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InPlace<'a> {
+    /// The address as it is written in the traffic.
+    pub address: &'a str,
+    /// It stands for the source; else for the destination.
+    pub of_source: bool,
+}
+
 /// Where the packet of an event came from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PacketSource {
@@ -238,6 +247,8 @@ pub struct Common<'a> {
     pub vlan: &'a [u16],
     /// Addresses, ports, protocol; `None` for what is not IP.
     pub tuple: Option<Tuple>,
+    /// What stands in place of one of the tuple's addresses.
+    pub in_place: Option<InPlace<'a>>,
     /// ICMP type and code: of the packet, or of the flow's first packet in flow events.
     pub icmp: Option<(u8, u8)>,
     /// Where the packet came from; flow events have none.
@@ -261,7 +272,7 @@ impl Common<'_> {
     pub(crate) fn begin_packet_event(&self, w: &mut JsonWriter, options: &HeaderOptions, event_type: &str) {
         self.begin(w, options, event_type, self.pcap_cnt);
         if let Some(tuple) = &self.tuple {
-            write_endpoints(w, tuple);
+            self.write_endpoints(w, tuple);
             write_protocol(w, tuple);
             write_ip_version(w, tuple);
         }
@@ -286,7 +297,7 @@ impl Common<'_> {
     ) {
         self.begin(w, options, event_type, None);
         if let Some(tuple) = &self.tuple {
-            write_endpoints(w, tuple);
+            self.write_endpoints(w, tuple);
             if with_ip_version {
                 write_ip_version(w, tuple);
             }
@@ -321,6 +332,25 @@ impl Common<'_> {
                 w.item_num(*id);
             }
             w.end_array();
+        }
+    }
+
+    fn write_endpoints(&self, w: &mut JsonWriter, tuple: &Tuple) {
+        self.write_end(w, "src_ip", tuple, true);
+        if let Some((source, _)) = tuple.ports {
+            w.num("src_port", source);
+        }
+        self.write_end(w, "dest_ip", tuple, false);
+        if let Some((_, dest)) = tuple.ports {
+            w.num("dest_port", dest);
+        }
+    }
+
+    /// The address of an end, or what stands in its place.
+    pub(crate) fn write_end(&self, w: &mut JsonWriter, key: &str, tuple: &Tuple, source: bool) {
+        match self.in_place {
+            Some(other) if other.of_source == source => w.str(key, other.address),
+            _ => w.address(key, if source { tuple.src } else { tuple.dest }),
         }
     }
 
@@ -395,17 +425,6 @@ impl Common<'_> {
         }
         self.own.write(w, own);
         w.end_object();
-    }
-}
-
-fn write_endpoints(w: &mut JsonWriter, tuple: &Tuple) {
-    w.address("src_ip", tuple.src);
-    if let Some((source, _)) = tuple.ports {
-        w.num("src_port", source);
-    }
-    w.address("dest_ip", tuple.dest);
-    if let Some((_, dest)) = tuple.ports {
-        w.num("dest_port", dest);
     }
 }
 

@@ -114,7 +114,7 @@ impl DropRecord<'_> {
         if drop.alerts
             && let Some(alert) = &self.alert
         {
-            alert.write(w, common.tuple.as_ref(), None);
+            alert.write(w, common, None);
         }
         common.finish(w, options);
     }

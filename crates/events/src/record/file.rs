@@ -114,6 +114,8 @@ pub struct FileRecord<'a> {
     pub app_proto: Option<&'a str>,
     /// The file.
     pub file: FileInfo<'a>,
+    /// Address that a proxy forwarded for, when it is extra data.
+    pub xff: Option<&'a str>,
 }
 
 impl FileRecord<'_> {
@@ -133,6 +135,9 @@ impl FileRecord<'_> {
         w.object("fileinfo");
         self.file.write_fields(w);
         w.end_object();
+        if let Some(xff) = self.xff {
+            w.str("xff", xff);
+        }
         common.finish(w, options);
     }
 }

@@ -23,7 +23,7 @@ pub use alert::{
     VerdictWord, rule_metadata_json,
 };
 pub use anomaly::{AnomalyKind, AnomalyRecord};
-pub use common::{Common, Ether, PacketBytes, PacketSource, Tuple, Variables};
+pub use common::{Common, Ether, InPlace, PacketBytes, PacketSource, Tuple, Variables};
 pub use drop::{DropRecord, NetworkHeader, TransportHeader, drop_reason};
 pub use file::{FileInfo, FileRecord, FileState};
 pub use flow::{

@@ -30,7 +30,8 @@ pub fn rewrite(event: &Value) -> String {
         "alert" => write_alert(&e, &mut w, &options, &common),
         "fileinfo" => {
             let file = e.object("fileinfo").unwrap();
-            let record = FileRecord { app_proto: e.text("app_proto"), file: file_info(&file) };
+            let record =
+                FileRecord { app_proto: e.text("app_proto"), file: file_info(&file), xff: e.text("xff") };
             record.write(&mut w, &options, &common, |w| others(&e, w));
         }
         "packet" => {
@@ -223,6 +224,7 @@ fn head(e: &Event<'_>, kind: &str) -> (HeaderOptions, Common<'static>) {
         assert!(options.community_id.is_some(), "no seed gives {id} for {tuple:?}");
     }
     let common = Common {
+        in_place: None,
         timestamp: e.time("timestamp").unwrap(),
         flow_id: e.num("flow_id"),
         parent_id: e.num("parent_id"),

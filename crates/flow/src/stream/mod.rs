@@ -274,16 +274,18 @@ impl Stream {
         reads && self.app.min(self.raw) < self.right
     }
 
-    /// Writes down what is held of the stream, `packet` being the current packet's payload, up to `most` bytes; holes
+    /// Writes down what is held of the stream before an offset, `packet` being the current packet's payload, up to `most` bytes; holes
     /// are named by their length, as in Suricata's records.
-    pub fn write_held(&self, packet: &[u8], most: usize, out: &mut Vec<u8>) {
+    pub fn write_held(&self, packet: &[u8], end: u64, most: usize, out: &mut Vec<u8>) {
         let direct = self.direct.map(|(start, len)| (start, fresh_part(packet, len)));
         let blocks = self.blocks.iter().map(|b| (b.start(), b.bytes()));
         let mut at = self.left;
         for (start, bytes) in blocks.chain(direct) {
-            if out.len() >= most {
+            if out.len() >= most || start >= end {
                 break;
             }
+            let here = usize::try_from(end - start).unwrap_or(usize::MAX);
+            let bytes = bytes.get(..here).unwrap_or(bytes);
             if let Some(hole) = start.checked_sub(at).filter(|hole| *hole > 0) {
                 out.extend_from_slice(format!("[{hole} bytes missing]").as_bytes());
             }
