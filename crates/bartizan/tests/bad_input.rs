@@ -367,8 +367,8 @@ fn host_files() {
             &["h.yaml:1:9: interface `lo` is used twice"],
         ),
         (
-            b"links: [{name: a, tap: {interface: lo}}, {name: b, tap: {interface: eth0}}]\n".to_vec(),
-            &["the host file has 2 links (`a`, `b`)", "start one bartizan for each"],
+            b"links: [{name: a, tap: {interface: lo}}, {name: b, tap: {interface: nope0}}]\n".to_vec(),
+            &["link `b`: interface `nope0` does not exist"],
         ),
         (b"links: [{name: a, capture: ok.pcap}]\n".to_vec(), &["link `a` is a capture", "bartizan inspect"]),
         (b"links: []\n".to_vec(), &["h.yaml:1:1: no link"]),
