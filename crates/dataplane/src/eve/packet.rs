@@ -217,7 +217,7 @@ fn progress_of(tx: TxRecord<'_>) -> Option<(&'static str, &'static str)> {
 }
 
 /// Bytes of a frame that records show.
-const FRAME_SHOWN: usize = 4096;
+pub(crate) const FRAME_SHOWN: usize = 4096;
 
 /// A frame, as records and alerts show it; `bytes` is filled with what is there of it.
 fn frame_record<'a>(
