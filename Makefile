@@ -2,13 +2,16 @@
 # `make help` says what there is. Each target is a script in scripts/ that can be run by itself.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test good attack bench profile fuzz docs clean
+.PHONY: help run check test good attack bench profile fuzz docs clean
 
 help: ## what the targets do
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1	/' | expand -t 16
 
 run: ## build the program and watch it work on sample traffic
 	@scripts/run.sh
+
+check: ## between two edits: format, rules of the house, lints, unit tests; says what it leaves out
+	@scripts/check.sh
 
 test: ## format, lints, tests, release build, compatibility suite (installs what is missing, saying what)
 	@scripts/test.sh

@@ -78,7 +78,7 @@ impl FileState {
 }
 
 /// Rules noted of one file.
-const SIDS_MAX: usize = 64;
+pub(crate) const SIDS_MAX: usize = 64;
 
 /// One file.
 pub struct FileTrack {

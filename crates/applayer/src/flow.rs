@@ -19,9 +19,9 @@ mod readers;
 pub use readers::{HOLDS_MAX, HOLDS_SPAN};
 
 /// After this many bytes of one side an undetected protocol is given up (Suricata's number): so many wait at most.
-const OPEN_LIMIT: u64 = 100_000;
+pub(crate) const OPEN_LIMIT: u64 = 100_000;
 /// The same behind a switch of protocols, where the end of a side is enough, too (Suricata's number).
-const SWITCHED_LIMIT: u64 = 4_096;
+pub(crate) const SWITCHED_LIMIT: u64 = 4_096;
 
 /// Why a direction cannot be read on although the flow goes on (docs/design/0010-streams-that-end-early.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

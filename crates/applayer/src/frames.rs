@@ -14,9 +14,9 @@ use std::collections::VecDeque;
 /// Number of the frame that is all of a direction's stream, in each protocol's list.
 pub const STREAM: u8 = 0;
 /// Bytes of a direction that are kept; of longer frames rules see the latest.
-const WINDOW: u64 = 64 << 10;
+pub(crate) const WINDOW: u64 = 64 << 10;
 /// Frames of a direction that are kept; the oldest are let go of.
-const FRAMES_MAX: usize = 256;
+pub(crate) const FRAMES_MAX: usize = 256;
 /// New bytes of an open frame that are worth a look before its end (as of the raw stream).
 const WORTH: u64 = 2_560;
 

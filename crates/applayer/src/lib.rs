@@ -14,6 +14,7 @@ mod ffi_magic;
 pub mod file;
 pub mod flow;
 pub mod frames;
+pub mod limits;
 pub mod magic;
 pub mod memory;
 #[cfg(test)]

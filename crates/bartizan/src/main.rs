@@ -16,6 +16,8 @@ mod firewall;
 mod generation;
 mod input;
 mod interfaces;
+#[cfg(test)]
+mod limits;
 mod links;
 mod load;
 mod lock;

@@ -9,6 +9,7 @@
 mod bytes;
 mod direction;
 mod ids;
+pub mod limit;
 mod path;
 mod settings;
 pub mod spread;

@@ -11,6 +11,9 @@
 
 use core::net::IpAddr;
 
+/// Workers of an instance, at most.
+pub const WORKERS_MAX: u16 = 256;
+
 /// Shares flows out to so many workers. The same in all workers and filters of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spread {
@@ -40,7 +43,7 @@ pub enum Part {
 }
 
 impl Spread {
-    /// For so many workers (at least one, at most 256), with the instance's secret seed.
+    /// For so many workers (at least one, at most [`WORKERS_MAX`]), with the instance's secret seed.
     #[must_use]
     pub fn new(seed: [u64; 2], workers: u16) -> Self {
         let [mut state, other] = seed;
@@ -54,7 +57,7 @@ impl Spread {
             ((z ^ (z >> 31)) >> 32) as u32 | 1
         };
         let factors = Factors { address: [next(), next(), next(), next()], ports: next(), last: next() };
-        Spread { factors, workers: workers.clamp(1, 256) }
+        Spread { factors, workers: workers.clamp(1, WORKERS_MAX) }
     }
 
     /// Number of workers.

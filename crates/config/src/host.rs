@@ -239,7 +239,7 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Most workers of a run.
-pub const WORKERS: u16 = 256;
+pub const WORKERS: u16 = bartizan_base::spread::WORKERS_MAX;
 
 /// The JSON schema of host files.
 #[must_use]

@@ -103,7 +103,7 @@ impl AppMemoryLimits {
 }
 
 /// A part of this size of the streams' memory is kept free by flows that give way.
-const STREAM_ROOM: u64 = 16;
+pub(crate) const STREAM_ROOM: u64 = 16;
 
 /// The flows of a tenant.
 #[derive(Debug, Default)]

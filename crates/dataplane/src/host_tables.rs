@@ -9,10 +9,10 @@ use bartizan_base::{PacketDuration, Timestamp, turns};
 use bartizan_flow::host::HostCounters;
 
 /// Time between two looks at the tables while values expire, and when none did at the last one.
-const EVERY: PacketDuration = PacketDuration::from_millis(50);
+pub(crate) const EVERY: PacketDuration = PacketDuration::from_millis(50);
 const IDLE: PacketDuration = PacketDuration::from_millis(1_000);
 /// Timers of a table that are looked at each time.
-const TIMERS: u32 = 256;
+pub(crate) const TIMERS: u32 = 256;
 
 impl Worker {
     /// Lets values per host expire, some of them. To be called for each packet, which costs a comparison.

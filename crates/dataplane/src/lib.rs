@@ -20,6 +20,7 @@ pub mod handover;
 mod host_tables;
 pub mod hosts;
 mod identity;
+pub mod limits;
 pub mod live;
 pub mod normaliser;
 pub mod overload;

@@ -26,11 +26,11 @@ use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget};
 use smallvec::SmallVec;
 
 /// Flows that are closed for a packet at most, beside those that it made larger.
-const CLOSINGS: usize = 4;
+pub(crate) const CLOSINGS: usize = 4;
 /// Flows looked at to close one.
-const LOOKED_AT: usize = 16;
+pub(crate) const LOOKED_AT: usize = 16;
 /// As many again are looked at so many times when all of them are needed more than the flow that went last, or hold nothing of what is short.
-const DRAWS: usize = 8;
+pub(crate) const DRAWS: usize = 8;
 /// An idle connection holds about this much of the application layer's memory.
 const IDLE: u64 = 6 << 10;
 /// The same of streams: a window for rules in each direction.

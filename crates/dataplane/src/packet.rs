@@ -28,7 +28,7 @@ struct FlowOf {
 }
 
 /// Flows that end to make room for a session, at most: some have none.
-const SESSIONS_ENDED: u32 = 4;
+pub(crate) const SESSIONS_ENDED: u32 = 4;
 
 impl Worker {
     /// Handles one decoded packet, and counts what became of it.

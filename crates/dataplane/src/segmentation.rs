@@ -8,7 +8,7 @@
 //!
 //! UDP is another matter, since a datagram is what its receiver reads: see [`split`].
 
-mod datagrams;
+pub(crate) mod datagrams;
 
 pub use datagrams::split;
 

@@ -181,7 +181,7 @@ const HOLD_MILLIS: u64 = 150;
 pub(crate) const ENDS_REPLAYED: u32 = u32::MAX;
 /// More than a packet can open, so that what is due gets less with each packet; few, so that no packet waits for a thousand others' ends (they
 /// are due at once when a flood fills the table, and timeouts get short).
-const ENDS_LIVE: u32 = 2;
+pub(crate) const ENDS_LIVE: u32 = 2;
 
 fn error(key: &str, value: &str, expected: &'static str) -> SettingError {
     SettingError { key: key.to_owned(), value: value.to_owned(), expected }
@@ -308,11 +308,14 @@ fn timeouts(settings: &Settings) -> Result<FlowTimeouts, SettingError> {
 
 /// A flow takes about this much memory in Suricata's accounting, by which `flow.memcap` is understood.
 pub const SURICATA_FLOW_BYTES: u64 = 416;
+/// Flows that a table has room for, at least and at most, whatever `flow.memcap` says.
+pub(crate) const FLOWS_LEAST: u32 = 1024;
+pub(crate) const FLOWS_MOST: u32 = 1 << 24;
 
 fn flow_capacity(settings: &Settings) -> Result<u32, SettingError> {
     let memcap = settings.size("flow.memcap", 32 << 20)?;
     let flows = memcap / SURICATA_FLOW_BYTES;
-    Ok(u32::try_from(flows).unwrap_or(u32::MAX).clamp(1024, 1 << 24))
+    Ok(u32::try_from(flows).unwrap_or(u32::MAX).clamp(FLOWS_LEAST, FLOWS_MOST))
 }
 
 fn flow_rate(settings: &Settings) -> Result<Option<RateLimit>, SettingError> {

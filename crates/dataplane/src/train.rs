@@ -25,7 +25,7 @@ use bartizan_packet::{DecodeOutput, PacketFlags, PacketSource, PacketView};
 /// Bytes of payload that a segment has at least when another one may follow it in a train.
 const LEAST: usize = 512;
 /// Bytes of payload that wait in a train at most: what is near at hand when they are shown.
-const MOST: u32 = 32 << 10;
+pub(crate) const MOST: u32 = 32 << 10;
 
 /// The train of a worker: one at a time, as its segments lie one behind the other.
 #[derive(Debug, Default)]

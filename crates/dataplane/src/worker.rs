@@ -51,9 +51,9 @@ const CHECKSUM_SAMPLE: u64 = 1_000;
 /// More than one wrong checksum in so many packets means that checksums are made elsewhere.
 const CHECKSUM_RATIO: u64 = 10;
 /// Timers that are looked at per packet, so that no packet waits for a long list.
-const TIMERS_PER_PACKET: u32 = 256;
+pub(crate) const TIMERS_PER_PACKET: u32 = 256;
 /// Flows that end by timeout while nothing is there to be done, before it is asked again whether a packet has come.
-const ENDS_WHEN_IDLE: u32 = 32;
+pub(crate) const ENDS_WHEN_IDLE: u32 = 32;
 
 /// The frame after all others, for [`Turn::at`].
 const AT_THE_END: u64 = u64::MAX - 1;

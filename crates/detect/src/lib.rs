@@ -12,12 +12,14 @@
 //! 6. `ruleset`: one generation, which is files of rules taken through their keywords, sorted, grouped and prefiltered.
 //! 7. `engine`: inspects packets, streams and transactions with a rule set, and explains what it does.
 //! 8. `reference`: pages of the reference, made from the table of keywords.
+//! 9. `limits`: the bounds of all of them, for docs/limits.md.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod compile;
 pub mod encoding;
 pub mod engine;
 pub mod keywords;
+pub mod limits;
 pub mod model;
 pub mod reference;
 pub mod ruleset;

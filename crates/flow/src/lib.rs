@@ -19,6 +19,7 @@ pub mod host;
 mod index;
 pub mod key;
 pub mod level;
+pub mod limits;
 #[allow(unsafe_code)] // One prefetch instruction; the argument stands in the module.
 mod prefetch;
 pub mod rate;

@@ -24,7 +24,7 @@
 //! finishes it and calls [`FlowTable::remove`]. [`FlowTable::find_or_insert`] and
 //! [`FlowTable::expire`] wrap that for callers that need only a closure.
 
-mod ending;
+pub(crate) mod ending;
 mod interface;
 pub mod removal;
 

@@ -6,6 +6,7 @@ pub mod classes;
 pub mod gate;
 pub mod ids;
 pub mod ids_kind;
+pub mod limits;
 pub mod pfw;
 pub mod pfw_table;
 pub mod portscan;

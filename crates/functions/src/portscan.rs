@@ -91,7 +91,7 @@ const fn a_minute() -> Seconds {
 }
 
 /// Attempts kept of a source; the oldest goes.
-const ATTEMPTS_MAX: usize = 128;
+pub(crate) const ATTEMPTS_MAX: usize = 128;
 /// Most ports or hosts that a policy may ask for: some fewer than are kept.
 const COUNT_MAX: u16 = 100;
 /// A SYN without an answer for so long has come to nothing.

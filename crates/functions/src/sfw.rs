@@ -138,7 +138,7 @@ struct State {
 impl SlotState for State {}
 
 /// Identifiers of ICMP that are kept for a flow: an error about an exchange before those is not let through.
-const ICMP_IDS_MAX: usize = 8;
+pub(crate) const ICMP_IDS_MAX: usize = 8;
 
 impl State {
     fn note_icmp_id(&mut self, id: Option<u16>) {

@@ -17,6 +17,7 @@ mod decode;
 mod decoded;
 mod event;
 pub mod layout;
+pub mod limits;
 mod link;
 mod made;
 pub mod metadata;

@@ -14,7 +14,7 @@ use bartizan_base::{PacketDuration, Timestamp};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// Frames that are remembered at most; a power of two.
-const PLACES: usize = 1 << 15;
+pub(crate) const PLACES: usize = 1 << 15;
 
 /// Frames of which there was no second yet, by their hash.
 pub(crate) struct Duplicates {

@@ -24,6 +24,7 @@ mod filter;
 mod frame;
 mod inline;
 mod interface;
+pub mod limits;
 mod offload;
 mod pair;
 mod passive;

@@ -63,4 +63,4 @@ pub use threshold::{
     NewAction, ThresholdEntry, ThresholdKind, ThresholdTrack, ThresholdType, Thresholds, parse_thresholds,
 };
 pub use uint::{Uint, UintMatch};
-pub use variables::{ResolveError, ResolveErrorKind, Resolver, Variables};
+pub use variables::{MAX_RANGES, ResolveError, ResolveErrorKind, Resolver, Variables};

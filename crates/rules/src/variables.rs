@@ -23,7 +23,7 @@ use crate::suggest::suggest;
 
 /// How many ranges one expression may come to while it is resolved; variables that name each other
 /// twice at every level would else grow without end.
-const MAX_RANGES: usize = 1 << 20;
+pub const MAX_RANGES: usize = 1 << 20;
 
 /// Why an expression comes to nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

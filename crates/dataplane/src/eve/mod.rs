@@ -5,7 +5,7 @@ mod certificates;
 mod files;
 mod flow;
 mod head;
-mod packet;
+pub(crate) mod packet;
 mod stats;
 
 use crate::chain::{Chains, ClassName, PolicyMap};

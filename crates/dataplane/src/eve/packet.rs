@@ -237,7 +237,7 @@ fn progress_of(tx: TxRecord<'_>) -> Option<(&'static str, &'static str)> {
 }
 
 /// Most bytes of a datagram's frame that records show, as in Suricata; of a stream's they show what the buffer of the output holds.
-const DATAGRAM_SHOWN: usize = 256;
+pub(crate) const DATAGRAM_SHOWN: usize = 256;
 
 /// A record whose frame of a stream is as long as a buffer of so many bytes holds: the last one ends a text.
 fn fitting<'a>(frame: FrameRecord<'a>, buffer: u32) -> FrameRecord<'a> {

@@ -119,7 +119,7 @@ impl SetsScanned {
 }
 
 /// Transactions remembered per flow; the oldest are forgotten beyond that.
-const TRANSACTIONS_MAX: usize = 512;
+pub(crate) const TRANSACTIONS_MAX: usize = 512;
 /// Room for so many is kept for those that come when none is remembered any more.
 const ROOM_KEPT: usize = 16;
 

@@ -45,7 +45,7 @@ use urgent::UrgentBytes;
 /// Distance between islands of data from which on they count as regions of their own (Suricata's).
 const REGION_GAP: u64 = 256 << 10;
 /// Bytes of a one-sided flow that are kept inline after they were inspected, to compare with what is sent again.
-const ONE_SIDED_KEPT: u64 = 1 << 20;
+pub(crate) const ONE_SIDED_KEPT: u64 = 1 << 20;
 /// Window assumed for the search for late overlaps while the real one is not known.
 const ASSUMED_WINDOW: u64 = 4096;
 

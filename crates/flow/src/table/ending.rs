@@ -20,7 +20,7 @@ const BY_WORTH: [Rank; 4] = [
     Rank::Host(FlowState::LocalBypassed),
 ];
 /// Flows that leave their levels to make room, at most, at a time. Packets that find a full table meanwhile get no flow.
-const ROOM_AT_ONCE: u32 = 256;
+pub(crate) const ROOM_AT_ONCE: u32 = 256;
 
 /// Flows of like worth.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -18,7 +18,7 @@ const OPENING: TcpFlags = TcpFlags::SYN.union(TcpFlags::ACK).union(TcpFlags::RST
 const COOKIE_SLACK: u32 = 8;
 
 /// Bytes of data that a segment may have to get others in front: with them it fits every link of IPv6 (1,280 bytes).
-const COMPLETED_MOST: u32 = 1280 - 40 - 60 - COOKIE_SLACK;
+pub(crate) const COMPLETED_MOST: u32 = 1280 - 40 - 60 - COOKIE_SLACK;
 impl TcpSession {
     /// Handles one segment. `streams` is the flow's reassembly, absent while nobody wants payloads.
     ///

@@ -25,7 +25,7 @@ mod nsh;
 mod null;
 mod ppp;
 mod pppoe;
-mod quoted;
+pub(crate) mod quoted;
 mod raw;
 mod sctp;
 mod sll;

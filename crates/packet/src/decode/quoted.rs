@@ -6,7 +6,7 @@ use crate::{QuotedIcmp, QuotedPacket};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Extension headers of a quoted IPv6 packet that are walked at most; who quotes a longer chain quotes no flow.
-const EXTENSIONS_MAX: usize = 8;
+pub(crate) const EXTENSIONS_MAX: usize = 8;
 
 /// Why a quoted packet cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

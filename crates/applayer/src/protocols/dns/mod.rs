@@ -15,6 +15,7 @@
 
 mod buffers;
 mod likely;
+pub(crate) mod limits;
 mod log;
 mod message;
 mod name;

@@ -13,7 +13,7 @@
 pub const MAX_TEXT: usize = 1025;
 
 /// Most labels and pointers that are followed in one name; also the guard against loops.
-const MAX_STEPS: u32 = 255;
+pub(super) const MAX_STEPS: u32 = 255;
 
 bitflags::bitflags! {
     /// What was odd about a name.

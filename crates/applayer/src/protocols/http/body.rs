@@ -17,11 +17,11 @@ const BOMB_RATIO: u64 = 2048;
 /// What came in counts in steps of this many bytes of the message: segments make no difference then.
 const BOMB_STEP: u64 = 512;
 /// Longest file name kept, in bytes.
-const MAX_NAME: usize = 4096;
+pub(super) const MAX_NAME: usize = 4096;
 /// Files of one direction of a transaction that are tracked.
-const MAX_FILES: usize = 256;
+pub(super) const MAX_FILES: usize = 256;
 /// The same in prevention, where more are refused: Go reads 1,000 parts of a form, others fewer.
-const MAX_FILES_STRICT: usize = 1024;
+pub(super) const MAX_FILES_STRICT: usize = 1024;
 
 /// What is needed to open files.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use super::bytes::{after, before, find_nocase, is_blank, span};
 /// Longest boundary that is followed; Go reads 4,096 bytes.
 pub(super) const MAX_BOUNDARY: usize = 8192;
 /// Names that the header of a part may give.
-const MAX_NAMES: usize = 16;
+pub(super) const MAX_NAMES: usize = 16;
 /// White space behind a boundary in its line.
 const MAX_PADDING: usize = 1024;
 

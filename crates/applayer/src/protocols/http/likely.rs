@@ -11,14 +11,14 @@ use crate::protocol::{Probe, Transport};
 use bartizan_base::Direction;
 
 /// Who sends so much white space with line ends in it and nothing else can only mean a server that skips empty lines.
-const BLANK_MAX: usize = 256;
+pub(super) const BLANK_MAX: usize = 256;
 /// A line of white space that goes on beyond this is no empty line to any server, but somebody's data.
 const BLANK_LINE_MAX: usize = 16 << 10;
 /// Longest first word that may hold any printable byte: the longest of the registered methods (RFC 9110 section 18.2) has 17 letters.
 /// A longer one, which servers take that know no list of methods, is a token.
-const WORD_MAX: usize = 32;
+pub(super) const WORD_MAX: usize = 32;
 /// Longest request line in which a version is looked for; most servers take 8 to 64 KB. A longer one is a request by its target alone.
-const LINE_MAX: usize = 32 << 10;
+pub(super) const LINE_MAX: usize = 32 << 10;
 
 /// The line of HTTP/2's preface (RFC 9113 section 3.4): not ours. Any other line with its method is.
 const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n";

@@ -31,6 +31,7 @@ mod form_names;
 mod gzip_header;
 mod headers;
 mod likely;
+pub(crate) mod limits;
 mod log;
 mod multipart;
 mod parser;

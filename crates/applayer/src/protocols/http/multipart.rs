@@ -15,9 +15,9 @@ use crate::event::Events;
 use crate::memory::Held as _;
 
 /// Boundaries longer than this are not followed in detection (RFC 2046 allows 70).
-const MAX_BOUNDARY: usize = 200;
+pub(super) const MAX_BOUNDARY: usize = 200;
 /// Part headers longer than this are skipped; in prevention the form is refused.
-const MAX_HEADER: usize = 16_384;
+pub(super) const MAX_HEADER: usize = 16_384;
 
 /// Where the parser stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

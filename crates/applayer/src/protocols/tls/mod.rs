@@ -23,6 +23,7 @@ pub(crate) mod hello;
 mod ja3;
 pub(crate) mod ja4;
 mod likely;
+pub(crate) mod limits;
 mod log;
 mod parser;
 mod sslv2;

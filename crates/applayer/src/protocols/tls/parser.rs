@@ -24,9 +24,9 @@ const VERSIONED: usize = 3;
 /// First byte of a record's version, from SSL 3.0 to TLS 1.3.
 const MAJOR: u8 = 3;
 /// Longest record: 16 KB of text, and what compression and encryption may add (RFC 5246 section 6.2.3).
-const RECORD_MAX: usize = (1 << 14) + 2048;
+pub(super) const RECORD_MAX: usize = (1 << 14) + 2048;
 /// Empty records in a row that are passed over, as OpenSSL does; more end the parsing.
-const EMPTY_MAX: u32 = 32;
+pub(super) const EMPTY_MAX: u32 = 32;
 /// Shorter records are odd; many of them raise `TOO_MANY_RECORDS_IN_PACKET`.
 const RECORD_USUAL: u64 = 6;
 

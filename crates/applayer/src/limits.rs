@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bounds of application layers, for docs/limits.md. Those that are settings of the data plane are declared where these are read.
+
+use crate::file::{FileSettings, SIDS_MAX};
+use crate::flow::{HOLDS_MAX, HOLDS_SPAN, OPEN_LIMIT, SWITCHED_LIMIT};
+use crate::protocols::{dns, http, tls};
+use crate::{frames, magic};
+use bartizan_base::limit::Trace::{Event, NotNeeded, Nothing, Stats};
+use bartizan_base::limit::{Limit, bytes, count};
+use bartizan_base::limits;
+
+/// All of this crate, by folder.
+pub const LIMITS: &[&[Limit]] = &[COMMON, http::limits::LIMITS, dns::limits::LIMITS, tls::limits::LIMITS];
+
+const COMMON: &[Limit] = limits! {
+    Flow "bytes of a direction that wait for the protocol to be known" = "{}; behind a switch of protocols {}"
+        [bytes(OPEN_LIMIT), bytes(SWITCHED_LIMIT)] in ["applayer/flow.rs"],
+        "the flow is of no known protocol: rules look at its raw stream; one-sided ones as well",
+        [Event("applayer_proto_detection_skipped"), Stats("app_layer.flow.failed_*")];
+    Flow "transactions of a flow that functions hold beyond their end" = "{}; each until {} have begun behind it"
+        [count(HOLDS_MAX), count(HOLDS_SPAN)] in ["applayer/flow/readers.rs"],
+        "a further one is not held, an old one is let go of; records are the same", [Stats("app_layer_memory.holds_refused")];
+    Rule "frames of a direction; bytes kept of them" = "{}, {}; none unless a rule or an output asks"
+        [count(frames::FRAMES_MAX), bytes(frames::WINDOW)] in ["applayer/frames.rs"],
+        "the oldest frame is let go of; of a longer one rules and events see the latest bytes", [Nothing];
+    Rule "bytes of a file that libmagic sees" = "what is there once {} are, or at its end" [count(magic::ENOUGH)]
+        in ["applayer/magic.rs", "applayer/file.rs"], "a kind that only later bytes tell is not found", [NotNeeded];
+    Rule "files of a flow that rules may still ask for: bytes held of each" = "{} with the output `file-store`, else {}"
+        [bytes(FileSettings::STORE_WINDOW), bytes(FileSettings::default().window)] in ["applayer/file.rs"],
+        "a rule that decides later does not keep the file", [Stats("file_store.too_late")];
+    Rule "rules noted of one file" = "{}" [count(SIDS_MAX)] in ["applayer/file.rs"],
+        "further ones are not in `fileinfo.sid`", [Nothing];
+};

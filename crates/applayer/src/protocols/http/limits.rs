@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bounds of HTTP, for docs/limits.md.
+
+use super::{body, form_names, likely, multipart, settings::HttpSettings, tx};
+use bartizan_base::Reason::AppLayerError;
+use bartizan_base::limit::Trace::{Event, NotNeeded, Nothing, Refused, Told};
+use bartizan_base::limit::{Limit, bytes, count};
+use bartizan_base::limits;
+
+/// Of this protocol.
+pub(crate) const LIMITS: &[Limit] = limits! {
+    Flow "white space, method, request line in which prevention looks for a request that no pattern knows" = "{}, {}, {}"
+        [bytes(likely::BLANK_MAX), bytes(likely::WORD_MAX), bytes(likely::LINE_MAX)] in ["applayer/protocols/http/likely.rs"],
+        "more white space counts as HTTP; else no such request", [NotNeeded];
+    Protocol "HTTP: line and header bytes"
+        = "`meta-field-limit` ({}); prevention: {}, as a line and its headers together"
+        [bytes(HttpSettings::default().field_limit), bytes(tx::MAX_HEADER_BLOCK)]
+        in ["applayer/protocols/http/settings.rs", "applayer/protocols/http/tx.rs"],
+        "event, parsing of the flow ends; prevention goes on below its limit (tickets, large cookies) and refuses behind it",
+        [Event("http.request_field_too_long"), Event("http.response_field_too_long"), Refused(AppLayerError)];
+    Protocol "HTTP: headers of a message" = "`headers-limit` ({})" [count(HttpSettings::default().headers_limit)]
+        in ["applayer/protocols/http/settings.rs"], "event",
+        [Event("http.request_too_many_headers"), Event("http.response_too_many_headers")];
+    Protocol "HTTP: decompressed bytes"
+        = "`compression-bomb-limit` ({}), layers `response-body-decompress-layer-limit` ({}; words without an encoding do not count)"
+        [bytes(HttpSettings::default().bomb_limit), HttpSettings::default().layer_limit.map_or("no bound".to_owned(), count)]
+        in ["applayer/protocols/http/settings.rs"],
+        "event, decompression ends; what is packed more often, or as zstd, is inspected as it comes, though clients unpack it",
+        [Event("http.compression_bomb"), Event("http.too_many_encoding_layers")];
+    Protocol "HTTP: a CR alone in a header (`X: y\\rContent-Length: 20`); `Content-Length`, `Transfer-Encoding` or `Content-Encoding` folded, with white space at its name, or behind a line that some receivers take for no field (no colon, a name with white space, a control or a byte beyond ASCII); a chunk's line or end that is more than digits, blanks and an extension; white space that only Python knows (0x1c to 0x1f, 0x85, 0xa0) in or behind a method"
+        = "live prevention: an error of the parser, by `app-layer.error-policy`, since receivers differ over it; passive and over captures: read as libhtp does" []
+        in ["applayer/protocols/http/headers.rs", "applayer/protocols/http/fields.rs", "applayer/protocols/http/request.rs"],
+        "passive: servers that end line or headers there (Python's `http.server`) read a body; `http.uri` does not see a request behind it, `http.request_body` does", [Event("http.request_body_unexpected"), Refused(AppLayerError)];
+    Protocol "HTTP: raw header bytes kept" = "{}; prevention: {}" [bytes(tx::MAX_RAW_HEADERS), bytes(tx::MAX_HEADER_BLOCK)]
+        in ["applayer/protocols/http/tx.rs"], "the rest is parsed and not kept; prevention refuses", [Nothing, Refused(AppLayerError)];
+    Protocol "HTTP: repetitions of a header joined" = "{}; prevention: all that the limit of headers allows"
+        [count(tx::MAX_REPETITIONS)] in ["applayer/protocols/http/tx.rs"], "further ones are not joined",
+        [Told("the event of the first repetition")];
+    Protocol "HTTP: files of a direction of a transaction (those of a form)" = "{}; prevention: {}" [count(body::MAX_FILES), count(body::MAX_FILES_STRICT)]
+        in ["applayer/protocols/http/body.rs"], "further ones are not tracked; prevention refuses", [Nothing, Refused(AppLayerError)];
+    Protocol "HTTP: header of a part of a form, boundary, names in a part" = "{}, {}, {} (prevention)"
+        [bytes(multipart::MAX_HEADER), bytes(form_names::MAX_BOUNDARY), count(form_names::MAX_NAMES)]
+        in ["applayer/protocols/http/multipart.rs", "applayer/protocols/http/form_names.rs"],
+        "prevention refuses what is longer, or what receivers read differently", [Refused(AppLayerError)];
+    Protocol "HTTP: boundary of a form, passively" = "{}" [bytes(multipart::MAX_BOUNDARY)]
+        in ["applayer/protocols/http/multipart.rs"], "the body is no form: its files are not found", [Nothing];
+    Protocol "HTTP: length of the names of files" = "{}" [bytes(body::MAX_NAME)] in ["applayer/protocols/http/body.rs"],
+        "event, the name is cut; not in prevention", [Event("http.file_name_too_long")];
+};

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The tables of docs/limits.md are those of the declarations of all crates, and these are true: the constants stand in the files that
+//! they name, and what they say that rises is there. `cargo xtask generate` writes the page.
+
+use bartizan_applayer::event::GENERIC;
+use bartizan_applayer::file::FileSettings;
+use bartizan_applayer::flow::Engine;
+use bartizan_applayer::protocols;
+use bartizan_base::limit::{Limit, Table, Trace};
+use bartizan_base::{Generation, Settings};
+use bartizan_dataplane::chain::Chains;
+use bartizan_dataplane::event_ring::RingCounters;
+use bartizan_dataplane::handover::HandOverCounters;
+use bartizan_dataplane::live::LiveCounters;
+use bartizan_dataplane::settings::EngineSettings;
+use bartizan_dataplane::worker::Worker;
+use bartizan_events::file_store::FileStoreCounters;
+use bartizan_events::metrics::METRICS;
+use bartizan_events::tls_store::TlsStoreCounters;
+use bartizan_flow::host::HostCounters;
+use bartizan_flow::tcp::StreamEvent;
+use bartizan_functions::{gate, ids, pfw, portscan, sfw};
+use bartizan_packet::DecodeEvent;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// As packets meet them.
+fn declared() -> impl Iterator<Item = &'static Limit> {
+    let applayer = bartizan_applayer::limits::LIMITS.iter().copied();
+    let crates = [
+        bartizan_packet::limits::LIMITS,
+        bartizan_flow::limits::LIMITS,
+        bartizan_dataplane::limits::LIMITS,
+        bartizan_functions::limits::LIMITS,
+        bartizan_detect::limits::LIMITS,
+        bartizan_ports::limits::LIMITS,
+    ];
+    crates.into_iter().chain(applayer).flatten()
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+const END: &str = "<!-- end of limits -->";
+
+/// The page with its tables made anew.
+fn page(before: &str) -> String {
+    let mut text = before.to_owned();
+    for table in [Table::Flow, Table::Protocol, Table::Rule] {
+        let mark = format!("<!-- limits: {} -->\n", table.name());
+        let (head, rest) = text.split_once(&mark).unwrap_or_else(|| panic!("no {mark}"));
+        let (_, tail) = rest.split_once(END).unwrap_or_else(|| panic!("no {END} behind {mark}"));
+        let rows: String = declared().filter(|limit| limit.table == table).map(Limit::row).collect();
+        let columns =
+            "| limit | value | where | what happens there | counter or trace |\n|---|---|---|---|---|\n";
+        text = format!("{head}{mark}{columns}{rows}{END}{tail}");
+    }
+    text
+}
+
+#[test]
+fn the_tables_of_the_page_are_those_of_the_declarations() {
+    let path = repository().join("docs/limits.md");
+    let found = std::fs::read_to_string(&path).unwrap();
+    let expected = page(&found);
+    if std::env::var_os("UPDATE_REFERENCE").is_some() {
+        std::fs::write(&path, &expected).unwrap();
+        return;
+    }
+    assert!(found == expected, "docs/limits.md differs from the declarations; run `cargo xtask generate`");
+}
+
+/// Names of constants in an expression: words of capitals.
+fn constants(expression: &str) -> impl Iterator<Item = &str> {
+    let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| {
+        word.len() > 2
+            && !word.contains(|c: char| c.is_ascii_lowercase())
+            && !word.starts_with(|c: char| c.is_ascii_digit())
+    })
+}
+
+#[test]
+fn declarations_name_the_files_of_their_constants() {
+    let mut names = BTreeSet::new();
+    for limit in declared() {
+        assert_eq!(limit.fault(), None);
+        assert!(names.insert(limit.name), "{} is declared twice", limit.name);
+        let texts = limit.at.iter().map(|file| {
+            let (of, below) = file.split_once('/').unwrap_or_else(|| panic!("{file}: which crate?"));
+            let path = repository().join("crates").join(of).join("src").join(below);
+            std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {file}: {error}", limit.name))
+        });
+        let text: String = texts.collect();
+        for constant in limit.made_of.iter().flat_map(|figure| constants(figure)) {
+            let there = text.contains(&format!("const {constant}:"));
+            assert!(there, "{}: {constant} is in none of {:?}", limit.name, limit.at);
+        }
+    }
+    assert!(names.len() > 50, "{}", names.len());
+}
+
+/// All counters of EVE's `stats`.
+fn counters() -> BTreeSet<&'static str> {
+    let (mut settings, _) = EngineSettings::from_settings(&Settings::new(), true, [1, 2]).unwrap();
+    settings.count_stream_events = true;
+    let engine = Arc::new(Engine::new(&Settings::new(), FileSettings::default()).unwrap());
+    let chains = Arc::new(Chains::one(Generation(1), Vec::new()));
+    let worker = Worker::new(settings, engine, chains).unwrap();
+    // Counted by functions, which this worker has none of.
+    let mut names = BTreeSet::from(["detect.alert_queue_overflow"]);
+    let mut add = |name: &'static str| _ = names.insert(name);
+    worker.visit_stats(|name, _| add(name));
+    let live = LiveCounters::default();
+    live.normaliser.for_each(|name, _| add(name));
+    live.for_each_loss(|name, _| add(name));
+    HandOverCounters::default().for_each(|name, _| add(name));
+    RingCounters::default().for_each(|name, _| add(name));
+    FileStoreCounters::default().for_each(|name, _| add(name));
+    TlsStoreCounters::default().for_each(|name, _| add(name));
+    HostCounters::default().visit(|name, _| add(name));
+    names
+}
+
+/// All events that rules can ask for.
+fn events() -> BTreeSet<String> {
+    let decoder = DecodeEvent::ALL.iter().map(|event| event.rule_name().to_owned());
+    let stream = StreamEvent::ALL.iter().map(|event| format!("stream.{}", event.rule_name()));
+    let generic = GENERIC.iter().map(|name| (*name).to_owned());
+    let protocols = protocols::TABLE
+        .iter()
+        .flat_map(|spec| spec.events.iter().map(|event| format!("{}.{}", spec.name, event.to_lowercase())));
+    decoder.chain(stream).chain(generic).chain(protocols).collect()
+}
+
+/// Whether there is such a thing.
+fn exists(trace: Trace, counters: &BTreeSet<&str>, events: &BTreeSet<String>) -> bool {
+    match trace {
+        Trace::Stats(name) => match name.strip_suffix('*') {
+            Some(beginning) => counters.iter().any(|counter| counter.starts_with(beginning)),
+            None => counters.contains(name),
+        },
+        Trace::Metric(name) => METRICS.iter().any(|metric| metric.name == name),
+        Trace::Event(name) => events.contains(name),
+        Trace::Function(name) => [&gate::SPEC, &portscan::SPEC, &pfw::SPEC, &sfw::SPEC, &ids::SPEC]
+            .iter()
+            .any(|spec| spec.counters.iter().any(|counter| counter.name == name)),
+        Trace::Refused(_) | Trace::Told(_) | Trace::NotNeeded | Trace::Nothing => true,
+    }
+}
+
+#[test]
+fn what_declarations_say_that_rises_is_there() {
+    let (counters, events) = (counters(), events());
+    for limit in declared() {
+        for trace in limit.traces {
+            assert!(exists(*trace, &counters, &events), "{}: there is no {}", limit.name, trace.text());
+        }
+    }
+    for planted in [
+        Trace::Stats("flow.get_usd"),
+        Trace::Stats("flw.*"),
+        Trace::Metric("x"),
+        Trace::Event("x"),
+        Trace::Function("x"),
+    ] {
+        assert!(!exists(planted, &counters, &events), "{planted:?}");
+    }
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bounds of what traffic or an operator's file can grow, declared where they are: `cargo xtask generate` makes the tables of
+//! docs/limits.md of them.
+//!
+//! A declaration ([`limits!`](crate::limits)) takes its figures from the constant or default that the code uses; so the page cannot say
+//! another one. Each crate has its own in `limits.rs`. The program uses none of them: they cost nothing.
+//!
+//! Not done: bounds of files that operators write and of output, which the page has by hand; bounds that are no constants and no defaults (`what was sent before the FIN`) stand in declarations without figures; a new
+//! constant that nobody declares is found by nobody.
+
+use crate::{PacketDuration, Reason};
+
+/// A bound.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    /// The table that it stands in.
+    pub table: Table,
+    /// What is bounded.
+    pub name: &'static str,
+    /// The bound in words; each `{}` is one of the figures.
+    pub value: &'static str,
+    /// The figures, of the constants or defaults that the code uses.
+    pub figures: fn() -> Vec<String>,
+    /// The expressions that the figures are made of.
+    pub made_of: &'static [&'static str],
+    /// Files with these constants, and those that keep to them, below `crates/` without `src`.
+    pub at: &'static [&'static str],
+    /// What happens there.
+    pub happens: &'static str,
+    /// What rises or is told then.
+    pub traces: &'static [Trace],
+}
+
+/// Tables of docs/limits.md.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Table {
+    /// Per flow and per packet.
+    Flow,
+    /// Of protocols.
+    Protocol,
+    /// Of rules.
+    Rule,
+}
+
+impl Table {
+    /// Name in the marks that surround the table.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Table::Flow => "flow",
+            Table::Protocol => "protocol",
+            Table::Rule => "rule",
+        }
+    }
+}
+
+/// By what a bound that was met is seen.
+#[derive(Clone, Copy, Debug)]
+pub enum Trace {
+    /// Counters of EVE's `stats`: a name, or the beginning of several names and `*`.
+    Stats(&'static str),
+    /// A metric.
+    Metric(&'static str),
+    /// The counter of a reason for which packets are refused.
+    Refused(Reason),
+    /// An event that rules can ask for: of the decoder, of the stream, of a protocol.
+    Event(&'static str),
+    /// A counter of a function, in its metrics.
+    Function(&'static str),
+    /// Something else, in words: a field of a record, a line that is printed.
+    Told(&'static str),
+    /// Nobody needs to see it.
+    NotNeeded,
+    /// Nothing, though something should: a gap to be closed.
+    Nothing,
+}
+
+impl Trace {
+    /// As it stands in the page.
+    #[must_use]
+    pub fn text(self) -> String {
+        match self {
+            Trace::Stats(name) | Trace::Metric(name) => format!("`{name}`"),
+            Trace::Refused(reason) => format!("refused by reason (`{}`)", reason.name()),
+            Trace::Event(name) => format!("event `{name}`"),
+            Trace::Function(name) => format!("`{name}` of the function"),
+            Trace::Told(words) => words.to_owned(),
+            Trace::NotNeeded => "none needed".to_owned(),
+            Trace::Nothing => "none".to_owned(),
+        }
+    }
+}
+
+impl Limit {
+    /// The bound with its figures.
+    #[must_use]
+    pub fn bound(&self) -> String {
+        let mut figures = (self.figures)().into_iter();
+        let mut text = String::new();
+        for (position, part) in self.value.split("{}").enumerate() {
+            if position > 0 {
+                text.push_str(&figures.next().unwrap_or_else(|| "{}".to_owned()));
+            }
+            text.push_str(part);
+        }
+        text
+    }
+
+    /// What is wrong with the declaration itself: a figure that stands in the words, or one too many or too few.
+    #[must_use]
+    pub fn fault(&self) -> Option<String> {
+        let places = self.value.matches("{}").count();
+        let figures = (self.figures)().len();
+        if places != figures {
+            return Some(format!("{}: {places} places for {figures} figures", self.name));
+        }
+        // What stands in backquotes are names of settings.
+        let in_words =
+            self.value.split('`').step_by(2).any(|words| words.contains(|c: char| c.is_ascii_digit()));
+        in_words.then(|| {
+            format!("{}: a figure stands in the words of the bound; take it of the constant", self.name)
+        })
+    }
+
+    /// Its row of the page.
+    #[must_use]
+    pub fn row(&self) -> String {
+        let at: Vec<String> = self.at.iter().map(|file| format!("`{file}`")).collect();
+        let traces: Vec<String> = self.traces.iter().map(|trace| trace.text()).collect();
+        let (name, bound, happens) = (self.name, self.bound(), self.happens);
+        format!("| {name} | {bound} | {} | {happens} | {} |\n", at.join(", "), traces.join(", "))
+    }
+}
+
+/// Declares bounds: table, what is bounded, the bound and its figures, files, what happens there, traces.
+#[macro_export]
+macro_rules! limits {
+    ($($table:ident $name:literal = $value:literal [$($figure:expr),* $(,)?] in [$($at:literal),+],
+        $happens:literal, [$($trace:expr),+ $(,)?];)*) => {
+        &[$($crate::limit::Limit {
+            table: $crate::limit::Table::$table,
+            name: $name,
+            value: $value,
+            figures: || ::std::vec![$($figure),*],
+            made_of: &[$(::core::stringify!($figure)),*],
+            at: &[$($at),+],
+            happens: $happens,
+            traces: &[$($trace),+],
+        },)*]
+    };
+}
+
+/// A number with commas.
+#[must_use]
+pub fn count(number: impl TryInto<u64>) -> String {
+    let digits = number.try_into().unwrap_or(u64::MAX).to_string();
+    let mut text = String::new();
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number of bytes.
+#[must_use]
+pub fn bytes(number: impl TryInto<u64>) -> String {
+    let number = number.try_into().unwrap_or(u64::MAX);
+    for (shift, unit) in [(30, "GiB"), (20, "MiB"), (10, "KiB")] {
+        if number > 0 && number % (1 << shift) == 0 {
+            return format!("{} {unit}", count(number >> shift));
+        }
+    }
+    format!("{} bytes", count(number))
+}
+
+/// A number of bytes of which 0 means that there is no bound.
+#[must_use]
+pub fn bytes_or_none(number: impl TryInto<u64>) -> String {
+    match number.try_into().unwrap_or(u64::MAX) {
+        0 => "no bound".to_owned(),
+        number => bytes(number),
+    }
+}
+
+/// A time.
+#[must_use]
+pub fn time(time: PacketDuration) -> String {
+    let millis = time.as_nanos() / 1_000_000;
+    match (millis / 1_000, millis % 1_000) {
+        (seconds, 0) if seconds >= 3_600 && seconds.is_multiple_of(60) => {
+            match (seconds / 3_600, seconds % 3_600 / 60) {
+                (hours, 0) => format!("{hours} h"),
+                (hours, minutes) => format!("{hours} h {minutes} min"),
+            }
+        }
+        (seconds, 0) => format!("{} s", count(seconds)),
+        _ => format!("{} ms", count(millis)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_written_for_people() {
+        assert_eq!([0, 999, 1_000, 65_535, 1 << 20].map(count), ["0", "999", "1,000", "65,535", "1,048,576"]);
+        assert_eq!(
+            [0, 1_172, 18_432, 2_048, 3_u64 << 30].map(bytes),
+            ["0 bytes", "1,172 bytes", "18 KiB", "2 KiB", "3 GiB"]
+        );
+        assert_eq!([0, 1_000].map(bytes_or_none), ["no bound", "1,000 bytes"]);
+        let times =
+            [0, 150, 3_000, 60_000, 7_440_000, 3_600_000].map(|ms| time(PacketDuration::from_millis(ms)));
+        assert_eq!(times, ["0 s", "150 ms", "3 s", "60 s", "2 h 4 min", "1 h"]);
+    }
+
+    #[test]
+    fn rows_have_the_figures_of_the_constants() {
+        const MOST: usize = 8_192;
+        let declared: &[Limit] = limits! {
+            Flow "fish" = "{} a pond, `pond.max2`" [count(MOST)] in ["base/limit.rs"], "swim away",
+                [Trace::Stats("fish.lost"), Trace::Refused(Reason::Unreadable)];
+            Rule "birds" = "2 a tree" [] in ["base/limit.rs"], "fly", [Trace::Nothing];
+            Rule "bees" = "{}" [] in ["base/limit.rs"], "sting", [Trace::NotNeeded];
+        };
+        let [fish, birds, bees] = declared else { unreachable!() };
+        let row = "| fish | 8,192 a pond, `pond.max2` | `base/limit.rs` | swim away | `fish.lost`, refused by reason (`unreadable`) |\n";
+        assert_eq!(fish.row(), row);
+        assert_eq!(fish.made_of, ["count(MOST)"]);
+        assert_eq!(fish.fault(), None);
+        assert!(birds.fault().unwrap().contains("in the words"));
+        assert!(bees.fault().unwrap().contains("1 places for 0 figures"));
+    }
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bounds of workers and those that are settings of the engine, for docs/limits.md. What a setting is unless it is given is taken of
+//! the shipped settings, as the program takes it.
+
+use crate::event_ring::RING_BYTES;
+use crate::live::together::PARCELS;
+use crate::overload::{CLOSINGS, DRAWS, LOOKED_AT};
+use crate::packet::SESSIONS_ENDED;
+use crate::segmentation::datagrams;
+use crate::settings::{APP_MEMORY, ENDS_LIVE, EngineSettings, FLOWS_LEAST, FLOWS_MOST, SURICATA_FLOW_BYTES};
+use crate::worker::{ENDS_WHEN_IDLE, TIMERS_PER_PACKET};
+use crate::{app_memory, eve, host_tables, train};
+use bartizan_base::Reason::{
+    AppLayerError, AppLayerMemory, Defrag, DefragMemory, EgressMtu, HandOverRing, ProtocolOpen, StreamMemory,
+    StreamReassembly, Unreadable,
+};
+use bartizan_base::limit::Trace::{Event, Metric, NotNeeded, Refused, Stats};
+use bartizan_base::limit::{Limit, bytes, bytes_or_none, count, time};
+use bartizan_base::{limits, spread};
+use bartizan_config::suricata;
+use bartizan_events::config::AlertOptions;
+
+/// A figure of the settings that hold where no file is given.
+fn of(figure: impl Fn(&EngineSettings) -> String) -> String {
+    match EngineSettings::from_settings(&suricata::shipped(), true, [0, 0]) {
+        Ok((settings, _)) => figure(&settings),
+        // Then the page differs.
+        Err(error) => error.to_string(),
+    }
+}
+
+/// All of this crate.
+pub const LIMITS: &[Limit] = limits! {
+    Flow "flows of a worker" = "`flow.memcap` / {}, {} to {} (as shipped {})"
+        [count(SURICATA_FLOW_BYTES), count(FLOWS_LEAST), count(FLOWS_MOST), of(|s| count(s.flow_capacity))]
+        in ["dataplane/settings.rs", "flow/table.rs"],
+        "a flow ends: of the closed ones, else of those that are not established, else of all, the one nearest to its timeout (see below); emergency timeouts",
+        [Stats("flow.get_used"), Stats("flow.emerg_mode_entered")];
+    Flow "an application parser's failures" = "the first" [] in ["applayer/flow.rs"],
+        "nobody parses the flow any more; `app-layer.error-policy`: in prevention the flow is refused",
+        [Stats("app_layer.error.*"), Refused(AppLayerError)];
+    Flow "bytes and time for which prevention holds what no protocol is known of yet, where a rule wants to know it"
+        = "`app-layer.hold.bytes` ({}), `app-layer.hold.milliseconds` ({})"
+        [of(|s| bytes(s.hold.bytes)), of(|s| time(s.hold.time))] in ["applayer/flow.rs", "dataplane/functions.rs"],
+        "0 bytes: nothing is held. Then detection closes, rules decide, what they leave goes on; with `app-layer.hold.policy: drop-flow` the flow is refused",
+        [Refused(ProtocolOpen)];
+    Flow "flows ended per packet by timeout" = "{} on a live link ({} a turn when idle), all in a replay; of timers {} looked at on a live link"
+        [count(ENDS_LIVE), count(ENDS_WHEN_IDLE), count(TIMERS_PER_PACKET)] in ["dataplane/settings.rs", "dataplane/worker.rs"],
+        "the rest ends with the next packets, or when none come; a flow past its timeout is not found either way", [NotNeeded];
+    Flow "layers of a packet" = "`decoder.max-layers` ({})" [of(|s| count(s.decoder.max_layers))]
+        in ["dataplane/settings.rs", "packet/decode/mod.rs"], "decode event; live prevention refuses it",
+        [Event("too_many_layers"), Refused(Unreadable)];
+    Flow "fragments, datagrams, memory of defragmentation" = "`defrag.max-frags` ({}), `defrag.trackers` ({}), `defrag.memcap` ({})"
+        [of(|s| count(s.defrag.max_fragments)), of(|s| count(s.defrag.max_trackers)), of(|s| bytes(s.defrag.memory))]
+        in ["dataplane/settings.rs", "packet/defrag/mod.rs"], "the datagram that waited longest is given up",
+        [Stats("defrag.max_frags_reached"), Stats("defrag.max_trackers_reached"), Stats("defrag.dropped.memory")];
+    Flow "the same in prevention" = "the bounds hold what waits of frames as well" [] in ["packet/defrag/holding.rs"],
+        "the new fragment is refused with its datagram", [Refused(DefragMemory)];
+    Flow "time that a fragment waits for its datagram in live prevention" = "`defrag.timeout` ({}) after the last one"
+        [of(|s| time(s.defrag.timeout))] in ["dataplane/settings.rs", "packet/defrag/holding.rs"], "refused",
+        [Stats("defrag.dropped.incomplete"), Refused(Defrag)];
+    Flow "datagrams that left and whose ids are not taken again for `defrag.timeout`" = "{} a worker"
+        [of(|s| count(s.defrag.remember))] in ["packet/defrag/config.rs", "packet/defrag/remembered.rs"],
+        "the oldest is forgotten; a fragment with a remembered id is refused. With little memory for defragmentation fewer",
+        [Stats("defrag.dropped.reused"), Refused(Defrag)];
+    Flow "fragments of one datagram" = "{}" [of(|s| count(s.defrag.max_datagram_fragments))]
+        in ["packet/defrag/config.rs", "packet/defrag/mod.rs"], "dropped",
+        [Stats("defrag.dropped.datagram_fragments"), Stats("defrag.max_frags_reached"), Refused(DefragMemory)];
+    Flow "memory of application layers (parsers, transactions, bodies, files, decoders, what functions remember for them) of all flows"
+        = "`app-layer.memcap` ({}; zero for no bound); each worker has its part" [bytes(APP_MEMORY)]
+        in ["dataplane/settings.rs", "dataplane/app_memory.rs"], "flows give way, see below",
+        [Stats("app_layer_memory.*"), Metric("bartizan_memory_bytes"), Refused(AppLayerMemory)];
+    Flow "the same of one protocol" = "`app-layer.protocols.NAME.memcap` (`http.memcap` of Suricata; {})"
+        [of(|s| bytes_or_none(s.app_memory.by_protocol.iter().copied().max().unwrap_or(0)))]
+        in ["dataplane/settings.rs", "dataplane/app_memory.rs"], "the same, flows of the protocol",
+        [Stats("http.memuse"), Stats("http.memcap")];
+    Flow "flows closed per packet when a bound is passed"
+        = "{}, and those that the packet made larger; {} looked at for each; {} if none of them holds what is short, or all are needed more than the one that went last"
+        [count(CLOSINGS), count(LOOKED_AT), count(LOOKED_AT * DRAWS)] in ["dataplane/overload.rs"],
+        "the flows that the packet made larger are closed (not for memory of streams)", [Stats("app_layer_memory.closed_in_hand")];
+    Flow "memory of TCP sessions" = "`stream.memcap` ({})" [of(|s| bytes_or_none(s.stream.memcap))]
+        in ["dataplane/settings.rs", "flow/tcp/pickup.rs"],
+        "in prevention closed or half-open connections end for a new one; else `stream.memcap-policy`",
+        [Stats("flow.end.reason.forced"), Stats("tcp.ssn_memcap_drop"), Refused(StreamMemory)];
+    Flow "connections that end for one when that is used up" = "{}" [count(SESSIONS_ENDED)] in ["dataplane/packet.rs"],
+        "`stream.memcap-policy`", [Stats("tcp.ssn_memcap_drop"), Refused(StreamMemory)];
+    Flow "memory of reassembly" = "`stream.reassembly.memcap` ({}); flows give way when a {}th of it is left"
+        [of(|s| bytes_or_none(s.stream.reassembly.memcap)), count(app_memory::STREAM_ROOM)]
+        in ["dataplane/settings.rs", "dataplane/app_memory.rs", "flow/stream/feed.rs"],
+        "what finds no room goes by `stream.reassembly.memcap-policy`",
+        [Stats("tcp.reassembly_memory_closed"), Stats("tcp.segment_memcap_drop"), Refused(StreamReassembly)];
+    Flow "reassembled bytes of a direction" = "`stream.reassembly.depth` ({})" [of(|s| bytes_or_none(s.stream.reassembly.depth))]
+        in ["dataplane/settings.rs", "flow/stream/feed.rs"], "inspection ends there", [Stats("tcp.stream_depth_reached")];
+    Flow "islands of out-of-order data" = "`stream.reassembly.max-regions` ({})" [of(|s| count(s.stream.reassembly.max_regions))]
+        in ["dataplane/settings.rs", "flow/stream/feed.rs"], "as for `stream.reassembly.memcap`",
+        [Stats("tcp.insert_data_normal_fail"), Event("stream.reassembly_insert_limit"), Refused(StreamReassembly)];
+    Flow "queued SYNs and SYN/ACKs" = "`stream.max-syn-queued` ({}), `stream.max-synack-queued` ({})"
+        [of(|s| count(s.stream.max_syn_queued)), of(|s| count(s.stream.max_synack_queued))]
+        in ["dataplane/settings.rs", "flow/tcp/queue.rs"], "stream event", [Event("stream.3whs_syn_flood"), Event("stream.3whs_synack_flood")];
+    Flow "datagrams that are taken out of one frame" = "{}" [count(datagrams::MOST)] in ["dataplane/segmentation/datagrams.rs"],
+        "inline the frame is refused; passively it is seen as one datagram", [Stats("normaliser.joined"), Refused(EgressMtu)];
+    Flow "bytes that wait in a train inline" = "{}" [bytes(train::MOST)] in ["dataplane/train.rs"],
+        "the next segment shows them", [NotNeeded];
+    Flow "timers of a host table that a worker looks at" = "{} each {} of the packet clock"
+        [count(host_tables::TIMERS), time(host_tables::EVERY)] in ["dataplane/host_tables.rs"],
+        "the rest expires later; what has expired is not seen either way", [NotNeeded];
+    Flow "frames that a live worker has under way to others, and room of each ring between two workers" = "{}"
+        [count(PARCELS)] in ["dataplane/live/together.rs"], "refused", [Stats("flow.hand_over_refused"), Refused(HandOverRing)];
+    Flow "live workers of all links; each has its part of the bounds of flow table, streams and defragmentation" = "{}"
+        [count(spread::WORKERS_MAX)] in ["base/spread.rs", "config/host.rs"], "more are refused at start", [NotNeeded];
+    Flow "bytes of events waiting for the writer, per worker of several" = "{}" [bytes(RING_BYTES)] in ["dataplane/event_ring.rs"],
+        "the event is lost, and an event says so", [Stats("events.ring.lost")];
+    Rule "bytes of a frame in an event" = "`payload-buffer-size` ({}) less one, of a datagram {}, as in Suricata"
+        [bytes(AlertOptions::NOTHING.payload_buffer_size), bytes(eve::packet::DATAGRAM_SHOWN)]
+        in ["dataplane/eve/packet.rs", "events/config.rs"],
+        "the rest is left out", [NotNeeded];
+};

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bounds of the functions, for docs/limits.md.
+
+use crate::ids::ALERTS_PER_PACKET;
+use crate::portscan::ATTEMPTS_MAX;
+use crate::sfw::ICMP_IDS_MAX;
+use bartizan_base::Reason::{SfwState, SfwUnrelatedIcmp};
+use bartizan_base::limit::Trace::{Function, Metric, Refused, Stats};
+use bartizan_base::limit::{Limit, bytes, count};
+use bartizan_base::limits;
+use bartizan_function::hosts::HOST_MEMORY;
+
+/// All of this crate, and of the interface of functions.
+pub const LIMITS: &[Limit] = limits! {
+    Flow "data of an ended connection in `sfw`"
+        = "after both FINs what was sent before; after a RST the window that was offered then, and of the RST's sender what was sent before" []
+        in ["functions/sfw_tcp.rs"], "refused", [Refused(SfwState)];
+    Flow "identifiers of echoes that `sfw` knows of an ICMP flow" = "{}" [count(ICMP_IDS_MAX)] in ["functions/sfw.rs"],
+        "an error about an older one is refused", [Refused(SfwUnrelatedIcmp)];
+    Flow "what a function keeps per host beyond flows (`portscan`)"
+        = "`memory: function-hosts` of the host file ({} for each function); entries by the greatest size of a value"
+        [bytes(HOST_MEMORY)] in ["function/hosts.rs"], "the host nearest to its end is forgotten",
+        [Metric("bartizan_host_entries_total"), Stats("host.evicted")];
+    Flow "attempts that `portscan` keeps of a source" = "{}" [count(ATTEMPTS_MAX)] in ["functions/portscan.rs"],
+        "the oldest is forgotten", [Metric("bartizan_host_entries_total")];
+    Rule "findings of a packet" = "{}" [count(ALERTS_PER_PACKET)] in ["functions/ids.rs"],
+        "further ones act and are not reported", [Function("alerts_discarded"), Stats("detect.alert_queue_overflow")];
+};

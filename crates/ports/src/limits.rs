@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bounds of ports, for docs/limits.md.
+
+use crate::duplicates::PLACES;
+use crate::{InlineOptions, PassiveOptions};
+use bartizan_base::limit::Trace::{Metric, NotNeeded, Told};
+use bartizan_base::limit::{Limit, bytes, count};
+use bartizan_base::limits;
+
+/// All of this crate.
+pub const LIMITS: &[Limit] = limits! {
+    Flow "frames in a port's receive and transmit ring, per worker" = "{} (`frames` of an inline link), {}; a tap: `ring`, {}"
+        [
+            count(InlineOptions::default().frames),
+            count(InlineOptions::default().transmit_frames),
+            bytes(PassiveOptions::default().block_size * PassiveOptions::default().blocks)
+        ] in ["ports/inline.rs", "ports/passive.rs"],
+        "lost in the kernel; not sent", [Metric("bartizan_port_dropped_total"), Told("`ring_full`")];
+    Flow "frames that a tap with `duplicate-window` remembers, per worker" = "{}" [count(PLACES)] in ["ports/duplicates.rs"],
+        "one whose place another one has taken is forgotten; its second is inspected as well", [NotNeeded];
+};
