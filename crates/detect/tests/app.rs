@@ -375,6 +375,24 @@ fn a_packet_that_does_not_fit_when_a_state_is_over_is_the_last_one_asked() {
 }
 
 #[test]
+fn what_is_known_of_a_hello_is_asked_with_the_packet_that_ends_it() {
+    let (client, warning): (_, &[u8]) = (named_hello(), &[21, 3, 3, 0, 2, 1, 0]);
+    let sent = [client.len() + 1, client.len() + warning.len() + 1];
+    let rule = |sid: usize, asked: &str, size: usize| {
+        format!("alert tls any any -> any any (stream_size:client,=,{size}; {asked}; sid:{sid};)\n")
+    };
+    let asked = ["tls.version:1.2", "ssl_version:tls1.2", "ssl_state:!client_keyx"];
+    let pieces: [(Direction, &[u8]); 2] = [(Direction::ToServer, &client), (Direction::ToServer, warning)];
+    let of = |size: usize| {
+        let rules: String = asked.iter().enumerate().map(|(sid, asked)| rule(sid + 1, asked, size)).collect();
+        alerts(&rules, Transport::Tcp, &pieces)
+    };
+    assert_eq!(of(sent[0]), [1, 2, 3]);
+    // Its state is over when the size fits.
+    assert_eq!(of(sent[1]), [0_u32; 0]);
+}
+
+#[test]
 fn passively_a_rule_is_asked_again_while_a_state_lasts_whichever_side_goes_on() {
     let hello = [&[22, 3, 3, 0, 42, 2, 0, 0, 38, 3, 3][..], &[9; 32], &[0, 0xc0, 0x2f, 0]].concat();
     let (client, warning): (_, &[u8]) = (named_hello(), &[21, 3, 3, 0, 2, 1, 0]);
