@@ -49,7 +49,7 @@ pub fn reasons(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> Vec<(Stri
     let reasons: Vec<Option<&'static str>> =
         read.iter().map(|finding| finding.as_ref().and_then(reason)).collect();
     // Where one program has refused a flow for a reason that is known, all that follows differs.
-    let blocks: Vec<(&Alert, bool)> = read
+    let blocks: Vec<Refused<'_>> = read
         .iter()
         .zip(&reasons)
         .filter(|(_, reason)| reason.is_some())
@@ -57,7 +57,7 @@ pub fn reasons(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> Vec<(Stri
             Some(Finding { more, what: What::Alert(alert), .. })
                 if alert.blocked || decides(pair, ips, alert) =>
             {
-                Some((alert, *more))
+                Some(Refused::of(&case, alert, *more))
             }
             _ => None,
         })
@@ -75,7 +75,7 @@ pub fn reasons(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> Vec<(Stri
     let comes_of_it = |finding: &Option<Finding>| {
         finding.as_ref().is_some_and(|finding| {
             (ips || matches!(finding.what, What::Alert(_)))
-                && blocks.iter().any(|(alert, ours)| follows(&case.passage, finding, alert, *ours))
+                && blocks.iter().any(|refused| refused.brings(&case.passage, finding))
                 || sets.iter().any(|alert| crate::times::hangs_on(&case, finding, alert))
         })
     };
@@ -93,28 +93,55 @@ fn decides(pair: &Pair, ips: bool, alert: &Alert) -> bool {
     !ips && pair.rules.get(alert.rule).is_some_and(|rule| matches!(rule.action, "drop" | "reject"))
 }
 
-/// Whether a finding follows from a flow's being refused with an alert: by this program, or only by the other one.
-fn follows(passage: &Passage<'_>, finding: &Finding, refused: &Alert, ours: bool) -> bool {
-    let in_flow =
-        |frame: u32, flow: FlowKey| passage.packet(frame).is_some_and(|(_, packet)| key(packet) == flow);
-    match &finding.what {
-        // No more alerts where it was refused.
-        What::Alert(alert) => {
-            finding.more != ours && alert.flow == refused.flow && alert.place() >= refused.place()
-        }
-        What::Drop(Some(frame), reason) if finding.more == ours => {
-            matches!(reason.as_str(), "rules" | "flow.drop")
-                && *frame >= refused.place()
-                && in_flow(*frame, refused.flow)
-        }
-        What::Drop(Some(frame), _) => *frame >= refused.place() && in_flow(*frame, refused.flow),
-        What::Drop(None, _) => finding.more != ours,
-        // What was not let through is not recorded, or not in full.
-        What::Record(name) => {
-            finding.flow.is_none_or(|flow| flow == refused.flow)
-                && (finding.more != ours || name.starts_with("flow:"))
+/// The end of what comes to pass in a frame's datagram: the frame was refused with it, as the last of its fragments.
+const LAST_FRAGMENT: &str = "tunnel.packet.drop";
+
+/// A flow that was refused with an alert: by this program, or only by the other one.
+struct Refused<'a> {
+    alert: &'a Alert,
+    ours: bool,
+    /// The frame from which on it is refused. A datagram of fragments has none of its own: that of the fragment that was last.
+    place: u32,
+}
+
+impl<'a> Refused<'a> {
+    fn of(case: &Case<'_>, alert: &'a Alert, ours: bool) -> Self {
+        let fragment = case.findings.iter().filter(|other| other.more == ours).find_map(|other| {
+            let What::Drop(Some(frame), reason) = &other.what else { return None };
+            (reason == LAST_FRAGMENT && in_flow(&case.passage, *frame, alert.flow)).then_some(*frame)
+        });
+        let place = alert.frame.or(fragment.filter(|_| alert.blocked)).unwrap_or(u32::MAX);
+        Refused { alert, ours, place }
+    }
+
+    /// Whether a finding follows from it.
+    fn brings(&self, passage: &Passage<'_>, finding: &Finding) -> bool {
+        let Refused { alert: refused, ours, place } = *self;
+        let of_fragments = refused.frame.is_none() && place != u32::MAX;
+        match &finding.what {
+            // No more alerts where it was refused.
+            What::Alert(alert) => {
+                finding.more != ours && alert.flow == refused.flow && alert.place() >= place
+            }
+            What::Drop(Some(frame), reason) if finding.more == ours => {
+                (matches!(reason.as_str(), "rules" | "flow.drop")
+                    || of_fragments && *frame == place && reason == LAST_FRAGMENT)
+                    && *frame >= place
+                    && in_flow(passage, *frame, refused.flow)
+            }
+            What::Drop(Some(frame), _) => *frame >= place && in_flow(passage, *frame, refused.flow),
+            What::Drop(None, reason) => finding.more != ours || of_fragments && reason == "rules",
+            // What was not let through is not recorded, or not in full.
+            What::Record(name) => {
+                finding.flow.is_none_or(|flow| flow == refused.flow)
+                    && (finding.more != ours || name.starts_with("flow:"))
+            }
         }
     }
+}
+
+fn in_flow(passage: &Passage<'_>, frame: u32, flow: FlowKey) -> bool {
+    passage.packet(frame).is_some_and(|(_, packet)| key(packet) == flow)
 }
 
 fn alerts(answer: &Answer) -> Vec<Alert> {
@@ -213,6 +240,12 @@ mod tests {
         assert_eq!(left(560, true, &ours, &["1@3>1.0:allowed"]), ["-1@3>1.0:allowed"], "before it");
         let other = ["0@4>1.0:allowed", "drop@5:flow.drop"];
         assert_eq!(left(560, true, &other, &[]), ["+drop@5:flow.drop"], "nothing was refused");
+        // The hello's last segment comes in fragments: packets 10 and 11.
+        let ours = ["0@->1.0:blocked", "drop@-:rules", "drop@11:tunnel.packet.drop", "drop@12:flow.drop"];
+        assert!(left_of(105, 754, true, &ours, &["3@15<1.0:allowed"]).is_empty());
+        assert_eq!(left_of(105, 754, true, &ours, &["3@9<1.0:allowed"]), ["-3@9<1.0:allowed"]);
+        let allowed = ["0@->1.0:allowed", "drop@-:rules"];
+        assert_eq!(left_of(105, 754, true, &allowed, &[]), ["+drop@-:rules"]);
     }
 
     #[test]

@@ -411,6 +411,12 @@ fn a_client_that_was_not_heard_yet_is_in_progress() {
     flow.feed(TS, &pieces[0].1);
     assert_eq!(flow.states(), (3, 4));
     assert_eq!(flow.text("tls.sni", TS).as_deref(), Some("host.example"));
+    // A broken hello comes no further by itself, but the server has answered it.
+    let mut flow = Flow::new();
+    flow.feed(TS, &hello(&[extension(16, &[0, 9, 1])]));
+    assert_eq!(flow.states(), (0, 0));
+    flow.feed(TC, &pieces[1].1);
+    assert_eq!(flow.states(), (3, 4));
 }
 
 #[test]

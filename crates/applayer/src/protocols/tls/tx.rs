@@ -132,7 +132,7 @@ pub struct TlsTx {
     pub(super) current: Flags,
     pub(super) client: ClientState,
     pub(super) server: ServerState,
-    /// The server's certificate was there before anything of the client: its side is still to be looked at.
+    /// The server's certificate was there before a hello of the client: its side is still to be looked at.
     pub(super) unheard: bool,
     /// Length of an encrypted heartbeat that waits for its answer.
     pub(super) heartbeat_length: usize,
@@ -190,7 +190,9 @@ impl TlsTx {
             &self.sides.to_client
         };
         if side.certificate.is_some() {
-            let unheard = self.unheard || self.client == ClientState::InProgress;
+            // A hello that is broken was heard.
+            let silent = self.client == ClientState::InProgress && !self.flags.contains(Flags::CLIENT_HELLO);
+            let unheard = self.unheard || silent;
             self.client_at(ClientState::HandshakeDone);
             self.unheard = unheard;
             self.server_at(ServerState::HandshakeDone);
