@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_that_pass_and_messages_beyond_the_limit_explain_themselves_only() {
+    fn bodies_that_pass_and_messages_of_no_type_explain_themselves_only() {
         // Rule 0 passes a body, which packets 13 and 15 bring.
         assert!(left_of(3, 302, true, &[], &["1@19<1.0:allowed"]).is_empty());
         let other = ["2@21<1.0:allowed"];
@@ -267,7 +267,7 @@ mod tests {
             ["-3@4>1.0:allowed"],
             "before the body"
         );
-        // The hello's length comes from a segment that was there first.
+        // The hello's type and length come from a segment that was there first.
         const MESSAGE: &str = "anomaly:INVALID_HANDSHAKE_MESSAGE";
         assert!(left_of(3, 822, true, &[MESSAGE], &[]).is_empty());
         assert_eq!(left_of(3, 816, true, &[MESSAGE], &[]), ["+anomaly:INVALID_HANDSHAKE_MESSAGE"]);
@@ -343,6 +343,11 @@ mod tests {
         let (ours, theirs) = (["3@2>1.0:allowed", "dns", "flow:UDP:dns"], ["flow:UDP:failed"]);
         assert!(left_of(5, 356, true, &ours, &theirs).is_empty());
         assert_eq!(left_of(5, 356, false, &["3@2>1.0:allowed"], &[]), ["+3@2>1.0:allowed"]);
+        // The first query of two is cut short; only the answer says what the flow is.
+        let ours = ["2@2>1.0:allowed", "dns", "flow:UDP:dns"];
+        assert!(left_of(100, 1634, true, &ours, &["flow:UDP:dns"]).is_empty());
+        assert_eq!(left_of(100, 1634, true, &["2@1>1.0:allowed"], &[]), ["+2@1>1.0:allowed"]);
+        assert_eq!(left_of(100, 1634, false, &["2@2>1.0:allowed"], &[]), ["+2@2>1.0:allowed"]);
         // A rule on a session and on its stream, within a record and at its end.
         assert!(left_of(4, 2290, true, &["0@64>1.0:allowed"], &[]).is_empty());
         assert_eq!(left_of(4, 2290, true, &["0@42>1.0:allowed"], &[]), ["+0@42>1.0:allowed"]);
@@ -388,6 +393,10 @@ mod tests {
         assert!(left_of(41, 814, false, &["1@34<1.0:allowed"], &[]).is_empty());
         assert_eq!(left_of(41, 814, false, &["0@33>1.0:allowed"], &[]), ["+0@33>1.0:allowed"]);
         assert_eq!(left_of(41, 814, false, &[], &["1@34<1.0:allowed"]), ["-1@34<1.0:allowed"]);
+        // The client has encrypted with packet 30, the server has not yet.
+        assert!(left_of(107, 1586, false, &["0@43<1.0:allowed"], &[]).is_empty());
+        assert_eq!(left_of(107, 1586, false, &["0@29<1.0:allowed"], &[]), ["+0@29<1.0:allowed"]);
+        assert_eq!(left_of(107, 1586, false, &[], &["0@43<1.0:allowed"]), ["-0@43<1.0:allowed"]);
         // A part of the body comes in fragments; rule 2 is on a field.
         assert!(left_of(31, 1772, true, &["1@-<1.0:allowed"], &["1@24<1.0:allowed"]).is_empty());
         assert_eq!(left_of(31, 1772, true, &[], &["1@24<1.0:allowed"]), ["-1@24<1.0:allowed"]);
