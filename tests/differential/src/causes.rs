@@ -522,9 +522,16 @@ pub(crate) fn chunked_trailer(case: &Case<'_>, finding: &Finding) -> Option<&'st
             || option.contains("http_header")
     };
     let said = case.passage.said(alert.flow, alert.to_server).to_ascii_lowercase();
+    // Both have told it with a datagram of fragments, which is no packet of the capture.
+    let in_fragments = || {
+        let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
+        let told = |all: &[Alert]| all.iter().any(|one| one.is_like(alert) && one.frame.is_none());
+        let mut before = case.passage.of_flow(alert.flow).take_while(|(place, _)| *place < at);
+        told(&case.ours) && told(&case.theirs) && before.any(|(_, packet)| packet.fragments.is_some())
+    };
     let is = !finding.more
         && case.rule(alert)?.options.iter().any(on_headers)
-        && case.was_told(alert)
+        && (case.was_told(alert) || in_fragments())
         && said.windows(7).any(|word| word == b"chunked");
     is.then_some(
         "a rule matches the headers of a message once; Suricata matches them again behind a chunked body",
@@ -560,10 +567,10 @@ pub(crate) fn behind_a_handshake(case: &Case<'_>, finding: &Finding) -> Option<&
     };
     // A version beside a pattern in the stream is a condition, no buffer.
     let of_buffer = |option: &String| {
-        ["tls.", "ja3", "ja4"].iter().any(|word| option.starts_with(word)) && !option.starts_with("tls.version:")
+        ["tls.", "ja3", "ja4"].iter().any(|word| option.starts_with(word))
+            && !option.starts_with("tls.version:")
     };
-    let versions =
-        case.asks(alert, &["tls.version:"]) && !case.rule(alert)?.options.iter().any(of_buffer);
+    let versions = case.asks(alert, &["tls.version:"]) && !case.rule(alert)?.options.iter().any(of_buffer);
     // Inline the window shows what has matched again, until it has moved on.
     let again = case.ips && case.theirs.iter().any(|one| one.is_like(alert) && one.place() < alert.place());
     let is = finding.more

@@ -397,6 +397,13 @@ mod tests {
         assert!(left_of(107, 1586, false, &["0@43<1.0:allowed"], &[]).is_empty());
         assert_eq!(left_of(107, 1586, false, &["0@29<1.0:allowed"], &[]), ["+0@29<1.0:allowed"]);
         assert_eq!(left_of(107, 1586, false, &[], &["0@43<1.0:allowed"]), ["-0@43<1.0:allowed"]);
+        // A part of the chunked body comes in fragments, with which the headers were told; rule 3 is on them.
+        let told = ["3@-<1.0:allowed"];
+        assert!(left_of(123, 2124, false, &told, &["3@-<1.0:allowed", "3@33<1.0:allowed"]).is_empty());
+        assert_eq!(left_of(123, 2124, false, &[], &["3@33<1.0:allowed"]), ["-3@33<1.0:allowed"]);
+        // The client encrypts with packet 4; until then rule 0, which passes, is asked by both.
+        assert!(left_of(120, 1586, false, &[], &["3@10>1.0:allowed"]).is_empty());
+        assert_eq!(left_of(120, 1586, false, &[], &["3@2>1.0:allowed"]), ["-3@2>1.0:allowed"]);
         // A part of the body comes in fragments; rule 2 is on a field.
         assert!(left_of(31, 1772, true, &["1@-<1.0:allowed"], &["1@24<1.0:allowed"]).is_empty());
         assert_eq!(left_of(31, 1772, true, &[], &["1@24<1.0:allowed"]), ["-1@24<1.0:allowed"]);

@@ -101,4 +101,5 @@ pub const CAUSES: &[Cause] = &[
     crate::silent::number_of_no_length,
     crate::bodies::size_behind_the_last_chunk,
     crate::times::asked_behind_a_cut_query,
+    crate::silent::passed_when_sides_encrypt,
 ];

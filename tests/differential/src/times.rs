@@ -344,9 +344,9 @@ pub(crate) fn asked_behind_a_cut_query(case: &Case<'_>, finding: &Finding) -> Op
         || case.pair.rules.get(alert.rule).is_some_and(|rule| rule.head.starts_with("dns "));
     let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map(|(at, _)| at)?;
     let mut before = case.passage.of_flow(alert.flow).take_while(|(place, _)| *place < at).peekable();
-    let cut = before.peek().is_some_and(|(_, packet)| {
-        matches!(&packet.body, Body::Udp(query) if crate::dns::is_cut_short(query))
-    });
+    let cut = before.peek().is_some_and(
+        |(_, packet)| matches!(&packet.body, Body::Udp(query) if crate::dns::is_cut_short(query)),
+    );
     let is = case.ips
         && finding.more
         && of_dns
