@@ -132,8 +132,14 @@ fn alerts_beside(
             waits: false,
             stray: stray.contains(&at),
             scene,
-            stream: stream.then_some(StreamWindow { data, offset: shown, fresh: data.len(), whole: false }),
-            payload_in_stream: true,
+            // An acknowledgment is none of the stream, and has no payload.
+            stream: (stream && !data.is_empty()).then_some(StreamWindow {
+                data,
+                offset: shown,
+                fresh: data.len(),
+                whole: false,
+            }),
+            payload_in_stream: !data.is_empty(),
             app: Some(&mut app),
             again: false,
             prevention: false,
@@ -351,6 +357,17 @@ fn a_pattern_in_the_stream_is_found_again_beside_what_holds_of_the_transaction_t
     assert_eq!(after(1), [3, 4]);
     assert_eq!(after(2), [3, 4, 1, 2]);
     assert_eq!(after(3), [3, 4, 1, 2, 1, 2]);
+}
+
+#[test]
+fn what_must_not_occur_is_asked_where_there_are_bytes_only() {
+    let rules =
+        "alert tls any any -> any any (tls.sni; content:\"host\"; pkt_data; content:!\"ost.ex\"; sid:1;)";
+    let (client, change): (_, &[u8]) = (named_hello(), &[20, 3, 3, 0, 1, 1]);
+    // The hello has it, the acknowledgment has nothing.
+    let pieces = [&client[..], &[], change].map(|piece| (Direction::ToServer, piece));
+    assert_eq!(alerts(rules, Transport::Tcp, &pieces[..2]), [0_u32; 0]);
+    assert_eq!(alerts(rules, Transport::Tcp, &pieces), [1]);
 }
 
 #[test]

@@ -392,9 +392,11 @@ impl Pass<'_, '_> {
                     let data = PACKET_BUFFERS.get(usize::from(buffer)).and_then(|b| (b.get)(packet));
                     data.is_some_and(|data| self.run(check, data, true) == Outcome::Match)
                 }
-                // What goes into the stream is looked at when that is shown, and places are counted in what is shown.
+                // What goes into the stream is looked at when that is shown, and places are counted in what is shown. Where nothing is
+                // there, it is not asked for what must not occur either, as in Suricata.
                 _ => {
-                    let data = self.stream.or((!self.stored).then_some(self.scene.payload));
+                    let own = !self.stored && !self.scene.payload.is_empty();
+                    let data = self.stream.or(own.then_some(self.scene.payload));
                     data.is_some_and(|data| self.run(check, data, true) == Outcome::Match)
                 }
             };
