@@ -139,8 +139,14 @@ fn alerts_beside(
             waits: false,
             stray: stray.contains(&at),
             scene,
-            stream: stream.then_some(StreamWindow { data, offset: shown, fresh: data.len(), whole: false }),
-            payload_in_stream: true,
+            // An acknowledgment is none of the stream, and has no payload.
+            stream: (stream && !data.is_empty()).then_some(StreamWindow {
+                data,
+                offset: shown,
+                fresh: data.len(),
+                whole: false,
+            }),
+            payload_in_stream: !data.is_empty(),
             app: Some(showing.view(&app, IDS, &mut marks)),
             again: false,
             prevention: false,
@@ -362,6 +368,17 @@ fn a_pattern_in_the_stream_is_found_again_beside_what_holds_of_the_transaction_t
 }
 
 #[test]
+fn what_must_not_occur_is_asked_where_there_are_bytes_only() {
+    let rules =
+        "alert tls any any -> any any (tls.sni; content:\"host\"; pkt_data; content:!\"ost.ex\"; sid:1;)";
+    let (client, change): (_, &[u8]) = (named_hello(), &[20, 3, 3, 0, 1, 1]);
+    // The hello has it, the acknowledgment has nothing.
+    let pieces = [&client[..], &[], change].map(|piece| (Direction::ToServer, piece));
+    assert_eq!(alerts(rules, Transport::Tcp, &pieces[..2]), [0_u32; 0]);
+    assert_eq!(alerts(rules, Transport::Tcp, &pieces), [1]);
+}
+
+#[test]
 fn a_packet_that_does_not_fit_when_a_state_is_over_is_the_last_one_asked() {
     let (client, change, warning): (_, &[u8], &[u8]) =
         (named_hello(), &[20, 3, 3, 0, 1, 1], &[21, 3, 3, 0, 2, 1, 0]);
@@ -380,6 +397,24 @@ fn a_packet_that_does_not_fit_when_a_state_is_over_is_the_last_one_asked() {
     // The first packet behind the state of the hello is asked once more.
     assert_eq!(of(&[&client, change, change]), [1]);
     assert_eq!(of(&[&client, warning, change]), [1, 2], "the state lasts");
+}
+
+#[test]
+fn what_is_known_of_a_hello_is_asked_with_the_packet_that_ends_it() {
+    let (client, warning): (_, &[u8]) = (named_hello(), &[21, 3, 3, 0, 2, 1, 0]);
+    let sent = [client.len() + 1, client.len() + warning.len() + 1];
+    let rule = |sid: usize, asked: &str, size: usize| {
+        format!("alert tls any any -> any any (stream_size:client,=,{size}; {asked}; sid:{sid};)\n")
+    };
+    let asked = ["tls.version:1.2", "ssl_version:tls1.2", "ssl_state:!client_keyx"];
+    let pieces: [(Direction, &[u8]); 2] = [(Direction::ToServer, &client), (Direction::ToServer, warning)];
+    let of = |size: usize| {
+        let rules: String = asked.iter().enumerate().map(|(sid, asked)| rule(sid + 1, asked, size)).collect();
+        alerts(&rules, Transport::Tcp, &pieces)
+    };
+    assert_eq!(of(sent[0]), [1, 2, 3]);
+    // Its state is over when the size fits.
+    assert_eq!(of(sent[1]), [0_u32; 0]);
 }
 
 #[test]

@@ -137,13 +137,16 @@ pub(crate) fn passed_by_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'s
     is.then_some("prevention looks at bodies as they come: a `pass` on one holds from there on; Suricata's holds when there is more of the body")
 }
 
-/// A handshake message is passed over where it says that it is larger than any is.
-pub(crate) fn message_beyond_the_limit(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
-    const LIMIT: u32 = 256 << 10;
+/// A handshake message of a type that nobody knows is told when its head is there; Suricata waits for all that it says will come.
+pub(crate) fn message_of_no_type(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const TYPES: &[u8] = &[0, 1, 2, 4, 11, 12, 13, 14, 15, 16, 20, 21, 22];
     let What::Record(name) = &finding.what else { return None };
     let large = |flow: FlowKey| {
         [true, false].into_iter().any(|to_server| match case.passage.first(flow, to_server, 9).as_slice() {
-            [0x16, 3, _, _, _, _, high, middle, low] => u32::from_be_bytes([0, *high, *middle, *low]) > LIMIT,
+            [0x16, 3, _, long, short, kind, high, middle, low] => {
+                let (record, said) = ([0, 0, *long, *short], [0, *high, *middle, *low]);
+                !TYPES.contains(kind) && u32::from_be_bytes(said) > u32::from_be_bytes(record)
+            }
             _ => false,
         })
     };
@@ -151,7 +154,7 @@ pub(crate) fn message_beyond_the_limit(case: &Case<'_>, finding: &Finding) -> Op
         && finding.more
         && name == "anomaly:INVALID_HANDSHAKE_MESSAGE"
         && case.concerns(finding, large);
-    is.then_some("a TLS handshake message of more than 256 KiB is an event")
+    is.then_some("a TLS handshake message of no known type is an event before all of it is there")
 }
 
 pub(crate) fn closes_early(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
@@ -519,9 +522,16 @@ pub(crate) fn chunked_trailer(case: &Case<'_>, finding: &Finding) -> Option<&'st
             || option.contains("http_header")
     };
     let said = case.passage.said(alert.flow, alert.to_server).to_ascii_lowercase();
+    // Both have told it with a datagram of fragments, which is no packet of the capture.
+    let in_fragments = || {
+        let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
+        let told = |all: &[Alert]| all.iter().any(|one| one.is_like(alert) && one.frame.is_none());
+        let mut before = case.passage.of_flow(alert.flow).take_while(|(place, _)| *place < at);
+        told(&case.ours) && told(&case.theirs) && before.any(|(_, packet)| packet.fragments.is_some())
+    };
     let is = !finding.more
         && case.rule(alert)?.options.iter().any(on_headers)
-        && case.was_told(alert)
+        && (case.was_told(alert) || in_fragments())
         && said.windows(7).any(|word| word == b"chunked");
     is.then_some(
         "a rule matches the headers of a message once; Suricata matches them again behind a chunked body",
@@ -546,7 +556,7 @@ pub(crate) fn shown_twice(case: &Case<'_>, finding: &Finding) -> Option<&'static
     is.then_some("data behind a hole is looked at once; Suricata looks at it again when the connection ends")
 }
 
-/// Suricata stops looking at the bytes of a side of a TLS connection once it encrypts.
+/// Suricata stops looking at the bytes of a TLS connection, of both sides, once a side encrypts.
 pub(crate) fn behind_a_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const ENCRYPTED: &[u8] = &[0x17, 3];
     let What::Alert(alert) = &finding.what else { return None };
@@ -555,12 +565,18 @@ pub(crate) fn behind_a_handshake(case: &Case<'_>, finding: &Finding) -> Option<&
         let said = case.passage.said_before(alert.flow, to_server, at.saturating_add(1));
         said.windows(ENCRYPTED.len()).any(|two| two == ENCRYPTED)
     };
+    // A version beside a pattern in the stream is a condition, no buffer.
+    let of_buffer = |option: &String| {
+        ["tls.", "ja3", "ja4"].iter().any(|word| option.starts_with(word))
+            && !option.starts_with("tls.version:")
+    };
+    let versions = case.asks(alert, &["tls.version:"]) && !case.rule(alert)?.options.iter().any(of_buffer);
     // Inline the window shows what has matched again, until it has moved on.
     let again = case.ips && case.theirs.iter().any(|one| one.is_like(alert) && one.place() < alert.place());
     let is = finding.more
         && case.rule(alert)?.head.starts_with("tls ")
-        && !case.is_on_buffers(alert)
-        && (encrypts(alert.to_server) || again);
+        && (!case.is_on_buffers(alert) || versions)
+        && (encrypts(true) || encrypts(false) || again);
     is.then_some("rules on the stream of a TLS connection look on, with what lies before, when sides encrypt: what is no TLS could follow")
 }
 

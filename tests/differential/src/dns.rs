@@ -93,6 +93,18 @@ pub const CONDITIONS: &[&str] = &[
     "app-layer-event:dns.invalid_opcode",
 ];
 
+/// Whether a datagram ends within its first question.
+#[must_use]
+pub fn is_cut_short(query: &[u8]) -> bool {
+    let Some(mut rest) = query.get(12..) else { return true };
+    while let [length @ 1..64, after @ ..] = rest {
+        let Some(label) = after.get(usize::from(*length)..) else { return true };
+        rest = label;
+    }
+    // The end of the name, the question's type and class.
+    rest.len() < 1 + 2 + 2
+}
+
 fn labels(name: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     for label in name.split('.') {

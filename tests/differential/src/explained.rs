@@ -49,7 +49,7 @@ pub fn reasons(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> Vec<(Stri
     let reasons: Vec<Option<&'static str>> =
         read.iter().map(|finding| finding.as_ref().and_then(reason)).collect();
     // Where one program has refused a flow for a reason that is known, all that follows differs.
-    let blocks: Vec<(&Alert, bool)> = read
+    let blocks: Vec<Refused<'_>> = read
         .iter()
         .zip(&reasons)
         .filter(|(_, reason)| reason.is_some())
@@ -57,7 +57,7 @@ pub fn reasons(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> Vec<(Stri
             Some(Finding { more, what: What::Alert(alert), .. })
                 if alert.blocked || decides(pair, ips, alert) =>
             {
-                Some((alert, *more))
+                Some(Refused::of(&case, alert, *more))
             }
             _ => None,
         })
@@ -75,7 +75,7 @@ pub fn reasons(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> Vec<(Stri
     let comes_of_it = |finding: &Option<Finding>| {
         finding.as_ref().is_some_and(|finding| {
             (ips || matches!(finding.what, What::Alert(_)))
-                && blocks.iter().any(|(alert, ours)| follows(&case.passage, finding, alert, *ours))
+                && blocks.iter().any(|refused| refused.brings(&case.passage, finding))
                 || sets.iter().any(|alert| crate::times::hangs_on(&case, finding, alert))
         })
     };
@@ -93,28 +93,55 @@ fn decides(pair: &Pair, ips: bool, alert: &Alert) -> bool {
     !ips && pair.rules.get(alert.rule).is_some_and(|rule| matches!(rule.action, "drop" | "reject"))
 }
 
-/// Whether a finding follows from a flow's being refused with an alert: by this program, or only by the other one.
-fn follows(passage: &Passage<'_>, finding: &Finding, refused: &Alert, ours: bool) -> bool {
-    let in_flow =
-        |frame: u32, flow: FlowKey| passage.packet(frame).is_some_and(|(_, packet)| key(packet) == flow);
-    match &finding.what {
-        // No more alerts where it was refused.
-        What::Alert(alert) => {
-            finding.more != ours && alert.flow == refused.flow && alert.place() >= refused.place()
-        }
-        What::Drop(Some(frame), reason) if finding.more == ours => {
-            matches!(reason.as_str(), "rules" | "flow.drop")
-                && *frame >= refused.place()
-                && in_flow(*frame, refused.flow)
-        }
-        What::Drop(Some(frame), _) => *frame >= refused.place() && in_flow(*frame, refused.flow),
-        What::Drop(None, _) => finding.more != ours,
-        // What was not let through is not recorded, or not in full.
-        What::Record(name) => {
-            finding.flow.is_none_or(|flow| flow == refused.flow)
-                && (finding.more != ours || name.starts_with("flow:"))
+/// The end of what comes to pass in a frame's datagram: the frame was refused with it, as the last of its fragments.
+const LAST_FRAGMENT: &str = "tunnel.packet.drop";
+
+/// A flow that was refused with an alert: by this program, or only by the other one.
+struct Refused<'a> {
+    alert: &'a Alert,
+    ours: bool,
+    /// The frame from which on it is refused. A datagram of fragments has none of its own: that of the fragment that was last.
+    place: u32,
+}
+
+impl<'a> Refused<'a> {
+    fn of(case: &Case<'_>, alert: &'a Alert, ours: bool) -> Self {
+        let fragment = case.findings.iter().filter(|other| other.more == ours).find_map(|other| {
+            let What::Drop(Some(frame), reason) = &other.what else { return None };
+            (reason == LAST_FRAGMENT && in_flow(&case.passage, *frame, alert.flow)).then_some(*frame)
+        });
+        let place = alert.frame.or(fragment.filter(|_| alert.blocked)).unwrap_or(u32::MAX);
+        Refused { alert, ours, place }
+    }
+
+    /// Whether a finding follows from it.
+    fn brings(&self, passage: &Passage<'_>, finding: &Finding) -> bool {
+        let Refused { alert: refused, ours, place } = *self;
+        let of_fragments = refused.frame.is_none() && place != u32::MAX;
+        match &finding.what {
+            // No more alerts where it was refused.
+            What::Alert(alert) => {
+                finding.more != ours && alert.flow == refused.flow && alert.place() >= place
+            }
+            What::Drop(Some(frame), reason) if finding.more == ours => {
+                (matches!(reason.as_str(), "rules" | "flow.drop")
+                    || of_fragments && *frame == place && reason == LAST_FRAGMENT)
+                    && *frame >= place
+                    && in_flow(passage, *frame, refused.flow)
+            }
+            What::Drop(Some(frame), _) => *frame >= place && in_flow(passage, *frame, refused.flow),
+            What::Drop(None, reason) => finding.more != ours || of_fragments && reason == "rules",
+            // What was not let through is not recorded, or not in full.
+            What::Record(name) => {
+                finding.flow.is_none_or(|flow| flow == refused.flow)
+                    && (finding.more != ours || name.starts_with("flow:"))
+            }
         }
     }
+}
+
+fn in_flow(passage: &Passage<'_>, frame: u32, flow: FlowKey) -> bool {
+    passage.packet(frame).is_some_and(|(_, packet)| key(packet) == flow)
 }
 
 fn alerts(answer: &Answer) -> Vec<Alert> {
@@ -213,10 +240,16 @@ mod tests {
         assert_eq!(left(560, true, &ours, &["1@3>1.0:allowed"]), ["-1@3>1.0:allowed"], "before it");
         let other = ["0@4>1.0:allowed", "drop@5:flow.drop"];
         assert_eq!(left(560, true, &other, &[]), ["+drop@5:flow.drop"], "nothing was refused");
+        // The hello's last segment comes in fragments: packets 10 and 11.
+        let ours = ["0@->1.0:blocked", "drop@-:rules", "drop@11:tunnel.packet.drop", "drop@12:flow.drop"];
+        assert!(left_of(105, 754, true, &ours, &["3@15<1.0:allowed"]).is_empty());
+        assert_eq!(left_of(105, 754, true, &ours, &["3@9<1.0:allowed"]), ["-3@9<1.0:allowed"]);
+        let allowed = ["0@->1.0:allowed", "drop@-:rules"];
+        assert_eq!(left_of(105, 754, true, &allowed, &[]), ["+drop@-:rules"]);
     }
 
     #[test]
-    fn bodies_that_pass_and_messages_beyond_the_limit_explain_themselves_only() {
+    fn bodies_that_pass_and_messages_of_no_type_explain_themselves_only() {
         // Rule 0 passes a body, which packets 13 and 15 bring.
         assert!(left_of(3, 302, true, &[], &["1@19<1.0:allowed"]).is_empty());
         let other = ["2@21<1.0:allowed"];
@@ -234,7 +267,7 @@ mod tests {
             ["-3@4>1.0:allowed"],
             "before the body"
         );
-        // The hello's length comes from a segment that was there first.
+        // The hello's type and length come from a segment that was there first.
         const MESSAGE: &str = "anomaly:INVALID_HANDSHAKE_MESSAGE";
         assert!(left_of(3, 822, true, &[MESSAGE], &[]).is_empty());
         assert_eq!(left_of(3, 816, true, &[MESSAGE], &[]), ["+anomaly:INVALID_HANDSHAKE_MESSAGE"]);
@@ -310,6 +343,11 @@ mod tests {
         let (ours, theirs) = (["3@2>1.0:allowed", "dns", "flow:UDP:dns"], ["flow:UDP:failed"]);
         assert!(left_of(5, 356, true, &ours, &theirs).is_empty());
         assert_eq!(left_of(5, 356, false, &["3@2>1.0:allowed"], &[]), ["+3@2>1.0:allowed"]);
+        // The first query of two is cut short; only the answer says what the flow is.
+        let ours = ["2@2>1.0:allowed", "dns", "flow:UDP:dns"];
+        assert!(left_of(100, 1634, true, &ours, &["flow:UDP:dns"]).is_empty());
+        assert_eq!(left_of(100, 1634, true, &["2@1>1.0:allowed"], &[]), ["+2@1>1.0:allowed"]);
+        assert_eq!(left_of(100, 1634, false, &["2@2>1.0:allowed"], &[]), ["+2@2>1.0:allowed"]);
         // A rule on a session and on its stream, within a record and at its end.
         assert!(left_of(4, 2290, true, &["0@64>1.0:allowed"], &[]).is_empty());
         assert_eq!(left_of(4, 2290, true, &["0@42>1.0:allowed"], &[]), ["+0@42>1.0:allowed"]);
@@ -355,6 +393,17 @@ mod tests {
         assert!(left_of(41, 814, false, &["1@34<1.0:allowed"], &[]).is_empty());
         assert_eq!(left_of(41, 814, false, &["0@33>1.0:allowed"], &[]), ["+0@33>1.0:allowed"]);
         assert_eq!(left_of(41, 814, false, &[], &["1@34<1.0:allowed"]), ["-1@34<1.0:allowed"]);
+        // The client has encrypted with packet 30, the server has not yet.
+        assert!(left_of(107, 1586, false, &["0@43<1.0:allowed"], &[]).is_empty());
+        assert_eq!(left_of(107, 1586, false, &["0@29<1.0:allowed"], &[]), ["+0@29<1.0:allowed"]);
+        assert_eq!(left_of(107, 1586, false, &[], &["0@43<1.0:allowed"]), ["-0@43<1.0:allowed"]);
+        // A part of the chunked body comes in fragments, with which the headers were told; rule 3 is on them.
+        let told = ["3@-<1.0:allowed"];
+        assert!(left_of(123, 2124, false, &told, &["3@-<1.0:allowed", "3@33<1.0:allowed"]).is_empty());
+        assert_eq!(left_of(123, 2124, false, &[], &["3@33<1.0:allowed"]), ["-3@33<1.0:allowed"]);
+        // The client encrypts with packet 4; until then rule 0, which passes, is asked by both.
+        assert!(left_of(120, 1586, false, &[], &["3@10>1.0:allowed"]).is_empty());
+        assert_eq!(left_of(120, 1586, false, &[], &["3@2>1.0:allowed"]), ["-3@2>1.0:allowed"]);
         // A part of the body comes in fragments; rule 2 is on a field.
         assert!(left_of(31, 1772, true, &["1@-<1.0:allowed"], &["1@24<1.0:allowed"]).is_empty());
         assert_eq!(left_of(31, 1772, true, &[], &["1@24<1.0:allowed"]), ["-1@24<1.0:allowed"]);

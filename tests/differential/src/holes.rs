@@ -221,6 +221,7 @@ pub(crate) fn body_without_status(case: &Case<'_>, finding: &Finding) -> Option<
 /// with, and what follows for an answer to nothing. Here the next bytes say whether it was the last one.
 pub(crate) fn line_without_status(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const UNMATCHED: &str = "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST";
+    const OF_UNMATCHED: &str = "app-layer-event:http.unable_to_match_response_to_request";
     let lacks = |name: &str| {
         case.findings.iter().any(|one| !one.more && matches!(&one.what, What::Record(other) if other == name))
     };
@@ -235,23 +236,37 @@ pub(crate) fn line_without_status(case: &Case<'_>, finding: &Finding) -> Option<
             follows
         })
     };
+    // What follows is then the answer to the next request, where there is one: only the body of that is more.
+    let next = |flow: FlowKey| {
+        let said = case.passage.said(flow, true);
+        cut(flow) && said.windows(4).filter(|end| *end == b"\r\n\r\n").count() > 1
+    };
+    let unmatched = lacks(UNMATCHED) && lacks("http");
     let is = match &finding.what {
+        What::Record(name) if !unmatched => {
+            !finding.more && name == "fileinfo" && case.concerns(finding, next)
+        }
         What::Record(name) => {
             !finding.more
                 && [UNMATCHED, "http", "fileinfo"].contains(&name.as_str())
                 && case.concerns(finding, cut)
         }
+        // What comes of an answer to nothing is not told either.
+        What::Alert(alert) if !finding.more && case.asks(alert, &[OF_UNMATCHED]) => {
+            unmatched && !alert.to_server && cut(alert.flow)
+        }
         // The body is looked at when it is over.
         What::Alert(alert) => {
             let others = if finding.more { &case.theirs } else { &case.ours };
-            !alert.to_server
+            unmatched
+                && !alert.to_server
                 && case.is_on_body(alert)
                 && cut(alert.flow)
                 && others.iter().any(|one| one.is_like(alert))
         }
         What::Drop(..) => false,
     };
-    (lacks(UNMATCHED) && lacks("http") && is).then_some(
+    is.then_some(
         "an answer whose beginning is missing goes on until its connection ends; Suricata ends it with a line that a segment ends with",
     )
 }

@@ -11,7 +11,7 @@ pub type Cause = fn(&Case<'_>, &Finding) -> Option<&'static str>;
 pub const CAUSES: &[Cause] = &[
     crate::causes::told_once,
     crate::causes::passed_by_a_body,
-    crate::causes::message_beyond_the_limit,
+    crate::causes::message_of_no_type,
     crate::causes::passed_without_flags,
     crate::causes::silent_on_the_handshake,
     crate::causes::depth_that_varies,
@@ -100,4 +100,6 @@ pub const CAUSES: &[Cause] = &[
     crate::silent::silent_on_a_random,
     crate::silent::number_of_no_length,
     crate::bodies::size_behind_the_last_chunk,
+    crate::times::asked_behind_a_cut_query,
+    crate::silent::passed_when_sides_encrypt,
 ];

@@ -209,6 +209,28 @@ pub(crate) fn number_of_no_length(case: &Case<'_>, finding: &Finding) -> Option<
     )
 }
 
+/// A `pass` on the stream of a TLS connection is asked when sides encrypt, too; Suricata looks at no bytes of it then.
+pub(crate) fn passed_when_sides_encrypt(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const ENCRYPTED: &[u8] = &[0x17, 3];
+    let What::Alert(alert) = &finding.what else { return None };
+    let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at + 1);
+    let encrypts = |to_server: bool| {
+        let said = case.passage.said_before(alert.flow, to_server, at);
+        said.windows(ENCRYPTED.len()).any(|two| two == ENCRYPTED)
+    };
+    let passes = |(rule, text): (usize, &Rule)| {
+        let of_it = Alert { rule, ..alert.clone() };
+        text.action == "pass"
+            && text.head.starts_with("tls ")
+            && !case.is_on_buffers(&of_it)
+            && case.asks(&of_it, &["content:", "pcre:", "byte_"])
+    };
+    let is = !finding.more
+        && case.is_quiet(alert)
+        && (encrypts(true) || encrypts(false))
+        && case.pair.rules.iter().enumerate().any(passes);
+    is.then_some("a `pass` on the stream of a TLS connection holds also when sides encrypt; Suricata looks at no bytes then")
+}
 #[cfg(test)]
 mod tests {
     use crate::explained::left_of;

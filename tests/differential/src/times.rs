@@ -4,6 +4,7 @@
 
 use crate::causes::Case;
 use crate::finding::{Alert, Finding, FlowKey, What};
+use crate::pair::Body;
 use crate::passage::{ahead, segment};
 use bartizan_testkit::packet::{ACK, FIN, Segment};
 
@@ -334,4 +335,24 @@ pub(crate) fn asked_while_it_goes_on(case: &Case<'_>, finding: &Finding) -> Opti
         && case.asks(alert, CHANGES)
         && !case.pair.rules.get(alert.rule)?.options.iter().any(literal);
     is.then_some("a rule on transactions without a content is asked as long as the transaction goes on; Suricata asks while its values' state lasts")
+}
+
+/// A client's datagram that is cut short is none of DNS. In prevention those behind it are asked what they are; Suricata asks the other side.
+pub(crate) fn asked_behind_a_cut_query(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let of_dns = case.asks(alert, &["dns."])
+        || case.pair.rules.get(alert.rule).is_some_and(|rule| rule.head.starts_with("dns "));
+    let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map(|(at, _)| at)?;
+    let mut before = case.passage.of_flow(alert.flow).take_while(|(place, _)| *place < at).peekable();
+    let cut = before.peek().is_some_and(
+        |(_, packet)| matches!(&packet.body, Body::Udp(query) if crate::dns::is_cut_short(query)),
+    );
+    let is = case.ips
+        && finding.more
+        && of_dns
+        && alert.to_server
+        && case.got.has("flow:UDP:dns")
+        && cut
+        && before.all(|(_, packet)| packet.to_server);
+    is.then_some("in prevention each datagram of an unknown flow is asked what it is")
 }

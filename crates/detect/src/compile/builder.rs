@@ -571,7 +571,7 @@ impl<'e> SignatureBuilder<'e> {
         Ok(())
     }
 
-    /// Adds a condition on the transactions of one protocol.
+    /// Adds a condition on the transactions of one protocol; `state`: the one that it belongs to, if any ([`TxCheck::state`]).
     ///
     /// # Errors
     /// The rule is about other protocols.
@@ -580,11 +580,11 @@ impl<'e> SignatureBuilder<'e> {
         protocol: &str,
         keyword: &str,
         directions: PerDirection<bool>,
-        ready: u8,
+        state: Option<u8>,
         condition: Box<dyn TxCondition>,
     ) -> Result<(), KeywordError> {
         let id = self.narrow_app_named(protocol, keyword)?;
-        self.tx.push(TxCheck { protocols: vec![id], directions, ready, condition });
+        self.tx.push(TxCheck { protocols: vec![id], directions, state, condition });
         Ok(())
     }
 

@@ -178,7 +178,7 @@ pub(crate) fn finish(
         TxCheck {
             protocols: vec![hook.protocol],
             directions,
-            ready: 0,
+            state: None,
             condition: Box::new(AtState { hook, alone }),
         },
     );

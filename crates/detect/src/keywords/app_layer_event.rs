@@ -95,7 +95,7 @@ fn on_parser(builder: &mut SignatureBuilder<'_>, written: &str, event: &str) -> 
     };
     let condition = OnParser { code, complete: complete_of(spec.name) };
     let both = PerDirection::new(true, true);
-    builder.push_tx(spec.name, "app-layer-event", both, 0, Box::new(condition))
+    builder.push_tx(spec.name, "app-layer-event", both, None, Box::new(condition))
 }
 
 fn unknown(name: &str, near: Option<&str>) -> KeywordError {

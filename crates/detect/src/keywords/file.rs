@@ -197,7 +197,7 @@ fn on_file(
     let protocols = builder.protocol.app.clone();
     let complete = protocols.iter().filter_map(|id| Some((*id, protocols::spec(*id)?.complete))).collect();
     let condition = Box::new(OnFile { holds, complete });
-    builder.tx.push(TxCheck { protocols, directions, ready: 0, condition });
+    builder.tx.push(TxCheck { protocols, directions, state: None, condition });
     Ok(())
 }
 

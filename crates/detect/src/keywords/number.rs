@@ -150,7 +150,7 @@ pub(crate) fn tx_number<T: Uint + Send + Sync + 'static>(
     let names = names.iter().filter_map(|(name, value)| Some((*name, T::from_u64(*value)?)));
     let check = UintMatch::<T>::parse_or_name(argument, names)?;
     let complete = complete_of(protocol);
-    builder.push_tx(protocol, name, directions, 0, Box::new(TxNumber { name, check, complete }))
+    builder.push_tx(protocol, name, directions, None, Box::new(TxNumber { name, check, complete }))
 }
 
 /// Progress of a finished transaction of a protocol.

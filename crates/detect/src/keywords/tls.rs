@@ -9,6 +9,7 @@ use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
 use crate::model::condition::{Answer, Scene, TxCondition};
 use crate::model::content::{Item, Literal};
 use crate::model::request::Request;
+use bartizan_applayer::protocols;
 use bartizan_applayer::transaction::Transaction;
 use bartizan_base::{Direction, PerDirection};
 use bartizan_rules::UintMatch;
@@ -152,6 +153,12 @@ pub const KEYWORDS: &[Keyword] = &[
 const BOTH: PerDirection<bool> = PerDirection::new(true, true);
 const TO_CLIENT: PerDirection<bool> = PerDirection::new(false, true);
 
+/// The state in which certificates are whole: that of their buffers.
+fn state_of_certificates() -> Option<u8> {
+    let (_, spec) = protocols::by_name("tls")?;
+    spec.buffers.iter().find(|buffer| buffer.name == "tls.certs").map(|buffer| buffer.state)
+}
+
 /// TLS 1.3 for its drafts.
 const fn without_drafts(version: u64) -> u64 {
     if version >> 8 == 0x7f { 0x304 } else { version }
@@ -182,7 +189,7 @@ fn push_version(
     (versions, negated, exact): (Vec<u64>, bool, bool),
 ) -> Result<(), KeywordError> {
     let condition = Version { versions, negated, exact, complete: complete_of("tls") };
-    builder.push_tx("tls", keyword, BOTH, 0, Box::new(condition))
+    builder.push_tx("tls", keyword, BOTH, Some(0), Box::new(condition))
 }
 
 fn version_number(argument: &[u8]) -> Result<(Vec<u64>, bool, bool), KeywordError> {
@@ -284,7 +291,7 @@ fn states(argument: &[u8]) -> Result<(u64, u64), KeywordError> {
 fn state(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     let (wanted, negated) = states(argument)?;
     let condition = State { wanted, negated, complete: complete_of("tls") };
-    builder.push_tx("tls", "ssl_state", BOTH, 0, Box::new(condition))
+    builder.push_tx("tls", "ssl_state", BOTH, Some(0), Box::new(condition))
 }
 
 fn store(builder: &mut SignatureBuilder<'_>, _: &[u8]) -> Result<(), KeywordError> {
@@ -296,7 +303,7 @@ fn store(builder: &mut SignatureBuilder<'_>, _: &[u8]) -> Result<(), KeywordErro
 fn chain_length(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     let check = UintMatch::<u32>::parse(argument)?;
     let condition = TxNumber { name: "tls.chain_len", check, complete: complete_of("tls") };
-    builder.push_tx("tls", "tls.cert_chain_len", TO_CLIENT, 0, Box::new(condition))
+    builder.push_tx("tls", "tls.cert_chain_len", TO_CLIENT, state_of_certificates(), Box::new(condition))
 }
 
 /// What a date is compared with; both ends belong to it.
@@ -339,7 +346,7 @@ fn on_date(
     when: When,
 ) -> Result<(), KeywordError> {
     let condition = Date { name, when, complete: complete_of("tls") };
-    builder.push_tx("tls", keyword, TO_CLIENT, 0, Box::new(condition))
+    builder.push_tx("tls", keyword, TO_CLIENT, state_of_certificates(), Box::new(condition))
 }
 
 fn date(

@@ -102,8 +102,8 @@ pub struct TxCheck {
     pub protocols: Vec<ProtocolId>,
     /// Directions in which it is asked.
     pub directions: PerDirection<bool>,
-    /// Progress in that direction from which it can be asked.
-    pub ready: u8,
+    /// The state of such a direction that it belongs to: behind that it is not begun with, as in Suricata. `None`: it can hold in any.
+    pub state: Option<u8>,
     /// The condition.
     pub condition: Box<dyn TxCondition>,
 }

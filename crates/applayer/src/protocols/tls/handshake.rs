@@ -11,7 +11,7 @@ use super::tx::{ClientState, Flags, ServerState, TlsTx};
 use crate::memory::Held as _;
 use bartizan_base::{Cursor, Direction};
 
-/// Longest message that is put together; longer ones are passed over with an event.
+/// So much of a message is put together; one of which more comes is passed over with an event.
 pub(super) const MESSAGE_MAX: usize = 1 << 18;
 
 const HELLO_REQUEST: u8 = 0;
@@ -99,6 +99,11 @@ pub(super) fn record(
             let take = assembly.missing.min(cursor.len());
             let piece = cursor.take(take).unwrap_or_default();
             assembly.missing = assembly.missing.saturating_sub(take);
+            if !assembly.discard && assembly.data.len().saturating_add(piece.len()) > MESSAGE_MAX {
+                tx.event(events::INVALID_HANDSHAKE_MESSAGE);
+                assembly.data = Vec::new();
+                assembly.discard = true;
+            }
             if !assembly.discard {
                 assembly.data.extend_from_slice(piece);
             }
@@ -125,17 +130,14 @@ pub(super) fn record(
         match cursor.take(length) {
             Some(body) => message(tx, direction, kind, body)?,
             None => {
-                let discard = length > MESSAGE_MAX;
-                if discard {
-                    tx.event(events::INVALID_HANDSHAKE_MESSAGE);
-                }
+                // What it says of its length may not be true: the limit is for what comes.
                 let rest = cursor.take(cursor.len()).unwrap_or_default();
                 *assembly = Assembly {
                     head: smallvec::SmallVec::new(),
                     kind: Some(kind),
                     missing: length.saturating_sub(rest.len()),
-                    data: if discard { Vec::new() } else { rest.to_vec() },
-                    discard,
+                    data: rest.to_vec(),
+                    discard: false,
                 };
             }
         }

@@ -131,7 +131,7 @@ impl Parser for TlsParser {
                 }
             }
         }
-        tx.piece_done();
+        tx.piece_done(direction, context.prevents);
         if tx.encrypted && tx.config.bypass() {
             return Progress::Stop { bypass: true };
         }

@@ -3,7 +3,7 @@
 //! stays bounded.
 
 use super::hello::HelloFields;
-use super::{SPEC, events, probe};
+use super::{SPEC, events, handshake, probe};
 use crate::event::Events;
 use crate::file::FileSettings;
 use crate::protocol::{Input, ParseContext, Parser, Probe, Progress, Transport};
@@ -411,6 +411,12 @@ fn a_client_that_was_not_heard_yet_is_in_progress() {
     flow.feed(TS, &pieces[0].1);
     assert_eq!(flow.states(), (3, 4));
     assert_eq!(flow.text("tls.sni", TS).as_deref(), Some("host.example"));
+    // A broken hello comes no further by itself, but the server has answered it.
+    let mut flow = Flow::new();
+    flow.feed(TS, &record(22, 0x0301, &message(1, &[3, 3, 1])));
+    assert_eq!(flow.states(), (0, 0));
+    flow.feed(TC, &pieces[1].1);
+    assert_eq!(flow.states(), (3, 4));
 }
 
 #[test]
@@ -598,7 +604,6 @@ fn odd_input_by_event() {
         ("INVALID_RECORD_LENGTH", TS, record(22, 0x0303, &[]).repeat(33), true),
         ("INVALID_RECORD_LENGTH", TC, record(22, 0x0303, &[0; 18_433]), true),
         ("INVALID_HANDSHAKE_MESSAGE", TC, record(22, 0x0303, &message(77, &[1])), false),
-        ("INVALID_HANDSHAKE_MESSAGE", TC, record(22, 0x0303, &[11, 0x40, 0, 0, 1, 1]), false),
         ("INVALID_ALERT_MESSAGE", TC, record(21, 0x0303, &[1]), true),
         ("INVALID_HEARTBEAT_MESSAGE", TS, record(24, 0x0303, &[9, 0, 0]), true),
         ("OVERFLOW_HEARTBEAT_MESSAGE", TS, record(24, 0x0303, &[1, 0x40, 0, 0]), true),
@@ -623,6 +628,22 @@ fn odd_input_by_event() {
     assert!(flow.raised().iter().any(|e| e.contains("CERTIFICATE")), "{:?}", flow.raised());
     assert_eq!(flow.number("tls.chain_len", TC), Some(0));
     assert_eq!(events::NAMES.len(), 31);
+}
+
+#[test]
+fn of_a_message_only_so_much_is_put_together() {
+    const PIECE: usize = 1 << 14;
+    let mut flow = Flow::new();
+    // It says that it is larger than any is; that much does not come.
+    flow.feed(TC, &record(22, 0x0303, &[11, 0x40, 0, 0, 1, 1]));
+    for _ in 0..handshake::MESSAGE_MAX / PIECE - 1 {
+        flow.feed(TC, &record(22, 0x0303, &[7; PIECE]));
+    }
+    assert_eq!(flow.raised(), [""; 0]);
+    flow.feed(TC, &record(22, 0x0303, &[7; PIECE]));
+    assert_eq!(flow.raised(), ["INVALID_HANDSHAKE_MESSAGE"]);
+    flow.feed(TC, &record(22, 0x0303, &[7; PIECE]));
+    assert_eq!(flow.last, Progress::Done);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::ja3::Ja3;
 use super::version;
 use crate::event::EventCode;
 use crate::transaction::TxCommon;
-use bartizan_base::PerDirection;
+use bartizan_base::{Direction, PerDirection};
 use std::sync::Arc;
 
 bitflags::bitflags! {
@@ -132,7 +132,7 @@ pub struct TlsTx {
     pub(super) current: Flags,
     pub(super) client: ClientState,
     pub(super) server: ServerState,
-    /// The server's certificate was there before anything of the client: its side is still to be looked at.
+    /// The server's certificate was there before the client's side came further: that is still to be looked at.
     pub(super) unheard: bool,
     /// Length of an encrypted heartbeat that waits for its answer.
     pub(super) heartbeat_length: usize,
@@ -183,14 +183,18 @@ impl TlsTx {
     }
 
     /// At the end of a piece of data: a certificate of the side that was asked for one completes the handshake.
-    pub(super) fn piece_done(&mut self) {
+    pub(super) fn piece_done(&mut self, direction: Direction, prevents: bool) {
+        // A hello that is broken was heard. In prevention its side is looked at when it says more, as in Suricata.
+        let heard = self.flags.contains(Flags::CLIENT_HELLO);
+        self.unheard &= !(heard && direction == Direction::ToServer);
         let side = if self.flags.contains(Flags::CLIENT_CERTIFICATE_WANTED) {
             &self.sides.to_server
         } else {
             &self.sides.to_client
         };
         if side.certificate.is_some() {
-            let unheard = self.unheard || self.client == ClientState::InProgress;
+            let silent = self.client == ClientState::InProgress && (prevents || !heard);
+            let unheard = self.unheard || silent && direction == Direction::ToClient;
             self.client_at(ClientState::HandshakeDone);
             self.unheard = unheard;
             self.server_at(ServerState::HandshakeDone);

@@ -294,8 +294,7 @@ impl Run<'_, '_> {
         }
         if holds {
             for (index, check) in self.signature.tx.iter().enumerate() {
-                let ready = check.directions[direction]
-                    && (tx.progress(direction) >= check.ready || tx.common().ended[direction]);
+                let ready = check.directions[direction];
                 let fits = check.protocols.is_empty() || check.protocols.contains(&protocol);
                 let answer = match (fits, ready) {
                     (false, _) => Answer::No,

@@ -10,7 +10,7 @@ use crate::model::condition::{Answer, Scene};
 use crate::model::content::VARIABLES_MAX;
 use crate::model::firewall::Gate;
 use crate::model::prefilter::{TxRules, check_directions};
-use crate::model::signature::{Absent, Member, Signature, ValueCheck};
+use crate::model::signature::{Absent, Member, Signature, TxCheck, ValueCheck};
 use bartizan_applayer::protocol::{BufferKind, ProtocolId, ProtocolSpec};
 use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
 use bartizan_base::{Direction, PerDirection};
@@ -282,9 +282,12 @@ impl Pass<'_, '_> {
             }
             BufferRef::Payload | BufferRef::Packet(_) | BufferRef::Frame(_) => false,
         };
+        let passed = |check: &TxCheck| {
+            check.directions[direction] && check.state.is_some_and(|state| tx.progress(direction) > state)
+        };
         // Passively something was parsed before each look.
         (self.fresh || !self.prevention)
-            && signature.tx.is_empty()
+            && signature.tx.iter().all(passed)
             && !signature.spans_directions
             && !signature.ordering.reads_bits()
             && signature.values.iter().all(settled)
@@ -318,11 +321,9 @@ impl Pass<'_, '_> {
                 continue;
             }
             let direction = self.scene.direction;
-            let ready = check.directions[direction]
-                && (tx.progress(direction) >= check.ready || tx.common().ended[direction]);
             let answer = if !check.protocols.is_empty() && !check.protocols.contains(&protocol) {
                 Answer::No
-            } else if ready {
+            } else if check.directions[direction] {
                 let scene = Scene { state: Some(&self.flow.state), ..self.scene };
                 check.condition.matches(tx, direction, &scene)
             } else {
@@ -354,9 +355,11 @@ impl Pass<'_, '_> {
                     let data = PACKET_BUFFERS.get(usize::from(buffer)).and_then(|b| (b.get)(packet));
                     data.is_some_and(|data| self.run(check, data, true) == Outcome::Match)
                 }
-                // What goes into the stream is looked at when that is shown, and places are counted in what is shown.
+                // What goes into the stream is looked at when that is shown, and places are counted in what is shown. Where nothing is
+                // there, it is not asked for what must not occur either, as in Suricata.
                 _ => {
-                    let data = self.stream.or((!self.stored).then_some(self.scene.payload));
+                    let own = !self.stored && !self.scene.payload.is_empty();
+                    let data = self.stream.or(own.then_some(self.scene.payload));
                     data.is_some_and(|data| self.run(check, data, true) == Outcome::Match)
                 }
             };
