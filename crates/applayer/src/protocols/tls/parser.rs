@@ -284,6 +284,10 @@ fn record(
         records.skip = length;
         return Ok(Step::Taken(HEAD));
     }
+    // Before anything is said of its length: a head that comes in parts told it, too (`part_of_a_head`).
+    if version::is_valid(current) {
+        tx.sides[direction].version = current;
+    }
     if length == 0 {
         // Receivers go on behind it.
         tx.event(events::INVALID_RECORD_LENGTH);

@@ -851,3 +851,21 @@ proptest! {
         let _ = result(&mut flow);
     }
 }
+
+/// Each byte of the heads of records, and those near them.
+#[test]
+fn a_damaged_head_in_any_segmentation() {
+    let pieces = session();
+    for piece in 0..pieces.len() {
+        for index in 0..12 {
+            for value in [0, 2, 3, 21, 23, 72, 128, 255] {
+                let mut damaged = pieces.clone();
+                damaged[piece].1[index] = value;
+                let whole = run(&damaged, usize::MAX);
+                for size in [1, 3, 7] {
+                    assert_eq!(run(&damaged, size), whole, "piece {piece}, byte {index}: {value}, by {size}");
+                }
+            }
+        }
+    }
+}
