@@ -342,6 +342,19 @@ fn swaps_under_traffic_lose_nothing_and_each_frame_has_one_generation() {
 }
 
 #[test]
+fn workers_end_when_who_steers_fails() {
+    let bench = bench(false, "no");
+    let mut rig = rig(&bench, 2, 16);
+    let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _ = rig.run(|_, control, _| {
+            wait_until("both run", || control.running().0 == 1);
+            panic!("who steers fails");
+        });
+    }));
+    assert!(failed.is_err());
+}
+
+#[test]
 fn an_idle_link_swaps_as_well() {
     let bench = bench(false, "no");
     let mut rig = rig(&bench, 2, 16);

@@ -227,7 +227,9 @@ pub fn run_together<R: Recorder + Send>(
                 }
             }
         }
+        let fallen = Fallen(control);
         steer(&|| threads.iter().all(|(_, thread)| thread.is_finished()));
+        drop(fallen);
         for (worker, thread) in threads {
             let error = match thread.join() {
                 Ok(Ok(())) => continue,
@@ -250,6 +252,17 @@ pub fn run_together<R: Recorder + Send>(
         None => Ok(()),
         Some(LiveError::Defect { worker, .. }) => Err(LiveError::Defect { worker, lost: under_way }),
         Some(error) => Err(error),
+    }
+}
+
+/// Who steers ended by a defect: nobody else would end the workers.
+struct Fallen<'c>(&'c Control);
+
+impl Drop for Fallen<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop();
+        }
     }
 }
 
