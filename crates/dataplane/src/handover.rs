@@ -26,18 +26,21 @@
 //!
 //! Not done: order between inner flows of one tunnel, whose frames may overtake each other (those of one inner flow do not).
 
+pub(crate) mod counters;
 pub(crate) mod walk;
 
-use crate::fragment::Settled;
+use crate::frame::Place;
+use crate::intake::fragment::{Settled, refused_as_it_is};
 use crate::record::Recorder;
 use crate::worker::{Frame, Worker};
 use bartizan_base::{Decision, FunctionId, LinkId, Reason, Spread, Timestamp, Verdict, WorkerId};
-use bartizan_packet::{DecodeOutput, LinkType};
+use bartizan_packet::LinkType;
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use walk::{Stop, Walk, count_decision};
+use walk::{Stop, Walk};
 
+pub use counters::HandOverCounters;
 pub use walk::Owners;
 
 /// A frame on its way from one worker to another.
@@ -124,36 +127,6 @@ struct Incoming {
     home: Producer<Box<Parcel>>,
 }
 
-/// What a station counted. The worker counts packets where they arrive, and decisions where they are made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HandOverCounters {
-    /// Frames handed over to other stations (a frame that goes on from there counts there).
-    pub handed_over: u64,
-    /// Frames taken from other stations.
-    pub taken: u64,
-    /// Frames refused because no ring or parcel had room.
-    pub refused: u64,
-}
-
-impl HandOverCounters {
-    /// The counters of two stations together.
-    #[must_use]
-    pub const fn plus(self, other: HandOverCounters) -> HandOverCounters {
-        HandOverCounters {
-            handed_over: self.handed_over + other.handed_over,
-            taken: self.taken + other.taken,
-            refused: self.refused + other.refused,
-        }
-    }
-
-    /// Each counter by name.
-    pub fn for_each(&self, mut each: impl FnMut(&'static str, u64)) {
-        each("flow.handed_over", self.handed_over);
-        each("flow.hand_over_taken", self.taken);
-        each("flow.hand_over_refused", self.refused);
-    }
-}
-
 /// What became of a frame at the station that it arrived at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handled {
@@ -176,7 +149,6 @@ pub struct Station {
     // Parcels go through rings as pointers: a push moves eight bytes.
     #[allow(clippy::vec_box)]
     parcels: Vec<Box<Parcel>>,
-    output: DecodeOutput,
     ledger: Arc<Ledger>,
     counters: HandOverCounters,
     /// Workers that were handed something since they were last asked for, a bit each (the last for all beyond).
@@ -202,7 +174,6 @@ pub fn connect(workers: Vec<Worker>, seed: [u64; 2], parcels: usize) -> Vec<Stat
             parcels: (0..parcels)
                 .map(|_| Box::new(Parcel { home: WorkerId(me), ..Parcel::default() }))
                 .collect(),
-            output: DecodeOutput::new(),
             ledger: Arc::clone(&ledger),
             counters: HandOverCounters::default(),
             touched: 0,
@@ -281,7 +252,7 @@ impl Station {
     ) -> Option<Handled> {
         self.worker.begin_frame(frame, follows, recorder);
         let handled = self.handle(frame, tag, recorder);
-        if self.worker.train.took() {
+        if self.worker.train_took() {
             return None;
         }
         self.worker.close_train(recorder);
@@ -290,30 +261,29 @@ impl Station {
 
     fn handle(&mut self, frame: &Frame<'_>, tag: u32, recorder: &mut dyn Recorder) -> Handled {
         self.worker.arrives_by(tag);
-        let mut output = core::mem::take(&mut self.output);
-        self.worker.decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
-        output.vouch(self.worker.checksums);
+        let mut output = self.worker.intake.decode(frame);
         // One whole packet of its own: what nearly all are. Nothing is copied.
         if let [packet] = output.packets()
             && !packet.is_fragment()
-            && self.worker.refused_as_it_is(packet).is_none()
+            && refused_as_it_is(&self.worker.settings, packet).is_none()
             && self.owners.of_packet(packet) == self.me
         {
-            let decision = self.worker.packet(frame, frame.bytes, packet, packet.recursion > 0, recorder);
-            self.output = output;
-            if self.worker.train.took() {
+            let place = Place::from(packet.recursion > 0);
+            let decision = self.worker.packet(frame, frame.bytes, packet, &place, recorder);
+            self.worker.intake.done(output);
+            if self.worker.train_took() {
                 return Handled::Here(decision);
             }
             return Handled::Here(self.decided(decision));
         }
         // What comes by parcel is nobody's train.
-        self.worker.train.begin(false);
+        self.worker.leave_train();
         let Some(mut parcel) = self.parcel() else {
-            self.output = output;
+            self.worker.intake.done(output);
             return Handled::Here(self.refuse());
         };
         parcel.walk.begin(&mut output, frame.number);
-        self.output = output;
+        self.worker.intake.done(output);
         self.ledger.begin(self.me);
         match parcel.walk.run(self.me, &self.owners, &mut self.worker, frame, recorder) {
             Stop::Done => match self.end(parcel, frame, recorder) {
@@ -349,11 +319,7 @@ impl Station {
                 let bytes = core::mem::take(&mut parcel.bytes);
                 let frame = parcel.frame(&bytes);
                 let tag = parcel.tag;
-                self.worker.clock = self.worker.clock.max(frame.now);
-                self.worker.rewrite = None;
-                self.worker.arrives_by(tag);
-                self.worker.train.begin(false);
-                self.worker.expire(frame.now, recorder);
+                self.worker.take_over(&frame, tag, recorder);
                 match parcel.walk.run(self.me, &self.owners, &mut self.worker, &frame, recorder) {
                     Stop::Done => {
                         // Held: the caller has nothing to do with it.
@@ -455,9 +421,8 @@ impl Station {
         frame: &Frame<'_>,
         recorder: &mut dyn Recorder,
     ) -> Option<Decision> {
-        self.worker.joined = core::mem::take(&mut parcel.walk.joined);
-        self.worker.rewrite = parcel.walk.rewrite.take();
-        match self.worker.settle(frame, parcel.walk.decision, recorder) {
+        let of_others = (&mut parcel.walk.joined, parcel.walk.rewrite.take());
+        match self.worker.settle(frame, parcel.walk.decision, of_others, recorder) {
             Settled::Decided(decision) => Some(self.decided(decision)),
             Settled::Held => None,
         }
@@ -488,15 +453,13 @@ impl Station {
     fn refuse(&mut self) -> Decision {
         self.counters.refused += 1;
         // Nobody has looked at the frame, so it does not go on, in detection neither.
-        if let Some(count) = self.worker.counters.refused.get_mut(Reason::HandOverRing as usize) {
-            *count += 1;
-        }
+        self.worker.refuse_unseen(Reason::HandOverRing);
         Decision::refuse(Verdict::Drop, Reason::HandOverRing, FunctionId::ENGINE)
     }
 
     /// Counts a decision, as [`Worker::frame`] does, and gives what becomes of the frame.
     fn decided(&mut self, decision: Decision) -> Decision {
-        count_decision(&mut self.worker, &decision)
+        self.worker.decided(&decision)
     }
 }
 

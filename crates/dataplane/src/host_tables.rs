@@ -4,7 +4,7 @@
 //! The tables are those of all workers; each of them does a part. Over captures, where workers are at different places,
 //! only the one that is furthest back lets values expire: what the others still need is not over for it either.
 
-use crate::worker::Worker;
+use crate::chain::Chains;
 use bartizan_base::{PacketDuration, Timestamp, turns};
 use bartizan_flow::host::HostCounters;
 
@@ -14,38 +14,45 @@ const IDLE: PacketDuration = PacketDuration::from_millis(1_000);
 /// Timers of a table that are looked at each time.
 pub(crate) const TIMERS: u32 = 256;
 
-impl Worker {
+/// A worker's part of the care.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HostCare {
+    /// When the tables are looked through next.
+    due: Timestamp,
+}
+
+impl HostCare {
     /// Lets values per host expire, some of them. To be called for each packet, which costs a comparison.
     #[inline]
-    pub(crate) fn expire_hosts(&mut self, now: Timestamp) {
-        if now >= self.hosts_due {
-            self.look_through_hosts(now);
+    pub(crate) fn expire(&mut self, chains: &Chains, now: Timestamp) {
+        if now >= self.due {
+            self.look_through(chains, now);
         }
     }
 
     #[cold]
-    fn look_through_hosts(&mut self, now: Timestamp) {
+    fn look_through(&mut self, chains: &Chains, now: Timestamp) {
         let mut gone = 0;
         if turns::is_first() {
-            for (_, table) in &self.chains.host_tables {
+            for (_, table) in &chains.host_tables {
                 gone += table.expire(now, TIMERS);
             }
         }
-        self.hosts_due = now + if gone > 0 { EVERY } else { IDLE };
+        self.due = now + if gone > 0 { EVERY } else { IDLE };
     }
+}
 
-    /// Counters of the tables, by function. The tables are shared: those of other workers are the same.
-    pub(crate) fn host_counters(&self) -> impl Iterator<Item = (&'static str, HostCounters)> {
-        self.chains.host_tables.iter().map(|(function, table)| (*function, table.counters()))
-    }
+/// Counters of the tables, by function. The tables are shared: those of other workers are the same.
+pub(crate) fn host_counters(chains: &Chains) -> impl Iterator<Item = (&'static str, HostCounters)> {
+    chains.host_tables.iter().map(|(function, table)| (*function, table.counters()))
+}
 
-    /// The counters of all tables together, by their names in EVE's `stats`.
-    pub(crate) fn visit_hosts(&self, each: &mut impl FnMut(&'static str, u64)) {
-        if self.chains.host_tables.is_empty() {
-            return;
-        }
-        let mut sum = HostCounters::default();
-        self.host_counters().for_each(|(_, counters)| sum.add(&counters));
-        sum.visit(each);
+/// The counters of all tables together, by their names in EVE's `stats`.
+pub(crate) fn visit_hosts(chains: &Chains, each: &mut impl FnMut(&'static str, u64)) {
+    if chains.host_tables.is_empty() {
+        return;
     }
+    let mut sum = HostCounters::default();
+    host_counters(chains).for_each(|(_, counters)| sum.add(&counters));
+    sum.visit(each);
 }

@@ -1,39 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a packet belongs to, and how the stream engine sees it.
 
-use crate::worker::{Frame, Worker};
+use crate::settings::EngineSettings;
+use bartizan_base::{LinkId, TenantId};
 use bartizan_flow::tcp::{Segment, SegmentOptions, Seq, TcpFlags};
 use bartizan_flow::{FlowKey, FlowScope, FlowSide};
 use bartizan_packet::{Decoded, PacketView, Transport};
 
 /// Whose traffic a packet is and by which way it came: the part of a flow's identity that is not in its header.
-pub(crate) fn scope_of(worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> FlowScope {
-    FlowScope {
-        tenant: worker.tenant_of(frame, packet),
-        link: frame.link,
-        tunnel: if worker.settings.tunnel_in_key { packet.tunnel.key() } else { 0 },
-        level: if worker.settings.tunnel_in_key { packet.recursion } else { 0 },
-        vlans: if worker.settings.vlan_in_key { packet.vlan.padded() } else { [0; 3] },
-        side: match worker.arrived_by & 1 {
-            _ if !worker.settings.side_in_key => FlowSide::Unknown,
-            0 => FlowSide::First,
-            _ => FlowSide::Second,
-        },
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whence {
+    /// Whose traffic it is.
+    pub tenant: TenantId,
+    /// What it came in by.
+    pub link: LinkId,
+    /// The caller's number of the way in; its lowest bit is the side of a link.
+    pub arrived_by: u32,
+}
+
+impl Whence {
+    fn scope(&self, settings: &EngineSettings, packet: &Decoded) -> FlowScope {
+        FlowScope {
+            tenant: self.tenant,
+            link: self.link,
+            tunnel: if settings.tunnel_in_key { packet.tunnel.key() } else { 0 },
+            level: if settings.tunnel_in_key { packet.recursion } else { 0 },
+            vlans: if settings.vlan_in_key { packet.vlan.padded() } else { [0; 3] },
+            side: match self.arrived_by & 1 {
+                _ if !settings.side_in_key => FlowSide::Unknown,
+                0 => FlowSide::First,
+                _ => FlowSide::Second,
+            },
+        }
     }
-}
 
-/// The identity of a packet's flow by its own header.
-pub(crate) fn flow_key(worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> Option<FlowKey> {
-    FlowKey::of_packet(&scope_of(worker, frame, packet), packet)
-}
+    /// The identity of a packet's flow by its own header.
+    pub(crate) fn key(&self, settings: &EngineSettings, packet: &Decoded) -> Option<FlowKey> {
+        FlowKey::of_packet(&self.scope(settings, packet), packet)
+    }
 
-/// The identity of the flow that an ICMP error is about.
-pub(crate) fn key_about(worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> Option<FlowKey> {
-    // Nearly no packet is one: asked before anything is looked up.
-    let quoted = packet.about()?;
-    let scope = scope_of(worker, frame, packet);
-    // What it quotes came across the link before, from the side to which the error goes.
-    Some(FlowKey::of_quoted(&FlowScope { side: scope.side.other(), ..scope }, quoted))
+    /// The identity of the flow that an ICMP error is about.
+    pub(crate) fn key_about(&self, settings: &EngineSettings, packet: &Decoded) -> Option<FlowKey> {
+        // Nearly no packet is one: asked before anything is looked up.
+        let quoted = packet.about()?;
+        let scope = self.scope(settings, packet);
+        // What it quotes came across the link before, from the side to which the error goes.
+        Some(FlowKey::of_quoted(&FlowScope { side: scope.side.other(), ..scope }, quoted))
+    }
 }
 
 /// Type and code of an ICMP packet.
@@ -44,17 +57,10 @@ pub(crate) fn icmp_of(packet: &Decoded) -> Option<(u8, u8)> {
     }
 }
 
-/// The packet as the stream engine wants it.
-pub(crate) fn segment<'a>(worker: &mut Worker, view: &PacketView<'a>) -> Option<Segment<'a>> {
+/// The packet as the stream engine wants it. `checksum_ok`: whether its checksum lets it count.
+pub(crate) fn segment<'a>(view: &PacketView<'a>, checksum_ok: impl FnOnce() -> bool) -> Option<Segment<'a>> {
     let Transport::Tcp(tcp) = &view.decoded().transport else { return None };
-    let mut checksum_ok = true;
-    if worker.checks_checksums() {
-        checksum_ok = view.l4_checksum_ok().unwrap_or(true);
-        worker.checksum_result(checksum_ok);
-        worker.checksums_checked += u64::from(worker.checks_checksums());
-        // The sample may just have shown that checksums are made elsewhere.
-        checksum_ok |= !worker.checks_checksums();
-    }
+    let checksum_ok = checksum_ok();
     let header = view.l4_header().unwrap_or_default();
     let start = usize::from(tcp.options.sack_offset);
     let end = start.saturating_add(usize::from(tcp.options.sack_blocks) * 8);

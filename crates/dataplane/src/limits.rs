@@ -4,11 +4,10 @@
 
 use crate::event_ring::RING_BYTES;
 use crate::live::together::PARCELS;
-use crate::overload::{CLOSINGS, DRAWS, LOOKED_AT};
-use crate::packet::SESSIONS_ENDED;
+use crate::passage::{CLOSINGS, DRAWS, ENDS_WHEN_IDLE, LOOKED_AT, SESSIONS_ENDED, TIMERS_PER_PACKET};
+
 use crate::segmentation::datagrams;
 use crate::settings::{APP_MEMORY, ENDS_LIVE, EngineSettings, FLOWS_LEAST, FLOWS_MOST, SURICATA_FLOW_BYTES};
-use crate::worker::{ENDS_WHEN_IDLE, TIMERS_PER_PACKET};
 use crate::{app_memory, eve, host_tables, train};
 use bartizan_base::Reason::{
     AppLayerError, AppLayerMemory, Defrag, DefragMemory, EgressMtu, HandOverRing, ProtocolOpen, StreamMemory,
@@ -41,11 +40,11 @@ pub const LIMITS: &[Limit] = limits! {
         [Stats("app_layer.error.*"), Refused(AppLayerError)];
     Flow "bytes and time for which prevention holds what no protocol is known of yet, where a rule wants to know it"
         = "`app-layer.hold.bytes` ({}), `app-layer.hold.milliseconds` ({})"
-        [of(|s| bytes(s.hold.bytes)), of(|s| time(s.hold.time))] in ["applayer/flow.rs", "dataplane/functions.rs"],
+        [of(|s| bytes(s.hold.bytes)), of(|s| time(s.hold.time))] in ["applayer/flow.rs", "dataplane/runner/functions.rs"],
         "0 bytes: nothing is held. Then detection closes, rules decide, what they leave goes on; with `app-layer.hold.policy: drop-flow` the flow is refused",
         [Refused(ProtocolOpen)];
     Flow "flows ended per packet by timeout" = "{} on a live link ({} a turn when idle), all in a replay; of timers {} looked at on a live link"
-        [count(ENDS_LIVE), count(ENDS_WHEN_IDLE), count(TIMERS_PER_PACKET)] in ["dataplane/settings.rs", "dataplane/worker.rs"],
+        [count(ENDS_LIVE), count(ENDS_WHEN_IDLE), count(TIMERS_PER_PACKET)] in ["dataplane/settings.rs", "dataplane/passage/ending.rs"],
         "the rest ends with the next packets, or when none come; a flow past its timeout is not found either way", [NotNeeded];
     Flow "layers of a packet" = "`decoder.max-layers` ({})" [of(|s| count(s.decoder.max_layers))]
         in ["dataplane/settings.rs", "packet/decode/mod.rs"], "decode event; live prevention refuses it",
@@ -76,13 +75,13 @@ pub const LIMITS: &[Limit] = limits! {
         [Stats("http.memuse"), Stats("http.memcap")];
     Flow "flows closed per packet when a bound is passed"
         = "{}, and those that the packet made larger; {} looked at for each; {} if none of them holds what is short, or all are needed more than the one that went last"
-        [count(CLOSINGS), count(LOOKED_AT), count(LOOKED_AT * DRAWS)] in ["dataplane/overload.rs"],
+        [count(CLOSINGS), count(LOOKED_AT), count(LOOKED_AT * DRAWS)] in ["dataplane/passage/overload.rs"],
         "the flows that the packet made larger are closed (not for memory of streams)", [Stats("app_layer_memory.closed_in_hand")];
     Flow "memory of TCP sessions" = "`stream.memcap` ({})" [of(|s| bytes_or_none(s.stream.memcap))]
         in ["dataplane/settings.rs", "flow/tcp/pickup.rs"],
         "in prevention closed or half-open connections end for a new one; else `stream.memcap-policy`",
         [Stats("flow.end.reason.forced"), Stats("tcp.ssn_memcap_drop"), Refused(StreamMemory)];
-    Flow "connections that end for one when that is used up" = "{}" [count(SESSIONS_ENDED)] in ["dataplane/packet.rs"],
+    Flow "connections that end for one when that is used up" = "{}" [count(SESSIONS_ENDED)] in ["dataplane/passage/packet.rs"],
         "`stream.memcap-policy`", [Stats("tcp.ssn_memcap_drop"), Refused(StreamMemory)];
     Flow "memory of reassembly" = "`stream.reassembly.memcap` ({}); flows give way when a {}th of it is left"
         [of(|s| bytes_or_none(s.stream.reassembly.memcap)), count(app_memory::STREAM_ROOM)]

@@ -6,6 +6,7 @@
 
 mod berth;
 mod control;
+pub(crate) mod counters;
 pub mod together;
 mod unsent;
 
@@ -23,6 +24,7 @@ use bartizan_ports::{
 use std::time::Duration;
 
 pub use control::Control;
+pub use counters::LiveCounters;
 use unsent::UnsentFrames;
 
 /// Bytes before the network layer, an 802.1Q tag among them.
@@ -61,53 +63,6 @@ impl LiveOptions {
     /// What keeps processors awake. Where the kernel does not offer it, nothing does.
     fn awake(&self) -> Awake {
         if self.awake { Awake::open().unwrap_or_default() } else { Awake::default() }
-    }
-}
-
-/// What a live run counted beyond the worker's own counters.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LiveCounters {
-    /// What the normaliser did.
-    pub normaliser: NormaliserCounters,
-    /// Turns that brought frames.
-    pub turns: u64,
-    /// Frames that were to leave changed, and the change did not fit: they did not leave.
-    pub unwritable: u64,
-    /// Frames of which only the first bytes were here when their turn to leave came at another worker, and datagrams that came as one and could
-    /// not be taken apart: they did not leave.
-    pub incomplete: u64,
-    /// Frames that were on their way between workers when one of them ended by a defect.
-    pub under_way: u64,
-    /// Frames that were on their way between workers when their link went: they did not leave.
-    pub gone: u64,
-    /// Frames of a tap that were the second of a pair of equal ones: not looked at.
-    pub duplicates: u64,
-}
-
-impl LiveCounters {
-    /// The counters of two workers together.
-    #[must_use]
-    pub const fn plus(self, other: &LiveCounters) -> LiveCounters {
-        // Every field by name, so that a new one is not forgotten here.
-        let LiveCounters { normaliser, turns, unwritable, incomplete, under_way, gone, duplicates } = *other;
-        LiveCounters {
-            normaliser: self.normaliser.plus(normaliser),
-            turns: self.turns + turns,
-            unwritable: self.unwritable + unwritable,
-            incomplete: self.incomplete + incomplete,
-            under_way: self.under_way + under_way,
-            gone: self.gone + gone,
-            duplicates: self.duplicates + duplicates,
-        }
-    }
-
-    /// Counters of frames that are lost or left out elsewhere than in a port, by name.
-    pub fn for_each_loss(&self, mut each: impl FnMut(&'static str, u64)) {
-        each("normaliser.unwritable", self.unwritable);
-        each("hand_over.incomplete", self.incomplete);
-        each("hand_over.under_way", self.under_way);
-        each("hand_over.link_gone", self.gone);
-        each("capture.duplicates", self.duplicates);
     }
 }
 
@@ -486,7 +441,7 @@ impl Rejecter {
     /// It knows the same tunnels as the workers do.
     fn new(worker: &Worker) -> Self {
         Rejecter {
-            decoder: Decoder::new(*worker.decoder.config()),
+            decoder: Decoder::new(*worker.decoder_config()),
             output: DecodeOutput::default(),
             frames: Vec::new(),
             longer: Vec::new(),

@@ -2,6 +2,7 @@
 //! Where the data plane's findings go: a recorder turns them into events.
 
 use crate::flow_ext::FlowExt;
+pub use crate::frame::Around;
 use bartizan_applayer::frames::{Frame, Frames};
 use bartizan_applayer::protocol::{ProtocolId, ProtocolSpec};
 use bartizan_applayer::transaction::{Transaction, TxId};
@@ -33,19 +34,29 @@ pub struct Occasion<'a> {
     pub variables: &'a [(String, Vec<u8>)],
 }
 
-/// A packet around another one.
-#[derive(Clone, Copy, Debug)]
-pub struct Around {
-    /// Source and destination.
-    pub addresses: (core::net::IpAddr, core::net::IpAddr),
-    /// Ports, where its protocol has some.
-    pub ports: Option<(u16, u16)>,
-    /// IP protocol.
-    pub protocol: u8,
-    /// Number of its frame.
-    pub number: Option<u64>,
-    /// Where it came from.
-    pub source: bartizan_packet::PacketSource,
+impl<'a> Occasion<'a> {
+    /// Of a packet that is of a capture's frame `number`, by itself.
+    pub(crate) const fn of(
+        packet: &'a PacketView<'a>,
+        number: Option<u64>,
+        now: Timestamp,
+        generation: Generation,
+    ) -> Self {
+        Occasion {
+            packet,
+            number,
+            now,
+            generation,
+            direction: Direction::ToServer,
+            around: None,
+            variables: &[],
+        }
+    }
+
+    /// The same, with a packet of a direction.
+    pub(crate) const fn going(self, direction: Direction) -> Self {
+        Occasion { direction, ..self }
+    }
 }
 
 /// A transaction with what it belongs to.

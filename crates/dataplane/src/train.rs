@@ -9,18 +9,7 @@
 //!
 //! Small segments (commands, one behind the other) are no train: rules that count matches count them one by one.
 
-use crate::functions::Looks;
-use crate::parts::FlowParts;
-use crate::pseudo;
-use crate::record::{Fate, Occasion, Recorder};
-use crate::standing::Course;
-use crate::streams;
-use crate::worker::{Frame, Worker};
-use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Path, PerDirection, Reason, Verdict};
-use bartizan_flow::stream::Stream;
-use bartizan_flow::tcp::{Advice, Outcome, TcpState};
-use bartizan_function::Together;
-use bartizan_packet::{DecodeOutput, PacketFlags, PacketSource, PacketView};
+use bartizan_base::{Decision, Direction, Fid, FlowId};
 
 /// Bytes of payload that a segment has at least when another one may follow it in a train.
 const LEAST: usize = 512;
@@ -71,205 +60,48 @@ impl Train {
     pub(crate) fn decided(&mut self, decision: Decision) {
         self.decision = Some(decision);
     }
-}
 
-impl Worker {
-    /// Whether the segment in hand may wait for those behind it.
-    pub(crate) fn may_wait(
-        &self,
-        occasion: &Occasion<'_>,
-        id: FlowId,
-        tcp: Option<&Outcome>,
-        looks: Looks,
-        parts: &FlowParts,
-    ) -> bool {
-        let reads = |outcome: &Outcome| outcome.stored && outcome.readable[occasion.direction];
-        self.train.follows
-            && steady(occasion, tcp, looks).is_some_and(reads)
-            && self.has_room(occasion, parts)
-            && self.chains.together(self.path_of(id)) != Together::Apart
+    /// Whether the frame behind the one in hand goes on with its segment.
+    pub(crate) const fn follows(&self) -> bool {
+        self.follows
     }
 
-    /// Whether a segment is an acknowledgement and no more: without data, event, or news for a reader, and nothing of the
-    /// application layer waits for a packet of its direction. Functions that want to see of a train only the last need not see it.
-    pub(crate) fn brings_nothing(
-        &self,
-        occasion: &Occasion<'_>,
-        id: FlowId,
-        tcp: Option<&Outcome>,
-        looks: Looks,
-        parts: &FlowParts,
-    ) -> bool {
-        let reads = |o: &Outcome| o.stored || o.readable.to_server || o.readable.to_client;
-        let open = || parts.app.as_deref().is_some_and(|app| app.has_uninspected(occasion.direction));
-        self.forms_trains()
-            && occasion.packet.payload().is_empty()
-            && steady(occasion, tcp, looks).is_some_and(|outcome| !reads(outcome))
-            && self.train.waits_in(id).is_none()
-            && self.chains.together(self.path_of(id)) == Together::Joined
-            && !open()
+    /// Bytes that wait.
+    pub(crate) const fn bytes(&self) -> u32 {
+        if self.waiting > 0 { self.bytes } else { 0 }
     }
 
-    /// Whether the segment in hand and one like it behind it may wait. Where the stream would have to move what waits, because
-    /// readers see it in one piece, the train ends: after it was shown there is little to move.
-    fn has_room(&self, occasion: &Occasion<'_>, parts: &FlowParts) -> bool {
-        let len = payload_len(occasion.packet);
-        let waiting = if self.train.is_waiting() { self.train.bytes } else { 0 };
-        let stream = parts.streams.as_deref().map(|pair| pair.stream(occasion.direction));
-        let room = stream.map_or(0, Stream::room);
-        waiting.saturating_add(len) <= MOST && room >= (len as usize).saturating_mul(2)
+    /// The flow whose segments wait, or waited last, and their direction.
+    pub(crate) const fn flow(&self) -> Option<(FlowId, Direction)> {
+        self.flow
     }
 
-    /// The path of a flow.
-    pub(crate) fn path_of(&self, id: FlowId) -> Path {
-        self.flows.get(id).map(|entry| entry.path).unwrap_or_default()
-    }
-
-    /// Lets the segment in hand wait: its bytes go into the stream.
-    pub(crate) fn wait(&mut self, occasion: &Occasion<'_>, id: FlowId, mut parts: FlowParts) {
-        if let Some(pair) = parts.streams.as_deref_mut() {
-            pair.settle(occasion.direction, occasion.packet.payload(), &mut self.budget);
+    /// The segment in hand waits, with so many bytes.
+    pub(crate) fn take(&mut self, flow: (FlowId, Direction), fid: Fid, bytes: u32) {
+        if self.waiting == 0 {
+            (self.bytes, self.decision) = (0, None);
         }
-        if let Some(entry) = self.flows.get_mut(id) {
-            parts.put_back(&mut entry.ext);
-        }
-        self.account(id);
-        let train = &mut self.train;
-        if train.waiting == 0 {
-            (train.bytes, train.decision) = (0, None);
-        }
-        train.flow = Some((id, occasion.direction));
-        (train.took, train.fid) = (true, self.fid);
-        train.waiting += 1;
-        train.bytes += payload_len(occasion.packet);
+        self.flow = Some(flow);
+        (self.took, self.fid) = (true, fid);
+        self.waiting += 1;
+        self.bytes += bytes;
     }
 
-    /// A frame that does not wait was handled: what waits was shown with it, or is shown now.
-    pub(crate) fn close_train(&mut self, recorder: &mut dyn Recorder) {
-        if let Some((id, direction)) = self.train.flow.filter(|_| self.train.is_waiting())
-            && self.train.decision.is_none()
-        {
-            // What cannot be inspected does not go on.
-            let none = Decision::refuse(Verdict::Drop, Reason::StreamReassembly, FunctionId::ENGINE);
-            let decision = self.show_waiting(id, direction, recorder).unwrap_or(none);
-            self.train.decided(decision);
-        }
+    /// The flow whose segments wait and were not shown, and their direction.
+    pub(crate) fn unshown(&self) -> Option<(FlowId, Direction)> {
+        self.flow.filter(|_| self.waiting > 0 && self.decision.is_none())
     }
 
-    /// Shows the payload functions what waits, with a packet that the engine makes: the segment that would have been the last
-    /// took another way.
-    fn show_waiting(
-        &mut self,
-        id: FlowId,
-        direction: Direction,
-        recorder: &mut dyn Recorder,
-    ) -> Option<Decision> {
-        let entry = self.flows.get(id)?;
-        let inspect = match entry.ext.standing.course(entry.state()) {
-            Course::Refused(refused) => return Some(refused),
-            Course::Bypassed => return Some(Decision::CONTINUE),
-            Course::Uninspected => false,
-            Course::Judged => true,
-        };
-        let now = entry.last_seen;
-        let made = pseudo::made_of(entry, direction, PacketSource::StreamFlush);
-        let mut parts = FlowParts::take(&mut self.flows.get_mut(id)?.ext);
-        let view = made.view();
-        let generation = self.chains.generation;
-        let mut occasion = Occasion {
-            packet: &view,
-            number: None,
-            now,
-            generation,
-            direction,
-            around: None,
-            variables: &[],
-        };
-        let all = PerDirection::new(true, true);
-        streams::stream(self, &mut occasion, id, &mut parts, all, recorder);
-        parts.put_back(&mut self.flows.get_mut(id)?.ext);
-        let looks = Looks { inspect, spared: true, established: true, related: None, restored: false };
-        let fid = self.fid;
-        let decision = self.functions(&occasion, id, None, &[], looks, recorder);
-        self.fid = fid;
-        Some(decision)
+    /// Frames that wait for a decision that is known, or will be when the frame in hand is done.
+    pub(crate) const fn waiting(&self) -> usize {
+        if self.took { 0 } else { self.waiting as usize }
     }
 
-    /// Frames that wait for a decision: those directly before the one that was handled last, once that is decided. Each is to be
-    /// given to [`Worker::release`], in their order, before the next frame is handled.
-    #[must_use]
-    pub fn waiting(&self) -> usize {
-        if self.train.took { 0 } else { self.train.waiting as usize }
+    /// A frame that waited goes, with its class and what was decided of it.
+    pub(crate) fn release(&mut self) -> (Fid, Decision) {
+        self.waiting = self.waiting.saturating_sub(1);
+        (self.fid, self.decision.unwrap_or_default())
     }
-
-    /// Whether segments may form trains at all: inline, and some function takes them together. Else nobody needs to ask what
-    /// follows what.
-    #[must_use]
-    pub fn forms_trains(&self) -> bool {
-        self.settings.prevention && self.chains.takes_together()
-    }
-
-    /// Counts and records what was decided of a frame that waited, and says it.
-    pub fn release(&mut self, frame: &Frame<'_>, recorder: &mut dyn Recorder) -> Decision {
-        self.train.waiting = self.train.waiting.saturating_sub(1);
-        let decision = self.train.decision.unwrap_or_default();
-        let length = u32::try_from(frame.bytes.len()).unwrap_or(u32::MAX);
-        self.tally.count(self.train.fid, &decision, length, self.settings.prevention);
-        if !decision.verdict.forwards() {
-            self.record_released(frame, &decision, recorder);
-        }
-        crate::handover::walk::count_decision(self, &decision)
-    }
-
-    fn record_released(&mut self, frame: &Frame<'_>, decision: &Decision, recorder: &mut dyn Recorder) {
-        let Some((id, direction)) = self.train.flow else { return };
-        let mut output = DecodeOutput::new();
-        // It was counted when it came.
-        pseudo::uncounted(&mut self.decoder, |decoder| {
-            decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
-        });
-        let Some(packet) = output.outer() else { return };
-        let occasion = Occasion {
-            packet: &PacketView::new(frame.bytes, packet),
-            number: frame.number,
-            now: frame.now,
-            generation: self.chains.generation,
-            direction,
-            around: None,
-            variables: &[],
-        };
-        let fate = Fate { decision: *decision, reject: None };
-        recorder.refused(&occasion, self.flows.get(id), &fate, &[]);
-    }
-}
-
-/// The outcome of a segment that payload functions are to look at and that is as it came, if it leaves its session as it was.
-fn steady<'o>(occasion: &Occasion<'_>, tcp: Option<&'o Outcome>, looks: Looks) -> Option<&'o Outcome> {
-    let is_steady = |outcome: &&Outcome| is_plain(occasion) && is_quiet(outcome);
-    tcp.filter(|_| looks.inspect && !looks.spared).filter(is_steady)
-}
-
-/// Whether a packet is as it came, and by itself in its frame.
-fn is_plain(occasion: &Occasion<'_>) -> bool {
-    let packet = occasion.packet.decoded();
-    packet.source == PacketSource::Wire
-        && packet.recursion == 0
-        && !packet.flags.intersects(PacketFlags::REBUILT | PacketFlags::CHECKSUM_PENDING)
-        && packet.events.as_slice().is_empty()
-}
-
-/// Whether a segment leaves its session as it was, and nothing is to be said of it.
-fn is_quiet(outcome: &Outcome) -> bool {
-    outcome.previous == TcpState::Established
-        && outcome.state == TcpState::Established
-        && outcome.advice == Advice::Forward
-        && outcome.events.iter().next().is_none()
-        && outcome.exception.is_none()
-        && !(outcome.reverse || outcome.rejected || outcome.bypass)
-}
-
-fn payload_len(packet: &PacketView<'_>) -> u32 {
-    u32::try_from(packet.payload().len()).unwrap_or(u32::MAX)
 }
 
 /// A full TCP segment of a frame that carries nothing else.

@@ -28,11 +28,12 @@
 mod round;
 
 use crate::chain::Chains;
+use crate::frame::{Place, next_frame};
 use crate::handover::Owners;
 use crate::record::Recorder;
 use crate::settings::EngineSettings;
 use crate::stats::{Counters, Sum};
-use crate::worker::{Frame, Worker, WorkerCounters, next_frame};
+use crate::worker::{Frame, Worker, WorkerCounters};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::turns::Turns;
 use bartizan_base::{Generation, Spread, Timestamp, WorkerId};
@@ -225,12 +226,7 @@ impl<R: WorkerRecorder> Pool<R> {
         let alone = EngineSettings { flow_capacity: 1, ..settings.clone() };
         let front = Worker::new(alone, Arc::clone(engine), Arc::clone(chains))?;
         Ok(Pool {
-            front: Front {
-                worker: front,
-                owners: Owners::new(Spread::new(settings.seed, count)),
-                outputs: Vec::new(),
-                datagrams: Vec::new(),
-            },
+            front: Front { worker: front, owners: Owners::new(Spread::new(settings.seed, count)) },
             seats,
             under_way: VecDeque::with_capacity(options.rounds),
             round: Round::new(Arc::clone(chains)),
@@ -438,7 +434,7 @@ const PACKETS: u64 = 1 << 63;
 
 impl<R: WorkerRecorder> Post<R> {
     fn run(mut self) -> (Worker, R) {
-        self.worker.turn = Some(self.turns.take_part(usize::from(self.me.0)));
+        self.worker.set_turn(Some(self.turns.take_part(usize::from(self.me.0))));
         loop {
             // The end first: what was sent before it is taken in any case.
             let ended = self.rounds.is_abandoned();
@@ -453,7 +449,7 @@ impl<R: WorkerRecorder> Post<R> {
             }
         }
         self.worker.shutdown(&mut self.recorder);
-        self.worker.turn = None;
+        self.worker.set_turn(None);
         (self.worker, self.recorder)
     }
 
@@ -470,28 +466,27 @@ impl<R: WorkerRecorder> Post<R> {
         }
         let mut first = 0;
         for head in &round.frames {
-            self.worker.place = next_frame(self.worker.place);
-            let frame = self.worker.place >> 8;
+            let place = next_frame(self.worker.position.place);
+            self.worker.position.place = place;
+            let frame = place >> 8;
             self.at(frame, 0);
-            self.worker.clock = self.worker.clock.max(head.now);
+            self.worker.position.advance(head.now);
             self.worker.expire(head.now, &mut self.recorder);
             let parts = round.parts.get(first..head.parts).unwrap_or_default();
             first = head.parts;
             let me = self.me;
             for (step, part) in (0u64..).zip(parts).filter(|(_, part)| part.owner == me) {
-                self.worker.place = frame << 8 | step.min(0xff);
+                self.worker.position.place = frame << 8 | step.min(0xff);
                 self.at(frame, PACKETS | step);
                 self.part(round, head, part);
             }
         }
         // What comes next is not there yet, and is behind all that others do now.
-        self.at((self.worker.place >> 8) + 1, 0);
+        self.at((self.worker.position.place >> 8) + 1, 0);
     }
 
     fn at(&self, frame: u64, step: u64) {
-        if let Some(turn) = &self.worker.turn {
-            turn.at(frame, step);
-        }
+        self.worker.position.wait_for(frame, step);
     }
 
     fn part(&mut self, round: &Round, head: &Head, part: &Part) {
@@ -504,9 +499,9 @@ impl<R: WorkerRecorder> Post<R> {
             number: head.number,
         };
         let bytes = round.bytes.get(part.begin..part.end).unwrap_or_default();
-        self.worker.check = head.checksums;
-        let place = crate::packet::Place { around: part.around.as_ref(), ..part.place };
-        let decision = self.worker.packet(&frame, bytes, &part.packet, place, &mut self.recorder);
+        self.worker.set_checksums(head.checksums);
+        let place = Place { around: part.around.as_ref(), ..part.place };
+        let decision = self.worker.packet(&frame, bytes, &part.packet, &place, &mut self.recorder);
         part.decision.store(pack(&decision), Ordering::Relaxed);
     }
 }

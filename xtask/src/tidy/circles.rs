@@ -2,8 +2,6 @@
 //! Files of a crate that use one another in a circle can only be read, changed and tested together: there are no circles of more than
 //! three.
 
-use super::circles_for_now::FOR_NOW;
-pub use super::circles_for_now::Listed;
 use super::uses::{self, Graph};
 use super::{Finding, Tree};
 use std::collections::{BTreeSet, VecDeque};
@@ -41,24 +39,12 @@ pub fn circles(tree: &Tree, sources: &str) -> Vec<Circle> {
 /// Fails on circles of more than `LARGEST` files.
 #[must_use]
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    find(tree, FOR_NOW)
-}
-
-fn find(tree: &Tree, for_now: &[Listed]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let listed: BTreeSet<&str> = for_now.iter().flat_map(|listed| listed.files).copied().collect();
-    let mut met = BTreeSet::new();
     for sources in uses::packages(tree) {
         for circle in circles(tree, &sources).into_iter().filter(|circle| circle.files.len() > LARGEST) {
-            if let Some(new) = circle.files.iter().find(|file| !listed.contains(file.as_str())) {
-                findings.push(Finding::new(new, 0, said(&circle, &sources)));
-            }
-            met.extend(circle.files);
+            let first = circle.files.first().map_or(sources.as_str(), String::as_str);
+            findings.push(Finding::new(first, 0, said(&circle, &sources)));
         }
-    }
-    for gone in listed.into_iter().filter(|file| !met.contains(*file)) {
-        let message = "stands in no large circle; take it out of xtask/src/tidy/circles_for_now.rs";
-        findings.push(Finding::new(gone, 0, message));
     }
     findings
 }
@@ -215,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_circle_of_four_is_found_with_its_files_and_uses() {
-        let findings = find(&Tree::of(FOUR), &[]);
+        let findings = check(&Tree::of(FOUR));
         assert_eq!(findings.len(), 1, "{findings:?}");
         let message = &findings[0].message;
         for part in [
@@ -233,32 +219,17 @@ mod tests {
     #[test]
     fn three_are_let_go_and_tests_do_not_count() {
         let three = with("crates/x/src/b/d.rs", "pub fn four() {}\n");
-        assert_eq!(find(&three, &[]), []);
+        assert_eq!(check(&three), []);
         for tests in [
             "#[cfg(test)]\nmod tests { use crate::b::two; }\npub fn three() {}\n",
             "#[cfg(test)]\nuse crate::{b::two, A};\npub struct C { #[cfg(test)] a: crate::A, b: u8 }\npub fn three() {}\n",
             "#[cfg(test)]\n#[inline]\nfn f(a: crate::A, b: u8) -> u8 { crate::b::two(); b }\npub fn three() { \"crate::A\" }\n",
         ] {
-            let findings = find(&with("crates/x/src/c.rs", tests), &[]);
+            let findings = check(&with("crates/x/src/c.rs", tests));
             assert_eq!(findings, [], "{tests}");
         }
         let after = "#[cfg(test)]\nuse crate::b::two;\npub fn three() -> crate::A { crate::A }\n";
-        assert_eq!(find(&with("crates/x/src/c.rs", after), &[]).len(), 1);
-    }
-
-    #[test]
-    fn the_list_only_gets_shorter() {
-        let files =
-            &["crates/x/src/a.rs", "crates/x/src/b/d.rs", "crates/x/src/b/mod.rs", "crates/x/src/c.rs"];
-        let all = [Listed { why: "for now", files }];
-        assert_eq!(find(&Tree::of(FOUR), &all), []);
-        // A file that came to the circle.
-        let without = [Listed { why: "for now", files: &files[1..] }];
-        assert_eq!(find(&Tree::of(FOUR), &without).len(), 1);
-        // A circle that is gone.
-        let gone = find(&with("crates/x/src/c.rs", "pub fn three() {}\n"), &all);
-        assert_eq!(gone.len(), 4);
-        assert!(gone.iter().all(|finding| finding.message.contains("circles_for_now.rs")));
+        assert_eq!(check(&with("crates/x/src/c.rs", after)).len(), 1);
     }
 
     #[test]
@@ -277,7 +248,7 @@ mod tests {
                 ("crates/packet/src/way.rs".into(), "pub fn g() { crate::decode::next() }"),
             ];
             let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
-            find(&Tree::of(&files), &[]).len()
+            check(&Tree::of(&files)).len()
         };
         assert_eq!((decoders("decode", back), decoders("defrag", back)), (0, 1));
         // What lies outside counts for itself: here the decoders, as one, with two others.

@@ -7,7 +7,6 @@
 
 pub mod arrows;
 pub mod circles;
-mod circles_for_now;
 pub mod clocks;
 pub mod files;
 pub mod floor;

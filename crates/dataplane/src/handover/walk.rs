@@ -2,13 +2,14 @@
 //! Who owns a packet, and the walk of a frame from owner to owner.
 
 use crate::chain::Chains;
-use crate::fragment::{Fragmented, Joined, defragment};
+use crate::frame::{Around, Frame, MAX_DEPTH, Place};
+use crate::intake::fragment::{Fragmented, refused_as_it_is};
+use crate::intake::joined::Joined;
 use crate::normaliser::Rewrite;
-use crate::packet::Place;
-use crate::record::{Around, Recorder};
-use crate::worker::{Frame, MAX_DEPTH, Worker, around};
+use crate::record::Recorder;
+use crate::worker::Worker;
 use bartizan_base::spread::Part;
-use bartizan_base::{Decision, Reason, Spread, Verdict, WorkerId};
+use bartizan_base::{Decision, Reason, Spread, WorkerId};
 use bartizan_packet::{DecodeOutput, Decoded};
 use std::sync::Arc;
 
@@ -78,7 +79,7 @@ impl Layer {
         self.left = self.output.packets().len();
         (self.fragment_done, self.refused) = (false, None);
         self.outermost = outermost;
-        self.first = outermost.or_else(|| around(self.output.packets().first()?, number));
+        self.first = outermost.or_else(|| Around::of(self.output.packets().first()?, number));
     }
 }
 
@@ -183,16 +184,15 @@ impl Walk {
                 }
                 self.keeper = Some(me);
                 let mut inner = self.spare.pop().unwrap_or_default();
-                core::mem::swap(&mut worker.joined, &mut self.joined);
-                let fragmented = defragment(worker, frame, bytes, packet, &mut inner.datagram);
-                core::mem::swap(&mut worker.joined, &mut self.joined);
+                let fragmented =
+                    worker.defragment(frame, bytes, packet, &mut inner.datagram, &mut self.joined);
                 layer.fragment_done = true;
                 if let Fragmented::Refused(reason) = fragmented {
                     layer.refused = Some(reason);
                 }
                 if fragmented == Fragmented::Whole {
-                    decode_datagram(worker, packet, &inner.datagram, &mut inner.output);
-                    inner.begin(layer.outermost.or_else(|| around(packet, frame.number)), frame.number);
+                    worker.intake.decode_datagram(packet, &inner.datagram, &mut inner.output);
+                    inner.begin(layer.outermost.or_else(|| Around::of(packet, frame.number)), frame.number);
                     self.layers.push(inner);
                 } else {
                     self.spare.push(inner);
@@ -205,7 +205,7 @@ impl Walk {
             }
             // What became of a fragment was said when it was put to its datagram.
             if !layer.fragment_done {
-                layer.refused = worker.refused_as_it_is(packet);
+                layer.refused = refused_as_it_is(&worker.settings, packet);
             }
             let place = Place {
                 made: depth > 1 || packet.recursion > 0,
@@ -214,7 +214,7 @@ impl Walk {
                 refused: layer.refused.take(),
             };
             self.begun = true;
-            let decision = worker.packet(frame, bytes, packet, place, recorder);
+            let decision = worker.packet(frame, bytes, packet, &place, recorder);
             self.decision = self.decision.strictest(decision);
             self.rewrite = worker.take_rewrite().or(self.rewrite.take());
             layer.left = index;
@@ -234,33 +234,4 @@ impl Walk {
         let outermost = self.layers.first().and_then(|layer| layer.output.outer());
         outermost.map_or(WorkerId(0), |packet| owners.of_fragments(packet))
     }
-}
-
-/// Decodes a datagram that has been put together.
-pub(crate) fn decode_datagram(
-    worker: &mut Worker,
-    fragment: &Decoded,
-    datagram: &[u8],
-    output: &mut DecodeOutput,
-) {
-    worker.decoder.decode_reassembled(fragment, datagram, output);
-}
-
-/// Counts what became of a frame, and gives what is done with it: in detection every frame goes on.
-pub(crate) fn count_decision(worker: &mut Worker, decision: &Decision) -> Decision {
-    let rejected = decision.verdict == Verdict::Reject;
-    worker.counters.rejected += u64::from(rejected);
-    let by_firewall = decision.reason.is_some_and(Reason::is_firewall);
-    worker.counters.firewall_rejected += u64::from(rejected && by_firewall);
-    let acts = worker.settings.prevention;
-    match (decision.verdict.forwards(), decision.reason) {
-        (false, Some(reason)) => {
-            if let Some(count) = worker.counters.refused.get_mut(reason as usize) {
-                *count += 1;
-            }
-            worker.counters.let_go += u64::from(!acts);
-        }
-        _ => worker.counters.forwarded += 1,
-    }
-    if acts { *decision } else { Decision::CONTINUE }
 }

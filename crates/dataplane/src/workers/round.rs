@@ -4,13 +4,12 @@
 //! Not done: decoding in the workers (the reader decodes, since it has to know owners and put fragments together).
 
 use crate::chain::Chains;
-use crate::fragment::{Fragmented, defragment};
-use crate::handover::walk::{Owners, count_decision, decode_datagram};
-use crate::packet::Place;
-use crate::record::Around;
+use crate::frame::{Around, Frame, MAX_DEPTH, Place};
+use crate::handover::walk::Owners;
+use crate::intake::fragment::Fragmented;
+use crate::intake::joined::Joined;
 use crate::settings::ChecksumMode;
-use crate::worker::around;
-use crate::worker::{Frame, MAX_DEPTH, Worker};
+use crate::worker::Worker;
 use bartizan_base::{Decision, FunctionId, LinkId, Reason, Timestamp, Verdict, WorkerId};
 use bartizan_packet::{DecodeOutput, Decoded, LinkType, PacketView, Transport};
 use std::sync::Arc;
@@ -95,7 +94,7 @@ impl Round {
                     .iter()
                     .map(|part| unpack(part.decision.load(Ordering::Relaxed)))
                     .fold(Decision::CONTINUE, Decision::strictest);
-                count_decision(front, &decision);
+                front.decided(&decision);
             }
         }
     }
@@ -105,23 +104,18 @@ impl Round {
 pub(super) struct Front {
     pub(super) worker: Worker,
     pub(super) owners: Owners,
-    pub(super) outputs: Vec<DecodeOutput>,
-    pub(super) datagrams: Vec<Vec<u8>>,
 }
 
 impl Front {
     pub(super) fn split(&mut self, frame: &Frame<'_>, round: &mut Round) {
-        self.worker.counters.packets += 1;
-        self.worker.counters.bytes += frame.bytes.len() as u64;
-        self.worker.clock = self.worker.clock.max(frame.now);
+        self.worker.read(frame);
         let begin = round.bytes.len();
         round.bytes.extend_from_slice(frame.bytes);
-        let mut output = self.outputs.pop().unwrap_or_default();
-        self.worker.decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
+        let mut output = self.worker.intake.decode(frame);
         self.packets(frame, frame.bytes, begin, &mut output, round, (0, None));
-        self.outputs.push(output);
+        self.worker.intake.done(output);
         let checksums =
-            if self.worker.checks_checksums() { ChecksumMode::Check } else { ChecksumMode::Ignore };
+            if self.worker.checksums.checks() { ChecksumMode::Check } else { ChecksumMode::Ignore };
         round.frames.push(Head {
             now: frame.now,
             wire_len: frame.wire_len,
@@ -137,8 +131,7 @@ impl Front {
     }
 
     pub(super) fn tick(&mut self, now: Timestamp, round: &mut Round) {
-        self.worker.clock = self.worker.clock.max(now);
-        self.worker.defrag.expire_some(now, 64);
+        self.worker.pass_time(now);
         let at = round.bytes.len();
         round.frames.push(Head {
             now,
@@ -149,7 +142,7 @@ impl Front {
             begin: at,
             end: at,
             parts: round.parts.len(),
-            checksums: self.worker.check,
+            checksums: self.worker.checksums.mode(),
             is_frame: false,
         });
     }
@@ -164,12 +157,12 @@ impl Front {
         round: &mut Round,
         (depth, outermost): (u8, Option<Around>),
     ) {
-        let first = outermost.or_else(|| around(output.packets().first()?, frame.number));
+        let first = outermost.or_else(|| Around::of(output.packets().first()?, frame.number));
         for index in (0..output.packets().len()).rev() {
             let Some(packet) = output.packets_mut().get_mut(index) else { continue };
             let mut refused = None;
             if packet.is_fragment() && depth < MAX_DEPTH {
-                let outermost = outermost.or_else(|| around(packet, frame.number));
+                let outermost = outermost.or_else(|| Around::of(packet, frame.number));
                 refused = self.fragment(frame, bytes, packet, round, (depth, outermost));
             } else if packet.is_fragment() && self.worker.settings.prevention {
                 refused = Some(Reason::Defrag);
@@ -201,19 +194,20 @@ impl Front {
         round: &mut Round,
         (depth, outermost): (u8, Option<Around>),
     ) -> Option<Reason> {
-        let mut datagram = self.datagrams.pop().unwrap_or_default();
-        let fragmented = defragment(&mut self.worker, frame, bytes, packet, &mut datagram);
+        let mut datagram = self.worker.intake.room();
+        let mut joined = Joined::default();
+        let fragmented = self.worker.defragment(frame, bytes, packet, &mut datagram, &mut joined);
         // Nothing is held over a capture, and what the owners decide comes too late for the next fragment.
-        self.worker.pass_datagrams(frame.now);
+        self.worker.intake.pass_datagrams(joined, frame.now);
         if fragmented == Fragmented::Whole {
-            let mut output = self.outputs.pop().unwrap_or_default();
-            decode_datagram(&mut self.worker, packet, &datagram, &mut output);
+            let mut output = self.worker.intake.output();
+            self.worker.intake.decode_datagram(packet, &datagram, &mut output);
             let begin = round.bytes.len();
             round.bytes.extend_from_slice(&datagram);
             self.packets(frame, &datagram, begin, &mut output, round, (depth + 1, outermost));
-            self.outputs.push(output);
+            self.worker.intake.done(output);
         }
-        self.datagrams.push(datagram);
+        self.worker.intake.done_with(datagram);
         match fragmented {
             Fragmented::Refused(reason) => Some(reason),
             Fragmented::Waits | Fragmented::Whole => None,
@@ -222,12 +216,12 @@ impl Front {
 
     /// While the sample lasts that says whether checksums count, it is taken here, over all packets in order.
     fn sample_checksum(&mut self, bytes: &[u8], packet: &Decoded) {
-        if self.worker.check == ChecksumMode::Auto
+        if self.worker.checksums.mode() == ChecksumMode::Auto
             && matches!(packet.transport, Transport::Tcp(_))
             && packet.wants_flow()
         {
             let right = PacketView::new(bytes, packet).l4_checksum_ok().unwrap_or(true);
-            self.worker.checksum_result(right);
+            self.worker.checksums.result(right);
         }
     }
 }

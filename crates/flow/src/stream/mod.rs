@@ -23,6 +23,7 @@ mod blocks;
 mod budget;
 mod export;
 mod feed;
+mod in_order;
 mod overlap;
 mod pair;
 #[cfg(test)]
@@ -33,6 +34,7 @@ mod tests;
 mod urgent;
 
 pub use budget::MemoryBudget;
+pub use in_order::{Duplex, InOrder};
 pub use pair::StreamPair;
 pub use read::{AppChunk, RawChunk};
 

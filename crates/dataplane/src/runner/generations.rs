@@ -7,9 +7,9 @@
 //! Freed: what a worker keeps of a generation that it left is its own states, never the chains; these live as long as a worker
 //! runs them or a frame on its way holds them.
 
+use super::Runner;
 use crate::chain::Chains;
-use crate::worker::Worker;
-use bartizan_base::Generation;
+use crate::tally::Tally;
 use bartizan_function::WorkerState;
 use std::sync::{Arc, Weak};
 
@@ -20,6 +20,14 @@ pub(crate) struct Past {
     counters: Vec<(&'static str, &'static str, u64)>,
     /// States of another generation, for frames that other workers began in it.
     visited: Option<(Weak<Chains>, Vec<WorkerState>)>,
+}
+
+/// A worker's own generation, while it works in another one.
+pub(crate) struct Visit {
+    chains: Arc<Chains>,
+    states: Vec<WorkerState>,
+    /// What the states of the other one had counted.
+    before: Vec<(&'static str, &'static str, u64)>,
 }
 
 impl Past {
@@ -45,32 +53,22 @@ fn visit(chains: &Chains, states: &[WorkerState], each: &mut dyn FnMut(&'static 
     }
 }
 
-impl Worker {
-    /// The running generation.
-    #[must_use]
-    pub fn generation(&self) -> Generation {
-        self.chains.generation
-    }
-
+impl Runner {
     /// Takes another generation. To be called between frames.
-    pub fn enter_generation(&mut self, chains: Arc<Chains>) {
+    pub(crate) fn enter_generation(&mut self, chains: Arc<Chains>, tally: &mut Tally) {
         let past = &mut self.past;
         visit(&self.chains, &self.states, &mut |function, name, value| past.add(function, name, value));
-        self.tally.leave(&self.chains, &self.states);
-        self.tally.enter(&chains);
+        tally.leave(&self.chains, &self.states);
+        tally.enter(&chains);
         let states = core::mem::replace(&mut self.states, chains.worker_states());
         self.past.visited = Some((Arc::downgrade(&self.chains), states));
         self.chains = chains;
     }
 
-    /// Lets `handle` work in a generation, then goes on in its own.
-    pub(crate) fn in_generation<T>(
-        &mut self,
-        chains: &Arc<Chains>,
-        handle: impl FnOnce(&mut Self) -> T,
-    ) -> T {
+    /// Works in another generation until [`Runner::end_visit`]. `None`: it runs already.
+    pub(crate) fn begin_visit(&mut self, chains: &Arc<Chains>, tally: &mut Tally) -> Option<Visit> {
         if chains.generation == self.chains.generation {
-            return handle(self);
+            return None;
         }
         let states = match self.past.visited.take() {
             Some((of, states)) if Weak::as_ptr(&of) == Arc::as_ptr(chains) => states,
@@ -79,26 +77,29 @@ impl Worker {
         // What the states have counted so far stands in the past, or is 0.
         let mut before = Vec::new();
         visit(chains, &states, &mut |function, name, value| before.push((function, name, value)));
-        self.tally.enter(chains);
-        self.tally.discount(chains, &states);
-        let own = (
-            core::mem::replace(&mut self.chains, Arc::clone(chains)),
-            core::mem::replace(&mut self.states, states),
-        );
-        let result = handle(self);
-        self.chains = own.0;
-        let states = core::mem::replace(&mut self.states, own.1);
-        self.tally.leave(chains, &states);
-        self.tally.enter(&self.chains);
-        let mut before = before.into_iter();
+        tally.enter(chains);
+        tally.discount(chains, &states);
+        Some(Visit {
+            before,
+            chains: core::mem::replace(&mut self.chains, Arc::clone(chains)),
+            states: core::mem::replace(&mut self.states, states),
+        })
+    }
+
+    /// Goes on in its own generation.
+    pub(crate) fn end_visit(&mut self, own: Visit, tally: &mut Tally) {
+        let chains = core::mem::replace(&mut self.chains, own.chains);
+        let states = core::mem::replace(&mut self.states, own.states);
+        tally.leave(&chains, &states);
+        tally.enter(&self.chains);
+        let mut before = own.before.into_iter();
         let past = &mut self.past;
-        visit(chains, &states, &mut |function, name, value| {
+        visit(&chains, &states, &mut |function, name, value| {
             // The same functions give the same counters in the same order.
             let known = before.next().map_or(0, |(_, _, value)| value);
             past.add(function, name, value.saturating_sub(known));
         });
-        self.past.visited = Some((Arc::downgrade(chains), states));
-        result
+        self.past.visited = Some((Arc::downgrade(&chains), states));
     }
 
     /// Lets go of what is kept for frames of another generation once there can be none. To be called between batches.
@@ -114,7 +115,7 @@ impl Worker {
     }
 
     /// Counters of the functions with whose they are, over all generations.
-    pub fn visit_functions_by_name(&self, each: &mut dyn FnMut(&'static str, &'static str, u64)) {
+    pub(crate) fn visit_functions_by_name(&self, each: &mut dyn FnMut(&'static str, &'static str, u64)) {
         let mut told: Vec<(&str, &str)> = Vec::new();
         visit(&self.chains, &self.states, &mut |function, name, value| {
             told.push((function, name));

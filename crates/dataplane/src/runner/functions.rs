@@ -2,82 +2,64 @@
 //! The functions of a flow's path look at a packet: header halves, then streams and application layer are advanced and payload
 //! halves run; what they found is recorded.
 
+use super::Runner;
+use super::parts::{FlowParts, view};
+use super::sight::{Hands, Sight, context};
+use crate::context::Context;
+use crate::leaving::{has_urgent_to_clear, restore};
 use crate::normaliser;
-use crate::parts::{FlowParts, view};
-use crate::record::{Fate, Occasion, Recorder};
+use crate::record::{Entry, Fate, Occasion};
 use crate::settings::EngineSettings;
-use crate::streams;
-use crate::worker::Worker;
 use bartizan_applayer::flow::{AppLayer, Hold};
 use bartizan_base::{Decision, Direction, FlowId, FunctionId, Path, Reason, Verdict};
 use bartizan_flow::stream::{RawChunk, StreamPair};
 use bartizan_flow::tcp::{
     Advice, ExceptionPolicy, ExceptionTarget, Outcome, PacketKind, Seq, StreamEvent, TcpState,
 };
-use bartizan_function::{FindingAction, Notes, PacketContext, RejectTo, Showing, StreamNews, Together};
+use bartizan_function::{FindingAction, Notes, RejectTo, Showing, StreamNews, Together};
 use bartizan_packet::{PacketFlags, PacketView, TcpFlags, Transport};
 use smallvec::SmallVec;
 
-impl Worker {
-    /// Runs the functions of a flow's path on a packet: on one into which the inspected bytes are put back, as it leaves.
+impl Runner {
+    /// Runs the functions of a flow's path on a packet: on one into which the inspected bytes are put back, as it leaves. What it asks of
+    /// the flow's place in the table is told by [`Runner::take_effects`].
     pub(crate) fn functions(
         &mut self,
+        cx: &mut Context<'_>,
+        entry: &mut Entry,
         occasion: &Occasion<'_>,
-        id: FlowId,
         tcp: Option<&Outcome>,
         events: &[StreamEvent],
         looks: Looks,
-        recorder: &mut dyn Recorder,
     ) -> Decision {
+        if !matches!(tcp, Some(Outcome { advice: Advice::Rewrite, .. })) {
+            return self.functions_on(cx, entry, occasion, tcp, events, looks);
+        }
         let mut bytes = core::mem::take(&mut self.restored);
-        let decision = if self.restore(occasion, id, tcp, &mut bytes) {
+        let stream = entry.ext.streams.as_deref().map(|pair| pair.stream(occasion.direction));
+        let decision = if stream.is_some_and(|stream| restore(occasion.packet, stream, &mut bytes)) {
             let packet = PacketView::new(&bytes, occasion.packet.decoded());
             let occasion = Occasion { packet: &packet, ..*occasion };
             let looks = Looks { restored: true, ..looks };
-            self.functions_on(&occasion, id, tcp, events, looks, recorder)
+            self.functions_on(cx, entry, &occasion, tcp, events, looks)
         } else {
-            self.functions_on(occasion, id, tcp, events, looks, recorder)
+            self.functions_on(cx, entry, occasion, tcp, events, looks)
         };
         self.restored = bytes;
         decision
     }
 
-    /// Writes the packet's frame to `into`, with the inspected bytes in place of those that differ from them. `false`: there
-    /// is nothing to put back.
-    fn restore(
-        &self,
-        occasion: &Occasion<'_>,
-        id: FlowId,
-        tcp: Option<&Outcome>,
-        into: &mut Vec<u8>,
-    ) -> bool {
-        let Some(Outcome { advice: Advice::Rewrite, .. }) = tcp else { return false };
-        let Transport::Tcp(tcp) = &occasion.packet.decoded().transport else { return false };
-        let pair = self.flows.get(id).and_then(|entry| entry.ext.streams.as_deref());
-        let Some(pair) = pair else { return false };
-        let mut change = normaliser::Rewrite::default();
-        change.take_up(occasion.packet);
-        let stream = pair.stream(occasion.direction);
-        into.clear();
-        into.extend_from_slice(occasion.packet.frame());
-        // What is done to the packet itself is counted when it leaves.
-        let uncounted = &mut normaliser::NormaliserCounters::default();
-        stream.restore(Seq(tcp.seq), &mut change.bytes)
-            && normaliser::rewrite(into, &change, &mut Vec::new(), uncounted)
-    }
-
     fn functions_on(
         &mut self,
+        cx: &mut Context<'_>,
+        entry: &mut Entry,
         occasion: &Occasion<'_>,
-        id: FlowId,
         tcp: Option<&Outcome>,
         events: &[StreamEvent],
         looks: Looks,
-        recorder: &mut dyn Recorder,
     ) -> Decision {
         let established = looks.established;
-        let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
-        self.fid = entry.fid;
+        cx.account.fid = entry.fid;
         let mut parts = FlowParts::take(&mut entry.ext);
         self.findings.clear();
         self.edits.clear();
@@ -89,17 +71,17 @@ impl Worker {
             ..Notes::default()
         };
         if let Some(Outcome { advice: Advice::Drop(reason), .. }) = tcp
-            && self.settings.prevention
+            && cx.settings.prevention
             && !looks.spared
         {
             notes.decision = Decision::refuse(Verdict::Drop, *reason, FunctionId::ENGINE);
         }
         let wants_payload = self.chains.wants_payload(entry.path);
-        self.counters.spared += u64::from(!wants_payload);
+        cx.account.counters.spared += u64::from(!wants_payload);
 
         // What the engine made to inspect the rest of a flow has no header to be judged.
         if !occasion.packet.decoded().source.is_made() {
-            self.run_headers(occasion, id, &mut parts, &mut notes, events, established);
+            self.run_headers(cx, entry, occasion, &mut parts, &mut notes, (events, established));
         }
         let mut occasion = *occasion;
         let mut reject = None;
@@ -108,35 +90,34 @@ impl Worker {
         if wants_payload
             && notes.decision == Decision::CONTINUE
             && self.findings.is_empty()
-            && self.may_wait(&occasion, id, tcp, looks, &parts)
+            && self.may_wait(entry, &occasion, tcp, looks, &parts)
         {
-            if self.chains.together(self.path_of(id)) == Together::StreamJoined {
+            if self.chains.together(entry.path) == Together::StreamJoined {
                 let detection = &Detection::default();
                 let news = News { tcp, events, established, detection, shows: Shows::Packet };
-                reject = self.run_payload(&occasion, id, &mut parts, &mut notes, &news);
+                reject = self.run_payload(cx, entry, &occasion, &mut parts, &mut notes, &news);
                 shows = Shows::Stream;
             }
-            if notes.decision == Decision::CONTINUE && self.chains.wants_payload(self.path_of(id)) {
-                self.wait(&occasion, id, parts);
+            if notes.decision == Decision::CONTINUE && self.chains.wants_payload(entry.path) {
+                self.wait(cx, entry, &occasion, parts, looks);
                 if !self.findings.is_empty() {
                     let fate = Fate { decision: notes.decision, reject };
-                    self.record(&occasion, id, &fate, true, recorder);
+                    self.record(cx, entry, &occasion, &fate, true);
                 }
                 return Decision::CONTINUE;
             }
         }
         // The bytes of segments that wait are judged by themselves: they have passed the header functions.
-        let made = occasion.packet.decoded().source.is_made();
-        let waiting = self.train.waits_in(id).filter(|_| !made);
+        let waiting = looks.flow.and_then(|flow| self.train.waits_in(flow));
         let header = notes.decision;
         if waiting.is_some() {
             notes.decision = Decision::CONTINUE;
         }
-        let silent = wants_payload && self.brings_nothing(&occasion, id, tcp, looks, &parts);
+        let silent = wants_payload && self.brings_nothing(cx.settings, entry, &occasion, tcp, looks, &parts);
         // What the flow holds is measured again where it may have changed.
         let mut touched = !silent;
         // In detection the packet goes on whatever header functions say, so it is inspected all the same.
-        if wants_payload && !silent && (notes.decision.verdict.forwards() || !self.settings.prevention) {
+        if wants_payload && !silent && (notes.decision.verdict.forwards() || !cx.settings.prevention) {
             let readable = tcp.map(|o| {
                 let mut readable = o.readable;
                 waiting.into_iter().for_each(|direction| readable[direction] = true);
@@ -146,38 +127,40 @@ impl Worker {
             let failed_before = has_failed(&parts);
             // What an earlier flow's end left there is no matter of this packet.
             self.before_switch = None;
-            bypass = streams::advance(self, &mut occasion, id, &mut parts, readable, recorder)
-                || tcp.is_some_and(|o| o.bypass);
+            bypass =
+                self.advance(cx, entry, &mut occasion, &mut parts, readable) || tcp.is_some_and(|o| o.bypass);
             if let Some(decision) = self.before_switch.take() {
                 notes.decision = notes.decision.strictest(decision);
             }
-            let hold = self.hold(&occasion, id, &mut parts, looks);
+            let hold = self.hold(cx.settings, entry, &occasion, &mut parts, looks);
             let detection = before.after(parts.app.as_deref_mut(), occasion.direction);
             let mut inspect = looks.inspect;
-            let policy = self.settings.app_error;
+            let policy = cx.settings.app_error;
             let failed_now = !failed_before && has_failed(&parts) && !looks.spared;
-            if failed_now && let Some(entry) = self.flows.get_mut(id) {
+            if failed_now {
                 entry.ext.exceptions.push((ExceptionTarget::AppLayerError, policy));
             }
             if failed_now && policy != ExceptionPolicy::Ignore {
                 // The policy speaks about inspection: where the parser failed there is none.
                 inspect = false;
                 bypass |= policy == ExceptionPolicy::Bypass;
-                if let Some(refused) = self.apply_policy(id, ExceptionTarget::AppLayerError, policy) {
+                if let Some(refused) =
+                    apply_policy(cx.settings, entry, ExceptionTarget::AppLayerError, policy)
+                {
                     notes.decision = notes.decision.strictest(refused);
                 }
             }
             if inspect {
                 let news = News { tcp, events, established, detection: &detection, shows };
-                reject = self.run_payload(&occasion, id, &mut parts, &mut notes, &news);
+                reject = self.run_payload(cx, entry, &occasion, &mut parts, &mut notes, &news);
             }
-            if let Some(held) = self.held(id, hold) {
+            if let Some(held) = held(cx.settings, entry, hold) {
                 notes.decision = notes.decision.strictest(held);
             }
         } else if wants_payload && looks.inspect && is_refused_before_the_stream(&notes.decision, tcp) {
             // Rules look at packets until the handshake is complete, also at one that does not go on.
             let news = News { tcp, events, established, detection: &Detection::default(), shows };
-            reject = self.run_payload(&occasion, id, &mut parts, &mut notes, &news);
+            reject = self.run_payload(cx, entry, &occasion, &mut parts, &mut notes, &news);
         }
         if waiting.is_some() {
             self.train.decided(notes.decision);
@@ -187,14 +170,14 @@ impl Worker {
         let rewrite = tcp.is_some_and(|o| o.advice == Advice::Rewrite) && notes.decision.verdict.forwards();
         let urgent = wants_payload
             && notes.decision.verdict.forwards()
-            && self.has_urgent_to_clear(occasion.packet.decoded());
+            && has_urgent_to_clear(cx.settings, occasion.packet.decoded());
         // The bytes of a datagram that was put together lie in several frames, of which all but the last have gone.
         if (rewrite || urgent) && occasion.packet.decoded().flags.contains(PacketFlags::REBUILT) {
             notes.decision = Decision::refuse(Verdict::Drop, Reason::StreamOverlap, FunctionId::ENGINE);
         }
         let front = if let Some(Outcome { advice: Advice::Complete(missing), .. }) = tcp
             && notes.decision.verdict.forwards()
-            && self.settings.prevention
+            && cx.settings.prevention
             && !looks.spared
         {
             let front = beginning(occasion.packet, parts.streams.as_deref(), occasion.direction, *missing);
@@ -208,7 +191,7 @@ impl Worker {
         let decision = notes.decision;
         let fate = Fate { decision, reject };
         if let Some(front) = &front {
-            self.note_completion(occasion.packet, front);
+            cx.leaving.note_completion(occasion.packet, front);
         }
         if rewrite
             && decision.verdict.forwards()
@@ -217,79 +200,65 @@ impl Worker {
         {
             let stream = pair.stream(occasion.direction);
             let restore = |payload: &mut [u8]| looks.restored || stream.restore(Seq(tcp.seq), payload);
-            self.note_rewrite(occasion.packet, restore);
+            cx.leaving.note(occasion.packet, restore);
         }
         if urgent && decision.verdict.forwards() {
-            self.note_urgent(occasion.packet);
+            cx.leaving.note_urgent(occasion.packet);
         }
-        self.note_edits(occasion.packet, decision);
-        if let Some(entry) = self.flows.get_mut(id) {
-            parts.put_back(&mut entry.ext);
-        }
-        self.record(occasion, id, &fate, looks.inspect, recorder);
-        if let Some(entry) = self.flows.get_mut(id)
-            && let Some(pair) = entry.ext.streams.as_deref_mut()
-        {
+        cx.note_edits(&self.edits, occasion.packet, &decision);
+        parts.put_back(&mut entry.ext);
+        self.record(cx, entry, occasion, &fate, looks.inspect);
+        if let Some(pair) = entry.ext.streams.as_deref_mut() {
             let before = pair.held();
             pair.settle(occasion.direction, occasion.packet.payload(), &mut self.budget);
             touched |= pair.held() != before;
             if !self.chains.wants_payload(entry.path) {
-                self.stop_reading(id);
+                self.stop_reading(entry);
                 touched = true;
             }
         }
-        if touched {
-            self.account(id);
-        }
+        self.effects.touched |= touched;
         // A parser or the depth of the stream says that nobody needs the rest: payload functions are done.
         if bypass && decision.verdict.forwards() {
-            self.end_payload(id);
+            self.end_payload(entry);
         }
         decision
     }
 
     /// Whether a segment waits for its flow's protocol: inline, when a function of the path wants to know it before the bytes
     /// reach their receiver. The segment is not kept: its sender sends it again.
-    fn hold(&self, occasion: &Occasion<'_>, id: FlowId, parts: &mut FlowParts, looks: Looks) -> Hold {
-        if !self.settings.prevention
-            || self.settings.hold.bytes == 0
+    fn hold(
+        &self,
+        settings: &EngineSettings,
+        entry: &Entry,
+        occasion: &Occasion<'_>,
+        parts: &mut FlowParts,
+        looks: Looks,
+    ) -> Hold {
+        if !settings.prevention
+            || settings.hold.bytes == 0
             || !looks.inspect
             || occasion.packet.payload().is_empty()
             || occasion.packet.decoded().source.is_made()
-            || !self.chains.waits_for_protocol(self.path_of(id))
+            || !self.chains.waits_for_protocol(entry.path)
         {
             return Hold::No;
         }
-        let bounds = &self.settings.hold;
+        let bounds = &settings.hold;
         parts.app.as_deref_mut().map_or(Hold::No, |app| app.hold(occasion.direction, occasion.now, bounds))
-    }
-
-    /// What holding makes of the packet, and of its flow.
-    fn held(&mut self, id: FlowId, hold: Hold) -> Option<Decision> {
-        let refused = Decision::refuse(Verdict::Drop, Reason::ProtocolOpen, FunctionId::ENGINE);
-        match hold {
-            Hold::Yes => Some(refused),
-            Hold::Over if self.settings.hold_refuses => {
-                let entry = self.flows.get_mut(id)?;
-                entry.ext.standing.refuse_by_exception(&refused);
-                Some(refused)
-            }
-            Hold::Over | Hold::No => None,
-        }
     }
 
     /// Header halves, in the order of the path.
     fn run_headers(
         &mut self,
+        cx: &Context<'_>,
+        entry: &mut Entry,
         occasion: &Occasion<'_>,
-        id: FlowId,
         parts: &mut FlowParts,
         notes: &mut Notes,
-        events: &[StreamEvent],
-        established: bool,
+        (events, established): (&[StreamEvent], bool),
     ) {
         let chains = &self.chains;
-        let Some(entry) = self.flows.get_mut(id) else { return };
         let own = chains.header_part(entry.path);
         if own.is_empty() {
             return;
@@ -305,27 +274,9 @@ impl Worker {
             let (Some(state), Some(slot)) = (self.states.get_mut(usize::from(bit.0)), parts.slot(bit)) else {
                 continue;
             };
-            let mut context = PacketContext {
-                now: occasion.now,
-                packet: Some(occasion.packet),
-                direction: occasion.direction,
-                flow: Some(&flow),
-                app: None,
-                stream: None,
-                payload_in_stream: false,
-                stream_events: events,
-                app_events: &[],
-                again: false,
-                detection_done: false,
-                notes: &noted,
-                worker: state,
-                slot: &mut slot.own,
-                staged: &mut slot.staged,
-                reject: &mut reject,
-                findings: &mut self.findings,
-                edits: &mut self.edits,
-                prevention: self.settings.prevention,
-            };
+            let sight = Sight::of(occasion, Some(&flow), events);
+            let hands = Hands::of(state, slot, &mut reject, (&mut self.findings, &mut self.edits));
+            let mut context = context(sight, &noted, hands, cx.settings.prevention);
             let decision = function.packet(&mut context);
             if decision.done {
                 path = path.without(bit);
@@ -346,8 +297,9 @@ impl Worker {
     /// Payload halves, in the order of the path: once for each new piece of the stream, at least once.
     fn run_payload(
         &mut self,
+        cx: &mut Context<'_>,
+        entry: &mut Entry,
         occasion: &Occasion<'_>,
-        id: FlowId,
         parts: &mut FlowParts,
         notes: &mut Notes,
         news: &News<'_>,
@@ -359,7 +311,7 @@ impl Worker {
         let mut app = parts.app.take();
         // Before the handshake is complete rules look at packets, not at the stream.
         // Data with a SYN that leaves is read by a server that takes it at once: there is no later packet to refuse.
-        let shown = tcp.is_some_and(|o| is_shown_early(&self.settings, occasion, o));
+        let shown = tcp.is_some_and(|o| is_shown_early(cx.settings, occasion, o));
         let streams =
             shows != Shows::Packet && (shown || tcp.is_none_or(|o| o.state >= TcpState::Established));
         let early = matches!(&occasion.packet.decoded().transport, Transport::Tcp(t) if t.options.fast_open.is_some());
@@ -392,7 +344,6 @@ impl Worker {
             if !first && news.is_none() {
                 break;
             }
-            let Some(entry) = self.flows.get_mut(id) else { break };
             let summary = app.as_deref().map(AppLayer::summary).unwrap_or_default();
             let flow = view(entry, summary, established);
             let mut path = entry.path;
@@ -411,27 +362,19 @@ impl Worker {
                 else {
                     continue;
                 };
-                let mut context = PacketContext {
-                    now: occasion.now,
-                    packet: Some(occasion.packet),
-                    direction: occasion.direction,
+                let sight = Sight {
+                    occasion,
                     flow: Some(&flow),
                     app: shown.map(|layer| showing.view(layer, bit, &mut self.marks)),
                     stream: news.as_ref().map(|n| n.0),
                     payload_in_stream: stored,
-                    stream_events: if first { events } else { &[] },
+                    events: if first { events } else { &[] },
                     app_events: if first { &detection.events } else { &[] },
                     again: !first,
                     detection_done: first && detection.done,
-                    notes: &noted,
-                    worker: state,
-                    slot: &mut slot.own,
-                    staged: &mut slot.staged,
-                    reject: &mut reject,
-                    findings: &mut self.findings,
-                    edits: &mut self.edits,
-                    prevention: self.settings.prevention,
                 };
+                let hands = Hands::of(state, slot, &mut reject, (&mut self.findings, &mut self.edits));
+                let mut context = context(sight, &noted, hands, cx.settings.prevention);
                 let decision = function.payload(&mut context);
                 if decision.done && decision.verdict.forwards() {
                     path = path.without(bit);
@@ -445,7 +388,7 @@ impl Worker {
                 entry.ext.standing.note_allowed(decision);
             }
             if let Some(app) = app.as_deref_mut() {
-                self.app_memory.counters.holds_refused += showing.end(app, functions, &mut self.marks);
+                cx.account.memory.counters.holds_refused += showing.end(app, functions, &mut self.marks);
             }
             first = false;
             let Some(end) = news.and_then(|n| n.1) else { break };
@@ -460,26 +403,23 @@ impl Worker {
         }
         parts.streams = pair;
         parts.app = app;
-        if self.flows.get(id).is_some_and(|e| e.path == Path::EMPTY) && notes.decision.verdict.forwards() {
-            self.bypass(id);
-        }
+        self.effects.bypassed |= entry.path == Path::EMPTY && notes.decision.verdict.forwards();
         reject
     }
 
     /// Writes down what the packet brought.
     fn record(
-        &mut self,
+        &self,
+        cx: &mut Context<'_>,
+        entry: &mut Entry,
         occasion: &Occasion<'_>,
-        id: FlowId,
         fate: &Fate,
         inspected: bool,
-        recorder: &mut dyn Recorder,
     ) {
         let findings = &self.findings;
         let variables = findings.iter().map(|finding| &*finding.variables).find(|set| !set.is_empty());
         let occasion = &Occasion { variables: variables.unwrap_or_default(), ..*occasion };
         let decision = &fate.decision;
-        let Some(entry) = self.flows.get_mut(id) else { return };
         let readers = if inspected { self.chains.payload_part(entry.path) } else { Path::EMPTY };
         if findings.iter().any(|f| f.action.is_alert()) {
             entry.flags.insert(bartizan_flow::FlowFlags::ALERTED);
@@ -487,33 +427,32 @@ impl Worker {
         for finding in findings {
             match finding.action {
                 FindingAction::Tagged => {
-                    recorder.tagged(occasion, Some(entry));
+                    cx.recorder.tagged(occasion, Some(entry));
                     continue;
                 }
                 FindingAction::Variables => {
-                    recorder.variables(occasion, Some(entry), finding);
+                    cx.recorder.variables(occasion, Some(entry), finding);
                     continue;
                 }
                 FindingAction::Refusing => continue,
                 FindingAction::Allowed | FindingAction::Blocked => {}
             }
-            self.counters.alerts += 1;
-            self.tally.alert(self.fid, finding.action);
+            cx.account.alert(finding.action);
             let app = entry.ext.app.as_deref();
-            let tx = finding.tx.and_then(|tx| crate::transactions::record_of(app?, tx));
-            recorder.alert(occasion, Some(entry), finding, fate, tx);
+            let tx = finding.tx.and_then(|tx| super::transactions::record_of(app?, tx));
+            cx.recorder.alert(occasion, Some(entry), finding, fate, tx);
         }
         if !decision.verdict.forwards() {
             entry.ext.standing.note_refusal(decision);
-            recorder.refused(occasion, Some(entry), fate, findings);
-            if decision.done && self.settings.prevention {
+            cx.recorder.refused(occasion, Some(entry), fate, findings);
+            if decision.done && cx.settings.prevention {
                 entry.ext.standing.refuse_behind(decision);
             }
             entry.ext.standing.note_told(occasion.direction);
         }
-        crate::transactions::log(entry, occasion, readers, recorder);
+        super::transactions::log(entry, occasion, readers, cx.recorder);
         let protocol = entry.key().protocol();
-        self.app_stats.note(protocol, &mut entry.ext);
+        cx.account.app_stats.note(protocol, &mut entry.ext);
     }
 }
 
@@ -553,9 +492,60 @@ pub(crate) fn is_shown_early(settings: &EngineSettings, occasion: &Occasion<'_>,
         && !occasion.packet.payload().is_empty()
 }
 
+/// What an exception policy makes of a packet, if it refuses it, and of its flow.
+pub(crate) fn apply_policy(
+    settings: &EngineSettings,
+    entry: &mut Entry,
+    target: ExceptionTarget,
+    policy: ExceptionPolicy,
+) -> Option<Decision> {
+    let reason = match target {
+        ExceptionTarget::Midstream => Reason::StreamMidstream,
+        ExceptionTarget::SessionMemory => Reason::StreamMemory,
+        ExceptionTarget::ReassemblyMemory => Reason::StreamReassembly,
+        ExceptionTarget::AppLayerError => Reason::AppLayerError,
+        ExceptionTarget::AppLayerMemory => Reason::AppLayerMemory,
+    };
+    if policy.refuses() && settings.prevention {
+        let decision = Decision::refuse(verdict_of(policy), reason, FunctionId::ENGINE);
+        if policy != ExceptionPolicy::DropPacket {
+            entry.ext.standing.refuse_by_exception(&decision);
+        }
+        return Some(decision);
+    }
+    if matches!(policy, ExceptionPolicy::PassFlow | ExceptionPolicy::Bypass) {
+        entry.ext.standing.pass();
+    }
+    None
+}
+
+/// The verdict of a policy on the packet in hand.
+pub(crate) const fn verdict_of(policy: ExceptionPolicy) -> Verdict {
+    match policy {
+        ExceptionPolicy::Reject | ExceptionPolicy::RejectBoth => Verdict::Reject,
+        _ if policy.refuses() => Verdict::Drop,
+        _ => Verdict::Continue,
+    }
+}
+
+/// What holding makes of the packet, and of its flow.
+fn held(settings: &EngineSettings, entry: &mut Entry, hold: Hold) -> Option<Decision> {
+    let refused = Decision::refuse(Verdict::Drop, Reason::ProtocolOpen, FunctionId::ENGINE);
+    match hold {
+        Hold::Yes => Some(refused),
+        Hold::Over if settings.hold_refuses => {
+            entry.ext.standing.refuse_by_exception(&refused);
+            Some(refused)
+        }
+        Hold::Over | Hold::No => None,
+    }
+}
+
 /// How a packet is looked at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Looks {
+    /// The flow in hand, by its place in the table; `None`: the engine made the packet, which is part of no train.
+    pub flow: Option<FlowId>,
     /// An ICMP error: whether it is about a known flow.
     pub related: Option<bool>,
     /// Payload functions run.
@@ -566,6 +556,13 @@ pub(crate) struct Looks {
     pub established: bool,
     /// The packet is shown with the inspected bytes put back.
     pub restored: bool,
+}
+
+impl Looks {
+    /// What is left of a flow: nothing is refused any more, and nothing shown yet.
+    pub(crate) const fn of_what_is_left(established: bool) -> Self {
+        Looks { flow: None, related: None, inspect: false, spared: true, established, restored: false }
+    }
 }
 
 /// What tracking found out about a packet.

@@ -6,12 +6,18 @@
 //! and which fragments are refused besides, is in docs/design/0011-what-the-receiver-reads.md.
 //!
 //! Of one frame several datagrams can hang: a fragment that makes one whole which carries a fragment of another. [`Joined`]
-//! remembers them while the frame's packets are handled; [`Worker::settle`] then does with all of them what was decided.
+//! remembers them while the frame's packets are handled; [`Intake::settle`] then does with all of them what was decided.
 
-use crate::normaliser::{self, NormaliserCounters};
-use crate::record::{Fate, Occasion, Recorder};
-use crate::worker::{Frame, Worker};
-use bartizan_base::{Decision, Direction, FunctionId, LinkId, Reason, Timestamp, Verdict};
+use super::Intake;
+use super::joined::Joined;
+use crate::chain::Chains;
+use crate::context::Context;
+use crate::frame::Frame;
+use crate::identity::Whence;
+use crate::normaliser;
+use crate::record::{Entry, Fate, Occasion};
+use crate::settings::EngineSettings;
+use bartizan_base::{Decision, Direction, FunctionId, LinkId, Reason, TenantId, Timestamp, Verdict};
 use bartizan_packet::defrag::{Attached, DatagramId, DefragResult, Fragment, FragmentKey};
 use bartizan_packet::{DecodeEvent, DecodeOutput, Decoded, Ipv6ExtHeaders, LinkType, Network, PacketView};
 
@@ -24,27 +30,6 @@ pub(crate) enum Fragmented {
     Whole,
     /// Prevention: it must not go on.
     Refused(Reason),
-}
-
-/// The datagrams that fragments of the frame in hand were put to. Prevention only.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Joined {
-    /// Those that are whole, outermost first; as many as lie in each other at most.
-    whole: [Option<DatagramId>; crate::worker::MAX_DEPTH as usize],
-    /// The innermost, if it is not whole.
-    waiting: Option<DatagramId>,
-}
-
-impl Joined {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_none() && self.whole.first().is_none_or(Option::is_none)
-    }
-
-    fn push_whole(&mut self, id: DatagramId) {
-        if let Some(place) = self.whole.iter_mut().find(|place| place.is_none()) {
-            *place = Some(id);
-        }
-    }
 }
 
 /// What becomes of a frame.
@@ -62,64 +47,52 @@ pub(crate) fn is_fragmented_twice(packet: &Decoded) -> bool {
     packet.ipv6().is_some_and(|ip| ip.ext_headers.contains(Ipv6ExtHeaders::FRAGMENT_AGAIN))
 }
 
-/// Puts a fragment to its datagram.
-pub(crate) fn defragment(
-    worker: &mut Worker,
-    frame: &Frame<'_>,
-    bytes: &[u8],
-    packet: &mut Decoded,
-    datagram: &mut Vec<u8>,
-) -> Fragmented {
-    let prevention = worker.settings.prevention;
-    let refused = |reason| if prevention { Fragmented::Refused(reason) } else { Fragmented::Waits };
-    // What a receiver may throw away leaves room for another in its place.
-    if prevention && packet.is_invalid() {
-        return Fragmented::Refused(Reason::Defrag);
-    }
-    let Some((key, fragment)) = fragment_of(worker, frame, bytes, packet) else {
-        return refused(Reason::Defrag);
-    };
-    datagram.clear();
-    let host = worker.settings.hosts.fragments(key.dst);
-    let outcome = worker.defrag.insert(&key, &fragment, host, frame.now, datagram);
-    for event in outcome.events.iter() {
-        if let Some(event) = DecodeEvent::from_rule_name(event.name()) {
-            packet.event(event);
-            worker.decoder.counters_mut().event(event);
+impl Intake {
+    /// Puts a fragment to its datagram, which `datagram` then holds if it is whole.
+    pub(crate) fn defragment(
+        &mut self,
+        settings: &EngineSettings,
+        (frame, tenant): (&Frame<'_>, TenantId),
+        bytes: &[u8],
+        packet: &mut Decoded,
+        datagram: &mut Vec<u8>,
+    ) -> Fragmented {
+        let prevention = settings.prevention;
+        let refused = |reason| if prevention { Fragmented::Refused(reason) } else { Fragmented::Waits };
+        // What a receiver may throw away leaves room for another in its place.
+        if prevention && packet.is_invalid() {
+            return Fragmented::Refused(Reason::Defrag);
         }
-    }
-    match outcome.result {
-        DefragResult::Complete => {
-            if let Some(id) = outcome.datagram {
-                worker.joined.push_whole(id);
+        let whence = Whence { tenant, link: frame.link, arrived_by: self.arrived_by };
+        let Some((key, fragment)) = fragment_of(settings, &whence, bytes, packet) else {
+            return refused(Reason::Defrag);
+        };
+        datagram.clear();
+        let host = settings.hosts.fragments(key.dst);
+        let outcome = self.defrag.insert(&key, &fragment, host, frame.now, datagram);
+        for event in outcome.events.iter() {
+            if let Some(event) = DecodeEvent::from_rule_name(event.name()) {
+                packet.event(event);
+                self.decoder.counters_mut().event(event);
             }
-            // The link header of the last fragment stands before the datagram, as records show it.
-            let link = bytes.get(packet.start as usize..packet.l3 as usize).unwrap_or_default();
-            datagram.splice(..0, link.iter().copied());
-            Fragmented::Whole
         }
-        DefragResult::Held => {
-            if worker.settings.defrag.hold {
-                worker.joined.waiting = outcome.datagram;
+        match outcome.result {
+            DefragResult::Complete => {
+                if let Some(id) = outcome.datagram {
+                    self.joined.push_whole(id);
+                }
+                // The link header of the last fragment stands before the datagram, as records show it.
+                let link = bytes.get(packet.start as usize..packet.l3 as usize).unwrap_or_default();
+                datagram.splice(..0, link.iter().copied());
+                Fragmented::Whole
             }
-            Fragmented::Waits
-        }
-        DefragResult::Dropped(reason) => refused(reason.reason()),
-    }
-}
-
-impl Worker {
-    /// Why prevention refuses a packet whoever it is for: nobody can tell what its receiver makes of it. Fragments that can be put to
-    /// their datagram do not come here.
-    pub(crate) fn refused_as_it_is(&self, packet: &Decoded) -> Option<Reason> {
-        if !self.settings.prevention {
-            None
-        } else if packet.is_fragment() || is_fragmented_twice(packet) {
-            Some(Reason::Defrag)
-        } else if packet.is_unreadable() && self.settings.has_real_receivers() {
-            Some(Reason::Unreadable)
-        } else {
-            None
+            DefragResult::Held => {
+                if settings.defrag.hold {
+                    self.joined.waiting = outcome.datagram;
+                }
+                Fragmented::Waits
+            }
+            DefragResult::Dropped(reason) => refused(reason.reason()),
         }
     }
 
@@ -127,12 +100,13 @@ impl Worker {
     /// one that is not whole keeps it.
     pub(crate) fn settle(
         &mut self,
+        cx: &mut Context<'_>,
+        chains: &Chains,
         frame: &Frame<'_>,
         decision: Decision,
-        recorder: &mut dyn Recorder,
     ) -> Settled {
         // Datagrams whose time was over when a fragment came.
-        self.discard(Reason::Defrag.into_decision(), recorder);
+        self.discard(cx, chains, Reason::Defrag.into_decision());
         let joined = core::mem::take(&mut self.joined);
         if joined.is_empty() {
             return Settled::Decided(decision);
@@ -140,28 +114,28 @@ impl Worker {
         let whole = joined.whole.into_iter().flatten();
         if !decision.verdict.forwards() {
             whole.chain(joined.waiting).for_each(|id| self.defrag.refuse(id));
-            self.discard(decision, recorder);
+            self.discard(cx, chains, decision);
             return Settled::Decided(decision);
         }
         let Some(waiting) = joined.waiting else {
             let before = self.defrag.outgoing();
             let mut pass = true;
             whole.for_each(|id| pass &= self.defrag.pass(id, frame.now));
-            self.counters.forwarded += u64::from(self.defrag.outgoing() - before);
+            cx.account.counters.forwarded += u64::from(self.defrag.outgoing() - before);
             // Its time ran out while others decided.
             return if pass {
                 Settled::Decided(decision)
             } else {
-                self.refuse_frame(frame, Reason::Defrag, recorder)
+                self.refuse_frame(cx, chains, frame, Reason::Defrag)
             };
         };
         whole.for_each(|id| self.defrag.join(id, waiting, frame.now));
-        match self.attach(waiting, frame) {
+        match self.attach(cx, waiting, frame) {
             Ok(Attached::Waits) => Settled::Held,
             Ok(Attached::Passed) => Settled::Decided(decision),
             Err(reason) => {
-                let settled = self.refuse_frame(frame, reason, recorder);
-                self.discard(reason.into_decision(), recorder);
+                let settled = self.refuse_frame(cx, chains, frame, reason);
+                self.discard(cx, chains, reason.into_decision());
                 settled
             }
         }
@@ -169,18 +143,23 @@ impl Worker {
 
     /// Lets a frame wait with its datagram, with the change that it needs before it leaves: a checksum that its sender left to hardware,
     /// of a tunnel around it.
-    fn attach(&mut self, datagram: DatagramId, frame: &Frame<'_>) -> Result<Attached, Reason> {
+    fn attach(
+        &mut self,
+        cx: &mut Context<'_>,
+        datagram: DatagramId,
+        frame: &Frame<'_>,
+    ) -> Result<Attached, Reason> {
         let mut changed = self.datagrams.pop().unwrap_or_default();
         let mut bytes = frame.bytes;
         // What is missing of a frame cannot leave with it.
         let mut fits = frame.bytes.len() as u64 >= u64::from(frame.wire_len);
         let mut longer = Vec::new();
-        if let Some(change) = self.rewrite.take() {
+        if let Some(change) = cx.leaving.change.take() {
             changed.clear();
             changed.extend_from_slice(frame.bytes);
-            fits = fits && normaliser::rewrite(&mut changed, &change, &mut longer, &mut self.normalised);
+            fits = fits && normaliser::rewrite(&mut changed, &change, &mut longer, &mut cx.leaving.done);
             bytes = if longer.is_empty() { &changed } else { &longer };
-            self.reuse_rewrite(change);
+            cx.leaving.reuse(change);
         }
         let attached = if fits {
             let note = Note::of(frame, self.arrived_by).to_bytes();
@@ -193,27 +172,21 @@ impl Worker {
         attached
     }
 
-    /// What the normaliser has done to frames that waited, since the last call.
-    pub fn take_normalised(&mut self) -> NormaliserCounters {
-        core::mem::take(&mut self.normalised)
-    }
-
     /// Datagrams that have become whole go, whatever is decided of them later: over captures, where nothing waits.
-    pub(crate) fn pass_datagrams(&mut self, now: Timestamp) {
-        let joined = core::mem::take(&mut self.joined);
+    pub(crate) fn pass_datagrams(&mut self, joined: Joined, now: Timestamp) {
         for id in joined.whole.into_iter().flatten() {
             self.defrag.pass(id, now);
         }
     }
 
     /// The frame in hand cannot be handed on: neither can the datagrams that it belongs to.
-    pub(crate) fn unsettle(&mut self, joined: Joined, recorder: &mut dyn Recorder) {
+    pub(crate) fn unsettle(&mut self, cx: &mut Context<'_>, chains: &Chains, joined: Joined) {
         joined.whole.into_iter().flatten().chain(joined.waiting).for_each(|id| self.defrag.refuse(id));
-        self.discard(Reason::HandOverRing.into_decision(), recorder);
+        self.discard(cx, chains, Reason::HandOverRing.into_decision());
     }
 
     /// Counts and records the frames that waited and go nowhere.
-    pub(crate) fn discard(&mut self, decision: Decision, recorder: &mut dyn Recorder) {
+    pub(crate) fn discard(&mut self, cx: &mut Context<'_>, chains: &Chains, decision: Decision) {
         if !self.defrag.has_discarded() {
             return;
         }
@@ -221,62 +194,78 @@ impl Worker {
         while let Some(length) = self.defrag.pop_discarded(&mut bytes) {
             let (note, frame) = bytes.split_at_checked(length).unwrap_or_default();
             let frame = Note::from_bytes(note).frame(frame);
-            self.record_refused(&frame, decision, recorder);
-            crate::handover::walk::count_decision(self, &decision);
+            self.record_refused(cx, chains, &frame, None, decision);
+            cx.decided(&decision);
         }
         self.datagrams.push(bytes);
     }
 
+    /// Gives up fragments whose time is over.
+    pub(crate) fn expire_fragments(&mut self, cx: &mut Context<'_>, chains: &Chains, now: Timestamp) {
+        self.forget_fragments(now);
+        self.discard(cx, chains, Reason::Defrag.into_decision());
+    }
+
     /// Gives up all that waits.
-    pub(crate) fn discard_all(&mut self, recorder: &mut dyn Recorder) {
+    pub(crate) fn discard_all(&mut self, cx: &mut Context<'_>, chains: &Chains) {
         self.defrag.clear();
-        self.discard(Reason::Defrag.into_decision(), recorder);
+        self.discard(cx, chains, Reason::Defrag.into_decision());
     }
 
-    /// Whether [`Worker::take_released`] has something.
-    #[must_use]
-    pub const fn has_released(&self) -> bool {
-        self.defrag.outgoing() > 0
-    }
-
-    /// The next frame of a datagram that may leave: `bytes` becomes the frame, before the one in hand. Gives where it had come in
-    /// by ([`Worker::arrives_by`]), and when. It has been counted as forwarded.
-    pub fn take_released(&mut self, bytes: &mut Vec<u8>) -> Option<(u32, Timestamp)> {
+    /// The next frame of a datagram that may leave: see [`crate::worker::Worker::take_released`].
+    pub(crate) fn take_released(&mut self, bytes: &mut Vec<u8>) -> Option<(u32, Timestamp)> {
         let length = self.defrag.pop_outgoing(bytes)?;
         let note = Note::from_bytes(bytes.get(..length).unwrap_or_default());
         bytes.drain(..length);
         Some((note.arrived_by, note.now))
     }
 
-    /// Where the frames that are handed in from now on have come in by: the caller's own number, which comes back with
-    /// [`Worker::take_released`]. Fragments that come by different ways are no datagram.
-    pub const fn arrives_by(&mut self, number: u32) {
-        self.arrived_by = number;
-    }
-
-    fn refuse_frame(&mut self, frame: &Frame<'_>, reason: Reason, recorder: &mut dyn Recorder) -> Settled {
+    fn refuse_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+        chains: &Chains,
+        frame: &Frame<'_>,
+        reason: Reason,
+    ) -> Settled {
         let decision = reason.into_decision();
-        self.record_refused(frame, decision, recorder);
+        self.record_refused(cx, chains, frame, None, decision);
         Settled::Decided(decision)
     }
 
-    fn record_refused(&mut self, frame: &Frame<'_>, decision: Decision, recorder: &mut dyn Recorder) {
+    /// Records that a frame does not go on; `flow`: of which it is, and its direction.
+    pub(crate) fn record_refused(
+        &mut self,
+        cx: &mut Context<'_>,
+        chains: &Chains,
+        frame: &Frame<'_>,
+        flow: Option<(&Entry, Direction)>,
+        decision: Decision,
+    ) {
         let mut output = DecodeOutput::new();
         // It was counted when it came.
-        crate::pseudo::uncounted(&mut self.decoder, |decoder| {
-            decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
-        });
+        let counters = self.decoder.counters().clone();
+        self.decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
+        *self.decoder.counters_mut() = counters;
         let Some(packet) = output.outer() else { return };
-        let occasion = Occasion {
-            packet: &PacketView::new(frame.bytes, packet),
-            number: frame.number,
-            now: frame.now,
-            generation: self.chains.generation,
-            direction: Direction::ToServer,
-            around: None,
-            variables: &[],
-        };
-        recorder.refused(&occasion, None, &Fate { decision, reject: None }, &[]);
+        let view = PacketView::new(frame.bytes, packet);
+        let direction = flow.map_or(Direction::ToServer, |(_, direction)| direction);
+        let occasion = Occasion::of(&view, frame.number, frame.now, chains.generation).going(direction);
+        let fate = Fate { decision, reject: None };
+        cx.recorder.refused(&occasion, flow.map(|(entry, _)| entry), &fate, &[]);
+    }
+}
+
+/// Why prevention refuses a packet whoever it is for: nobody can tell what its receiver makes of it. Fragments that can be put to
+/// their datagram do not come here.
+pub(crate) fn refused_as_it_is(settings: &EngineSettings, packet: &Decoded) -> Option<Reason> {
+    if !settings.prevention {
+        None
+    } else if packet.is_fragment() || is_fragmented_twice(packet) {
+        Some(Reason::Defrag)
+    } else if packet.is_unreadable() && settings.has_real_receivers() {
+        Some(Reason::Unreadable)
+    } else {
+        None
     }
 }
 
@@ -349,18 +338,18 @@ impl Note {
 }
 
 /// By what a fragment came, beyond its headers: port, hardware address of the receiver, VLAN tags.
-fn path_of(worker: &Worker, view: &PacketView<'_>) -> [u64; 2] {
+fn path_of(arrived_by: u32, view: &PacketView<'_>) -> [u64; 2] {
     let receiver = view.mac_addresses().map_or([0; 6], |(_, destination)| destination);
     let receiver = receiver.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
     let vlan = &view.decoded().vlan;
     let tags = vlan.as_slice();
     let ids = tags.iter().fold(tags.len() as u64, |number, id| number << 12 | u64::from(*id));
-    [receiver | u64::from(worker.arrived_by & 1) << 48, ids]
+    [receiver | u64::from(arrived_by & 1) << 48, ids]
 }
 
 fn fragment_of<'b>(
-    worker: &Worker,
-    frame: &Frame<'_>,
+    settings: &EngineSettings,
+    whence: &Whence,
     bytes: &'b [u8],
     packet: &'b Decoded,
 ) -> Option<(FragmentKey, Fragment<'b>)> {
@@ -373,7 +362,7 @@ fn fragment_of<'b>(
                 more: ip.fragment.more,
                 header: view.ip_header().unwrap_or_default(),
                 hop_limit: ip.ttl,
-                path: path_of(worker, &view),
+                path: path_of(whence.arrived_by, &view),
                 reserved: ip.fragment.reserved,
                 next_header: 0,
                 payload,
@@ -387,7 +376,7 @@ fn fragment_of<'b>(
                 more: part.more,
                 header: view.frame().get(packet.l3 as usize..part.header as usize).unwrap_or_default(),
                 hop_limit: ip.hop_limit,
-                path: path_of(worker, &view),
+                path: path_of(whence.arrived_by, &view),
                 reserved: reserved_bits(&view, part.header),
                 next_header: part.next_header,
                 payload,
@@ -396,13 +385,13 @@ fn fragment_of<'b>(
         }
         _ => return None,
     };
-    let separate = |setting: bool| setting || worker.settings.prevention;
+    let separate = |setting: bool| setting || settings.prevention;
     let key = FragmentKey {
-        tenant: worker.tenant_of(frame, packet),
-        link: Some(frame.link),
+        tenant: whence.tenant,
+        link: Some(whence.link),
         // Fragments go one way, so in prevention what comes by another tag or tunnel is another datagram in any case.
-        vlans: if separate(worker.settings.vlan_in_key) { packet.vlan.padded() } else { [0; 3] },
-        tunnel: if separate(worker.settings.tunnel_in_key) { packet.tunnel.key() } else { 0 },
+        vlans: if separate(settings.vlan_in_key) { packet.vlan.padded() } else { [0; 3] },
+        tunnel: if separate(settings.tunnel_in_key) { packet.tunnel.key() } else { 0 },
         src: packet.src()?,
         dst: packet.dst()?,
         id,

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Transactions: records, anomalies, files, and when they are freed.
 
-use crate::parts::FlowParts;
 use crate::record::{Anomaly, Entry, Kept, Occasion, Recorder, TxRecord};
-use crate::worker::Worker;
 use bartizan_applayer::event;
 use bartizan_applayer::file::FileState;
 use bartizan_applayer::flow::AppLayer;
@@ -11,7 +9,7 @@ use bartizan_applayer::protocol::{ProtocolId, ProtocolSpec};
 use bartizan_applayer::protocols;
 use bartizan_applayer::transaction::{Transaction, TxId};
 use bartizan_applayer::worklist::Look;
-use bartizan_base::{Direction, FlowId, Path, PerDirection};
+use bartizan_base::{Direction, Path, PerDirection};
 
 /// Protocol of the transactions that a flow holds now: the one before a switch until the new one is known.
 fn protocol_of(app: &AppLayer) -> Option<(ProtocolId, &'static ProtocolSpec)> {
@@ -212,33 +210,4 @@ fn is_done(tx: &dyn Transaction, spec: &ProtocolSpec, readers: Path, unseen: Per
         && common.waits_for(readers, unseen).is_empty()
         && Direction::BOTH.into_iter().all(|d| tx.progress(d) >= spec.complete[d] || common.ended[d])
         && Direction::BOTH.into_iter().all(|d| tx.files(d).iter().all(|f| f.logged))
-}
-
-/// A protocol gives way to another: its transactions are over, inspected and recorded before the new parser takes its place. The packet
-/// in hand brought the switch, so what is decided of them is decided of it, too.
-pub(crate) fn before_switch(
-    worker: &mut Worker,
-    occasion: &Occasion<'_>,
-    id: FlowId,
-    parts: &mut FlowParts,
-    recorder: &mut dyn Recorder,
-) {
-    let Some(entry) = worker.flows.get_mut(id) else { return };
-    if let Some(app) = parts.app.as_deref_mut() {
-        app.end_transactions();
-        // What is found now is of the old protocol, and the flow has no other one yet.
-        app.turn_switch();
-    }
-    parts.lend(&mut entry.ext);
-    // What was found in the packet in hand stays apart.
-    let found = (core::mem::take(&mut worker.findings), core::mem::take(&mut worker.edits));
-    let decision = worker.inspect_what_is_there(id, recorder);
-    (worker.findings, worker.edits) = found;
-    worker.before_switch = Some(decision);
-    let Some(entry) = worker.flows.get_mut(id) else { return };
-    log(entry, occasion, Path::EMPTY, recorder);
-    parts.take_back(&mut entry.ext);
-    if let Some(app) = parts.app.as_deref_mut() {
-        app.turn_switch();
-    }
 }

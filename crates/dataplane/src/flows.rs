@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The second stage: which flow a packet belongs to, what it counts for it, and what of the flow rests on a generation.
+
+use crate::chain::Chains;
+use crate::class::look_up;
+use crate::flow_ext::FlowExt;
+use crate::identity::icmp_of;
+use crate::record::Entry;
+use crate::settings::EngineSettings;
+use bartizan_base::{Direction, Fid, FlowId, Timestamp, WorkerId};
+use bartizan_flow::counters::Elephants;
+use bartizan_flow::rate::{Rate, RateLimit};
+use bartizan_flow::{
+    Accounted, Find, FlowFlags, FlowHasher, FlowKey, FlowState, FlowTable, FlowTableConfig, Insert,
+    TableError,
+};
+use bartizan_function::header::icmp_numbers;
+use bartizan_packet::Decoded;
+
+/// See the module.
+pub(crate) struct Flows {
+    table: FlowTable<FlowExt>,
+    /// Number of the next flow in events.
+    next: u64,
+    /// Which rate makes an elephant flow.
+    rate: Option<RateLimit>,
+    /// Flows that are due, while they are ended: where they began, and which.
+    due: Vec<(u64, FlowId)>,
+}
+
+/// What came of making a flow.
+pub(crate) enum Made {
+    /// It is there.
+    Flow(FlowId),
+    /// This one has to end first, to make room.
+    Evict(FlowId),
+    /// There is no room.
+    Full,
+}
+
+impl Flows {
+    /// Reserves the table.
+    ///
+    /// # Errors
+    /// It cannot be reserved.
+    pub(crate) fn new(settings: &EngineSettings) -> Result<Self, TableError> {
+        let mut config = FlowTableConfig::new(settings.flow_capacity, FlowHasher::new(settings.seed));
+        config.timeouts = settings.timeouts;
+        config.when_full = settings.flows_when_full;
+        let mut table = FlowTable::new(&config)?;
+        table.counters_mut().elephants = settings.flow_rate.map(|_| Elephants::default());
+        Ok(Flows { table, next: 1, rate: settings.flow_rate, due: Vec::new() })
+    }
+
+    /// The table.
+    pub(crate) const fn table(&self) -> &FlowTable<FlowExt> {
+        &self.table
+    }
+
+    /// The table, for who ends flows.
+    pub(crate) const fn table_mut(&mut self) -> &mut FlowTable<FlowExt> {
+        &mut self.table
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: FlowId) -> Option<&Entry> {
+        self.table.get(id)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: FlowId) -> Option<&mut Entry> {
+        self.table.get_mut(id)
+    }
+
+    /// Numbers of flows are unique in a run: each worker has its own range.
+    pub(crate) const fn number(&mut self, me: WorkerId) {
+        self.next = ((me.0 as u64) << 40) + 1;
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, key: &FlowKey, now: Timestamp) -> Find {
+        self.table.find(key, now)
+    }
+
+    /// Room for a list of flows that are due.
+    pub(crate) fn take_due(&mut self) -> Vec<(u64, FlowId)> {
+        core::mem::take(&mut self.due)
+    }
+
+    /// Gives that room back.
+    pub(crate) fn give_back_due(&mut self, due: Vec<(u64, FlowId)>) {
+        self.due = due;
+    }
+
+    /// Makes the flow that a packet opens; `began`: where in the run.
+    pub(crate) fn open(
+        &mut self,
+        key: &FlowKey,
+        chains: &Chains,
+        packet: &Decoded,
+        (now, began): (Timestamp, u64),
+    ) -> Made {
+        let id = match self.table.insert(key, now) {
+            Insert::Created { id } => id,
+            Insert::Evict { id } => return Made::Evict(id),
+            Insert::Full => return Made::Full,
+        };
+        let number = self.next;
+        self.next += 1;
+        let hash = self.table.hash(key);
+        if let Some(entry) = self.table.get_mut(id) {
+            entry.ext.matched_icmp = icmp_numbers(packet, Direction::ToServer);
+            let class = look_up(chains, entry);
+            (entry.fid, entry.path, entry.generation) = (class.fid, class.path, chains.generation);
+            entry.ext.event_id = event_id(number, hash.0);
+            entry.ext.began = began;
+            entry.ext.vlan = packet.vlan;
+            entry.ext.icmp = icmp_of(packet);
+        }
+        Made::Flow(id)
+    }
+
+    /// Sets the state of a flow, and with it its timeout.
+    pub(crate) fn set_state(&mut self, id: FlowId, state: FlowState) {
+        self.table.set_state(id, state);
+    }
+
+    /// No function is left on the flow's path. `true`: that is new.
+    pub(crate) fn bypass(&mut self, id: FlowId) -> bool {
+        let bypasses = self.get(id).is_some_and(|entry| entry.state() != FlowState::LocalBypassed);
+        if bypasses {
+            self.table.set_state(id, FlowState::LocalBypassed);
+        }
+        bypasses
+    }
+
+    /// Renews class and standing of a flow that another generation gave. Gives the class.
+    pub(crate) fn renew(&mut self, id: FlowId, chains: &Chains) -> Fid {
+        let Some(entry) = self.table.get_mut(id) else { return Fid(0) };
+        if let Some(state) = crate::settled::renew(entry, chains) {
+            self.table.set_state(id, state);
+        }
+        self.get(id).map_or(Fid(0), |entry| entry.fid)
+    }
+
+    /// Counts a packet of a flow, as [`FlowTable::account`] does, and for the flow's rate where rates are tracked
+    /// (`flow.rate-tracking`).
+    pub(crate) fn count(
+        &mut self,
+        id: FlowId,
+        direction: Direction,
+        length: u32,
+        now: Timestamp,
+        proves: bool,
+    ) -> Accounted {
+        let accounted = self.table.account(id, direction, length, now, proves);
+        if let Some(limit) = self.rate {
+            self.count_rate(id, direction, length, now, limit);
+        }
+        accounted
+    }
+
+    fn count_rate(
+        &mut self,
+        id: FlowId,
+        direction: Direction,
+        length: u32,
+        now: Timestamp,
+        limit: RateLimit,
+    ) {
+        let Some(entry) = self.table.get_mut(id) else { return };
+        let rate = entry.ext.rate.get_or_insert_with(|| Box::new(Rate::new(limit)));
+        let mark = FlowFlags::elephant(direction);
+        if rate.add(direction, length, now) < limit.bytes || entry.flags.contains(mark) {
+            return;
+        }
+        let first = !entry.is_elephant();
+        entry.flags.insert(mark);
+        let elephants = self.table.counters_mut().elephants.get_or_insert_default();
+        elephants.flows += u64::from(first);
+        elephants.by_direction[direction] += 1;
+    }
+}
+
+/// Number of a flow in events: below 2^53, so that every JSON reader keeps it whole.
+fn event_id(number: u64, hash: u64) -> u64 {
+    (hash & 0x1f) << 48 | number & 0xffff_ffff_ffff
+}

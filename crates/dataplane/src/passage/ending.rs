@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The end of a flow: what is held is inspected and recorded, then the flow's own record is written.
+
+use super::Passage;
+use crate::settings::ENDS_REPLAYED;
+use bartizan_base::{Direction, FlowId, Timestamp};
+use bartizan_flow::EndReason;
+
+/// Timers that are looked at per packet, so that no packet waits for a long list.
+pub(crate) const TIMERS_PER_PACKET: u32 = 256;
+/// Flows that end by timeout while nothing is there to be done, before it is asked again whether a packet has come.
+pub(crate) const ENDS_WHEN_IDLE: u32 = 32;
+
+/// The frame after all others, for [`bartizan_base::turns::Turn::at`].
+const AT_THE_END: u64 = u64::MAX - 1;
+
+impl Passage<'_> {
+    /// Ends a flow.
+    pub(super) fn end_flow(&mut self, id: FlowId, reason: EndReason) {
+        if let Some(entry) = self.flows.get_mut(id) {
+            self.runner.finish_inspection(&mut self.cx, entry);
+            self.apply_effects(id);
+        }
+        self.cx.account.discharge(self.flows, id);
+        self.count_end(id);
+        if let Some(entry) = self.flows.get_mut(id) {
+            // The record shows what the streams know of gaps, regions and urgent bytes.
+            self.cx.recorder.flow(entry, reason, self.cx.position.clock);
+            if let Some(pair) = entry.ext.streams.as_deref_mut() {
+                pair.release(self.runner.budget_mut());
+            }
+        }
+        if let Some(mut ext) = self.flows.table_mut().remove(id, reason) {
+            ext.session.release(self.runner.stream_counters_mut());
+        }
+    }
+
+    /// Ends a flow that a packet found when its time was over.
+    pub(super) fn end_stale(&mut self, id: FlowId) {
+        self.flows.table_mut().counters_mut().wrk_evicted += 1;
+        self.end_flow(id, EndReason::Timeout);
+    }
+
+    /// Counts a flow that ends by what only its extension knows.
+    fn count_end(&mut self, id: FlowId) {
+        let Some(entry) = self.flows.get_mut(id) else { return };
+        let protocol = entry.key().protocol();
+        self.cx.account.app_stats.note(protocol, &mut entry.ext);
+        let [sources, destinations] = Direction::BOTH.map(|side| entry.ext.macs[side].len() as u64);
+        let session = &entry.ext.session;
+        if let Some(state) = session.exists().then(|| session.state()) {
+            self.flows.table_mut().counters_mut().ended_tcp(state);
+        }
+        self.intake.note_macs(sources, destinations);
+    }
+
+    /// Ends flows whose time is over, some of them: to be called for each packet.
+    pub(crate) fn expire(&mut self, now: Timestamp) {
+        let most = self.cx.settings.ends_per_packet;
+        if most == ENDS_REPLAYED {
+            self.end_all_due(now);
+        } else {
+            self.end_due(now, most);
+        }
+    }
+
+    /// Ends all flows whose time is over, in the order in which they began.
+    fn end_all_due(&mut self, now: Timestamp) {
+        self.announce();
+        let mut budget = u32::MAX;
+        let mut due = self.flows.take_due();
+        while let Some(id) = self.flows.table_mut().next_due(now, &mut budget) {
+            due.push((self.flows.get(id).map_or(0, |flow| flow.ext.began), id));
+        }
+        due.sort_unstable_by_key(|(began, id)| (*began, id.0));
+        for (began, id) in due.drain(..) {
+            self.cx.position.wait_for(self.cx.position.place >> 8, began);
+            self.end_flow(id, EndReason::Timeout);
+        }
+        self.flows.give_back_due(due);
+    }
+
+    /// Ends so many flows whose time is over, at most. Whether more may be due.
+    pub(crate) fn end_due(&mut self, now: Timestamp, most: u32) -> bool {
+        self.announce();
+        let mut budget = TIMERS_PER_PACKET;
+        for _ in 0..most {
+            let Some(id) = self.flows.table_mut().next_due(now, &mut budget) else { return budget == 0 };
+            self.end_flow(id, EndReason::Timeout);
+        }
+        true
+    }
+
+    /// Gives up what waits, and ends all flows, in the order of their creation.
+    pub(crate) fn end_all(&mut self) {
+        self.intake.discard_all(&mut self.cx, self.runner.chains());
+        for id in self.flows.table().ids() {
+            let began = self.flows.get(id).map_or(0, |flow| flow.ext.began);
+            self.cx.position.wait_for(AT_THE_END, began);
+            self.end_flow(id, EndReason::Shutdown);
+        }
+    }
+}

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One decoded packet on its way: its flow, TCP, the functions of its path, what is counted.
+
+use super::Passage;
+use crate::class::{renew_matches, reverse};
+use crate::flows::Made;
+use crate::frame::{Frame, Place, next_packet};
+use crate::identity::{icmp_of, segment};
+use crate::record::{Anomaly, Fate, Occasion};
+use crate::runner::{Looks, apply_policy, is_shown_early, verdict_of};
+use crate::settled::tcp_state;
+use crate::standing::Course;
+use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Reason, Verdict};
+use bartizan_flow::tcp::{
+    ExceptionPolicy, ExceptionTarget, Outcome, Segment, StreamEvent, TcpFlags, TcpState,
+};
+use bartizan_flow::{EndReason, Find, FlowFlags, FlowKey};
+use bartizan_packet::{Decoded, Network, PacketFlags, PacketView, Transport};
+
+/// The flow of a packet.
+struct FlowOf {
+    id: FlowId,
+    direction: Direction,
+    /// Whether an ICMP error came with the flow that it is about; else that flow is not known. `None`: it is no error.
+    related: Option<bool>,
+}
+
+/// Why a packet has no flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flowless {
+    /// Its kind has none, or it is an error about one that is not there.
+    Apart,
+    /// The table is full.
+    NoRoom,
+}
+
+/// Flows that end to make room for a session, at most: some have none.
+pub(crate) const SESSIONS_ENDED: u32 = 4;
+
+impl Passage<'_> {
+    /// Handles one decoded packet, and counts what became of it.
+    pub(crate) fn packet(
+        &mut self,
+        frame: &Frame<'_>,
+        bytes: &[u8],
+        packet: &Decoded,
+        place: &Place<'_>,
+    ) -> Decision {
+        self.cx.account.fid = Fid(0);
+        self.cx.position.place = next_packet(self.cx.position.place);
+        let decision = self.judge(frame, bytes, packet, place);
+        let acts = self.cx.settings.prevention;
+        if acts && decision.verdict.forwards() {
+            self.cx.leaving.note_checksum(&PacketView::new(bytes, packet));
+        }
+        if !self.runner.train.took() {
+            self.cx.account.packet(&decision, packet.captured_len(), acts);
+        }
+        self.relieve();
+        decision
+    }
+
+    fn judge(&mut self, frame: &Frame<'_>, bytes: &[u8], packet: &Decoded, place: &Place<'_>) -> Decision {
+        self.announce();
+        let view = PacketView::new(bytes, packet);
+        // What was found inside another packet is no packet of the capture.
+        let number = frame.number.filter(|_| !place.made);
+        let mut occasion = Occasion::of(&view, number, frame.now, self.runner.generation());
+        occasion.around = place.around;
+        let flow = if packet.wants_flow() && place.refused.is_none() {
+            self.flow_of(frame, packet)
+        } else {
+            Err(Flowless::Apart)
+        };
+        let FlowOf { id, direction, related } = match flow {
+            Ok(flow) => flow,
+            Err(why) => return self.judge_flowless(frame, &occasion, why, place),
+        };
+        occasion.direction = direction;
+        // Before the first event of the packet.
+        self.cx.account.fid = self.flows.renew(id, self.runner.chains());
+        if place.inner_refused {
+            // What it carries does not go on, so neither does it.
+            self.flows.count(id, direction, packet.captured_len(), frame.now, true);
+            let decision = Decision::refuse(Verdict::Drop, Reason::TunnelInner, FunctionId::ENGINE);
+            self.cx.recorder.refused(&occasion, self.flows.get(id), &Fate { decision, reject: None }, &[]);
+            return decision;
+        }
+        self.in_flow(frame, &occasion, (id, related))
+    }
+
+    /// Judges a packet without a flow.
+    fn judge_flowless(
+        &mut self,
+        frame: &Frame<'_>,
+        occasion: &Occasion<'_>,
+        why: Flowless,
+        place: &Place<'_>,
+    ) -> Decision {
+        let packet = occasion.packet.decoded();
+        for event in packet.events.as_slice() {
+            self.cx.recorder.anomaly(occasion, None, Anomaly::Decode(*event));
+        }
+        if let Network::Arp(arp) = &packet.network {
+            self.cx.recorder.arp(occasion, arp);
+        }
+        // Without the datagram that it was the last fragment of it does not go on either.
+        let with_its_datagram =
+            (place.inner_refused && self.cx.settings.prevention).then_some(Reason::TunnelInner);
+        if let Some(reason) = place.refused.or(with_its_datagram) {
+            return self.refuse_flowless(occasion, Verdict::Drop, reason);
+        }
+        self.without_flow(frame, occasion, why)
+    }
+
+    fn refuse_flowless(&mut self, occasion: &Occasion<'_>, verdict: Verdict, reason: Reason) -> Decision {
+        let decision = Decision::refuse(verdict, reason, FunctionId::ENGINE);
+        self.cx.recorder.refused(occasion, None, &Fate { decision, reject: None }, &[]);
+        decision
+    }
+
+    fn without_flow(&mut self, frame: &Frame<'_>, occasion: &Occasion<'_>, why: Flowless) -> Decision {
+        let policy = self.cx.settings.flow_memory;
+        if why == Flowless::NoRoom && self.cx.settings.prevention && policy.refuses() {
+            return self.refuse_flowless(occasion, verdict_of(policy), Reason::FlowMemory);
+        }
+        let whence = self.whence(frame, occasion.packet.decoded());
+        self.runner.without_flow(&mut self.cx, &whence, occasion)
+    }
+
+    /// Finds or makes the flow of a packet.
+    fn flow_of(&mut self, frame: &Frame<'_>, packet: &Decoded) -> Result<FlowOf, Flowless> {
+        // An ICMP error belongs to the flow that it is about.
+        let whence = self.whence(frame, packet);
+        let about = whence.key_about(self.cx.settings, packet);
+        if let Some(key) = about {
+            match self.flows.find(&key, frame.now) {
+                Find::Found { id, direction } => {
+                    let entry = self.flows.get(id).zip(packet.src());
+                    let direction = entry.map_or(direction, |(entry, src)| entry.icmp_error_direction(src));
+                    return Ok(FlowOf { id, direction, related: Some(true) });
+                }
+                Find::Stale { id } => self.end_stale(id),
+                Find::Missing => {}
+            }
+        }
+        // One about a flow that is not there opens none; of IPv6 it has a flow of its own, as in Suricata.
+        if packet.is_icmpv4_error() {
+            return Err(Flowless::Apart);
+        }
+        let key = whence.key(self.cx.settings, packet).ok_or(Flowless::Apart)?;
+        let related = about.map(|about| about == key);
+        match self.flows.find(&key, frame.now) {
+            Find::Found { id, direction } => return Ok(FlowOf { id, direction, related }),
+            Find::Stale { id } => self.end_stale(id),
+            Find::Missing => {}
+        }
+        let id = self.new_flow(&key, frame, packet)?;
+        Ok(FlowOf { id, direction: Direction::ToServer, related })
+    }
+
+    fn new_flow(&mut self, key: &FlowKey, frame: &Frame<'_>, packet: &Decoded) -> Result<FlowId, Flowless> {
+        for _ in 0..2 {
+            let when = (frame.now, self.cx.position.place);
+            match self.flows.open(key, self.runner.chains(), packet, when) {
+                Made::Flow(id) => return Ok(id),
+                Made::Evict(id) => self.end_flow(id, EndReason::Forced),
+                Made::Full => break,
+            }
+        }
+        self.cx.account.counters.no_flow += 1;
+        Err(Flowless::NoRoom)
+    }
+
+    /// The packet as the stream engine wants it.
+    fn segment<'a>(&mut self, view: &PacketView<'a>) -> Option<Segment<'a>> {
+        segment(view, || self.cx.checksums.segment_counts(view))
+    }
+
+    /// A packet of a flow; `related`: as in [`FlowOf`].
+    fn in_flow(
+        &mut self,
+        frame: &Frame<'_>,
+        occasion: &Occasion<'_>,
+        (id, related): (FlowId, Option<bool>),
+    ) -> Decision {
+        let packet = occasion.packet.decoded();
+        let rebuilt = packet.flags.contains(PacketFlags::REBUILT);
+        let length = if rebuilt { packet.wire_len } else { packet.captured_len() };
+        let mut proves = related != Some(true);
+        let mut id = id;
+        let mut opening = None;
+        if self.may_open_on_strays(occasion, id) {
+            opening = self.segment(occasion.packet);
+        }
+        let anew = opening.is_some_and(|segment| self.opens_on_strays(id, &segment, occasion.direction));
+        if anew {
+            match self.replace_flow(id, frame, packet) {
+                Ok(new) => id = new,
+                Err(why) => return self.without_flow(frame, occasion, why),
+            }
+        }
+        let mut direction = if anew { Direction::ToServer } else { occasion.direction };
+        let occasion = &occasion.going(direction);
+        if let Some(decision) = self.settled(occasion, id, length) {
+            return decision;
+        }
+        // TCP may find that the packet begins another connection, or that the flow is the wrong way round.
+        let mut outcome = Outcome::default();
+        let mut tcp = None;
+        if let Some(segment) = opening.or_else(|| self.segment(occasion.packet))
+            && self.flows.get(id).is_some_and(|e| e.key().protocol() == 6)
+        {
+            self.make_session_room(id, &segment);
+            self.track(id, &segment, (direction, frame.now), &mut outcome);
+            if outcome.reuse {
+                match self.replace_flow(id, frame, packet) {
+                    Ok(new) => id = new,
+                    Err(why) => return self.without_flow(frame, occasion, why),
+                }
+                direction = Direction::ToServer;
+                self.track(id, &segment, (direction, frame.now), &mut outcome);
+            }
+            if outcome.reverse {
+                self.reverse(id);
+                direction = direction.flip();
+            }
+            tcp = Some(&outcome);
+        }
+        if let Some(flags) = self.flows.get(id).map(|entry| entry.flags).filter(|_| tcp.is_none() && proves) {
+            let (here, there) = match direction {
+                Direction::ToServer => (FlowFlags::TO_SERVER_SEEN, FlowFlags::TO_CLIENT_SEEN),
+                Direction::ToClient => (FlowFlags::TO_CLIENT_SEEN, FlowFlags::TO_SERVER_SEEN),
+            };
+            proves =
+                flags.contains(here) || !self.cx.checksums.is_thrown_away(self.cx.settings, occasion.packet);
+            // Who really begins it: before it came only what is thrown away.
+            let begins = proves && !flags.intersects(here | there) && direction == Direction::ToClient;
+            if begins && matches!(packet.transport, Transport::Udp(_)) {
+                self.reverse(id);
+                direction = direction.flip();
+            }
+        }
+        let accounted = self.flows.count(id, direction, length, frame.now, proves);
+        if let Some(state) = tcp.and_then(|o| o.flow_state) {
+            self.flows.set_state(id, tcp_state(state));
+        }
+        let occasion = Occasion { direction, ..*occasion };
+        let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
+        if related != Some(true) {
+            renew_matches(self.runner.chains(), entry, packet, direction);
+        }
+        if let Some(ttl) = packet.ttl() {
+            let seen = &mut entry.ext.ttl[direction];
+            *seen = Some(seen.map_or((ttl, ttl), |(least, most)| (least.min(ttl), most.max(ttl))));
+        }
+        if self.cx.settings.keep_macs
+            && let Some(macs) = occasion.packet.mac_addresses()
+        {
+            entry.ext.note_macs(direction, macs);
+        }
+        if direction == Direction::ToClient && entry.ext.icmp_response.is_none() && related != Some(true) {
+            entry.ext.icmp_response = icmp_of(packet);
+        }
+        let mut events: smallvec::SmallVec<[StreamEvent; 4]> = smallvec::SmallVec::new();
+        let mut established = accounted.established;
+        if let Some(outcome) = tcp {
+            events.extend(outcome.events.iter());
+            // As it was before this packet: the one that completes the handshake is not part of what it opens.
+            // A FIN can complete it as well, and bring a request along.
+            let brings_data = !occasion.packet.payload().is_empty();
+            let completes = outcome.previous == TcpState::SynRecv && outcome.state >= TcpState::Established;
+            established = outcome.previous >= TcpState::Established
+                || outcome.established_now && (outcome.previous == TcpState::None || brings_data)
+                || completes && brings_data
+                || is_shown_early(self.cx.settings, &occasion, outcome);
+        }
+        let exception = tcp.and_then(|o| o.exception);
+        if let Some(exception) = exception
+            && !entry.ext.exceptions.contains(&exception)
+        {
+            entry.ext.exceptions.push(exception);
+        }
+        if let Some(exception) = exception {
+            self.cx.account.counters.exceptions.add(exception);
+        }
+        let passed = entry.ext.standing.course(entry.state()) == Course::Uninspected;
+        for event in packet.events.as_slice() {
+            self.cx.recorder.anomaly(&occasion, Some(entry), Anomaly::Decode(*event));
+        }
+        for event in &events {
+            if let Some(count) = self.cx.account.counters.stream_events.0.get_mut(*event as usize) {
+                *count += 1;
+            }
+            self.cx.recorder.anomaly(&occasion, Some(entry), Anomaly::Stream(*event));
+        }
+        if let Some((target, policy)) = exception
+            && policy != ExceptionPolicy::Ignore
+        {
+            return self.exception(&occasion, id, tcp, (target, policy), &events);
+        }
+        let looks =
+            Looks { flow: Some(id), inspect: !passed, spared: passed, established, related, restored: false };
+        let decision = self.runner.functions(&mut self.cx, entry, &occasion, tcp, &events, looks);
+        self.apply_effects(id);
+        decision
+    }
+
+    /// A packet of a flow for which everything is decided: it is counted, and goes the way of the flow.
+    fn settled(&mut self, occasion: &Occasion<'_>, id: FlowId, length: u32) -> Option<Decision> {
+        let entry = self.flows.get(id)?;
+        let decision = match entry.ext.standing.course(entry.state()) {
+            Course::Judged | Course::Uninspected => return None,
+            Course::Bypassed if self.follow(occasion, id) => return None,
+            Course::Bypassed => {
+                self.cx.account.counters.bypassed_packets += 1;
+                self.cx.account.counters.bypassed_bytes += u64::from(length);
+                self.flows.count(id, occasion.direction, length, occasion.now, true);
+                return Some(Decision::CONTINUE);
+            }
+            Course::Refused(decision) => decision,
+        };
+        self.flows.count(id, occasion.direction, length, occasion.now, true);
+        let entry = self.flows.get_mut(id)?;
+        for event in occasion.packet.decoded().events.as_slice() {
+            self.cx.recorder.anomaly(occasion, Some(entry), Anomaly::Decode(*event));
+        }
+        if let Transport::Tcp(tcp) = &occasion.packet.decoded().transport
+            && entry.ext.session.exists()
+        {
+            entry.ext.refused_flags[occasion.direction] |= TcpFlags::from_bits_retain(tcp.flags.bits());
+        }
+        self.cx.recorder.refused(occasion, Some(entry), &Fate { decision, reject: None }, &[]);
+        entry.ext.standing.note_told(occasion.direction);
+        Some(decision)
+    }
+
+    /// Keeps the session of a bypassed flow in step. `true`: the segment begins another connection.
+    fn follow(&mut self, occasion: &Occasion<'_>, id: FlowId) -> bool {
+        let follows = self.flows.get(id).is_some_and(|e| e.key().protocol() == 6 && e.ext.session.exists());
+        if !follows {
+            return false;
+        }
+        let Some(segment) = self.segment(occasion.packet) else { return false };
+        let Some(entry) = self.flows.get_mut(id) else { return false };
+        self.runner.follow(self.cx.settings, entry, &segment, occasion)
+    }
+
+    /// Does what an exception policy says. It speaks about inspection, so no payload function looks at the packet.
+    fn exception(
+        &mut self,
+        occasion: &Occasion<'_>,
+        id: FlowId,
+        tcp: Option<&Outcome>,
+        (target, policy): (ExceptionTarget, ExceptionPolicy),
+        events: &[StreamEvent],
+    ) -> Decision {
+        let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
+        if let Some(decision) = apply_policy(self.cx.settings, entry, target, policy) {
+            self.cx.recorder.refused(occasion, Some(entry), &Fate { decision, reject: None }, &[]);
+            entry.ext.standing.note_told(occasion.direction);
+            return decision;
+        }
+        let mut decision = Decision::CONTINUE;
+        if policy == ExceptionPolicy::Bypass {
+            self.runner.end_payload(entry);
+        }
+        if policy != ExceptionPolicy::Bypass || !entry.path.is_empty() {
+            let established = tcp.is_some_and(|o| o.established);
+            let looks = Looks {
+                flow: Some(id),
+                inspect: false,
+                spared: true,
+                established,
+                related: None,
+                restored: false,
+            };
+            decision = self.runner.functions(&mut self.cx, entry, occasion, tcp, events, looks);
+        }
+        self.apply_effects(id);
+        decision
+    }
+
+    /// Prevention: where `stream.memcap` has no room for the session that a SYN opens, sessions that are closed or half-open give way, the
+    /// oldest first, as in a full flow table; else a flood of SYNs would have everyone else refused.
+    fn make_session_room(&mut self, id: FlowId, segment: &Segment<'_>) {
+        for _ in 0..SESSIONS_ENDED {
+            let opens = segment.has(TcpFlags::SYN)
+                && self.flows.get(id).is_some_and(|entry| !entry.ext.session.exists());
+            let settings = self.cx.settings;
+            if !opens || !settings.prevention || self.runner.has_session_room(settings) {
+                return;
+            }
+            match self.flows.table_mut().session_to_end(self.cx.position.clock) {
+                Some(other) if other != id => self.end_flow(other, EndReason::Forced),
+                _ => return,
+            }
+        }
+    }
+
+    /// TCP tracking of a segment, with reassembly when a payload function is on the path.
+    fn track(
+        &mut self,
+        id: FlowId,
+        segment: &Segment<'_>,
+        (direction, now): (Direction, bartizan_base::Timestamp),
+        outcome: &mut Outcome,
+    ) {
+        let Some(entry) = self.flows.get_mut(id) else { return };
+        self.runner.track(self.cx.settings, entry, segment, (direction, now), outcome);
+        // Reading may have been ended.
+        self.apply_effects(id);
+    }
+
+    /// Ends a flow, and begins the one that a packet opens on its tuple.
+    fn replace_flow(&mut self, id: FlowId, frame: &Frame<'_>, packet: &Decoded) -> Result<FlowId, Flowless> {
+        let key = self.whence(frame, packet).key(self.cx.settings, packet);
+        self.end_flow(id, EndReason::TcpReuse);
+        self.new_flow(&key.ok_or(Flowless::Apart)?, frame, packet)
+    }
+
+    /// Turns a flow that was picked up the wrong way round.
+    fn reverse(&mut self, id: FlowId) {
+        if let Some(entry) = self.flows.get_mut(id) {
+            reverse(self.runner.chains(), entry);
+        }
+    }
+
+    /// Whether a flow has no session yet although packets of it came, and this one may open one: asked of each packet, so it looks at the
+    /// flags first.
+    fn may_open_on_strays(&self, occasion: &Occasion<'_>, id: FlowId) -> bool {
+        let Transport::Tcp(tcp) = &occasion.packet.decoded().transport else { return false };
+        TcpFlags::from_bits_retain(tcp.flags.bits()).contains(TcpFlags::SYN)
+            && self.flows.get(id).is_some_and(|entry| {
+                let came = Direction::BOTH.iter().any(|direction| entry.packets[*direction] > 0);
+                entry.key().protocol() == 6 && came && !entry.ext.session.exists()
+            })
+    }
+
+    /// Whether a segment opens a connection in a flow that strays began: what belongs to no connection decides neither which
+    /// side opens it, nor what becomes of it.
+    fn opens_on_strays(&self, id: FlowId, segment: &Segment<'_>, direction: Direction) -> bool {
+        let config = &self.cx.settings.stream;
+        let counts = segment.checksum_ok || !config.checksum_validation;
+        counts && self.flows.get(id).is_some_and(|e| e.ext.session.starts_anew(segment, direction, config))
+    }
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The third stage: the chain runner. It tracks a flow's session, reads its streams, runs the functions of its path, and records what
+//! they find. It works on one flow's entry and its own state; what the flow's place in the table and its memory need afterwards it
+//! tells by [`Effects`].
+
+mod flowless;
+mod functions;
+mod generations;
+mod made;
+mod parts;
+mod reader;
+mod reading;
+mod sight;
+mod tracking;
+mod transactions;
+mod waiting;
+
+use crate::chain::Chains;
+use crate::settings::EngineSettings;
+use crate::train::Train;
+use bartizan_applayer::flow::Engine;
+use bartizan_base::{Decision, Generation};
+use bartizan_flow::stream::MemoryBudget;
+use bartizan_flow::tcp::{StreamCounters, TcpSession};
+use bartizan_function::{Edit, Finding, Marks, WorkerState};
+use generations::Past;
+use std::sync::Arc;
+
+pub(crate) use functions::{Looks, apply_policy, is_shown_early, verdict_of};
+pub(crate) use reading::info_of;
+
+/// What running functions asks for beside their decision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Effects {
+    /// What the flow holds may have changed: it is to be measured.
+    pub touched: bool,
+    /// No function is left on the flow's path.
+    pub bypassed: bool,
+}
+
+/// See the module.
+pub(crate) struct Runner {
+    chains: Arc<Chains>,
+    states: Vec<WorkerState>,
+    past: Past,
+    engine: Arc<Engine>,
+    /// Memory of streams.
+    budget: MemoryBudget,
+    stream_counters: StreamCounters,
+    /// What functions found in the packet in hand, and what they want replaced in it.
+    findings: Vec<Finding>,
+    edits: Vec<Edit>,
+    marks: Marks,
+    /// What was decided of the transactions before a switch of protocols, which the packet in hand brought.
+    before_switch: Option<Decision>,
+    /// Room for a frame with the inspected bytes put back.
+    restored: Vec<u8>,
+    effects: Effects,
+    /// Segments that wait for those behind them.
+    pub(crate) train: Train,
+}
+
+impl Runner {
+    pub(crate) fn new(settings: &EngineSettings, engine: Arc<Engine>, chains: Arc<Chains>) -> Self {
+        Runner {
+            states: chains.worker_states(),
+            past: Past::default(),
+            chains,
+            engine,
+            budget: MemoryBudget::new(settings.stream.reassembly.memcap),
+            stream_counters: StreamCounters::default(),
+            findings: Vec::new(),
+            edits: Vec::new(),
+            marks: Marks::default(),
+            before_switch: None,
+            restored: Vec::new(),
+            effects: Effects::default(),
+            train: Train::default(),
+        }
+    }
+
+    /// The running chains.
+    pub(crate) const fn chains(&self) -> &Arc<Chains> {
+        &self.chains
+    }
+
+    /// The running generation.
+    pub(crate) fn generation(&self) -> Generation {
+        self.chains.generation
+    }
+
+    /// What functions keep for the worker, by their bit.
+    pub(crate) fn states(&self) -> &[WorkerState] {
+        &self.states
+    }
+
+    /// The parsers.
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Memory of streams.
+    pub(crate) const fn budget(&self) -> &MemoryBudget {
+        &self.budget
+    }
+
+    /// The same, for flows that end.
+    pub(crate) const fn budget_mut(&mut self) -> &mut MemoryBudget {
+        &mut self.budget
+    }
+
+    /// What tracking and reassembly counted.
+    pub(crate) const fn stream_counters(&self) -> &StreamCounters {
+        &self.stream_counters
+    }
+
+    /// The same, for sessions that end.
+    pub(crate) const fn stream_counters_mut(&mut self) -> &mut StreamCounters {
+        &mut self.stream_counters
+    }
+
+    /// Whether there is room for another session.
+    pub(crate) fn has_session_room(&self, settings: &EngineSettings) -> bool {
+        TcpSession::has_room(&settings.stream, &self.stream_counters)
+    }
+
+    /// What was asked for since the last call.
+    #[inline]
+    pub(crate) fn take_effects(&mut self) -> Effects {
+        core::mem::take(&mut self.effects)
+    }
+}

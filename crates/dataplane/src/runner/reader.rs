@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reading one direction's bytes into the application layer, wherever they come from in order ([`InOrder`]): TCP reassembly while packets
+//! come and at the end of a flow, and the two ends of a pipe.
+
+use bartizan_applayer::flow::{Advance, AppLayer, Disruption, Engine, FlowInfo};
+use bartizan_applayer::protocol::Input;
+use bartizan_base::Direction;
+use bartizan_flow::stream::{AppChunk, Duplex, InOrder};
+
+/// What came of reading one direction.
+#[derive(Default)]
+pub(super) struct Did {
+    /// The other direction is to be read, too.
+    pub other_side_ready: bool,
+    /// This direction is to be read once more, behind the other one.
+    pub again: bool,
+    /// The flow is the wrong way round.
+    pub reverse: bool,
+    /// Another protocol begins.
+    pub switched: bool,
+    /// Nobody needs the rest.
+    pub bypass: bool,
+}
+
+/// Reads one direction. Each round of the loop takes bytes in, or is the last.
+pub(super) fn read<D: Duplex>(
+    engine: &Engine,
+    app: &mut AppLayer,
+    pair: &mut D,
+    direction: Direction,
+    own: &[u8],
+    info: &FlowInfo,
+) -> Did {
+    let mut did = Did::default();
+    loop {
+        // At its depth a direction is not over: its end is not seen.
+        let ended = pair.source(direction).is_over();
+        let right = pair.source(direction).end();
+        let stream = pair.source(direction);
+        let progress = stream.position();
+        let advance = match stream.next(own) {
+            Some(AppChunk::Data { offset, bytes }) => {
+                let end = offset.saturating_add(bytes.len() as u64);
+                let eof = ended && end >= right;
+                let advance = app.stream(engine, direction, Input { data: bytes, offset, eof }, info);
+                let all = advance.consumed >= bytes.len();
+                // What the parser waits for lies in the hole behind: what is there of it is lost as well. While detection waits for it, it may
+                // come late: then it is read from its beginning.
+                let lost = advance.consumed == 0
+                    && !advance.finished
+                    && !advance.reverse
+                    && app.parser().is_some()
+                    && (ended || !app.waits(direction));
+                let taken = if lost && stream.gap_follows(end) {
+                    end.saturating_sub(offset)
+                } else {
+                    advance.consumed as u64
+                };
+                stream.consume(taken);
+                if !all && advance.needed > 0 {
+                    stream.need(u32::try_from(advance.needed).unwrap_or(u32::MAX));
+                }
+                if app.take_switched() {
+                    did.switched = true;
+                    return did;
+                }
+                if advance.parsed {
+                    // Detection looks at what is there, however little.
+                    stream.prompt();
+                }
+                advance
+            }
+            Some(AppChunk::Gap { len, .. }) => {
+                if !app.gap(engine, direction, len, stream.behind_hole(own), ended, info) {
+                    break;
+                }
+                stream.consume(len);
+                Advance::default()
+            }
+            None => {
+                if ended && pair.source(direction).is_before_hole() {
+                    // The end is not here, and what lies before it will not come any more.
+                    app.disrupt(engine, direction, Disruption::Gap, info);
+                } else if ended && !app.ended(direction) {
+                    let input = Input { data: &[], offset: progress, eof: true };
+                    let advance = app.stream(engine, direction, input, info);
+                    app.set_ended(direction);
+                    did.other_side_ready |= advance.other_side_ready;
+                }
+                if pair.source(direction).is_at_depth() {
+                    app.disrupt(engine, direction, Disruption::Depth, info);
+                }
+                break;
+            }
+        };
+        if advance.other_side_first || advance.other_side_ready {
+            // It is to be shown what it has, however little.
+            pair.source(direction.flip()).need(0);
+            did.other_side_ready = true;
+        }
+        did.again |= advance.other_side_first;
+        did.reverse = advance.reverse;
+        did.bypass |= advance.bypass;
+        if advance.finished {
+            pair.source(Direction::ToServer).stop();
+            pair.source(Direction::ToClient).stop();
+        }
+        if advance.finished || advance.reverse || pair.source(direction).position() == progress {
+            break;
+        }
+    }
+    did
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bartizan_applayer::file::FileSettings;
+    use bartizan_applayer::protocol::Transport;
+    use bartizan_base::{PerDirection, Settings, Timestamp};
+
+    /// One end of a pipe: every byte from the first on, and nothing of TCP.
+    #[derive(Default)]
+    struct Pipe {
+        held: Vec<u8>,
+        read: u64,
+        needed: u32,
+        closed: bool,
+        stopped: bool,
+    }
+
+    impl InOrder for Pipe {
+        fn next<'a>(&'a mut self, _own: &'a [u8]) -> Option<AppChunk<'a>> {
+            let enough = self.closed || self.held.len() >= self.needed as usize;
+            let ready = !self.stopped && !self.held.is_empty() && enough;
+            ready.then_some(AppChunk::Data { offset: self.read, bytes: &self.held })
+        }
+
+        fn consume(&mut self, len: u64) {
+            self.held.drain(..len as usize);
+            (self.read, self.needed) = (self.read + len, 0);
+        }
+
+        fn need(&mut self, len: u32) {
+            self.needed = len;
+        }
+
+        fn stop(&mut self) {
+            self.stopped = true;
+        }
+
+        fn position(&self) -> u64 {
+            self.read
+        }
+
+        fn end(&self) -> u64 {
+            self.read + self.held.len() as u64
+        }
+
+        fn is_over(&self) -> bool {
+            self.closed
+        }
+    }
+
+    /// Both of them.
+    #[derive(Default)]
+    struct Pipes(PerDirection<Pipe>);
+
+    impl Duplex for Pipes {
+        type Source = Pipe;
+
+        fn source(&mut self, direction: Direction) -> &mut Pipe {
+            &mut self.0[direction]
+        }
+    }
+
+    const INFO: FlowInfo = FlowInfo {
+        now: Timestamp::ZERO,
+        ports: PerDirection::new(80, 40_000),
+        transport: Transport::Tcp,
+        prevents: false,
+        may_turn: false,
+    };
+
+    /// What a connection is made of.
+    fn conversation() -> Vec<(Direction, Vec<u8>)> {
+        let request = |path: &str| format!("GET /{path} HTTP/1.1\r\nHost: pipe.example\r\n\r\n").into_bytes();
+        let answer = |body: &str| {
+            format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+        };
+        vec![
+            (Direction::ToServer, request("one")),
+            (Direction::ToClient, answer("the first body")),
+            (Direction::ToServer, [request("two"), request("three")].concat()),
+            (Direction::ToClient, [answer("2"), answer(&"3".repeat(5_000))].concat()),
+        ]
+    }
+
+    /// Each transaction's states, and bytes of its answer's body.
+    type Transactions = Vec<(PerDirection<u8>, u64)>;
+
+    /// Reads a conversation out of pipes, so many bytes at a time: the states of all transactions, and how far both sides were read.
+    fn read_from_pipes(piece: usize) -> (Transactions, [u64; 2], bool) {
+        let files = FileSettings { md5: true, ..FileSettings::default() };
+        let engine = Engine::new(&Settings::new(), files).unwrap();
+        let mut app = AppLayer::default();
+        let mut pipes = Pipes::default();
+        for (direction, bytes) in conversation() {
+            for bytes in bytes.chunks(piece) {
+                pipes.0[direction].held.extend_from_slice(bytes);
+                read(&engine, &mut app, &mut pipes, direction, &[], &INFO);
+            }
+        }
+        for direction in Direction::BOTH {
+            pipes.0[direction].closed = true;
+            read(&engine, &mut app, &mut pipes, direction, &[], &INFO);
+        }
+        let parser = app.parser().unwrap();
+        let transactions = parser.tx_range().filter_map(|id| {
+            let tx = parser.tx(id)?;
+            let body = tx.files(Direction::ToClient).iter().map(|file| file.size).sum();
+            Some((
+                PerDirection::new(tx.progress(Direction::ToServer), tx.progress(Direction::ToClient)),
+                body,
+            ))
+        });
+        let transactions: Vec<_> = transactions.collect();
+        let ended = Direction::BOTH.iter().all(|direction| app.ended(*direction));
+        (transactions, Direction::BOTH.map(|direction| pipes.0[direction].read), ended)
+    }
+
+    #[test]
+    fn parsers_read_pipes_as_they_read_streams() {
+        let lengths = Direction::BOTH.map(|direction| {
+            conversation()
+                .iter()
+                .filter(|(of, _)| *of == direction)
+                .map(|(_, bytes)| bytes.len() as u64)
+                .sum()
+        });
+        let whole = read_from_pipes(usize::MAX);
+        assert_eq!(whole.0.len(), 3, "one transaction a request");
+        assert_eq!((whole.1, whole.2), (lengths, true), "all is read, and both sides have ended");
+        // The same whatever pieces the writer's calls make.
+        for piece in [1, 2, 7, 64, 1_000] {
+            assert_eq!(read_from_pipes(piece), whole, "pieces of {piece}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a worker counts by policy.
+
+use crate::chain::{Chains, PolicyMap};
+use bartizan_base::{Decision, Fid, FunctionId, Reason, Verdict};
+use bartizan_function::{FindingAction, WorkerState};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Which decisions are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DecisionKey {
+    /// The policy's number.
+    pub policy: u32,
+    /// Who decided.
+    pub function: FunctionId,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Packets with their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    /// Packets.
+    pub packets: u64,
+    /// Their captured bytes.
+    pub bytes: u64,
+}
+
+impl Amount {
+    fn add(&mut self, bytes: u32) {
+        self.packets += 1;
+        self.bytes += u64::from(bytes);
+    }
+}
+
+/// What a worker counts by policy. Every packet that it handles is counted once: those that go on by policy, those that do
+/// not also by function, verdict and reason.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub policies: Arc<PolicyMap>,
+    /// Packets that go on, by the policy's number.
+    pub passed: Vec<Amount>,
+    /// Alerts by the policy's number: of packets that were allowed, and that were blocked.
+    pub alerts: Vec<[u64; 2]>,
+    /// As many as policies have decisions: bounded by what operators write.
+    pub refused: BTreeMap<DecisionKey, Amount>,
+    /// The same where nothing is refused: what would have been.
+    pub would: BTreeMap<DecisionKey, Amount>,
+    /// What states that are gone had counted of staged policies.
+    pub staged: BTreeMap<(&'static str, DecisionKey), u64>,
+}
+
+impl Tally {
+    pub(crate) fn new(chains: &Chains) -> Self {
+        let mut tally = Tally::default();
+        tally.enter(chains);
+        tally
+    }
+
+    /// Takes the policies of another generation; numbers stay.
+    pub(crate) fn enter(&mut self, chains: &Chains) {
+        self.policies = chains.classifier.policies();
+        let policies = self.policies.len().max(self.passed.len());
+        self.passed.resize(policies, Amount::default());
+        self.alerts.resize(policies, [0; 2]);
+    }
+
+    /// States are left: what they counted of staged policies is kept.
+    pub(crate) fn leave(&mut self, chains: &Chains, states: &[WorkerState]) {
+        let Tally { staged, policies, .. } = self;
+        staged_of(chains, states, policies, |function, key, value| {
+            *staged.entry((function, key)).or_default() += value;
+        });
+    }
+
+    /// States that were left are taken up again: what they counted is in them.
+    pub(crate) fn discount(&mut self, chains: &Chains, states: &[WorkerState]) {
+        let Tally { staged, policies, .. } = self;
+        staged_of(chains, states, policies, |function, key, value| {
+            let kept = staged.entry((function, key)).or_default();
+            *kept = kept.saturating_sub(value);
+        });
+    }
+
+    /// Counts an alert.
+    pub(crate) fn alert(&mut self, fid: Fid, action: FindingAction) {
+        let policy = self.policies.number(fid) as usize;
+        if let Some([allowed, blocked]) = self.alerts.get_mut(policy) {
+            *(if action == FindingAction::Blocked { blocked } else { allowed }) += 1;
+        }
+    }
+
+    /// Counts a packet. `acts`: what is refused does not go on (prevention).
+    #[inline]
+    pub(crate) fn count(&mut self, fid: Fid, decision: &Decision, bytes: u32, acts: bool) {
+        let policy = self.policies.number(fid);
+        let mut refused = false;
+        if let (false, Some(reason)) = (decision.verdict.forwards(), decision.reason) {
+            let key = DecisionKey { policy, function: decision.function, verdict: decision.verdict, reason };
+            let counts = if acts { &mut self.refused } else { &mut self.would };
+            counts.entry(key).or_default().add(bytes);
+            refused = acts;
+        }
+        if !refused && let Some(passed) = self.passed.get_mut(policy as usize) {
+            passed.add(bytes);
+        }
+    }
+}
+
+/// Would-be refusals of staged policies.
+pub(crate) fn staged_of(
+    chains: &Chains,
+    states: &[WorkerState],
+    policies: &PolicyMap,
+    mut each: impl FnMut(&'static str, DecisionKey, u64),
+) {
+    for function in &chains.functions {
+        let Some(state) = states.get(usize::from(function.id().0)) else { continue };
+        let (name, id) = (function.spec().name, function.id());
+        function.staged(state, &mut |fid, verdict, reason, value| {
+            each(name, DecisionKey { policy: policies.number(fid), function: id, verdict, reason }, value);
+        });
+    }
+}

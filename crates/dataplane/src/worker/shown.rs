@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a worker shows of its counters: by their names in EVE's `stats`, and on the board.
+
+use super::Worker;
+use crate::board::{Presenter, Snapshot};
+use crate::host_tables::{host_counters, visit_hosts};
+use bartizan_applayer::protocols;
+use bartizan_base::Reason;
+use bartizan_flow::tcp::StreamEvent;
+
+/// Reasons by the names of EVE's `stats.firewall.drop_reason`.
+const FIREWALL_REASONS: &[(&str, Reason)] = &[
+    ("firewall.drop_reason.rules", Reason::FirewallRule),
+    ("firewall.drop_reason.default_packet_policy", Reason::FirewallPacketPolicy),
+    ("firewall.drop_reason.default_app_policy", Reason::FirewallAppPolicy),
+    ("firewall.drop_reason.pre_stream_hook", Reason::FirewallPreStream),
+    ("firewall.drop_reason.pre_flow_hook", Reason::FirewallPreFlow),
+    ("firewall.drop_reason.flow_drop", Reason::FirewallFlow),
+];
+
+/// Reasons by the names of EVE's `stats.ips.drop_reason`.
+const DROP_REASONS: &[(&str, &[Reason])] = {
+    &[
+        ("ips.drop_reason.decode_error", &[Reason::Unreadable]),
+        ("ips.drop_reason.defrag_error", &[Reason::Defrag]),
+        ("ips.drop_reason.defrag_memcap", &[Reason::DefragMemory]),
+        ("ips.drop_reason.flow_memcap", &[Reason::FlowMemory]),
+        ("ips.drop_reason.flow_drop", &[Reason::IdsFlow]),
+        ("ips.drop_reason.applayer_error", &[Reason::AppLayerError]),
+        ("ips.drop_reason.applayer_memcap", &[Reason::AppLayerMemory]),
+        ("ips.drop_reason.rules", &[Reason::IdsRule]),
+        ("ips.drop_reason.threshold_detection_filter", &[Reason::IdsThreshold]),
+        ("ips.drop_reason.stream_error", &[Reason::StreamError, Reason::StreamOverlap]),
+        ("ips.drop_reason.stream_memcap", &[Reason::StreamMemory]),
+        ("ips.drop_reason.stream_midstream", &[Reason::StreamMidstream]),
+        ("ips.drop_reason.stream_reassembly", &[Reason::StreamReassembly]),
+        ("ips.drop_reason.tunnel_packet_drop", &[Reason::TunnelInner]),
+        ("ips.drop_reason.exception_policy_flow_drop", &[Reason::ExceptionFlow]),
+    ]
+};
+
+/// Memory that traffic holds, by part, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Held {
+    defrag: u64,
+    sessions: u64,
+    reassembly: u64,
+    app_layer: u64,
+    http: u64,
+}
+
+impl Worker {
+    /// All counters of the worker's parts, by their names in EVE's `stats`.
+    pub fn visit_stats(&self, mut each: impl FnMut(&'static str, u64)) {
+        self.intake.decoder().counters().visit(&mut each);
+        self.flows.table().visit_stats(&mut each);
+        self.intake.defrag().counters().for_each(&mut each);
+        let held = self.memory_held();
+        each("defrag.memuse", held.defrag);
+        for (name, value) in self.runner.stream_counters().iter() {
+            each(name, if name == "tcp.memuse" { held.sessions } else { value });
+        }
+        if self.settings.count_stream_events {
+            for (event, count) in StreamEvent::ALL.iter().zip(self.account.counters.stream_events.0) {
+                each(event.stats_name(), count);
+            }
+        }
+        each("tcp.reassembly_memuse", held.reassembly);
+        self.account.app_stats.visit(&mut each);
+        if let Some((http, _)) = protocols::by_name("http") {
+            each("http.memuse", held.http);
+            each("http.memcap", self.account.memory.of_protocol(http).1);
+        }
+        each("tcp.checksums_checked", self.checksums.checked());
+        let gave_way = self.account.memory.counters();
+        each("tcp.reassembly_memory_closed", gave_way.streams);
+        each("app_layer_memory.used", held.app_layer);
+        each("app_layer_memory.peak", self.account.memory.peak());
+        each("app_layer_memory.limit", self.account.memory.limit());
+        each("app_layer_memory.closed", gave_way.closed);
+        each("app_layer_memory.closed_in_hand", gave_way.in_hand);
+        each("app_layer_memory.freed", gave_way.freed);
+        each("app_layer_memory.holds_refused", gave_way.holds_refused);
+        self.account.counters.exceptions.visit(&mut each);
+        self.runner.visit_functions(&mut |name, value| match name {
+            // Of detection: without it these counters are not there.
+            "alerts" => each("detect.alert", value),
+            "alerts_discarded" => each("detect.alert_queue_overflow", value),
+            "firewall_alerts_discarded" if self.settings.firewall => each("firewall.discarded_alerts", value),
+            "alerts_suppressed" => each("detect.alerts_suppressed", value),
+            _ => {}
+        });
+        if self.settings.prevention {
+            self.visit_prevention(&mut each);
+        }
+        visit_hosts(self.runner.chains(), &mut each);
+        each("flow_bypassed.local_pkts", self.account.counters.bypassed_packets);
+        each("flow_bypassed.local_bytes", self.account.counters.bypassed_bytes);
+    }
+
+    /// What prevention did, by its names in EVE's `stats.ips`.
+    fn visit_prevention(&self, each: &mut impl FnMut(&'static str, u64)) {
+        let refused =
+            |reason: Reason| self.account.counters.refused.get(reason as usize).copied().unwrap_or(0);
+        let of_firewall: u64 = FIREWALL_REASONS.iter().map(|(_, reason)| refused(*reason)).sum();
+        // What the firewall refuses prevention has not seen, as in Suricata.
+        let blocked: u64 = self.account.counters.refused.iter().sum::<u64>().saturating_sub(of_firewall);
+        let rejected = self.account.counters.rejected.saturating_sub(self.account.counters.firewall_rejected);
+        each("ips.accepted", self.account.counters.forwarded);
+        each("ips.blocked", blocked.saturating_sub(rejected));
+        each("ips.rejected", rejected);
+        if self.settings.firewall {
+            let rejected = self.account.counters.firewall_rejected;
+            each("firewall.accepted", self.account.counters.forwarded.saturating_add(blocked));
+            each("firewall.blocked", of_firewall.saturating_sub(rejected));
+            each("firewall.rejected", rejected);
+            for (name, reason) in FIREWALL_REASONS {
+                each(name, refused(*reason));
+            }
+        }
+        each(
+            "ips.replaced",
+            self.runner.stream_counters().rewritten.saturating_add(self.account.counters.replaced),
+        );
+        each("normaliser.not_replaced", self.account.counters.not_replaced);
+        for (name, reasons) in DROP_REASONS {
+            each(name, reasons.iter().map(|r| refused(*r)).sum());
+        }
+    }
+
+    /// Memory that traffic holds now.
+    pub(super) fn memory_held(&self) -> Held {
+        self.held_at_end.unwrap_or_else(|| Held {
+            defrag: self.intake.defrag().memory_used() as u64,
+            sessions: self.runner.stream_counters().memuse,
+            reassembly: self.runner.budget().used(),
+            app_layer: self.account.memory.used(),
+            http: protocols::by_name("http").map_or(0, |(http, _)| self.account.memory.of_protocol(http).0),
+        })
+    }
+
+    /// From now on shows its counters to others when they ask.
+    pub fn set_presenter(&mut self, presenter: Presenter) {
+        self.presenter = Some(presenter);
+    }
+
+    /// Whether somebody waits for its counters. To be asked between batches.
+    #[inline]
+    pub(crate) fn is_asked(&self) -> bool {
+        self.presenter.as_ref().is_some_and(|Presenter(place)| place.is_wanted())
+    }
+
+    /// Shows its counters; `more` adds what is not the worker's own.
+    pub(crate) fn show(&self, more: impl FnOnce(&mut Snapshot)) {
+        let Some(Presenter(place)) = &self.presenter else { return };
+        place.show(|snapshot| {
+            snapshot.clock = self.position.clock;
+            snapshot.counters = self.account.counters;
+            snapshot.stats.clear();
+            self.visit_stats(|name, value| snapshot.stats.push((name, value)));
+            snapshot.own.clear();
+            self.visit_functions_by_name(&mut |function, name, value| {
+                snapshot.own.push((function, name, value))
+            });
+            let table = self.flows.table().memory();
+            let defrag = self.intake.defrag().memory_used() as u64;
+            let memory = &self.account.memory;
+            let budget = self.runner.budget();
+            snapshot.memory.clear();
+            snapshot.memory.extend([
+                ("flows", table.touched as u64, table.reserved as u64),
+                ("reassembly", budget.used(), budget.limit()),
+                ("app_layer", memory.used(), memory.limit()),
+                ("defrag", defrag, self.settings.defrag.memory as u64),
+            ]);
+            snapshot.hosts.clear();
+            snapshot.hosts.extend(host_counters(self.runner.chains()));
+            snapshot.fill(self.runner.chains(), self.runner.states(), &self.account.tally);
+            more(snapshot);
+        });
+    }
+}
