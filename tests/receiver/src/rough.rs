@@ -55,6 +55,33 @@ fn lose(ip: &mut Ip, segment: &mut Segment, random: &mut Random) {
     }
 }
 
+/// Makes it a reset that its receiver does not believe. Whether it needs an IP header of its own.
+fn reset(client: &Client, ip: &mut Ip, segment: &mut Segment, random: &mut Random) -> bool {
+    let mut other = false;
+    segment.flags = if random.percent(50) { RST } else { RST | ACK };
+    let place = client.isn.wrapping_add(1).wrapping_add(client.acked as u32);
+    let ahead = random.within(1, 3000) as u32;
+    segment.seq = match random.below(6) {
+        0 => place.wrapping_add(ahead),
+        1 => place.wrapping_sub(ahead),
+        2 => {
+            segment.chksum_error = 77;
+            place
+        }
+        3 => place.wrapping_add(1 << 30),
+        // The right one, which does not arrive.
+        _ => {
+            other = true;
+            lose(ip, segment, random);
+            place
+        }
+    };
+    if random.percent(70) {
+        segment.load.clear();
+    }
+    other
+}
+
 fn trick(client: &Client, random: &mut Random) -> (Option<Ip>, Segment) {
     let (start, end) = range(client, random);
     let load = content(client, start, end - start, random);
@@ -109,29 +136,7 @@ fn trick(client: &Client, random: &mut Random) -> (Option<Ip>, Segment) {
             let load = content(client, from, length, random);
             segment = client.segment(ACK, from as i64, &load);
         }
-        14 | 15 => {
-            segment.flags = if random.percent(50) { RST } else { RST | ACK };
-            let place = client.isn.wrapping_add(1).wrapping_add(client.acked as u32);
-            let ahead = random.within(1, 3000) as u32;
-            segment.seq = match random.below(6) {
-                0 => place.wrapping_add(ahead),
-                1 => place.wrapping_sub(ahead),
-                2 => {
-                    segment.chksum_error = 77;
-                    place
-                }
-                3 => place.wrapping_add(1 << 30),
-                // The right one, which does not arrive.
-                _ => {
-                    other = true;
-                    lose(&mut ip, &mut segment, random);
-                    place
-                }
-            };
-            if random.percent(70) {
-                segment.load.clear();
-            }
-        }
+        14 | 15 => other |= reset(client, &mut ip, &mut segment, random),
         16 if random.percent(20) => segment.flags |= FIN,
         17 => {
             // No-operations, a source route, a recorded route; or a destination header.

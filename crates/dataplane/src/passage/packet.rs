@@ -6,8 +6,9 @@ use crate::class::{renew_matches, reverse};
 use crate::flows::Made;
 use crate::frame::{Frame, Place, next_packet};
 use crate::identity::{icmp_of, segment};
-use crate::record::{Anomaly, Fate, Occasion};
+use crate::record::{Anomaly, Entry, Fate, Occasion};
 use crate::runner::{Looks, apply_policy, is_shown_early, verdict_of};
+use crate::settings::EngineSettings;
 use crate::settled::tcp_state;
 use crate::standing::Course;
 use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Reason, Verdict};
@@ -16,6 +17,7 @@ use bartizan_flow::tcp::{
 };
 use bartizan_flow::{EndReason, Find, FlowFlags, FlowKey};
 use bartizan_packet::{Decoded, Network, PacketFlags, PacketView, Transport};
+use smallvec::SmallVec;
 
 /// The flow of a packet.
 struct FlowOf {
@@ -23,6 +25,13 @@ struct FlowOf {
     direction: Direction,
     /// Whether an ICMP error came with the flow that it is about; else that flow is not known. `None`: it is no error.
     related: Option<bool>,
+}
+
+/// A packet whose session was tracked, if it has one.
+struct Tracked {
+    id: FlowId,
+    direction: Direction,
+    is_tcp: bool,
 }
 
 /// Why a packet has no flow.
@@ -187,7 +196,6 @@ impl Passage<'_> {
         let packet = occasion.packet.decoded();
         let rebuilt = packet.flags.contains(PacketFlags::REBUILT);
         let length = if rebuilt { packet.wire_len } else { packet.captured_len() };
-        let mut proves = related != Some(true);
         let mut id = id;
         let mut opening = None;
         if self.may_open_on_strays(occasion, id) {
@@ -200,110 +208,117 @@ impl Passage<'_> {
                 Err(why) => return self.without_flow(frame, occasion, why),
             }
         }
-        let mut direction = if anew { Direction::ToServer } else { occasion.direction };
+        let direction = if anew { Direction::ToServer } else { occasion.direction };
         let occasion = &occasion.going(direction);
         if let Some(decision) = self.settled(occasion, id, length) {
             return decision;
         }
-        // TCP may find that the packet begins another connection, or that the flow is the wrong way round.
         let mut outcome = Outcome::default();
-        let mut tcp = None;
-        if let Some(segment) = opening.or_else(|| self.segment(occasion.packet))
-            && self.flows.get(id).is_some_and(|e| e.key().protocol() == 6)
-        {
-            self.make_session_room(id, &segment);
-            self.track(id, &segment, (direction, frame.now), &mut outcome);
-            if outcome.reuse {
-                match self.replace_flow(id, frame, packet) {
-                    Ok(new) => id = new,
-                    Err(why) => return self.without_flow(frame, occasion, why),
-                }
-                direction = Direction::ToServer;
-                self.track(id, &segment, (direction, frame.now), &mut outcome);
-            }
-            if outcome.reverse {
-                self.reverse(id);
-                direction = direction.flip();
-            }
-            tcp = Some(&outcome);
-        }
-        if let Some(flags) = self.flows.get(id).map(|entry| entry.flags).filter(|_| tcp.is_none() && proves) {
-            let (here, there) = match direction {
-                Direction::ToServer => (FlowFlags::TO_SERVER_SEEN, FlowFlags::TO_CLIENT_SEEN),
-                Direction::ToClient => (FlowFlags::TO_CLIENT_SEEN, FlowFlags::TO_SERVER_SEEN),
-            };
-            proves =
-                flags.contains(here) || !self.cx.checksums.is_thrown_away(self.cx.settings, occasion.packet);
-            // Who really begins it: before it came only what is thrown away.
-            let begins = proves && !flags.intersects(here | there) && direction == Direction::ToClient;
-            if begins && matches!(packet.transport, Transport::Udp(_)) {
-                self.reverse(id);
-                direction = direction.flip();
-            }
+        let tracked = match self.track_session(frame, occasion, id, opening, &mut outcome) {
+            Ok(tracked) => tracked,
+            Err(why) => return self.without_flow(frame, occasion, why),
+        };
+        let (id, mut direction) = (tracked.id, tracked.direction);
+        let tcp = tracked.is_tcp.then_some(&outcome);
+        let mut proves = related != Some(true);
+        if tcp.is_none() && proves {
+            (direction, proves) = self.direction_of_datagram(occasion, id, direction);
         }
         let accounted = self.flows.count(id, direction, length, frame.now, proves);
         if let Some(state) = tcp.and_then(|o| o.flow_state) {
             self.flows.set_state(id, tcp_state(state));
         }
-        let occasion = Occasion { direction, ..*occasion };
+        let occasion = &occasion.going(direction);
         let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
         if related != Some(true) {
             renew_matches(self.runner.chains(), entry, packet, direction);
         }
-        if let Some(ttl) = packet.ttl() {
-            let seen = &mut entry.ext.ttl[direction];
-            *seen = Some(seen.map_or((ttl, ttl), |(least, most)| (least.min(ttl), most.max(ttl))));
-        }
-        if self.cx.settings.keep_macs
-            && let Some(macs) = occasion.packet.mac_addresses()
-        {
-            entry.ext.note_macs(direction, macs);
-        }
-        if direction == Direction::ToClient && entry.ext.icmp_response.is_none() && related != Some(true) {
-            entry.ext.icmp_response = icmp_of(packet);
-        }
-        let mut events: smallvec::SmallVec<[StreamEvent; 4]> = smallvec::SmallVec::new();
+        note_headers(self.cx.settings, entry, occasion, related);
+        let mut events: SmallVec<[StreamEvent; 4]> = SmallVec::new();
         let mut established = accounted.established;
         if let Some(outcome) = tcp {
             events.extend(outcome.events.iter());
-            // As it was before this packet: the one that completes the handshake is not part of what it opens.
-            // A FIN can complete it as well, and bring a request along.
-            let brings_data = !occasion.packet.payload().is_empty();
-            let completes = outcome.previous == TcpState::SynRecv && outcome.state >= TcpState::Established;
-            established = outcome.previous >= TcpState::Established
-                || outcome.established_now && (outcome.previous == TcpState::None || brings_data)
-                || completes && brings_data
-                || is_shown_early(self.cx.settings, &occasion, outcome);
+            established = was_established(self.cx.settings, occasion, outcome);
         }
         let exception = tcp.and_then(|o| o.exception);
-        if let Some(exception) = exception
-            && !entry.ext.exceptions.contains(&exception)
-        {
-            entry.ext.exceptions.push(exception);
-        }
         if let Some(exception) = exception {
+            if !entry.ext.exceptions.contains(&exception) {
+                entry.ext.exceptions.push(exception);
+            }
             self.cx.account.counters.exceptions.add(exception);
         }
         let passed = entry.ext.standing.course(entry.state()) == Course::Uninspected;
         for event in packet.events.as_slice() {
-            self.cx.recorder.anomaly(&occasion, Some(entry), Anomaly::Decode(*event));
+            self.cx.recorder.anomaly(occasion, Some(entry), Anomaly::Decode(*event));
         }
         for event in &events {
             if let Some(count) = self.cx.account.counters.stream_events.0.get_mut(*event as usize) {
                 *count += 1;
             }
-            self.cx.recorder.anomaly(&occasion, Some(entry), Anomaly::Stream(*event));
+            self.cx.recorder.anomaly(occasion, Some(entry), Anomaly::Stream(*event));
         }
         if let Some((target, policy)) = exception
             && policy != ExceptionPolicy::Ignore
         {
-            return self.exception(&occasion, id, tcp, (target, policy), &events);
+            return self.exception(occasion, id, tcp, (target, policy), &events);
         }
         let looks =
             Looks { flow: Some(id), inspect: !passed, spared: passed, established, related, restored: false };
-        let decision = self.runner.functions(&mut self.cx, entry, &occasion, tcp, &events, looks);
+        let decision = self.runner.functions(&mut self.cx, entry, occasion, tcp, &events, looks);
         self.apply_effects(id);
         decision
+    }
+
+    /// Tracks the session of a TCP segment. It may find that the packet begins another connection, or that the flow is the wrong way round.
+    fn track_session(
+        &mut self,
+        frame: &Frame<'_>,
+        occasion: &Occasion<'_>,
+        id: FlowId,
+        opening: Option<Segment<'_>>,
+        outcome: &mut Outcome,
+    ) -> Result<Tracked, Flowless> {
+        let mut tracked = Tracked { id, direction: occasion.direction, is_tcp: false };
+        let Some(segment) = opening.or_else(|| self.segment(occasion.packet)) else { return Ok(tracked) };
+        if self.flows.get(id).is_none_or(|entry| entry.key().protocol() != 6) {
+            return Ok(tracked);
+        }
+        self.make_session_room(id, &segment);
+        self.track(id, &segment, (tracked.direction, frame.now), outcome);
+        if outcome.reuse {
+            tracked.id = self.replace_flow(id, frame, occasion.packet.decoded())?;
+            tracked.direction = Direction::ToServer;
+            self.track(tracked.id, &segment, (tracked.direction, frame.now), outcome);
+        }
+        if outcome.reverse {
+            self.reverse(tracked.id);
+            tracked.direction = tracked.direction.flip();
+        }
+        tracked.is_tcp = true;
+        Ok(tracked)
+    }
+
+    /// The direction of a packet without a session, and whether it proves that its sender speaks. Who really begins a flow is known only
+    /// then: before it came only what is thrown away.
+    fn direction_of_datagram(
+        &mut self,
+        occasion: &Occasion<'_>,
+        id: FlowId,
+        direction: Direction,
+    ) -> (Direction, bool) {
+        let Some(flags) = self.flows.get(id).map(|entry| entry.flags) else { return (direction, true) };
+        let (here, there) = match direction {
+            Direction::ToServer => (FlowFlags::TO_SERVER_SEEN, FlowFlags::TO_CLIENT_SEEN),
+            Direction::ToClient => (FlowFlags::TO_CLIENT_SEEN, FlowFlags::TO_SERVER_SEEN),
+        };
+        let proves =
+            flags.contains(here) || !self.cx.checksums.is_thrown_away(self.cx.settings, occasion.packet);
+        let begins = proves && !flags.intersects(here | there) && direction == Direction::ToClient;
+        if !begins || !matches!(occasion.packet.decoded().transport, Transport::Udp(_)) {
+            return (direction, proves);
+        }
+        self.reverse(id);
+        (direction.flip(), proves)
     }
 
     /// A packet of a flow for which everything is decided: it is counted, and goes the way of the flow.
@@ -444,4 +459,37 @@ impl Passage<'_> {
         let counts = segment.checksum_ok || !config.checksum_validation;
         counts && self.flows.get(id).is_some_and(|e| e.ext.session.starts_anew(segment, direction, config))
     }
+}
+
+/// Keeps what flow records tell of a packet's headers.
+fn note_headers(
+    settings: &EngineSettings,
+    entry: &mut Entry,
+    occasion: &Occasion<'_>,
+    related: Option<bool>,
+) {
+    let (packet, direction) = (occasion.packet.decoded(), occasion.direction);
+    if let Some(ttl) = packet.ttl() {
+        let seen = &mut entry.ext.ttl[direction];
+        *seen = Some(seen.map_or((ttl, ttl), |(least, most)| (least.min(ttl), most.max(ttl))));
+    }
+    if settings.keep_macs
+        && let Some(macs) = occasion.packet.mac_addresses()
+    {
+        entry.ext.note_macs(direction, macs);
+    }
+    if direction == Direction::ToClient && entry.ext.icmp_response.is_none() && related != Some(true) {
+        entry.ext.icmp_response = icmp_of(packet);
+    }
+}
+
+/// Whether a connection is established for rules that look at a packet: as it was before, since the one that completes the handshake is not
+/// part of what it opens. A FIN can complete it as well, and bring a request along.
+fn was_established(settings: &EngineSettings, occasion: &Occasion<'_>, outcome: &Outcome) -> bool {
+    let brings_data = !occasion.packet.payload().is_empty();
+    let completes = outcome.previous == TcpState::SynRecv && outcome.state >= TcpState::Established;
+    outcome.previous >= TcpState::Established
+        || outcome.established_now && (outcome.previous == TcpState::None || brings_data)
+        || completes && brings_data
+        || is_shown_early(settings, occasion, outcome)
 }

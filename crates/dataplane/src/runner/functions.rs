@@ -3,6 +3,7 @@
 //! halves run; what they found is recorded.
 
 use super::Runner;
+use super::in_hand::{Detection, InHand, Looks, Shows};
 use super::parts::{FlowParts, view};
 use super::sight::{Hands, Sight, context};
 use crate::context::Context;
@@ -11,13 +12,11 @@ use crate::normaliser;
 use crate::record::{Entry, Fate, Occasion};
 use crate::settings::EngineSettings;
 use bartizan_applayer::flow::{AppLayer, Hold};
-use bartizan_base::{Decision, Direction, FlowId, FunctionId, Path, Reason, Verdict};
-use bartizan_flow::stream::{RawChunk, StreamPair};
-use bartizan_flow::tcp::{
-    Advice, ExceptionPolicy, ExceptionTarget, Outcome, PacketKind, Seq, StreamEvent, TcpState,
-};
-use bartizan_function::{FindingAction, Notes, RejectTo, Showing, StreamNews, Together};
-use bartizan_packet::{PacketFlags, PacketView, TcpFlags, Transport};
+use bartizan_base::{Decision, Direction, FunctionId, Path, Reason, Verdict};
+use bartizan_flow::stream::StreamPair;
+use bartizan_flow::tcp::{Advice, ExceptionPolicy, ExceptionTarget, Outcome, Seq, StreamEvent, TcpState};
+use bartizan_function::{FindingAction, Notes, Together};
+use bartizan_packet::{PacketFlags, PacketView, Transport};
 use smallvec::SmallVec;
 
 impl Runner {
@@ -58,9 +57,32 @@ impl Runner {
         events: &[StreamEvent],
         looks: Looks,
     ) -> Decision {
-        let established = looks.established;
+        let mut hand = self.take_up(cx, entry, occasion, tcp, events, looks);
+        let wants_payload = self.chains.wants_payload(entry.path);
+        cx.account.counters.spared += u64::from(!wants_payload);
+        // What the engine made to inspect the rest of a flow has no header to be judged.
+        if !occasion.packet.decoded().source.is_made() {
+            self.run_headers(cx, entry, &mut hand);
+        }
+        if wants_payload && self.lets_wait(cx, entry, &mut hand) {
+            return Decision::CONTINUE;
+        }
+        let touched = self.inspect(cx, entry, &mut hand, wants_payload);
+        self.note_changes(cx, &mut hand, wants_payload);
+        self.put_down(cx, entry, hand, touched)
+    }
+
+    /// Takes a packet of a flow up.
+    fn take_up<'h>(
+        &mut self,
+        cx: &mut Context<'_>,
+        entry: &mut Entry,
+        occasion: &Occasion<'h>,
+        tcp: Option<&'h Outcome>,
+        events: &'h [StreamEvent],
+        looks: Looks,
+    ) -> InHand<'h> {
         cx.account.fid = entry.fid;
-        let mut parts = FlowParts::take(&mut entry.ext);
         self.findings.clear();
         self.edits.clear();
         let mut notes = Notes {
@@ -76,138 +98,174 @@ impl Runner {
         {
             notes.decision = Decision::refuse(Verdict::Drop, *reason, FunctionId::ENGINE);
         }
-        let wants_payload = self.chains.wants_payload(entry.path);
-        cx.account.counters.spared += u64::from(!wants_payload);
+        let parts = FlowParts::take(&mut entry.ext);
+        InHand {
+            occasion: *occasion,
+            tcp,
+            events,
+            looks,
+            parts,
+            notes,
+            reject: None,
+            bypass: false,
+            shows: Shows::All,
+        }
+    }
 
-        // What the engine made to inspect the rest of a flow has no header to be judged.
-        if !occasion.packet.decoded().source.is_made() {
-            self.run_headers(cx, entry, occasion, &mut parts, &mut notes, (events, established));
-        }
-        let mut occasion = *occasion;
-        let mut reject = None;
-        let mut bypass = false;
-        let mut shows = Shows::All;
-        if wants_payload
-            && notes.decision == Decision::CONTINUE
-            && self.findings.is_empty()
-            && self.may_wait(entry, &occasion, tcp, looks, &parts)
+    /// Lets a segment wait for the one behind it, if both may be inspected together. Who wants to see each packet is shown it now.
+    fn lets_wait(&mut self, cx: &mut Context<'_>, entry: &mut Entry, hand: &mut InHand<'_>) -> bool {
+        if hand.notes.decision != Decision::CONTINUE
+            || !self.findings.is_empty()
+            || !self.may_wait(entry, &hand.occasion, hand.tcp, hand.looks, &hand.parts)
         {
-            if self.chains.together(entry.path) == Together::StreamJoined {
-                let detection = &Detection::default();
-                let news = News { tcp, events, established, detection, shows: Shows::Packet };
-                reject = self.run_payload(cx, entry, &occasion, &mut parts, &mut notes, &news);
-                shows = Shows::Stream;
-            }
-            if notes.decision == Decision::CONTINUE && self.chains.wants_payload(entry.path) {
-                self.wait(cx, entry, &occasion, parts, looks);
-                if !self.findings.is_empty() {
-                    let fate = Fate { decision: notes.decision, reject };
-                    self.record(cx, entry, &occasion, &fate, true);
-                }
-                return Decision::CONTINUE;
-            }
+            return false;
         }
+        if self.chains.together(entry.path) == Together::StreamJoined {
+            hand.shows = Shows::Packet;
+            self.run_payload(cx, entry, hand, &Detection::default());
+            hand.shows = Shows::Stream;
+        }
+        if hand.notes.decision != Decision::CONTINUE || !self.chains.wants_payload(entry.path) {
+            return false;
+        }
+        self.wait(cx, entry, &hand.occasion, core::mem::take(&mut hand.parts), hand.looks);
+        if !self.findings.is_empty() {
+            let fate = Fate { decision: hand.notes.decision, reject: hand.reject };
+            self.record(cx, entry, &hand.occasion, &fate, true);
+        }
+        true
+    }
+
+    /// Shows payload functions what there is to see, with what waits for it. Whether what the flow holds may have changed.
+    fn inspect(
+        &mut self,
+        cx: &mut Context<'_>,
+        entry: &mut Entry,
+        hand: &mut InHand<'_>,
+        wants_payload: bool,
+    ) -> bool {
+        let (tcp, looks) = (hand.tcp, hand.looks);
         // The bytes of segments that wait are judged by themselves: they have passed the header functions.
         let waiting = looks.flow.and_then(|flow| self.train.waits_in(flow));
-        let header = notes.decision;
+        let header = hand.notes.decision;
         if waiting.is_some() {
-            notes.decision = Decision::CONTINUE;
+            hand.notes.decision = Decision::CONTINUE;
         }
-        let silent = wants_payload && self.brings_nothing(cx.settings, entry, &occasion, tcp, looks, &parts);
-        // What the flow holds is measured again where it may have changed.
-        let mut touched = !silent;
+        let silent =
+            wants_payload && self.brings_nothing(cx.settings, entry, &hand.occasion, tcp, looks, &hand.parts);
         // In detection the packet goes on whatever header functions say, so it is inspected all the same.
-        if wants_payload && !silent && (notes.decision.verdict.forwards() || !cx.settings.prevention) {
-            let readable = tcp.map(|o| {
-                let mut readable = o.readable;
-                waiting.into_iter().for_each(|direction| readable[direction] = true);
-                readable
-            });
-            let before = Detection::before(parts.app.as_deref());
-            let failed_before = has_failed(&parts);
-            // What an earlier flow's end left there is no matter of this packet.
-            self.before_switch = None;
-            bypass =
-                self.advance(cx, entry, &mut occasion, &mut parts, readable) || tcp.is_some_and(|o| o.bypass);
-            if let Some(decision) = self.before_switch.take() {
-                notes.decision = notes.decision.strictest(decision);
-            }
-            let hold = self.hold(cx.settings, entry, &occasion, &mut parts, looks);
-            let detection = before.after(parts.app.as_deref_mut(), occasion.direction);
-            let mut inspect = looks.inspect;
-            let policy = cx.settings.app_error;
-            let failed_now = !failed_before && has_failed(&parts) && !looks.spared;
-            if failed_now {
-                entry.ext.exceptions.push((ExceptionTarget::AppLayerError, policy));
-            }
-            if failed_now && policy != ExceptionPolicy::Ignore {
-                // The policy speaks about inspection: where the parser failed there is none.
-                inspect = false;
-                bypass |= policy == ExceptionPolicy::Bypass;
-                if let Some(refused) =
-                    apply_policy(cx.settings, entry, ExceptionTarget::AppLayerError, policy)
-                {
-                    notes.decision = notes.decision.strictest(refused);
-                }
-            }
-            if inspect {
-                let news = News { tcp, events, established, detection: &detection, shows };
-                reject = self.run_payload(cx, entry, &occasion, &mut parts, &mut notes, &news);
-            }
-            if let Some(held) = held(cx.settings, entry, hold) {
-                notes.decision = notes.decision.strictest(held);
-            }
-        } else if wants_payload && looks.inspect && is_refused_before_the_stream(&notes.decision, tcp) {
+        let goes_on = hand.notes.decision.verdict.forwards() || !cx.settings.prevention;
+        if wants_payload && !silent && goes_on {
+            self.read_and_show(cx, entry, hand, waiting);
+        } else if wants_payload && looks.inspect && is_refused_before_the_stream(&hand.notes.decision, tcp) {
             // Rules look at packets until the handshake is complete, also at one that does not go on.
-            let news = News { tcp, events, established, detection: &Detection::default(), shows };
-            reject = self.run_payload(cx, entry, &occasion, &mut parts, &mut notes, &news);
+            self.run_payload(cx, entry, hand, &Detection::default());
         }
         if waiting.is_some() {
-            self.train.decided(notes.decision);
-            notes.decision = notes.decision.strictest(header);
+            self.train.decided(hand.notes.decision);
+            hand.notes.decision = hand.notes.decision.strictest(header);
         }
-        let occasion = &occasion;
-        let rewrite = tcp.is_some_and(|o| o.advice == Advice::Rewrite) && notes.decision.verdict.forwards();
-        let urgent = wants_payload
-            && notes.decision.verdict.forwards()
-            && has_urgent_to_clear(cx.settings, occasion.packet.decoded());
+        !silent
+    }
+
+    /// Reads what a packet brought, and shows it to payload functions. `waiting`: the direction of segments that wait for it.
+    fn read_and_show(
+        &mut self,
+        cx: &mut Context<'_>,
+        entry: &mut Entry,
+        hand: &mut InHand<'_>,
+        waiting: Option<Direction>,
+    ) {
+        let InHand { tcp, looks, .. } = *hand;
+        let readable = tcp.map(|o| {
+            let mut readable = o.readable;
+            waiting.into_iter().for_each(|direction| readable[direction] = true);
+            readable
+        });
+        let before = Detection::before(hand.parts.app.as_deref());
+        let failed_before = has_failed(&hand.parts);
+        // What an earlier flow's end left there is no matter of this packet.
+        self.before_switch = None;
+        hand.bypass = self.advance(cx, entry, &mut hand.occasion, &mut hand.parts, readable)
+            || tcp.is_some_and(|o| o.bypass);
+        if let Some(decision) = self.before_switch.take() {
+            hand.notes.decision = hand.notes.decision.strictest(decision);
+        }
+        let hold = self.hold(cx.settings, entry, &hand.occasion, &mut hand.parts, looks);
+        let detection = before.after(hand.parts.app.as_deref_mut(), hand.occasion.direction);
+        let mut inspect = looks.inspect;
+        let policy = cx.settings.app_error;
+        let failed_now = !failed_before && has_failed(&hand.parts) && !looks.spared;
+        if failed_now {
+            entry.ext.exceptions.push((ExceptionTarget::AppLayerError, policy));
+        }
+        if failed_now && policy != ExceptionPolicy::Ignore {
+            // The policy speaks about inspection: where the parser failed there is none.
+            inspect = false;
+            hand.bypass |= policy == ExceptionPolicy::Bypass;
+            let refused = apply_policy(cx.settings, entry, ExceptionTarget::AppLayerError, policy);
+            hand.notes.decision = hand.notes.decision.strictest(refused.unwrap_or(Decision::CONTINUE));
+        }
+        if inspect {
+            self.run_payload(cx, entry, hand, &detection);
+        }
+        if let Some(held) = held(cx.settings, entry, hold) {
+            hand.notes.decision = hand.notes.decision.strictest(held);
+        }
+    }
+
+    /// Notes what is changed in the packet before it leaves; where that cannot be done it does not.
+    fn note_changes(&self, cx: &mut Context<'_>, hand: &mut InHand<'_>, wants_payload: bool) {
+        let InHand { occasion, tcp, looks, parts, notes, .. } = hand;
+        let packet = occasion.packet;
+        let goes_on = notes.decision.verdict.forwards();
+        let rewrite = tcp.is_some_and(|o| o.advice == Advice::Rewrite) && goes_on;
+        let urgent = wants_payload && goes_on && has_urgent_to_clear(cx.settings, packet.decoded());
         // The bytes of a datagram that was put together lie in several frames, of which all but the last have gone.
-        if (rewrite || urgent) && occasion.packet.decoded().flags.contains(PacketFlags::REBUILT) {
+        if (rewrite || urgent) && packet.decoded().flags.contains(PacketFlags::REBUILT) {
             notes.decision = Decision::refuse(Verdict::Drop, Reason::StreamOverlap, FunctionId::ENGINE);
         }
-        let front = if let Some(Outcome { advice: Advice::Complete(missing), .. }) = tcp
+        if let Some(Outcome { advice: Advice::Complete(missing), .. }) = tcp
             && notes.decision.verdict.forwards()
             && cx.settings.prevention
             && !looks.spared
         {
-            let front = beginning(occasion.packet, parts.streams.as_deref(), occasion.direction, *missing);
-            if front.is_none() {
-                notes.decision = Decision::refuse(Verdict::Drop, Reason::StreamError, FunctionId::ENGINE);
+            match beginning(packet, parts.streams.as_deref(), occasion.direction, *missing) {
+                Some(front) => cx.leaving.note_completion(packet, &front),
+                None => {
+                    notes.decision = Decision::refuse(Verdict::Drop, Reason::StreamError, FunctionId::ENGINE);
+                }
             }
-            front
-        } else {
-            None
-        };
-        let decision = notes.decision;
-        let fate = Fate { decision, reject };
-        if let Some(front) = &front {
-            cx.leaving.note_completion(occasion.packet, front);
+        }
+        if !notes.decision.verdict.forwards() {
+            return;
         }
         if rewrite
-            && decision.verdict.forwards()
-            && let Transport::Tcp(tcp) = &occasion.packet.decoded().transport
+            && let Transport::Tcp(tcp) = &packet.decoded().transport
             && let Some(pair) = parts.streams.as_deref()
         {
             let stream = pair.stream(occasion.direction);
             let restore = |payload: &mut [u8]| looks.restored || stream.restore(Seq(tcp.seq), payload);
-            cx.leaving.note(occasion.packet, restore);
+            cx.leaving.note(packet, restore);
         }
-        if urgent && decision.verdict.forwards() {
-            cx.leaving.note_urgent(occasion.packet);
+        if urgent {
+            cx.leaving.note_urgent(packet);
         }
-        cx.note_edits(&self.edits, occasion.packet, &decision);
+        cx.note_edits(&self.edits, packet, &notes.decision);
+    }
+
+    /// Puts a packet of a flow down: what it brought is recorded, what its stream does not need any more is let go.
+    fn put_down(
+        &mut self,
+        cx: &mut Context<'_>,
+        entry: &mut Entry,
+        hand: InHand<'_>,
+        mut touched: bool,
+    ) -> Decision {
+        let InHand { occasion, looks, parts, notes, reject, bypass, .. } = hand;
+        let decision = notes.decision;
         parts.put_back(&mut entry.ext);
-        self.record(cx, entry, occasion, &fate, looks.inspect);
+        self.record(cx, entry, &occasion, &Fate { decision, reject }, looks.inspect);
         if let Some(pair) = entry.ext.streams.as_deref_mut() {
             let before = pair.held();
             pair.settle(occasion.direction, occasion.packet.payload(), &mut self.budget);
@@ -249,22 +307,15 @@ impl Runner {
     }
 
     /// Header halves, in the order of the path.
-    fn run_headers(
-        &mut self,
-        cx: &Context<'_>,
-        entry: &mut Entry,
-        occasion: &Occasion<'_>,
-        parts: &mut FlowParts,
-        notes: &mut Notes,
-        (events, established): (&[StreamEvent], bool),
-    ) {
+    fn run_headers(&mut self, cx: &Context<'_>, entry: &mut Entry, hand: &mut InHand<'_>) {
         let chains = &self.chains;
         let own = chains.header_part(entry.path);
         if own.is_empty() {
             return;
         }
+        let InHand { occasion, events, looks, parts, notes, .. } = hand;
         let summary = parts.app.as_deref().map(AppLayer::summary).unwrap_or_default();
-        let flow = view(entry, summary, established);
+        let flow = view(entry, summary, looks.established);
         let mut path = entry.path;
         let mut allowed = None;
         let mut reject = None;
@@ -292,119 +343,6 @@ impl Runner {
         if let Some(decision) = &allowed {
             entry.ext.standing.note_allowed(decision);
         }
-    }
-
-    /// Payload halves, in the order of the path: once for each new piece of the stream, at least once.
-    fn run_payload(
-        &mut self,
-        cx: &mut Context<'_>,
-        entry: &mut Entry,
-        occasion: &Occasion<'_>,
-        parts: &mut FlowParts,
-        notes: &mut Notes,
-        news: &News<'_>,
-    ) -> Option<RejectTo> {
-        let mut reject = None;
-        let chains = &self.chains;
-        let News { tcp, events, established, detection, shows } = *news;
-        let mut pair = parts.streams.take();
-        let mut app = parts.app.take();
-        // Before the handshake is complete rules look at packets, not at the stream.
-        // Data with a SYN that leaves is read by a server that takes it at once: there is no later packet to refuse.
-        let shown = tcp.is_some_and(|o| is_shown_early(cx.settings, occasion, o));
-        let streams =
-            shows != Shows::Packet && (shown || tcp.is_none_or(|o| o.state >= TcpState::Established));
-        let early = matches!(&occasion.packet.decoded().transport, Transport::Tcp(t) if t.options.fast_open.is_some());
-        // The byte of a keep-alive was there before: rules look at it as at a packet that is no part of the stream.
-        let keep_alive = tcp.is_some_and(|o| o.kind.contains(PacketKind::KEEP_ALIVE));
-        let stored =
-            (streams || early || shows == Shows::Packet) && !keep_alive && tcp.is_some_and(|o| o.stored);
-        let mut first = shows != Shows::Stream;
-        // Transactions are shown with the first piece.
-        let mut unshown = shows != Shows::Packet;
-        loop {
-            let own = occasion.packet.payload();
-            let mut news = pair
-                .as_deref_mut()
-                .filter(|_| streams)
-                .and_then(|p| p.stream_mut(occasion.direction).raw(own))
-                .map(|chunk| (stream_news(&chunk, false), Some(chunk.end())));
-            if news.is_none()
-                && first
-                && streams
-                && stored
-                && let Transport::Tcp(tcp) = &occasion.packet.decoded().transport
-            {
-                // Data of a SYN begins behind it.
-                let seq = Seq(tcp.seq).plus(u32::from(tcp.flags.contains(TcpFlags::SYN)));
-                let stream = pair.as_deref().map(|p| p.stream(occasion.direction));
-                news =
-                    stream.and_then(|s| s.raw_about(seq, own)).map(|chunk| (stream_news(&chunk, true), None));
-            }
-            if !first && news.is_none() {
-                break;
-            }
-            let summary = app.as_deref().map(AppLayer::summary).unwrap_or_default();
-            let flow = view(entry, summary, established);
-            let mut path = entry.path;
-            let all = chains.payload_part(path);
-            let functions = if shows == Shows::Packet { chains.each_part(all) } else { all };
-            let showing = match app.as_deref_mut() {
-                Some(app) if core::mem::take(&mut unshown) => Showing::begin(app, occasion.direction),
-                _ => Showing::nothing(occasion.direction),
-            };
-            let shown = app.as_deref().filter(|_| shows != Shows::Packet);
-            let mut allowed = None;
-            let mut noted = Notes { matches: &entry.ext.matches, ..*notes };
-            for bit in functions.functions() {
-                let Some(function) = chains.function(bit) else { continue };
-                let (Some(state), Some(slot)) = (self.states.get_mut(usize::from(bit.0)), parts.slot(bit))
-                else {
-                    continue;
-                };
-                let sight = Sight {
-                    occasion,
-                    flow: Some(&flow),
-                    app: shown.map(|layer| showing.view(layer, bit, &mut self.marks)),
-                    stream: news.as_ref().map(|n| n.0),
-                    payload_in_stream: stored,
-                    events: if first { events } else { &[] },
-                    app_events: if first { &detection.events } else { &[] },
-                    again: !first,
-                    detection_done: first && detection.done,
-                };
-                let hands = Hands::of(state, slot, &mut reject, (&mut self.findings, &mut self.edits));
-                let mut context = context(sight, &noted, hands, cx.settings.prevention);
-                let decision = function.payload(&mut context);
-                if decision.done && decision.verdict.forwards() {
-                    path = path.without(bit);
-                    allowed = Some(decision);
-                }
-                noted.decision = noted.decision.strictest(decision);
-            }
-            notes.decision = noted.decision;
-            entry.path = path;
-            if let Some(decision) = &allowed {
-                entry.ext.standing.note_allowed(decision);
-            }
-            if let Some(app) = app.as_deref_mut() {
-                cx.account.memory.counters.holds_refused += showing.end(app, functions, &mut self.marks);
-            }
-            first = false;
-            let Some(end) = news.and_then(|n| n.1) else { break };
-            let Some(pair) = pair.as_deref_mut() else { break };
-            let stream = pair.stream_mut(occasion.direction);
-            let before = stream.raw_progress();
-            stream.raw_consume(end);
-            // Each round moves on, or it is the last; so is one that came to the end of what there is.
-            if stream.raw_progress() == before || stream.raw_progress() == stream.right_edge() {
-                break;
-            }
-        }
-        parts.streams = pair;
-        parts.app = app;
-        self.effects.bypassed |= entry.path == Path::EMPTY && notes.decision.verdict.forwards();
-        reject
     }
 
     /// Writes down what the packet brought.
@@ -467,11 +405,6 @@ fn beginning(
     (normaliser::can_grow(packet) && streams?.stream(direction).beginning(&mut front)).then_some(front)
 }
 
-/// What payload functions are told of a piece of the stream.
-fn stream_news<'a>(chunk: &RawChunk<'a>, about_packet: bool) -> StreamNews<'a> {
-    StreamNews { bytes: chunk.bytes, offset: chunk.offset, seen: chunk.seen, about_packet }
-}
-
 /// Whether the parser of a flow has failed.
 fn has_failed(parts: &FlowParts) -> bool {
     parts.app.as_deref().is_some_and(|app| app.failed_parsing)
@@ -481,15 +414,6 @@ fn has_failed(parts: &FlowParts) -> bool {
 fn is_refused_before_the_stream(decision: &Decision, tcp: Option<&Outcome>) -> bool {
     decision.function == FunctionId::ENGINE
         && tcp.is_some_and(|o| o.state < TcpState::Established && matches!(o.advice, Advice::Drop(_)))
-}
-
-/// Whether, before real receivers, a packet of the handshake brings data that readers are shown and that its receiver may take at once (Fast Open,
-/// RFC 7413; a server can be told to take data of any SYN). Rules for established flows hold for such data.
-pub(crate) fn is_shown_early(settings: &EngineSettings, occasion: &Occasion<'_>, outcome: &Outcome) -> bool {
-    settings.has_real_receivers()
-        && outcome.stored
-        && outcome.state < TcpState::Established
-        && !occasion.packet.payload().is_empty()
 }
 
 /// What an exception policy makes of a packet, if it refuses it, and of its flow.
@@ -538,73 +462,5 @@ fn held(settings: &EngineSettings, entry: &mut Entry, hold: Hold) -> Option<Deci
             Some(refused)
         }
         Hold::Over | Hold::No => None,
-    }
-}
-
-/// How a packet is looked at.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Looks {
-    /// The flow in hand, by its place in the table; `None`: the engine made the packet, which is part of no train.
-    pub flow: Option<FlowId>,
-    /// An ICMP error: whether it is about a known flow.
-    pub related: Option<bool>,
-    /// Payload functions run.
-    pub inspect: bool,
-    /// What the stream engine advises does not count: an exception policy lets the packet go.
-    pub spared: bool,
-    /// The flow is established for rules.
-    pub established: bool,
-    /// The packet is shown with the inspected bytes put back.
-    pub restored: bool,
-}
-
-impl Looks {
-    /// What is left of a flow: nothing is refused any more, and nothing shown yet.
-    pub(crate) const fn of_what_is_left(established: bool) -> Self {
-        Looks { flow: None, related: None, inspect: false, spared: true, established, restored: false }
-    }
-}
-
-/// What tracking found out about a packet.
-#[derive(Clone, Copy)]
-struct News<'n> {
-    tcp: Option<&'n Outcome>,
-    events: &'n [StreamEvent],
-    established: bool,
-    detection: &'n Detection,
-    shows: Shows,
-}
-
-/// What payload functions are shown of a packet; more than one part only of segments of a train ([`crate::train`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shows {
-    /// The packet and what is new in the stream and the application layer.
-    All,
-    /// The packet; the rest comes with a later one.
-    Packet,
-    /// The packet was shown.
-    Stream,
-}
-
-/// What a packet brought to protocol detection.
-#[derive(Default)]
-struct Detection {
-    /// Events that were there before the packet; afterwards those that it raised.
-    events: smallvec::SmallVec<[bartizan_applayer::event::EventCode; 4]>,
-    seen: usize,
-    /// Detection of the packet's direction has ended, and no packet of it came since.
-    done: bool,
-}
-
-impl Detection {
-    fn before(app: Option<&AppLayer>) -> Self {
-        Detection { seen: app.map_or(0, |a| a.events.as_slice().len()), ..Detection::default() }
-    }
-
-    fn after(mut self, app: Option<&mut AppLayer>, direction: Direction) -> Self {
-        let Some(app) = app else { return self };
-        self.events.extend(app.events.as_slice().iter().skip(self.seen).copied());
-        self.done = app.take_detected(direction);
-        self
     }
 }

@@ -5,7 +5,7 @@
 //! tuple without payload, in each direction.
 
 use super::Runner;
-use super::functions::Looks;
+use super::in_hand::Looks;
 use super::parts::FlowParts;
 use super::reading::info_of;
 use crate::context::Context;

@@ -6,8 +6,10 @@
 mod flowless;
 mod functions;
 mod generations;
+mod in_hand;
 mod made;
 mod parts;
+mod payload;
 mod reader;
 mod reading;
 mod sight;
@@ -26,7 +28,8 @@ use bartizan_function::{Edit, Finding, Marks, WorkerState};
 use generations::Past;
 use std::sync::Arc;
 
-pub(crate) use functions::{Looks, apply_policy, is_shown_early, verdict_of};
+pub(crate) use functions::{apply_policy, verdict_of};
+pub(crate) use in_hand::{Looks, is_shown_early};
 pub(crate) use reading::info_of;
 
 /// What running functions asks for beside their decision.

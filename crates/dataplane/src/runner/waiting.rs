@@ -2,7 +2,7 @@
 //! Which segments wait for those behind them ([`crate::train`]), and which need not be shown.
 
 use super::Runner;
-use super::functions::Looks;
+use super::in_hand::Looks;
 use super::parts::FlowParts;
 use crate::context::Context;
 use crate::record::{Entry, Occasion};

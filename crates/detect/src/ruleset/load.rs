@@ -140,13 +140,7 @@ pub fn load(files: &mut [RuleFile], input: &LoadInput<'_>) -> Result<Loaded, Loa
                         built.push(None);
                         report.refuse(RefusalCode::Duplicate.name());
                         firewall_refused += u64::from(file.firewall);
-                        let message = format!(
-                            "a rule with gid {} and sid {} stands earlier",
-                            rule.id().gid,
-                            rule.id().sid
-                        );
-                        let code = RefusalCode::Duplicate;
-                        let finding = rule.diagnostic(rule.span, Severity::Error, code.code(), message);
+                        let (code, finding) = stands_earlier(rule);
                         refused.push(RefusedRule::of(rule, code, &finding));
                         diagnostics.push(finding);
                     }
@@ -183,12 +177,7 @@ pub fn load(files: &mut [RuleFile], input: &LoadInput<'_>) -> Result<Loaded, Loa
         generation: input.generation,
         head_of: signatures.iter().map(|s| s.head).collect(),
         deciding: signatures.iter().filter_map(|s| Some(((s.id.gid, s.id.sid), Says::of_rule(s)?))).collect(),
-        accepting: signatures
-            .iter()
-            .filter(|s| s.firewall.as_ref().is_some_and(|f| f.act.accepts_flow()))
-            .filter(|s| !firewall::POLICY_SIDS.contains(&s.id.sid))
-            .map(|s| (s.id.gid, s.id.sid))
-            .collect(),
+        accepting: accepting(&signatures),
         firewall: policies.map(|policies| Firewall::new(&signatures, &policies)),
         signatures,
         heads: heads.finish(input.tenants),
@@ -244,6 +233,20 @@ const fn firewall_action(act: Act) -> RuleAction {
         Act::Refuse { reject: None, .. } => RuleAction::Drop,
         Act::Nothing => RuleAction::Config,
     }
+}
+
+/// What is said of a rule whose number another one has.
+fn stands_earlier(rule: &Rule) -> (RefusalCode, Diagnostic) {
+    let code = RefusalCode::Duplicate;
+    let message = format!("a rule with gid {} and sid {} stands earlier", rule.id().gid, rule.id().sid);
+    (code, rule.diagnostic(rule.span, Severity::Error, code.code(), message))
+}
+
+/// The rules of the firewall that accept whole flows, those aside in whose name its policies report.
+fn accepting(signatures: &[Member]) -> HashSet<(u32, u32)> {
+    let accepts = |s: &&Member| s.firewall.as_ref().is_some_and(|f| f.act.accepts_flow());
+    let own = |s: &&Member| !firewall::POLICY_SIDS.contains(&s.id.sid);
+    signatures.iter().filter(accepts).filter(own).map(|s| (s.id.gid, s.id.sid)).collect()
 }
 
 /// Whether a rule stands already. A rule of detection takes the place of none of the firewall, nor the other way round: that one would be

@@ -219,6 +219,42 @@ fn refuse(rule: &Rule, error: KeywordError, place: bartizan_rules::Span) -> Refu
     (error.code, Box::new(diagnostic))
 }
 
+/// What events tell of a rule: `category` and `severity` of its class, `target` as a keyword said.
+fn info(
+    rule: &Rule,
+    input: &LoadInput<'_>,
+    words: &mut HashSet<Arc<str>>,
+    (category, severity, target): (Option<String>, u32, Option<AlertTarget>),
+) -> RuleInfo {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut references: Vec<String> = rule
+        .references()
+        .map(|(system, id)| {
+            let prefix = input.references.and_then(|r| r.get(system)).map_or("", |r| r.prefix.as_str());
+            format!("{prefix}{id}")
+        })
+        .collect();
+    let target = target.or(rule.meta.target.map(|t| match t {
+        bartizan_rules::Target::Source => AlertTarget::Source,
+        bartizan_rules::Target::Destination => AlertTarget::Destination,
+    }));
+    let mut metadata: Vec<_> =
+        rule.metadata().map(|(k, v)| (shared_text(words, k), shared_text(words, v))).collect();
+    metadata.shrink_to_fit();
+    references.shrink_to_fit();
+    RuleInfo {
+        id: rule.id(),
+        message: text(&rule.msg()),
+        category: category.unwrap_or_default(),
+        severity,
+        references,
+        metadata,
+        target_is_source: target.map(|t| t == AlertTarget::Source),
+        text: text(rule.raw()),
+        firewall: None,
+    }
+}
+
 fn finish(
     rule: &Rule,
     whose: Whose,
@@ -249,33 +285,10 @@ fn finish(
         )
     });
     let priority = builder.priority.or(rule.meta.priority).or(class.as_ref().map(|c| c.1)).unwrap_or(3);
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let mut references: Vec<String> = rule
-        .references()
-        .map(|(system, id)| {
-            let prefix = input.references.and_then(|r| r.get(system)).map_or("", |r| r.prefix.as_str());
-            format!("{prefix}{id}")
-        })
-        .collect();
-    let target = builder.target.or(rule.meta.target.map(|t| match t {
-        bartizan_rules::Target::Source => AlertTarget::Source,
-        bartizan_rules::Target::Destination => AlertTarget::Destination,
-    }));
-    let mut metadata: Vec<_> =
-        rule.metadata().map(|(k, v)| (shared_text(words, k), shared_text(words, v))).collect();
-    metadata.shrink_to_fit();
-    references.shrink_to_fit();
-    let info = RuleInfo {
-        id: rule.id(),
-        message: text(&rule.msg()),
-        category: class.map(|(description, _)| description).unwrap_or_default(),
-        severity: priority,
-        references,
-        metadata,
-        target_is_source: target.map(|t| t == AlertTarget::Source),
-        text: text(rule.raw()),
-        firewall: firewall.as_ref().map(|own| (own.hook.clone(), own.policy.clone())),
-    };
+    let info =
+        info(rule, input, words, (class.map(|(description, _)| description), priority, builder.target));
+    let info =
+        RuleInfo { firewall: firewall.as_ref().map(|own| (own.hook.clone(), own.policy.clone())), ..info };
     let mut signature = Signature {
         id: rule.id(),
         action: action(rule.action),

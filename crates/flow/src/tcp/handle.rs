@@ -19,6 +19,9 @@ const COOKIE_SLACK: u32 = 8;
 
 /// Bytes of data that a segment may have to get others in front: with them it fits every link of IPv6 (1,280 bytes).
 pub(crate) const COMPLETED_MOST: u32 = 1280 - 40 - 60 - COOKIE_SLACK;
+/// A receiver may read a segment otherwise than it would be inspected.
+struct Differs;
+
 impl TcpSession {
     /// Handles one segment. `streams` is the flow's reassembly, absent while nobody wants payloads.
     ///
@@ -61,32 +64,13 @@ impl TcpSession {
             context.config.inline() && self.is_data_of_another_beginning(segment, arrival.direction);
         let mut missing = None;
         if context.config.strict && context.config.inline() {
-            self.note_beginning(segment, arrival.direction);
-            let far = self.is_far_away(segment, arrival.direction);
-            if far {
-                out.events.push(StreamEvent::EstPacketOutOfWindow);
-            }
-            // Where nobody reads there is nothing to differ from.
-            let moves =
-                streams.as_ref().and_then(|_| self.may_move_the_beginning(segment, arrival.direction));
-            missing = moves.and_then(|away| u8::try_from(away).ok());
-            let held = |len: u8| {
-                let stream = streams.as_deref().map(|pair| pair.stream(arrival.direction));
-                stream.is_some_and(|stream| stream.holds_beginning(usize::from(len)))
-            };
-            // Nobody acknowledges what a one-sided flow brings: what cannot be compared any more is not known to be there.
-            let old = self.is_async()
-                && !segment.is_empty()
-                && (streams.as_deref())
-                    .and_then(|pair| pair.stream(arrival.direction).held_from(&self.peers[arrival.direction]))
-                    .is_some_and(|from| segment.seq.before(from));
-            let completes = segment.len() <= COMPLETED_MOST && missing.is_some_and(held);
-            // Receivers take such a SYN for one, or not.
-            let torn = segment.has(TcpFlags::SYN) && segment.flags.intersects(TcpFlags::FIN | TcpFlags::RST);
-            if far || old || foreign || torn || moves.is_some() && !completes {
-                out.rejected = true;
-                out.advice = Advice::Drop(Reason::StreamError);
-                return;
+            match self.before_real_receivers(segment, arrival.direction, streams.as_deref(), foreign, out) {
+                Ok(moves) => missing = moves,
+                Err(Differs) => {
+                    out.rejected = true;
+                    out.advice = Advice::Drop(Reason::StreamError);
+                    return;
+                }
             }
         }
 
@@ -129,19 +113,7 @@ impl TcpSession {
             out.kind |= PacketKind::STATE_UPDATE;
         }
         if let (Some(direction), Some(pair)) = (reassemble, streams) {
-            let overlap = context.counters.overlap;
-            pair.feed(self, segment, direction, arrival, context, out);
-            if uncounted {
-                // The session itself would not have looked at this data.
-                context.counters.overlap = overlap;
-            }
-            if self.is_async() && context.config.compares() {
-                // What was inspected and let go of stands for the missing acknowledgement.
-                let sender = &mut self.peers[direction];
-                if let Some(from) = pair.stream(direction).held_from(sender) {
-                    sender.update_last_ack(from);
-                }
-            }
+            self.reassemble(pair, (segment, direction, arrival), context, out, uncounted);
         }
         if let Some(missing) = missing {
             out.advice = match out.advice {
@@ -150,6 +122,68 @@ impl TcpSession {
                 Advice::Rewrite | Advice::Complete(_) => Advice::Drop(Reason::StreamOverlap),
                 drop @ Advice::Drop(_) => drop,
             };
+        }
+    }
+
+    /// What a segment is for a real receiver: how many bytes before it have to be put in front of it, so that a server that takes it for the
+    /// beginning reads the same as was inspected.
+    ///
+    /// # Errors
+    /// The receiver may read it otherwise than it would be inspected.
+    fn before_real_receivers(
+        &mut self,
+        segment: &Segment<'_>,
+        direction: Direction,
+        streams: Option<&StreamPair>,
+        foreign: bool,
+        out: &mut Outcome,
+    ) -> Result<Option<u8>, Differs> {
+        self.note_beginning(segment, direction);
+        let far = self.is_far_away(segment, direction);
+        if far {
+            out.events.push(StreamEvent::EstPacketOutOfWindow);
+        }
+        let stream = streams.map(|pair| pair.stream(direction));
+        // Where nobody reads there is nothing to differ from.
+        let moves = stream.and_then(|_| self.may_move_the_beginning(segment, direction));
+        let missing = moves.and_then(|away| u8::try_from(away).ok());
+        let held = |len: u8| stream.is_some_and(|stream| stream.holds_beginning(usize::from(len)));
+        // Nobody acknowledges what a one-sided flow brings: what cannot be compared any more is not known to be there.
+        let old = self.is_async()
+            && !segment.is_empty()
+            && stream
+                .and_then(|stream| stream.held_from(&self.peers[direction]))
+                .is_some_and(|from| segment.seq.before(from));
+        let completes = segment.len() <= COMPLETED_MOST && missing.is_some_and(held);
+        // Receivers take such a SYN for one, or not.
+        let torn = segment.has(TcpFlags::SYN) && segment.flags.intersects(TcpFlags::FIN | TcpFlags::RST);
+        if far || old || foreign || torn || moves.is_some() && !completes {
+            Err(Differs)
+        } else {
+            Ok(missing)
+        }
+    }
+
+    /// Feeds a segment's data to the stream of a direction. `uncounted`: the session itself would not have looked at it.
+    fn reassemble(
+        &mut self,
+        pair: &mut StreamPair,
+        (segment, direction, arrival): (&Segment<'_>, Direction, Arrival),
+        context: &mut StreamContext<'_>,
+        out: &mut Outcome,
+        uncounted: bool,
+    ) {
+        let overlap = context.counters.overlap;
+        pair.feed(self, segment, direction, arrival, context, out);
+        if uncounted {
+            context.counters.overlap = overlap;
+        }
+        if self.is_async() && context.config.compares() {
+            // What was inspected and let go of stands for the missing acknowledgement.
+            let sender = &mut self.peers[direction];
+            if let Some(from) = pair.stream(direction).held_from(sender) {
+                sender.update_last_ack(from);
+            }
         }
     }
 

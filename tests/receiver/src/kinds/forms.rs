@@ -103,15 +103,9 @@ fn zlib(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     out
 }
 
-/// An answer with something forbidden in its body, for curl, which undoes what it knows.
-pub(super) fn answers(made: &mut Made<'_>) -> Play {
-    made.service = Service::WebAnswers;
-    let length = made.random.within(30, 900);
-    let random = &mut *made.random;
-    let mut body = random.letters(length);
-    let at = random.below(length - 4);
-    body[at..at + 4].copy_from_slice(b"evil");
-    let (mut coded, name) = match random.below(9) {
+/// A body in some coding, and what the answer calls that.
+fn code(body: Vec<u8>, random: &mut Random) -> (Vec<u8>, &'static str) {
+    match random.below(9) {
         0 => (body, ""),
         1 | 2 => (gzip(&body, random), "gzip"),
         3 => (zlib(&body, random), "deflate"),
@@ -133,7 +127,49 @@ pub(super) fn answers(made: &mut Made<'_>) -> Play {
             ([gzip(&body[..cut], random), gzip(&body[cut..], random)].concat(), "gzip")
         }
         _ => (body, *random.pick(&["identity", "gzip", "deflate", "none", "chunked"])),
-    };
+    }
+}
+
+/// A body in some framing, which is added to the header's lines.
+fn frame(coded: Vec<u8>, lines: &mut Vec<String>, random: &mut Random) -> Vec<u8> {
+    match random.below(4) {
+        0 => {
+            lines.push(format!("Content-Length: {}", coded.len()));
+            if random.percent(15) {
+                lines.push(format!("Content-Length: {}", coded.len()));
+            }
+            coded
+        }
+        1 => coded,
+        _ => {
+            lines.push(
+                (*random.pick(&[
+                    "Transfer-Encoding: chunked",
+                    "transfer-encoding:chunked",
+                    "Transfer-Encoding: \tChunked",
+                    "Transfer-Encoding: identity, chunked",
+                    "Transfer-Encoding:\r\n chunked",
+                    "Transfer-Encoding: chunked ",
+                ]))
+                .to_owned(),
+            );
+            if random.percent(25) {
+                lines.push(format!("Content-Length: {}", random.below(coded.len() + 50)));
+            }
+            chunks(&coded, random)
+        }
+    }
+}
+
+/// An answer with something forbidden in its body, for curl, which undoes what it knows.
+pub(super) fn answers(made: &mut Made<'_>) -> Play {
+    made.service = Service::WebAnswers;
+    let length = made.random.within(30, 900);
+    let random = &mut *made.random;
+    let mut body = random.letters(length);
+    let at = random.below(length - 4);
+    body[at..at + 4].copy_from_slice(b"evil");
+    let (mut coded, name) = code(body, random);
     if !name.is_empty() && random.percent(20) {
         let end = coded.len() - random.below(coded.len().min(14));
         coded.truncate(end);
@@ -180,33 +216,7 @@ pub(super) fn answers(made: &mut Made<'_>) -> Play {
             _ => format!("Content-Encoding: {name}"),
         });
     }
-    let payload = match random.below(4) {
-        0 => {
-            lines.push(format!("Content-Length: {}", coded.len()));
-            if random.percent(15) {
-                lines.push(format!("Content-Length: {}", coded.len()));
-            }
-            coded
-        }
-        1 => coded,
-        _ => {
-            lines.push(
-                (*random.pick(&[
-                    "Transfer-Encoding: chunked",
-                    "transfer-encoding:chunked",
-                    "Transfer-Encoding: \tChunked",
-                    "Transfer-Encoding: identity, chunked",
-                    "Transfer-Encoding:\r\n chunked",
-                    "Transfer-Encoding: chunked ",
-                ]))
-                .to_owned(),
-            );
-            if random.percent(25) {
-                lines.push(format!("Content-Length: {}", random.below(coded.len() + 50)));
-            }
-            chunks(&coded, random)
-        }
-    };
+    let payload = frame(coded, &mut lines, random);
     if random.percent(20) {
         lines.push(format!("X-Long: {}", "x".repeat(random.within(1, 3000))));
     }
@@ -259,6 +269,17 @@ fn chunks(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     }
     out.extend(if random.percent(70) { &b"0\r\n\r\n"[..] } else { b"000;x\r\nTrailer: evil\r\n\r\n" });
     out
+}
+
+/// What a request before the forbidden one asks for.
+fn asked(random: &mut Random) -> (&'static str, &'static str) {
+    let method = *random.pick(&["POST", "POST", "GET", "PUT", "CONNECT", "OPTIONS", "HEAD", "PATCH"]);
+    let target = match method {
+        "CONNECT" => *random.pick(&["a:80", "/good", "a"]),
+        "OPTIONS" => *random.pick(&["*", "/good"]),
+        _ => "/good",
+    };
+    (method, target)
 }
 
 /// A request with odd framing before the forbidden one, in one connection.
@@ -325,12 +346,7 @@ pub(super) fn framings(made: &mut Made<'_>) -> Play {
             }
         }
         random.shuffle(&mut lines[..]);
-        let method = *random.pick(&["POST", "POST", "GET", "PUT", "CONNECT", "OPTIONS", "HEAD", "PATCH"]);
-        let target = match method {
-            "CONNECT" => *random.pick(&["a:80", "/good", "a"]),
-            "OPTIONS" => *random.pick(&["*", "/good"]),
-            _ => "/good",
-        };
+        let (method, target) = asked(random);
         let end = if random.percent(15) { "\n" } else { "\r\n" };
         bytes.extend(
             format!(

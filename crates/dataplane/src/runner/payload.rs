@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Payload halves of the functions of a path: once for each new piece of the stream, at least once for a packet.
+
+use super::Runner;
+use super::in_hand::{Detection, InHand, Shows, is_shown_early};
+use super::parts::view;
+use super::sight::{Hands, Sight, context};
+use crate::context::Context;
+use crate::record::{Entry, Occasion};
+use bartizan_applayer::flow::AppLayer;
+use bartizan_base::Path;
+use bartizan_flow::stream::{RawChunk, StreamPair};
+use bartizan_flow::tcp::{PacketKind, Seq, TcpState};
+use bartizan_function::{Notes, Showing, StreamNews};
+use bartizan_packet::{TcpFlags, Transport};
+
+/// How the stream stands about a packet.
+#[derive(Clone, Copy)]
+struct Reading {
+    /// Functions look at the stream.
+    streams: bool,
+    /// The packet's payload is part of it.
+    stored: bool,
+    /// The packet itself is still to be shown.
+    first: bool,
+}
+
+/// A piece of the stream, and where it ends if showing it moves the reader on.
+type Piece<'a> = (StreamNews<'a>, Option<u64>);
+
+impl Runner {
+    /// Payload halves, in the order of the path.
+    pub(super) fn run_payload(
+        &mut self,
+        cx: &mut Context<'_>,
+        entry: &mut Entry,
+        hand: &mut InHand<'_>,
+        detection: &Detection,
+    ) {
+        let mut pair = hand.parts.streams.take();
+        let mut app = hand.parts.app.take();
+        let mut reading = self.reading(cx, hand);
+        // Transactions are shown with the first piece.
+        let mut unshown = hand.shows != Shows::Packet;
+        loop {
+            let mut piece: Option<Piece<'_>> = pair
+                .as_deref_mut()
+                .filter(|_| reading.streams)
+                .and_then(|pair| pair.stream_mut(hand.occasion.direction).raw(hand.occasion.packet.payload()))
+                .map(|chunk| (stream_news(&chunk, false), Some(chunk.end())));
+            if piece.is_none() && reading.first && reading.streams && reading.stored {
+                piece = about(pair.as_deref(), &hand.occasion);
+            }
+            if !reading.first && piece.is_none() {
+                break;
+            }
+            let showing = match app.as_deref_mut() {
+                Some(app) if core::mem::take(&mut unshown) => Showing::begin(app, hand.occasion.direction),
+                _ => Showing::nothing(hand.occasion.direction),
+            };
+            let news = piece.map(|piece| piece.0);
+            let functions =
+                self.show(cx, entry, hand, (app.as_deref(), &showing), news, (reading, detection));
+            if let Some(app) = app.as_deref_mut() {
+                cx.account.memory.counters.holds_refused += showing.end(app, functions, &mut self.marks);
+            }
+            reading.first = false;
+            let Some(end) = piece.and_then(|piece| piece.1) else { break };
+            let Some(pair) = pair.as_deref_mut() else { break };
+            let stream = pair.stream_mut(hand.occasion.direction);
+            let before = stream.raw_progress();
+            stream.raw_consume(end);
+            // Each round moves on, or it is the last; so is one that came to the end of what there is.
+            if stream.raw_progress() == before || stream.raw_progress() == stream.right_edge() {
+                break;
+            }
+        }
+        hand.parts.streams = pair;
+        hand.parts.app = app;
+        self.effects.bypassed |= entry.path == Path::EMPTY && hand.notes.decision.verdict.forwards();
+    }
+
+    /// How the stream stands about a packet.
+    fn reading(&self, cx: &Context<'_>, hand: &InHand<'_>) -> Reading {
+        let InHand { occasion, tcp, shows, .. } = hand;
+        // Before the handshake is complete rules look at packets, not at the stream.
+        // Data with a SYN that leaves is read by a server that takes it at once: there is no later packet to refuse.
+        let shown = tcp.is_some_and(|o| is_shown_early(cx.settings, occasion, o));
+        let streams =
+            *shows != Shows::Packet && (shown || tcp.is_none_or(|o| o.state >= TcpState::Established));
+        let early = matches!(&occasion.packet.decoded().transport, Transport::Tcp(t) if t.options.fast_open.is_some());
+        // The byte of a keep-alive was there before: rules look at it as at a packet that is no part of the stream.
+        let keep_alive = tcp.is_some_and(|o| o.kind.contains(PacketKind::KEEP_ALIVE));
+        let stored =
+            (streams || early || *shows == Shows::Packet) && !keep_alive && tcp.is_some_and(|o| o.stored);
+        Reading { streams, stored, first: *shows != Shows::Stream }
+    }
+
+    /// Shows one piece to the functions of the path. Which they were.
+    fn show(
+        &mut self,
+        cx: &Context<'_>,
+        entry: &mut Entry,
+        hand: &mut InHand<'_>,
+        (app, showing): (Option<&AppLayer>, &Showing),
+        news: Option<StreamNews<'_>>,
+        (reading, detection): (Reading, &Detection),
+    ) -> Path {
+        let InHand { occasion, events, looks, parts, notes, reject, shows, .. } = hand;
+        let chains = &self.chains;
+        let summary = app.map(AppLayer::summary).unwrap_or_default();
+        let flow = view(entry, summary, looks.established);
+        let mut path = entry.path;
+        let all = chains.payload_part(path);
+        let functions = if *shows == Shows::Packet { chains.each_part(all) } else { all };
+        let shown = app.filter(|_| *shows != Shows::Packet);
+        let first = reading.first;
+        let mut allowed = None;
+        let mut noted = Notes { matches: &entry.ext.matches, ..*notes };
+        for bit in functions.functions() {
+            let Some(function) = chains.function(bit) else { continue };
+            let (Some(state), Some(slot)) = (self.states.get_mut(usize::from(bit.0)), parts.slot(bit)) else {
+                continue;
+            };
+            let sight = Sight {
+                occasion,
+                flow: Some(&flow),
+                app: shown.map(|layer| showing.view(layer, bit, &mut self.marks)),
+                stream: news,
+                payload_in_stream: reading.stored,
+                events: if first { events } else { &[] },
+                app_events: if first { &detection.events } else { &[] },
+                again: !first,
+                detection_done: first && detection.done,
+            };
+            let hands = Hands::of(state, slot, reject, (&mut self.findings, &mut self.edits));
+            let mut context = context(sight, &noted, hands, cx.settings.prevention);
+            let decision = function.payload(&mut context);
+            if decision.done && decision.verdict.forwards() {
+                path = path.without(bit);
+                allowed = Some(decision);
+            }
+            noted.decision = noted.decision.strictest(decision);
+        }
+        notes.decision = noted.decision;
+        entry.path = path;
+        if let Some(decision) = &allowed {
+            entry.ext.standing.note_allowed(decision);
+        }
+        functions
+    }
+}
+
+/// The stream about a packet that brought nothing new for rules.
+fn about<'a>(pair: Option<&'a StreamPair>, occasion: &Occasion<'a>) -> Option<Piece<'a>> {
+    let Transport::Tcp(tcp) = &occasion.packet.decoded().transport else { return None };
+    // Data of a SYN begins behind it.
+    let seq = Seq(tcp.seq).plus(u32::from(tcp.flags.contains(TcpFlags::SYN)));
+    let chunk = pair?.stream(occasion.direction).raw_about(seq, occasion.packet.payload())?;
+    Some((stream_news(&chunk, true), None))
+}
+
+/// What payload functions are told of a piece of the stream.
+fn stream_news<'a>(chunk: &RawChunk<'a>, about_packet: bool) -> StreamNews<'a> {
+    StreamNews { bytes: chunk.bytes, offset: chunk.offset, seen: chunk.seen, about_packet }
+}
