@@ -15,7 +15,7 @@ merge=$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 target=${CARGO_TARGET_DIR:-target}/profile
-PROFILE=$folder/raw cargo build --release --locked --package bartizan --target-dir "$target"
+BARTIZAN_PROFILE=$folder/raw cargo build --release --locked --package bartizan --target-dir "$target"
 program=$target/release/bartizan
 
 zcat "$shared/captures/mix.pcap.gz" >"$folder/mix.pcap"
