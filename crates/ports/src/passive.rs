@@ -226,6 +226,10 @@ impl Port for PassivePort {
         self.rx.ready()
     }
 
+    fn pressed(&self) -> bool {
+        self.rx.pressed()
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.fd.as_fd())
     }

@@ -12,6 +12,7 @@ const OWN: &[&str] = &[
     "capture.checksum_pending",
     "capture.cut",
     "capture.duplicates",
+    "capture.merge.",
     "defrag.dropped.",
     "events.",
     "file_store.lost",

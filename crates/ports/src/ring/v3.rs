@@ -47,6 +47,13 @@ impl RxV3 {
             || self.mapping.status(self.block * self.block_size + BLOCK_STATUS) & libc::TP_STATUS_USER != 0
     }
 
+    /// Whether half of the ring or more waits to be read.
+    pub(crate) fn pressed(&self) -> bool {
+        let middle = self.block + self.blocks / 2;
+        let middle = if middle < self.blocks { middle } else { middle - self.blocks };
+        self.mapping.status(middle * self.block_size + BLOCK_STATUS) & libc::TP_STATUS_USER != 0
+    }
+
     /// Takes what is there, up to the batch's capacity. Gives back what the batch held before.
     pub(crate) fn fill(&mut self, batch: &mut Batch) -> Filled {
         batch.clear();
