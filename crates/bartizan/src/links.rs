@@ -10,11 +10,12 @@ use crate::error::Failure;
 use crate::interfaces::{InterfaceWatch, START_AGAIN};
 use crate::plan::{self, LinkPlan, Plan, Receive};
 use bartizan_base::{PacketDuration, Spread};
+use bartizan_config::host;
 use bartizan_dataplane::live::together::{Berth, Ports};
 use bartizan_dataplane::live::{Control, LiveOptions};
 use bartizan_ports::{
     InlineOptions, InlinePair, Interface, MERGE_WAIT, MergedTap, OpenError, PacketFilter, PassiveOptions,
-    PassivePort, Port, PortError,
+    PassivePort, Port, PortError, Timestamps, stamps_by_device,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,6 +40,8 @@ struct Watched {
     parts: Vec<Part>,
     /// There are other links.
     several: bool,
+    /// Who stamps packets of a tap; what is to be said of it.
+    timestamps: (Timestamps, Option<String>),
 }
 
 /// What comes and goes as one.
@@ -78,6 +81,7 @@ impl Links {
                 filters: filters(plan)?,
                 parts: parts.into_iter().map(part).collect(),
                 several,
+                timestamps: timestamps(plan)?,
             })
         };
         let links = plan.links.iter().zip(interfaces).map(watched).collect::<Result<_, Failure>>()?;
@@ -87,6 +91,7 @@ impl Links {
     /// Opens the ports of all links, and puts them together with what makes the workers of each.
     pub fn open(&self, stacks: Vec<Stack>, warnings: &mut Vec<String>) -> Result<Vec<OfLink>, Failure> {
         let open = |(link, stack): (&Watched, Stack)| {
+            warnings.extend(link.timestamps.1.clone());
             let ports = link.open(warnings).map_err(|error| match link.several {
                 true => Failure::input(format!("link `{}`: {error}", link.plan.name)),
                 false => Failure::input(error),
@@ -183,6 +188,12 @@ impl Watched {
         let names =
             if self.plan.is_inline() { names.as_slice() } else { names.get(at..=at).unwrap_or_default() };
         let interfaces = names.iter().map(look_up).collect::<Result<Vec<_>, _>>()?;
+        for name in names.iter().filter(|_| self.parts.len() > 1 && self.timestamps.0 == Timestamps::Auto) {
+            // The others have their devices' timestamps, and these are not to be mixed with the kernel's.
+            stamps_by_device(name).map_err(|error| Some(error.to_string()))?.map_err(|why| {
+                Some(format!("the others have hardware timestamps, and interface `{name}` gives none: {why}"))
+            })?;
+        }
         // What is to be known of these interfaces was said when the run began.
         let mut known = Vec::new();
         let ports = match &self.plan.ports {
@@ -240,6 +251,7 @@ impl Watched {
             fix_offloads: *fix_offloads,
             filter: self.filters.get(at),
             blocks: blocks.unwrap_or(usual.blocks),
+            timestamps: self.timestamps.0,
             // The second of a pair may come by another interface: who puts them together looks for those.
             duplicate_window: window(wanted).filter(|_| interfaces.len() == 1),
             ..usual
@@ -279,6 +291,29 @@ fn gone(error: PortError) -> String {
         PortError::Gone { name } => crate::interfaces::gone(&name),
         other => other.to_string(),
     }
+}
+
+/// Who stamps packets of a tap. Those of several interfaces are put in the order of their timestamps: all are stamped alike.
+fn timestamps(plan: &LinkPlan) -> Result<(Timestamps, Option<String>), Failure> {
+    let wanted = match plan.receive.timestamps {
+        host::Timestamps::Software => Timestamps::Software,
+        host::Timestamps::Auto => Timestamps::Auto,
+        host::Timestamps::Hardware => Timestamps::Hardware,
+    };
+    let interfaces = plan.ports.interfaces();
+    if wanted != Timestamps::Auto || interfaces.len() < 2 {
+        return Ok((wanted, None));
+    }
+    for name in interfaces {
+        if let Err(why) = stamps_by_device(name).map_err(Failure::input)? {
+            let said = format!(
+                "link `{}` has software timestamps on all its interfaces, since interface `{name}` gives no others: {why} (`ethtool -T {name}` shows what it can)",
+                plan.name
+            );
+            return Ok((Timestamps::Software, Some(said)));
+        }
+    }
+    Ok((wanted, None))
 }
 
 /// Within which time second frames are looked for.

@@ -136,6 +136,8 @@ pub struct Receive {
     pub duplicate_window: Option<u32>,
     /// Of a tap of several interfaces: how long frames of one wait for those of another, in milliseconds.
     pub merge_wait: Option<u32>,
+    /// Of a tap: who stamps packets.
+    pub timestamps: host::Timestamps,
 }
 
 impl Receive {
@@ -146,6 +148,7 @@ impl Receive {
             ring: tap.and_then(|tap| tap.ring).map(|size| size.0),
             duplicate_window: tap.and_then(|tap| tap.duplicate_window),
             merge_wait: tap.and_then(|tap| tap.merge_wait),
+            timestamps: tap.and_then(|tap| tap.timestamps).unwrap_or_default(),
         }
     }
 }

@@ -347,3 +347,48 @@ fn taps_that_cannot_be_are_named() {
         }
     });
 }
+
+#[test]
+fn without_hardware_timestamps_the_kernels_are_taken_where_that_is_allowed() {
+    in_namespace("without_hardware_timestamps_the_kernels_are_taken_where_that_is_allowed", || {
+        mirror("t0", "t1");
+        mirror("u0", "u1");
+        let mut t = port("t0");
+        for (interfaces, timestamps, says) in [
+            (
+                "t1",
+                "auto",
+                "warning: interface `t1` has software timestamps: its driver stamps no received packets",
+            ),
+            (
+                "[t1, u1]",
+                "auto",
+                "warning: link `m` has software timestamps on all its interfaces, since interface `t1` gives no others: its driver stamps no",
+            ),
+            ("t1", "software", ""),
+        ] {
+            let folder = Folder::new();
+            let link = format!("{{name: m, tap: {{interface: {interfaces}, timestamps: {timestamps}}}}}");
+            folder.write(
+                "r.rules",
+                "alert udp any any -> any any (msg:\"seen\"; content:\"secret\"; sid:1;)\n",
+            );
+            folder.write("bartizan.yaml", format!("links: [{link}]\nworkers: 2\nrules: r.rules\ncache: none\noutputs: {{eve: {{dir: out}}}}\n"));
+            let program = Running::start(
+                Command::new(PROGRAM).args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0),
+            );
+            program.until("running on t1");
+            send(&mut t, &[udp(false, 50_000, 4_000, b"secret")]);
+            until("the alert", || folder.read("out/eve.json").contains("\"event_type\":\"alert\""));
+            let ended = program.stop();
+            assert_eq!(ended.code, Some(0), "{ended:?}");
+            assert!(ended.stdout.starts_with("1 frames, 1 inspected"), "{}", ended.stdout);
+            assert_eq!(
+                ended.stderr.matches("software timestamps").count(),
+                usize::from(!says.is_empty()),
+                "{ended:?}"
+            );
+            assert!(ended.stderr.contains(says), "{}", ended.stderr);
+        }
+    });
+}

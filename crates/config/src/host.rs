@@ -105,9 +105,25 @@ pub struct Tap {
     pub fix_offloads: bool,
     /// Receive ring of each worker, from 2MiB to 4GiB in whole MiB; 32MiB unless given.
     pub ring: Option<Size>,
+    /// Who stamps packets with their time: `software` (the kernel), unless given; `hardware` (the device, which is told to stamp all packets while this runs; an error where it
+    /// cannot); `auto` (the device if it stamps all packets already and its clock is the system's, else the kernel).
+    pub timestamps: Option<Timestamps>,
     /// Milliseconds, from 1 to 1,000, within which a second frame of the same bytes is not looked at: mirror ports show frames twice. None unless
     /// given.
     pub duplicate_window: Option<u32>,
+}
+
+/// Who stamps packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Timestamps {
+    /// The kernel.
+    #[default]
+    Software,
+    /// The device if it does so already.
+    Auto,
+    /// The device.
+    Hardware,
 }
 
 /// Fewest and most frames of an inline link's ring.
@@ -560,7 +576,7 @@ cache: none
                 "links: [{name: a, inline: {a: e0, b: e0}}]",
                 "1:9: interface `e0` is used twice; give each interface to one link, and once",
             ),
-            ("links: [{name: a, inline: {a: e0, b: e1, c: e2}}]", "1:43: the key `c` is not known"),
+            ("links: [{name: a, inline: {a: e0, b: e1, c: e2}}]", "1:42: the key `c` is not known"),
             (
                 "links: [{name: a, tap: {interface: [e0, e1]}}, {name: b, tap: {interface: e1}}]",
                 "1:48: interface `e1` is used twice; give each interface to one link, and once",

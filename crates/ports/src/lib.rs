@@ -41,6 +41,7 @@ mod socket;
 #[allow(unsafe_code)]
 mod sys;
 mod testport;
+mod timestamps;
 mod wait;
 
 pub use awake::{Awake, DEVICE as AWAKE_DEVICE};
@@ -57,6 +58,7 @@ pub use passive::{PassiveOptions, PassivePort};
 pub use port::{LinkLayer, MAX_FRAME, Port, PortStats};
 pub use processor::{processors, stay_on_processor};
 pub use refusal::{SendFailures, SendRefusal};
-pub use socket::{Fanout, FanoutMode};
+pub use socket::{Fanout, FanoutMode, stamps_by_device};
 pub use testport::{TestClock, TestPort};
+pub use timestamps::{NoStamps, Timestamps};
 pub use wait::{Waker, Woke, look_any, packet_clock, wait_any};

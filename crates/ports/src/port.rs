@@ -29,6 +29,8 @@ pub struct PortStats {
     pub skipped: u64,
     /// Frames whose checksum the sender left to hardware that does not exist.
     pub checksum_pending: u64,
+    /// Frames that have the kernel's timestamp although the device is to stamp them.
+    pub unstamped: u64,
     /// Frames handed to the device.
     pub sent: u64,
     /// Bytes of these frames.
@@ -63,6 +65,7 @@ impl PortStats {
             copied,
             skipped,
             checksum_pending,
+            unstamped,
             sent,
             sent_bytes,
             send_failures,
@@ -81,6 +84,7 @@ impl PortStats {
         self.copied += copied;
         self.skipped += skipped;
         self.checksum_pending += checksum_pending;
+        self.unstamped += unstamped;
         self.sent += sent;
         self.sent_bytes += sent_bytes;
         for (refusal, frames) in send_failures.iter() {

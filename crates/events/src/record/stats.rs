@@ -13,6 +13,7 @@ const OWN: &[&str] = &[
     "capture.cut",
     "capture.duplicates",
     "capture.merge.",
+    "capture.unstamped",
     "defrag.dropped.",
     "events.",
     "file_store.lost",

@@ -33,12 +33,23 @@ pub(crate) struct RxV3 {
     pub(crate) skip_outgoing: bool,
     /// The socket says how frames are to be segmented (`PACKET_VNET_HDR`).
     pub(crate) vnet: bool,
+    /// Frames are to have the device's timestamps.
+    pub(crate) by_device: bool,
 }
 
 impl RxV3 {
     /// Reads the ring at the start of `mapping`.
     pub(crate) fn new(mapping: Arc<Mapping>, block_size: usize, blocks: usize) -> Self {
-        Self { mapping, block_size, blocks, block: 0, open: None, skip_outgoing: false, vnet: false }
+        Self {
+            mapping,
+            block_size,
+            blocks,
+            block: 0,
+            open: None,
+            skip_outgoing: false,
+            vnet: false,
+            by_device: false,
+        }
     }
 
     /// Whether a packet waits.
@@ -131,6 +142,7 @@ impl RxV3 {
             return;
         };
         filled.oversized += u64::from(found.info.flags.contains(FrameFlags::TRUNCATED));
+        filled.unstamped += u64::from(self.by_device && header.status & libc::TP_STATUS_TS_RAW_HARDWARE == 0);
         // SAFETY: inside of this packet's part of the block, behind header and address; one span a packet.
         let span = unsafe { batch.lease_mut().push(found.offset, found.length) };
         if let Some(span) = span {
