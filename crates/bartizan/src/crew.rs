@@ -43,8 +43,9 @@ pub struct OfLink {
     pub stack: Stack,
     /// Ports, for each worker.
     pub ports: Vec<Ports>,
-    /// Where workers get others, for each; none where the end of the ports is the end of the run.
-    pub berths: Vec<Arc<Berth>>,
+    /// Where workers get others, for each worker (of a tap of several interfaces one for each of them); none where the end of the ports is
+    /// the end of the run.
+    pub berths: Vec<Vec<Arc<Berth>>>,
 }
 
 /// What workers are made of.
@@ -109,7 +110,8 @@ pub fn run(
     for_worker: impl Fn(usize, EventSender) -> Result<EveRecorder, Failure>,
     steer: impl FnOnce(&dyn Fn() -> bool),
 ) -> Result<Ended, Failure> {
-    let is_alone = matches!(parts.links.as_slice(), [link] if link.ports.len() == 1);
+    let is_alone =
+        matches!(parts.links.as_slice(), [link] if link.ports.len() == 1 && link.berths.is_empty());
     if !is_alone {
         return together(parts, recorder, for_worker, steer);
     }
@@ -126,7 +128,8 @@ pub fn run(
             Ports::Passive(port) => {
                 run_passive(&mut worker, &mut **port, LinkId(0), &live, control, recorder)
             }
-            Ports::Away => Ok(LiveCounters::default()),
+            // Those have berths.
+            Ports::Merged(_) | Ports::Away => Ok(LiveCounters::default()),
         });
         steer(&|| working.is_finished());
         working.join()
@@ -144,10 +147,7 @@ pub fn run(
     let mut link = LinkEnded { name, live, forwards, ..LinkEnded::default() };
     let mut sum = Sum::default();
     link.add_worker(&worker, &live, &mut sum);
-    own.each(|port| {
-        let stats = port.stats();
-        link.add_port(port.name(), &stats, port.pending() as u64, &mut sum);
-    });
+    own.each(|name, stats, waiting| link.add_port(name, stats, waiting, &mut sum));
     link.finish(&mut sum);
     link.stats = sum.finish();
     let (stats, threads) = (link.stats.clone(), vec![stats_of(&worker)]);
@@ -184,7 +184,8 @@ fn together(
             let (sender, receiver) = event_ring(RING_BYTES, WhenFull::Lose);
             rings.push(receiver);
             let mut post = Post::new(station, ports, for_worker(number.into(), sender)?);
-            (post.link, post.first, post.berth) = (LinkId(number), places.first, berths.next());
+            (post.link, post.first) = (LinkId(number), places.first);
+            post.berths = berths.next().unwrap_or_default();
             post.processor = pinned.then_some(index + 1);
             posts.push(post);
         }
@@ -304,6 +305,12 @@ impl LinkEnded {
             );
             if self.forwards {
                 let _ = write!(text, ", {} sent", stats.sent);
+            }
+            for (what, frames) in stats.merged() {
+                let _ = match frames {
+                    0 => Ok(()),
+                    some => write!(text, ", {some} {what}"),
+                };
             }
             let _ = writeln!(text);
             for (refusal, frames) in stats.send_failures.iter().filter(|(_, frames)| *frames > 0) {

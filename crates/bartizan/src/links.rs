@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The links of a run while it goes on: ports for their workers, what becomes of their interfaces, and links that go and come back.
 //!
-//! With one link the end of an interface is the end of the run. With several the others go on: the workers of a link whose interface is gone let
-//! go of its ports and keep their flows and counters; when interfaces of the same names are there again and up, the link is taken up again.
-//! The run ends when no link is left.
+//! What comes and goes as one is a *part*: the two interfaces of an inline link, and each interface of a tap. With one part the end of its interfaces is the
+//! end of the run. With several the others go on: the workers of a part whose interface is gone let go of its ports and keep their flows and
+//! counters; when interfaces of the same names are there again and up, it is taken up again. The run ends when no part is left.
 
 use crate::crew::{OfLink, Stack};
 use crate::error::Failure;
 use crate::interfaces::{InterfaceWatch, START_AGAIN};
-use crate::plan::{self, LinkPlan, Plan};
+use crate::plan::{self, LinkPlan, Plan, Receive};
 use bartizan_base::{PacketDuration, Spread};
-use bartizan_dataplane::live::Control;
+use bartizan_config::host;
 use bartizan_dataplane::live::together::{Berth, Ports};
+use bartizan_dataplane::live::{Control, LiveOptions};
 use bartizan_ports::{
-    InlineOptions, InlinePair, Interface, PacketFilter, PassiveOptions, PassivePort, PortError,
+    InlineOptions, InlinePair, Interface, MERGE_WAIT, MergedTap, OpenError, PacketFilter, PassiveOptions,
+    PassivePort, Port, PortError, Timestamps, stamps_by_device,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,9 +35,19 @@ enum State {
 struct Watched {
     plan: LinkPlan,
     spread: Spread,
-    filter: Option<PacketFilter>,
+    /// By interface, if it has a filter.
+    filters: Vec<PacketFilter>,
+    parts: Vec<Part>,
+    /// There are other links.
+    several: bool,
+    /// Who stamps packets of a tap; what is to be said of it.
+    timestamps: (Timestamps, Option<String>),
+}
+
+/// What comes and goes as one.
+struct Part {
     interfaces: InterfaceWatch,
-    /// None where the end of the link is the end of the run.
+    /// Of each worker; none where the end of the part is the end of the run.
     berths: Vec<Arc<Berth>>,
     state: State,
 }
@@ -52,14 +64,24 @@ impl Links {
     pub fn new(plan: &Plan, interfaces: Vec<Vec<Interface>>, seed: [u64; 2]) -> Result<Self, Failure> {
         let several = plan.links.len() > 1;
         let watched = |(plan, interfaces): (&LinkPlan, Vec<Interface>)| {
-            let berths = if several { plan.workers } else { 0 };
-            Ok(Watched {
-                plan: plan.clone(),
-                spread: Spread::new(seed, plan.workers),
-                filter: filter(plan)?,
+            let parts = if plan.is_inline() {
+                vec![interfaces]
+            } else {
+                interfaces.into_iter().map(|one| vec![one]).collect()
+            };
+            let berths = if several || parts.len() > 1 { plan.workers } else { 0 };
+            let part = |interfaces| Part {
                 interfaces: InterfaceWatch::new(interfaces),
                 berths: (0..berths).map(|_| Arc::default()).collect(),
                 state: State::Up,
+            };
+            Ok(Watched {
+                plan: plan.clone(),
+                spread: Spread::new(seed, plan.workers),
+                filters: filters(plan)?,
+                parts: parts.into_iter().map(part).collect(),
+                several,
+                timestamps: timestamps(plan)?,
             })
         };
         let links = plan.links.iter().zip(interfaces).map(watched).collect::<Result<_, Failure>>()?;
@@ -68,16 +90,17 @@ impl Links {
 
     /// Opens the ports of all links, and puts them together with what makes the workers of each.
     pub fn open(&self, stacks: Vec<Stack>, warnings: &mut Vec<String>) -> Result<Vec<OfLink>, Failure> {
-        let several = self.links.len() > 1;
         let open = |(link, stack): (&Watched, Stack)| {
-            let ports =
-                open(&link.plan, &link.spread, link.filter.as_ref(), warnings).map_err(
-                    |error| match several {
-                        true => Failure::input(format!("link `{}`: {error}", link.plan.name)),
-                        false => Failure::input(error),
-                    },
-                )?;
-            Ok(OfLink { name: link.plan.name.clone(), stack, ports, berths: link.berths.clone() })
+            warnings.extend(link.timestamps.1.clone());
+            let ports = link.open(warnings).map_err(|error| match link.several {
+                true => Failure::input(format!("link `{}`: {error}", link.plan.name)),
+                false => Failure::input(error),
+            })?;
+            let of_worker = |worker: usize| {
+                link.parts.iter().filter_map(|part| part.berths.get(worker).cloned()).collect::<Vec<_>>()
+            };
+            let berths = (0..ports.len()).map(of_worker).filter(|berths| !berths.is_empty()).collect();
+            Ok(OfLink { name: link.plan.name.clone(), stack, ports, berths })
         };
         self.links.iter().zip(stacks).map(open).collect()
     }
@@ -89,8 +112,9 @@ impl Links {
         for link in &mut self.links {
             link.look(control, &mut said);
         }
-        if self.end.is_none() && self.links.iter().all(|link| !matches!(link.state, State::Up)) {
-            let first = self.links.iter().find_map(|link| link.interfaces.gone());
+        let mut parts = self.links.iter().flat_map(|link| &link.parts);
+        if self.end.is_none() && parts.all(|part| !matches!(part.state, State::Up)) {
+            let first = self.links.iter().flat_map(|l| &l.parts).find_map(|part| part.interfaces.gone());
             self.end = Some(first.unwrap_or_else(|| "no link is left to run on".to_owned()));
             control.stop();
         }
@@ -105,125 +129,204 @@ impl Links {
 
 impl Watched {
     fn look(&mut self, control: &Control, said: &mut Vec<String>) {
-        match &self.state {
-            State::Up => {
-                said.extend(self.interfaces.look().into_iter().map(|text| self.of_link(text)));
-                let failure = self.berths.iter().find_map(|berth| berth.take_failure());
-                let why = failure.map(|error| self.gone(error)).or_else(|| self.interfaces.gone());
-                let Some(why) = why else { return };
-                self.state = State::Leaving;
-                if self.berths.is_empty() {
-                    return;
+        for at in 0..self.parts.len() {
+            let which = self.which(at);
+            let Some(part) = self.parts.get_mut(at) else { continue };
+            match &part.state {
+                State::Up => part.look(which.as_deref(), said),
+                State::Leaving => {
+                    if !part.berths.is_empty() && part.berths.iter().all(|berth| berth.is_empty()) {
+                        part.state = State::Gone(Instant::now(), None);
+                    }
                 }
-                let why = why.strip_suffix(START_AGAIN).unwrap_or(&why);
-                said.push(format!(
-                    "warning: link `{}`: {why}; nothing passes by this link until it is there and up again, the other links go on",
-                    self.plan.name
-                ));
-                self.berths.iter().for_each(|berth| berth.clear());
-            }
-            State::Leaving => {
-                if !self.berths.is_empty() && self.berths.iter().all(|berth| berth.is_empty()) {
-                    self.state = State::Gone(Instant::now(), None);
+                State::Gone(next, _) if Instant::now() < *next || control.stopping() => {}
+                State::Gone(_, told) => {
+                    let told = told.clone();
+                    self.come_back(at, told, said);
                 }
-            }
-            State::Gone(next, _) if Instant::now() < *next || control.stopping() => {}
-            State::Gone(_, told) => {
-                let told = told.clone();
-                self.come_back(told, said);
             }
         }
     }
 
-    /// Takes the link up again, if that is possible now.
-    fn come_back(&mut self, told: Option<String>, said: &mut Vec<String>) {
-        match self.take_up() {
+    /// What a part is called where there are several: a link, or an interface of one.
+    fn which(&self, at: usize) -> Option<String> {
+        let name = self.plan.ports.interfaces().get(at).filter(|_| self.parts.len() > 1).copied();
+        match (self.several, name) {
+            (true, Some(name)) => Some(format!("interface `{name}` of link `{}`", self.plan.name)),
+            (true, None) => Some(format!("link `{}`", self.plan.name)),
+            (false, Some(name)) => Some(format!("interface `{name}`")),
+            (false, None) => None,
+        }
+    }
+
+    /// Takes a part up again, if that is possible now.
+    fn come_back(&mut self, at: usize, told: Option<String>, said: &mut Vec<String>) {
+        let which = self.which(at).unwrap_or_default();
+        let taken_up = self.take_up(at);
+        let Some(part) = self.parts.get_mut(at) else { return };
+        part.state = match taken_up {
             Ok(()) => {
-                said.push(format!("note: link `{}` is taken up again", self.plan.name));
-                self.state = State::Up;
+                said.push(format!("note: {which} is taken up again"));
+                State::Up
             }
             Err(why) => {
                 if let Some(why) = why.clone().filter(|why| Some(why) != told.as_ref()) {
-                    said.push(format!("warning: link `{}` is not taken up again yet: {why}", self.plan.name));
+                    said.push(format!("warning: {which} is not taken up again yet: {why}"));
                 }
-                self.state = State::Gone(Instant::now() + EVERY, why.or(told));
+                State::Gone(Instant::now() + EVERY, why.or(told))
             }
-        }
-    }
-
-    /// Text of one of several links.
-    fn of_link(&self, text: String) -> String {
-        match text.split_once(": ") {
-            Some((kind, rest)) if !self.berths.is_empty() => {
-                format!("{kind}: link `{}`: {rest}", self.plan.name)
-            }
-            _ => text,
-        }
-    }
-
-    fn gone(&self, error: PortError) -> String {
-        match error {
-            PortError::Gone { name } => crate::interfaces::gone(&name),
-            other => other.to_string(),
-        }
+        };
     }
 
     /// Opens ports in the place of those that are gone. The error: why not, unless interfaces are just not there.
-    fn take_up(&mut self) -> Result<(), Option<String>> {
+    fn take_up(&mut self, at: usize) -> Result<(), Option<String>> {
         let look_up = |name: &&str| match Interface::look_up(name) {
             Err(bartizan_ports::OpenError::NoSuchInterface { .. }) => Err(None),
             other => other.map_err(|error| Some(error.to_string())),
         };
-        let interfaces = self.plan.ports.interfaces().iter().map(look_up).collect::<Result<Vec<_>, _>>()?;
+        let names = self.plan.ports.interfaces();
+        let names =
+            if self.plan.is_inline() { names.as_slice() } else { names.get(at..=at).unwrap_or_default() };
+        let interfaces = names.iter().map(look_up).collect::<Result<Vec<_>, _>>()?;
+        for name in names.iter().filter(|_| self.parts.len() > 1 && self.timestamps.0 == Timestamps::Auto) {
+            // The others have their devices' timestamps, and these are not to be mixed with the kernel's.
+            stamps_by_device(name).map_err(|error| Some(error.to_string()))?.map_err(|why| {
+                Some(format!("the others have hardware timestamps, and interface `{name}` gives none: {why}"))
+            })?;
+        }
         // What is to be known of these interfaces was said when the run began.
-        let ports = open(&self.plan, &self.spread, self.filter.as_ref(), &mut Vec::new())
-            .map_err(|e| Some(e.to_string()))?;
-        self.interfaces = InterfaceWatch::new(interfaces);
-        self.berths.iter().zip(ports).for_each(|(berth, ports)| berth.offer(ports));
+        let mut known = Vec::new();
+        let ports = match &self.plan.ports {
+            plan::Ports::Inline { .. } => self.open(&mut known),
+            plan::Ports::Tap { .. } => {
+                self.open_tap(at, &mut known).map(|ports| ports.into_iter().map(Ports::Passive).collect())
+            }
+        };
+        let ports = ports.map_err(|error| Some(error.to_string()))?;
+        if let Some(part) = self.parts.get_mut(at) {
+            part.interfaces = InterfaceWatch::new(interfaces);
+            part.berths.iter().zip(ports).for_each(|(berth, ports)| berth.offer(ports));
+        }
         Ok(())
     }
-}
 
-/// What a link's packet filter is compiled to.
-fn filter(plan: &LinkPlan) -> Result<Option<PacketFilter>, Failure> {
-    let (plan::Ports::Tap { interface, .. }, Some(wanted)) = (&plan.ports, &plan.filter) else {
-        return Ok(None);
-    };
-    let compiled = PacketFilter::compile_for(&wanted.expression, interface);
-    compiled.map(Some).map_err(|error| Failure::input(format!("{}: {error}", wanted.place)))
-}
-
-/// Ports for each worker of a link.
-fn open(
-    link: &LinkPlan,
-    spread: &Spread,
-    filter: Option<&PacketFilter>,
-    warnings: &mut Vec<String>,
-) -> Result<Vec<Ports>, bartizan_ports::OpenError> {
-    match &link.ports {
-        plan::Ports::Inline { a, b, fix_offloads } => {
-            let usual = InlineOptions::default();
-            let frames = link.receive.frames.map_or(usual.frames, |frames| frames as usize);
-            let options = InlineOptions { fix_offloads: *fix_offloads, frames, ..usual };
-            let (pairs, more) = InlinePair::open_group(a, b, &options, spread, false)?;
-            warnings.extend(more.iter().map(ToString::to_string));
-            Ok(pairs.into_iter().map(Ports::Inline).collect())
-        }
-        plan::Ports::Tap { interface, fix_offloads } => {
-            let (usual, wanted) = (PassiveOptions::default(), &link.receive);
-            let blocks =
-                wanted.ring.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX) / usual.block_size);
-            let options = PassiveOptions {
-                fix_offloads: *fix_offloads,
-                filter,
-                blocks: blocks.unwrap_or(usual.blocks),
-                duplicate_window: wanted.duplicate_window.map(|ms| PacketDuration::from_millis(ms.into())),
-                ..usual
-            };
-            let ports = PassivePort::open_group(interface, &options, spread)?;
-            let first = ports.first().into_iter().flat_map(PassivePort::warnings);
-            warnings.extend(first.map(ToString::to_string));
-            Ok(ports.into_iter().map(|port| Ports::Passive(Box::new(port))).collect())
+    /// Ports for each worker.
+    fn open(&self, warnings: &mut Vec<String>) -> Result<Vec<Ports>, OpenError> {
+        match &self.plan.ports {
+            plan::Ports::Inline { a, b, fix_offloads } => {
+                let usual = InlineOptions::default();
+                let frames = self.plan.receive.frames.map_or(usual.frames, |frames| frames as usize);
+                let options = InlineOptions { fix_offloads: *fix_offloads, frames, ..usual };
+                let (pairs, more) = InlinePair::open_group(a, b, &options, &self.spread, false)?;
+                warnings.extend(more.iter().map(ToString::to_string));
+                Ok(pairs.into_iter().map(Ports::Inline).collect())
+            }
+            plan::Ports::Tap { interfaces, .. } => {
+                let opened = (0..interfaces.len()).map(|at| self.open_tap(at, warnings));
+                let mut of_interfaces: Vec<_> =
+                    opened.map(|ports| Ok(ports?.into_iter())).collect::<Result<_, OpenError>>()?;
+                if let [one] = of_interfaces.as_mut_slice() {
+                    return Ok(one.map(Ports::Passive).collect());
+                }
+                let receive = &self.plan.receive;
+                let of_worker = |_| {
+                    let ports = of_interfaces.iter_mut().filter_map(Iterator::next).collect();
+                    let wait = receive.merge_wait.map_or(MERGE_WAIT, |ms| Duration::from_millis(ms.into()));
+                    let wait = PacketDuration::from_nanos(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX));
+                    let tap = MergedTap::new(ports, wait, LiveOptions::default().batch, window(receive));
+                    Ports::Merged(Box::new(tap))
+                };
+                Ok((0..self.plan.workers).map(of_worker).collect())
+            }
         }
     }
+
+    /// Ports of one of a tap's interfaces, for each worker.
+    fn open_tap(&self, at: usize, warnings: &mut Vec<String>) -> Result<Vec<Box<dyn Port>>, OpenError> {
+        let plan::Ports::Tap { interfaces, fix_offloads } = &self.plan.ports else { return Ok(Vec::new()) };
+        let Some(interface) = interfaces.get(at) else { return Ok(Vec::new()) };
+        let (usual, wanted) = (PassiveOptions::default(), &self.plan.receive);
+        let blocks = wanted.ring.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX) / usual.block_size);
+        let options = PassiveOptions {
+            fix_offloads: *fix_offloads,
+            filter: self.filters.get(at),
+            blocks: blocks.unwrap_or(usual.blocks),
+            timestamps: self.timestamps.0,
+            // The second of a pair may come by another interface: who puts them together looks for those.
+            duplicate_window: window(wanted).filter(|_| interfaces.len() == 1),
+            ..usual
+        };
+        let ports = PassivePort::open_group(interface, &options, &self.spread)?;
+        let first = ports.first().into_iter().flat_map(PassivePort::warnings);
+        warnings.extend(first.map(ToString::to_string));
+        Ok(ports.into_iter().map(|port| Box::new(port) as Box<dyn Port>).collect())
+    }
+}
+
+impl Part {
+    /// Looks what became of its interfaces. `which` it is, where there are several.
+    fn look(&mut self, which: Option<&str>, said: &mut Vec<String>) {
+        let with_link = |text: String| match (text.split_once(": "), which) {
+            (Some((kind, rest)), Some(which)) if which.starts_with("link") => {
+                format!("{kind}: {which}: {rest}")
+            }
+            _ => text,
+        };
+        said.extend(self.interfaces.look().into_iter().map(with_link));
+        let failure = self.berths.iter().find_map(|berth| berth.take_failure());
+        let why = failure.map(gone).or_else(|| self.interfaces.gone());
+        let Some(why) = why else { return };
+        self.state = State::Leaving;
+        let Some(which) = which else { return };
+        let why = why.strip_suffix(START_AGAIN).unwrap_or(&why);
+        said.push(format!(
+            "warning: {which}: {why}; nothing comes by it until it is there and up again, all else goes on"
+        ));
+        self.berths.iter().for_each(|berth| berth.clear());
+    }
+}
+
+fn gone(error: PortError) -> String {
+    match error {
+        PortError::Gone { name } => crate::interfaces::gone(&name),
+        other => other.to_string(),
+    }
+}
+
+/// Who stamps packets of a tap. Those of several interfaces are put in the order of their timestamps: all are stamped alike.
+fn timestamps(plan: &LinkPlan) -> Result<(Timestamps, Option<String>), Failure> {
+    let wanted = match plan.receive.timestamps {
+        host::Timestamps::Software => Timestamps::Software,
+        host::Timestamps::Auto => Timestamps::Auto,
+        host::Timestamps::Hardware => Timestamps::Hardware,
+    };
+    let interfaces = plan.ports.interfaces();
+    if wanted != Timestamps::Auto || interfaces.len() < 2 {
+        return Ok((wanted, None));
+    }
+    for name in interfaces {
+        if let Err(why) = stamps_by_device(name).map_err(Failure::input)? {
+            let said = format!(
+                "link `{}` has software timestamps on all its interfaces, since interface `{name}` gives no others: {why} (`ethtool -T {name}` shows what it can)",
+                plan.name
+            );
+            return Ok((Timestamps::Software, Some(said)));
+        }
+    }
+    Ok((wanted, None))
+}
+
+/// Within which time second frames are looked for.
+fn window(receive: &Receive) -> Option<PacketDuration> {
+    receive.duplicate_window.map(|ms| PacketDuration::from_millis(ms.into()))
+}
+
+/// What a link's packet filter is compiled to, by interface.
+fn filters(plan: &LinkPlan) -> Result<Vec<PacketFilter>, Failure> {
+    let (plan::Ports::Tap { interfaces, .. }, Some(wanted)) = (&plan.ports, &plan.filter) else {
+        return Ok(Vec::new());
+    };
+    let compile = |interface: &String| PacketFilter::compile_for(&wanted.expression, interface);
+    let compiled = interfaces.iter().map(compile).collect::<Result<_, _>>();
+    compiled.map_err(|error| Failure::input(format!("{}: {error}", wanted.place)))
 }

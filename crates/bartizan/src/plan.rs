@@ -89,11 +89,11 @@ pub enum Ports {
         /// Whether their offloads are switched off meanwhile.
         fix_offloads: bool,
     },
-    /// One interface that is listened on.
+    /// One interface that is listened on, or several as one.
     Tap {
-        /// The interface.
-        interface: String,
-        /// Whether its offloads are switched off meanwhile.
+        /// The interfaces.
+        interfaces: Vec<String>,
+        /// Whether their offloads are switched off meanwhile.
         fix_offloads: bool,
     },
 }
@@ -103,7 +103,7 @@ impl Ports {
     pub fn interfaces(&self) -> Vec<&str> {
         match self {
             Ports::Inline { a, b, .. } => vec![a, b],
-            Ports::Tap { interface, .. } => vec![interface],
+            Ports::Tap { interfaces, .. } => interfaces.iter().map(String::as_str).collect(),
         }
     }
 }
@@ -134,6 +134,10 @@ pub struct Receive {
     pub ring: Option<u64>,
     /// Of a tap: within which time a second frame of the same bytes is not looked at, in milliseconds.
     pub duplicate_window: Option<u32>,
+    /// Of a tap of several interfaces: how long frames of one wait for those of another, in milliseconds.
+    pub merge_wait: Option<u32>,
+    /// Of a tap: who stamps packets.
+    pub timestamps: host::Timestamps,
 }
 
 impl Receive {
@@ -143,6 +147,8 @@ impl Receive {
             frames: link.inline.as_ref().and_then(|inline| inline.frames),
             ring: tap.and_then(|tap| tap.ring).map(|size| size.0),
             duplicate_window: tap.and_then(|tap| tap.duplicate_window),
+            merge_wait: tap.and_then(|tap| tap.merge_wait),
+            timestamps: tap.and_then(|tap| tap.timestamps).unwrap_or_default(),
         }
     }
 }
@@ -298,7 +304,8 @@ fn links(given: &Given, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, Failur
         return one(ports, pair.join("-"));
     }
     if let Some(tap) = &given.tap {
-        return one(Ports::Tap { interface: tap.clone(), fix_offloads: given.fix_offloads }, tap.clone());
+        let interfaces = vec![tap.clone()];
+        return one(Ports::Tap { interfaces, fix_offloads: given.fix_offloads }, tap.clone());
     }
     let Some(file) = file else {
         return Err(Failure::usage(
@@ -365,7 +372,7 @@ fn ports(link: &host::Link, given: &Given) -> Result<Ports, Failure> {
             fix_offloads: pair.fix_offloads || given.fix_offloads,
         }),
         Some(LinkKind::Tap(tap)) => Ok(Ports::Tap {
-            interface: tap.interface.clone(),
+            interfaces: tap.interface.to_vec(),
             fix_offloads: tap.fix_offloads || given.fix_offloads,
         }),
         Some(LinkKind::Capture(files)) => {
@@ -457,10 +464,10 @@ cache: none
             (link(""), &["--tap", "e0", "--fix-offloads"], true),
         ] {
             let plan = with("offloads", &file, arguments).unwrap();
-            let tap = Ports::Tap { interface: "e0".into(), fix_offloads };
+            let tap = Ports::Tap { interfaces: vec!["e0".into()], fix_offloads };
             assert_eq!(plan.links[0].ports, tap, "{file} {arguments:?}");
             let receive = plan.links[0].receive;
-            let all = Receive { frames: None, ring: Some(2 << 20), duplicate_window: Some(5) };
+            let all = Receive { ring: Some(2 << 20), duplicate_window: Some(5), ..Receive::default() };
             assert_eq!(receive, if file.contains("ring") { all } else { Receive::default() });
         }
     }
@@ -490,7 +497,7 @@ cache: none
             "other.pid",
         ];
         let plan = with("line", FILE, &arguments).unwrap();
-        let tap = Ports::Tap { interface: "eth9".into(), fix_offloads: false };
+        let tap = Ports::Tap { interfaces: vec!["eth9".into()], fix_offloads: false };
         let receive = Receive::default();
         let link = LinkPlan {
             name: "eth9".into(),

@@ -91,26 +91,49 @@ pub struct Inline {
     pub frames: Option<u32>,
 }
 
-/// An interface that is listened on.
+/// An interface that is listened on, or several as one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Tap {
-    /// The interface.
-    pub interface: String,
+    /// The interface, or up to 8: the two sides of a network tap, several mirror ports. Their packets are handled in the order of their timestamps.
+    pub interface: List<String>,
+    /// Milliseconds, from 1 to 1,000, that a packet of one of several interfaces waits at most for older ones of the others, counted from its timestamp;
+    /// 50 unless given.
+    pub merge_wait: Option<u32>,
     /// Switch off the interface's offloads while running, and on again at the end.
     #[serde(default)]
     pub fix_offloads: bool,
     /// Receive ring of each worker, from 2MiB to 4GiB in whole MiB; 32MiB unless given.
     pub ring: Option<Size>,
+    /// Who stamps packets with their time: `software` (the kernel), unless given; `hardware` (the device, which is told to stamp all packets while this runs; an error where it
+    /// cannot); `auto` (the device if it stamps all packets already and its clock is the system's, else the kernel).
+    pub timestamps: Option<Timestamps>,
     /// Milliseconds, from 1 to 1,000, within which a second frame of the same bytes is not looked at: mirror ports show frames twice. None unless
     /// given.
     pub duplicate_window: Option<u32>,
+}
+
+/// Who stamps packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Timestamps {
+    /// The kernel.
+    #[default]
+    Software,
+    /// The device if it does so already.
+    Auto,
+    /// The device.
+    Hardware,
 }
 
 /// Fewest and most frames of an inline link's ring.
 pub const RING_FRAMES: core::ops::RangeInclusive<u32> = 16..=1 << 20;
 /// Fewest and most bytes of a tap's ring; it is made of blocks of the second number.
 pub const RING_BYTES: (core::ops::RangeInclusive<u64>, u64) = (2 << 20..=4 << 30, 1 << 20);
+/// Most interfaces of a tap.
+pub const TAP_INTERFACES: usize = 8;
+/// Shortest and longest time that packets of one interface wait for those of another, in milliseconds.
+pub const MERGE_WAIT: core::ops::RangeInclusive<u32> = 1..=1_000;
 /// Shortest and longest window for second frames, in milliseconds.
 pub const DUPLICATE_WINDOW: core::ops::RangeInclusive<u32> = 1..=1_000;
 
@@ -270,6 +293,7 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
     }
     workers(&file, &mut problem);
     rings(&file, &mut problem);
+    taps(&file, &mut problem);
     for (index, link) in file.links.iter().enumerate().filter(|(_, link)| link.filter.is_some()) {
         let why = match link.kind() {
             Some(LinkKind::Inline(_)) => {
@@ -291,7 +315,7 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
         }
         let used: Vec<&String> = match link.kind() {
             Some(LinkKind::Inline(inline)) => vec![&inline.a, &inline.b],
-            Some(LinkKind::Tap(tap)) => vec![&tap.interface],
+            Some(LinkKind::Tap(tap)) => tap.interface.iter().collect(),
             Some(LinkKind::Capture(_)) => Vec::new(),
             None => {
                 let message =
@@ -302,7 +326,9 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
         };
         for interface in used {
             if !interfaces.insert(interface) {
-                let message = format!("interface `{interface}` is used twice; one link is one pair of ports");
+                let message = format!(
+                    "interface `{interface}` is used twice; give each interface to one link, and once"
+                );
                 problem(format!("links/{index}"), message);
             }
         }
@@ -356,12 +382,33 @@ fn rings(file: &HostFile, problem: &mut impl FnMut(String, String)) {
         let tap = link.tap.as_ref();
         let window = tap.and_then(|tap| tap.duplicate_window);
         number("tap/duplicate-window", window, DUPLICATE_WINDOW, "milliseconds");
+        number("tap/merge-wait", tap.and_then(|tap| tap.merge_wait), MERGE_WAIT, "milliseconds");
         let (range, block) = RING_BYTES;
         let fits = |ring: &Size| range.contains(&ring.0) && ring.0.is_multiple_of(block);
         if let Some(ring) = tap.and_then(|tap| tap.ring).filter(|ring| !fits(ring)) {
             let message =
                 format!("link `{name}`: a ring of {ring} cannot be; give 2MiB to 4GiB, in whole MiB");
             problem(format!("links/{index}/tap/ring"), message);
+        }
+    }
+}
+
+/// Whether taps have as many interfaces as they may, and nothing that only several can have.
+fn taps(file: &HostFile, problem: &mut impl FnMut(String, String)) {
+    for (index, link) in file.links.iter().enumerate() {
+        let (name, Some(tap)) = (&link.name, &link.tap) else { continue };
+        let count = tap.interface.len();
+        if !(1..=TAP_INTERFACES).contains(&count) {
+            let message = format!(
+                "link `{name}`: a tap has 1 to {TAP_INTERFACES} interfaces, and this one {count}; write `interface: eth1` or `interface: [eth1, eth2]`"
+            );
+            problem(format!("links/{index}/tap/interface"), message);
+        }
+        if count < 2 && tap.merge_wait.is_some() {
+            let message = format!(
+                "link `{name}`: packets of one interface wait for none; remove the key, or give the interfaces of both sides: `interface: [eth1, eth2]`"
+            );
+            problem(format!("links/{index}/tap/merge-wait"), message);
         }
     }
 }
@@ -527,7 +574,16 @@ cache: none
             ("workers: 2", "1:1: the key `links` is missing; add it"),
             (
                 "links: [{name: a, inline: {a: e0, b: e0}}]",
-                "1:9: interface `e0` is used twice; one link is one pair of ports",
+                "1:9: interface `e0` is used twice; give each interface to one link, and once",
+            ),
+            ("links: [{name: a, inline: {a: e0, b: e1, c: e2}}]", "1:42: the key `c` is not known"),
+            (
+                "links: [{name: a, tap: {interface: [e0, e1]}}, {name: b, tap: {interface: e1}}]",
+                "1:48: interface `e1` is used twice; give each interface to one link, and once",
+            ),
+            (
+                "links: [{name: a, tap: {interface: [a, b, c, d, e, f, g, h, i]}}]",
+                "1:25: link `a`: a tap has 1 to 8 interfaces, and this one 9",
             ),
             (
                 "links: []\nmemory: {reassembly: 3 bananas}",

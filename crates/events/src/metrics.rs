@@ -122,6 +122,8 @@ metrics! {
         "Packets that a port took in or sent out.";
     PORT_DROPPED Counter Packets "bartizan_port_dropped_total" ["port", "reason", "link"]
         "Packets that a port or its kernel ring lost.";
+    PORT_MERGED Counter Packets "bartizan_port_merged_total" ["port", "what", "link"]
+        "Packets of one of several interfaces of a tap that waited for older ones of another, came late, or did not wait since a ring was half full (pressed).";
     MEMORY Gauge Bytes "bartizan_memory_bytes" ["part", "worker", "link"]
         "Memory that traffic can grow, in use.";
     MEMORY_LIMIT Gauge Bytes "bartizan_memory_limit_bytes" ["part"]

@@ -43,7 +43,8 @@ impl Duplicates {
         }
     }
 
-    fn is_second(&mut self, bytes: &[u8], now: Timestamp) -> bool {
+    /// Whether a frame is the second of a pair.
+    pub(crate) fn is_second(&mut self, bytes: &[u8], now: Timestamp) -> bool {
         let mut hasher = self.key.build_hasher();
         hasher.write(bytes);
         // Zero is for places without a frame.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What can go wrong with a port, in words that say what to do.
 
+use crate::timestamps::NoStamps;
 use std::io;
 
 /// A port could not be opened.
@@ -103,6 +104,17 @@ pub enum OpenError {
         option: &'static str,
         /// What is wrong and what would be right.
         problem: String,
+    },
+    /// Timestamps of the device were demanded, and it gives none.
+    #[error(
+        "interface `{name}` gives no hardware timestamps: {why}; `ethtool -T {name}` shows what it can; give `timestamps: auto` (hardware where it can be) or \
+         `software`, or watch another interface"
+    )]
+    NoHardwareTimestamps {
+        /// The interface.
+        name: String,
+        /// Why not.
+        why: NoStamps,
     },
     /// Any other refusal of the kernel.
     #[error("cannot open `{name}`: {what} failed: {source}")]

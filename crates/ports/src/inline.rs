@@ -51,8 +51,6 @@ pub struct InlineOptions {
     pub promiscuous: bool,
     /// Share the interface with other ports.
     pub fanout: Option<Fanout>,
-    /// Have the device stamp the frames, where it can.
-    pub hardware_timestamps: bool,
     /// Switch offloads off and on again when the port is dropped.
     pub fix_offloads: bool,
     /// Room for a frame in a slot, in bytes; from the MTU when `None`. Larger frames are fetched through the socket, with a system call each.
@@ -68,7 +66,6 @@ impl Default for InlineOptions {
             qdisc_bypass: true,
             promiscuous: true,
             fanout: None,
-            hardware_timestamps: false,
             fix_offloads: false,
             slot_room: None,
         }
@@ -139,7 +136,7 @@ impl InlinePort {
             promiscuous: options.promiscuous,
             outgoing: false,
             fanout: options.fanout,
-            hardware_timestamps: options.hardware_timestamps,
+            timestamps: crate::timestamps::Timestamps::Software,
             fix_offloads: options.fix_offloads,
         };
         let mut socket = Socket::open(interface, libc::tpacket_versions::TPACKET_V2 as u32, &shared)?;

@@ -4,6 +4,7 @@
 //! * [`Port`]: what every source and sink can do; a worker sees nothing else.
 //! * [`Batch`]: the frames that a port hands out together, lying in its ring.
 //! * [`PassivePort`]: AF_PACKET with a TPACKET_V3 ring, block-wise, for taps.
+//! * [`MergedTap`]: several of them that are watched as one, frames in the order of their timestamps.
 //! * [`InlinePort`] and [`InlinePair`]: AF_PACKET with TPACKET_V2 rings, where a frame is visible at once.
 //! * [`TestPort`]: two joined ports in memory.
 //!
@@ -25,6 +26,7 @@ mod frame;
 mod inline;
 mod interface;
 pub mod limits;
+mod merge;
 mod offload;
 mod pair;
 mod passive;
@@ -39,6 +41,7 @@ mod socket;
 #[allow(unsafe_code)]
 mod sys;
 mod testport;
+mod timestamps;
 mod wait;
 
 pub use awake::{Awake, DEVICE as AWAKE_DEVICE};
@@ -48,12 +51,14 @@ pub use ffi_pcap::{FilterError, PacketFilter};
 pub use frame::{FrameFlags, FrameInfo, PendingChecksum, Segmentation};
 pub use inline::{InlineOptions, InlinePort, MAX_MTU, TransmitPath};
 pub use interface::{Interface, LinkState};
+pub use merge::{MERGE_WAIT, MERGED_MOST, MergedTap, Taken};
 pub use offload::{Offload, OffloadGuard, Warning, ethtool_command, offloads_on};
 pub use pair::{InlinePair, Side};
 pub use passive::{PassiveOptions, PassivePort};
 pub use port::{LinkLayer, MAX_FRAME, Port, PortStats};
 pub use processor::{processors, stay_on_processor};
 pub use refusal::{SendFailures, SendRefusal};
-pub use socket::{Fanout, FanoutMode};
+pub use socket::{Fanout, FanoutMode, stamps_by_device};
 pub use testport::{TestClock, TestPort};
+pub use timestamps::{NoStamps, Timestamps};
 pub use wait::{Waker, Woke, look_any, packet_clock, wait_any};

@@ -10,6 +10,7 @@
 //! checksum are counted at run time instead (`PortStats::checksum_pending`).
 
 use crate::sys;
+use crate::timestamps::NoStamps;
 use std::fmt;
 use std::os::fd::AsFd;
 
@@ -143,10 +144,12 @@ pub enum Warning {
         /// Which.
         on: Vec<Offload>,
     },
-    /// Hardware timestamps were asked for and the device has none.
-    NoHardwareTimestamps {
+    /// The device's timestamps would have been taken, and it gives none.
+    SoftwareTimestamps {
         /// The interface.
         interface: String,
+        /// Why not.
+        why: NoStamps,
     },
     /// The kernel does not say how merged frames are to be taken apart.
     NoSegmentSizes {
@@ -176,9 +179,9 @@ impl fmt::Display for Warning {
                     ethtool_command(interface, on),
                 )
             }
-            Warning::NoHardwareTimestamps { interface } => write!(
+            Warning::SoftwareTimestamps { interface, why } => write!(
                 f,
-                "interface `{interface}` has no hardware timestamps (`ethtool -T {interface}`): the kernel's are used"
+                "interface `{interface}` has software timestamps: {why} (`ethtool -T {interface}` shows what it can; `timestamps: software` says that it is meant so)"
             ),
             Warning::NoSegmentSizes { interface, why } => write!(
                 f,

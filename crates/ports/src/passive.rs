@@ -16,6 +16,7 @@ use crate::ring::Mapping;
 use crate::ring::v3::RxV3;
 use crate::socket::{Fanout, Socket, SocketOptions};
 use crate::sys;
+use crate::timestamps::Timestamps;
 use bartizan_base::{PacketDuration, Spread, Timestamp};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -36,8 +37,8 @@ pub struct PassiveOptions<'f> {
     pub outgoing: bool,
     /// Share the interface with other ports.
     pub fanout: Option<Fanout>,
-    /// Have the device stamp the frames, where it can.
-    pub hardware_timestamps: bool,
+    /// Who stamps the frames.
+    pub timestamps: Timestamps,
     /// Switch offloads off and on again when the port is dropped.
     pub fix_offloads: bool,
     /// Only frames that this lets through ([`PacketFilter::compile_for`]); the kernel looks, and counts no others.
@@ -56,7 +57,7 @@ impl Default for PassiveOptions<'_> {
             promiscuous: true,
             outgoing: true,
             fanout: None,
-            hardware_timestamps: false,
+            timestamps: Timestamps::Software,
             fix_offloads: false,
             filter: None,
             duplicate_window: None,
@@ -113,7 +114,7 @@ impl PassivePort {
             promiscuous: options.promiscuous,
             outgoing: options.outgoing && !interface.loopback,
             fanout: options.fanout,
-            hardware_timestamps: options.hardware_timestamps,
+            timestamps: options.timestamps,
             fix_offloads: options.fix_offloads,
         };
         let mut socket = Socket::open(interface, libc::tpacket_versions::TPACKET_V3 as u32, &shared)?;
@@ -130,6 +131,7 @@ impl PassivePort {
         })?;
         let mut rx = RxV3::new(mapping, options.block_size, options.blocks);
         rx.vnet = vnet;
+        rx.by_device = socket.by_device;
         rx.skip_outgoing = socket.skip_outgoing || member && !shared.outgoing;
         if member {
             socket.hush()?;
@@ -224,6 +226,10 @@ impl Port for PassivePort {
 
     fn ready(&self) -> bool {
         self.rx.ready()
+    }
+
+    fn pressed(&self) -> bool {
+        self.rx.pressed()
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -29,6 +29,8 @@ pub struct PortStats {
     pub skipped: u64,
     /// Frames whose checksum the sender left to hardware that does not exist.
     pub checksum_pending: u64,
+    /// Frames that have the kernel's timestamp although the device is to stamp them.
+    pub unstamped: u64,
     /// Frames handed to the device.
     pub sent: u64,
     /// Bytes of these frames.
@@ -41,6 +43,12 @@ pub struct PortStats {
     pub sleeps: u64,
     /// How often the interface went down.
     pub went_down: u64,
+    /// Of a tap of several interfaces ([`crate::MergedTap`]): frames that were held for an older one of another interface.
+    pub merge_waited: u64,
+    /// Frames that came behind a newer one of another interface of their tap, which had been handed out already.
+    pub merge_late: u64,
+    /// Frames that did not wait as long as they might have, since a ring of their tap was half full.
+    pub merge_pressed: u64,
 }
 
 impl PortStats {
@@ -57,12 +65,16 @@ impl PortStats {
             copied,
             skipped,
             checksum_pending,
+            unstamped,
             sent,
             sent_bytes,
             send_failures,
             send_calls,
             sleeps,
             went_down,
+            merge_waited,
+            merge_late,
+            merge_pressed,
         } = other;
         self.received += received;
         self.received_bytes += received_bytes;
@@ -72,6 +84,7 @@ impl PortStats {
         self.copied += copied;
         self.skipped += skipped;
         self.checksum_pending += checksum_pending;
+        self.unstamped += unstamped;
         self.sent += sent;
         self.sent_bytes += sent_bytes;
         for (refusal, frames) in send_failures.iter() {
@@ -80,7 +93,18 @@ impl PortStats {
         self.send_calls += send_calls;
         self.sleeps += sleeps;
         self.went_down += went_down;
+        self.merge_waited += merge_waited;
+        self.merge_late += merge_late;
+        self.merge_pressed += merge_pressed;
         self
+    }
+}
+
+impl PortStats {
+    /// What a tap of several interfaces counts of one of them: name and frames.
+    #[must_use]
+    pub const fn merged(&self) -> [(&'static str, u64); 3] {
+        [("waited", self.merge_waited), ("late", self.merge_late), ("pressed", self.merge_pressed)]
     }
 }
 
@@ -145,6 +169,11 @@ pub trait Port: Send {
 
     /// Whether `receive` would return a frame. No system call.
     fn ready(&self) -> bool;
+
+    /// Whether its receive ring is half full, and frames should be taken soon. No system call.
+    fn pressed(&self) -> bool {
+        false
+    }
 
     /// What to sleep on; `None` when the port is always ready or is woken otherwise.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

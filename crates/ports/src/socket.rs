@@ -11,9 +11,21 @@ use crate::offload::{OffloadGuard, Warning, offloads_on};
 use crate::port::PortStats;
 use crate::ring::VNET_RESERVE;
 use crate::sys::{self, Receives, set_option};
+use crate::timestamps::{Decision, Device, NoStamps, StampGuard, Timestamps, decide, usable};
 use bartizan_base::{Spread, Timestamp};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Whether the device of an interface stamps its frames with [`Timestamps::Auto`]; the inner error: why not.
+///
+/// # Errors
+/// There is no such interface, or it is down.
+pub fn stamps_by_device(name: &str) -> Result<Result<(), NoStamps>, OpenError> {
+    let interface = Interface::look_up(name)?;
+    let device =
+        Device::ask(&interface.name).map_err(|e| OpenError::system(name, "asking for its timestamps", e))?;
+    Ok(usable(false, &device).map(|_| ()))
+}
 
 /// How the sockets of a fanout group share the frames of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +74,7 @@ pub(crate) struct SocketOptions {
     pub(crate) promiscuous: bool,
     pub(crate) outgoing: bool,
     pub(crate) fanout: Option<Fanout>,
-    pub(crate) hardware_timestamps: bool,
+    pub(crate) timestamps: Timestamps,
     pub(crate) fix_offloads: bool,
 }
 
@@ -74,9 +86,12 @@ pub(crate) struct Socket {
     pub(crate) warnings: Vec<Warning>,
     /// The kernel cannot leave out what this host sends: the reader has to.
     pub(crate) skip_outgoing: bool,
+    /// Frames are to have the device's timestamps.
+    pub(crate) by_device: bool,
     version: i32,
     last: u64,
     _offloads: Option<OffloadGuard>,
+    _stamps: Option<StampGuard>,
 }
 
 impl Socket {
@@ -105,9 +120,11 @@ impl Socket {
             stats: PortStats::default(),
             warnings,
             skip_outgoing: false,
+            by_device: false,
             version,
             last: 0,
             _offloads: guard,
+            _stamps: None,
         };
         socket.set(libc::PACKET_VERSION, &version, "choosing the ring version (TPACKET)")?;
         if !options.outgoing {
@@ -116,20 +133,36 @@ impl Socket {
                 set_option(socket.fd.as_fd(), libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32).is_err()
                     || options.fanout.is_some();
         }
-        if options.hardware_timestamps {
-            socket.hardware_timestamps();
-        }
+        socket.choose_timestamps(options.timestamps)?;
         Ok(socket)
     }
 
-    fn hardware_timestamps(&mut self) {
-        let fd = self.fd.as_fd();
-        let raw = libc::SOF_TIMESTAMPING_RAW_HARDWARE as i32;
-        let done = sys::enable_hardware_timestamps(fd, &self.interface.name)
-            .and_then(|()| set_option(fd, libc::SOL_PACKET, libc::PACKET_TIMESTAMP, &raw));
-        if done.is_err() {
-            self.warnings.push(Warning::NoHardwareTimestamps { interface: self.interface.name.clone() });
+    /// Has the device stamp frames, where that is wanted and can be.
+    fn choose_timestamps(&mut self, wanted: Timestamps) -> Result<(), OpenError> {
+        if wanted == Timestamps::Software {
+            return Ok(());
         }
+        let name = self.interface.name.clone();
+        let device =
+            Device::ask(&name).map_err(|e| OpenError::system(&name, "asking for its timestamps", e))?;
+        let refuse = |why| OpenError::NoHardwareTimestamps { name: name.clone(), why };
+        match decide(wanted, &device).map_err(refuse)? {
+            Decision::Kernel(why) => {
+                self.warnings
+                    .extend(why.map(|why| Warning::SoftwareTimestamps { interface: name.clone(), why }));
+            }
+            Decision::Device(settings) => {
+                if let Some(ours) = settings {
+                    let before = device.settings.unwrap_or_default();
+                    let guard = StampGuard::set(&name, before, ours);
+                    self._stamps = Some(guard.map_err(|error| refuse(NoStamps::Refused(error.to_string())))?);
+                }
+                let raw = libc::SOF_TIMESTAMPING_RAW_HARDWARE as i32;
+                self.set(libc::PACKET_TIMESTAMP, &raw, "asking for the device's timestamps")?;
+                self.by_device = true;
+            }
+        }
+        Ok(())
     }
 
     /// Sets an option of the packet layer.
@@ -292,6 +325,7 @@ impl Socket {
         stats.copied += filled.copied;
         stats.skipped += filled.skipped;
         stats.checksum_pending += filled.checksum_pending;
+        stats.unstamped += filled.unstamped;
         Ok(filled.frames as usize)
     }
 

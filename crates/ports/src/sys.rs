@@ -232,6 +232,8 @@ struct EthtoolValue {
 
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
 const SIOCSHWTSTAMP: libc::Ioctl = 0x89b0;
+const SIOCGHWTSTAMP: libc::Ioctl = 0x89b1;
+const ETHTOOL_GET_TS_INFO: u32 = 0x41;
 
 /// One ethtool request that carries a number: returns what the kernel wrote back.
 pub(crate) fn ethtool_value(fd: BorrowedFd<'_>, name: &str, command: u32, data: u32) -> io::Result<u32> {
@@ -242,13 +244,81 @@ pub(crate) fn ethtool_value(fd: BorrowedFd<'_>, name: &str, command: u32, data: 
     Ok(value.data)
 }
 
-/// Asks the device to stamp every received frame (`hwtstamp_config`: flags, tx off, filter all).
-pub(crate) fn enable_hardware_timestamps(fd: BorrowedFd<'_>, name: &str) -> io::Result<()> {
-    const HWTSTAMP_FILTER_ALL: i32 = 1;
+/// What a device can stamp: of `struct ethtool_ts_info`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StampAbilities {
+    /// `SOF_TIMESTAMPING_*`.
+    pub(crate) able: u32,
+    /// Number of its clock; -1: none.
+    pub(crate) clock: i32,
+    /// Filters for received frames, by their bits.
+    pub(crate) filters: u32,
+}
+
+/// What a device can stamp.
+pub(crate) fn stamp_abilities(fd: BorrowedFd<'_>, name: &str) -> io::Result<StampAbilities> {
     let mut request = interface_request(name)?;
-    let mut config = [0i32, 0, HWTSTAMP_FILTER_ALL];
-    request.ifr_ifru.ifru_data = std::ptr::from_mut(&mut config).cast();
-    interface_ioctl(fd, SIOCSHWTSTAMP, &mut request)
+    // Command, abilities, clock, kinds for sending, three that are reserved, filters, three that are reserved.
+    let mut info = [ETHTOOL_GET_TS_INFO, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    request.ifr_ifru.ifru_data = std::ptr::from_mut(&mut info).cast();
+    interface_ioctl(fd, SIOCETHTOOL, &mut request)?;
+    let [_, able, clock, _, _, _, _, filters, ..] = info;
+    Ok(StampAbilities { able, clock: clock as i32, filters })
+}
+
+/// How a device stamps frames: `struct hwtstamp_config`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StampSettings {
+    pub(crate) flags: i32,
+    /// Which of the frames that are sent (`HWTSTAMP_TX_*`).
+    pub(crate) transmit: i32,
+    /// Which of those that are received (`HWTSTAMP_FILTER_*`).
+    pub(crate) filter: i32,
+}
+
+/// How a device is set.
+pub(crate) fn stamp_settings(fd: BorrowedFd<'_>, name: &str) -> io::Result<StampSettings> {
+    stamp_request(fd, name, SIOCGHWTSTAMP, StampSettings::default())
+}
+
+/// Sets it. Gives what the driver made of it.
+pub(crate) fn set_stamp_settings(
+    fd: BorrowedFd<'_>,
+    name: &str,
+    settings: StampSettings,
+) -> io::Result<StampSettings> {
+    stamp_request(fd, name, SIOCSHWTSTAMP, settings)
+}
+
+fn stamp_request(
+    fd: BorrowedFd<'_>,
+    name: &str,
+    which: libc::Ioctl,
+    mut settings: StampSettings,
+) -> io::Result<StampSettings> {
+    let mut request = interface_request(name)?;
+    request.ifr_ifru.ifru_data = std::ptr::from_mut(&mut settings).cast();
+    interface_ioctl(fd, which, &mut request)?;
+    Ok(settings)
+}
+
+/// By how many nanoseconds a device's clock is beyond the system's.
+pub(crate) fn device_clock_beyond_system(clock: i32) -> io::Result<i64> {
+    if clock < 0 {
+        return Err(io::Error::other("there is none"));
+    }
+    let device = std::fs::File::open(format!("/dev/ptp{clock}"))?;
+    // FD_TO_CLOCKID of clock_gettime(2).
+    let number = (!device.as_raw_fd() << 3) | 3;
+    let before = packet_clock_nanos();
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a valid place for the answer; a clock that is none is an error.
+    check(unsafe { libc::clock_gettime(number, &raw mut now) })?;
+    // Between the two.
+    let system = before + packet_clock_nanos().saturating_sub(before) / 2;
+    let device = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
+    Ok(i64::try_from(device - i128::from(system)).unwrap_or(i64::MAX))
 }
 
 /// Sends what stands in the socket's transmit ring; bytes handed to the device.

@@ -109,6 +109,11 @@ impl TestPort {
         self.incoming.push(frame.to_vec(), at, self.capacity);
     }
 
+    /// Lets a frame arrive at the other port with a time of its own.
+    pub fn deliver(&self, frame: &[u8], at: Timestamp) {
+        self.outgoing.push(frame.to_vec(), at, self.capacity);
+    }
+
     /// Takes the next frame that has arrived, without a batch.
     pub fn take(&mut self) -> Option<Vec<u8>> {
         let (frame, _) = self.incoming.lock().pop_front()?;
@@ -204,6 +209,10 @@ impl Port for TestPort {
 
     fn ready(&self) -> bool {
         !self.incoming.lock().is_empty()
+    }
+
+    fn pressed(&self) -> bool {
+        self.incoming.lock().len() >= self.capacity.div_ceil(2)
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -9,7 +9,7 @@ use crate::port::Port;
 use crate::sys::{self, MAX_WATCHES, Watch};
 use bartizan_base::Timestamp;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -71,31 +71,66 @@ pub fn wait_any(
             timeout = timeout.min(RETRY);
         }
     }
-    let mut watches = [Watch { fd: -1, readable: false, failed: false }; MAX_WATCHES];
-    let skip = usize::from(waker.is_some());
-    if let (Some(waker), Some(place)) = (waker, watches.first_mut()) {
-        place.fd = waker.event.as_raw_fd();
-    }
-    for (port, place) in ports.iter().zip(watches.iter_mut().skip(skip)) {
-        place.fd = port.descriptor().map_or(-1, |fd| fd.as_raw_fd());
-    }
-    let count = (ports.len() + skip).min(MAX_WATCHES);
-    let used = watches.get_mut(..count).unwrap_or_default();
-    sys::poll(used, timeout).map_err(|source| PortError::System {
+    let descriptors = ports.iter().map(|port| port.descriptor().map_or(-1, |fd| fd.as_raw_fd()));
+    let slept = sleep(descriptors, waker, timeout).map_err(|source| PortError::System {
         name: ports.first().map_or_else(String::new, |p| p.name().to_owned()),
-        what: "waiting for packets",
+        what: WAITING,
         source,
     })?;
-    let mut packets = false;
-    for (port, watch) in ports.iter_mut().zip(used.iter().skip(skip)) {
+    for (port, watch) in ports.iter_mut().zip(slept.watches()) {
         port.woken(watch.failed)?;
-        packets |= watch.readable;
     }
-    if let Some(waker) = waker.filter(|_| used.first().is_some_and(|w| w.readable)) {
+    Ok(slept.woke())
+}
+
+/// What a port was doing when a sleep failed.
+pub(crate) const WAITING: &str = "waiting for packets";
+
+/// What a sleep saw.
+pub(crate) struct Slept {
+    watches: [Watch; MAX_WATCHES],
+    called: bool,
+}
+
+impl Slept {
+    /// What was seen of each descriptor.
+    pub(crate) fn watches(&self) -> impl Iterator<Item = &Watch> {
+        // The waker's is the first.
+        self.watches.iter().skip(1)
+    }
+
+    /// Why it ended.
+    pub(crate) fn woke(&self) -> Woke {
+        if self.called {
+            Woke::Called
+        } else if self.watches().any(|watch| watch.readable) {
+            Woke::Packets
+        } else {
+            Woke::Timeout
+        }
+    }
+}
+
+/// Sleeps until a descriptor is readable (-1: none), the waker is used or the time is over.
+pub(crate) fn sleep(
+    descriptors: impl Iterator<Item = RawFd>,
+    waker: Option<&Waker>,
+    timeout: Duration,
+) -> io::Result<Slept> {
+    let none = Watch { fd: -1, readable: false, failed: false };
+    let mut slept = Slept { watches: [none; MAX_WATCHES], called: false };
+    let mut count = 0;
+    let own = waker.map_or(-1, |waker| waker.event.as_raw_fd());
+    for (place, descriptor) in slept.watches.iter_mut().zip(std::iter::once(own).chain(descriptors)) {
+        place.fd = descriptor;
+        count += 1;
+    }
+    sys::poll(slept.watches.get_mut(..count).unwrap_or_default(), timeout)?;
+    if let Some(waker) = waker.filter(|_| slept.watches.first().is_some_and(|watch| watch.readable)) {
         sys::event_clear(waker.event.as_fd());
-        return Ok(Woke::Called);
+        slept.called = true;
     }
-    Ok(if packets { Woke::Packets } else { Woke::Timeout })
+    Ok(slept)
 }
 
 /// The clock of the kernel's packet sockets, where there is no port to ask ([`Port::now`]).
@@ -107,7 +142,11 @@ pub fn packet_clock() -> Timestamp {
 /// Looks at the ports until one is ready, there is something `else_ready` to do, or `spin` is over; at least once.
 #[must_use]
 pub fn look_any(ports: &[&mut dyn Port], else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
-    let ready = || ports.iter().any(|port| port.ready()) || else_ready();
+    look_until(&|| ports.iter().any(|port| port.ready()) || else_ready(), spin)
+}
+
+/// Looks until something is ready or `spin` is over; at least once.
+pub(crate) fn look_until(ready: &dyn Fn() -> bool, spin: Duration) -> bool {
     if ready() {
         return true;
     }

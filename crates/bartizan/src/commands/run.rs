@@ -227,6 +227,9 @@ fn twice(link: &LinkPlan, name: &str, other: &str, of: &str) -> String {
             link.name
         );
     }
+    if !link.is_inline() {
+        return format!("link `{}`: `{other}` {what}: give each interface of a tap once", link.name);
+    }
     format!(
         "`{other}` {what}: inline, packets come in by one interface and leave by another; give two, or watch one with --tap"
     )

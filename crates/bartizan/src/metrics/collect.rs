@@ -257,6 +257,9 @@ impl Worker<'_> {
             page.add(&m::PORT_PACKETS, &[port, "in", self.link], stats.received);
             page.add(&m::PORT_PACKETS, &[port, "out", self.link], stats.sent);
             page.add(&m::PORT_DROPPED, &[port, "receive_ring", self.link], stats.ring_dropped);
+            for (what, frames) in stats.merged() {
+                page.add(&m::PORT_MERGED, &[port, what, self.link], frames);
+            }
             for (refusal, frames) in stats.send_failures.iter() {
                 page.add(&m::PORT_DROPPED, &[port, refusal.name(), self.link], frames);
             }

@@ -3,11 +3,11 @@
 //!
 //! With several links the end of one is not the end of the others: its workers let go of their ports and live on, with their flows and
 //! counters; who steers opens the interfaces again when they are there and offers the new ports ([`Berth`]). Between two batches a worker looks
-//! at two flags, one load each.
+//! at two flags, one load each. The interfaces of a tap of several go and come back each by itself: a worker has a berth for each of them.
 
 use bartizan_base::Timestamp;
 use bartizan_ports::{
-    InlinePair, Port, PortError, PortStats, Side, Waker, Woke, look_any, packet_clock, wait_any,
+    InlinePair, MergedTap, Port, PortError, PortStats, Side, Waker, Woke, look_any, packet_clock, wait_any,
 };
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -19,16 +19,23 @@ pub enum Ports {
     Inline(InlinePair),
     /// One that is watched.
     Passive(Box<dyn Port>),
+    /// Several that are watched as one. Each comes and goes by itself, by a berth of its own.
+    Merged(Box<MergedTap>),
     /// None: the link is gone, and may come back.
     Away,
 }
 
 impl Ports {
-    /// All its ports.
-    pub fn each(&mut self, mut each: impl FnMut(&mut dyn Port)) {
+    /// Each of its ports: name, counters, frames that wait in its transmit ring.
+    pub fn each(&mut self, mut each: impl FnMut(&str, &PortStats, u64)) {
+        let mut one = |port: &mut dyn Port| {
+            let stats = port.stats();
+            each(port.name(), &stats, port.pending() as u64);
+        };
         match self {
-            Ports::Inline(pair) => Side::BOTH.into_iter().for_each(|side| each(pair.port(side))),
-            Ports::Passive(port) => each(&mut **port),
+            Ports::Inline(pair) => Side::BOTH.into_iter().for_each(|side| one(pair.port(side))),
+            Ports::Passive(port) => one(&mut **port),
+            Ports::Merged(tap) => tap.each_stats(|name, stats| each(name, stats, 0)),
             Ports::Away => {}
         }
     }
@@ -37,6 +44,7 @@ impl Ports {
         match self {
             Ports::Inline(pair) => pair.port(Side::A).now(),
             Ports::Passive(port) => port.now(),
+            Ports::Merged(tap) => tap.now(),
             Ports::Away => packet_clock(),
         }
     }
@@ -45,6 +53,7 @@ impl Ports {
         match self {
             Ports::Inline(pair) => pair.look(else_ready, spin),
             Ports::Passive(port) => look_any(&[&mut **port], else_ready, spin),
+            Ports::Merged(tap) => tap.look(else_ready, spin),
             Ports::Away => else_ready(),
         }
     }
@@ -53,6 +62,7 @@ impl Ports {
         match self {
             Ports::Inline(pair) => pair.wait(waker, Duration::ZERO, timeout),
             Ports::Passive(port) => wait_any(&mut [&mut **port], waker, Duration::ZERO, timeout),
+            Ports::Merged(tap) => tap.wait(waker, timeout),
             Ports::Away => wait_any(&mut [], waker, Duration::ZERO, timeout),
         }
     }
@@ -70,13 +80,13 @@ pub(super) struct Retired {
 /// Adds what ports have counted to what those before them at the same place had.
 pub(super) fn retire(ports: &mut Ports, retired: &mut Vec<Retired>) {
     let mut at = 0;
-    ports.each(|port| {
+    ports.each(|name, stats, waiting| {
         if retired.len() <= at {
-            retired.push(Retired { name: port.name().to_owned(), ..Retired::default() });
+            retired.push(Retired { name: name.to_owned(), ..Retired::default() });
         }
         if let Some(known) = retired.get_mut(at) {
-            known.stats = known.stats.plus(&port.stats());
-            known.waiting += port.pending() as u64;
+            known.stats = known.stats.plus(stats);
+            known.waiting += waiting;
         }
         at += 1;
     });

@@ -28,7 +28,8 @@ use bartizan_applayer::flow::Engine;
 use bartizan_base::{Decision, LinkId, Timestamp, Verdict, WorkerId};
 use bartizan_flow::TableError;
 use bartizan_ports::{
-    Awake, Batch, FrameFlags, FrameInfo, PortError, PortStats, Segmentation, Side, Woke, stay_on_processor,
+    Awake, Batch, FrameFlags, FrameInfo, MergedTap, PortError, PortStats, Segmentation, Side, Woke,
+    stay_on_processor,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,8 +64,8 @@ pub struct Post<R> {
     pub link: LinkId,
     /// Number of its link's first worker among those of all links.
     pub first: u16,
-    /// Where it gets other ports when these are gone. `None`: the end of its ports is the end of all.
-    pub berth: Option<Arc<Berth>>,
+    /// Where it gets other ports when these are gone; of a tap of several interfaces one for each. None: the end of its ports is the end of all.
+    pub berths: Vec<Arc<Berth>>,
     /// Frames leave by its ports; else they are only watched.
     forwards: bool,
     retired: Vec<Retired>,
@@ -82,7 +83,7 @@ impl<R> Post<R> {
             processor: None,
             link: LinkId(0),
             first: 0,
-            berth: None,
+            berths: Vec::new(),
             retired: Vec::new(),
         }
     }
@@ -104,12 +105,9 @@ impl<R> Post<R> {
             retired.iter().for_each(|port| each(&port.name, &port.stats, port.waiting));
         }
         let mut before = retired.iter();
-        ports.each(|port| {
-            let (stats, waiting) = (port.stats(), port.pending() as u64);
-            match before.next() {
-                Some(known) => each(port.name(), &known.stats.plus(&stats), known.waiting + waiting),
-                None => each(port.name(), &stats, waiting),
-            }
+        ports.each(|name, stats, waiting| match before.next() {
+            Some(known) => each(name, &known.stats.plus(stats), known.waiting + waiting),
+            None => each(name, stats, waiting),
         });
     }
 }
@@ -336,7 +334,8 @@ impl<R: Recorder> Post<R> {
 
     /// Ports failed: their worker goes on without them where it may get others.
     fn let_go(&mut self, hands: &mut Hands, error: PortError) -> Result<(), PortError> {
-        let Some(berth) = self.berth.clone() else { return Err(error) };
+        let whole = !matches!(self.ports, Ports::Merged(_));
+        let Some(berth) = self.berths.first().filter(|_| whole).cloned() else { return Err(error) };
         self.leave_ports(hands);
         berth.left(Some(error));
         Ok(())
@@ -344,7 +343,11 @@ impl<R: Recorder> Post<R> {
 
     /// Lets go of the ports if that is asked for, and takes others if there are some.
     fn change_ports(&mut self, hands: &mut Hands) {
-        let Some(berth) = &self.berth else { return };
+        if let Ports::Merged(tap) = &mut self.ports {
+            self.berths.iter().enumerate().for_each(|(at, berth)| change_source(tap, at, berth));
+            return;
+        }
+        let Some(berth) = self.berths.first() else { return };
         if !matches!(self.ports, Ports::Away) {
             if berth.is_to_be_left() {
                 let berth = Arc::clone(berth);
@@ -436,6 +439,25 @@ impl<R: Recorder> Post<R> {
                     station.frame(&frame, 0, recorder);
                 }
                 hands.batch.clear();
+            }
+            Ports::Merged(tap) => {
+                let [rejecter, _] = &mut hands.rejecters;
+                tap.look_again();
+                while seen < hands.batch.capacity() {
+                    let taken = tap.next(control.stopping(), &mut |batch| {
+                        take_apart(batch, rejecter, counters);
+                    });
+                    let Some(taken) = taken else { break };
+                    seen += 1;
+                    let frame = tap.batch(taken.source).and_then(|batch| frame_of(batch, taken.index, link));
+                    let Some((frame, info)) = frame else { continue };
+                    if taken.duplicate {
+                        counters.duplicates += 1;
+                        continue;
+                    }
+                    station.worker_mut().arrives_with(checksums_of(info.flags));
+                    station.frame(&frame, 0, recorder);
+                }
             }
             Ports::Away => {}
         }
@@ -530,6 +552,20 @@ impl<R: Recorder> Post<R> {
         let waker = control.waker(me);
         let sleep = || ports.wait(waker, options.tick);
         control.sleeping(me, has_parcels, sleep).transpose()
+    }
+}
+
+/// Lets go of the port of one of a tap's interfaces if that is asked for or it failed, and takes another one if there is one.
+fn change_source(tap: &mut MergedTap, at: usize, berth: &Berth) {
+    if let Some(why) = tap.take_left(at) {
+        berth.left(why);
+    }
+    if tap.has_port(at) {
+        if berth.is_to_be_left() {
+            tap.leave(at);
+        }
+    } else if let Some(Ports::Passive(port)) = berth.take() {
+        tap.take_up(at, port);
     }
 }
 

@@ -12,6 +12,8 @@ const OWN: &[&str] = &[
     "capture.checksum_pending",
     "capture.cut",
     "capture.duplicates",
+    "capture.merge.",
+    "capture.unstamped",
     "defrag.dropped.",
     "events.",
     "file_store.lost",

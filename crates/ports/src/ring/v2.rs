@@ -33,6 +33,8 @@ pub(crate) struct Filled {
     pub(crate) checksum_pending: u64,
     /// Frames skipped: sent by this host, or with a header that makes no sense.
     pub(crate) skipped: u64,
+    /// Frames without the device's timestamp, where they are to have it: the kernel's stands there.
+    pub(crate) unstamped: u64,
     /// False when another batch still holds frames of this ring.
     pub(crate) lease_free: bool,
 }

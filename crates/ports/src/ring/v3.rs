@@ -33,18 +33,36 @@ pub(crate) struct RxV3 {
     pub(crate) skip_outgoing: bool,
     /// The socket says how frames are to be segmented (`PACKET_VNET_HDR`).
     pub(crate) vnet: bool,
+    /// Frames are to have the device's timestamps.
+    pub(crate) by_device: bool,
 }
 
 impl RxV3 {
     /// Reads the ring at the start of `mapping`.
     pub(crate) fn new(mapping: Arc<Mapping>, block_size: usize, blocks: usize) -> Self {
-        Self { mapping, block_size, blocks, block: 0, open: None, skip_outgoing: false, vnet: false }
+        Self {
+            mapping,
+            block_size,
+            blocks,
+            block: 0,
+            open: None,
+            skip_outgoing: false,
+            vnet: false,
+            by_device: false,
+        }
     }
 
     /// Whether a packet waits.
     pub(crate) fn ready(&self) -> bool {
         self.open.is_some()
             || self.mapping.status(self.block * self.block_size + BLOCK_STATUS) & libc::TP_STATUS_USER != 0
+    }
+
+    /// Whether half of the ring or more waits to be read.
+    pub(crate) fn pressed(&self) -> bool {
+        let middle = self.block + self.blocks / 2;
+        let middle = if middle < self.blocks { middle } else { middle - self.blocks };
+        self.mapping.status(middle * self.block_size + BLOCK_STATUS) & libc::TP_STATUS_USER != 0
     }
 
     /// Takes what is there, up to the batch's capacity. Gives back what the batch held before.
@@ -124,6 +142,7 @@ impl RxV3 {
             return;
         };
         filled.oversized += u64::from(found.info.flags.contains(FrameFlags::TRUNCATED));
+        filled.unstamped += u64::from(self.by_device && header.status & libc::TP_STATUS_TS_RAW_HARDWARE == 0);
         // SAFETY: inside of this packet's part of the block, behind header and address; one span a packet.
         let span = unsafe { batch.lease_mut().push(found.offset, found.length) };
         if let Some(span) = span {

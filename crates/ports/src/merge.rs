@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Several interfaces that are watched as one: the two sides of a network tap, or several mirror ports. Their frames are handed out in the order of
+//! their timestamps.
+//!
+//! Each interface is a queue whose frames stay in the order in which its ring has them; the oldest of the first ones is the next. Where an
+//! interface has none, an older frame may still be on its way from there: the kernel shows a ring block by block, up to two retire times late
+//! ([`crate::PassiveOptions::retire`]). So the first frames of the others wait, but not longer than the *wait*, counted from their timestamps: a quiet interface
+//! delays the others by that much, and one without a port by nothing. Nothing waits while a ring is half full. A frame that comes behind a newer one of
+//! another interface all the same is handed out at once and counted.
+//!
+//! Frames are not copied: each interface has a batch, and what waits does so in the rings. Nothing is allocated for a frame.
+//!
+//! Order holds as far as timestamps can be compared: with hardware timestamps the clocks of the devices have to go alike.
+
+use crate::batch::Batch;
+use crate::duplicates::Duplicates;
+use crate::error::PortError;
+use crate::port::{Port, PortStats};
+use crate::wait::{Waker, Woke, look_until, packet_clock, sleep};
+use bartizan_base::{PacketDuration, Timestamp};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+/// Most interfaces of one tap.
+pub const MERGED_MOST: usize = 8;
+/// How long frames wait at most, unless something else is asked for: longer than a ring may take to show a frame.
+pub const MERGE_WAIT: Duration = Duration::from_millis(50);
+/// Longest sleep while frames wait: whether a ring fills is looked at that often.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// Ports that are watched as one. See the module.
+pub struct MergedTap {
+    sources: Vec<Source>,
+    wait: PacketDuration,
+    duplicates: Option<Duplicates>,
+}
+
+/// Which frame is the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Number of its interface.
+    pub source: usize,
+    /// Its number in [`MergedTap::batch`] of the interface.
+    pub index: usize,
+    /// It is the second of a pair of equal frames, of whatever interfaces: not to be looked at.
+    pub duplicate: bool,
+}
+
+/// One of the interfaces.
+struct Source {
+    name: String,
+    port: Option<Box<dyn Port>>,
+    batch: Batch,
+    /// The first frame of the batch that was not handed out.
+    next: usize,
+    /// Frames of the batch before this one have waited.
+    waited: usize,
+    /// It had nothing when it was looked at last.
+    quiet: bool,
+    /// Its clock, when it was looked at last.
+    now: Timestamp,
+    /// Time of its newest frame that was handed out.
+    newest: Timestamp,
+    /// The port goes when it has no more frames.
+    leaving: bool,
+    failure: Option<PortError>,
+    /// The port has gone, and nobody was told yet.
+    untold: bool,
+    /// What was counted here, and by ports before this one.
+    counted: PortStats,
+}
+
+impl Source {
+    fn new(port: Box<dyn Port>, frames: usize) -> Self {
+        Source {
+            name: port.name().to_owned(),
+            port: Some(port),
+            batch: Batch::with_capacity(frames),
+            next: 0,
+            waited: 0,
+            quiet: false,
+            now: Timestamp::ZERO,
+            newest: Timestamp::ZERO,
+            leaving: false,
+            failure: None,
+            untold: false,
+            counted: PortStats::default(),
+        }
+    }
+
+    /// Time of its first frame.
+    fn head(&self) -> Option<Timestamp> {
+        self.batch.info(self.next).map(|info| info.timestamp)
+    }
+
+    /// Takes the next frames of its port when all of those before were handed out.
+    fn refill(&mut self, prepare: &mut dyn FnMut(&mut Batch)) {
+        if self.quiet || self.next < self.batch.len() {
+            return;
+        }
+        (self.next, self.waited) = (0, 0);
+        let received = match &mut self.port {
+            Some(port) => port.receive(&mut self.batch),
+            None => Ok(0),
+        };
+        match received {
+            Ok(0) => self.is_empty(),
+            Ok(_) => prepare(&mut self.batch),
+            Err(error) => {
+                self.fail(error);
+                self.is_empty();
+            }
+        }
+    }
+
+    fn is_empty(&mut self) {
+        // Gives the ring's slots back.
+        self.batch.clear();
+        self.quiet = true;
+        if self.leaving
+            && let Some(mut port) = self.port.take()
+        {
+            self.counted = self.counted.plus(&port.stats());
+            self.untold = true;
+        }
+    }
+
+    fn fail(&mut self, error: PortError) {
+        self.leaving = true;
+        self.failure.get_or_insert(error);
+    }
+
+    fn stats(&mut self) -> PortStats {
+        match &mut self.port {
+            Some(port) => self.counted.plus(&port.stats()),
+            None => self.counted,
+        }
+    }
+}
+
+impl MergedTap {
+    /// Of so many ports, at most [`MERGED_MOST`] (more are left out). A frame waits up to `wait` for an older one of another port; batches are of `frames`
+    /// frames. `duplicate_window`: frames that have the bytes of another one, of whatever port, that came at most so long before are marked.
+    #[must_use]
+    pub fn new(
+        ports: Vec<Box<dyn Port>>,
+        wait: PacketDuration,
+        frames: usize,
+        duplicate_window: Option<PacketDuration>,
+    ) -> Self {
+        let sources = ports.into_iter().take(MERGED_MOST).map(|port| Source::new(port, frames)).collect();
+        MergedTap { sources, wait, duplicates: duplicate_window.map(Duplicates::new) }
+    }
+
+    /// Begins a turn: interfaces that had nothing are looked at again.
+    pub fn look_again(&mut self) {
+        for source in &mut self.sources {
+            // Before its ring is looked at: what is older than that by the wait is there then.
+            source.now = source.port.as_mut().map_or(Timestamp::ZERO, |port| port.now());
+            source.quiet = false;
+        }
+    }
+
+    /// The next frame; none until the next turn, or the end of what it waits for. `all`: nothing waits any more. `prepare` sees each batch that
+    /// was received, before its frames are handed out.
+    pub fn next(&mut self, all: bool, prepare: &mut dyn FnMut(&mut Batch)) -> Option<Taken> {
+        let mut first: Option<(usize, Timestamp)> = None;
+        let (mut awaited, mut due) = (false, all);
+        for (at, source) in self.sources.iter_mut().enumerate() {
+            source.refill(prepare);
+            match source.head() {
+                Some(time) => {
+                    due |= time + self.wait <= source.now;
+                    if first.is_none_or(|(_, oldest)| time < oldest) {
+                        first = Some((at, time));
+                    }
+                }
+                None => awaited |= source.port.is_some(),
+            }
+        }
+        let (at, time) = first?;
+        let mut pressed = false;
+        if awaited && !due {
+            pressed = self.sources.iter().any(|source| source.port.as_ref().is_some_and(|p| p.pressed()));
+            if !pressed {
+                self.sources.iter_mut().for_each(|source| source.waited = source.batch.len());
+                return None;
+            }
+        }
+        let late = self.sources.iter().enumerate().any(|(other, source)| other != at && time < source.newest);
+        let source = self.sources.get_mut(at)?;
+        let index = source.next;
+        source.next += 1;
+        source.newest = source.newest.max(time);
+        source.counted.merge_waited += u64::from(index < source.waited);
+        source.counted.merge_pressed += u64::from(pressed);
+        source.counted.merge_late += u64::from(late);
+        let bytes = source.batch.bytes(index).unwrap_or_default();
+        let duplicate = self.duplicates.as_mut().is_some_and(|known| known.is_second(bytes, time));
+        Some(Taken { source: at, index, duplicate })
+    }
+
+    /// The frames that were received last of an interface.
+    #[must_use]
+    pub fn batch(&self, source: usize) -> Option<&Batch> {
+        self.sources.get(source).map(|source| &source.batch)
+    }
+
+    /// Has an interface let go of its port when the frames that it holds were handed out.
+    pub fn leave(&mut self, source: usize) {
+        if let Some(source) = self.sources.get_mut(source) {
+            source.leaving = true;
+        }
+    }
+
+    /// Whether the port of an interface has gone since this was asked last, and by which failure, if it was one.
+    pub fn take_left(&mut self, source: usize) -> Option<Option<PortError>> {
+        let source = self.sources.get_mut(source)?;
+        std::mem::take(&mut source.untold).then(|| source.failure.take())
+    }
+
+    /// Whether an interface has a port.
+    #[must_use]
+    pub fn has_port(&self, source: usize) -> bool {
+        self.sources.get(source).is_some_and(|source| source.port.is_some())
+    }
+
+    /// Gives an interface without a port another one.
+    pub fn take_up(&mut self, source: usize, port: Box<dyn Port>) {
+        if let Some(source) = self.sources.get_mut(source) {
+            source.port = Some(port);
+            (source.leaving, source.failure, source.quiet) = (false, None, false);
+        }
+    }
+
+    /// Counters of each interface, with those of its ports before: name, counters. Asks the kernel.
+    pub fn each_stats(&mut self, mut each: impl FnMut(&str, &PortStats)) {
+        for source in &mut self.sources {
+            let stats = source.stats();
+            each(&source.name, &stats);
+        }
+    }
+
+    /// The clock: that of the interface that is behind, and never beyond a frame that waits.
+    pub fn now(&mut self) -> Timestamp {
+        let mut now: Option<Timestamp> = None;
+        for source in &mut self.sources {
+            let head = source.head();
+            let clock = source.port.as_mut().map(|port| port.now());
+            now = now.into_iter().chain(head).chain(clock).min();
+        }
+        now.unwrap_or_else(packet_clock)
+    }
+
+    /// Looks until an interface has frames whose others were all handed out, there is something `else_ready` to do, or `spin` is over.
+    #[must_use]
+    pub fn look(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
+        let sources = &self.sources;
+        let ready = |source: &Source| {
+            source.head().is_none() && source.port.as_ref().is_some_and(|port| port.ready())
+        };
+        look_until(&|| sources.iter().any(ready) || else_ready(), spin)
+    }
+
+    /// Sleeps until an interface that has nothing gets frames, those that wait have waited enough, the waker is used or `timeout` is over. An interface
+    /// that fails lets go of its port ([`MergedTap::take_left`]).
+    ///
+    /// # Errors
+    /// A failing `poll`.
+    pub fn wait(&mut self, waker: Option<&Waker>, timeout: Duration) -> Result<Woke, PortError> {
+        let mut timeout = timeout;
+        for source in &mut self.sources {
+            let Some(due) = source.head().map(|time| time + self.wait) else { continue };
+            let now = source.port.as_mut().map_or(due, |port| port.now());
+            timeout = timeout.min(LOOK_AGAIN).min(Duration::from_nanos(due.since(now).as_nanos()));
+        }
+        // The kernel takes a ring that holds unreturned frames for readable.
+        let descriptor = |source: &Source| match &source.port {
+            Some(port) if source.head().is_none() => port.descriptor().map_or(-1, |fd| fd.as_raw_fd()),
+            _ => -1,
+        };
+        let slept = sleep(self.sources.iter().map(descriptor), waker, timeout).map_err(|source| {
+            PortError::System {
+                name: self.sources.first().map(|source| source.name.clone()).unwrap_or_default(),
+                what: crate::wait::WAITING,
+                source,
+            }
+        })?;
+        for (source, watch) in self.sources.iter_mut().zip(slept.watches()) {
+            let asleep = source.head().is_none();
+            if let Some(port) = source.port.as_mut().filter(|_| asleep)
+                && let Err(error) = port.woken(watch.failed)
+            {
+                source.fail(error);
+            }
+        }
+        Ok(slept.woke())
+    }
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Who stamps received frames with their time: the kernel, or the device if it can.
+//!
+//! Source: Linux `Documentation/networking/timestamping.rst`, `include/uapi/linux/net_tstamp.h`, `packet_mmap.rst` (`PACKET_TIMESTAMP`). A device is
+//! of use here if it stamps *all* received frames, not only those of PTP, and if its clock tells the system's time: flows, timeouts and events go by the
+//! time of frames and by the system's clock alike.
+//!
+//! What a device can, and how it is set, is asked first ([`Device::ask`]); what follows from that is decided by itself ([`decide`]), so that it can be
+//! tested without such a device.
+
+use crate::sys::{self, StampSettings};
+use std::os::fd::AsFd;
+
+/// Who stamps the frames of a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Timestamps {
+    /// The kernel, when it takes them from the driver.
+    #[default]
+    Software,
+    /// The device, if it stamps all frames already; else the kernel. Nothing is changed.
+    Auto,
+    /// The device, which is told to stamp all frames if it does not yet; it is put back when the port is dropped. An error where it cannot.
+    Hardware,
+}
+
+/// Why a device does not stamp frames for us.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoStamps {
+    /// It cannot.
+    #[error("its driver stamps no received packets")]
+    NotOffered,
+    /// Only some frames.
+    #[error("its driver stamps only packets of PTP, not all")]
+    NotAll,
+    /// It could, and is not told to.
+    #[error("it could stamp all packets, and is not set to (`timestamps: hardware` sets it)")]
+    NotOn,
+    /// Its clock is another one than the system's.
+    #[error(
+        "its clock /dev/ptp{clock} is {} than the system's, and all times would be; keep it by that with `phc2sys -s CLOCK_REALTIME -c /dev/ptp{clock} -O 0`",
+        apart(*.nanos)
+    )]
+    Apart {
+        /// Number of its clock.
+        clock: i32,
+        /// Its time beyond the system's.
+        nanos: i64,
+    },
+    /// Its clock cannot be read.
+    #[error("its clock cannot be read ({0}), so nobody knows whether it is right")]
+    NoClock(String),
+    /// The driver refused.
+    #[error("its driver refuses to stamp all packets ({0})")]
+    Refused(String),
+}
+
+/// A span in words: `37.0 s later`.
+fn apart(nanos: i64) -> String {
+    let word = if nanos < 0 { "earlier" } else { "later" };
+    format!("{:.3} s {word}", nanos.unsigned_abs() as f64 / 1e9)
+}
+
+/// How far a device's clock may be from the system's, in nanoseconds: less than frames of several interfaces wait for one another.
+const APART_MOST: i64 = 10_000_000;
+
+/// `SOF_TIMESTAMPING_RX_HARDWARE` and `SOF_TIMESTAMPING_RAW_HARDWARE`.
+const RECEIVED_RAW: u32 = 1 << 2 | 1 << 6;
+/// `HWTSTAMP_FILTER_ALL`.
+const ALL: i32 = 1;
+
+/// What an interface answers.
+#[derive(Clone, Debug)]
+pub(crate) struct Device {
+    /// What can be stamped (`SOF_TIMESTAMPING_*`).
+    pub(crate) able: u32,
+    /// Which filters for received frames there are, by their bits.
+    pub(crate) filters: u32,
+    /// How it is set; `None`: it does not say.
+    pub(crate) settings: Option<StampSettings>,
+    /// Number of its clock, -1 for none, and how far that is beyond the system's in nanoseconds, or why it cannot be read.
+    pub(crate) clock: (i32, Result<i64, String>),
+}
+
+impl Device {
+    /// Asks an interface. Drivers that do not know the question have no timestamps.
+    pub(crate) fn ask(name: &str) -> std::io::Result<Self> {
+        let socket = sys::request_socket()?;
+        let fd = socket.as_fd();
+        let info = sys::stamp_abilities(fd, name).unwrap_or_default();
+        let beyond = sys::device_clock_beyond_system(info.clock).map_err(|error| error.to_string());
+        Ok(Device {
+            able: info.able,
+            filters: info.filters,
+            settings: sys::stamp_settings(fd, name).ok(),
+            clock: (info.clock, beyond),
+        })
+    }
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// The kernel's are used; why, if the device's were wanted.
+    Kernel(Option<NoStamps>),
+    /// The device's are used, after it was set so.
+    Device(Option<StampSettings>),
+}
+
+/// Decides by the answers of a device. The error: the device's were demanded, and why that cannot be.
+pub(crate) fn decide(wanted: Timestamps, device: &Device) -> Result<Decision, NoStamps> {
+    match (wanted, usable(wanted == Timestamps::Hardware, device)) {
+        (Timestamps::Software, _) => Ok(Decision::Kernel(None)),
+        (_, Ok(set)) => Ok(Decision::Device(set)),
+        (Timestamps::Auto, Err(why)) => Ok(Decision::Kernel(Some(why))),
+        (Timestamps::Hardware, Err(why)) => Err(why),
+    }
+}
+
+/// How a device has to be set to be of use; `may_set`: it may be.
+pub(crate) fn usable(may_set: bool, device: &Device) -> Result<Option<StampSettings>, NoStamps> {
+    if device.able & RECEIVED_RAW != RECEIVED_RAW || device.filters == 0 {
+        return Err(NoStamps::NotOffered);
+    }
+    let set = match device.settings {
+        Some(settings) if settings.filter == ALL => None,
+        _ if device.filters & 1 << ALL == 0 => return Err(NoStamps::NotAll),
+        _ if !may_set => return Err(NoStamps::NotOn),
+        // What it does with frames that are sent (PTP) stays.
+        settings => Some(StampSettings { filter: ALL, ..settings.unwrap_or_default() }),
+    };
+    match &device.clock {
+        (_, Err(error)) => Err(NoStamps::NoClock(error.clone())),
+        (clock, Ok(nanos)) if nanos.unsigned_abs() > APART_MOST.unsigned_abs() => {
+            Err(NoStamps::Apart { clock: *clock, nanos: *nanos })
+        }
+        _ => Ok(set),
+    }
+}
+
+/// A device that was told to stamp all frames, to be put back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct StampGuard {
+    interface: String,
+    before: StampSettings,
+    ours: StampSettings,
+}
+
+impl StampGuard {
+    /// Sets the device.
+    pub(crate) fn set(interface: &str, before: StampSettings, ours: StampSettings) -> std::io::Result<Self> {
+        let socket = sys::request_socket()?;
+        let taken = sys::set_stamp_settings(socket.as_fd(), interface, ours)?;
+        // Drivers may take a narrower or a wider filter than they are asked for.
+        if taken.filter != ALL {
+            let _ = sys::set_stamp_settings(socket.as_fd(), interface, before);
+            return Err(std::io::Error::other(format!("it took filter {} instead", taken.filter)));
+        }
+        Ok(StampGuard { interface: interface.to_owned(), before, ours: taken })
+    }
+}
+
+impl Drop for StampGuard {
+    fn drop(&mut self) {
+        let Ok(socket) = sys::request_socket() else { return };
+        // Who has set it since, for PTP say, is not disturbed; the interface may be gone, too.
+        if sys::stamp_settings(socket.as_fd(), &self.interface).is_ok_and(|now| now == self.ours) {
+            let _ = sys::set_stamp_settings(socket.as_fd(), &self.interface, self.before);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `ethtool -T` shows a device with all abilities, set so, and with a clock that is right.
+    fn able() -> Device {
+        Device {
+            able: 0x5f,
+            filters: 1 | 1 << ALL,
+            settings: Some(StampSettings { flags: 0, transmit: 1, filter: ALL }),
+            clock: (0, Ok(1_000)),
+        }
+    }
+
+    #[test]
+    fn what_is_done_follows_from_what_the_device_says() {
+        let off = Some(StampSettings { flags: 0, transmit: 1, filter: 0 });
+        let on = Some(StampSettings { flags: 0, transmit: 1, filter: ALL });
+        let fresh = Some(StampSettings { flags: 0, transmit: 0, filter: ALL });
+        let apart = |nanos| NoStamps::Apart { clock: 0, nanos };
+        for (what, device, auto, hardware) in [
+            ("all, and on", able(), Ok(None), Ok(None)),
+            ("all, and off", Device { settings: off, ..able() }, Err(NoStamps::NotOn), Ok(on)),
+            (
+                "it does not say how it is set",
+                Device { settings: None, ..able() },
+                Err(NoStamps::NotOn),
+                Ok(fresh),
+            ),
+            (
+                "PTP only (filter 12: PTP v2 events)",
+                Device { filters: 1 | 1 << 12, settings: off, ..able() },
+                Err(NoStamps::NotAll),
+                Err(NoStamps::NotAll),
+            ),
+            (
+                "a veth: software only",
+                Device { able: 0x1a, filters: 0, settings: None, clock: (-1, Err("none".into())) },
+                Err(NoStamps::NotOffered),
+                Err(NoStamps::NotOffered),
+            ),
+            (
+                "only what is sent",
+                Device { able: 1 | 1 << 6, ..able() },
+                Err(NoStamps::NotOffered),
+                Err(NoStamps::NotOffered),
+            ),
+            (
+                "TAI, which is ahead of UTC",
+                Device { clock: (0, Ok(37_000_000_000)), ..able() },
+                Err(apart(37_000_000_000)),
+                Err(apart(37_000_000_000)),
+            ),
+            (
+                "since the device was switched on",
+                Device { clock: (0, Ok(-1_700_000_000_000_000_000)), settings: off, ..able() },
+                Err(NoStamps::NotOn),
+                Err(apart(-1_700_000_000_000_000_000)),
+            ),
+            (
+                "a clock without a right to read it",
+                Device { clock: (3, Err("no".into())), ..able() },
+                Err(NoStamps::NoClock("no".into())),
+                Err(NoStamps::NoClock("no".into())),
+            ),
+        ] {
+            assert_eq!(decide(Timestamps::Software, &device), Ok(Decision::Kernel(None)), "{what}");
+            let of_auto = match auto {
+                Ok(set) => Decision::Device(set),
+                Err(why) => Decision::Kernel(Some(why)),
+            };
+            assert_eq!(decide(Timestamps::Auto, &device), Ok(of_auto), "{what}");
+            assert_eq!(decide(Timestamps::Hardware, &device), hardware.map(Decision::Device), "{what}");
+        }
+    }
+
+    #[test]
+    fn reasons_say_what_to_do() {
+        let apart = NoStamps::Apart { clock: 2, nanos: -37_000_000_000 }.to_string();
+        assert!(
+            apart.contains("37.000 s earlier") && apart.contains("phc2sys -s CLOCK_REALTIME -c /dev/ptp2")
+        );
+    }
+}
