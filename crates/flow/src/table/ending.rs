@@ -260,8 +260,7 @@ impl<E: Default> FlowTable<E> {
     }
 
     fn leave_emergency(&mut self) {
-        let free = u64::from(self.capacity).saturating_sub(self.counters.active);
-        if self.emergency && free >= u64::from(self.recovery).max(1) {
+        if self.emergency && self.room() >= u64::from(self.recovery).max(1) {
             self.emergency = false;
             self.counters.emerg_mode_over += 1;
         }
