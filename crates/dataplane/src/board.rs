@@ -9,7 +9,7 @@
 //! Not done: histograms, counters per flow class (they are per policy).
 
 use crate::chain::{Chains, PolicyMap};
-use crate::handover::HandOverCounters;
+use crate::handover::counters::HandOverCounters;
 use crate::live::LiveCounters;
 use crate::worker::WorkerCounters;
 use bartizan_base::{Decision, Fid, FunctionId, Generation, Reason, Timestamp, Verdict};

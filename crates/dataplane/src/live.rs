@@ -22,7 +22,7 @@ use bartizan_ports::{
 };
 use std::time::Duration;
 
-pub use control::Control;
+pub use control::{Control, MOVES_ASKED};
 use unsent::UnsentFrames;
 
 /// Bytes before the network layer, an 802.1Q tag among them.

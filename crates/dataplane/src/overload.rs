@@ -13,14 +13,14 @@
 //! or else by `app-layer.memcap-policy` or `stream.reassembly.memcap-policy`; unless that says so nothing that would have been parsed
 //! passes prevention without (docs/limits.md).
 
-use crate::app_memory::{Held, Passed, Pool, Rank};
+use crate::app_memory::{Charge, Held, Passed, Pool, Rank};
 use crate::flow_ext::{FlowExt, FunctionSlot};
 use crate::record::{Entry, Recorder};
 use crate::streams;
 use crate::worker::Worker;
 use bartizan_applayer::flow::{AppLayer, Disruption};
 use bartizan_applayer::protocol::Transport as AppTransport;
-use bartizan_base::{Direction, FlowId};
+use bartizan_base::{Direction, FlowId, TenantId};
 use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget};
 use smallvec::SmallVec;
@@ -99,6 +99,12 @@ impl Worker {
         let Some(entry) = self.flows.get_mut(id) else { return };
         let of = (entry.tenant(), None);
         let moved = self.app_memory.set(id, &mut entry.ext.memory, Held::default(), of);
+        self.note_moved(moved);
+    }
+
+    /// A flow goes to another worker: what it held is no matter of this one's any more.
+    pub(crate) fn discharge_moved(&mut self, id: FlowId, of: TenantId, memory: &mut Charge) {
+        let moved = self.app_memory.set(id, memory, Held::default(), (of, None));
         self.note_moved(moved);
     }
 

@@ -30,6 +30,7 @@ impl Worker {
                 pair.release(&mut self.budget);
             }
         }
+        self.note_end(id);
         if let Some(mut ext) = self.flows.remove(id, reason) {
             ext.session.release(&mut self.stream_counters);
         }

@@ -338,6 +338,8 @@ pub struct Worker {
     /// What its port knows of the checksums of the frame in hand.
     pub(crate) checksums: Checksums,
     pub(crate) past: crate::generations::Past,
+    /// Flows that other workers gave it.
+    pub(crate) guests: crate::guests::Guests,
     /// Flows that are due, while they are ended.
     due: Vec<(u64, FlowId)>,
     /// When what functions keep per host is looked through next.
@@ -399,6 +401,7 @@ impl Worker {
             arrived_by: 0,
             checksums: Checksums::Unknown,
             past: crate::generations::Past::default(),
+            guests: crate::guests::Guests::default(),
             due: Vec::new(),
             hosts_due: Timestamp::ZERO,
             settings,
@@ -874,7 +877,7 @@ impl Worker {
     pub fn shutdown(&mut self, recorder: &mut dyn Recorder) {
         self.held_at_end = Some(self.memory_held());
         self.discard_all(recorder);
-        for id in self.flows.ids() {
+        for id in self.flows_as_they_began() {
             if let Some(turn) = &self.turn {
                 turn.at(AT_THE_END, self.flows.get(id).map_or(0, |flow| flow.ext.began));
             }

@@ -33,6 +33,11 @@ impl<E> Moved<E> {
     pub const fn entry(&self) -> &FlowEntry<E> {
         &self.entry
     }
+
+    /// The same, to take what a worker counts out of it.
+    pub const fn entry_mut(&mut self) -> &mut FlowEntry<E> {
+        &mut self.entry
+    }
 }
 
 /// Why a table does not give a flow.
@@ -42,7 +47,9 @@ pub enum TakeError {
     #[error("move: there is no such flow; choose among the flows of the table")]
     NoFlow,
     /// It is at a level below the host, or was.
-    #[error("move: levels below the host name the flow by its place in the table; it stays there until it ends")]
+    #[error(
+        "move: levels below the host name the flow by its place in the table; it stays there until it ends"
+    )]
     Below,
 }
 

@@ -79,8 +79,15 @@ impl Tables {
             Lookup::Created { id } => {
                 let ext = u32::from(flow) << 16 | 7;
                 self.tables[table].get_mut(id).unwrap().ext = ext;
-                let known =
-                    Known { table, packets: 0, bytes: 0, start: now, last_seen: now, state: FlowState::New, ext };
+                let known = Known {
+                    table,
+                    packets: 0,
+                    bytes: 0,
+                    start: now,
+                    last_seen: now,
+                    state: FlowState::New,
+                    ext,
+                };
                 assert_eq!(self.known.insert(flow, known), None);
                 if table != home(flow) {
                     // It ended where it was a guest, and begins anew there.
