@@ -68,6 +68,12 @@ impl Turns {
         Turn { turns: Arc::clone(self), worker }
     }
 
+    /// Whether a worker takes part no more: it has ended, or failed.
+    #[must_use]
+    pub fn has_ended(&self, worker: usize) -> bool {
+        self.places.get(worker).is_none_or(|place| place.read().0 == u64::MAX)
+    }
+
     fn is_first(&self, worker: usize) -> bool {
         let Some(mine) = self.places.get(worker).map(Place::read) else { return true };
         let others = self.places.iter().enumerate().filter(|(index, _)| *index != worker);
@@ -191,6 +197,7 @@ mod tests {
         let gone = turns.take_part(1);
         drop(gone);
         wait_for_turn();
+        assert_eq!([turns.has_ended(0), turns.has_ended(1)], [false, true]);
         let turn = turns.take_part(0);
         turn.at(9, 9);
         wait_for_turn();

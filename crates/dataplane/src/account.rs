@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The last stage: what is counted, and what flows hold of memory.
 
-use crate::app_memory::{AppMemory, Held};
+use crate::app_memory::{AppMemory, Charge, Held};
 use crate::app_stats::AppStats;
 use crate::chain::Chains;
 use crate::counts::WorkerCounters;
@@ -10,7 +10,7 @@ use crate::flows::Flows;
 use crate::settings::EngineSettings;
 use crate::tally::Tally;
 use bartizan_applayer::flow::AppLayer;
-use bartizan_base::{Decision, Fid, FlowId};
+use bartizan_base::{Decision, Fid, FlowId, TenantId};
 use bartizan_flow::stream::StreamPair;
 use bartizan_function::FindingAction;
 
@@ -65,6 +65,18 @@ impl Account {
             streams: streams.as_deref().map_or(0, StreamPair::held),
         };
         let moved = self.memory.set(id, memory, held, (of_tenant, protocol));
+        note_moved(flows, moved);
+    }
+
+    /// A flow goes to another worker: what it held is no matter of this one's any more.
+    pub(crate) fn discharge_moved(
+        &mut self,
+        flows: &mut Flows,
+        id: FlowId,
+        of: TenantId,
+        memory: &mut Charge,
+    ) {
+        let moved = self.memory.set(id, memory, Held::default(), (of, None));
         note_moved(flows, moved);
     }
 

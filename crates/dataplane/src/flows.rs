@@ -4,6 +4,7 @@
 use crate::chain::Chains;
 use crate::class::look_up;
 use crate::flow_ext::FlowExt;
+use crate::guests::{Guest, Guests};
 use crate::identity::icmp_of;
 use crate::record::Entry;
 use crate::settings::EngineSettings;
@@ -24,6 +25,8 @@ pub(crate) struct Flows {
     next: u64,
     /// Which rate makes an elephant flow.
     rate: Option<RateLimit>,
+    /// Flows that other workers gave it.
+    pub guests: Guests,
     /// Flows that are due, while they are ended: where they began, and which.
     due: Vec<(u64, FlowId)>,
 }
@@ -49,7 +52,7 @@ impl Flows {
         config.when_full = settings.flows_when_full;
         let mut table = FlowTable::new(&config)?;
         table.counters_mut().elephants = settings.flow_rate.map(|_| Elephants::default());
-        Ok(Flows { table, next: 1, rate: settings.flow_rate, due: Vec::new() })
+        Ok(Flows { table, next: 1, rate: settings.flow_rate, guests: Guests::default(), due: Vec::new() })
     }
 
     /// The table.
@@ -80,6 +83,55 @@ impl Flows {
     #[inline]
     pub(crate) fn find(&self, key: &FlowKey, now: Timestamp) -> Find {
         self.table.find(key, now)
+    }
+
+    /// The flow of a key, whether its timeout has passed or not.
+    pub(crate) fn of_key(&self, key: &FlowKey) -> Option<FlowId> {
+        // Before all timeouts.
+        match self.table.find(key, Timestamp::ZERO) {
+            Find::Found { id, .. } | Find::Stale { id } => Some(id),
+            Find::Missing => None,
+        }
+    }
+
+    /// All flows by their place in the run: one that came from another worker stands last in the table, and may have begun first.
+    pub(crate) fn as_they_began(&self) -> Vec<FlowId> {
+        let mut ids = self.table.ids();
+        ids.sort_by_key(|id| self.get(*id).map_or(0, |flow| flow.ext.began));
+        ids
+    }
+
+    /// A packet was handled whose flow is a guest here.
+    pub(crate) fn note_guest(&mut self, key: &FlowKey, guest: Guest) {
+        self.guests.insert(*key, guest);
+        // It opened none, or has ended its flow.
+        if self.of_key(key).is_none() {
+            self.guests.may_have_ended(*key);
+        }
+    }
+
+    /// A flow is about to be removed: asked of each, so it looks first whether there are guests at all.
+    #[inline]
+    pub(crate) fn note_end(&mut self, id: FlowId) {
+        if !self.guests.is_empty()
+            && let Some(key) = self.get(id).map(|entry| *entry.key())
+            && self.guests.contains(&key)
+        {
+            self.guests.may_have_ended(key);
+        }
+    }
+
+    /// The next guest of which nothing is here any more.
+    pub(crate) fn next_ended_guest(&mut self) -> Option<(FlowKey, Guest)> {
+        while let Some(key) = self.guests.next_that_may_have_ended() {
+            if self.guests.contains(&key)
+                && self.of_key(&key).is_none()
+                && let Some(guest) = self.guests.remove(&key)
+            {
+                return Some((key, guest));
+            }
+        }
+        None
     }
 
     /// Room for a list of flows that are due.

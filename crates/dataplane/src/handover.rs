@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Owners, and the hand-over of packets that arrive at a worker which does not own their flow.
 //!
-//! A flow has one owner: keyed symmetric hash of its addresses and ports ([`Spread`], which the kernel computes as well,
+//! A flow has one home: keyed symmetric hash of its addresses and ports ([`Spread`], which the kernel computes as well,
 //! so that a plain packet arrives at its owner); for an ICMP error those of the packet that it quotes. Fragments belong,
-//! until they are a datagram again, to the owner of their addresses; the datagram then goes to the owner of its flow.
+//! until they are a datagram again, to the owner of their addresses; the datagram then goes to the owner of its flow. The home owns the flow, until it
+//! moves it to another worker and hands its packets on ([`moves`]).
 //!
 //! Each worker sits at a [`Station`]. A frame that a station receives is walked through, innermost packet first, as
 //! [`Worker::frame`] does. At a packet of another owner the frame, with what was decoded and decided, becomes a
@@ -26,20 +27,27 @@
 //!
 //! Not done: order between inner flows of one tunnel, whose frames may overtake each other (those of one inner flow do not).
 
+pub(crate) mod away;
 pub(crate) mod counters;
+mod moves;
 pub(crate) mod walk;
 
 use crate::frame::Place;
 use crate::intake::fragment::{Settled, refused_as_it_is};
+use crate::moving::MovedFlow;
 use crate::record::Recorder;
 use crate::worker::{Frame, Worker};
+use away::Away;
 use bartizan_base::{Decision, FunctionId, LinkId, Reason, Spread, Timestamp, Verdict, WorkerId};
+use bartizan_flow::FlowKey;
 use bartizan_packet::LinkType;
 use rtrb::{Consumer, Producer, RingBuffer};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use walk::{Stop, Walk};
+use walk::{Moved, Site, Stop, Walk};
 
+pub use away::AWAY_MAX;
 pub use counters::HandOverCounters;
 pub use walk::Owners;
 
@@ -58,12 +66,34 @@ pub struct Parcel {
     walk: Walk,
 }
 
+/// What goes from one station to another, in the order in which it was sent.
+enum Sent {
+    Frame(Box<Parcel>),
+    /// To a guest's worker: take this flow.
+    Flow(Box<MovedFlow>),
+    /// To a guest's worker: give this flow back.
+    Recall(Box<FlowKey>),
+    /// To the flow's home: it has arrived.
+    Arrived(Box<FlowKey>),
+    /// To the flow's home: it cannot be given back.
+    Stays(Box<FlowKey>),
+    /// To the flow's home: it comes back.
+    Back(Box<MovedFlow>),
+    /// To the flow's home: nothing is left of it, after the packet of this number.
+    Ended(Box<(FlowKey, u64)>),
+}
+
+/// Gets each frame whose last packet was handled, with its decision and tag.
+type Decided<'d> = dyn FnMut(&mut Worker, &Frame<'_>, Decision, u32) + 'd;
+
 /// Tells when all stations are done: no station takes frames any more and no parcel is under way.
 ///
 /// `begun` and `ended` of a station are written by that station alone. A station closes with `Release` after its last
 /// frame, so who sees it closed (`Acquire`) sees its final `begun`. Then only `ended` can grow, and every end is of a
 /// parcel that was begun: when the sums, read after all are closed, are equal, nothing is under way. A parcel ends
 /// before its count does (`Release`), so who sees the sum also sees what was done with the parcels.
+///
+/// Moves of flows are counted by their home alone, which begins none after it has closed: then their number only falls, and at 0 none is under way.
 #[derive(Debug)]
 struct Ledger {
     stations: Box<[Account]>,
@@ -76,6 +106,8 @@ struct Account {
     begun: AtomicU64,
     ended: AtomicU64,
     closed: AtomicBool,
+    /// Moves that this station has begun and that are not over.
+    moves: AtomicU64,
 }
 
 impl Ledger {
@@ -96,8 +128,23 @@ impl Ledger {
         }
     }
 
+    fn move_begins(&self, station: WorkerId) {
+        if let Some(account) = self.stations.get(usize::from(station.0)) {
+            Self::add(&account.moves);
+        }
+    }
+
+    fn move_ends(&self, station: WorkerId) {
+        if let Some(account) = self.stations.get(usize::from(station.0)) {
+            // The only writer.
+            let left = account.moves.load(Ordering::Relaxed).saturating_sub(1);
+            account.moves.store(left, Ordering::Release);
+        }
+    }
+
     fn is_over(&self) -> bool {
-        if !self.stations.iter().all(|s| s.closed.load(Ordering::Acquire)) {
+        let is_done = |s: &Account| s.closed.load(Ordering::Acquire) && s.moves.load(Ordering::Acquire) == 0;
+        if !self.stations.iter().all(is_done) {
             return false;
         }
         let begun: u64 = self.stations.iter().map(|s| s.begun.load(Ordering::Acquire)).sum();
@@ -115,14 +162,14 @@ impl Ledger {
 
 /// To one other station.
 struct Outgoing {
-    frames: Producer<Box<Parcel>>,
+    frames: Producer<Sent>,
     /// Parcels of this station's that are done with.
     home: Consumer<Box<Parcel>>,
 }
 
 /// From one other station.
 struct Incoming {
-    frames: Consumer<Box<Parcel>>,
+    frames: Consumer<Sent>,
     /// Empty parcels back to where they are at home.
     home: Producer<Box<Parcel>>,
 }
@@ -132,7 +179,7 @@ struct Incoming {
 pub enum Handled {
     /// Decided here.
     Here(Decision),
-    /// This worker has it now; it leaves from there.
+    /// This worker has it now; it leaves from there, or, where a flow is on its way whose packets wait here, from wherever that is then.
     Away(WorkerId),
     /// It is a fragment and waits here for the rest of its datagram ([`Worker::take_released`]).
     Held,
@@ -150,6 +197,11 @@ pub struct Station {
     #[allow(clippy::vec_box)]
     parcels: Vec<Box<Parcel>>,
     ledger: Arc<Ledger>,
+    /// Flows that are at home here and with other workers.
+    away: Away<Box<Parcel>>,
+    /// What homes of guests are to be told.
+    answers: VecDeque<(WorkerId, Sent)>,
+    closed: bool,
     counters: HandOverCounters,
     /// Workers that were handed something since they were last asked for, a bit each (the last for all beyond).
     touched: u64,
@@ -175,6 +227,9 @@ pub fn connect(workers: Vec<Worker>, seed: [u64; 2], parcels: usize) -> Vec<Stat
                 .map(|_| Box::new(Parcel { home: WorkerId(me), ..Parcel::default() }))
                 .collect(),
             ledger: Arc::clone(&ledger),
+            away: Away::default(),
+            answers: VecDeque::new(),
+            closed: false,
             counters: HandOverCounters::default(),
             touched: 0,
         })
@@ -227,6 +282,18 @@ impl Station {
         self.counters
     }
 
+    /// Who owns what, for whoever asks for moves.
+    #[must_use]
+    pub const fn owners(&self) -> Owners {
+        self.owners
+    }
+
+    /// Flows that are at home here and with other workers, or on their way.
+    #[must_use]
+    pub fn flows_away(&self) -> usize {
+        self.away.len()
+    }
+
     /// Workers that were handed frames since this was last asked, a bit each: wake them once per batch. Bit 63 stands
     /// for all from the 64th on.
     pub const fn take_touched(&mut self) -> u64 {
@@ -267,6 +334,7 @@ impl Station {
             && !packet.is_fragment()
             && refused_as_it_is(&self.worker.settings, packet).is_none()
             && self.owners.of_packet(packet) == self.me
+            && self.away.key_of(&self.worker, frame, packet).is_none()
         {
             let place = Place::from(packet.recursion > 0);
             let decision = self.worker.packet(frame, frame.bytes, packet, &place, recorder);
@@ -285,7 +353,10 @@ impl Station {
         parcel.walk.begin(&mut output, frame.number);
         self.worker.intake.done(output);
         self.ledger.begin(self.me);
-        match parcel.walk.run(self.me, &self.owners, &mut self.worker, frame, recorder) {
+        let away = &self.away;
+        let moved: &Moved<'_> = &|worker, frame, packet| away.key_of(worker, frame, packet);
+        let site = Site { me: self.me, owners: &self.owners, moved };
+        match parcel.walk.run(&site, &mut self.worker, frame, recorder) {
             Stop::Done => match self.end(parcel, frame, recorder) {
                 Some(decision) => Handled::Here(decision),
                 None => Handled::Held,
@@ -297,12 +368,19 @@ impl Station {
                     Err(decision) => Handled::Here(decision),
                 }
             }
+            Stop::Moved(key) => {
+                parcel.fill(frame, tag);
+                match self.follow(parcel, &key, recorder) {
+                    Ok(worker) => Handled::Away(worker),
+                    Err(decision) => Handled::Here(decision),
+                }
+            }
         }
     }
 
     /// Handles frames that others handed over, at most `budget` from each; `decided` gets each frame whose last packet
     /// was handled here, with its decision and tag, and forwards it or not (after the worker's
-    /// [`Worker::take_rewrite`]). Gives the number of frames taken.
+    /// [`Worker::take_rewrite`]). Gives the number of frames taken, with what was said of flows that move.
     pub fn handed_over(
         &mut self,
         budget: usize,
@@ -313,35 +391,48 @@ impl Station {
         for from in 0..self.incoming.len() {
             for _ in 0..budget {
                 let Some(Some(incoming)) = self.incoming.get_mut(from) else { break };
-                let Ok(mut parcel) = incoming.frames.pop() else { break };
+                let Ok(sent) = incoming.frames.pop() else { break };
                 taken += 1;
-                self.counters.taken += 1;
-                let bytes = core::mem::take(&mut parcel.bytes);
-                let frame = parcel.frame(&bytes);
-                let tag = parcel.tag;
-                self.worker.take_over(&frame, tag, recorder);
-                match parcel.walk.run(self.me, &self.owners, &mut self.worker, &frame, recorder) {
-                    Stop::Done => {
-                        // Held: the caller has nothing to do with it.
-                        if let Some(decision) = self.settled(&mut parcel, &frame, recorder) {
-                            decided(&mut self.worker, &frame, decision, tag);
-                        }
-                        parcel.bytes = bytes;
-                        self.put_away(parcel);
-                    }
-                    Stop::At(owner) => {
-                        parcel.bytes = bytes;
-                        // Refused on the way: counted, the frame goes nowhere, the caller has nothing to do with it.
-                        let _ = self.hand_over(parcel, owner, recorder);
-                    }
-                }
+                self.counters.taken += u64::from(matches!(sent, Sent::Frame(_)));
+                // There are no more stations than workers have numbers.
+                self.hears(WorkerId(from as u16), sent, recorder, &mut decided);
             }
         }
+        self.answer();
         taken
     }
 
+    /// Goes on with a frame that was handed over, or that waited for its flow.
+    fn resume(&mut self, mut parcel: Box<Parcel>, recorder: &mut dyn Recorder, decided: &mut Decided<'_>) {
+        let bytes = core::mem::take(&mut parcel.bytes);
+        let frame = parcel.frame(&bytes);
+        let tag = parcel.tag;
+        self.worker.take_over(&frame, tag, recorder);
+        let away = &self.away;
+        let moved: &Moved<'_> = &|worker, frame, packet| away.key_of(worker, frame, packet);
+        let site = Site { me: self.me, owners: &self.owners, moved };
+        let stop = parcel.walk.run(&site, &mut self.worker, &frame, recorder);
+        if matches!(stop, Stop::Done) {
+            // Held: the caller has nothing to do with it.
+            if let Some(decision) = self.settled(&mut parcel, &frame, recorder) {
+                decided(&mut self.worker, &frame, decision, tag);
+            }
+        }
+        parcel.bytes = bytes;
+        // Refused on the way: counted, the frame goes nowhere, the caller has nothing to do with it.
+        let _ = match stop {
+            Stop::Done => {
+                self.put_away(parcel);
+                Ok(self.me)
+            }
+            Stop::At(owner) => self.hand_over(parcel, owner, recorder).map(|()| owner),
+            Stop::Moved(key) => self.follow(parcel, &key, recorder),
+        };
+    }
+
     /// No more frames will arrive here (those of others are still taken).
-    pub fn close(&self) {
+    pub fn close(&mut self) {
+        self.closed = true;
         if let Some(account) = self.ledger.stations.get(usize::from(self.me.0)) {
             account.closed.store(true, Ordering::Release);
         }
@@ -353,10 +444,12 @@ impl Station {
         self.ledger.is_over()
     }
 
-    /// Whether others have handed over something that is not taken yet.
+    /// Whether others have handed over something that is not taken yet, or wait for an answer.
     #[must_use]
     pub fn has_parcels(&self) -> bool {
         self.incoming.iter().flatten().any(|incoming| !incoming.frames.is_empty())
+            || !self.answers.is_empty()
+            || self.worker.guests().has_ended()
     }
 
     /// Frames that are on their way between stations; exact only while none of them runs.
@@ -385,21 +478,30 @@ impl Station {
         owner: WorkerId,
         recorder: &mut dyn Recorder,
     ) -> Result<(), Decision> {
-        let Some(Some(outgoing)) = self.outgoing.get_mut(usize::from(owner.0)) else {
-            self.lose(parcel, recorder);
-            return Err(self.refuse());
-        };
-        match outgoing.frames.push(parcel) {
+        match self.say(owner, Sent::Frame(parcel)) {
             Ok(()) => {
                 self.counters.handed_over += 1;
-                self.touched |= 1 << owner.0.min(63);
                 Ok(())
             }
-            Err(rtrb::PushError::Full(parcel)) => {
-                self.lose(parcel, recorder);
+            Err(sent) => {
+                if let Sent::Frame(parcel) = sent {
+                    self.lose(parcel, recorder);
+                }
                 Err(self.refuse())
             }
         }
+    }
+
+    /// Sends something, if the ring has room.
+    fn say(&mut self, to: WorkerId, sent: Sent) -> Result<(), Sent> {
+        let Some(Some(outgoing)) = self.outgoing.get_mut(usize::from(to.0)) else { return Err(sent) };
+        outgoing.frames.push(sent).map_err(|rtrb::PushError::Full(sent)| sent)?;
+        self.touched |= 1 << to.0.min(63);
+        Ok(())
+    }
+
+    fn has_ring_room(&self, to: WorkerId) -> bool {
+        self.outgoing.get(usize::from(to.0)).and_then(Option::as_ref).is_some_and(|o| o.frames.slots() > 0)
     }
 
     /// A walk that began and ended here. The decision, unless the frame is held.

@@ -3,6 +3,8 @@
 //! the shipped settings, as the program takes it.
 
 use crate::event_ring::RING_BYTES;
+use crate::handover::AWAY_MAX;
+use crate::live::MOVES_ASKED;
 use crate::live::together::PARCELS;
 use crate::passage::{CLOSINGS, DRAWS, ENDS_WHEN_IDLE, LOOKED_AT, SESSIONS_ENDED, TIMERS_PER_PACKET};
 
@@ -13,7 +15,7 @@ use bartizan_base::Reason::{
     AppLayerError, AppLayerMemory, Defrag, DefragMemory, EgressMtu, HandOverRing, ProtocolOpen, StreamMemory,
     StreamReassembly, Unreadable,
 };
-use bartizan_base::limit::Trace::{Event, Metric, NotNeeded, Refused, Stats};
+use bartizan_base::limit::Trace::{Event, Metric, NotNeeded, Refused, Stats, Told};
 use bartizan_base::limit::{Limit, bytes, bytes_or_none, count, time};
 use bartizan_base::{limits, spread};
 use bartizan_config::suricata;
@@ -105,6 +107,11 @@ pub const LIMITS: &[Limit] = limits! {
         "the rest expires later; what has expired is not seen either way", [NotNeeded];
     Flow "frames that a live worker has under way to others, and room of each ring between two workers" = "{}"
         [count(PARCELS)] in ["dataplane/live/together.rs"], "refused", [Stats("flow.hand_over_refused"), Refused(HandOverRing)];
+    Flow "flows of a worker that are with other workers, each of which keeps its room at home" = "{}"
+        [count(AWAY_MAX)] in ["dataplane/handover/away.rs", "dataplane/workers/moves.rs"],
+        "the move is refused, the flow stays where it is", [Stats("flow.moves_refused")];
+    Flow "moves of flows that a live worker can be asked for between two of its batches" = "{}"
+        [count(MOVES_ASKED)] in ["dataplane/live/control.rs"], "who asks is told so", [Told("`false` to who asks")];
     Flow "live workers of all links; each has its part of the bounds of flow table, streams and defragmentation" = "{}"
         [count(spread::WORKERS_MAX)] in ["base/spread.rs", "config/host.rs"], "more are refused at start", [NotNeeded];
     Flow "bytes of events waiting for the writer, per worker of several" = "{}" [bytes(RING_BYTES)] in ["dataplane/event_ring.rs"],

@@ -23,7 +23,7 @@ use bartizan_ports::{
 };
 use std::time::Duration;
 
-pub use control::Control;
+pub use control::{Control, MOVES_ASKED};
 pub use counters::LiveCounters;
 use unsent::UnsentFrames;
 

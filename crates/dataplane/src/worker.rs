@@ -2,6 +2,7 @@
 //! A worker: owns flows and runs their packets to completion. What happens to a frame stands in [`crate::passage`]; here are the stages'
 //! states, and what others may ask of a worker.
 
+mod moving;
 mod shown;
 
 use crate::account::Account;

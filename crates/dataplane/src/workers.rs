@@ -23,12 +23,16 @@
 //!
 //! Bounded: so many rounds exist as [`PoolOptions::rounds`] says; when all are under way, the reader waits.
 //!
+//! Flows can move between workers, at the beginning of a round ([`moves`]).
+//!
 //! Not done: several readers (live ports hand over between workers: `handover`).
 
+mod moves;
 mod round;
 
 use crate::chain::Chains;
 use crate::frame::{Place, next_frame};
+use crate::guests::{Guest, NotMoved};
 use crate::handover::Owners;
 use crate::record::Recorder;
 use crate::settings::EngineSettings;
@@ -37,7 +41,8 @@ use crate::worker::{Frame, Worker, WorkerCounters};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::turns::Turns;
 use bartizan_base::{Generation, Spread, Timestamp, WorkerId};
-use bartizan_flow::TableError;
+use bartizan_flow::{FlowKey, TableError};
+use moves::Places;
 use round::{Front, Head, Part, Round, pack};
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::collections::VecDeque;
@@ -58,11 +63,13 @@ pub struct PoolOptions {
     pub frames: usize,
     /// Bytes after which a round is full, whatever its number of frames.
     pub bytes: usize,
+    /// For tests: flows move at random between workers at each round, by this seed.
+    pub moves: Option<u64>,
 }
 
 impl Default for PoolOptions {
     fn default() -> Self {
-        PoolOptions { rounds: 16, frames: 256, bytes: 256 << 10 }
+        PoolOptions { rounds: 16, frames: 256, bytes: 256 << 10, moves: None }
     }
 }
 
@@ -80,6 +87,9 @@ pub enum PoolError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A flow is not moved.
+    #[error(transparent)]
+    NotMoved(#[from] NotMoved),
     /// A worker ended before its time.
     #[error(
         "worker {worker} failed: this is a defect of the program; please report it with the capture, and run \
@@ -178,6 +188,8 @@ pub struct Finished<R> {
     pub clock: Timestamp,
     /// Each worker's recorder.
     pub recorders: Vec<R>,
+    /// How often a flow went from one worker to another.
+    pub moved: u64,
 }
 
 impl<R: WorkerRecorder> Pool<R> {
@@ -226,7 +238,11 @@ impl<R: WorkerRecorder> Pool<R> {
         let alone = EngineSettings { flow_capacity: 1, ..settings.clone() };
         let front = Worker::new(alone, Arc::clone(engine), Arc::clone(chains))?;
         Ok(Pool {
-            front: Front { worker: front, owners: Owners::new(Spread::new(settings.seed, count)) },
+            front: Front {
+                worker: front,
+                owners: Owners::new(Spread::new(settings.seed, count)),
+                places: Places::by_chance(options.moves),
+            },
             seats,
             under_way: VecDeque::with_capacity(options.rounds),
             round: Round::new(Arc::clone(chains)),
@@ -293,9 +309,33 @@ impl<R: WorkerRecorder> Pool<R> {
         Ok(())
     }
 
+    /// Moves a flow to another worker, between the frame that was shared out last and the next one. A flow that has ended meanwhile does not move; the next one of its
+    /// key begins there.
+    ///
+    /// # Errors
+    /// A worker is gone, or the flow is not to be moved.
+    pub fn move_flow(&mut self, key: &FlowKey, to: WorkerId) -> Result<(), PoolError> {
+        if !self.round.frames.is_empty() {
+            self.send()?;
+        }
+        Ok(self.begin_move(key, to)?)
+    }
+
+    /// The round is empty: a flow goes with its beginning.
+    fn begin_move(&mut self, key: &FlowKey, to: WorkerId) -> Result<(), NotMoved> {
+        if self.round.moves.iter().any(|crossing| crossing.key == *key) {
+            return Err(NotMoved::UnderWay);
+        }
+        let crossing = self.front.places.go(&self.front.owners, key, to)?;
+        self.round.moves.push(crossing);
+        Ok(())
+    }
+
     /// Sends the round and begins another.
     fn send(&mut self) -> Result<(), PoolError> {
-        let next = self.empty_round()?;
+        let mut next = self.empty_round()?;
+        next.number = self.round.number + 1;
+        self.front.places.begin_round(next.number);
         let round = Arc::new(core::mem::replace(&mut self.round, next));
         for (index, seat) in (0u16..).zip(&mut self.seats) {
             // As many places as rounds: there is room.
@@ -305,6 +345,10 @@ impl<R: WorkerRecorder> Pool<R> {
             seat.thread.thread().unpark();
         }
         self.under_way.push_back(round);
+        for (key, to) in self.front.places.draw(self.front.owners.workers()) {
+            // By chance it may be there already.
+            let _ = self.begin_move(&key, to);
+        }
         Ok(())
     }
 
@@ -329,8 +373,8 @@ impl<R: WorkerRecorder> Pool<R> {
     fn settle_ready(&mut self) {
         while let Some(oldest) = self.under_way.pop_front() {
             match Arc::try_unwrap(oldest) {
-                Ok(round) => {
-                    round.settle(&mut self.front.worker);
+                Ok(mut round) => {
+                    self.front.settle(&mut round);
                     self.spare.push(round);
                 }
                 Err(oldest) => {
@@ -388,7 +432,8 @@ impl<R: WorkerRecorder> Pool<R> {
         }
         let clock = workers.iter().map(Worker::clock).fold(front.clock(), Timestamp::max);
         let threads = core::iter::once(front).chain(&workers).map(stats_of).collect();
-        Ok(Finished { counters, stats: stats.finish(), threads, clock, recorders })
+        let moved = workers.iter().map(|worker| worker.guests().taken_in).sum();
+        Ok(Finished { counters, stats: stats.finish(), threads, clock, recorders, moved })
     }
 }
 
@@ -464,6 +509,7 @@ impl<R: WorkerRecorder> Post<R> {
             self.capture.clone_from(&round.capture);
             self.recorder.enter_capture(self.capture.as_deref().unwrap_or_default());
         }
+        self.moves(round);
         let mut first = 0;
         for head in &round.frames {
             let place = next_frame(self.worker.position.place);
@@ -483,6 +529,34 @@ impl<R: WorkerRecorder> Post<R> {
         }
         // What comes next is not there yet, and is behind all that others do now.
         self.at((self.worker.position.place >> 8) + 1, 0);
+        while let Some((key, _)) = self.worker.next_ended_guest() {
+            if let Ok(mut ended) = round.ended.lock() {
+                ended.push(key);
+            }
+        }
+    }
+
+    /// Gives flows away and takes others in. All that leave first: others may wait for them.
+    fn moves(&mut self, round: &Round) {
+        for crossing in round.moves.iter().filter(|crossing| crossing.from == self.me) {
+            self.worker.guests_mut().remove(&crossing.key);
+            let id = self.worker.flow_of_key(&crossing.key);
+            crossing.give(id.and_then(|id| self.worker.give(id, false).ok()));
+        }
+        for crossing in round.moves.iter().filter(|crossing| crossing.to == self.me) {
+            let from = usize::from(crossing.from.0);
+            let flow = crossing.take(|| self.turns.has_ended(from));
+            let is_there = flow.is_some();
+            if let Some(flow) = flow {
+                self.worker.take_in_for_good(flow, &mut self.recorder);
+            }
+            if !crossing.is_home {
+                self.worker.guests_mut().insert(crossing.key, Guest { home: self.me, number: 0 });
+                if !is_there {
+                    self.worker.guests_mut().may_have_ended(crossing.key);
+                }
+            }
+        }
     }
 
     fn at(&self, frame: u64, step: u64) {
@@ -503,5 +577,8 @@ impl<R: WorkerRecorder> Post<R> {
         let place = Place { around: part.around.as_ref(), ..part.place };
         let decision = self.worker.packet(&frame, bytes, &part.packet, &place, &mut self.recorder);
         part.decision.store(pack(&decision), Ordering::Relaxed);
+        if let Some(key) = &part.guest {
+            self.worker.note_guest(key, Guest { home: self.me, number: 0 });
+        }
     }
 }

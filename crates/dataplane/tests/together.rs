@@ -11,8 +11,9 @@ use bartizan_dataplane::live::together::{
     Balance, Berth, LiveError, Places, Ports, Post, run_together, stations, stations_of,
 };
 use bartizan_dataplane::live::{Control, LiveOptions};
+use bartizan_dataplane::moving::Chance;
 use bartizan_dataplane::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord, Unsent};
-use bartizan_flow::EndReason;
+use bartizan_flow::{EndReason, FlowKey, FlowScope};
 use bartizan_function::Finding;
 use bartizan_ports::{Batch, InlinePair, Port, PortError, PortStats, SendRefusal, Side, TestClock, TestPort};
 use common::{Bench, Shape, bench, chains, marked_saying, read_mark};
@@ -253,6 +254,106 @@ fn each_frame_leaves_once_in_order_and_sums_are_exact_whoever_gets_it() {
     }
 }
 
+/// Each mark once, and in the order of each direction of a flow that comes by one way.
+fn check_order(seen: &[common::Seen], in_order: impl Fn(u32) -> bool, per_flow: u32, flows: usize) {
+    let mut order: HashMap<(u32, Side), Vec<u32>> = HashMap::new();
+    for (flow, number) in seen.iter().filter_map(|packet| packet.mark) {
+        order.entry((flow, side_of(number))).or_default().push(number);
+    }
+    assert_eq!(order.len(), flows * 2);
+    for ((flow, side), mut numbers) in order {
+        if !in_order(flow) {
+            numbers.sort_unstable();
+        }
+        let expected: Vec<u32> = (0..per_flow).filter(|number| side_of(*number) == side).collect();
+        assert_eq!(numbers, expected, "flow {flow}, {side:?}");
+    }
+}
+
+#[test]
+fn flows_move_between_workers_under_traffic() {
+    for (count, seed) in [(2u16, 1u64), (3, 2), (4, 3)] {
+        let bench = bench(true, "no");
+        let mut rig = rig(&bench, count, 4_000);
+        for (number, post) in (0u64..).zip(&mut rig.posts) {
+            post.chance = Some(Chance(seed << 8 | number));
+        }
+        let seen = Arc::clone(&bench.seen);
+        let (flows, per_flow) = (16u32, 120u32);
+        let shape_of = |flow: u32| SHAPES[flow as usize % 4];
+        let mut sent = 0u64;
+        rig.run(|outside, _, clock| {
+            for number in 0..per_flow {
+                for flow in 0..flows {
+                    for frame in marked_saying(flow % 8 > 3, flow, number, shape_of(flow), b"") {
+                        sent += 1;
+                        arrive(outside, clock, flow as usize % usize::from(count), side_of(number), &frame);
+                    }
+                }
+            }
+            wait_until("all packets are seen", || {
+                seen.lock().unwrap().iter().filter(|s| s.mark.is_some()).count() as u32 == flows * per_flow
+            });
+        })
+        .unwrap();
+        let balance = rig.balance();
+        assert!(balance.is_exact(), "{balance:?}");
+        assert_eq!((balance.received, balance.sent, balance.refused), (sent, sent, 0), "{balance:?}");
+        let plain = |flow| matches!(shape_of(flow), Shape::Plain | Shape::Tunnel);
+        check_order(&seen.lock().unwrap(), plain, per_flow, flows as usize);
+        let counters = rig.posts.iter().map(|p| p.station.counters()).reduce(|a, b| a.plus(b)).unwrap();
+        assert_eq!(counters.handed_over, counters.taken);
+        assert!(counters.moved > 20, "{counters:?}");
+        // Each flow once, with all of its packets.
+        let packets = rig.log.flows.lock().unwrap().clone();
+        assert_eq!(packets.len(), flows as usize);
+        assert!(packets.iter().all(|packets| *packets == u64::from(per_flow)), "{packets:?}");
+    }
+}
+
+#[test]
+fn whoever_steers_moves_a_flow_back_and_forth() {
+    let bench = bench(true, "no");
+    let mut rig = rig(&bench, 2, 4_000);
+    let seen = Arc::clone(&bench.seen);
+    let end = |host: u8, port: u16| (bartizan_testkit::packet::address(false, host), port);
+    let key = FlowKey::ported(&FlowScope::default(), 17, end(1, 1000), end(100, 2000));
+    // The sides of the link are part of the key.
+    let key = {
+        let scope = FlowScope { side: bartizan_flow::FlowSide::First, ..key.scope() };
+        if bench.engine_settings.side_in_key {
+            FlowKey::ported(&scope, 17, end(1, 1000), end(100, 2000))
+        } else {
+            key
+        }
+    };
+    let home = rig.posts[0].station.owners().home(&key).unwrap();
+    let workers_seen = |at: usize| seen.lock().unwrap().get(at).map(|packet| packet.worker);
+    let mut asked = 0u64;
+    rig.run(|outside, control, clock| {
+        assert!(!control.move_flow(WorkerId(2), &key, WorkerId(0)), "there is no such worker");
+        for number in 0..40u32 {
+            let frame = marked_saying(false, 0, number, Shape::Plain, b"").remove(0);
+            arrive(outside, clock, usize::from(home.0), side_of(number), &frame);
+            wait_until("the packet is seen", || workers_seen(number as usize).is_some());
+            if number > 0 {
+                let moved = workers_seen(number as usize) != workers_seen(number as usize - 1);
+                assert!(moved, "packet {number} at the worker of the one before");
+            }
+            let to = WorkerId(if number % 2 == 0 { 1 - home.0 } else { home.0 });
+            assert!(control.move_flow(home, &key, to));
+            asked += 1;
+            // The request is taken at a batch boundary; an answer comes by a ring.
+            std::thread::sleep(Duration::from_millis(60));
+        }
+    })
+    .unwrap();
+    assert_eq!(rig.posts[usize::from(home.0)].station.counters().moved, asked);
+    assert!(rig.balance().is_exact());
+    check_order(&seen.lock().unwrap(), |_| true, 40, 1);
+    assert_eq!(*rig.log.flows.lock().unwrap(), [40]);
+}
+
 #[test]
 fn what_a_full_ring_refuses_is_counted_and_the_rest_leaves() {
     let bench = bench(true, "no");
@@ -483,7 +584,7 @@ fn workers_of_a_link_that_is_gone_go_on_with_other_ports_and_others_notice_nothi
     }
     let berths: [Arc<Berth>; 2] = Default::default();
     for (post, berth) in rig.posts.iter_mut().zip(&berths) {
-        post.berth = Some(Arc::clone(berth));
+        post.berths = vec![Arc::clone(berth)];
     }
     rig.control = Control::for_workers(4).unwrap();
     let seen = Arc::clone(&bench.seen);

@@ -4,11 +4,13 @@
 
 mod common;
 
-use bartizan_base::{Decision, Direction, FunctionId, Generation, Reason, Timestamp, Verdict};
+use bartizan_base::{Decision, Direction, FunctionId, Generation, Reason, Timestamp, Verdict, WorkerId};
 use bartizan_dataplane::chain::Chains;
 use bartizan_dataplane::handover::{Handled, connect};
+use bartizan_dataplane::moving::NotMoved;
 use bartizan_dataplane::train;
 use bartizan_dataplane::worker::{Worker, WorkerCounters};
+use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_function::{Function, FunctionSpec, Model, PacketContext, Together};
 use common::{Bench, Captured, Nothing, bench, ethernet, ip, spec, tcp};
 use proptest::prelude::*;
@@ -449,5 +451,46 @@ fn only_what_follows_follows() {
     assert!(!train::follows(two, one) && !train::follows(one, one));
     for cut in 0..two.len() {
         assert!(!train::follows(one, &two[..cut]) && !train::follows(&one[..cut], two), "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_flow_whose_segments_wait_is_not_moved() {
+    for v6 in [false, true] {
+        let bench = bench(true, "no");
+        let workers = (0..2).map(|_| worker(&bench, Together::Joined).0).collect();
+        let mut stations = connect(workers, bench.engine_settings.seed, 16);
+        let owners = stations[0].owners();
+        let key = |port: u16| {
+            let end = |host: u8, port: u16| (bartizan_testkit::packet::address(v6, host), port);
+            FlowKey::ported(&FlowScope::default(), 6, end(1, port), end(2, 80))
+        };
+        let port = (1000..).find(|port| owners.home(&key(*port)) == Some(WorkerId(0))).unwrap();
+        let frame = |to_server: bool, seq: u32, ack: u32, flags: u8, load: &[u8]| {
+            let (ends, ports) = if to_server { ((1, 2), (port, 80)) } else { ((2, 1), (80, port)) };
+            let bytes = ethernet(v6, &ip(v6, ends, 6, &tcp(ports, seq, ack, flags, load)));
+            Captured { now: Timestamp::from_nanos(1_000_000_000 + u64::from(seq)), bytes }
+        };
+        for opening in [
+            frame(true, 100, 0, SYN, b""),
+            frame(false, 500, 101, SYN | ACK, b""),
+            frame(true, 101, 501, ACK, b""),
+        ] {
+            stations[0].frame(&opening.frame(1), 0, &mut Nothing);
+        }
+        let load = [b'x'; 1000];
+        let [first, second] = [frame(true, 101, 501, ACK, &load), frame(true, 1101, 501, ACK, &load)];
+        assert!(train::follows(&first.bytes, &second.bytes));
+        assert_eq!(stations[0].frame_in_batch(&first.frame(4), 0, true, &mut Nothing), None);
+        assert_eq!(stations[0].move_flow(&key(port), WorkerId(1)), Err(NotMoved::Waits));
+        assert!(stations[0].frame_in_batch(&second.frame(5), 0, false, &mut Nothing).is_some());
+        assert_eq!(stations[0].worker().waiting(), 1);
+        assert!(stations[0].worker_mut().release(&first.frame(4), &mut Nothing).verdict.forwards());
+        assert_eq!(stations[0].move_flow(&key(port), WorkerId(1)), Ok(()));
+        for station in [1, 0] {
+            stations[station].handed_over(10, &mut Nothing, |_, _, _, _| {});
+        }
+        let flows: Vec<usize> = stations.iter().map(|station| station.worker().flows().len()).collect();
+        assert_eq!((flows, stations[0].counters().moves_refused), (vec![0, 1], 1), "v6: {v6}");
     }
 }

@@ -37,6 +37,8 @@ struct Outcome {
     alerts: u64,
     counters: WorkerCounters,
     stats: Vec<(String, u64)>,
+    /// How often a flow went from one worker to another.
+    moved: u64,
 }
 
 /// Lines without what is by chance (the flow's number), sorted.
@@ -55,8 +57,8 @@ fn temporary(name: &str) -> PathBuf {
     folder
 }
 
-/// Inspects with so many workers, through the real recorder; 0: without a pool.
-fn inspect(bench: &Bench, frames: Source<'_>, workers: usize, name: &str) -> Outcome {
+/// Inspects with so many workers, through the real recorder; 0: without a pool. `moves`: flows move between them by this seed.
+fn inspect(bench: &Bench, frames: Source<'_>, workers: usize, moves: Option<u64>, name: &str) -> Outcome {
     let folder = temporary(&format!("{name}-{workers}"));
     let shared = Arc::new(Shared::default());
     let prevention = bench.engine_settings.prevention;
@@ -64,7 +66,7 @@ fn inspect(bench: &Bench, frames: Source<'_>, workers: usize, name: &str) -> Out
     let mut whole =
         EveRecorder::new(&bench.settings, &folder, &shared, prevention, RunInfo::default(), &mut warnings)
             .unwrap();
-    let (counters, stats) = if workers == 0 {
+    let (counters, stats, moved) = if workers == 0 {
         let mut worker =
             Worker::new(bench.engine_settings.clone(), Arc::clone(&bench.engine), Arc::clone(&bench.chains))
                 .unwrap();
@@ -74,7 +76,7 @@ fn inspect(bench: &Bench, frames: Source<'_>, workers: usize, name: &str) -> Out
         worker.shutdown(&mut whole);
         let mut stats = Vec::new();
         worker.visit_stats(|name, value| stats.push((name.to_owned(), value)));
-        (*worker.counters(), stats)
+        (*worker.counters(), stats, 0)
     } else {
         let mut halves = Vec::new();
         let mut rings = Vec::new();
@@ -85,7 +87,7 @@ fn inspect(bench: &Bench, frames: Source<'_>, workers: usize, name: &str) -> Out
             halves.push(half.unwrap());
             rings.push(receiver);
         }
-        let options = PoolOptions { rounds: 4, frames: 7, bytes: 1 << 16 };
+        let options = PoolOptions { rounds: 4, frames: 7, bytes: 1 << 16, moves };
         let mut pool =
             Pool::start(&bench.engine_settings, &bench.engine, &bench.chains, halves, options).unwrap();
         let mut finished = std::thread::scope(|scope| {
@@ -101,14 +103,15 @@ fn inspect(bench: &Bench, frames: Source<'_>, workers: usize, name: &str) -> Out
         for half in finished.recorders.drain(..) {
             whole.absorb(&half);
         }
-        (finished.counters, finished.stats.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect())
+        let stats = finished.stats.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect();
+        (finished.counters, stats, finished.moved)
     };
     assert!(whole.finish().is_empty());
     let alerts = whole.alerts().values().sum();
     drop(whole);
     let lines = comparable(&folder);
     std::fs::remove_dir_all(&folder).unwrap();
-    Outcome { lines, alerts, counters, stats }
+    Outcome { lines, alerts, counters, stats, moved }
 }
 
 /// Counters that say how full something is, or was at its fullest, are not sums.
@@ -133,24 +136,41 @@ fn is_gauge(name: &str) -> bool {
 }
 
 fn compare(bench: &Bench, frames: Source<'_>, name: &str) -> Outcome {
-    let one = inspect(bench, frames, 0, name);
+    let one = inspect(bench, frames, 0, None, name);
     for workers in [1, 2, 4] {
-        let many = inspect(bench, frames, workers, name);
-        let missing: Vec<&String> = one.lines.iter().filter(|l| !many.lines.contains(l)).take(3).collect();
-        let more: Vec<&String> = many.lines.iter().filter(|l| !one.lines.contains(l)).take(3).collect();
-        assert!(
-            missing.is_empty() && more.is_empty(),
-            "{name}, {workers}: missing {missing:#?} more {more:#?}"
-        );
-        assert_eq!(one.lines.len(), many.lines.len(), "{name}, {workers} workers");
-        assert_eq!(one.alerts, many.alerts, "{name}, {workers} workers");
-        assert_eq!(one.counters, many.counters, "{name}, {workers} workers");
-        let sums: HashMap<&str, u64> = many.stats.iter().map(|(n, v)| (n.as_str(), *v)).collect();
-        for (counter, value) in one.stats.iter().filter(|(n, _)| !is_gauge(n)) {
-            assert_eq!(sums.get(counter.as_str()), Some(value), "{name}, {workers} workers: {counter}");
-        }
+        let many = inspect(bench, frames, workers, None, name);
+        are_equal(&one, &many, &format!("{name}, {workers} workers"));
     }
     one
+}
+
+/// How often timers fire for flows that go on depends on when they were armed: anew where a flow comes.
+fn is_of_timers(name: &str) -> bool {
+    ["flow.mgr.flows_checked", "flow.mgr.flows_notimeout"].contains(&name)
+}
+
+fn are_equal(one: &Outcome, many: &Outcome, name: &str) {
+    let missing: Vec<&String> = one.lines.iter().filter(|l| !many.lines.contains(l)).take(3).collect();
+    let more: Vec<&String> = many.lines.iter().filter(|l| !one.lines.contains(l)).take(3).collect();
+    assert!(missing.is_empty() && more.is_empty(), "{name}: missing {missing:#?} more {more:#?}");
+    assert_eq!(one.lines.len(), many.lines.len(), "{name}");
+    assert_eq!(one.alerts, many.alerts, "{name}");
+    assert_eq!(one.counters, many.counters, "{name}");
+    let sums: HashMap<&str, u64> = many.stats.iter().map(|(n, v)| (n.as_str(), *v)).collect();
+    let counted = one.stats.iter().filter(|(n, _)| !is_gauge(n) && (many.moved == 0 || !is_of_timers(n)));
+    for (counter, value) in counted {
+        assert_eq!(sums.get(counter.as_str()), Some(value), "{name}: {counter}");
+    }
+}
+
+/// The same with flows that move between workers at random, by several seeds.
+fn compare_moving(bench: &Bench, frames: Source<'_>, least: u64, name: &str) {
+    let one = inspect(bench, frames, 0, None, name);
+    for (workers, seed) in [(4, 1), (4, 2), (4, 3), (2, 4)] {
+        let many = inspect(bench, frames, workers, Some(seed), name);
+        are_equal(&one, &many, &format!("{name}, {workers} workers, seed {seed}"));
+        assert!(many.moved >= least, "{name}, seed {seed}: {} moves", many.moved);
+    }
 }
 
 fn at(millis: u64) -> Timestamp {
@@ -229,6 +249,20 @@ fn results_do_not_depend_on_the_number_of_workers() {
     }
 }
 
+#[test]
+fn results_do_not_depend_on_where_flows_move() {
+    let frames = mixture();
+    let each = |take: &mut Take<'_>| {
+        for (number, frame) in (1..).zip(&frames) {
+            take(&frame.frame(number));
+        }
+    };
+    for prevention in [false, true] {
+        let bench = bench(prevention, "no");
+        compare_moving(&bench, &each, 300, &format!("moving-{prevention}"));
+    }
+}
+
 /// Captures that stand beside the repository; nothing is done without them.
 #[test]
 fn results_over_real_captures_do_not_depend_on_the_number_of_workers() {
@@ -259,6 +293,7 @@ fn results_over_real_captures_do_not_depend_on_the_number_of_workers() {
             }
         };
         assert!(!compare(&bench, &each, name).lines.is_empty());
+        compare_moving(&bench, &each, 1, &format!("moving-{name}"));
     }
 }
 
@@ -271,8 +306,8 @@ fn shapes() -> impl Strategy<Value = Shape> {
     ]
 }
 
-/// Each marked packet once, all of a flow at one worker, in order.
-fn check_marks(seen: &[Seen], sent: &HashMap<u32, u32>) {
+/// Each marked packet once, in order; all of a flow at one worker, where they `stay`.
+fn check_marks(seen: &[Seen], sent: &HashMap<u32, u32>, stay: bool) {
     let mut next: HashMap<u32, u32> = HashMap::new();
     let mut owner: HashMap<u32, u16> = HashMap::new();
     for packet in seen {
@@ -280,7 +315,7 @@ fn check_marks(seen: &[Seen], sent: &HashMap<u32, u32>) {
         let expected = next.entry(flow).or_default();
         assert_eq!(number, *expected, "flow {flow}");
         *expected += 1;
-        assert_eq!(*owner.entry(flow).or_insert(packet.worker), packet.worker, "flow {flow}");
+        assert!(*owner.entry(flow).or_insert(packet.worker) == packet.worker || !stay, "flow {flow}");
     }
     assert_eq!(&next, sent);
 }
@@ -303,9 +338,10 @@ proptest! {
         packets in prop::collection::vec((0u32..12, any::<bool>(), shapes()), 1..120),
         workers in 1usize..6,
         frames in 1usize..9,
+        moves in prop::option::of(any::<u64>()),
     ) {
         let bench = bench(false, "no");
-        let options = PoolOptions { rounds: 3, frames, bytes: 1 << 16 };
+        let options = PoolOptions { rounds: 3, frames, bytes: 1 << 16, moves };
         let halves = (0..workers).map(|_| Nothing).collect();
         let mut pool =
             Pool::start(&bench.engine_settings, &bench.engine, &bench.chains, halves, options).unwrap();
@@ -324,8 +360,10 @@ proptest! {
         }
         let finished = pool.finish().unwrap();
         let seen = bench.seen.lock().unwrap();
-        check_marks(&seen, &sent);
-        check_owners(&seen);
+        check_marks(&seen, &sent, moves.is_none());
+        if moves.is_none() {
+            check_owners(&seen);
+        }
         prop_assert_eq!(finished.counters.packets, count);
         let refused: u64 = finished.counters.refused.iter().sum();
         prop_assert_eq!(finished.counters.forwarded + refused, count);
@@ -335,7 +373,7 @@ proptest! {
 #[test]
 fn a_swap_reaches_all_workers_between_two_frames_also_idle_ones() {
     let bench = bench(false, "no");
-    let options = PoolOptions { rounds: 3, frames: 5, bytes: 1 << 16 };
+    let options = PoolOptions { rounds: 3, frames: 5, bytes: 1 << 16, moves: None };
     let halves = (0..4).map(|_| Nothing).collect();
     let mut pool =
         Pool::start(&bench.engine_settings, &bench.engine, &bench.chains, halves, options).unwrap();
@@ -396,7 +434,7 @@ impl bartizan_function::Function for Fails {
 fn a_worker_that_fails_is_an_error_and_no_standstill() {
     let mut bench = bench(false, "no");
     bench.chains = Arc::new(bartizan_dataplane::chain::Chains::one(Generation(1), vec![Arc::new(Fails)]));
-    let options = PoolOptions { rounds: 2, frames: 2, bytes: 1 << 16 };
+    let options = PoolOptions { rounds: 2, frames: 2, bytes: 1 << 16, moves: None };
     let halves = (0..2).map(|_| Nothing).collect();
     let mut pool =
         Pool::start(&bench.engine_settings, &bench.engine, &bench.chains, halves, options).unwrap();

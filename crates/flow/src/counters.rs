@@ -68,7 +68,7 @@ pub struct FlowCounters {
     pub get_used_failed: u64,
     /// Flows ended, by their state then ([`FlowState`] as index).
     pub end_state: [u64; FlowState::COUNT],
-    /// Flows ended, by reason ([`EndReason`] as index). The sum is `total - active`.
+    /// Flows ended, by reason ([`EndReason`] as index). Over all tables between which flows move the sum is `total - active`.
     pub end_reason: [u64; EndReason::COUNT],
     /// TCP flows ended, by TCP state; counted by the caller, who knows it.
     pub end_tcp_state: [u64; TCP_END_STATES.len()],
@@ -100,7 +100,6 @@ pub struct Elephants {
 impl FlowCounters {
     pub(crate) fn created(&mut self, ip_protocol: u8) {
         self.total += 1;
-        self.active += 1;
         match ip_protocol {
             protocol::TCP => self.tcp += 1,
             protocol::UDP => self.udp += 1,

@@ -26,6 +26,7 @@
 
 pub(crate) mod ending;
 mod interface;
+pub mod moving;
 pub mod removal;
 
 pub use interface::{
@@ -63,6 +64,8 @@ pub struct FlowTable<E> {
     when_full: WhenFull,
     recovery: u32,
     capacity: u32,
+    /// Of that: kept for flows that were moved to other tables and may come back.
+    kept_room: u32,
     emergency: bool,
     serial: u64,
     counters: FlowCounters,
@@ -119,6 +122,7 @@ impl<E: Default> FlowTable<E> {
             when_full: config.when_full,
             recovery: (u64::from(capacity) * u64::from(config.emergency_recovery.min(100)) / 100) as u32,
             capacity,
+            kept_room: 0,
             emergency: false,
             serial: 0,
             counters: FlowCounters::default(),
@@ -238,36 +242,50 @@ impl<E: Default> FlowTable<E> {
     }
 
     fn is_full(&self) -> bool {
-        self.counters.active >= u64::from(self.capacity)
+        self.room() == 0
     }
 
-    /// Gives a flow an entry. One that is not `listed` is not found by packets.
-    fn place(&mut self, mut entry: FlowEntry<E>, listed: bool) -> Option<FlowId> {
-        let (hash, ip_protocol) = (entry.hash, entry.key.protocol());
+    /// Flows for which there is room.
+    fn room(&self) -> u64 {
+        u64::from(self.capacity).saturating_sub(self.counters.active).saturating_sub(self.kept_room.into())
+    }
+
+    /// Gives a new flow an entry. One that is not `listed` is not found by packets.
+    fn place(&mut self, entry: FlowEntry<E>, listed: bool) -> Option<FlowId> {
+        let ip_protocol = entry.key.protocol();
+        let id = self.settle(entry, listed).ok()?;
+        self.counters.created(ip_protocol);
+        Some(id)
+    }
+
+    /// Gives a flow an entry, and counts it as active. If that cannot be, it is given back.
+    #[allow(clippy::result_large_err)] // Nobody but who moves flows looks at it, and there it must not be lost.
+    fn settle(&mut self, mut entry: FlowEntry<E>, listed: bool) -> Result<FlowId, FlowEntry<E>> {
+        let hash = entry.hash;
+        let within = self.entries.len() < self.capacity as usize;
+        let Some(id) = self.free.last().copied().or(within.then_some(self.entries.len() as u32)) else {
+            return Err(entry);
+        };
+        // Never refused: the index has room for all entries.
+        if listed && !self.index.insert(hash, id) {
+            return Err(entry);
+        }
         self.serial += 1;
         entry.serial = self.serial;
-        let id = match self.free.pop() {
-            Some(id) => {
-                *self.entries.get_mut(id as usize)? = entry;
-                id
+        match self.entries.get_mut(id as usize) {
+            Some(free) => {
+                self.free.pop();
+                *free = entry;
             }
-            None if self.entries.len() < self.capacity as usize => {
+            None => {
                 // Within the reserved room: touches the next page, allocates nothing.
                 self.entries.push(entry);
                 self.links.push(TimerLink::default());
-                (self.entries.len() - 1) as u32
             }
-            None => return None,
-        };
-        if listed && !self.index.insert(hash, id) {
-            // Ruled out by the index's size; handled so that the entry is not lost.
-            self.entries.get_mut(id as usize)?.serial = 0;
-            self.free.push(id);
-            return None;
         }
-        self.counters.created(ip_protocol);
+        self.counters.active += 1;
         self.arm(id);
-        Some(FlowId(id))
+        Ok(FlowId(id))
     }
 
     /// Finds the flow of a packet or makes it. `ended` is called for a flow that ends for it, before
@@ -448,7 +466,7 @@ impl<E: Default> FlowTable<E> {
     /// Hands out every statistic with its dotted EVE name: the counters, and what only the table knows.
     pub fn visit_stats(&self, mut each: impl FnMut(&'static str, u64)) {
         self.counters.visit(&mut each);
-        each("flow.room", u64::from(self.capacity).saturating_sub(self.counters.active));
+        each("flow.room", self.room());
         each("flow.memuse", self.memory().touched as u64);
     }
 
@@ -482,6 +500,8 @@ const fn wheel_of<E>(entry: &FlowEntry<E>) -> usize {
 mod levels_tests;
 #[cfg(test)]
 mod mock_level;
+#[cfg(test)]
+mod moving_tests;
 #[cfg(test)]
 mod removal_tests;
 #[cfg(test)]

@@ -57,6 +57,9 @@ pub struct Args {
     /// Workers that inspect side by side; the results are the same.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
+    /// For tests: flows move between workers at random, by this seed; the results are the same.
+    #[arg(long, value_name = "SEED", hide = true)]
+    move_flows: Option<u64>,
     /// Print the summary as JSON.
     #[arg(long)]
     json: bool,
@@ -249,7 +252,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             halves.push(half);
             rings.push(receiver);
         }
-        let pool = Pool::start(&engine_settings, &app, &built.chains, halves, PoolOptions::default())
+        let pool_options = PoolOptions { moves: args.move_flows, ..PoolOptions::default() };
+        let pool = Pool::start(&engine_settings, &app, &built.chains, halves, pool_options)
             .map_err(Failure::stopped)?;
         inspect_together(pool, rings, &mut recorder, found.captures, filter)?
     };
@@ -429,7 +433,10 @@ fn inspect_together(
     for half in &finished.recorders {
         recorder.absorb(half);
     }
-    let Finished { counters, stats, threads, clock, .. } = finished;
+    let Finished { counters, mut stats, threads, clock, moved, .. } = finished;
+    if moved > 0 {
+        stats.push(("flow.moved", moved));
+    }
     Ok(Inspected { counters, stats, threads, clock, incomplete, filtered })
 }
 

@@ -10,6 +10,10 @@ pub struct HandOverCounters {
     pub taken: u64,
     /// Frames refused because no ring or parcel had room.
     pub refused: u64,
+    /// Flows that this station, their home, has moved.
+    pub moved: u64,
+    /// Moves of its flows that were refused, here or by who was to take or give the flow.
+    pub moves_refused: u64,
 }
 
 impl HandOverCounters {
@@ -20,6 +24,8 @@ impl HandOverCounters {
             handed_over: self.handed_over + other.handed_over,
             taken: self.taken + other.taken,
             refused: self.refused + other.refused,
+            moved: self.moved + other.moved,
+            moves_refused: self.moves_refused + other.moves_refused,
         }
     }
 
@@ -28,5 +34,7 @@ impl HandOverCounters {
         each("flow.handed_over", self.handed_over);
         each("flow.hand_over_taken", self.taken);
         each("flow.hand_over_refused", self.refused);
+        each("flow.moved", self.moved);
+        each("flow.moves_refused", self.moves_refused);
     }
 }

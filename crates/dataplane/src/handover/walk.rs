@@ -3,6 +3,7 @@
 
 use crate::chain::Chains;
 use crate::frame::{Around, Frame, MAX_DEPTH, Place};
+use crate::guests::Guest;
 use crate::intake::fragment::{Fragmented, refused_as_it_is};
 use crate::intake::joined::Joined;
 use crate::normaliser::Rewrite;
@@ -10,6 +11,7 @@ use crate::record::Recorder;
 use crate::worker::Worker;
 use bartizan_base::spread::Part;
 use bartizan_base::{Decision, Reason, Spread, WorkerId};
+use bartizan_flow::FlowKey;
 use bartizan_packet::{DecodeOutput, Decoded};
 use std::sync::Arc;
 
@@ -41,8 +43,28 @@ impl Owners {
         WorkerId(self.spread.worker(source, destination, Part::Nothing))
     }
 
-    /// The owner of a packet: its flow's; a fragment's, until it is part of a datagram, by its addresses. What else is in the flow's key (tenant,
-    /// link, tunnel, VLANs) is left out: two flows of one owner do no harm.
+    /// The home of a flow: where its packets go first ([`Owners::of_packet`]). `None`: its key does not say it. An ICMPv6 error's own flow is where what it quotes
+    /// is at home; a key without ports, of a protocol that has them, may be that of a packet whose ports were cut off, or of one with ports 0.
+    #[must_use]
+    pub fn home(&self, key: &FlowKey) -> Option<WorkerId> {
+        let part = match (key.source_port(), key.destination_port()) {
+            (0, 0) if key.has_ports() => return None,
+            (source, destination) if key.has_ports() => Part::Ports(source, destination),
+            _ => Part::Nothing,
+        };
+        let is_error = key.is_ipv6()
+            && key
+                .icmp_types()
+                .is_some_and(|(kind, counterpart)| [kind, counterpart].iter().any(|t| (1..=4).contains(t)));
+        (!is_error).then(|| WorkerId(self.spread.worker(key.source(), key.destination(), part)))
+    }
+
+    /// The owner of a packet, by its own word: its flow's home; a fragment's, until it is part of a datagram, by its addresses.
+    ///
+    /// What else is in the flow's key (tenant, link, tunnel, VLANs) is left out. A kernel filter spreads frames by the same hash and cannot know a
+    /// tenant; and nothing is gained: an owner has to be a function of the flow, it need not tell flows apart. Two flows of two tenants with equal addresses and ports
+    /// have one home and are two flows there, since keys, limits and functions' state go by the whole key. (Each link has stations of its own, so flows of two links never
+    /// meet at all.) One of the two can be moved without the other: what is away goes by the whole key.
     pub(crate) fn of_packet(&self, packet: &Decoded) -> WorkerId {
         let (Some(source), Some(destination)) = (packet.src(), packet.dst()) else { return WorkerId(0) };
         let (source, destination, ports) = match packet.about() {
@@ -97,8 +119,27 @@ pub(super) struct Walk {
     pub(super) joined: Joined,
     /// Some packet was handled.
     begun: bool,
-    /// The generation of the packets that other workers have handled.
+    /// The generation of the packets that other workers have handled, or in which a flow's home has looked at the next one.
     chains: Option<Arc<Chains>>,
+    /// The next packet was sent on by its flow's home: its flow is where the frame goes now.
+    pub(super) directed: Option<Directed>,
+}
+
+/// A packet on its way from its flow's home to where the flow is.
+pub(super) struct Directed {
+    pub(super) key: FlowKey,
+    pub(super) guest: Guest,
+}
+
+/// Whether the flow of a packet that is at home here is away: its key.
+pub(super) type Moved<'m> = dyn Fn(&Worker, &Frame<'_>, &Decoded) -> Option<FlowKey> + 'm;
+
+/// Where a walk is.
+#[derive(Clone, Copy)]
+pub(super) struct Site<'s> {
+    pub(super) me: WorkerId,
+    pub(super) owners: &'s Owners,
+    pub(super) moved: &'s Moved<'s>,
 }
 
 /// Where a walk stopped.
@@ -107,6 +148,8 @@ pub(super) enum Stop {
     Done,
     /// The next packet is this worker's.
     At(WorkerId),
+    /// The next packet's flow is at home here, and away.
+    Moved(FlowKey),
 }
 
 impl Walk {
@@ -120,6 +163,7 @@ impl Walk {
         self.begun = false;
         (self.keeper, self.joined) = (None, Joined::default());
         self.chains = None;
+        self.directed = None;
         let mut layer = self.spare.pop().unwrap_or_default();
         layer.datagram.clear();
         core::mem::swap(&mut layer.output, output);
@@ -130,17 +174,14 @@ impl Walk {
     /// Handles packets until one belongs to somebody else, all in the generation of the first.
     pub(super) fn run(
         &mut self,
-        me: WorkerId,
-        owners: &Owners,
+        site: &Site<'_>,
         worker: &mut Worker,
         frame: &Frame<'_>,
         recorder: &mut dyn Recorder,
     ) -> Stop {
         let stop = match self.chains.clone() {
-            Some(chains) => {
-                worker.in_generation(&chains, |worker| self.go(me, owners, worker, frame, recorder))
-            }
-            None => self.go(me, owners, worker, frame, recorder),
+            Some(chains) => worker.in_generation(&chains, |worker| self.go(site, worker, frame, recorder)),
+            None => self.go(site, worker, frame, recorder),
         };
         match stop {
             // Nobody is to be kept from freeing it by a parcel that is empty.
@@ -149,18 +190,22 @@ impl Walk {
                 self.chains = Some(Arc::clone(worker.chains()))
             }
             Stop::At(_) => {}
+            // Whose flow it is was asked in this generation.
+            Stop::Moved(_) => {
+                self.chains.get_or_insert_with(|| Arc::clone(worker.chains()));
+            }
         }
         stop
     }
 
     fn go(
         &mut self,
-        me: WorkerId,
-        owners: &Owners,
+        site: &Site<'_>,
         worker: &mut Worker,
         frame: &Frame<'_>,
         recorder: &mut dyn Recorder,
     ) -> Stop {
+        let Site { me, owners, moved } = *site;
         loop {
             let depth = self.layers.len();
             let keeper = self.fragment_owner(owners);
@@ -199,9 +244,18 @@ impl Walk {
                 }
                 continue;
             }
-            let owner = if packet.is_fragment() { keeper } else { owners.of_packet(packet) };
-            if owner != me {
-                return Stop::At(owner);
+            // What its flow's home has sent here is handled here.
+            let directed = self.directed.take();
+            if directed.is_none() {
+                let owner = if packet.is_fragment() { keeper } else { owners.of_packet(packet) };
+                if owner != me {
+                    return Stop::At(owner);
+                }
+                if !packet.is_fragment()
+                    && let Some(key) = moved(worker, frame, packet)
+                {
+                    return Stop::Moved(key);
+                }
             }
             // What became of a fragment was said when it was put to its datagram.
             if !layer.fragment_done {
@@ -215,6 +269,9 @@ impl Walk {
             };
             self.begun = true;
             let decision = worker.packet(frame, bytes, packet, &place, recorder);
+            if let Some(Directed { key, guest }) = directed {
+                worker.note_guest(&key, guest);
+            }
             self.decision = self.decision.strictest(decision);
             self.rewrite = worker.take_rewrite().or(self.rewrite.take());
             layer.left = index;

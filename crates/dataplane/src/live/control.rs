@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Steering live workers from outside: stop, swap generations, ask what runs, wake who sleeps.
+//! Steering live workers from outside: stop, swap generations, move flows, ask what runs, wake who sleeps.
 //!
 //! Memory ordering: a generation is put in its place under a lock and then flagged (`Release`); a worker that sees the flag
 //! (`Acquire`) finds it. Who hands a frame over to a worker that may be going to sleep, and that worker, agree by a fence on
@@ -8,6 +8,7 @@
 use crate::chain::Chains;
 use crate::worker::Worker;
 use bartizan_base::{Generation, WorkerId};
+use bartizan_flow::FlowKey;
 use bartizan_ports::Waker;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
@@ -27,9 +28,15 @@ struct Seat {
     pending: Mutex<Option<Arc<Chains>>>,
     has_pending: AtomicBool,
     running: AtomicU64,
+    /// Moves of flows that it is asked for.
+    moves: Mutex<Vec<(FlowKey, WorkerId)>>,
+    has_moves: AtomicBool,
     asleep: AtomicBool,
     waker: Waker,
 }
+
+/// Moves that one worker can be asked for between two of its batches.
+pub const MOVES_ASKED: usize = 256;
 
 impl Control {
     /// A control for one worker.
@@ -50,6 +57,8 @@ impl Control {
                 pending: Mutex::new(None),
                 has_pending: AtomicBool::new(false),
                 running: AtomicU64::new(0),
+                moves: Mutex::default(),
+                has_moves: AtomicBool::new(false),
                 asleep: AtomicBool::new(false),
                 waker: Waker::new()?,
             })
@@ -86,6 +95,33 @@ impl Control {
             seat.has_pending.store(true, Ordering::Release);
             seat.waker.wake();
         }
+    }
+
+    /// Asks for a flow to be moved to worker `to` of its link. `home`: the number of the flow's home among the workers of all links, that of its link's first worker plus
+    /// `Owners::home`. The home moves it at its next batch boundary, or counts in `flow.moves_refused` that it does not
+    /// (`Station::move_flow`). `false`: there is no such worker, or [`MOVES_ASKED`] moves wait already.
+    #[must_use]
+    pub fn move_flow(&self, home: WorkerId, key: &FlowKey, to: WorkerId) -> bool {
+        let Some(seat) = self.seats.get(usize::from(home.0)) else { return false };
+        let Ok(mut moves) = seat.moves.lock() else { return false };
+        if moves.len() >= MOVES_ASKED {
+            return false;
+        }
+        moves.push((*key, to));
+        drop(moves);
+        seat.has_moves.store(true, Ordering::Release);
+        seat.waker.wake();
+        true
+    }
+
+    /// At a batch boundary: the moves that a worker is asked for.
+    pub(super) fn take_moves(&self, me: WorkerId, mut each: impl FnMut(&FlowKey, WorkerId)) {
+        let Some(seat) = self.seats.get(usize::from(me.0)) else { return };
+        if !seat.has_moves.load(Ordering::Acquire) || !seat.has_moves.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let moves = seat.moves.lock().map(|mut moves| core::mem::take(&mut *moves)).unwrap_or_default();
+        moves.iter().for_each(|(key, to)| each(key, *to));
     }
 
     /// The oldest generation that a worker runs: what really happens, not what was asked for. 0 until all have begun.

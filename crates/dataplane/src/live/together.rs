@@ -8,7 +8,9 @@
 //!
 //! What becomes of every frame is counted, and [`Balance`] holds the sums against each other.
 //!
-//! Not done: moving flows from a worker with much to do to one with little.
+//! Flows move to other workers of their link when somebody asks for it ([`Control::move_flow`]).
+//!
+//! Not done: whoever asks, because one worker has much to do and another one little.
 
 use super::berth::{Retired, retire};
 use super::control::Control;
@@ -19,6 +21,7 @@ use super::{
 };
 use crate::chain::Chains;
 use crate::handover::{Handled, Station, connect};
+use crate::moving::Chance;
 use crate::normaliser;
 use crate::record::Recorder;
 use crate::settings::EngineSettings;
@@ -66,6 +69,8 @@ pub struct Post<R> {
     pub first: u16,
     /// Where it gets other ports when these are gone; of a tap of several interfaces one for each. None: the end of its ports is the end of all.
     pub berths: Vec<Arc<Berth>>,
+    /// For tests: moves one of its flows at random at each turn.
+    pub chance: Option<Chance>,
     /// Frames leave by its ports; else they are only watched.
     forwards: bool,
     retired: Vec<Retired>,
@@ -84,6 +89,7 @@ impl<R> Post<R> {
             link: LinkId(0),
             first: 0,
             berths: Vec::new(),
+            chance: None,
             retired: Vec::new(),
         }
     }
@@ -290,6 +296,14 @@ impl<R: Recorder> Post<R> {
         let mut last = LastTurns::default();
         while last.goes_on(control) && result.is_ok() {
             control.take(me, self.station.worker_mut());
+            // What is refused is counted.
+            control.take_moves(me, |key, to| {
+                let _ = self.station.move_flow(key, to);
+            });
+            if let Some(random) = self.chance.as_mut().map(Chance::draw) {
+                // As above.
+                let _ = self.station.move_at_random(random);
+            }
             if self.station.worker().is_asked() {
                 self.show();
             }

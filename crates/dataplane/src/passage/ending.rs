@@ -16,7 +16,7 @@ const AT_THE_END: u64 = u64::MAX - 1;
 
 impl Passage<'_> {
     /// Ends a flow.
-    pub(super) fn end_flow(&mut self, id: FlowId, reason: EndReason) {
+    pub(crate) fn end_flow(&mut self, id: FlowId, reason: EndReason) {
         if let Some(entry) = self.flows.get_mut(id) {
             self.runner.finish_inspection(&mut self.cx, entry);
             self.apply_effects(id);
@@ -30,6 +30,7 @@ impl Passage<'_> {
                 pair.release(self.runner.budget_mut());
             }
         }
+        self.flows.note_end(id);
         if let Some(mut ext) = self.flows.table_mut().remove(id, reason) {
             ext.session.release(self.runner.stream_counters_mut());
         }
@@ -94,7 +95,7 @@ impl Passage<'_> {
     /// Gives up what waits, and ends all flows, in the order of their creation.
     pub(crate) fn end_all(&mut self) {
         self.intake.discard_all(&mut self.cx, self.runner.chains());
-        for id in self.flows.table().ids() {
+        for id in self.flows.as_they_began() {
             let began = self.flows.get(id).map_or(0, |flow| flow.ext.began);
             self.cx.position.wait_for(AT_THE_END, began);
             self.end_flow(id, EndReason::Shutdown);

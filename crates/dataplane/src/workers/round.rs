@@ -3,6 +3,7 @@
 //!
 //! Not done: decoding in the workers (the reader decodes, since it has to know owners and put fragments together).
 
+use super::moves::{Crossing, Places};
 use crate::chain::Chains;
 use crate::frame::{Around, Frame, MAX_DEPTH, Place};
 use crate::handover::walk::Owners;
@@ -11,9 +12,10 @@ use crate::intake::joined::Joined;
 use crate::settings::ChecksumMode;
 use crate::worker::Worker;
 use bartizan_base::{Decision, FunctionId, LinkId, Reason, Timestamp, Verdict, WorkerId};
+use bartizan_flow::FlowKey;
 use bartizan_packet::{DecodeOutput, Decoded, LinkType, PacketView, Transport};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Frames that go to all workers together.
 pub(super) struct Round {
@@ -22,6 +24,12 @@ pub(super) struct Round {
     pub(super) frames: Vec<Head>,
     pub(super) parts: Vec<Part>,
     pub(super) bytes: Vec<u8>,
+    /// Its place in the run.
+    pub(super) number: u64,
+    /// Flows that move before its first frame.
+    pub(super) moves: Vec<Crossing>,
+    /// Flows that are not at home and of which nothing was left at its end.
+    pub(super) ended: Mutex<Vec<FlowKey>>,
 }
 
 /// A frame of a round, or a tick of the clock alone.
@@ -43,6 +51,8 @@ pub(super) struct Head {
 /// A packet of a frame, in the order in which they are handled.
 pub(super) struct Part {
     pub(super) owner: WorkerId,
+    /// Its flow, if that is not at home with its owner.
+    pub(super) guest: Option<FlowKey>,
     pub(super) begin: usize,
     pub(super) end: usize,
     /// Without the packet around it.
@@ -74,17 +84,27 @@ fn unpack(code: u16) -> Decision {
 
 impl Round {
     pub(super) fn new(chains: Arc<Chains>) -> Self {
-        Round { chains, capture: None, frames: Vec::new(), parts: Vec::new(), bytes: Vec::new() }
+        Round {
+            chains,
+            capture: None,
+            frames: Vec::new(),
+            parts: Vec::new(),
+            bytes: Vec::new(),
+            number: 0,
+            moves: Vec::new(),
+            ended: Mutex::default(),
+        }
     }
 
     pub(super) fn clear(&mut self) {
         self.frames.clear();
         self.parts.clear();
         self.bytes.clear();
+        self.moves.clear();
     }
 
     /// Counts what became of its frames, once all workers are done.
-    pub(super) fn settle(&self, front: &mut Worker) {
+    fn settle(&self, front: &mut Worker) {
         let mut first = 0;
         for head in &self.frames {
             let parts = self.parts.get(first..head.parts).unwrap_or_default();
@@ -104,9 +124,19 @@ impl Round {
 pub(super) struct Front {
     pub(super) worker: Worker,
     pub(super) owners: Owners,
+    pub(super) places: Places,
 }
 
 impl Front {
+    /// Takes a round back that all workers are done with.
+    pub(super) fn settle(&mut self, round: &mut Round) {
+        round.settle(&mut self.worker);
+        if let Ok(ended) = round.ended.get_mut() {
+            self.places.have_ended(ended, round.number);
+            ended.clear();
+        }
+    }
+
     pub(super) fn split(&mut self, frame: &Frame<'_>, round: &mut Round) {
         self.worker.read(frame);
         let begin = round.bytes.len();
@@ -168,8 +198,11 @@ impl Front {
                 refused = Some(Reason::Defrag);
             }
             self.sample_checksum(bytes, packet);
+            let home = self.owners.of_packet(packet);
+            let (owner, guest) = self.places.owner(&self.worker, frame, packet, home);
             round.parts.push(Part {
-                owner: self.owners.of_packet(packet),
+                owner,
+                guest,
                 begin,
                 end: begin.saturating_add(bytes.len()),
                 place: Place {

@@ -23,6 +23,8 @@ const OWN: &[&str] = &[
     "flow.hand_over_refused",
     "flow.hand_over_taken",
     "flow.handed_over",
+    "flow.moved",
+    "flow.moves_refused",
     "flow.room",
     "host.active",
     "host.created",

@@ -41,6 +41,22 @@ impl StreamPair {
         self.to_server.held().saturating_add(self.to_client.held())
     }
 
+    /// Whether a budget has room for what both hold of another one.
+    #[must_use]
+    pub fn fits(&self, budget: &MemoryBudget) -> bool {
+        budget.fits(usize::try_from(self.held()).unwrap_or(usize::MAX))
+    }
+
+    /// The flow goes to another worker: what is held of it is no matter of this one's budget any more.
+    pub fn leave(&self, budget: &mut MemoryBudget) {
+        budget.discharge(usize::try_from(self.held()).unwrap_or(usize::MAX));
+    }
+
+    /// The flow has come from another worker: what is held of it counts here, whether it fits ([`StreamPair::fits`]) or not.
+    pub fn join(&self, budget: &mut MemoryBudget) {
+        budget.charge(usize::try_from(self.held()).unwrap_or(usize::MAX));
+    }
+
     /// After the readers have run on a packet: keeps what is still needed of its payload and lets go
     /// of everything else. To be called once per packet that was handled with this pair.
     pub fn settle(&mut self, direction: Direction, payload: &[u8], budget: &mut MemoryBudget) {

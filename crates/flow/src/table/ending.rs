@@ -188,6 +188,13 @@ impl<E: Default> FlowTable<E> {
         )
     }
 
+    /// A flow at the host for whoever needs room at any price: one that is near its timeout, or for want of it the oldest. Finish it and remove it with
+    /// [`EndReason::Forced`]. Allocates where it has to look for the oldest.
+    pub fn nearest_to_its_end(&mut self, now: Timestamp) -> Option<FlowId> {
+        self.victim(now, PacketDuration::ZERO, ALL_PROTOCOLS, &BY_WORTH)
+            .or_else(|| self.ids().first().copied())
+    }
+
     /// The flow that makes room: see the module.
     fn victim(
         &mut self,
@@ -260,8 +267,7 @@ impl<E: Default> FlowTable<E> {
     }
 
     fn leave_emergency(&mut self) {
-        let free = u64::from(self.capacity).saturating_sub(self.counters.active);
-        if self.emergency && free >= u64::from(self.recovery).max(1) {
+        if self.emergency && self.room() >= u64::from(self.recovery).max(1) {
             self.emergency = false;
             self.counters.emerg_mode_over += 1;
         }

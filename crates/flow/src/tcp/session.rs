@@ -189,11 +189,24 @@ impl TcpSession {
 
     /// Takes the session out of the worker's count. Call once, when the flow goes.
     pub fn release(&mut self, counters: &mut StreamCounters) {
+        self.leave(counters);
+        *self = TcpSession::default();
+    }
+
+    /// The session goes to another worker: it is no matter of this one's count any more.
+    pub fn leave(&self, counters: &mut StreamCounters) {
         if self.exists() {
             counters.active_sessions = counters.active_sessions.saturating_sub(1);
             counters.memuse = counters.memuse.saturating_sub(Self::memory());
         }
-        *self = TcpSession::default();
+    }
+
+    /// The session has come from another worker, where it was made and counted.
+    pub fn join(&self, counters: &mut StreamCounters) {
+        if self.exists() {
+            counters.active_sessions = counters.active_sessions.saturating_add(1);
+            counters.memuse = counters.memuse.saturating_add(Self::memory());
+        }
     }
 
     /// Bytes that a session counts for against `stream.memcap`.

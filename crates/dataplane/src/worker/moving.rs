@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A worker gives flows away and takes others' in: see [`crate::moving`].
+
+use super::Worker;
+use crate::flow_ext::FlowExt;
+use crate::frame::Frame;
+use crate::guests::{Guest, Guests, NotMoved};
+use crate::identity::Whence;
+use crate::moving::MovedFlow;
+use crate::record::Recorder;
+use bartizan_base::FlowId;
+use bartizan_flow::stream::StreamPair;
+use bartizan_flow::table::moving::Moved;
+use bartizan_flow::{EndReason, FlowKey, FlowTable};
+use bartizan_packet::Decoded;
+
+impl Worker {
+    /// Gives a flow away, to be called between batches; it is no matter of this worker's any more. `keeps_room`: it may come back
+    /// ([`Worker::take_home`]).
+    ///
+    /// # Errors
+    /// It cannot be moved (now).
+    pub(crate) fn give(&mut self, id: FlowId, keeps_room: bool) -> Result<Box<MovedFlow>, NotMoved> {
+        if self.runner.train.is_waiting() {
+            return Err(NotMoved::Waits);
+        }
+        self.flows.get(id).ok_or(NotMoved::NoFlow)?;
+        let mut flow = self.flows.table_mut().take(id, keeps_room)?;
+        let of = flow.entry().tenant();
+        let ext = &mut flow.entry_mut().ext;
+        ext.session.leave(self.runner.stream_counters_mut());
+        if let Some(pair) = ext.streams.as_deref() {
+            pair.leave(self.runner.budget_mut());
+        }
+        let held = ext.memory.held.app;
+        self.account.discharge_moved(&mut self.flows, id, of, &mut ext.memory);
+        Ok(Box::new(MovedFlow { flow, held }))
+    }
+
+    /// Takes a flow in that another worker gave away.
+    ///
+    /// # Errors
+    /// Table, sessions, streams or application layers have no room for it: it is given back as it came. Nobody gives way for it.
+    pub(crate) fn adopt(&mut self, moved: Box<MovedFlow>) -> Result<FlowId, Box<MovedFlow>> {
+        let ext = &moved.flow.entry().ext;
+        let fits = |pair: &StreamPair| pair.fits(self.runner.budget());
+        let (used, limit) = (self.account.memory.used(), self.account.memory.limit());
+        let has_room = ext.streams.as_deref().is_none_or(fits)
+            && (!ext.session.exists() || self.runner.has_session_room(&self.settings))
+            && (limit == 0 || used.saturating_add(moved.held) <= limit);
+        if has_room { self.join(moved, FlowTable::take_in) } else { Err(moved) }
+    }
+
+    /// Takes a flow in whose room this worker has kept. What it holds counts here whatever the bounds say, which were passed meanwhile at most by that; flows
+    /// give way then with the next packet.
+    ///
+    /// # Errors
+    /// There is a flow of its key.
+    pub(crate) fn take_home(&mut self, moved: Box<MovedFlow>) -> Result<FlowId, Box<MovedFlow>> {
+        self.join(moved, FlowTable::take_back)
+    }
+
+    /// Takes a flow in that cannot go back. Where the table is full, the flow ends that is nearest to its timeout.
+    pub(crate) fn take_in_for_good(&mut self, moved: Box<MovedFlow>, recorder: &mut dyn Recorder) {
+        let table = self.flows.table_mut();
+        if table.len() as u64 >= u64::from(table.capacity())
+            && let Some(id) = table.nearest_to_its_end(self.position.clock)
+        {
+            self.passage(recorder).end_flow(id, EndReason::Forced);
+        }
+        // There is room, and no flow of its key: its packets come here only with it.
+        let not_taken = self.join(moved, FlowTable::take_in).is_err();
+        self.note_not_taken(not_taken);
+    }
+
+    fn join(
+        &mut self,
+        moved: Box<MovedFlow>,
+        put: impl FnOnce(&mut FlowTable<FlowExt>, Moved<FlowExt>) -> Result<FlowId, Moved<FlowExt>>,
+    ) -> Result<FlowId, Box<MovedFlow>> {
+        let MovedFlow { flow, held } = *moved;
+        let id = put(self.flows.table_mut(), flow).map_err(|flow| Box::new(MovedFlow { flow, held }))?;
+        if let Some(entry) = self.flows.get(id) {
+            entry.ext.session.join(self.runner.stream_counters_mut());
+            if let Some(pair) = entry.ext.streams.as_deref() {
+                pair.join(self.runner.budget_mut());
+            }
+        }
+        self.account.measure(&mut self.flows, id);
+        self.flows.guests.taken_in += 1;
+        Ok(id)
+    }
+
+    /// A flow that came had no place after all.
+    pub(crate) fn note_not_taken(&mut self, not_taken: bool) {
+        self.account.counters.no_flow += u64::from(not_taken);
+    }
+
+    /// The flow of a key, whether its timeout has passed or not.
+    pub(crate) fn flow_of_key(&self, key: &FlowKey) -> Option<FlowId> {
+        self.flows.of_key(key)
+    }
+
+    /// A packet was handled whose flow is a guest here.
+    pub(crate) fn note_guest(&mut self, key: &FlowKey, guest: Guest) {
+        self.flows.note_guest(key, guest);
+    }
+
+    /// Flows that other workers gave it.
+    pub(crate) const fn guests(&self) -> &Guests {
+        &self.flows.guests
+    }
+
+    /// The same, for who moves flows.
+    pub(crate) const fn guests_mut(&mut self) -> &mut Guests {
+        &mut self.flows.guests
+    }
+
+    /// The next guest of which nothing is here any more.
+    pub(crate) fn next_ended_guest(&mut self) -> Option<(FlowKey, Guest)> {
+        self.flows.next_ended_guest()
+    }
+
+    /// The room that was kept for a flow that has ended elsewhere is free.
+    pub(crate) fn let_room_go(&mut self) {
+        self.flows.table_mut().let_room_go();
+    }
+
+    /// The key by which a packet's flow is known; of an ICMP error, that of the flow that it is about.
+    pub(crate) fn moved_key(&self, frame: &Frame<'_>, packet: &Decoded) -> Option<FlowKey> {
+        let whence = self.whence(frame, packet);
+        match packet.about() {
+            // An error's own flow is never moved.
+            Some(_) => whence.key_about(&self.settings, packet),
+            None => whence.key(&self.settings, packet),
+        }
+    }
+
+    /// The key of a packet's own flow.
+    pub(crate) fn own_key(&self, frame: &Frame<'_>, packet: &Decoded) -> Option<FlowKey> {
+        self.whence(frame, packet).key(&self.settings, packet)
+    }
+
+    fn whence(&self, frame: &Frame<'_>, packet: &Decoded) -> Whence {
+        let tenant = self.runner.chains().classifier.tenant_of(packet, frame.link);
+        Whence { tenant, link: frame.link, arrived_by: self.intake.arrived_by() }
+    }
+}

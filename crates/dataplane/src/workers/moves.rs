@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Flows that move between workers of a capture: at the beginning of a round, so that all packets of a flow up to a round are handled by one worker and all from
+//! it on by another. The reader alone knows where flows are ([`Places`]); whoever has a flow learns of its move with the round ([`Crossing`]).
+//!
+//! Whoever gives flows away at a round gives all of them before it waits for one itself, and waits for nobody to give; so somebody always goes on. Who waits
+//! for a flow is at the beginning of a round, and nobody who is further back waits for its turn ([`bartizan_base::turns`]).
+
+use crate::guests::{Chance, NotMoved};
+use crate::handover::AWAY_MAX;
+use crate::handover::Owners;
+use crate::handover::away::moved_key;
+use crate::moving::MovedFlow;
+use crate::worker::{Frame, Worker};
+use bartizan_base::WorkerId;
+use bartizan_flow::FlowKey;
+use bartizan_packet::Decoded;
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Looks before who waits for a flow gives its processor away, and before it sleeps.
+const SPINS: u32 = 64;
+const YIELDS: u32 = 1_024;
+const NAP: Duration = Duration::from_micros(50);
+/// Flows that are moved at random at a round, at most, and among which they are chosen.
+const AT_RANDOM: usize = 4;
+
+/// A flow's way from one worker to another.
+pub(super) struct Crossing {
+    pub(super) key: FlowKey,
+    pub(super) from: WorkerId,
+    pub(super) to: WorkerId,
+    /// Whether it goes home.
+    pub(super) is_home: bool,
+    flow: Mutex<Option<Box<MovedFlow>>>,
+    given: AtomicBool,
+}
+
+impl Crossing {
+    /// Puts the flow in, if there was one.
+    pub(super) fn give(&self, flow: Option<Box<MovedFlow>>) {
+        if let Ok(mut place) = self.flow.lock() {
+            *place = flow;
+        }
+        self.given.store(true, Ordering::Release);
+    }
+
+    /// Waits for the flow. `is_gone`: who should give it has failed. `None`: there was none.
+    pub(super) fn take(&self, is_gone: impl Fn() -> bool) -> Option<Box<MovedFlow>> {
+        let mut looks = 0u32;
+        while !self.given.load(Ordering::Acquire) && !is_gone() {
+            looks = looks.saturating_add(1);
+            match looks {
+                0..SPINS => core::hint::spin_loop(),
+                SPINS..YIELDS => std::thread::yield_now(),
+                _ => std::thread::sleep(NAP),
+            }
+        }
+        self.flow.lock().ok()?.take()
+    }
+}
+
+/// Where a flow is that is not at home.
+struct Place {
+    at: WorkerId,
+    /// The last round with a packet of it, or in which it moved.
+    used: u64,
+}
+
+/// Where flows are that are not at home, as the reader knows it, by their whole key.
+#[derive(Default)]
+pub(super) struct Places {
+    flows: HashMap<FlowKey, Place>,
+    /// The round that is being filled.
+    round: u64,
+    draws: Option<Draws>,
+}
+
+impl Places {
+    /// Moves flows at random, by this seed.
+    pub(super) fn by_chance(seed: Option<u64>) -> Self {
+        let draws = seed.map(|seed| Draws { chance: Chance(seed), seen: 0, keys: Vec::new() });
+        Places { draws, ..Places::default() }
+    }
+
+    /// The owner of a packet whose flow is at home with `home`, and its flow's key if that is with another worker.
+    #[inline]
+    pub(super) fn owner(
+        &mut self,
+        worker: &Worker,
+        frame: &Frame<'_>,
+        packet: &Decoded,
+        home: WorkerId,
+    ) -> (WorkerId, Option<FlowKey>) {
+        if self.flows.is_empty() && self.draws.is_none() || packet.is_fragment() || !packet.wants_flow() {
+            return (home, None);
+        }
+        if let Some(draws) = &mut self.draws
+            && packet.about().is_none()
+            && let Some(key) = worker.own_key(frame, packet)
+        {
+            draws.see(key);
+        }
+        let key = moved_key(worker, frame, packet, |key| self.flows.contains_key(key));
+        let Some(place) = key.and_then(|key| self.flows.get_mut(&key)) else { return (home, None) };
+        place.used = self.round;
+        (place.at, key)
+    }
+
+    /// Begins to fill a round.
+    pub(super) fn begin_round(&mut self, round: u64) {
+        self.round = round;
+    }
+
+    /// Which flows go where at the round that begins, by chance.
+    pub(super) fn draw(&mut self, workers: u16) -> Vec<(FlowKey, WorkerId)> {
+        self.draws.as_mut().map(|draws| draws.draw(workers)).unwrap_or_default()
+    }
+
+    /// A flow is to go to a worker with the round that begins.
+    pub(super) fn go(&mut self, owners: &Owners, key: &FlowKey, to: WorkerId) -> Result<Crossing, NotMoved> {
+        if to.0 >= owners.workers() {
+            return Err(NotMoved::NoWorker);
+        }
+        let home = owners.home(key).ok_or(NotMoved::Kind)?;
+        let from = self.flows.get(key).map_or(home, |place| place.at);
+        let is_home = to == home;
+        if from == to {
+            return Err(NotMoved::There);
+        }
+        if is_home {
+            self.flows.remove(key);
+        } else if self.flows.len() >= AWAY_MAX && !self.flows.contains_key(key) {
+            return Err(NotMoved::Full);
+        } else {
+            self.flows.insert(*key, Place { at: to, used: self.round });
+        }
+        let (flow, given) = (Mutex::new(None), AtomicBool::new(false));
+        Ok(Crossing { key: *key, from, to, is_home, flow, given })
+    }
+
+    /// At the end of a round nothing was left of these flows where they were: unless packets came since, the next ones go home.
+    pub(super) fn have_ended(&mut self, keys: &[FlowKey], round: u64) {
+        for key in keys {
+            if self.flows.get(key).is_some_and(|place| place.used <= round) {
+                self.flows.remove(key);
+            }
+        }
+    }
+}
+
+/// Chooses flows of a round by chance.
+struct Draws {
+    chance: Chance,
+    seen: u64,
+    keys: Vec<FlowKey>,
+}
+
+impl Draws {
+    /// Keeps a few of all packets' flows, each with the same chance (reservoir sampling, Vitter 1985).
+    fn see(&mut self, key: FlowKey) {
+        self.seen += 1;
+        if self.keys.len() < AT_RANDOM {
+            self.keys.push(key);
+            return;
+        }
+        let at = self.chance.draw() % self.seen;
+        if let Some(place) = usize::try_from(at).ok().and_then(|at| self.keys.get_mut(at)) {
+            *place = key;
+        }
+    }
+
+    fn draw(&mut self, workers: u16) -> Vec<(FlowKey, WorkerId)> {
+        self.seen = 0;
+        let keys = core::mem::take(&mut self.keys);
+        let to = |chance: u64| WorkerId((chance % u64::from(workers.max(1))) as u16);
+        keys.into_iter().map(|key| (key, to(self.chance.draw() >> 8))).collect()
+    }
+}
