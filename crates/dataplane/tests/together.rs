@@ -318,15 +318,6 @@ fn whoever_steers_moves_a_flow_back_and_forth() {
     let seen = Arc::clone(&bench.seen);
     let end = |host: u8, port: u16| (bartizan_testkit::packet::address(false, host), port);
     let key = FlowKey::ported(&FlowScope::default(), 17, end(1, 1000), end(100, 2000));
-    // The sides of the link are part of the key.
-    let key = {
-        let scope = FlowScope { side: bartizan_flow::FlowSide::First, ..key.scope() };
-        if bench.engine_settings.side_in_key {
-            FlowKey::ported(&scope, 17, end(1, 1000), end(100, 2000))
-        } else {
-            key
-        }
-    };
     let home = rig.posts[0].station.owners().home(&key).unwrap();
     let workers_seen = |at: usize| seen.lock().unwrap().get(at).map(|packet| packet.worker);
     let mut asked = 0u64;
@@ -343,7 +334,7 @@ fn whoever_steers_moves_a_flow_back_and_forth() {
             let to = WorkerId(if number % 2 == 0 { 1 - home.0 } else { home.0 });
             assert!(control.move_flow(home, &key, to));
             asked += 1;
-            // The request is taken at a batch boundary; an answer comes by a ring.
+            // The request is taken at a batch boundary; packets that come before it is answered wait.
             std::thread::sleep(Duration::from_millis(60));
         }
     })
