@@ -176,7 +176,10 @@ proptest! {
         prevention in any::<bool>(),
     ) {
         let bench = bench(prevention, "no");
-        let live = bench.engine_settings.clone().for_real_receivers(prevention);
+        let mut live = bench.engine_settings.clone().for_real_receivers(prevention);
+        if prevention {
+            live = live.between_two_sides();
+        }
         let mut many = stations_with(&bench, &live, count, 4_000);
         let alone = common::bench(prevention, "no");
         let mut one = stations_with(&alone, &live, 1, 4_000);

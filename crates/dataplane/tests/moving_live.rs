@@ -172,7 +172,8 @@ fn transfers() {
     let inspected = Arc::new(Inspected::default());
     let chains = Arc::new(Chains::one(Generation(1), vec![Arc::new(Witness(Arc::clone(&inspected)))]));
     let bench = common::bench(true, "yes");
-    let mut settings = bench.engine_settings.clone().for_real_receivers(true);
+    let live = bench.engine_settings.clone().for_real_receivers(true);
+    let mut settings = live.between_two_sides().for_live_links();
     // All of a body is inspected.
     settings.stream.reassembly.depth = 0;
     let made = stations(&settings, &bench.engine, &chains, 2, PARCELS).unwrap();

@@ -318,40 +318,32 @@ fn whoever_steers_moves_a_flow_back_and_forth() {
     let seen = Arc::clone(&bench.seen);
     let end = |host: u8, port: u16| (bartizan_testkit::packet::address(false, host), port);
     let key = FlowKey::ported(&FlowScope::default(), 17, end(1, 1000), end(100, 2000));
-    // The sides of the link are part of the key.
-    let key = {
-        let scope = FlowScope { side: bartizan_flow::FlowSide::First, ..key.scope() };
-        if bench.engine_settings.side_in_key {
-            FlowKey::ported(&scope, 17, end(1, 1000), end(100, 2000))
-        } else {
-            key
-        }
-    };
     let home = rig.posts[0].station.owners().home(&key).unwrap();
-    let workers_seen = |at: usize| seen.lock().unwrap().get(at).map(|packet| packet.worker);
-    let mut asked = 0u64;
+    let worker_of = |at: u32| seen.lock().unwrap().get(at as usize).map(|packet| packet.worker);
+    let moves = 40u64;
+    let mut sent = 0u32;
     rig.run(|outside, control, clock| {
         assert!(!control.move_flow(WorkerId(2), &key, WorkerId(0)), "there is no such worker");
-        for number in 0..40u32 {
-            let frame = marked_saying(false, 0, number, Shape::Plain, b"").remove(0);
-            arrive(outside, clock, usize::from(home.0), side_of(number), &frame);
-            wait_until("the packet is seen", || workers_seen(number as usize).is_some());
-            if number > 0 {
-                let moved = workers_seen(number as usize) != workers_seen(number as usize - 1);
-                assert!(moved, "packet {number} at the worker of the one before");
-            }
-            let to = WorkerId(if number % 2 == 0 { 1 - home.0 } else { home.0 });
-            assert!(control.move_flow(home, &key, to));
-            asked += 1;
-            // The request is taken at a batch boundary; an answer comes by a ring.
-            std::thread::sleep(Duration::from_millis(60));
+        let mut next_is_with = |worker: u16| {
+            let frame = marked_saying(false, 0, sent, Shape::Plain, b"").remove(0);
+            arrive(outside, clock, usize::from(home.0), side_of(sent), &frame);
+            wait_until("the packet is seen", || worker_of(sent).is_some());
+            sent += 1;
+            worker_of(sent - 1) == Some(worker)
+        };
+        assert!(next_is_with(home.0));
+        for number in 0..moves {
+            let to = if number % 2 == 0 { 1 - home.0 } else { home.0 };
+            assert!(control.move_flow(home, &key, WorkerId(to)));
+            // A packet that is handled there says that the move is over.
+            wait_until("the flow is with the other worker", || next_is_with(to));
         }
     })
     .unwrap();
-    assert_eq!(rig.posts[usize::from(home.0)].station.counters().moved, asked);
+    assert_eq!(rig.posts[usize::from(home.0)].station.counters().moved, moves);
     assert!(rig.balance().is_exact());
-    check_order(&seen.lock().unwrap(), |_| true, 40, 1);
-    assert_eq!(*rig.log.flows.lock().unwrap(), [40]);
+    check_order(&seen.lock().unwrap(), |_| true, sent, 1);
+    assert_eq!(*rig.log.flows.lock().unwrap(), [u64::from(sent)]);
 }
 
 #[test]

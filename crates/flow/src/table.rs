@@ -407,6 +407,16 @@ impl<E: Default> FlowTable<E> {
         }
     }
 
+    /// Arms the timer of a flow at the host for a tick, whatever its timeout says.
+    fn arm_at(&mut self, id: u32, tick: Tick) {
+        let Some(entry) = self.entries.get(id as usize) else { return };
+        if let Some(wheel) = self.wheels.get_mut(class_of(entry)) {
+            wheel.disarm(&mut self.links, id);
+            wheel.arm(&mut self.links, id, tick, Tick::passed(entry.last_seen));
+            self.looked_at = self.looked_at.filter(|looked_at| *looked_at < tick);
+        }
+    }
+
     // --- about -------------------------------------------------------------------------------
 
     /// All flows in the order of creation. Allocates: for the end of a run and for exports.

@@ -2,7 +2,8 @@
 //! Flows that go from one worker's table to another's, whole: a flow is taken out of the one and put into the other with all that is kept of it. It has
 //! neither ended nor begun: no end is counted, no creation, only `active` goes from table to table.
 //!
-//! * *Timers.* A flow is due by when it was last used, whichever table it stands in; its timer is armed anew by that.
+//! * *Timers.* A flow is due by when it was last used, whichever table it stands in. Its timer goes along as it was armed: a flow ends at the first look after it is due, and
+//!   when that is depends on when its timer fires for nothing before.
 //! * *Order.* [`FlowEntry::serial`] is the order of one table: a flow that comes has come last.
 //! * *Room.* A table may keep the room of a flow that it gives away ([`FlowTable::take`]), so that the flow can come back whatever has come
 //!   meanwhile: what is kept counts as taken. A table that gets a flow has room for it, or gives it back ([`FlowTable::take_in`]); nobody is evicted.
@@ -12,6 +13,7 @@ use super::FlowTable;
 use crate::entry::FlowEntry;
 use crate::key::FlowKey;
 use crate::level::Step;
+use crate::wheel::Tick;
 use bartizan_base::FlowId;
 
 /// A flow between two tables.
@@ -19,6 +21,8 @@ use bartizan_base::FlowId;
 #[must_use = "who lets go of it loses a flow that has not ended"]
 pub struct Moved<E> {
     entry: FlowEntry<E>,
+    /// When its timer is to fire, if it was armed.
+    tick: Option<Tick>,
 }
 
 impl<E> Moved<E> {
@@ -67,6 +71,8 @@ impl<E: Default> FlowTable<E> {
         let class = super::class_of(entry);
         let gone = FlowEntry { ext: E::default(), serial: 0, ..*entry };
         let entry = core::mem::replace(entry, gone);
+        let armed = self.links.get(id.0 as usize).filter(|link| link.is_armed());
+        let tick = armed.map(|link| link.tick());
         if let Some(wheel) = self.wheels.get_mut(class) {
             wheel.disarm(&mut self.links, id.0);
         }
@@ -74,7 +80,7 @@ impl<E: Default> FlowTable<E> {
         self.free.push(id.0);
         self.counters.active = self.counters.active.saturating_sub(1);
         self.kept_room += u32::from(keeps_room);
-        Ok(Moved { entry })
+        Ok(Moved { entry, tick })
     }
 
     /// Puts a flow of another table in.
@@ -83,13 +89,17 @@ impl<E: Default> FlowTable<E> {
     /// The table is full or has a flow of this key: the flow is given back as it came.
     #[allow(clippy::result_large_err)] // It is the flow itself, which must not be lost.
     pub fn take_in(&mut self, moved: Moved<E>) -> Result<FlowId, Moved<E>> {
-        let Moved { mut entry } = moved;
+        let Moved { mut entry, tick } = moved;
         entry.hash = self.hash(&entry.key);
         let is_it = |id| self.entries.get(id as usize).is_some_and(|e: &FlowEntry<E>| e.key == entry.key);
         if self.is_full() || self.index.find(entry.hash, is_it).is_some() {
-            return Err(Moved { entry });
+            return Err(Moved { entry, tick });
         }
-        self.settle(entry, true).map_err(|entry| Moved { entry })
+        let id = self.settle(entry, true).map_err(|entry| Moved { entry, tick })?;
+        if let Some(tick) = tick {
+            self.arm_at(id.0, tick);
+        }
+        Ok(id)
     }
 
     /// Puts a flow in whose room was kept.

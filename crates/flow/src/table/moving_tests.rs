@@ -272,6 +272,37 @@ fn a_flow_that_comes_expires_by_its_own_time() {
 }
 
 #[test]
+fn a_timer_fires_when_it_would_have_fired() {
+    // Used after its timer was armed: looked at once for nothing, in the one table or in the other.
+    let run = |moves: &[u64]| {
+        let mut tables: [FlowTable<u32>; 2] = core::array::from_fn(|_| FlowTable::new(&config(4)).unwrap());
+        let mut here = 0;
+        let id = super::tests::created(tables[0].find_or_insert(&key(4, false), at(0), super::tests::none));
+        tables[0].account(id, Direction::ToServer, 60, at(250), true);
+        for millis in 250..40_000 {
+            if moves.contains(&millis) {
+                let found = tables[here].find(&key(4, false), Timestamp::ZERO);
+                let Find::Found { id, .. } = found else { panic!("{found:?}") };
+                let moved = tables[here].take(id, false).unwrap();
+                here = 1 - here;
+                tables[here].take_in(moved).unwrap();
+            }
+            for table in &mut tables {
+                if table.expire(at(millis), 100, |_, _, _| ()) > 0 {
+                    let checked = tables.iter().map(|t| t.counters().mgr_checked).sum::<u64>();
+                    return (millis, checked);
+                }
+            }
+        }
+        panic!("it does not end");
+    };
+    let alone = run(&[]);
+    for moves in [&[260][..], &[29_990], &[300, 30_050], &[30_100, 30_200]] {
+        assert_eq!(run(moves), alone, "{moves:?}");
+    }
+}
+
+#[test]
 fn room_that_is_kept_is_nobodys_and_a_full_table_gives_a_flow_back() {
     let mut from: FlowTable<u32> = FlowTable::new(&config(1)).unwrap();
     let mut to: FlowTable<u32> = FlowTable::new(&config(1)).unwrap();
