@@ -21,7 +21,6 @@ pub const FOR_NOW: &[Listed] = &[Listed {
         "crates/dataplane/src/fragment.rs",
         "crates/dataplane/src/functions.rs",
         "crates/dataplane/src/generations.rs",
-        "crates/dataplane/src/handover.rs",
         "crates/dataplane/src/handover/walk.rs",
         "crates/dataplane/src/identity.rs",
         "crates/dataplane/src/live.rs",
