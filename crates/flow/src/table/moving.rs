@@ -96,9 +96,7 @@ impl<E: Default> FlowTable<E> {
             return Err(Moved { entry, tick });
         }
         let id = self.settle(entry, true).map_err(|entry| Moved { entry, tick })?;
-        // Timeouts are shorter in a table that is nearly full: here it may be due before.
-        let own = self.links.get(id.0 as usize).filter(|link| link.is_armed()).map(|link| link.tick());
-        if let Some(tick) = tick.filter(|tick| own.is_none_or(|own| *tick < own)) {
+        if let Some(tick) = tick {
             self.arm_at(id.0, tick);
         }
         Ok(id)
