@@ -29,6 +29,7 @@ mod rule_files;
 #[allow(unsafe_code)] // Signal handlers; the argument stands in the module.
 mod signals;
 mod stats;
+mod stores;
 mod unused;
 
 use clap::{Parser, Subcommand};

@@ -4,6 +4,7 @@
 use super::captures::{self, Capture, Filter, Reading, Taker};
 use crate::error::{Exit, Failure};
 use crate::generation::{Builder, BuiltPolicy, Options, find_link};
+use crate::stores::Stores;
 use crate::{firewall, load, plan, signals, stats, unused};
 use bartizan_base::{Generation, LinkId, Settings, Timestamp};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo, StatsNow};
@@ -16,9 +17,8 @@ use bartizan_dataplane::worker::{Frame, Worker, WorkerCounters};
 use bartizan_dataplane::workers::{Finished, Pool, PoolError, PoolOptions, stats_of};
 use bartizan_events::EveOutputs;
 use bartizan_events::config::{Destination, EveOutput};
-use bartizan_events::file_store::{FileStore, WhenBehind};
+use bartizan_events::file_store::WhenBehind;
 use bartizan_events::output::{Rights, Unfit};
-use bartizan_events::tls_store::TlsStore;
 use bartizan_rules::RuleSetReport;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -183,6 +183,11 @@ struct Seconds {
     inspect: f64,
 }
 
+fn not_made(out: &Path, error: &dyn core::fmt::Display) -> Failure {
+    let out = out.display();
+    Failure::stopped(format!("cannot make the output folder {out}: {error}; choose another with --out"))
+}
+
 /// Inspects.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let begun = Instant::now();
@@ -206,12 +211,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     // Captures are opened before anything is written: a wrong path costs nothing.
     let found = captures::open(&args.captures, &links)?;
     let rights = Rights::from_settings(settings).map_err(Failure::setting(settings))?;
-    rights.make_folder(&out).map_err(|error| {
-        Failure::stopped(format!(
-            "cannot make the output folder {}: {error}; choose another with --out",
-            out.display()
-        ))
-    })?;
+    rights.make_folder(&out).map_err(|error| not_made(&out, &error))?;
     let _lock = crate::lock::folder(&out)?;
     let run = RunInfo {
         own_fields: built.policy.is_some(),
@@ -222,12 +222,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     warnings.extend(continued(settings, &out)?);
     let mut recorder = EveRecorder::new(settings, &out, builder.shared(), ips, run.clone(), &mut warnings)
         .map_err(Failure::outputs(settings))?;
-    let mut store = load::file_store(settings, &built.needs, &out, WhenBehind::Wait, &mut warnings)?;
-    let handle = || store.as_ref().and_then(FileStore::handle);
-    recorder.keep_files(handle());
-    let mut certificates = load::tls_store(settings, &built.needs, &out, WhenBehind::Wait, &mut warnings)?;
-    let certificates_handle = || certificates.as_ref().and_then(TlsStore::handle);
-    recorder.store_certificates_in(certificates_handle());
+    let mut stores = Stores::open(settings, &built.needs, &out, WhenBehind::Wait, &mut warnings)?;
+    stores.handles().give(&mut recorder);
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
@@ -247,8 +243,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             let (sender, receiver) = event_ring(RING_BYTES, WhenFull::Wait);
             let half = EveRecorder::for_worker(settings, builder.shared(), ips, run.clone(), sender);
             let mut half = half.map_err(Failure::outputs(settings))?;
-            half.keep_files(handle());
-            half.store_certificates_in(certificates_handle());
+            stores.handles().give(&mut half);
             halves.push(half);
             rings.push(receiver);
         }
@@ -258,8 +253,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         inspect_together(pool, rings, &mut recorder, found.captures, filter)?
     };
     let Inspected { counters: totals, stats, threads, clock, incomplete, filtered } = done;
-    let kept = store.as_mut().and_then(FileStore::finish);
-    let stored = certificates.as_mut().and_then(TlsStore::finish);
+    let kept = stores.finish();
     let report = &built.report;
     if let Some(warning) = stats::checksum_warning(&stats, None) {
         eprintln!("warning: {warning}");
@@ -270,9 +264,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let now = StatsNow { clock, uptime, totals: &stats, threads: &threads, links: &[], rules };
     let counters = recorder.stats_writer(with_stats).write(&now);
     let incidents = recorder.finish();
-    let mut problems: Vec<String> = Vec::new();
-    problems.extend(kept);
-    problems.extend(stored);
+    let mut problems = kept;
     problems.extend(load::save_datasets(builder.shared(), &rights));
     let written = write_stats(&out, &counters, &[], &rights);
     let flows = stats.iter().find(|(name, _)| *name == "flow.total").map_or(0, |(_, value)| *value);

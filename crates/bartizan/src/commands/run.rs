@@ -9,6 +9,7 @@ use crate::metrics::{self, Source};
 use crate::plan::{self, Given, LinkPlan, Plan};
 use crate::reload::Inventory;
 use crate::stats::{Statistics, StatsLink};
+use crate::stores::Stores;
 use crate::{firewall, load, lock, signals, stats, unused};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::Generation;
@@ -17,11 +18,10 @@ use bartizan_dataplane::board::Board;
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
 use bartizan_dataplane::live::{Control, LiveOptions};
 use bartizan_dataplane::settings::EngineSettings;
-use bartizan_events::file_store::{FileStore, WhenBehind};
+use bartizan_events::file_store::WhenBehind;
 use bartizan_events::harmless;
 use bartizan_events::output::Rights;
 use bartizan_events::sink::{SinkProblem, SinkWatch};
-use bartizan_events::tls_store::TlsStore;
 use bartizan_ports::{AWAKE_DEVICE, Awake, Interface};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -79,20 +79,14 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     )
     .map_err(Failure::outputs(builder.settings()))?;
     let engines = Engines::new(&plan, &builder, &built)?;
-    let mut store =
-        load::file_store(builder.settings(), &built.needs, folder, WhenBehind::GiveUp, &mut warnings)?;
-    let handle = || store.as_ref().and_then(FileStore::handle);
-    recorder.keep_files(handle());
-    let mut certificates =
-        load::tls_store(builder.settings(), &built.needs, folder, WhenBehind::GiveUp, &mut warnings)?;
-    let certificates_handle = || certificates.as_ref().and_then(TlsStore::handle);
-    recorder.store_certificates_in(certificates_handle());
+    let mut stores =
+        Stores::open(builder.settings(), &built.needs, folder, WhenBehind::GiveUp, &mut warnings)?;
+    stores.handles().give(&mut recorder);
     let every = stats::interval(builder.settings())?;
     check_unread(&plan, &builder)?;
-    let midstream = plan.links.iter().zip(&settings);
-    let mut midstream =
-        midstream.filter(|(link, own)| link.prevention && own.stream.midstream_policy.refuses());
-    let refuses_midstream = midstream.next().is_some();
+    let mut midstream = plan.links.iter().zip(&settings);
+    let refuses_midstream =
+        midstream.any(|(link, own)| link.prevention && own.stream.midstream_policy.refuses());
     let stack =
         |(link, settings): (&LinkPlan, _)| Some(Stack { settings, engine: engines.of(link.prevention)? });
     let stacks: Vec<Stack> = plan.links.iter().zip(settings).filter_map(stack).collect();
@@ -106,44 +100,26 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     let workers = plan.links.iter().map(|link| link.workers).sum();
     let board = Board::new(workers);
-    let names = plan.links.iter().flat_map(|link| vec![link.name.clone(); link.workers.into()]);
-    let source = Arc::new(Source::new(board.clone(), names.collect(), recorder.watches(), function_names));
+    let source = source_of(&plan, &board, &recorder, function_names);
     source.loaded(&report, builder.cache());
     let server = listener.map(|listener| metrics::serve(listener, Arc::clone(&source))).transpose()?;
     if let Some(server) = &server {
         eprintln!("metrics: http://{}/metrics", server.address());
     }
     let control = Control::for_workers(workers).map_err(Failure::stopped)?;
-    if refuses_midstream {
-        eprintln!(
-            "note: TCP connections that are open already are refused until they open anew (stream_midstream); to reset them set stream.midstream-policy to reject, to pick them up set stream.midstream to yes"
-        );
-    }
-    eprintln!(
-        "running on {} (patterns: {}); SIGUSR2 loads rules and policy anew, SIGHUP opens outputs again, SIGINT or SIGTERM ends it",
-        plan.links.iter().map(LinkPlan::interface).collect::<Vec<_>>().join(", "),
-        builder.patterns()
-    );
+    tell_what_runs(&plan, &builder, refuses_midstream);
     let spin = plan.spin.unwrap_or_else(|| crew::spin(workers));
-    if plan.awake
-        && let Err(error) = Awake::open()
-    {
-        eprintln!(
-            "note: {AWAKE_DEVICE}: {error}: processors may sleep between packets (--save-power says that they shall)"
-        );
-    }
     let live = LiveOptions { spin, awake: plan.awake, ..LiveOptions::default() };
     let statistics_board = board.clone();
     let parts = Parts { links: of_links, chains, live, control: &control, board };
     let (yaml, shared) = (builder.settings().clone(), Arc::clone(builder.shared()));
-    let (keep, keep_certificates) = (handle(), certificates_handle());
+    let handles = stores.handles();
     let for_worker = |link: usize, ring| {
         let (run, prevention) = (runs.get(link), plan.links.get(link).is_some_and(|link| link.prevention));
         let run = run.cloned().unwrap_or_default();
         let half = EveRecorder::for_worker(&yaml, &shared, prevention, run, ring);
         let mut half = half.map_err(Failure::outputs(&yaml))?;
-        half.keep_files(keep.clone());
-        half.store_certificates_in(keep_certificates.clone());
+        handles.clone().give(&mut half);
         Ok(half)
     };
     let mut statistics = Statistics::new(
@@ -164,9 +140,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     statistics.warn(&of_links);
     let (counters, of_links) = statistics.write(ended.clock, &ended.stats, threads, of_links);
     recorder.finish().iter().for_each(tell);
-    let mut problems: Vec<String> = Vec::new();
-    problems.extend(store.as_mut().and_then(FileStore::finish));
-    problems.extend(certificates.as_mut().and_then(TlsStore::finish));
+    let mut problems = stores.finish();
     problems.extend(load::save_datasets(&shared, &rights));
     problems.iter().for_each(|problem| eprintln!("error: {problem}"));
     let mut text = String::new();
@@ -182,6 +156,38 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         Some(failure) => Err(failure),
         None if failed > 0 || !problems.is_empty() => Ok(Exit::Stopped),
         None => Ok(Exit::Done),
+    }
+}
+
+/// Where metrics come from.
+fn source_of(
+    plan: &Plan,
+    board: &Board,
+    recorder: &EveRecorder,
+    functions: Vec<&'static str>,
+) -> Arc<Source> {
+    let names = plan.links.iter().flat_map(|link| vec![link.name.clone(); link.workers.into()]);
+    Arc::new(Source::new(board.clone(), names.collect(), recorder.watches(), functions))
+}
+
+/// Says what runs, and what to know of it.
+fn tell_what_runs(plan: &Plan, builder: &Builder, refuses_midstream: bool) {
+    if refuses_midstream {
+        eprintln!(
+            "note: TCP connections that are open already are refused until they open anew (stream_midstream); to reset them set stream.midstream-policy to reject, to pick them up set stream.midstream to yes"
+        );
+    }
+    eprintln!(
+        "running on {} (patterns: {}); SIGUSR2 loads rules and policy anew, SIGHUP opens outputs again, SIGINT or SIGTERM ends it",
+        plan.links.iter().map(LinkPlan::interface).collect::<Vec<_>>().join(", "),
+        builder.patterns()
+    );
+    if plan.awake
+        && let Err(error) = Awake::open()
+    {
+        eprintln!(
+            "note: {AWAKE_DEVICE}: {error}: processors may sleep between packets (--save-power says that they shall)"
+        );
     }
 }
 

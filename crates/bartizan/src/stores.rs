@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where what is kept beside events goes: files and certificates.
+
+use crate::error::Failure;
+use crate::load;
+use bartizan_base::Settings;
+use bartizan_dataplane::eve::EveRecorder;
+use bartizan_detect::needs::Needs;
+use bartizan_events::file_store::{FileStore, FileStoreHandle, WhenBehind};
+use bartizan_events::tls_store::{TlsStore, TlsStoreHandle};
+use std::path::Path;
+
+/// The stores that the settings ask for.
+pub struct Stores {
+    files: Option<FileStore>,
+    certificates: Option<TlsStore>,
+}
+
+/// Ways to them, for a recorder.
+#[derive(Clone)]
+pub struct StoreHandles {
+    files: Option<FileStoreHandle>,
+    certificates: Option<TlsStoreHandle>,
+}
+
+impl Stores {
+    /// Opens them below a folder.
+    ///
+    /// # Errors
+    /// A setting cannot be understood, or a folder cannot be made.
+    pub fn open(
+        settings: &Settings,
+        needs: &Needs,
+        folder: &Path,
+        behind: WhenBehind,
+        warnings: &mut Vec<String>,
+    ) -> Result<Self, Failure> {
+        Ok(Stores {
+            files: load::file_store(settings, needs, folder, behind, warnings)?,
+            certificates: load::tls_store(settings, needs, folder, behind, warnings)?,
+        })
+    }
+
+    /// Ways to them.
+    #[must_use]
+    pub fn handles(&self) -> StoreHandles {
+        StoreHandles {
+            files: self.files.as_ref().and_then(FileStore::handle),
+            certificates: self.certificates.as_ref().and_then(TlsStore::handle),
+        }
+    }
+
+    /// Waits until all is written. What went wrong.
+    pub fn finish(&mut self) -> Vec<String> {
+        let files = self.files.as_mut().and_then(FileStore::finish);
+        let certificates = self.certificates.as_mut().and_then(TlsStore::finish);
+        files.into_iter().chain(certificates).collect()
+    }
+}
+
+impl StoreHandles {
+    /// Lets a recorder use them.
+    pub fn give(self, recorder: &mut EveRecorder) {
+        recorder.keep_files(self.files);
+        recorder.store_certificates_in(self.certificates);
+    }
+}
