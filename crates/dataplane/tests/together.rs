@@ -483,7 +483,7 @@ fn workers_of_a_link_that_is_gone_go_on_with_other_ports_and_others_notice_nothi
     }
     let berths: [Arc<Berth>; 2] = Default::default();
     for (post, berth) in rig.posts.iter_mut().zip(&berths) {
-        post.berth = Some(Arc::clone(berth));
+        post.berths = vec![Arc::clone(berth)];
     }
     rig.control = Control::for_workers(4).unwrap();
     let seen = Arc::clone(&bench.seen);

@@ -143,9 +143,9 @@ fn each_worker_tells_what_its_ports_refused_and_the_numbers_sum_up() {
     // In each round the first at once and the others a second later; of the last round what was left, at the end.
     assert!(records.values().all(|n| (3..=6).contains(n)), "{records:?}");
     for post in &mut rig.posts {
-        post.ports.each(|port| {
-            let counted = port.stats().send_failures.get(SendRefusal::TooLarge);
-            assert_eq!(counted, summed[port.name()], "{}", port.name());
+        post.ports.each(|port, stats, _| {
+            let counted = stats.send_failures.get(SendRefusal::TooLarge);
+            assert_eq!(counted, summed[port], "{port}");
         });
     }
 }
