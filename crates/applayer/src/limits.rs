@@ -3,14 +3,15 @@
 
 use crate::file::{FileSettings, SIDS_MAX};
 use crate::flow::{HOLDS_MAX, HOLDS_SPAN, OPEN_LIMIT, SWITCHED_LIMIT};
-use crate::protocols::{dns, http, tls};
+use crate::protocols::{dns, http, tftp, tls};
 use crate::{frames, magic};
 use bartizan_base::limit::Trace::{Event, NotNeeded, Nothing, Stats};
 use bartizan_base::limit::{Limit, bytes, count};
 use bartizan_base::limits;
 
 /// All of this crate, by folder.
-pub const LIMITS: &[&[Limit]] = &[COMMON, http::limits::LIMITS, dns::limits::LIMITS, tls::limits::LIMITS];
+pub const LIMITS: &[&[Limit]] =
+    &[COMMON, http::limits::LIMITS, dns::limits::LIMITS, tls::limits::LIMITS, tftp::LIMITS];
 
 const COMMON: &[Limit] = limits! {
     Flow "bytes of a direction that wait for the protocol to be known" = "{}; behind a switch of protocols {}"

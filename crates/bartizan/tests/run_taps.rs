@@ -259,7 +259,7 @@ fn one_of_two_interfaces_that_goes_and_comes_back() {
         mirror("t0", "t1");
         mirror("u0", "u1");
         let mut t = port("t0");
-        let packet = |n: u16| [udp(n % 2 == 0, 50_000 + n, 4_000, b"secret")];
+        let packet = |n: u16| [udp(n.is_multiple_of(2), 50_000 + n, 4_000, b"secret")];
         folder.write("r.rules", "alert udp any any -> any any (msg:\"seen\"; content:\"secret\"; sid:1;)\n");
         let link = "{name: m, tap: {interface: [t1, u1]}, workers: 2}";
         folder.write(

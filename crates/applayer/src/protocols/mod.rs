@@ -3,12 +3,13 @@
 
 pub mod dns;
 pub mod http;
+pub mod tftp;
 pub mod tls;
 
 use crate::protocol::{ProtocolId, ProtocolSpec};
 
 /// All protocols. The position is the [`ProtocolId`]; the order is that in which probes of one port are asked.
-pub const TABLE: &[&ProtocolSpec] = &[&http::SPEC, &tls::SPEC, &dns::SPEC, &dns::MDNS];
+pub const TABLE: &[&ProtocolSpec] = &[&http::SPEC, &tls::SPEC, &dns::SPEC, &dns::MDNS, &tftp::SPEC];
 
 /// The entry of a protocol.
 #[must_use]

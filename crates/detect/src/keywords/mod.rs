@@ -46,6 +46,7 @@ mod tcp_session;
 #[cfg(test)]
 pub(crate) mod testing;
 mod text;
+mod tftp;
 pub mod threshold;
 mod tls;
 mod transforms;
@@ -80,6 +81,7 @@ pub const FAMILIES: &[&[Keyword]] = &[
     http::KEYWORDS,
     urilen::KEYWORDS,
     dns::KEYWORDS,
+    tftp::KEYWORDS,
     tls::KEYWORDS,
     file::KEYWORDS,
     dataset::KEYWORDS,
