@@ -54,8 +54,13 @@ fn alerts_beside(
     let mut marks = Marks::default();
     let (now, mut offset) = (Timestamp::from_parts(1_700_000_000, 0), PerDirection::new(0, 0));
     let port = if transport == Transport::Tcp { 80 } else { 53 };
-    let info =
-        FlowInfo { now, ports: PerDirection::new(port, 4_000), transport, prevents: prevention, may_turn: false };
+    let info = FlowInfo {
+        now,
+        ports: PerDirection::new(port, 4_000),
+        transport,
+        prevents: prevention,
+        may_turn: false,
+    };
     let mut said_so_far = PerDirection::new(Vec::new(), Vec::new());
     let (client, server) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
     let mut session = TcpSession::default();

@@ -312,7 +312,8 @@ impl Pass<'_, '_> {
     ) -> Answer {
         let mut all = Answer::Yes;
         // A rule without a literal asks the stream last, as in Suricata: it is to show what is wanted when all else holds.
-        let last = |check: &ValueCheck| signature.fast_pattern.is_none() && check.buffer == BufferRef::Payload;
+        let last =
+            |check: &ValueCheck| signature.fast_pattern.is_none() && check.buffer == BufferRef::Payload;
         for (number, check) in signature.values.iter().enumerate().filter(|(_, check)| !last(check)) {
             let bit = 1u64.checked_shl(number as u32).unwrap_or(0);
             if entry.held & bit != 0 {
@@ -381,7 +382,8 @@ impl Pass<'_, '_> {
                     let holds = data.is_some_and(|data| self.run(check, data, true) == Outcome::Match);
                     // Where the session is encrypted Suricata holds nothing of what lies before: what must not be there is asked of the
                     // packet alone. What has to be there may still begin before it.
-                    let alone = self.prevention && self.flow.is_veiled(direction) && !self.scene.payload.is_empty();
+                    let alone =
+                        self.prevention && self.flow.is_veiled(direction) && !self.scene.payload.is_empty();
                     holds || alone && self.run(check, self.scene.payload, true) == Outcome::Match
                 }
             };
