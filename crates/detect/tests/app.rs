@@ -28,15 +28,17 @@ const IDS: FunctionId = FunctionId(1);
 
 /// Sids of the rules that alert on pieces of data, in the order in which they come.
 fn alerts(rules: &str, transport: Transport, pieces: &[(Direction, &[u8])]) -> Vec<u32> {
-    alerts_beside(rules, transport, pieces, &[])
+    alerts_beside(rules, transport, pieces, &[], false)
 }
 
-/// The same, where the packets that bring some pieces are none of their session.
+/// The same, where the packets that bring some pieces are none of their session; `prevention`: pieces have not left, and the stream is shown
+/// with all that was said before.
 fn alerts_beside(
     rules: &str,
     transport: Transport,
     pieces: &[(Direction, &[u8])],
     stray: &[usize],
+    prevention: bool,
 ) -> Vec<u32> {
     let shared = Arc::default();
     let loaded = load_text(rules, &Settings::new(), &shared);
@@ -52,8 +54,14 @@ fn alerts_beside(
     let mut marks = Marks::default();
     let (now, mut offset) = (Timestamp::from_parts(1_700_000_000, 0), PerDirection::new(0, 0));
     let port = if transport == Transport::Tcp { 80 } else { 53 };
-    let info =
-        FlowInfo { now, ports: PerDirection::new(port, 4_000), transport, prevents: false, may_turn: false };
+    let info = FlowInfo {
+        now,
+        ports: PerDirection::new(port, 4_000),
+        transport,
+        prevents: prevention,
+        may_turn: false,
+    };
+    let mut said_so_far = PerDirection::new(Vec::new(), Vec::new());
     let (client, server) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
     let mut session = TcpSession::default();
     let (mut counters, mut budget, config) =
@@ -121,7 +129,7 @@ fn alerts_beside(
         let scene = Scene {
             now,
             packet: Some(&packet),
-            payload: packet.payload(),
+            payload: if prevention { data } else { packet.payload() },
             direction: *direction,
             flow: Some(&view),
             state: None,
@@ -135,21 +143,23 @@ fn alerts_beside(
             shared: &shared,
         };
         let showing = Showing::begin(&mut app, *direction);
+        said_so_far[*direction].extend_from_slice(data);
+        let (window, before) = if prevention { (&said_so_far[*direction][..], 0) } else { (*data, shown) };
         let work = Work {
             waits: false,
             stray: stray.contains(&at),
             scene,
             // An acknowledgment is none of the stream, and has no payload.
             stream: (stream && !data.is_empty()).then_some(StreamWindow {
-                data,
-                offset: shown,
+                data: window,
+                offset: before,
                 fresh: data.len(),
-                whole: false,
+                whole: prevention,
             }),
             payload_in_stream: !data.is_empty(),
             app: Some(showing.view(&app, IDS, &mut marks)),
             again: false,
-            prevention: false,
+            prevention,
             group: common::group_of(&groups, &view, *direction),
         };
         inspect(&loaded.rules, &mut worker, Some(&mut flow), work);
@@ -378,6 +388,64 @@ fn what_must_not_occur_is_asked_where_there_are_bytes_only() {
     assert_eq!(alerts(rules, Transport::Tcp, &pieces), [1]);
 }
 
+/// As in Suricata a literal of the status code, or of the method, is none that leads to a rule, where the stream has one as well.
+#[test]
+fn what_says_little_gives_way_to_a_pattern_in_the_stream() {
+    let rules = [
+        "alert http any any -> any any (http.stat_code; content:\"200\"; pkt_data; content:\"0\"; sid:1;)\n",
+        "alert http any any -> any any (http.method; content:\"POST\"; pkt_data; content:\"0\"; sid:2;)\n",
+        // Named, or of a buffer that says more.
+        "alert http any any -> any any (http.stat_code; content:\"200\"; fast_pattern; pkt_data; content:\"0\"; sid:3;)\n",
+        "alert http any any -> any any (http.server; content:\"a\"; pkt_data; content:\"0\"; sid:4;)\n",
+    ];
+    let pieces: [(Direction, &[u8]); 5] = [
+        (Direction::ToServer, b"POST /0 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"),
+        (Direction::ToServer, b"a0"),
+        (Direction::ToServer, b"b0c"),
+        (Direction::ToClient, b"HTTP/1.1 200 OK\r\nServer: a0\r\n\r\n"),
+        (Direction::ToClient, b"abc0"),
+    ];
+    assert_eq!(alerts(&rules.concat(), Transport::Tcp, &pieces), [2, 2, 2, 1, 3, 4, 1]);
+}
+
+/// Without a literal a rule asks the stream when all else holds, not before.
+#[test]
+fn a_rule_without_a_literal_asks_the_stream_last() {
+    let rules = [
+        "alert http any any -> any any (flow:to_client; filesize:>3; pcre:\"/^HTTP/\"; sid:1;)\n",
+        "alert http any any -> any any (flow:to_client; filesize:>3; pcre:\"/llo/\"; sid:2;)\n",
+    ];
+    let of = |answer: &[&[u8]]| {
+        let answer = answer.iter().map(|piece| (Direction::ToClient, *piece));
+        let pieces: Vec<_> = std::iter::once((Direction::ToServer, GET)).chain(answer).collect();
+        alerts(&rules.concat(), Transport::Tcp, &pieces)
+    };
+    assert_eq!(of(&[OK]), [1, 2]);
+    let (head, rest) = OK.split_at(OK.len() - 3);
+    assert_eq!(of(&[head, rest]), [2], "what came before is not shown any more");
+}
+
+/// In prevention what must not be there is asked of the packet alone, once the stream was shown with bytes that are encrypted; what has to be
+/// there may begin before it.
+#[test]
+fn what_lies_before_an_encrypted_packet_is_not_there() {
+    let rules = [
+        "alert tls any any -> any any (flow:to_server; ssl_state:client_hello; pcre:!\"/^\\x16\\x03/\"; sid:1;)\n",
+        "alert tls any any -> any any (flow:to_server; tls.sni; content:\"host.ex\"; pkt_data; content:!\"host\"; sid:2;)\n",
+        "alert tls any any -> any any (flow:to_server; tls.sni; content:\"host.ex\"; pkt_data; content:\"abc\"; content:\"def\"; distance:0; sid:3;)\n",
+        "alert tls any any -> any any (flow:to_server; tls.sni; content:\"host.ex\"; pkt_data; content:!\"def\"; content:!\"host\"; sid:4;)\n",
+    ];
+    let client = named_hello();
+    let pieces: [(Direction, &[u8]); 3] = [
+        (Direction::ToServer, &client),
+        (Direction::ToServer, &[23, 3, 3, 0, 6, b'a', b'b', b'c', 0, 0, 0]),
+        (Direction::ToServer, &[23, 3, 3, 0, 3, b'd', b'e', b'f']),
+    ];
+    let after = |count: usize| alerts_beside(&rules.concat(), Transport::Tcp, &pieces[..count], &[], true);
+    assert_eq!(after(2), Vec::<u32>::new(), "shown with what lies before");
+    assert_eq!(after(3), [1, 2, 3]);
+}
+
 #[test]
 fn a_packet_that_does_not_fit_when_a_state_is_over_is_the_last_one_asked() {
     let (client, change, warning): (_, &[u8], &[u8]) =
@@ -488,9 +556,9 @@ fn a_flowbit_of_a_transaction_holds_for_the_stream_of_the_same_packet() {
 fn a_packet_that_is_none_of_the_session_shows_no_transaction() {
     let rule = "alert http any any -> any any (http.uri; content:\"/a/b\"; sid:1;)";
     let get = (Direction::ToServer, GET);
-    assert_eq!(alerts_beside(rule, Transport::Tcp, &[get], &[0]), Vec::<u32>::new());
+    assert_eq!(alerts_beside(rule, Transport::Tcp, &[get], &[0], false), Vec::<u32>::new());
     // It is looked at with the next one.
-    assert_eq!(alerts_beside(rule, Transport::Tcp, &[get, get], &[0]), [1, 1]);
+    assert_eq!(alerts_beside(rule, Transport::Tcp, &[get, get], &[0], false), [1, 1]);
 }
 
 #[test]

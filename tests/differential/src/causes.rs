@@ -199,8 +199,14 @@ pub(crate) fn stays_open(case: &Case<'_>, finding: &Finding) -> Option<&'static 
             _ => false,
         })
     };
+    // An alert's place says what was known by then.
+    let at = match &finding.what {
+        What::Alert(Alert { frame: Some(frame), .. }) => case.passage.packet(*frame).map(|(at, _)| at + 1),
+        _ => None,
+    };
+    let at = at.unwrap_or(usize::MAX);
     let open = |flow: FlowKey| {
-        refused(flow) || case.passage.awaits_more(flow, DNS) || case.passage.may_become_a_request(flow)
+        refused(flow) || case.passage.awaits_more(flow, DNS) || case.passage.may_become_a_request(flow, at)
     };
     (case.ips && is && case.concerns(finding, open)).then_some(
         "in prevention detection stays open for bytes that may yet become a request, until the flow is refused or over",
@@ -671,10 +677,15 @@ pub(crate) fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'s
         What::Drop(None, _) => !finding.more && !refusals.is_empty(),
         What::Alert(alert) => {
             // A field may begin before what is missing and end behind it.
-            let field = || case.is_on_http(alert) && case.got.has("anomaly:INVALID_GAP");
+            let on_message = case.is_on_http(alert) || case.asks(alert, &["file"]);
+            let field = || on_message && case.got.has("anomaly:INVALID_GAP");
             let more = would_refuse(alert.flow) || !case.is_on_buffers(alert) || field();
+            // What is counted by hosts has one packet less in all of their flows.
+            let counted = case.asks(alert, &["detection_filter", "threshold"])
+                && refusals.iter().any(|one| one.1 <= alert.place());
             (if finding.more { more } else { misses(alert) || would_refuse(alert.flow) })
                 && behind(alert.flow, alert.place())
+                || !finding.more && counted
         }
     };
     (case.ips && follows).then_some("prevention refuses fragments whose first has not the whole TCP header")

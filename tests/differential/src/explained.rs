@@ -63,12 +63,12 @@ pub fn reasons(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> Vec<(Stri
         })
         .collect();
     // Rules that ask for what the rule of an alert sets that has a reason.
-    let sets: Vec<&Alert> = read
+    let sets: Vec<(&Alert, bool)> = read
         .iter()
         .zip(&reasons)
         .filter(|(_, reason)| reason.is_some())
-        .filter_map(|(finding, _)| match finding.as_ref().map(|finding| &finding.what) {
-            Some(What::Alert(alert)) => Some(alert),
+        .filter_map(|(finding, _)| match finding.as_ref() {
+            Some(Finding { more, what: What::Alert(alert), .. }) => Some((alert, *more)),
             _ => None,
         })
         .collect();
@@ -76,7 +76,8 @@ pub fn reasons(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> Vec<(Stri
         finding.as_ref().is_some_and(|finding| {
             (ips || matches!(finding.what, What::Alert(_)))
                 && blocks.iter().any(|refused| refused.brings(&case.passage, finding))
-                || sets.iter().any(|alert| crate::times::hangs_on(&case, finding, alert))
+                || sets.iter().any(|(alert, _)| crate::times::hangs_on(&case, finding, alert))
+                || sets.iter().any(|(alert, more)| was_counted(&case, finding, alert, *more))
         })
     };
     let why = |(finding, reason): (&Option<Finding>, &Option<&'static str>)| match reason {
@@ -86,6 +87,16 @@ pub fn reasons(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> Vec<(Stri
     };
     let whys: Vec<Why> = read.iter().zip(&reasons).map(why).collect();
     lines.into_iter().zip(whys).collect()
+}
+
+/// Whether a rule that counts has used its count up with an alert that the other program has not, so that a later one is missing.
+fn was_counted(case: &Case<'_>, finding: &Finding, other: &Alert, more: bool) -> bool {
+    let What::Alert(alert) = &finding.what else { return false };
+    let counts = &["threshold:", "detection_filter:"];
+    finding.more != more
+        && alert.rule == other.rule
+        && other.place() < alert.place()
+        && case.asks(alert, counts)
 }
 
 /// Whether a match would have refused its flow, passively: no more of it is looked at either.
@@ -125,12 +136,19 @@ impl<'a> Refused<'a> {
             }
             What::Drop(Some(frame), reason) if finding.more == ours => {
                 (matches!(reason.as_str(), "rules" | "flow.drop")
-                    || of_fragments && *frame == place && reason == LAST_FRAGMENT)
+                    || (!of_fragments || *frame == place) && reason == LAST_FRAGMENT)
                     && *frame >= place
                     && in_flow(passage, *frame, refused.flow)
             }
             What::Drop(Some(frame), _) => *frame >= place && in_flow(passage, *frame, refused.flow),
-            What::Drop(None, reason) => finding.more != ours || of_fragments && reason == "rules",
+            What::Drop(None, reason) => {
+                let later = || {
+                    let mut packets = passage.of_flow(refused.flow);
+                    let at = refused.frame.and_then(|frame| passage.packet(frame)).map(|(at, _)| at);
+                    at.is_some_and(|at| packets.any(|(one, packet)| one > at && packet.fragments.is_some()))
+                };
+                finding.more != ours || of_fragments && reason == "rules" || reason == "flow.drop" && later()
+            }
             // What was not let through is not recorded, or not in full.
             What::Record(name) => {
                 finding.flow.is_none_or(|flow| flow == refused.flow)
@@ -421,5 +439,63 @@ mod tests {
             ["+1@7>1.0:allowed"],
             "before it"
         );
+    }
+
+    #[test]
+    fn what_seeds_140_to_160_found_is_explained_where_its_cause_is_only() {
+        // A part of the server's certificate is lost; packet 51 is the client's FIN, rule 3 is on the stream.
+        let (ours, theirs) = (["3@37>1.0:allowed", "flow:TCP:tls"], ["3@51>1.0:allowed", "flow:TCP:tls"]);
+        assert!(left_of(143, 1524, false, &ours, &theirs).is_empty());
+        assert_eq!(left_of(143, 1524, false, &ours[1..], &theirs), ["-3@51>1.0:allowed"], "nothing here");
+        assert_eq!(
+            left_of(143, 1524, false, &ours, &["3@39>1.0:allowed", "flow:TCP:tls"]).len(),
+            1,
+            "no end"
+        );
+        // The server's first bytes are lost, and rule 1 asks for the event of a hole.
+        let theirs = ["1@13<1.0:allowed", "flow:TCP:-"];
+        assert!(left_of(92, 1950, false, &["flow:TCP:-"], &theirs).is_empty());
+        assert_eq!(left_of(92, 1950, true, &["flow:TCP:-"], &theirs), ["-1@13<1.0:allowed"]);
+        assert_eq!(
+            left_of(92, 1950, false, &["flow:TCP:http"], &["1@13<1.0:allowed", "flow:TCP:http"]),
+            ["-1@13<1.0:allowed"],
+            "a protocol is known"
+        );
+        // Rule 0 counts to three by source; packet 12 comes behind a reset.
+        let theirs = ["0@21>1.0:allowed"];
+        assert!(left_of(141, 1978, true, &["0@12>1.1:allowed"], &theirs).is_empty());
+        assert_eq!(left_of(141, 1978, true, &[], &theirs), ["-0@21>1.0:allowed"]);
+        assert_eq!(
+            left_of(141, 1978, true, &["3@12>1.1:allowed"], &theirs),
+            theirs.map(|one| format!("-{one}"))
+        );
+        // The flow is refused with the client's random; later packets of it come in fragments.
+        let ours = ["0@4>1.0:blocked", "drop@-:flow.drop", "drop@12:tunnel.packet.drop", "drop@4:rules"];
+        assert!(left_of(152, 886, true, &ours, &[]).is_empty());
+        assert_eq!(left_of(152, 886, true, &ours[1..3], &[]).len(), 2, "it is not refused");
+        // With packet 13 the client has said one word, later what is none.
+        const FAILED: &str = "flow:TCP:failed~1.0";
+        assert!(left_of(147, 1272, true, &["2@13<1.0:allowed", FAILED], &[FAILED]).is_empty());
+        assert_eq!(left_of(147, 1272, true, &["2@27<1.0:allowed"], &[]), ["+2@27<1.0:allowed"]);
+        // A datagram of another flow is refused, and rule 1 counts by both hosts; rule 3 does not count.
+        let (ours, theirs) = (["drop@4:defrag.error"], ["1@25>1.1:allowed"]);
+        assert!(left_of(153, 380, true, &ours, &theirs).is_empty());
+        assert_eq!(left_of(153, 380, true, &ours, &["3@25>1.1:allowed"]), ["-3@25>1.1:allowed"]);
+        assert_eq!(left_of(153, 380, true, &[], &theirs), ["-1@25>1.1:allowed"]);
+        // A datagram of fragments goes beyond a window of 64 bytes; it is the client's.
+        assert!(left_of(145, 28, true, &["1@->1.0:allowed"], &[]).is_empty());
+        assert_eq!(left_of(145, 28, true, &["1@-<1.0:allowed"], &[]), ["+1@-<1.0:allowed"]);
+        // Two copies of the server's hello differ; packet 27 is behind them, packet 15 before.
+        let ours = ["flow:TCP:tls", "tls"];
+        let theirs = |drop: &'static str| ["flow:TCP:tls", "tls", drop];
+        assert!(left_of(144, 2036, true, &ours, &theirs("drop@27:applayer.error")).is_empty());
+        assert_eq!(
+            left_of(144, 2036, true, &ours, &theirs("drop@15:applayer.error")),
+            ["-drop@15:applayer.error"]
+        );
+        assert_eq!(left_of(144, 2036, true, &ours, &theirs("drop@27:rules")), ["-drop@27:rules"]);
+        // Rule 0 has a size that a content and what must not be behind it do not fit in.
+        assert!(left_of(140, 2320, false, &[], &["refused:0"]).is_empty());
+        assert_eq!(left_of(140, 2320, false, &[], &["refused:1"]), ["-refused:1"]);
     }
 }

@@ -140,6 +140,46 @@ pub fn other_side_of_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'stat
     )
 }
 
+/// So its stream is shown record by record; in Suricata what is left of it is shown when the connection ends.
+pub fn stream_beside_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let hole = |alert: &Alert| {
+        let (at, _) = alert.frame.and_then(|frame| case.passage.packet(frame))?;
+        let (flow, side) = (alert.flow, !alert.to_server);
+        let edge = case.passage.contiguous(flow, side, at)?;
+        let mut before = case.passage.before(flow, side, at);
+        before.any(|one| !one.load.is_empty() && ahead(one.seq, edge) > 0).then_some(())
+    };
+    let ends = |alert: &Alert| {
+        let segment = alert.frame.and_then(|frame| case.passage.segment(frame));
+        segment.is_none_or(|(_, _, one)| one.flags & FIN != 0)
+    };
+    let told = |one: &&Alert| one.is_like(alert) && one.place() < alert.place() && hole(one).is_some();
+    let is = !case.ips
+        && case.pair.rules.get(alert.rule)?.head.starts_with("tls ")
+        && !case.is_on_buffers(alert)
+        && hole(alert).is_some()
+        && (finding.more || ends(alert) && case.ours.iter().any(|one| told(&one)));
+    (is && case.got.has("flow:TCP:tls")).then_some(
+        "passively the stream beside a hole of a TLS connection's other side is shown record by record; Suricata shows it when the connection ends",
+    )
+}
+
+/// Of first bytes that are missing, where no protocol is known: Suricata tells the event of the hole with each packet, and at the end.
+pub fn hole_told_again(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let unknown = ["flow:TCP:-", "flow:TCP:failed"].iter().any(|name| case.got.has(name));
+    let is = !case.ips
+        && !finding.more
+        && unknown
+        && case.asks(alert, &["stream-event:reassembly_seq_gap"])
+        && case.passage.first(alert.flow, alert.to_server, 1).is_empty()
+        && case.passage.said(alert.flow, alert.to_server).len() > 1;
+    is.then_some(
+        "first bytes that are missing are an event once; where no protocol is known Suricata tells it with each packet, and at the end",
+    )
+}
+
 /// In prevention a session of TLS whose first bytes were acknowledged before they came cannot be inspected.
 pub fn session_without_a_head(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const REASON: &str = "a TLS session whose first bytes were acknowledged before they came is refused: its parser cannot go on; Suricata leaves it alone";

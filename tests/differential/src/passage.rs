@@ -107,15 +107,19 @@ impl<'p> Passage<'p> {
     /// The first bytes of a direction as prevention reads them: of each the copy that came first. Fewer where some are missing.
     #[must_use]
     pub fn first(&self, flow: FlowKey, to_server: bool, count: u32) -> Vec<u8> {
-        let all = usize::MAX;
-        let Some(syn) = self.before(flow, to_server, all).find(|segment| segment.flags & SYN != 0) else {
+        self.first_before(flow, to_server, count, usize::MAX)
+    }
+
+    /// The same of what comes before a place.
+    fn first_before(&self, flow: FlowKey, to_server: bool, count: u32, at: usize) -> Vec<u8> {
+        let Some(syn) = self.before(flow, to_server, at).find(|segment| segment.flags & SYN != 0) else {
             return Vec::new();
         };
         let begin = syn.seq.wrapping_add(1);
         let byte = |of: u32| {
-            self.before(flow, to_server, all).filter(|one| one.flags & SYN == 0).find_map(|one| {
-                let at = begin.wrapping_add(of).wrapping_sub(one.seq);
-                one.load.get(at as usize).copied()
+            self.before(flow, to_server, at).filter(|one| one.flags & SYN == 0).find_map(|one| {
+                let place = begin.wrapping_add(of).wrapping_sub(one.seq);
+                one.load.get(place as usize).copied()
             })
         };
         (0..count).map_while(byte).collect()
@@ -140,11 +144,11 @@ impl<'p> Passage<'p> {
         of_port && !rest.is_empty() && !(ended && self.before(flow, false, all).any(reaches))
     }
 
-    /// Whether what a client says may be the beginning of a request that no pattern knows: a word, white space, and no line end yet.
+    /// Whether what a client says before a place may be the beginning of a request that no pattern knows: a word, white space, and no line end yet.
     #[must_use]
-    pub fn may_become_a_request(&self, flow: FlowKey) -> bool {
+    pub fn may_become_a_request(&self, flow: FlowKey, at: usize) -> bool {
         const METHOD: usize = 32;
-        let said = self.first(flow, true, 4 * METHOD as u32);
+        let said = self.first_before(flow, true, 4 * METHOD as u32, at);
         let method = said.iter().take_while(|byte| byte.is_ascii_graphic()).count();
         let white = |byte: &u8| matches!(byte, b' ' | b'\t' | 0x0b | 0x0c);
         (1..=METHOD).contains(&method) && said.get(method).is_none_or(white) && !said.contains(&b'\n')

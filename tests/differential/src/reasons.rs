@@ -18,6 +18,8 @@ pub const CAUSES: &[Cause] = &[
     crate::lost::request_without_a_head,
     crate::lost::other_side_of_a_hole,
     crate::lost::messages_behind_a_hole,
+    crate::lost::stream_beside_a_hole,
+    crate::lost::hole_told_again,
     crate::numbers::numbers_that_wrapped,
     crate::numbers::refused_far_ahead,
     crate::numbers::shown_with_the_fin,

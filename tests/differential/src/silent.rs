@@ -8,6 +8,7 @@ use crate::causes::{
 use crate::finding::{Alert, Finding, What};
 use crate::pair::{Body, Packet, Rule};
 use crate::passage::key;
+use crate::text::looked_for;
 use crate::times::hangs_on;
 
 /// The bit that a rule asks for is set by one that tells nothing, and that holds here only, or in Suricata only.
@@ -218,12 +219,18 @@ pub(crate) fn passed_when_sides_encrypt(case: &Case<'_>, finding: &Finding) -> O
         let said = case.passage.said_before(alert.flow, to_server, at);
         said.windows(ENCRYPTED.len()).any(|two| two == ENCRYPTED)
     };
+    // What it looks for was there to be found.
+    let said = [true, false].map(|side| case.passage.said_before(alert.flow, side, at));
+    let was_said = |what: &[u8]| {
+        said.iter().any(|said| said.windows(what.len().max(1)).any(|piece| piece.eq_ignore_ascii_case(what)))
+    };
     let passes = |(rule, text): (usize, &Rule)| {
         let of_it = Alert { rule, ..alert.clone() };
         text.action == "pass"
             && text.head.starts_with("tls ")
             && !case.is_on_buffers(&of_it)
             && case.asks(&of_it, &["content:", "pcre:", "byte_"])
+            && text.options.iter().filter_map(|option| looked_for(option)).all(|what| was_said(&what))
     };
     let is = !finding.more
         && case.is_quiet(alert)

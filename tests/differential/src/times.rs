@@ -27,8 +27,15 @@ fn place(case: &Case<'_>, alert: &Alert) -> usize {
 /// later where more has come than fits in it.
 pub(crate) fn window_before_a_packet(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
-    let (at, ..) = case.passage.segment(alert.frame?)?;
     let (flow, to_server) = (alert.flow, alert.to_server);
+    let at = match alert.frame {
+        Some(frame) => case.passage.segment(frame)?.0,
+        // A datagram of fragments is no frame.
+        None => {
+            let mut packets = case.passage.of_flow(flow);
+            packets.find(|(_, one)| one.to_server == to_server && one.fragments.is_some())?.0
+        }
+    };
     let begin = case.passage.before(flow, to_server, at).find(|one| !one.load.is_empty())?.seq;
     let most =
         case.passage.before(flow, to_server, at + 1).map(|one| one.seq.wrapping_add(one.load.len() as u32));
@@ -193,8 +200,9 @@ pub(crate) fn size_of_what_must_not_be(case: &Case<'_>, finding: &Finding) -> Op
         let rest = rest.split("content:").next().unwrap_or_default();
         rest.contains("within:") || rest.contains("distance:")
     });
-    (refused && options.contains("bsize:") && denied).then_some(
-        "a rule may say `bsize` beside a content that must not be within more bytes; Suricata refuses it",
+    let sized = options.contains("bsize:") || options.contains("dsize:");
+    (refused && sized && denied).then_some(
+        "a rule may say `bsize` or `dsize` beside a content that must not be within more bytes; Suricata refuses it",
     )
 }
 
@@ -228,8 +236,8 @@ pub(crate) fn wrong_checksum(case: &Case<'_>, finding: &Finding) -> Option<&'sta
 }
 
 /// Whether a segment begins before another one that was there first, and has other bytes where both lie: Suricata reads those.
-pub(crate) fn copies_differ(case: &Case<'_>, flow: FlowKey, to_server: Option<bool>) -> bool {
-    case.passage.of_flow(flow).any(|(at, packet)| {
+pub(crate) fn copies_differ(case: &Case<'_>, flow: FlowKey, to_server: Option<bool>, until: usize) -> bool {
+    case.passage.of_flow(flow).take_while(|(at, _)| *at < until).any(|(at, packet)| {
         let Some(one) = segment(packet) else { return false };
         let of_side = to_server.is_none_or(|side| side == packet.to_server);
         let other = |before: &Segment| {
@@ -243,7 +251,19 @@ pub(crate) fn copies_differ(case: &Case<'_>, flow: FlowKey, to_server: Option<bo
 
 /// Where copies of bytes differ, prevention reads those that left first.
 pub(crate) fn copy_that_left(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
-    let What::Record(name) = &finding.what else { return None };
+    const REASON: &str = "where copies of bytes differ prevention reads those that left first";
+    let What::Record(name) = &finding.what else {
+        // Suricata's parser fails with the other one, and this program's goes on to the end of the handshake.
+        let What::Drop(Some(frame), reason) = &finding.what else { return None };
+        let failed = matches!(reason.as_str(), "applayer.error" | "exception.policy.flow.drop");
+        let (at, packet) = case.passage.packet(*frame)?;
+        let is = case.ips
+            && !finding.more
+            && failed
+            && case.got.has("tls")
+            && copies_differ(case, crate::passage::key(packet), None, at);
+        return is.then_some(REASON);
+    };
     let kind = match name.as_str() {
         "dns" => !finding.more,
         // Suricata's parser fails without it.
@@ -251,8 +271,8 @@ pub(crate) fn copy_that_left(case: &Case<'_>, finding: &Finding) -> Option<&'sta
         // What stands in the copy that left is told of it.
         name => finding.more && COPIED.contains(&name),
     };
-    let is = case.ips && kind && case.concerns(finding, |flow| copies_differ(case, flow, None));
-    is.then_some("where copies of bytes differ prevention reads those that left first")
+    let is = case.ips && kind && case.concerns(finding, |flow| copies_differ(case, flow, None, usize::MAX));
+    is.then_some(REASON)
 }
 
 /// What is told of a message that is read as it left.

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which literal of a rule the prefilter looks for.
 
-use crate::model::buffers::BufferRef;
+use crate::model::buffers::{BufferRef, Buffers};
 use crate::model::signature::{Absent, FastPattern, Signature};
 use std::sync::Arc;
 
+/// Buffers whose few values say little: their literals come behind those of the payload. Of rules on a buffer and on the stream it
+/// depends on that how often they match (`Status::Repeats` in `engine/txstate.rs`), so these are Suricata's.
+const SAY_LITTLE: [&str; 2] = ["http.method", "http.stat_code"];
+
 /// The literal that the prefilter looks for: the one that the rule names, else the longest that must occur, a
-/// transaction buffer before the payload.
-pub(crate) fn choose(signature: &Signature) -> Option<FastPattern> {
-    let mut best: Option<(bool, bool, usize, FastPattern)> = None;
+/// transaction buffer before the payload, and that before the buffers that say little.
+pub(crate) fn choose(signature: &Signature, buffers: &Buffers) -> Option<FastPattern> {
+    let mut best: Option<(bool, u8, usize, FastPattern)> = None;
     for (value, check) in signature.values.iter().enumerate() {
         // Payloads and headers are searched as they are; what a transform makes of them is not there to be found.
         let searched = check.transforms.is_empty() || matches!(check.buffer, BufferRef::Tx(_));
@@ -28,8 +32,7 @@ pub(crate) fn choose(signature: &Signature) -> Option<FastPattern> {
                 None => Arc::clone(&literal.bytes),
             };
             let chosen = literal.fast_pattern || literal.fast_pattern_only;
-            let on_tx = matches!(check.buffer, BufferRef::Tx(_));
-            let rank = (chosen, on_tx, strength(&bytes));
+            let rank = (chosen, worth(check.buffer, buffers), strength(&bytes));
             let better = best.as_ref().is_none_or(|b| rank > (b.0, b.1, b.2));
             if better && !bytes.is_empty() {
                 let fast = FastPattern { value, item, bytes, nocase: literal.nocase };
@@ -38,6 +41,17 @@ pub(crate) fn choose(signature: &Signature) -> Option<FastPattern> {
         }
     }
     best.map(|b| b.3)
+}
+
+/// How much a literal of a buffer is preferred.
+fn worth(buffer: BufferRef, buffers: &Buffers) -> u8 {
+    match buffer {
+        BufferRef::Tx(index) => {
+            let little = buffers.tx(index).is_some_and(|tx| SAY_LITTLE.contains(&tx.name));
+            if little { 0 } else { 2 }
+        }
+        BufferRef::Payload | BufferRef::Packet(_) | BufferRef::Frame(_) => 1,
+    }
 }
 
 /// How selective a literal is: length, less repeated bytes.

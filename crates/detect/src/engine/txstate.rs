@@ -140,6 +140,8 @@ pub struct FlowDetect {
     /// The firewall refused a packet with payload, and what it brought to transactions is not judged yet.
     withheld: PerDirection<bool>,
     turned: bool,
+    /// The stream was shown with the bytes from which on its session is encrypted, by direction.
+    veiled: PerDirection<bool>,
 }
 
 impl FlowDetect {
@@ -199,11 +201,22 @@ impl FlowDetect {
         }
     }
 
+    /// The stream of a direction was shown since its session is encrypted.
+    pub(crate) fn veil(&mut self, direction: Direction) {
+        self.veiled[direction] = true;
+    }
+
+    /// Whether it was.
+    pub(crate) fn is_veiled(&self, direction: Direction) -> bool {
+        self.veiled[direction]
+    }
+
     /// Drops what belongs to the streams as they were before the flow was turned round.
     pub(crate) fn turn(&mut self, turned: bool) {
         if self.turned != turned {
             self.turned = turned;
             self.windows = PerDirection::default();
+            self.veiled = PerDirection::default();
         }
     }
 

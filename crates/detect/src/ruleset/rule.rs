@@ -335,7 +335,7 @@ fn finish(
     signature.spans_directions = spans_directions(&signature, buffers);
     conflicts::check_direction(&signature, rule.direction, |d| has_all(&signature, buffers, d))
         .map_err(|e| refuse(rule, e, whole))?;
-    signature.fast_pattern = fast_pattern::choose(&signature);
+    signature.fast_pattern = fast_pattern::choose(&signature, buffers);
     let negated =
         is_negated(&rule.src.expr, input.variables, 0) || is_negated(&rule.dst.expr, input.variables, 0);
     signature.kind = Kind::of(&signature, negated);

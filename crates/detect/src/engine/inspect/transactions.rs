@@ -16,6 +16,10 @@ use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
 use bartizan_base::{Direction, PerDirection};
 use bartizan_function::{AppView, Mark};
 
+/// The protocol whose sessions are encrypted from some byte on, and the number that says so.
+const TLS: &str = "tls";
+const ENCRYPTED: &str = "tls.encrypted";
+
 /// Whether all of a transaction's direction is there, so that whoever looks at it now has seen its end.
 fn is_over(tx: &dyn Transaction, spec: &ProtocolSpec, direction: Direction) -> bool {
     tx.progress(direction) >= spec.complete[direction] || tx.common().ended[direction]
@@ -68,6 +72,10 @@ impl Pass<'_, '_> {
             }
             if inspect || !self.worker.asked.is_empty() {
                 self.carry_out(app, tx, id);
+            }
+            let shown = self.prevention && self.stream.is_some() && spec.name == TLS;
+            if shown && tx.number(ENCRYPTED, direction) == Some(1) {
+                self.flow.veil(direction);
             }
             let other = direction.flip();
             if self.flow.has_transactions()
@@ -303,7 +311,10 @@ impl Pass<'_, '_> {
         entry: &mut Entry,
     ) -> Answer {
         let mut all = Answer::Yes;
-        for (number, check) in signature.values.iter().enumerate() {
+        // A rule without a literal asks the stream last, as in Suricata: it is to show what is wanted when all else holds.
+        let last =
+            |check: &ValueCheck| signature.fast_pattern.is_none() && check.buffer == BufferRef::Payload;
+        for (number, check) in signature.values.iter().enumerate().filter(|(_, check)| !last(check)) {
             let bit = 1u64.checked_shl(number as u32).unwrap_or(0);
             if entry.held & bit != 0 {
                 continue;
@@ -335,6 +346,14 @@ impl Pass<'_, '_> {
                 Answer::NotYet => all = Answer::NotYet,
             }
         }
+        if all == Answer::Yes && signature.fast_pattern.is_none() {
+            for check in signature.values.iter().filter(|check| last(check)) {
+                match self.value_on_tx(check, protocol, tx, signature.spans_directions) {
+                    Answer::Yes => {}
+                    other => return other,
+                }
+            }
+        }
         all
     }
 
@@ -360,7 +379,12 @@ impl Pass<'_, '_> {
                 _ => {
                     let own = !self.stored && !self.scene.payload.is_empty();
                     let data = self.stream.or(own.then_some(self.scene.payload));
-                    data.is_some_and(|data| self.run(check, data, true) == Outcome::Match)
+                    let holds = data.is_some_and(|data| self.run(check, data, true) == Outcome::Match);
+                    // Where the session is encrypted Suricata holds nothing of what lies before: what must not be there is asked of the
+                    // packet alone. What has to be there may still begin before it.
+                    let alone =
+                        self.prevention && self.flow.is_veiled(direction) && !self.scene.payload.is_empty();
+                    holds || alone && self.run(check, self.scene.payload, true) == Outcome::Match
                 }
             };
             return if holds { Answer::Yes } else { Answer::NotYet };
