@@ -183,6 +183,27 @@ struct Seconds {
     inspect: f64,
 }
 
+/// The recorders of so many workers, and where their events come out.
+fn halves(
+    threads: u16,
+    builder: &Builder,
+    stores: &Stores,
+    (ips, run): (bool, &RunInfo),
+) -> Result<(Vec<EveRecorder>, Vec<EventReceiver>), Failure> {
+    let settings = builder.settings();
+    let mut rings = Vec::new();
+    let mut halves = Vec::new();
+    for _ in 0..threads {
+        let (sender, receiver) = event_ring(RING_BYTES, WhenFull::Wait);
+        let half = EveRecorder::for_worker(settings, builder.shared(), ips, run.clone(), sender);
+        let mut half = half.map_err(Failure::outputs(settings))?;
+        stores.handles().give(&mut half);
+        halves.push(half);
+        rings.push(receiver);
+    }
+    Ok((halves, rings))
+}
+
 fn not_made(out: &Path, error: &dyn core::fmt::Display) -> Failure {
     let out = out.display();
     Failure::stopped(format!("cannot make the output folder {out}: {error}; choose another with --out"))
@@ -237,16 +258,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             Worker::new(engine_settings, app, Arc::clone(&built.chains)).map_err(Failure::stopped)?;
         inspect_alone(worker, &mut recorder, found.captures, filter)?
     } else {
-        let mut halves = Vec::new();
-        let mut rings = Vec::new();
-        for _ in 0..args.threads {
-            let (sender, receiver) = event_ring(RING_BYTES, WhenFull::Wait);
-            let half = EveRecorder::for_worker(settings, builder.shared(), ips, run.clone(), sender);
-            let mut half = half.map_err(Failure::outputs(settings))?;
-            stores.handles().give(&mut half);
-            halves.push(half);
-            rings.push(receiver);
-        }
+        let (halves, rings) = halves(args.threads, &builder, &stores, (ips, &run))?;
         let pool_options = PoolOptions { moves: args.move_flows, ..PoolOptions::default() };
         let pool = Pool::start(&engine_settings, &app, &built.chains, halves, pool_options)
             .map_err(Failure::stopped)?;

@@ -60,13 +60,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         .iter()
         .map(|link| engine_settings(&builder, &plan, link, seed, &mut warnings))
         .collect::<Result<Vec<_>, _>>()?;
-    let run = |link: &LinkPlan| RunInfo {
-        own_fields: true,
-        functions: built.function_names.clone(),
-        interface: Some(link.interface()),
-        link: plan.named.then(|| link.name.clone()),
-    };
-    let runs: Vec<RunInfo> = plan.links.iter().map(run).collect();
+    let runs = runs_of(&plan, &built.function_names);
     let prevention = plan.links.iter().any(|link| link.prevention);
     let mut recorder = EveRecorder::new(
         builder.settings(),
@@ -91,21 +85,16 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         |(link, settings): (&LinkPlan, _)| Some(Stack { settings, engine: engines.of(link.prevention)? });
     let stacks: Vec<Stack> = plan.links.iter().zip(settings).filter_map(stack).collect();
     let of_links = links.open(stacks, &mut warnings)?;
-    for warning in &warnings {
-        eprintln!("warning: {warning}");
-    }
     let Built { chains, report, inventory, function_names, .. } = built;
-    for note in inventory.notes() {
-        eprintln!("warning: {note}");
+    for warning in warnings.iter().chain(inventory.notes()) {
+        eprintln!("warning: {warning}");
     }
     let workers = plan.links.iter().map(|link| link.workers).sum();
     let board = Board::new(workers);
     let source = source_of(&plan, &board, &recorder, function_names);
     source.loaded(&report, builder.cache());
     let server = listener.map(|listener| metrics::serve(listener, Arc::clone(&source))).transpose()?;
-    if let Some(server) = &server {
-        eprintln!("metrics: http://{}/metrics", server.address());
-    }
+    server.iter().for_each(|server| eprintln!("metrics: http://{}/metrics", server.address()));
     let control = Control::for_workers(workers).map_err(Failure::stopped)?;
     tell_what_runs(&plan, &builder, refuses_midstream);
     let spin = plan.spin.unwrap_or_else(|| crew::spin(workers));
@@ -115,20 +104,16 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let (yaml, shared) = (builder.settings().clone(), Arc::clone(builder.shared()));
     let handles = stores.handles();
     let for_worker = |link: usize, ring| {
-        let (run, prevention) = (runs.get(link), plan.links.get(link).is_some_and(|link| link.prevention));
-        let run = run.cloned().unwrap_or_default();
-        let half = EveRecorder::for_worker(&yaml, &shared, prevention, run, ring);
-        let mut half = half.map_err(Failure::outputs(&yaml))?;
+        let prevention = plan.links.get(link).is_some_and(|link| link.prevention);
+        let run = runs.get(link).cloned().unwrap_or_default();
+        let mut half = EveRecorder::for_worker(&yaml, &shared, prevention, run, ring)
+            .map_err(Failure::outputs(&yaml))?;
         handles.clone().give(&mut half);
         Ok(half)
     };
-    let mut statistics = Statistics::new(
-        recorder.stats_writer(every.is_some()),
-        statistics_board,
-        every,
-        stats::rules_of(&report),
-        plan.links.iter().map(|l| StatsLink::new(&l.name, l.interface(), l.workers)).collect(),
-    );
+    let stats_links = plan.links.iter().map(|l| StatsLink::new(&l.name, l.interface(), l.workers)).collect();
+    let (writer, rules) = (recorder.stats_writer(every.is_some()), stats::rules_of(&report));
+    let mut statistics = Statistics::new(writer, statistics_board, every, rules, stats_links);
     let steer = |finished: &dyn Fn() -> bool| {
         let steering = Steering { control: &control, source: &source, engines: &engines, given: &args.given };
         steering.run(&mut builder, inventory, &mut statistics, &mut links, finished);
@@ -143,20 +128,37 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut problems = stores.finish();
     problems.extend(load::save_datasets(&shared, &rights));
     problems.iter().for_each(|problem| eprintln!("error: {problem}"));
-    let mut text = String::new();
-    if ended.failure.is_none() {
-        ended.print(&mut text);
-    }
-    let failed = events_summary(&mut text, &recorder.watches());
-    say(&plan, &text);
+    let events_failed = sum_up(&plan, &ended, &recorder);
     if let Some(out) = &plan.out {
         super::inspect::write_stats(out, &counters, &of_links, &rights)?;
     }
     match ended.failure.or_else(|| links.end().map(Failure::stopped)) {
         Some(failure) => Err(failure),
-        None if failed > 0 || !problems.is_empty() => Ok(Exit::Stopped),
+        None if events_failed || !problems.is_empty() => Ok(Exit::Stopped),
         None => Ok(Exit::Done),
     }
+}
+
+/// Says what became of the run. Whether events were lost.
+fn sum_up(plan: &Plan, ended: &crew::Ended, recorder: &EveRecorder) -> bool {
+    let mut text = String::new();
+    if ended.failure.is_none() {
+        ended.print(&mut text);
+    }
+    let failed = events_summary(&mut text, &recorder.watches());
+    say(plan, &text);
+    failed > 0
+}
+
+/// What events say of each link's run.
+fn runs_of(plan: &Plan, functions: &[&'static str]) -> Vec<RunInfo> {
+    let run = |link: &LinkPlan| RunInfo {
+        own_fields: true,
+        functions: functions.to_vec(),
+        interface: Some(link.interface()),
+        link: plan.named.then(|| link.name.clone()),
+    };
+    plan.links.iter().map(run).collect()
 }
 
 /// Where metrics come from.
