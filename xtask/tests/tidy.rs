@@ -40,6 +40,7 @@ rules! {
     unsafe_stands_in_named_modules = tidy::unsafety::check;
     every_file_says_licence_and_purpose = tidy::files::check_headers;
     no_file_is_too_long = tidy::files::check_length;
+    no_function_is_too_long = tidy::files::check_functions;
     nothing_of_one_machine_is_in_the_tree = tidy::files::check_paths;
     licences_of_dependencies_fit = tidy::licences::check;
     deny_toml_has_the_same_licences = tidy::licences::check_deny;

@@ -6,6 +6,9 @@ use super::{Finding, Tree};
 /// The first line of every Rust file.
 const SPDX: &str = "// SPDX-License-Identifier: Apache-2.0";
 
+/// Lines of a function.
+const LONGEST_FUNCTION: usize = 100;
+
 /// Files are split before they reach this many lines.
 const LONGEST: usize = 900;
 
@@ -44,6 +47,39 @@ pub fn check_length(tree: &Tree) -> Vec<Finding> {
             Finding::new(&file.path, 0, format!("{lines} lines; split it (limit {LONGEST})"))
         })
         .collect()
+}
+
+/// No function of the program is longer than a page or two: rustfmt has put its last brace below its first word.
+#[must_use]
+pub fn check_functions(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let sources = tree.rust().filter(|file| file.path.contains("/src/") && !file.path.ends_with("tests.rs"));
+    for file in sources {
+        let lines: Vec<&str> = file.text.lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            let words = line.trim_start();
+            let indent = &line[..line.len() - words.len()];
+            let before = words.split_once("fn ").map(|(before, _)| before);
+            let begins = before.is_some_and(|before| {
+                before.split_whitespace().all(|word| {
+                    word.starts_with("pub") || ["const", "async", "unsafe", "extern", "in"].contains(&word)
+                })
+            });
+            if !begins || line.ends_with([';', '}']) {
+                continue;
+            }
+            let last = format!("{indent}}}");
+            let Some(length) = lines.iter().skip(at).position(|line| line.starts_with(&last)) else {
+                continue;
+            };
+            if length + 1 > LONGEST_FUNCTION {
+                let message =
+                    format!("a function of {} lines; split it (limit {LONGEST_FUNCTION})", length + 1);
+                findings.push(Finding::new(&file.path, at + 1, message));
+            }
+        }
+    }
+    findings
 }
 
 /// Nothing of the machine that it was written on: no absolute paths of work folders and homes.
@@ -93,6 +129,19 @@ mod tests {
         let long = "x\n".repeat(901);
         let tree = Tree::of(&[("a.rs", long.as_str()), ("b.txt", long.as_str()), ("c.py", &long[..1800])]);
         assert_eq!(check_length(&tree).len(), 1);
+    }
+
+    #[test]
+    fn long_functions_are_found() {
+        let long = format!(
+            "impl A {{\n    pub(crate) fn long(&self) {{\n{}    }}\n}}\n",
+            "        x();\n".repeat(99)
+        );
+        let short = long.replacen("        x();\n", "", 1);
+        let call = format!("// fn of(\nfn f() {{}}\n{}", "x\n".repeat(200));
+        let of = |text: &str| check_functions(&Tree::of(&[("crates/a/src/a.rs", text)])).len();
+        assert_eq!([of(&long), of(&short), of(&call)], [1, 0, 0]);
+        assert_eq!(check_functions(&Tree::of(&[("crates/a/tests/a.rs", &*long)])), []);
     }
 
     #[test]

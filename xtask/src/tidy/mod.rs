@@ -39,6 +39,7 @@ pub const CHECKS: &[(&str, Check)] = &[
     ("unsafe", unsafety::check),
     ("headers", files::check_headers),
     ("length", files::check_length),
+    ("functions", files::check_functions),
     ("machine paths", files::check_paths),
     ("licences", licences::check),
     ("deny.toml", licences::check_deny),

@@ -61,12 +61,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         .map(|link| engine_settings(&builder, &plan, link, seed, &mut warnings))
         .collect::<Result<Vec<_>, _>>()?;
     let runs = runs_of(&plan, &built.function_names);
-    let prevention = plan.links.iter().any(|link| link.prevention);
     let mut recorder = EveRecorder::new(
         builder.settings(),
         folder,
         builder.shared(),
-        prevention,
+        plan.links.iter().any(|link| link.prevention),
         // Of one link with one worker; others have recorders of their own.
         runs.first().cloned().unwrap_or_default(),
         &mut warnings,
@@ -86,7 +85,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let stacks: Vec<Stack> = plan.links.iter().zip(settings).filter_map(stack).collect();
     let of_links = links.open(stacks, &mut warnings)?;
     let Built { chains, report, inventory, function_names, .. } = built;
-    for warning in warnings.iter().chain(inventory.notes()) {
+    for warning in warnings.iter().chain(&inventory.notes()) {
         eprintln!("warning: {warning}");
     }
     let workers = plan.links.iter().map(|link| link.workers).sum();
@@ -111,9 +110,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         handles.clone().give(&mut half);
         Ok(half)
     };
-    let stats_links = plan.links.iter().map(|l| StatsLink::new(&l.name, l.interface(), l.workers)).collect();
+    let of_links = plan.links.iter().map(|l| StatsLink::new(&l.name, l.interface(), l.workers)).collect();
     let (writer, rules) = (recorder.stats_writer(every.is_some()), stats::rules_of(&report));
-    let mut statistics = Statistics::new(writer, statistics_board, every, rules, stats_links);
+    let mut statistics = Statistics::new(writer, statistics_board, every, rules, of_links);
     let steer = |finished: &dyn Fn() -> bool| {
         let steering = Steering { control: &control, source: &source, engines: &engines, given: &args.given };
         steering.run(&mut builder, inventory, &mut statistics, &mut links, finished);
