@@ -4,7 +4,7 @@
 //! A flow has one home: keyed symmetric hash of its addresses and ports ([`Spread`], which the kernel computes as well,
 //! so that a plain packet arrives at its owner); for an ICMP error those of the packet that it quotes. Fragments belong,
 //! until they are a datagram again, to the owner of their addresses; the datagram then goes to the owner of its flow. The home owns the flow, until it
-//! moves it to another worker and hands its packets on ([`moves`]).
+//! moves it to another worker and hands its packets on (`moves`).
 //!
 //! Each worker sits at a [`Station`]. A frame that a station receives is walked through, innermost packet first, as
 //! [`Worker::frame`] does. At a packet of another owner the frame, with what was decoded and decided, becomes a

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A worker: owns flows and runs their packets to completion. What happens to a frame stands in [`crate::passage`]; here are the stages'
+//! A worker: owns flows and runs their packets to completion. What happens to a frame stands in `passage`; here are the stages'
 //! states, and what others may ask of a worker.
 
 mod moving;

@@ -23,7 +23,7 @@
 //!
 //! Bounded: so many rounds exist as [`PoolOptions::rounds`] says; when all are under way, the reader waits.
 //!
-//! Flows can move between workers, at the beginning of a round ([`moves`]).
+//! Flows can move between workers, at the beginning of a round (`moves`).
 //!
 //! Not done: several readers (live ports hand over between workers: `handover`).
 

@@ -43,7 +43,7 @@ impl Owners {
         WorkerId(self.spread.worker(source, destination, Part::Nothing))
     }
 
-    /// The home of a flow: where its packets go first ([`Owners::of_packet`]). `None`: its key does not say it. An ICMPv6 error's own flow is where what it quotes
+    /// The home of a flow: where its packets go first (`Owners::of_packet`). `None`: its key does not say it. An ICMPv6 error's own flow is where what it quotes
     /// is at home; a key without ports, of a protocol that has them, may be that of a packet whose ports were cut off, or of one with ports 0.
     #[must_use]
     pub fn home(&self, key: &FlowKey) -> Option<WorkerId> {
