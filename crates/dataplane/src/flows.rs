@@ -189,10 +189,12 @@ impl Flows {
     /// Renews class and standing of a flow that another generation gave. Gives the class.
     pub(crate) fn renew(&mut self, id: FlowId, chains: &Chains) -> Fid {
         let Some(entry) = self.table.get_mut(id) else { return Fid(0) };
-        if let Some(state) = crate::settled::renew(entry, chains) {
+        let state = crate::settled::renew(entry, chains);
+        let fid = entry.fid;
+        if let Some(state) = state {
             self.table.set_state(id, state);
         }
-        self.get(id).map_or(Fid(0), |entry| entry.fid)
+        fid
     }
 
     /// Counts a packet of a flow, as [`FlowTable::account`] does, and for the flow's rate where rates are tracked

@@ -10,21 +10,32 @@ use bartizan_base::{Decision, Direction, Generation, Reason, Timestamp};
 use bartizan_flow::tcp::StreamEvent;
 use bartizan_flow::{EndReason, FlowEntry};
 use bartizan_function::{Finding, RejectTo};
-use bartizan_packet::{DecodeEvent, PacketView};
+use bartizan_packet::{DecodeEvent, Decoded, PacketView};
 
 /// A flow's entry, as the data plane fills it.
 pub type Entry = FlowEntry<FlowExt>;
 
-/// The packet during which something was found.
+/// Why functions look at a flow.
+#[derive(Clone, Copy, Debug)]
+pub enum Cause<'a> {
+    /// A packet came.
+    Packet(&'a PacketView<'a>),
+    /// Bytes that wait, or what a protocol leaves open when another takes its place, are shown without a packet.
+    Flush,
+    /// The flow ends, and what is left of it is shown. Nothing of it can be refused any more.
+    FlowEnd,
+}
+
+/// When something was found, and of what.
 #[derive(Clone, Copy)]
 pub struct Occasion<'a> {
-    /// The packet.
-    pub packet: &'a PacketView<'a>,
-    /// Number of the frame in the capture, from 1; `None` for what the engine made itself.
+    /// Why functions looked.
+    pub cause: Cause<'a>,
+    /// Number of the frame in the capture, from 1; `None` without a packet of the capture.
     pub number: Option<u64>,
     /// Packet clock.
     pub now: Timestamp,
-    /// The generation in which the packet is handled: the same in all its events.
+    /// The generation in which it is handled: the same in all its events.
     pub generation: Generation,
     /// Direction within the flow.
     pub direction: Direction,
@@ -42,9 +53,14 @@ impl<'a> Occasion<'a> {
         now: Timestamp,
         generation: Generation,
     ) -> Self {
+        Occasion { number, ..Occasion::by_itself(Cause::Packet(packet), now, generation) }
+    }
+
+    /// Of what is no packet of a capture.
+    pub(crate) const fn by_itself(cause: Cause<'a>, now: Timestamp, generation: Generation) -> Self {
         Occasion {
-            packet,
-            number,
+            cause,
+            number: None,
             now,
             generation,
             direction: Direction::ToServer,
@@ -53,9 +69,30 @@ impl<'a> Occasion<'a> {
         }
     }
 
-    /// The same, with a packet of a direction.
+    /// The same, in a direction.
     pub(crate) const fn going(self, direction: Direction) -> Self {
         Occasion { direction, ..self }
+    }
+
+    /// The packet, if one came.
+    #[must_use]
+    pub const fn packet(&self) -> Option<&'a PacketView<'a>> {
+        match self.cause {
+            Cause::Packet(packet) => Some(packet),
+            Cause::Flush | Cause::FlowEnd => None,
+        }
+    }
+
+    /// The packet's headers.
+    #[must_use]
+    pub fn decoded(&self) -> Option<&'a Decoded> {
+        self.packet().map(PacketView::decoded)
+    }
+
+    /// The packet's payload; empty without a packet.
+    #[must_use]
+    pub fn payload(&self) -> &'a [u8] {
+        self.packet().map(PacketView::payload).unwrap_or_default()
     }
 }
 

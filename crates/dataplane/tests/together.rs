@@ -73,7 +73,7 @@ impl Recorder for Log {
             port: unsent.port.to_owned(),
             cause: unsent.cause,
             frames: unsent.frames,
-            mark: read_mark(occasion.packet.payload()),
+            mark: read_mark(occasion.payload()),
         });
     }
 }

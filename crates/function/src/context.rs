@@ -58,8 +58,11 @@ impl Notes<'_> {
 pub struct PacketContext<'a> {
     /// Packet clock.
     pub now: Timestamp,
-    /// The packet; absent for the work at the end of a flow.
+    /// The packet; absent where what is left of a flow, or waits, is shown without one: then the flow and its application layer say what
+    /// it is about, and headers hold nothing.
     pub packet: Option<&'a PacketView<'a>>,
+    /// The flow ends, and this is what is left of it: nothing of it can be refused any more.
+    pub flow_ends: bool,
     /// Direction within the flow.
     pub direction: Direction,
     /// The flow; absent for packets without one.

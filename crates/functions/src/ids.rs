@@ -154,9 +154,7 @@ impl Function for Ids {
             return Decision::CONTINUE;
         }
         let Some(state) = context.worker.downcast_mut::<State>() else { return Decision::CONTINUE };
-        let made =
-            context.packet.is_some_and(|p| p.decoded().source == bartizan_packet::PacketSource::FlowTimeout);
-        let packet_bytes = context.packet.filter(|_| !made).map(|p| u64::from(p.decoded().wire_len));
+        let packet_bytes = context.packet.map(|p| u64::from(p.decoded().wire_len));
         let slot = context.flow.and_then(|_| state_in::<FlowDetect>(context.slot));
         let mut flow = slot.map(|(flow, replaced)| {
             state.replaced += u64::from(replaced);
@@ -186,7 +184,7 @@ impl Function for Ids {
         });
         // What stands of an earlier rule's decision about all of the flow, with these rules.
         let mut refused = None;
-        if let Some(flow) = flow.as_deref_mut().filter(|_| context.prevention && !made) {
+        if let Some(flow) = flow.as_deref_mut().filter(|_| context.prevention && !context.flow_ends) {
             flow.enter_generation(&self.rules);
             refused = flow.state.dropped;
         }

@@ -19,7 +19,6 @@ mod event;
 pub mod layout;
 pub mod limits;
 mod link;
-mod made;
 pub mod metadata;
 mod network;
 pub mod tables;
@@ -33,7 +32,6 @@ pub use decode::{DecodeOutput, Decoder};
 pub use decoded::{Checksums, Decoded, PacketFlags, TunnelKind, TunnelTag, VlanIds};
 pub use event::{DecodeEvent, DecodeEvents};
 pub use link::{LinkType, PacketSource};
-pub use made::MadePacket;
 pub use network::{Arp, Fragment, IpOptions, Ipv4, Ipv6, Ipv6ExtHeaders, Ipv6Fragment, Network};
 pub use transport::{
     Ah, Esp, Gre, Icmp, QuotedIcmp, QuotedPacket, Sctp, Tcp, TcpFlags, TcpOptions, Transport, Udp,

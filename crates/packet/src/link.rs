@@ -99,7 +99,7 @@ impl fmt::Display for LinkType {
     }
 }
 
-/// Where a packet comes from: a port or capture, a tunnel, or the engine itself.
+/// Where a packet comes from: a port or capture, a tunnel, or fragments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum PacketSource {
@@ -116,31 +116,15 @@ pub enum PacketSource {
     Teredo,
     /// Put together from fragments.
     Defrag,
-    /// Made by the stream engine when a flow ends, to inspect what is left.
-    FlowTimeout,
-    /// Made by the stream engine to flush detection and logs.
-    StreamFlush,
     /// Inside VXLAN.
     Vxlan,
-    /// Made to let workers take a new generation.
-    ReloadFlush,
-    /// Made when a capture is silent.
-    CaptureTimeout,
     /// Inside GENEVE.
     Geneve,
-    /// Made at the end of the run.
-    ShutdownFlush,
     /// Inside GTP-U (no counterpart in Suricata).
     Gtp,
 }
 
 impl PacketSource {
-    /// Whether the engine made the packet, to have what is left of a flow inspected: it has no header that could be judged.
-    #[must_use]
-    pub const fn is_made(self) -> bool {
-        matches!(self, PacketSource::FlowTimeout | PacketSource::StreamFlush | PacketSource::ShutdownFlush)
-    }
-
     /// EVE's `pkt_src`.
     #[must_use]
     pub const fn eve_name(self) -> &'static str {
@@ -151,13 +135,8 @@ impl PacketSource {
             PacketSource::Ipv6 => "ipv6 tunnel",
             PacketSource::Teredo => "teredo tunnel",
             PacketSource::Defrag => "defrag",
-            PacketSource::FlowTimeout => "stream (flow timeout)",
-            PacketSource::StreamFlush => "stream (detect/log)",
             PacketSource::Vxlan => "vxlan encapsulation",
-            PacketSource::ReloadFlush => "detect reload flush",
-            PacketSource::CaptureTimeout => "capture timeout flush",
             PacketSource::Geneve => "geneve encapsulation",
-            PacketSource::ShutdownFlush => "shutdown flush",
             PacketSource::Gtp => "gtp tunnel",
         }
     }

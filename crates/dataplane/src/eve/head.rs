@@ -3,7 +3,7 @@
 
 use super::{EveRecorder, RunInfo};
 use crate::chain::ClassName;
-use crate::record::{Entry, Occasion};
+use crate::record::{Cause, Entry, Occasion};
 use bartizan_applayer::flow::{AppLayer, Known};
 use bartizan_applayer::protocols;
 use bartizan_base::{Decision, Direction, Generation};
@@ -124,10 +124,33 @@ fn icmp(packet: &PacketView<'_>) -> Option<(u8, u8)> {
     }
 }
 
-/// Where a packet comes from, in EVE's words.
-pub(super) fn source(packet: &PacketView<'_>) -> Option<PacketSource> {
-    let name = packet.decoded().source.eve_name();
-    PacketSource::ALL.into_iter().find(|s| s.name() == name)
+/// Where a packet comes from, in EVE's words, or what stands in its place.
+fn source(cause: Cause<'_>) -> Option<PacketSource> {
+    match cause {
+        Cause::Packet(packet) => {
+            let name = packet.decoded().source.eve_name();
+            PacketSource::ALL.into_iter().find(|s| s.name() == name)
+        }
+        Cause::Flush => Some(PacketSource::StreamFlush),
+        Cause::FlowEnd => Some(PacketSource::FlowTimeout),
+    }
+}
+
+/// Addresses, ports and protocol of an occasion as they stand in it: those of its packet, or of its flow in the occasion's direction.
+fn own_tuple(occasion: &Occasion<'_>, flow: Option<&Entry>) -> Option<Tuple> {
+    match (occasion.packet(), flow) {
+        (Some(packet), _) => packet_tuple(packet),
+        (None, Some(flow)) => Some(directed(flow, occasion.direction)),
+        (None, None) => None,
+    }
+}
+
+/// A flow's tuple as a packet of a direction has it.
+fn directed(flow: &Entry, direction: Direction) -> Tuple {
+    match direction {
+        Direction::ToServer => flow_tuple(flow),
+        Direction::ToClient => turned(flow_tuple(flow)),
+    }
 }
 
 /// The head of an event about a packet.
@@ -138,7 +161,7 @@ pub(super) fn head<'a>(
     flow: Option<&'a Entry>,
     orientation: Orientation,
 ) -> Common<'a> {
-    let packet = occasion.packet;
+    let packet = occasion.packet();
     // The event shows the sides the other way round than the packet does.
     let turned_round = flow.is_some()
         && match orientation {
@@ -148,9 +171,8 @@ pub(super) fn head<'a>(
         };
     let tuple = match (orientation, flow) {
         (Orientation::Flow, Some(flow)) => Some(flow_tuple(flow)),
-        (Orientation::Direction(Direction::ToServer), Some(flow)) => Some(flow_tuple(flow)),
-        (Orientation::Direction(Direction::ToClient), Some(flow)) => Some(turned(flow_tuple(flow))),
-        _ => packet_tuple(packet),
+        (Orientation::Direction(direction), Some(flow)) => Some(directed(flow, direction)),
+        _ => own_tuple(occasion, flow),
     };
     Common {
         timestamp: occasion.now,
@@ -158,12 +180,16 @@ pub(super) fn head<'a>(
         parent_id: None,
         in_iface: run.interface.as_deref(),
         pcap_cnt: occasion.number,
-        vlan: packet.decoded().vlan.as_slice(),
+        vlan: match (packet, flow) {
+            (Some(packet), _) => packet.decoded().vlan.as_slice(),
+            (None, Some(flow)) => flow.ext.vlan.as_slice(),
+            (None, None) => &[],
+        },
         tuple,
-        icmp: icmp(packet),
-        packet_source: source(packet),
-        ether: match packet.mac_addresses() {
-            Some((src, dest)) => {
+        icmp: packet.and_then(icmp),
+        packet_source: source(occasion.cause),
+        ether: match packet.and_then(|packet| Some((packet, packet.mac_addresses()?))) {
+            Some((packet, (src, dest))) => {
                 let (src, dest) = if turned_round { (dest, src) } else { (src, dest) };
                 Ether::Packet { ether_type: packet.ethernet_type(), src, dest }
             }
@@ -176,7 +202,7 @@ pub(super) fn head<'a>(
     }
 }
 
-/// What the engine made itself shows the flow's addresses, from the client's side.
+/// What is told without a packet shows the flow's addresses, from the client's side.
 fn flow_ether(flow: Option<&Entry>) -> Ether<'_> {
     let sides = flow.map(|f| &f.ext.macs).and_then(|m| Some((*m.to_server.first()?, *m.to_client.first()?)));
     match sides {

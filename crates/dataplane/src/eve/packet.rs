@@ -62,14 +62,14 @@ impl<'r> RuleTexts<'r> {
 
 /// What a drop record says of a packet; the rule is the caller's.
 fn drop_record<'a>(occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate) -> DropRecord<'a> {
-    let packet = occasion.packet.decoded();
+    let packet = occasion.decoded();
     DropRecord {
         direction: flow.map(|_| occasion.direction),
-        network: match &packet.network {
-            Network::Ipv4(ip) => {
+        network: match packet.map(|packet| &packet.network) {
+            Some(Network::Ipv4(ip)) => {
                 Some(NetworkHeader::V4 { len: ip.total_len, tos: ip.tos, ttl: ip.ttl, id: ip.id })
             }
-            Network::Ipv6(ip) => Some(NetworkHeader::V6 {
+            Some(Network::Ipv6(ip)) => Some(NetworkHeader::V6 {
                 len: ip.payload_len,
                 class: ip.traffic_class,
                 hop_limit: ip.hop_limit,
@@ -77,8 +77,8 @@ fn drop_record<'a>(occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate) -
             }),
             _ => None,
         },
-        transport: match &packet.transport {
-            Transport::Tcp(tcp) => TransportHeader::Tcp {
+        transport: match packet.map(|packet| &packet.transport) {
+            Some(Transport::Tcp(tcp)) => TransportHeader::Tcp {
                 seq: tcp.seq,
                 ack: tcp.ack,
                 window: tcp.window,
@@ -86,22 +86,26 @@ fn drop_record<'a>(occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate) -
                 reserved: tcp.reserved,
                 urgent: tcp.urgent,
             },
-            Transport::Udp(udp) => TransportHeader::Udp { len: udp.len },
+            Some(Transport::Udp(udp)) => TransportHeader::Udp { len: udp.len },
             // As Suricata has them: in network order, read by a little-endian processor.
-            Transport::Icmp(icmp) => TransportHeader::Icmp {
+            Some(Transport::Icmp(icmp)) => TransportHeader::Icmp {
                 id: icmp.id.unwrap_or(0).swap_bytes(),
                 seq: icmp.seq.unwrap_or(0).swap_bytes(),
             },
             _ => TransportHeader::None,
         },
         reason: fate.decision.reason.map(drop_reason),
-        verdict: Some(verdict_of(occasion.packet, fate, true)),
+        verdict: Some(verdict_of(occasion, flow, fate, true)),
         alert: None,
     }
 }
 
 /// What became of a packet, and who is told when it is rejected.
-fn verdict_of(packet: &PacketView<'_>, fate: &Fate, prevention: bool) -> VerdictInfo {
+fn verdict_of(occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate, prevention: bool) -> VerdictInfo {
+    let protocol = match occasion.decoded() {
+        Some(packet) => packet.proto(),
+        None => flow.map(|flow| flow.key().protocol()),
+    };
     let refused = !fate.decision.verdict.forwards();
     let reject = fate.reject.map(|to| Reject {
         target: match to {
@@ -109,7 +113,7 @@ fn verdict_of(packet: &PacketView<'_>, fate: &Fate, prevention: bool) -> Verdict
             RejectTo::Destination => "to_server",
             RejectTo::Both => "both",
         },
-        with: match packet.decoded().proto() {
+        with: match protocol {
             Some(6) => Some("tcp-reset"),
             Some(1 | 17 | 58) => Some("icmp-prohib"),
             _ => None,
@@ -329,7 +333,7 @@ impl EveRecorder {
                     .collect()
             })
             .unwrap_or_default();
-        let payload = occasion.packet.payload();
+        let payload = occasion.payload();
         let is_tcp = flow.is_some_and(|f| f.key().protocol() == 6);
         let stream = finding.stream && is_tcp;
         let mut held = Vec::new();
@@ -363,10 +367,13 @@ impl EveRecorder {
                 tuple: flow_tuple(f),
             }),
             payload: Some(Payload { bytes: (!shown.is_empty()).then_some(shown), stream }),
-            tunnel: occasion.around.and_then(|a| tunnel_of(a, occasion.packet.decoded().recursion)),
+            tunnel: occasion
+                .around
+                .zip(occasion.decoded())
+                .and_then(|(a, inner)| tunnel_of(a, inner.recursion)),
             progress: tx.and_then(progress_of),
-            packet: Some(packet_bytes(occasion.packet)),
-            verdict: Some(verdict_of(occasion.packet, fate, self.prevention)),
+            packet: occasion.packet().map(packet_bytes),
+            verdict: Some(verdict_of(occasion, flow, fate, self.prevention)),
             frame,
             ..AlertRecord::default()
         };
@@ -400,12 +407,13 @@ impl EveRecorder {
     }
 
     pub(super) fn write_tagged(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>) {
+        let Some(packet) = occasion.packet() else { return };
         let names = VariableNames::of(self, occasion, flow);
         let lists = names.lists();
         let this = Heads::of(self, flow);
         let mut common = this.head(occasion, flow, Orientation::Packet, None);
         common.variables = lists.get();
-        let record = PacketRecord { packet: packet_bytes(occasion.packet) };
+        let record = PacketRecord { packet: packet_bytes(packet) };
         self.each(
             |types| types.alert.as_ref().is_some_and(|a| a.tagged_packets),
             |writer, options, _| record.write(writer, &options.header, &common),
@@ -514,7 +522,7 @@ impl EveRecorder {
         let names = VariableNames::of(self, occasion, flow);
         let lists = names.lists();
         common.variables = lists.get();
-        let record = AnomalyRecord { kind, packet: Some(packet_bytes(occasion.packet)) };
+        let record = AnomalyRecord { kind, packet: occasion.packet().map(packet_bytes) };
         self.each(
             |types| types.anomaly.as_ref().is_some_and(|o| record.wanted(o)),
             |writer, options, _| {
@@ -533,9 +541,8 @@ impl EveRecorder {
         findings: &[Finding],
     ) {
         let decision = &fate.decision;
-        // What the engine makes at a flow's end was not on its way anywhere.
-        let made = occasion.packet.decoded().source.is_made();
-        if !self.prevention || made || !self.wants(|types| types.drop.is_some()) {
+        // What is left of a flow was not on its way anywhere.
+        if !self.prevention || occasion.packet().is_none() || !self.wants(|types| types.drop.is_some()) {
             return;
         }
         // The first that refuses; of the rules of detection, one that alerts before one that does so without an alert.
@@ -613,8 +620,8 @@ impl EveRecorder {
             _ => Orientation::Packet,
         };
         let mut as_message = this.head(occasion, Some(flow), orientation, None);
-        // A datagram's own packet shows its message's direction; what the engine makes at the end of a flow shows none.
-        let sent = !occasion.packet.decoded().source.is_made();
+        // A datagram's own packet shows its message's direction; the end of a flow shows none.
+        let sent = occasion.packet().is_some();
         let by_message = kind == "dns" && (!is_datagram || sent);
         for common in [&mut common, &mut as_message] {
             common.tx_id = tx.spec.eve_tx_id.then_some(tx.id);

@@ -8,7 +8,7 @@
 //! had taken it, and answers that the normaliser made, are only counted by the port.
 
 use crate::record::{Occasion, Recorder, Unsent};
-use bartizan_base::{Direction, Generation, PacketDuration, Timestamp};
+use bartizan_base::{Generation, PacketDuration, Timestamp};
 use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
 use bartizan_ports::{Batch, Disposition, InlinePair, SendRefusal, Side};
 
@@ -89,15 +89,8 @@ impl UnsentFrames {
                 let length = u32::try_from(slot.sample.len()).unwrap_or(u32::MAX);
                 decoder.decode(LinkType::ETHERNET, &slot.sample, length, output);
                 if let Some(packet) = output.outer() {
-                    let occasion = Occasion {
-                        packet: &PacketView::new(&slot.sample, packet),
-                        number: None,
-                        now: slot.at,
-                        generation,
-                        direction: Direction::ToServer,
-                        around: None,
-                        variables: &[],
-                    };
+                    let view = PacketView::new(&slot.sample, packet);
+                    let occasion = Occasion::of(&view, None, slot.at, generation);
                     let port = pair.direction(side).1.name();
                     let reason = refusal.reason();
                     let unsent = Unsent { port, cause: refusal.name(), reason, frames: slot.frames };
@@ -114,6 +107,7 @@ impl UnsentFrames {
 mod tests {
     use super::*;
     use crate::record::{Anomaly, Entry, Fate, TxRecord};
+    use bartizan_base::Direction;
     use bartizan_flow::EndReason;
     use bartizan_function::Finding;
     use bartizan_ports::{TestClock, TestPort};

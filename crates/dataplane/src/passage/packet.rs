@@ -19,6 +19,24 @@ use bartizan_flow::{EndReason, Find, FlowFlags, FlowKey};
 use bartizan_packet::{Decoded, Network, PacketFlags, PacketView, Transport};
 use smallvec::SmallVec;
 
+/// A packet, with its occasion.
+#[derive(Clone, Copy)]
+struct Arrival<'a> {
+    packet: &'a PacketView<'a>,
+    occasion: Occasion<'a>,
+}
+
+impl<'a> Arrival<'a> {
+    /// The same, in a direction.
+    const fn going(self, direction: Direction) -> Self {
+        Arrival { occasion: self.occasion.going(direction), ..self }
+    }
+
+    fn decoded(&self) -> &'a Decoded {
+        self.packet.decoded()
+    }
+}
+
 /// The flow of a packet.
 struct FlowOf {
     id: FlowId,
@@ -83,7 +101,7 @@ impl Passage<'_> {
         };
         let FlowOf { id, direction, related } = match flow {
             Ok(flow) => flow,
-            Err(why) => return self.judge_flowless(frame, &occasion, why, place),
+            Err(why) => return self.judge_flowless(frame, &Arrival { packet: &view, occasion }, why, place),
         };
         occasion.direction = direction;
         // Before the first event of the packet.
@@ -95,18 +113,18 @@ impl Passage<'_> {
             self.cx.recorder.refused(&occasion, self.flows.get(id), &Fate { decision, reject: None }, &[]);
             return decision;
         }
-        self.in_flow(frame, &occasion, (id, related))
+        self.in_flow(frame, &Arrival { packet: &view, occasion }, (id, related))
     }
 
     /// Judges a packet without a flow.
     fn judge_flowless(
         &mut self,
         frame: &Frame<'_>,
-        occasion: &Occasion<'_>,
+        arrival: &Arrival<'_>,
         why: Flowless,
         place: &Place<'_>,
     ) -> Decision {
-        let packet = occasion.packet.decoded();
+        let (packet, occasion) = (arrival.decoded(), &arrival.occasion);
         for event in packet.events.as_slice() {
             self.cx.recorder.anomaly(occasion, None, Anomaly::Decode(*event));
         }
@@ -119,7 +137,7 @@ impl Passage<'_> {
         if let Some(reason) = place.refused.or(with_its_datagram) {
             return self.refuse_flowless(occasion, Verdict::Drop, reason);
         }
-        self.without_flow(frame, occasion, why)
+        self.without_flow(frame, arrival, why)
     }
 
     fn refuse_flowless(&mut self, occasion: &Occasion<'_>, verdict: Verdict, reason: Reason) -> Decision {
@@ -128,13 +146,13 @@ impl Passage<'_> {
         decision
     }
 
-    fn without_flow(&mut self, frame: &Frame<'_>, occasion: &Occasion<'_>, why: Flowless) -> Decision {
+    fn without_flow(&mut self, frame: &Frame<'_>, arrival: &Arrival<'_>, why: Flowless) -> Decision {
         let policy = self.cx.settings.flow_memory;
         if why == Flowless::NoRoom && self.cx.settings.prevention && policy.refuses() {
-            return self.refuse_flowless(occasion, verdict_of(policy), Reason::FlowMemory);
+            return self.refuse_flowless(&arrival.occasion, verdict_of(policy), Reason::FlowMemory);
         }
-        let whence = self.whence(frame, occasion.packet.decoded());
-        self.runner.without_flow(&mut self.cx, &whence, occasion)
+        let whence = self.whence(frame, arrival.decoded());
+        self.runner.without_flow(&mut self.cx, &whence, (arrival.packet, &arrival.occasion))
     }
 
     /// Finds or makes the flow of a packet.
@@ -190,50 +208,51 @@ impl Passage<'_> {
     fn in_flow(
         &mut self,
         frame: &Frame<'_>,
-        occasion: &Occasion<'_>,
+        arrival: &Arrival<'_>,
         (id, related): (FlowId, Option<bool>),
     ) -> Decision {
-        let packet = occasion.packet.decoded();
+        let packet = arrival.decoded();
         let rebuilt = packet.flags.contains(PacketFlags::REBUILT);
         let length = if rebuilt { packet.wire_len } else { packet.captured_len() };
         let mut id = id;
         let mut opening = None;
-        if self.may_open_on_strays(occasion, id) {
-            opening = self.segment(occasion.packet);
+        if self.may_open_on_strays(packet, id) {
+            opening = self.segment(arrival.packet);
         }
-        let anew = opening.is_some_and(|segment| self.opens_on_strays(id, &segment, occasion.direction));
+        let came = arrival.occasion.direction;
+        let anew = opening.is_some_and(|segment| self.opens_on_strays(id, &segment, came));
         if anew {
             match self.replace_flow(id, frame, packet) {
                 Ok(new) => id = new,
-                Err(why) => return self.without_flow(frame, occasion, why),
+                Err(why) => return self.without_flow(frame, arrival, why),
             }
         }
-        let direction = if anew { Direction::ToServer } else { occasion.direction };
-        let occasion = &occasion.going(direction);
-        if let Some(decision) = self.settled(occasion, id, length) {
+        let arrival = &arrival.going(if anew { Direction::ToServer } else { came });
+        if let Some(decision) = self.settled(arrival, id, length) {
             return decision;
         }
         let mut outcome = Outcome::default();
-        let tracked = match self.track_session(frame, occasion, id, opening, &mut outcome) {
+        let tracked = match self.track_session(frame, arrival, id, opening, &mut outcome) {
             Ok(tracked) => tracked,
-            Err(why) => return self.without_flow(frame, occasion, why),
+            Err(why) => return self.without_flow(frame, arrival, why),
         };
         let (id, mut direction) = (tracked.id, tracked.direction);
         let tcp = tracked.is_tcp.then_some(&outcome);
         let mut proves = related != Some(true);
         if tcp.is_none() && proves {
-            (direction, proves) = self.direction_of_datagram(occasion, id, direction);
+            (direction, proves) = self.direction_of_datagram(arrival.packet, id, direction);
         }
         let accounted = self.flows.count(id, direction, length, frame.now, proves);
         if let Some(state) = tcp.and_then(|o| o.flow_state) {
             self.flows.set_state(id, tcp_state(state));
         }
-        let occasion = &occasion.going(direction);
+        let arrival = &arrival.going(direction);
+        let occasion = &arrival.occasion;
         let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
         if related != Some(true) {
             renew_matches(self.runner.chains(), entry, packet, direction);
         }
-        note_headers(self.cx.settings, entry, occasion, related);
+        note_headers(self.cx.settings, entry, arrival, related);
         let mut events: SmallVec<[StreamEvent; 4]> = SmallVec::new();
         let mut established = accounted.established;
         if let Some(outcome) = tcp {
@@ -273,20 +292,20 @@ impl Passage<'_> {
     fn track_session(
         &mut self,
         frame: &Frame<'_>,
-        occasion: &Occasion<'_>,
+        arrival: &Arrival<'_>,
         id: FlowId,
         opening: Option<Segment<'_>>,
         outcome: &mut Outcome,
     ) -> Result<Tracked, Flowless> {
-        let mut tracked = Tracked { id, direction: occasion.direction, is_tcp: false };
-        let Some(segment) = opening.or_else(|| self.segment(occasion.packet)) else { return Ok(tracked) };
+        let mut tracked = Tracked { id, direction: arrival.occasion.direction, is_tcp: false };
+        let Some(segment) = opening.or_else(|| self.segment(arrival.packet)) else { return Ok(tracked) };
         if self.flows.get(id).is_none_or(|entry| entry.key().protocol() != 6) {
             return Ok(tracked);
         }
         self.make_session_room(id, &segment);
         self.track(id, &segment, (tracked.direction, frame.now), outcome);
         if outcome.reuse {
-            tracked.id = self.replace_flow(id, frame, occasion.packet.decoded())?;
+            tracked.id = self.replace_flow(id, frame, arrival.decoded())?;
             tracked.direction = Direction::ToServer;
             self.track(tracked.id, &segment, (tracked.direction, frame.now), outcome);
         }
@@ -302,7 +321,7 @@ impl Passage<'_> {
     /// then: before it came only what is thrown away.
     fn direction_of_datagram(
         &mut self,
-        occasion: &Occasion<'_>,
+        packet: &PacketView<'_>,
         id: FlowId,
         direction: Direction,
     ) -> (Direction, bool) {
@@ -311,10 +330,9 @@ impl Passage<'_> {
             Direction::ToServer => (FlowFlags::TO_SERVER_SEEN, FlowFlags::TO_CLIENT_SEEN),
             Direction::ToClient => (FlowFlags::TO_CLIENT_SEEN, FlowFlags::TO_SERVER_SEEN),
         };
-        let proves =
-            flags.contains(here) || !self.cx.checksums.is_thrown_away(self.cx.settings, occasion.packet);
+        let proves = flags.contains(here) || !self.cx.checksums.is_thrown_away(self.cx.settings, packet);
         let begins = proves && !flags.intersects(here | there) && direction == Direction::ToClient;
-        if !begins || !matches!(occasion.packet.decoded().transport, Transport::Udp(_)) {
+        if !begins || !matches!(packet.decoded().transport, Transport::Udp(_)) {
             return (direction, proves);
         }
         self.reverse(id);
@@ -322,11 +340,12 @@ impl Passage<'_> {
     }
 
     /// A packet of a flow for which everything is decided: it is counted, and goes the way of the flow.
-    fn settled(&mut self, occasion: &Occasion<'_>, id: FlowId, length: u32) -> Option<Decision> {
+    fn settled(&mut self, arrival: &Arrival<'_>, id: FlowId, length: u32) -> Option<Decision> {
+        let occasion = &arrival.occasion;
         let entry = self.flows.get(id)?;
         let decision = match entry.ext.standing.course(entry.state()) {
             Course::Judged | Course::Uninspected => return None,
-            Course::Bypassed if self.follow(occasion, id) => return None,
+            Course::Bypassed if self.follow(arrival, id) => return None,
             Course::Bypassed => {
                 self.cx.account.counters.bypassed_packets += 1;
                 self.cx.account.counters.bypassed_bytes += u64::from(length);
@@ -337,10 +356,10 @@ impl Passage<'_> {
         };
         self.flows.count(id, occasion.direction, length, occasion.now, true);
         let entry = self.flows.get_mut(id)?;
-        for event in occasion.packet.decoded().events.as_slice() {
+        for event in arrival.decoded().events.as_slice() {
             self.cx.recorder.anomaly(occasion, Some(entry), Anomaly::Decode(*event));
         }
-        if let Transport::Tcp(tcp) = &occasion.packet.decoded().transport
+        if let Transport::Tcp(tcp) = &arrival.decoded().transport
             && entry.ext.session.exists()
         {
             entry.ext.refused_flags[occasion.direction] |= TcpFlags::from_bits_retain(tcp.flags.bits());
@@ -351,14 +370,14 @@ impl Passage<'_> {
     }
 
     /// Keeps the session of a bypassed flow in step. `true`: the segment begins another connection.
-    fn follow(&mut self, occasion: &Occasion<'_>, id: FlowId) -> bool {
+    fn follow(&mut self, arrival: &Arrival<'_>, id: FlowId) -> bool {
         let follows = self.flows.get(id).is_some_and(|e| e.key().protocol() == 6 && e.ext.session.exists());
         if !follows {
             return false;
         }
-        let Some(segment) = self.segment(occasion.packet) else { return false };
+        let Some(segment) = self.segment(arrival.packet) else { return false };
         let Some(entry) = self.flows.get_mut(id) else { return false };
-        self.runner.follow(self.cx.settings, entry, &segment, occasion)
+        self.runner.follow(self.cx.settings, entry, &segment, &arrival.occasion)
     }
 
     /// Does what an exception policy says. It speaks about inspection, so no payload function looks at the packet.
@@ -443,8 +462,8 @@ impl Passage<'_> {
 
     /// Whether a flow has no session yet although packets of it came, and this one may open one: asked of each packet, so it looks at the
     /// flags first.
-    fn may_open_on_strays(&self, occasion: &Occasion<'_>, id: FlowId) -> bool {
-        let Transport::Tcp(tcp) = &occasion.packet.decoded().transport else { return false };
+    fn may_open_on_strays(&self, packet: &Decoded, id: FlowId) -> bool {
+        let Transport::Tcp(tcp) = &packet.transport else { return false };
         TcpFlags::from_bits_retain(tcp.flags.bits()).contains(TcpFlags::SYN)
             && self.flows.get(id).is_some_and(|entry| {
                 let came = Direction::BOTH.iter().any(|direction| entry.packets[*direction] > 0);
@@ -462,19 +481,14 @@ impl Passage<'_> {
 }
 
 /// Keeps what flow records tell of a packet's headers.
-fn note_headers(
-    settings: &EngineSettings,
-    entry: &mut Entry,
-    occasion: &Occasion<'_>,
-    related: Option<bool>,
-) {
-    let (packet, direction) = (occasion.packet.decoded(), occasion.direction);
+fn note_headers(settings: &EngineSettings, entry: &mut Entry, arrival: &Arrival<'_>, related: Option<bool>) {
+    let (packet, direction) = (arrival.decoded(), arrival.occasion.direction);
     if let Some(ttl) = packet.ttl() {
         let seen = &mut entry.ext.ttl[direction];
         *seen = Some(seen.map_or((ttl, ttl), |(least, most)| (least.min(ttl), most.max(ttl))));
     }
     if settings.keep_macs
-        && let Some(macs) = occasion.packet.mac_addresses()
+        && let Some(macs) = arrival.packet.mac_addresses()
     {
         entry.ext.note_macs(direction, macs);
     }
@@ -486,7 +500,7 @@ fn note_headers(
 /// Whether a connection is established for rules that look at a packet: as it was before, since the one that completes the handshake is not
 /// part of what it opens. A FIN can complete it as well, and bring a request along.
 fn was_established(settings: &EngineSettings, occasion: &Occasion<'_>, outcome: &Outcome) -> bool {
-    let brings_data = !occasion.packet.payload().is_empty();
+    let brings_data = !occasion.payload().is_empty();
     let completes = outcome.previous == TcpState::SynRecv && outcome.state >= TcpState::Established;
     outcome.previous >= TcpState::Established
         || outcome.established_now && (outcome.previous == TcpState::None || brings_data)

@@ -10,6 +10,7 @@ use crate::record::{Fate, Occasion};
 use bartizan_base::Decision;
 use bartizan_function::header::header_of_packet;
 use bartizan_function::{Model, Notes};
+use bartizan_packet::PacketView;
 use std::sync::Arc;
 
 impl Runner {
@@ -21,10 +22,10 @@ impl Runner {
         &mut self,
         cx: &mut Context<'_>,
         whence: &Whence,
-        occasion: &Occasion<'_>,
+        (view, occasion): (&PacketView<'_>, &Occasion<'_>),
     ) -> Decision {
         let chains = Arc::clone(&self.chains);
-        let packet = occasion.packet.decoded();
+        let packet = view.decoded();
         // By its own header, also if it is about a flow that is not known: what it quotes can be made up.
         let mut matches = Matches::new();
         let header = header_of_packet(packet, whence.tenant, whence.link);
@@ -70,7 +71,7 @@ impl Runner {
         if !notes.decision.verdict.forwards() {
             cx.recorder.refused(occasion, None, &fate, &self.findings);
         }
-        cx.note_edits(&self.edits, occasion.packet, &notes.decision);
+        cx.note_edits(&self.edits, view, &notes.decision);
         notes.decision
     }
 }

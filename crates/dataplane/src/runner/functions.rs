@@ -9,7 +9,7 @@ use super::sight::{Hands, Sight, context};
 use crate::context::Context;
 use crate::leaving::{has_urgent_to_clear, restore};
 use crate::normaliser;
-use crate::record::{Entry, Fate, Occasion};
+use crate::record::{Cause, Entry, Fate, Occasion};
 use crate::settings::EngineSettings;
 use bartizan_applayer::flow::{AppLayer, Hold};
 use bartizan_base::{Decision, Direction, FunctionId, Path, Reason, Verdict};
@@ -31,14 +31,15 @@ impl Runner {
         events: &[StreamEvent],
         looks: Looks,
     ) -> Decision {
-        if !matches!(tcp, Some(Outcome { advice: Advice::Rewrite, .. })) {
+        let rewrites = matches!(tcp, Some(Outcome { advice: Advice::Rewrite, .. }));
+        let Some(packet) = occasion.packet().filter(|_| rewrites) else {
             return self.functions_on(cx, entry, occasion, tcp, events, looks);
-        }
+        };
         let mut bytes = core::mem::take(&mut self.restored);
         let stream = entry.ext.streams.as_deref().map(|pair| pair.stream(occasion.direction));
-        let decision = if stream.is_some_and(|stream| restore(occasion.packet, stream, &mut bytes)) {
-            let packet = PacketView::new(&bytes, occasion.packet.decoded());
-            let occasion = Occasion { packet: &packet, ..*occasion };
+        let decision = if stream.is_some_and(|stream| restore(packet, stream, &mut bytes)) {
+            let packet = PacketView::new(&bytes, packet.decoded());
+            let occasion = Occasion { cause: Cause::Packet(&packet), ..*occasion };
             let looks = Looks { restored: true, ..looks };
             self.functions_on(cx, entry, &occasion, tcp, events, looks)
         } else {
@@ -60,8 +61,8 @@ impl Runner {
         let mut hand = self.take_up(cx, entry, occasion, tcp, events, looks);
         let wants_payload = self.chains.wants_payload(entry.path);
         cx.account.counters.spared += u64::from(!wants_payload);
-        // What the engine made to inspect the rest of a flow has no header to be judged.
-        if !occasion.packet.decoded().source.is_made() {
+        // What is left of a flow has no header to be judged.
+        if occasion.packet().is_some() {
             self.run_headers(cx, entry, &mut hand);
         }
         if wants_payload && self.lets_wait(cx, entry, &mut hand) {
@@ -217,7 +218,7 @@ impl Runner {
     /// Notes what is changed in the packet before it leaves; where that cannot be done it does not.
     fn note_changes(&self, cx: &mut Context<'_>, hand: &mut InHand<'_>, wants_payload: bool) {
         let InHand { occasion, tcp, looks, parts, notes, .. } = hand;
-        let packet = occasion.packet;
+        let Some(packet) = occasion.packet() else { return };
         let goes_on = notes.decision.verdict.forwards();
         let rewrite = tcp.is_some_and(|o| o.advice == Advice::Rewrite) && goes_on;
         let urgent = wants_payload && goes_on && has_urgent_to_clear(cx.settings, packet.decoded());
@@ -268,7 +269,7 @@ impl Runner {
         self.record(cx, entry, &occasion, &Fate { decision, reject }, looks.inspect);
         if let Some(pair) = entry.ext.streams.as_deref_mut() {
             let before = pair.held();
-            pair.settle(occasion.direction, occasion.packet.payload(), &mut self.budget);
+            pair.settle(occasion.direction, occasion.payload(), &mut self.budget);
             touched |= pair.held() != before;
             if !self.chains.wants_payload(entry.path) {
                 self.stop_reading(entry);
@@ -296,8 +297,7 @@ impl Runner {
         if !settings.prevention
             || settings.hold.bytes == 0
             || !looks.inspect
-            || occasion.packet.payload().is_empty()
-            || occasion.packet.decoded().source.is_made()
+            || occasion.payload().is_empty()
             || !self.chains.waits_for_protocol(entry.path)
         {
             return Hold::No;

@@ -33,7 +33,7 @@ pub(super) struct InHand<'h> {
 /// How a packet is looked at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Looks {
-    /// The flow in hand, by its place in the table; `None`: the engine made the packet, which is part of no train.
+    /// The flow in hand, by its place in the table; `None`: nothing of it waits, as there is no packet in hand.
     pub flow: Option<FlowId>,
     /// An ICMP error: whether it is about a known flow.
     pub related: Option<bool>,
@@ -60,7 +60,7 @@ pub(crate) fn is_shown_early(settings: &EngineSettings, occasion: &Occasion<'_>,
     settings.has_real_receivers()
         && outcome.stored
         && outcome.state < TcpState::Established
-        && !occasion.packet.payload().is_empty()
+        && !occasion.payload().is_empty()
 }
 
 /// What payload functions are shown of a packet; more than one part only of segments of a train ([`crate::train`]).

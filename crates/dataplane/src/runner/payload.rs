@@ -12,7 +12,7 @@ use bartizan_base::Path;
 use bartizan_flow::stream::{RawChunk, StreamPair};
 use bartizan_flow::tcp::{PacketKind, Seq, TcpState};
 use bartizan_function::{Notes, Showing, StreamNews};
-use bartizan_packet::{TcpFlags, Transport};
+use bartizan_packet::{Tcp, TcpFlags};
 
 /// How the stream stands about a packet.
 #[derive(Clone, Copy)]
@@ -46,7 +46,7 @@ impl Runner {
             let mut piece: Option<Piece<'_>> = pair
                 .as_deref_mut()
                 .filter(|_| reading.streams)
-                .and_then(|pair| pair.stream_mut(hand.occasion.direction).raw(hand.occasion.packet.payload()))
+                .and_then(|pair| pair.stream_mut(hand.occasion.direction).raw(hand.occasion.payload()))
                 .map(|chunk| (stream_news(&chunk, false), Some(chunk.end())));
             if piece.is_none() && reading.first && reading.streams && reading.stored {
                 piece = about(pair.as_deref(), &hand.occasion);
@@ -88,7 +88,7 @@ impl Runner {
         let shown = tcp.is_some_and(|o| is_shown_early(cx.settings, occasion, o));
         let streams =
             *shows != Shows::Packet && (shown || tcp.is_none_or(|o| o.state >= TcpState::Established));
-        let early = matches!(&occasion.packet.decoded().transport, Transport::Tcp(t) if t.options.fast_open.is_some());
+        let early = segment_of(occasion).is_some_and(|tcp| tcp.options.fast_open.is_some());
         // The byte of a keep-alive was there before: rules look at it as at a packet that is no part of the stream.
         let keep_alive = tcp.is_some_and(|o| o.kind.contains(PacketKind::KEEP_ALIVE));
         let stored =
@@ -151,12 +151,17 @@ impl Runner {
     }
 }
 
+/// The TCP header of the packet in hand.
+fn segment_of<'a>(occasion: &Occasion<'a>) -> Option<&'a Tcp> {
+    occasion.decoded()?.transport.tcp()
+}
+
 /// The stream about a packet that brought nothing new for rules.
 fn about<'a>(pair: Option<&'a StreamPair>, occasion: &Occasion<'a>) -> Option<Piece<'a>> {
-    let Transport::Tcp(tcp) = &occasion.packet.decoded().transport else { return None };
+    let tcp = segment_of(occasion)?;
     // Data of a SYN begins behind it.
     let seq = Seq(tcp.seq).plus(u32::from(tcp.flags.contains(TcpFlags::SYN)));
-    let chunk = pair?.stream(occasion.direction).raw_about(seq, occasion.packet.payload())?;
+    let chunk = pair?.stream(occasion.direction).raw_about(seq, occasion.payload())?;
     Some((stream_news(&chunk, true), None))
 }
 

@@ -12,7 +12,7 @@ use crate::settings::EngineSettings;
 use bartizan_applayer::flow::FlowInfo;
 use bartizan_applayer::protocol::Transport as AppTransport;
 use bartizan_base::{Path, PerDirection, Timestamp};
-use bartizan_packet::{PacketFlags, Transport};
+use bartizan_packet::{PacketFlags, PacketView, Transport};
 
 /// A flow's directions are read at most so often for one packet: enough for a protocol that switches twice and for a
 /// flow that is turned round.
@@ -30,14 +30,15 @@ impl Runner {
         parts: &mut FlowParts,
         readable: Option<PerDirection<bool>>,
     ) -> bool {
-        match (&occasion.packet.decoded().transport, readable) {
+        let Some(packet) = occasion.packet() else { return false };
+        match (&packet.decoded().transport, readable) {
             (Transport::Tcp(_), Some(readable)) => {
                 (readable.to_server || readable.to_client)
                     && self.read_stream(cx, entry, occasion, parts, readable)
             }
             (Transport::Udp(_), _) => {
-                if !cx.checksums.is_thrown_away(cx.settings, occasion.packet) {
-                    self.read_datagram(cx.settings, entry, occasion, parts);
+                if !cx.checksums.is_thrown_away(cx.settings, packet) {
+                    self.read_datagram(cx.settings, entry, (packet, occasion), parts);
                 }
                 false
             }
@@ -49,11 +50,11 @@ impl Runner {
         &self,
         settings: &EngineSettings,
         entry: &mut Entry,
-        occasion: &mut Occasion<'_>,
+        (packet, occasion): (&PacketView<'_>, &mut Occasion<'_>),
         parts: &mut FlowParts,
     ) {
-        let payload = occasion.packet.payload();
-        let carries_packet = occasion.packet.decoded().flags.contains(PacketFlags::HAS_INNER);
+        let payload = packet.payload();
+        let carries_packet = packet.decoded().flags.contains(PacketFlags::HAS_INNER);
         if payload.is_empty() || carries_packet {
             return;
         }
@@ -100,7 +101,7 @@ impl Runner {
                 continue;
             }
             let info = info_of(cx.settings, entry, occasion.now, AppTransport::Tcp);
-            let own = if direction == occasion.direction { occasion.packet.payload() } else { &[] };
+            let own = if direction == occasion.direction { occasion.payload() } else { &[] };
             let app = parts.app.get_or_insert_default();
             let did = read(&self.engine, app, &mut *pair, direction, own, &info);
             readable[direction.flip()] |= did.other_side_ready;

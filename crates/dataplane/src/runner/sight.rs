@@ -2,7 +2,7 @@
 //! What a function is shown of a packet: the one place where its context is made.
 
 use crate::flow_ext::FunctionSlot;
-use crate::record::Occasion;
+use crate::record::{Cause, Occasion};
 use bartizan_applayer::event::EventCode;
 use bartizan_flow::tcp::StreamEvent;
 use bartizan_function::view::FlowView;
@@ -93,7 +93,8 @@ pub(crate) fn context<'a>(
     let Hands { worker, slot, staged, reject, findings, edits } = hands;
     PacketContext {
         now: occasion.now,
-        packet: Some(occasion.packet),
+        packet: occasion.packet(),
+        flow_ends: matches!(occasion.cause, Cause::FlowEnd),
         direction: occasion.direction,
         flow,
         app,

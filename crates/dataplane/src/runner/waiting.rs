@@ -11,7 +11,7 @@ use crate::train::MOST;
 use bartizan_flow::stream::Stream;
 use bartizan_flow::tcp::{Advice, Outcome, TcpState};
 use bartizan_function::Together;
-use bartizan_packet::{PacketFlags, PacketSource, PacketView};
+use bartizan_packet::{PacketFlags, PacketSource};
 
 impl Runner {
     /// Whether the segment in hand may wait for those behind it.
@@ -44,7 +44,7 @@ impl Runner {
         let reads = |o: &Outcome| o.stored || o.readable.to_server || o.readable.to_client;
         let open = || parts.app.as_deref().is_some_and(|app| app.has_uninspected(occasion.direction));
         self.forms_trains(settings)
-            && occasion.packet.payload().is_empty()
+            && occasion.payload().is_empty()
             && steady(occasion, tcp, looks).is_some_and(|outcome| !reads(outcome))
             && looks.flow.and_then(|flow| self.train.waits_in(flow)).is_none()
             && self.chains.together(entry.path) == Together::Joined
@@ -54,7 +54,7 @@ impl Runner {
     /// Whether the segment in hand and one like it behind it may wait. Where the stream would have to move what waits, because
     /// readers see it in one piece, the train ends: after it was shown there is little to move.
     fn has_room(&self, occasion: &Occasion<'_>, parts: &FlowParts) -> bool {
-        let len = payload_len(occasion.packet);
+        let len = payload_len(occasion);
         let waiting = self.train.bytes();
         let stream = parts.streams.as_deref().map(|pair| pair.stream(occasion.direction));
         let room = stream.map_or(0, Stream::room);
@@ -76,12 +76,12 @@ impl Runner {
         looks: Looks,
     ) {
         if let Some(pair) = parts.streams.as_deref_mut() {
-            pair.settle(occasion.direction, occasion.packet.payload(), &mut self.budget);
+            pair.settle(occasion.direction, occasion.payload(), &mut self.budget);
         }
         parts.put_back(&mut entry.ext);
         self.effects.touched = true;
         if let Some(flow) = looks.flow {
-            let bytes = payload_len(occasion.packet);
+            let bytes = payload_len(occasion);
             self.train.take((flow, occasion.direction), cx.account.fid, bytes);
         }
     }
@@ -95,11 +95,12 @@ fn steady<'o>(occasion: &Occasion<'_>, tcp: Option<&'o Outcome>, looks: Looks) -
 
 /// Whether a packet is as it came, and by itself in its frame.
 fn is_plain(occasion: &Occasion<'_>) -> bool {
-    let packet = occasion.packet.decoded();
-    packet.source == PacketSource::Wire
-        && packet.recursion == 0
-        && !packet.flags.intersects(PacketFlags::REBUILT | PacketFlags::CHECKSUM_PENDING)
-        && packet.events.as_slice().is_empty()
+    occasion.decoded().is_some_and(|packet| {
+        packet.source == PacketSource::Wire
+            && packet.recursion == 0
+            && !packet.flags.intersects(PacketFlags::REBUILT | PacketFlags::CHECKSUM_PENDING)
+            && packet.events.as_slice().is_empty()
+    })
 }
 
 /// Whether a segment leaves its session as it was, and nothing is to be said of it.
@@ -112,6 +113,6 @@ fn is_quiet(outcome: &Outcome) -> bool {
         && !(outcome.reverse || outcome.rejected || outcome.bypass)
 }
 
-fn payload_len(packet: &PacketView<'_>) -> u32 {
-    u32::try_from(packet.payload().len()).unwrap_or(u32::MAX)
+fn payload_len(occasion: &Occasion<'_>) -> u32 {
+    u32::try_from(occasion.payload().len()).unwrap_or(u32::MAX)
 }

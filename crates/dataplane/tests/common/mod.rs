@@ -78,9 +78,6 @@ impl Function for Watch {
     fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
         let Some(packet) = context.packet else { return Decision::CONTINUE };
         let decoded = packet.decoded();
-        if decoded.source == PacketSource::FlowTimeout {
-            return Decision::CONTINUE;
-        }
         let payload = packet.payload();
         let ports = decoded.ports().unwrap_or_default();
         let flow = decoded.src().zip(decoded.dst()).map(|(src, dst)| {

@@ -33,21 +33,24 @@ pub fn can_hold(
     direction: Direction,
 ) -> bool {
     let protocol = &signature.protocol;
-    let is_v4 = flow.client.0.is_ipv4();
-    let family = match protocol.family {
-        Family::Any => true,
-        Family::V4 => is_v4,
-        Family::V6 => !is_v4,
-    };
     let turned = match direction {
         Direction::ToServer => FlowNeeds::TO_CLIENT,
         Direction::ToClient => FlowNeeds::TO_SERVER,
     };
     let ends = Ends { source: Some(flow.source(direction)), destination: Some(flow.destination(direction)) };
-    family
+    family_holds(protocol.family, flow)
         && (protocol.ip.is_empty() || protocol.ip.contains(&flow.protocol))
         && !signature.flow.contains(turned)
         && heads.get(flow.tenant, signature.head).is_some_and(|head| head.holds(ends))
+}
+
+/// Whether a flow's addresses are of the version that a rule asks for.
+fn family_holds(family: Family, flow: &bartizan_function::view::FlowView<'_>) -> bool {
+    match family {
+        Family::Any => true,
+        Family::V4 => flow.client.0.is_ipv4(),
+        Family::V6 => flow.client.0.is_ipv6(),
+    }
 }
 
 pub(crate) fn protocol_holds(protocol: &ProtocolMatch, scene: &Scene<'_>) -> bool {
@@ -65,8 +68,8 @@ pub(crate) fn protocol_holds(protocol: &ProtocolMatch, scene: &Scene<'_>) -> boo
             return false;
         }
     } else if let Some(flow) = scene.flow
-        && !protocol.ip.is_empty()
-        && !protocol.ip.contains(&flow.protocol)
+        && (!family_holds(protocol.family, flow)
+            || !protocol.ip.is_empty() && !protocol.ip.contains(&flow.protocol))
     {
         return false;
     }

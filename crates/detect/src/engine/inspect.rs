@@ -12,7 +12,7 @@ use crate::engine::request::{Asked, carry_out, mark_files};
 use crate::engine::txstate::FlowDetect;
 pub use crate::engine::window::StreamWindow;
 use crate::model::basis::{Basis, Packets, payload_programs};
-use crate::model::buffers::{BufferRef, PACKET_BUFFERS};
+use crate::model::buffers::{BufferRef, PacketBytes, packet_buffer};
 use crate::model::condition::{Limited, Measure, Scene};
 use crate::model::content::{Capture, VARIABLES_MAX};
 use crate::model::firewall::Gate;
@@ -182,8 +182,7 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
         let gate = judged.map_or(Gate::Open, |packet| pass.gate_packet(packet));
         pass.worker.gate = gate;
     }
-    let made = pass.is_made();
-    let unjudged = made && rules.firewall.is_some() && pass.flow.withheld(scene.direction);
+    let unjudged = scene.packet.is_none() && rules.firewall.is_some() && pass.flow.withheld(scene.direction);
     if pass.worker.gate.refuses() || unjudged {
         // What it brought to transactions is judged when it comes again; at a flow's end it has not.
         if let Some(app) = &mut app {
@@ -194,8 +193,8 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     // The flow is decided as far as detection goes: its transactions count as inspected, so that they can be let go of.
     let decided = pass.flow.state.passed.is_some() || pass.flow.state.dropped.is_some();
     let detects = !decided && !pass.passes;
-    if let Some(packet) = scene.packet.filter(|_| detects) {
-        pass.packet_rules(packet, stream, payload_in_stream);
+    if detects {
+        pass.packet_rules(stream, payload_in_stream);
     }
     if let Some(app) = &mut app {
         match pass.worker.gate {
@@ -207,8 +206,8 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
                     pass.frames(app);
                 }
                 pass.transactions(app, detects);
-                if let Some(packet) = scene.packet.filter(|_| pass.has_set_bits(before)) {
-                    pass.ask_again(packet, stream, payload_in_stream);
+                if pass.has_set_bits(before) {
+                    pass.ask_again(stream, payload_in_stream);
                 }
             }
         }
@@ -253,32 +252,25 @@ struct Pass<'p, 'a> {
 }
 
 impl Pass<'_, '_> {
-    fn packet_rules(
-        &mut self,
-        packet: &PacketView<'_>,
-        stream: Option<StreamWindow<'_>>,
-        payload_in_stream: bool,
-    ) {
+    fn packet_rules(&mut self, stream: Option<StreamWindow<'_>>, payload_in_stream: bool) {
         let mut candidates = core::mem::take(&mut self.worker.candidates);
         let direction = self.scene.direction;
         let filters = &self.rules.prefilters;
-        let class = Class::of(packet.decoded().proto());
+        let class = Class::of(self.scene.ip_protocol());
         let payload = self.scene.payload;
         if !self.again {
             filters.packet_always.get(class)[direction].add_to(self.group, &mut candidates);
-            for key in PrefilterKeys::of(packet, self.scene.stream_events) {
-                if let Some(rules) = filters.by_key.get(&key) {
-                    candidates.extend(rules);
+            if let Some(packet) = self.scene.packet {
+                self.packet_keys(packet, &mut candidates);
+            }
+            for (buffer, set) in &filters.packet_buffers {
+                if let Some(data) = packet_buffer(*buffer, &self.scene) {
+                    set.scan(&mut self.worker.scratch, &data, &mut candidates);
                 }
             }
             let sets = &filters.payloads.get(class)[direction];
             let scene = (payload_in_stream, self.group);
             sets.scan(&mut self.worker.scratch, payload, scene, &mut candidates);
-            for (buffer, set) in &filters.packet_buffers {
-                if let Some(data) = PACKET_BUFFERS.get(usize::from(*buffer)).and_then(|b| (b.get)(packet)) {
-                    set.scan(&mut self.worker.scratch, data, &mut candidates);
-                }
-            }
         }
         if let Some(window) = stream {
             filters.stream_always[direction].add_to(self.group, &mut candidates);
@@ -300,17 +292,26 @@ impl Pass<'_, '_> {
         }
         let (group, heads) = (self.group, &self.rules.head_of);
         for rule in candidates.sorted(|rule| is_in_group(group, heads, rule)) {
-            self.packet_rule(rule, packet, payload, stream, payload_in_stream);
+            self.packet_rule(rule, payload, stream, payload_in_stream);
         }
         candidates.clear();
         self.worker.candidates = candidates;
         self.flow.set_ip_only_done(direction);
     }
 
+    /// Rules that ask for what stands in a packet's headers.
+    fn packet_keys(&self, packet: &PacketView<'_>, candidates: &mut Candidates) {
+        let filters = &self.rules.prefilters;
+        for key in PrefilterKeys::of(packet, self.scene.stream_events) {
+            if let Some(rules) = filters.by_key.get(&key) {
+                candidates.extend(rules);
+            }
+        }
+    }
+
     fn packet_rule(
         &mut self,
         index: u32,
-        packet: &PacketView<'_>,
         payload: &[u8],
         stream: Option<StreamWindow<'_>>,
         payload_in_stream: bool,
@@ -318,7 +319,8 @@ impl Pass<'_, '_> {
         let rules = self.rules;
         let Some(signature) = rules.signatures.get(index as usize) else { return };
         let ip_only = signature.is_ip_only() && self.has_flow;
-        if ip_only && (self.flow.ip_only_done(self.scene.direction) || packet.decoded().source.is_made())
+        let rest = self.scene.packet.is_none();
+        if ip_only && (self.flow.ip_only_done(self.scene.direction) || rest)
             || self.again && self.worker.matched.contains(&index)
         {
             return;
@@ -336,20 +338,20 @@ impl Pass<'_, '_> {
         // Alternatives in the order of preference: stream data, then the packet's own payload.
         let from_stream = basis.stream.then_some(stream).flatten().map(|w| w.data);
         // What went into the stream is seen there, once it is in order, unless the rule looks at each packet, too.
-        // A packet that the engine made only carries what is left of the stream: rules that ask for the protocol alone match it, too.
+        // Without a packet there is only what is left of the stream: rules that ask for the protocol alone match it, too.
         // What is not there is not asked: also a content that must not occur wants a payload in which it does not. As in
         // Suricata, a packet with which the stream is shown has one.
         let nothing = payload.is_empty() && stream.is_none() && payload_programs(signature).next().is_some();
         let own = !self.again
             && !nothing
-            && (!packet.decoded().source.is_made() || signature.kind == Kind::App)
+            && (!rest || signature.kind == Kind::App)
             && match basis.packets {
                 Packets::None => false,
                 Packets::OutsideStream => !payload_in_stream,
                 Packets::All => true,
             };
-        let matched_stream = from_stream.is_some_and(|data| self.values_hold(signature, packet, data));
-        let matched = matched_stream || own && self.values_hold(signature, packet, payload);
+        let matched_stream = from_stream.is_some_and(|data| self.values_hold(signature, data));
+        let matched = matched_stream || own && self.values_hold(signature, payload);
         if matched {
             self.hit(index, signature, None, matched_stream);
         }
@@ -365,15 +367,10 @@ impl Pass<'_, '_> {
 
     /// Asks rules on payloads once more that want flowbits: one on a transaction, which is looked at behind them, may have set it. Suricata
     /// looks at such rules with the transactions.
-    fn ask_again(
-        &mut self,
-        packet: &PacketView<'_>,
-        stream: Option<StreamWindow<'_>>,
-        payload_in_stream: bool,
-    ) {
+    fn ask_again(&mut self, stream: Option<StreamWindow<'_>>, payload_in_stream: bool) {
         let payload = self.scene.payload;
         for rule in core::mem::take(&mut self.worker.asking) {
-            self.packet_rule(rule, packet, payload, stream, payload_in_stream);
+            self.packet_rule(rule, payload, stream, payload_in_stream);
         }
     }
 
@@ -386,23 +383,22 @@ impl Pass<'_, '_> {
             return true;
         }
         let scene = Scene { state: Some(&self.flow.state), left: &self.worker.left, ..self.scene };
-        let made = self.scene.packet.is_some_and(|packet| packet.decoded().source.is_made());
-        signature.packet.iter().all(|c| !(made && c.needs_real_packet()) && c.matches(&scene))
+        let rest = self.scene.packet.is_none();
+        signature.packet.iter().all(|c| !(rest && c.needs_real_packet()) && c.matches(&scene))
     }
 
-    fn values_hold(&mut self, signature: &Signature, packet: &PacketView<'_>, payload: &[u8]) -> bool {
+    fn values_hold(&mut self, signature: &Signature, payload: &[u8]) -> bool {
+        let scene = self.scene;
         self.worker.variables = [0; VARIABLES_MAX];
         self.worker.captured.clear();
         signature.values.iter().all(|check| {
             let data = match check.buffer {
-                BufferRef::Payload => Some(payload),
-                BufferRef::Packet(buffer) => {
-                    PACKET_BUFFERS.get(usize::from(buffer)).and_then(|b| (b.get)(packet))
-                }
+                BufferRef::Payload => Some(PacketBytes::Bytes(payload)),
+                BufferRef::Packet(buffer) => packet_buffer(buffer, &scene),
                 BufferRef::Tx(_) | BufferRef::Frame(_) => None,
             };
             match data {
-                Some(data) => self.run(check, data, true) == Outcome::Match,
+                Some(data) => self.run(check, &data, true) == Outcome::Match,
                 None => check.absent != Absent::No,
             }
         })
@@ -557,11 +553,6 @@ impl Pass<'_, '_> {
             }
         }
         Some(hit)
-    }
-
-    /// Whether the engine made the packet.
-    fn is_made(&self) -> bool {
-        self.scene.packet.is_some_and(|packet| packet.decoded().source.is_made())
     }
 
     /// Goes through the matches in the order of evaluation: thresholds, then actions. A pass rule ends it, and what

@@ -58,12 +58,7 @@ struct OnReputation {
 
 impl PacketCondition for OnReputation {
     fn matches(&self, scene: &Scene<'_>) -> bool {
-        let ends = match (scene.packet, scene.flow) {
-            (Some(packet), _) => packet.decoded().src().zip(packet.decoded().dst()),
-            (None, Some(flow)) => Some((flow.source(scene.direction).0, flow.destination(scene.direction).0)),
-            (None, None) => None,
-        };
-        let Some((source, destination)) = ends else { return false };
+        let Some((source, destination)) = scene.addresses() else { return false };
         let holds = |address: IpAddr| self.test.holds(self.reputation.score(address, self.category));
         match self.side {
             Side::Any => holds(source) || holds(destination),

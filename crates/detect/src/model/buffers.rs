@@ -1,17 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The buffers that rules can look at, by name.
 
+use crate::model::condition::Scene;
 use bartizan_applayer::protocol::{BufferSpec, ProtocolId};
 use bartizan_applayer::protocols;
 use bartizan_base::PerDirection;
 use bartizan_packet::{PacketView, Transport};
+use core::net::IpAddr;
 
-/// A buffer of a packet: a function that cuts it out.
+/// A buffer of a packet, or of its flow where there is no packet.
 pub struct PacketBuffer {
     /// Name of the keyword, `tcp.hdr`.
     pub name: &'static str,
-    /// Cuts it out of a packet.
-    pub get: for<'p> fn(&'p PacketView<'p>) -> Option<&'p [u8]>,
+    /// What it holds; `None`: it is not there.
+    pub get: for<'p> fn(&Scene<'p>) -> Option<PacketBytes<'p>>,
+}
+
+/// What a packet buffer holds: part of a packet, or an address, which flows have without one.
+pub enum PacketBytes<'p> {
+    /// Bytes of a packet or stream.
+    Bytes(&'p [u8]),
+    /// An IPv4 address.
+    V4([u8; 4]),
+    /// An IPv6 address.
+    V6([u8; 16]),
+}
+
+impl From<IpAddr> for PacketBytes<'_> {
+    fn from(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(address) => PacketBytes::V4(address.octets()),
+            IpAddr::V6(address) => PacketBytes::V6(address.octets()),
+        }
+    }
+}
+
+impl core::ops::Deref for PacketBytes<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            PacketBytes::Bytes(bytes) => bytes,
+            PacketBytes::V4(octets) => octets,
+            PacketBytes::V6(octets) => octets,
+        }
+    }
 }
 
 /// Which value a program runs on.
@@ -155,27 +188,37 @@ impl Buffers {
 
 /// The packet buffers.
 pub const PACKET_BUFFERS: &[PacketBuffer] = &[
-    PacketBuffer { name: "ip.src", get: |p| addresses(p).map(|(source, _)| source) },
-    PacketBuffer { name: "ip.dst", get: |p| addresses(p).map(|(_, destination)| destination) },
-    PacketBuffer { name: "ipv4.hdr", get: |p| p.decoded().ipv4().and_then(|_| p.ip_header()) },
-    PacketBuffer { name: "ipv6.hdr", get: |p| ipv6_header(p) },
-    PacketBuffer { name: "tcp.hdr", get: |p| l4(p, matches!(p.decoded().transport, Transport::Tcp(_))) },
-    PacketBuffer { name: "udp.hdr", get: |p| l4(p, matches!(p.decoded().transport, Transport::Udp(_))) },
-    PacketBuffer { name: "icmpv4.hdr", get: |p| l4(p, matches!(p.decoded().transport, Transport::Icmp(_))) },
+    PacketBuffer { name: "ip.src", get: |scene| scene.addresses().map(|(source, _)| source.into()) },
     PacketBuffer {
-        name: "icmpv6.hdr",
-        get: |p| l4(p, matches!(p.decoded().transport, Transport::Icmpv6(_))),
+        name: "ip.dst",
+        get: |scene| scene.addresses().map(|(_, destination)| destination.into()),
     },
-    PacketBuffer { name: "ether.hdr", get: |p| p.ethernet().map(|header| header.as_slice()) },
+    PacketBuffer {
+        name: "ipv4.hdr",
+        get: |scene| header(scene, |p| p.decoded().ipv4().and_then(|_| p.ip_header())),
+    },
+    PacketBuffer { name: "ipv6.hdr", get: |scene| header(scene, ipv6_header) },
+    PacketBuffer { name: "tcp.hdr", get: |scene| l4(scene, |t| matches!(t, Transport::Tcp(_))) },
+    PacketBuffer { name: "udp.hdr", get: |scene| l4(scene, |t| matches!(t, Transport::Udp(_))) },
+    PacketBuffer { name: "icmpv4.hdr", get: |scene| l4(scene, |t| matches!(t, Transport::Icmp(_))) },
+    PacketBuffer { name: "icmpv6.hdr", get: |scene| l4(scene, |t| matches!(t, Transport::Icmpv6(_))) },
+    PacketBuffer {
+        name: "ether.hdr",
+        get: |scene| header(scene, |p| p.ethernet().map(|header| header.as_slice())),
+    },
 ];
 
-/// Both addresses as bytes, 4 or 16.
-fn addresses<'p>(packet: &'p PacketView<'p>) -> Option<(&'p [u8], &'p [u8])> {
-    let header = packet.ip_header()?;
-    match packet.decoded().ipv4() {
-        Some(_) => Some((header.get(12..16)?, header.get(16..20)?)),
-        None => Some((header.get(8..24)?, header.get(24..40)?)),
-    }
+/// What a packet buffer holds, by its index in [`PACKET_BUFFERS`].
+pub(crate) fn packet_buffer<'p>(index: u16, scene: &Scene<'p>) -> Option<PacketBytes<'p>> {
+    PACKET_BUFFERS.get(usize::from(index)).and_then(|buffer| (buffer.get)(scene))
+}
+
+/// A header of the packet.
+fn header<'p>(
+    scene: &Scene<'p>,
+    cut: impl FnOnce(&'p PacketView<'p>) -> Option<&'p [u8]>,
+) -> Option<PacketBytes<'p>> {
+    scene.packet.and_then(cut).map(PacketBytes::Bytes)
 }
 
 /// The fixed header with the extension headers.
@@ -186,8 +229,8 @@ fn ipv6_header<'p>(packet: &'p PacketView<'p>) -> Option<&'p [u8]> {
     Some(rest.get(..40 + usize::from(ip.ext_len)).unwrap_or(rest))
 }
 
-fn l4<'p>(packet: &'p PacketView<'p>, is: bool) -> Option<&'p [u8]> {
-    if is { packet.l4_header() } else { None }
+fn l4<'p>(scene: &Scene<'p>, is: impl FnOnce(&Transport) -> bool) -> Option<PacketBytes<'p>> {
+    header(scene, |packet| if is(&packet.decoded().transport) { packet.l4_header() } else { None })
 }
 
 #[cfg(test)]
@@ -200,7 +243,7 @@ mod tests {
     /// The value of a packet buffer.
     fn value(name: &str, frame: &Frame) -> Option<Vec<u8>> {
         let buffer = PACKET_BUFFERS.iter().find(|b| b.name == name).unwrap();
-        on_scene(frame, |scene| (buffer.get)(scene.packet?).map(<[u8]>::to_vec))
+        on_scene(frame, |scene| (buffer.get)(scene).map(|bytes| bytes.to_vec()))
     }
 
     #[test]

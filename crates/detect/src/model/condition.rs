@@ -17,7 +17,7 @@ use bartizan_packet::{PacketFlags, PacketView};
 pub struct Scene<'a> {
     /// Packet clock.
     pub now: Timestamp,
-    /// The packet that is being inspected; for work done at the end of a flow there is none.
+    /// The packet that is being inspected; for what is left of a flow, or waits, there is none.
     pub packet: Option<&'a PacketView<'a>>,
     /// What rules are shown of its payload (see [`shown_payload`]).
     pub payload: &'a [u8],
@@ -46,6 +46,15 @@ pub struct Scene<'a> {
 }
 
 impl Scene<'_> {
+    /// IP protocol of what is being inspected.
+    #[must_use]
+    pub fn ip_protocol(&self) -> Option<u8> {
+        match self.packet {
+            Some(packet) => packet.decoded().proto(),
+            None => self.flow.map(|flow| flow.protocol),
+        }
+    }
+
     /// Source and destination address of what is being inspected.
     #[must_use]
     pub fn addresses(&self) -> Option<(core::net::IpAddr, core::net::IpAddr)> {
@@ -86,7 +95,8 @@ pub trait PacketCondition: Send + Sync {
         false
     }
 
-    /// The condition cannot hold for a packet that the engine made to inspect what is left of a flow.
+    /// The condition cannot hold where what is left of a flow is inspected without a packet, as in Suricata (`real_pkt` among the
+    /// requirements of its `--engine-analysis`; counts of a flow are asked all the same there).
     fn needs_real_packet(&self) -> bool {
         self.needs_packet()
     }

@@ -14,7 +14,7 @@ use crate::engine::evaluate::{Evaluation, Outcome, evaluate};
 use crate::engine::header;
 use crate::engine::txstate::FlowDetect;
 use crate::model::basis::{Basis, Packets};
-use crate::model::buffers::{BufferRef, PACKET_BUFFERS};
+use crate::model::buffers::{BufferRef, PacketBytes, packet_buffer};
 use crate::model::condition::{Answer, Scene, shown_payload};
 use crate::model::content::{Item, Number, Program, VARIABLES_MAX};
 use crate::model::prefilter::check_directions;
@@ -258,16 +258,13 @@ impl Run<'_, '_> {
         let mut holds = self.head();
         if holds {
             for value in &self.signature.values {
-                let Some(packet) = self.scene.packet else { break };
                 let bytes = match value.buffer {
-                    BufferRef::Payload => Some(data.unwrap_or(self.scene.payload)),
-                    BufferRef::Packet(buffer) => {
-                        PACKET_BUFFERS.get(usize::from(buffer)).and_then(|b| (b.get)(packet))
-                    }
+                    BufferRef::Payload => Some(PacketBytes::Bytes(data.unwrap_or(self.scene.payload))),
+                    BufferRef::Packet(buffer) => packet_buffer(buffer, &self.scene),
                     BufferRef::Tx(_) | BufferRef::Frame(_) => None,
                 };
                 holds = match bytes {
-                    Some(bytes) => self.value(value, bytes, true) == Answer::Yes,
+                    Some(bytes) => self.value(value, &bytes, true) == Answer::Yes,
                     None => self.missing(value),
                 };
                 if !holds {
@@ -317,8 +314,7 @@ impl Run<'_, '_> {
         let (signature, scene) = (self.signature, self.scene);
         let flow = scene.flow;
         let app = flow.and_then(|f| f.app.current()).and_then(protocols::spec).map_or("unknown", |s| s.name);
-        let proto =
-            scene.packet.and_then(|p| p.decoded().proto()).map_or("none".to_owned(), |p| p.to_string());
+        let proto = scene.ip_protocol().map_or("none".to_owned(), |p| p.to_string());
         let found = format!("IP protocol {proto}, application protocol {app}");
         if !self.step("head", "protocol", header::protocol_holds(&signature.protocol, &scene), Some(found)) {
             return false;
@@ -355,14 +351,12 @@ impl Run<'_, '_> {
         let direction = self.scene.direction;
         let rules = self.rules;
         let BufferRef::Tx(buffer) = value.buffer else {
-            let bytes = match (value.buffer, self.scene.packet) {
-                (BufferRef::Packet(buffer), Some(packet)) => {
-                    PACKET_BUFFERS.get(usize::from(buffer)).and_then(|b| (b.get)(packet))
-                }
-                (_, packet) => packet.map(|_| self.scene.payload),
+            let bytes = match value.buffer {
+                BufferRef::Packet(buffer) => packet_buffer(buffer, &self.scene),
+                _ => Some(PacketBytes::Bytes(self.scene.payload)),
             };
             return match bytes {
-                Some(bytes) => self.value(value, bytes, true) == Answer::Yes,
+                Some(bytes) => self.value(value, &bytes, true) == Answer::Yes,
                 None => self.missing(value),
             };
         };

@@ -63,10 +63,10 @@ impl Pass<'_, '_> {
                 None => false,
             },
             BufferRef::Payload => {
-                let (packet, payload) = (self.scene.packet, self.scene.payload);
+                let payload = self.scene.payload;
                 let stream = self.stream;
                 stream.is_some_and(|data| self.run(check, data, true) == Outcome::Match)
-                    || packet.is_some() && self.run(check, payload, true) == Outcome::Match
+                    || self.run(check, payload, true) == Outcome::Match
             }
             BufferRef::Packet(_) | BufferRef::Tx(_) => false,
         })

@@ -27,8 +27,8 @@ impl Pass<'_, '_> {
     pub(super) fn gate_packet(&mut self, packet: &PacketView<'_>) -> Gate {
         let rules = self.rules;
         let Some(firewall) = &rules.firewall else { return Gate::Open };
-        // What the engine made only carries what is left of a stream; of an accepted flow everything goes on.
-        if packet.decoded().source.is_made() || self.flow.state.accepted.is_some() {
+        // Of an accepted flow everything goes on.
+        if self.flow.state.accepted.is_some() {
             return Gate::Open;
         }
         if firewall.accepts_arp && matches!(packet.decoded().network, Network::Arp(_)) {
@@ -84,9 +84,9 @@ impl Pass<'_, '_> {
         if signature.values.is_empty() {
             return true;
         }
-        let own = self.values_hold(signature, packet, packet.payload());
+        let own = self.values_hold(signature, packet.payload());
         own || !signature.protocol.packet_only
-            && self.stream.is_some_and(|data| self.values_hold(signature, packet, data))
+            && self.stream.is_some_and(|data| self.values_hold(signature, data))
     }
 
     /// Judges a transaction at the states that it has come to in the packet's direction.

@@ -5,7 +5,7 @@ use super::{Pass, WHOLE, is_in_group};
 use crate::engine::candidates::Candidates;
 use crate::engine::evaluate::Outcome;
 use crate::engine::txstate::{Entry, Side, Status};
-use crate::model::buffers::{BufferRef, PACKET_BUFFERS};
+use crate::model::buffers::{BufferRef, packet_buffer};
 use crate::model::condition::{Answer, Scene};
 use crate::model::content::VARIABLES_MAX;
 use crate::model::firewall::Gate;
@@ -52,7 +52,7 @@ impl Pass<'_, '_> {
         self.fresh = app.is_parsed();
         let empty = TxRules::default();
         let tx_rules = rules.prefilters.tx.of(protocol, direction).unwrap_or(&empty);
-        let mut gate = gate && rules.firewall.is_some() && !self.is_made();
+        let mut gate = gate && rules.firewall.is_some() && self.scene.packet.is_some();
         for (id, tx) in app.transactions() {
             // What was refused with the packet is only passed over.
             let mut inspect = inspect && !self.worker.gate.refuses();
@@ -368,11 +368,10 @@ impl Pass<'_, '_> {
         let BufferRef::Tx(buffer) = check.buffer else {
             // Header conditions beside transaction conditions look at the packet in hand, payload conditions at the stream
             // as it is shown with it, or at the packet's own payload.
-            let Some(packet) = self.scene.packet else { return Answer::NotYet };
             let holds = match check.buffer {
                 BufferRef::Packet(buffer) => {
-                    let data = PACKET_BUFFERS.get(usize::from(buffer)).and_then(|b| (b.get)(packet));
-                    data.is_some_and(|data| self.run(check, data, true) == Outcome::Match)
+                    let data = packet_buffer(buffer, &self.scene);
+                    data.is_some_and(|data| self.run(check, &data, true) == Outcome::Match)
                 }
                 // What goes into the stream is looked at when that is shown, and places are counted in what is shown. Where nothing is
                 // there, it is not asked for what must not occur either, as in Suricata.

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is left of a flow is inspected without a packet of the wire.
-//!
-//! As in Suricata, the rest of a TCP stream is inspected by packets that the engine makes: a header of the flow's
-//! tuple without payload, in each direction.
+//! What is left of a flow is inspected without a packet: once in each direction, by what is known of the flow. Rules that ask for a
+//! header do not hold then, as in Suricata, where they require a real packet.
 
 use super::Runner;
 use super::in_hand::Looks;
 use super::parts::FlowParts;
 use super::reading::info_of;
 use crate::context::Context;
-use crate::record::{Entry, Occasion};
+use crate::record::{Cause, Entry, Occasion};
 use crate::settings::EngineSettings;
 use crate::settled;
 use crate::standing::Course;
@@ -17,7 +15,6 @@ use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::protocol::Transport as AppTransport;
 use bartizan_base::{Decision, Direction, Path, PerDirection, Timestamp};
 use bartizan_flow::tcp::{StreamContext, TcpState};
-use bartizan_packet::{MadePacket, PacketSource};
 
 impl Runner {
     /// Inspects what is left of a flow.
@@ -56,16 +53,14 @@ impl Runner {
         // What is left is looked at by the functions of now.
         // It was not bypassed, so its state stays.
         let _ = settled::renew(entry, &self.chains);
-        // A direction of which nothing is left comes last: with its packet transactions are freed that the other one has yet to look at.
+        // A direction of which nothing is left comes last: with it transactions are freed that the other one has yet to look at.
         let mut order = Direction::BOTH;
         if !due.to_server && due.to_client {
             order.reverse();
         }
         for direction in order {
-            let made = made_of(entry, direction, PacketSource::FlowTimeout);
-            let view = made.view();
-            let mut occasion = Occasion::of(&view, None, now, self.chains.generation).going(direction);
-            // What is left of a direction is read and inspected with its own packet, the last one that looks sees the rest.
+            let mut occasion = self.without_packet(Cause::FlowEnd, now).going(direction);
+            // What is left of a direction is read and inspected by itself, the last one that looks sees the rest.
             let all = direction == last;
             let mut outcome = outcome;
             if let Some(outcome) = &mut outcome {
@@ -112,23 +107,20 @@ impl Runner {
         app.has_unrecorded()
     }
 
-    /// Shows the functions what is open of a flow, with packets that the engine makes. What they decide of it.
+    /// Shows the functions what is open of a flow, without a packet. What they decide of it.
     pub(crate) fn inspect_what_is_there(&mut self, cx: &mut Context<'_>, entry: &mut Entry) -> Decision {
         let mut decision = Decision::CONTINUE;
         for direction in Direction::BOTH {
             let inspect = !entry.ext.standing.is_passed();
             let looks = Looks { inspect, ..Looks::of_what_is_left(true) };
-            let made = made_of(entry, direction, PacketSource::StreamFlush);
-            let view = made.view();
-            let occasion =
-                Occasion::of(&view, None, cx.position.clock, self.chains.generation).going(direction);
+            let occasion = self.without_packet(Cause::Flush, cx.position.clock).going(direction);
             decision = decision.strictest(self.functions(cx, entry, &occasion, None, &[], looks));
         }
         decision
     }
 
-    /// Shows the payload functions the bytes of segments that wait, with a packet that the engine makes: the segment that would have been
-    /// the last took another way. What is decided of them.
+    /// Shows the payload functions the bytes of segments that wait, without a packet: the segment that would have been the last took another
+    /// way. What is decided of them.
     pub(crate) fn show_waiting(
         &mut self,
         cx: &mut Context<'_>,
@@ -142,10 +134,8 @@ impl Runner {
             Course::Judged => true,
         };
         let now = entry.last_seen;
-        let made = made_of(entry, direction, PacketSource::StreamFlush);
         let mut parts = FlowParts::take(&mut entry.ext);
-        let view = made.view();
-        let mut occasion = Occasion::of(&view, None, now, self.chains.generation).going(direction);
+        let mut occasion = self.without_packet(Cause::Flush, now).going(direction);
         let all = PerDirection::new(true, true);
         self.read_stream(cx, entry, &mut occasion, &mut parts, all);
         parts.put_back(&mut entry.ext);
@@ -154,6 +144,10 @@ impl Runner {
         let decision = self.functions(cx, entry, &occasion, None, &[], looks);
         cx.account.fid = fid;
         decision
+    }
+
+    fn without_packet(&self, cause: Cause<'static>, now: Timestamp) -> Occasion<'static> {
+        Occasion::by_itself(cause, now, self.chains.generation)
     }
 }
 
@@ -169,16 +163,4 @@ fn is_due(state: TcpState, parts: &FlowParts, readers: Path, direction: Directio
         parser.tx_range().any(|id| parser.tx(id).is_some_and(|tx| open(tx.common().done[direction])))
     });
     open || unread || transactions
-}
-
-/// A packet of a flow that the engine makes, without payload.
-pub(crate) fn made_of(entry: &Entry, direction: Direction, source: PacketSource) -> MadePacket {
-    let key = entry.key();
-    let client = (key.source(), key.source_port());
-    let server = (key.destination(), key.destination_port());
-    let (from, to) = match direction {
-        Direction::ToServer => (client, server),
-        Direction::ToClient => (server, client),
-    };
-    MadePacket::new(from, to, key.protocol(), source).inside(entry.ext.vlan, key.scope().level)
 }
