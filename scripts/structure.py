@@ -14,6 +14,7 @@ import pathlib
 import re
 import struct
 import subprocess
+import sys
 import tempfile
 
 
@@ -82,7 +83,9 @@ def calls(program, policy, folder, packets):
     capture(folder / "in.pcap", packets)
     counts = folder / "counts"
     words = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={counts}", program, "inspect", "--ips", "--policy", policy]
-    subprocess.run([*map(str, words), "--out", folder / "out", folder / "in.pcap"], check=True, capture_output=True)
+    ran = subprocess.run([*map(str, words), "--out", folder / "out", folder / "in.pcap"], check=False, capture_output=True, text=True)
+    if ran.returncode:
+        sys.exit(f"{' '.join(map(str, words))}\n{ran.stderr}")
     names, entered, target = {}, collections.Counter(), [None, None]
 
     def name(text):

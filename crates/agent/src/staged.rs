@@ -135,6 +135,10 @@ impl Function for Staged {
         self.run(context, |function, context| function.payload(context))
     }
 
+    fn is_idle(&self) -> bool {
+        self.inner.is_idle()
+    }
+
     fn together(&self) -> Together {
         self.inner.together()
     }

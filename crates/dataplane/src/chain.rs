@@ -20,7 +20,9 @@ pub struct Chains {
     by_bit: Vec<Option<Arc<dyn Function>>>,
     /// The functions that look at payloads.
     payload: Path,
-    /// Those of them that want each segment by itself, and those that want each packet.
+    /// Those of them that have nothing to look for.
+    idle: Path,
+    /// Those that want each segment by itself, and those that want each packet.
     apart: Path,
     each: Path,
     /// The policies of the classes.
@@ -215,7 +217,7 @@ impl Chains {
         classifier: Box<dyn FlowClassifier>,
     ) -> Self {
         let mut by_bit: Vec<Option<Arc<dyn Function>>> = Vec::new();
-        let [mut payload, mut apart, mut each, mut waits] = [Path::EMPTY; 4];
+        let [mut payload, mut idle, mut apart, mut each, mut waits] = [Path::EMPTY; 5];
         let mut host_tables: Vec<(&'static str, Arc<dyn HostKeeper>)> = Vec::new();
         for function in &functions {
             host_tables.extend(function.hosts().map(|table| (function.spec().name, table)));
@@ -226,6 +228,9 @@ impl Chains {
             }
             if function.spec().model == Model::Payload {
                 payload = payload.with(function.id());
+                if function.is_idle() {
+                    idle = idle.with(function.id());
+                }
                 if function.waits_for_protocol() {
                     waits = waits.with(function.id());
                 }
@@ -243,6 +248,7 @@ impl Chains {
             classifier,
             by_bit,
             payload,
+            idle,
             apart,
             each,
             policies,
@@ -283,6 +289,13 @@ impl Chains {
     #[must_use]
     pub const fn payload_part(&self, path: Path) -> Path {
         path.and(self.payload)
+    }
+
+    /// The part of a path that has nothing to look for in payloads ([`Function::is_idle`]).
+    #[inline]
+    #[must_use]
+    pub const fn idle_part(&self, path: Path) -> Path {
+        path.and(self.idle)
     }
 
     /// The part of a path that looks at headers.

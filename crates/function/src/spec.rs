@@ -227,6 +227,11 @@ pub trait Function: Send + Sync {
         Together::Apart
     }
 
+    /// Whether it has nothing to look for in payloads: it is not shown any, and counts as done with what it would have been shown.
+    fn is_idle(&self) -> bool {
+        false
+    }
+
     /// Whether it refuses traffic for the protocol that it does or does not speak, so that bytes whose protocol is open must not
     /// reach their receiver before the function was asked.
     fn waits_for_protocol(&self) -> bool {

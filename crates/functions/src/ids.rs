@@ -146,13 +146,6 @@ impl Function for Ids {
     }
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
-        if self.rules.watches_nothing() {
-            let stray = context.notes.tcp.is_some_and(|tcp| tcp.checksum_invalid);
-            if let Some(app) = context.app.as_mut().filter(|_| stray) {
-                app.later();
-            }
-            return Decision::CONTINUE;
-        }
         let Some(state) = context.worker.downcast_mut::<State>() else { return Decision::CONTINUE };
         let packet_bytes = context.packet.map(|p| u64::from(p.decoded().wire_len));
         let slot = context.flow.and_then(|_| state_in::<FlowDetect>(context.slot));
@@ -235,6 +228,10 @@ impl Function for Ids {
             }),
             _ => decision,
         }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.rules.watches_nothing()
     }
 
     fn together(&self) -> Together {

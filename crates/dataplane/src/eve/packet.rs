@@ -279,6 +279,20 @@ fn frame_record<'a>(
     }
 }
 
+/// The frame that a match is in, if it is in one; `bytes` is filled with what is there of it.
+fn found_frame<'a>(
+    occasion: &Occasion<'_>,
+    flow: &Entry,
+    finding: &Finding,
+    bytes: &'a mut Vec<u8>,
+) -> Option<FrameRecord<'a>> {
+    let app = flow.ext.app.as_deref()?;
+    let frames = app.frames()?;
+    let frame = frames.get(occasion.direction, finding.frame?)?;
+    let spec = bartizan_applayer::protocols::spec(app.protocol().protocol().or(app.original())?)?;
+    Some(frame_record(occasion, flow, spec, (frames, frame), bytes))
+}
+
 /// The packet around, as alerts show it.
 fn tunnel_of(around: &Around, depth: u8) -> Option<Tunnel> {
     let name = around.source.eve_name();
@@ -347,13 +361,7 @@ impl EveRecorder {
             }
         }
         let mut frame_bytes = Vec::new();
-        let app = flow.and_then(|f| f.ext.app.as_deref());
-        let frame = finding.frame.zip(app).zip(flow).and_then(|((id, app), flow)| {
-            let frames = app.frames()?;
-            let frame = frames.get(occasion.direction, id)?;
-            let spec = bartizan_applayer::protocols::spec(app.protocol().protocol().or(app.original())?)?;
-            Some(frame_record(occasion, flow, spec, (frames, frame), &mut frame_bytes))
-        });
+        let frame = flow.and_then(|flow| found_frame(occasion, flow, finding, &mut frame_bytes));
         let shown: &[u8] = if held.is_empty() { payload } else { &held };
         let record = AlertRecord {
             alert: texts.info(finding, self.firewall),

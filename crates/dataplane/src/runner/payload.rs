@@ -106,18 +106,27 @@ impl Runner {
         news: Option<StreamNews<'_>>,
         (reading, detection): (Reading, &Detection),
     ) -> Path {
-        let InHand { occasion, events, looks, parts, notes, reject, shows, .. } = hand;
+        let InHand { occasion, tcp, events, looks, parts, notes, reject, shows, .. } = hand;
         let chains = &self.chains;
-        let summary = app.map(AppLayer::summary).unwrap_or_default();
-        let flow = view(entry, summary, looks.established);
         let mut path = entry.path;
         let all = chains.payload_part(path);
         let functions = if *shows == Shows::Packet { chains.each_part(all) } else { all };
         let shown = app.filter(|_| *shows != Shows::Packet);
+        let idle = chains.idle_part(functions);
+        // Transactions are not done with a packet whose checksum is wrong, whoever looks.
+        if let Some(layer) = shown.filter(|_| tcp.is_some_and(|tcp| tcp.checksum_invalid)) {
+            idle.functions().for_each(|bit| showing.view(layer, bit, &mut self.marks).later());
+        }
+        let looking = functions.and_not(idle);
+        if looking.is_empty() {
+            return functions;
+        }
+        let summary = app.map(AppLayer::summary).unwrap_or_default();
+        let flow = view(entry, summary, looks.established);
         let first = reading.first;
         let mut allowed = None;
         let mut noted = Notes { matches: &entry.ext.matches, ..*notes };
-        for bit in functions.functions() {
+        for bit in looking.functions() {
             let Some(function) = chains.function(bit) else { continue };
             let (Some(state), Some(slot)) = (self.states.get_mut(usize::from(bit.0)), parts.slot(bit)) else {
                 continue;
