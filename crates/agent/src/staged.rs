@@ -10,7 +10,7 @@
 use bartizan_base::{Decision, Fid, FunctionId, Reason, RuleId, Verdict};
 use bartizan_function::{
     Finding, FindingAction, Function, FunctionSpec, HeaderRules, HostKeeper, PacketContext, RuleInfo,
-    Together, WorkerState,
+    Together, VariableNames, WorkerState,
 };
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -141,6 +141,10 @@ impl Function for Staged {
 
     fn together(&self) -> Together {
         self.inner.together()
+    }
+
+    fn variable_names(&self) -> Option<Arc<dyn VariableNames>> {
+        self.inner.variable_names()
     }
 
     fn hosts(&self) -> Option<Arc<dyn HostKeeper>> {

@@ -288,8 +288,7 @@ fn frames_that_a_port_cannot_send_have_their_reason() {
             let mut settings = bartizan_config::suricata::shipped();
             settings.set("outputs.1.eve-log.types.34", "drop");
             let run = RunInfo { own_fields: true, functions: vec!["pfw"; 32], interface: None, link: None };
-            let shared = Arc::default();
-            let mut told = EveRecorder::new(&settings, &folder, &shared, true, run, &mut Vec::new()).unwrap();
+            let mut told = EveRecorder::new(&settings, &folder, true, run, &mut Vec::new()).unwrap();
             std::thread::scope(|scope| {
                 let running = scope.spawn(|| {
                     run_inline(&mut worker, &mut pair, LinkId(0), &options, &control, &mut told).unwrap()

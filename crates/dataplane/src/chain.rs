@@ -4,7 +4,7 @@
 use crate::overload::Overload;
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
 use bartizan_classify::Header;
-use bartizan_function::{Function, HostKeeper, Model, Together, WorkerState};
+use bartizan_function::{Function, HostKeeper, Model, Together, VariableNames, WorkerState};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -337,6 +337,12 @@ impl Chains {
     #[must_use]
     pub const fn waits_for_protocol(&self, path: Path) -> bool {
         !path.and(self.waits).is_empty()
+    }
+
+    /// What functions call the variables of flows, by bit.
+    #[must_use]
+    pub fn variable_names(&self) -> Vec<Option<Arc<dyn VariableNames>>> {
+        self.by_bit.iter().map(|function| function.as_ref()?.variable_names()).collect()
     }
 
     /// What a worker keeps for each function, by bit.

@@ -4,6 +4,7 @@
 use crate::chain::Matches;
 use crate::standing::Standing;
 use bartizan_applayer::flow::AppLayer;
+use bartizan_base::FunctionId;
 use bartizan_base::{Direction, PerDirection};
 use bartizan_flow::rate::Rate;
 use bartizan_flow::stream::StreamPair;
@@ -100,9 +101,10 @@ impl FlowExt {
         }
     }
 
-    /// What functions say of the flow, in the order of their bits.
-    pub fn descriptions(&self) -> impl Iterator<Item = FlowDescription<'_>> {
-        self.slots.iter().filter_map(|slot| slot.own.as_deref()).map(SlotState::describe)
+    /// What functions say of the flow, with the functions' bits and in their order.
+    pub fn descriptions(&self) -> impl Iterator<Item = (FunctionId, FlowDescription<'_>)> {
+        let slots = (0u8..).map(FunctionId).zip(&self.slots);
+        slots.filter_map(|(bit, slot)| Some((bit, slot.own.as_deref()?.describe())))
     }
 
     /// Transactions of the flow so far.

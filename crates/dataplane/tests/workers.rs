@@ -8,7 +8,6 @@ use bartizan_dataplane::eve::{EveRecorder, RunInfo};
 use bartizan_dataplane::event_ring::{WhenFull, event_ring, write_all};
 use bartizan_dataplane::worker::{Frame, Worker, WorkerCounters};
 use bartizan_dataplane::workers::{Pool, PoolOptions};
-use bartizan_detect::shared::Shared;
 use bartizan_packet::LinkType;
 use bartizan_packet::capture::CaptureReader;
 use bartizan_testkit_worker::events;
@@ -60,12 +59,10 @@ fn temporary(name: &str) -> PathBuf {
 /// Inspects with so many workers, through the real recorder; 0: without a pool. `moves`: flows move between them by this seed.
 fn inspect(bench: &Bench, frames: Source<'_>, workers: usize, moves: Option<u64>, name: &str) -> Outcome {
     let folder = temporary(&format!("{name}-{workers}"));
-    let shared = Arc::new(Shared::default());
     let prevention = bench.engine_settings.prevention;
     let mut warnings = Vec::new();
     let mut whole =
-        EveRecorder::new(&bench.settings, &folder, &shared, prevention, RunInfo::default(), &mut warnings)
-            .unwrap();
+        EveRecorder::new(&bench.settings, &folder, prevention, RunInfo::default(), &mut warnings).unwrap();
     let (counters, stats, moved) = if workers == 0 {
         let mut worker =
             Worker::new(bench.engine_settings.clone(), Arc::clone(&bench.engine), Arc::clone(&bench.chains))
@@ -82,8 +79,7 @@ fn inspect(bench: &Bench, frames: Source<'_>, workers: usize, moves: Option<u64>
         let mut rings = Vec::new();
         for _ in 0..workers {
             let (sender, receiver) = event_ring(1 << 20, WhenFull::Wait);
-            let half =
-                EveRecorder::for_worker(&bench.settings, &shared, prevention, RunInfo::default(), sender);
+            let half = EveRecorder::for_worker(&bench.settings, prevention, RunInfo::default(), sender);
             halves.push(half.unwrap());
             rings.push(receiver);
         }

@@ -12,7 +12,7 @@ pub enum OfFlow {
     Passes,
 }
 
-/// What a function says of a flow. Variables are named by their numbers in the run's table of names.
+/// What a function says of a flow. Variables stand there by their numbers: [`VariableNames`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FlowDescription<'s> {
     /// What it has decided of all of the flow (EVE's `flow.action`).
@@ -25,4 +25,11 @@ pub struct FlowDescription<'s> {
     pub variables: &'s [(u32, Vec<u8>)],
     /// Measures in bits a byte (`metadata.entropy`).
     pub measures: &'s [(u32, f64)],
+}
+
+/// What the numbers in a function's descriptions are called. The same for all of its generations, so that flows of an older one are told with the
+/// names of now; it keeps no rules alive.
+pub trait VariableNames: Send + Sync {
+    /// The name of a number; `None`: there is no such variable.
+    fn name(&self, number: u32) -> Option<String>;
 }

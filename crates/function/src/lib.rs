@@ -18,7 +18,7 @@ mod transactions;
 pub mod view;
 
 pub use context::{Notes, PacketContext, StreamNews};
-pub use description::{FlowDescription, OfFlow};
+pub use description::{FlowDescription, OfFlow, VariableNames};
 pub use finding::{Edit, Finding, FindingAction, RejectTo, RuleInfo};
 pub use header::HeaderRules;
 pub use hosts::{HostData, HostKeeper, HostSlot, HostTables, HostTablesConfig, HostValues};

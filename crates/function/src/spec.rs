@@ -2,7 +2,7 @@
 //! What a function is and does.
 
 use crate::context::PacketContext;
-use crate::description::FlowDescription;
+use crate::description::{FlowDescription, VariableNames};
 use crate::header::HeaderRules;
 use crate::hosts::{HostKeeper, HostSlot, HostTables};
 use bartizan_base::{Decision, Fid, FunctionId, Generation, Reason, Verdict};
@@ -240,6 +240,11 @@ pub trait Function: Send + Sync {
 
     /// The table of what it keeps per host. Workers let its values expire and show its counters.
     fn hosts(&self) -> Option<Arc<dyn HostKeeper>> {
+        None
+    }
+
+    /// The names of what its descriptions of flows number ([`SlotState::describe`]).
+    fn variable_names(&self) -> Option<Arc<dyn VariableNames>> {
         None
     }
 

@@ -14,7 +14,7 @@ use bartizan_events::JsonWriter;
 use bartizan_flow::host::HostKey;
 use bartizan_function::{
     AppView, Counter, Edit, Finding, FindingAction, Function, FunctionSpec, HeaderRules, HostKeeper, Model,
-    PacketContext, RejectTo, RuleInfo, Together, WorkerState, state_in,
+    PacketContext, RejectTo, RuleInfo, Together, VariableNames, WorkerState, state_in,
 };
 use core::net::IpAddr;
 use core::num::NonZeroU32;
@@ -141,11 +141,23 @@ impl Function for Ids {
         Some(Arc::clone(&self.rules.shared) as Arc<dyn HostKeeper>)
     }
 
+    fn variable_names(&self) -> Option<Arc<dyn VariableNames>> {
+        Some(Arc::clone(&self.rules.shared) as Arc<dyn VariableNames>)
+    }
+
     fn take_header_rules(&mut self) -> Vec<HeaderRules> {
         core::mem::take(&mut self.header_rules)
     }
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
+        // One of several sets of rules may be empty.
+        if self.rules.watches_nothing() {
+            let stray = context.notes.tcp.is_some_and(|tcp| tcp.checksum_invalid);
+            if let Some(app) = context.app.as_mut().filter(|_| stray) {
+                app.later();
+            }
+            return Decision::CONTINUE;
+        }
         let Some(state) = context.worker.downcast_mut::<State>() else { return Decision::CONTINUE };
         let packet_bytes = context.packet.map(|p| u64::from(p.decoded().wire_len));
         let slot = context.flow.and_then(|_| state_in::<FlowDetect>(context.slot));

@@ -9,7 +9,7 @@ use bartizan_detect::groups::{Groups, RULES_MAX};
 use bartizan_detect::ruleset::RuleSet;
 use bartizan_function::{
     Function, FunctionKind, FunctionSpec, HeaderRules, HostKeeper, PacketContext, RuleSource, RulesError,
-    Together, WorkerState,
+    Together, VariableNames, WorkerState,
 };
 use bartizan_rules::Variables;
 use serde_json::Value;
@@ -231,8 +231,17 @@ impl Function for PolicyIds {
         self.sets.first()?.ids.hosts()
     }
 
+    fn variable_names(&self) -> Option<Arc<dyn VariableNames>> {
+        // As above.
+        self.sets.first()?.ids.variable_names()
+    }
+
     fn take_header_rules(&mut self) -> Vec<HeaderRules> {
         core::mem::take(&mut self.header_rules)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.sets.iter().all(|set| set.ids.is_idle())
     }
 
     fn together(&self) -> Together {

@@ -171,7 +171,7 @@ impl Stack {
         };
         let functions = (0..32).map(of_bit).collect();
         let run = RunInfo { own_fields: true, functions, ..RunInfo::default() };
-        let recorder = EveRecorder::new(&settings, &folder, &shared, true, run, &mut Vec::new()).unwrap();
+        let recorder = EveRecorder::new(&settings, &folder, true, run, &mut Vec::new()).unwrap();
         Stack { worker, recorder, agent, rules, engine_settings, engine, folder }
     }
 

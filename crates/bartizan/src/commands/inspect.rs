@@ -195,7 +195,7 @@ fn halves(
     let mut halves = Vec::new();
     for _ in 0..threads {
         let (sender, receiver) = event_ring(RING_BYTES, WhenFull::Wait);
-        let half = EveRecorder::for_worker(settings, builder.shared(), ips, run.clone(), sender);
+        let half = EveRecorder::for_worker(settings, ips, run.clone(), sender);
         let mut half = half.map_err(Failure::outputs(settings))?;
         stores.handles().give(&mut half);
         halves.push(half);
@@ -241,7 +241,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         link: None,
     };
     warnings.extend(continued(settings, &out)?);
-    let mut recorder = EveRecorder::new(settings, &out, builder.shared(), ips, run.clone(), &mut warnings)
+    let mut recorder = EveRecorder::new(settings, &out, ips, run.clone(), &mut warnings)
         .map_err(Failure::outputs(settings))?;
     let mut stores = Stores::open(settings, &built.needs, &out, WhenBehind::Wait, &mut warnings)?;
     stores.handles().give(&mut recorder);

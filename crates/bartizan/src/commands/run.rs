@@ -64,7 +64,6 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut recorder = EveRecorder::new(
         builder.settings(),
         folder,
-        builder.shared(),
         plan.links.iter().any(|link| link.prevention),
         // Of one link with one worker; others have recorders of their own.
         runs.first().cloned().unwrap_or_default(),
@@ -105,8 +104,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let for_worker = |link: usize, ring| {
         let prevention = plan.links.get(link).is_some_and(|link| link.prevention);
         let run = runs.get(link).cloned().unwrap_or_default();
-        let mut half = EveRecorder::for_worker(&yaml, &shared, prevention, run, ring)
-            .map_err(Failure::outputs(&yaml))?;
+        let mut half =
+            EveRecorder::for_worker(&yaml, prevention, run, ring).map_err(Failure::outputs(&yaml))?;
         handles.clone().give(&mut half);
         Ok(half)
     };

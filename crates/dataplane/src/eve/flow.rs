@@ -79,7 +79,7 @@ fn ethers(flow: &Entry, direction: Direction) -> Ether<'_> {
 fn action_of(flow: &Entry) -> Option<FlowAction> {
     let standing = &flow.ext.standing;
     // The functions' decisions, the strictest of them.
-    let said = flow.ext.descriptions().filter_map(|said| said.decided).min();
+    let said = flow.ext.descriptions().filter_map(|(_, said)| said.decided).min();
     match said {
         _ if standing.is_refused() => Some(FlowAction::Drop),
         Some(OfFlow::Refuses) => Some(FlowAction::Drop),

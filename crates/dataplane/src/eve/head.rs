@@ -42,8 +42,8 @@ impl<'o> VariableNames<'o> {
     /// Of a flow.
     pub(super) fn of_flow(recorder: &EveRecorder, flow: Option<&Entry>) -> Self {
         let mut names = VariableNames::default();
-        let name = |number| recorder.shared.names.name(number).unwrap_or_default();
-        for said in flow.iter().flat_map(|flow| flow.ext.descriptions()) {
+        for (bit, said) in flow.iter().flat_map(|flow| flow.ext.descriptions()) {
+            let name = |number| recorder.variable(bit, number);
             names.bits.extend(said.bits.iter().map(|b| name(*b)));
             names.integers.extend(said.integers.iter().map(|(n, v)| (name(*n), u64::from(*v))));
             names.variables.extend(said.variables.iter().map(|(n, v)| (name(*n), v.clone())));

@@ -18,12 +18,11 @@ use bartizan_applayer::transaction::LogOptions;
 use bartizan_base::{
     Direction, FunctionId, Generation, PerDirection, Reason, SettingError, Settings, Timestamp,
 };
-use bartizan_detect::shared::Shared;
 use bartizan_events::config::{Destination, EventTypes, ProtocolOptions};
 use bartizan_events::sink::{OpenError, SinkProblem, SinkWatch};
 use bartizan_events::{EveOutput, EveOutputs, FileStoreHandle, JsonWriter, Sink, TlsStoreHandle};
 use bartizan_flow::EndReason;
-use bartizan_function::Finding;
+use bartizan_function::{Finding, VariableNames};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
@@ -85,7 +84,8 @@ pub type RefusalKey = (Option<Arc<str>>, &'static str, Reason);
 pub struct EveRecorder {
     outputs: Vec<Output>,
     writer: JsonWriter,
-    shared: Arc<Shared>,
+    /// What functions call the variables of flows, by their bits.
+    variables: Vec<Option<Arc<dyn VariableNames>>>,
     run: Arc<RunInfo>,
     capture: Option<Arc<str>>,
     prevention: bool,
@@ -115,12 +115,11 @@ impl EveRecorder {
     pub fn new(
         settings: &Settings,
         folder: &Path,
-        shared: &Arc<Shared>,
         prevention: bool,
         run: RunInfo,
         warnings: &mut Vec<String>,
     ) -> Result<Self, EveError> {
-        Self::with_sinks(settings, shared, prevention, run, warnings, |destination| {
+        Self::with_sinks(settings, prevention, run, warnings, |destination| {
             Ok(Some(Sink::open(destination, folder)?))
         })
     }
@@ -132,20 +131,18 @@ impl EveRecorder {
     /// A setting cannot be understood.
     pub fn for_worker(
         settings: &Settings,
-        shared: &Arc<Shared>,
         prevention: bool,
         run: RunInfo,
         ring: EventSender,
     ) -> Result<Self, EveError> {
         let mut said = Vec::new();
-        let mut recorder = Self::with_sinks(settings, shared, prevention, run, &mut said, |_| Ok(None))?;
+        let mut recorder = Self::with_sinks(settings, prevention, run, &mut said, |_| Ok(None))?;
         recorder.ring = Some(ring);
         Ok(recorder)
     }
 
     fn with_sinks(
         settings: &Settings,
-        shared: &Arc<Shared>,
         prevention: bool,
         run: RunInfo,
         warnings: &mut Vec<String>,
@@ -167,7 +164,7 @@ impl EveRecorder {
         Ok(EveRecorder {
             outputs,
             writer: JsonWriter::new(),
-            shared: Arc::clone(shared),
+            variables: Vec::new(),
             run: Arc::new(run),
             capture: None,
             prevention,
@@ -230,6 +227,12 @@ impl EveRecorder {
     #[must_use]
     pub const fn refusals(&self) -> &BTreeMap<RefusalKey, u64> {
         &self.refusals
+    }
+
+    /// What a function calls a variable of flows.
+    fn variable(&self, function: FunctionId, number: u32) -> String {
+        let names = self.variables.get(usize::from(function.0)).and_then(Option::as_ref);
+        names.and_then(|names| names.name(number)).unwrap_or_default()
     }
 
     /// What a flow's class is called.
@@ -411,6 +414,7 @@ impl Recorder for EveRecorder {
         }
         self.names.truncate(NAMES_KEPT - 1);
         self.names.push_front((chains.generation, chains.classifier.policies()));
+        self.variables = chains.variable_names();
     }
 
     fn store(

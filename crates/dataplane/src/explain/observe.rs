@@ -4,7 +4,9 @@
 use crate::chain::{Chains, Class, FlowClassifier, Matches, PolicyMap};
 use bartizan_base::{Decision, Direction, FunctionId, LinkId, RuleId, TenantId};
 use bartizan_classify::Header;
-use bartizan_function::{FlowView, Function, FunctionSpec, Model, PacketContext, Together, WorkerState};
+use bartizan_function::{
+    FlowView, Function, FunctionSpec, Model, PacketContext, Together, VariableNames, WorkerState,
+};
 use core::net::IpAddr;
 use serde_json::{Map, Value};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -167,6 +169,10 @@ impl Function for Observed {
 
     fn together(&self) -> Together {
         self.inner.together()
+    }
+
+    fn variable_names(&self) -> Option<Arc<dyn VariableNames>> {
+        self.inner.variable_names()
     }
 
     fn explain(&self, context: &PacketContext<'_>) -> Map<String, Value> {

@@ -8,7 +8,7 @@ use bartizan_base::{Settings, Timestamp};
 use bartizan_flow::FlowHasher;
 use bartizan_flow::host::HostCounters;
 use bartizan_flow::host::{HostKey, HostState, HostTable, HostTableConfig, Tag, WhenHostsFull};
-use bartizan_function::HostKeeper;
+use bartizan_function::{HostKeeper, VariableNames};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
@@ -112,6 +112,12 @@ impl Shared {
         if let Ok(mut known) = self.locations.write() {
             *known = None;
         }
+    }
+}
+
+impl VariableNames for Shared {
+    fn name(&self, number: u32) -> Option<String> {
+        self.names.name(number)
     }
 }
 
