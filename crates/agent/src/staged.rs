@@ -9,8 +9,7 @@
 
 use bartizan_base::{Decision, Fid, FunctionId, Reason, RuleId, Verdict};
 use bartizan_function::{
-    Finding, FindingAction, Function, FunctionSpec, HeaderRules, HostKeeper, PacketContext, RuleInfo,
-    Together, VariableNames, WorkerState,
+    Finding, FindingAction, Function, FunctionSpec, PacketContext, RuleInfo, VariableNames, WorkerState,
 };
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -119,12 +118,12 @@ impl Function for Staged {
         self.inner.id()
     }
 
-    fn worker(&self) -> WorkerState {
-        Box::new(Worker { inner: self.inner.worker(), refusals: 0, by_class: BTreeMap::new() })
+    fn inner(&self) -> Option<&dyn Function> {
+        Some(self.inner.as_ref())
     }
 
-    fn take_header_rules(&mut self) -> Vec<HeaderRules> {
-        self.inner.take_header_rules()
+    fn worker(&self) -> WorkerState {
+        Box::new(Worker { inner: self.inner.worker(), refusals: 0, by_class: BTreeMap::new() })
     }
 
     fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
@@ -133,26 +132,6 @@ impl Function for Staged {
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
         self.run(context, |function, context| function.payload(context))
-    }
-
-    fn is_idle(&self) -> bool {
-        self.inner.is_idle()
-    }
-
-    fn together(&self) -> Together {
-        self.inner.together()
-    }
-
-    fn variable_names(&self) -> Option<Arc<dyn VariableNames>> {
-        self.inner.variable_names()
-    }
-
-    fn hosts(&self) -> Option<Arc<dyn HostKeeper>> {
-        self.inner.hosts()
-    }
-
-    fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, serde_json::Value> {
-        self.inner.explain(context)
     }
 
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {

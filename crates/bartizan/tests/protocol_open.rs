@@ -33,15 +33,20 @@ fn run(
     v6: bool,
     steps: &[Step<'_>],
 ) -> (Vec<Option<Reason>>, Vec<serde_json::Value>) {
+    under("chain: [ids], ids: {rules: r}", name, rules, set, v6, steps)
+}
+
+/// The same, under a policy.
+fn under(
+    policy: &str,
+    name: &str,
+    rules: &str,
+    set: &[(&str, &str)],
+    v6: bool,
+    steps: &[Step<'_>],
+) -> (Vec<Option<Reason>>, Vec<serde_json::Value>) {
     let name = format!("open-{name}-{v6}");
-    let made = Made {
-        name: &name,
-        policy: "chain: [ids], ids: {rules: r}",
-        set,
-        tune: |_| (),
-        rules,
-        thresholds: "",
-    };
+    let made = Made { name: &name, policy, set, tune: |_| (), rules, thresholds: "" };
     let mut stack = Stack::new(&made);
     let from = |client: bool, seq, ack, flags, payload: &[u8]| {
         let (ends, ports) = if client { ((1, 2), (1000, 80)) } else { ((2, 1), (80, 1000)) };
@@ -240,6 +245,24 @@ fn what_may_become_a_request_is_of_no_protocol_when_the_connection_is_over() {
             assert!(reasons.iter().all(Option::is_none), "{name}: {reasons:?}");
             let flow = first(&events, "flow");
             assert_eq!(flow["app_proto"].as_str(), wanted, "{name}: {flow}");
+        }
+    }
+}
+
+/// A staged policy holds nothing back, and takes nothing of that from an enforced one beside it.
+#[test]
+fn beside_a_staged_policy_an_enforced_one_holds_beginnings() {
+    let again: &[Step<'_>] = &[(1, true, 101, b"\x16"), (100, true, 101, b"\x16"), (201, true, 101, b"\x16")];
+    let drops: &[(&str, &str)] = &[("app-layer.hold.policy", "drop-flow")];
+    // The connection goes to the host of the first policy; the second one is for all others.
+    for (staged, wanted) in [([false, true], [HELD; 3]), ([true, false], [None; 3])] {
+        for v6 in [false, true] {
+            let [first, others] =
+                staged.map(|staged| format!("chain: [ids], ids: {{rules: r}}, staged: {staged}"));
+            let host = if v6 { "2001:db8::2" } else { "10.0.0.2" };
+            let policy = format!("to: [{host}], {first}}}\n  - {{name: others, {others}");
+            let name = format!("beside-{}", staged[0]);
+            assert_eq!(under(&policy, &name, ELSEWHERE, drops, v6, again).0, wanted, "{staged:?}, v6 {v6}");
         }
     }
 }

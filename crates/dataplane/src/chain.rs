@@ -162,6 +162,13 @@ impl PolicyMap {
         self.traits(fid).is_some_and(|traits| traits.one_sided)
     }
 
+    /// Whether verdicts on a class are only reported.
+    #[inline]
+    #[must_use]
+    pub fn is_staged(&self, fid: Fid) -> bool {
+        self.traits(fid).is_some_and(|traits| traits.staged)
+    }
+
     /// Name of a policy.
     #[must_use]
     pub fn name(&self, number: u32) -> &str {
@@ -332,11 +339,12 @@ impl Chains {
         }
     }
 
-    /// Whether a function of a path must be asked about the protocol before its bytes reach their receiver.
+    /// Whether a function of a class's path must be asked about the protocol before its bytes reach their receiver. Where verdicts are only
+    /// reported nothing is held back.
     #[inline]
     #[must_use]
-    pub const fn waits_for_protocol(&self, path: Path) -> bool {
-        !path.and(self.waits).is_empty()
+    pub fn waits_for_protocol(&self, path: Path, fid: Fid) -> bool {
+        !path.and(self.waits).is_empty() && !self.policies.is_staged(fid)
     }
 
     /// What functions call the variables of flows, by bit.

@@ -197,9 +197,15 @@ pub trait Function: Send + Sync {
     /// Its bit in paths.
     fn id(&self) -> FunctionId;
 
+    /// The function that this one stands around (it observes it, or holds back what it decides): what this one does not answer itself, that
+    /// one answers.
+    fn inner(&self) -> Option<&dyn Function> {
+        None
+    }
+
     /// What it keeps per worker.
     fn worker(&self) -> WorkerState {
-        Box::new(())
+        self.inner().map_or_else(|| Box::new(()) as WorkerState, |inner| inner.worker())
     }
 
     /// Rules on headers alone, which who builds the generation takes from it, once, before the first packet. One lookup on a
@@ -211,57 +217,58 @@ pub trait Function: Send + Sync {
 
     /// Callback **packet**: the header half.
     fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
-        let _ = context;
-        Decision::CONTINUE
+        self.inner().map_or(Decision::CONTINUE, |inner| inner.packet(context))
     }
 
     /// Callback **payload**: the payload half, called per packet after streams and transactions were advanced.
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
-        let _ = context;
-        Decision::CONTINUE
+        self.inner().map_or(Decision::CONTINUE, |inner| inner.payload(context))
     }
 
     /// How its payload half takes segments that came together. It is shown the same bytes either way; what it decides at
     /// the last of joined segments is decided of all of them.
     fn together(&self) -> Together {
-        Together::Apart
+        self.inner().map_or(Together::Apart, |inner| inner.together())
     }
 
     /// Whether it has nothing to look for in payloads: it is not shown any, and counts as done with what it would have been shown.
     fn is_idle(&self) -> bool {
-        false
+        self.inner().is_some_and(|inner| inner.is_idle())
     }
 
     /// Whether it refuses traffic for the protocol that it does or does not speak, so that bytes whose protocol is open must not
     /// reach their receiver before the function was asked.
     fn waits_for_protocol(&self) -> bool {
-        false
+        self.inner().is_some_and(|inner| inner.waits_for_protocol())
     }
 
     /// The table of what it keeps per host. Workers let its values expire and show its counters.
     fn hosts(&self) -> Option<Arc<dyn HostKeeper>> {
-        None
+        self.inner()?.hosts()
     }
 
     /// The names of what its descriptions of flows number ([`SlotState::describe`]).
     fn variable_names(&self) -> Option<Arc<dyn VariableNames>> {
-        None
+        self.inner()?.variable_names()
     }
 
     /// For `explain`: what it can say of a packet beyond its verdict, by name. Never called for traffic.
     fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, serde_json::Value> {
-        let _ = context;
-        serde_json::Map::new()
+        self.inner().map(|inner| inner.explain(context)).unwrap_or_default()
     }
 
     /// Callback **log**: hands over the counters of a worker, (name, value).
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
-        let _ = (worker, each);
+        if let Some(inner) = self.inner() {
+            inner.log(worker, each);
+        }
     }
 
     /// Refusals of staged policies that a worker only computed: class, verdict, reason, packets. For who stages functions;
     /// a function itself knows nothing of it.
     fn staged(&self, worker: &WorkerState, each: &mut dyn FnMut(Fid, Verdict, Reason, u64)) {
-        let _ = (worker, each);
+        if let Some(inner) = self.inner() {
+            inner.staged(worker, each);
+        }
     }
 }

@@ -4,9 +4,7 @@
 use crate::chain::{Chains, Class, FlowClassifier, Matches, PolicyMap};
 use bartizan_base::{Decision, Direction, FunctionId, LinkId, RuleId, TenantId};
 use bartizan_classify::Header;
-use bartizan_function::{
-    FlowView, Function, FunctionSpec, Model, PacketContext, Together, VariableNames, WorkerState,
-};
+use bartizan_function::{FlowView, Function, FunctionSpec, Model, PacketContext, VariableNames};
 use core::net::IpAddr;
 use serde_json::{Map, Value};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -151,8 +149,13 @@ impl Function for Observed {
         self.inner.id()
     }
 
-    fn worker(&self) -> WorkerState {
-        self.inner.worker()
+    fn inner(&self) -> Option<&dyn Function> {
+        Some(self.inner.as_ref())
+    }
+
+    fn is_idle(&self) -> bool {
+        // Its calls are written down.
+        false
     }
 
     fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
@@ -165,22 +168,6 @@ impl Function for Observed {
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
         self.call(Half::Payload, context, |function, context| function.payload(context))
-    }
-
-    fn together(&self) -> Together {
-        self.inner.together()
-    }
-
-    fn variable_names(&self) -> Option<Arc<dyn VariableNames>> {
-        self.inner.variable_names()
-    }
-
-    fn explain(&self, context: &PacketContext<'_>) -> Map<String, Value> {
-        self.inner.explain(context)
-    }
-
-    fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
-        self.inner.log(worker, each);
     }
 }
 

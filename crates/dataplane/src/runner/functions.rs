@@ -298,7 +298,7 @@ impl Runner {
             || settings.hold.bytes == 0
             || !looks.inspect
             || occasion.payload().is_empty()
-            || !self.chains.waits_for_protocol(entry.path)
+            || !self.chains.waits_for_protocol(entry.path, entry.fid)
         {
             return Hold::No;
         }

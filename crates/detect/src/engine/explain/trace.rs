@@ -24,7 +24,7 @@ use bartizan_applayer::protocol::ProtocolId;
 use bartizan_applayer::protocols;
 use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
 use bartizan_base::{Decision, Direction, FunctionId, RuleId};
-use bartizan_function::{AppView, Function, FunctionSpec, PacketContext, WorkerState, slot_as};
+use bartizan_function::{AppView, Function, FunctionSpec, PacketContext, slot_as};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -502,8 +502,13 @@ impl Function for Traced {
         self.inner.id()
     }
 
-    fn worker(&self) -> WorkerState {
-        self.inner.worker()
+    fn inner(&self) -> Option<&dyn Function> {
+        Some(self.inner.as_ref())
+    }
+
+    fn is_idle(&self) -> bool {
+        // It is asked about each packet.
+        false
     }
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
@@ -511,9 +516,5 @@ impl Function for Traced {
         let decision = self.inner.payload(context);
         self.tracer.lock().unwrap_or_else(PoisonError::into_inner).packet(context, before);
         decision
-    }
-
-    fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
-        self.inner.log(worker, each);
     }
 }
