@@ -535,9 +535,17 @@ pub(crate) fn chunked_trailer(case: &Case<'_>, finding: &Finding) -> Option<&'st
         let mut before = case.passage.of_flow(alert.flow).take_while(|(place, _)| *place < at);
         told(&case.ours) && told(&case.theirs) && before.any(|(_, packet)| packet.fragments.is_some())
     };
+    // A rule that counts has matched before without an alert: it alerts when the last chunk has come.
+    let counted = || {
+        let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
+        let so_far = case.passage.said_before(alert.flow, alert.to_server, at.saturating_add(1));
+        let over = so_far.windows(5).any(|end| end == b"\n0\r\n\r")
+            || so_far.windows(4).any(|end| end == b"\n0\n\n");
+        case.asks(alert, &["detection_filter", "threshold"]) && over
+    };
     let is = !finding.more
         && case.rule(alert)?.options.iter().any(on_headers)
-        && (case.was_told(alert) || in_fragments())
+        && (case.was_told(alert) || in_fragments() || counted())
         && said.windows(7).any(|word| word == b"chunked");
     is.then_some(
         "a rule matches the headers of a message once; Suricata matches them again behind a chunked body",

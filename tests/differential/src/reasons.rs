@@ -104,4 +104,6 @@ pub const CAUSES: &[Cause] = &[
     crate::bodies::size_behind_the_last_chunk,
     crate::times::asked_behind_a_cut_query,
     crate::silent::passed_when_sides_encrypt,
+    crate::ends::counted_in_another_order,
+    crate::ends::shown_before_it_is_acknowledged,
 ];

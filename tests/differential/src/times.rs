@@ -9,7 +9,7 @@ use crate::passage::{ahead, segment};
 use bartizan_testkit::packet::{ACK, FIN, Segment};
 
 /// Options by which the beginning of what is shown matters, or its end.
-const PLACES: &[&str] =
+pub(crate) const PLACES: &[&str] =
     &["offset:", "depth:", "startswith", "endswith", "isdataat:", "byte_", "pcre:", "base64_decode:"];
 
 /// Whether the other program has an alert of the same rule in the same flow and direction.

@@ -86,8 +86,11 @@ impl Runner {
         // Before the handshake is complete rules look at packets, not at the stream.
         // Data with a SYN that leaves is read by a server that takes it at once: there is no later packet to refuse.
         let shown = tcp.is_some_and(|o| is_shown_early(cx.settings, occasion, o));
-        let streams =
-            *shows != Shows::Packet && (shown || tcp.is_none_or(|o| o.state >= TcpState::Established));
+        // The session has nothing to do with a packet that its receiver throws away: the stream waits for the next one.
+        let counts = tcp.is_none_or(|o| !o.checksum_invalid);
+        let streams = *shows != Shows::Packet
+            && counts
+            && (shown || tcp.is_none_or(|o| o.state >= TcpState::Established));
         let early = matches!(&occasion.packet.decoded().transport, Transport::Tcp(t) if t.options.fast_open.is_some());
         // The byte of a keep-alive was there before: rules look at it as at a packet that is no part of the stream.
         let keep_alive = tcp.is_some_and(|o| o.kind.contains(PacketKind::KEEP_ALIVE));
