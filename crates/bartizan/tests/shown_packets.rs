@@ -90,6 +90,44 @@ alert tcp-pkt any any -> any any (msg:\"p\"; content:\"stray\"; sid:2;)
     assert_eq!(alerts(&folder, "passive", 2), [json!(6), json!(14)]);
 }
 
+/// Each piece of the stream that a packet shows is looked at beside the transactions that come with it.
+#[test]
+fn what_lies_behind_a_hole_is_looked_for_beside_transactions() {
+    let folder = Folder::new("beside-a-hole");
+    let mut capture = Capture::default();
+    let head = b"HTTP/1.1 200 OK\r\nContent-Length: 80\r\n\r\n0123456789";
+    let question = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+    let next = 101 + question.len() as u32;
+    let hole = 901 + head.len() as u32;
+    for (client, server) in ends() {
+        open(&mut capture, client, server);
+        capture.tcp(client, server, (101, 901), PSH | ACK, question);
+        capture.tcp(server, client, (901, next), ACK, head);
+        capture.tcp(client, server, (next, hole), ACK, b"");
+        // 20 bytes are lost.
+        capture.tcp(server, client, (hole + 20, next), ACK, b"the needle is here.");
+        capture.tcp(client, server, (next, hole + 39), ACK, b"");
+        capture.tcp(server, client, (hole + 39, next), ACK, &[b'x'; 31]);
+        capture.tcp(client, server, (next, hole + 70), ACK, b"");
+        capture.tcp(client, server, (next, hole + 70), FIN | ACK, b"");
+        capture.tcp(server, client, (hole + 70, next + 1), FIN | ACK, b"");
+        capture.tcp(client, server, (next + 1, hole + 71), ACK, b"");
+    }
+    folder.write("c.pcap", capture.pcap());
+    // As in Suricata: with the FIN, which shows both pieces, and each rule once.
+    let rules = "alert http any any -> any any (msg:\"behind\"; http.stat_code; content:\"200\"; pkt_data; content:\"needle\"; sid:1;)
+alert http any any -> any any (msg:\"before\"; http.stat_code; content:\"200\"; pkt_data; content:\"OK\"; sid:2;)
+alert http any any -> any any (msg:\"body\"; file.data; content:\"456\"; pkt_data; content:\"needle\"; fast_pattern; sid:3;)
+alert http any any -> any any (msg:\"in neither\"; http.stat_code; content:\"200\"; pkt_data; content:\"9the needle\"; sid:4;)
+alert http any any -> any any (msg:\"in both\"; http.stat_code; content:\"200\"; pkt_data; content:\"e\"; nocase; sid:5;)
+";
+    inspect(&folder, rules, "passive", &[]);
+    for sid in [1, 2, 3, 5] {
+        assert_eq!(alerts(&folder, "passive", sid), [json!(12), json!(25)], "{sid}");
+    }
+    assert_eq!(alerts(&folder, "passive", 4), [] as [Value; 0]);
+}
+
 /// Behind a hole of DNS a message is searched for: what is passed over is no reason to show the stream in pieces.
 #[test]
 fn only_messages_of_dns_prompt_a_look_at_the_stream() {
