@@ -124,12 +124,11 @@ pub(crate) fn request_behind_rubbish(case: &Case<'_>, finding: &Finding) -> Opti
     // The length of the body before is missing, or another copy of it.
     let lost = |flow| case.passage.has_hole(flow, true) || has_copies(case, flow);
     let of = |flow| lost(flow) && case.passage.said(flow, true).split(|byte| *byte == b'\n').any(behind);
+    // What comes of it: the next answer comes when the line that Suricata reads then has not ended.
+    const FOLLOWS: [&str; 4] =
+        [EVENT, "fileinfo", "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST", "anomaly:REQUEST_LINE_INCOMPLETE"];
     let is = match &finding.what {
-        What::Record(name) => {
-            !finding.more
-                && [EVENT, "fileinfo", "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST"].contains(&name.as_str())
-                && case.concerns(finding, of)
-        }
+        What::Record(name) => !finding.more && FOLLOWS.contains(&name.as_str()) && case.concerns(finding, of),
         What::Alert(alert) => finding.more && alert.to_server && case.is_on_http(alert) && of(alert.flow),
         What::Drop(..) => false,
     };

@@ -421,15 +421,36 @@ pub(crate) fn sent_again(case: &Case<'_>, finding: &Finding) -> Option<&'static 
     let end = segment.seq.wrapping_add(segment.load.len() as u32);
     // A rule that counts may have matched before without an alert.
     let told = case.was_told(alert) || case.asks(alert, &["detection_filter", "threshold"]);
-    let is = case.ips && !finding.more && ahead(end, edge) <= 0 && told;
+    let is = case.ips && !finding.more && !segment.load.is_empty() && ahead(end, edge) <= 0 && told;
     is.then_some("a segment without new bytes is not inspected again: it leaves with the bytes that were")
 }
 
 pub(crate) fn body_before_it_leaves(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
-    // Or Suricata has refused the flow by then.
+    // Something of the body is there with this program's alert.
+    let begun = |ours: &Alert| {
+        let Some(frame) = ours.frame else { return true };
+        let Some((at, _)) = case.passage.packet(frame) else { return false };
+        let said = case.passage.said_before(ours.flow, ours.to_server, at + 1);
+        let lines = said.windows(4).position(|end| end == b"\r\n\r\n").map(|head| head + 4);
+        let line = said.windows(2).position(|end| end == b"\n\n").map(|head| head + 2);
+        let head = lines.into_iter().chain(line).min();
+        // What has no head is a body as a whole.
+        head.map_or(!said.is_empty() && !ours.to_server && !said.starts_with(b"HTTP/"), |head| {
+            said.len() > head
+        })
+    };
+    let first = case.findings.iter().find_map(|one| match &one.what {
+        What::Alert(there) if one.more && there.is_like(alert) => Some(there),
+        _ => None,
+    });
+    if !first.is_some_and(begun) {
+        return None;
+    }
+    // Or Suricata has refused the flow by then, and this program does with the same packet.
     let refused = |one: &Alert| one.blocked && one.flow == alert.flow && one.place() <= alert.place();
-    let over = finding.more && case.theirs.iter().any(refused) && case.ours.iter().any(refused);
+    let here = |one: &Alert| refused(one) && one.place() == alert.place();
+    let over = finding.more && case.theirs.iter().any(refused) && case.ours.iter().any(here);
     // Or the packet is another one, of which the rule asks something else.
     let over = over || finding.more && case.asks(alert, &["stream_size:", "flow.pkts", "flow.bytes"]);
     // Or what brings the part was put together of fragments, and is no frame.
@@ -572,12 +593,11 @@ pub(crate) fn shown_twice(case: &Case<'_>, finding: &Finding) -> Option<&'static
 
 /// Suricata stops looking at the bytes of a TLS connection, of both sides, once a side encrypts.
 pub(crate) fn behind_a_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
-    const ENCRYPTED: &[u8] = &[0x17, 3];
     let What::Alert(alert) = &finding.what else { return None };
     let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
     let encrypts = |to_server: bool| {
         let said = case.passage.said_before(alert.flow, to_server, at.saturating_add(1));
-        said.windows(ENCRYPTED.len()).any(|two| two == ENCRYPTED)
+        said.windows(3).any(|head| matches!(head, [0x17, 3, 0..=4]))
     };
     // A version beside a pattern in the stream is a condition, no buffer.
     let of_buffer = |option: &String| {
@@ -585,12 +605,10 @@ pub(crate) fn behind_a_handshake(case: &Case<'_>, finding: &Finding) -> Option<&
             && !option.starts_with("tls.version:")
     };
     let versions = case.asks(alert, &["tls.version:"]) && !case.rule(alert)?.options.iter().any(of_buffer);
-    // Inline the window shows what has matched again, until it has moved on.
-    let again = case.ips && case.theirs.iter().any(|one| one.is_like(alert) && one.place() < alert.place());
     let is = finding.more
         && case.rule(alert)?.head.starts_with("tls ")
         && (!case.is_on_buffers(alert) || versions)
-        && (encrypts(true) || encrypts(false) || again);
+        && (encrypts(true) || encrypts(false));
     is.then_some("rules on the stream of a TLS connection look on, with what lies before, when sides encrypt: what is no TLS could follow")
 }
 
@@ -798,9 +816,12 @@ pub(crate) fn stream_within_a_record(case: &Case<'_>, finding: &Finding) -> Opti
 pub(crate) fn asked_by_transaction(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let asks = case.asks(alert, &["flowbits:isset"]) && !case.is_on_buffers(alert);
+    // The same bit.
     let sets = (0..case.pair.rules.len()).any(|rule| {
         let other = Alert { rule, ..alert.clone() };
-        case.asks(&other, &["flowbits:set"]) && case.is_on_buffers(&other)
+        case.asks(&other, &["flowbits:set"])
+            && case.is_on_buffers(&other)
+            && crate::times::hangs_on(case, finding, &other)
     });
     // Both have found it in this flow and direction; how often differs.
     let known = |alerts: &[Alert]| alerts.iter().any(|one| one.is_like(alert) && one.place() < alert.place());

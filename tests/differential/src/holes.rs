@@ -30,10 +30,17 @@ pub(crate) fn certificate_behind_the_end(case: &Case<'_>, finding: &Finding) -> 
 /// Passively that answer is parsed first: the state is then what its question says.
 pub(crate) fn state_of_the_question(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
+    // It holds with what the answer says, and not with what the question says.
+    let of_answer = |option: &String| {
+        let Some(states) = option.strip_prefix("ssl_state:") else { return false };
+        let (wanted, states) = states.strip_prefix('!').map_or((true, states), |states| (false, states));
+        let holds = |state: &str| states.split('|').any(|one| one.trim() == state) == wanted;
+        !holds("client_hello") && (holds("server_hello") || holds("server_keyx"))
+    };
     let is = !case.ips
         && !finding.more
         && !alert.to_server
-        && case.asks(alert, &["ssl_state"])
+        && case.pair.rules.get(alert.rule)?.options.iter().any(of_answer)
         && answered_first(case, alert.flow);
     is.then_some("a TLS answer that is acknowledged before its question is parsed first, and `ssl_state` is what the question says then; Suricata parses the question first")
 }
@@ -258,7 +265,7 @@ pub(crate) fn line_without_status(case: &Case<'_>, finding: &Finding) -> Option<
         // The body is looked at when it is over.
         What::Alert(alert) => {
             let others = if finding.more { &case.theirs } else { &case.ours };
-            unmatched
+            (unmatched || lacks("fileinfo") && next(alert.flow))
                 && !alert.to_server
                 && case.is_on_body(alert)
                 && cut(alert.flow)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Planted differences that look like those of a cause and are none of it: what a cause must not swallow.
 
-use crate::explained::left_of;
+use crate::answer::Answer;
+use crate::explained::{explain, left_of};
 
 #[test]
 fn headers_are_matched_again_behind_a_chunked_body_only() {
@@ -11,4 +12,105 @@ fn headers_are_matched_again_behind_a_chunked_body_only() {
     assert_eq!(left(&["1@80<1.0:allowed"]), ["-1@80<1.0:allowed"], "the body goes on");
     assert_eq!(left(&["1@52>1.0:allowed"]), ["-1@52>1.0:allowed"], "the client has no body");
     assert_eq!(left(&["3@97<1.0:allowed"]), ["-3@97<1.0:allowed"], "not on headers");
+}
+
+#[test]
+fn a_body_without_a_status_line_ends_elsewhere_where_suricata_ends_it_only() {
+    // The first answer begins with rubbish; its segment of packet 45 ends with a line. Rule 2 is on the body, rule 1 is not.
+    let left = |got: &[&str], want: &[&str]| left_of(145, 1612, false, got, want);
+    assert!(left(&["2@-<1.0:allowed", "fileinfo"], &["2@47<1.0:allowed", "fileinfo", "fileinfo"]).is_empty());
+    assert_eq!(
+        left(&["fileinfo"], &["2@47<1.0:allowed", "fileinfo", "fileinfo"]),
+        ["-2@47<1.0:allowed"],
+        "at no time"
+    );
+    let (ours, theirs) = ("2@-<1.0:allowed", "2@47<1.0:allowed");
+    assert_eq!(left(&[ours], &[theirs]), ["+2@-<1.0:allowed", "-2@47<1.0:allowed"], "no other answer there");
+    let (ours, theirs) = ("1@-<1.0:allowed", "1@47<1.0:allowed");
+    assert_eq!(
+        left(&[ours, "fileinfo"], &[theirs, "fileinfo", "fileinfo"]),
+        ["+1@-<1.0:allowed", "-1@47<1.0:allowed"],
+        "not on the body"
+    );
+}
+
+#[test]
+fn an_incomplete_line_follows_from_a_body_that_nobody_expected_only() {
+    const INCOMPLETE: &str = "anomaly:REQUEST_LINE_INCOMPLETE";
+    const UNEXPECTED: &str = "anomaly:REQUEST_BODY_UNEXPECTED";
+    let left = |want: &[&str]| left_of(151, 2222, true, &["flow:TCP:http"], want);
+    assert!(left(&["flow:TCP:http", UNEXPECTED, INCOMPLETE]).is_empty());
+    assert_eq!(left(&["flow:TCP:http", INCOMPLETE]), ["-anomaly:REQUEST_LINE_INCOMPLETE"]);
+    let other = left_of(151, 2222, true, &["flow:TCP:http", INCOMPLETE], &["flow:TCP:http", UNEXPECTED]);
+    assert_eq!(other, ["+anomaly:REQUEST_LINE_INCOMPLETE"], "more here");
+}
+
+/// What is left of a difference of a pair one of whose rules has other options.
+fn left_with(
+    (seed, number): (u64, u32),
+    rule: usize,
+    options: &[&str],
+    (got, want): (&[&str], &[&str]),
+) -> Vec<String> {
+    let mut pair = crate::make::pair(seed, number);
+    pair.rules[rule].options = options.iter().map(|option| (*option).to_owned()).collect();
+    let [got, want] = [got, want].map(|items| {
+        let mut answer = Answer::default();
+        items.iter().for_each(|item| answer.add((*item).into()));
+        answer
+    });
+    explain(&pair, false, &got, &want).0
+}
+
+#[test]
+fn a_segment_without_new_bytes_has_bytes() {
+    // A part of the server's certificate is lost; packet 51 is the client's FIN, which has none. With packet 37 sides encrypt.
+    let tls = "flow:TCP:tls";
+    let left = left_of(143, 1524, true, &["3@37>1.0:allowed", tls], &["3@51>1.0:allowed", tls]);
+    assert_eq!(left, ["-3@51>1.0:allowed"]);
+}
+
+#[test]
+fn streams_are_looked_on_at_when_sides_encrypt_only() {
+    // Packets 4 to 10 are the client's hello.
+    let left = |ips, got: &[&str]| left_of(143, 1524, ips, got, &["3@4>1.0:allowed"]);
+    assert!(left(true, &["3@4>1.0:allowed", "3@37>1.0:allowed"]).is_empty());
+    assert_eq!(left(true, &["3@4>1.0:allowed", "3@6>1.0:allowed"]), ["+3@6>1.0:allowed"], "once more");
+    assert_eq!(left(false, &["3@4>1.0:allowed", "3@8>1.0:allowed"]), ["+3@8>1.0:allowed"]);
+}
+
+#[test]
+fn a_silent_bit_is_set_by_what_is_there_only() {
+    // Rule 1 sets it with the client's random, which packet 4 brings; packet 3 acknowledges.
+    assert!(left_of(32, 631, true, &["2@4>1.0:allowed"], &[]).is_empty());
+    assert_eq!(left_of(32, 631, true, &["2@3>1.0:allowed"], &[]), ["+2@3>1.0:allowed"]);
+}
+
+#[test]
+fn a_body_comes_earlier_where_something_of_it_is_there_only() {
+    // Rule 2 is on bodies.
+    let left = |got: &str| left_of(141, 1356, true, &[got], &["2@55>1.0:allowed"]);
+    assert!(left("2@51>1.0:allowed").is_empty());
+    let open = |got: &str| [format!("+{got}"), "-2@55>1.0:allowed".to_owned()];
+    assert_eq!(left("2@1>1.0:allowed"), open("2@1>1.0:allowed"), "a handshake has no body");
+    assert_eq!(left("2@4>1.0:allowed"), open("2@4>1.0:allowed"), "the headers go on");
+}
+
+#[test]
+fn a_rule_that_asks_for_a_bit_is_asked_with_the_transaction_that_sets_that_bit_only() {
+    // Rule 3 asks for a bit of its own, and rule 1 sets another one on a transaction.
+    assert_eq!(left_of(2, 1255, false, &["3@2<1.0:allowed"], &[]), ["+3@2<1.0:allowed"]);
+}
+
+#[test]
+fn the_state_of_a_question_hides_what_is_true_of_an_answer_only() {
+    // The server's hello is acknowledged first, with packet 7.
+    let left = |option: &str| left_with((95, 2358), 2, &[option], (&[], &["2@8<1.0:allowed"]));
+    for option in ["ssl_state:!client_hello", "ssl_state:server_hello", "ssl_state:server_hello|unknown"] {
+        assert!(left(option).is_empty(), "{option}");
+    }
+    for option in ["ssl_state:client_hello", "ssl_state:client_hello|server_hello", "ssl_state:!server_hello"]
+    {
+        assert_eq!(left(option), ["-2@8<1.0:allowed"], "{option}");
+    }
 }

@@ -89,7 +89,6 @@ pub const CAUSES: &[Cause] = &[
     crate::holes::body_without_status,
     crate::lost::request_before_what_fills,
     crate::lost::version_that_no_list_has,
-    crate::lost::request_that_came_late,
     crate::bodies::end_of_a_part,
     crate::bodies::passed_behind_a_body,
     crate::bodies::answer_to_half_a_line,
