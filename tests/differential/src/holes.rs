@@ -216,10 +216,14 @@ fn is_headless(case: &Case<'_>, flow: FlowKey) -> bool {
 /// What a server says without a status line is a body: Suricata shows it to some rules only.
 pub(crate) fn body_without_status(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
+    // What a rule refuses has no record.
+    let lacks = |name: &str| {
+        case.findings.iter().any(|one| !one.more && matches!(&one.what, What::Record(other) if other == name))
+    };
     let is = finding.more
         && !alert.to_server
         && case.is_on_body(alert)
-        && case.got.has("fileinfo")
+        && (case.got.has("fileinfo") || alert.blocked && lacks("fileinfo"))
         && is_headless(case, alert.flow);
     is.then_some("an answer that has no status line is a body, which rules look at; Suricata may record it and look at nothing")
 }
@@ -278,24 +282,25 @@ pub(crate) fn line_without_status(case: &Case<'_>, finding: &Finding) -> Option<
     )
 }
 
+/// Whether bytes of a direction come when they were acknowledged already.
+pub(crate) fn is_filled_late(case: &Case<'_>, flow: FlowKey, to_server: bool) -> bool {
+    case.passage.of_flow(flow).any(|(at, packet)| {
+        let Some(one) = segment(packet).filter(|_| packet.to_server != to_server) else { return false };
+        let Some(edge) = case.passage.contiguous(flow, to_server, at) else { return false };
+        let filled = || case.passage.contiguous(flow, to_server, usize::MAX);
+        one.flags & ACK != 0 && ahead(one.ack, edge) > 1 && filled().is_some_and(|end| ahead(end, edge) > 0)
+    })
+}
+
 /// In prevention the parser of HTTP goes on behind a hole that was acknowledged; what fills it later is inspected, and is no message's.
 pub(crate) fn hole_filled_late(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const MESSAGES: [&str; 3] = ["anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST", "http", "fileinfo"];
     let What::Record(name) = &finding.what else { return None };
-    let late = |flow: FlowKey, to_server: bool| {
-        case.passage.of_flow(flow).any(|(at, packet)| {
-            let Some(one) = segment(packet).filter(|_| packet.to_server != to_server) else { return false };
-            let Some(edge) = case.passage.contiguous(flow, to_server, at) else { return false };
-            let filled = || case.passage.contiguous(flow, to_server, usize::MAX);
-            one.flags & ACK != 0
-                && ahead(one.ack, edge) > 1
-                && filled().is_some_and(|end| ahead(end, edge) > 0)
-        })
-    };
     let is = case.ips
         && !finding.more
         && MESSAGES.contains(&name.as_str())
-        && case.concerns(finding, |flow| late(flow, true) || late(flow, false));
+        && case
+            .concerns(finding, |flow| is_filled_late(case, flow, true) || is_filled_late(case, flow, false));
     is.then_some(
         "in prevention HTTP goes on behind a hole that was acknowledged; what fills it later is no message's",
     )

@@ -43,6 +43,14 @@ fn an_incomplete_line_follows_from_a_body_that_nobody_expected_only() {
     assert_eq!(left(&["flow:TCP:http", INCOMPLETE]), ["-anomaly:REQUEST_LINE_INCOMPLETE"]);
     let other = left_of(151, 2222, true, &["flow:TCP:http", INCOMPLETE], &["flow:TCP:http", UNEXPECTED]);
     assert_eq!(other, ["+anomaly:REQUEST_LINE_INCOMPLETE"], "more here");
+    // So is one request more.
+    let more = |want: &[&str]| left_of(170, 1710, false, &["flow:TCP:http", "http"], want);
+    assert!(more(&["flow:TCP:http", UNEXPECTED]).is_empty());
+    assert_eq!(more(&["flow:TCP:http"]), ["+http"]);
+    // The length of a body comes with packet 24, when packet 22 has acknowledged it.
+    let late = |ips| left_of(143, 108, ips, &["flow:TCP:http"], &["flow:TCP:http", UNEXPECTED]);
+    assert!(late(true).is_empty());
+    assert_eq!(late(false), ["-anomaly:REQUEST_BODY_UNEXPECTED"], "passively it is waited for");
 }
 
 /// What is left of a difference of a pair one of whose rules has other options.
@@ -113,4 +121,14 @@ fn the_state_of_a_question_hides_what_is_true_of_an_answer_only() {
     {
         assert_eq!(left(option), ["-2@8<1.0:allowed"], "{option}");
     }
+}
+
+#[test]
+fn a_body_without_a_status_line_is_refused_where_suricata_records_it_only() {
+    // Rule 0 is on the body and refuses, rule 2 is on the status line.
+    let left = |got: &str, want: &[&str]| left_of(170, 394, true, &[got], want);
+    assert!(left("0@41<1.0:blocked", &["fileinfo"]).is_empty());
+    assert_eq!(left("0@41<1.0:blocked", &[]), ["+0@41<1.0:blocked"], "a body that nobody has");
+    assert_eq!(left("0@41<1.0:allowed", &["fileinfo"])[0], "+0@41<1.0:allowed", "it is recorded");
+    assert_eq!(left("2@41<1.0:blocked", &["fileinfo"])[0], "+2@41<1.0:blocked", "not on the body");
 }
