@@ -4,7 +4,7 @@
 
 use crate::answer::Answer;
 use crate::finding::{Alert, Finding, FlowKey, What};
-use crate::pair::{Pair, Rule};
+use crate::pair::{Body, Pair, Rule};
 use crate::passage::{Passage, ahead, key};
 use bartizan_testkit::packet::{ACK, FIN, RST, SYN, URG};
 
@@ -827,7 +827,14 @@ pub(crate) fn asked_by_transaction(case: &Case<'_>, finding: &Finding) -> Option
     let known = |alerts: &[Alert]| alerts.iter().any(|one| one.is_like(alert) && one.place() < alert.place());
     let again = case.ips && known(&case.ours) && known(&case.theirs);
     // Passively Suricata asks before the transaction that comes with the same packet sets it.
-    let is = asks && sets && (again || !case.ips && finding.more);
+    // Nor does it with a datagram that is no message.
+    let no_message = || {
+        let packet = alert.frame.and_then(|frame| case.passage.packet(frame));
+        packet.is_some_and(
+            |(_, packet)| matches!(&packet.body, Body::Udp(query) if crate::dns::is_cut_short(query)),
+        )
+    };
+    let is = asks && sets && (again || finding.more && (!case.ips || no_message()));
     is.then_some("a rule on the stream that asks for a flowbit is asked with what the stream shows; Suricata asks with each transaction if one on transactions sets the bit")
 }
 

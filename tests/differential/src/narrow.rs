@@ -107,6 +107,13 @@ fn a_body_comes_earlier_where_something_of_it_is_there_only() {
 #[test]
 fn a_rule_that_asks_for_a_bit_is_asked_with_the_transaction_that_sets_that_bit_only() {
     // Rule 3 asks for a bit of its own, and rule 1 sets another one on a transaction.
+    // Packet 3 is a datagram that is no message, packet 4 is one; rule 3 asks for no bit.
+    let left = |got: &str| left_of(173, 2343, true, &[got], &[]);
+    assert!(left("2@3>1.0:allowed").is_empty());
+    assert_eq!(left("2@4<1.0:allowed"), ["+2@4<1.0:allowed"]);
+    assert_eq!(left("3@3>1.0:allowed"), ["+3@3>1.0:allowed"]);
+    assert_eq!(left_of(173, 2343, true, &[], &["2@3>1.0:allowed"]), ["-2@3>1.0:allowed"], "a missed one");
+    // Another bit.
     assert_eq!(left_of(2, 1255, false, &["3@2<1.0:allowed"], &[]), ["+3@2<1.0:allowed"]);
 }
 
@@ -131,4 +138,14 @@ fn a_body_without_a_status_line_is_refused_where_suricata_records_it_only() {
     assert_eq!(left("0@41<1.0:blocked", &[]), ["+0@41<1.0:blocked"], "a body that nobody has");
     assert_eq!(left("0@41<1.0:allowed", &["fileinfo"])[0], "+0@41<1.0:allowed", "it is recorded");
     assert_eq!(left("2@41<1.0:blocked", &["fileinfo"])[0], "+2@41<1.0:blocked", "not on the body");
+}
+
+#[test]
+fn data_that_comes_again_behind_a_fin_counts_in_suricata_only() {
+    // Packet 7 brings packet 4 again, behind the FIN of packet 6. Rule 3 counts, rule 0 does not.
+    let left = |ips, want: &str| left_of(172, 794, ips, &[], &[want]);
+    assert!(left(false, "3@7>1.0:allowed").is_empty());
+    assert_eq!(left(false, "3@4>1.0:allowed"), ["-3@4>1.0:allowed"], "the first time");
+    assert_eq!(left(false, "3@6>1.0:allowed"), ["-3@6>1.0:allowed"], "the FIN");
+    assert_eq!(left(false, "0@7>1.0:allowed"), ["-0@7>1.0:allowed"], "it counts nothing");
 }
