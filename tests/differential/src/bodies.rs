@@ -134,7 +134,13 @@ pub(crate) fn request_behind_rubbish(case: &Case<'_>, finding: &Finding) -> Opti
             let follows = if finding.more { name == "http" } else { FOLLOWS.contains(&name.as_str()) };
             follows && case.concerns(finding, of)
         }
-        What::Alert(alert) => finding.more && alert.to_server && case.is_on_http(alert) && of(alert.flow),
+        // Or what Suricata takes for the request is looked at when the connection ends.
+        What::Alert(alert) => {
+            (finding.more || case.comes_earlier(finding))
+                && alert.to_server
+                && case.is_on_http(alert)
+                && of(alert.flow)
+        }
         What::Drop(..) => false,
     };
     (lacks && is && case.got.has("flow:TCP:http")).then_some(

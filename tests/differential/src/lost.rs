@@ -108,7 +108,15 @@ pub fn other_side_of_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'stat
         What::Alert(alert) => case.asks(alert, TLS) && case.passage.has_hole(alert.flow, !alert.to_server),
         What::Drop(..) => false,
     };
-    (!case.ips && finding.more && is && case.got.has("flow:TCP:tls")).then_some(
+    // What Suricata has given up it asks once more when the connection ends: then other numbers of the flow hold.
+    let at_the_end = || match &finding.what {
+        What::Alert(alert) => {
+            alert.frame.is_none() && case.asks(alert, &["stream_size:", "flow.pkts", "flow.bytes"])
+        }
+        _ => false,
+    };
+    let is = is && (finding.more || at_the_end());
+    (!case.ips && is && case.got.has("flow:TCP:tls")).then_some(
         "passively the other side of a TLS connection is read on behind a hole; Suricata gives up both",
     )
 }

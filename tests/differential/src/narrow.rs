@@ -149,3 +149,27 @@ fn data_that_comes_again_behind_a_fin_counts_in_suricata_only() {
     assert_eq!(left(false, "3@6>1.0:allowed"), ["-3@6>1.0:allowed"], "the FIN");
     assert_eq!(left(false, "0@7>1.0:allowed"), ["-0@7>1.0:allowed"], "it counts nothing");
 }
+
+#[test]
+fn what_is_asked_when_a_given_up_session_ends_hangs_on_numbers_of_the_flow_only() {
+    // Packet 14, the server's, has a wrong checksum. Rule 0 asks for the size of both streams, rule 3 does not.
+    let left = |ips, want: &str| left_of(172, 1652, ips, &["flow:TCP:tls"], &["flow:TCP:tls", want]);
+    assert!(left(false, "0@->1.0:allowed").is_empty());
+    assert_eq!(left(false, "0@13>1.0:allowed"), ["-0@13>1.0:allowed"], "before the end");
+    assert_eq!(left(true, "0@->1.0:allowed"), ["-0@->1.0:allowed"], "in prevention");
+    // Rule 2 is on the certificate, which the hole is in.
+    assert_eq!(left(false, "2@-<1.0:allowed"), ["-2@-<1.0:allowed"], "its own side");
+}
+
+#[test]
+fn a_request_that_is_taken_for_a_body_is_looked_at_at_another_time_only() {
+    // Rule 0 is on the head of requests; packet 22 is the third one, packet 54 is behind both ends.
+    const UNEXPECTED: &str = "anomaly:REQUEST_BODY_UNEXPECTED";
+    let left = |got: &[&str], want: &str| {
+        let got: Vec<&str> = got.iter().copied().chain(["flow:TCP:http"]).collect();
+        left_of(174, 1742, true, &got, &[want, UNEXPECTED, "flow:TCP:http"])
+    };
+    assert!(left(&["0@22>1.0:allowed"], "0@54>1.0:allowed").is_empty());
+    assert_eq!(left(&[], "0@54>1.0:allowed"), ["-0@54>1.0:allowed"], "nothing here");
+    assert_eq!(left(&["0@22>1.0:allowed"], "0@34<1.0:allowed"), ["-0@34<1.0:allowed"], "an answer");
+}
