@@ -172,7 +172,9 @@ pub(crate) fn closes_early(case: &Case<'_>, finding: &Finding) -> Option<&'stati
                 .iter()
                 .any(|one| one.more && matches!(&one.what, What::Record(name) if name == "flow:TCP:failed"));
             let unknown = !finding.more && failed && case.asks(alert, &["app-layer-protocol:unknown"]);
-            unknown || finding.more && case.rule(alert).is_some_and(|rule| rule.options.iter().any(decides))
+            // What matches once matches then.
+            let here = finding.more || case.comes_earlier(finding);
+            unknown || here && case.rule(alert).is_some_and(|rule| rule.options.iter().any(decides))
         }
         What::Drop(..) => false,
     };

@@ -173,3 +173,14 @@ fn a_request_that_is_taken_for_a_body_is_looked_at_at_another_time_only() {
     assert_eq!(left(&[], "0@54>1.0:allowed"), ["-0@54>1.0:allowed"], "nothing here");
     assert_eq!(left(&["0@22>1.0:allowed"], "0@34<1.0:allowed"), ["-0@34<1.0:allowed"], "an answer");
 }
+
+#[test]
+fn a_rule_on_a_failed_protocol_matches_earlier_where_detection_ends_only() {
+    // Rule 2 matches once, and asks for `failed`; rule 3 does not.
+    let left = |ips, got: &[&str], want: &str| left_of(167, 767, ips, got, &[want]);
+    assert!(left(true, &["2@4>1.0:allowed"], "2@8>1.0:allowed").is_empty());
+    assert_eq!(left(true, &[], "2@8>1.0:allowed"), ["-2@8>1.0:allowed"], "nothing here");
+    assert_eq!(left(true, &["2@10>1.0:allowed"], "2@8>1.0:allowed").len(), 1, "later here");
+    assert_eq!(left(true, &["3@4>1.0:allowed"], "3@8>1.0:allowed").len(), 2, "asks for no protocol");
+    assert_eq!(left(false, &["2@4>1.0:allowed"], "2@8>1.0:allowed").len(), 2, "passively");
+}
