@@ -9,7 +9,7 @@
 
 use bartizan_base::{Decision, Fid, FunctionId, Reason, RuleId, Verdict};
 use bartizan_function::{
-    Finding, FindingAction, Function, FunctionSpec, PacketContext, RuleInfo, VariableNames, WorkerState,
+    Finding, FindingAction, Function, FunctionSpec, PacketContext, RuleInfo, WorkerState,
 };
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

@@ -67,6 +67,99 @@ alert tcp-pkt any any -> any any (msg:\"p\"; content:\"GOOD\"; sid:4;)
     assert_eq!(alerts(&folder, "passive", 4), [json!(4), json!(10)]);
 }
 
+/// The stream waits for the next packet that is part of its connection.
+#[test]
+fn a_packet_with_a_wrong_checksum_shows_nothing_of_the_stream() {
+    let folder = Folder::new("wrong-checksum");
+    let mut capture = Capture::default();
+    for (client, server) in ends() {
+        open(&mut capture, client, server);
+        capture.tcp(client, server, (101, 901), ACK, b"first");
+        capture.tcp(server, client, (901, 106), ACK, b"");
+        capture.unsummed(client, server, (106, 901), ACK, b"stray");
+        capture.tcp(client, server, (106, 901), ACK, b"next");
+        capture.tcp(server, client, (901, 110), ACK, b"");
+    }
+    folder.write("c.pcap", capture.pcap());
+    let rules = "alert tcp-stream any any -> any any (msg:\"s\"; content:\"first\"; sid:1;)
+alert tcp-pkt any any -> any any (msg:\"p\"; content:\"stray\"; sid:2;)
+";
+    let more = ["--set", "stream.reassembly.toserver-chunk-size=4", "--set", "pcap-file.checksum-checks=yes"];
+    inspect(&folder, rules, "passive", &more);
+    assert_eq!(alerts(&folder, "passive", 1), [json!(7), json!(15)]);
+    assert_eq!(alerts(&folder, "passive", 2), [json!(6), json!(14)]);
+}
+
+/// Each piece of the stream that a packet shows is looked at beside the transactions that come with it.
+#[test]
+fn what_lies_behind_a_hole_is_looked_for_beside_transactions() {
+    let folder = Folder::new("beside-a-hole");
+    let mut capture = Capture::default();
+    let head = b"HTTP/1.1 200 OK\r\nContent-Length: 80\r\n\r\n0123456789";
+    let question = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+    let next = 101 + question.len() as u32;
+    let hole = 901 + head.len() as u32;
+    for (client, server) in ends() {
+        open(&mut capture, client, server);
+        capture.tcp(client, server, (101, 901), PSH | ACK, question);
+        capture.tcp(server, client, (901, next), ACK, head);
+        capture.tcp(client, server, (next, hole), ACK, b"");
+        // 20 bytes are lost.
+        capture.tcp(server, client, (hole + 20, next), ACK, b"the needle is here.");
+        capture.tcp(client, server, (next, hole + 39), ACK, b"");
+        capture.tcp(server, client, (hole + 39, next), ACK, &[b'x'; 31]);
+        capture.tcp(client, server, (next, hole + 70), ACK, b"");
+        capture.tcp(client, server, (next, hole + 70), FIN | ACK, b"");
+        capture.tcp(server, client, (hole + 70, next + 1), FIN | ACK, b"");
+        capture.tcp(client, server, (next + 1, hole + 71), ACK, b"");
+    }
+    folder.write("c.pcap", capture.pcap());
+    // As in Suricata: with the FIN, which shows both pieces, and each rule once.
+    let rules = "alert http any any -> any any (msg:\"behind\"; http.stat_code; content:\"200\"; pkt_data; content:\"needle\"; sid:1;)
+alert http any any -> any any (msg:\"before\"; http.stat_code; content:\"200\"; pkt_data; content:\"OK\"; sid:2;)
+alert http any any -> any any (msg:\"body\"; file.data; content:\"456\"; pkt_data; content:\"needle\"; fast_pattern; sid:3;)
+alert http any any -> any any (msg:\"in neither\"; http.stat_code; content:\"200\"; pkt_data; content:\"9the needle\"; sid:4;)
+alert http any any -> any any (msg:\"in both\"; http.stat_code; content:\"200\"; pkt_data; content:\"e\"; nocase; sid:5;)
+";
+    inspect(&folder, rules, "passive", &[]);
+    for sid in [1, 2, 3, 5] {
+        assert_eq!(alerts(&folder, "passive", sid), [json!(12), json!(25)], "{sid}");
+    }
+    assert_eq!(alerts(&folder, "passive", 4), [] as [Value; 0]);
+}
+
+/// Behind a hole of DNS a message is searched for: what is passed over is no reason to show the stream in pieces.
+#[test]
+fn only_messages_of_dns_prompt_a_look_at_the_stream() {
+    let folder = Folder::new("no-message");
+    let query =
+        b"\x00\x1dp\xa5\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x02a1\x04x007\x03com\x00\x00\x01\x00\x01";
+    let rest = b"\x00\x01\x00\x00\x00<\x00\x04\x93\xc5*\x10\xc0\x0c\x00\x10\x00\x01\x00\x00\x00<\x00\x04\x03abc\xc0\x0c\x00\x05\x00\x01\x00";
+    let mut capture = Capture::default();
+    for (client, (server, _)) in ends() {
+        let server = (server, 53);
+        open(&mut capture, client, server);
+        capture.tcp(client, server, (101, 901), PSH | ACK, query);
+        capture.tcp(server, client, (901, 132), ACK, b"");
+        // Packet 6 acknowledges 35 bytes that nobody saw.
+        capture.tcp(client, server, (132, 936), ACK, b"");
+        capture.tcp(server, client, (936, 132), ACK, rest);
+        capture.tcp(client, server, (132, 971), ACK, b"");
+        capture.tcp(server, client, (971, 132), PSH | ACK, b"\x00\x00<\x00\n\x04Toto\x03net\x00");
+        capture.tcp(client, server, (132, 986), ACK, b"");
+        capture.tcp(client, server, (132, 986), FIN | ACK, b"");
+        capture.tcp(server, client, (986, 133), FIN | ACK, b"");
+        capture.tcp(client, server, (133, 987), ACK, b"");
+    }
+    folder.write("c.pcap", capture.pcap());
+    let rules = "alert tcp any any -> any any (msg:\"all\"; pcre:\"/^.{50}$/s\"; sid:1;)
+alert tcp any any -> any any (msg:\"a piece\"; pcre:\"/^.{35}$/s\"; sid:2;)
+";
+    inspect(&folder, rules, "passive", &[]);
+    assert_eq!(alerts(&folder, "passive", 1), [json!(12), json!(25)]);
+    assert_eq!(alerts(&folder, "passive", 2), [] as [Value; 0]);
+}
+
 /// `tcp:all` names each packet and binds a rule to none: its contents are looked for in the stream as well.
 #[test]
 fn a_rule_for_all_packets_looks_at_the_stream() {

@@ -18,6 +18,8 @@ use bartizan_base::{Direction, FunctionId, Path, PerDirection};
 pub struct AppView<'a> {
     layer: &'a AppLayer,
     changed: &'a [TxId],
+    /// Those that were changed when they came with an earlier piece of the stream.
+    again: &'a [TxId],
     parsed: bool,
     direction: Direction,
     function: FunctionId,
@@ -56,8 +58,18 @@ impl<'a> AppView<'a> {
 
     /// The changed transactions that are there and that the function is not done with.
     pub fn transactions(&self) -> impl Iterator<Item = (TxId, &'a dyn Transaction)> + use<'a> {
+        self.undone(self.changed)
+    }
+
+    /// The packet shows a further piece of the stream: the transactions that came with the first one, if the function is not done with them. They are
+    /// not news; who looks for something beside them in the stream looks at all pieces.
+    pub fn transactions_again(&self) -> impl Iterator<Item = (TxId, &'a dyn Transaction)> + use<'a> {
+        self.undone(self.again)
+    }
+
+    fn undone(&self, which: &'a [TxId]) -> impl Iterator<Item = (TxId, &'a dyn Transaction)> + use<'a> {
         let (parser, direction, function) = (self.layer.parser(), self.direction, self.function);
-        self.changed.iter().filter_map(move |id| {
+        which.iter().filter_map(move |id| {
             let tx = parser?.tx(*id).filter(|tx| !tx.common().is_done(direction, function))?;
             Some((*id, tx))
         })
@@ -103,6 +115,7 @@ impl<'a> AppView<'a> {
         AppView {
             layer: self.layer,
             changed: self.changed,
+            again: self.again,
             parsed: self.parsed,
             direction: self.direction,
             function: self.function,
@@ -215,10 +228,30 @@ impl Showing {
         marks: &'a mut Marks,
     ) -> AppView<'a> {
         let Showing { direction, parsed, changed } = self;
-        AppView { layer, changed, parsed: *parsed, direction: *direction, function, marks }
+        AppView { layer, changed, again: &[], parsed: *parsed, direction: *direction, function, marks }
     }
 
-    /// These functions were shown it: what they said is noted, and what they are done with. Gives the number of holds that were refused
+    /// What a function is shown with a further piece of the stream that the same packet shows: nothing that is new.
+    #[inline]
+    #[must_use]
+    pub fn view_again<'a>(
+        &'a self,
+        layer: &'a AppLayer,
+        function: FunctionId,
+        marks: &'a mut Marks,
+    ) -> AppView<'a> {
+        AppView {
+            layer,
+            changed: &[],
+            again: &self.changed,
+            parsed: false,
+            direction: self.direction,
+            function,
+            marks,
+        }
+    }
+
+    /// These functions were shown it, with the first piece of the stream: what they said is noted, and what they are done with. Gives the number of holds that were refused
     /// or ended.
     #[inline]
     pub fn end(self, app: &mut AppLayer, functions: Path, marks: &mut Marks) -> u64 {

@@ -121,16 +121,26 @@ pub(crate) fn request_behind_rubbish(case: &Case<'_>, finding: &Finding) -> Opti
         let within = |method: &&[u8]| line.windows(method.len()).skip(1).any(|word| word == *method);
         ends && REQUESTS.iter().any(within)
     };
-    // The length of the body before is missing, or another copy of it.
-    let lost = |flow| case.passage.has_hole(flow, true) || has_copies(case, flow);
+    // The length of the body before is missing, or another copy of it, or comes when it was acknowledged already.
+    let late = |flow| case.ips && crate::holes::is_filled_late(case, flow, true);
+    let lost = |flow| case.passage.has_hole(flow, true) || has_copies(case, flow) || late(flow);
     let of = |flow| lost(flow) && case.passage.said(flow, true).split(|byte| *byte == b'\n').any(behind);
+    // What comes of it: the next answer comes when the line that Suricata reads then has not ended.
+    const FOLLOWS: [&str; 4] =
+        [EVENT, "fileinfo", "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST", "anomaly:REQUEST_LINE_INCOMPLETE"];
     let is = match &finding.what {
         What::Record(name) => {
-            !finding.more
-                && [EVENT, "fileinfo", "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST"].contains(&name.as_str())
-                && case.concerns(finding, of)
+            // The request has a record of its own.
+            let follows = if finding.more { name == "http" } else { FOLLOWS.contains(&name.as_str()) };
+            follows && case.concerns(finding, of)
         }
-        What::Alert(alert) => finding.more && alert.to_server && case.is_on_http(alert) && of(alert.flow),
+        // Or what Suricata takes for the request is looked at when the connection ends.
+        What::Alert(alert) => {
+            (finding.more || case.comes_earlier(finding))
+                && alert.to_server
+                && case.is_on_http(alert)
+                && of(alert.flow)
+        }
         What::Drop(..) => false,
     };
     (lacks && is && case.got.has("flow:TCP:http")).then_some(

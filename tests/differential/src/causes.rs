@@ -4,7 +4,7 @@
 
 use crate::answer::Answer;
 use crate::finding::{Alert, Finding, FlowKey, What};
-use crate::pair::{Pair, Rule};
+use crate::pair::{Body, Pair, Rule};
 use crate::passage::{Passage, ahead, key};
 use bartizan_testkit::packet::{ACK, FIN, RST, SYN, URG};
 
@@ -172,7 +172,9 @@ pub(crate) fn closes_early(case: &Case<'_>, finding: &Finding) -> Option<&'stati
                 .iter()
                 .any(|one| one.more && matches!(&one.what, What::Record(name) if name == "flow:TCP:failed"));
             let unknown = !finding.more && failed && case.asks(alert, &["app-layer-protocol:unknown"]);
-            unknown || finding.more && case.rule(alert).is_some_and(|rule| rule.options.iter().any(decides))
+            // What matches once matches then.
+            let here = finding.more || case.comes_earlier(finding);
+            unknown || here && case.rule(alert).is_some_and(|rule| rule.options.iter().any(decides))
         }
         What::Drop(..) => false,
     };
@@ -421,15 +423,36 @@ pub(crate) fn sent_again(case: &Case<'_>, finding: &Finding) -> Option<&'static 
     let end = segment.seq.wrapping_add(segment.load.len() as u32);
     // A rule that counts may have matched before without an alert.
     let told = case.was_told(alert) || case.asks(alert, &["detection_filter", "threshold"]);
-    let is = case.ips && !finding.more && ahead(end, edge) <= 0 && told;
+    let is = case.ips && !finding.more && !segment.load.is_empty() && ahead(end, edge) <= 0 && told;
     is.then_some("a segment without new bytes is not inspected again: it leaves with the bytes that were")
 }
 
 pub(crate) fn body_before_it_leaves(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
-    // Or Suricata has refused the flow by then.
+    // Something of the body is there with this program's alert.
+    let begun = |ours: &Alert| {
+        let Some(frame) = ours.frame else { return true };
+        let Some((at, _)) = case.passage.packet(frame) else { return false };
+        let said = case.passage.said_before(ours.flow, ours.to_server, at + 1);
+        let lines = said.windows(4).position(|end| end == b"\r\n\r\n").map(|head| head + 4);
+        let line = said.windows(2).position(|end| end == b"\n\n").map(|head| head + 2);
+        let head = lines.into_iter().chain(line).min();
+        // What has no head is a body as a whole.
+        head.map_or(!said.is_empty() && !ours.to_server && !said.starts_with(b"HTTP/"), |head| {
+            said.len() > head
+        })
+    };
+    let first = case.findings.iter().find_map(|one| match &one.what {
+        What::Alert(there) if one.more && there.is_like(alert) => Some(there),
+        _ => None,
+    });
+    if !first.is_some_and(begun) {
+        return None;
+    }
+    // Or Suricata has refused the flow by then, and this program does with the same packet.
     let refused = |one: &Alert| one.blocked && one.flow == alert.flow && one.place() <= alert.place();
-    let over = finding.more && case.theirs.iter().any(refused) && case.ours.iter().any(refused);
+    let here = |one: &Alert| refused(one) && one.place() == alert.place();
+    let over = finding.more && case.theirs.iter().any(refused) && case.ours.iter().any(here);
     // Or the packet is another one, of which the rule asks something else.
     let over = over || finding.more && case.asks(alert, &["stream_size:", "flow.pkts", "flow.bytes"]);
     // Or what brings the part was put together of fragments, and is no frame.
@@ -535,9 +558,17 @@ pub(crate) fn chunked_trailer(case: &Case<'_>, finding: &Finding) -> Option<&'st
         let mut before = case.passage.of_flow(alert.flow).take_while(|(place, _)| *place < at);
         told(&case.ours) && told(&case.theirs) && before.any(|(_, packet)| packet.fragments.is_some())
     };
+    // A rule that counts has matched before without an alert: it alerts when the last chunk has come.
+    let counted = || {
+        let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
+        let so_far = case.passage.said_before(alert.flow, alert.to_server, at.saturating_add(1));
+        let over = so_far.windows(5).any(|end| end == b"\n0\r\n\r")
+            || so_far.windows(4).any(|end| end == b"\n0\n\n");
+        case.asks(alert, &["detection_filter", "threshold"]) && over
+    };
     let is = !finding.more
         && case.rule(alert)?.options.iter().any(on_headers)
-        && (case.was_told(alert) || in_fragments())
+        && (case.was_told(alert) || in_fragments() || counted())
         && said.windows(7).any(|word| word == b"chunked");
     is.then_some(
         "a rule matches the headers of a message once; Suricata matches them again behind a chunked body",
@@ -564,12 +595,11 @@ pub(crate) fn shown_twice(case: &Case<'_>, finding: &Finding) -> Option<&'static
 
 /// Suricata stops looking at the bytes of a TLS connection, of both sides, once a side encrypts.
 pub(crate) fn behind_a_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
-    const ENCRYPTED: &[u8] = &[0x17, 3];
     let What::Alert(alert) = &finding.what else { return None };
     let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
     let encrypts = |to_server: bool| {
         let said = case.passage.said_before(alert.flow, to_server, at.saturating_add(1));
-        said.windows(ENCRYPTED.len()).any(|two| two == ENCRYPTED)
+        said.windows(3).any(|head| matches!(head, [0x17, 3, 0..=4]))
     };
     // A version beside a pattern in the stream is a condition, no buffer.
     let of_buffer = |option: &String| {
@@ -577,12 +607,10 @@ pub(crate) fn behind_a_handshake(case: &Case<'_>, finding: &Finding) -> Option<&
             && !option.starts_with("tls.version:")
     };
     let versions = case.asks(alert, &["tls.version:"]) && !case.rule(alert)?.options.iter().any(of_buffer);
-    // Inline the window shows what has matched again, until it has moved on.
-    let again = case.ips && case.theirs.iter().any(|one| one.is_like(alert) && one.place() < alert.place());
     let is = finding.more
         && case.rule(alert)?.head.starts_with("tls ")
         && (!case.is_on_buffers(alert) || versions)
-        && (encrypts(true) || encrypts(false) || again);
+        && (encrypts(true) || encrypts(false));
     is.then_some("rules on the stream of a TLS connection look on, with what lies before, when sides encrypt: what is no TLS could follow")
 }
 
@@ -790,15 +818,25 @@ pub(crate) fn stream_within_a_record(case: &Case<'_>, finding: &Finding) -> Opti
 pub(crate) fn asked_by_transaction(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let asks = case.asks(alert, &["flowbits:isset"]) && !case.is_on_buffers(alert);
+    // The same bit.
     let sets = (0..case.pair.rules.len()).any(|rule| {
         let other = Alert { rule, ..alert.clone() };
-        case.asks(&other, &["flowbits:set"]) && case.is_on_buffers(&other)
+        case.asks(&other, &["flowbits:set"])
+            && case.is_on_buffers(&other)
+            && crate::times::hangs_on(case, finding, &other)
     });
     // Both have found it in this flow and direction; how often differs.
     let known = |alerts: &[Alert]| alerts.iter().any(|one| one.is_like(alert) && one.place() < alert.place());
     let again = case.ips && known(&case.ours) && known(&case.theirs);
     // Passively Suricata asks before the transaction that comes with the same packet sets it.
-    let is = asks && sets && (again || !case.ips && finding.more);
+    // Nor does it with a datagram that is no message.
+    let no_message = || {
+        let packet = alert.frame.and_then(|frame| case.passage.packet(frame));
+        packet.is_some_and(
+            |(_, packet)| matches!(&packet.body, Body::Udp(query) if crate::dns::is_cut_short(query)),
+        )
+    };
+    let is = asks && sets && (again || finding.more && (!case.ips || no_message()));
     is.then_some("a rule on the stream that asks for a flowbit is asked with what the stream shows; Suricata asks with each transaction if one on transactions sets the bit")
 }
 

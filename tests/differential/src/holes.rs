@@ -30,10 +30,17 @@ pub(crate) fn certificate_behind_the_end(case: &Case<'_>, finding: &Finding) -> 
 /// Passively that answer is parsed first: the state is then what its question says.
 pub(crate) fn state_of_the_question(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
+    // It holds with what the answer says, and not with what the question says.
+    let of_answer = |option: &String| {
+        let Some(states) = option.strip_prefix("ssl_state:") else { return false };
+        let (wanted, states) = states.strip_prefix('!').map_or((true, states), |states| (false, states));
+        let holds = |state: &str| states.split('|').any(|one| one.trim() == state) == wanted;
+        !holds("client_hello") && (holds("server_hello") || holds("server_keyx"))
+    };
     let is = !case.ips
         && !finding.more
         && !alert.to_server
-        && case.asks(alert, &["ssl_state"])
+        && case.pair.rules.get(alert.rule)?.options.iter().any(of_answer)
         && answered_first(case, alert.flow);
     is.then_some("a TLS answer that is acknowledged before its question is parsed first, and `ssl_state` is what the question says then; Suricata parses the question first")
 }
@@ -209,10 +216,14 @@ fn is_headless(case: &Case<'_>, flow: FlowKey) -> bool {
 /// What a server says without a status line is a body: Suricata shows it to some rules only.
 pub(crate) fn body_without_status(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
+    // What a rule refuses has no record.
+    let lacks = |name: &str| {
+        case.findings.iter().any(|one| !one.more && matches!(&one.what, What::Record(other) if other == name))
+    };
     let is = finding.more
         && !alert.to_server
         && case.is_on_body(alert)
-        && case.got.has("fileinfo")
+        && (case.got.has("fileinfo") || alert.blocked && lacks("fileinfo"))
         && is_headless(case, alert.flow);
     is.then_some("an answer that has no status line is a body, which rules look at; Suricata may record it and look at nothing")
 }
@@ -258,7 +269,7 @@ pub(crate) fn line_without_status(case: &Case<'_>, finding: &Finding) -> Option<
         // The body is looked at when it is over.
         What::Alert(alert) => {
             let others = if finding.more { &case.theirs } else { &case.ours };
-            unmatched
+            (unmatched || lacks("fileinfo") && next(alert.flow))
                 && !alert.to_server
                 && case.is_on_body(alert)
                 && cut(alert.flow)
@@ -271,24 +282,25 @@ pub(crate) fn line_without_status(case: &Case<'_>, finding: &Finding) -> Option<
     )
 }
 
+/// Whether bytes of a direction come when they were acknowledged already.
+pub(crate) fn is_filled_late(case: &Case<'_>, flow: FlowKey, to_server: bool) -> bool {
+    case.passage.of_flow(flow).any(|(at, packet)| {
+        let Some(one) = segment(packet).filter(|_| packet.to_server != to_server) else { return false };
+        let Some(edge) = case.passage.contiguous(flow, to_server, at) else { return false };
+        let filled = || case.passage.contiguous(flow, to_server, usize::MAX);
+        one.flags & ACK != 0 && ahead(one.ack, edge) > 1 && filled().is_some_and(|end| ahead(end, edge) > 0)
+    })
+}
+
 /// In prevention the parser of HTTP goes on behind a hole that was acknowledged; what fills it later is inspected, and is no message's.
 pub(crate) fn hole_filled_late(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const MESSAGES: [&str; 3] = ["anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST", "http", "fileinfo"];
     let What::Record(name) = &finding.what else { return None };
-    let late = |flow: FlowKey, to_server: bool| {
-        case.passage.of_flow(flow).any(|(at, packet)| {
-            let Some(one) = segment(packet).filter(|_| packet.to_server != to_server) else { return false };
-            let Some(edge) = case.passage.contiguous(flow, to_server, at) else { return false };
-            let filled = || case.passage.contiguous(flow, to_server, usize::MAX);
-            one.flags & ACK != 0
-                && ahead(one.ack, edge) > 1
-                && filled().is_some_and(|end| ahead(end, edge) > 0)
-        })
-    };
     let is = case.ips
         && !finding.more
         && MESSAGES.contains(&name.as_str())
-        && case.concerns(finding, |flow| late(flow, true) || late(flow, false));
+        && case
+            .concerns(finding, |flow| is_filled_late(case, flow, true) || is_filled_late(case, flow, false));
     is.then_some(
         "in prevention HTTP goes on behind a hole that was acknowledged; what fills it later is no message's",
     )

@@ -8,7 +8,7 @@
 //! * [`http`], [`dns`], [`tls`]: what is said in them.
 //! * [`scene`], [`family`], [`make`]: scenes, and pairs that differ from them by one feature.
 //! * [`engine`], [`answer`]: a run of either program, and what it answered.
-//! * [`compare`]: one held against the other. [`explained`]: differences that have a reason; [`causes`], [`holes`], [`lost`], [`numbers`], [`silent`], [`times`]: which; [`finding`], [`passage`]: what they
+//! * [`compare`]: one held against the other. [`explained`]: differences that have a reason; [`causes`], [`ends`], [`holes`], [`lost`], [`numbers`], [`silent`], [`times`]: which; [`finding`], [`passage`]: what they
 //!   look at. [`faults`]: planted ones.
 //! * [`shrink`]: the least that still differs.
 //!
@@ -19,6 +19,7 @@ pub mod bodies;
 pub mod causes;
 pub mod compare;
 pub mod dns;
+pub mod ends;
 pub mod engine;
 pub mod explained;
 pub mod extra;
@@ -30,6 +31,8 @@ pub mod http;
 pub mod look;
 pub mod lost;
 pub mod make;
+#[cfg(test)]
+mod narrow;
 pub mod numbers;
 pub mod pair;
 pub mod passage;

@@ -89,7 +89,6 @@ pub const CAUSES: &[Cause] = &[
     crate::holes::body_without_status,
     crate::lost::request_before_what_fills,
     crate::lost::version_that_no_list_has,
-    crate::lost::request_that_came_late,
     crate::bodies::end_of_a_part,
     crate::bodies::passed_behind_a_body,
     crate::bodies::answer_to_half_a_line,
@@ -104,4 +103,6 @@ pub const CAUSES: &[Cause] = &[
     crate::bodies::size_behind_the_last_chunk,
     crate::times::asked_behind_a_cut_query,
     crate::silent::passed_when_sides_encrypt,
+    crate::ends::counted_in_another_order,
+    crate::ends::shown_before_it_is_acknowledged,
 ];

@@ -11,9 +11,17 @@ use crate::passage::key;
 use crate::text::looked_for;
 use crate::times::hangs_on;
 
+/// A record's head, a message's, a version and the random.
+const RANDOM: usize = 5 + 4 + 2 + 32;
+
 /// The bit that a rule asks for is set by one that tells nothing, and that holds here only, or in Suricata only.
 pub(crate) fn bit_of_a_silent_rule(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
+    // More here is what wants the bit to be there.
+    let waits = &["flowbits:isset", "xbits:isset", "hostbits:isset", "flowint:"];
+    if finding.more && !case.asks(alert, waits) {
+        return None;
+    }
     // This program's comes earlier for that.
     let mut others = case.findings.iter().filter(|other| !finding.more && other.more);
     let earlier = others.find(|other| match &other.what {
@@ -32,9 +40,15 @@ pub(crate) fn bit_of_a_silent_rule(case: &Case<'_>, finding: &Finding) -> Option
             return None;
         }
         let of_it = Finding { more: finding.more, what: What::Alert(other), flow: None };
+        // The hello of its side is there.
+        let said = || {
+            let (at, _) = case.passage.packet(frame)?;
+            let said = case.passage.said_before(flow, to_server, at + 1);
+            (said.starts_with(&[0x16, 3]) && said.len() >= RANDOM).then_some(())
+        };
         let here_only = || {
             flags_that_are_not_there(case, &of_it)
-                .or_else(|| random_of_the_other_side(case, &of_it).filter(|_| case.ips))
+                .or_else(|| random_of_the_other_side(case, &of_it).filter(|_| case.ips && said().is_some()))
         };
         behind_a_transform(case, &of_it).or_else(|| finding.more.then(here_only)?)
     };
@@ -151,7 +165,6 @@ pub(crate) fn silent_on_a_line(case: &Case<'_>, finding: &Finding) -> Option<&'s
 
 /// A rule on `tls.random` that refuses in silence refuses when its own side has sent it; Suricata waits for the other side's.
 pub(crate) fn silent_on_a_random(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
-    const RANDOM: usize = 5 + 4 + 2 + 32;
     let silent = |rule: &Rule| {
         let has = |word: &str| rule.options.iter().any(|option| option.starts_with(word));
         matches!(rule.action, "drop" | "reject") && has("noalert") && has("tls.random")

@@ -9,7 +9,7 @@ use crate::passage::{ahead, segment};
 use bartizan_testkit::packet::{ACK, FIN, Segment};
 
 /// Options by which the beginning of what is shown matters, or its end.
-const PLACES: &[&str] =
+pub(crate) const PLACES: &[&str] =
     &["offset:", "depth:", "startswith", "endswith", "isdataat:", "byte_", "pcre:", "base64_decode:"];
 
 /// Whether the other program has an alert of the same rule in the same flow and direction.
@@ -71,7 +71,7 @@ pub(crate) fn other_time_of_a_hole(case: &Case<'_>, finding: &Finding) -> Option
     };
     let holes = case.passage.of_flow(flow).map(|(place, _)| place).filter(|place| *place <= at).any(hole);
     // Something was sent again when a side had ended.
-    let again = case.passage.of_flow(flow).any(|(sent, packet)| {
+    let is_again = |(sent, packet): (usize, &crate::pair::Packet)| {
         let Some(one) = segment(packet).filter(|_| packet.to_server == to_server && sent <= at) else {
             return false;
         };
@@ -80,12 +80,17 @@ pub(crate) fn other_time_of_a_hole(case: &Case<'_>, finding: &Finding) -> Option
         let end = one.seq.wrapping_add(one.load.len() as u32);
         let edge = case.passage.contiguous(flow, to_server, sent);
         ended && !one.load.is_empty() && edge.is_some_and(|edge| ahead(end, edge) <= 0)
-    });
+    };
+    let again = case.passage.of_flow(flow).any(is_again);
+    // A rule that counts has matched before without an alert.
+    let counted = !finding.more
+        && case.asks(alert, &["detection_filter", "threshold"])
+        && case.passage.of_flow(flow).any(|(sent, packet)| sent == at && is_again((sent, packet)));
     // Where what is shown begins hangs on it, too.
     let placed = again && !case.is_on_buffers(alert) && case.asks(alert, PLACES);
     let reset = case.passage.reset(flow).is_some();
     let there = is_there(case, finding, alert);
-    let is = !case.ips && (there && (holes || again || reset) || placed);
+    let is = !case.ips && (there && (holes || again || reset) || placed || counted);
     is.then_some("passively what lies behind a hole is looked at once, when the hole is known to stay, or with a reset; what comes again behind a FIN is no news")
 }
 

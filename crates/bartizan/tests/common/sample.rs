@@ -95,6 +95,15 @@ impl Capture {
         self.0.push(packet.frame());
     }
 
+    /// One that its receiver throws away: with a wrong checksum.
+    pub fn unsummed(&mut self, from: End, to: End, numbers: (u32, u32), flags: u8, data: &[u8]) {
+        let mut packet = packet::tcp(from, to, numbers, flags, data);
+        if let Layer::Tcp(segment) = &mut packet.layer {
+            segment.chksum_error = 77;
+        }
+        self.0.push(packet.frame());
+    }
+
     /// A whole connection with a request and its response: 9 packets.
     pub fn exchange(&mut self, client: End, server: End, request: &[u8], response: &[u8]) {
         let (r, s) = (request.len() as u32, response.len() as u32);

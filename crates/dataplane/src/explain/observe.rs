@@ -4,7 +4,7 @@
 use crate::chain::{Chains, Class, FlowClassifier, Matches, PolicyMap};
 use bartizan_base::{Decision, Direction, FunctionId, LinkId, RuleId, TenantId};
 use bartizan_classify::Header;
-use bartizan_function::{FlowView, Function, FunctionSpec, Model, PacketContext, VariableNames};
+use bartizan_function::{FlowView, Function, FunctionSpec, Model, PacketContext};
 use core::net::IpAddr;
 use serde_json::{Map, Value};
 use std::sync::{Arc, Mutex, PoisonError};

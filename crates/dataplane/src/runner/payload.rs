@@ -40,8 +40,8 @@ impl Runner {
         let mut pair = hand.parts.streams.take();
         let mut app = hand.parts.app.take();
         let mut reading = self.reading(cx, hand);
-        // Transactions are shown with the first piece.
-        let mut unshown = hand.shows != Shows::Packet;
+        // Transactions are shown with the first piece, and are beside the others. Who looked at them then.
+        let mut shown: Option<(Showing, Path)> = None;
         loop {
             let mut piece: Option<Piece<'_>> = pair
                 .as_deref_mut()
@@ -54,16 +54,18 @@ impl Runner {
             if !reading.first && piece.is_none() {
                 break;
             }
-            let showing = match app.as_deref_mut() {
-                Some(app) if core::mem::take(&mut unshown) => Showing::begin(app, hand.occasion.direction),
-                _ => Showing::nothing(hand.occasion.direction),
-            };
             let news = piece.map(|piece| piece.0);
-            let functions =
-                self.show(cx, entry, hand, (app.as_deref(), &showing), news, (reading, detection));
-            if let Some(app) = app.as_deref_mut() {
-                cx.account.memory.counters.holds_refused += showing.end(app, functions, &mut self.marks);
-            }
+            let direction = hand.occasion.direction;
+            let (showing, looked) = match shown.take() {
+                Some((showing, looked)) => (showing, Some(looked)),
+                None => match app.as_deref_mut().filter(|_| hand.shows != Shows::Packet) {
+                    Some(app) => (Showing::begin(app, direction), None),
+                    None => (Showing::nothing(direction), None),
+                },
+            };
+            let view = (app.as_deref(), &showing, looked.is_some());
+            let functions = self.show(cx, entry, hand, view, news, (reading, detection));
+            shown = Some((showing, looked.unwrap_or(functions)));
             reading.first = false;
             let Some(end) = piece.and_then(|piece| piece.1) else { break };
             let Some(pair) = pair.as_deref_mut() else { break };
@@ -74,6 +76,9 @@ impl Runner {
             if stream.raw_progress() == before || stream.raw_progress() == stream.right_edge() {
                 break;
             }
+        }
+        if let Some(((showing, looked), app)) = shown.zip(app.as_deref_mut()) {
+            cx.account.memory.counters.holds_refused += showing.end(app, looked, &mut self.marks);
         }
         hand.parts.streams = pair;
         hand.parts.app = app;
@@ -86,8 +91,11 @@ impl Runner {
         // Before the handshake is complete rules look at packets, not at the stream.
         // Data with a SYN that leaves is read by a server that takes it at once: there is no later packet to refuse.
         let shown = tcp.is_some_and(|o| is_shown_early(cx.settings, occasion, o));
-        let streams =
-            *shows != Shows::Packet && (shown || tcp.is_none_or(|o| o.state >= TcpState::Established));
+        // The session has nothing to do with a packet that its receiver throws away: the stream waits for the next one.
+        let counts = tcp.is_none_or(|o| !o.checksum_invalid);
+        let streams = *shows != Shows::Packet
+            && counts
+            && (shown || tcp.is_none_or(|o| o.state >= TcpState::Established));
         let early = segment_of(occasion).is_some_and(|tcp| tcp.options.fast_open.is_some());
         // The byte of a keep-alive was there before: rules look at it as at a packet that is no part of the stream.
         let keep_alive = tcp.is_some_and(|o| o.kind.contains(PacketKind::KEEP_ALIVE));
@@ -96,13 +104,13 @@ impl Runner {
         Reading { streams, stored, first: *shows != Shows::Stream }
     }
 
-    /// Shows one piece to the functions of the path. Which they were.
+    /// Shows one piece to the functions of the path, with the transactions or, if these were shown before, beside them. Which they were.
     fn show(
         &mut self,
         cx: &Context<'_>,
         entry: &mut Entry,
         hand: &mut InHand<'_>,
-        (app, showing): (Option<&AppLayer>, &Showing),
+        (app, showing, again): (Option<&AppLayer>, &Showing, bool),
         news: Option<StreamNews<'_>>,
         (reading, detection): (Reading, &Detection),
     ) -> Path {
@@ -134,7 +142,10 @@ impl Runner {
             let sight = Sight {
                 occasion,
                 flow: Some(&flow),
-                app: shown.map(|layer| showing.view(layer, bit, &mut self.marks)),
+                app: shown.map(|layer| match again {
+                    true => showing.view_again(layer, bit, &mut self.marks),
+                    false => showing.view(layer, bit, &mut self.marks),
+                }),
                 stream: news,
                 payload_in_stream: reading.stored,
                 events: if first { events } else { &[] },

@@ -155,6 +155,9 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     };
     flow.enter_generation(rules);
     flow.turn(work.scene.flow.is_some_and(|f| f.turned));
+    if !work.again {
+        flow.forget_over();
+    }
     let Work { scene, stream, payload_in_stream, again, group, prevention, waits, stray, mut app } = work;
     let group = group.filter(|_| is_of_flow(&scene));
     let guesses = has_flow && (rules.guess_tx || scene.flow.is_some_and(|f| f.protocol == UDP));
@@ -183,9 +186,11 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
         pass.worker.gate = gate;
     }
     let unjudged = scene.packet.is_none() && rules.firewall.is_some() && pass.flow.withheld(scene.direction);
+    // What came with the packet's first piece of the stream was decided with it.
+    let beside = app.as_ref().is_some_and(|app| app.transactions_again().next().is_some());
     if pass.worker.gate.refuses() || unjudged {
         // What it brought to transactions is judged when it comes again; at a flow's end it has not.
-        if let Some(app) = &mut app {
+        if let Some(app) = app.as_mut().filter(|_| !beside) {
             app.later();
         }
         return;
@@ -198,6 +203,11 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     }
     if let Some(app) = &mut app {
         match pass.worker.gate {
+            _ if beside => {
+                if detects {
+                    pass.beside_transactions(app);
+                }
+            }
             _ if again && !decided || stray => app.later(),
             Gate::Packet => pass.let_transactions_go(app),
             Gate::Open | Gate::Refused(_) => {

@@ -80,6 +80,8 @@ struct TxState {
     gate: [GateState; 2],
     /// The firewall has accepted all of it, both directions.
     accepted: bool,
+    /// It is over: nobody asks for it behind the packet in hand.
+    over: bool,
     /// Alerts of rules on packets that showed it.
     guessed: u8,
     /// Sets that were scanned, a bit each, by direction.
@@ -133,6 +135,8 @@ pub struct FlowDetect {
     tx: VecDeque<TxState>,
     /// Bytes of memory that they hold beside their places.
     tx_held: usize,
+    /// Some of them are over.
+    some_over: bool,
     /// Rules on addresses were evaluated, by direction.
     ip_only_done: [bool; 2],
     /// What is known of the windows that the stream is shown with, by direction.
@@ -272,6 +276,25 @@ impl FlowDetect {
         let more = tx.guessed < limit;
         tx.guessed = tx.guessed.saturating_add(1);
         more
+    }
+
+    /// A transaction is over, and is forgotten when the flow's next packet comes.
+    pub(crate) fn set_over(&mut self, id: TxId) {
+        if let Ok(at) = self.tx.binary_search_by_key(&id, |t| t.id)
+            && let Some(tx) = self.tx.get_mut(at)
+        {
+            tx.over = true;
+            self.some_over = true;
+        }
+    }
+
+    /// Forgets the transactions that are over.
+    pub(crate) fn forget_over(&mut self) {
+        if core::mem::take(&mut self.some_over) {
+            while let Some(id) = self.tx.iter().find(|tx| tx.over).map(|tx| tx.id) {
+                self.forget_tx(id);
+            }
+        }
     }
 
     /// Forgets a transaction.

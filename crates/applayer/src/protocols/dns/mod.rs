@@ -281,6 +281,7 @@ impl ParserFactory for Factory {
             lost: PerDirection::default(),
             next: PerDirection::default(),
             short: PerDirection::default(),
+            read: PerDirection::default(),
             silent: VecDeque::new(),
             frames: Notes::default(),
         })
@@ -299,6 +300,8 @@ struct DnsParser {
     next: PerDirection<u64>,
     /// A message too short to be one was passed over: the next one shows it.
     short: PerDirection<bool>,
+    /// A message was read since it was asked: what was only searched for one, behind a hole, is none.
+    read: PerDirection<bool>,
     /// Ids of queries of which no record is written: neither is one of their responses.
     silent: VecDeque<u16>,
     frames: Notes,
@@ -325,6 +328,7 @@ impl DnsParser {
                 self.memory = self.memory.saturating_add(tx.message().size());
                 self.held.push(tx);
                 self.bound();
+                self.read[direction] = true;
                 Ok(())
             }
             Err(refused) => {
@@ -469,6 +473,10 @@ impl Parser for DnsParser {
             self.memory = self.memory.saturating_sub(tx.message().size());
         }
         self.held.free(id);
+    }
+
+    fn wants_raw(&mut self, direction: Direction) -> bool {
+        core::mem::take(&mut self.read[direction])
     }
 
     fn frames(&mut self) -> Option<&mut Notes> {

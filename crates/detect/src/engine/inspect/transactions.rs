@@ -82,12 +82,47 @@ impl Pass<'_, '_> {
                 && is_over(tx, spec, direction)
                 && tx.common().is_done(other, self.scene.function)
             {
-                self.flow.forget_tx(id);
+                // Further pieces of the stream may come with the packet, beside it.
+                if self.stream.is_some() {
+                    self.flow.set_over(id);
+                } else {
+                    self.flow.forget_tx(id);
+                }
             }
         }
         if self.flow.state.certificates != PerDirection::default() {
             let asked = core::mem::take(&mut self.flow.state.certificates);
             app.mark(Mark::StoreCertificates(asked));
+        }
+    }
+
+    /// The packet shows a further piece of the stream, behind a hole: rules that want something of the stream beside a transaction are asked with it,
+    /// as they were with the pieces before.
+    pub(super) fn beside_transactions(&mut self, app: &mut AppView<'_>) {
+        let Some(protocol) = app.layer().protocol().protocol().or(app.layer().original()) else { return };
+        let rules = self.rules;
+        let empty = TxRules::default();
+        let tx_rules = rules.prefilters.tx.of(protocol, self.scene.direction).unwrap_or(&empty);
+        let on_stream = |rule: u32| {
+            let signature = rules.signatures.get(rule as usize);
+            signature.is_some_and(|s| s.values.iter().any(|value| value.buffer == BufferRef::Payload))
+        };
+        // Nothing was parsed since.
+        self.fresh = false;
+        for (id, tx) in app.transactions_again() {
+            let mut candidates = core::mem::take(&mut self.worker.candidates);
+            tx_rules.always.add_to(self.group, &mut candidates);
+            tx_rules.beside_stream.add_to(self.group, &mut candidates);
+            self.flow.pending(id, self.scene.direction, |rule| candidates.add(rule));
+            let (group, heads) = (self.group, &rules.head_of);
+            for rule in candidates.sorted(|rule| is_in_group(group, heads, rule) && on_stream(rule)) {
+                self.tx_rule(rule, protocol, tx, id);
+            }
+            candidates.clear();
+            self.worker.candidates = candidates;
+            if !self.worker.asked.is_empty() {
+                self.carry_out(app, tx, id);
+            }
         }
     }
 
