@@ -3,7 +3,7 @@
 # The compiler, as cargo calls it here (.cargo/config.toml): builds with opt-level 3 are guided by profiles/release.profdata, which
 # says how often each branch is taken in real traffic. `make profile` makes it anew.
 #
-#   BARTIZAN_PROFILE=off cargo build --release     without it: a quarter of the time, a sixth more instructions a packet
+#   BARTIZAN_PROFILE=off cargo build --release     without it: quicker to build, a sixth more instructions a packet
 #   BARTIZAN_PROFILE=DIR cargo build --release     a program that writes such profiles into DIR, an absolute path
 #   BARTIZAN_PROFILE=use, or not set               with it
 rustc=$1

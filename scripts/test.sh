@@ -3,7 +3,7 @@
 # Everything that must hold: format, lints, tests, the release build, the compatibility suite. All steps are run, also
 # after one that fails; the last line sums up. A step counts as one test, and `cargo test` as the tests in it.
 # The release build needs one core for long, so it runs beside the first steps. It is made without its profile, which makes another layout of
-# the same code and takes ten minutes more; BARTIZAN_PROFILE=use tests the program as it is shipped, and .ci/run does.
+# the same code and takes some minutes more; BARTIZAN_PROFILE=use tests the program as it is shipped, and .ci/run does.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -93,7 +93,7 @@ build_release() {
     release_pid=$!
     trap 'kill "$release_pid" 2>/dev/null' EXIT
 }
-# With its profile it is the machine's main load for ten minutes: live tests are not to run beside that.
+# With its profile it is the machine's main load for minutes: live tests are not to run beside that.
 release_pid=
 [ "$BARTIZAN_PROFILE" = use ] || build_release
 
