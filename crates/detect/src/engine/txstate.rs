@@ -290,11 +290,16 @@ impl FlowDetect {
 
     /// Forgets the transactions that are over.
     pub(crate) fn forget_over(&mut self) {
-        if core::mem::take(&mut self.some_over) {
-            while let Some(id) = self.tx.iter().find(|tx| tx.over).map(|tx| tx.id) {
-                self.forget_tx(id);
-            }
+        if !core::mem::take(&mut self.some_over) {
+            return;
         }
+        let mut held = 0usize;
+        self.tx.retain(|tx| {
+            held = held.saturating_add(if tx.over { tx.held() } else { 0 });
+            !tx.over
+        });
+        self.tx_held = self.tx_held.saturating_sub(held);
+        self.let_room_go();
     }
 
     /// Forgets a transaction.
@@ -303,9 +308,14 @@ impl FlowDetect {
             && let Some(tx) = self.tx.remove(at)
         {
             self.tx_held = self.tx_held.saturating_sub(tx.held());
-            if self.tx.is_empty() && self.tx.capacity() > ROOM_KEPT {
-                self.forget_all_tx();
-            }
+            self.let_room_go();
+        }
+    }
+
+    /// A long list that is empty is not kept.
+    fn let_room_go(&mut self) {
+        if self.tx.is_empty() && self.tx.capacity() > ROOM_KEPT {
+            self.forget_all_tx();
         }
     }
 
