@@ -11,10 +11,9 @@ use crate::take::Take;
 use bartizan_applayer::{file::FileSettings, flow::Engine};
 use bartizan_base::{Decision, FunctionId, Generation, LinkId, Reason, Timestamp, Verdict};
 use bartizan_dataplane::chain::Chains;
-use bartizan_dataplane::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_dataplane::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::{Frame, Worker};
-use bartizan_flow::EndReason;
 use bartizan_function::{Finding, Function, FunctionSpec, Model, PacketContext};
 use bartizan_packet::{LinkType, Network, PacketView};
 use bartizan_testkit::packet::{self, Ip};
@@ -95,7 +94,7 @@ impl Recorder for Nobody {
 
     fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: bartizan_base::Direction, _: usize) {}
 
-    fn flow(&mut self, _: &Entry, _: EndReason, _: Timestamp) {}
+    fn flow(&mut self, _: &Entry, _: &EndOfFlow) {}
 }
 
 static SETTINGS: LazyLock<(EngineSettings, Arc<Engine>)> = LazyLock::new(|| {

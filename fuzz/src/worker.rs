@@ -9,11 +9,10 @@ use crate::take::Take;
 use bartizan_applayer::{file::FileSettings, flow::Engine, transaction::LogOptions};
 use bartizan_base::{Direction, FunctionId, Generation, LinkId, Timestamp};
 use bartizan_dataplane::chain::Chains;
-use bartizan_dataplane::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_dataplane::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_events::JsonWriter;
-use bartizan_flow::EndReason;
 use bartizan_function::Finding;
 use bartizan_functions::ids::{ALERTS_PER_PACKET, Ids};
 use bartizan_packet::LinkType;
@@ -72,7 +71,7 @@ impl Recorder for Sink {
 
     fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: Direction, _: usize) {}
 
-    fn flow(&mut self, _: &Entry, _: EndReason, _: Timestamp) {}
+    fn flow(&mut self, _: &Entry, _: &EndOfFlow) {}
 }
 
 /// Runs them.

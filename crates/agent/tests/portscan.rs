@@ -7,10 +7,9 @@ mod common;
 
 use bartizan_base::{Decision, Direction, Reason, Timestamp};
 use bartizan_dataplane::handover::{Handled, Station};
-use bartizan_dataplane::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_dataplane::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::workers::WorkerRecorder;
-use bartizan_flow::EndReason;
 use bartizan_function::Finding;
 use bartizan_functions::portscan::PortscanKind;
 use bartizan_testkit::packet;
@@ -44,7 +43,7 @@ impl Recorder for Alerts {
     fn refused(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Fate, _: &[Finding]) {}
     fn transaction(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>) {}
     fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: Direction, _: usize) {}
-    fn flow(&mut self, _: &Entry, _: EndReason, _: Timestamp) {}
+    fn flow(&mut self, _: &Entry, _: &EndOfFlow) {}
 }
 
 impl WorkerRecorder for Alerts {}

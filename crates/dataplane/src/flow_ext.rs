@@ -10,6 +10,7 @@ use bartizan_flow::rate::Rate;
 use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, TcpFlags, TcpSession};
 use bartizan_function::{FlowDescription, Slot, SlotState};
+use bartizan_offload::Stays;
 use bartizan_packet::VlanIds;
 
 /// What is kept of a flow for one function.
@@ -85,6 +86,10 @@ pub struct FlowExt {
     pub rate: Option<Box<Rate>>,
     /// An end-of-flow inspection took place.
     pub ended: bool,
+    /// Why it is at no lower level, if it was asked in this generation.
+    pub stays: Option<Stays>,
+    /// A level below has handled segments that its session has not seen.
+    pub session_behind: bool,
 }
 
 /// Ethernet addresses kept of one side of a flow (as in Suricata).

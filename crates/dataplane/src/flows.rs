@@ -8,14 +8,16 @@ use crate::guests::{Guest, Guests};
 use crate::identity::icmp_of;
 use crate::record::Entry;
 use crate::settings::EngineSettings;
-use bartizan_base::{Direction, Fid, FlowId, Timestamp, WorkerId};
+use bartizan_base::{Direction, Fid, FlowId, Level, Timestamp, WorkerId};
 use bartizan_flow::counters::Elephants;
+use bartizan_flow::level::Amounts;
 use bartizan_flow::rate::{Rate, RateLimit};
 use bartizan_flow::{
     Accounted, Find, FlowFlags, FlowHasher, FlowKey, FlowState, FlowTable, FlowTableConfig, Insert,
     TableError,
 };
 use bartizan_function::header::icmp_numbers;
+use bartizan_offload::FlowManager;
 use bartizan_packet::Decoded;
 
 /// See the module.
@@ -29,6 +31,8 @@ pub(crate) struct Flows {
     pub guests: Guests,
     /// Flows that are due, while they are ended: where they began, and which.
     due: Vec<(u64, FlowId)>,
+    /// Who hands decided flows to a lower level, where there is one.
+    pub manager: Option<Box<FlowManager>>,
 }
 
 /// What came of making a flow.
@@ -52,7 +56,14 @@ impl Flows {
         config.when_full = settings.flows_when_full;
         let mut table = FlowTable::new(&config)?;
         table.counters_mut().elephants = settings.flow_rate.map(|_| Elephants::default());
-        Ok(Flows { table, next: 1, rate: settings.flow_rate, guests: Guests::default(), due: Vec::new() })
+        Ok(Flows {
+            table,
+            next: 1,
+            rate: settings.flow_rate,
+            guests: Guests::default(),
+            due: Vec::new(),
+            manager: None,
+        })
     }
 
     /// The table.
@@ -132,6 +143,20 @@ impl Flows {
             }
         }
         None
+    }
+
+    /// The table, and who hands its flows to a lower level.
+    pub(crate) fn with_manager(&mut self) -> Option<(&mut FlowTable<FlowExt>, &mut FlowManager)> {
+        Some((&mut self.table, self.manager.as_deref_mut()?))
+    }
+
+    /// What levels below the host have counted of a flow: XDP, and RTL. `None`: it never was below.
+    pub(crate) fn below(&self, id: FlowId) -> Option<[Amounts; 2]> {
+        if !self.table.was_below(id) {
+            return None;
+        }
+        let of = |level| self.table.amounts(id, level).unwrap_or_default();
+        Some([of(Level::Xdp), of(Level::Rtl)])
     }
 
     /// Room for a list of flows that are due.

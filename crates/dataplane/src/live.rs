@@ -130,6 +130,10 @@ pub fn run_inline(
             let now = pair.port(Side::A).now();
             unsent.tell(Some(now), pair, worker.generation(), recorder);
         }
+        if worker.has_level() {
+            let now = pair.port(Side::A).now();
+            worker.drive_level(now, recorder);
+        }
         last.saw(seen);
         if seen == 0 && !control.stopping() {
             let now = pair.port(Side::A).now();

@@ -7,6 +7,7 @@ use bartizan_applayer::frames::{Frame, Frames};
 use bartizan_applayer::protocol::{ProtocolId, ProtocolSpec};
 use bartizan_applayer::transaction::{Transaction, TxId};
 use bartizan_base::{Decision, Direction, Generation, Reason, Timestamp};
+use bartizan_flow::level::Amounts;
 use bartizan_flow::tcp::StreamEvent;
 use bartizan_flow::{EndReason, FlowEntry};
 use bartizan_function::{Finding, RejectTo};
@@ -127,6 +128,17 @@ pub enum Anomaly<'a> {
         /// The protocol's detection, not its parser, raised it.
         detection: bool,
     },
+}
+
+/// How a flow ended.
+#[derive(Clone, Copy, Debug)]
+pub struct EndOfFlow {
+    /// Why.
+    pub reason: EndReason,
+    /// Packet clock.
+    pub now: Timestamp,
+    /// What levels below the host have counted of it, XDP and RTL; `None`: it never was there. The entry has the sums over all levels.
+    pub below: Option<[Amounts; 2]>,
 }
 
 /// What becomes of a packet, over all its rules.
@@ -268,5 +280,5 @@ pub trait Recorder {
     fn ending(&mut self) {}
 
     /// A flow ended.
-    fn flow(&mut self, flow: &Entry, reason: EndReason, now: Timestamp);
+    fn flow(&mut self, flow: &Entry, ended: &EndOfFlow);
 }

@@ -36,6 +36,7 @@ pub(crate) fn renew(entry: &mut Entry, chains: &Chains) -> Option<FlowState> {
     let class = look_up(chains, entry);
     let before = chains.payload_part(entry.path);
     (entry.fid, entry.path, entry.generation) = (class.fid, class.path, chains.generation);
+    entry.ext.stays = None;
     if forward && entry.ext.standing.refusal().is_some_and(|refused| !stands(&refused, entry, chains)) {
         entry.ext.standing.lift();
     }

@@ -30,9 +30,9 @@ pub struct Amount {
 }
 
 impl Amount {
-    fn add(&mut self, bytes: u32) {
-        self.packets += 1;
-        self.bytes += u64::from(bytes);
+    const fn add(&mut self, packets: u64, bytes: u64) {
+        self.packets += packets;
+        self.bytes += bytes;
     }
 }
 
@@ -96,16 +96,28 @@ impl Tally {
     /// Counts a packet. `acts`: what is refused does not go on (prevention).
     #[inline]
     pub(crate) fn count(&mut self, fid: Fid, decision: &Decision, bytes: u32, acts: bool) {
+        self.count_many(fid, decision, (1, bytes.into()), acts);
+    }
+
+    /// Counts so many packets with so many bytes together.
+    #[inline]
+    pub(crate) fn count_many(
+        &mut self,
+        fid: Fid,
+        decision: &Decision,
+        (packets, bytes): (u64, u64),
+        acts: bool,
+    ) {
         let policy = self.policies.number(fid);
         let mut refused = false;
         if let (false, Some(reason)) = (decision.verdict.forwards(), decision.reason) {
             let key = DecisionKey { policy, function: decision.function, verdict: decision.verdict, reason };
             let counts = if acts { &mut self.refused } else { &mut self.would };
-            counts.entry(key).or_default().add(bytes);
+            counts.entry(key).or_default().add(packets, bytes);
             refused = acts;
         }
         if !refused && let Some(passed) = self.passed.get_mut(policy as usize) {
-            passed.add(bytes);
+            passed.add(packets, bytes);
         }
     }
 }

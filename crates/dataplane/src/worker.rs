@@ -28,6 +28,7 @@ use bartizan_applayer::flow::Engine;
 use bartizan_base::turns::Turn;
 use bartizan_base::{Decision, Generation, Reason, Timestamp, WorkerId};
 use bartizan_flow::{FlowTable, TableError};
+use bartizan_offload::{FlowManager, ManagerCounters};
 use bartizan_packet::{Checksums, Decoded, DecoderConfig};
 use shown::Held;
 use std::sync::Arc;
@@ -195,6 +196,29 @@ impl Worker {
         more
     }
 
+    /// Gives it a level below the host, for flows of which everything is decided.
+    pub fn set_level(&mut self, manager: FlowManager) {
+        self.flows.manager = Some(Box::new(manager));
+    }
+
+    /// Whether it has a level below the host, which wants turns ([`Worker::drive_level`]).
+    #[inline]
+    #[must_use]
+    pub const fn has_level(&self) -> bool {
+        self.flows.manager.is_some()
+    }
+
+    /// A turn of the level below the host: to be called between batches, also when no packets come.
+    pub fn drive_level(&mut self, now: Timestamp, recorder: &mut dyn Recorder) {
+        self.passage(recorder).drive_level(now);
+    }
+
+    /// What is counted of the level below the host.
+    #[must_use]
+    pub fn level_counters(&self) -> Option<&ManagerCounters> {
+        self.flows.manager.as_deref().map(FlowManager::counters)
+    }
+
     /// Ends flows whose time is over, some of them: to be called for each packet.
     pub fn expire(&mut self, now: Timestamp, recorder: &mut dyn Recorder) {
         self.passage(recorder).expire(now);
@@ -355,6 +379,9 @@ impl Worker {
     /// Takes another generation. To be called between frames.
     pub fn enter_generation(&mut self, chains: Arc<Chains>) {
         self.runner.enter_generation(chains, &mut self.account.tally);
+        if let Some(manager) = self.flows.manager.as_deref_mut() {
+            manager.enter_generation(self.runner.generation());
+        }
     }
 
     /// Lets `handle` work in a generation, then goes on in its own.

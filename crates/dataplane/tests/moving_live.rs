@@ -11,8 +11,8 @@ use bartizan_base::{Decision, Direction, FunctionId, Generation, Spread, Timesta
 use bartizan_dataplane::chain::Chains;
 use bartizan_dataplane::live::together::{Balance, PARCELS, Ports, Post, run_together, stations};
 use bartizan_dataplane::live::{Control, LiveOptions};
-use bartizan_dataplane::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
-use bartizan_flow::{EndReason, FlowKey, FlowScope, FlowSide};
+use bartizan_dataplane::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_flow::{FlowKey, FlowScope, FlowSide};
 use bartizan_function::{Finding, Function, FunctionSpec, Model, PacketContext};
 use bartizan_ports::{InlineOptions, InlinePair};
 use inline_net::{AtEnd, in_namespace, run, sysctl};
@@ -81,7 +81,7 @@ impl Recorder for Flows {
     fn transaction(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>) {}
     fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: Direction, _: usize) {}
 
-    fn flow(&mut self, flow: &Entry, _: EndReason, _: Timestamp) {
+    fn flow(&mut self, flow: &Entry, _: &EndOfFlow) {
         if flow.key().protocol() == 6 {
             let packets = flow.packets.to_server + flow.packets.to_client;
             self.0.lock().unwrap().push((flow.key().source_port(), packets));

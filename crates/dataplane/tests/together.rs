@@ -12,8 +12,8 @@ use bartizan_dataplane::live::together::{
 };
 use bartizan_dataplane::live::{Control, LiveOptions};
 use bartizan_dataplane::moving::Chance;
-use bartizan_dataplane::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord, Unsent};
-use bartizan_flow::{EndReason, FlowKey, FlowScope};
+use bartizan_dataplane::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord, Unsent};
+use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_function::Finding;
 use bartizan_ports::{Batch, InlinePair, Port, PortError, PortStats, SendRefusal, Side, TestClock, TestPort};
 use common::{Bench, Shape, bench, chains, marked_saying, read_mark};
@@ -64,7 +64,7 @@ impl Recorder for Log {
     fn transaction(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>) {}
     fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: Direction, _: usize) {}
 
-    fn flow(&mut self, flow: &Entry, _: EndReason, _: Timestamp) {
+    fn flow(&mut self, flow: &Entry, _: &EndOfFlow) {
         self.flows.lock().unwrap().push(flow.packets.to_server + flow.packets.to_client);
     }
 

@@ -172,6 +172,12 @@ impl<E> FlowEntry<E> {
         &self.key
     }
 
+    /// Whether no level below the host holds an entry for it, or may.
+    #[must_use]
+    pub const fn is_at_host(&self) -> bool {
+        self.step.at_host()
+    }
+
     /// State. Changed through `FlowTable::set_state`, which also moves the timer.
     #[must_use]
     pub const fn state(&self) -> FlowState {

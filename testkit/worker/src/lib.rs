@@ -14,10 +14,9 @@ pub use alone::Alone;
 pub use stack::{FIREWALL, Made, Stack};
 
 use bartizan_base::{Direction, LinkId, Timestamp};
-use bartizan_dataplane::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_dataplane::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
 use bartizan_dataplane::worker::Frame;
 use bartizan_dataplane::workers::WorkerRecorder;
-use bartizan_flow::EndReason;
 use bartizan_function::Finding;
 use bartizan_packet::LinkType;
 
@@ -68,7 +67,7 @@ impl Recorder for Nothing {
 
     fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: Direction, _: usize) {}
 
-    fn flow(&mut self, _: &Entry, _: EndReason, _: Timestamp) {}
+    fn flow(&mut self, _: &Entry, _: &EndOfFlow) {}
 }
 
 impl WorkerRecorder for Nothing {}

@@ -3,13 +3,14 @@
 
 use super::EveRecorder;
 use super::head::{FlowClass, VariableNames, app_protocols, flow_tuple};
-use crate::record::Entry;
-use bartizan_base::{Direction, PerDirection, Timestamp};
+use crate::record::{EndOfFlow, Entry};
+use bartizan_base::{Direction, PerDirection};
 use bartizan_events::Common;
 use bartizan_events::record::{
     EndReason as Reason, Ether, FlowAction, FlowCounters, FlowRecord, FlowState as State, NetflowRecord,
     TcpRecord, TcpSession,
 };
+use bartizan_flow::level::Amounts;
 use bartizan_flow::{EndReason, FlowFlags, FlowState};
 use bartizan_function::OfFlow;
 
@@ -33,9 +34,21 @@ const fn state_of(state: FlowState) -> State {
 }
 
 /// Packets and bytes of a flow.
-pub(super) fn counters(flow: &Entry) -> FlowCounters {
+pub(super) fn counters(flow: &Entry, below: Option<&[Amounts; 2]>) -> FlowCounters {
     let bypassed = matches!(flow.state(), FlowState::LocalBypassed | FlowState::CaptureBypassed);
-    FlowCounters { packets: flow.packets, bytes: flow.bytes, bypassed: bypassed.then(Default::default) }
+    let none = || bypassed.then(Default::default);
+    FlowCounters { packets: flow.packets, bytes: flow.bytes, bypassed: below.map(sum_of).or_else(none) }
+}
+
+/// Packets and bytes that levels below the host have counted.
+fn sum_of(below: &[Amounts; 2]) -> (PerDirection<u64>, PerDirection<u64>) {
+    let sum = |of: fn(&Amounts) -> &PerDirection<u64>, direction| {
+        below.iter().fold(0u64, |sum, level| sum.saturating_add(of(level)[direction]))
+    };
+    let both = |of: fn(&Amounts) -> &PerDirection<u64>| {
+        PerDirection::new(sum(of, Direction::ToServer), sum(of, Direction::ToClient))
+    };
+    (both(|level| &level.packets), both(|level| &level.bytes))
 }
 
 fn tcp_record(flow: &Entry) -> Option<TcpRecord<'static>> {
@@ -90,7 +103,7 @@ fn action_of(flow: &Entry) -> Option<FlowAction> {
 }
 
 impl EveRecorder {
-    pub(super) fn write_flow(&mut self, flow: &Entry, reason: EndReason, now: Timestamp) {
+    pub(super) fn write_flow(&mut self, flow: &Entry, &EndOfFlow { reason, now, below }: &EndOfFlow) {
         if !self.wants(|types| types.flow || types.netflow) {
             return;
         }
@@ -126,7 +139,7 @@ impl EveRecorder {
             response_icmp: flow.ext.icmp_response,
             spi: flow.key().spi(),
             app,
-            counters: counters(flow),
+            counters: counters(flow, below.as_ref()),
             start: flow.start,
             end: flow.last_seen,
             emergency: flow.flags.contains(FlowFlags::EMERGENCY),

@@ -10,18 +10,15 @@ mod stats;
 
 use crate::chain::{Chains, ClassName, PolicyMap};
 use crate::event_ring::{EventSender, LineSink, RingCounters};
-use crate::record::{Anomaly, Entry, Fate, Kept, Occasion, Recorder, TxRecord, Unsent};
+use crate::record::{Anomaly, EndOfFlow, Entry, Fate, Kept, Occasion, Recorder, TxRecord, Unsent};
 use crate::workers::WorkerRecorder;
 use bartizan_applayer::frames::{Frame, Frames};
 use bartizan_applayer::protocol::ProtocolSpec;
 use bartizan_applayer::transaction::LogOptions;
-use bartizan_base::{
-    Direction, FunctionId, Generation, PerDirection, Reason, SettingError, Settings, Timestamp,
-};
+use bartizan_base::{Direction, FunctionId, Generation, PerDirection, Reason, SettingError, Settings};
 use bartizan_events::config::{Destination, EventTypes, ProtocolOptions};
 use bartizan_events::sink::{OpenError, SinkProblem, SinkWatch};
 use bartizan_events::{EveOutput, EveOutputs, FileStoreHandle, JsonWriter, Sink, TlsStoreHandle};
-use bartizan_flow::EndReason;
 use bartizan_function::{Finding, VariableNames};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -449,7 +446,7 @@ impl Recorder for EveRecorder {
         }
     }
 
-    fn flow(&mut self, flow: &Entry, reason: EndReason, now: Timestamp) {
-        self.write_flow(flow, reason, now);
+    fn flow(&mut self, flow: &Entry, ended: &EndOfFlow) {
+        self.write_flow(flow, ended);
     }
 }

@@ -370,7 +370,7 @@ impl EveRecorder {
             app: app_protocols(flow.and_then(|f| f.ext.app.as_deref())),
             direction: flow.map(|_| occasion.direction),
             flow: flow.map(|f| AlertFlow {
-                counters: flow::counters(f),
+                counters: flow::counters(f, None),
                 start: f.start,
                 tuple: flow_tuple(f),
             }),

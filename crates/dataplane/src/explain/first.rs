@@ -4,13 +4,13 @@
 use super::observe::{Call, How, observed, take};
 use super::probe;
 use crate::chain::{Chains, Class, LookupExplained, Matches};
-use crate::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
+use crate::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
 use crate::settings::{ChecksumMode, EngineSettings};
 use crate::worker::{Frame, Worker};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{Decision, Direction, LinkId, TenantId, Timestamp};
 use bartizan_classify::Header;
-use bartizan_flow::{EndReason, FlowKey, FlowScope, TableError};
+use bartizan_flow::{FlowKey, FlowScope, TableError};
 use bartizan_function::Finding;
 use bartizan_function::header::header_of_flow;
 use bartizan_packet::LinkType;
@@ -124,5 +124,5 @@ impl Recorder for Nobody {
     fn refused(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Fate, _: &[Finding]) {}
     fn transaction(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>) {}
     fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: Direction, _: usize) {}
-    fn flow(&mut self, _: &Entry, _: EndReason, _: Timestamp) {}
+    fn flow(&mut self, _: &Entry, _: &EndOfFlow) {}
 }

@@ -2,10 +2,9 @@
 //! The recorder of histories: writes down what the data plane records, flow by flow.
 
 use super::observe::FlowSeen;
-use crate::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
+use crate::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
 use crate::standing::Allowed;
 use bartizan_base::{Decision, Direction, PerDirection, Timestamp};
-use bartizan_flow::EndReason;
 use bartizan_function::{Finding, FindingAction};
 
 /// What was recorded, in order.
@@ -116,7 +115,7 @@ impl Recorder for Notes {
         self.add(occasion, Some(flow), What::File(file.unwrap_or_default()));
     }
 
-    fn flow(&mut self, flow: &Entry, reason: EndReason, _: Timestamp) {
+    fn flow(&mut self, flow: &Entry, &EndOfFlow { reason, .. }: &EndOfFlow) {
         let ended = Ended {
             reason: reason.eve_name(),
             state: flow.state().eve_name(),

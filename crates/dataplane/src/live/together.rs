@@ -308,6 +308,10 @@ impl<R: Recorder> Post<R> {
                 self.show();
             }
             self.change_ports(&mut hands);
+            if self.station.worker().has_level() {
+                let now = self.ports.now();
+                self.station.worker_mut().drive_level(now, &mut self.recorder);
+            }
             let turn = self.turn(control, &mut hands);
             last.saw(turn.as_ref().copied().unwrap_or(0));
             result = match turn {

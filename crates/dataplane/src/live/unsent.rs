@@ -106,9 +106,8 @@ impl UnsentFrames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Anomaly, Entry, Fate, TxRecord};
+    use crate::record::{Anomaly, EndOfFlow, Entry, Fate, TxRecord};
     use bartizan_base::Direction;
-    use bartizan_flow::EndReason;
     use bartizan_function::Finding;
     use bartizan_ports::{TestClock, TestPort};
 
@@ -130,7 +129,7 @@ mod tests {
         fn refused(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Fate, _: &[Finding]) {}
         fn transaction(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>) {}
         fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: Direction, _: usize) {}
-        fn flow(&mut self, _: &Entry, _: EndReason, _: Timestamp) {}
+        fn flow(&mut self, _: &Entry, _: &EndOfFlow) {}
         fn unsent(&mut self, _: &Occasion<'_>, unsent: &Unsent<'_>) {
             self.0.push((unsent.port.to_owned(), unsent.cause, unsent.frames));
         }

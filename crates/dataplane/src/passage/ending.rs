@@ -2,6 +2,7 @@
 //! The end of a flow: what is held is inspected and recorded, then the flow's own record is written.
 
 use super::Passage;
+use crate::record::EndOfFlow;
 use crate::settings::ENDS_REPLAYED;
 use bartizan_base::{Direction, FlowId, Timestamp};
 use bartizan_flow::EndReason;
@@ -15,17 +16,22 @@ pub(crate) const ENDS_WHEN_IDLE: u32 = 32;
 const AT_THE_END: u64 = u64::MAX - 1;
 
 impl Passage<'_> {
-    /// Ends a flow.
+    /// Ends a flow. One that is below the host leaves its level first, and ends when all of it is counted; a new connection of its ports may begin at once.
     pub(crate) fn end_flow(&mut self, id: FlowId, reason: EndReason) {
+        let clock = self.cx.position.clock;
+        if !self.flows.table_mut().begin_end(id, reason, clock) {
+            return;
+        }
         if let Some(entry) = self.flows.get_mut(id) {
             self.runner.finish_inspection(&mut self.cx, entry);
             self.apply_effects(id);
         }
         self.cx.account.discharge(self.flows, id);
         self.count_end(id);
+        let below = self.flows.below(id);
         if let Some(entry) = self.flows.get_mut(id) {
             // The record shows what the streams know of gaps, regions and urgent bytes.
-            self.cx.recorder.flow(entry, reason, self.cx.position.clock);
+            self.cx.recorder.flow(entry, &EndOfFlow { reason, now: clock, below });
             if let Some(pair) = entry.ext.streams.as_deref_mut() {
                 pair.release(self.runner.budget_mut());
             }
@@ -95,6 +101,7 @@ impl Passage<'_> {
     /// Gives up what waits, and ends all flows, in the order of their creation.
     pub(crate) fn end_all(&mut self) {
         self.intake.discard_all(&mut self.cx, self.runner.chains());
+        self.leave_level();
         for id in self.flows.as_they_began() {
             let began = self.flows.get(id).map_or(0, |flow| flow.ext.began);
             self.cx.position.wait_for(AT_THE_END, began);

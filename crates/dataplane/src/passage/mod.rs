@@ -3,6 +3,7 @@
 //! state and on what it is handed, and knows no other one but the account.
 
 mod ending;
+mod level;
 mod overload;
 mod packet;
 

@@ -303,6 +303,7 @@ impl Passage<'_> {
             return Ok(tracked);
         }
         self.make_session_room(id, &segment);
+        self.take_up_session(id, &segment, tracked.direction);
         self.track(id, &segment, (tracked.direction, frame.now), outcome);
         if outcome.reuse {
             tracked.id = self.replace_flow(id, frame, arrival.decoded())?;
@@ -350,6 +351,7 @@ impl Passage<'_> {
                 self.cx.account.counters.bypassed_packets += 1;
                 self.cx.account.counters.bypassed_bytes += u64::from(length);
                 self.flows.count(id, occasion.direction, length, occasion.now, true);
+                self.offer(id, Course::Bypassed);
                 return Some(Decision::CONTINUE);
             }
             Course::Refused(decision) => decision,
@@ -366,6 +368,7 @@ impl Passage<'_> {
         }
         self.cx.recorder.refused(occasion, Some(entry), &Fate { decision, reject: None }, &[]);
         entry.ext.standing.note_told(occasion.direction);
+        self.offer(id, Course::Refused(decision));
         Some(decision)
     }
 
@@ -376,8 +379,11 @@ impl Passage<'_> {
             return false;
         }
         let Some(segment) = self.segment(arrival.packet) else { return false };
+        self.take_up_session(id, &segment, arrival.occasion.direction);
         let Some(entry) = self.flows.get_mut(id) else { return false };
-        self.runner.follow(self.cx.settings, entry, &segment, &arrival.occasion)
+        let reuses = self.runner.follow(self.cx.settings, entry, &segment, &arrival.occasion);
+        self.raise_if_over(id);
+        reuses
     }
 
     /// Does what an exception policy says. It speaks about inspection, so no payload function looks at the packet.

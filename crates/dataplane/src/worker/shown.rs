@@ -7,6 +7,7 @@ use crate::host_tables::{host_counters, visit_hosts};
 use bartizan_applayer::protocols;
 use bartizan_base::Reason;
 use bartizan_flow::tcp::StreamEvent;
+use bartizan_offload::{ManagerCounters, Stays};
 
 /// Reasons by the names of EVE's `stats.firewall.drop_reason`.
 const FIREWALL_REASONS: &[(&str, Reason)] = &[
@@ -38,6 +39,23 @@ const DROP_REASONS: &[(&str, &[Reason])] = {
         ("ips.drop_reason.exception_policy_flow_drop", &[Reason::ExceptionFlow]),
     ]
 };
+
+/// Offers of flows to a level below the host that came to nothing, by [`Stays`].
+const STAYED: [&str; Stays::ALL.len()] = [
+    "offload.stays.no_device",
+    "offload.stays.full",
+    "offload.stays.family",
+    "offload.stays.protocol",
+    "offload.stays.tunnel",
+    "offload.stays.answered",
+    "offload.stays.taken",
+    "offload.stays.refused",
+    "offload.stays.unanswered",
+    "offload.stays.closed",
+    "offload.stays.tenant",
+    "offload.stays.ending",
+    "offload.stays.judged",
+];
 
 /// Memory that traffic holds, by part, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,6 +114,34 @@ impl Worker {
         visit_hosts(self.runner.chains(), &mut each);
         each("flow_bypassed.local_pkts", self.account.counters.bypassed_packets);
         each("flow_bypassed.local_bytes", self.account.counters.bypassed_bytes);
+        if let Some(counters) = self.level_counters() {
+            self.visit_level(counters, &mut each);
+        }
+    }
+
+    /// What a level below the host did. Of EVE's names are those of packets that did not come up, and of flows that ended; the others are our own.
+    fn visit_level(&self, counters: &ManagerCounters, each: &mut impl FnMut(&'static str, u64)) {
+        let dropped = counters.dropped.iter().fold((0u64, 0u64), |(packets, bytes), dropped| {
+            (packets.saturating_add(dropped.packets), bytes.saturating_add(dropped.bytes))
+        });
+        let of_table = self.flows.table().level_counters();
+        each("flow_bypassed.closed", of_table.ended);
+        each("flow_bypassed.pkts", counters.forwarded.packets.saturating_add(dropped.0));
+        each("flow_bypassed.bytes", counters.forwarded.bytes.saturating_add(dropped.1));
+        each("offload.forwarded_pkts", counters.forwarded.packets);
+        each("offload.forwarded_bytes", counters.forwarded.bytes);
+        each("offload.dropped_pkts", dropped.0);
+        each("offload.dropped_bytes", dropped.1);
+        each("offload.entries", counters.entries);
+        each("offload.offered", counters.offered);
+        each("offload.outdated", counters.outdated);
+        each("offload.back", of_table.back);
+        each("offload.revived", of_table.revived);
+        each("offload.unanswered", of_table.unanswered);
+        each("offload.orphan_pkts", of_table.orphan_packets);
+        for (why, name) in Stays::ALL.iter().zip(STAYED) {
+            each(name, counters.stayed.get(*why as usize).copied().unwrap_or(0));
+        }
     }
 
     /// What prevention did, by its names in EVE's `stats.ips`.

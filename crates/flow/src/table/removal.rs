@@ -166,6 +166,12 @@ impl<E: Default> FlowTable<E> {
         Some(host)
     }
 
+    /// Whether a level below the host has held an entry for it.
+    #[must_use]
+    pub fn was_below(&self, id: FlowId) -> bool {
+        self.with_levels(id).is_some()
+    }
+
     /// What is counted of levels.
     #[must_use]
     pub const fn level_counters(&self) -> &LevelCounters {

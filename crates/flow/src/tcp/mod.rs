@@ -63,6 +63,7 @@ mod peer;
 mod pickup;
 mod queue;
 mod queued;
+mod resume;
 mod reuse;
 mod segment;
 mod seq;

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The level below the host, where a link has one: which flows are offered to it, and what is done when it has counted something.
+//!
+//! A flow is offered with the second packet of which everything was decided before: what is bypassed is forwarded below, what is dropped is dropped
+//! there. So who is silent from then on takes no place.
+
+use super::Passage;
+use crate::standing::Course;
+use bartizan_base::{Decision, FlowId, FunctionId, Timestamp, Verdict};
+use bartizan_flow::tcp::{Segment, TcpState};
+use bartizan_offload::{Action, Done, FlowManager, Offer, Stays};
+
+impl Passage<'_> {
+    /// A packet of a flow of which everything is decided was handled: offers the flow to the level below, unless that was answered in this generation.
+    #[inline]
+    pub(super) fn offer(&mut self, id: FlowId, course: Course) {
+        if self.flows.manager.is_some() {
+            self.offer_to_level(id, course);
+        }
+    }
+
+    fn offer_to_level(&mut self, id: FlowId, course: Course) {
+        let generation = self.runner.generation();
+        let Some(entry) = self.flows.get(id) else { return };
+        let untold = |why: Option<Stays>| why.is_none_or(|why| !why.is_lasting());
+        if !entry.is_at_host() || entry.generation != generation || !untold(entry.ext.stays) {
+            return;
+        }
+        let clock = self.cx.position.clock;
+        let action = match course {
+            Course::Bypassed if session_is_over(entry.ext.session.state()) => Err(Stays::Closed),
+            Course::Bypassed => Ok(Action::Forward),
+            Course::Refused(decision) => match (decision.verdict, decision.reason) {
+                (Verdict::Drop, Some(reason)) => Ok(Action::Drop(reason)),
+                _ => Err(Stays::Answered),
+            },
+            Course::Judged | Course::Uninspected => Err(Stays::Judged),
+        };
+        let offered = action.and_then(|action| {
+            let Some((table, manager)) = self.flows.with_manager() else { return Err(Stays::NoDevice) };
+            manager.offer(table, id, Offer { action, generation }, clock)
+        });
+        if let Some(entry) = self.flows.get_mut(id) {
+            entry.ext.stays = offered.err();
+        }
+    }
+
+    /// A turn of the level below: to be called between batches.
+    pub(crate) fn drive_level(&mut self, now: Timestamp) {
+        self.cx.position.advance(now);
+        self.announce();
+        self.with_level(|manager, passage| manager.turn(passage.flows.table_mut(), now));
+    }
+
+    /// The run ends: what the level below has is the host's again.
+    pub(super) fn leave_level(&mut self) {
+        let now = self.cx.position.clock;
+        self.with_level(|manager, passage| manager.close(passage.flows.table_mut(), now));
+    }
+
+    /// Lets `act` work, and does what comes of it.
+    fn with_level(&mut self, act: impl FnOnce(&mut FlowManager, &mut Self)) {
+        let Some(mut manager) = self.flows.manager.take() else { return };
+        act(&mut manager, self);
+        while let Some(done) = manager.next_done() {
+            match done {
+                Done::Ended { id, reason } => self.end_flow(id, reason),
+                Done::Stays { id, why } => {
+                    if let Some(entry) = self.flows.get_mut(id) {
+                        entry.ext.stays = Some(why);
+                    }
+                }
+                Done::Counted { id, action, packets, bytes } => self.counted(id, action, (packets, bytes)),
+            }
+        }
+        self.flows.manager = Some(manager);
+    }
+
+    /// The level has handled packets of a flow.
+    fn counted(&mut self, id: FlowId, action: Action, amount: (u64, u64)) {
+        let Some(entry) = self.flows.get_mut(id) else { return };
+        let decision = match action {
+            Action::Forward => {
+                entry.ext.session_behind |= entry.ext.session.exists();
+                Decision::CONTINUE
+            }
+            Action::Drop(reason) => {
+                let refusal = entry.ext.standing.refusal().filter(|refusal| refusal.reason == Some(reason));
+                refusal.unwrap_or(Decision::refuse(Verdict::Drop, reason, FunctionId::ENGINE))
+            }
+        };
+        let acts = self.cx.settings.prevention;
+        self.cx.account.tally.count_many(entry.fid, &decision, amount, acts);
+    }
+
+    /// A segment comes up of a connection of which a level below has handled others, or may have: its session is taken up again.
+    #[inline]
+    pub(super) fn take_up_session(
+        &mut self,
+        id: FlowId,
+        segment: &Segment<'_>,
+        direction: bartizan_base::Direction,
+    ) {
+        if self.flows.manager.is_none() {
+            return;
+        }
+        let Some(entry) = self.flows.get_mut(id) else { return };
+        let at_host = entry.is_at_host();
+        if entry.ext.session_behind || !at_host {
+            entry.ext.session.resume(segment, direction);
+            entry.ext.session_behind = !at_host;
+        }
+    }
+
+    /// The connection of a flow that is below is over: its entry is of no use any more.
+    pub(super) fn raise_if_over(&mut self, id: FlowId) {
+        let now = self.cx.position.clock;
+        if self
+            .flows
+            .get(id)
+            .is_some_and(|entry| !entry.is_at_host() && session_is_over(entry.ext.session.state()))
+        {
+            self.flows.table_mut().raise(id, now);
+        }
+    }
+}
+
+/// Whether both sides of a connection have said that they send no more, or one has reset it.
+const fn session_is_over(state: TcpState) -> bool {
+    matches!(state, TcpState::TimeWait | TcpState::LastAck | TcpState::Closing | TcpState::Closed)
+}

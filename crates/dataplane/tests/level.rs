@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A level below the host under random traffic: each packet is handled and counted in one place, and the records of flows have the sums.
+
+use bartizan_base::{Generation, LinkId, PacketDuration, Timestamp};
+use bartizan_dataplane::settings::EngineSettings;
+use bartizan_dataplane::worker::{Frame, Worker};
+use bartizan_flow::{FlowKey, FlowScope};
+use bartizan_offload::devices::mock::{Habits, MockDevice, MockWire};
+use bartizan_offload::{Action, DeviceKey, FlowManager};
+use bartizan_packet::LinkType;
+use bartizan_testkit::hosts::{address, ethernet, ip, tcp, udp};
+use bartizan_testkit::random::Random;
+use bartizan_testkit_worker::{Made, Stack};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+const FIN: u8 = 1;
+const SYN: u8 = 2;
+const RST: u8 = 4;
+const ACK: u8 = 16;
+
+/// Of a connection.
+const CLOSED: u8 = 0;
+const SYN_SENT: u8 = 1;
+const SYN_RECEIVED: u8 = 2;
+const OPEN: u8 = 3;
+/// The client has closed its side; one more: the server has.
+const HALF: u8 = 4;
+const HALF_BY_SERVER: u8 = HALF + 1;
+/// The client has closed as the second; one more: the server has.
+const LAST: u8 = 6;
+const LAST_OF_CLIENT: u8 = LAST + 1;
+
+/// What the rules leave alone is allowed for good.
+const POLICY: &str = "chain: [pfw, ids], pfw: {default: allow}, ids: {}";
+const RULES: &str = "\
+    drop tcp any any -> any 666 (sid:1;)\ndrop udp any any -> any 666 (sid:2;)\n\
+    reject udp any any -> any 667 (sid:3;)\n\
+    pass tcp any any -> any [53,80,443] (flow:established; bypass; sid:4;)\npass udp any any -> any [53,80,443] (bypass; sid:5;)\n";
+/// Everything is inspected, and one port refused by the packet filter.
+const OTHER: &str = "chain: [pfw, ids], pfw: {default: allow, rules: [{drop: udp, to-ports: 668}]}, ids: {}";
+
+/// A flow of the generator.
+#[derive(Clone, Copy, Default)]
+struct Flow {
+    v6: bool,
+    tcp: bool,
+    client: (u8, u16),
+    server: (u8, u16),
+    seq: [u32; 2],
+    opened: u8,
+}
+
+/// Packets and bytes by direction.
+type Sums = ([u64; 2], [u64; 2]);
+
+struct Bench {
+    stack: Stack,
+    wire: MockWire,
+    random: Random,
+    flows: Vec<Flow>,
+    nanos: u64,
+    sent: Sums,
+    /// By what became of them: forwarded, dropped.
+    fate: [u64; 2],
+    /// Of each packet: whether it went on.
+    fates: Vec<bool>,
+    /// A generation for so many packets.
+    swaps: usize,
+    /// Long silences come between.
+    pauses: bool,
+}
+
+fn tune(settings: &mut EngineSettings) {
+    settings.flow_capacity = 1_000;
+}
+
+impl Bench {
+    fn new(seed: u64, habits: Option<Habits>, name: &str) -> Self {
+        let mut stack =
+            Stack::new(&Made { name, policy: POLICY, set: &[], tune, rules: RULES, thresholds: "" });
+        let (device, wire) = MockDevice::new(Habits { seed, ..habits.unwrap_or_default() });
+        if habits.is_some() {
+            let manager = FlowManager::new(Box::new(device), stack.worker.generation());
+            stack.worker.set_level(manager);
+        }
+        let mut random = Random::new(seed);
+        let flows = (0..120).map(|number| Bench::flow(&mut random, number)).collect();
+        Bench {
+            stack,
+            wire,
+            random,
+            flows,
+            nanos: 1_000_000_000,
+            sent: Default::default(),
+            fate: [0; 2],
+            fates: Vec::new(),
+            swaps: 400,
+            pauses: true,
+        }
+    }
+
+    fn flow(random: &mut Random, number: u16) -> Flow {
+        let port = *random.pick(&[80, 443, 53, 666, 667, 668]);
+        // Either side may have the lower address.
+        let (a, b) = (1 + random.below(20) as u8, 30 + random.below(20) as u8);
+        let (client, server) = if random.percent(50) { (a, b) } else { (b, a) };
+        Flow {
+            v6: random.percent(40),
+            tcp: random.percent(60),
+            client: (client, 10_000 + number),
+            server: (server, port),
+            ..Flow::default()
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(self.nanos)
+    }
+
+    /// The next packet of a flow, in a direction (0: of the client).
+    fn packet(&mut self, number: usize) {
+        let mut flow = self.flows[number];
+        let mut side = usize::from(self.random.percent(50));
+        let payload = vec![b'x'; self.random.below(400)];
+        let (mut hands_up, mut last_ack) = (false, false);
+        let message = if flow.tcp {
+            let flags = match flow.opened {
+                CLOSED => {
+                    flow.seq = [self.random.draw() as u32, self.random.draw() as u32];
+                    (side, flow.opened) = (0, SYN_SENT);
+                    SYN
+                }
+                SYN_SENT => {
+                    (side, flow.opened) = (1, SYN_RECEIVED);
+                    SYN | ACK
+                }
+                SYN_RECEIVED => {
+                    (side, flow.opened) = (0, OPEN);
+                    ACK
+                }
+                OPEN if self.random.below(300) == 0 => {
+                    flow.opened = CLOSED;
+                    RST | ACK
+                }
+                OPEN if self.random.percent(2) => {
+                    flow.opened = HALF + side as u8;
+                    FIN | ACK
+                }
+                half @ (HALF | HALF_BY_SERVER) => {
+                    side = usize::from(half == HALF);
+                    if self.random.percent(20) {
+                        flow.opened = LAST + side as u8;
+                        FIN | ACK
+                    } else {
+                        ACK
+                    }
+                }
+                last @ (LAST | LAST_OF_CLIENT) => {
+                    (side, flow.opened) = (usize::from(last == LAST), CLOSED);
+                    last_ack = true;
+                    ACK
+                }
+                _ => ACK,
+            };
+            hands_up = flags & (SYN | FIN | RST) > 0;
+            let data: &[u8] = if hands_up || last_ack { b"" } else { &payload };
+            let (from, to) = if side == 0 { (flow.client, flow.server) } else { (flow.server, flow.client) };
+            let ack = if flags & ACK > 0 { flow.seq[1 - side] } else { 0 };
+            let segment = tcp((from.1, to.1), flow.seq[side], ack, flags, data);
+            flow.seq[side] =
+                flow.seq[side].wrapping_add(data.len() as u32 + u32::from(flags & (SYN | FIN) > 0));
+            segment
+        } else {
+            let (from, to) = if side == 0 { (flow.client, flow.server) } else { (flow.server, flow.client) };
+            udp((from.1, to.1), &payload)
+        };
+        self.flows[number] = flow;
+        let (from, to) = if side == 0 { (flow.client, flow.server) } else { (flow.server, flow.client) };
+        let protocol = if flow.tcp { 6 } else { 17 };
+        let bytes = ethernet(flow.v6, &ip(flow.v6, (from.0, to.0), protocol, &message));
+        let ends = |(host, port): (u8, u16)| (address(flow.v6, host), port);
+        let key = FlowKey::ported(&FlowScope::default(), protocol, ends(from), ends(to));
+        self.arrives(&bytes, &key, side, hands_up);
+    }
+
+    fn arrives(&mut self, bytes: &[u8], key: &FlowKey, side: usize, hands_up: bool) {
+        self.sent.0[side] += 1;
+        self.sent.1[side] += bytes.len() as u64;
+        let now = self.now();
+        let below = if hands_up {
+            self.wire.went_up();
+            None
+        } else {
+            self.wire.packet(&DeviceKey::of(key), !key.is_reversed(), bytes.len() as u64, now)
+        };
+        let forwarded = match below {
+            Some(action) => action == Action::Forward,
+            None => {
+                let length = bytes.len() as u32;
+                let frame = Frame {
+                    now,
+                    bytes,
+                    wire_len: length,
+                    link_type: LinkType::ETHERNET,
+                    link: LinkId(0),
+                    number: None,
+                };
+                let decision = self.stack.worker.frame(&frame, &mut self.stack.recorder);
+                decision.expect("no fragment").verdict.forwards()
+            }
+        };
+        self.fate[usize::from(!forwarded)] += 1;
+        self.fates.push(forwarded);
+    }
+
+    fn turn(&mut self) {
+        let now = self.now();
+        self.stack.worker.drive_level(now, &mut self.stack.recorder);
+    }
+
+    /// So many packets; generations, pauses and new flows come between them.
+    fn run(&mut self, packets: usize) {
+        for number in 0..packets {
+            self.nanos += 100_000 + self.random.below(1_500_000) as u64;
+            // Some send much, most little.
+            let most = if self.random.percent(80) { 60 } else { self.flows.len() };
+            let which = self.random.below(most);
+            self.packet(which);
+            if self.random.percent(25) {
+                self.turn();
+            }
+            if self.random.below(self.swaps) == 0 {
+                let (policy, rules) = if self.random.percent(70) { (POLICY, RULES) } else { (OTHER, "") };
+                self.stack.swap(policy, rules);
+            }
+            if self.pauses && self.random.below(3_000) == 0 {
+                // Longer than some timeouts.
+                self.nanos += 40_000_000_000;
+            }
+            if self.random.percent(1) {
+                self.flows[which] = Bench::flow(&mut self.random, number as u16);
+            }
+        }
+    }
+
+    /// Ends the run, and holds all sums against each other.
+    fn check(self) -> (u64, u64) {
+        let Bench { stack, wire, sent, fate, .. } = self;
+        let (worker, events) = stack.finish();
+        let mut recorded: Sums = Default::default();
+        let mut below = 0;
+        for event in events.iter().filter(|event| event["event_type"] == "flow") {
+            let flow = &event["flow"];
+            let of = |object: &Value, key: &str| object[key].as_u64().unwrap_or(0);
+            for (side, name) in ["toserver", "toclient"].into_iter().enumerate() {
+                recorded.0[side] += of(flow, &format!("pkts_{name}"));
+                recorded.1[side] += of(flow, &format!("bytes_{name}"));
+            }
+            let bypassed = &flow["bypassed"];
+            below += of(bypassed, "pkts_toserver") + of(bypassed, "pkts_toclient");
+        }
+        let device = wire.counters();
+        let counters = worker.level_counters().expect("a level");
+        // Each packet is in one record; which side began a flow may be told otherwise after a pause.
+        let all = |sums: &Sums| (sums.0.iter().sum::<u64>(), sums.1.iter().sum::<u64>());
+        assert_eq!(all(&recorded), all(&sent), "{device:?} {counters:?}");
+        // What the device has handled is what it has said, and what the records say of it.
+        let dropped: u64 = counters.dropped.iter().map(|dropped| dropped.packets).sum();
+        assert_eq!((device.forwarded, device.dropped), (counters.forwarded.packets, dropped));
+        assert_eq!(below, device.forwarded + device.dropped);
+        // What it has not, the host has.
+        assert_eq!(worker.counters().packets, device.up);
+        assert_eq!(worker.counters().refused.iter().sum::<u64>() + dropped, fate[1]);
+        assert_eq!(worker.counters().forwarded + device.forwarded, fate[0]);
+        assert_eq!((device.lost, wire.entries(), counters.entries), (0, 0, 0));
+        assert_eq!(worker.flows().level_counters().orphan_packets, 0);
+        (device.deleted, device.in_flight)
+    }
+}
+
+fn slow() -> Habits {
+    Habits { entries: 64, late: 3, flight: PacketDuration::from_millis(8), refuses: 20, seed: 0 }
+}
+
+/// The same traffic with a level and without one has the same fate, packet by packet.
+fn run_beside_none(seed: u64, packets: usize, name: &str) -> Bench {
+    let mut bench = Bench::new(seed, Some(slow()), &format!("{name}-{seed}"));
+    bench.run(packets);
+    let mut alone = Bench::new(seed, None, &format!("{name}-alone-{seed}"));
+    alone.run(packets);
+    let differs = bench.fates.iter().zip(&alone.fates).position(|(with, without)| with != without);
+    assert_eq!(differs, None, "seed {seed}");
+    alone.stack.finish();
+    bench
+}
+
+#[test]
+fn packets_are_counted_once_at_whatever_level_and_records_have_the_sums() {
+    for seed in 1..=3 {
+        let bench = run_beside_none(seed, 12_000, "level");
+        let counters = bench.wire.counters();
+        assert!(counters.forwarded > 500 && counters.dropped > 500 && counters.up > 1_000, "{counters:?}");
+        let (removed, _) = bench.check();
+        assert!(removed > 300, "{removed}");
+    }
+}
+
+#[test]
+fn ten_thousand_entries_are_taken_away_under_packets_and_none_is_lost() {
+    let (mut removed, mut in_flight) = (0, 0);
+    for seed in 10.. {
+        let mut bench = Bench::new(seed, Some(slow()), "removals");
+        (bench.swaps, bench.pauses) = (250, false);
+        bench.run(30_000);
+        let (more, flying) = bench.check();
+        (removed, in_flight) = (removed + more, in_flight + flying);
+        if removed >= 10_000 {
+            break;
+        }
+    }
+    assert!(in_flight > 50, "{in_flight} with a packet under way that had found them");
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What executes a flow's verdict below the host: what it can do, what it is asked, what it answers.
+//!
+//! A device holds one entry for both directions of a flow, in a *place* that the host has given it (0, 1, ...), and never takes one away by itself. Requests come in
+//! bulk; answers and counts may come later, in the order of the requests about a place. Contract, for each entry:
+//!
+//! | asked | from then on | answer |
+//! |---|---|---|
+//! | [`Wish::Install`] | its action is done with the flow's packets, and counted | `Installed`, or `Refused` and there is none |
+//! | [`Wish::Mark`] | its packets go up, and are not counted; what had found the entry before may still be | `Marked` |
+//! | [`Wish::Read`] | | counts |
+//! | [`Wish::Last`] | | counts, then `Read`: all that was under way before the grace is in them |
+//! | [`Wish::Delete`] | the entry is gone | counts, then `Deleted` |
+//!
+//! When in doubt a packet goes up: of another generation, with FIN, RST or SYN, a fragment, anything odd.
+
+use crate::key::DeviceKey;
+use crate::stays::Stays;
+use bartizan_base::{Generation, Level, Reason, Timestamp};
+use bartizan_flow::level::{Answer, SunkId};
+
+/// What is done with the packets of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// They leave by the other port of their link.
+    Forward,
+    /// They are dropped, for this reason.
+    Drop(Reason),
+}
+
+/// What a device can do, found when it was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Where its entries are.
+    pub level: Level,
+    /// Entries that it can hold for this owner.
+    pub entries: u32,
+    /// Whether it knows IPv4 and IPv6.
+    pub ipv4: bool,
+    /// See there.
+    pub ipv6: bool,
+    /// IP protocols of the flows that it can hold.
+    pub protocols: &'static [u8],
+    /// Whether it looks into tunnels.
+    pub tunnels: bool,
+}
+
+/// An entry to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Install {
+    /// Identity, equal for both directions.
+    pub key: DeviceKey,
+    /// What becomes of its packets.
+    pub action: Action,
+    /// Packets of another generation go up.
+    pub generation: Generation,
+}
+
+impl Capabilities {
+    /// Why a device of these capabilities cannot hold an entry. `None`: it can.
+    #[must_use]
+    pub fn refuses(&self, key: &bartizan_flow::FlowKey) -> Option<Stays> {
+        let family = if key.is_ipv6() { self.ipv6 } else { self.ipv4 };
+        if !family {
+            Some(Stays::Family)
+        } else if !self.protocols.contains(&key.protocol()) {
+            Some(Stays::Protocol)
+        } else if !self.tunnels && DeviceKey::of(key).is_in_tunnel() {
+            Some(Stays::Tunnel)
+        } else {
+            None
+        }
+    }
+}
+
+/// What a device is asked about an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Make it.
+    Install(Install),
+    /// Pass its packets up.
+    Mark,
+    /// Say what it has counted, on the way.
+    Read,
+    /// Say what it has counted, for the last time but one.
+    Last,
+    /// Take it away.
+    Delete,
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Place of the entry.
+    pub place: u32,
+    /// Whose entry it is: given back with all that is said of it.
+    pub sunk: SunkId,
+    /// What is asked.
+    pub wish: Wish,
+}
+
+/// What an entry has counted since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Packets: from the lower endpoint of the key, and from the higher one.
+    pub packets: [u64; 2],
+    /// Bytes of their frames.
+    pub bytes: [u64; 2],
+    /// When the latest came.
+    pub last_seen: [Timestamp; 2],
+}
+
+/// An answer; why, if it is no.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// As asked.
+    Done(Answer),
+    /// It cannot be installed.
+    Refused(Stays),
+}
+
+/// What a device says of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// What it has counted.
+    Counts(Counts),
+    /// An answer.
+    Answer(Answered),
+}
+
+/// See the module.
+pub trait Device: Send {
+    /// What it can do.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// Takes requests in bulk. What is answered at once is given by the next [`Device::poll`] all the same.
+    fn submit(&mut self, requests: &[Request], now: Timestamp);
+
+    /// Appends what it has said since the last call: place, whose entry, what.
+    fn poll(&mut self, now: Timestamp, said: &mut Vec<(u32, SunkId, Said)>);
+
+    /// Packets of this owner's entries of other generations go up from now on.
+    fn enter_generation(&mut self, generation: Generation);
+
+    /// All entries of this owner are to go: passes their packets up, waits until nothing that had found one is under way (some milliseconds), and takes them away.
+    /// The next [`Device::poll`] gives their last counts and `Deleted` of each.
+    fn close(&mut self, now: Timestamp);
+}

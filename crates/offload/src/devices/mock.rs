@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A device of tests: it holds entries, handles and counts packets, and does what it is asked late. How late, a seed says.
+//!
+//! It keeps the contract of [`crate::device`] as a slow pipeline would: requests about one place take effect in their order, each so many polls later; a packet that
+//! has found an entry is counted later as well. What could not be counted because the entry was gone it counts, too ([`MockCounters::lost`]).
+
+use crate::device::{Action, Answered, Capabilities, Counts, Device, Install, Request, Said, Wish};
+use crate::key::DeviceKey;
+use crate::stays::Stays;
+use bartizan_base::{Generation, Level, PacketDuration, Timestamp};
+use bartizan_flow::level::{Answer, SunkId};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How slow it is, and how much it holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Habits {
+    /// Entries.
+    pub entries: u32,
+    /// Polls until a request takes effect, at most.
+    pub late: u32,
+    /// Packets are counted so much later, at most. Longer than the table's grace loses counts.
+    pub flight: PacketDuration,
+    /// Of so many installs one is refused; 0: none.
+    pub refuses: u32,
+    /// Seed of all of it.
+    pub seed: u64,
+}
+
+impl Default for Habits {
+    /// At once, whatever comes.
+    fn default() -> Self {
+        Habits { entries: 1 << 20, late: 0, flight: PacketDuration::ZERO, refuses: 0, seed: 1 }
+    }
+}
+
+/// What it has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MockCounters {
+    /// Packets that it forwarded.
+    pub forwarded: u64,
+    /// Packets that it dropped.
+    pub dropped: u64,
+    /// Packets that it passed up.
+    pub up: u64,
+    /// Entries taken away.
+    pub deleted: u64,
+    /// Entries taken away or marked while a packet that had found them was not counted yet.
+    pub in_flight: u64,
+    /// Packets whose entry was gone when they were to be counted.
+    pub lost: u64,
+}
+
+struct Entry {
+    sunk: SunkId,
+    install: Install,
+    marked: bool,
+    counts: Counts,
+    /// Packets that have found it and are not counted.
+    under_way: u32,
+}
+
+struct Packet {
+    place: u32,
+    sunk: SunkId,
+    end: usize,
+    bytes: u64,
+    when: Timestamp,
+    /// When it is counted.
+    lands: Timestamp,
+}
+
+struct Core {
+    habits: Habits,
+    random: u64,
+    generation: Generation,
+    by_key: HashMap<DeviceKey, u32>,
+    entries: Vec<Option<Entry>>,
+    work: VecDeque<(u64, Request)>,
+    said: Vec<(u32, SunkId, Said)>,
+    polls: u64,
+    flight: VecDeque<Packet>,
+    counters: MockCounters,
+}
+
+/// The device's end towards the wire: what a test sends packets through.
+#[derive(Clone)]
+pub struct MockWire(Arc<Mutex<Core>>);
+
+/// See the module.
+pub struct MockDevice {
+    core: Arc<Mutex<Core>>,
+    capabilities: Capabilities,
+}
+
+impl MockDevice {
+    /// A device, and its wire.
+    #[must_use]
+    pub fn new(habits: Habits) -> (Self, MockWire) {
+        let core = Core {
+            habits,
+            random: habits.seed | 1,
+            generation: Generation(0),
+            by_key: HashMap::new(),
+            entries: Vec::new(),
+            work: VecDeque::new(),
+            said: Vec::new(),
+            polls: 0,
+            flight: VecDeque::new(),
+            counters: MockCounters::default(),
+        };
+        let core = Arc::new(Mutex::new(core));
+        let capabilities = Capabilities {
+            level: Level::Rtl,
+            entries: habits.entries,
+            ipv4: true,
+            ipv6: true,
+            protocols: &[6, 17],
+            tunnels: false,
+        };
+        (MockDevice { core: Arc::clone(&core), capabilities }, MockWire(core))
+    }
+}
+
+fn lock(core: &Mutex<Core>) -> MutexGuard<'_, Core> {
+    core.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl MockWire {
+    /// A packet arrives, from the lower endpoint of its key or from the higher one. What is done with it; `None`: it goes up.
+    pub fn packet(&self, key: &DeviceKey, from_low: bool, bytes: u64, now: Timestamp) -> Option<Action> {
+        lock(&self.0).packet(key, from_low, bytes, now)
+    }
+
+    /// A packet that a device never handles has gone up.
+    pub fn went_up(&self) {
+        lock(&self.0).counters.up += 1;
+    }
+
+    /// What it has seen.
+    #[must_use]
+    pub fn counters(&self) -> MockCounters {
+        lock(&self.0).counters
+    }
+
+    /// Entries that it holds.
+    #[must_use]
+    pub fn entries(&self) -> usize {
+        lock(&self.0).by_key.len()
+    }
+}
+
+impl Core {
+    /// A number below `most`, 0 if that is 0 (xorshift).
+    fn draw(&mut self, most: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random.checked_rem(most).unwrap_or(0)
+    }
+
+    fn packet(&mut self, key: &DeviceKey, from_low: bool, bytes: u64, now: Timestamp) -> Option<Action> {
+        let place = self.by_key.get(key).copied();
+        let generation = self.generation;
+        let entry = place.and_then(|place| self.entries.get_mut(place as usize)?.as_mut());
+        let entry = entry.filter(|entry| !entry.marked && entry.install.generation == generation);
+        let (Some(entry), Some(place)) = (entry, place) else {
+            self.counters.up += 1;
+            return None;
+        };
+        let (action, sunk) = (entry.install.action, entry.sunk);
+        entry.under_way += 1;
+        match action {
+            Action::Forward => self.counters.forwarded += 1,
+            Action::Drop(_) => self.counters.dropped += 1,
+        }
+        let stay = PacketDuration::from_nanos(self.draw(self.habits.flight.as_nanos().saturating_add(1)));
+        // None overtakes another one.
+        let lands = self.flight.back().map_or(now, |last| last.lands).max(now + stay);
+        self.flight.push_back(Packet { place, sunk, end: usize::from(!from_low), bytes, when: now, lands });
+        self.land(now);
+        Some(action)
+    }
+
+    /// Packets are counted whose time has come.
+    fn land(&mut self, now: Timestamp) {
+        while let Some(packet) = self.flight.pop_front_if(|packet| packet.lands <= now) {
+            self.count(&packet);
+        }
+    }
+
+    fn count(&mut self, packet: &Packet) {
+        let entry = self.entries.get_mut(packet.place as usize).and_then(Option::as_mut);
+        let Some(entry) = entry.filter(|entry| entry.sunk == packet.sunk) else {
+            self.counters.lost += 1;
+            return;
+        };
+        entry.under_way -= 1;
+        let Counts { packets, bytes, last_seen } = &mut entry.counts;
+        if let (Some(packets), Some(bytes), Some(seen)) =
+            (packets.get_mut(packet.end), bytes.get_mut(packet.end), last_seen.get_mut(packet.end))
+        {
+            *packets += 1;
+            *bytes += packet.bytes;
+            *seen = packet.when.max(*seen);
+        }
+    }
+
+    fn entry(&mut self, request: &Request) -> Option<&mut Entry> {
+        let entry = self.entries.get_mut(request.place as usize)?.as_mut()?;
+        (entry.sunk == request.sunk).then_some(entry)
+    }
+
+    fn say(&mut self, request: &Request, what: Said) {
+        self.said.push((request.place, request.sunk, what));
+    }
+
+    fn say_counts(&mut self, request: &Request) {
+        if let Some(counts) = self.entry(request).map(|entry| entry.counts) {
+            self.say(request, Said::Counts(counts));
+        }
+    }
+
+    fn do_one(&mut self, request: &Request) {
+        let done = |answer| Said::Answer(Answered::Done(answer));
+        if let Wish::Install(install) = request.wish {
+            let answer = self.install(request, install);
+            self.say(request, Said::Answer(answer));
+            return;
+        }
+        let Some(entry) = self.entry(request) else {
+            self.say(request, done(Answer::Deleted));
+            return;
+        };
+        let under_way = u64::from(entry.under_way > 0);
+        match request.wish {
+            Wish::Mark => {
+                entry.marked = true;
+                self.counters.in_flight += under_way;
+                self.say(request, done(Answer::Marked));
+            }
+            Wish::Read => self.say_counts(request),
+            Wish::Last => {
+                self.say_counts(request);
+                self.say(request, done(Answer::Read));
+            }
+            Wish::Delete => self.delete(request),
+            Wish::Install(_) => {}
+        }
+    }
+
+    fn delete(&mut self, request: &Request) {
+        self.say_counts(request);
+        if let Some(entry) = self.entries.get_mut(request.place as usize).and_then(Option::take) {
+            self.by_key.remove(&entry.install.key);
+            self.counters.deleted += 1;
+        }
+        self.say(request, Said::Answer(Answered::Done(Answer::Deleted)));
+    }
+
+    fn install(&mut self, request: &Request, install: Install) -> Answered {
+        if self.by_key.contains_key(&install.key) {
+            return Answered::Refused(Stays::Taken);
+        }
+        if self.habits.refuses > 0 && self.draw(self.habits.refuses.into()) == 0 {
+            return Answered::Refused(Stays::Refused);
+        }
+        let at = request.place as usize;
+        if self.entries.len() <= at {
+            self.entries.resize_with(at + 1, || None);
+        }
+        if let Some(slot) = self.entries.get_mut(at) {
+            let (sunk, counts) = (request.sunk, Counts::default());
+            *slot = Some(Entry { sunk, install, marked: false, counts, under_way: 0 });
+            self.by_key.insert(install.key, request.place);
+        }
+        Answered::Done(Answer::Installed)
+    }
+
+    /// Requests whose time has come, in their order: one waits for all before it.
+    fn work(&mut self, all: bool) {
+        while let Some((when, request)) = self.work.front().copied()
+            && (all || when <= self.polls)
+        {
+            self.work.pop_front();
+            self.do_one(&request);
+        }
+    }
+}
+
+impl Device for MockDevice {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn submit(&mut self, requests: &[Request], _now: Timestamp) {
+        let mut core = lock(&self.core);
+        for request in requests {
+            let late = core.habits.late;
+            let when = core.polls + core.draw(u64::from(late) + 1);
+            core.work.push_back((when, *request));
+        }
+    }
+
+    fn poll(&mut self, now: Timestamp, said: &mut Vec<(u32, SunkId, Said)>) {
+        let mut core = lock(&self.core);
+        core.polls += 1;
+        core.land(now);
+        core.work(false);
+        said.append(&mut core.said);
+    }
+
+    fn enter_generation(&mut self, generation: Generation) {
+        lock(&self.core).generation = generation;
+    }
+
+    fn close(&mut self, _now: Timestamp) {
+        let mut core = lock(&self.core);
+        core.work(true);
+        while let Some(packet) = core.flight.pop_front() {
+            core.count(&packet);
+        }
+        let entries: Vec<Request> = (0u32..)
+            .zip(&core.entries)
+            .filter_map(|(place, entry)| {
+                Some(Request { place, sunk: entry.as_ref()?.sunk, wish: Wish::Delete })
+            })
+            .collect();
+        entries.iter().for_each(|request| core.delete(request));
+    }
+}

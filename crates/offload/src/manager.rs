@@ -1,0 +1,534 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The flow manager of one worker: hands decided flows to a device, credits to the flow table what the device counts of them, and takes them up again.
+//!
+//! A flow goes down when the data plane offers it ([`FlowManager::offer`]): its next packet's fate is known, and a packet has come since, so it is not silent. It comes up
+//! again when it is to end, when another generation begins ([`FlowManager::enter_generation`]), and when the run ends ([`FlowManager::close`]). How it goes from step to step
+//! is the flow table's ([`bartizan_flow::table::removal`]).
+//!
+//! **Counting.** Counts of all entries are read once in [`READ_EVERY`], a few at a turn, and once more when an entry goes. What came since is credited to the flow, so
+//! timeouts, records and rules see sums over all levels. What the device did with them is counted here ([`ManagerCounters`]).
+//!
+//! **Generations.** A device passes up what belongs to another generation at once; the flow is judged anew at the host, and offered again. Its old entry is taken
+//! away meanwhile, [`RAISES_PER_TURN`] at a turn.
+//!
+//! Not done: choosing between flows where places are short (who comes first has one).
+
+use crate::device::{Action, Answered, Counts, Device, Install, Request, Said, Wish};
+use crate::key::{DeviceKey, direction_from_low};
+use crate::places::{Place, Places};
+use crate::stays::Stays;
+use bartizan_base::{FlowId, Generation, Level, PacketDuration, Reason, Timestamp};
+use bartizan_flow::level::{Answer, Command, SinkError, SunkId, Task};
+use bartizan_flow::{EndReason, FlowTable};
+use std::collections::VecDeque;
+
+/// In this time the counts of all entries are read once.
+pub const READ_EVERY: PacketDuration = PacketDuration::from_secs(1);
+/// Counts that are read in one turn, at most.
+pub const READS_PER_TURN: u32 = 4096;
+/// Flows of another generation that begin to come up in one turn, at most.
+pub const RAISES_PER_TURN: u32 = 1024;
+/// Timers that are looked at in one turn, at most.
+const TIMERS_PER_TURN: u32 = 4096;
+
+/// What a flow is offered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// What becomes of its packets.
+    pub action: Action,
+    /// By which generation.
+    pub generation: Generation,
+}
+
+/// Something that the data plane has to do, or to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// The level has handled so many more packets of a flow. They are credited to it.
+    Counted {
+        /// The flow.
+        id: FlowId,
+        /// What was done with them.
+        action: Action,
+        /// Packets.
+        packets: u64,
+        /// Bytes of their frames.
+        bytes: u64,
+    },
+    /// The device does not take a flow.
+    Stays {
+        /// The flow.
+        id: FlowId,
+        /// Why.
+        why: Stays,
+    },
+    /// A flow is over and all of it is counted: to be finished and removed.
+    Ended {
+        /// The flow.
+        id: FlowId,
+        /// Why it ends.
+        reason: EndReason,
+    },
+}
+
+/// Packets with their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handled {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of their frames.
+    pub bytes: u64,
+}
+
+impl Handled {
+    const fn add(&mut self, packets: u64, bytes: u64) {
+        self.packets = self.packets.saturating_add(packets);
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
+
+/// What a flow manager counts. All only grow, except `entries`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManagerCounters {
+    /// Entries of the device in use.
+    pub entries: u64,
+    /// Flows offered that went on to the device.
+    pub offered: u64,
+    /// Offers that came to nothing, by their reason.
+    pub stayed: [u64; Stays::ALL.len()],
+    /// Flows that came up because another generation began.
+    pub outdated: u64,
+    /// What the device said of entries that are not there any more.
+    pub strays: u64,
+    /// Packets that the device forwarded.
+    pub forwarded: Handled,
+    /// Packets that the device dropped, by their reason.
+    pub dropped: [Handled; Reason::COUNT],
+}
+
+impl Default for ManagerCounters {
+    fn default() -> Self {
+        ManagerCounters {
+            entries: 0,
+            offered: 0,
+            stayed: [0; Stays::ALL.len()],
+            outdated: 0,
+            strays: 0,
+            forwarded: Handled::default(),
+            dropped: [Handled::default(); Reason::COUNT],
+        }
+    }
+}
+
+impl ManagerCounters {
+    fn stays(&mut self, why: Stays) {
+        if let Some(count) = self.stayed.get_mut(why as usize) {
+            *count += 1;
+        }
+    }
+
+    fn handled(&mut self, action: Action, packets: u64, bytes: u64) {
+        match action {
+            Action::Forward => self.forwarded.add(packets, bytes),
+            Action::Drop(reason) => {
+                if let Some(dropped) = self.dropped.get_mut(reason as usize) {
+                    dropped.add(packets, bytes);
+                }
+            }
+        }
+    }
+}
+
+/// See the module.
+pub struct FlowManager {
+    device: Box<dyn Device>,
+    places: Places,
+    requests: Vec<Request>,
+    said: Vec<(u32, SunkId, Said)>,
+    done: VecDeque<Done>,
+    counters: ManagerCounters,
+    generation: Generation,
+    /// Where the next reads begin, and until when their time is used.
+    next_read: u32,
+    read_until: Option<Timestamp>,
+    /// Where the next entries are looked at for another generation; `None`: all are of this one.
+    next_raise: Option<u32>,
+    closed: bool,
+}
+
+impl FlowManager {
+    /// For flows that a device holds, in a generation.
+    #[must_use]
+    pub fn new(device: Box<dyn Device>, generation: Generation) -> Self {
+        let mut manager = FlowManager {
+            places: Places::new(device.capabilities().entries),
+            device,
+            requests: Vec::new(),
+            said: Vec::new(),
+            done: VecDeque::new(),
+            counters: ManagerCounters::default(),
+            generation,
+            next_read: 0,
+            read_until: None,
+            next_raise: None,
+            closed: false,
+        };
+        manager.device.enter_generation(generation);
+        manager
+    }
+
+    /// The level of its device.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.device.capabilities().level
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub const fn counters(&self) -> &ManagerCounters {
+        &self.counters
+    }
+
+    /// Bytes of memory, an upper bound, without the device's.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.places.bytes()
+            + self.requests.capacity() * size_of::<Request>()
+            + self.said.capacity() * size_of::<(u32, SunkId, Said)>()
+            + self.done.capacity() * size_of::<Done>()
+    }
+
+    /// Hands a flow that is at the host to the device. It goes on to come up until the device has answered.
+    ///
+    /// # Errors
+    /// Why it stays; that is counted.
+    pub fn offer<E: Default>(
+        &mut self,
+        table: &mut FlowTable<E>,
+        id: FlowId,
+        offer: Offer,
+        now: Timestamp,
+    ) -> Result<(), Stays> {
+        let result = self.try_offer(table, id, offer, now);
+        match result {
+            Ok(()) => self.counters.offered += 1,
+            Err(why) => self.counters.stays(why),
+        }
+        result
+    }
+
+    fn try_offer<E: Default>(
+        &mut self,
+        table: &mut FlowTable<E>,
+        id: FlowId,
+        Offer { action, generation }: Offer,
+        now: Timestamp,
+    ) -> Result<(), Stays> {
+        if self.closed {
+            return Err(Stays::Ending);
+        }
+        let Some(key) = table.get(id).map(|entry| *entry.key()) else { return Err(Stays::Closed) };
+        if let Some(why) = self.device.capabilities().refuses(&key) {
+            return Err(why);
+        }
+        let at = self.places.reserve().ok_or(Stays::Full)?;
+        let sunk = match table.sink(id, self.level(), generation, now) {
+            Ok(sunk) => sunk,
+            Err(error) => {
+                self.places.give_back(at);
+                return Err(match error {
+                    SinkError::Unanswered => Stays::Unanswered,
+                    SinkError::There | SinkError::NoFlow | SinkError::Host => Stays::Taken,
+                });
+            }
+        };
+        let from_low = direction_from_low(&key);
+        self.places.take(at, Place { sunk, action, generation, from_low, credited: Counts::default() });
+        let install = Install { key: DeviceKey::of(&key), action, generation };
+        self.requests.push(Request { place: at, sunk, wish: Wish::Install(install) });
+        Ok(())
+    }
+
+    /// Entries of other generations are of no use any more.
+    pub fn enter_generation(&mut self, generation: Generation) {
+        if self.generation != generation {
+            self.generation = generation;
+            self.device.enter_generation(generation);
+            self.next_raise = Some(0);
+        }
+    }
+
+    /// One turn: what is due of removals, counts, and generations goes to the device; what it has said is done. Then [`FlowManager::next`] has what the data plane
+    /// is to do.
+    pub fn turn<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
+        self.raise_outdated(table, now);
+        self.take_tasks(table, now);
+        self.read_some(table, now);
+        if !self.requests.is_empty() {
+            self.device.submit(&self.requests, now);
+            self.requests.clear();
+        }
+        self.hear(table, now);
+    }
+
+    /// What the data plane is to do. To be asked until there is nothing, after each turn.
+    pub fn next_done(&mut self) -> Option<Done> {
+        self.done.pop_front()
+    }
+
+    /// Takes all flows up: the run is about to end. What the device has counted of them is credited, and none is offered any more. The host goes on with them.
+    pub fn close<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
+        self.closed = true;
+        self.device.submit(&self.requests, now);
+        self.requests.clear();
+        self.device.close(now);
+        self.hear(table, now);
+    }
+
+    fn take_tasks<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
+        let mut budget = TIMERS_PER_TURN;
+        while let Some(task) = table.next_task(now, &mut budget) {
+            match task {
+                Task::End { id, reason } => self.done.push_back(Done::Ended { id, reason }),
+                Task::Tell { sunk, command } => {
+                    let Some(place) = self.places.of(sunk) else { continue };
+                    let wish = match command {
+                        Command::Mark => Wish::Mark,
+                        Command::Read => Wish::Last,
+                        Command::Delete => Wish::Delete,
+                    };
+                    self.requests.push(Request { place, sunk, wish });
+                }
+            }
+        }
+    }
+
+    /// Asks for the counts of as many entries as the time since the last turn has room for. An entry whose flow the table has given up, because the device did
+    /// not answer in time, is told to go until it does: else it would handle packets for good that nobody decides on.
+    fn read_some<E: Default>(&mut self, table: &FlowTable<E>, now: Timestamp) {
+        let known = self.places.known();
+        let since = now.since(*self.read_until.get_or_insert(now));
+        if known == 0 || since == PacketDuration::ZERO {
+            self.read_until = Some(now);
+            return;
+        }
+        let share = u128::from(since.as_nanos()) * u128::from(known) / u128::from(READ_EVERY.as_nanos());
+        let reads = u32::try_from(share).unwrap_or(u32::MAX).min(known).min(READS_PER_TURN);
+        if reads == 0 {
+            return;
+        }
+        self.read_until = Some(now);
+        for _ in 0..reads {
+            let at = self.next_read % known;
+            self.next_read = at + 1;
+            if let Some(Place { sunk, .. }) = self.places.get(at).copied() {
+                let is_known = table.stay(sunk.flow()).is_some_and(|stay| stay.sunk == sunk);
+                let wish = if is_known { Wish::Read } else { Wish::Delete };
+                self.requests.push(Request { place: at, sunk, wish });
+            }
+        }
+    }
+
+    fn raise_outdated<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
+        let Some(mut at) = self.next_raise else { return };
+        let last = at.saturating_add(RAISES_PER_TURN).min(self.places.known());
+        while at < last {
+            if let Some(place) = self.places.get(at)
+                && place.generation != self.generation
+                && table
+                    .stay(place.sunk.flow())
+                    .is_some_and(|stay| stay.sunk == place.sunk && !stay.step.in_removal())
+                && table.raise(place.sunk.flow(), now)
+            {
+                self.counters.outdated += 1;
+            }
+            at += 1;
+        }
+        self.next_raise = (at < self.places.known()).then_some(at);
+    }
+
+    fn hear<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
+        let mut said = core::mem::take(&mut self.said);
+        self.device.poll(now, &mut said);
+        for (at, sunk, what) in said.drain(..) {
+            if self.places.get(at).is_none_or(|place| place.sunk != sunk) {
+                self.counters.strays += 1;
+                continue;
+            }
+            match what {
+                Said::Counts(counts) => self.credit(table, at, &counts),
+                Said::Answer(Answered::Done(answer)) => {
+                    table.answered(sunk, answer, now);
+                    if matches!(answer, Answer::Deleted | Answer::Refused) {
+                        self.places.clear(at);
+                    }
+                }
+                Said::Answer(Answered::Refused(why)) => {
+                    table.answered(sunk, Answer::Refused, now);
+                    self.places.clear(at);
+                    self.counters.stays(why);
+                    self.done.push_back(Done::Stays { id: sunk.flow(), why });
+                }
+            }
+        }
+        self.said = said;
+        self.counters.entries = self.places.used() as u64;
+    }
+
+    /// Credits what an entry has counted since the last time.
+    fn credit<E: Default>(&mut self, table: &mut FlowTable<E>, at: u32, counts: &Counts) {
+        let Some(place) = self.places.get_mut(at) else { return };
+        let Place { sunk, action, from_low, .. } = *place;
+        let before = core::mem::replace(&mut place.credited, *counts);
+        let (mut packets, mut bytes, mut known) = (0u64, 0u64, true);
+        let ends = counts.packets.iter().zip(&counts.bytes).zip(&counts.last_seen);
+        let before = before.packets.iter().zip(&before.bytes);
+        for (direction, (((now_packets, now_bytes), seen), (had_packets, had_bytes))) in
+            [from_low, from_low.flip()].into_iter().zip(ends.zip(before))
+        {
+            let more = now_packets.saturating_sub(*had_packets);
+            let more_bytes = now_bytes.saturating_sub(*had_bytes);
+            if more > 0 {
+                known &= table.credit(sunk, direction, more, more_bytes, *seen);
+                packets += more;
+                bytes += more_bytes;
+            }
+        }
+        if packets == 0 {
+            return;
+        }
+        self.counters.handled(action, packets, bytes);
+        if known {
+            self.done.push_back(Done::Counted { id: sunk.flow(), action, packets, bytes });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::devices::mock::{Habits, MockDevice, MockWire};
+    use bartizan_flow::level::LevelWaits;
+    use bartizan_flow::{FlowHasher, FlowKey, FlowScope, FlowTableConfig, Insert};
+    use core::net::{IpAddr, Ipv4Addr};
+
+    struct Rig {
+        table: FlowTable<()>,
+        manager: FlowManager,
+        wire: MockWire,
+        now: Timestamp,
+    }
+
+    fn key(port: u16) -> FlowKey {
+        let address = |last| IpAddr::V4(Ipv4Addr::new(10, 0, 0, last));
+        FlowKey::ported(&FlowScope::default(), 6, (address(1), port), (address(2), 80))
+    }
+
+    impl Rig {
+        fn new(habits: Habits) -> Self {
+            Rig::waiting(habits, LevelWaits::default())
+        }
+
+        fn waiting(habits: Habits, waits: LevelWaits) -> Self {
+            let (device, wire) = MockDevice::new(habits);
+            let config = FlowTableConfig { waits, ..FlowTableConfig::new(64, FlowHasher::new([1, 2])) };
+            let table = FlowTable::new(&config).unwrap();
+            let manager = FlowManager::new(Box::new(device), Generation(1));
+            Rig { table, manager, wire, now: Timestamp::from_parts(100, 0) }
+        }
+
+        fn flow(&mut self, port: u16) -> FlowId {
+            match self.table.insert(&key(port), self.now) {
+                Insert::Created { id } => id,
+                other => panic!("{other:?}"),
+            }
+        }
+
+        fn offer(&mut self, id: FlowId, action: Action) -> Result<(), Stays> {
+            let offer = Offer { action, generation: Generation(1) };
+            self.manager.offer(&mut self.table, id, offer, self.now)
+        }
+
+        fn packet(&mut self, port: u16) -> Option<Action> {
+            self.wire.packet(&DeviceKey::of(&key(port)), true, 100, self.now)
+        }
+
+        /// Turns over so many milliseconds.
+        fn pass(&mut self, millis: u64) -> Vec<Done> {
+            let mut done = Vec::new();
+            for _ in 0..millis.div_ceil(50) {
+                self.now = self.now + PacketDuration::from_millis(50);
+                self.manager.turn(&mut self.table, self.now);
+                done.extend(std::iter::from_fn(|| self.manager.next_done()));
+            }
+            done
+        }
+    }
+
+    #[test]
+    fn a_flow_goes_down_is_counted_and_comes_up_in_another_generation() {
+        let mut rig = Rig::new(Habits::default());
+        let id = rig.flow(1_000);
+        rig.offer(id, Action::Forward).unwrap();
+        assert_eq!(rig.packet(1_000), None, "the device does not know it yet");
+        rig.pass(50);
+        assert_eq!(rig.packet(1_000), Some(Action::Forward));
+        assert_eq!(rig.offer(id, Action::Forward), Err(Stays::Taken));
+        let done = rig.pass(2_000);
+        assert_eq!(done, [Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100 }]);
+        assert_eq!(rig.table.get(id).unwrap().packets.to_server, 1);
+        rig.manager.enter_generation(Generation(2));
+        assert_eq!(rig.packet(1_000), None, "at once");
+        rig.pass(1_000);
+        assert!(rig.table.get(id).unwrap().is_at_host());
+        assert_eq!((rig.wire.entries(), rig.manager.counters().outdated), (0, 1));
+    }
+
+    #[test]
+    fn who_finds_no_place_stays_and_is_counted() {
+        let mut rig = Rig::new(Habits { entries: 2, ..Habits::default() });
+        let ids: Vec<_> = (0..3).map(|n| rig.flow(1_000 + n)).collect();
+        let answers: Vec<_> = ids.iter().map(|id| rig.offer(*id, Action::Forward)).collect();
+        assert_eq!(answers, [Ok(()), Ok(()), Err(Stays::Full)]);
+        assert_eq!(rig.manager.counters().stayed[Stays::Full as usize], 1);
+        rig.table.raise(ids[0], rig.now);
+        rig.pass(1_000);
+        assert_eq!(rig.offer(ids[2], Action::Drop(Reason::IdsFlow)), Ok(()));
+        rig.pass(50);
+        assert_eq!(rig.packet(1_002), Some(Action::Drop(Reason::IdsFlow)));
+        rig.pass(1_500);
+        assert_eq!(
+            rig.manager.counters().dropped[Reason::IdsFlow as usize],
+            Handled { packets: 1, bytes: 100 }
+        );
+    }
+
+    #[test]
+    fn an_entry_that_nobody_waits_for_any_more_is_taken_away() {
+        let waits = LevelWaits { answer: PacketDuration::from_millis(100), ..LevelWaits::default() };
+        let mut rig = Rig::waiting(Habits { late: 200, ..Habits::default() }, waits);
+        let id = rig.flow(1_000);
+        rig.offer(id, Action::Forward).unwrap();
+        rig.pass(50);
+        // It is to leave before the device has ever answered.
+        rig.table.raise(id, rig.now);
+        rig.pass(20_000);
+        assert_eq!(rig.table.level_counters().unanswered, 1);
+        assert_eq!(rig.offer(id, Action::Forward), Err(Stays::Unanswered));
+        rig.pass(60_000);
+        assert_eq!((rig.wire.entries(), rig.manager.counters().entries), (0, 0));
+    }
+
+    #[test]
+    fn at_the_end_all_is_credited_and_nothing_goes_down_any_more() {
+        let mut rig = Rig::new(Habits { flight: PacketDuration::from_secs(1), ..Habits::default() });
+        let id = rig.flow(1_000);
+        rig.offer(id, Action::Forward).unwrap();
+        rig.pass(50);
+        rig.packet(1_000);
+        rig.packet(1_000);
+        rig.manager.close(&mut rig.table, rig.now);
+        assert_eq!(rig.table.get(id).unwrap().packets.to_server, 2);
+        assert!(rig.table.get(id).unwrap().is_at_host());
+        assert_eq!(rig.offer(id, Action::Forward), Err(Stays::Ending));
+    }
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The places of a device's entries: which are free, whose the others are, and what of them has been credited.
+
+use crate::device::{Action, Counts};
+use bartizan_base::{Direction, Generation};
+use bartizan_flow::level::SunkId;
+use std::collections::HashMap;
+
+/// What the host knows of an entry of a device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub sunk: SunkId,
+    pub action: Action,
+    pub generation: Generation,
+    /// Direction of what the lower endpoint sends, as the flow was seen when it sank.
+    pub from_low: Direction,
+    /// What was credited of it.
+    pub credited: Counts,
+}
+
+/// See the module. As many as were ever in use at once are kept; the one that became free last is used first: its memory is warm.
+#[derive(Default)]
+pub(crate) struct Places {
+    places: Vec<Option<Place>>,
+    free: Vec<u32>,
+    by_stay: HashMap<SunkId, u32, foldhash::fast::RandomState>,
+    most: u32,
+}
+
+impl Places {
+    /// At most so many.
+    pub(crate) fn new(most: u32) -> Self {
+        Places { most, ..Self::default() }
+    }
+
+    /// A place for one more. `None`: all are taken.
+    pub(crate) fn reserve(&mut self) -> Option<u32> {
+        if let Some(place) = self.free.pop() {
+            return Some(place);
+        }
+        let next = u32::try_from(self.places.len()).ok().filter(|next| *next < self.most)?;
+        self.places.push(None);
+        Some(next)
+    }
+
+    /// A reserved place is not needed.
+    pub(crate) fn give_back(&mut self, place: u32) {
+        self.free.push(place);
+    }
+
+    /// A reserved place is taken.
+    pub(crate) fn take(&mut self, at: u32, place: Place) {
+        if let Some(slot) = self.places.get_mut(at as usize) {
+            self.by_stay.insert(place.sunk, at);
+            *slot = Some(place);
+        }
+    }
+
+    /// The entry of a place is gone.
+    pub(crate) fn clear(&mut self, at: u32) {
+        if let Some(place) = self.places.get_mut(at as usize).and_then(Option::take) {
+            self.by_stay.remove(&place.sunk);
+            self.free.push(at);
+        }
+    }
+
+    pub(crate) fn get(&self, at: u32) -> Option<&Place> {
+        self.places.get(at as usize)?.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, at: u32) -> Option<&mut Place> {
+        self.places.get_mut(at as usize)?.as_mut()
+    }
+
+    pub(crate) fn of(&self, sunk: SunkId) -> Option<u32> {
+        self.by_stay.get(&sunk).copied()
+    }
+
+    /// Places in use.
+    pub(crate) fn used(&self) -> usize {
+        self.by_stay.len()
+    }
+
+    /// Places that were ever in use at once.
+    pub(crate) fn known(&self) -> u32 {
+        u32::try_from(self.places.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Bytes of memory, an upper bound.
+    pub(crate) fn bytes(&self) -> usize {
+        self.places.capacity() * size_of::<Option<Place>>()
+            + self.free.capacity() * size_of::<u32>()
+            + self.by_stay.capacity() * (size_of::<(SunkId, u32)>() + 1)
+    }
+}

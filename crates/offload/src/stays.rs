@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Why a flow is handled where it is, and not at a lower level: a code for each flow, which `explain` and counters show.
+
+macro_rules! stays {
+    ($($(#[$meta:meta])* $name:ident = $number:literal, $text:literal, $why:literal;)*) => {
+        /// See the module.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Stays {
+            $($(#[$meta])* $name = $number,)*
+        }
+
+        impl Stays {
+            /// All, by number.
+            pub const ALL: &'static [Stays] = &[$(Stays::$name),*];
+
+            /// Its name in events and counters.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Stays::$name => $text,)* }
+            }
+
+            /// What it means, and what to do about it, for people.
+            #[must_use]
+            pub const fn explained(self) -> &'static str {
+                match self { $(Stays::$name => $why,)* }
+            }
+        }
+    };
+}
+
+impl Stays {
+    /// Whether asking again in the same generation gives the same answer. Else a place may have become free.
+    #[must_use]
+    pub const fn is_lasting(self) -> bool {
+        !matches!(self, Stays::Full | Stays::Taken | Stays::Refused)
+    }
+}
+
+stays! {
+    /// No device.
+    NoDevice = 0, "no_device", "the link has no level below the host; `offload: xdp` in the host file gives it one";
+    /// The device has no room.
+    Full = 1, "full", "all entries of the device are taken; a larger `entries` of the link's offload holds more";
+    /// IPv4 or IPv6.
+    Family = 2, "family", "the device does not know this IP version";
+    /// IP protocol.
+    Protocol = 3, "protocol", "the device handles TCP and UDP only";
+    /// In a tunnel.
+    Tunnel = 4, "tunnel", "the device does not look into tunnels";
+    /// Rejected packets are answered, which the host does.
+    Answered = 5, "answered", "its packets are rejected with an answer, which only the host gives";
+    /// Another flow of the same key is there.
+    Taken = 6, "taken", "the device still has an entry of these addresses and ports";
+    /// The device says no.
+    Refused = 7, "refused", "the device did not take it; its message stands in the log";
+    /// The device did not answer.
+    Unanswered = 8, "unanswered", "the device did not answer when the flow was to leave it; it stays at the host until it ends";
+    /// The connection is closed.
+    Closed = 9, "closed", "the connection is over";
+    /// The tenant is told by what is not in the key.
+    Tenant = 10, "tenant", "tenants are told by VLAN while flows are not (`vlan.use-for-tracking: false`)";
+    /// The host is about to end.
+    Ending = 11, "ending", "the run is about to end";
+    /// Functions are left on the flow's path.
+    Judged = 12, "judged", "functions on its path still look at each packet";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_have_dense_numbers_and_distinct_names() {
+        for (number, why) in Stays::ALL.iter().enumerate() {
+            assert_eq!(*why as usize, number);
+            assert!(Stays::ALL.iter().filter(|other| other.name() == why.name()).count() == 1, "{why:?}");
+        }
+    }
+}
