@@ -7,7 +7,7 @@
 mod common;
 mod inline_net;
 
-use bartizan_base::{Decision, Direction, FunctionId, Generation, Spread, Timestamp};
+use bartizan_base::{Decision, Direction, FunctionId, Generation, Spread};
 use bartizan_dataplane::chain::Chains;
 use bartizan_dataplane::live::together::{Balance, PARCELS, Ports, Post, run_together, stations};
 use bartizan_dataplane::live::{Control, LiveOptions};
