@@ -265,8 +265,17 @@ impl Wire {
         assert_eq!(sent, frame.len() as isize, "{}", std::io::Error::last_os_error());
     }
 
-    /// The next frame, if one comes within so many milliseconds.
+    /// The next frame, if one comes within so many milliseconds. Those that try ports are left out.
     pub fn next(&self, milliseconds: i32) -> Option<Vec<u8>> {
+        loop {
+            let frame = self.any(milliseconds)?;
+            if frame.get(12..14) != Some(&[0x88, 0xb5]) {
+                return Some(frame);
+            }
+        }
+    }
+
+    fn any(&self, milliseconds: i32) -> Option<Vec<u8>> {
         let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one structure, which lives through the call.
         if unsafe { libc::poll(&raw mut poll, 1, milliseconds) } <= 0 {
