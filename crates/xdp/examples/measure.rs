@@ -108,6 +108,7 @@ fn main() -> Result<(), Failed> {
     let tables = program.tables();
     let (client, server) = ends(0);
     let frame = udp(client, server, b"").frame();
+    println!("no port, ns a packet: {}", warm(&mut program, &frame, 1)?);
     println!("no flow, ns a packet: {}", warm(&mut program, &frame, lan)?);
     let mut arp = frame.clone();
     arp[12..14].copy_from_slice(&[8, 6]);
