@@ -12,15 +12,18 @@ have_program() { command -v "$1" >/dev/null 2>&1; }
 have_library() { [[ $(ldconfig -p 2>/dev/null) == *"$1"* ]]; }
 have_package() { pkg-config --exists "$1" 2>/dev/null; }
 have_module() { /usr/bin/python3 -c "import $1" 2>/dev/null; }
+have_file() { [ -e "$1" ]; }
 have_yaml() { /usr/bin/python3 -c 'import yaml' 2>/dev/null; }
 
 # purpose | needed or useful | how to see that it is there | Debian package | why
 table() {
     cat <<'TABLE'
 build|needed|program cc|gcc libc6-dev|links the program and compiles PCRE2, which a dependency brings
+build|needed|program clang|clang|compiles the programs of the XDP level for BPF, which gcc cannot in Debian 12
+build|needed|file /usr/include/linux/bpf.h|linux-libc-dev|numbers of the kernel's helpers, for these programs
 test|useful|library libhs.so.5|libhyperscan5|searches large pattern sets; without it aho-corasick does
 test|useful|program ip|iproute2|makes the network namespaces that the tests of live ports use
-test|useful|program ethtool|ethtool|switches offloads off on the test interfaces
+test|useful|program ethtool|ethtool|switches offloads off on the test interfaces, and polling on for those of the XDP level
 test|useful|program strace|strace|counts the system calls of an inline run
 test|useful|yaml -|python3 python3-yaml|the runner of the compatibility suite
 test|useful|module jsonschema|python3-jsonschema|checks its events by Suricata's schema

@@ -38,6 +38,7 @@ const GENERATED: &[(&str, &str, &str)] = &[
     ("bartizan-events", "reference_pages", ""),
     ("bartizan-packet", "metadata_headers", "the_committed_headers_are_those_of_the_description"),
     ("bartizan-packet", "table_headers", "the_committed_headers_are_those_of_the_description"),
+    ("bartizan-packet", "slot_headers", "the_committed_header_is_that_of_the_description"),
     ("bartizan-functions", "reference_page", "the_committed_page_is_that_of_the_specifications"),
     (
         "bartizan-functions",

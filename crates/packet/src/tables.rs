@@ -114,6 +114,8 @@ macro_rules! flags {
     };
 }
 
+pub(crate) use flags;
+
 flags! {
     /// Flags of flow entries.
     FlowEntryFlags, FLOW_FLAGS {

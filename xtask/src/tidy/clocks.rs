@@ -20,6 +20,10 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("crates/events/src/sink/file.rs", "the time in names of files, as Suricata has it; no event gets it"),
     ("crates/ports/src/sys.rs", "a live port is where the packet clock comes from"),
     ("crates/ports/src/wait.rs", "how long to look before sleeping; no packet gets this time"),
+    (
+        "crates/xdp/src/sys.rs",
+        "how two of the kernel's clocks differ: times of the XDP level become those of packets",
+    ),
 ];
 
 /// Fails on a clock in the sources of a crate of the data plane or below, tests aside.

@@ -19,12 +19,15 @@ pub const ALLOWED: &[(&str, &str, &str)] = &[
     ("crates/ports/src/lib.rs", "ffi_pcap", "libpcap is a C library, looked up at run time"),
     ("crates/ports/src/lib.rs", "ring", "memory shared with the kernel"),
     ("crates/ports/src/lib.rs", "sys", "system calls"),
+    ("crates/xdp/src/lib.rs", "memory", "memory shared with the kernel"),
+    ("crates/xdp/src/lib.rs", "sys", "system calls"),
     ("crates/bartizan/src/main.rs", "allocator", "options of the allocator, a C library"),
     ("crates/bartizan/src/main.rs", "signals", "signal handlers, which the standard library cannot install"),
     ("crates/pattern/tests/allocation.rs", "", "a counting allocator"),
     ("crates/ports/examples/forward.rs", "", "a signal handler"),
     ("tests/receiver/src/lib.rs", "sys", "a thread's own network namespace, a system call"),
     ("crates/ports/tests/common/mod.rs", "", "system calls that make a test network"),
+    ("crates/xdp/tests/common/mod.rs", "", "system calls that make a test network"),
 ];
 
 /// Fails on an `allow(unsafe_code)` that is not on the list and on an `unsafe` without its SAFETY comment.

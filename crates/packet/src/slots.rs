@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the XDP level and the host share beside the key of a flow: slots of flows, ports, counters.
+//!
+//! Source: Linux `include/uapi/linux/bpf.h` (arrays that are mapped into memory). Program and host run on one machine, so numbers are
+//! in its own order, other than in the [tables](crate::tables), which a device reads as well. `ebpf/bartizan_slots.h` is generated from this:
+//! `cargo xtask generate`, `tests/table_headers.rs`.
+//!
+//! *Words* are blocks of eight bytes that are read and written at once: the program and the host never see half of one. A field's place in a
+//! word is by value: the field at byte n is `word >> 8 * n`. All other blocks are structures of 64-bit counters; each has one writer.
+
+use crate::layout::{Layout, layout};
+use crate::tables::flags;
+
+/// Ports that the level knows at most. Their numbers are the host's.
+pub const PORTS: u32 = 64;
+
+/// How many of [`UdpPorts`] hold all ports: 64 in each.
+pub const UDP_PORT_BLOCKS: u32 = 1024;
+
+/// Words.
+pub const WORDS: &[Layout] = &[SlotControl::LAYOUT, PortWord::LAYOUT];
+
+/// Structures of counters.
+pub const COUNTERS: &[Layout] = &[SlotLine::LAYOUT, PortLine::LAYOUT, UdpPorts::LAYOUT, ProbeOutcome::LAYOUT];
+
+layout! {
+    /// What is done with the packets of a slot's flow. The host writes it.
+    SlotControl, "control", 8 {
+        flags: u8 ["FLAGS"] @ 0, "See the flags of controls.";
+        action: u8 ["ACTION"] @ 1, "See the actions.";
+        generation: u8 ["GENERATION"] @ 2, "Low 8 bits of the generation that decided; a packet of another one goes up.";
+        reason: u8 ["REASON"] @ 3, "Why, where packets are dropped: number of the reason. The program does not look at it.";
+        egress: u8 ["EGRESS"] @ 4, "Number of the port that packets leave by, if they are redirected.";
+    }
+}
+
+layout! {
+    /// A port, found by its interface's index. The host writes it.
+    PortWord, "port", 8 {
+        link: u16 ["LINK"] @ 0, "The link, as it stands in keys.";
+        side: u8 ["SIDE"] @ 2, "Side of the link that senders behind this port are on: 0 does not count, 1 the first, 2 the second.";
+        index: u8 ["INDEX"] @ 3, "Its own number.";
+        pair: u8 ["PAIR"] @ 4, "Number of the port across the link.";
+        flags: u8 ["FLAGS"] @ 5, "See the flags of ports.";
+    }
+}
+
+layout! {
+    /// A flow's slot, as one processor sees it: line `slot * processors + processor`. One cache line.
+    SlotLine, "slot", 64 {
+        control: u64 ["CONTROL"] @ 0, "What is done, the same in the lines of all processors; the host writes it, the rest the program.";
+        packets_low: u64 ["PACKETS_LOW"] @ 8, "Packets from the lower endpoint.";
+        packets_high: u64 ["PACKETS_HIGH"] @ 16, "Packets from the higher endpoint.";
+        bytes_low: u64 ["BYTES_LOW"] @ 24, "Bytes of their frames, from the lower endpoint.";
+        bytes_high: u64 ["BYTES_HIGH"] @ 32, "Bytes of their frames, from the higher endpoint.";
+        seen_low: u64 ["SEEN_LOW"] @ 40, "When the latest came from the lower endpoint: nanoseconds of CLOCK_BOOTTIME, 0 for never.";
+        seen_high: u64 ["SEEN_HIGH"] @ 48, "When the latest came from the higher endpoint.";
+    }
+}
+
+layout! {
+    /// What came by a port, as one processor counts it: line `port * processors + processor`. Only while the port is enabled.
+    PortLine, "counts", 128 {
+        frames: u64 ["FRAMES"] @ 0, "Frames that came: those that went up, were forwarded and were dropped.";
+        bytes: u64 ["BYTES"] @ 8, "Their bytes, without the checksum of the frame.";
+        up: u64 ["UP"] @ 16, "Frames that went up to the host.";
+        forwarded: u64 ["FORWARDED"] @ 24, "Frames that left by another port.";
+        dropped: u64 ["DROPPED"] @ 32, "Frames that were dropped.";
+        size_64: u64 ["SIZE_64"] @ 40, "Frames by size, with the 4 bytes of their checksum as RFC 2819 has it: up to 64.";
+        size_127: u64 ["SIZE_127"] @ 48, "65 to 127.";
+        size_255: u64 ["SIZE_255"] @ 56, "128 to 255.";
+        size_511: u64 ["SIZE_511"] @ 64, "256 to 511.";
+        size_1023: u64 ["SIZE_1023"] @ 72, "512 to 1,023.";
+        size_1518: u64 ["SIZE_1518"] @ 80, "1,024 to 1,518.";
+        size_9216: u64 ["SIZE_9216"] @ 88, "1,519 to 9,216, which RFC 2819 does not know.";
+        size_larger: u64 ["SIZE_LARGER"] @ 96, "Larger.";
+    }
+}
+
+layout! {
+    /// Which of 64 UDP ports may carry a tunnel that the host looks into: a bit each, the lowest port in the lowest bit.
+    UdpPorts, "udp_ports", 16 {
+        tunnel: u64 ["TUNNEL"] @ 0, "Datagrams from or to the port go up.";
+        teredo: u64 ["TEREDO"] @ 8, "They go up if they can be Teredo: what they carry has the length of an IPv6 packet.";
+    }
+}
+
+layout! {
+    /// What became of frames that were redirected to try a port.
+    ProbeOutcome, "probe", 32 {
+        processor: u64 ["PROCESSOR"] @ 0, "The processor, plus one, that holds frames which the next report is about; 0 for none.";
+        sent: u64 ["SENT"] @ 8, "Frames that the device took.";
+        dropped: u64 ["DROPPED"] @ 16, "Frames that it did not take.";
+        error: u64 ["ERROR"] @ 24, "The number of the error that it gave for that; 0 for none.";
+    }
+}
+
+flags! {
+    /// Flags of controls.
+    ControlFlags, CONTROL_FLAGS {
+        /// The slot holds a flow. Without it all packets go up and nothing is counted.
+        VALID = 0,
+    }
+}
+
+flags! {
+    /// Flags of ports.
+    PortFlags, PORT_FLAGS {
+        /// Both ports of the link are ready. Without it all frames go up and nothing is counted.
+        ENABLED = 0,
+        /// VLAN ids are part of keys.
+        VLANS = 1,
+    }
+}
+
+/// What is done with a flow's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum SlotAction {
+    /// They leave by the port across the link.
+    Forward = 0,
+    /// They leave by a named port.
+    Redirect = 1,
+    /// They are dropped.
+    Drop = 2,
+}
+
+/// Every action: number, name in headers, what it means.
+pub const ACTIONS: &[(u8, &str, &str)] = &[
+    (SlotAction::Forward as u8, "FORWARD", "They leave by the port across the link."),
+    (SlotAction::Redirect as u8, "REDIRECT", "They leave by the port `egress`."),
+    (SlotAction::Drop as u8, "DROP", "They are dropped."),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_have_no_holes_and_counters_stand_at_their_natural_places() {
+        for block in WORDS.iter().chain(COUNTERS) {
+            assert!(block.len.is_power_of_two() && block.len >= 8, "{}", block.name);
+            let mut end = 0;
+            for field in block.fields {
+                assert_eq!(
+                    (field.offset, field.offset % field.len),
+                    (end, 0),
+                    "{}.{}",
+                    block.name,
+                    field.name
+                );
+                end += field.len;
+            }
+            assert!(end <= block.len, "{}", block.name);
+        }
+        assert!(WORDS.iter().all(|word| word.len == 8));
+        assert!(COUNTERS.iter().flat_map(|block| block.fields).all(|field| field.len == 8));
+        assert_eq!(UDP_PORT_BLOCKS * 64, 65_536);
+    }
+}

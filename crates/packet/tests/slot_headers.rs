@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The committed header of the XDP level's slots, ports and counters is that of its description, and a C compiler reads random blocks as Rust does.
+//! `cargo xtask generate` writes it.
+
+use bartizan_packet::layout::Layout;
+use bartizan_packet::slots::{
+    ACTIONS, CONTROL_FLAGS, COUNTERS, PORT_FLAGS, PORTS, PortLine, PortWord, ProbeOutcome, SlotControl,
+    SlotLine, UDP_PORT_BLOCKS, UdpPorts, WORDS,
+};
+use bartizan_testkit::random::Random;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn committed() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ebpf/bartizan_slots.h")
+}
+
+/// Bytes of a block that no field holds, all at its end.
+fn reserved(layout: &Layout) -> usize {
+    layout.len - layout.fields.iter().map(|field| field.offset + field.len).max().unwrap_or(0)
+}
+
+fn word(out: &mut String, layout: &Layout) {
+    let name = layout.name.to_ascii_uppercase();
+    let _ = writeln!(out, "\n/* {} */", layout.what);
+    for field in layout.fields {
+        let macro_ = format!("#define BARTIZAN_{name}_{}(word)", field.name);
+        let value = format!("((__u{})((word) >> {}))", field.len * 8, field.offset * 8);
+        let _ = writeln!(out, "{macro_:<44}{value:<24}/* {} */", field.what);
+    }
+}
+
+fn structure(out: &mut String, layout: &Layout) {
+    let name = format!("struct bartizan_{}", layout.name);
+    let _ = writeln!(out, "\n/* {} */\n{name} {{", layout.what);
+    for field in layout.fields {
+        let member = format!("__u{} {};", field.len * 8, field.name.to_ascii_lowercase());
+        let _ = writeln!(out, "\t{member:<24}/* {:>3}: {} */", field.offset, field.what);
+    }
+    if reserved(layout) > 0 {
+        let member = format!("__u8 reserved[{}];", reserved(layout));
+        let _ = writeln!(out, "\t{member:<24}/* {:>3}: Zero. */", layout.len - reserved(layout));
+    }
+    let _ = writeln!(out, "}};\n_Static_assert(sizeof({name}) == {}, \"{}\");", layout.len, layout.name);
+    for field in layout.fields {
+        let member = field.name.to_ascii_lowercase();
+        let place = format!("__builtin_offsetof({name}, {member})");
+        let _ = writeln!(out, "_Static_assert({place} == {}, \"{}.{member}\");", field.offset, layout.name);
+    }
+}
+
+/// The header.
+fn header() -> String {
+    let mut out = String::from(
+        "/* SPDX-License-Identifier: Apache-2.0\n \
+         * Generated from crates/packet/src/slots.rs by `cargo xtask generate`: do not edit.\n \
+         *\n \
+         * What the XDP level and the host share beside the key of a flow. Both run on one machine: numbers are in its own order. */\n\
+         #ifndef BARTIZAN_SLOTS_H\n#define BARTIZAN_SLOTS_H\n\n\
+         #ifndef __VMLINUX_H__\n#include <linux/types.h>\n#endif\n\n",
+    );
+    let _ = writeln!(out, "/* Ports at most. */\n#define BARTIZAN_PORTS {PORTS}");
+    let _ =
+        writeln!(out, "\n/* Blocks of 64 UDP ports. */\n#define BARTIZAN_UDP_PORT_BLOCKS {UDP_PORT_BLOCKS}");
+    out.push_str("\n/* Actions. */\n");
+    for (number, name, what) in ACTIONS {
+        let _ = writeln!(out, "#define BARTIZAN_ACTION_{name} {number} /* {what} */");
+    }
+    for (of, flags) in [("control", CONTROL_FLAGS), ("port", PORT_FLAGS)] {
+        let _ = writeln!(out, "\n/* Flags of {of}s. */");
+        for (bit, name, what) in flags {
+            let _ = writeln!(
+                out,
+                "#define BARTIZAN_{}_FLAG_{name} {bit:#04x} /* {what} */",
+                of.to_ascii_uppercase()
+            );
+        }
+    }
+    WORDS.iter().for_each(|layout| word(&mut out, layout));
+    COUNTERS.iter().for_each(|layout| structure(&mut out, layout));
+    out.push_str("\n#endif\n");
+    out
+}
+
+#[test]
+fn the_committed_header_is_that_of_the_description() {
+    let (path, expected) = (committed(), header());
+    if std::env::var_os("UPDATE_REFERENCE").is_some() {
+        std::fs::write(&path, &expected).unwrap();
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        found == expected,
+        "ebpf/bartizan_slots.h differs from the description; run `cargo xtask generate`"
+    );
+}
+
+/// What Rust says of a block's bytes (`SlotLine { control: 7, ... }`).
+fn rust(layout: &Layout, bytes: &[u8]) -> String {
+    match layout.name {
+        "control" => format!("{:?}", SlotControl::read(bytes.try_into().unwrap())),
+        "port" => format!("{:?}", PortWord::read(bytes.try_into().unwrap())),
+        "slot" => format!("{:?}", SlotLine::read(bytes.try_into().unwrap())),
+        "counts" => format!("{:?}", PortLine::read(bytes.try_into().unwrap())),
+        "udp_ports" => format!("{:?}", UdpPorts::read(bytes.try_into().unwrap())),
+        "probe" => format!("{:?}", ProbeOutcome::read(bytes.try_into().unwrap())),
+        other => panic!("{other} is new; say here how Rust reads it"),
+    }
+}
+
+/// The program prints what it reads in the form of Rust. It is given the bytes as numbers of eight bytes, as host and program exchange them.
+fn program(blocks: &[(&Layout, Vec<u8>)]) -> String {
+    let mut text = String::from(
+        "#include <stdio.h>\n#include <string.h>\n#include \"bartizan_slots.h\"\nint main(void) {\n",
+    );
+    for (layout, bytes) in blocks {
+        let said = rust(layout, bytes);
+        let type_name = said.split(' ').next().unwrap();
+        let numbers = bytes.chunks(8).map(|eight| u64::from_le_bytes(eight.try_into().unwrap()));
+        let numbers = numbers.map(|number| format!("{number}ULL")).collect::<Vec<_>>().join(", ");
+        let _ = writeln!(text, "{{ __u64 words[] = {{ {numbers} }}; printf(\"{type_name} {{\");");
+        let is_word = layout.len == 8;
+        if !is_word {
+            let _ = writeln!(
+                text,
+                "struct bartizan_{} block; memcpy(&block, words, sizeof(block));",
+                layout.name
+            );
+        }
+        for (number, field) in layout.fields.iter().enumerate() {
+            let comma = if number == 0 { "" } else { "," };
+            let member = field.name.to_ascii_lowercase();
+            let value = if is_word {
+                format!("BARTIZAN_{}_{}(words[0])", layout.name.to_ascii_uppercase(), field.name)
+            } else {
+                format!("block.{member}")
+            };
+            let _ = writeln!(text, "printf(\"{comma} {member}: %llu\", (unsigned long long){value});");
+        }
+        text.push_str("puts(\" }\"); }\n");
+    }
+    text.push_str("return 0;\n}\n");
+    text
+}
+
+#[test]
+fn a_c_program_reads_random_blocks_as_rust_does() {
+    let mut random = Random::new(20);
+    let blocks: Vec<(&Layout, Vec<u8>)> = WORDS
+        .iter()
+        .chain(COUNTERS)
+        .flat_map(|layout| [layout; 8])
+        .map(|layout| {
+            let mut bytes = random.bytes(layout.len);
+            bytes[layout.len - reserved(layout)..].fill(0);
+            (layout, bytes)
+        })
+        .collect();
+    let folder = std::env::temp_dir().join(format!("bartizan-slots-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (source, binary) = (folder.join("main.c"), folder.join("main"));
+    std::fs::write(&source, program(&blocks)).unwrap();
+    let compiled = Command::new("cc")
+        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I"])
+        .args([committed().parent().unwrap(), Path::new("-o"), &binary, &source])
+        .output()
+        .expect("cc runs");
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let said = Command::new(&binary).output().unwrap().stdout;
+    let expected: String = blocks.iter().map(|(layout, bytes)| rust(layout, bytes) + "\n").collect();
+    assert_eq!(String::from_utf8(said).unwrap(), expected);
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the program costs a packet, and how fast flows come and go: `cargo run -p bartizan-xdp --example measure [FLOWS]`, as root.
+//!
+//! The kernel runs the program on a frame and says how long it took (BPF_PROG_TEST_RUN); nothing is sent. It is attached to two dummy ends
+//! in a network namespace of its own: `unshare -n` it. Not measured: drivers, redirects, cold instruction caches.
+
+use bartizan_base::LinkId;
+use bartizan_packet::DecoderConfig;
+use bartizan_testkit::packet::{End, udp};
+use bartizan_testkit::random::Random;
+use bartizan_xdp::{Action, Control, Key, ModeChoice, Options, PortSetup, Program, Side};
+use std::net::Ipv4Addr;
+use std::process::Command;
+use std::time::Instant;
+
+type Failed = Box<dyn std::error::Error>;
+
+const REPEAT: u32 = 1_000_000;
+const ROUNDS: usize = 5;
+
+fn ends(flow: u32) -> (End, End) {
+    let client = Ipv4Addr::from(0x0a00_0000 | flow >> 4);
+    ((client.into(), 1024 + (flow & 15) as u16), (Ipv4Addr::new(192, 0, 2, 1).into(), 443))
+}
+
+/// The key of such a flow from the first side: the lower endpoint is the client.
+fn key(flow: u32) -> Key {
+    let (client, server) = ends(flow);
+    let low = u64::from(0x0a00_0000_u32 | flow >> 4);
+    let ports = u64::from(client.1) | u64::from(server.1) << 16;
+    [0, low, 0, u64::from(u32::from(Ipv4Addr::new(192, 0, 2, 1))), 0, ports | 1 << 48, 17 | 1 << 19]
+}
+
+fn run(program: &str, arguments: &str) -> Result<u32, Failed> {
+    let output = Command::new(program).args(arguments.split_whitespace()).output()?;
+    if output.status.success() { Ok(0) } else { Err(String::from_utf8_lossy(&output.stderr).into()) }
+}
+
+fn index(name: &str) -> Result<u32, Failed> {
+    let output = Command::new("ip").args(["-o", "link", "show", "dev", name]).output()?;
+    Ok(String::from_utf8(output.stdout)?.split(':').next().unwrap_or_default().trim().parse()?)
+}
+
+/// Memory of the maps that this process holds, as the kernel tells, in MiB.
+fn memory() -> Result<f64, Failed> {
+    let mut bytes = 0;
+    let mut seen = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fdinfo")? {
+        let text = std::fs::read_to_string(entry?.path()).unwrap_or_default();
+        let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        if let (Some(id), Some(size)) = (value("map_id:"), value("memlock:")) {
+            if !seen.contains(&id.to_owned()) {
+                seen.push(id.to_owned());
+                bytes += size.parse::<u64>()?;
+            }
+        }
+    }
+    Ok(bytes as f64 / 1048576.0)
+}
+
+fn median(mut values: Vec<f64>) -> String {
+    values.sort_by(f64::total_cmp);
+    format!("{:.1} ({:.1} to {:.1})", values[values.len() / 2], values[0], values[values.len() - 1])
+}
+
+fn rate(count: usize, begin: Instant) -> f64 {
+    count as f64 / begin.elapsed().as_secs_f64() / 1e6
+}
+
+/// Nanoseconds of a run on one frame again and again.
+fn warm(program: &mut Program, frame: &[u8], lan: u32) -> Result<String, Failed> {
+    let runs = (0..ROUNDS).map(|_| program.run_on(frame, lan, REPEAT).map(|run| f64::from(run.nanoseconds)));
+    Ok(median(runs.collect::<Result<_, _>>()?))
+}
+
+/// Nanoseconds of single runs on frames of different flows, with the kernel's reading of its clock twice.
+fn single(program: &mut Program, flows: u32, lan: u32) -> Result<String, Failed> {
+    let mut random = Random::new(1);
+    let mut times = Vec::new();
+    for _ in 0..20_000 {
+        let (client, server) = ends(random.below(flows as usize) as u32);
+        times.push(f64::from(program.run_on(&udp(client, server, b"").frame(), lan, 1)?.nanoseconds));
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(format!("p50 {:.0}, p90 {:.0}", times[times.len() / 2], times[times.len() * 9 / 10]))
+}
+
+fn main() -> Result<(), Failed> {
+    let flows: u32 = std::env::args().nth(1).map_or(Ok(1_000_000), |text| text.parse())?;
+    for (port, end) in [("lan", "a"), ("wan", "b")] {
+        run("ip", &format!("link add {port} type veth peer name {end}"))?;
+        for name in [port, end] {
+            run("ip", &format!("link set dev {name} up"))?;
+        }
+        run("ethtool", &format!("-K {port} tx off tso off gso off gro off rxvlan off"))?;
+        run("ethtool", &format!("-K {end} gro on"))?;
+    }
+    let begin = Instant::now();
+    let mut program =
+        Program::load(&Options { flows, mode: ModeChoice::Auto, tunnels: DecoderConfig::default() })?;
+    println!("load: {:.0} ms, memory of the maps {:.0} MiB", begin.elapsed().as_secs_f64() * 1e3, memory()?);
+    let lan = index("lan")?;
+    let setup = |name, side, own, pair| -> Result<PortSetup, Failed> {
+        Ok(PortSetup { ifindex: index(name)?, link: LinkId(1), side, index: own, pair, vlans_in_key: false })
+    };
+    program.attach(&setup("lan", Side::First, 0, 1)?)?;
+    program.attach(&setup("wan", Side::Second, 1, 0)?)?;
+    let tables = program.tables();
+    let (client, server) = ends(0);
+    let frame = udp(client, server, b"").frame();
+    println!("no port, ns a packet: {}", warm(&mut program, &frame, 1)?);
+    println!("no flow, ns a packet: {}", warm(&mut program, &frame, lan)?);
+    let mut arp = frame.clone();
+    arp[12..14].copy_from_slice(&[8, 6]);
+    println!("no IP, ns a packet: {}", warm(&mut program, &arp, lan)?);
+    let control = Control { action: Action::Forward, generation: 0 };
+    tables.set_control(0, control);
+    tables.insert(&key(0), 0)?;
+    println!("forward, 1 flow, ns a packet: {}", warm(&mut program, &frame, lan)?);
+    println!("forward, 1 flow, single runs, ns: {}", single(&mut program, 1, lan)?);
+    tables.remove(&key(0))?;
+    let begin = Instant::now();
+    for slot in 0..flows {
+        tables.set_control(slot, control);
+    }
+    println!("set_control: {:.2} M/s", rate(flows as usize, begin));
+    let begin = Instant::now();
+    for slot in 0..flows {
+        tables.insert(&key(slot), slot)?;
+    }
+    println!("insert, one at a time: {:.2} M/s", rate(flows as usize, begin));
+    println!("forward, {flows} flows, the same one, ns a packet: {}", warm(&mut program, &frame, lan)?);
+    println!("forward, {flows} flows, single runs, ns: {}", single(&mut program, flows, lan)?);
+    let begin = Instant::now();
+    let packets: u64 =
+        (0..flows).filter_map(|slot| tables.counts(slot)).map(|counts| counts.packets[0]).sum();
+    println!("counts: {:.2} M/s ({packets} packets)", rate(flows as usize, begin));
+    let begin = Instant::now();
+    for slot in 0..flows {
+        tables.remove(&key(slot))?;
+    }
+    println!("remove, one at a time: {:.2} M/s", rate(flows as usize, begin));
+    let all: Vec<(Key, u32)> = (0..flows).map(|slot| (key(slot), slot)).collect();
+    let keys: Vec<Key> = all.iter().map(|(key, _)| *key).collect();
+    for group in [64, 1024] {
+        let begin = Instant::now();
+        for some in all.chunks(group) {
+            tables.insert_all(some).1?;
+        }
+        println!("insert, {group} at a time: {:.2} M/s", rate(all.len(), begin));
+        let begin = Instant::now();
+        for some in keys.chunks(group) {
+            tables.remove_all(some)?;
+        }
+        println!("remove, {group} at a time: {:.2} M/s", rate(all.len(), begin));
+    }
+    Ok(())
+}

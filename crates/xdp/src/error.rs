@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Why the level cannot be used, in words that say what to do.
+
+use crate::port::Mode;
+use std::io;
+
+/// The level cannot be loaded, or an interface cannot be used for it.
+#[derive(Debug, thiserror::Error)]
+pub enum XdpError {
+    /// The kernel does not let this process load or attach programs.
+    #[error(
+        "no permission for the XDP level ({what}): run as root, or give the program the rights with `setcap cap_bpf,cap_net_admin,cap_perfmon,cap_net_raw=ep PROGRAM`; in a \
+         container these rights have to be given to it, and `bpf` must not be filtered. It needs no bpf file system"
+    )]
+    NoPermission {
+        /// The step that failed.
+        what: &'static str,
+    },
+    /// The kernel has no such thing.
+    #[error(
+        "this kernel cannot do what the XDP level needs ({what}): it takes Linux 5.18 or later with CONFIG_BPF_SYSCALL, CONFIG_BPF_JIT and CONFIG_BPF_EVENTS"
+    )]
+    Kernel {
+        /// The step that failed.
+        what: &'static str,
+    },
+    /// The program does not load.
+    #[error(
+        "the XDP level's program `{program}` cannot be loaded: {problem}; its verifier's words are a fault of this build, to be reported"
+    )]
+    Load {
+        /// The program.
+        program: &'static str,
+        /// What the loader or the kernel says.
+        problem: String,
+    },
+    /// More flows than the tables can hold.
+    #[error(
+        "{flows} flows on {processors} processors do not fit in the XDP level: from 1 to {most} are possible here"
+    )]
+    Flows {
+        /// Asked for.
+        flows: u32,
+        /// That this machine can have.
+        processors: u32,
+        /// The most.
+        most: u32,
+    },
+    /// The kernel gave no memory for the tables.
+    #[error(
+        "no memory for the tables of {flows} flows on {processors} processors ({mebibytes} MiB): ask for fewer flows, or raise the memory limit of the control group"
+    )]
+    Memory {
+        /// Asked for.
+        flows: u32,
+        /// That this machine can have.
+        processors: u32,
+        /// About what they need.
+        mebibytes: u64,
+    },
+    /// No such interface.
+    #[error("there is no interface number {ifindex} in this network namespace; `ip link` lists all")]
+    NoSuchInterface {
+        /// Its number.
+        ifindex: u32,
+    },
+    /// It is switched off.
+    #[error("interface `{name}` is down: nothing can arrive; `ip link set dev {name} up`")]
+    Down {
+        /// The interface.
+        name: String,
+    },
+    /// Somebody else's program is there.
+    #[error(
+        "interface `{name}` has an XDP program already: number {id}, `{program}`, {mode}; there is room for one. `bpftool link show` and `bpftool prog show id {id}` say whose it \
+         is; `ip link set dev {name} {} off` takes it away unless a link holds it", .mode.keyword()
+    )]
+    HookTaken {
+        /// The interface.
+        name: String,
+        /// The program's number.
+        id: u32,
+        /// Its name; empty where the kernel does not tell.
+        program: String,
+        /// Who runs it.
+        mode: Mode,
+    },
+    /// Native mode was demanded, and the driver has none.
+    #[error(
+        "the driver of `{name}` runs no XDP programs; let the level choose (generic mode), or use another interface"
+    )]
+    NoNativeMode {
+        /// The interface.
+        name: String,
+    },
+    /// The driver runs programs up to a smaller MTU only.
+    #[error(
+        "the driver of `{name}` runs no XDP programs at its MTU of {mtu}: `ip link set dev {name} mtu 3498` (and its other end), or let the level use generic mode"
+    )]
+    MtuTooLarge {
+        /// The interface.
+        name: String,
+        /// Its MTU.
+        mtu: u32,
+    },
+    /// The two ports of a link disagree.
+    #[error("`{a}` has MTU {mtu_a} and `{b}` has {mtu_b}: longer frames could not leave; `ip link set dev {} mtu {}`", if .mtu_a < .mtu_b { .b } else { .a }, .mtu_a.min(.mtu_b))]
+    MtuDiffers {
+        /// One interface.
+        a: String,
+        /// Its MTU.
+        mtu_a: u32,
+        /// The other one.
+        b: String,
+        /// Its MTU.
+        mtu_b: u32,
+    },
+    /// Offloads show frames that were not on the wire, or hide what was.
+    #[error(
+        "interface `{name}` has offloads on that the XDP level cannot live with: frames arrive merged, unfinished or without their VLAN tag; `{command}`"
+    )]
+    Offloads {
+        /// The interface.
+        name: String,
+        /// What switches them off.
+        command: String,
+    },
+    /// What is redirected to it does not leave.
+    #[error("interface `{name}` does not take redirected frames: {}", no_target(.name, .kind, .source))]
+    TakesNothing {
+        /// The interface.
+        name: String,
+        /// Its kind, empty of hardware.
+        kind: String,
+        /// What its driver says, if it says something.
+        source: Option<io::Error>,
+    },
+    /// A port's number cannot be.
+    #[error("port {index} of interface `{name}`: {problem}")]
+    Port {
+        /// Its number.
+        index: u8,
+        /// The interface.
+        name: String,
+        /// What is wrong and what would be right.
+        problem: &'static str,
+    },
+    /// Any other refusal of the kernel.
+    #[error("the XDP level cannot be used{}: {what} failed: {source}", .name.as_ref().map(|name| format!(" on `{name}`")).unwrap_or_default())]
+    System {
+        /// The interface, if it is about one.
+        name: Option<String>,
+        /// The step that failed.
+        what: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+fn no_target(name: &str, kind: &str, source: &Option<io::Error>) -> String {
+    let said = source.as_ref().map(|source| format!(" (its driver says: {source})")).unwrap_or_default();
+    if kind == "veth" {
+        format!(
+            "its other end does not poll{said}; in the network namespace of the other end `ethtool -K OTHER_END gro on`, or attach an XDP program to it"
+        )
+    } else {
+        format!(
+            "its driver sends none{said}; use generic mode, or another interface (`{}` shows what it is)",
+            format_args!("ethtool -i {name}")
+        )
+    }
+}
+
+impl XdpError {
+    /// The right error for a step that failed.
+    pub(crate) fn system(name: Option<&str>, what: &'static str, source: io::Error) -> Self {
+        match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => XdpError::NoPermission { what },
+            Some(libc::ENOSYS) => XdpError::Kernel { what },
+            _ => XdpError::System { name: name.map(str::to_owned), what, source },
+        }
+    }
+}
+
+/// A flow was not put into the table.
+#[derive(Debug, thiserror::Error)]
+pub enum InsertError {
+    /// It holds as many as it can.
+    #[error("the XDP level's table of flows is full")]
+    Full,
+    /// A flow with this key is there.
+    #[error("the XDP level holds a flow with this key already")]
+    Exists,
+    /// There is no such slot.
+    #[error("the XDP level has {slots} slots; slot {slot} is none of them")]
+    NoSlot {
+        /// Asked for.
+        slot: u32,
+        /// How many there are.
+        slots: u32,
+    },
+    /// Any other refusal of the kernel.
+    #[error("the kernel does not take a flow into the XDP level's table: {0}")]
+    Os(io::Error),
+}
+
+impl From<io::Error> for InsertError {
+    fn from(error: io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::E2BIG) => InsertError::Full,
+            Some(libc::EEXIST) => InsertError::Exists,
+            _ => InsertError::Os(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_name_the_remedy() {
+        let error = XdpError::TakesNothing { name: "lan".into(), kind: "veth".into(), source: None };
+        assert!(error.to_string().contains("`ethtool -K OTHER_END gro on`"), "{error}");
+        let error = XdpError::MtuDiffers { a: "lan".into(), mtu_a: 9000, b: "wan".into(), mtu_b: 1500 };
+        assert!(error.to_string().contains("`ip link set dev lan mtu 1500`"), "{error}");
+        let error =
+            XdpError::HookTaken { name: "lan".into(), id: 7, program: "x".into(), mode: Mode::Generic };
+        assert!(error.to_string().contains("`ip link set dev lan xdpgeneric off`"), "{error}");
+        let refused = XdpError::system(None, "loading", io::Error::from_raw_os_error(libc::EPERM));
+        assert!(refused.to_string().contains("setcap cap_bpf"), "{refused}");
+    }
+}

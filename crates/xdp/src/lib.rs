@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The XDP level's lowest layer: packets of flows that the host has decided on are handled by a program in the kernel (`ebpf/flows.bpf.c`).
+//!
+//! * [`Program`]: loads the program and attaches it to the two ports of a link, once both were tried;
+//! * [`Tables`]: flows by key, what is done with them, what was counted;
+//! * [`XdpError`]: why it cannot be used, and what to do.
+//!
+//! Which flows go down, and when they come back, is not decided here. Everything else goes up, and so does every packet when in doubt.
+//! docs/xdp.md has the picture. Not done: tunnels, pins, a heartbeat.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod counters;
+mod error;
+mod link;
+// Arrays that are mapped into memory; the argument stands at the top of the file.
+#[allow(unsafe_code)]
+mod memory;
+mod object;
+mod port;
+mod program;
+mod prove;
+// System calls; the argument stands at the top of the file.
+#[allow(unsafe_code)]
+mod sys;
+mod tables;
+
+pub use counters::{Counts, PortCounters, SIZE_BOUNDS};
+pub use error::{InsertError, XdpError};
+pub use port::{Attached, Mode, ModeChoice, PortSetup, Side};
+pub use program::{Options, Program};
+pub use sys::Run;
+pub use tables::{Action, Control, Key, Tables, boot_to_real};

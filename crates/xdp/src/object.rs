@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Objects that this crate holds: loading them, finding their maps, and what the loader's errors mean.
+
+use crate::error::XdpError;
+use crate::sys::Map;
+use aya::maps::Map as Loaded;
+use aya::programs::ProgramError;
+use aya::{Ebpf, EbpfLoader};
+use std::io;
+use std::os::fd::AsFd as _;
+
+/// Loads an object of this crate.
+pub(crate) fn load(
+    loader: &mut EbpfLoader<'_>,
+    object: &[u8],
+    program: &'static str,
+) -> Result<Ebpf, XdpError> {
+    loader.load(object).map_err(|error| match raw_error(&error) {
+        Some(libc::EPERM | libc::EACCES) => XdpError::NoPermission { what: "making its tables" },
+        Some(libc::ENOSYS) => XdpError::Kernel { what: "the system call bpf" },
+        _ => XdpError::Load { program, problem: chain(&error) },
+    })
+}
+
+/// The number of the system's error that an error of the loader comes from.
+pub(crate) fn raw_error(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(code) = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
+            return Some(code);
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// All that an error says, causes included.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(error) = next {
+        text = format!("{text}: {error}");
+        next = error.source();
+    }
+    text
+}
+
+/// What a failed load of a program into the kernel means.
+pub(crate) fn not_loaded(program: &'static str, error: &ProgramError) -> XdpError {
+    match raw_error(error) {
+        Some(libc::EPERM) => XdpError::NoPermission { what: "loading its program" },
+        Some(libc::ENOSYS) => XdpError::Kernel { what: "the system call bpf" },
+        _ => XdpError::Load { program, problem: chain(error) },
+    }
+}
+
+/// A map of an object, with the lengths of its keys and values.
+pub(crate) fn map(bpf: &Ebpf, name: &'static str, key: usize, value: usize) -> Result<Map, XdpError> {
+    // The loader keeps its own: the program refers to maps by its descriptors until it is loaded.
+    let data = match bpf.map(name) {
+        Some(Loaded::Array(data) | Loaded::HashMap(data) | Loaded::DevMap(data)) => data,
+        _ => return Err(XdpError::Load { program: name, problem: "the object has no such map".into() }),
+    };
+    let fd = data.fd().as_fd().try_clone_to_owned();
+    let fd = fd.map_err(|source| XdpError::system(None, "holding a table", source))?;
+    Ok(Map::new(fd, key, value))
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a port of the level is, and how its program is run.
+
+use bartizan_base::LinkId;
+use std::fmt;
+
+/// Who runs the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// The driver, before the kernel makes anything of a frame.
+    Native,
+    /// The kernel, for drivers that cannot: slower, and after frames may have been merged.
+    Generic,
+}
+
+impl Mode {
+    /// The word of `ip link`.
+    #[must_use]
+    pub const fn keyword(self) -> &'static str {
+        match self {
+            Mode::Native => "xdpdrv",
+            Mode::Generic => "xdpgeneric",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mode::Native => "native mode",
+            Mode::Generic => "generic mode",
+        })
+    }
+}
+
+/// Which mode is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ModeChoice {
+    /// Native where the driver can, else generic.
+    #[default]
+    Auto,
+    /// This one or none.
+    Only(Mode),
+}
+
+/// On which side of its link the senders behind a port are, as it stands in keys (`FlowSide` of crate `flow`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Side {
+    /// Not known, or it does not matter: sides are no part of keys.
+    #[default]
+    Unknown = 0,
+    /// The side of the link's first port.
+    First = 1,
+    /// The side of its second port.
+    Second = 2,
+}
+
+/// A port of a link, as the host knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortSetup {
+    /// Number of its interface in this network namespace.
+    pub ifindex: u32,
+    /// The link, as it stands in keys.
+    pub link: LinkId,
+    /// Side of the link, as it stands in keys of what comes by this port.
+    pub side: Side,
+    /// The port's own number, from 0 to 63.
+    pub index: u8,
+    /// Number of the port across the link.
+    pub pair: u8,
+    /// Whether VLAN ids are part of keys.
+    pub vlans_in_key: bool,
+}
+
+/// A port whose program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attached {
+    /// Who runs it.
+    pub mode: Mode,
+    /// Whether the port across the link is there as well, both are fit, and packets of flows are handled from now on. Until then all go up.
+    pub enabled: bool,
+}

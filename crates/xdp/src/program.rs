@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Loading the level's program, attaching it to ports, taking it away.
+//!
+//! Programs are held by this process: when it ends, however it ends, they are detached and every frame goes up. Not done: pins, which outlive the
+//! process; several programs on one interface; replacing a program while it runs.
+
+use crate::error::XdpError;
+use crate::link::Link;
+use crate::memory::Words;
+use crate::object::{self, chain, map, not_loaded, raw_error};
+use crate::port::{Attached, Mode, ModeChoice, PortSetup};
+use crate::prove::{self, Probe};
+use crate::sys::{self, Map, Run, Write};
+use crate::tables::{KEY_LEN, PORT_WORDS, SLOT_LEN, SLOT_WORDS, Tables};
+use aya::programs::xdp::{Xdp, XdpLinkId, XdpMode};
+use aya::programs::{ProgramError, loaded_programs};
+use aya::{Ebpf, EbpfLoader};
+use bartizan_packet::DecoderConfig;
+use bartizan_packet::slots::{PORTS, PortFlags, PortLine, PortWord, SlotLine, UdpPorts};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/flows.o"));
+const NAME: &str = "bartizan_flows";
+
+/// What the kernel lets a device send beyond its MTU: an Ethernet header and one VLAN tag (`xdp_ok_fwd_dev`).
+const BEYOND_MTU: u32 = 14 + 4;
+
+/// How the level is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Flows that it can hold, each with a slot.
+    pub flows: u32,
+    /// Who may run the program.
+    pub mode: ModeChoice,
+    /// In which datagrams the host looks for tunnels; [`Tables::set_tunnel_ports`] changes it.
+    pub tunnels: DecoderConfig,
+}
+
+/// A port with the program on it.
+#[derive(Debug)]
+struct Port {
+    setup: PortSetup,
+    name: String,
+    mtu: u32,
+    kind: String,
+    mode: Mode,
+    link: XdpLinkId,
+    enabled: bool,
+}
+
+/// The level's program with its tables. Dropping it detaches it everywhere.
+#[derive(Debug)]
+pub struct Program {
+    bpf: Ebpf,
+    tables: Arc<Tables>,
+    ports: BTreeMap<u8, Port>,
+    by_interface: Map,
+    egress: Map,
+    longest: Map,
+    probe: Option<Probe>,
+    mode: ModeChoice,
+}
+
+impl Program {
+    /// Loads the program and makes its tables. It is attached nowhere yet.
+    ///
+    /// # Errors
+    /// No permission, no such kernel, too many flows, no memory.
+    pub fn load(options: &Options) -> Result<Self, XdpError> {
+        let Options { flows, mode, tunnels } = *options;
+        let processors = processors()?;
+        let most = u32::MAX / processors / 2;
+        if flows == 0 || flows > most {
+            return Err(XdpError::Flows { flows, processors, most });
+        }
+        let mut loader = EbpfLoader::new();
+        loader
+            .override_global("processors", &processors, true)
+            .map_max_entries("flows", flows)
+            .map_max_entries("slots", flows * processors)
+            .map_max_entries("counts", PORTS * processors);
+        let mut bpf = object::load(&mut loader, OBJECT, NAME).map_err(|error| match error {
+            XdpError::Load { problem, .. } if problem.contains("os error 12") => XdpError::Memory {
+                flows,
+                processors,
+                mebibytes: (u64::from(flows) * (128 + 64 * u64::from(processors))) >> 20,
+            },
+            other => other,
+        })?;
+        let words = |map: &Map, count: u32, each: usize| {
+            Words::map(map.fd(), count as usize * each)
+                .map_err(|source| XdpError::system(None, "mapping a table", source))
+        };
+        let slots = map(&bpf, "slots", 4, SlotLine::LEN)?;
+        let counts = map(&bpf, "counts", 4, PortLine::LEN)?;
+        let state = map(&bpf, "state", 4, 8)?;
+        let tables = Tables {
+            flows: map(&bpf, "flows", KEY_LEN, SLOT_LEN)?,
+            udp_ports: map(&bpf, "udp_ports", 4, UdpPorts::LEN)?,
+            slots: words(&slots, flows * processors, SLOT_WORDS)?,
+            counts: words(&counts, PORTS * processors, PORT_WORDS)?,
+            state: words(&state, 1, 1)?,
+            slot_count: flows,
+            processors,
+        };
+        tables
+            .set_tunnel_ports(&tunnels)
+            .map_err(|source| XdpError::system(None, "saying where tunnels are", source))?;
+        let (by_interface, egress, longest) =
+            (map(&bpf, "ports", 4, PortWord::LEN)?, map(&bpf, "egress", 4, 8)?, map(&bpf, "longest", 4, 4)?);
+        program(&mut bpf)?.load().map_err(|error| not_loaded(NAME, &error))?;
+        let (tables, ports) = (Arc::new(tables), BTreeMap::new());
+        Ok(Program { bpf, tables, ports, by_interface, egress, longest, probe: None, mode })
+    }
+
+    /// The tables, for whoever keeps flows.
+    #[must_use]
+    pub fn tables(&self) -> Arc<Tables> {
+        Arc::clone(&self.tables)
+    }
+
+    /// Attaches the program to a port. When the port across the link is attached, too, both are tried ([`prove`]), and packets of flows are handled from then on.
+    ///
+    /// # Errors
+    /// The interface is not there, down, taken, of another MTU, with offloads on, or does not take what is redirected to it. Nothing is left attached to
+    /// this port then; the one across the link stays as it was.
+    pub fn attach(&mut self, port: &PortSetup) -> Result<Attached, XdpError> {
+        let link = Link::ask(port.ifindex).map_err(|error| match error.raw_os_error() {
+            Some(libc::ENODEV) => XdpError::NoSuchInterface { ifindex: port.ifindex },
+            _ => XdpError::system(None, "asking for an interface", error),
+        })?;
+        self.check_number(port, &link.name)?;
+        if let Some((id, native)) = link.program {
+            let program = program_name(id);
+            let mode = if native { Mode::Native } else { Mode::Generic };
+            return Err(XdpError::HookTaken { name: link.name, id, program, mode });
+        }
+        prove::port(&link)?;
+        if let Some(other) = self.ports.get(&port.pair) {
+            prove::same_mtu((&link.name, link.mtu), (&other.name, other.mtu))?;
+        }
+        self.write_port(port, false)
+            .map_err(|source| XdpError::system(Some(&link.name), "naming the port", source))?;
+        let (id, mode) = self.attach_program(&link, port.ifindex)?;
+        let Link { name, mtu, kind, .. } = link;
+        self.ports.insert(port.index, Port { setup: *port, name, mtu, kind, mode, link: id, enabled: false });
+        match self.enable(port) {
+            Ok(enabled) => Ok(Attached { mode, enabled }),
+            Err(error) => {
+                // It was this port's arrival that failed: it goes, and says why it had to.
+                let _ = self.detach(port.index);
+                Err(error)
+            }
+        }
+    }
+
+    fn check_number(&self, port: &PortSetup, name: &str) -> Result<(), XdpError> {
+        let wrong = |problem| Err(XdpError::Port { index: port.index, name: name.to_owned(), problem });
+        if u32::from(port.index.max(port.pair)) >= PORTS {
+            return wrong("numbers of ports and pairs are 0 to 63");
+        }
+        if port.index == port.pair {
+            return wrong("a port cannot be across the link from itself: give its pair another number");
+        }
+        if self.ports.contains_key(&port.index) {
+            return wrong("the number is taken: detach that port first, or take another number");
+        }
+        match self.ports.get(&port.pair) {
+            Some(other) if other.setup.pair != port.index || other.setup.link != port.link => {
+                wrong("the port across its link says to be across from another one, or of another link")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells the program of a port.
+    fn write_port(&self, port: &PortSetup, enabled: bool) -> io::Result<()> {
+        let mut flags = PortFlags::empty();
+        flags.set(PortFlags::ENABLED, enabled);
+        flags.set(PortFlags::VLANS, port.vlans_in_key);
+        let word = PortWord {
+            link: port.link.0,
+            side: port.side as u8,
+            index: port.index,
+            pair: port.pair,
+            flags: flags.bits(),
+        };
+        let value = u64::from_le_bytes(word.write()).to_ne_bytes();
+        self.by_interface.update(&port.ifindex.to_ne_bytes(), &value, Write::Any)
+    }
+
+    /// Native where the driver can and it is wanted, else generic.
+    fn attach_program(&mut self, link: &Link, ifindex: u32) -> Result<(XdpLinkId, Mode), XdpError> {
+        let modes: &[Mode] = match self.mode {
+            ModeChoice::Auto => &[Mode::Native, Mode::Generic],
+            ModeChoice::Only(Mode::Native) => &[Mode::Native],
+            ModeChoice::Only(Mode::Generic) => &[Mode::Generic],
+        };
+        let mut first = None;
+        for mode in modes {
+            let wanted = match mode {
+                Mode::Native => XdpMode::Driver,
+                Mode::Generic => XdpMode::Skb,
+            };
+            match program(&mut self.bpf)?.attach_to_if_index(ifindex, wanted) {
+                Ok(id) => return Ok((id, *mode)),
+                Err(error) => {
+                    let error = not_attached(link, ifindex, *mode, &error);
+                    // Only what the driver cannot do is tried otherwise; the first answer is the one that tells.
+                    let cannot =
+                        matches!(error, XdpError::NoNativeMode { .. } | XdpError::MtuTooLarge { .. });
+                    first.get_or_insert(error);
+                    if !cannot {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(first.unwrap_or(XdpError::NoNativeMode { name: link.name.clone() }))
+    }
+
+    /// Enables a link whose two ports are there, after both were tried.
+    fn enable(&mut self, port: &PortSetup) -> Result<bool, XdpError> {
+        let (Some(own), Some(other)) = (self.ports.get(&port.index), self.ports.get(&port.pair)) else {
+            return Ok(false);
+        };
+        // Generic mode sends as the kernel sends everything.
+        if own.mode == Mode::Native || other.mode == Mode::Native {
+            let probe = match self.probe.take() {
+                Some(probe) => probe,
+                None => Probe::load()?,
+            };
+            let probe = self.probe.insert(probe);
+            for target in [own, other] {
+                probe.try_port(&target.name, &target.kind, target.setup.ifindex)?;
+            }
+        }
+        let setups = [own.setup, other.setup];
+        let ready = [(own.setup, own.mtu), (other.setup, other.mtu)];
+        let name = own.name.clone();
+        let failed = |source| XdpError::system(Some(&name), "enabling the port", source);
+        for (setup, mtu) in ready {
+            let number = u32::from(setup.index).to_ne_bytes();
+            self.longest.update(&number, &(mtu + BEYOND_MTU).to_ne_bytes(), Write::Any).map_err(failed)?;
+            self.egress.update(&number, &prove::device(setup.ifindex), Write::Any).map_err(failed)?;
+        }
+        for setup in setups {
+            self.write_port(&setup, true).map_err(failed)?;
+            if let Some(port) = self.ports.get_mut(&setup.index) {
+                port.enabled = true;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes the program from a port. The port across the link stays attached, and its frames go up.
+    ///
+    /// # Errors
+    /// There is no such port; the kernel refuses.
+    pub fn detach(&mut self, index: u8) -> Result<(), XdpError> {
+        let Some(port) = self.ports.remove(&index) else {
+            let problem = "it is not attached";
+            return Err(XdpError::Port { index, name: String::new(), problem });
+        };
+        let failed = |source| XdpError::system(Some(&port.name), "detaching", source);
+        if let Some(other) = self.ports.get_mut(&port.setup.pair) {
+            other.enabled = false;
+            let setup = other.setup;
+            self.write_port(&setup, false).map_err(failed)?;
+        }
+        self.by_interface.delete(&port.setup.ifindex.to_ne_bytes()).map_err(failed)?;
+        match self.egress.delete(&u32::from(index).to_ne_bytes()) {
+            Err(error) if error.raw_os_error() != Some(libc::ENOENT) => return Err(failed(error)),
+            _ => {}
+        }
+        match program(&mut self.bpf)?.detach(port.link) {
+            // An interface that is gone has taken it along.
+            Err(error) if Link::ask(port.setup.ifindex).is_ok() => {
+                Err(XdpError::system(Some(&port.name), "detaching", io::Error::other(chain(&error))))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells the program of a port's MTU, after it was changed. Frames that are longer than what may leave by a port go up.
+    ///
+    /// # Errors
+    /// There is no such port; the MTU differs from that across the link; the kernel refuses.
+    pub fn refresh_mtu(&mut self, index: u8) -> Result<(), XdpError> {
+        let Some(port) = self.ports.get_mut(&index) else {
+            let problem = "it is not attached";
+            return Err(XdpError::Port { index, name: String::new(), problem });
+        };
+        let failed = |source| XdpError::system(None, "asking for the MTU", source);
+        port.mtu = Link::ask(port.setup.ifindex).map_err(failed)?.mtu;
+        let value = (port.mtu + BEYOND_MTU).to_ne_bytes();
+        self.longest.update(&u32::from(index).to_ne_bytes(), &value, Write::Any).map_err(failed)
+    }
+
+    /// Runs the program on a frame that comes by an interface of this network namespace, `repeat` times, and says what it returned and how long it took. For tests
+    /// and measurements: what it counts is counted, and what it forwards is sent nowhere.
+    ///
+    /// # Errors
+    /// The kernel refuses: the frame is shorter than an Ethernet header, there is no such interface.
+    pub fn run_on(&mut self, frame: &[u8], ifindex: u32, repeat: u32) -> Result<Run, XdpError> {
+        let fd = program(&mut self.bpf)?.fd().map_err(|error| not_loaded(NAME, &error))?;
+        sys::test_run(fd.as_fd(), frame, ifindex, repeat)
+            .map_err(|source| XdpError::system(None, "running the program on a frame", source))
+    }
+}
+
+/// How many processors this machine can have: as many lines has each slot.
+fn processors() -> Result<u32, XdpError> {
+    let count = aya::util::nr_cpus();
+    let count = count
+        .map_err(|(_, source)| XdpError::system(None, "asking how many processors there can be", source))?;
+    Ok(u32::try_from(count).unwrap_or(u32::MAX).max(1))
+}
+
+fn program(bpf: &mut Ebpf) -> Result<&mut Xdp, XdpError> {
+    let missing = || XdpError::Load { program: NAME, problem: "the object has no such program".into() };
+    bpf.program_mut(NAME).and_then(|program| program.try_into().ok()).ok_or_else(missing)
+}
+
+/// Name of a loaded program; empty where the kernel does not tell.
+fn program_name(id: u32) -> String {
+    let found = loaded_programs().filter_map(Result::ok).find(|program| program.id() == id);
+    found.and_then(|program| program.name_as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+fn not_attached(link: &Link, ifindex: u32, mode: Mode, error: &ProgramError) -> XdpError {
+    let name = link.name.clone();
+    match raw_error(error) {
+        // Drivers do not agree on how they refuse an MTU.
+        Some(libc::ERANGE | libc::EINVAL) if mode == Mode::Native && link.mtu > prove::ONE_PAGE_MTU => {
+            XdpError::MtuTooLarge { name, mtu: link.mtu }
+        }
+        Some(libc::EOPNOTSUPP) if mode == Mode::Native => XdpError::NoNativeMode { name },
+        // Between the question and the attempt somebody was quicker.
+        Some(libc::EBUSY | libc::EEXIST) => {
+            let (id, native) = Link::ask(ifindex).ok().and_then(|link| link.program).unwrap_or((0, true));
+            let mode = if native { Mode::Native } else { Mode::Generic };
+            XdpError::HookTaken { name, id, program: program_name(id), mode }
+        }
+        Some(code) => XdpError::system(Some(&name), "attaching", io::Error::from_raw_os_error(code)),
+        None => XdpError::system(Some(&name), "attaching", io::Error::other(chain(error))),
+    }
+}

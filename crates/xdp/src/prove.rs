@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether ports are fit for the level, before a packet depends on it: what is on, how long frames may be, and whether what is redirected really leaves.
+//!
+//! Source: Linux `include/uapi/linux/ethtool.h`, `include/trace/events/xdp.h`. The last one is tried: frames of an experimental EtherType
+//! (IEEE 802, 0x88b5), which nobody listens to, are redirected to the port, and the kernel reports what its device did with them (`ebpf/probe.bpf.c`). A redirect
+//! that comes to nothing is told to nobody else: on a virtual Ethernet device whose other end does not poll all frames would be lost in silence.
+//!
+//! Not seen from here: offloads of the other end of a virtual Ethernet pair. The host sees from frames that come up whether checksums are left open there.
+
+use crate::error::XdpError;
+use crate::link::Link;
+use crate::memory::Words;
+use crate::object::{load, map, not_loaded};
+use crate::sys::{self, Map, Write};
+use aya::programs::{RawTracePoint, Xdp};
+use aya::{Ebpf, EbpfLoader};
+use bartizan_packet::slots::ProbeOutcome;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::sync::atomic::Ordering;
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probe.o"));
+const NAME: &str = "bartizan_probe";
+const REPORTER: &str = "bartizan_sent";
+
+/// The largest MTU whose frames fit in one page, which older drivers want.
+pub(crate) const ONE_PAGE_MTU: u32 = 3498;
+
+/// Frames that are sent to try a port.
+const FRAMES: u32 = 4;
+
+/// Offloads: the word of `ethtool -K`, the request that reads it, and the bit where the answer has several.
+const OFFLOADS: [(&str, u32, u32); 6] = [
+    ("tx", 0x16, u32::MAX),
+    ("tso", 0x1e, u32::MAX),
+    ("gso", 0x23, u32::MAX),
+    ("gro", 0x2b, u32::MAX),
+    ("lro", 0x25, 1 << 15),
+    // A tag that is not in the frame is neither part of its key nor sent on with it.
+    ("rxvlan", 0x25, 1 << 8),
+];
+
+/// What is wrong with one port.
+pub(crate) fn port(link: &Link) -> Result<(), XdpError> {
+    if !link.is_up() {
+        return Err(XdpError::Down { name: link.name.clone() });
+    }
+    let mut command = String::new();
+    for (word, request, bit) in OFFLOADS {
+        // A device that does not know the request has no such offload.
+        if sys::ethtool_value(&link.name, request).unwrap_or(0) & bit != 0 {
+            command.push_str(&format!(" {word} off"));
+        }
+    }
+    if command.is_empty() {
+        return Ok(());
+    }
+    Err(XdpError::Offloads { name: link.name.clone(), command: format!("ethtool -K {}{command}", link.name) })
+}
+
+/// Frames of one port may leave by the other one.
+pub(crate) fn same_mtu(a: (&str, u32), b: (&str, u32)) -> Result<(), XdpError> {
+    if a.1 == b.1 {
+        return Ok(());
+    }
+    Err(XdpError::MtuDiffers { a: a.0.to_owned(), mtu_a: a.1, b: b.0.to_owned(), mtu_b: b.1 })
+}
+
+/// `struct bpf_devmap_val`: a device, and no program that is run before frames leave by it.
+pub(crate) fn device(ifindex: u32) -> [u8; 8] {
+    let mut value = [0; 8];
+    if let Some(place) = value.first_chunk_mut() {
+        *place = ifindex.to_ne_bytes();
+    }
+    value
+}
+
+/// Tries whether ports take what is redirected to them.
+#[derive(Debug)]
+pub(crate) struct Probe {
+    bpf: Ebpf,
+    target: Map,
+    outcome: Words,
+}
+
+impl Probe {
+    pub(crate) fn load() -> Result<Self, XdpError> {
+        let mut bpf = load(&mut EbpfLoader::new(), OBJECT, NAME)?;
+        let missing = |program| XdpError::Load { program, problem: "the object has no such program".into() };
+        let sender: &mut Xdp =
+            bpf.program_mut(NAME).and_then(|program| program.try_into().ok()).ok_or_else(|| missing(NAME))?;
+        sender.load().map_err(|error| not_loaded(NAME, &error))?;
+        let reporter: &mut RawTracePoint = bpf
+            .program_mut(REPORTER)
+            .and_then(|program| program.try_into().ok())
+            .ok_or_else(|| missing(REPORTER))?;
+        reporter.load().map_err(|error| not_loaded(REPORTER, &error))?;
+        reporter.attach("xdp_devmap_xmit").map_err(|error| not_loaded(REPORTER, &error))?;
+        let target = map(&bpf, "target", 4, 8)?;
+        let outcome = map(&bpf, "outcome", 4, ProbeOutcome::LEN)?;
+        let outcome = Words::map(outcome.fd(), ProbeOutcome::LEN / 8)
+            .map_err(|source| XdpError::system(None, "mapping a table", source))?;
+        Ok(Probe { bpf, target, outcome })
+    }
+
+    /// Sends frames to a port, and hears of them.
+    pub(crate) fn try_port(&mut self, name: &str, kind: &str, ifindex: u32) -> Result<(), XdpError> {
+        let failed = |what| move |source| XdpError::system(Some(name), what, source);
+        self.target
+            .update(&0_u32.to_ne_bytes(), &device(ifindex), Write::Any)
+            .map_err(failed("naming it to the probe"))?;
+        let frame = frame();
+        self.outcome.get().iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        let program: &mut Xdp = self
+            .bpf
+            .program_mut(NAME)
+            .and_then(|program| program.try_into().ok())
+            .ok_or(XdpError::Kernel { what: "the probe" })?;
+        let fd = program.fd().map_err(|error| not_loaded(NAME, &error))?;
+        sys::live_run(fd.as_fd(), &frame, FRAMES).map_err(|error| match error.raw_os_error() {
+            Some(libc::EINVAL) => XdpError::Kernel { what: "running a program on live frames" },
+            _ => failed("sending frames to try it")(error),
+        })?;
+        let outcome = ProbeOutcome::read(&crate::counters::bytes_of(self.outcome.get()));
+        if outcome.sent == u64::from(FRAMES) {
+            return Ok(());
+        }
+        let source = (outcome.error != 0).then(|| io::Error::from_raw_os_error(outcome.error as i32));
+        Err(XdpError::TakesNothing { name: name.to_owned(), kind: kind.to_owned(), source })
+    }
+}
+
+/// A frame that nobody listens to: to an address of the local network that is not given out, of an EtherType for experiments.
+fn frame() -> [u8; 60] {
+    let mut frame = [0; 60];
+    let head = [0x02, 0, 0, 0, 0, 0, 0x02, 0, 0, 0, 0, 0, 0x88, 0xb5];
+    frame.iter_mut().zip(head).for_each(|(place, byte)| *place = byte);
+    frame
+}

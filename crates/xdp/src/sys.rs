@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+//! System calls of the level behind safe functions.
+//!
+//! Source: bpf(2), Linux `include/uapi/linux/bpf.h`, rtnetlink(7), `include/uapi/linux/ethtool.h`. This is one of the crate's two modules with
+//! `unsafe` (the other one is `memory`). The loader's own maps know neither groups of entries nor a run of a program, and have no owner that
+//! several threads may use, so these calls are made here; every function is safe to call with any arguments: lengths of slices are compared with what the
+//! kernel reads and writes, which the caller says with the map's sizes.
+
+use std::ffi::CString;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+const MAP_UPDATE_ELEM: libc::c_long = 2;
+const MAP_DELETE_ELEM: libc::c_long = 3;
+const PROG_TEST_RUN: libc::c_long = 10;
+const MAP_UPDATE_BATCH: libc::c_long = 26;
+const MAP_DELETE_BATCH: libc::c_long = 27;
+
+/// The entry must not be there yet.
+const NO_EXIST: u64 = 1;
+/// Frames that a program redirects are really sent.
+const LIVE_FRAMES: u32 = 1 << 1;
+
+/// A map whose entries have these lengths: what the kernel reads and writes.
+#[derive(Debug)]
+pub(crate) struct Map {
+    fd: OwnedFd,
+    key: usize,
+    value: usize,
+}
+
+/// Whether an entry that is there may be written over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Write {
+    /// It may.
+    Any,
+    /// It may not: `EEXIST`.
+    New,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Element {
+    map: u32,
+    unused: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Batch {
+    in_batch: u64,
+    out_batch: u64,
+    keys: u64,
+    values: u64,
+    count: u32,
+    map: u32,
+    element_flags: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct TestRun {
+    program: u32,
+    retval: u32,
+    data_size_in: u32,
+    data_size_out: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+    ctx_size_in: u32,
+    ctx_size_out: u32,
+    ctx_in: u64,
+    ctx_out: u64,
+    flags: u32,
+    cpu: u32,
+    batch_size: u32,
+    unused: u32,
+}
+
+/// `struct xdp_md`.
+#[repr(C)]
+#[derive(Default)]
+struct Context {
+    data: u32,
+    data_end: u32,
+    data_meta: u32,
+    ingress_ifindex: u32,
+    rx_queue_index: u32,
+    egress_ifindex: u32,
+}
+
+fn check(result: libc::c_long) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn invalid() -> io::Error {
+    io::Error::from_raw_os_error(libc::EINVAL)
+}
+
+/// # Safety
+/// `attributes` is what the command reads, and its pointers are valid for the lengths that it reads and writes.
+unsafe fn bpf<T>(command: libc::c_long, attributes: &mut T) -> io::Result<()> {
+    // SAFETY: pointer and length describe `attributes`; what they point to is the caller's promise.
+    check(unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attributes), size_of::<T>()) })
+}
+
+impl Map {
+    /// Takes a map that was loaded with these lengths of keys and values. (Of maps with a value for each processor the kernel
+    /// would write more: none is taken here.)
+    pub(crate) fn new(fd: OwnedFd, key: usize, value: usize) -> Self {
+        Map { fd, key, value }
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&self.fd)
+    }
+
+    fn element(&self, key: &[u8], value: Option<*const u8>, flags: u64) -> io::Result<Element> {
+        if key.len() != self.key {
+            return Err(invalid());
+        }
+        Ok(Element {
+            map: self.fd.as_raw_fd() as u32,
+            key: key.as_ptr() as u64,
+            value: value.map_or(0, |value| value as u64),
+            flags,
+            ..Element::default()
+        })
+    }
+
+    /// Writes an entry.
+    pub(crate) fn update(&self, key: &[u8], value: &[u8], write: Write) -> io::Result<()> {
+        if value.len() != self.value {
+            return Err(invalid());
+        }
+        let flags = if write == Write::New { NO_EXIST } else { 0 };
+        let mut attributes = self.element(key, Some(value.as_ptr()), flags)?;
+        // SAFETY: key and value have the map's lengths; the kernel only reads them.
+        unsafe { bpf(MAP_UPDATE_ELEM, &mut attributes) }
+    }
+
+    /// Deletes an entry.
+    pub(crate) fn delete(&self, key: &[u8]) -> io::Result<()> {
+        let mut attributes = self.element(key, None, 0)?;
+        // SAFETY: the key has the map's length; the kernel only reads it.
+        unsafe { bpf(MAP_DELETE_ELEM, &mut attributes) }
+    }
+
+    fn batch(&self, command: libc::c_long, keys: &[u8], values: &[u8]) -> (usize, io::Result<()>) {
+        let Ok(count) = u32::try_from(keys.len() / self.key) else { return (0, Err(invalid())) };
+        let mut attributes = Batch {
+            keys: keys.as_ptr() as u64,
+            values: values.as_ptr() as u64,
+            count,
+            map: self.fd.as_raw_fd() as u32,
+            ..Batch::default()
+        };
+        // SAFETY: `count` keys, and values where the command reads them, are there (`update_all`, `delete_all`); the kernel only reads.
+        let result = unsafe { bpf(command, &mut attributes) };
+        // The kernel writes how far it came, which with an error is less than all; where it did not begin it writes nothing.
+        let none = result.is_err() && attributes.count == count;
+        (if none { 0 } else { attributes.count as usize }, result)
+    }
+
+    /// Writes entries in order, over what is there. Says how many were written, and what stopped it.
+    pub(crate) fn update_all(&self, keys: &[u8], values: &[u8]) -> (usize, io::Result<()>) {
+        if keys.len() / self.key * self.value != values.len() || !keys.len().is_multiple_of(self.key) {
+            return (0, Err(invalid()));
+        }
+        self.batch(MAP_UPDATE_BATCH, keys, values)
+    }
+
+    /// Deletes entries in order. Says how many were deleted, and what stopped it.
+    pub(crate) fn delete_all(&self, keys: &[u8]) -> (usize, io::Result<()>) {
+        if !keys.len().is_multiple_of(self.key) {
+            return (0, Err(invalid()));
+        }
+        self.batch(MAP_DELETE_BATCH, keys, &[])
+    }
+}
+
+/// What a run of a program gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// What the program returned.
+    pub result: u32,
+    /// Nanoseconds that one run took, in the mean.
+    pub nanoseconds: u32,
+}
+
+/// Runs an XDP program on a frame that comes by an interface of this network namespace, `repeat` times. It is not sent anywhere.
+pub(crate) fn test_run(program: BorrowedFd<'_>, frame: &[u8], ingress: u32, repeat: u32) -> io::Result<Run> {
+    let length = u32::try_from(frame.len()).map_err(|_| invalid())?;
+    let context = Context { data_end: length, ingress_ifindex: ingress, ..Context::default() };
+    let mut attributes = TestRun {
+        program: program.as_raw_fd() as u32,
+        data_in: frame.as_ptr() as u64,
+        data_size_in: length,
+        ctx_in: std::ptr::from_ref(&context) as u64,
+        ctx_size_in: size_of::<Context>() as u32,
+        repeat,
+        ..TestRun::default()
+    };
+    // SAFETY: pointers and lengths describe `frame` and `context`, which live through the call; the kernel only reads them.
+    unsafe { bpf(PROG_TEST_RUN, &mut attributes)? };
+    Ok(Run { result: attributes.retval, nanoseconds: attributes.duration })
+}
+
+/// Runs an XDP program on `count` frames, which are really sent where it redirects them.
+pub(crate) fn live_run(program: BorrowedFd<'_>, frame: &[u8], count: u32) -> io::Result<()> {
+    let mut attributes = TestRun {
+        program: program.as_raw_fd() as u32,
+        data_in: frame.as_ptr() as u64,
+        data_size_in: u32::try_from(frame.len()).map_err(|_| invalid())?,
+        repeat: count,
+        flags: LIVE_FRAMES,
+        ..TestRun::default()
+    };
+    // SAFETY: pointer and length describe `frame`, which lives through the call; the kernel only reads it.
+    unsafe { bpf(PROG_TEST_RUN, &mut attributes) }
+}
+
+fn socket(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers; the result is checked before it becomes an owned descriptor.
+    let fd = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
+    check(fd.into())?;
+    // SAFETY: `fd` was just made and nobody else holds it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// One message of rtnetlink, answered by one message, of which at most 32 KiB are read.
+pub(crate) fn ask_netlink(request: &[u8]) -> io::Result<Vec<u8>> {
+    let socket = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+    let mut answer = vec![0_u8; 1 << 15];
+    // SAFETY: pointer and length describe `request`, which the kernel only reads.
+    let sent = unsafe { libc::send(socket.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) };
+    check(sent as libc::c_long)?;
+    // SAFETY: pointer and length describe `answer`; the kernel writes at most its length.
+    let length = unsafe { libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) };
+    check(length as libc::c_long)?;
+    answer.truncate(length as usize);
+    Ok(answer)
+}
+
+/// Reads a value of ethtool's: `request` is the number of the request.
+pub(crate) fn ethtool_value(interface: &str, request: u32) -> io::Result<u32> {
+    /// `SIOCETHTOOL`.
+    const ETHTOOL: libc::Ioctl = 0x8946;
+    #[repr(C)]
+    struct Value {
+        request: u32,
+        data: u32,
+    }
+    let name = CString::new(interface).map_err(|_| invalid())?;
+    let bytes = name.as_bytes_with_nul();
+    let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+    let mut value = Value { request, data: 0 };
+    // SAFETY: integers, bytes and a pointer; zeros are a value.
+    let mut ask: libc::ifreq = unsafe { zeroed() };
+    if bytes.len() > ask.ifr_name.len() {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    for (to, from) in ask.ifr_name.iter_mut().zip(bytes) {
+        *to = *from as libc::c_char;
+    }
+    ask.ifr_ifru.ifru_data = std::ptr::from_mut(&mut value).cast();
+    // SAFETY: `ask` names an interface and points to a value of the length that these requests read and write; both live through the call.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), ETHTOOL, std::ptr::from_mut(&mut ask)) }.into())?;
+    Ok(value.data)
+}
+
+/// Nanoseconds of one of the kernel's clocks.
+fn clock(which: libc::clockid_t) -> i64 {
+    // SAFETY: integers; zeros are a value.
+    let mut time: libc::timespec = unsafe { zeroed() };
+    // SAFETY: the pointer is to `time`; both clocks are always there, so the call does not fail.
+    unsafe { libc::clock_gettime(which, &raw mut time) };
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+/// What has to be added to a time of CLOCK_BOOTTIME for that of CLOCK_REALTIME, in nanoseconds.
+pub(crate) fn boot_to_real() -> i64 {
+    // In between, so that half of what the reading takes is the error.
+    let (before, real, after) =
+        (clock(libc::CLOCK_BOOTTIME), clock(libc::CLOCK_REALTIME), clock(libc::CLOCK_BOOTTIME));
+    real - (before + (after - before) / 2)
+}

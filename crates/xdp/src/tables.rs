@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The program's tables, as the host writes and reads them.
+//!
+//! A flow is in the table of flows under its key and has a slot. The host puts it there in this order: the slot is cleared, its control is
+//! written, the key is inserted; and takes it away in this one ([0013](../../../docs/design/0013-levels.md)): the control is taken back (packets go up, uncounted), what
+//! is being handled ends, the counters are read, the key is removed, and the slot is used again.
+//!
+//! What the kernel does not promise: an entry that was removed is used for the next key at once. A program that had found the old one, and was held up for so long
+//! between two instructions (by a hypervisor), would then see the new flow's slot for one packet. By then the old flow's
+//! packets have gone up for the whole time of grace.
+
+use crate::counters::{Counts, PortCounters, bytes_of};
+use crate::error::InsertError;
+use crate::memory::Words;
+use crate::sys::{self, Map, Write};
+use bartizan_base::Reason;
+use bartizan_packet::DecoderConfig;
+use bartizan_packet::slots::{
+    ControlFlags, PORTS, PortLine, SlotAction, SlotControl, SlotLine, UDP_PORT_BLOCKS, UdpPorts,
+};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Length of a key, in bytes.
+pub(crate) const KEY_LEN: usize = 56;
+/// Length of a slot's number.
+pub(crate) const SLOT_LEN: usize = 4;
+/// 64-bit numbers of a slot's line and of a port's.
+pub(crate) const SLOT_WORDS: usize = SlotLine::LEN / 8;
+pub(crate) const PORT_WORDS: usize = PortLine::LEN / 8;
+
+/// Where the tenant stands in a key.
+const TENANT: (usize, u64) = (5, 0xffff << 32);
+
+/// The identity of a flow, as `FlowKey::words` of crate `flow` gives it. The tenant does not count: it follows from the rest.
+pub type Key = [u64; 7];
+
+/// What is done with a flow's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// They leave by the port across the link.
+    Forward,
+    /// They leave by a port of this number. Without such a port they go up.
+    Redirect(u8),
+    /// They are dropped, for a reason.
+    Drop(Reason),
+}
+
+/// What a slot's flow gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// What is done.
+    pub action: Action,
+    /// Low 8 bits of the generation that decided: while the level is at another one, packets go up.
+    pub generation: u8,
+}
+
+impl Control {
+    fn word(self) -> u64 {
+        let (action, reason, egress) = match self.action {
+            Action::Forward => (SlotAction::Forward, 0, 0),
+            Action::Redirect(port) => (SlotAction::Redirect, 0, port),
+            Action::Drop(reason) => (SlotAction::Drop, reason as u8, 0),
+        };
+        let control = SlotControl {
+            flags: ControlFlags::VALID.bits(),
+            action: action as u8,
+            generation: self.generation,
+            reason,
+            egress,
+        };
+        u64::from_le_bytes(control.write())
+    }
+}
+
+/// The tables. All methods may be called by several threads at once; who may use a slot is theirs to agree on.
+#[derive(Debug)]
+pub struct Tables {
+    pub(crate) flows: Map,
+    pub(crate) udp_ports: Map,
+    pub(crate) slots: Words,
+    pub(crate) counts: Words,
+    pub(crate) state: Words,
+    pub(crate) slot_count: u32,
+    pub(crate) processors: u32,
+}
+
+fn bytes(key: &Key) -> [u8; KEY_LEN] {
+    let mut bytes = [0; KEY_LEN];
+    for (number, (place, word)) in bytes.chunks_exact_mut(8).zip(key).enumerate() {
+        let word = if number == TENANT.0 { word & !TENANT.1 } else { *word };
+        place.copy_from_slice(&word.to_ne_bytes());
+    }
+    bytes
+}
+
+impl Tables {
+    /// How many slots there are; numbers begin at 0.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        self.slot_count
+    }
+
+    /// Lines of a slot, one for each processor.
+    fn lines(&self, slot: u32) -> Option<impl Iterator<Item = &[AtomicU64]>> {
+        let processors = self.processors as usize;
+        let begin = (slot as usize).checked_mul(processors * SLOT_WORDS)?;
+        let lines = self.slots.get().get(begin..)?.get(..processors * SLOT_WORDS)?;
+        (slot < self.slot_count).then(|| lines.chunks_exact(SLOT_WORDS))
+    }
+
+    fn entry(&self, key: &Key, slot: u32) -> Result<([u8; KEY_LEN], [u8; SLOT_LEN]), InsertError> {
+        if slot < self.slot_count {
+            Ok((bytes(key), slot.to_ne_bytes()))
+        } else {
+            Err(InsertError::NoSlot { slot, slots: self.slot_count })
+        }
+    }
+
+    /// Puts a flow into the table. Its packets are looked up from now on.
+    ///
+    /// # Errors
+    /// The table is full, a flow with this key is there, there is no such slot.
+    pub fn insert(&self, key: &Key, slot: u32) -> Result<(), InsertError> {
+        let (key, slot) = self.entry(key, slot)?;
+        Ok(self.flows.update(&key, &slot, Write::New)?)
+    }
+
+    /// Puts flows into the table, in order and with few system calls, *over* what is there under a key: the kernel has no other way for many at once. Says how
+    /// many are in, and what stopped it.
+    pub fn insert_all(&self, flows: &[(Key, u32)]) -> (usize, Result<(), InsertError>) {
+        let (mut keys, mut slots) =
+            (Vec::with_capacity(flows.len() * KEY_LEN), Vec::with_capacity(flows.len() * SLOT_LEN));
+        for (key, slot) in flows {
+            match self.entry(key, *slot) {
+                Ok((key, slot)) => {
+                    keys.extend(key);
+                    slots.extend(slot);
+                }
+                Err(error) => return (0, Err(error)),
+            }
+        }
+        let (done, result) = self.flows.update_all(&keys, &slots);
+        (done, result.map_err(InsertError::from))
+    }
+
+    /// Takes a flow out of the table; `false`: it was not in it.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn remove(&self, key: &Key) -> io::Result<bool> {
+        match self.flows.delete(&bytes(key)) {
+            Ok(()) => Ok(true),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes flows out of the table with few system calls. Says how many were in it.
+    ///
+    /// # Errors
+    /// The kernel refuses; those before are out.
+    pub fn remove_all(&self, flows: &[Key]) -> io::Result<usize> {
+        let keys: Vec<u8> = flows.iter().flat_map(bytes).collect();
+        let (mut rest, mut removed) = (keys.as_slice(), 0);
+        loop {
+            let (done, result) = self.flows.delete_all(rest);
+            removed += done;
+            match result {
+                Ok(()) => return Ok(removed),
+                // One that is not in it stops the kernel: on behind it.
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
+                    rest = rest.get((done + 1) * KEY_LEN..).unwrap_or_default();
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Says what is done with a slot's packets from now on. `false`: there is no such slot.
+    pub fn set_control(&self, slot: u32, control: Control) -> bool {
+        self.write_control(slot, control.word())
+    }
+
+    /// Takes that back: its packets go up and are not counted here. Programs that have looked before end within the time of grace. `false`: there is no such slot.
+    pub fn mark(&self, slot: u32) -> bool {
+        self.write_control(slot, 0)
+    }
+
+    fn write_control(&self, slot: u32, word: u64) -> bool {
+        let Some(lines) = self.lines(slot) else { return false };
+        for control in lines.filter_map(<[_]>::first) {
+            control.store(word, Ordering::Release);
+        }
+        true
+    }
+
+    /// Sets a slot back: no control, counters zero. Only when no packet can find it. `false`: there is no such slot.
+    pub fn clear(&self, slot: u32) -> bool {
+        let Some(lines) = self.lines(slot) else { return false };
+        lines.flatten().for_each(|word| word.store(0, Ordering::Relaxed));
+        true
+    }
+
+    /// What was counted for a slot since it was cleared, over all processors. `None`: there is no such slot.
+    #[must_use]
+    pub fn counts(&self, slot: u32) -> Option<Counts> {
+        let mut counts = Counts::default();
+        self.lines(slot)?.for_each(|line| counts.add(&SlotLine::read(&bytes_of(line))));
+        Some(counts)
+    }
+
+    /// Sets the generation that the level is at: packets of flows that another one decided go up.
+    pub fn set_generation(&self, generation: u8) {
+        if let Some(word) = self.state.get().first() {
+            word.store(generation.into(), Ordering::Release);
+        }
+    }
+
+    /// What was counted for a port. `None`: there is no such number.
+    #[must_use]
+    pub fn port_counters(&self, index: u8) -> Option<PortCounters> {
+        let processors = self.processors as usize;
+        let lines = self.counts.get().chunks_exact(processors * PORT_WORDS).nth(index.into())?;
+        let mut sum = PortCounters::default();
+        lines.chunks_exact(PORT_WORDS).for_each(|line| sum.add(&PortLine::read(&bytes_of(line))));
+        (u32::from(index) < PORTS).then_some(sum)
+    }
+
+    /// Says in which UDP datagrams the host looks for tunnels: those go up, of Teredo only those that can be Teredo.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn set_tunnel_ports(&self, config: &DecoderConfig) -> io::Result<()> {
+        for block in 0..UDP_PORT_BLOCKS {
+            let mut ports = UdpPorts::default();
+            for bit in 0..64 {
+                let port = (block * 64 + bit) as u16;
+                let tunnels = [config.vxlan, config.geneve, config.gtp];
+                if tunnels.iter().any(|tunnel| tunnel.to(port)) {
+                    ports.tunnel |= 1 << bit;
+                }
+                if config.teredo.to(port) {
+                    ports.teredo |= 1 << bit;
+                }
+            }
+            let value: Vec<u8> =
+                [ports.tunnel, ports.teredo].iter().flat_map(|word| word.to_ne_bytes()).collect();
+            self.udp_ports.update(&block.to_ne_bytes(), &value, Write::Any)?;
+        }
+        Ok(())
+    }
+}
+
+/// What has to be added to a time of [`Counts::last_seen`] for the clock that packets of live ports are stamped by (CLOCK_REALTIME), in nanoseconds.
+///
+/// The program counts by CLOCK_BOOTTIME since it may ask for no clock that is set: CLOCK_BOOTTIME goes on while the machine sleeps, as CLOCK_REALTIME does, so one
+/// difference, read now, holds for all times since the clock was last set.
+#[must_use]
+pub fn boot_to_real() -> i64 {
+    sys::boot_to_real()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_control_is_the_word_that_the_program_takes_apart() {
+        let word = Control { action: Action::Drop(Reason::IdsRule), generation: 0x87 }.word();
+        assert_eq!(word, 0x01 | 0x02 << 8 | 0x87 << 16 | (Reason::IdsRule as u64) << 24);
+        let word = Control { action: Action::Redirect(63), generation: 1 }.word();
+        assert_eq!(word, 0x01 | 0x01 << 8 | 0x01 << 16 | 63 << 32);
+    }
+
+    #[test]
+    fn keys_have_no_tenant() {
+        let key = [u64::MAX; 7];
+        let bytes = bytes(&key);
+        assert_eq!(bytes.iter().filter(|byte| **byte == 0).count(), 2);
+        assert_eq!(u64::from_ne_bytes(bytes[40..48].try_into().unwrap()), 0xffff_0000_ffff_ffff);
+    }
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A network namespace of its own for a test, a link with two ends in it, and sockets at the ends.
+//!
+//! The namespace belongs to the test's thread alone: it has no name, and it ends with the thread and its sockets, however the test ends. So nothing
+//! can be left behind.
+#![allow(dead_code)]
+
+use bartizan_base::LinkId;
+use bartizan_packet::DecoderConfig;
+use bartizan_packet::tables::FlowEntry;
+use bartizan_testkit::packet::{ACK, Datagram, End, Ip, PSH, Packet, Segment, TCP, UDP, tcp, udp};
+use bartizan_xdp::{Key, ModeChoice, Options, PortSetup, Program, Side, Tables};
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::process::Command;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+/// Longest time that one test may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What a program returned.
+pub const DROP: u32 = 1;
+/// The frame goes up.
+pub const PASS: u32 = 2;
+/// The frame leaves by another port.
+pub const REDIRECT: u32 = 4;
+
+#[allow(unsafe_code)]
+fn is_root() -> bool {
+    // SAFETY: no pointers, cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+#[allow(unsafe_code)]
+fn enter_new_namespace() -> bool {
+    // SAFETY: no pointers; changes the network namespace of the calling thread only.
+    unsafe { libc::unshare(libc::CLONE_NEWNET) == 0 }
+}
+
+/// Runs `test` in a thread with an empty network namespace. Prints a line and returns when that is not possible.
+pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
+    if !is_root() {
+        eprintln!("needs root: not run (network namespaces and BPF programs)");
+        return;
+    }
+    for program in ["ip", "ethtool"] {
+        if Command::new(program).arg("--version").output().is_err() {
+            eprintln!("needs `{program}`: not run (scripts/needs.sh test)");
+            return;
+        }
+    }
+    let (done, wait) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        if enter_new_namespace() {
+            // No router solicitations among the frames that are counted.
+            for which in ["all", "default"] {
+                let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1");
+            }
+            ip("link set dev lo up");
+            test();
+        } else {
+            eprintln!("needs network namespaces: not run");
+        }
+        let _ = done.send(());
+    });
+    match wait.recv_timeout(LIMIT) {
+        Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => {
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the test took more than {LIMIT:?}"),
+    }
+}
+
+fn run(program: &str, arguments: &str) {
+    let output = Command::new(program).args(arguments.split_whitespace()).output().expect("it can be run");
+    assert!(output.status.success(), "{program} {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// `ip ARGUMENTS`, which must succeed.
+pub fn ip(arguments: &str) {
+    run("ip", arguments);
+}
+
+/// `ethtool ARGUMENTS`, which must succeed.
+pub fn ethtool(arguments: &str) {
+    run("ethtool", arguments);
+}
+
+/// Number of an interface.
+#[allow(unsafe_code)]
+pub fn number(name: &str) -> u32 {
+    let name = std::ffi::CString::new(name).unwrap();
+    // SAFETY: the name is NUL-terminated and lives through the call.
+    unsafe { libc::if_nametoindex(name.as_ptr()) }
+}
+
+/// Two pairs: `lan` and `wan` are the ports of a link, `a` and `b` what is connected to them, as a host should be.
+pub fn wires(mtu: u32) {
+    for (port, end) in [("lan", "a"), ("wan", "b")] {
+        plain_wire(port, end, mtu);
+        ethtool(&format!("-K {port} tx off tso off gso off gro off rxvlan off"));
+        // An end that polls: else it takes no redirected frames.
+        ethtool(&format!("-K {end} tx off tso off gso off gro on txvlan off"));
+    }
+}
+
+/// A pair as the kernel makes it.
+pub fn plain_wire(port: &str, end: &str, mtu: u32) {
+    ip(&format!("link add {port} mtu {mtu} type veth peer name {end} mtu {mtu}"));
+    for name in [port, end] {
+        ip(&format!("link set dev {name} arp off up"));
+    }
+}
+
+/// The link of the tests: its ports, in the order of their sides.
+pub const LINK: LinkId = LinkId(0x0b1c);
+
+/// A port of that link.
+pub fn port(name: &str, side: Side, index: u8, pair: u8) -> PortSetup {
+    PortSetup { ifindex: number(name), link: LINK, side, index, pair, vlans_in_key: true }
+}
+
+/// Both ports, `lan` on the first side.
+pub fn ports() -> [PortSetup; 2] {
+    [port("lan", Side::First, 4, 9), port("wan", Side::Second, 9, 4)]
+}
+
+/// A program for so many flows.
+pub fn program(flows: u32) -> Program {
+    Program::load(&Options { flows, mode: ModeChoice::Auto, tunnels: DecoderConfig::default() })
+        .unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A program on both ports of a new link.
+pub fn level(flows: u32, mtu: u32) -> (Program, Arc<Tables>) {
+    wires(mtu);
+    let mut program = program(flows);
+    let [lan, wan] = ports().map(|port| program.attach(&port).unwrap_or_else(|error| panic!("{error}")));
+    assert!(!lan.enabled && wan.enabled);
+    let tables = program.tables();
+    (program, tables)
+}
+
+fn number_of(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => u32::from(address).into(),
+        IpAddr::V6(address) => address.into(),
+    }
+}
+
+/// The key of a packet that comes by the first port, by the description of a flow's entry.
+pub fn key(protocol: u8, from: End, to: End, vlans: [u16; 3]) -> Key {
+    let reversed = (number_of(from.0), from.1) > (number_of(to.0), to.1);
+    let (low, high) = if reversed { (to, from) } else { (from, to) };
+    let vlans = u64::from(vlans[0]) | u64::from(vlans[1]) << 12 | u64::from(vlans[2]) << 24;
+    let entry = FlowEntry {
+        low_address_high: (number_of(low.0) >> 64) as u64,
+        low_address_low: number_of(low.0) as u64,
+        high_address_high: (number_of(high.0) >> 64) as u64,
+        high_address_low: number_of(high.0) as u64,
+        low_port: low.1,
+        high_port: high.1,
+        link: LINK.0,
+        protocol,
+        key_flags: u8::from(from.0.is_ipv6()) | if reversed { 16 } else { 8 },
+        vlans_low: vlans as u8,
+        vlans: (vlans >> 8) as u32,
+        // What the program cannot know; the tables leave it out.
+        tenant: 0x7e57,
+        ..FlowEntry::default()
+    };
+    let bytes = entry.write();
+    let mut words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+    std::array::from_fn(|_| words.next().unwrap())
+}
+
+/// Two endpoints, the first one the lower.
+pub fn ends(v6: bool) -> [End; 2] {
+    if v6 {
+        [("fd00::1".parse().unwrap(), 4000), ("fd00::2".parse().unwrap(), 443)]
+    } else {
+        [("10.0.0.1".parse().unwrap(), 4000), ("10.0.0.2".parse().unwrap(), 443)]
+    }
+}
+
+/// A plain packet from the first to the second endpoint.
+pub fn plain(v6: bool, protocol: u8) -> Packet {
+    let [low, high] = ends(v6);
+    if protocol == TCP {
+        tcp(low, high, (7, 8), (ACK | PSH) as u8, b"load of it")
+    } else {
+        udp(low, high, b"load of it")
+    }
+}
+
+/// The segment of a packet, to be changed.
+pub fn segment(packet: &mut Packet) -> &mut Segment {
+    match &mut packet.layer {
+        bartizan_testkit::packet::Layer::Tcp(segment) => segment,
+        _ => panic!("no segment"),
+    }
+}
+
+/// The datagram of a packet, to be changed.
+pub fn datagram(packet: &mut Packet) -> &mut Datagram {
+    match &mut packet.layer {
+        bartizan_testkit::packet::Layer::Udp(datagram) => datagram,
+        _ => panic!("no datagram"),
+    }
+}
+
+/// Both versions of IP with both protocols.
+pub const KINDS: [(bool, u8); 4] = [(false, TCP), (false, UDP), (true, TCP), (true, UDP)];
+
+/// An IP header between the endpoints.
+pub fn header(v6: bool, protocol: u8) -> Ip {
+    let [low, high] = ends(v6);
+    Ip::new(low.0, high.0, protocol)
+}
+
+/// A socket that sends and receives frames at an interface.
+pub struct Wire(OwnedFd);
+
+#[allow(unsafe_code)]
+impl Wire {
+    /// Opens one; it does not see what it sends.
+    pub fn open(interface: &str) -> Self {
+        let protocol = (libc::ETH_P_ALL as u16).to_be();
+        // SAFETY: no pointers; the result is checked.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+        assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+        // SAFETY: the descriptor was just made and nobody else holds it.
+        let wire = Wire(unsafe { OwnedFd::from_raw_fd(fd) });
+        let ignore: libc::c_int = 1;
+        // SAFETY: pointer and length describe `ignore`, which lives through the call.
+        let set = unsafe {
+            libc::setsockopt(
+                fd,
+                libc::SOL_PACKET,
+                libc::PACKET_IGNORE_OUTGOING,
+                (&raw const ignore).cast(),
+                size_of_val(&ignore) as libc::socklen_t,
+            )
+        };
+        assert_eq!(set, 0);
+        // SAFETY: integers and bytes only; zeros are a value.
+        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = protocol;
+        address.sll_ifindex = number(interface) as i32;
+        // SAFETY: pointer and length describe `address`, which lives through the call.
+        let bound =
+            unsafe { libc::bind(fd, (&raw const address).cast(), size_of_val(&address) as libc::socklen_t) };
+        assert_eq!(bound, 0, "{}", std::io::Error::last_os_error());
+        wire
+    }
+
+    /// Sends a frame.
+    pub fn send(&self, frame: &[u8]) {
+        // SAFETY: pointer and length describe `frame`, which the kernel only reads.
+        let sent = unsafe { libc::send(self.0.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
+        assert_eq!(sent, frame.len() as isize, "{}", std::io::Error::last_os_error());
+    }
+
+    /// The next frame, if one comes within so many milliseconds. Those that try ports are left out.
+    pub fn next(&self, milliseconds: i32) -> Option<Vec<u8>> {
+        loop {
+            let frame = self.any(milliseconds)?;
+            if frame.get(12..14) != Some(&[0x88, 0xb5]) {
+                return Some(frame);
+            }
+        }
+    }
+
+    fn any(&self, milliseconds: i32) -> Option<Vec<u8>> {
+        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one structure, which lives through the call.
+        if unsafe { libc::poll(&raw mut poll, 1, milliseconds) } <= 0 {
+            return None;
+        }
+        let mut frame = vec![0; 70_000];
+        // SAFETY: pointer and length describe `frame`; the kernel writes at most its length.
+        let length = unsafe { libc::recv(self.0.as_raw_fd(), frame.as_mut_ptr().cast(), frame.len(), 0) };
+        frame.truncate(usize::try_from(length).expect("a frame"));
+        Some(frame)
+    }
+}

@@ -1,0 +1,479 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the program makes of single frames: each reason to go up, each action, what is counted. The kernel runs the very program on frames of the testkit
+//! (BPF_PROG_TEST_RUN).
+
+mod common;
+
+use bartizan_base::Reason;
+use bartizan_packet::DecoderConfig;
+use bartizan_testkit::layers;
+use bartizan_testkit::packet::{
+    ACK, FIN, Ip, Layer, Packet, Piece, RST, SYN, TCP, UDP, sum_ipv4_header, udp,
+};
+use bartizan_xdp::{
+    Action, Control, InsertError, Key, Mode, ModeChoice, Options, Program, SIZE_BOUNDS, Tables, XdpError,
+};
+use common::{
+    DROP, KINDS, PASS, REDIRECT, datagram, ends, header, in_namespace, key, level, number, plain, ports,
+    segment,
+};
+
+const FORWARD: Control = Control { action: Action::Forward, generation: 0 };
+
+/// Puts a flow there.
+fn install(tables: &Tables, slot: u32, key: &Key, control: Control) {
+    assert!(tables.clear(slot) && tables.set_control(slot, control));
+    tables.insert(key, slot).unwrap();
+}
+
+/// Puts the flows of all plain packets there, in slots 0 to 3.
+fn install_all(tables: &Tables, control: Control) {
+    for (slot, (v6, protocol)) in KINDS.into_iter().enumerate() {
+        let [low, high] = ends(v6);
+        install(tables, slot as u32, &key(protocol, low, high, [0; 3]), control);
+    }
+}
+
+fn result(program: &mut Program, frame: &[u8]) -> u32 {
+    program.run_on(frame, number("lan"), 1).unwrap().result
+}
+
+/// The frame goes up, and nothing of it is counted for a flow.
+fn goes_up(program: &mut Program, tables: &Tables, frame: &[u8], why: &str) {
+    let before: Vec<_> = (0..4).map(|slot| tables.counts(slot)).collect();
+    let (seen, up) = (tables.port_counters(4).unwrap().frames, tables.port_counters(4).unwrap().up);
+    assert_eq!(result(program, frame), PASS, "{why}");
+    let after: Vec<_> = (0..4).map(|slot| tables.counts(slot)).collect();
+    assert_eq!(before, after, "{why}");
+    let counters = tables.port_counters(4).unwrap();
+    assert_eq!((counters.frames, counters.up), (seen + 1, up + 1), "{why}");
+}
+
+#[test]
+fn plain_packets_are_forwarded_and_counted_by_direction() {
+    in_namespace(|| {
+        let (mut program, tables) = level(16, 1500);
+        install_all(&tables, FORWARD);
+        for (slot, (v6, protocol)) in KINDS.into_iter().enumerate() {
+            let frame = plain(v6, protocol).frame();
+            for _ in 0..3 {
+                assert_eq!(result(&mut program, &frame), REDIRECT);
+            }
+            let mut answer = plain(v6, protocol);
+            std::mem::swap(&mut answer.ip.src, &mut answer.ip.dst);
+            if protocol == TCP {
+                let segment = segment(&mut answer);
+                (segment.sport, segment.dport) = (segment.dport, segment.sport);
+            } else {
+                let datagram = datagram(&mut answer);
+                (datagram.sport, datagram.dport) = (datagram.dport, datagram.sport);
+            }
+            answer.ip.trailer = 30;
+            let back = answer.frame();
+            // The answer comes by the other side: by this one it would be somebody else's, in its name.
+            assert_eq!(result(&mut program, &back), PASS);
+            assert_eq!(program.run_on(&back, number("wan"), 2).unwrap().result, REDIRECT);
+            let counts = tables.counts(slot as u32).unwrap();
+            assert_eq!(counts.packets, [3, 2], "{v6} {protocol}");
+            assert_eq!(counts.bytes, [3 * frame.len() as u64, 2 * back.len() as u64]);
+            assert!(counts.last_seen[0] > 0 && counts.last_seen[1] >= counts.last_seen[0]);
+        }
+    });
+}
+
+#[test]
+fn times_become_those_of_packets() {
+    in_namespace(|| {
+        let (mut program, tables) = level(16, 1500);
+        install_all(&tables, FORWARD);
+        let now =
+            || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as i64;
+        let before = now();
+        assert_eq!(result(&mut program, &plain(false, UDP).frame()), REDIRECT);
+        let after = now();
+        let seen = tables.counts(1).unwrap().last_seen[0] as i64 + bartizan_xdp::boot_to_real();
+        assert!((before - 1_000_000..=after + 1_000_000).contains(&seen), "{before} {seen} {after}");
+    });
+}
+
+fn odd_segments() -> Vec<(String, Packet)> {
+    let mut all = Vec::new();
+    for v6 in [false, true] {
+        let mut add = |what: &str, change: &dyn Fn(&mut Packet)| {
+            let mut packet = plain(v6, TCP);
+            change(&mut packet);
+            all.push((format!("{what}, IPv6 {v6}"), packet));
+        };
+        add("SYN", &|p| segment(p).flags = SYN);
+        add("SYN and ACK", &|p| segment(p).flags = SYN | ACK);
+        add("FIN", &|p| segment(p).flags = FIN | ACK);
+        add("RST", &|p| segment(p).flags = RST | ACK);
+        add("no flags", &|p| segment(p).flags = 0);
+        add("a header of 16 bytes", &|p| segment(p).dataofs = Some(4));
+        add("a header longer than the packet", &|p| segment(p).dataofs = Some(15));
+        add("another flow's port", &|p| segment(p).sport = 4001);
+    }
+    all
+}
+
+fn odd_datagrams() -> Vec<(String, Packet)> {
+    let mut all = Vec::new();
+    for v6 in [false, true] {
+        let mut add = |what: &str, change: &dyn Fn(&mut Packet)| {
+            let mut packet = plain(v6, UDP);
+            change(&mut packet);
+            all.push((format!("{what}, IPv6 {v6}"), packet));
+        };
+        add("shorter than the packet", &|p| datagram(p).len = Some(17));
+        add("longer than the packet", &|p| datagram(p).len = Some(19));
+        add("shorter than its header", &|p| datagram(p).len = Some(7));
+    }
+    all
+}
+
+fn odd_headers() -> Vec<(String, Packet)> {
+    let mut all = Vec::new();
+    for (v6, protocol) in KINDS {
+        let mut add = |what: &str, change: &dyn Fn(&mut Packet)| {
+            let mut packet = plain(v6, protocol);
+            change(&mut packet);
+            all.push((format!("{what}, IPv6 {v6}, protocol {protocol}"), packet));
+        };
+        add("another version", &|p| p.ip.fixed.version = Some(5));
+        add("longer than the frame", &|p| p.ip.fixed.len = Some(200));
+        add("an unknown protocol", &|p| p.ip.fixed.proto = Some(132));
+        add("ICMP", &|p| p.ip.fixed.proto = Some(if p.ip.src.is_ipv6() { 58 } else { 1 }));
+        add("IP in IP", &|p| p.ip.fixed.proto = Some(4));
+        add("GRE", &|p| p.ip.fixed.proto = Some(47));
+        add("a first fragment", &|p| p.piece = Some(Piece { offset: 0, more: true }));
+        add("a last fragment", &|p| p.piece = Some(Piece { offset: 8, more: false }));
+        add("four tags", &|p| p.ip.tags = vec![1, 2, 3, 4]);
+        add("a tag, where the flow has none", &|p| p.ip.tags = vec![7]);
+        if v6 {
+            add("an extension header", &|p| p.ip.extensions.push((60, vec![0, 1, 4, 0, 0, 0, 0])));
+        } else {
+            add("options", &|p| p.ip.options = vec![1, 1, 1, 1]);
+            add("a wrong checksum", &|p| p.ip.fixed.chksum = Some(0x1234));
+            add("the reserved flag", &|p| p.ip.fixed.flags = Some(4));
+            add("shorter than its header", &|p| p.ip.fixed.len = Some(19));
+            add("a header of 16 bytes", &|p| p.ip.fixed.ihl = Some(4));
+        }
+    }
+    all
+}
+
+#[test]
+fn what_is_odd_goes_up() {
+    in_namespace(|| {
+        let (mut program, tables) = level(16, 1500);
+        install_all(&tables, FORWARD);
+        let odd = [odd_segments(), odd_datagrams(), odd_headers()].concat();
+        assert!(odd.len() > 60);
+        for (why, packet) in odd {
+            goes_up(&mut program, &tables, &packet.frame(), &why);
+        }
+        for kind in [0x0806, 0x8847, 0x8864, 0x9100, 0x88b5] {
+            let mut frame = plain(false, TCP).frame();
+            frame[12..14].copy_from_slice(&u16::to_be_bytes(kind));
+            goes_up(&mut program, &tables, &frame, "an EtherType that is not looked into");
+        }
+        // The tests above fail for their own reasons only: the same frames unchanged are forwarded.
+        for (v6, protocol) in KINDS {
+            assert_eq!(result(&mut program, &plain(v6, protocol).frame()), REDIRECT);
+        }
+    });
+}
+
+#[test]
+fn a_frame_that_is_cut_off_goes_up() {
+    in_namespace(|| {
+        let (mut program, tables) = level(16, 1500);
+        install_all(&tables, FORWARD);
+        for (v6, protocol) in KINDS {
+            let frame = plain(v6, protocol).frame();
+            for length in 14..frame.len() {
+                goes_up(&mut program, &tables, &frame[..length], &format!("{length} bytes of it"));
+            }
+        }
+    });
+}
+
+#[test]
+fn every_ipv4_checksum_is_judged_as_the_sum_says() {
+    in_namespace(|| {
+        let (mut program, tables) = level(16, 1500);
+        install_all(&tables, FORWARD);
+        let mut random = bartizan_testkit::random::Random::new(4);
+        for round in 0..500 {
+            let mut packet = plain(false, TCP);
+            packet.ip.id = random.draw() as u32 & 0xffff;
+            packet.ip.tos = random.draw() as u8;
+            packet.ip.ttl = random.draw() as u8;
+            let mut frame = packet.frame();
+            assert_eq!(result(&mut program, &frame), REDIRECT, "{round}");
+            let right: [u8; 2] = frame[24..26].try_into().unwrap();
+            let wrong = u16::from_be_bytes(right) ^ 1 << random.below(16);
+            frame[24..26].copy_from_slice(&wrong.to_be_bytes());
+            assert_eq!(result(&mut program, &frame), PASS, "{round}");
+            let mut packet = frame[14..].to_vec();
+            sum_ipv4_header(&mut packet);
+            assert_eq!(packet[10..12], right);
+        }
+    });
+}
+
+#[test]
+fn what_the_host_may_take_for_a_tunnel_goes_up() {
+    in_namespace(|| {
+        let (mut program, tables) = level(64, 1500);
+        let mut config = DecoderConfig::default();
+        config.gtp.enabled = true;
+        tables.set_tunnel_ports(&config).unwrap();
+        let mut slot = 0;
+        for v6 in [false, true] {
+            let [low, high] = ends(v6);
+            let inner = plain(true, TCP).bytes();
+            let origin = [&[0, 0, 1, 2, 3, 4, 5, 6], inner.as_slice()].concat();
+            let longer = [inner.as_slice(), &[0]].concat();
+            let cases: [(u16, &[u8], u32); 10] = [
+                (4789, b"anything", PASS),
+                (6081, b"anything", PASS),
+                (2152, b"anything", PASS),
+                (4790, b"anything", REDIRECT),
+                (3544, b"no IPv6 packet", REDIRECT),
+                (3544, &inner, PASS),
+                (3544, &origin, PASS),
+                (3544, &longer, REDIRECT),
+                (3545, &inner, REDIRECT),
+                (3544, &[], REDIRECT),
+            ];
+            for (port, load, expected) in cases {
+                let ends = (low, (high.0, port));
+                let key = key(UDP, ends.0, ends.1, [0; 3]);
+                tables.remove(&key).unwrap();
+                install(&tables, slot, &key, FORWARD);
+                assert_eq!(
+                    result(&mut program, &udp(ends.0, ends.1, load).frame()),
+                    expected,
+                    "{port} {load:?}"
+                );
+                let back = udp(ends.1, ends.0, load).frame();
+                assert_eq!(program.run_on(&back, number("wan"), 1).unwrap().result, expected, "{port} back");
+                slot += 1;
+            }
+        }
+        // Any port may carry Teredo where a configuration says nothing.
+        tables.set_tunnel_ports(&DecoderConfig::built_in()).unwrap();
+        let [low, high] = ends(false);
+        let far = (high.0, 3545);
+        assert_eq!(result(&mut program, &udp(low, far, &plain(true, TCP).bytes()).frame()), PASS);
+        assert_eq!(result(&mut program, &udp(low, far, b"no IPv6 packet").frame()), REDIRECT);
+    });
+}
+
+#[test]
+fn each_action_is_done_and_what_is_not_valid_goes_up() {
+    in_namespace(|| {
+        let (mut program, tables) = level(16, 1500);
+        let frame = plain(false, TCP).frame();
+        goes_up(&mut program, &tables, &frame, "no flow");
+        install_all(&tables, Control { action: Action::Drop(Reason::PfwRule), generation: 0 });
+        assert_eq!(result(&mut program, &frame), DROP);
+        let set = |action| assert!(tables.set_control(0, Control { action, generation: 0 }));
+        set(Action::Redirect(9));
+        assert_eq!(result(&mut program, &frame), REDIRECT);
+        set(Action::Redirect(4));
+        assert_eq!(result(&mut program, &frame), REDIRECT);
+        assert_eq!(tables.counts(0).unwrap().packets, [3, 0]);
+        for nowhere in [0, 63, 64, 255] {
+            set(Action::Redirect(nowhere));
+            goes_up(&mut program, &tables, &frame, "a port that is not there");
+        }
+        set(Action::Forward);
+        tables.set_generation(7);
+        goes_up(&mut program, &tables, &frame, "another generation");
+        assert!(tables.set_control(0, Control { action: Action::Forward, generation: 7 }));
+        assert_eq!(result(&mut program, &frame), REDIRECT);
+        assert!(tables.mark(0));
+        goes_up(&mut program, &tables, &frame, "marked");
+        assert_eq!(tables.counts(0).unwrap().packets, [4, 0], "marking keeps what was counted");
+        assert!(tables.clear(0));
+        assert_eq!(tables.counts(0), Some(Default::default()));
+        let counters = tables.port_counters(4).unwrap();
+        assert_eq!((counters.dropped, counters.forwarded), (1, 3));
+        assert_eq!(counters.frames, counters.up + counters.dropped + counters.forwarded);
+    });
+}
+
+#[test]
+fn vlan_ids_are_part_of_the_key_where_the_port_says_so() {
+    in_namespace(|| {
+        let (mut program, tables) = level(16, 1500);
+        let [low, high] = ends(true);
+        let tags = [vec![], vec![0x6abc], vec![0x1001, 0xf002], vec![0x0fff, 5, 0x8fff]];
+        for (slot, tags) in tags.iter().enumerate() {
+            let ids: [u16; 3] = std::array::from_fn(|at| tags.get(at).map_or(0, |tag| tag & 0xfff));
+            install(&tables, slot as u32, &key(TCP, low, high, ids), FORWARD);
+        }
+        for (slot, tags) in tags.iter().enumerate() {
+            let mut packet = plain(true, TCP);
+            packet.ip.tags.clone_from(tags);
+            let mut frame = packet.frame();
+            assert_eq!(result(&mut program, &frame), REDIRECT, "{tags:?}");
+            if !tags.is_empty() {
+                frame[12..14].copy_from_slice(&[0x88, 0xa8]);
+                assert_eq!(result(&mut program, &frame), REDIRECT, "{tags:?}");
+            }
+            assert_eq!(tables.counts(slot as u32).unwrap().packets[0], 1 + u64::from(!tags.is_empty()));
+        }
+        program.detach(4).unwrap();
+        let mut lan = ports()[0];
+        lan.vlans_in_key = false;
+        assert!(program.attach(&lan).unwrap().enabled);
+        let mut packet = plain(true, TCP);
+        packet.ip.tags = vec![0x0fff, 5, 0x8fff];
+        assert_eq!(result(&mut program, &packet.frame()), REDIRECT);
+        assert_eq!(tables.counts(0).unwrap().packets, [2, 0], "it is the flow without tags");
+    });
+}
+
+#[test]
+fn nothing_is_handled_until_both_ports_are_there() {
+    in_namespace(|| {
+        common::wires(1500);
+        let mut program = common::program(16);
+        let tables = program.tables();
+        install_all(&tables, FORWARD);
+        let frame = plain(false, TCP).frame();
+        assert_eq!(result(&mut program, &frame), PASS);
+        let [lan, wan] = ports();
+        assert!(!program.attach(&lan).unwrap().enabled);
+        assert_eq!(result(&mut program, &frame), PASS);
+        assert_eq!(tables.port_counters(4).unwrap(), Default::default());
+        assert!(program.attach(&wan).unwrap().enabled);
+        assert_eq!(result(&mut program, &frame), REDIRECT);
+        program.detach(9).unwrap();
+        assert_eq!(result(&mut program, &frame), PASS);
+        assert_eq!(tables.port_counters(4).unwrap().frames, 1);
+        assert!(program.attach(&wan).unwrap().enabled);
+        assert_eq!(result(&mut program, &frame), REDIRECT);
+        assert!(tables.port_counters(64).is_none());
+    });
+}
+
+#[test]
+fn what_is_too_long_for_the_way_out_goes_up() {
+    in_namespace(|| {
+        let (mut program, tables) = level(16, 1500);
+        install_all(&tables, FORWARD);
+        let [low, high] = ends(false);
+        for (load, trailer, expected) in
+            [(1472, 0, REDIRECT), (1472, 4, REDIRECT), (1472, 5, PASS), (1477, 0, PASS)]
+        {
+            let mut packet = udp(low, high, &vec![7; load]);
+            packet.ip.trailer = trailer;
+            assert_eq!(result(&mut program, &packet.frame()), expected, "{load} {trailer}");
+        }
+        for end in ["lan", "a", "wan", "b"] {
+            common::ip(&format!("link set dev {end} mtu 9000"));
+        }
+        let frame = udp(low, high, &[7; 8972]).frame();
+        assert_eq!(result(&mut program, &frame), PASS);
+        program.refresh_mtu(4).unwrap();
+        program.refresh_mtu(9).unwrap();
+        assert_eq!(result(&mut program, &frame), REDIRECT);
+    });
+}
+
+#[test]
+fn frames_are_counted_by_size() {
+    in_namespace(|| {
+        let (mut program, tables) = level(16, 9000);
+        let mut expected = [0; 8];
+        let mut bytes = 0;
+        for (class, bound) in SIZE_BOUNDS.into_iter().enumerate() {
+            // Sizes are with the checksum of a frame, which no program sees.
+            for (size, class) in [(bound, class), (bound + 1, class + 1)] {
+                let mut frame = plain(false, TCP).frame();
+                frame.resize(size as usize - 4, 0);
+                assert_eq!(result(&mut program, &frame), PASS);
+                expected[class] += 1;
+                bytes += frame.len() as u64;
+            }
+        }
+        let counters = tables.port_counters(4).unwrap();
+        assert_eq!((counters.sizes, counters.frames, counters.bytes), (expected, 14, bytes));
+    });
+}
+
+#[test]
+fn flows_come_and_go_singly_and_in_groups() {
+    in_namespace(|| {
+        let mut program = common::program(1000);
+        let tables = program.tables();
+        assert_eq!(tables.slots(), 1000);
+        let [low, _] = ends(false);
+        let of = |number: u16| key(TCP, low, ("10.9.9.9".parse().unwrap(), number), [0; 3]);
+        tables.insert(&of(0), 0).unwrap();
+        assert!(matches!(tables.insert(&of(0), 1), Err(InsertError::Exists)));
+        assert!(matches!(tables.insert(&of(1), 1000), Err(InsertError::NoSlot { slot: 1000, slots: 1000 })));
+        assert!(!tables.set_control(1000, FORWARD) && !tables.clear(1000) && tables.counts(1000).is_none());
+        let flows: Vec<(Key, u32)> = (1..1000).map(|number| (of(number), u32::from(number))).collect();
+        let (done, result) = tables.insert_all(&flows);
+        assert!(result.is_ok() && done == 999, "{done} {result:?}");
+        assert!(matches!(tables.insert(&of(1000), 1), Err(InsertError::Full)));
+        let (done, result) = tables.insert_all(&[(of(3), 3), (of(1000), 1), (of(4), 4)]);
+        assert!(done == 1 && matches!(result, Err(InsertError::Full)), "{done} {result:?}");
+        assert!(tables.remove(&of(17)).unwrap() && !tables.remove(&of(17)).unwrap());
+        let keys: Vec<Key> = (10..20).chain(2000..2003).chain(20..25).map(of).collect();
+        assert_eq!(tables.remove_all(&keys).unwrap(), 14);
+        assert_eq!(tables.remove_all(&[]).unwrap(), 0);
+        let (done, result) = tables.insert_all(&[(of(10), 10), (of(11), 11)]);
+        assert!(result.is_ok() && done == 2);
+        drop(tables);
+        assert!(program.run_on(&[0; 14], 1, 1).is_ok());
+    });
+}
+
+#[test]
+fn tables_outlive_the_program() {
+    in_namespace(|| {
+        let (program, tables) = level(16, 1500);
+        install_all(&tables, FORWARD);
+        drop(program);
+        assert!(tables.mark(0) && tables.counts(0).is_some());
+        assert!(tables.remove(&key(TCP, ends(false)[0], ends(false)[1], [0; 3])).unwrap());
+    });
+}
+
+#[test]
+fn too_many_flows_are_refused() {
+    let load = |flows| {
+        Program::load(&Options {
+            flows,
+            mode: ModeChoice::Only(Mode::Native),
+            tunnels: DecoderConfig::default(),
+        })
+    };
+    for flows in [0, u32::MAX] {
+        let error = load(flows).unwrap_err();
+        assert!(matches!(error, XdpError::Flows { .. }), "{error}");
+    }
+}
+
+#[test]
+fn tunnels_by_protocol_go_up_with_their_packets() {
+    in_namespace(|| {
+        let (mut program, tables) = level(16, 1500);
+        install_all(&tables, FORWARD);
+        for v6 in [false, true] {
+            for protocol in [4, 41, 47, 50, 51, 115, 132] {
+                let ip: Ip = header(v6, protocol);
+                let inner = plain(v6, TCP).bytes();
+                let load = if protocol == 47 { layers::gre(v6, &inner) } else { inner };
+                let packet = Packet { ip, layer: Layer::Part(load), piece: None };
+                goes_up(&mut program, &tables, &packet.frame(), &format!("protocol {protocol}"));
+            }
+        }
+    });
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Real frames between virtual Ethernet pairs: what is forwarded arrives, what is not goes up, and ports that are not fit are refused with the command that mends them.
+
+mod common;
+
+use bartizan_base::Reason;
+use bartizan_packet::DecoderConfig;
+use bartizan_testkit::packet::{UDP, udp};
+use bartizan_xdp::{Action, Control, Mode, ModeChoice, Options, Program, Side, Tables, XdpError};
+use common::{Wire, ends, ethtool, in_namespace, ip, key, level, plain_wire, port, ports, wires};
+use std::process::Command;
+
+const FORWARD: Control = Control { action: Action::Forward, generation: 0 };
+/// How long a frame is waited for, and one that must not come, in milliseconds.
+const PATIENCE: i32 = 10_000;
+const SILENCE: i32 = 200;
+
+fn install(tables: &Tables, control: Control) {
+    for (slot, v6) in [false, true].into_iter().enumerate() {
+        let [low, high] = ends(v6);
+        assert!(tables.set_control(slot as u32, control));
+        tables.insert(&key(UDP, low, high, [0; 3]), slot as u32).unwrap();
+    }
+}
+
+/// A datagram with a number in it, from the lower to the higher endpoint or back.
+fn frame(v6: bool, back: bool, number: u16, load: usize) -> Vec<u8> {
+    let [low, high] = ends(v6);
+    let mut bytes = vec![b'L'; load];
+    bytes[..2].copy_from_slice(&number.to_be_bytes());
+    if back { udp(high, low, &bytes).frame() } else { udp(low, high, &bytes).frame() }
+}
+
+/// Sends datagrams both ways; each arrives as it was, in order, and is counted once.
+fn both_ways(mode: ModeChoice, mtu: u32, load: usize) {
+    wires(mtu);
+    if mode == ModeChoice::Only(Mode::Generic) {
+        // Frames leave as the kernel sends everything: the ends need not poll.
+        for end in ["a", "b"] {
+            ethtool(&format!("-K {end} gro off"));
+        }
+    }
+    let mut program = Program::load(&Options { flows: 16, mode, tunnels: DecoderConfig::default() }).unwrap();
+    let expected = if mode == ModeChoice::Auto { Mode::Native } else { Mode::Generic };
+    for port in ports() {
+        assert_eq!(program.attach(&port).unwrap_or_else(|error| panic!("{error}")).mode, expected);
+    }
+    let tables = program.tables();
+    install(&tables, FORWARD);
+    let (a, b) = (Wire::open("a"), Wire::open("b"));
+    let (rounds, mut bytes) = (400, [[0, 0]; 2]);
+    for number in 0..rounds {
+        for (slot, v6) in [false, true].into_iter().enumerate() {
+            for (back, from, to) in [(false, &a, &b), (true, &b, &a)] {
+                let frame = frame(v6, back, number, load);
+                from.send(&frame);
+                assert_eq!(to.next(PATIENCE).as_ref(), Some(&frame), "{number} {v6} {back}");
+                bytes[slot][usize::from(back)] += frame.len() as u64;
+            }
+        }
+    }
+    assert!(a.next(SILENCE).is_none() && b.next(0).is_none());
+    for slot in 0..2 {
+        let counts = tables.counts(slot).unwrap();
+        assert_eq!((counts.packets, counts.bytes), ([u64::from(rounds); 2], bytes[slot as usize]));
+    }
+    for (index, side) in [(4, 0), (9, 1)] {
+        let counters = tables.port_counters(index).unwrap();
+        let all = 2 * u64::from(rounds);
+        assert_eq!((counters.frames, counters.forwarded, counters.up), (all, all, 0));
+        assert_eq!(counters.bytes, bytes[0][side] + bytes[1][side]);
+    }
+}
+
+#[test]
+fn datagrams_go_both_ways() {
+    in_namespace(|| both_ways(ModeChoice::Auto, 1500, 1000));
+}
+
+#[test]
+fn frames_of_9000_bytes_go_both_ways() {
+    in_namespace(|| both_ways(ModeChoice::Auto, 9000, 8952));
+}
+
+#[test]
+fn datagrams_go_both_ways_in_generic_mode() {
+    in_namespace(|| both_ways(ModeChoice::Only(Mode::Generic), 1500, 1000));
+}
+
+#[test]
+fn what_is_dropped_goes_nowhere_and_what_is_taken_back_goes_up() {
+    in_namespace(|| {
+        let (mut program, tables) = level(16, 1500);
+        install(&tables, Control { action: Action::Drop(Reason::IdsRule), generation: 0 });
+        let (a, b, host) = (Wire::open("a"), Wire::open("b"), Wire::open("lan"));
+        let send = |count: u16| {
+            for number in 0..count {
+                a.send(&frame(number % 2 == 0, false, number, 100));
+            }
+        };
+        let hears = |wire: &Wire, count: u16| {
+            for number in 0..count {
+                assert_eq!(wire.next(PATIENCE), Some(frame(number % 2 == 0, false, number, 100)));
+            }
+        };
+        let quiet = |wires: [&Wire; 2]| assert!(wires.iter().all(|wire| wire.next(SILENCE).is_none()));
+        send(100);
+        quiet([&b, &host]);
+        assert_eq!(tables.port_counters(4).unwrap().dropped, 100);
+        (0..2).for_each(|slot| assert!(tables.mark(slot)));
+        send(100);
+        hears(&host, 100);
+        (0..2).for_each(|slot| assert!(tables.set_control(slot, FORWARD)));
+        send(100);
+        hears(&b, 100);
+        tables.set_generation(1);
+        send(100);
+        hears(&host, 100);
+        quiet([&b, &host]);
+        for slot in 0..2 {
+            assert_eq!(tables.counts(slot).unwrap().packets, [100, 0]);
+        }
+        tables.set_generation(0);
+        program.detach(9).unwrap();
+        send(100);
+        hears(&host, 100);
+        assert!(program.attach(&ports()[1]).unwrap().enabled);
+        send(100);
+        hears(&b, 100);
+        drop(program);
+        send(100);
+        hears(&host, 100);
+        quiet([&b, &host]);
+        let counters = tables.port_counters(4).unwrap();
+        assert_eq!((counters.frames, counters.up, counters.dropped), (500, 200, 100));
+    });
+}
+
+#[test]
+fn a_hook_that_is_taken_is_left_alone() {
+    in_namespace(|| {
+        let (_first, _) = level(16, 1500);
+        let mut second = common::program(16);
+        match second.attach(&ports()[0]).unwrap_err() {
+            XdpError::HookTaken { name, id, program, mode: Mode::Native } => {
+                assert_eq!((name.as_str(), program.as_str()), ("lan", "bartizan_flows"));
+                let shown = Command::new("ip").args(["link", "show", "dev", "lan"]).output().unwrap();
+                let shown = String::from_utf8(shown.stdout).unwrap();
+                assert!(shown.contains(&format!("prog/xdp id {id} ")), "{shown}");
+            }
+            error => panic!("{error}"),
+        }
+    });
+}
+
+/// Runs the command that an error names.
+fn obey(error: &XdpError, begin: &str) {
+    let text = error.to_string();
+    let command = text.split('`').find(|part| part.starts_with(begin)).unwrap_or_else(|| panic!("{text}"));
+    let mut words = command.split(' ');
+    let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
+    assert!(output.status.success(), "{command}");
+}
+
+#[test]
+fn default_pairs_are_refused_until_their_commands_were_run() {
+    in_namespace(|| {
+        plain_wire("lan", "a", 1500);
+        plain_wire("wan", "b", 1500);
+        let mut program = common::program(16);
+        let [lan, wan] = ports();
+        for (setup, name) in [(&lan, "lan"), (&wan, "wan")] {
+            let error = program.attach(setup).unwrap_err();
+            assert!(matches!(&error, XdpError::Offloads { name: found, .. } if found == name), "{error}");
+            obey(&error, "ethtool -K");
+            if name == "lan" {
+                assert!(!program.attach(setup).unwrap().enabled);
+            }
+        }
+        for (end, name) in [("b", "wan"), ("a", "lan")] {
+            let error = program.attach(&wan).unwrap_err();
+            assert!(matches!(&error, XdpError::TakesNothing { kind, .. } if kind == "veth"), "{error}");
+            assert!(error.to_string().contains(&format!("`{name}`")), "{error}");
+            assert!(error.to_string().contains("`ethtool -K OTHER_END gro on`"), "{error}");
+            // Nothing of the port that failed is left.
+            assert!(matches!(program.detach(9).unwrap_err(), XdpError::Port { index: 9, .. }));
+            ethtool(&format!("-K {end} gro on"));
+        }
+        assert!(program.attach(&wan).unwrap().enabled);
+    });
+}
+
+/// Why the probe looks: without it all would seem well, and frames would be lost.
+#[test]
+fn frames_are_lost_where_the_other_end_does_not_poll() {
+    in_namespace(|| {
+        let (_program, tables) = level(16, 1500);
+        install(&tables, FORWARD);
+        let (a, b) = (Wire::open("a"), Wire::open("b"));
+        a.send(&frame(false, false, 1, 100));
+        assert!(b.next(PATIENCE).is_some());
+        ethtool("-K b gro off");
+        a.send(&frame(false, false, 2, 100));
+        assert!(b.next(SILENCE).is_none());
+        assert_eq!(tables.port_counters(4).unwrap().forwarded, 2);
+    });
+}
+
+#[test]
+fn ports_that_do_not_fit_are_refused() {
+    in_namespace(|| {
+        wires(1500);
+        let mut program = common::program(16);
+        let [lan, wan] = ports();
+        let mut nowhere = lan;
+        nowhere.ifindex = 4_000_000;
+        let error = program.attach(&nowhere).unwrap_err();
+        assert!(matches!(error, XdpError::NoSuchInterface { ifindex: 4_000_000 }), "{error}");
+        ip("link set dev lan down");
+        let error = program.attach(&lan).unwrap_err();
+        assert!(matches!(error, XdpError::Down { .. }), "{error}");
+        obey(&error, "ip link");
+        assert!(!program.attach(&lan).unwrap().enabled);
+        ip("link set dev wan mtu 1400");
+        let error = program.attach(&wan).unwrap_err();
+        assert!(matches!(error, XdpError::MtuDiffers { .. }), "{error}");
+        // The command makes the larger one smaller; the smaller one is another way.
+        obey(&error, "ip link");
+        ip("link set dev lan mtu 1500");
+        ip("link set dev wan mtu 1500");
+        assert!(program.attach(&wan).unwrap().enabled);
+        for (index, pair) in [(4, 9), (64, 3), (3, 64), (3, 3), (3, 9)] {
+            let error = program.attach(&port("a", Side::First, index, pair)).unwrap_err();
+            assert!(matches!(error, XdpError::Port { .. }), "{index} {pair}: {error}");
+        }
+    });
+}
+
+#[test]
+fn a_driver_without_native_mode_gets_the_generic_one_unless_it_is_forced() {
+    in_namespace(|| {
+        ip("link add bridge type bridge");
+        ip("link set dev bridge up");
+        let setup = port("bridge", Side::First, 4, 9);
+        let load =
+            |mode| Program::load(&Options { flows: 16, mode, tunnels: DecoderConfig::default() }).unwrap();
+        let error = load(ModeChoice::Only(Mode::Native)).attach(&setup).unwrap_err();
+        if let XdpError::Offloads { .. } = error {
+            obey(&error, "ethtool -K");
+        }
+        let error = load(ModeChoice::Only(Mode::Native)).attach(&setup).unwrap_err();
+        assert!(matches!(error, XdpError::NoNativeMode { .. }), "{error}");
+        assert_eq!(load(ModeChoice::Auto).attach(&setup).unwrap().mode, Mode::Generic);
+    });
+}
+
+#[test]
+fn an_interface_that_goes_takes_its_program_along() {
+    in_namespace(|| {
+        let (mut program, _) = level(16, 1500);
+        ip("link del dev wan");
+        program.detach(9).unwrap();
+        common::plain_wire("wan", "b", 1500);
+        ethtool("-K wan tx off tso off gso off gro off rxvlan off");
+        ethtool("-K b gro on");
+        assert!(program.attach(&ports()[1]).unwrap().enabled);
+    });
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Generated from crates/packet/src/slots.rs by `cargo xtask generate`: do not edit.
+ *
+ * What the XDP level and the host share beside the key of a flow. Both run on one machine: numbers are in its own order. */
+#ifndef BARTIZAN_SLOTS_H
+#define BARTIZAN_SLOTS_H
+
+#ifndef __VMLINUX_H__
+#include <linux/types.h>
+#endif
+
+/* Ports at most. */
+#define BARTIZAN_PORTS 64
+
+/* Blocks of 64 UDP ports. */
+#define BARTIZAN_UDP_PORT_BLOCKS 1024
+
+/* Actions. */
+#define BARTIZAN_ACTION_FORWARD 0 /* They leave by the port across the link. */
+#define BARTIZAN_ACTION_REDIRECT 1 /* They leave by the port `egress`. */
+#define BARTIZAN_ACTION_DROP 2 /* They are dropped. */
+
+/* Flags of controls. */
+#define BARTIZAN_CONTROL_FLAG_VALID 0x01 /* The slot holds a flow. Without it all packets go up and nothing is counted. */
+
+/* Flags of ports. */
+#define BARTIZAN_PORT_FLAG_ENABLED 0x01 /* Both ports of the link are ready. Without it all frames go up and nothing is counted. */
+#define BARTIZAN_PORT_FLAG_VLANS 0x02 /* VLAN ids are part of keys. */
+
+/* What is done with the packets of a slot's flow. The host writes it. */
+#define BARTIZAN_CONTROL_FLAGS(word)        ((__u8)((word) >> 0))   /* See the flags of controls. */
+#define BARTIZAN_CONTROL_ACTION(word)       ((__u8)((word) >> 8))   /* See the actions. */
+#define BARTIZAN_CONTROL_GENERATION(word)   ((__u8)((word) >> 16))  /* Low 8 bits of the generation that decided; a packet of another one goes up. */
+#define BARTIZAN_CONTROL_REASON(word)       ((__u8)((word) >> 24))  /* Why, where packets are dropped: number of the reason. The program does not look at it. */
+#define BARTIZAN_CONTROL_EGRESS(word)       ((__u8)((word) >> 32))  /* Number of the port that packets leave by, if they are redirected. */
+
+/* A port, found by its interface's index. The host writes it. */
+#define BARTIZAN_PORT_LINK(word)            ((__u16)((word) >> 0))  /* The link, as it stands in keys. */
+#define BARTIZAN_PORT_SIDE(word)            ((__u8)((word) >> 16))  /* Side of the link that senders behind this port are on: 0 does not count, 1 the first, 2 the second. */
+#define BARTIZAN_PORT_INDEX(word)           ((__u8)((word) >> 24))  /* Its own number. */
+#define BARTIZAN_PORT_PAIR(word)            ((__u8)((word) >> 32))  /* Number of the port across the link. */
+#define BARTIZAN_PORT_FLAGS(word)           ((__u8)((word) >> 40))  /* See the flags of ports. */
+
+/* A flow's slot, as one processor sees it: line `slot * processors + processor`. One cache line. */
+struct bartizan_slot {
+	__u64 control;          /*   0: What is done, the same in the lines of all processors; the host writes it, the rest the program. */
+	__u64 packets_low;      /*   8: Packets from the lower endpoint. */
+	__u64 packets_high;     /*  16: Packets from the higher endpoint. */
+	__u64 bytes_low;        /*  24: Bytes of their frames, from the lower endpoint. */
+	__u64 bytes_high;       /*  32: Bytes of their frames, from the higher endpoint. */
+	__u64 seen_low;         /*  40: When the latest came from the lower endpoint: nanoseconds of CLOCK_BOOTTIME, 0 for never. */
+	__u64 seen_high;        /*  48: When the latest came from the higher endpoint. */
+	__u8 reserved[8];       /*  56: Zero. */
+};
+_Static_assert(sizeof(struct bartizan_slot) == 64, "slot");
+_Static_assert(__builtin_offsetof(struct bartizan_slot, control) == 0, "slot.control");
+_Static_assert(__builtin_offsetof(struct bartizan_slot, packets_low) == 8, "slot.packets_low");
+_Static_assert(__builtin_offsetof(struct bartizan_slot, packets_high) == 16, "slot.packets_high");
+_Static_assert(__builtin_offsetof(struct bartizan_slot, bytes_low) == 24, "slot.bytes_low");
+_Static_assert(__builtin_offsetof(struct bartizan_slot, bytes_high) == 32, "slot.bytes_high");
+_Static_assert(__builtin_offsetof(struct bartizan_slot, seen_low) == 40, "slot.seen_low");
+_Static_assert(__builtin_offsetof(struct bartizan_slot, seen_high) == 48, "slot.seen_high");
+
+/* What came by a port, as one processor counts it: line `port * processors + processor`. Only while the port is enabled. */
+struct bartizan_counts {
+	__u64 frames;           /*   0: Frames that came: those that went up, were forwarded and were dropped. */
+	__u64 bytes;            /*   8: Their bytes, without the checksum of the frame. */
+	__u64 up;               /*  16: Frames that went up to the host. */
+	__u64 forwarded;        /*  24: Frames that left by another port. */
+	__u64 dropped;          /*  32: Frames that were dropped. */
+	__u64 size_64;          /*  40: Frames by size, with the 4 bytes of their checksum as RFC 2819 has it: up to 64. */
+	__u64 size_127;         /*  48: 65 to 127. */
+	__u64 size_255;         /*  56: 128 to 255. */
+	__u64 size_511;         /*  64: 256 to 511. */
+	__u64 size_1023;        /*  72: 512 to 1,023. */
+	__u64 size_1518;        /*  80: 1,024 to 1,518. */
+	__u64 size_9216;        /*  88: 1,519 to 9,216, which RFC 2819 does not know. */
+	__u64 size_larger;      /*  96: Larger. */
+	__u8 reserved[24];      /* 104: Zero. */
+};
+_Static_assert(sizeof(struct bartizan_counts) == 128, "counts");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, frames) == 0, "counts.frames");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, bytes) == 8, "counts.bytes");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, up) == 16, "counts.up");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, forwarded) == 24, "counts.forwarded");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, dropped) == 32, "counts.dropped");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, size_64) == 40, "counts.size_64");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, size_127) == 48, "counts.size_127");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, size_255) == 56, "counts.size_255");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, size_511) == 64, "counts.size_511");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, size_1023) == 72, "counts.size_1023");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, size_1518) == 80, "counts.size_1518");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, size_9216) == 88, "counts.size_9216");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, size_larger) == 96, "counts.size_larger");
+
+/* Which of 64 UDP ports may carry a tunnel that the host looks into: a bit each, the lowest port in the lowest bit. */
+struct bartizan_udp_ports {
+	__u64 tunnel;           /*   0: Datagrams from or to the port go up. */
+	__u64 teredo;           /*   8: They go up if they can be Teredo: what they carry has the length of an IPv6 packet. */
+};
+_Static_assert(sizeof(struct bartizan_udp_ports) == 16, "udp_ports");
+_Static_assert(__builtin_offsetof(struct bartizan_udp_ports, tunnel) == 0, "udp_ports.tunnel");
+_Static_assert(__builtin_offsetof(struct bartizan_udp_ports, teredo) == 8, "udp_ports.teredo");
+
+/* What became of frames that were redirected to try a port. */
+struct bartizan_probe {
+	__u64 processor;        /*   0: The processor, plus one, that holds frames which the next report is about; 0 for none. */
+	__u64 sent;             /*   8: Frames that the device took. */
+	__u64 dropped;          /*  16: Frames that it did not take. */
+	__u64 error;            /*  24: The number of the error that it gave for that; 0 for none. */
+};
+_Static_assert(sizeof(struct bartizan_probe) == 32, "probe");
+_Static_assert(__builtin_offsetof(struct bartizan_probe, processor) == 0, "probe.processor");
+_Static_assert(__builtin_offsetof(struct bartizan_probe, sent) == 8, "probe.sent");
+_Static_assert(__builtin_offsetof(struct bartizan_probe, dropped) == 16, "probe.dropped");
+_Static_assert(__builtin_offsetof(struct bartizan_probe, error) == 24, "probe.error");
+
+#endif

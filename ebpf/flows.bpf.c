@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Packets of flows that the host has decided on are handled here, before the kernel makes anything of them; everything else
+ * goes up (XDP_PASS). The host writes all tables but the counters; an entry leaves only by the host.
+ *
+ * In doubt a frame goes up: what is not plain Ethernet, VLAN tags, IPv4 or IPv6, TCP or UDP, all with right lengths and without
+ * fragments, options and extension headers; what the host may take for a tunnel; what opens or ends a TCP connection.
+ *
+ * The key of a flow is that of the host (crates/flow/src/key.rs, the first 56 bytes of bartizan_flow_entry) with tenant 0. What tells tenants apart
+ * is in the key all the same: link and addresses always, VLAN ids where the port says so, and the number of a tunnel, which
+ * no packet here has. So no two tenants share a key, and the program need not know whose a packet is.
+ *
+ * Not done: tunnels (packets inside of one: `network` is called once more, from where the inner header begins, with
+ * the key's tunnel and level), ICMP, SCTP, ESP.
+ */
+#include "bpf.h"
+#include "bartizan_slots.h"
+
+char licence[] SEC("license") = "Apache-2.0";
+
+#define ETHERNET_IPV4 0x0800
+#define ETHERNET_IPV6 0x86dd
+#define ETHERNET_VLAN 0x8100
+#define ETHERNET_PROVIDER_VLAN 0x88a8
+#define VLAN_TAGS 3
+
+#define PROTOCOL_TCP 6
+#define PROTOCOL_UDP 17
+
+#define TCP_FIN 0x01
+#define TCP_SYN 0x02
+#define TCP_RST 0x04
+#define TCP_ACK 0x10
+
+/* Flags of a key, in its last word. */
+#define KEY_IPV6 (1ULL << 16)
+#define KEY_LOW_ON_FIRST (1ULL << 19)
+#define KEY_LOW_ON_SECOND (1ULL << 20)
+#define KEY_VLANS_AT 24
+
+#define KEY_WORDS 7
+
+/* Lines of processors stand side by side: how many. The loader writes it. */
+const volatile __u32 processors = 1;
+
+struct {
+	NUMBER(type, BPF_MAP_TYPE_HASH);
+	NUMBER(max_entries, BARTIZAN_PORTS);
+	TYPE(key, __u32);   /* index of the interface that a frame came by */
+	TYPE(value, __u64); /* port */
+} ports SEC(".maps");
+
+struct {
+	NUMBER(type, BPF_MAP_TYPE_HASH);
+	NUMBER(max_entries, 1); /* the loader says how many */
+	TYPE(key, __u64[KEY_WORDS]);
+	TYPE(value, __u32); /* slot */
+} flows SEC(".maps");
+
+struct {
+	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(map_flags, BPF_F_MMAPABLE);
+	NUMBER(max_entries, 1); /* the loader says how many: slots * processors */
+	TYPE(key, __u32);
+	TYPE(value, struct bartizan_slot);
+} slots SEC(".maps");
+
+struct {
+	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(map_flags, BPF_F_MMAPABLE);
+	NUMBER(max_entries, 1); /* the loader says how many: ports * processors */
+	TYPE(key, __u32);
+	TYPE(value, struct bartizan_counts);
+} counts SEC(".maps");
+
+struct {
+	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(map_flags, BPF_F_MMAPABLE);
+	NUMBER(max_entries, 1);
+	TYPE(key, __u32);
+	TYPE(value, __u64); /* low 8 bits of the generation that packets have to be of */
+} state SEC(".maps");
+
+struct {
+	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(max_entries, BARTIZAN_UDP_PORT_BLOCKS);
+	TYPE(key, __u32);
+	TYPE(value, struct bartizan_udp_ports);
+} udp_ports SEC(".maps");
+
+/* The longest frame that may leave by a port. The kernel would drop longer ones in silence. */
+struct {
+	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(max_entries, BARTIZAN_PORTS);
+	TYPE(key, __u32);
+	TYPE(value, __u32);
+} longest SEC(".maps");
+
+struct {
+	NUMBER(type, BPF_MAP_TYPE_DEVMAP);
+	NUMBER(max_entries, BARTIZAN_PORTS);
+	TYPE(key, __u32);
+	TYPE(value, struct bpf_devmap_val);
+} egress SEC(".maps");
+
+/* A frame: what of it can be read here, and how long it is in all. Headers that are not in the part that can be read go up. */
+struct frame {
+	const void *data;
+	const void *end;
+	__u32 length;
+};
+
+struct endpoint {
+	__u64 high, low; /* address */
+	__u16 port;
+};
+
+/* What a network header says: ends, protocol, and where and how long that what it carries is. */
+struct network {
+	struct endpoint source, destination;
+	__u64 flags; /* of the key */
+	__u32 at, length;
+	__u8 protocol;
+};
+
+/* Headers as they lie in a frame, numbers big endian. They stand wherever they stand: where the processor cares, the verifier does. */
+struct ethernet {
+	__u16 addresses[6], kind;
+};
+
+struct vlan {
+	__u16 tag, kind;
+};
+
+struct ipv4 {
+	__u8 version_length, service;
+	__u16 length, identification, fragment;
+	__u8 hops, protocol;
+	__u16 checksum;
+	__u32 source, destination;
+};
+
+struct ipv6 {
+	__u8 version_class, class_label;
+	__u16 label, length;
+	__u8 next, hops;
+	__u64 source_high, source_low, destination_high, destination_low;
+};
+
+struct tcp {
+	__u16 source, destination;
+	__u32 sequence, acknowledgement;
+	__u8 offset, flags;
+	__u16 window, checksum, urgent;
+};
+
+struct udp {
+	__u16 source, destination, length, checksum;
+};
+
+/* The header that begins at `at`, as a variable; where not all of it can be read the function returns. The bound is asked of the very pointer
+ * that is read by, since the verifier forgets it for one that is computed once more. */
+#define HEADER(type, header, frame, at, otherwise) \
+	const struct type *header = (frame)->data + (at); \
+	if ((const void *)(header + 1) > (frame)->end) \
+		return otherwise;
+
+/* Steps over VLAN tags. `kind` becomes what follows them, `vlans` their ids. Not 0: goes up. */
+INLINE int vlan_tags(const struct frame *frame, __u32 *at, __u16 *kind, __u64 *vlans)
+{
+#pragma clang loop unroll(full)
+	for (int number = 0; number < VLAN_TAGS; number++) {
+		if (*kind != ETHERNET_VLAN && *kind != ETHERNET_PROVIDER_VLAN)
+			return 0;
+		HEADER(vlan, vlan, frame, *at, 1)
+		*vlans |= (__u64)(BE16(vlan->tag) & 0x0fff) << (12 * number);
+		*kind = BE16(vlan->kind);
+		*at += sizeof(*vlan);
+	}
+	return 0;
+}
+
+/* The sum of RFC 1071 over an IPv4 header without options is what it has to be. */
+INLINE int sums_up(const struct ipv4 *header)
+{
+	const __u32 *words = (const __u32 *)header;
+	__u64 sum = (__u64)words[0] + words[1] + words[2] + words[3] + words[4];
+	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return ((sum & 0xffff) + (sum >> 16)) == 0xffff;
+}
+
+INLINE int ipv4(const struct frame *frame, __u32 at, struct network *network)
+{
+	HEADER(ipv4, header, frame, at, 1)
+	/* Version 4, five words: no options. */
+	if (header->version_length != 0x45)
+		return 1;
+	/* Of flags and offset only "don't fragment" may be set. */
+	if (header->fragment & ~BE16(0x4000))
+		return 1;
+	__u32 length = BE16(header->length);
+	if (length < sizeof(*header) || at + length > frame->length || !sums_up(header))
+		return 1;
+	network->source.high = network->destination.high = 0;
+	network->source.low = BE32(header->source);
+	network->destination.low = BE32(header->destination);
+	network->flags = 0;
+	network->protocol = header->protocol;
+	network->at = at + sizeof(*header);
+	network->length = length - sizeof(*header);
+	return 0;
+}
+
+INLINE int ipv6(const struct frame *frame, __u32 at, struct network *network)
+{
+	HEADER(ipv6, header, frame, at, 1)
+	if (header->version_class >> 4 != 6)
+		return 1;
+	__u32 length = BE16(header->length);
+	if (at + sizeof(*header) + length > frame->length)
+		return 1;
+	network->source.high = BE64(header->source_high);
+	network->source.low = BE64(header->source_low);
+	network->destination.high = BE64(header->destination_high);
+	network->destination.low = BE64(header->destination_low);
+	network->flags = KEY_IPV6;
+	/* An extension header is no transport protocol: it goes up. */
+	network->protocol = header->next;
+	network->at = at + sizeof(*header);
+	network->length = length;
+	return 0;
+}
+
+/* Reads a network header that begins at `at`. Not 0: goes up. */
+INLINE int network_header(const struct frame *frame, __u32 at, __u16 kind, struct network *network)
+{
+	if (kind == ETHERNET_IPV4)
+		return ipv4(frame, at, network);
+	if (kind == ETHERNET_IPV6)
+		return ipv6(frame, at, network);
+	return 1;
+}
+
+INLINE int tcp(const struct frame *frame, struct network *network)
+{
+	HEADER(tcp, header, frame, network->at, 1)
+	__u32 length = (header->offset >> 4) * 4;
+	if (length < sizeof(*header) || length > network->length)
+		return 1;
+	/* What opens and ends a connection is the host's, and so is what no connection sends. */
+	if ((header->flags & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK)) != TCP_ACK)
+		return 1;
+	network->source.port = BE16(header->source);
+	network->destination.port = BE16(header->destination);
+	return 0;
+}
+
+/* Whether a datagram's payload can be Teredo, as crates/packet/src/decode/teredo.rs sees it: an IPv6 packet that fills it, perhaps behind
+ * eight bytes that say where it comes from. (Authentication, which begins 0 1, is not decoded there.) */
+INLINE int like_teredo(const struct frame *frame, __u32 at, __u32 length)
+{
+	const __u16 *first = frame->data + at;
+	if (length < sizeof(struct ipv6))
+		return 0;
+	if ((const void *)(first + 1) > frame->end)
+		return 1;
+	if (*first == 0) {
+		at += 8;
+		length -= 8;
+	}
+	HEADER(ipv6, inner, frame, at, length >= sizeof(*inner))
+	return inner->version_class >> 4 == 6 && length == sizeof(*inner) + BE16(inner->length);
+}
+
+/* Whether the host may look for a tunnel in datagrams of this port. */
+INLINE int may_be_tunnel(const struct frame *frame, __u16 port, __u32 at, __u32 length)
+{
+	__u32 block = port / 64;
+	__u64 bit = 1ULL << (port % 64);
+	const struct bartizan_udp_ports *known = bpf_map_lookup_elem(&udp_ports, &block);
+	if (!known || known->tunnel & bit)
+		return 1;
+	return known->teredo & bit ? like_teredo(frame, at, length) : 0;
+}
+
+INLINE int udp(const struct frame *frame, struct network *network)
+{
+	HEADER(udp, header, frame, network->at, 1)
+	/* Bytes behind the datagram within the packet are odd. */
+	if (BE16(header->length) != network->length || network->length < sizeof(*header))
+		return 1;
+	__u32 at = network->at + sizeof(*header), length = network->length - sizeof(*header);
+	__u16 source = BE16(header->source), destination = BE16(header->destination);
+	if (may_be_tunnel(frame, source, at, length) || may_be_tunnel(frame, destination, at, length))
+		return 1;
+	network->source.port = source;
+	network->destination.port = destination;
+	return 0;
+}
+
+/* Reads ports and what else has to be seen of a transport header. Not 0: goes up. */
+INLINE int transport_header(const struct frame *frame, struct network *network)
+{
+	if (network->protocol == PROTOCOL_TCP)
+		return tcp(frame, network);
+	if (network->protocol == PROTOCOL_UDP)
+		return udp(frame, network);
+	return 1;
+}
+
+INLINE int is_above(const struct endpoint *a, const struct endpoint *b)
+{
+	if (a->high != b->high)
+		return a->high > b->high;
+	if (a->low != b->low)
+		return a->low > b->low;
+	return a->port > b->port;
+}
+
+/* Writes the key; says whether the packet comes from the higher endpoint. */
+INLINE int make_key(__u64 *key, const struct network *network, __u64 port, __u64 vlans)
+{
+	int from_high = is_above(&network->source, &network->destination);
+	struct endpoint low = from_high ? network->destination : network->source;
+	struct endpoint high = from_high ? network->source : network->destination;
+	__u8 side = BARTIZAN_PORT_SIDE(port);
+	__u64 flags = network->flags;
+	if (side)
+		flags |= (side == 1) != from_high ? KEY_LOW_ON_FIRST : KEY_LOW_ON_SECOND;
+	if (BARTIZAN_PORT_FLAGS(port) & BARTIZAN_PORT_FLAG_VLANS)
+		flags |= vlans << KEY_VLANS_AT;
+	key[0] = low.high;
+	key[1] = low.low;
+	key[2] = high.high;
+	key[3] = high.low;
+	key[4] = 0;
+	key[5] = low.port | (__u64)high.port << 16 | (__u64)BARTIZAN_PORT_LINK(port) << 48;
+	key[6] = network->protocol | flags;
+	return from_high;
+}
+
+/* Parses a frame into its flow's key. Negative: goes up; else whether it comes from the higher endpoint. */
+INLINE int parse(const struct frame *frame, __u64 port, __u64 *key)
+{
+	HEADER(ethernet, ethernet, frame, 0, -1)
+	struct network network;
+	__u16 kind = BE16(ethernet->kind);
+	__u32 at = sizeof(*ethernet);
+	__u64 vlans = 0;
+	if (vlan_tags(frame, &at, &kind, &vlans) || network_header(frame, at, kind, &network) ||
+	    transport_header(frame, &network))
+		return -1;
+	return make_key(key, &network, port, vlans);
+}
+
+INLINE void count_size(struct bartizan_counts *line, __u32 length)
+{
+	__u32 size = length + 4;
+	if (size <= 64)
+		line->size_64++;
+	else if (size <= 127)
+		line->size_127++;
+	else if (size <= 255)
+		line->size_255++;
+	else if (size <= 511)
+		line->size_511++;
+	else if (size <= 1023)
+		line->size_1023++;
+	else if (size <= 1518)
+		line->size_1518++;
+	else if (size <= 9216)
+		line->size_9216++;
+	else
+		line->size_larger++;
+}
+
+/* This processor's line, so that nobody else writes it: neither lock nor atomic operation. */
+INLINE void count_flow(struct bartizan_slot *line, __u32 length, int from_high)
+{
+	__u64 now = bpf_ktime_get_boot_ns();
+	if (from_high) {
+		line->packets_high++;
+		line->bytes_high += length;
+		line->seen_high = now;
+	} else {
+		line->packets_low++;
+		line->bytes_low += length;
+		line->seen_low = now;
+	}
+}
+
+/* What becomes of a frame whose flow has a slot. Only what is dropped or leaves here is counted for the flow. */
+INLINE int act(const struct frame *frame, __u64 port, __u32 slot, __u32 processor, int from_high)
+{
+	__u32 zero = 0, index = slot * processors + processor;
+	struct bartizan_slot *line = bpf_map_lookup_elem(&slots, &index);
+	const volatile __u64 *generation = bpf_map_lookup_elem(&state, &zero);
+	if (!line || !generation)
+		return XDP_PASS;
+	__u64 control = *(volatile __u64 *)&line->control;
+	if (!(BARTIZAN_CONTROL_FLAGS(control) & BARTIZAN_CONTROL_FLAG_VALID) ||
+	    BARTIZAN_CONTROL_GENERATION(control) != (__u8)*generation)
+		return XDP_PASS;
+	__u8 action = BARTIZAN_CONTROL_ACTION(control);
+	int result = XDP_DROP;
+	if (action != BARTIZAN_ACTION_DROP) {
+		__u32 out = action == BARTIZAN_ACTION_REDIRECT ? BARTIZAN_CONTROL_EGRESS(control) : BARTIZAN_PORT_PAIR(port);
+		const __u32 *most = bpf_map_lookup_elem(&longest, &out);
+		if (!most || frame->length > *most || action > BARTIZAN_ACTION_REDIRECT)
+			return XDP_PASS;
+		/* Without such a port the answer is what stands in the flags. */
+		result = bpf_redirect_map(&egress, out, XDP_PASS);
+		if (result != XDP_REDIRECT)
+			return XDP_PASS;
+	}
+	count_flow(line, frame->length, from_high);
+	return result;
+}
+
+INLINE int handle(const struct frame *frame, __u64 port, __u32 processor)
+{
+	__u64 key[KEY_WORDS];
+	int from_high = parse(frame, port, key);
+	if (from_high < 0)
+		return XDP_PASS;
+	const __u32 *slot = bpf_map_lookup_elem(&flows, key);
+	if (!slot)
+		return XDP_PASS;
+	return act(frame, port, *slot, processor, from_high);
+}
+
+SEC("xdp.frags")
+int bartizan_flows(struct xdp_md *context)
+{
+	__u32 ingress = context->ingress_ifindex;
+	const volatile __u64 *entry = bpf_map_lookup_elem(&ports, &ingress);
+	if (!entry)
+		return XDP_PASS;
+	__u64 port = *entry;
+	if (!(BARTIZAN_PORT_FLAGS(port) & BARTIZAN_PORT_FLAG_ENABLED))
+		return XDP_PASS;
+	__u32 processor = bpf_get_smp_processor_id();
+	__u32 index = BARTIZAN_PORT_INDEX(port) * processors + processor;
+	struct bartizan_counts *line = bpf_map_lookup_elem(&counts, &index);
+	if (!line || processor >= processors)
+		return XDP_PASS;
+	struct frame frame = {
+		.data = (const void *)(long)context->data,
+		.end = (const void *)(long)context->data_end,
+		.length = bpf_xdp_get_buff_len(context),
+	};
+	line->frames++;
+	line->bytes += frame.length;
+	count_size(line, frame.length);
+	int result = handle(&frame, port, processor);
+	if (result == XDP_REDIRECT)
+		line->forwarded++;
+	else if (result == XDP_DROP)
+		line->dropped++;
+	else
+		line->up++;
+	return result;
+}
