@@ -20,6 +20,7 @@ use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::stats::{Counters, Sum, visit_capture};
 use bartizan_dataplane::worker::{Worker, WorkerCounters};
 use bartizan_dataplane::workers::{add_stats, stats_of};
+use bartizan_offload::{Device, FlowManager};
 use bartizan_ports::{PortStats, processors};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -46,6 +47,8 @@ pub struct OfLink {
     /// Where workers get others, for each worker (of a tap of several interfaces one for each of them); none where the end of the ports is
     /// the end of the run.
     pub berths: Vec<Vec<Arc<Berth>>>,
+    /// The level below the host, for each worker; none where the link has none.
+    pub devices: Vec<Box<dyn Device>>,
 }
 
 /// What workers are made of.
@@ -116,10 +119,11 @@ pub fn run(
         return together(parts, recorder, for_worker, steer);
     }
     let Parts { mut links, chains, live, control, board } = parts;
-    let Some(OfLink { name, stack: Stack { settings, engine }, mut ports, .. }) = links.pop() else {
+    let Some(OfLink { name, stack: Stack { settings, engine }, mut ports, devices, .. }) = links.pop() else {
         return Err(Failure::usage("no link to run on"));
     };
     let mut worker = Worker::new(settings, engine, chains).map_err(Failure::stopped)?;
+    devices.into_iter().for_each(|device| give_level(&mut worker, device));
     board.presenter(0).into_iter().for_each(|presenter| worker.set_presenter(presenter));
     let Some(own) = ports.first_mut() else { return Err(Failure::usage("no port to run on")) };
     let result = std::thread::scope(|scope| {
@@ -154,6 +158,10 @@ pub fn run(
     Ok(Ended { failure, links: vec![link], stats, threads, clock: worker.clock() })
 }
 
+fn give_level(worker: &mut Worker, device: Box<dyn Device>) {
+    worker.set_level(FlowManager::new(device, worker.generation()));
+}
+
 /// Several workers; a thread more writes their events.
 fn together(
     parts: Parts<'_>,
@@ -170,17 +178,18 @@ fn together(
     let mut names = Vec::new();
     let mut first = 0;
     for (number, link) in (0u16..).zip(links) {
-        let OfLink { name, stack: Stack { settings, engine }, ports, berths } = link;
+        let OfLink { name, stack: Stack { settings, engine }, ports, berths, devices } = link;
         names.push(name);
         let places = Places { first, count: u16::try_from(ports.len()).unwrap_or(u16::MAX), all };
         first += places.count;
         let stations = stations_of(&settings, &engine, &chains, places, PARCELS).map_err(Failure::stopped)?;
-        let mut berths = berths.into_iter();
+        let (mut berths, mut devices) = (berths.into_iter(), devices.into_iter());
         for (mut station, ports) in stations.into_iter().zip(ports) {
             let index = posts.len();
             if let Some(presenter) = u16::try_from(index).ok().and_then(|at| board.presenter(at)) {
                 station.worker_mut().set_presenter(presenter);
             }
+            devices.next().into_iter().for_each(|device| give_level(station.worker_mut(), device));
             let (sender, receiver) = event_ring(RING_BYTES, WhenFull::Lose);
             rings.push(receiver);
             let mut post = Post::new(station, ports, for_worker(number.into(), sender)?);

@@ -100,7 +100,7 @@ impl Links {
                 link.parts.iter().filter_map(|part| part.berths.get(worker).cloned()).collect::<Vec<_>>()
             };
             let berths = (0..ports.len()).map(of_worker).filter(|berths| !berths.is_empty()).collect();
-            Ok(OfLink { name: link.plan.name.clone(), stack, ports, berths })
+            Ok(OfLink { name: link.plan.name.clone(), stack, ports, berths, devices: Vec::new() })
         };
         self.links.iter().zip(stacks).map(open).collect()
     }

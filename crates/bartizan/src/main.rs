@@ -22,6 +22,7 @@ mod links;
 mod load;
 mod lock;
 mod metrics;
+mod offload;
 mod outputs;
 mod plan;
 mod reload;

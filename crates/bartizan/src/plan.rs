@@ -8,7 +8,7 @@ use crate::error::Failure;
 use crate::generation::Options;
 use crate::reload::Terms;
 use crate::{input, outputs};
-use bartizan_config::host::{self, HostFile, LinkKind};
+use bartizan_config::host::{self, HostFile, LinkKind, Offload, OffloadLevel, OffloadMode};
 use bartizan_config::kind::FileKind;
 use bartizan_config::policy::values::Share;
 use bartizan_ports::processors;
@@ -37,6 +37,10 @@ pub struct Given {
     pub filter: Option<String>,
     #[command(flatten)]
     pub options: Options,
+    /// With an inline link: a level below this program that forwards and drops packets of flows of which everything is decided. `xdp`: the kernel's XDP hook of
+    /// both interfaces.
+    #[arg(long, value_name = "LEVEL", requires = "inline", value_parser = offload_level)]
+    pub offload: Option<OffloadLevel>,
     /// Only report what would be refused, also inline.
     #[arg(long)]
     pub detect: bool,
@@ -75,6 +79,14 @@ pub struct Given {
 /// An address with port, in words that say how to write one.
 fn listen_address(text: &str) -> Result<SocketAddr, String> {
     host::listen_address(text)
+}
+
+/// A level, in words that say which there are.
+fn offload_level(text: &str) -> Result<OffloadLevel, String> {
+    match text {
+        "xdp" => Ok(OffloadLevel::Xdp),
+        _ => Err("there is one level: `xdp`".to_owned()),
+    }
 }
 
 /// What packets come in by.
@@ -123,6 +135,8 @@ pub struct LinkPlan {
     pub filter: Option<Filter>,
     /// How it is received.
     pub receive: Receive,
+    /// A level below, for flows of which everything is decided.
+    pub offload: Option<Offload>,
 }
 
 /// How frames of a link are received; what is left out is as the ports have it.
@@ -296,7 +310,9 @@ fn links(given: &Given, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, Failur
     let one = |ports, name| {
         let workers = given.workers.or(of_file).unwrap_or(1);
         let (filter, receive) = (given_filter.clone(), Receive::default());
-        Ok(vec![LinkPlan { name, ports, workers, prevention: false, filter, receive }])
+        let offload =
+            given.offload.map(|level| Offload { level, mode: OffloadMode::default(), entries: None });
+        Ok(vec![LinkPlan { name, ports, workers, prevention: false, filter, receive, offload }])
     };
     if let Some(pair) = &given.inline {
         let [a, b] = pair.as_slice() else { return Err(Failure::usage("--inline wants two interfaces")) };
@@ -333,7 +349,8 @@ fn links(given: &Given, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, Failur
         let place = || place_in_file(given.config.as_deref(), &format!("links/{index}/filter"));
         let filter = link.filter.clone().map(|expression| Filter { expression, place: place() });
         let (name, receive) = (link.name.clone(), Receive::of(link));
-        Ok(LinkPlan { name, ports, workers, prevention: false, filter, receive })
+        let offload = link.inline.as_ref().and_then(|inline| inline.offload.clone());
+        Ok(LinkPlan { name, ports, workers, prevention: false, filter, receive, offload })
     });
     made.collect()
 }
@@ -431,8 +448,15 @@ cache: none
         let plan = with("all", FILE, &[]).unwrap();
         let ports = Ports::Inline { a: "eth1".into(), b: "eth2".into(), fix_offloads: true };
         let receive = Receive { frames: Some(64), ..Receive::default() };
-        let link =
-            LinkPlan { name: "wan".into(), ports, workers: 3, prevention: false, filter: None, receive };
+        let link = LinkPlan {
+            name: "wan".into(),
+            ports,
+            workers: 3,
+            prevention: false,
+            filter: None,
+            receive,
+            offload: None,
+        };
         assert_eq!((plan.links.as_slice(), plan.named), (&[link][..], true));
         assert_eq!((plan.spin, plan.metrics.unwrap().port()), (Some(Duration::from_micros(7)), 9100));
         assert!(!plan.awake && with("power", &FILE.replace("save-power: true\n", ""), &[]).unwrap().awake);
@@ -506,6 +530,7 @@ cache: none
             prevention: false,
             filter: None,
             receive,
+            offload: None,
         };
         assert_eq!((plan.links.as_slice(), plan.named), (&[link][..], false));
         assert_eq!(plan.out.as_deref(), Some(Path::new("elsewhere")));

@@ -89,7 +89,49 @@ pub struct Inline {
     pub fix_offloads: bool,
     /// Frames that fit into the receive ring of each worker and interface, from 16 to 1,048,576; 4,096 unless given.
     pub frames: Option<u32>,
+    /// A level below this program that handles flows of which everything is decided; none unless given.
+    pub offload: Option<Offload>,
 }
+
+/// A level below this program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Offload {
+    /// Which.
+    pub level: OffloadLevel,
+    /// How it is attached to the interfaces: `native` (by the driver), `generic` (by the kernel, for drivers that cannot), `auto` (native where the driver can), which it
+    /// is unless given.
+    #[serde(default)]
+    pub mode: OffloadMode,
+    /// Flows that it can hold, of all workers of the link together, from 64 to 4,194,304; 131,072 unless given. An entry takes about 200 bytes and 64 more for each processor.
+    pub entries: Option<u32>,
+}
+
+/// Levels below this program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OffloadLevel {
+    /// The kernel's XDP hook.
+    Xdp,
+}
+
+/// How a level is attached to interfaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OffloadMode {
+    /// By the driver where it can.
+    #[default]
+    Auto,
+    /// By the driver.
+    Native,
+    /// By the kernel.
+    Generic,
+}
+
+/// Fewest and most flows of a level below this program.
+pub const OFFLOAD_ENTRIES: core::ops::RangeInclusive<u32> = 64..=1 << 22;
+/// Flows of a level below this program, unless given.
+pub const OFFLOAD_ENTRIES_USUAL: u32 = 1 << 17;
 
 /// An interface that is listened on, or several as one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -379,6 +421,8 @@ fn rings(file: &HostFile, problem: &mut impl FnMut(String, String)) {
                 }
             };
         number("inline/frames", link.inline.as_ref().and_then(|inline| inline.frames), RING_FRAMES, "frames");
+        let entries = link.inline.as_ref().and_then(|inline| inline.offload.as_ref()?.entries);
+        number("inline/offload/entries", entries, OFFLOAD_ENTRIES, "entries");
         let tap = link.tap.as_ref();
         let window = tap.and_then(|tap| tap.duplicate_window);
         number("tap/duplicate-window", window, DUPLICATE_WINDOW, "milliseconds");

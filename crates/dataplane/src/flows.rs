@@ -159,6 +159,17 @@ impl Flows {
         Some([of(Level::Xdp), of(Level::Rtl)])
     }
 
+    /// A bypassed flow ends of which a level below has handled packets: that is what its record says, also if it came up for its last ones.
+    pub(crate) fn note_bypassed_below(&mut self, id: FlowId, below: Option<&[Amounts; 2]>) {
+        let handled =
+            |amounts: &Amounts| Direction::BOTH.iter().any(|direction| amounts.packets[*direction] > 0);
+        if below.is_some_and(|below| below.iter().any(handled))
+            && self.get(id).is_some_and(|entry| entry.state() == FlowState::LocalBypassed)
+        {
+            self.table.set_state(id, FlowState::CaptureBypassed);
+        }
+    }
+
     /// Room for a list of flows that are due.
     pub(crate) fn take_due(&mut self) -> Vec<(u64, FlowId)> {
         core::mem::take(&mut self.due)

@@ -6,6 +6,7 @@ use crate::error::{Exit, Failure};
 use crate::generation::{Builder, Built};
 use crate::links::Links;
 use crate::metrics::{self, Source};
+use crate::offload::Below;
 use crate::plan::{self, Given, LinkPlan, Plan};
 use crate::reload::Inventory;
 use crate::stats::{Statistics, StatsLink};
@@ -42,7 +43,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let plan = plan::plan(&args.given)?;
     // What can be refused at once is looked at before rules are loaded, which takes its time.
     let seed = load::seed();
-    let mut links = Links::new(&plan, interfaces(&plan)?, seed)?;
+    let interfaces = interfaces(&plan)?;
+    let mut links = Links::new(&plan, interfaces.clone(), seed)?;
     // Without a folder no output is a file with a relative name.
     let folder = plan.out.as_deref().unwrap_or(Path::new(""));
     let mut builder = Builder::new(&plan.options, folder)?;
@@ -81,8 +83,14 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         midstream.any(|(link, own)| link.prevention && own.stream.midstream_policy.refuses());
     let stack =
         |(link, settings): (&LinkPlan, _)| Some(Stack { settings, engine: engines.of(link.prevention)? });
+    let of_settings = settings.clone();
     let stacks: Vec<Stack> = plan.links.iter().zip(settings).filter_map(stack).collect();
-    let of_links = links.open(stacks, &mut warnings)?;
+    let mut of_links = links.open(stacks, &mut warnings)?;
+    let below = Below::open(&plan, &interfaces, &of_settings)?;
+    warnings.extend(below.notes.iter().cloned());
+    for (number, (of_link, link)) in of_links.iter_mut().zip(&plan.links).enumerate() {
+        of_link.devices = below.devices(number, link.workers);
+    }
     let Built { chains, report, inventory, function_names, .. } = built;
     for warning in warnings.iter().chain(&inventory.notes()) {
         eprintln!("warning: {warning}");
@@ -117,7 +125,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         steering.run(&mut builder, inventory, &mut statistics, &mut links, finished);
     };
     let mut ended = crew::run(parts, &mut recorder, for_worker, steer)?;
-    drop(server);
+    drop((server, below));
     let threads = std::mem::take(&mut ended.threads);
     let of_links: Vec<_> = ended.links.iter().map(|link| link.stats.clone()).collect();
     statistics.warn(&of_links);

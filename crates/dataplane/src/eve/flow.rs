@@ -4,15 +4,17 @@
 use super::EveRecorder;
 use super::head::{FlowClass, VariableNames, app_protocols, flow_tuple};
 use crate::record::{EndOfFlow, Entry};
-use bartizan_base::{Direction, PerDirection};
+use bartizan_base::{Direction, Level, PerDirection};
 use bartizan_events::Common;
 use bartizan_events::record::{
-    EndReason as Reason, Ether, FlowAction, FlowCounters, FlowRecord, FlowState as State, NetflowRecord,
-    TcpRecord, TcpSession,
+    EndReason as Reason, Ether, FlowAction, FlowCounters, FlowRecord, FlowState as State, LevelAmounts,
+    NetflowRecord, TcpRecord, TcpSession,
 };
 use bartizan_flow::level::Amounts;
 use bartizan_flow::{EndReason, FlowFlags, FlowState};
 use bartizan_function::OfFlow;
+use bartizan_offload::Stays;
+use smallvec::SmallVec;
 
 const fn reason_of(reason: EndReason) -> Reason {
     match reason {
@@ -38,6 +40,24 @@ pub(super) fn counters(flow: &Entry, below: Option<&[Amounts; 2]>) -> FlowCounte
     let bypassed = matches!(flow.state(), FlowState::LocalBypassed | FlowState::CaptureBypassed);
     let none = || bypassed.then(Default::default);
     FlowCounters { packets: flow.packets, bytes: flow.bytes, bypassed: below.map(sum_of).or_else(none) }
+}
+
+/// What each level has counted, the host and those that have counted something.
+fn levels_of(flow: &Entry, below: &[Amounts; 2]) -> SmallVec<[LevelAmounts; 3]> {
+    let mut host = LevelAmounts { level: Level::Host, packets: flow.packets, bytes: flow.bytes };
+    let mut levels = SmallVec::new();
+    for (level, amounts) in [Level::Xdp, Level::Rtl].into_iter().zip(below) {
+        let (packets, bytes) = (amounts.packets, amounts.bytes);
+        for direction in Direction::BOTH {
+            host.packets[direction] = host.packets[direction].saturating_sub(packets[direction]);
+            host.bytes[direction] = host.bytes[direction].saturating_sub(bytes[direction]);
+        }
+        if Direction::BOTH.iter().any(|direction| packets[*direction] > 0) {
+            levels.push(LevelAmounts { level, packets, bytes });
+        }
+    }
+    levels.insert(0, host);
+    levels
 }
 
 /// Packets and bytes that levels below the host have counted.
@@ -133,6 +153,11 @@ impl EveRecorder {
         if let Some(allowed) = flow.ext.standing.allowed().filter(|_| run.own_fields) {
             common.own.allowed_by = run.function(allowed.function);
             common.own.allowed_rule = allowed.rule.map(core::num::NonZeroU32::get);
+        }
+        let levels = below.as_ref().map(|below| levels_of(flow, below));
+        if run.own_fields {
+            common.own.levels = levels.as_deref().unwrap_or_default();
+            common.own.stays = flow.ext.stays.map(Stays::name);
         }
         let app = app_protocols(flow.ext.app.as_deref());
         let record = FlowRecord {

@@ -29,6 +29,7 @@ impl Passage<'_> {
         self.cx.account.discharge(self.flows, id);
         self.count_end(id);
         let below = self.flows.below(id);
+        self.flows.note_bypassed_below(id, below.as_ref());
         if let Some(entry) = self.flows.get_mut(id) {
             // The record shows what the streams know of gaps, regions and urgent bytes.
             self.cx.recorder.flow(entry, &EndOfFlow { reason, now: clock, below });

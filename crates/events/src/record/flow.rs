@@ -65,7 +65,7 @@ impl FlowCounters {
     }
 }
 
-fn write_counts(w: &mut JsonWriter, packets: PerDirection<u64>, bytes: PerDirection<u64>) {
+pub(super) fn write_counts(w: &mut JsonWriter, packets: PerDirection<u64>, bytes: PerDirection<u64>) {
     w.num("pkts_toserver", packets.to_server);
     w.num("pkts_toclient", packets.to_client);
     w.num("bytes_toserver", bytes.to_server);

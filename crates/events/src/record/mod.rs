@@ -31,5 +31,5 @@ pub use flow::{
     TcpSession,
 };
 pub use misc::{ArpRecord, FrameRecord, LossRecord, MetadataRecord, PacketRecord, TransactionRecord};
-pub use own::{OWN_VERSION, Own};
+pub use own::{LevelAmounts, OWN_VERSION, Own};
 pub use stats::{Counter, DetectEngine, StatsRecord, ThreadCounters, is_own};

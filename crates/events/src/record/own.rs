@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What Bartizan adds to an event: the one top-level object `bartizan`.
 
+use super::flow::write_counts;
 use crate::JsonWriter;
-use bartizan_base::{Fid, Generation, Level, Reason, TenantId, Verdict};
+use bartizan_base::{Fid, Generation, Level, PerDirection, Reason, TenantId, Verdict};
 
 /// Version of the object `bartizan`: another one as soon as a field has another meaning or is no more. New fields keep it.
 pub const OWN_VERSION: u64 = 1;
@@ -45,6 +46,21 @@ pub struct Own<'a> {
     pub cause: Option<&'a str>,
     /// How many frames the event stands for.
     pub frames: Option<u64>,
+    /// What each level has counted of the flow, if more than one has.
+    pub levels: &'a [LevelAmounts],
+    /// Why the flow is at no lower level.
+    pub stays: Option<&'a str>,
+}
+
+/// What a level has counted of a flow, by direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LevelAmounts {
+    /// The level.
+    pub level: Level,
+    /// Packets.
+    pub packets: PerDirection<u64>,
+    /// Bytes.
+    pub bytes: PerDirection<u64>,
 }
 
 impl Own<'_> {
@@ -107,6 +123,18 @@ impl Own<'_> {
         }
         if let Some(frames) = self.frames {
             w.num("frames", frames);
+        }
+        if !self.levels.is_empty() {
+            w.object("levels");
+            for LevelAmounts { level, packets, bytes } in self.levels {
+                w.object(level.name());
+                write_counts(w, *packets, *bytes);
+                w.end_object();
+            }
+            w.end_object();
+        }
+        if let Some(why) = self.stays {
+            w.str("stays", why);
         }
         more(w);
         if w.mark() == empty {

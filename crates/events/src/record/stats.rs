@@ -34,6 +34,7 @@ const OWN: &[&str] = &[
     "host.slot_refused",
     "hand_over.",
     "normaliser.",
+    "offload.",
     "tcp.checksums_checked",
     "tcp.checksums_mostly_wrong",
     "tcp.ends_inspected",

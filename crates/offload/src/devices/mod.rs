@@ -2,3 +2,4 @@
 //! The devices. A link without one has no flow manager: all flows stay at the host ([`crate::Stays::NoDevice`]).
 
 pub mod mock;
+pub mod xdp;

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The level below the host: which links have one, and each worker's share of it. It is there before the first packet, and goes when the run has ended.
+//!
+//! All links share one program in the kernel with one set of tables. Where it cannot be used the run does not begin, and says what to do.
+//!
+//! Not done: a link that comes back after its interfaces were gone stays without it until the program is started again.
+
+use crate::error::Failure;
+use crate::plan::{LinkPlan, Plan};
+use bartizan_base::LinkId;
+use bartizan_config::host::{OFFLOAD_ENTRIES_USUAL, OffloadMode};
+use bartizan_dataplane::settings::EngineSettings;
+use bartizan_offload::Device;
+use bartizan_offload::devices::xdp::XdpDevice;
+use bartizan_ports::Interface;
+use bartizan_xdp::{Mode, ModeChoice, Options, PortSetup, Program, Side};
+
+/// See the module.
+#[derive(Default)]
+pub struct Below {
+    /// Detaches when it goes.
+    program: Option<Program>,
+    /// Of each link: the first of its slots, and how many each worker has.
+    shares: Vec<Option<(u32, u32)>>,
+    /// What is to be said of it.
+    pub notes: Vec<String>,
+}
+
+/// Entries of a link, the same number for each worker.
+fn entries(link: &LinkPlan) -> Option<(u32, u32)> {
+    let wanted = link.offload.as_ref()?.entries.unwrap_or(OFFLOAD_ENTRIES_USUAL);
+    let each = wanted.div_ceil(u32::from(link.workers.max(1)));
+    Some((each, each * u32::from(link.workers.max(1))))
+}
+
+impl Below {
+    /// Loads and attaches what links want. To be called once their ports are open; `of_links`: their interfaces and settings.
+    ///
+    /// # Errors
+    /// A level that is wanted cannot be used: which, why, and what to do.
+    pub fn open(
+        plan: &Plan,
+        interfaces: &[Vec<Interface>],
+        settings: &[EngineSettings],
+    ) -> Result<Self, Failure> {
+        let mut below = Below::default();
+        let mut slots = 0;
+        for link in &plan.links {
+            let share = entries(link).map(|(each, all)| {
+                let first = slots;
+                slots += all;
+                (first, each)
+            });
+            below.shares.push(share);
+        }
+        let links = plan.links.iter().zip(interfaces).zip(settings).zip(0u16..);
+        for (((link, interfaces), settings), number) in links {
+            let Some(offload) = &link.offload else { continue };
+            let mode = match offload.mode {
+                OffloadMode::Auto => ModeChoice::Auto,
+                OffloadMode::Native => ModeChoice::Only(Mode::Native),
+                OffloadMode::Generic => ModeChoice::Only(Mode::Generic),
+            };
+            let failed = |error: bartizan_xdp::XdpError| {
+                Failure::input(format!(
+                    "link `{}`: its XDP level cannot be used: {error}; or leave `offload` out",
+                    link.name
+                ))
+            };
+            let program = match &mut below.program {
+                Some(program) => program,
+                none => {
+                    let options = Options { flows: slots, mode, tunnels: settings.decoder };
+                    none.insert(Program::load(&options).map_err(failed)?)
+                }
+            };
+            let sides = [Side::First, Side::Second];
+            for (side, (interface, at)) in sides.into_iter().zip(interfaces.iter().zip(0u16..)) {
+                let index = u8::try_from(number * 2 + at).unwrap_or(u8::MAX);
+                let attached = program
+                    .attach(&PortSetup {
+                        ifindex: interface.index,
+                        link: LinkId(number),
+                        side: if settings.side_in_key { side } else { Side::Unknown },
+                        index,
+                        pair: index ^ 1,
+                        vlans_in_key: settings.vlan_in_key,
+                    })
+                    .map_err(failed)?;
+                if attached.mode == Mode::Generic {
+                    below.notes.push(format!(
+                        "link `{}`: the driver of `{}` runs no XDP programs, so the kernel does (generic mode), which is slower",
+                        link.name, interface.name
+                    ));
+                }
+            }
+        }
+        Ok(below)
+    }
+
+    /// The devices of a link's workers, by worker; none where the link has no level below.
+    pub fn devices(&self, link: usize, workers: u16) -> Vec<Box<dyn Device>> {
+        let share = self.shares.get(link).copied().flatten();
+        let (Some(program), Some((first, each))) = (&self.program, share) else { return Vec::new() };
+        let device = |worker: u32| {
+            Box::new(XdpDevice::new(program.tables(), first + worker * each, each)) as Box<dyn Device>
+        };
+        (0..u32::from(workers)).map(device).collect()
+    }
+}

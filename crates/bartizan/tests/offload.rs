@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `bartizan run` with the XDP level below it, in a network namespace of its own (needs root; says so and returns otherwise): decided flows are handled by the kernel,
+//! records and counters have every packet, a reload takes flows up, and where the level cannot be used the run says what to do.
+
+mod common;
+#[path = "../../ports/tests/common/mod.rs"]
+mod namespace;
+
+use bartizan_ports::{Batch, InlineOptions, InlinePort, Port, wait_any};
+use bartizan_testkit::packet;
+use bartizan_testkit_worker::events;
+use common::{Ended, Folder, PROGRAM, Running, address, udp};
+use namespace::{in_namespace, ip, veth};
+use serde_json::Value;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const ALLOW: &str = "policies: [{name: all, from: any, to: any, chain: [pfw, ids], pfw: {default: allow}, ids: {rules: [local.rules]}}]\ndefault: {action: drop}\n";
+const BLOCK: &str = "policies: [{name: all, from: any, to: any, chain: [pfw, ids], pfw: {default: allow, rules: [{drop: udp, to-ports: 4000}]}, ids: {rules: [local.rules]}}]\ndefault: {action: drop}\n";
+const RULES: &str = "drop udp any any -> any 666 (msg:\"no\"; sid:1;)\npass udp any any -> any 4000 (msg:\"known\"; bypass; sid:2;)\n";
+
+fn tool(program: &str, arguments: &str) {
+    let output = Command::new(program).args(arguments.split_whitespace()).output().expect("it can be run");
+    assert!(output.status.success(), "{program} {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Client a0 and server b0, with the program between a1 and b1, whose offloads are off. The far ends poll, so that they take what is redirected.
+fn network(mtu: u32) -> [InlinePort; 2] {
+    ip("link set dev lo up");
+    for name in ["a", "b"] {
+        veth(&format!("{name}0"), &format!("{name}1"), mtu);
+        tool("ethtool", &format!("-K {name}1 tx off tso off gso off gro off rxvlan off"));
+        tool("ethtool", &format!("-K {name}0 tx off tso off gso off gro on"));
+    }
+    ["a0", "b0"].map(|name| {
+        InlinePort::open(name, &InlineOptions { frames: 4096, ..InlineOptions::default() }).unwrap()
+    })
+}
+
+fn start(folder: &Folder, workers: u16, policy: &str) -> Running {
+    folder.write("policy.yaml", policy);
+    folder.write("local.rules", RULES);
+    folder.write(
+        "bartizan.yaml",
+        format!(
+            "links: [{{name: wan, inline: {{a: a1, b: b1, offload: {{level: xdp, entries: 1024}}}}, workers: {workers}}}]\n\
+             policy: policy.yaml\ncache: none\noutputs: {{eve: {{dir: out}}}}\nreload: {{max-loss: 100%}}\n"
+        ),
+    );
+    let mut command = Command::new(PROGRAM);
+    let running = Running::start(command.args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
+    running.until("running on");
+    running
+}
+
+fn send(from: &mut InlinePort, frames: &[Vec<u8>]) {
+    for frame in frames {
+        from.transmit_frame(frame).unwrap();
+        from.flush().unwrap();
+    }
+}
+
+/// Takes frames of the test until so many came, or none come any more for some time. Gives how many.
+fn take(to: &mut InlinePort, expected: usize) -> usize {
+    let mut batch = Batch::with_capacity(256);
+    let (mut came, mut last) = (0, Instant::now());
+    while came < expected && last.elapsed() < Duration::from_secs(3) {
+        to.receive(&mut batch).unwrap();
+        let ours = |at: &usize| batch.bytes(*at).is_some_and(|bytes| bytes.starts_with(&[2, 0, 0, 0, 0, 2]));
+        let more = batch.indices().filter(ours).count();
+        came += more;
+        if more > 0 {
+            last = Instant::now();
+        } else {
+            wait_any(&mut [&mut *to], None, Duration::ZERO, Duration::from_millis(20)).unwrap();
+        }
+    }
+    came
+}
+
+/// Datagrams of some flows of both versions, one of each after the other.
+fn datagrams(port: u16, payload: &[u8]) -> Vec<Vec<u8>> {
+    (0..8u16).map(|flow| udp(flow % 2 == 0, 40_000 + flow, port, payload)).collect()
+}
+
+/// Two datagrams of each flow, which the host decides on; then its word is waited for.
+fn begin(ports: &mut [InlinePort; 2], port: u16, arrives: bool) {
+    let [client, server] = ports;
+    for _ in 0..2 {
+        send(client, &datagrams(port, b"first"));
+        if arrives {
+            assert_eq!(take(server, 8), 8);
+        }
+        // A turn of the worker, also of one that sleeps.
+        std::thread::sleep(Duration::from_millis(300));
+    }
+}
+
+fn flows(folder: &Folder) -> Vec<Value> {
+    let mut events = events::read(&folder.path("out/eve.json"));
+    events.retain(|event| event["event_type"] == "flow" && event["proto"] == "UDP");
+    events
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+/// Counter of this program's own in the `stats.json` of a run.
+fn counter(folder: &Folder, name: &str) -> u64 {
+    let text = folder.read("out/stats.json");
+    let stats: Value = serde_json::from_str(&text).unwrap();
+    number(&stats[name])
+}
+
+fn ends_well(running: Running) -> Ended {
+    let ended = running.stop();
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(!ended.stdout.contains("do not agree"), "{}", ended.stdout);
+    ended
+}
+
+#[test]
+fn decided_flows_are_forwarded_below_and_records_have_every_packet() {
+    for workers in [1, 2] {
+        in_namespace(move || forwarded(workers));
+    }
+}
+
+fn forwarded(workers: u16) {
+    let folder = Folder::new();
+    let mut ports = network(1500);
+    let running = start(&folder, workers, ALLOW);
+    begin(&mut ports, 4000, true);
+    let [client, server] = &mut ports;
+    for _ in 0..50 {
+        send(client, &datagrams(4000, &[7; 900]));
+        assert_eq!(take(server, 8), 8);
+        // Answers go the other way through the same entries.
+        let answers: Vec<_> = (0..8u16).map(|flow| answer(flow % 2 == 0, 40_000 + flow)).collect();
+        send(server, &answers);
+        assert_eq!(take(client, 8), 8);
+    }
+    ends_well(running);
+    let flows = flows(&folder);
+    assert_eq!(flows.len(), 8);
+    for flow in &flows {
+        let own = &flow["bartizan"]["levels"];
+        assert_eq!(number(&flow["flow"]["pkts_toserver"]), 52, "{flow}");
+        assert_eq!(number(&flow["flow"]["pkts_toclient"]), 50, "{flow}");
+        assert!(number(&own["xdp"]["pkts_toserver"]) >= 48, "{flow}");
+        assert_eq!(number(&own["xdp"]["pkts_toclient"]), 50, "{flow}");
+        assert_eq!(number(&own["host"]["pkts_toserver"]) + number(&own["xdp"]["pkts_toserver"]), 52);
+        assert_eq!(flow["flow"]["state"], "bypassed", "{flow}");
+        assert_eq!(flow["flow"]["bypass"], "capture", "{flow}");
+        let bytes = number(&own["xdp"]["bytes_toserver"]);
+        assert_eq!(flow["flow"]["bypassed"]["bytes_toserver"], bytes);
+    }
+    let below: u64 = flows
+        .iter()
+        .map(|flow| {
+            number(&flow["flow"]["bypassed"]["pkts_toserver"])
+                + number(&flow["flow"]["bypassed"]["pkts_toclient"])
+        })
+        .sum();
+    assert_eq!(counter(&folder, "offload.forwarded_pkts"), below);
+    assert_eq!(counter(&folder, "flow_bypassed.pkts"), below);
+    assert_eq!((counter(&folder, "offload.entries"), counter(&folder, "offload.orphan_pkts")), (0, 0));
+}
+
+fn answer(v6: bool, port: u16) -> Vec<u8> {
+    packet::udp((address(v6, 2), 4000), (address(v6, 1), port), &[9; 300]).frame()
+}
+
+#[test]
+fn refused_flows_are_dropped_below_and_counted_by_their_reason() {
+    in_namespace(|| {
+        let folder = Folder::new();
+        let mut ports = network(1500);
+        let running = start(&folder, 1, ALLOW);
+        begin(&mut ports, 666, false);
+        let [client, server] = &mut ports;
+        for _ in 0..100 {
+            send(client, &datagrams(666, b"again"));
+        }
+        assert_eq!(take(server, 1), 0, "what is refused does not arrive");
+        ends_well(running);
+        let flows = flows(&folder);
+        let all: u64 = flows.iter().map(|flow| number(&flow["flow"]["pkts_toserver"])).sum();
+        assert_eq!((flows.len(), all), (8, 816));
+        let below = counter(&folder, "offload.dropped_pkts");
+        assert!(below >= 784, "{below}");
+        assert_eq!(counter(&folder, "ips.blocked") + below, 816);
+        assert!(flows.iter().all(|flow| flow["flow"]["action"] == "drop"), "{flows:?}");
+    });
+}
+
+#[test]
+fn a_reload_ends_flows_of_what_is_blocked_now() {
+    in_namespace(|| {
+        let folder = Folder::new();
+        let mut ports = network(1500);
+        let running = start(&folder, 1, ALLOW);
+        begin(&mut ports, 4000, true);
+        let [client, server] = &mut ports;
+        send(client, &datagrams(4000, b"goes on"));
+        assert_eq!(take(server, 8), 8);
+        folder.write("policy.yaml", BLOCK);
+        running.signal("USR2");
+        running.until("generation 2");
+        // The worker takes it with its next turn.
+        std::thread::sleep(Duration::from_millis(300));
+        for _ in 0..20 {
+            send(client, &datagrams(4000, b"is blocked"));
+        }
+        assert_eq!(take(server, 1), 0);
+        ends_well(running);
+        let all: u64 = flows(&folder).iter().map(|flow| number(&flow["flow"]["pkts_toserver"])).sum();
+        assert_eq!(all, 16 + 8 + 160);
+        assert_eq!((counter(&folder, "offload.outdated"), counter(&folder, "ips.blocked")), (8, 160));
+    });
+}
+
+#[test]
+fn large_frames_go_below_as_well() {
+    in_namespace(|| {
+        let folder = Folder::new();
+        let mut ports = network(9000);
+        let running = start(&folder, 1, ALLOW);
+        begin(&mut ports, 4000, true);
+        let [client, server] = &mut ports;
+        for _ in 0..10 {
+            send(client, &datagrams(4000, &[3; 8_900]));
+            assert_eq!(take(server, 8), 8);
+        }
+        ends_well(running);
+        assert!(counter(&folder, "offload.forwarded_bytes") > 8 * 9 * 8_900);
+    });
+}
+
+/// Starts it where it cannot work. What it says.
+fn refused(prepare: impl FnOnce(&Folder)) -> String {
+    let folder = Folder::new();
+    drop(network(1500));
+    folder.write("policy.yaml", ALLOW);
+    folder.write("local.rules", RULES);
+    prepare(&folder);
+    let arguments =
+        ["run", "--inline", "a1", "b1", "--offload", "xdp", "--policy", "policy.yaml", "--out", "out"];
+    let ended = common::run(&folder.0, &arguments);
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    ended.stderr
+}
+
+#[test]
+fn where_the_level_cannot_be_used_the_run_says_what_to_do() {
+    in_namespace(|| {
+        let said = refused(|_| tool("ethtool", "-K a1 tx on"));
+        assert!(said.contains("`a1` has offloads on") && said.contains("ethtool -K a1 tx off"), "{said}");
+        for name in ["a0", "b0"] {
+            ip(&format!("link del {name}"));
+        }
+        let said = refused(|_| tool("ethtool", "-K b0 gro off"));
+        assert!(said.contains("`b1` does not take redirected frames") && said.contains("gro on"), "{said}");
+    });
+}
