@@ -63,4 +63,10 @@ impl TenantSelector {
     pub fn is_trivial(&self) -> bool {
         self.selectors.is_empty()
     }
+
+    /// Whether VLAN ids tell tenants apart.
+    #[must_use]
+    pub fn ask_for_vlans(&self) -> bool {
+        self.selectors.iter().any(|selector| !selector.vlans.is_empty())
+    }
 }

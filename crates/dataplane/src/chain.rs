@@ -99,6 +99,11 @@ pub trait FlowClassifier: Send + Sync {
         TenantId(0)
     }
 
+    /// Whether VLAN ids tell tenants apart.
+    fn tells_tenants_by_vlan(&self) -> bool {
+        false
+    }
+
     /// For `explain`: what the lookup of a header meets. Never called for traffic.
     fn explain(&self, header: &Header) -> Option<LookupExplained> {
         let _ = header;

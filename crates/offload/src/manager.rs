@@ -216,6 +216,11 @@ impl FlowManager {
         result
     }
 
+    /// Counts a flow that ends without ever having been offered.
+    pub fn never_offered(&mut self, why: Stays) {
+        self.counters.stays(why);
+    }
+
     fn try_offer<E: Default>(
         &mut self,
         table: &mut FlowTable<E>,

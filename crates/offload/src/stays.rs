@@ -64,6 +64,10 @@ stays! {
     Ending = 11, "ending", "the run is about to end";
     /// Functions are left on the flow's path.
     Judged = 12, "judged", "functions on its path still look at each packet";
+    /// Nothing came of it any more.
+    Short = 13, "short", "it ended, or no packet of it has come, since everything was decided";
+    /// Refusals are only reported.
+    Watched = 14, "watched", "what is refused is only reported here, packet by packet";
 }
 
 #[cfg(test)]

@@ -95,14 +95,14 @@ def run(options, folder, held, say):
     with contextlib.ExitStack() as stack:
         waiting = []
         for number, group in enumerate(groups):
-            net = Net(number + 1)
+            net = Net(options.offload, number + 1)
             stack.callback(net.tear_down)
             net.set_up()
             net.unbridge(1)
             for path, chain in zip(PATHS, group):
                 where = os.path.join(folder, f"idle-{number}-{path}")
                 net.set_mtu(path, 1500)
-                program = Program(net, path, options.program, where, chain, 1, options.rules, SETTINGS, options.cache).start()
+                program = Program(net, path, options.program, where, chain, 1, options.rules, SETTINGS, options.cache, options.offload).start()
                 silents = [Silent(Way(net, None, path, plan, where, 20), stack) for plan in options.plans]
                 waiting.append((chain, program, program.settled(), silents))
         say(f"silent for {SECONDS} s: {', '.join(chains)}")

@@ -68,7 +68,7 @@ class Matrix:
         self.count += 1
         folder = os.path.join(self.folder, f"run-{self.count}")
         rules, cache = self.options.rules, self.options.cache
-        return Program(self.net, path, self.options.program, folder, chain, workers, rules, settings, cache).start()
+        return Program(self.net, path, self.options.program, folder, chain, workers, rules, settings, cache, self.options.offload).start()
 
     def set_mtu(self, mtu):
         """All paths get it; programs are started anew, because their rings are made for a size of frame."""

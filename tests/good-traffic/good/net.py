@@ -68,9 +68,9 @@ def sweep():
 class Net:
     """The namespaces, and every process that was started in them."""
 
-    def __init__(self, number=0):
-        """`number` tells several of one run apart."""
-        self.pid, self.number = os.getpid(), number
+    def __init__(self, offload=None, number=0):
+        """`offload`: interfaces are made fit for that level. `number` tells several of one run apart."""
+        self.pid, self.number, self.offload = os.getpid(), number, offload
         self.children = []
         self.lock = threading.Lock()
         self.mtus = {}
@@ -123,6 +123,10 @@ class Net:
         run(f"ip link add s{path} netns {s} type veth peer name mb{path} netns {m}")
         for which, device in self.devices(path):
             run(shlex.join(self.inside(which, f"ethtool -K {device} {OFFLOADS}")))
+            if self.offload:
+                # What is redirected to a device arrives where its other end polls.
+                more = "rxvlan off" if which == "m" else "gro on"
+                run(shlex.join(self.inside(which, f"ethtool -K {device} {more}")))
         self.set_mtu(path, 1500)
         for plan, addresses in PLANS.items():
             ours, theirs = (text.format(path) for text in addresses)

@@ -36,7 +36,7 @@ PORT = re.compile(r"^(\w+): (\d+) received, (\d+) dropped in the ring, (\d+) sen
 class Program:
     """`bartizan run` between the two middle interfaces of a path, or beside the bridge of that path."""
 
-    def __init__(self, net, path, program, folder, chain, workers=1, rules=(), settings=(), cache="none"):
+    def __init__(self, net, path, program, folder, chain, workers=1, rules=(), settings=(), cache="none", offload=None):
         self.net, self.path, self.chain, self.workers = net, path, chain, workers
         self.passive = chain == "passive"
         self.folder = folder
@@ -49,6 +49,8 @@ class Program:
         self.port = 9100 + path
         link = ["--tap", f"ma{path}"] if self.passive else ["--inline", f"ma{path}", f"mb{path}"]
         self.words = [program, "run", *link, "--policy", policy, "--workers", str(workers), "--out", os.path.join(folder, "out")]
+        if offload and not self.passive:
+            self.words += ["--offload", offload]
         self.words += ["--cache", cache, "--metrics", f"127.0.0.1:{self.port}"]
         if "ids" in functions:
             for file in rules:

@@ -28,6 +28,7 @@ impl Passage<'_> {
         }
         self.cx.account.discharge(self.flows, id);
         self.count_end(id);
+        self.note_why_not_below(id);
         let below = self.flows.below(id);
         self.flows.note_bypassed_below(id, below.as_ref());
         if let Some(entry) = self.flows.get_mut(id) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The level below the host, where a link has one: which flows are offered to it, and what is done when it has counted something.
 //!
-//! A flow is offered with the second packet of which everything was decided before: what is bypassed is forwarded below, what is dropped is dropped
-//! there. So who is silent from then on takes no place.
+//! A flow is offered with a packet of which everything was decided before: what is bypassed, and what no function is left to judge, is forwarded below; what is dropped is dropped
+//! there. So who is silent from then on takes no place. A connection is offered once it is established, and goes back when it is over.
 
 use super::Passage;
+use crate::record::Entry;
 use crate::standing::Course;
 use bartizan_base::{Decision, FlowId, FunctionId, Timestamp, Verdict};
 use bartizan_flow::tcp::{Segment, TcpState};
@@ -27,21 +28,63 @@ impl Passage<'_> {
             return;
         }
         let clock = self.cx.position.clock;
+        let state = entry.ext.session.state();
         let action = match course {
-            Course::Bypassed if session_is_over(entry.ext.session.state()) => Err(Stays::Closed),
-            Course::Bypassed => Ok(Action::Forward),
+            Course::Refused(_) if !self.cx.settings.prevention => Err(Stays::Watched),
             Course::Refused(decision) => match (decision.verdict, decision.reason) {
                 (Verdict::Drop, Some(reason)) => Ok(Action::Drop(reason)),
                 _ => Err(Stays::Answered),
             },
-            Course::Judged | Course::Uninspected => Err(Stays::Judged),
+            Course::Bypassed if session_is_over(state) => Err(Stays::Closed),
+            Course::Bypassed => Ok(Action::Forward),
+            // Until then the next packet may be any.
+            Course::Judged | Course::Uninspected if !is_open(entry) => return,
+            Course::Judged | Course::Uninspected => Ok(Action::Forward),
         };
+        if !self.cx.settings.vlan_in_key && self.runner.chains().classifier.tells_tenants_by_vlan() {
+            self.note_stay(id, Stays::Tenant);
+            return;
+        }
         let offered = action.and_then(|action| {
             let Some((table, manager)) = self.flows.with_manager() else { return Err(Stays::NoDevice) };
             manager.offer(table, id, Offer { action, generation }, clock)
         });
         if let Some(entry) = self.flows.get_mut(id) {
             entry.ext.stays = offered.err();
+        }
+    }
+
+    /// A packet was judged: if no function is left on its flow's path, nobody will judge the next one, and the flow is offered.
+    #[inline]
+    pub(super) fn offer_if_unjudged(&mut self, id: FlowId, decision: &Decision) {
+        if self.flows.manager.is_none() || !decision.verdict.forwards() {
+            return;
+        }
+        let Some(entry) = self.flows.get(id) else { return };
+        let course = entry.ext.standing.course(entry.state());
+        if entry.path.is_empty() && matches!(course, Course::Judged | Course::Uninspected) {
+            self.offer_to_level(id, course);
+        }
+    }
+
+    fn note_stay(&mut self, id: FlowId, why: Stays) {
+        if let Some((_, manager)) = self.flows.with_manager() {
+            manager.never_offered(why);
+        }
+        if let Some(entry) = self.flows.get_mut(id) {
+            entry.ext.stays = Some(why);
+        }
+    }
+
+    /// A flow ends: if it was never below, its record says why.
+    pub(super) fn note_why_not_below(&mut self, id: FlowId) {
+        if self.flows.manager.is_none() || self.flows.table().was_below(id) {
+            return;
+        }
+        let Some(entry) = self.flows.get(id) else { return };
+        if entry.ext.stays.is_none() {
+            let decided = entry.path.is_empty() || entry.ext.standing.is_refused();
+            self.note_stay(id, if decided { Stays::Short } else { Stays::Judged });
         }
     }
 
@@ -123,6 +166,14 @@ impl Passage<'_> {
             self.flows.table_mut().raise(id, now);
         }
     }
+}
+
+/// Whether a flow that nobody judges is under way: a connection that is established, or more than the packet that opened it.
+fn is_open(entry: &Entry) -> bool {
+    if entry.key().protocol() == 6 {
+        return entry.ext.session.state() == TcpState::Established;
+    }
+    entry.packets.to_server.saturating_add(entry.packets.to_client) > 1
 }
 
 /// Whether both sides of a connection have said that they send no more, or one has reset it.

@@ -285,6 +285,7 @@ impl Passage<'_> {
             Looks { flow: Some(id), inspect: !passed, spared: passed, established, related, restored: false };
         let decision = self.runner.functions(&mut self.cx, entry, occasion, tcp, &events, looks);
         self.apply_effects(id);
+        self.offer_if_unjudged(id, &decision);
         decision
     }
 
@@ -314,6 +315,7 @@ impl Passage<'_> {
             self.reverse(tracked.id);
             tracked.direction = tracked.direction.flip();
         }
+        self.raise_if_over(tracked.id);
         tracked.is_tcp = true;
         Ok(tracked)
     }

@@ -55,6 +55,8 @@ const STAYED: [&str; Stays::ALL.len()] = [
     "offload.stays.tenant",
     "offload.stays.ending",
     "offload.stays.judged",
+    "offload.stays.short",
+    "offload.stays.watched",
 ];
 
 /// Memory that traffic holds, by part, in bytes.

@@ -204,7 +204,6 @@ impl<E: Default> FlowTable<E> {
             return true;
         }
         if entry.step == Step::Left {
-            tell_level(entry);
             return true;
         }
         let hash = entry.hash;
@@ -316,8 +315,7 @@ impl<E: Default> FlowTable<E> {
             self.back(id);
             return None;
         }
-        let (entry, levels) = self.with_levels_mut(id)?;
-        tell_level(entry);
+        let (_, levels) = self.with_levels_mut(id)?;
         let reason = levels.ending?;
         self.counters.mgr_timeout += u64::from(reason == EndReason::Timeout);
         Some(reason)
@@ -458,12 +456,5 @@ impl<E: Default> FlowTable<E> {
             }
             _ => self.arm(id.0),
         }
-    }
-}
-
-/// A flow is over: its record says that its packets stayed below, if a level ever had it.
-fn tell_level<E>(entry: &mut FlowEntry<E>) {
-    if entry.level != Level::Host {
-        entry.state = FlowState::CaptureBypassed;
     }
 }
