@@ -26,6 +26,11 @@
 /* Flags of ports. */
 #define BARTIZAN_PORT_FLAG_ENABLED 0x01 /* Both ports of the link are ready. Without it all frames go up and nothing is counted. */
 #define BARTIZAN_PORT_FLAG_VLANS 0x02 /* VLAN ids are part of keys. */
+#define BARTIZAN_PORT_FLAG_GENERIC 0x04 /* The kernel runs the program, not the driver: frames leave as all frames do. */
+
+/* Flags of exits. */
+#define BARTIZAN_EXIT_FLAG_PROVEN 0x01 /* It was tried, and takes what a driver redirects to it. */
+#define BARTIZAN_EXIT_FLAG_PARTS 0x02 /* Also frames that lie in several buffers. */
 
 /* What is done with the packets of a slot's flow. The host writes it. */
 #define BARTIZAN_CONTROL_FLAGS(word)        ((__u8)((word) >> 0))   /* See the flags of controls. */
@@ -40,6 +45,10 @@
 #define BARTIZAN_PORT_INDEX(word)           ((__u8)((word) >> 24))  /* Its own number. */
 #define BARTIZAN_PORT_PAIR(word)            ((__u8)((word) >> 32))  /* Number of the port across the link. */
 #define BARTIZAN_PORT_FLAGS(word)           ((__u8)((word) >> 40))  /* See the flags of ports. */
+
+/* What may leave by a port. The kernel would drop what may not in silence. The host writes it. */
+#define BARTIZAN_EXIT_LONGEST(word)         ((__u32)((word) >> 0))  /* The longest frame, in bytes. */
+#define BARTIZAN_EXIT_FLAGS(word)           ((__u8)((word) >> 32))  /* See the flags of exits. */
 
 /* A flow's slot, as one processor sees it: line `slot * processors + processor`. One cache line. */
 struct bartizan_slot {

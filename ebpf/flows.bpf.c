@@ -88,13 +88,12 @@ struct {
 	TYPE(value, struct bartizan_udp_ports);
 } udp_ports SEC(".maps");
 
-/* The longest frame that may leave by a port. The kernel would drop longer ones in silence. */
 struct {
 	NUMBER(type, BPF_MAP_TYPE_ARRAY);
 	NUMBER(max_entries, BARTIZAN_PORTS);
 	TYPE(key, __u32);
-	TYPE(value, __u32);
-} longest SEC(".maps");
+	TYPE(value, __u64); /* what may leave by a port */
+} exits SEC(".maps");
 
 struct {
 	NUMBER(type, BPF_MAP_TYPE_DEVMAP);
@@ -390,6 +389,29 @@ INLINE void count_flow(struct bartizan_slot *line, __u32 length, int from_high)
 	}
 }
 
+/* Whether a frame lies in several buffers, of which only the first can be read. */
+INLINE int has_parts(const struct frame *frame)
+{
+	return frame->length > 0xffff || frame->data + frame->length > frame->end;
+}
+
+/* Whether a frame may leave by a port. What may not would be dropped by the kernel, and nobody told. */
+INLINE int may_leave(const struct frame *frame, __u64 port, __u32 out)
+{
+	const volatile __u64 *entry = bpf_map_lookup_elem(&exits, &out);
+	if (!entry)
+		return 0;
+	__u64 exit = *entry;
+	if (frame->length > BARTIZAN_EXIT_LONGEST(exit))
+		return 0;
+	/* What the kernel redirects leaves as everything does that it sends. */
+	if (BARTIZAN_PORT_FLAGS(port) & BARTIZAN_PORT_FLAG_GENERIC)
+		return 1;
+	if (!(BARTIZAN_EXIT_FLAGS(exit) & BARTIZAN_EXIT_FLAG_PROVEN))
+		return 0;
+	return BARTIZAN_EXIT_FLAGS(exit) & BARTIZAN_EXIT_FLAG_PARTS || !has_parts(frame);
+}
+
 /* What becomes of a frame whose flow has a slot. Only what is dropped or leaves here is counted for the flow. */
 INLINE int act(const struct frame *frame, __u64 port, __u32 slot, __u32 processor, int from_high)
 {
@@ -406,8 +428,7 @@ INLINE int act(const struct frame *frame, __u64 port, __u32 slot, __u32 processo
 	int result = XDP_DROP;
 	if (action != BARTIZAN_ACTION_DROP) {
 		__u32 out = action == BARTIZAN_ACTION_REDIRECT ? BARTIZAN_CONTROL_EGRESS(control) : BARTIZAN_PORT_PAIR(port);
-		const __u32 *most = bpf_map_lookup_elem(&longest, &out);
-		if (!most || frame->length > *most || action > BARTIZAN_ACTION_REDIRECT)
+		if (action > BARTIZAN_ACTION_REDIRECT || !may_leave(frame, port, out))
 			return XDP_PASS;
 		/* Without such a port the answer is what stands in the flags. */
 		result = bpf_redirect_map(&egress, out, XDP_PASS);

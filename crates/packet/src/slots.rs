@@ -18,7 +18,7 @@ pub const PORTS: u32 = 64;
 pub const UDP_PORT_BLOCKS: u32 = 1024;
 
 /// Words.
-pub const WORDS: &[Layout] = &[SlotControl::LAYOUT, PortWord::LAYOUT];
+pub const WORDS: &[Layout] = &[SlotControl::LAYOUT, PortWord::LAYOUT, ExitWord::LAYOUT];
 
 /// Structures of counters.
 pub const COUNTERS: &[Layout] = &[SlotLine::LAYOUT, PortLine::LAYOUT, UdpPorts::LAYOUT, ProbeOutcome::LAYOUT];
@@ -42,6 +42,14 @@ layout! {
         index: u8 ["INDEX"] @ 3, "Its own number.";
         pair: u8 ["PAIR"] @ 4, "Number of the port across the link.";
         flags: u8 ["FLAGS"] @ 5, "See the flags of ports.";
+    }
+}
+
+layout! {
+    /// What may leave by a port. The kernel would drop what may not in silence. The host writes it.
+    ExitWord, "exit", 8 {
+        longest: u32 ["LONGEST"] @ 0, "The longest frame, in bytes.";
+        flags: u8 ["FLAGS"] @ 4, "See the flags of exits.";
     }
 }
 
@@ -110,6 +118,18 @@ flags! {
         ENABLED = 0,
         /// VLAN ids are part of keys.
         VLANS = 1,
+        /// The kernel runs the program, not the driver: frames leave as all frames do.
+        GENERIC = 2,
+    }
+}
+
+flags! {
+    /// Flags of exits.
+    ExitFlags, EXIT_FLAGS {
+        /// It was tried, and takes what a driver redirects to it.
+        PROVEN = 0,
+        /// Also frames that lie in several buffers.
+        PARTS = 1,
     }
 }
 

@@ -4,8 +4,8 @@
 
 use bartizan_packet::layout::Layout;
 use bartizan_packet::slots::{
-    ACTIONS, CONTROL_FLAGS, COUNTERS, PORT_FLAGS, PORTS, PortLine, PortWord, ProbeOutcome, SlotControl,
-    SlotLine, UDP_PORT_BLOCKS, UdpPorts, WORDS,
+    ACTIONS, CONTROL_FLAGS, COUNTERS, EXIT_FLAGS, ExitWord, PORT_FLAGS, PORTS, PortLine, PortWord,
+    ProbeOutcome, SlotControl, SlotLine, UDP_PORT_BLOCKS, UdpPorts, WORDS,
 };
 use bartizan_testkit::random::Random;
 use std::fmt::Write as _;
@@ -67,7 +67,7 @@ fn header() -> String {
     for (number, name, what) in ACTIONS {
         let _ = writeln!(out, "#define BARTIZAN_ACTION_{name} {number} /* {what} */");
     }
-    for (of, flags) in [("control", CONTROL_FLAGS), ("port", PORT_FLAGS)] {
+    for (of, flags) in [("control", CONTROL_FLAGS), ("port", PORT_FLAGS), ("exit", EXIT_FLAGS)] {
         let _ = writeln!(out, "\n/* Flags of {of}s. */");
         for (bit, name, what) in flags {
             let _ = writeln!(
@@ -101,6 +101,7 @@ fn rust(layout: &Layout, bytes: &[u8]) -> String {
     match layout.name {
         "control" => format!("{:?}", SlotControl::read(bytes.try_into().unwrap())),
         "port" => format!("{:?}", PortWord::read(bytes.try_into().unwrap())),
+        "exit" => format!("{:?}", ExitWord::read(bytes.try_into().unwrap())),
         "slot" => format!("{:?}", SlotLine::read(bytes.try_into().unwrap())),
         "counts" => format!("{:?}", PortLine::read(bytes.try_into().unwrap())),
         "udp_ports" => format!("{:?}", UdpPorts::read(bytes.try_into().unwrap())),

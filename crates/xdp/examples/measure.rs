@@ -48,11 +48,11 @@ fn memory() -> Result<f64, Failed> {
     for entry in std::fs::read_dir("/proc/self/fdinfo")? {
         let text = std::fs::read_to_string(entry?.path()).unwrap_or_default();
         let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-        if let (Some(id), Some(size)) = (value("map_id:"), value("memlock:")) {
-            if !seen.contains(&id.to_owned()) {
-                seen.push(id.to_owned());
-                bytes += size.parse::<u64>()?;
-            }
+        if let (Some(id), Some(size)) = (value("map_id:"), value("memlock:"))
+            && !seen.contains(&id.to_owned())
+        {
+            seen.push(id.to_owned());
+            bytes += size.parse::<u64>()?;
         }
     }
     Ok(bytes as f64 / 1048576.0)

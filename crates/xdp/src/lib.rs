@@ -11,10 +11,12 @@
 
 mod counters;
 mod error;
+mod features;
 mod link;
 // Arrays that are mapped into memory; the argument stands at the top of the file.
 #[allow(unsafe_code)]
 mod memory;
+mod netlink;
 mod object;
 mod port;
 mod program;

@@ -4,17 +4,13 @@
 //! Source: rtnetlink(7), Linux `include/uapi/linux/rtnetlink.h` and `if_link.h`. Numbers are in the machine's own order. Not done:
 //! lists of interfaces, messages without a question.
 
-use crate::sys;
+use crate::netlink::{self, attributes, cut_off, find, u32_at};
+use crate::sys::Netlink;
 use std::io;
 
 const GET_LINK: u16 = 18;
-const NEW_LINK: u16 = 16;
-const ERROR: u16 = 2;
-/// A request.
-const REQUEST: u16 = 1;
-
-const MESSAGE_HEADER: usize = 16;
-const LINK_HEADER: usize = 16;
+/// Length of `struct ifinfomsg`.
+const HEADER: usize = 16;
 
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
@@ -45,15 +41,11 @@ pub(crate) struct Link {
 impl Link {
     /// Asks for an interface of this network namespace. `ENODEV`: there is none.
     pub(crate) fn ask(index: u32) -> io::Result<Self> {
-        let mut request = Vec::with_capacity(MESSAGE_HEADER + LINK_HEADER);
-        request.extend(((MESSAGE_HEADER + LINK_HEADER) as u32).to_ne_bytes());
-        request.extend(GET_LINK.to_ne_bytes());
-        request.extend(REQUEST.to_ne_bytes());
-        request.extend([0; 8]); // sequence, port: nobody else asks by this socket
-        request.extend([0; 4]); // family, type
-        request.extend(index.to_ne_bytes());
-        request.extend([0; 8]); // flags, change
-        read(&sys::ask_netlink(&request)?)
+        let mut question = [0; HEADER];
+        if let Some(place) = question.get_mut(4..).and_then(<[u8]>::first_chunk_mut) {
+            *place = index.to_ne_bytes();
+        }
+        read(&netlink::ask(Netlink::Route, GET_LINK, &question)?)
     }
 
     /// Whether it is switched on.
@@ -62,64 +54,25 @@ impl Link {
     }
 }
 
-fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..)?.first_chunk().copied()
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    number(bytes, at).map(u32::from_ne_bytes)
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    number(bytes, at).map(u16::from_ne_bytes)
-}
-
-/// Attributes one after the other: type and value. What is cut off ends them.
-fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        let (length, kind) = (usize::from(u16_at(bytes, 0)?), u16_at(bytes, 2)?);
-        let value = bytes.get(4..length)?;
-        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
-        // The highest two bits say how it is written, not what it is.
-        Some((kind & 0x3fff, value))
-    })
-}
-
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned()
 }
 
 fn program(value: &[u8]) -> Option<(u32, bool)> {
-    let find = |wanted: &[u16]| {
-        attributes(value).find(|(kind, _)| wanted.contains(kind)).and_then(|(_, value)| u32_at(value, 0))
-    };
-    let attached = attributes(value).find(|(kind, _)| *kind == IFLA_XDP_ATTACHED)?.1.first()?;
-    // Several are told of by their modes, one by its number alone.
-    let id = find(&[IFLA_XDP_PROG_ID]).or_else(|| find(&[IFLA_XDP_DRV_PROG_ID, IFLA_XDP_SKB_PROG_ID]))?;
+    let attached = find(value, IFLA_XDP_ATTACHED)?.first()?;
+    // One is told of by its number alone, several by their modes.
+    let ids = [IFLA_XDP_PROG_ID, IFLA_XDP_DRV_PROG_ID, IFLA_XDP_SKB_PROG_ID];
+    let id = ids.iter().find_map(|kind| u32_at(find(value, *kind)?, 0))?;
     (id != 0).then_some((id, *attached == ATTACHED_NATIVE))
 }
 
 fn read(answer: &[u8]) -> io::Result<Link> {
-    let odd =
-        || io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer about an interface is cut off");
-    match u16_at(answer, 4).ok_or_else(odd)? {
-        ERROR => {
-            let code = u32_at(answer, MESSAGE_HEADER).ok_or_else(odd)? as i32;
-            return Err(io::Error::from_raw_os_error(code.saturating_neg()));
-        }
-        NEW_LINK => {}
-        _ => return Err(odd()),
-    }
-    let mut link = Link { flags: u32_at(answer, MESSAGE_HEADER + 8).ok_or_else(odd)?, ..Link::default() };
-    for (kind, value) in attributes(answer.get(MESSAGE_HEADER + LINK_HEADER..).ok_or_else(odd)?) {
+    let mut link = Link { flags: u32_at(answer, 8).ok_or_else(cut_off)?, ..Link::default() };
+    for (kind, value) in attributes(answer.get(HEADER..).ok_or_else(cut_off)?) {
         match kind {
             IFLA_IFNAME => link.name = text(value),
-            IFLA_MTU => link.mtu = u32_at(value, 0).ok_or_else(odd)?,
-            IFLA_LINKINFO => {
-                if let Some((_, kind)) = attributes(value).find(|(kind, _)| *kind == IFLA_INFO_KIND) {
-                    link.kind = text(kind);
-                }
-            }
+            IFLA_MTU => link.mtu = u32_at(value, 0).ok_or_else(cut_off)?,
+            IFLA_LINKINFO => link.kind = find(value, IFLA_INFO_KIND).map(text).unwrap_or_default(),
             IFLA_XDP => link.program = program(value),
             _ => {}
         }
@@ -130,19 +83,11 @@ fn read(answer: &[u8]) -> io::Result<Link> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-        let mut bytes = ((value.len() + 4) as u16).to_ne_bytes().to_vec();
-        bytes.extend(kind.to_ne_bytes());
-        bytes.extend(value);
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        bytes
-    }
+    use crate::netlink::attribute;
 
     fn answer() -> Vec<u8> {
-        let mut bytes = [0; MESSAGE_HEADER + LINK_HEADER].to_vec();
-        bytes[4..6].copy_from_slice(&NEW_LINK.to_ne_bytes());
-        bytes[MESSAGE_HEADER + 8..][..4].copy_from_slice(&(libc::IFF_UP as u32).to_ne_bytes());
+        let mut bytes = [0; HEADER].to_vec();
+        bytes[8..12].copy_from_slice(&(libc::IFF_UP as u32).to_ne_bytes());
         bytes.extend(attribute(IFLA_IFNAME, b"lan\0"));
         bytes.extend(attribute(IFLA_MTU, &9000_u32.to_ne_bytes()));
         bytes.extend(attribute(IFLA_LINKINFO | 0x8000, &attribute(IFLA_INFO_KIND, b"veth\0")));

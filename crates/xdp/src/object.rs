@@ -18,6 +18,9 @@ pub(crate) fn load(
     loader.load(object).map_err(|error| match raw_error(&error) {
         Some(libc::EPERM | libc::EACCES) => XdpError::NoPermission { what: "making its tables" },
         Some(libc::ENOSYS) => XdpError::Kernel { what: "the system call bpf" },
+        Some(code @ (libc::ENOMEM | libc::E2BIG)) => {
+            XdpError::system(None, "making its tables", io::Error::from_raw_os_error(code))
+        }
         _ => XdpError::Load { program, problem: chain(&error) },
     })
 }

@@ -5,6 +5,7 @@
 //! process; several programs on one interface; replacing a program while it runs.
 
 use crate::error::XdpError;
+use crate::features;
 use crate::link::Link;
 use crate::memory::Words;
 use crate::object::{self, chain, map, not_loaded, raw_error};
@@ -16,7 +17,7 @@ use aya::programs::xdp::{Xdp, XdpLinkId, XdpMode};
 use aya::programs::{ProgramError, loaded_programs};
 use aya::{Ebpf, EbpfLoader};
 use bartizan_packet::DecoderConfig;
-use bartizan_packet::slots::{PORTS, PortFlags, PortLine, PortWord, SlotLine, UdpPorts};
+use bartizan_packet::slots::{ExitFlags, ExitWord, PORTS, PortFlags, PortLine, PortWord, SlotLine, UdpPorts};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd as _;
@@ -48,6 +49,8 @@ struct Port {
     kind: String,
     mode: Mode,
     link: XdpLinkId,
+    /// It takes what a driver redirects to it.
+    proven: bool,
     enabled: bool,
 }
 
@@ -59,7 +62,7 @@ pub struct Program {
     ports: BTreeMap<u8, Port>,
     by_interface: Map,
     egress: Map,
-    longest: Map,
+    exits: Map,
     probe: Option<Probe>,
     mode: ModeChoice,
 }
@@ -83,7 +86,8 @@ impl Program {
             .map_max_entries("slots", flows * processors)
             .map_max_entries("counts", PORTS * processors);
         let mut bpf = object::load(&mut loader, OBJECT, NAME).map_err(|error| match error {
-            XdpError::Load { problem, .. } if problem.contains("os error 12") => XdpError::Memory {
+            // The only step that fails so: there is no memory.
+            XdpError::System { .. } => XdpError::Memory {
                 flows,
                 processors,
                 mebibytes: (u64::from(flows) * (128 + 64 * u64::from(processors))) >> 20,
@@ -109,11 +113,14 @@ impl Program {
         tables
             .set_tunnel_ports(&tunnels)
             .map_err(|source| XdpError::system(None, "saying where tunnels are", source))?;
-        let (by_interface, egress, longest) =
-            (map(&bpf, "ports", 4, PortWord::LEN)?, map(&bpf, "egress", 4, 8)?, map(&bpf, "longest", 4, 4)?);
+        let (by_interface, egress, exits) = (
+            map(&bpf, "ports", 4, PortWord::LEN)?,
+            map(&bpf, "egress", 4, 8)?,
+            map(&bpf, "exits", 4, ExitWord::LEN)?,
+        );
         program(&mut bpf)?.load().map_err(|error| not_loaded(NAME, &error))?;
         let (tables, ports) = (Arc::new(tables), BTreeMap::new());
-        Ok(Program { bpf, tables, ports, by_interface, egress, longest, probe: None, mode })
+        Ok(Program { bpf, tables, ports, by_interface, egress, exits, probe: None, mode })
     }
 
     /// The tables, for whoever keeps flows.
@@ -142,11 +149,14 @@ impl Program {
         if let Some(other) = self.ports.get(&port.pair) {
             prove::same_mtu((&link.name, link.mtu), (&other.name, other.mtu))?;
         }
-        self.write_port(port, false)
+        self.write_port(port, None)
             .map_err(|source| XdpError::system(Some(&link.name), "naming the port", source))?;
         let (id, mode) = self.attach_program(&link, port.ifindex)?;
         let Link { name, mtu, kind, .. } = link;
-        self.ports.insert(port.index, Port { setup: *port, name, mtu, kind, mode, link: id, enabled: false });
+        self.ports.insert(
+            port.index,
+            Port { setup: *port, name, mtu, kind, mode, link: id, proven: false, enabled: false },
+        );
         match self.enable(port) {
             Ok(enabled) => Ok(Attached { mode, enabled }),
             Err(error) => {
@@ -176,10 +186,11 @@ impl Program {
         }
     }
 
-    /// Tells the program of a port.
-    fn write_port(&self, port: &PortSetup, enabled: bool) -> io::Result<()> {
+    /// Tells the program of a port; a mode enables it.
+    fn write_port(&self, port: &PortSetup, enabled: Option<Mode>) -> io::Result<()> {
         let mut flags = PortFlags::empty();
-        flags.set(PortFlags::ENABLED, enabled);
+        flags.set(PortFlags::ENABLED, enabled.is_some());
+        flags.set(PortFlags::GENERIC, enabled == Some(Mode::Generic));
         flags.set(PortFlags::VLANS, port.vlans_in_key);
         let word = PortWord {
             link: port.link.0,
@@ -188,8 +199,16 @@ impl Program {
             pair: port.pair,
             flags: flags.bits(),
         };
-        let value = u64::from_le_bytes(word.write()).to_ne_bytes();
-        self.by_interface.update(&port.ifindex.to_ne_bytes(), &value, Write::Any)
+        self.by_interface.update(&port.ifindex.to_ne_bytes(), &native(word.write()), Write::Any)
+    }
+
+    /// Tells the program what may leave by a port.
+    fn write_exit(&self, port: &Port) -> io::Result<()> {
+        let mut flags = ExitFlags::empty();
+        flags.set(ExitFlags::PROVEN, port.proven);
+        flags.set(ExitFlags::PARTS, features::sends_parts(port.setup.ifindex));
+        let word = ExitWord { longest: port.mtu.saturating_add(BEYOND_MTU), flags: flags.bits() };
+        self.exits.update(&u32::from(port.setup.index).to_ne_bytes(), &native(word.write()), Write::Any)
     }
 
     /// Native where the driver can and it is wanted, else generic.
@@ -224,36 +243,50 @@ impl Program {
 
     /// Enables a link whose two ports are there, after both were tried.
     fn enable(&mut self, port: &PortSetup) -> Result<bool, XdpError> {
-        let (Some(own), Some(other)) = (self.ports.get(&port.index), self.ports.get(&port.pair)) else {
+        if !self.ports.contains_key(&port.index) || !self.ports.contains_key(&port.pair) {
             return Ok(false);
-        };
-        // Generic mode sends as the kernel sends everything.
-        if own.mode == Mode::Native || other.mode == Mode::Native {
-            let probe = match self.probe.take() {
-                Some(probe) => probe,
-                None => Probe::load()?,
-            };
-            let probe = self.probe.insert(probe);
-            for target in [own, other] {
-                probe.try_port(&target.name, &target.kind, target.setup.ifindex)?;
-            }
         }
-        let setups = [own.setup, other.setup];
-        let ready = [(own.setup, own.mtu), (other.setup, other.mtu)];
-        let name = own.name.clone();
-        let failed = |source| XdpError::system(Some(&name), "enabling the port", source);
-        for (setup, mtu) in ready {
-            let number = u32::from(setup.index).to_ne_bytes();
-            self.longest.update(&number, &(mtu + BEYOND_MTU).to_ne_bytes(), Write::Any).map_err(failed)?;
-            self.egress.update(&number, &prove::device(setup.ifindex), Write::Any).map_err(failed)?;
+        let ways = [(port.pair, port.index), (port.index, port.pair)];
+        for (from, to) in ways {
+            self.prove(from, to)?;
         }
-        for setup in setups {
-            self.write_port(&setup, true).map_err(failed)?;
-            if let Some(port) = self.ports.get_mut(&setup.index) {
-                port.enabled = true;
-            }
+        for (_, to) in ways {
+            let Some(exit) = self.ports.get(&to) else { continue };
+            let failed = |source| XdpError::system(Some(&exit.name), "enabling the port", source);
+            self.write_exit(exit).map_err(failed)?;
+            let (number, device) = (u32::from(to).to_ne_bytes(), prove::device(exit.setup.ifindex));
+            self.egress.update(&number, &device, Write::Any).map_err(failed)?;
+        }
+        for (from, _) in ways {
+            let Some(port) = self.ports.get_mut(&from) else { continue };
+            port.enabled = true;
+            let (setup, mode, name) = (port.setup, port.mode, port.name.clone());
+            self.write_port(&setup, Some(mode))
+                .map_err(|source| XdpError::system(Some(&name), "enabling the port", source))?;
         }
         Ok(true)
+    }
+
+    /// Tries whether what comes by one port leaves by another one. What the kernel redirects (generic mode) leaves as everything does that it sends: there
+    /// is nothing to try.
+    fn prove(&mut self, from: u8, to: u8) -> Result<(), XdpError> {
+        if self.ports.get(&from).is_none_or(|from| from.mode == Mode::Generic) {
+            return Ok(());
+        }
+        let Some(target) = self.ports.get_mut(&to) else { return Ok(()) };
+        let probe = match self.probe.take() {
+            Some(probe) => probe,
+            None => Probe::load()?,
+        };
+        self.probe.insert(probe).try_port(&target.name, &target.kind, target.setup.ifindex)?;
+        target.proven = true;
+        Ok(())
+    }
+
+    /// Whether packets of flows are handled that come by a port: both ports of its link are attached and fit.
+    #[must_use]
+    pub fn is_enabled(&self, index: u8) -> bool {
+        self.ports.get(&index).is_some_and(|port| port.enabled)
     }
 
     /// Takes the program from a port. The port across the link stays attached, and its frames go up.
@@ -269,7 +302,7 @@ impl Program {
         if let Some(other) = self.ports.get_mut(&port.setup.pair) {
             other.enabled = false;
             let setup = other.setup;
-            self.write_port(&setup, false).map_err(failed)?;
+            self.write_port(&setup, None).map_err(failed)?;
         }
         self.by_interface.delete(&port.setup.ifindex.to_ne_bytes()).map_err(failed)?;
         match self.egress.delete(&u32::from(index).to_ne_bytes()) {
@@ -288,7 +321,7 @@ impl Program {
     /// Tells the program of a port's MTU, after it was changed. Frames that are longer than what may leave by a port go up.
     ///
     /// # Errors
-    /// There is no such port; the MTU differs from that across the link; the kernel refuses.
+    /// There is no such port; the kernel refuses.
     pub fn refresh_mtu(&mut self, index: u8) -> Result<(), XdpError> {
         let Some(port) = self.ports.get_mut(&index) else {
             let problem = "it is not attached";
@@ -296,8 +329,10 @@ impl Program {
         };
         let failed = |source| XdpError::system(None, "asking for the MTU", source);
         port.mtu = Link::ask(port.setup.ifindex).map_err(failed)?.mtu;
-        let value = (port.mtu + BEYOND_MTU).to_ne_bytes();
-        self.longest.update(&u32::from(index).to_ne_bytes(), &value, Write::Any).map_err(failed)
+        match self.ports.get(&index) {
+            Some(port) => self.write_exit(port).map_err(failed),
+            None => Ok(()),
+        }
     }
 
     /// Runs the program on a frame that comes by an interface of this network namespace, `repeat` times, and says what it returned and how long it took. For tests
@@ -310,6 +345,11 @@ impl Program {
         sys::test_run(fd.as_fd(), frame, ifindex, repeat)
             .map_err(|source| XdpError::system(None, "running the program on a frame", source))
     }
+}
+
+/// A word, as it lies in the program's maps.
+fn native(word: [u8; 8]) -> [u8; 8] {
+    u64::from_le_bytes(word).to_ne_bytes()
 }
 
 /// How many processors this machine can have: as many lines has each slot.
@@ -347,5 +387,37 @@ fn not_attached(link: &Link, ifindex: u32, mode: Mode, error: &ProgramError) -> 
         }
         Some(code) => XdpError::system(Some(&name), "attaching", io::Error::from_raw_os_error(code)),
         None => XdpError::system(Some(&name), "attaching", io::Error::other(chain(error))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aya::sys::SyscallError;
+
+    fn refused(code: i32) -> ProgramError {
+        ProgramError::SyscallError(SyscallError {
+            call: "bpf_link_create",
+            io_error: io::Error::from_raw_os_error(code),
+        })
+    }
+
+    #[test]
+    fn what_a_driver_answers_is_told_apart() {
+        let jumbo = Link { name: "lan".into(), mtu: 9000, ..Link::default() };
+        let plain = Link { name: "lan".into(), mtu: 1500, ..Link::default() };
+        let answer = |link, mode, code| not_attached(link, 0x7fff_fff0, mode, &refused(code));
+        let error = answer(&jumbo, Mode::Native, libc::ERANGE);
+        assert!(matches!(error, XdpError::MtuTooLarge { mtu: 9000, .. }), "{error}");
+        assert!(error.to_string().contains("`ip link set dev lan mtu 3498`"), "{error}");
+        assert!(matches!(answer(&jumbo, Mode::Native, libc::EINVAL), XdpError::MtuTooLarge { .. }));
+        assert!(matches!(answer(&plain, Mode::Native, libc::EINVAL), XdpError::System { .. }));
+        assert!(matches!(answer(&jumbo, Mode::Generic, libc::EINVAL), XdpError::System { .. }));
+        assert!(matches!(answer(&plain, Mode::Native, libc::EOPNOTSUPP), XdpError::NoNativeMode { .. }));
+        assert!(matches!(answer(&plain, Mode::Generic, libc::EOPNOTSUPP), XdpError::System { .. }));
+        assert!(matches!(answer(&plain, Mode::Native, libc::EPERM), XdpError::NoPermission { .. }));
+        for code in [libc::EBUSY, libc::EEXIST] {
+            assert!(matches!(answer(&plain, Mode::Native, code), XdpError::HookTaken { id: 0, .. }));
+        }
     }
 }

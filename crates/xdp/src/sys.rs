@@ -234,9 +234,22 @@ fn socket(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// One message of rtnetlink, answered by one message, of which at most 32 KiB are read.
-pub(crate) fn ask_netlink(request: &[u8]) -> io::Result<Vec<u8>> {
-    let socket = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+/// Whom a message of netlink is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Netlink {
+    /// Links, addresses, routes.
+    Route,
+    /// All that came later.
+    Generic,
+}
+
+/// One message of netlink, answered by one message, of which at most 32 KiB are read.
+pub(crate) fn ask_netlink(family: Netlink, request: &[u8]) -> io::Result<Vec<u8>> {
+    let family = match family {
+        Netlink::Route => libc::NETLINK_ROUTE,
+        Netlink::Generic => libc::NETLINK_GENERIC,
+    };
+    let socket = socket(libc::AF_NETLINK, libc::SOCK_RAW, family)?;
     let mut answer = vec![0_u8; 1 << 15];
     // SAFETY: pointer and length describe `request`, which the kernel only reads.
     let sent = unsafe { libc::send(socket.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) };

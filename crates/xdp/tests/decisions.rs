@@ -386,6 +386,63 @@ fn what_is_too_long_for_the_way_out_goes_up() {
 }
 
 #[test]
+fn what_lies_in_several_buffers_goes_up_where_the_way_out_cannot_send_it() {
+    in_namespace(|| {
+        common::wires(9000);
+        let _tap = common::tap("tap");
+        common::ip("link set dev tap mtu 9000 arp off up");
+        common::ethtool("-K tap tx off tso off gso off gro off");
+        let mut program = common::program(16);
+        let [lan, mut tap] = ports();
+        tap.ifindex = number("tap");
+        program.attach(&lan).unwrap();
+        assert!(program.attach(&tap).unwrap_or_else(|error| panic!("{error}")).enabled);
+        let tables = program.tables();
+        install_all(&tables, FORWARD);
+        let [low, high] = ends(false);
+        let mut of = |load: usize, ifindex, back: bool| {
+            let frame =
+                if back { udp(high, low, &vec![7; load]) } else { udp(low, high, &vec![7; load]) }.frame();
+            program.run_on(&frame, ifindex, 1).unwrap().result
+        };
+        assert_eq!(of(1000, lan.ifindex, false), REDIRECT);
+        assert_eq!(of(8000, lan.ifindex, false), PASS, "the kernel would drop it");
+        // The other way out can.
+        assert_eq!(of(8000, tap.ifindex, true), REDIRECT);
+    });
+}
+
+#[test]
+fn what_a_driver_redirects_leaves_by_ports_that_were_tried() {
+    in_namespace(|| {
+        let (mut program, tables) = level(16, 1500);
+        install_all(&tables, FORWARD);
+        for (name, index, pair) in [("one", 1, 2), ("two", 2, 1)] {
+            // A driver that runs no programs and takes nothing that is redirected by another one.
+            common::ip(&format!("link add {name} type bridge"));
+            common::ip(&format!("link set dev {name} up"));
+            common::ethtool(&format!("-K {name} tx off tso off gso off gro off"));
+            let mut port = ports()[0];
+            (port.ifindex, port.index, port.pair) = (number(name), index, pair);
+            assert_eq!(program.attach(&port).unwrap_or_else(|error| panic!("{error}")).mode, Mode::Generic);
+        }
+        assert!([1, 2, 4, 9].iter().all(|index| program.is_enabled(*index)) && !program.is_enabled(3));
+        let frame = plain(false, TCP).frame();
+        let mut to = |port, ifindex| {
+            assert!(tables.set_control(0, Control { action: Action::Redirect(port), generation: 0 }));
+            program.run_on(&frame, ifindex, 1).unwrap().result
+        };
+        assert_eq!(to(9, number("lan")), REDIRECT);
+        assert_eq!(to(1, number("lan")), PASS, "nobody has tried it");
+        // The kernel sends what it redirects itself as it sends everything.
+        assert_eq!(to(1, number("two")), REDIRECT);
+        assert_eq!(to(9, number("two")), REDIRECT);
+        program.detach(4).unwrap();
+        assert!(!program.is_enabled(9) && program.is_enabled(1));
+    });
+}
+
+#[test]
 fn frames_are_counted_by_size() {
     in_namespace(|| {
         let (mut program, tables) = level(16, 9000);

@@ -89,6 +89,22 @@ pub fn ethtool(arguments: &str) {
     run("ethtool", arguments);
 }
 
+/// A TAP device with one queue, which is there as long as the file is open. Its driver sends no frames that lie in several buffers.
+#[allow(unsafe_code)]
+pub fn tap(name: &str) -> std::fs::File {
+    /// `TUNSETIFF`.
+    const SET_INTERFACE: libc::Ioctl = 0x4004_54ca;
+    let file = std::fs::File::options().read(true).write(true).open("/dev/net/tun").unwrap();
+    // SAFETY: integers, bytes and a pointer; zeros are a value.
+    let mut ask: libc::ifreq = unsafe { std::mem::zeroed() };
+    ask.ifr_name.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from as libc::c_char);
+    ask.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
+    // SAFETY: the request reads and writes one `ifreq`, which lives through the call.
+    let done = unsafe { libc::ioctl(file.as_raw_fd(), SET_INTERFACE, &raw mut ask) };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    file
+}
+
 /// Number of an interface.
 #[allow(unsafe_code)]
 pub fn number(name: &str) -> u32 {
