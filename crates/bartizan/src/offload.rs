@@ -14,6 +14,10 @@ use bartizan_offload::Device;
 use bartizan_offload::devices::xdp::XdpDevice;
 use bartizan_ports::Interface;
 use bartizan_xdp::{Mode, ModeChoice, Options, PortSetup, Program, Side};
+use std::time::{Duration, Instant};
+
+/// How often MTUs are looked at.
+const EVERY: Duration = Duration::from_secs(1);
 
 /// See the module.
 #[derive(Default)]
@@ -22,6 +26,9 @@ pub struct Below {
     program: Option<Program>,
     /// Of each link: the first of its slots, and how many each worker has.
     shares: Vec<Option<(u32, u32)>>,
+    /// Numbers of its ports.
+    ports: Vec<u8>,
+    looked: Option<Instant>,
     /// What is to be said of it.
     pub notes: Vec<String>,
 }
@@ -87,6 +94,7 @@ impl Below {
                         vlans_in_key: settings.vlan_in_key,
                     })
                     .map_err(failed)?;
+                below.ports.push(index);
                 if attached.mode == Mode::Generic {
                     below.notes.push(format!(
                         "link `{}`: the driver of `{}` runs no XDP programs, so the kernel does (generic mode), which is slower",
@@ -96,6 +104,19 @@ impl Below {
             }
         }
         Ok(below)
+    }
+
+    /// Looks for MTUs that were changed: frames that are longer than what may leave go up from then on. To be called often; most calls look at nothing.
+    pub fn look(&mut self) {
+        let Some(program) = &mut self.program else { return };
+        if self.looked.is_some_and(|looked| looked.elapsed() < EVERY) {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        for index in &self.ports {
+            // An interface that is gone takes the level with it.
+            let _ = program.refresh_mtu(*index);
+        }
     }
 
     /// The devices of a link's workers, by worker; none where the link has no level below.

@@ -238,6 +238,52 @@ fn large_frames_go_below_as_well() {
     });
 }
 
+/// The sum over a UDP datagram of IPv4 and its pseudo header is what it has to be.
+fn is_right(frame: &[u8]) -> bool {
+    let (addresses, datagram) = (&frame[26..34], &frame[34..]);
+    let length = u16::from_be_bytes([datagram[4], datagram[5]]);
+    let words = |bytes: &[u8]| -> u32 {
+        let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or(0));
+        bytes.chunks(2).map(word).sum()
+    };
+    let sum = words(addresses) + words(&datagram[..length.into()]) + 17 + u32::from(length);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    (sum & 0xffff) + (sum >> 16) == 0xffff
+}
+
+/// A sender on this machine leaves checksums to a device, which there is none of behind the level: the host fills them in.
+#[test]
+fn checksums_that_the_far_end_leaves_open_are_filled_in() {
+    in_namespace(|| {
+        let folder = Folder::new();
+        let [_, mut server] = network(1500);
+        tool("ethtool", "-K a0 tx on");
+        ip("addr add 192.0.2.1/24 dev a0");
+        let running = start(&folder, 1, ALLOW);
+        let socket = std::net::UdpSocket::bind("192.0.2.1:40000").unwrap();
+        let mut batch = Batch::with_capacity(256);
+        for number in 0..60u8 {
+            socket.send_to(&[number; 333], "192.0.2.2:4000").unwrap();
+            let mut came = 0;
+            let end = Instant::now() + Duration::from_secs(5);
+            while came == 0 && Instant::now() < end {
+                server.receive(&mut batch).unwrap();
+                for frame in batch.indices().filter_map(|at| batch.bytes(at)).filter(|f| f.len() == 375) {
+                    assert!(is_right(frame), "{number}");
+                    came += 1;
+                }
+                if came == 0 {
+                    wait_any(&mut [&mut server], None, Duration::ZERO, Duration::from_millis(20)).unwrap();
+                }
+            }
+            assert_eq!(came, 1, "{number}");
+        }
+        ends_well(running);
+        let all: u64 = flows(&folder).iter().map(|flow| number(&flow["flow"]["pkts_toserver"])).sum();
+        assert_eq!((all, counter(&folder, "offload.offered")), (60, 1));
+    });
+}
+
 /// Starts it where it cannot work. What it says.
 fn refused(prepare: impl FnOnce(&Folder)) -> String {
     let folder = Folder::new();

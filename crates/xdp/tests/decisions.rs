@@ -185,6 +185,36 @@ fn what_is_odd_goes_up() {
 }
 
 #[test]
+fn a_checksum_that_was_left_open_is_the_hosts_to_fill_in() {
+    in_namespace(|| {
+        let (mut program, tables) = level(16, 1500);
+        install_all(&tables, FORWARD);
+        for (v6, protocol) in KINDS {
+            for length in [0, 1, 9, 700] {
+                let mut packet = plain(v6, protocol);
+                if protocol == TCP {
+                    segment(&mut packet).payload = vec![7; length];
+                    let open = packet.ip.pseudo_sum(TCP, 20 + length);
+                    assert_eq!(result(&mut program, &packet.frame()), REDIRECT);
+                    segment(&mut packet).chksum = Some(open);
+                } else {
+                    datagram(&mut packet).payload = vec![7; length];
+                    let open = packet.ip.pseudo_sum(UDP, 8 + length);
+                    assert_eq!(result(&mut program, &packet.frame()), REDIRECT);
+                    datagram(&mut packet).chksum = Some(open);
+                }
+                goes_up(
+                    &mut program,
+                    &tables,
+                    &packet.frame(),
+                    &format!("open, IPv6 {v6}, {protocol}, {length}"),
+                );
+            }
+        }
+    });
+}
+
+#[test]
 fn a_frame_that_is_cut_off_goes_up() {
     in_namespace(|| {
         let (mut program, tables) = level(16, 1500);

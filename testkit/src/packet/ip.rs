@@ -222,7 +222,8 @@ impl Ip {
     }
 
     /// The sum of the pseudo-header of so many bytes.
-    pub(super) fn pseudo_sum(&self, protocol: u8, length: usize) -> u16 {
+    #[must_use]
+    pub fn pseudo_sum(&self, protocol: u8, length: usize) -> u16 {
         let of = |address: IpAddr, begin: u16| match address {
             IpAddr::V4(address) => sum(u32::from(begin), &address.octets()),
             IpAddr::V6(address) => sum(u32::from(begin), &address.octets()),

@@ -86,7 +86,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let of_settings = settings.clone();
     let stacks: Vec<Stack> = plan.links.iter().zip(settings).filter_map(stack).collect();
     let mut of_links = links.open(stacks, &mut warnings)?;
-    let below = Below::open(&plan, &interfaces, &of_settings)?;
+    let mut below = Below::open(&plan, &interfaces, &of_settings)?;
     warnings.extend(below.notes.iter().cloned());
     for (number, (of_link, link)) in of_links.iter_mut().zip(&plan.links).enumerate() {
         of_link.devices = below.devices(number, link.workers);
@@ -122,7 +122,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut statistics = Statistics::new(writer, statistics_board, every, rules, of_links);
     let steer = |finished: &dyn Fn() -> bool| {
         let steering = Steering { control: &control, source: &source, engines: &engines, given: &args.given };
-        steering.run(&mut builder, inventory, &mut statistics, &mut links, finished);
+        steering.run(&mut builder, inventory, &mut statistics, (&mut links, &mut below), finished);
     };
     let mut ended = crew::run(parts, &mut recorder, for_worker, steer)?;
     drop((server, below));
@@ -366,7 +366,7 @@ impl Steering<'_> {
         builder: &mut Builder,
         mut running: Inventory,
         statistics: &mut Statistics,
-        links: &mut Links,
+        (links, below): (&mut Links, &mut Below),
         finished: &dyn Fn() -> bool,
     ) {
         let mut number = 1;
@@ -408,6 +408,7 @@ impl Steering<'_> {
             }
             statistics.look();
             links.look(self.control).iter().for_each(|said| eprintln!("{said}"));
+            below.look();
             std::thread::sleep(Duration::from_millis(20));
         }
     }

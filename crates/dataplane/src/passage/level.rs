@@ -8,7 +8,7 @@ use super::Passage;
 use crate::record::Entry;
 use crate::standing::Course;
 use bartizan_base::{Decision, FlowId, FunctionId, Timestamp, Verdict};
-use bartizan_flow::tcp::{Segment, TcpState};
+use bartizan_flow::tcp::{Segment, TcpFlags, TcpState};
 use bartizan_offload::{Action, Done, FlowManager, Offer, Stays};
 
 impl Passage<'_> {
@@ -155,14 +155,12 @@ impl Passage<'_> {
         }
     }
 
-    /// The connection of a flow that is below is over: its entry is of no use any more.
-    pub(super) fn raise_if_over(&mut self, id: FlowId) {
-        let now = self.cx.position.clock;
-        if self
-            .flows
-            .get(id)
-            .is_some_and(|entry| !entry.is_at_host() && session_is_over(entry.ext.session.state()))
-        {
+    /// A segment ends a direction of a connection that is below: what follows of its end is the host's. Where much follows, because one side goes on, the flow
+    /// goes below again.
+    #[inline]
+    pub(super) fn raise_if_ending(&mut self, id: FlowId, segment: &Segment<'_>) {
+        if self.flows.manager.is_some() && segment.flags.intersects(TcpFlags::FIN.union(TcpFlags::RST)) {
+            let now = self.cx.position.clock;
             self.flows.table_mut().raise(id, now);
         }
     }
@@ -171,7 +169,8 @@ impl Passage<'_> {
 /// Whether a flow that nobody judges is under way: a connection that is established, or more than the packet that opened it.
 fn is_open(entry: &Entry) -> bool {
     if entry.key().protocol() == 6 {
-        return entry.ext.session.state() == TcpState::Established;
+        let state = entry.ext.session.state();
+        return state >= TcpState::Established && !session_is_over(state);
     }
     entry.packets.to_server.saturating_add(entry.packets.to_client) > 1
 }

@@ -315,7 +315,7 @@ impl Passage<'_> {
             self.reverse(tracked.id);
             tracked.direction = tracked.direction.flip();
         }
-        self.raise_if_over(tracked.id);
+        self.raise_if_ending(tracked.id, &segment);
         tracked.is_tcp = true;
         Ok(tracked)
     }
@@ -384,7 +384,7 @@ impl Passage<'_> {
         self.take_up_session(id, &segment, arrival.occasion.direction);
         let Some(entry) = self.flows.get_mut(id) else { return false };
         let reuses = self.runner.follow(self.cx.settings, entry, &segment, &arrival.occasion);
-        self.raise_if_over(id);
+        self.raise_if_ending(id, &segment);
         reuses
     }
 
