@@ -193,12 +193,12 @@ fn a_checksum_that_was_left_open_is_the_hosts_to_fill_in() {
             for length in [0, 1, 9, 700] {
                 let mut packet = plain(v6, protocol);
                 if protocol == TCP {
-                    segment(&mut packet).payload = vec![7; length];
+                    segment(&mut packet).load = vec![7; length];
                     let open = packet.ip.pseudo_sum(TCP, 20 + length);
                     assert_eq!(result(&mut program, &packet.frame()), REDIRECT);
                     segment(&mut packet).chksum = Some(open);
                 } else {
-                    datagram(&mut packet).payload = vec![7; length];
+                    datagram(&mut packet).load = vec![7; length];
                     let open = packet.ip.pseudo_sum(UDP, 8 + length);
                     assert_eq!(result(&mut program, &packet.frame()), REDIRECT);
                     datagram(&mut packet).chksum = Some(open);
