@@ -4,7 +4,8 @@
  * goes up (XDP_PASS). The host writes all tables but the counters; an entry leaves only by the host.
  *
  * In doubt a frame goes up: what is not plain Ethernet, VLAN tags, IPv4 or IPv6, TCP or UDP, all with right lengths and without
- * fragments, options and extension headers; what the host may take for a tunnel; what opens or ends a TCP connection.
+ * fragments, options and extension headers, of TCP with no other options than open connections usually have; what the host may take for a
+ * tunnel; what opens or ends a TCP connection.
  *
  * The key of a flow is that of the host (crates/flow/src/key.rs, the first 56 bytes of bartizan_flow_entry) with tenant 0. What tells tenants apart
  * is in the key all the same: link and addresses always, VLAN ids where the port says so, and the number of a tunnel, which
@@ -31,6 +32,10 @@ char licence[] SEC("license") = "Apache-2.0";
 #define TCP_SYN 0x02
 #define TCP_RST 0x04
 #define TCP_ACK 0x10
+
+#define TCP_TIMESTAMPS BE32(0x0101080a)
+#define TCP_TIMESTAMPS_LENGTH 12
+#define TCP_BLOCKS BE32(0x01010500)
 
 /* Flags of a key, in its last word. */
 #define KEY_IPV6 (1ULL << 16)
@@ -153,6 +158,11 @@ struct tcp {
 	__u16 window, checksum, urgent;
 };
 
+/* How options of TCP begin that data and acknowledgements have: two bytes that fill up, kind, length. */
+struct option {
+	__u32 head;
+};
+
 struct udp {
 	__u16 source, destination, length, checksum;
 };
@@ -257,11 +267,32 @@ INLINE int is_open(const struct network *network, __u16 checksum)
 	return ((sum & 0xffff) + (sum >> 16)) == checksum;
 }
 
+/* Whether options are none, timestamps, acknowledged blocks (1 to 4), or both in this order, aligned as RFC 7323 and 2018 recommend: all that connections
+ * usually have once they are open. Others may be broken, which the host's decoder tells. */
+INLINE int usual_options(const struct frame *frame, __u32 at, __u32 length)
+{
+	if (length == 0)
+		return 1;
+	HEADER(option, first, frame, at, 0)
+	__u32 head = first->head;
+	if (head == TCP_TIMESTAMPS && length >= TCP_TIMESTAMPS_LENGTH) {
+		length -= TCP_TIMESTAMPS_LENGTH;
+		if (length == 0)
+			return 1;
+		HEADER(option, second, frame, at + TCP_TIMESTAMPS_LENGTH, 0)
+		head = second->head;
+	}
+	__u32 blocks = BE32(head) & 0xff;
+	return (head & BE32(0xffffff00)) == TCP_BLOCKS && blocks > 2 && blocks % 8 == 2 && blocks + 2 == length;
+}
+
 INLINE int tcp(const struct frame *frame, struct network *network)
 {
 	HEADER(tcp, header, frame, network->at, 1)
 	__u32 length = (header->offset >> 4) * 4;
 	if (length < sizeof(*header) || length > network->length)
+		return 1;
+	if (!usual_options(frame, network->at + sizeof(*header), length - sizeof(*header)))
 		return 1;
 	/* What opens and ends a connection is the host's, and so is what no connection sends. */
 	if ((header->flags & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK)) != TCP_ACK)

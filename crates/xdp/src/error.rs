@@ -95,7 +95,7 @@ pub enum XdpError {
     },
     /// The driver runs programs up to a smaller MTU only.
     #[error(
-        "the driver of `{name}` runs no XDP programs at its MTU of {mtu}: `ip link set dev {name} mtu 3498` (and its other end), or let the level use generic mode"
+        "the driver of `{name}` runs no XDP programs at its MTU of {mtu}: most take about 3,500 and some less, so `ip link set dev {name} mtu 1500` (and as much at its other end), or let the level use generic mode"
     )]
     MtuTooLarge {
         /// The interface.

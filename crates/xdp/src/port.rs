@@ -14,6 +14,14 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// `XDP_FLAGS_DRV_MODE`, `XDP_FLAGS_SKB_MODE`.
+    pub(crate) const fn flag(self) -> u32 {
+        match self {
+            Mode::Native => 1 << 2,
+            Mode::Generic => 1 << 1,
+        }
+    }
+
     /// The word of `ip link`.
     #[must_use]
     pub const fn keyword(self) -> &'static str {

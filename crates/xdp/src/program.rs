@@ -8,13 +8,12 @@ use crate::error::XdpError;
 use crate::features;
 use crate::link::Link;
 use crate::memory::Words;
-use crate::object::{self, chain, map, not_loaded, raw_error};
+use crate::object::{self, map, not_loaded};
 use crate::port::{Attached, Mode, ModeChoice, PortSetup};
 use crate::prove::{self, Probe};
-use crate::sys::{self, Map, Run, Write};
+use crate::sys::{self, Attachment, Map, Run, Write};
 use crate::tables::{KEY_LEN, PORT_WORDS, SLOT_LEN, SLOT_WORDS, Tables};
-use aya::programs::xdp::{Xdp, XdpLinkId, XdpMode};
-use aya::programs::{ProgramError, loaded_programs};
+use aya::programs::{Xdp, loaded_programs};
 use aya::{Ebpf, EbpfLoader};
 use bartizan_packet::DecoderConfig;
 use bartizan_packet::slots::{ExitFlags, ExitWord, PORTS, PortFlags, PortLine, PortWord, SlotLine, UdpPorts};
@@ -48,7 +47,7 @@ struct Port {
     mtu: u32,
     kind: String,
     mode: Mode,
-    link: XdpLinkId,
+    attachment: Attachment,
     /// It takes what a driver redirects to it.
     proven: bool,
     enabled: bool,
@@ -135,10 +134,7 @@ impl Program {
     /// The interface is not there, down, taken, of another MTU, with offloads on, or does not take what is redirected to it. Nothing is left attached to
     /// this port then; the one across the link stays as it was.
     pub fn attach(&mut self, port: &PortSetup) -> Result<Attached, XdpError> {
-        let link = Link::ask(port.ifindex).map_err(|error| match error.raw_os_error() {
-            Some(libc::ENODEV) => XdpError::NoSuchInterface { ifindex: port.ifindex },
-            _ => XdpError::system(None, "asking for an interface", error),
-        })?;
+        let link = ask(port.ifindex)?;
         self.check_number(port, &link.name)?;
         if let Some((id, native)) = link.program {
             let program = program_name(id);
@@ -146,16 +142,20 @@ impl Program {
             return Err(XdpError::HookTaken { name: link.name, id, program, mode });
         }
         prove::port(&link)?;
-        if let Some(other) = self.ports.get(&port.pair) {
-            prove::same_mtu((&link.name, link.mtu), (&other.name, other.mtu))?;
+        if let Some(other) = self.ports.get_mut(&port.pair) {
+            // It may have changed since it was attached.
+            let across = ask(other.setup.ifindex)?;
+            prove::port(&across)?;
+            prove::same_mtu((&link.name, link.mtu), (&across.name, across.mtu))?;
+            other.mtu = across.mtu;
         }
         self.write_port(port, None)
             .map_err(|source| XdpError::system(Some(&link.name), "naming the port", source))?;
-        let (id, mode) = self.attach_program(&link, port.ifindex)?;
+        let (attachment, mode) = self.attach_program(&link, port.ifindex)?;
         let Link { name, mtu, kind, .. } = link;
         self.ports.insert(
             port.index,
-            Port { setup: *port, name, mtu, kind, mode, link: id, proven: false, enabled: false },
+            Port { setup: *port, name, mtu, kind, mode, attachment, proven: false, enabled: false },
         );
         match self.enable(port) {
             Ok(enabled) => Ok(Attached { mode, enabled }),
@@ -212,22 +212,19 @@ impl Program {
     }
 
     /// Native where the driver can and it is wanted, else generic.
-    fn attach_program(&mut self, link: &Link, ifindex: u32) -> Result<(XdpLinkId, Mode), XdpError> {
+    fn attach_program(&mut self, link: &Link, ifindex: u32) -> Result<(Attachment, Mode), XdpError> {
         let modes: &[Mode] = match self.mode {
             ModeChoice::Auto => &[Mode::Native, Mode::Generic],
             ModeChoice::Only(Mode::Native) => &[Mode::Native],
             ModeChoice::Only(Mode::Generic) => &[Mode::Generic],
         };
+        let program = program(&mut self.bpf)?.fd().map_err(|error| not_loaded(NAME, &error))?;
         let mut first = None;
         for mode in modes {
-            let wanted = match mode {
-                Mode::Native => XdpMode::Driver,
-                Mode::Generic => XdpMode::Skb,
-            };
-            match program(&mut self.bpf)?.attach_to_if_index(ifindex, wanted) {
-                Ok(id) => return Ok((id, *mode)),
+            match Attachment::new(program.as_fd(), ifindex, mode.flag()) {
+                Ok(attachment) => return Ok((attachment, *mode)),
                 Err(error) => {
-                    let error = not_attached(link, ifindex, *mode, &error);
+                    let error = not_attached(link, ifindex, *mode, error);
                     // Only what the driver cannot do is tried otherwise; the first answer is the one that tells.
                     let cannot =
                         matches!(error, XdpError::NoNativeMode { .. } | XdpError::MtuTooLarge { .. });
@@ -309,13 +306,7 @@ impl Program {
             Err(error) if error.raw_os_error() != Some(libc::ENOENT) => return Err(failed(error)),
             _ => {}
         }
-        match program(&mut self.bpf)?.detach(port.link) {
-            // An interface that is gone has taken it along.
-            Err(error) if Link::ask(port.setup.ifindex).is_ok() => {
-                Err(XdpError::system(Some(&port.name), "detaching", io::Error::other(chain(&error))))
-            }
-            _ => Ok(()),
-        }
+        port.attachment.detach().map_err(failed)
     }
 
     /// Tells the program of a port's MTU, after it was changed. Frames that are longer than what may leave by a port go up.
@@ -327,10 +318,11 @@ impl Program {
             let problem = "it is not attached";
             return Err(XdpError::Port { index, name: String::new(), problem });
         };
-        let failed = |source| XdpError::system(None, "asking for the MTU", source);
-        port.mtu = Link::ask(port.setup.ifindex).map_err(failed)?.mtu;
+        port.mtu = ask(port.setup.ifindex)?.mtu;
         match self.ports.get(&index) {
-            Some(port) => self.write_exit(port).map_err(failed),
+            Some(port) => self
+                .write_exit(port)
+                .map_err(|source| XdpError::system(Some(&port.name), "telling the MTU", source)),
             None => Ok(()),
         }
     }
@@ -345,6 +337,14 @@ impl Program {
         sys::test_run(fd.as_fd(), frame, ifindex, repeat)
             .map_err(|source| XdpError::system(None, "running the program on a frame", source))
     }
+}
+
+/// What the kernel tells of an interface.
+fn ask(ifindex: u32) -> Result<Link, XdpError> {
+    Link::ask(ifindex).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENODEV) => XdpError::NoSuchInterface { ifindex },
+        _ => XdpError::system(None, "asking for an interface", error),
+    })
 }
 
 /// A word, as it lies in the program's maps.
@@ -371,11 +371,11 @@ fn program_name(id: u32) -> String {
     found.and_then(|program| program.name_as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-fn not_attached(link: &Link, ifindex: u32, mode: Mode, error: &ProgramError) -> XdpError {
+fn not_attached(link: &Link, ifindex: u32, mode: Mode, error: io::Error) -> XdpError {
     let name = link.name.clone();
-    match raw_error(error) {
+    match error.raw_os_error() {
         // Drivers do not agree on how they refuse an MTU.
-        Some(libc::ERANGE | libc::EINVAL) if mode == Mode::Native && link.mtu > prove::ONE_PAGE_MTU => {
+        Some(libc::ERANGE | libc::EINVAL) if mode == Mode::Native && link.mtu > prove::ANY_DRIVER_MTU => {
             XdpError::MtuTooLarge { name, mtu: link.mtu }
         }
         Some(libc::EOPNOTSUPP) if mode == Mode::Native => XdpError::NoNativeMode { name },
@@ -385,31 +385,23 @@ fn not_attached(link: &Link, ifindex: u32, mode: Mode, error: &ProgramError) -> 
             let mode = if native { Mode::Native } else { Mode::Generic };
             XdpError::HookTaken { name, id, program: program_name(id), mode }
         }
-        Some(code) => XdpError::system(Some(&name), "attaching", io::Error::from_raw_os_error(code)),
-        None => XdpError::system(Some(&name), "attaching", io::Error::other(chain(error))),
+        _ => XdpError::system(Some(&name), "attaching", error),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use aya::sys::SyscallError;
-
-    fn refused(code: i32) -> ProgramError {
-        ProgramError::SyscallError(SyscallError {
-            call: "bpf_link_create",
-            io_error: io::Error::from_raw_os_error(code),
-        })
-    }
 
     #[test]
     fn what_a_driver_answers_is_told_apart() {
         let jumbo = Link { name: "lan".into(), mtu: 9000, ..Link::default() };
         let plain = Link { name: "lan".into(), mtu: 1500, ..Link::default() };
-        let answer = |link, mode, code| not_attached(link, 0x7fff_fff0, mode, &refused(code));
+        let answer =
+            |link, mode, code| not_attached(link, 0x7fff_fff0, mode, io::Error::from_raw_os_error(code));
         let error = answer(&jumbo, Mode::Native, libc::ERANGE);
         assert!(matches!(error, XdpError::MtuTooLarge { mtu: 9000, .. }), "{error}");
-        assert!(error.to_string().contains("`ip link set dev lan mtu 3498`"), "{error}");
+        assert!(error.to_string().contains("`ip link set dev lan mtu 1500`"), "{error}");
         assert!(matches!(answer(&jumbo, Mode::Native, libc::EINVAL), XdpError::MtuTooLarge { .. }));
         assert!(matches!(answer(&plain, Mode::Native, libc::EINVAL), XdpError::System { .. }));
         assert!(matches!(answer(&jumbo, Mode::Generic, libc::EINVAL), XdpError::System { .. }));

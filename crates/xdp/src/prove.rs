@@ -23,8 +23,8 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pr
 const NAME: &str = "bartizan_probe";
 const REPORTER: &str = "bartizan_sent";
 
-/// The largest MTU whose frames fit in one page, which older drivers want.
-pub(crate) const ONE_PAGE_MTU: u32 = 3498;
+/// The MTU at which every driver that runs programs does.
+pub(crate) const ANY_DRIVER_MTU: u32 = 1500;
 
 /// Frames that are sent to try a port.
 const FRAMES: u32 = 4;

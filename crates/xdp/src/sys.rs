@@ -9,13 +9,18 @@
 use std::ffi::CString;
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 const MAP_UPDATE_ELEM: libc::c_long = 2;
 const MAP_DELETE_ELEM: libc::c_long = 3;
 const PROG_TEST_RUN: libc::c_long = 10;
 const MAP_UPDATE_BATCH: libc::c_long = 26;
 const MAP_DELETE_BATCH: libc::c_long = 27;
+const LINK_CREATE: libc::c_long = 28;
+const LINK_DETACH: libc::c_long = 34;
+
+/// `BPF_XDP`.
+const ATTACH_XDP: u32 = 37;
 
 /// The entry must not be there yet.
 const NO_EXIST: u64 = 1;
@@ -83,6 +88,19 @@ struct TestRun {
     unused: u32,
 }
 
+#[repr(C)]
+struct LinkCreate {
+    program: u32,
+    interface: u32,
+    attach_type: u32,
+    flags: u32,
+}
+
+#[repr(C)]
+struct LinkDetach {
+    link: u32,
+}
+
 /// `struct xdp_md`.
 #[repr(C)]
 #[derive(Default)]
@@ -95,8 +113,8 @@ struct Context {
     egress_ifindex: u32,
 }
 
-fn check(result: libc::c_long) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+fn check(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
 fn invalid() -> io::Error {
@@ -105,7 +123,7 @@ fn invalid() -> io::Error {
 
 /// # Safety
 /// `attributes` is what the command reads, and its pointers are valid for the lengths that it reads and writes.
-unsafe fn bpf<T>(command: libc::c_long, attributes: &mut T) -> io::Result<()> {
+unsafe fn bpf<T>(command: libc::c_long, attributes: &mut T) -> io::Result<libc::c_long> {
     // SAFETY: pointer and length describe `attributes`; what they point to is the caller's promise.
     check(unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attributes), size_of::<T>()) })
 }
@@ -142,14 +160,14 @@ impl Map {
         let flags = if write == Write::New { NO_EXIST } else { 0 };
         let mut attributes = self.element(key, Some(value.as_ptr()), flags)?;
         // SAFETY: key and value have the map's lengths; the kernel only reads them.
-        unsafe { bpf(MAP_UPDATE_ELEM, &mut attributes) }
+        unsafe { bpf(MAP_UPDATE_ELEM, &mut attributes) }.map(|_| ())
     }
 
     /// Deletes an entry.
     pub(crate) fn delete(&self, key: &[u8]) -> io::Result<()> {
         let mut attributes = self.element(key, None, 0)?;
         // SAFETY: the key has the map's length; the kernel only reads it.
-        unsafe { bpf(MAP_DELETE_ELEM, &mut attributes) }
+        unsafe { bpf(MAP_DELETE_ELEM, &mut attributes) }.map(|_| ())
     }
 
     fn batch(&self, command: libc::c_long, keys: &[u8], values: &[u8]) -> (usize, io::Result<()>) {
@@ -162,7 +180,7 @@ impl Map {
             ..Batch::default()
         };
         // SAFETY: `count` keys, and values where the command reads them, are there (`update_all`, `delete_all`); the kernel only reads.
-        let result = unsafe { bpf(command, &mut attributes) };
+        let result = unsafe { bpf(command, &mut attributes) }.map(|_| ());
         // The kernel writes how far it came, which with an error is less than all; where it did not begin it writes nothing.
         let none = result.is_err() && attributes.count == count;
         (if none { 0 } else { attributes.count as usize }, result)
@@ -182,6 +200,36 @@ impl Map {
             return (0, Err(invalid()));
         }
         self.batch(MAP_DELETE_BATCH, keys, &[])
+    }
+}
+
+/// A program on an interface. Dropping it takes the program away.
+#[derive(Debug)]
+pub(crate) struct Attachment(OwnedFd);
+
+impl Attachment {
+    /// Attaches an XDP program. `flags`: the mode, `XDP_FLAGS_*`.
+    pub(crate) fn new(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io::Result<Self> {
+        let mut attributes =
+            LinkCreate { program: program.as_raw_fd() as u32, interface, attach_type: ATTACH_XDP, flags };
+        // SAFETY: the attributes hold no pointers.
+        let fd = unsafe { bpf(LINK_CREATE, &mut attributes)? };
+        // SAFETY: the kernel has just made the descriptor, and nobody else holds it.
+        Ok(Attachment(unsafe { OwnedFd::from_raw_fd(fd as RawFd) }))
+    }
+
+    /// Takes the program away at once. Closing the descriptor would not do: another thread may start a process at this moment, which has a copy of it until it runs its program.
+    pub(crate) fn detach(&self) -> io::Result<()> {
+        let mut attributes = LinkDetach { link: self.0.as_raw_fd() as u32 };
+        // SAFETY: the attributes hold no pointers.
+        unsafe { bpf(LINK_DETACH, &mut attributes) }.map(|_| ())
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        // The interface may be gone; then there is nothing to take away.
+        let _ = self.detach();
     }
 }
 
@@ -223,7 +271,7 @@ pub(crate) fn live_run(program: BorrowedFd<'_>, frame: &[u8], count: u32) -> io:
         ..TestRun::default()
     };
     // SAFETY: pointer and length describe `frame`, which lives through the call; the kernel only reads it.
-    unsafe { bpf(PROG_TEST_RUN, &mut attributes) }
+    unsafe { bpf(PROG_TEST_RUN, &mut attributes) }.map(|_| ())
 }
 
 fn socket(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {

@@ -96,6 +96,47 @@ fn times_become_those_of_packets() {
     });
 }
 
+/// Options of TCP that are broken, or that open connections have seldom.
+const ODD_OPTIONS: [&[u8]; 12] = [
+    &[1, 1, 1, 1],
+    &[1, 1, 8, 10],
+    &[1, 1, 8, 10, 0, 0, 0, 1],
+    &[1, 1, 8, 11, 0, 0, 0, 1, 0, 0, 0, 2],
+    &[8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 1],
+    &[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 1, 1, 1],
+    &[1, 1, 5, 2],
+    &[1, 1, 5, 10, 0, 0, 0, 1],
+    &[1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0],
+    &[1, 1, 5, 14, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0],
+    &[1, 1, 19, 18, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+    &[2, 4, 5, 180],
+];
+
+#[test]
+fn options_that_open_connections_have_are_no_matter() {
+    in_namespace(|| {
+        let (mut program, tables) = level(16, 1500);
+        install_all(&tables, FORWARD);
+        for v6 in [false, true] {
+            for timestamps in [false, true] {
+                for blocks in 0..=if timestamps { 3 } else { 4 } {
+                    let mut packet = plain(v6, TCP);
+                    let options = &mut segment(&mut packet).raw_options;
+                    if timestamps {
+                        options.extend([1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+                    }
+                    if blocks > 0 {
+                        options.extend([1, 1, 5, 2 + 8 * blocks]);
+                        options.extend(vec![3; 8 * usize::from(blocks)]);
+                    }
+                    let frame = packet.frame();
+                    assert_eq!(result(&mut program, &frame), REDIRECT, "{timestamps} {blocks}");
+                }
+            }
+        }
+    });
+}
+
 fn odd_segments() -> Vec<(String, Packet)> {
     let mut all = Vec::new();
     for v6 in [false, true] {
@@ -111,6 +152,9 @@ fn odd_segments() -> Vec<(String, Packet)> {
         add("no flags", &|p| segment(p).flags = 0);
         add("a header of 16 bytes", &|p| segment(p).dataofs = Some(4));
         add("a header longer than the packet", &|p| segment(p).dataofs = Some(15));
+        for options in ODD_OPTIONS {
+            add(&format!("options {options:?}"), &|p| segment(p).raw_options = options.to_vec());
+        }
         add("another flow's port", &|p| segment(p).sport = 4001);
     }
     all
@@ -530,6 +574,16 @@ fn tables_outlive_the_program() {
         drop(program);
         assert!(tables.mark(0) && tables.counts(0).is_some());
         assert!(tables.remove(&key(TCP, ends(false)[0], ends(false)[1], [0; 3])).unwrap());
+    });
+}
+
+#[test]
+fn who_has_no_rights_is_told_which() {
+    common::without_rights(|| {
+        let options = Options { flows: 16, mode: ModeChoice::Auto, tunnels: DecoderConfig::default() };
+        let error = Program::load(&options).unwrap_err();
+        assert!(matches!(error, XdpError::NoPermission { .. }), "{error}");
+        assert!(error.to_string().contains("setcap cap_bpf"), "{error}");
     });
 }
 

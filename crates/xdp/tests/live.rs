@@ -221,6 +221,14 @@ fn ports_that_do_not_fit_are_refused() {
         assert!(matches!(error, XdpError::Down { .. }), "{error}");
         obey(&error, "ip link");
         assert!(!program.attach(&lan).unwrap().enabled);
+        ip("link set dev lan down");
+        let error = program.attach(&wan).unwrap_err();
+        assert!(matches!(&error, XdpError::Down { name } if name == "lan"), "{error}");
+        ip("link set dev lan up");
+        ethtool("-K lan gro on");
+        let error = program.attach(&wan).unwrap_err();
+        assert!(matches!(&error, XdpError::Offloads { name, .. } if name == "lan"), "{error}");
+        obey(&error, "ethtool -K");
         ip("link set dev wan mtu 1400");
         let error = program.attach(&wan).unwrap_err();
         assert!(matches!(error, XdpError::MtuDiffers { .. }), "{error}");
@@ -264,5 +272,21 @@ fn an_interface_that_goes_takes_its_program_along() {
         ethtool("-K wan tx off tso off gso off gro off rxvlan off");
         ethtool("-K b gro on");
         assert!(program.attach(&ports()[1]).unwrap().enabled);
+    });
+}
+
+#[test]
+fn a_port_is_free_at_once_whoever_holds_descriptors() {
+    in_namespace(|| {
+        let (mut program, _) = level(16, 1500);
+        common::while_a_process_starts(|| {
+            program.detach(9).unwrap();
+            assert!(program.attach(&ports()[1]).unwrap_or_else(|error| panic!("{error}")).enabled);
+            drop(program);
+            let mut next = common::program(16);
+            for port in ports() {
+                next.attach(&port).unwrap_or_else(|error| panic!("{error}"));
+            }
+        });
     });
 }

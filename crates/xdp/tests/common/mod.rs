@@ -38,6 +38,24 @@ fn enter_new_namespace() -> bool {
     unsafe { libc::unshare(libc::CLONE_NEWNET) == 0 }
 }
 
+/// Runs `test` in a thread that may do nothing that only root may.
+#[allow(unsafe_code)]
+pub fn without_rights(test: impl FnOnce() + Send + 'static) {
+    /// `_LINUX_CAPABILITY_VERSION_3`.
+    const VERSION: u32 = 0x2008_0522;
+    let thread = std::thread::spawn(move || {
+        let (header, none) = ([VERSION, 0], [0_u32; 6]);
+        // SAFETY: the header is two and the rights are six numbers of 32 bits, which live through the call; the kernel only reads the latter, and
+        // the former's version is one that it knows. The rights are those of this thread alone.
+        let done = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+        test();
+    });
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
 /// Runs `test` in a thread with an empty network namespace. Prints a line and returns when that is not possible.
 pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
     if !is_root() {
@@ -103,6 +121,27 @@ pub fn tap(name: &str) -> std::fs::File {
     let done = unsafe { libc::ioctl(file.as_raw_fd(), SET_INTERFACE, &raw mut ask) };
     assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
     file
+}
+
+/// Runs `test` while a process is being started that has a copy of all open descriptors, as another thread of a program may do at any time.
+#[allow(unsafe_code)]
+pub fn while_a_process_starts(test: impl FnOnce()) {
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::process::CommandExt as _;
+    let (mut started, mut begin) = std::io::pipe().unwrap();
+    let (mut wait, mut end) = std::io::pipe().unwrap();
+    let mut command = Command::new("true");
+    let pause = move || {
+        begin.write_all(b"!")?;
+        wait.read_exact(&mut [0])
+    };
+    // SAFETY: between fork and exec it writes and reads pipes, which any process may do then.
+    unsafe { command.pre_exec(pause) };
+    let child = std::thread::spawn(move || command.status());
+    started.read_exact(&mut [0]).unwrap();
+    test();
+    end.write_all(b"!").unwrap();
+    assert!(child.join().unwrap().unwrap().success());
 }
 
 /// Number of an interface.

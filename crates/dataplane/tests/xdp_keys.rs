@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The XDP level finds a flow by the very key that the host's flow table has for it, and handles no frame that the host's decoder finds something odd in. (Here and not
+//! beside either, which are of one layer.)
+//!
+//! The kernel runs the program on each frame, in a network namespace that ends with the test.
+
+use bartizan_base::{LinkId, TenantId};
+use bartizan_flow::{FlowKey, FlowScope, FlowSide};
+use bartizan_packet::{DecodeOutput, Decoded, Decoder, DecoderConfig, LinkType, PacketFlags};
+use bartizan_testkit::packet::{ACK, Datagram, End, Ip, Layer, PSH, Packet, Segment, TCP, UDP};
+use bartizan_testkit::random::Random;
+use bartizan_xdp::{Action, Control, ModeChoice, Options, PortSetup, Program, Side};
+use std::net::IpAddr;
+use std::process::Command;
+
+const REDIRECT: u32 = 4;
+const LINK: LinkId = LinkId(0xbeef);
+
+fn run(program: &str, arguments: &str) -> String {
+    let output = Command::new(program).args(arguments.split_whitespace()).output().expect("it can be run");
+    assert!(output.status.success(), "{program} {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn number(interface: &str) -> u32 {
+    run("ip", &format!("-o link show dev {interface}")).split(':').next().unwrap().parse().unwrap()
+}
+
+/// Runs the test of this name again, in a namespace of its own. Returns whether this is that run.
+fn inside(test: &str) -> bool {
+    const INSIDE: &str = "BARTIZAN_TEST_INSIDE";
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    if run("id", "-u").trim() != "0" {
+        eprintln!("needs root: not run (network namespaces and BPF programs)");
+        return false;
+    }
+    let program = std::env::current_exe().unwrap();
+    let mut again = Command::new("unshare");
+    again.arg("--net").arg(program).args(["--exact", test, "--nocapture"]).env(INSIDE, "1");
+    assert!(again.status().expect("unshare can be run").success(), "{test} failed in its namespace");
+    false
+}
+
+/// A link between two pairs, and the program.
+fn program() -> Program {
+    for (port, end) in [("lan", "a"), ("wan", "b")] {
+        run("ip", &format!("link add {port} type veth peer name {end}"));
+        run("ip", &format!("link set dev {port} arp off up"));
+        run("ip", &format!("link set dev {end} arp off up"));
+        run("ethtool", &format!("-K {port} tx off tso off gso off gro off rxvlan off"));
+        run("ethtool", &format!("-K {end} gro on"));
+    }
+    Program::load(&Options { flows: 64, mode: ModeChoice::Auto, tunnels: DecoderConfig::default() }).unwrap()
+}
+
+/// How a link's ports are set up.
+#[derive(Clone, Copy)]
+struct Setting {
+    sides: bool,
+    vlans: bool,
+}
+
+fn attach(program: &mut Program, setting: Setting) {
+    for (name, side, index, pair) in [("lan", Side::First, 0, 1), ("wan", Side::Second, 1, 0)] {
+        let side = if setting.sides { side } else { Side::Unknown };
+        let port =
+            PortSetup { ifindex: number(name), link: LINK, side, index, pair, vlans_in_key: setting.vlans };
+        program.attach(&port).unwrap();
+    }
+}
+
+fn endpoint(random: &mut Random, v6: bool) -> End {
+    // Near one another, so that one is now the higher by its address, now by its port, and now there is only one.
+    let odd = [0, 1, 0x7fff_ffff_ffff_ffff, 0x8000_0000_0000_0000, u64::MAX];
+    let address = if v6 {
+        let half = |random: &mut Random| if random.percent(70) { *random.pick(&odd) } else { random.draw() };
+        let number = u128::from(half(random)) << 64 | u128::from(half(random));
+        IpAddr::V6(number.into())
+    } else {
+        let number = if random.percent(70) { *random.pick(&odd) as u32 } else { random.draw() as u32 };
+        IpAddr::V4(number.into())
+    };
+    let port =
+        if random.percent(50) { *random.pick(&[0, 1, 0x7fff, 0x8000, 0xffff]) } else { random.draw() as u16 };
+    // Datagrams of these go up whatever they are: the host may look for a tunnel in them.
+    let port = if [4789, 6081].contains(&port) { port + 1 } else { port };
+    (address, port)
+}
+
+fn packet(random: &mut Random) -> Packet {
+    let v6 = random.percent(50);
+    let (from, to) = (endpoint(random, v6), endpoint(random, v6));
+    let length = random.below(60);
+    let load = random.bytes(length);
+    let mut ip = Ip::new(from.0, to.0, if random.percent(50) { TCP } else { UDP });
+    ip.tags = (0..random.below(4)).map(|_| random.draw() as u16).collect();
+    (ip.ttl, ip.tos) = (random.draw() as u8, random.draw() as u8);
+    ip.id = random.draw() as u32 & 0xffff;
+    let layer = if ip.protocol == TCP {
+        let mut segment = Segment::new((from.1, to.1), (random.draw() as u32, 7), ACK | PSH, &load);
+        if random.percent(50) {
+            segment.raw_options = vec![1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
+        }
+        if random.percent(20) {
+            segment.raw_options.extend([1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+        }
+        Layer::Tcp(segment)
+    } else {
+        Layer::Udp(Datagram::new((from.1, to.1), &load))
+    };
+    Packet { ip, layer, piece: None }
+}
+
+/// The packets in a frame, as the host decodes them.
+fn decode(frame: &[u8]) -> Vec<Decoded> {
+    let mut out = DecodeOutput::new();
+    Decoder::new(DecoderConfig::default()).decode(LinkType::ETHERNET, frame, frame.len() as u32, &mut out);
+    out.packets().to_vec()
+}
+
+/// The key of a packet that came by a side of the link, as the data plane makes it (`identity.rs`).
+fn key(packet: &Decoded, setting: Setting, second: bool, tenant: u16) -> Option<FlowKey> {
+    let scope = FlowScope {
+        tenant: TenantId(tenant),
+        link: LINK,
+        tunnel: packet.tunnel.key(),
+        level: packet.recursion,
+        vlans: if setting.vlans { packet.vlan.padded() } else { [0; 3] },
+        side: match (setting.sides, second) {
+            (false, _) => FlowSide::Unknown,
+            (true, false) => FlowSide::First,
+            (true, true) => FlowSide::Second,
+        },
+    };
+    FlowKey::of_packet(&scope, packet)
+}
+
+#[test]
+fn the_program_makes_the_keys_of_the_flow_table() {
+    if !inside("the_program_makes_the_keys_of_the_flow_table") {
+        return;
+    }
+    let mut program = program();
+    let (tables, mut random) = (program.tables(), Random::new(20));
+    let interfaces = [number("lan"), number("wan")];
+    for (sides, vlans) in [(false, false), (false, true), (true, false), (true, true)] {
+        let setting = Setting { sides, vlans };
+        attach(&mut program, setting);
+        for round in 0..500 {
+            let (frame, second) = (packet(&mut random).frame(), random.percent(50));
+            let decoded = decode(&frame);
+            let [packet] = decoded.as_slice() else { panic!("a plain packet: {decoded:?}") };
+            let key = key(packet, setting, second, random.draw() as u16).unwrap();
+            assert!(
+                tables.clear(0) && tables.set_control(0, Control { action: Action::Forward, generation: 0 })
+            );
+            tables.insert(key.words(), 0).unwrap();
+            let run = program.run_on(&frame, interfaces[usize::from(second)], 1).unwrap();
+            assert_eq!(run.result, REDIRECT, "{round}: {key:?}");
+            let mut packets = [0, 0];
+            packets[usize::from(key.is_reversed())] = 1;
+            assert_eq!(tables.counts(0).unwrap().packets, packets, "{round}: {key:?}");
+            assert!(tables.remove(key.words()).unwrap());
+        }
+        (0..2).for_each(|index| program.detach(index).unwrap());
+    }
+}
+
+/// Changes a few bytes, mostly of the headers, and sometimes the length.
+fn spoil(random: &mut Random, frame: &mut Vec<u8>) {
+    for _ in 0..random.within(1, 3) {
+        let reach = if random.percent(80) { frame.len().min(80) } else { frame.len() };
+        let at = random.below(reach);
+        frame[at] = if random.percent(50) { frame[at] ^ 1 << random.below(8) } else { random.draw() as u8 };
+    }
+    if random.percent(20) {
+        let length = random.within(14, frame.len() + 4);
+        frame.resize(length, 0);
+    }
+    // A checksum that fits lets more through to what is behind it.
+    if frame.len() >= 34 && frame[12..15] == [8, 0, 0x45] && random.percent(80) {
+        bartizan_testkit::packet::sum_ipv4_header(&mut frame[14..34]);
+    }
+}
+
+#[test]
+fn nothing_is_handled_that_the_host_finds_odd() {
+    if !inside("nothing_is_handled_that_the_host_finds_odd") {
+        return;
+    }
+    let mut program = program();
+    let setting = Setting { sides: true, vlans: true };
+    attach(&mut program, setting);
+    let (tables, mut random, lan) = (program.tables(), Random::new(21), number("lan"));
+    assert!(tables.set_control(0, Control { action: Action::Forward, generation: 0 }));
+    let (mut handled, mut odd) = (0, 0);
+    for round in 0..20_000 {
+        let mut frame = packet(&mut random).frame();
+        spoil(&mut random, &mut frame);
+        let decoded = decode(&frame);
+        let Some(key) = decoded.first().and_then(|packet| key(packet, setting, false, 0)) else { continue };
+        tables.insert(key.words(), 0).unwrap();
+        let result = program.run_on(&frame, lan, 1).unwrap().result;
+        assert!(tables.remove(key.words()).unwrap());
+        let packet = &decoded[0];
+        let plain = decoded.len() == 1
+            && !packet.is_invalid()
+            && !packet.flags.intersects(PacketFlags::UNREADABLE | PacketFlags::FRAGMENT);
+        assert!(result != REDIRECT || plain, "{round}: {packet:?}\n{frame:02x?}");
+        handled += usize::from(result == REDIRECT);
+        odd += usize::from(!plain);
+    }
+    assert!(handled > 5_000 && odd > 1_000, "{handled} were handled, {odd} were odd");
+}
