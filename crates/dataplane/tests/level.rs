@@ -295,6 +295,40 @@ fn run_beside_none(seed: u64, packets: usize, name: &str) -> Bench {
     bench
 }
 
+/// Who has a flow bypassed, and opens another connection of its ports, must not find the old flow's entry: nothing of the new one would be inspected.
+#[test]
+fn another_connection_of_the_same_ports_finds_no_entry() {
+    for flags in [SYN, SYN | ACK, FIN | ACK, RST | ACK, RST] {
+        let mut bench = Bench::new(1, Some(Habits::default()), "reopen");
+        let (client, server) = ((1, 10_000), (40, 80));
+        let send = |bench: &mut Bench, side: usize, seq: u32, ack: u32, flags: u8, data: &[u8]| {
+            bench.nanos += 1_000_000;
+            let (from, to) = if side == 0 { (client, server) } else { (server, client) };
+            let bytes =
+                ethernet(false, &ip(false, (from.0, to.0), 6, &tcp((from.1, to.1), seq, ack, flags, data)));
+            let ends = |(host, port): (u8, u16)| (address(false, host), port);
+            let key = FlowKey::ported(&FlowScope::default(), 6, ends(from), ends(to));
+            bench.arrives(&bytes, &key, side, flags & (SYN | FIN | RST) > 0);
+            key
+        };
+        send(&mut bench, 0, 100, 0, SYN, b"");
+        send(&mut bench, 1, 500, 101, SYN | ACK, b"");
+        send(&mut bench, 0, 101, 501, ACK, b"");
+        for number in 0..4 {
+            send(&mut bench, 0, 101 + number, 501, ACK, b"x");
+            bench.turn();
+        }
+        assert_eq!(bench.wire.counters().forwarded, 2, "it is below");
+        let side = usize::from(flags == SYN | ACK);
+        let key = send(&mut bench, side, 9_000, 105, flags, b"");
+        // No turn of the level has come yet.
+        let (now, before) = (bench.now(), bench.wire.counters().up);
+        assert_eq!(bench.wire.packet(&DeviceKey::of(&key), !key.is_reversed(), 60, now), None, "{flags}");
+        assert_eq!(bench.wire.counters().up, before + 1);
+        bench.stack.finish();
+    }
+}
+
 #[test]
 fn packets_are_counted_once_at_whatever_level_and_records_have_the_sums() {
     for seed in 1..=3 {

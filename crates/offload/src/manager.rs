@@ -268,11 +268,28 @@ impl FlowManager {
         self.raise_outdated(table, now);
         self.take_tasks(table, now);
         self.read_some(table, now);
+        self.submit(now);
+        self.hear(table, now);
+    }
+
+    fn submit(&mut self, now: Timestamp) {
         if !self.requests.is_empty() {
             self.device.submit(&self.requests, now);
             self.requests.clear();
         }
+    }
+
+    /// Takes a flow up before the packet in hand goes on: what answers that packet is the host's. With a device that does at once what it is asked (XDP) its packets go
+    /// up when this returns. What the data plane is to do waits for the next turn.
+    pub fn raise_now<E: Default>(&mut self, table: &mut FlowTable<E>, id: FlowId, now: Timestamp) {
+        // An entry that is being made is there first, and is marked then.
+        self.submit(now);
         self.hear(table, now);
+        if table.raise(id, now) {
+            self.take_tasks(table, now);
+            self.submit(now);
+            self.hear(table, now);
+        }
     }
 
     /// What the data plane is to do. To be asked until there is nothing, after each turn.
@@ -283,8 +300,7 @@ impl FlowManager {
     /// Takes all flows up: the run is about to end. What the device has counted of them is credited, and none is offered any more. The host goes on with them.
     pub fn close<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
         self.closed = true;
-        self.device.submit(&self.requests, now);
-        self.requests.clear();
+        self.submit(now);
         self.device.close(now);
         self.hear(table, now);
     }
@@ -521,6 +537,18 @@ mod tests {
         assert_eq!(rig.offer(id, Action::Forward), Err(Stays::Unanswered));
         rig.pass(60_000);
         assert_eq!((rig.wire.entries(), rig.manager.counters().entries), (0, 0));
+    }
+
+    #[test]
+    fn a_flow_is_up_before_the_packet_that_raised_it_goes_on() {
+        for turns in [0, 50] {
+            let mut rig = Rig::new(Habits::default());
+            let id = rig.flow(1_000);
+            rig.offer(id, Action::Forward).unwrap();
+            rig.pass(turns);
+            rig.manager.raise_now(&mut rig.table, id, rig.now);
+            assert_eq!(rig.packet(1_000), None, "after {turns} ms");
+        }
     }
 
     #[test]

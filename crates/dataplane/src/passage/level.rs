@@ -155,13 +155,19 @@ impl Passage<'_> {
         }
     }
 
-    /// A segment ends a direction of a connection that is below: what follows of its end is the host's. Where much follows, because one side goes on, the flow
-    /// goes below again.
+    /// A segment ends a direction of a connection that is below, or opens another one of its ports: what follows is the host's, before the segment goes on and is
+    /// answered. Where much follows, because one side goes on, the flow goes below again.
     #[inline]
     pub(super) fn raise_if_ending(&mut self, id: FlowId, segment: &Segment<'_>) {
-        if self.flows.manager.is_some() && segment.flags.intersects(TcpFlags::FIN.union(TcpFlags::RST)) {
+        const ENDS: TcpFlags = TcpFlags::SYN.union(TcpFlags::FIN).union(TcpFlags::RST);
+        if self.flows.manager.is_some()
+            && segment.flags.intersects(ENDS)
+            && self.flows.get(id).is_some_and(|entry| !entry.is_at_host())
+        {
             let now = self.cx.position.clock;
-            self.flows.table_mut().raise(id, now);
+            if let Some((table, manager)) = self.flows.with_manager() {
+                manager.raise_now(table, id, now);
+            }
         }
     }
 }

@@ -304,6 +304,7 @@ impl Passage<'_> {
             return Ok(tracked);
         }
         self.make_session_room(id, &segment);
+        self.raise_if_ending(id, &segment);
         self.take_up_session(id, &segment, tracked.direction);
         self.track(id, &segment, (tracked.direction, frame.now), outcome);
         if outcome.reuse {
@@ -315,7 +316,6 @@ impl Passage<'_> {
             self.reverse(tracked.id);
             tracked.direction = tracked.direction.flip();
         }
-        self.raise_if_ending(tracked.id, &segment);
         tracked.is_tcp = true;
         Ok(tracked)
     }
@@ -381,11 +381,10 @@ impl Passage<'_> {
             return false;
         }
         let Some(segment) = self.segment(arrival.packet) else { return false };
+        self.raise_if_ending(id, &segment);
         self.take_up_session(id, &segment, arrival.occasion.direction);
         let Some(entry) = self.flows.get_mut(id) else { return false };
-        let reuses = self.runner.follow(self.cx.settings, entry, &segment, &arrival.occasion);
-        self.raise_if_ending(id, &segment);
-        reuses
+        self.runner.follow(self.cx.settings, entry, &segment, &arrival.occasion)
     }
 
     /// Does what an exception policy says. It speaks about inspection, so no payload function looks at the packet.
