@@ -124,7 +124,7 @@ mod tests {
         let mut wanted = [Count::default(); CLASSES.len()];
         for (number, v6) in [(1, false), (2, true)] {
             for (class, wanted) in wanted.iter_mut().enumerate() {
-                let flow = Flow { packets: 12 + class as u16, size: 300, class: class as u8, v6 };
+                let flow = Flow { packets: 11 + class as u16, size: 300, class: class as u8, v6 };
                 let mut talk = maker.begin(number, flow);
                 for at in 0..flow.packets {
                     let length = maker.write(&mut talk, &talk::step(&flow, at), &mut frame);

@@ -32,13 +32,13 @@ pub const CLASSES: [Class; 4] = [
 pub const TCP_SHARE: f64 = 0.88;
 
 /// Flows have at least so many packets, so that the shortest frames carry a request, an answer, handshake and end.
-pub const SHORTEST: u16 = 10;
+pub const SHORTEST: u16 = 11;
 /// And at most so many.
 pub const LONGEST: u16 = 256;
 /// One flow in so many is long.
 const LONG: usize = 10;
-/// Packets beyond the shortest, on average, of short flows and of long ones: 0.9 * 2 + 0.1 * 32 makes a mean of 15.
-const BEYOND: (f64, f64) = (2.0, 32.0);
+/// Packets beyond the shortest, on average, of short flows and of long ones: 0.9 * 1 + 0.1 * 31 makes a mean of 15.
+const BEYOND: (f64, f64) = (1.0, 31.0);
 
 /// Frames have at least so many bytes (without the frame check sequence), so that TCP over IPv4 and over IPv6 carries ten.
 pub const SMALLEST: (u16, u16) = (64, 84);
@@ -151,10 +151,10 @@ pub fn ends(number: u64, flow: &Flow) -> (End, End) {
     const PORTS: u64 = 28_232;
     let (client, port) = (number % CLIENTS, FIRST_PORT + number / CLIENTS % PORTS);
     let server = (number ^ (number >> 12)) % 250 + 1;
-    let [high, low] = (client as u16).to_be_bytes();
+    let [high, low] = (client as u16 + 256).to_be_bytes();
     let ends: (IpAddr, IpAddr) = if flow.v6 {
         let of = |net: u16, host: u64| Ipv6Addr::new(0x2001, 2, 0, net, 0, 0, 0, host as u16);
-        (of(1, client).into(), of(2, server).into())
+        (of(1, client + 1).into(), of(2, server).into())
     } else {
         (Ipv4Addr::new(10, 18, high, low).into(), Ipv4Addr::new(198, 18, 0, server as u8).into())
     };

@@ -140,6 +140,7 @@ fn report(player: &Player, offered: &Offered, arrived: &[[Count; COUNTERS]; 2]) 
         "next": player.next_number(),
         "packets": packets,
         "bytes": sum(|count| count.bytes),
+        "paced": offered.paced,
         "from_clients": offered.from_clients,
         "seconds": offered.took.as_secs_f64(),
         "late": offered.late,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_micros(50);
 /// What a pause of this process has made late is sent at once up to so much time; beyond it is given up: it would be a burst that nobody
 /// asked for.
-const LATE: Duration = Duration::from_millis(1);
+const LATE: Duration = Duration::from_millis(4);
 
 /// What was offered.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,7 +25,9 @@ pub struct Offered {
     pub late: u64,
     /// Frames that the interface did not take.
     pub refused: u64,
-    /// Until the last burst of the rate, without the resets.
+    /// Frames of these that were offered at the rate: all but the resets at the end.
+    pub paced: u64,
+    /// Until the last of them.
     pub took: Duration,
 }
 
@@ -110,9 +112,9 @@ impl Pair {
     pub fn play(&mut self, player: &mut Player, rate: u64, length: Duration) -> io::Result<Offered> {
         let mut offered = Offered::default();
         self.pace(rate, length, &mut offered, |frame| Some(player.make(frame)))?;
-        let late = offered.late;
-        // Resets are no part of the time for which the rate holds.
-        let took = offered.took;
+        // Resets are no part of what the rate holds for.
+        let (late, took) = (offered.late, offered.took);
+        offered.paced = offered.sent.iter().map(|count| count.packets).sum();
         self.pace(rate, Duration::MAX, &mut offered, |frame| player.close(frame))?;
         (offered.took, offered.late) = (took, late);
         Ok(offered)

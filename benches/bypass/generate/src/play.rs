@@ -95,11 +95,11 @@ impl Player {
         Made { from_client: step.from_client, class, length }
     }
 
-    /// Ends what is open, a frame each time: a TCP connection is reset by its client; of one whose handshake is not done, and of
-    /// UDP, nothing more is heard. `None` when nothing is open any more.
+    /// Ends what is open, a frame each time: a TCP connection is reset by its client. Of one whose handshake is not done or whose end
+    /// has begun, and of UDP, nothing more is heard. `None` when nothing is open any more.
     pub fn close(&mut self, frame: &mut [u8]) -> Option<Made> {
         while let Some(slot) = self.slots.pop() {
-            if let Some(mut open) = slot.filter(|open| open.flow.class().tcp && open.at > 2) {
+            if let Some(mut open) = slot.filter(|open| talk::is_open(&open.flow, open.at)) {
                 let step = talk::reset();
                 let length = self.maker.write(&mut open, &step, frame);
                 return Some(Made { from_client: true, class: usize::from(open.flow.class), length });
@@ -162,7 +162,7 @@ mod tests {
         for _ in 0..3000 {
             player.make(&mut frame);
         }
-        let open = player.slots.iter().flatten().filter(|c| c.flow.class().tcp && c.at > 2).count();
+        let open = player.slots.iter().flatten().filter(|c| talk::is_open(&c.flow, c.at)).count();
         let mut resets = 0;
         while let Some(made) = player.close(&mut frame) {
             assert!(made.from_client && parse(&frame[..made.length]).unwrap().segment.flags & RST != 0);

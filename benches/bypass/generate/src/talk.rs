@@ -64,14 +64,15 @@ pub fn step(flow: &Flow, at: u16) -> Step {
             length: room,
         };
     }
-    let (request, last) = (request(room).len() as u16, flow.packets - 3);
+    let (request, last) = (request(room).len() as u16, flow.packets - 4);
     match at {
         0 => bare(true, SYN),
         1 => bare(false, SYN | ACK),
         2 => bare(true, ACK),
-        // The server has said all, and so has the client.
+        // The server has said all; the client takes note of it, and has said all as well.
         _ if at == last => bare(false, FIN | ACK),
-        _ if at == last + 1 => bare(true, FIN | ACK),
+        _ if at == last + 1 => bare(true, ACK),
+        _ if at == last + 2 => bare(true, FIN | ACK),
         _ if at > last => bare(false, ACK),
         _ => {
             let (said, segments) = (at - 3, request.div_ceil(room));
@@ -93,6 +94,12 @@ pub fn step(flow: &Flow, at: u16) -> Step {
             Step { from_client: false, flags: PSH | ACK, source: Source::Answer, part, length: room }
         }
     }
+}
+
+/// Is it a TCP connection that is established when so many packets are said, and not yet at its end?
+#[must_use]
+pub fn is_open(flow: &Flow, said: u16) -> bool {
+    flow.class().tcp && said > 2 && said <= flow.packets - 4
 }
 
 /// What ends a TCP flow before its time: the client resets it.
@@ -154,13 +161,13 @@ mod tests {
     fn tcp_goes_from_a_handshake_over_request_and_answer_to_an_end_in_both_directions() {
         for v6 in [false, true] {
             for size in [64, 100, 594, 1500, 9000] {
-                for packets in [SHORTEST, 11, 12, 40, LONGEST] {
+                for packets in [SHORTEST, 12, 13, 40, LONGEST] {
                     let flow = flow(0, packets, size, v6);
                     let steps: Vec<_> = (0..packets).map(|at| step(&flow, at)).collect();
                     let flags: Vec<_> = steps.iter().map(|s| s.flags).collect();
                     assert_eq!(flags[..3], [SYN, SYN | ACK, ACK]);
-                    assert_eq!(flags[flags.len() - 3..], [FIN | ACK, FIN | ACK, ACK]);
-                    assert!(flags[3..flags.len() - 3].iter().all(|f| f & (SYN | FIN | RST) == 0));
+                    assert_eq!(flags[flags.len() - 4..], [FIN | ACK, ACK, FIN | ACK, ACK]);
+                    assert!(flags[3..flags.len() - 4].iter().all(|f| f & (SYN | FIN | RST) == 0));
                     let said = |source| steps.iter().filter(move |s| s.source == source);
                     let asked: usize = said(Source::Request).map(|s| usize::from(s.length)).sum();
                     assert_eq!(asked, request(room(&flow)).len(), "the request is whole");
