@@ -4,7 +4,6 @@
 import collections
 import dataclasses
 import json
-import resource
 import shlex
 import subprocess
 
@@ -50,9 +49,7 @@ class Offer:
             f"{self.program} btzc0 btzs0 --rate {round(rate)} --seconds {seconds} --bypassable {load.bypassable} --sizes {load.sizes}"
             f" --concurrent {load.concurrent} --ipv6 {load.ipv6} --first {self.next}"
         )
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(shlex.split(self.net.inside("c", 0, command)), capture_output=True, text=True, timeout=seconds + 120)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if done.returncode != 0:
             raise Problem(f"the generator failed: {done.stderr.strip()}")
         said = json.loads(done.stdout)
@@ -60,7 +57,6 @@ class Offer:
         if said["others_arrived"]:
             raise Problem(f"{said['others_arrived']} frames arrived that nobody of this bench sent")
         said["rate"] = said["paced"] / said["seconds"]
-        said["cpu"] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         self.next = said["next"]
         for name, counts in said["classes"].items():
             self.sent[name].update({"flows": counts["begun"], "packets": counts["packets"], "bytes": counts["bytes"]})
@@ -76,9 +72,11 @@ def lost(said, drops):
     return said["refused"] + sum(c["packets"] - c["arrived"] for name, c in classes if not drops or name in KEPT)
 
 
-def search(offer, drops, seconds, guess):
-    """A rate that lost nothing in one short run, near the lowest that did. Also whether the generator was the limit."""
-    good, bad, rate = 0.0, None, guess
+def search(offer, drops, seconds, proof, guess):
+    """A rate that lost nothing in one short run, near the lowest that did, nor in one as long as those of the proof, before which the program
+    has to be started anew. Also whether the generator was the limit.
+    """
+    good, bad, rate, limited = 0.0, None, guess, False
     for _ in range(PROBES):
         said = offer.run(rate, seconds)
         if lost(said, drops):
@@ -86,14 +84,19 @@ def search(offer, drops, seconds, guess):
         else:
             good = max(good, said["rate"])
             if said["rate"] < 0.9 * rate:
-                return good, True
+                limited = True
+                break
         if bad and good and bad / good < NEAR:
             break
         if bad is None:
             rate = min(rate * 1.6, HIGHEST_RATE)
         else:
             rate = (good * bad) ** 0.5 if good else rate / 2
-    return good, False
+    for _ in range(PROOFS):
+        if not good or not lost(offer.run(good, proof), drops):
+            break
+        good *= LESS
+    return good, limited
 
 
 def check_sums(offer, totals, drops):
@@ -156,5 +159,5 @@ def figures(offer, totals):
         "low": totals.low / packets,
         "refused": totals.refused / packets,
         "cost": 1e9 * totals.cpu / packets,
-        "sender_cost": 1e9 * sum(said["cpu"] for said in offer.runs) / packets,
+        "sender_cost": 1e9 * sum(said["processor"] for said in offer.runs) / packets,
     }

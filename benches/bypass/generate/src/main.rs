@@ -143,6 +143,7 @@ fn report(player: &Player, offered: &Offered, arrived: &[[Count; COUNTERS]; 2]) 
         "paced": offered.paced,
         "from_clients": offered.from_clients,
         "seconds": offered.took.as_secs_f64(),
+        "processor": offered.processor.as_secs_f64(),
         "late": offered.late,
         "refused": offered.refused,
         "others_arrived": arrived.iter().map(|side| side[CLASSES.len()].packets).sum::<u64>(),

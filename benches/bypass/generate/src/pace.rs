@@ -29,6 +29,8 @@ pub struct Offered {
     pub paced: u64,
     /// Until the last of them.
     pub took: Duration,
+    /// Processor time of sending all.
+    pub processor: Duration,
 }
 
 /// Frames for one interface that wait for the next call.
@@ -110,13 +112,14 @@ impl Pair {
     /// # Errors
     /// As sendmsg(2).
     pub fn play(&mut self, player: &mut Player, rate: u64, length: Duration) -> io::Result<Offered> {
-        let mut offered = Offered::default();
+        let (mut offered, begun) = (Offered::default(), sys::thread_time());
         self.pace(rate, length, &mut offered, |frame| Some(player.make(frame)))?;
         // Resets are no part of what the rate holds for.
         let (late, took) = (offered.late, offered.took);
         offered.paced = offered.sent.iter().map(|count| count.packets).sum();
         self.pace(rate, Duration::MAX, &mut offered, |frame| player.close(frame))?;
         (offered.took, offered.late) = (took, late);
+        offered.processor = sys::thread_time() - begun;
         Ok(offered)
     }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! System calls behind safe functions: packet sockets, `sendmmsg`, `bpf`.
 //!
-//! Source: packet(7), sendmmsg(2), bpf(2), Linux `include/uapi/linux/if_packet.h` and `bpf.h`.
+//! Source: packet(7), sendmmsg(2), bpf(2), clock_gettime(2), Linux `include/uapi/linux/if_packet.h` and `bpf.h`.
 
 use std::ffi::CString;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 /// `SOL_PACKET`, `PACKET_QDISC_BYPASS` and `PACKET_IGNORE_OUTGOING` of packet(7).
 const SOL_PACKET: i32 = 263;
@@ -108,6 +109,15 @@ pub fn send(socket: &OwnedFd, frames: &[&[u8]]) -> io::Result<usize> {
     // SAFETY: the first `count` messages point to as many parts, these to the frames; all live through the call, which only reads the frames.
     let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count as u32, 0) };
     Ok(check(sent.into())? as usize)
+}
+
+/// Processor time of the calling thread, with what the kernel does in its name: here also the far end's receiving.
+#[must_use]
+pub fn thread_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes a time to where `time` lives; with these arguments it cannot fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Attributes of bpf(2): the commands that are used here need no more; the kernel takes what is behind as zero.

@@ -57,7 +57,7 @@ pub fn step(flow: &Flow, at: u16) -> Step {
     let bare = |from_client, flags| Step { from_client, flags, source: Source::Nothing, part: 0, length: 0 };
     if !flow.class().tcp {
         return Step {
-            from_client: at % 2 == 0,
+            from_client: at.is_multiple_of(2),
             flags: 0,
             source: Source::Datagrams,
             part: at / 2,
@@ -186,7 +186,7 @@ mod tests {
         let flow = flow(2, 21, 594, false);
         for at in 0..21 {
             let step = step(&flow, at);
-            assert_eq!((step.from_client, step.length), (at % 2 == 0, 594 - 42));
+            assert_eq!((step.from_client, step.length), (at.is_multiple_of(2), 594 - 42));
         }
         assert_eq!(bytes(&flow), 21 * 594);
     }
