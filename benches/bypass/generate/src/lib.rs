@@ -4,19 +4,16 @@
 //! of the bytes in flows that a rule on ports bypasses. What the text leaves open (15 packets a flow, sizes, what is said) is
 //! decided here.
 //!
-//! 1. `flows`: the list of flows, which follows from a seed: class, length, frame size, IP version.
-//! 2. `talk`: what a flow says: its packets from the handshake to the end.
-//! 3. `frames`: a packet as a frame, with right checksums, without a look at its payload.
-//! 4. `play`: so many flows at once; who speaks next.
-//! 5. `sys`: packet sockets and bpf(2).
-//! 6. `count`: counters of classes in the kernel.
-//! 7. `pace`: an offered rate in small bursts.
+//! From the bottom to the top: `flows` (what a flow is), `talk` (what it says, packet for packet), `list` (which flows there are), `frames`
+//! (a packet as a frame), `play` (many flows at once: who speaks next), `sys` (packet sockets and bpf(2)), `count` (counters of
+//! classes in the kernel), `pace` (an offered rate, in small bursts).
 //!
 //! Not done: retransmissions, IP and TCP options, fragments, tunnels; lost packets are not sent again, as nobody answers.
 
 pub mod count;
 pub mod flows;
 pub mod frames;
+pub mod list;
 pub mod pace;
 pub mod play;
 #[allow(unsafe_code)]

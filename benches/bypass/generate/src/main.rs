@@ -3,8 +3,9 @@
 //! Prints one line of JSON. For test networks of one's own.
 
 use bartizan_generate::count::{COUNTERS, Counter};
-use bartizan_generate::flows::{CLASSES, LARGEST, Plan, SMALLEST};
+use bartizan_generate::flows::{CLASSES, LARGEST, SMALLEST};
 use bartizan_generate::frames::Maker;
+use bartizan_generate::list::Plan;
 use bartizan_generate::pace::{Offered, Pair};
 use bartizan_generate::play::{Count, Player};
 use clap::Parser;

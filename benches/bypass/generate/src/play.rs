@@ -120,7 +120,8 @@ impl Player {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flows::{LARGEST, Plan};
+    use crate::flows::LARGEST;
+    use crate::list::Plan;
     use bartizan_testkit::packet::{End, FIN, RST, parse};
     use std::collections::HashMap;
 
