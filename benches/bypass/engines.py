@@ -29,6 +29,8 @@ RULE = '{action} tcp any {ports} -> any {ports} (msg:"SURICATA Test rule"; prior
 # "The same type of rule could easily provide a similar type of bypass for UDP traffic": beyond TCP's share of the bytes.
 UDP_RULE = '{action} udp any [!9000] -> any [!9000] (msg:"SURICATA Test rule, UDP"; priority:1; classtype:protocol-command-decode; bypass; sid:1000002; rev:1;)'
 TCP_SHARE = 88
+# How the program is told to use the XDP level, if its help says that it has one.
+OFFLOAD = os.environ.get("OFFLOAD", "--offload xdp")
 
 
 class Net(inline.Net):
@@ -151,7 +153,7 @@ class Engine:
         (self.folder / "out").mkdir()
         command = self.command(self.settings(), self.rules(action, share))
         if offload:
-            command += " --offload xdp"
+            command += f" {OFFLOAD}"
         with open(self.log, "w") as log:
             self.child = self.net.start("m", 1, command, output=log)
         end = time.monotonic() + 120
@@ -190,7 +192,7 @@ class Bartizan(Engine):
         super().__init__(net, folder)
         self.program = peer.program()
         help_text = subprocess.run([self.program, "run", "--help"], capture_output=True, text=True).stdout
-        self.offloads = "--offload" in help_text
+        self.offloads = OFFLOAD.split()[0] in help_text
         peer.unpack(peer.RULES, folder / "etopen.rules")
 
     def command(self, settings, rules):

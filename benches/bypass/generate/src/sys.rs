@@ -190,3 +190,13 @@ pub fn load(program: &[u64]) -> io::Result<OwnedFd> {
         )
     })
 }
+
+/// Gives the calling thread a network namespace of its own, with nothing in it but a loopback interface that is down.
+///
+/// # Errors
+/// As unshare(2).
+#[cfg(test)]
+pub fn own_namespace() -> io::Result<()> {
+    // SAFETY: no memory is passed; the call changes which network the calling thread sees, and nothing else.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNET) }.into()).map(drop)
+}
