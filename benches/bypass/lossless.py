@@ -24,8 +24,11 @@ class Load:
 
     bypassable: float  # percent of the bytes
     sizes: str  # as the generator's option
-    concurrent: int = 8192
     ipv6: float = 25.0
+    # Of a flow's packets, in seconds: short enough for several generations of flows in a run, longer than what a ring holds. As many flows
+    # are open at once as the rate needs.
+    spacing: float = 0.05
+    fewest: int = 256
 
 
 class Offer:
@@ -47,7 +50,7 @@ class Offer:
         load = self.load
         command = (
             f"{self.program} btzc0 btzs0 --rate {round(rate)} --seconds {seconds} --bypassable {load.bypassable} --sizes {load.sizes}"
-            f" --concurrent {load.concurrent} --ipv6 {load.ipv6} --first {self.next}"
+            f" --concurrent {max(load.fewest, round(rate * load.spacing))} --ipv6 {load.ipv6} --first {self.next}"
         )
         done = subprocess.run(shlex.split(self.net.inside("c", 0, command)), capture_output=True, text=True, timeout=seconds + 120)
         if done.returncode != 0:
