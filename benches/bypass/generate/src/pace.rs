@@ -158,3 +158,51 @@ impl Pair {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::count::Counter;
+    use crate::frames::Maker;
+    use crate::list::Plan;
+
+    /// Needs root. A pair of interfaces that are each other's far end, in a namespace of its own.
+    #[test]
+    fn what_is_offered_arrives_at_the_rate_and_is_counted() {
+        match sys::own_namespace() {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                println!("left out: not root");
+                return;
+            }
+            done => done.unwrap(),
+        }
+        for words in ["link add c0 type veth peer name s0", "link set c0 up", "link set s0 up"] {
+            let done = std::process::Command::new("ip").args(words.split(' ')).status().unwrap();
+            assert!(done.success(), "ip (iproute2): {words}");
+        }
+        let sizes = vec![(64, 1), (594, 1)];
+        let list = Plan { flows: 2000, bypassable: 0.7, v6: 0.25, sizes, seed: 5 }.list();
+        let mut player = Player::new(list, Maker::new(&[64, 594]), 100, 0);
+        let counters = [Counter::new("c0").unwrap(), Counter::new("s0").unwrap()];
+        let mut pair = Pair::open("c0", "s0").unwrap();
+        let length = Duration::from_millis(300);
+        let offered = pair.play(&mut player, 20_000, length).unwrap();
+        assert_eq!(offered.paced + offered.late + offered.refused, 6000, "{offered:?}");
+        assert!(offered.took >= length && player.begun.iter().sum::<u64>() > 100);
+        let all: u64 = offered.sent.iter().map(|count| count.packets).sum();
+        let to = [all - offered.from_clients, offered.from_clients];
+        let [at_clients, at_servers] = [0, 1].map(|side| counters[side].wait_for(to[side]));
+        for (class, sent) in offered.sent.iter().enumerate() {
+            let (one, other) = (at_clients[class], at_servers[class]);
+            let came = Count { packets: one.packets + other.packets, bytes: one.bytes + other.bytes };
+            assert_eq!(came, *sent, "{}", CLASSES[class].name);
+        }
+        // What the clients' side sends arrives at the servers'.
+        let to_servers: u64 = at_servers[..CLASSES.len()].iter().map(|count| count.packets).sum();
+        assert_eq!(to_servers, offered.from_clients);
+        assert!(
+            offered.sent.iter().map(|count| count.packets).sum::<u64>() > offered.paced,
+            "resets at the end"
+        );
+    }
+}
