@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//! System calls behind safe functions: packet sockets, `sendmmsg`, `bpf`.
+//!
+//! Source: packet(7), sendmmsg(2), bpf(2), clock_gettime(2), Linux `include/uapi/linux/if_packet.h` and `bpf.h`.
+
+use std::ffi::CString;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// `SOL_PACKET`, `PACKET_QDISC_BYPASS` and `PACKET_IGNORE_OUTGOING` of packet(7).
+const SOL_PACKET: i32 = 263;
+const QDISC_BYPASS: i32 = 20;
+const IGNORE_OUTGOING: i32 = 23;
+/// Commands of bpf(2).
+const MAP_CREATE: i64 = 0;
+const MAP_LOOKUP_ELEM: i64 = 1;
+const PROG_LOAD: i64 = 5;
+/// `BPF_MAP_TYPE_ARRAY` and `BPF_PROG_TYPE_SOCKET_FILTER`.
+const ARRAY: u32 = 2;
+const SOCKET_FILTER: u32 = 1;
+
+/// Frames sent by one call, at most.
+pub const BATCH: usize = 64;
+
+fn check(result: i64) -> io::Result<i32> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
+}
+
+fn set(socket: &OwnedFd, level: i32, name: i32, value: i32) -> io::Result<()> {
+    // SAFETY: the kernel reads the four bytes of `value`, which lives through the call.
+    let done = unsafe {
+        let size = size_of::<i32>() as libc::socklen_t;
+        libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), size)
+    };
+    check(done.into()).map(drop)
+}
+
+/// A packet socket that receives nothing yet.
+fn packet_socket() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers; the result is checked before it becomes an owned descriptor, which nobody else holds.
+    unsafe {
+        let made = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
+        Ok(OwnedFd::from_raw_fd(check(made.into())?))
+    }
+}
+
+/// Ties a packet socket to an interface, for all protocols if it shall `receive`.
+fn bind(socket: &OwnedFd, interface: &str, receive: bool) -> io::Result<()> {
+    let name = CString::new(interface)?;
+    // SAFETY: `name` ends with a zero byte.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    if index == 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: all zeros are an address of no interface.
+    let mut address: libc::sockaddr_ll = unsafe { zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_ifindex = index as i32;
+    address.sll_protocol = if receive { (libc::ETH_P_ALL as u16).to_be() } else { 0 };
+    // SAFETY: pointer and length describe `address`, which lives through the call.
+    let done = unsafe {
+        let size = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size)
+    };
+    check(done.into()).map(drop)
+}
+
+/// A packet socket that frames leave through, past the queueing discipline.
+///
+/// # Errors
+/// As socket(2), setsockopt(2) and bind(2); `ENODEV` if there is no such interface.
+pub fn sender(interface: &str) -> io::Result<OwnedFd> {
+    let socket = packet_socket()?;
+    set(&socket, SOL_PACKET, QDISC_BYPASS, 1)?;
+    // Frames are the socket's until the far end has them.
+    set(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, 32 << 20)?;
+    bind(&socket, interface, false)?;
+    Ok(socket)
+}
+
+/// A packet socket whose frames a program of bpf(2) sees and nobody else.
+///
+/// # Errors
+/// As [`sender`].
+pub fn listener(interface: &str, program: &OwnedFd) -> io::Result<OwnedFd> {
+    let socket = packet_socket()?;
+    set(&socket, SOL_PACKET, IGNORE_OUTGOING, 1)?;
+    set(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, program.as_raw_fd())?;
+    bind(&socket, interface, true)?;
+    Ok(socket)
+}
+
+/// Sends frames, [`BATCH`] at most. How many went before the device refused one.
+///
+/// # Errors
+/// As sendmsg(2), if the first one did not go.
+pub fn send(socket: &OwnedFd, frames: &[&[u8]]) -> io::Result<usize> {
+    // SAFETY: all zeros are a message and a vector of nothing.
+    let (mut parts, mut messages) =
+        unsafe { (zeroed::<[libc::iovec; BATCH]>(), zeroed::<[libc::mmsghdr; BATCH]>()) };
+    let count = frames.len().min(BATCH);
+    for ((frame, part), message) in frames.iter().zip(&mut parts).zip(&mut messages) {
+        *part = libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() };
+        message.msg_hdr.msg_iov = part;
+        message.msg_hdr.msg_iovlen = 1;
+    }
+    // SAFETY: the first `count` messages point to as many parts, these to the frames; all live through the call, which only reads the frames.
+    let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count as u32, 0) };
+    Ok(check(sent.into())? as usize)
+}
+
+/// Processor time of the calling thread, with what the kernel does in its name: here also the far end's receiving.
+#[must_use]
+pub fn thread_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes a time to where `time` lives; with these arguments it cannot fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Attributes of bpf(2): the commands that are used here need no more; the kernel takes what is behind as zero.
+#[repr(C, align(8))]
+struct Attributes([u32; 32]);
+
+impl Attributes {
+    fn new(words: &[u32]) -> Self {
+        let mut all = [0; 32];
+        all[..words.len()].copy_from_slice(words);
+        Attributes(all)
+    }
+
+    /// Puts an address at a place counted in words, an even one.
+    fn address<T>(mut self, place: usize, what: *const T) -> Self {
+        let address = what as u64;
+        self.0[place] = address as u32;
+        self.0[place + 1] = (address >> 32) as u32;
+        self
+    }
+
+    /// # Safety
+    /// Addresses in the attributes are those of memory that lives through the call, and as large as the command says.
+    unsafe fn call(&self, command: i64) -> io::Result<i32> {
+        // SAFETY: as the caller says; the attributes themselves live through the call, and the kernel copies them.
+        check(unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), size_of::<Self>()) })
+    }
+}
+
+/// A map of bpf(2): an array of pairs of numbers.
+///
+/// # Errors
+/// As bpf(2).
+pub fn array_of_pairs(entries: u32) -> io::Result<OwnedFd> {
+    // SAFETY: no addresses; the result is checked before it becomes an owned descriptor, which nobody else holds.
+    unsafe { Ok(OwnedFd::from_raw_fd(Attributes::new(&[ARRAY, 4, 16, entries]).call(MAP_CREATE)?)) }
+}
+
+/// The pair at an index of such a map.
+///
+/// # Errors
+/// As bpf(2): there is no such index.
+pub fn pair(map: &OwnedFd, index: u32) -> io::Result<[u64; 2]> {
+    let mut value = [0_u64; 2];
+    let attributes = Attributes::new(&[map.as_raw_fd() as u32]);
+    let attributes = attributes.address(2, &raw const index).address(4, &raw mut value);
+    // SAFETY: key and value are of the sizes that the map was made with, and live through the call.
+    unsafe { attributes.call(MAP_LOOKUP_ELEM)? };
+    Ok(value)
+}
+
+/// Loads a program for sockets. What the kernel says of it stands in the error.
+///
+/// # Errors
+/// As bpf(2).
+pub fn load(program: &[u64]) -> io::Result<OwnedFd> {
+    let (licence, mut log) = (c"Apache-2.0", vec![0_u8; 16 << 10]);
+    let attributes = Attributes::new(&[SOCKET_FILTER, program.len() as u32, 0, 0, 0, 0, 1, log.len() as u32]);
+    let attributes = attributes.address(2, program.as_ptr()).address(4, licence.as_ptr());
+    let attributes = attributes.address(8, log.as_mut_ptr());
+    // SAFETY: program, licence and log live through the call, the lengths of program and log are told, the licence ends with a zero
+    // byte; the result is checked before it becomes an owned descriptor, which nobody else holds.
+    let loaded = unsafe { attributes.call(PROG_LOAD).map(|fd| OwnedFd::from_raw_fd(fd)) };
+    loaded.map_err(|error| {
+        let said = log.split(|byte| *byte == 0).next().unwrap_or_default();
+        let said = String::from_utf8_lossy(said);
+        io::Error::new(
+            error.kind(),
+            format!("{error}; the kernel says of the counting program: {}", said.trim()),
+        )
+    })
+}
+
+/// Gives the calling thread a network namespace of its own, with nothing in it but a loopback interface that is down.
+///
+/// # Errors
+/// As unshare(2).
+#[cfg(test)]
+pub fn own_namespace() -> io::Result<()> {
+    // SAFETY: no memory is passed; the call changes which network the calling thread sees, and nothing else.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNET) }.into()).map(drop)
+}
