@@ -5,11 +5,11 @@
 //!
 //! Not done: a link that comes back after its interfaces were gone stays without it until the program is started again.
 
+use crate::crew::OfLink;
 use crate::error::Failure;
 use crate::plan::{LinkPlan, Plan};
 use bartizan_base::LinkId;
 use bartizan_config::host::{OFFLOAD_ENTRIES_USUAL, OffloadMode};
-use bartizan_dataplane::settings::EngineSettings;
 use bartizan_offload::Device;
 use bartizan_offload::devices::xdp::XdpDevice;
 use bartizan_ports::Interface;
@@ -41,14 +41,14 @@ fn entries(link: &LinkPlan) -> Option<(u32, u32)> {
 }
 
 impl Below {
-    /// Loads and attaches what links want. To be called once their ports are open; `of_links`: their interfaces and settings.
+    /// Loads and attaches what links want, and gives each worker its device. To be called once their ports are open; `interfaces` by link.
     ///
     /// # Errors
     /// A level that is wanted cannot be used: which, why, and what to do.
     pub fn open(
         plan: &Plan,
         interfaces: &[Vec<Interface>],
-        settings: &[EngineSettings],
+        of_links: &mut [OfLink],
     ) -> Result<Self, Failure> {
         let mut below = Below::default();
         let mut slots = 0;
@@ -60,9 +60,10 @@ impl Below {
             });
             below.shares.push(share);
         }
-        let links = plan.links.iter().zip(interfaces).zip(settings).zip(0u16..);
-        for (((link, interfaces), settings), number) in links {
+        let links = plan.links.iter().zip(interfaces).zip(&*of_links).zip(0u16..);
+        for (((link, interfaces), of_link), number) in links {
             let Some(offload) = &link.offload else { continue };
+            let settings = &of_link.stack.settings;
             let mode = match offload.mode {
                 OffloadMode::Auto => ModeChoice::Auto,
                 OffloadMode::Native => ModeChoice::Only(Mode::Native),
@@ -103,6 +104,9 @@ impl Below {
                 }
             }
         }
+        for (number, (of_link, link)) in of_links.iter_mut().zip(&plan.links).enumerate() {
+            of_link.devices = below.devices(number, link.workers);
+        }
         Ok(below)
     }
 
@@ -120,7 +124,7 @@ impl Below {
     }
 
     /// The devices of a link's workers, by worker; none where the link has no level below.
-    pub fn devices(&self, link: usize, workers: u16) -> Vec<Box<dyn Device>> {
+    fn devices(&self, link: usize, workers: u16) -> Vec<Box<dyn Device>> {
         let share = self.shares.get(link).copied().flatten();
         let (Some(program), Some((first, each))) = (&self.program, share) else { return Vec::new() };
         let device = |worker: u32| {

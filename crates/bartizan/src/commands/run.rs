@@ -83,18 +83,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         midstream.any(|(link, own)| link.prevention && own.stream.midstream_policy.refuses());
     let stack =
         |(link, settings): (&LinkPlan, _)| Some(Stack { settings, engine: engines.of(link.prevention)? });
-    let of_settings = settings.clone();
     let stacks: Vec<Stack> = plan.links.iter().zip(settings).filter_map(stack).collect();
     let mut of_links = links.open(stacks, &mut warnings)?;
-    let mut below = Below::open(&plan, &interfaces, &of_settings)?;
-    warnings.extend(below.notes.iter().cloned());
-    for (number, (of_link, link)) in of_links.iter_mut().zip(&plan.links).enumerate() {
-        of_link.devices = below.devices(number, link.workers);
-    }
+    let mut below = Below::open(&plan, &interfaces, &mut of_links)?;
+    warnings.append(&mut below.notes);
     let Built { chains, report, inventory, function_names, .. } = built;
-    for warning in warnings.iter().chain(&inventory.notes()) {
-        eprintln!("warning: {warning}");
-    }
+    warnings.iter().chain(&inventory.notes()).for_each(|warning| eprintln!("warning: {warning}"));
     let workers = plan.links.iter().map(|link| link.workers).sum();
     let board = Board::new(workers);
     let source = source_of(&plan, &board, &recorder, function_names);

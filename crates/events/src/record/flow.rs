@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The records of a flow's end: `flow`, and the two `netflow` events that show one direction each.
 
+use super::amounts::write_counts;
 use super::common::Common;
 use crate::JsonWriter;
 use crate::config::HeaderOptions;
@@ -63,13 +64,6 @@ impl FlowCounters {
             w.end_object();
         }
     }
-}
-
-pub(super) fn write_counts(w: &mut JsonWriter, packets: PerDirection<u64>, bytes: PerDirection<u64>) {
-    w.num("pkts_toserver", packets.to_server);
-    w.num("pkts_toclient", packets.to_client);
-    w.num("bytes_toserver", bytes.to_server);
-    w.num("bytes_toclient", bytes.to_client);
 }
 
 /// State in which a flow ended.

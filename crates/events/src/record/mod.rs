@@ -9,6 +9,7 @@
 //! them; the records that carry such an object take a closure for it.
 
 mod alert;
+mod amounts;
 mod anomaly;
 mod common;
 mod drop;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What Bartizan adds to an event: the one top-level object `bartizan`.
 
-use super::flow::write_counts;
+use super::amounts::write_counts;
 use crate::JsonWriter;
 use bartizan_base::{Fid, Generation, Level, PerDirection, Reason, TenantId, Verdict};
 
