@@ -152,6 +152,12 @@ fn odd_segments() -> Vec<(String, Packet)> {
         add("no flags", &|p| segment(p).flags = 0);
         add("a header of 16 bytes", &|p| segment(p).dataofs = Some(4));
         add("a header longer than the packet", &|p| segment(p).dataofs = Some(15));
+        add("a header that ends behind the packet, in the frame's trailer", &|p| {
+            let head = if p.ip.src.is_ipv4() { 40 } else { 20 };
+            p.ip.fixed.len = Some(head);
+            segment(p).load.clear();
+            segment(p).raw_options = vec![1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
+        });
         for options in ODD_OPTIONS {
             add(&format!("options {options:?}"), &|p| segment(p).raw_options = options.to_vec());
         }
@@ -400,6 +406,13 @@ fn vlan_ids_are_part_of_the_key_where_the_port_says_so() {
             }
             assert_eq!(tables.counts(slot as u32).unwrap().packets[0], 1 + u64::from(!tags.is_empty()));
         }
+        // A fourth tag goes up, and is not left out: it might lead to a flow of the first three.
+        install(&tables, 4, &key(TCP, low, high, [1, 2, 3]), FORWARD);
+        let mut packet = plain(true, TCP);
+        packet.ip.tags = vec![1, 2, 3];
+        assert_eq!(result(&mut program, &packet.frame()), REDIRECT);
+        packet.ip.tags = vec![1, 2, 3, 0];
+        goes_up(&mut program, &tables, &packet.frame(), "a fourth tag");
         program.detach(4).unwrap();
         let mut lan = ports()[0];
         lan.vlans_in_key = false;
