@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A level below the host under random traffic: each packet is handled and counted in one place, and the records of flows have the sums.
 
-use bartizan_base::{Generation, LinkId, PacketDuration, Timestamp};
+use bartizan_base::{LinkId, PacketDuration, Timestamp};
 use bartizan_dataplane::settings::EngineSettings;
-use bartizan_dataplane::worker::{Frame, Worker};
+use bartizan_dataplane::worker::Frame;
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_offload::devices::mock::{Habits, MockDevice, MockWire};
 use bartizan_offload::{Action, DeviceKey, FlowManager};
@@ -12,7 +12,6 @@ use bartizan_testkit::hosts::{address, ethernet, ip, tcp, udp};
 use bartizan_testkit::random::Random;
 use bartizan_testkit_worker::{Made, Stack};
 use serde_json::Value;
-use std::collections::BTreeMap;
 
 const FIN: u8 = 1;
 const SYN: u8 = 2;

@@ -148,11 +148,19 @@ impl Worker {
 
     /// What prevention did, by its names in EVE's `stats.ips`.
     fn visit_prevention(&self, each: &mut impl FnMut(&'static str, u64)) {
-        let refused =
-            |reason: Reason| self.account.counters.refused.get(reason as usize).copied().unwrap_or(0);
+        // At whatever level.
+        let below = |reason: Reason| {
+            let dropped = self.level_counters().and_then(|level| level.dropped.get(reason as usize));
+            dropped.map_or(0, |dropped| dropped.packets)
+        };
+        let refused = |reason: Reason| {
+            let here = self.account.counters.refused.get(reason as usize).copied().unwrap_or(0);
+            here.saturating_add(below(reason))
+        };
         let of_firewall: u64 = FIREWALL_REASONS.iter().map(|(_, reason)| refused(*reason)).sum();
         // What the firewall refuses prevention has not seen, as in Suricata.
-        let blocked: u64 = self.account.counters.refused.iter().sum::<u64>().saturating_sub(of_firewall);
+        let all: u64 = Reason::ALL.iter().map(|reason| refused(*reason)).sum();
+        let blocked = all.saturating_sub(of_firewall);
         let rejected = self.account.counters.rejected.saturating_sub(self.account.counters.firewall_rejected);
         each("ips.accepted", self.account.counters.forwarded);
         each("ips.blocked", blocked.saturating_sub(rejected));
