@@ -94,7 +94,7 @@ class Totals:
 
 def read_totals(path, cpu):
     records = {name: collections.Counter() for name in CLASSES.values()}
-    stats, others = None, 0
+    stats, own, others = None, {}, 0
     with open(path, encoding="utf-8") as events:
         for line in events:
             if '"event_type":"flow"' in line:
@@ -108,13 +108,14 @@ def read_totals(path, cpu):
                 records[name]["packets"] += flow["pkts_toserver"] + flow["pkts_toclient"]
                 records[name]["bytes"] += flow["bytes_toserver"] + flow["bytes_toclient"]
             elif '"event_type":"stats"' in line:
-                stats = json.loads(line)["stats"]
+                event = json.loads(line)
+                stats, own = event["stats"], event.get("bartizan", {}).get("stats", {})
     if stats is None:
         raise Problem(f"no `stats` event in {path}")
     bypassed, ips = stats["flow_bypassed"], stats["ips"]
     below = bypassed.get("pkts", 0)
     # Prevention's counters are of the host.
-    dropped_below = stats.get("bartizan", {}).get("offload", {}).get("dropped_pkts", 0)
+    dropped_below = own.get("offload", {}).get("dropped_pkts", 0)
     low = bypassed["local_pkts"] + below + ips["drop_reason"]["flow_drop"]
     low_bytes = bypassed["local_bytes"] + bypassed.get("bytes", 0)
     return Totals(records, others, stats["capture"]["kernel_drops"], ips["blocked"] + dropped_below, low, low_bytes, below, cpu)
