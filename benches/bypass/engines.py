@@ -51,7 +51,7 @@ class Net(inline.Net):
             run(f"ip link add {far} netns {outer} type veth peer name {near} netns {middle}")
         for which, device in self.devices():
             run(f"ip -n {self.name(which)} link set {device} up")
-            run(self.inside(which, 0, f"ethtool -K {device} {inline.OFFLOADS}"))
+            run(self.inside(which, 0, f"ethtool -K {device} {inline.OFFLOADS} rxvlan off"))
 
     def devices(self):
         return (("c", "btzc0"), ("c", "btzs0"), ("m", self.a), ("m", self.b))
@@ -87,12 +87,14 @@ class Totals:
     ring: int  # frames that its rings had no room for
     refused: int  # packets that did not go on
     low: int  # packets of flows that were decided: bypassed, or refused with their flow
+    low_bytes: int  # bytes of flows that were bypassed; what is refused at the host is not counted in bytes
+    below: int  # packets that a level below the host has handled
     cpu: float  # seconds until it was told to end
 
 
 def read_totals(path, cpu):
     records = {name: collections.Counter() for name in CLASSES.values()}
-    stats, others = None, 0
+    stats, own, others = None, {}, 0
     with open(path, encoding="utf-8") as events:
         for line in events:
             if '"event_type":"flow"' in line:
@@ -106,12 +108,17 @@ def read_totals(path, cpu):
                 records[name]["packets"] += flow["pkts_toserver"] + flow["pkts_toclient"]
                 records[name]["bytes"] += flow["bytes_toserver"] + flow["bytes_toclient"]
             elif '"event_type":"stats"' in line:
-                stats = json.loads(line)["stats"]
+                event = json.loads(line)
+                stats, own = event["stats"], event.get("bartizan", {}).get("stats", {})
     if stats is None:
         raise Problem(f"no `stats` event in {path}")
     bypassed, ips = stats["flow_bypassed"], stats["ips"]
-    low = bypassed["local_pkts"] + bypassed.get("pkts", 0) + ips["drop_reason"]["flow_drop"]
-    return Totals(records, others, stats["capture"]["kernel_drops"], ips["blocked"], low, cpu)
+    below = bypassed.get("pkts", 0)
+    # Prevention's counters are of the host.
+    dropped_below = own.get("offload", {}).get("dropped_pkts", 0)
+    low = bypassed["local_pkts"] + below + ips["drop_reason"]["flow_drop"]
+    low_bytes = bypassed["local_bytes"] + bypassed.get("bytes", 0)
+    return Totals(records, others, stats["capture"]["kernel_drops"], ips["blocked"] + dropped_below, low, low_bytes, below, cpu)
 
 
 class Engine:

@@ -160,6 +160,8 @@ def figures(offer, totals):
         "bypassable": by_bytes["tcp-bypassable"] + by_bytes["udp-bypassable"],
         "tcp": by_bytes["tcp-kept"] + by_bytes["tcp-bypassable"],
         "low": totals.low / packets,
+        "low_bytes": totals.low_bytes / size,
+        "below": totals.below / packets,
         "refused": totals.refused / packets,
         "cost": 1e9 * totals.cpu / packets,
         "sender_cost": 1e9 * sum(said["processor"] for said in offer.runs) / packets,
