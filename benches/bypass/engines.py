@@ -114,11 +114,11 @@ def read_totals(path, cpu):
         raise Problem(f"no `stats` event in {path}")
     bypassed, ips = stats["flow_bypassed"], stats["ips"]
     below = bypassed.get("pkts", 0)
-    # Prevention's counters are of the host.
-    dropped_below = own.get("offload", {}).get("dropped_pkts", 0)
-    low = bypassed["local_pkts"] + below + ips["drop_reason"]["flow_drop"]
+    # What is dropped below stands among those that are dropped with their flow, as well.
+    forwarded_below = own.get("offload", {}).get("forwarded_pkts", 0)
+    low = bypassed["local_pkts"] + forwarded_below + ips["drop_reason"]["flow_drop"]
     low_bytes = bypassed["local_bytes"] + bypassed.get("bytes", 0)
-    return Totals(records, others, stats["capture"]["kernel_drops"], ips["blocked"] + dropped_below, low, low_bytes, below, cpu)
+    return Totals(records, others, stats["capture"]["kernel_drops"], ips["blocked"], low, low_bytes, below, cpu)
 
 
 class Engine:
