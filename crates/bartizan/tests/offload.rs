@@ -192,7 +192,8 @@ fn refused_flows_are_dropped_below_and_counted_by_their_reason() {
         assert!(below >= 784, "{below}");
         // The sum over all levels, and by reason.
         assert_eq!(counter(&folder, "ips.blocked"), 816);
-        let by_reason = ["rules", "flow_drop"].map(|name| counter(&folder, &format!("ips.drop_reason.{name}")));
+        let by_reason =
+            ["rules", "flow_drop"].map(|name| counter(&folder, &format!("ips.drop_reason.{name}")));
         assert_eq!(by_reason.iter().sum::<u64>(), 816, "{by_reason:?}");
         assert!(flows.iter().all(|flow| flow["flow"]["action"] == "drop"), "{flows:?}");
     });

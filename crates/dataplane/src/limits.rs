@@ -18,8 +18,10 @@ use bartizan_base::Reason::{
 use bartizan_base::limit::Trace::{Event, Metric, NotNeeded, Refused, Stats, Told};
 use bartizan_base::limit::{Limit, bytes, bytes_or_none, count, time};
 use bartizan_base::{limits, spread};
+use bartizan_config::host::OFFLOAD_ENTRIES_USUAL;
 use bartizan_config::suricata;
 use bartizan_events::config::AlertOptions;
+use bartizan_offload::manager::{RAISES_PER_TURN, READS_PER_TURN};
 
 /// A figure of the settings that hold where no file is given.
 fn of(figure: impl Fn(&EngineSettings) -> String) -> String {
@@ -120,4 +122,10 @@ pub const LIMITS: &[Limit] = limits! {
         [bytes(AlertOptions::NOTHING.payload_buffer_size), bytes(eve::packet::DATAGRAM_SHOWN)]
         in ["dataplane/eve/packet.rs", "events/config.rs"],
         "the rest is left out", [NotNeeded];
+    Flow "flows that the level below a link holds, of all its workers together" = "{} (`entries` of a link's `offload`)"
+        [count(OFFLOAD_ENTRIES_USUAL)] in ["config/host.rs", "offload/places.rs"],
+        "stays at the host, and is offered with its next packet", [Told("`offload.stays.full`, `bartizan.stays` of flow events")];
+    Flow "flows below whose counts are read in one turn of a worker, and that come up for a new generation" = "{}, {}"
+        [count(READS_PER_TURN), count(RAISES_PER_TURN)] in ["offload/manager.rs"],
+        "the others are read and taken up in the next turns; packets of an earlier generation go up at once", [NotNeeded];
 };
