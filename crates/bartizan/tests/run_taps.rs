@@ -8,7 +8,9 @@ mod inline_net;
 #[path = "common/mod.rs"]
 mod common;
 
-use bartizan_ports::{Batch, InlineOptions, InlinePort, PassiveOptions, PassivePort, Port, wait_any};
+use bartizan_ports::{
+    Batch, InlineOptions, InlinePort, PassiveOptions, PassivePort, Port, stay_on_processor, wait_any,
+};
 use bartizan_testkit_worker::events;
 use common::{Folder, PROGRAM, Running, udp, until};
 use inline_net::{in_namespace, role, run, sysctl};
@@ -124,7 +126,11 @@ fn port(name: &str) -> InlinePort {
 }
 
 /// A network tap: what passes `v0` is shown by `t0` in one direction, by `u0` in the other, until the end is said.
+///
+/// On one processor: each has a queue of its own for what virtual interfaces hand over, so frames that are sent from two of them may arrive, and be stamped, the
+/// other way round. No network tap does that.
 fn copy_directions(ready: &AtomicBool, end: &AtomicBool) {
+    assert!(stay_on_processor(0));
     let options = PassiveOptions { retire: Duration::from_millis(1), ..PassiveOptions::default() };
     let mut from = PassivePort::open("v0", &options).unwrap();
     let own = from.mac();

@@ -262,7 +262,7 @@ impl FlowManager {
         }
     }
 
-    /// One turn: what is due of removals, counts, and generations goes to the device; what it has said is done. Then [`FlowManager::next`] has what the data plane
+    /// One turn: what is due of removals, counts, and generations goes to the device; what it has said is done. Then [`FlowManager::next_done`] has what the data plane
     /// is to do.
     pub fn turn<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
         self.raise_outdated(table, now);

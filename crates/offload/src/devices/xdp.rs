@@ -93,11 +93,14 @@ impl XdpDevice {
         self.said.push((request.place, request.sunk, Said::Answer(Answered::Done(answer))));
     }
 
-    fn delete(&mut self, request: &Request) {
+    /// An entry that the kernel does not take away stays, without control, and nothing is answered: its slot must not become another flow's while the key leads
+    /// to it. Who asked asks again. `last`: the program goes right after.
+    fn delete(&mut self, request: &Request, last: bool) {
         if let Some(key) = self.entry(request).copied() {
-            // What cannot be removed has no control: its packets go up.
             self.tables.mark(self.slot(request.place));
-            let _ = self.tables.remove(&key);
+            if self.tables.remove(&key).is_err() && !last {
+                return;
+            }
             self.say_counts(request.place, request.sunk);
             if let Some(entry) = self.entries.get_mut(request.place as usize) {
                 *entry = None;
@@ -130,7 +133,7 @@ impl Device for XdpDevice {
                     self.say_counts(request.place, request.sunk);
                     self.say(request, Answer::Read);
                 }
-                Wish::Delete => self.delete(request),
+                Wish::Delete => self.delete(request, false),
             }
         }
     }
@@ -144,7 +147,7 @@ impl Device for XdpDevice {
         self.tables.set_generation(generation.0 as u8);
     }
 
-    fn close(&mut self, now: Timestamp) {
+    fn close(&mut self, _now: Timestamp) {
         let entries: Vec<Request> = (0u32..)
             .zip(&self.entries)
             .filter_map(|(place, entry)| Some(Request { place, sunk: entry.as_ref()?.0, wish: Wish::Delete }))
@@ -156,6 +159,7 @@ impl Device for XdpDevice {
             self.tables.mark(self.slot(request.place));
         }
         std::thread::sleep(GRACE);
-        self.submit(&entries, now);
+        self.to_packets = boot_to_real();
+        entries.iter().for_each(|request| self.delete(request, true));
     }
 }
