@@ -125,24 +125,25 @@ fn port(name: &str) -> InlinePort {
     InlinePort::open(name, &InlineOptions { frames: 1024, ..InlineOptions::default() }).unwrap()
 }
 
-/// A network tap: what passes `v0` is shown by `t0` in one direction, by `u0` in the other, until the end is said.
+/// A network tap: what passes `v0` is shown by `t0` in one direction, by `u0` in the other, and by `w0` in both, until the end is said.
 ///
 /// On one processor: each has a queue of its own for what virtual interfaces hand over, so frames that are sent from two of them may arrive, and be stamped, the
-/// other way round. No network tap does that.
+/// other way round. No network tap does that. (Two sockets on `v0` would not see the same order either: what comes and what goes is handed to them by two processors.)
 fn copy_directions(ready: &AtomicBool, end: &AtomicBool) {
     assert!(stay_on_processor(0));
     let options = PassiveOptions { retire: Duration::from_millis(1), ..PassiveOptions::default() };
     let mut from = PassivePort::open("v0", &options).unwrap();
     let own = from.mac();
-    let mut sides = [port("t0"), port("u0")];
+    let (mut sides, mut both) = ([port("t0"), port("u0")], port("w0"));
     let mut batch = Batch::with_capacity(256);
     ready.store(true, Ordering::Release);
     while !end.load(Ordering::Relaxed) {
         from.receive(&mut batch).unwrap();
         for bytes in batch.indices().filter_map(|index| batch.bytes(index)) {
-            let side = &mut sides[usize::from(bytes[6..12] != own)];
-            side.transmit_frame(bytes).unwrap();
-            side.flush().unwrap();
+            for to in [&mut both, &mut sides[usize::from(bytes[6..12] != own)]] {
+                to.transmit_frame(bytes).unwrap();
+                to.flush().unwrap();
+            }
         }
         if batch.is_empty() {
             wait_any(&mut [&mut from], None, Duration::ZERO, Duration::from_millis(20)).unwrap();
@@ -197,6 +198,7 @@ fn directions(name: &str, workers: u16) {
     configure("v0", 1);
     mirror("t0", "t1");
     mirror("u0", "u1");
+    mirror("w0", "w1");
     folder.write(
         "r.rules",
         "alert http any any -> any any (msg:\"path\"; http.uri; content:\"/evil\"; sid:1;)\n\
@@ -206,7 +208,7 @@ fn directions(name: &str, workers: u16) {
     folder.write(
         "bartizan.yaml",
         format!(
-            "links:\n  - {{name: whole, tap: {{interface: v0}}, workers: {workers}}}\n  - {{name: sides, tap: {{interface: [t1, u1], merge-wait: 200}}, workers: {workers}}}\n\
+            "links:\n  - {{name: whole, tap: {{interface: w1}}, workers: {workers}}}\n  - {{name: sides, tap: {{interface: [t1, u1], merge-wait: 200}}, workers: {workers}}}\n\
              rules: r.rules\ncache: none\noutputs: {{eve: {{dir: out}}}}\n"
         ),
     );
@@ -215,7 +217,7 @@ fn directions(name: &str, workers: u16) {
         // Before anything passes.
         let program =
             Running::start(Command::new(PROGRAM).args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
-        program.until("running on v0, t1-u1");
+        program.until("running on w1, t1-u1");
         scope.spawn(|| copy_directions(&ready, &end));
         until("the network tap", || ready.load(Ordering::Acquire));
         until("the server", || TcpStream::connect((SERVERS[1], 80)).is_ok());
@@ -244,6 +246,7 @@ fn directions(name: &str, workers: u16) {
     run("ip link delete v0");
     run("ip link delete t0");
     run("ip link delete u0");
+    run("ip link delete w0");
 }
 
 /// A file that grows without what was not written whole yet.
