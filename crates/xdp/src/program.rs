@@ -128,7 +128,7 @@ impl Program {
         Arc::clone(&self.tables)
     }
 
-    /// Attaches the program to a port. When the port across the link is attached, too, both are tried ([`prove`]), and packets of flows are handled from then on.
+    /// Attaches the program to a port. When the port across the link is attached, too, both are tried (`prove.rs`), and packets of flows are handled from then on.
     ///
     /// # Errors
     /// The interface is not there, down, taken, of another MTU, with offloads on, or does not take what is redirected to it. Nothing is left attached to
