@@ -40,6 +40,18 @@ fn entries(link: &LinkPlan) -> Option<(u32, u32)> {
     Some((each, each * u32::from(link.workers.max(1))))
 }
 
+/// All links share one program, which is attached in one way.
+fn one_mode(plan: &Plan) -> Result<(), Failure> {
+    let mut wanted = plan.links.iter().filter_map(|link| Some((&link.name, link.offload.as_ref()?.mode)));
+    let Some((first, mode)) = wanted.next() else { return Ok(()) };
+    match wanted.find(|(_, other)| *other != mode) {
+        None => Ok(()),
+        Some((name, _)) => Err(Failure::input(format!(
+            "links `{first}` and `{name}` want their XDP level in different ways (`mode` of `offload`), and all links share one program; give both the same `mode`, or leave it out"
+        ))),
+    }
+}
+
 impl Below {
     /// Loads and attaches what links want, and gives each worker its device. To be called once their ports are open; `interfaces` by link.
     ///
@@ -60,6 +72,7 @@ impl Below {
             });
             below.shares.push(share);
         }
+        one_mode(plan)?;
         let links = plan.links.iter().zip(interfaces).zip(&*of_links).zip(0u16..);
         for (((link, interfaces), of_link), number) in links {
             let Some(offload) = &link.offload else { continue };

@@ -39,7 +39,7 @@ pub struct Given {
     pub options: Options,
     /// With an inline link: a level below this program that forwards and drops packets of flows of which everything is decided. `xdp`: the kernel's XDP hook of
     /// both interfaces.
-    #[arg(long, value_name = "LEVEL", requires = "inline", value_parser = offload_level)]
+    #[arg(long, value_name = "LEVEL", requires = "inline", conflicts_with = "tap", value_parser = offload_level)]
     pub offload: Option<OffloadLevel>,
     /// Only report what would be refused, also inline.
     #[arg(long)]

@@ -8,6 +8,7 @@ use super::Passage;
 use crate::record::Entry;
 use crate::standing::Course;
 use bartizan_base::{Decision, FlowId, FunctionId, Timestamp, Verdict};
+use bartizan_flow::level::Step;
 use bartizan_flow::tcp::{Segment, TcpFlags, TcpState};
 use bartizan_offload::{Action, Done, FlowManager, Offer, Stays};
 
@@ -107,6 +108,9 @@ impl Passage<'_> {
         act(&mut manager, self);
         while let Some(done) = manager.next_done() {
             match done {
+                // What was said while a packet was in hand may be about a flow that has ended since, and whose entry has another one.
+                Done::Ended { id, .. } if !self.has_left_level(id) => {}
+                Done::Counted { id, .. } if !self.flows.table().was_below(id) => {}
                 Done::Ended { id, reason } => self.end_flow(id, reason),
                 Done::Stays { id, why } => {
                     if let Some(entry) = self.flows.get_mut(id) {
@@ -117,6 +121,11 @@ impl Passage<'_> {
             }
         }
         self.flows.manager = Some(manager);
+    }
+
+    /// Whether a flow is over and its level has no entry for it.
+    fn has_left_level(&self, id: FlowId) -> bool {
+        self.flows.table().stay(id).is_some_and(|stay| stay.step == Step::Left)
     }
 
     /// The level has handled packets of a flow.
