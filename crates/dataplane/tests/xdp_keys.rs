@@ -161,7 +161,11 @@ fn the_program_makes_the_keys_of_the_flow_table() {
             assert_eq!(run.result, REDIRECT, "{round}: {key:?}");
             let mut packets = [0, 0];
             packets[usize::from(key.is_reversed())] = 1;
-            assert_eq!(tables.counts(0).unwrap().packets, packets, "{round}: {key:?}");
+            assert_eq!(
+                tables.counts(0, bartizan_xdp::boot_time()).unwrap().packets,
+                packets,
+                "{round}: {key:?}"
+            );
             assert!(tables.remove(key.words()).unwrap());
         }
         (0..2).for_each(|index| program.detach(index).unwrap());
