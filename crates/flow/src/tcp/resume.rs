@@ -38,18 +38,21 @@ impl TcpSession {
                 continue;
             }
             let peer = &mut self.peers[direction];
+            // What the session knows itself stands: a FIN has a number that was acknowledged before it counts as sent.
             let sent = sender.map_or(peer.next_seq, |sender| later(peer.next_seq, sender.sent));
-            let acknowledged = receiver.map_or(peer.last_ack, |it| later(peer.last_ack, it.acknowledged));
-            let acknowledged = if acknowledged.after(sent) { sent } else { acknowledged };
+            let acknowledged = receiver.map_or(peer.last_ack, |receiver| {
+                let most = if receiver.acknowledged.after(sent) { sent } else { receiver.acknowledged };
+                later(peer.last_ack, most)
+            });
             // The window that the receiver offers now is not known, but how large it can be. What was sent beyond it nobody has.
             let largest = u32::from(u16::MAX) << peer.wscale.min(WSCALE_MAX);
             let edge = acknowledged.plus(largest.max(peer.window));
-            peer.next_seq = if sent.after(edge) { edge } else { sent };
+            peer.next_seq = later(peer.next_seq, if sent.after(edge) { edge } else { sent });
             if acknowledged != peer.last_ack {
                 peer.last_ack = acknowledged;
                 peer.sack = Default::default();
             }
-            peer.next_win = edge;
+            peer.next_win = later(peer.next_win, edge);
         }
         self.queue.clear();
     }
@@ -96,6 +99,26 @@ mod tests {
             let state = rig.session.state();
             assert!(matches!(state, TcpState::TimeWait | TcpState::Closed), "{state:?}");
         }
+    }
+
+    #[test]
+    fn it_may_be_told_the_same_again_while_the_connection_ends() {
+        let mut rig = open();
+        let (far, other) = (101 + 1_000_000, 501 + 1_000_000);
+        let sides = below(side(far, other), side(other, far));
+        for (direction, segment) in [
+            (ToServer, segment(FA, far, other, b"")),
+            (ToClient, segment(A, other, far + 1, b"")),
+            (ToClient, segment(FA, other, far + 1, b"")),
+            (ToServer, segment(A, far + 1, other + 1, b"")),
+        ] {
+            rig.session.resume(&sides);
+            let out = rig.handle(direction, &segment);
+            let gap_alone = |event| event == StreamEvent::ReassemblySeqGap;
+            assert!(out.events.iter().all(gap_alone), "{:?}", out.events.iter().collect::<Vec<_>>());
+        }
+        let state = rig.session.state();
+        assert!(matches!(state, TcpState::TimeWait | TcpState::Closed), "{state:?}");
     }
 
     #[test]
