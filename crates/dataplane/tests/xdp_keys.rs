@@ -52,7 +52,13 @@ fn program() -> Program {
         run("ethtool", &format!("-K {port} tx off tso off gso off gro off rxvlan off"));
         run("ethtool", &format!("-K {end} gro on"));
     }
-    Program::load(&Options { flows: 64, mode: ModeChoice::Auto, tunnels: DecoderConfig::default() }).unwrap()
+    Program::load(&Options {
+        flows: 64,
+        mode: ModeChoice::Auto,
+        tunnels: DecoderConfig::default(),
+        workers: 1,
+    })
+    .unwrap()
 }
 
 /// How a link's ports are set up.
@@ -65,8 +71,15 @@ struct Setting {
 fn attach(program: &mut Program, setting: Setting) {
     for (name, side, index, pair) in [("lan", Side::First, 0, 1), ("wan", Side::Second, 1, 0)] {
         let side = if setting.sides { side } else { Side::Unknown };
-        let port =
-            PortSetup { ifindex: number(name), link: LINK, side, index, pair, vlans_in_key: setting.vlans };
+        let port = PortSetup {
+            ifindex: number(name),
+            link: LINK,
+            side,
+            index,
+            pair,
+            vlans_in_key: setting.vlans,
+            watch: None,
+        };
         program.attach(&port).unwrap();
     }
 }

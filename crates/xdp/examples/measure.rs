@@ -96,12 +96,24 @@ fn main() -> Result<(), Failed> {
         run("ethtool", &format!("-K {end} gro on"))?;
     }
     let begin = Instant::now();
-    let mut program =
-        Program::load(&Options { flows, mode: ModeChoice::Auto, tunnels: DecoderConfig::default() })?;
+    let mut program = Program::load(&Options {
+        flows,
+        mode: ModeChoice::Auto,
+        tunnels: DecoderConfig::default(),
+        workers: 2,
+    })?;
     println!("load: {:.0} ms, memory of the maps {:.0} MiB", begin.elapsed().as_secs_f64() * 1e3, memory()?);
     let lan = index("lan")?;
     let setup = |name, side, own, pair| -> Result<PortSetup, Failed> {
-        Ok(PortSetup { ifindex: index(name)?, link: LinkId(1), side, index: own, pair, vlans_in_key: false })
+        Ok(PortSetup {
+            ifindex: index(name)?,
+            link: LinkId(1),
+            side,
+            index: own,
+            pair,
+            vlans_in_key: false,
+            watch: None,
+        })
     };
     program.attach(&setup("lan", Side::First, 0, 1)?)?;
     program.attach(&setup("wan", Side::Second, 1, 0)?)?;

@@ -33,7 +33,7 @@ pub const SIZE_BOUNDS: [u32; 7] = [64, 127, 255, 511, 1023, 1518, 9216];
 /// Numbers of a port since the program was loaded, of the time while it was enabled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
-    /// Frames that came by it: the sum of the next three.
+    /// Frames that came by it: those that went up, were forwarded or dropped, and that failed open or closed.
     pub frames: u64,
     /// Their bytes, without the checksum of a frame.
     pub bytes: u64,
@@ -43,6 +43,10 @@ pub struct PortCounters {
     pub forwarded: u64,
     /// Frames that were dropped.
     pub dropped: u64,
+    /// Frames that left by the port across the link because who serves them had failed.
+    pub open: u64,
+    /// Frames that were dropped because who serves them had failed.
+    pub closed: u64,
     /// Frames by size ([`SIZE_BOUNDS`]).
     pub sizes: [u64; 8],
 }
@@ -55,6 +59,8 @@ impl PortCounters {
             (&mut self.up, line.up),
             (&mut self.forwarded, line.forwarded),
             (&mut self.dropped, line.dropped),
+            (&mut self.open, line.open),
+            (&mut self.closed, line.closed),
         ] {
             *sum = sum.wrapping_add(part);
         }

@@ -119,7 +119,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         steering.run(&mut builder, inventory, &mut statistics, (&mut links, &mut below), finished);
     };
     let mut ended = crew::run(parts, &mut recorder, for_worker, steer)?;
-    drop((server, below));
+    drop(server);
+    statistics.counted_beside(below.counters());
+    below.close(ended.failure.is_some());
     let threads = std::mem::take(&mut ended.threads);
     let of_links: Vec<_> = ended.links.iter().map(|link| link.stats.clone()).collect();
     statistics.warn(&of_links);
@@ -366,6 +368,7 @@ impl Steering<'_> {
         let mut number = 1;
         while !finished() {
             if signals::stop_asked() {
+                below.end_watch();
                 self.control.stop();
             }
             if signals::reload_asked() {
@@ -400,9 +403,12 @@ impl Steering<'_> {
             if self.control.free_left() {
                 builder.generation_freed();
             }
+            if statistics.is_due() {
+                statistics.counted_beside(below.counters());
+            }
             statistics.look();
             links.look(self.control).iter().for_each(|said| eprintln!("{said}"));
-            below.look();
+            below.look().iter().for_each(|said| eprintln!("{said}"));
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -2,18 +2,31 @@
 //! The kernel's XDP hook as a device: each worker of a link has places of its own in the tables that all of them share.
 //!
 //! What is asked is done at once, by stores into memory that the program reads, and by a system call for each entry that comes or goes. So answers are there with the next
-//! poll.
+//! poll. Each poll is a sign of life of the worker: where it gives none for too long, the program does without it (docs/failing.md).
 
 use crate::device::{Action, Answered, Capabilities, Counts, Device, Install, Request, Said, Wish};
 use crate::stays::Stays;
 use bartizan_base::{Generation, Level, Timestamp};
 use bartizan_flow::level::{Answer, SunkId};
-use bartizan_xdp::{Control, InsertError, Key, Tables, boot_to_real};
+use bartizan_xdp::{Control, InsertError, Key, Tables, boot_clock, boot_to_real};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A program that has found an entry is done with its packet long before.
 const GRACE: Duration = Duration::from_millis(10);
+
+/// A worker's signs of life.
+#[derive(Clone, Copy, Debug)]
+struct Heart {
+    /// Its number among the workers of all links.
+    worker: u32,
+    /// How often one is given, in nanoseconds, and when the last one was.
+    every: u64,
+    last: u64,
+}
+
+/// Of the time after which a worker has failed, the part after which it gives another sign of life.
+const BEATS: u32 = 8;
 
 /// See the module.
 pub struct XdpDevice {
@@ -24,6 +37,7 @@ pub struct XdpDevice {
     /// By place.
     entries: Vec<Option<(SunkId, Key)>>,
     said: Vec<(u32, SunkId, Said)>,
+    heart: Option<Heart>,
     /// From the program's clock to that of packets, in nanoseconds; asked for once in a poll.
     to_packets: i64,
 }
@@ -41,7 +55,33 @@ impl XdpDevice {
             tunnels: false,
         };
         let to_packets = boot_to_real();
-        XdpDevice { tables, first, capabilities, entries: Vec::new(), said: Vec::new(), to_packets }
+        XdpDevice {
+            tables,
+            first,
+            capabilities,
+            entries: Vec::new(),
+            said: Vec::new(),
+            heart: None,
+            to_packets,
+        }
+    }
+
+    /// The worker is watched: by its number among those of all links, and the time without a sign of life after which it has failed.
+    #[must_use]
+    pub fn watched(mut self, worker: u32, stale: Duration) -> Self {
+        let every = u64::try_from((stale / BEATS).as_nanos()).unwrap_or(u64::MAX);
+        self.heart = Some(Heart { worker, every, last: 0 });
+        self
+    }
+
+    fn beat(&mut self) {
+        let Some(heart) = &mut self.heart else { return };
+        let now = boot_clock();
+        // The program's processors read the line: it is not written with each batch.
+        if now.saturating_sub(heart.last) >= heart.every {
+            heart.last = now;
+            self.tables.beat(heart.worker, now);
+        }
     }
 
     const fn slot(&self, place: u32) -> u32 {
@@ -139,6 +179,7 @@ impl Device for XdpDevice {
     }
 
     fn poll(&mut self, _now: Timestamp, said: &mut Vec<(u32, SunkId, Said)>) {
+        self.beat();
         said.append(&mut self.said);
     }
 
