@@ -680,6 +680,14 @@ cache: none
                 "links: []\nmemory: {defrag: 1kb}",
                 "2:18: 1024 bytes are too few to work with; give 64KiB or more",
             ),
+            (
+                "links: [{name: a, inline: {a: e0, b: e1, offload: {level: xdp, fail: shut}}}]",
+                "1:70: `shut` is not known here; known: `closed`, `open`",
+            ),
+            (
+                "links: [{name: a, inline: {a: e0, b: e1, offload: {level: xdp, stale: 2h}}}]",
+                "1:71: link `a`: 7200 seconds are out of range; give 1 to 3600",
+            ),
             ("links: []\nworkers: 0", "2:10: at least one worker is needed"),
             ("links: []\noutputs: {eve: {dir: d, rotate: {keep: 3}}}", "2:40: nothing is put aside without"),
             (

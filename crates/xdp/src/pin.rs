@@ -42,11 +42,10 @@ impl Pin {
         attachment.pin(&self.0).map_err(|source| XdpError::system(None, "pinning its program", source))
     }
 
-    /// Removes the file, and the folder if it was the last one.
+    /// Removes the file. The folder stays: another run may be about to put something into it.
     pub(crate) fn remove(&self) {
         // Somebody may have removed it: then that is done.
         let _ = fs::remove_file(&self.0);
-        let _ = fs::remove_dir(PINS);
     }
 }
 

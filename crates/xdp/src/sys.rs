@@ -448,20 +448,18 @@ pub(crate) fn set_promiscuous(interface: &str, on: bool) -> io::Result<bool> {
     const BIT: libc::c_short = libc::IFF_PROMISC as libc::c_short;
     let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
     let mut ask = request_about(interface)?;
-    // SAFETY: `ask` names an interface and is what the request reads and writes; it lives through the call.
-    check(
-        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, std::ptr::from_mut(&mut ask)) }.into(),
-    )?;
+    let request = |number: libc::Ioctl, ask: &mut libc::ifreq| {
+        // SAFETY: `ask` names an interface and is what these requests read and write; it lives through the call.
+        check(unsafe { libc::ioctl(socket.as_raw_fd(), number, std::ptr::from_mut(ask)) }.into())
+    };
+    request(libc::SIOCGIFFLAGS, &mut ask)?;
     // SAFETY: the request has just written the flags.
     let flags = unsafe { ask.ifr_ifru.ifru_flags };
     if (flags & BIT != 0) == on {
         return Ok(false);
     }
     ask.ifr_ifru.ifru_flags = if on { flags | BIT } else { flags & !BIT };
-    // SAFETY: as above.
-    check(
-        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, std::ptr::from_mut(&mut ask)) }.into(),
-    )?;
+    request(libc::SIOCSIFFLAGS, &mut ask)?;
     Ok(true)
 }
 
