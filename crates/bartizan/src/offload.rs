@@ -220,8 +220,10 @@ impl Below {
 
     /// Takes the level away. `failed`: the run has ended though nobody wanted it, and a link that is to fail open does.
     pub fn close(self, failed: bool) {
-        if let Some(program) = self.program.filter(|_| failed) {
-            program.leave();
+        match self.program {
+            Some(program) if failed => program.leave(),
+            Some(program) => program.end(),
+            None => {}
         }
     }
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The XDP level finds a flow by the very key that the host's flow table has for it, and handles no frame that the host's decoder finds something odd in. (Here and not
-//! beside either, which are of one layer.)
+//! The XDP level finds a flow by the very key that the host's flow table has for it, handles no frame that the host's decoder finds something odd in, and goes on refusing when the
+//! flow manager has ended. (Here and not beside any of them, which are of one layer.)
 //!
 //! The kernel runs the program on each frame, in a network namespace that ends with the test.
 
-use bartizan_base::{LinkId, TenantId};
-use bartizan_flow::{FlowKey, FlowScope, FlowSide};
+use bartizan_base::{Generation, LinkId, Reason, TenantId, Timestamp};
+use bartizan_flow::{FlowHasher, FlowKey, FlowScope, FlowSide, FlowTable, FlowTableConfig, Insert};
+use bartizan_offload::devices::xdp::XdpDevice;
+use bartizan_offload::{Action as Fate, Done, FlowManager, Offer};
 use bartizan_packet::{DecodeOutput, Decoded, Decoder, DecoderConfig, LinkType, PacketFlags};
 use bartizan_testkit::packet::{ACK, Datagram, End, Ip, Layer, PSH, Packet, Segment, TCP, UDP};
 use bartizan_testkit::random::Random;
@@ -13,6 +15,8 @@ use bartizan_xdp::{Action, Control, ModeChoice, Options, PortSetup, Program, Sid
 use std::net::IpAddr;
 use std::process::Command;
 
+const DROP: u32 = 1;
+const PASS: u32 = 2;
 const REDIRECT: u32 = 4;
 const LINK: LinkId = LinkId(0xbeef);
 
@@ -226,4 +230,38 @@ fn nothing_is_handled_that_the_host_finds_odd() {
         odd += usize::from(!plain);
     }
     assert!(handled > 5_000 && odd > 1_000, "{handled} were handled, {odd} were odd");
+}
+
+#[test]
+fn when_the_host_has_ended_refused_flows_stay_refused_and_the_others_go_up() {
+    if !inside("when_the_host_has_ended_refused_flows_stay_refused_and_the_others_go_up") {
+        return;
+    }
+    let mut program = program();
+    let setting = Setting { sides: true, vlans: true };
+    attach(&mut program, setting);
+    let (generation, now) = (Generation(1), Timestamp::from_parts(100, 0));
+    let mut table: FlowTable<()> =
+        FlowTable::new(&FlowTableConfig::new(64, FlowHasher::new([1, 2]))).unwrap();
+    let mut manager = FlowManager::new(Box::new(XdpDevice::new(program.tables(), 0, 16)), generation);
+    let (mut random, lan) = (Random::new(22), number("lan"));
+    let fates = [Fate::Drop(Reason::IdsRule), Fate::Forward];
+    let frames = fates.map(|_| packet(&mut random).frame());
+    for (frame, action) in frames.iter().zip(fates) {
+        let key = key(&decode(frame)[0], setting, false, 0).unwrap();
+        let Insert::Created { id } = table.insert(&key, now) else { panic!("two flows of one key") };
+        manager.offer(&mut table, id, Offer { action, generation }, now).unwrap();
+    }
+    manager.turn(&mut table, now);
+    let mut results = |expected: [u32; 2]| {
+        for (frame, expected) in frames.iter().zip(expected) {
+            assert_eq!(program.run_on(frame, lan, 1).unwrap().result, expected);
+        }
+    };
+    results([DROP, REDIRECT]);
+    manager.close(&mut table, now);
+    let done: Vec<_> = std::iter::from_fn(|| manager.next_done()).collect();
+    let counted = done.iter().filter(|done| matches!(done, Done::Counted { packets: 1, .. }));
+    assert_eq!((counted.count(), manager.counters().entries), (2, 0), "{done:?}");
+    results([DROP, PASS]);
 }

@@ -143,6 +143,6 @@ pub trait Device: Send {
     fn enter_generation(&mut self, generation: Generation);
 
     /// All entries of this owner are to go: passes their packets up, waits until nothing that had found one is under way (some milliseconds), and takes them away.
-    /// The next [`Device::poll`] gives their last counts and `Deleted` of each.
+    /// The next [`Device::poll`] gives their last counts and `Deleted` of each. What refuses flows may go on until the device itself goes, counted for nobody.
     fn close(&mut self, now: Timestamp);
 }

@@ -74,15 +74,15 @@ impl Port {
     /// Prepares it for going on without this process.
     fn fail_open(&mut self) -> Result<(), XdpError> {
         let pin = Pin::of(self.setup.ifindex)?;
-        if !self.waits {
-            pin.put(&self.attachment)?;
-        }
-        self.pin = Some(pin);
         // The sockets of a process take this with them. Who left a program had switched it on.
         let switched = sys::set_promiscuous(&self.name, true).map_err(|source| {
             XdpError::system(Some(&self.name), "switching it to take all frames", source)
         })?;
         self.promiscuous = switched || self.waits;
+        if !self.waits {
+            pin.put(&self.attachment)?;
+        }
+        self.pin = Some(pin);
         Ok(())
     }
 
@@ -111,7 +111,7 @@ impl Drop for Port {
     }
 }
 
-/// The level's program with its tables. Dropping it detaches it everywhere.
+/// The level's program with its tables. Dropping it detaches it, but leaves what it has not taken over yet; see also [`Program::end`] and [`Program::leave`].
 #[derive(Debug)]
 pub struct Program {
     bpf: Ebpf,
@@ -450,6 +450,14 @@ impl Program {
                 .map_err(|source| XdpError::system(Some(&port.name), "ending the watch", source))?;
         }
         Ok(())
+    }
+
+    /// Ends as somebody wants it: all ports are free, also those where what was left still runs.
+    pub fn end(mut self) {
+        for port in self.ports.values_mut() {
+            port.waits = false;
+            port.attachment.set_stays(false);
+        }
     }
 
     /// Ends as if the process had been killed: ports that are to fail open do so, until the next program takes them over. All others are free.

@@ -350,6 +350,23 @@ fn one_that_does_not_begin_leaves_what_it_found() {
 }
 
 #[test]
+fn what_was_left_goes_with_a_run_that_ends_before_it_has_taken_over() {
+    with_bpf_file_system(|| {
+        let (program, tables) = watched(watch(Fail::Open, 1));
+        let (a, b, host) = (Wire::open("a"), Wire::open("b"), Wire::open("lan"));
+        heard(&tables, 0, 2 * STALE);
+        program.leave();
+        let mut next = program_of_next();
+        assert!(attach(&mut next, watch(Fail::Open, 1)).unwrap());
+        arrive(&a, &b, true, 3);
+        next.end();
+        assert!(!pin("lan").exists() && !is_promiscuous("lan"));
+        arrive(&a, &host, true, 3);
+        quiet(&b);
+    });
+}
+
+#[test]
 fn what_was_left_goes_where_the_link_is_not_to_fail_open_now() {
     with_bpf_file_system(|| {
         for level in [true, false] {

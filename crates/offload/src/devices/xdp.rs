@@ -28,6 +28,15 @@ struct Heart {
 /// Of the time after which a worker has failed, the part after which it gives another sign of life.
 const BEATS: u32 = 8;
 
+/// What is in a place.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    sunk: SunkId,
+    key: Key,
+    /// The flow is refused.
+    refuses: bool,
+}
+
 /// See the module.
 pub struct XdpDevice {
     tables: Arc<Tables>,
@@ -35,7 +44,7 @@ pub struct XdpDevice {
     first: u32,
     capabilities: Capabilities,
     /// By place.
-    entries: Vec<Option<(SunkId, Key)>>,
+    entries: Vec<Option<Entry>>,
     said: Vec<(u32, SunkId, Said)>,
     heart: Option<Heart>,
     /// From the program's clock to that of packets, in nanoseconds; asked for once in a poll.
@@ -89,8 +98,8 @@ impl XdpDevice {
     }
 
     fn entry(&self, request: &Request) -> Option<&Key> {
-        let (sunk, key) = self.entries.get(request.place as usize)?.as_ref()?;
-        (*sunk == request.sunk).then_some(key)
+        let entry = self.entries.get(request.place as usize)?.as_ref()?;
+        (entry.sunk == request.sunk).then_some(&entry.key)
     }
 
     fn install(&mut self, request: &Request, install: &Install) -> Answered {
@@ -113,7 +122,8 @@ impl XdpDevice {
             self.entries.resize(at + 1, None);
         }
         if let Some(entry) = self.entries.get_mut(at) {
-            *entry = Some((request.sunk, install.key.0));
+            let refuses = matches!(install.action, Action::Drop(_));
+            *entry = Some(Entry { sunk: request.sunk, key: install.key.0, refuses });
         }
         Answered::Done(Answer::Installed)
     }
@@ -188,19 +198,28 @@ impl Device for XdpDevice {
         self.tables.set_generation(generation.0 as u8);
     }
 
+    /// What refuses a flow stays in the program's table, which mostly goes right after. Where it does not, since the run has failed and the link is to fail open, the flow stays refused.
     fn close(&mut self, _now: Timestamp) {
-        let entries: Vec<Request> = (0u32..)
-            .zip(&self.entries)
-            .filter_map(|(place, entry)| Some(Request { place, sunk: entry.as_ref()?.0, wish: Wish::Delete }))
-            .collect();
+        let places = (0u32..).zip(&self.entries);
+        let entries: Vec<(u32, Entry)> =
+            places.filter_map(|(place, entry)| Some((place, (*entry)?))).collect();
         if entries.is_empty() {
             return;
         }
-        for request in &entries {
-            self.tables.mark(self.slot(request.place));
+        for (place, _) in entries.iter().filter(|(_, entry)| !entry.refuses) {
+            self.tables.mark(self.slot(*place));
         }
         std::thread::sleep(GRACE);
         self.to_packets = boot_to_real();
-        entries.iter().for_each(|request| self.delete(request, true));
+        for (place, Entry { sunk, refuses, .. }) in entries {
+            let request = Request { place, sunk, wish: Wish::Delete };
+            if refuses {
+                self.say_counts(place, sunk);
+                self.say(&request, Answer::Deleted);
+            } else {
+                self.delete(&request, true);
+            }
+        }
+        self.entries.clear();
     }
 }
