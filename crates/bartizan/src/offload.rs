@@ -218,13 +218,15 @@ impl Below {
         }
     }
 
-    /// Takes the level away. `failed`: the run has ended though nobody wanted it, and a link that is to fail open does.
-    pub fn close(self, failed: bool) {
+    /// Takes the level away. `failed`: the run has ended though nobody wanted it, and a link that is to fail open does. Gives the last counters ([`Below::counters`]).
+    pub fn close(self, failed: bool) -> Vec<Counters> {
+        let counters = self.counters();
         match self.program {
             Some(program) if failed => program.leave(),
             Some(program) => program.end(),
             None => {}
         }
+        counters
     }
 
     /// What it counts beside the workers, of each link. Of what was left the first link with a level has all.

@@ -11,7 +11,7 @@ use bartizan_ports::{Batch, InlinePort, Port, wait_any};
 use bartizan_testkit::random::Random;
 use common::{Folder, PROGRAM, Running, until};
 use level::{counter, datagrams, ends_well, network, send, take};
-use namespace::{in_namespace, in_namespace_for, own_bpf_file_system};
+use namespace::{Still, in_namespace, in_namespace_for, own_bpf_file_system};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -212,43 +212,6 @@ fn a_run_that_hangs_fails_as_the_policy_says_and_goes_on() {
             let packets: u64 = of_others.map(|flow| level::number(&flow["flow"]["pkts_toserver"])).sum();
             assert_eq!(packets, 8 + 40);
         });
-    }
-}
-
-/// A thread of another process that stands still until this is dropped.
-struct Still(libc::pid_t);
-
-#[allow(unsafe_code)]
-impl Still {
-    fn hold(process: u32, name: &str) -> Self {
-        let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
-        let mut numbers = tasks.filter_map(|task| task.unwrap().file_name().to_str()?.parse().ok());
-        let named = |thread: &libc::pid_t| {
-            std::fs::read_to_string(format!("/proc/{process}/task/{thread}/comm"))
-                .is_ok_and(|comm| comm.trim() == name)
-        };
-        let thread = numbers.find(named).unwrap();
-        let nothing = std::ptr::null_mut::<libc::c_void>();
-        // SAFETY: the requests take no memory of this process; they are about a thread of a child.
-        let done = unsafe { libc::ptrace(libc::PTRACE_SEIZE, thread, nothing, nothing) };
-        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
-        // SAFETY: as above.
-        let done = unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, thread, nothing, nothing) };
-        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
-        let mut status = 0;
-        // SAFETY: the pointer is to `status`, which lives through the call.
-        let waited = unsafe { libc::waitpid(thread, &raw mut status, libc::__WALL) };
-        assert_eq!(waited, thread, "{}", std::io::Error::last_os_error());
-        Still(thread)
-    }
-}
-
-#[allow(unsafe_code)]
-impl Drop for Still {
-    fn drop(&mut self) {
-        let nothing = std::ptr::null_mut::<libc::c_void>();
-        // SAFETY: no memory of this process.
-        unsafe { libc::ptrace(libc::PTRACE_DETACH, self.0, nothing, nothing) };
     }
 }
 

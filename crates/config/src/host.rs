@@ -680,14 +680,6 @@ cache: none
                 "links: []\nmemory: {defrag: 1kb}",
                 "2:18: 1024 bytes are too few to work with; give 64KiB or more",
             ),
-            (
-                "links: [{name: a, inline: {a: e0, b: e1, offload: {level: xdp, fail: shut}}}]",
-                "1:70: `shut` is not known here; known: `closed`, `open`",
-            ),
-            (
-                "links: [{name: a, inline: {a: e0, b: e1, offload: {level: xdp, stale: 2h}}}]",
-                "1:71: link `a`: 7200 seconds are out of range; give 1 to 3600",
-            ),
             ("links: []\nworkers: 0", "2:10: at least one worker is needed"),
             ("links: []\noutputs: {eve: {dir: d, rotate: {keep: 3}}}", "2:40: nothing is put aside without"),
             (
@@ -748,6 +740,28 @@ cache: none
         for (text, expected) in cases {
             let error = parse("bartizan.yaml", text).expect_err(text).to_string();
             assert!(error.contains(&format!("bartizan.yaml:{expected}")), "{text}\n{error}");
+        }
+    }
+
+    #[test]
+    fn a_level_fails_closed_unless_it_is_told() {
+        let level = |keys: &str| {
+            let text =
+                format!("links: [{{name: a, inline: {{a: e0, b: e1, offload: {{level: xdp{keys}}}}}}}]");
+            parse("bartizan.yaml", &text).map_err(|error| error.to_string())
+        };
+        let offload =
+            |file: HostFile| file.links[0].inline.as_ref().and_then(|inline| inline.offload.clone()).unwrap();
+        assert_eq!(offload(level("").unwrap()), Offload::usual(OffloadLevel::Xdp));
+        let Offload { fail, stale, .. } = offload(level(", fail: open, stale: 5s").unwrap());
+        assert_eq!((fail, stale), (OffloadFail::Open, Some(Seconds(5))));
+        for (keys, expected) in [
+            (", fail: shut", "1:70: `shut` is not known here; known: `closed`, `open`"),
+            (", stale: 2h", "1:71: link `a`: 7200 seconds are out of range; give 1 to 3600"),
+            (", stale: 0", "1:71: link `a`: 0 seconds are out of range"),
+        ] {
+            let error = level(keys).unwrap_err();
+            assert!(error.contains(expected), "{error}");
         }
     }
 

@@ -120,10 +120,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     };
     let mut ended = crew::run(parts, &mut recorder, for_worker, steer)?;
     drop(server);
-    statistics.counted_beside(below.counters());
-    below.close(ended.failure.is_some());
-    let threads = std::mem::take(&mut ended.threads);
-    let of_links: Vec<_> = ended.links.iter().map(|link| link.stats.clone()).collect();
+    statistics.counted_beside(below.close(ended.failure.is_some()));
+    let (threads, of_links) = ended.take_counters();
     statistics.warn(&of_links);
     let (counters, of_links) = statistics.write(ended.clock, &ended.stats, threads, of_links);
     recorder.finish().iter().for_each(tell);

@@ -102,6 +102,44 @@ pub fn leave_to_device(socket: &UdpSocket, size: i32) {
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
 
+/// A thread of another process that stands still until this is dropped.
+pub struct Still(libc::pid_t);
+
+#[allow(unsafe_code)]
+impl Still {
+    /// Of a child of this process, by the name of the thread.
+    pub fn hold(process: u32, name: &str) -> Self {
+        let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+        let mut numbers = tasks.filter_map(|task| task.unwrap().file_name().to_str()?.parse().ok());
+        let named = |thread: &libc::pid_t| {
+            std::fs::read_to_string(format!("/proc/{process}/task/{thread}/comm"))
+                .is_ok_and(|comm| comm.trim() == name)
+        };
+        let thread = numbers.find(named).unwrap();
+        let nothing = std::ptr::null_mut::<libc::c_void>();
+        // SAFETY: the requests take no memory of this process; they are about a thread of a child.
+        let done = unsafe { libc::ptrace(libc::PTRACE_SEIZE, thread, nothing, nothing) };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+        // SAFETY: as above.
+        let done = unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, thread, nothing, nothing) };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+        let mut status = 0;
+        // SAFETY: the pointer is to `status`, which lives through the call.
+        let waited = unsafe { libc::waitpid(thread, &raw mut status, libc::__WALL) };
+        assert_eq!(waited, thread, "{}", std::io::Error::last_os_error());
+        Still(thread)
+    }
+}
+
+#[allow(unsafe_code)]
+impl Drop for Still {
+    fn drop(&mut self) {
+        let nothing = std::ptr::null_mut::<libc::c_void>();
+        // SAFETY: no memory of this process.
+        unsafe { libc::ptrace(libc::PTRACE_DETACH, self.0, nothing, nothing) };
+    }
+}
+
 /// `ip ARGUMENTS`, which must succeed.
 pub fn ip(arguments: &str) {
     let output = Command::new("ip").args(arguments.split_whitespace()).output().expect("ip can be run");
