@@ -69,11 +69,8 @@ fn watch(offload: &Offload, spread: Spread, first: u32) -> Watch {
         OffloadFail::Closed => Fail::Closed,
         OffloadFail::Open => Fail::Open,
     };
-    Watch { fail, stale: stale(offload), spread, first }
-}
-
-fn stale(offload: &Offload) -> Duration {
-    Duration::from_secs(offload.stale.unwrap_or(OFFLOAD_STALE_USUAL).0)
+    let stale = Duration::from_secs(offload.stale.unwrap_or(OFFLOAD_STALE_USUAL).0);
+    Watch { fail, stale, spread, first }
 }
 
 /// What was left on the interfaces of an inline link that has no level now goes: it would take frames away from this run.
@@ -175,7 +172,8 @@ impl Below {
         }
         for (number, (of_link, link)) in of_links.iter_mut().zip(&plan.links).enumerate() {
             let first = firsts.get(number).copied().unwrap_or_default();
-            of_link.devices = below.devices(number, link, first);
+            let spread = Spread::new(of_link.stack.settings.seed, link.workers);
+            of_link.devices = below.devices(number, link, (spread, first));
         }
         below.opened = boot_clock();
         Ok(below)
@@ -265,15 +263,21 @@ impl Below {
     }
 
     /// The devices of a link's workers, by worker; none where the link has no level below.
-    fn devices(&self, number: usize, link: &LinkPlan, first_worker: u32) -> Vec<Box<dyn Device>> {
+    fn devices(
+        &self,
+        number: usize,
+        link: &LinkPlan,
+        (spread, first_worker): (Spread, u32),
+    ) -> Vec<Box<dyn Device>> {
         let share = self.shares.get(number).copied().flatten();
         let (Some(program), Some((first, each)), Some(offload)) = (&self.program, share, &link.offload)
         else {
             return Vec::new();
         };
+        let watch = watch(offload, spread, first_worker);
         let device = |worker: u32| {
             let device = XdpDevice::new(program.tables(), first + worker * each, each);
-            Box::new(device.watched(first_worker + worker, stale(offload))) as Box<dyn Device>
+            Box::new(device.watched(first_worker + worker, &watch)) as Box<dyn Device>
         };
         (0..u32::from(link.workers)).map(device).collect()
     }

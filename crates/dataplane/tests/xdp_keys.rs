@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The XDP level finds a flow by the very key that the host's flow table has for it, handles no frame that the host's decoder finds something odd in, and goes on refusing when the
-//! flow manager has ended. (Here and not beside any of them, which are of one layer.)
+//! The XDP level finds a flow by the very key that the host's flow table has for it, handles no frame that the host's decoder finds something odd in, goes on refusing when the
+//! flow manager has ended, and has signs of life. (Here and not beside any of them, which are of one layer.)
 //!
 //! The kernel runs the program on each frame, in a network namespace that ends with the test.
 
-use bartizan_base::{Generation, LinkId, Reason, TenantId, Timestamp};
+use bartizan_base::{Generation, LinkId, Reason, Spread, TenantId, Timestamp};
 use bartizan_flow::{FlowHasher, FlowKey, FlowScope, FlowSide, FlowTable, FlowTableConfig, Insert};
 use bartizan_offload::devices::xdp::XdpDevice;
-use bartizan_offload::{Action as Fate, Done, FlowManager, Offer};
+use bartizan_offload::{Action as Fate, Device as _, Done, FlowManager, Offer};
 use bartizan_packet::{DecodeOutput, Decoded, Decoder, DecoderConfig, LinkType, PacketFlags};
 use bartizan_testkit::packet::{ACK, Datagram, End, Ip, Layer, PSH, Packet, Segment, TCP, UDP};
 use bartizan_testkit::random::Random;
-use bartizan_xdp::{Action, Control, ModeChoice, Options, PortSetup, Program, Side};
+use bartizan_xdp::{Action, Control, Fail, ModeChoice, Options, PortSetup, Program, Side, Watch, boot_clock};
 use std::net::IpAddr;
 use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
 
 const DROP: u32 = 1;
 const PASS: u32 = 2;
@@ -264,4 +266,33 @@ fn when_the_host_has_ended_refused_flows_stay_refused_and_the_others_go_up() {
     let counted = done.iter().filter(|done| matches!(done, Done::Counted { packets: 1, .. }));
     assert_eq!((counted.count(), manager.counters().entries), (2, 0), "{done:?}");
     results([DROP, PASS]);
+}
+
+#[test]
+fn a_worker_that_was_silent_for_too_long_knows_what_its_link_did() {
+    if !inside("a_worker_that_was_silent_for_too_long_knows_what_its_link_did") {
+        return;
+    }
+    let (tables, now) = (program().tables(), Timestamp::from_parts(100, 0));
+    for fail in [Fail::Open, Fail::Closed] {
+        // So long that a busy machine does not make it stale by itself.
+        let stale = Duration::from_secs(2);
+        let watch = Watch { fail, stale, spread: Spread::new([1, 2], 1), first: 0 };
+        let mut device = XdpDevice::new(Arc::clone(&tables), 0, 16).watched(0, &watch);
+        let poll = |device: &mut XdpDevice| device.poll(now, &mut Vec::new());
+        let begun = boot_clock();
+        poll(&mut device);
+        assert!(!device.has_missed(), "it has just begun");
+        let first = tables.last_beat(0).unwrap();
+        assert!((begun..=boot_clock()).contains(&first));
+        poll(&mut device);
+        assert_eq!(tables.last_beat(0), Some(first), "one sign is enough for a while");
+        std::thread::sleep(stale / 4);
+        poll(&mut device);
+        assert!(tables.last_beat(0).unwrap() >= first + 500_000_000 && !device.has_missed());
+        std::thread::sleep(stale + Duration::from_millis(10));
+        poll(&mut device);
+        assert_eq!(device.has_missed(), fail == Fail::Open);
+        assert!(!device.has_missed(), "that is told once");
+    }
 }

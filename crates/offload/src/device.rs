@@ -139,6 +139,10 @@ pub trait Device: Send {
     /// Appends what it has said since the last call: place, whose entry, what.
     fn poll(&mut self, now: Timestamp, said: &mut Vec<(u32, SunkId, Said)>);
 
+    /// Whether packets that are this owner's to judge have gone on without it since the last call: it gave no sign of life, and its link is to fail open. What comes
+    /// from now on is its own again.
+    fn has_missed(&mut self) -> bool;
+
     /// Packets of this owner's entries of other generations go up from now on.
     fn enter_generation(&mut self, generation: Generation);
 

@@ -111,6 +111,7 @@ impl Passage<'_> {
                 // What was said while a packet was in hand may be about a flow that has ended since, and whose entry has another one.
                 Done::Ended { id, .. } if !self.has_left_level(id) => {}
                 Done::Counted { id, .. } if !self.flows.table().was_below(id) => {}
+                Done::Missed(until) => self.flows.missed = Some(until),
                 Done::Ended { id, reason } => self.end_flow(id, reason),
                 Done::Stays { id, why } => {
                     if let Some(entry) = self.flows.get_mut(id) {
@@ -145,19 +146,25 @@ impl Passage<'_> {
         self.cx.account.tally.count_many(entry.fid, &decision, amount, acts);
     }
 
-    /// A segment comes up of a connection of which a level below has handled others, or may have: its session is taken up again.
+    /// A segment comes up of a connection of which a level below has handled others, or may have, or of which some went on while this worker hung: its session is taken up
+    /// again.
     #[inline]
     pub(super) fn take_up_session(
         &mut self,
         id: FlowId,
         segment: &Segment<'_>,
-        direction: bartizan_base::Direction,
+        (direction, now): (bartizan_base::Direction, Timestamp),
     ) {
         if self.flows.manager.is_none() {
             return;
         }
+        let missed = self.flows.missed;
         let Some(entry) = self.flows.get_mut(id) else { return };
         let at_host = entry.is_at_host();
+        // What waited here meanwhile had come before.
+        if missed.is_some_and(|until| now >= until && entry.last_seen < until) {
+            entry.ext.session_behind |= entry.ext.session.exists();
+        }
         if entry.ext.session_behind || !at_host {
             entry.ext.session.resume(segment, direction);
             entry.ext.session_behind = !at_host;

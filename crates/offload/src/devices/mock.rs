@@ -80,6 +80,7 @@ struct Core {
     said: Vec<(u32, SunkId, Said)>,
     polls: u64,
     flight: VecDeque<Packet>,
+    missed: bool,
     counters: MockCounters,
 }
 
@@ -107,6 +108,7 @@ impl MockDevice {
             said: Vec::new(),
             polls: 0,
             flight: VecDeque::new(),
+            missed: false,
             counters: MockCounters::default(),
         };
         let core = Arc::new(Mutex::new(core));
@@ -127,6 +129,11 @@ fn lock(core: &Mutex<Core>) -> MutexGuard<'_, Core> {
 }
 
 impl MockWire {
+    /// Packets have gone on without the host.
+    pub fn miss(&self) {
+        lock(&self.0).missed = true;
+    }
+
     /// A packet arrives, from the lower endpoint of its key or from the higher one. What is done with it; `None`: it goes up.
     pub fn packet(&self, key: &DeviceKey, from_low: bool, bytes: u64, now: Timestamp) -> Option<Action> {
         lock(&self.0).packet(key, from_low, bytes, now)
@@ -308,6 +315,10 @@ impl Device for MockDevice {
         core.land(now);
         core.work(false);
         said.append(&mut core.said);
+    }
+
+    fn has_missed(&mut self) -> bool {
+        core::mem::take(&mut lock(&self.core).missed)
     }
 
     fn enter_generation(&mut self, generation: Generation) {

@@ -8,7 +8,7 @@ use crate::device::{Action, Answered, Capabilities, Counts, Device, Install, Req
 use crate::stays::Stays;
 use bartizan_base::{Generation, Level, Timestamp};
 use bartizan_flow::level::{Answer, SunkId};
-use bartizan_xdp::{Control, InsertError, Key, Tables, boot_clock, boot_to_real};
+use bartizan_xdp::{Control, Fail, InsertError, Key, Tables, Watch, boot_clock, boot_to_real};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,10 +23,16 @@ struct Heart {
     /// How often one is given, in nanoseconds, and when the last one was.
     every: u64,
     last: u64,
+    /// It has failed after so many.
+    stale: u64,
+    /// Its frames are forwarded then.
+    fails_open: bool,
+    /// That has happened.
+    missed: bool,
 }
 
 /// Of the time after which a worker has failed, the part after which it gives another sign of life.
-const BEATS: u32 = 8;
+const BEATS: u64 = 8;
 
 /// What is in a place.
 #[derive(Clone, Copy, Debug)]
@@ -75,11 +81,13 @@ impl XdpDevice {
         }
     }
 
-    /// The worker is watched: by its number among those of all links, and the time without a sign of life after which it has failed.
+    /// The worker is watched: by its number among those of all links.
     #[must_use]
-    pub fn watched(mut self, worker: u32, stale: Duration) -> Self {
-        let every = u64::try_from((stale / BEATS).as_nanos()).unwrap_or(u64::MAX);
-        self.heart = Some(Heart { worker, every, last: 0 });
+    pub fn watched(mut self, worker: u32, watch: &Watch) -> Self {
+        let stale = u64::try_from(watch.stale.as_nanos()).unwrap_or(u64::MAX);
+        let every = stale / BEATS;
+        let fails_open = watch.fail == Fail::Open;
+        self.heart = Some(Heart { worker, every, last: 0, stale, fails_open, missed: false });
         self
     }
 
@@ -87,7 +95,10 @@ impl XdpDevice {
         let Some(heart) = &mut self.heart else { return };
         let now = boot_clock();
         // The program's processors read the line: it is not written with each batch.
-        if now.saturating_sub(heart.last) >= heart.every {
+        let silent = now.saturating_sub(heart.last);
+        if silent >= heart.every {
+            // The program has compared the same times. Before the first sign nobody was there to miss something.
+            heart.missed |= heart.fails_open && heart.last > 0 && silent > heart.stale;
             heart.last = now;
             self.tables.beat(heart.worker, now);
         }
@@ -191,6 +202,10 @@ impl Device for XdpDevice {
     fn poll(&mut self, _now: Timestamp, said: &mut Vec<(u32, SunkId, Said)>) {
         self.beat();
         said.append(&mut self.said);
+    }
+
+    fn has_missed(&mut self) -> bool {
+        self.heart.as_mut().is_some_and(|heart| core::mem::take(&mut heart.missed))
     }
 
     fn enter_generation(&mut self, generation: Generation) {
