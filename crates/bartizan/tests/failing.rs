@@ -204,6 +204,7 @@ fn a_run_that_hangs_fails_as_the_policy_says_and_goes_on() {
             ends_well(running);
             let failed = (counter(&folder, "offload.open_pkts"), counter(&folder, "offload.closed_pkts"));
             assert_eq!(failed, if open { (40, 0) } else { (0, 40) });
+            assert_eq!(counter(&folder, "offload.missed") > 0, open);
             // Each was seen once: below, by nobody, or here.
             let flows = bartizan_testkit_worker::events::read(&folder.path("out/eve.json"));
             let of_others = flows.iter().filter(|event| {
