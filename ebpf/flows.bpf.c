@@ -145,6 +145,8 @@ struct network {
 	__u64 flags; /* of the key */
 	__u32 at, length;
 	__u8 protocol;
+	/* TCP: the number behind what the segment brings, and what it acknowledges. */
+	__u32 sent, acknowledged;
 };
 
 /* Headers as they lie in a frame, numbers big endian. They stand wherever they stand: where the processor cares, the verifier does. */
@@ -326,7 +328,11 @@ INLINE int tcp(const struct frame *frame, struct network *network, int which)
 	/* What opens and ends a connection is the host's, and so is what no connection sends. */
 	if ((header->flags & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK)) != TCP_ACK)
 		return 1;
-	return is_open(network, BE16(header->checksum));
+	if (is_open(network, BE16(header->checksum)))
+		return 1;
+	network->sent = BE32(header->sequence) + network->length - length;
+	network->acknowledged = BE32(header->acknowledgement);
+	return 0;
 }
 
 /* Whether a datagram's payload can be Teredo, as crates/packet/src/decode/teredo.rs sees it: an IPv6 packet that fills it, perhaps behind
@@ -371,6 +377,7 @@ INLINE int udp(const struct frame *frame, struct network *network, int which)
 	if (is_open(network, BE16(header->checksum)))
 		return 1;
 	__u32 at = network->at + sizeof(*header), length = network->length - sizeof(*header);
+	network->sent = network->acknowledged = 0;
 	return may_be_tunnel(frame, source, at, length) || may_be_tunnel(frame, destination, at, length);
 }
 
@@ -416,17 +423,16 @@ INLINE int make_key(__u64 *key, const struct network *network, __u64 port, __u64
 }
 
 /* Parses a frame into its flow's key. Negative: goes up; else whether it comes from the higher endpoint. */
-INLINE int parse(const struct frame *frame, __u64 port, __u64 *key, int which)
+INLINE int parse(const struct frame *frame, __u64 port, __u64 *key, struct network *network, int which)
 {
 	HEADER(ethernet, ethernet, frame, 0, -1)
-	struct network network;
 	__u16 kind = BE16(ethernet->kind);
 	__u32 at = sizeof(*ethernet);
 	__u64 vlans = 0;
-	if (vlan_tags(frame, VLAN_TAGS, &at, &kind, &vlans) || network_header(frame, at, kind, &network) ||
-	    transport_header(frame, &network, which))
+	if (vlan_tags(frame, VLAN_TAGS, &at, &kind, &vlans) || network_header(frame, at, kind, network) ||
+	    transport_header(frame, network, which))
 		return -1;
-	return make_key(key, &network, port, vlans);
+	return make_key(key, network, port, vlans);
 }
 
 INLINE void count_size(struct bartizan_counts *line, __u32 length)
@@ -450,18 +456,31 @@ INLINE void count_size(struct bartizan_counts *line, __u32 length)
 		line->size_larger++;
 }
 
-/* This processor's line, so that nobody else writes it: neither lock nor atomic operation. */
-INLINE void count_flow(struct bartizan_slot *line, __u32 length, int from_high)
+/* The later one of two sequence numbers. One that is far behind has gone round while other processors had the connection's packets. */
+INLINE __u32 later(__u32 had, __u32 now)
 {
-	__u64 now = bpf_ktime_get_boot_ns();
+	return had - now < BARTIZAN_SEQUENCE_BACK ? had : now;
+}
+
+/* This processor's line, so that nobody else writes it: neither lock nor atomic operation. How far a connection has come is
+ * there before the packet leaves, so before anybody answers it. */
+INLINE void count_flow(struct bartizan_slot *line, const struct frame *frame, const struct network *network, int from_high)
+{
+	__u32 now = bpf_ktime_get_boot_ns() >> BARTIZAN_SEEN_SHIFT;
 	if (from_high) {
-		line->packets_high++;
-		line->bytes_high += length;
+		int first = line->packets_high == 0;
+		line->sent_high = first ? network->sent : later(line->sent_high, network->sent);
+		line->acknowledged_high = first ? network->acknowledged : later(line->acknowledged_high, network->acknowledged);
 		line->seen_high = now;
+		line->packets_high++;
+		line->bytes_high += frame->length;
 	} else {
-		line->packets_low++;
-		line->bytes_low += length;
+		int first = line->packets_low == 0;
+		line->sent_low = first ? network->sent : later(line->sent_low, network->sent);
+		line->acknowledged_low = first ? network->acknowledged : later(line->acknowledged_low, network->acknowledged);
 		line->seen_low = now;
+		line->packets_low++;
+		line->bytes_low += frame->length;
 	}
 }
 
@@ -489,7 +508,8 @@ INLINE int may_leave(const struct frame *frame, __u64 port, __u32 out)
 }
 
 /* What becomes of a frame whose flow has a slot. Only what is dropped or leaves here is counted for the flow. */
-INLINE int act(const struct frame *frame, __u64 port, __u32 slot, __u32 processor, int from_high)
+INLINE int act(const struct frame *frame, const struct network *network, __u64 port, __u32 slot, __u32 processor,
+	       int from_high)
 {
 	__u32 zero = 0, index = slot * processors + processor;
 	struct bartizan_slot *line = bpf_map_lookup_elem(&slots, &index);
@@ -511,20 +531,21 @@ INLINE int act(const struct frame *frame, __u64 port, __u32 slot, __u32 processo
 		if (result != XDP_REDIRECT)
 			return XDP_PASS;
 	}
-	count_flow(line, frame->length, from_high);
+	count_flow(line, frame, network, from_high);
 	return result;
 }
 
 INLINE int handle(const struct frame *frame, __u64 port, __u32 processor)
 {
 	__u64 key[KEY_WORDS];
-	int from_high = parse(frame, port, key, PLAIN);
+	struct network network;
+	int from_high = parse(frame, port, key, &network, PLAIN);
 	if (from_high < 0)
 		return XDP_PASS;
 	const __u32 *slot = bpf_map_lookup_elem(&flows, key);
 	if (!slot)
 		return XDP_PASS;
-	return act(frame, port, *slot, processor, from_high);
+	return act(frame, &network, port, *slot, processor, from_high);
 }
 
 /* What the hash of `worker_of` adds for a word of both addresses. */
@@ -574,7 +595,8 @@ INLINE __u32 worker_of(const struct frame *frame, const struct bartizan_watch *w
 INLINE int is_refused(const struct frame *frame, __u64 port, __u32 processor)
 {
 	__u64 key[KEY_WORDS];
-	if (parse(frame, port, key, ANY) < 0)
+	struct network network;
+	if (parse(frame, port, key, &network, ANY) < 0)
 		return 0;
 	const __u32 *slot = bpf_map_lookup_elem(&flows, key);
 	if (!slot)

@@ -17,7 +17,7 @@ use bartizan_offload::Device;
 use bartizan_offload::devices::xdp::XdpDevice;
 use bartizan_ports::Interface;
 use bartizan_xdp::{
-    Fail, Left, Mode, ModeChoice, Options, PortSetup, Program, Side, Watch, boot_clock, remove_left,
+    Fail, Left, Mode, ModeChoice, Options, PortSetup, Program, Side, Watch, boot_time, remove_left,
 };
 use std::time::{Duration, Instant};
 
@@ -175,7 +175,7 @@ impl Below {
             let spread = Spread::new(of_link.stack.settings.seed, link.workers);
             of_link.devices = below.devices(number, link, (spread, first));
         }
-        below.opened = boot_clock();
+        below.opened = boot_time();
         Ok(below)
     }
 

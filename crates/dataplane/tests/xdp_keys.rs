@@ -11,7 +11,7 @@ use bartizan_offload::{Action as Fate, Device as _, Done, FlowManager, Offer};
 use bartizan_packet::{DecodeOutput, Decoded, Decoder, DecoderConfig, LinkType, PacketFlags};
 use bartizan_testkit::packet::{ACK, Datagram, End, Ip, Layer, PSH, Packet, Segment, TCP, UDP};
 use bartizan_testkit::random::Random;
-use bartizan_xdp::{Action, Control, Fail, ModeChoice, Options, PortSetup, Program, Side, Watch, boot_clock};
+use bartizan_xdp::{Action, Control, Fail, ModeChoice, Options, PortSetup, Program, Side, Watch, boot_time};
 use std::net::IpAddr;
 use std::process::Command;
 use std::sync::Arc;
@@ -180,7 +180,7 @@ fn the_program_makes_the_keys_of_the_flow_table() {
             assert_eq!(run.result, REDIRECT, "{round}: {key:?}");
             let mut packets = [0, 0];
             packets[usize::from(key.is_reversed())] = 1;
-            assert_eq!(tables.counts(0).unwrap().packets, packets, "{round}: {key:?}");
+            assert_eq!(tables.counts(0, boot_time()).unwrap().packets, packets, "{round}: {key:?}");
             assert!(tables.remove(key.words()).unwrap());
         }
         (0..2).for_each(|index| program.detach(index).unwrap());
@@ -280,11 +280,11 @@ fn a_worker_that_was_silent_for_too_long_knows_what_its_link_did() {
         let watch = Watch { fail, stale, spread: Spread::new([1, 2], 1), first: 0 };
         let mut device = XdpDevice::new(Arc::clone(&tables), 0, 16).watched(0, &watch);
         let poll = |device: &mut XdpDevice| device.poll(now, &mut Vec::new());
-        let begun = boot_clock();
+        let begun = boot_time();
         poll(&mut device);
         assert!(!device.has_missed(), "it has just begun");
         let first = tables.last_beat(0).unwrap();
-        assert!((begun..=boot_clock()).contains(&first));
+        assert!((begun..=boot_time()).contains(&first));
         poll(&mut device);
         assert_eq!(tables.last_beat(0), Some(first), "one sign is enough for a while");
         std::thread::sleep(stale / 4);

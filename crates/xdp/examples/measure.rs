@@ -9,7 +9,7 @@ use bartizan_packet::DecoderConfig;
 use bartizan_testkit::packet::{End, udp};
 use bartizan_testkit::random::Random;
 use bartizan_xdp::{
-    Action, Control, Fail, Key, ModeChoice, Options, PortSetup, Program, Side, Watch, boot_clock,
+    Action, Control, Fail, Key, ModeChoice, Options, PortSetup, Program, Side, Watch, boot_time,
 };
 use std::net::Ipv4Addr;
 use std::process::Command;
@@ -128,7 +128,7 @@ fn main() -> Result<(), Failed> {
     println!("no port, ns a packet: {}", warm(&mut program, &frame, 1)?);
     println!("no flow, watched, ns a packet: {}", warm(&mut program, &frame, lan)?);
     for worker in 0..2 {
-        tables.beat(worker, boot_clock().saturating_sub(7_200_000_000_000));
+        tables.beat(worker, boot_time().saturating_sub(7_200_000_000_000));
     }
     println!("no flow, its worker has failed (closed), ns a packet: {}", warm(&mut program, &frame, lan)?);
     program.end_watch()?;
@@ -155,8 +155,10 @@ fn main() -> Result<(), Failed> {
     println!("forward, {flows} flows, the same one, ns a packet: {}", warm(&mut program, &frame, lan)?);
     println!("forward, {flows} flows, single runs, ns: {}", single(&mut program, flows, lan)?);
     let begin = Instant::now();
-    let packets: u64 =
-        (0..flows).filter_map(|slot| tables.counts(slot)).map(|counts| counts.packets[0]).sum();
+    let packets: u64 = (0..flows)
+        .filter_map(|slot| tables.counts(slot, bartizan_xdp::boot_time()))
+        .map(|counts| counts.packets[0])
+        .sum();
     println!("counts: {:.2} M/s ({packets} packets)", rate(flows as usize, begin));
     let begin = Instant::now();
     for slot in 0..flows {

@@ -28,11 +28,11 @@ mod prove;
 mod sys;
 mod tables;
 
-pub use counters::{Counts, PortCounters, SIZE_BOUNDS};
+pub use counters::{Counts, PortCounters, Progress, SIZE_BOUNDS};
 pub use error::{InsertError, XdpError};
 pub use left::{Handled, Left, remove_left};
 pub use pin::PINS;
 pub use port::{Attached, Fail, Mode, ModeChoice, PortSetup, Side, Watch};
 pub use program::{Options, Program};
 pub use sys::Run;
-pub use tables::{Action, Control, Key, Tables, boot_clock, boot_to_real};
+pub use tables::{Action, Control, Key, Tables, boot_time, boot_to_real};

@@ -337,7 +337,7 @@ impl Program {
     /// The workers of a port have as much time from now on as if they had just been heard of.
     fn begin_watch(&self, port: &PortSetup) {
         let Some(Watch { spread, first, .. }) = port.watch else { return };
-        let now = sys::boot_clock();
+        let now = sys::boot_time();
         for worker in first..first.saturating_add(spread.workers().into()) {
             self.tables.beat(worker, now);
         }

@@ -491,7 +491,7 @@ fn clock(which: libc::clockid_t) -> i64 {
 }
 
 /// CLOCK_BOOTTIME, in nanoseconds.
-pub(crate) fn boot_clock() -> u64 {
+pub(crate) fn boot_time() -> u64 {
     clock(libc::CLOCK_BOOTTIME).cast_unsigned()
 }
 

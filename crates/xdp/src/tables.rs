@@ -205,12 +205,11 @@ impl Tables {
         true
     }
 
-    /// What was counted for a slot since it was cleared, over all processors. `None`: there is no such slot.
+    /// What was counted for a slot since it was cleared, over all processors. `now`: [`boot_time`], not long ago. `None`: there is no such slot.
     #[must_use]
-    pub fn counts(&self, slot: u32) -> Option<Counts> {
-        let mut counts = Counts::default();
-        self.lines(slot)?.for_each(|line| counts.add(&SlotLine::read(&bytes_of(line))));
-        Some(counts)
+    pub fn counts(&self, slot: u32, now: u64) -> Option<Counts> {
+        let lines = self.lines(slot)?.map(|line| SlotLine::read(&bytes_of(line)));
+        Some(Counts::of(lines, now))
     }
 
     /// Sets the generation that the level is at: packets of flows that another one decided go up.
@@ -234,7 +233,7 @@ impl Tables {
         self.heartbeats.get().chunks_exact(HEARTBEAT_WORDS).nth(worker as usize)?.first()
     }
 
-    /// A worker's sign of life, by its number among those of all links: it serves its frames at `now`, by [`boot_clock`]. `false`: there is no such worker.
+    /// A worker's sign of life, by its number among those of all links: it serves its frames at `now`, by [`boot_time`]. `false`: there is no such worker.
     pub fn beat(&self, worker: u32, now: u64) -> bool {
         self.heartbeat(worker).map(|seen| seen.store(now, Ordering::Release)).is_some()
     }
@@ -270,12 +269,6 @@ impl Tables {
     }
 }
 
-/// The clock of the program and of signs of life: CLOCK_BOOTTIME, in nanoseconds.
-#[must_use]
-pub fn boot_clock() -> u64 {
-    sys::boot_clock()
-}
-
 /// What has to be added to a time of [`Counts::last_seen`] for the clock that packets of live ports are stamped by (CLOCK_REALTIME), in nanoseconds.
 ///
 /// The program counts by CLOCK_BOOTTIME since it may ask for no clock that is set: CLOCK_BOOTTIME goes on while the machine sleeps, as CLOCK_REALTIME does, so one
@@ -283,6 +276,12 @@ pub fn boot_clock() -> u64 {
 #[must_use]
 pub fn boot_to_real() -> i64 {
     sys::boot_to_real()
+}
+
+/// The clock of the program and of signs of life (CLOCK_BOOTTIME), in nanoseconds.
+#[must_use]
+pub fn boot_time() -> u64 {
+    sys::boot_time()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use bartizan_base::Reason;
 use bartizan_base::spread::{Part, Spread};
 use bartizan_testkit::packet::{FIN, Ip, Layer, Packet, TCP, UDP, tcp, udp};
 use bartizan_xdp::{
-    Action, Control, Fail, Left, PINS, Program, Tables, Watch, XdpError, boot_clock, remove_left,
+    Action, Control, Fail, Left, PINS, Program, Tables, Watch, XdpError, boot_time, remove_left,
 };
 use common::{
     DROP, PASS, REDIRECT, Wire, ends, in_namespace, key, number, plain, ports, program, segment, wires,
@@ -50,7 +50,7 @@ fn watched(watch: Watch) -> (Program, Arc<Tables>) {
 
 /// A worker was heard of so long ago.
 fn heard(tables: &Tables, worker: u32, ago: Duration) {
-    assert!(tables.beat(worker, boot_clock() - ago.as_nanos() as u64));
+    assert!(tables.beat(worker, boot_time() - ago.as_nanos() as u64));
 }
 
 fn install(tables: &Tables, slot: u32, v6: bool, protocol: u8, control: Control) {
@@ -94,7 +94,7 @@ fn frames_fail_as_the_policy_says_while_nobody_serves_them() {
             heard(&tables, 0, Duration::ZERO);
             assert_eq!(result(&mut program, &frame), PASS);
             // A clock that is read on another processor may be behind.
-            assert!(tables.beat(0, boot_clock() + 1_000_000_000));
+            assert!(tables.beat(0, boot_time() + 1_000_000_000));
             assert_eq!(result(&mut program, &frame), PASS);
             // An end that is wanted is no failure.
             heard(&tables, 0, 2 * STALE);
@@ -121,7 +121,7 @@ fn what_is_decided_stays_decided_while_nobody_serves() {
             assert_eq!(result(&mut program, &plain(true, UDP).frame()), DROP);
             assert_eq!(result(&mut program, &plain(false, TCP).frame()), DROP);
             assert_eq!(result(&mut program, &plain(true, TCP).frame()), REDIRECT);
-            let packets = |slot| tables.counts(slot).unwrap().packets[0];
+            let packets = |slot| tables.counts(slot, boot_time()).unwrap().packets[0];
             assert_eq!([0, 1, 2, 3].map(packets), [1; 4]);
             // A packet of a kind that goes up is of a refused flow all the same.
             let mut fin = plain(false, TCP);

@@ -7,10 +7,10 @@
 use super::Passage;
 use crate::record::Entry;
 use crate::standing::Course;
-use bartizan_base::{Decision, FlowId, FunctionId, Timestamp, Verdict};
+use bartizan_base::{Decision, Direction, FlowId, FunctionId, PerDirection, Timestamp, Verdict};
 use bartizan_flow::level::Step;
-use bartizan_flow::tcp::{Segment, TcpFlags, TcpState};
-use bartizan_offload::{Action, Done, FlowManager, Offer, Stays};
+use bartizan_flow::tcp::{Progress, Segment, TcpFlags, TcpState};
+use bartizan_offload::{Action, Done, Ended, FlowManager, Offer, Sides, Stays, direction_from_low};
 
 impl Passage<'_> {
     /// A packet of a flow of which everything is decided was handled: offers the flow to the level below, unless that was answered in this generation.
@@ -107,21 +107,32 @@ impl Passage<'_> {
         let Some(mut manager) = self.flows.manager.take() else { return };
         act(&mut manager, self);
         while let Some(done) = manager.next_done() {
-            match done {
-                // What was said while a packet was in hand may be about a flow that has ended since, and whose entry has another one.
-                Done::Ended { id, .. } if !self.has_left_level(id) => {}
-                Done::Counted { id, .. } if !self.flows.table().was_below(id) => {}
-                Done::Missed(until) => self.flows.missed = Some(until),
-                Done::Ended { id, reason } => self.end_flow(id, reason),
-                Done::Stays { id, why } => {
-                    if let Some(entry) = self.flows.get_mut(id) {
-                        entry.ext.stays = Some(why);
-                    }
-                }
-                Done::Counted { id, action, packets, bytes } => self.counted(id, action, (packets, bytes)),
+            self.note_done(done);
+        }
+        while let Some(Ended { id, reason }) = manager.next_ended() {
+            // It was said while a packet was in hand, perhaps, and the flow has ended since; its entry may have another one.
+            if self.has_left_level(id) {
+                self.end_flow(id, reason);
             }
         }
         self.flows.manager = Some(manager);
+    }
+
+    /// Takes in what the level has said of a flow.
+    fn note_done(&mut self, done: Done) {
+        match done {
+            Done::Missed(until) => self.flows.missed = Some(until),
+            Done::Counted { id, .. } if !self.flows.table().was_below(id) => {}
+            Done::Stays { id, why } => {
+                if let Some(entry) = self.flows.get_mut(id) {
+                    entry.ext.stays = Some(why);
+                }
+            }
+            Done::Counted { id, action, packets, bytes, sides } => {
+                self.resume_session(id, sides);
+                self.counted(id, action, (packets, bytes));
+            }
+        }
     }
 
     /// Whether a flow is over and its level has no entry for it.
@@ -133,10 +144,7 @@ impl Passage<'_> {
     fn counted(&mut self, id: FlowId, action: Action, amount: (u64, u64)) {
         let Some(entry) = self.flows.get_mut(id) else { return };
         let decision = match action {
-            Action::Forward => {
-                entry.ext.session_behind |= entry.ext.session.exists();
-                Decision::CONTINUE
-            }
+            Action::Forward => Decision::CONTINUE,
             Action::Drop(reason) => {
                 let refusal = entry.ext.standing.refusal().filter(|refusal| refusal.reason == Some(reason));
                 refusal.unwrap_or(Decision::refuse(Verdict::Drop, reason, FunctionId::ENGINE))
@@ -146,29 +154,57 @@ impl Passage<'_> {
         self.cx.account.tally.count_many(entry.fid, &decision, amount, acts);
     }
 
-    /// A segment comes up of a connection of which a level below has handled others, or may have, or of which some went on while this worker hung: its session is taken up
-    /// again.
+    /// A segment comes up of a connection of which a level below has handled others, or may have: its session is as far as they were. Or of one that has gone on while this
+    /// worker hung.
     #[inline]
     pub(super) fn take_up_session(
         &mut self,
         id: FlowId,
         segment: &Segment<'_>,
-        (direction, now): (bartizan_base::Direction, Timestamp),
+        (direction, now): (Direction, Timestamp),
     ) {
-        if self.flows.manager.is_none() {
+        let Some(manager) = &self.flows.manager else { return };
+        let Some(entry) = self.flows.get(id) else { return };
+        if entry.is_at_host() {
+            // What had come before waited here.
+            if self.flows.missed.is_some_and(|until| now >= until && entry.last_seen < until) {
+                self.take_up_missed(id, segment, direction);
+            }
             return;
         }
-        let missed = self.flows.missed;
+        if let Some(sides) = manager.sides(self.flows.table(), id) {
+            self.resume_session(id, sides);
+        }
+    }
+
+    /// Nobody knows how far both sides of a connection have come while this worker hung, but they: what the segment's sender has sent before it was acknowledged, and what it
+    /// acknowledges was sent.
+    fn take_up_missed(&mut self, id: FlowId, segment: &Segment<'_>, direction: Direction) {
+        let says = segment.flags.contains(TcpFlags::ACK) && !segment.flags.contains(TcpFlags::SYN);
+        let Some(entry) = self.flows.get_mut(id).filter(|entry| entry.ext.session.exists()) else { return };
+        if !says || !segment.checksum_ok {
+            return;
+        }
+        let (sent, acknowledged) = (segment.seq, segment.ack);
+        let sender = Progress { sent, acknowledged };
+        let mut sides =
+            PerDirection::new(Some(sender), Some(Progress { sent: acknowledged, acknowledged: sent }));
+        if direction == Direction::ToClient {
+            sides.swap();
+        }
+        entry.ext.session.resume(&sides);
+    }
+
+    fn resume_session(&mut self, id: FlowId, [low, high]: Sides) {
         let Some(entry) = self.flows.get_mut(id) else { return };
-        let at_host = entry.is_at_host();
-        // What waited here meanwhile had come before.
-        if missed.is_some_and(|until| now >= until && entry.last_seen < until) {
-            entry.ext.session_behind |= entry.ext.session.exists();
+        if !entry.ext.session.exists() {
+            return;
         }
-        if entry.ext.session_behind || !at_host {
-            entry.ext.session.resume(segment, direction);
-            entry.ext.session_behind = !at_host;
+        let mut below = PerDirection::new(low, high);
+        if direction_from_low(entry.key()) == Direction::ToClient {
+            below.swap();
         }
+        entry.ext.session.resume(&below);
     }
 
     /// A segment ends a direction of a connection that is below, or opens another one of its ports: what follows is the host's, before the segment goes on and is
@@ -183,6 +219,9 @@ impl Passage<'_> {
             let now = self.cx.position.clock;
             if let Some((table, manager)) = self.flows.with_manager() {
                 manager.raise_now(table, id, now);
+            }
+            while let Some(done) = self.flows.manager.as_mut().and_then(|manager| manager.next_done()) {
+                self.note_done(done);
             }
         }
     }

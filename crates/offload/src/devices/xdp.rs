@@ -4,11 +4,12 @@
 //! What is asked is done at once, by stores into memory that the program reads, and by a system call for each entry that comes or goes. So answers are there with the next
 //! poll. Each poll is a sign of life of the worker: where it gives none for too long, the program does without it (docs/failing.md).
 
-use crate::device::{Action, Answered, Capabilities, Counts, Device, Install, Request, Said, Wish};
+use crate::device::{Action, Answered, Capabilities, Counts, Device, Install, Request, Said, Sides, Wish};
 use crate::stays::Stays;
 use bartizan_base::{Generation, Level, Timestamp};
 use bartizan_flow::level::{Answer, SunkId};
-use bartizan_xdp::{Control, Fail, InsertError, Key, Tables, Watch, boot_clock, boot_to_real};
+use bartizan_flow::tcp::{Progress, Seq};
+use bartizan_xdp::{Control, Fail, InsertError, Key, Tables, Watch, boot_time, boot_to_real};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,8 +54,16 @@ pub struct XdpDevice {
     entries: Vec<Option<Entry>>,
     said: Vec<(u32, SunkId, Said)>,
     heart: Option<Heart>,
-    /// From the program's clock to that of packets, in nanoseconds; asked for once in a poll.
+    /// The program's clock, and from it to that of packets, in nanoseconds; read once for all requests of a call.
+    now: u64,
     to_packets: i64,
+}
+
+fn sides(counts: &bartizan_xdp::Counts) -> Sides {
+    counts.progress.map(|side| {
+        let bartizan_xdp::Progress { sent, acknowledged } = side?;
+        Some(Progress { sent: Seq(sent), acknowledged: Seq(acknowledged) })
+    })
 }
 
 impl XdpDevice {
@@ -69,16 +78,13 @@ impl XdpDevice {
             protocols: &[6, 17],
             tunnels: false,
         };
-        let to_packets = boot_to_real();
-        XdpDevice {
-            tables,
-            first,
-            capabilities,
-            entries: Vec::new(),
-            said: Vec::new(),
-            heart: None,
-            to_packets,
-        }
+        let (now, to_packets) = (boot_time(), boot_to_real());
+        let (entries, said, heart) = (Vec::new(), Vec::new(), None);
+        XdpDevice { tables, first, capabilities, entries, said, heart, now, to_packets }
+    }
+
+    fn read_clocks(&mut self) {
+        (self.now, self.to_packets) = (boot_time(), boot_to_real());
     }
 
     /// The worker is watched: by its number among those of all links.
@@ -93,7 +99,7 @@ impl XdpDevice {
 
     fn beat(&mut self) {
         let Some(heart) = &mut self.heart else { return };
-        let now = boot_clock();
+        let now = boot_time();
         // The program's processors read the line: it is not written with each batch.
         let silent = now.saturating_sub(heart.last);
         if silent >= heart.every {
@@ -140,13 +146,17 @@ impl XdpDevice {
     }
 
     fn say_counts(&mut self, place: u32, sunk: SunkId) {
-        let Some(counts) = self.tables.counts(self.slot(place)) else { return };
+        let Some(counts) = self.tables.counts(self.slot(place), self.now) else { return };
         let time = |boot: u64| match boot {
             0 => Timestamp::ZERO,
             boot => Timestamp::from_nanos(boot.saturating_add_signed(self.to_packets)),
         };
-        let counts =
-            Counts { packets: counts.packets, bytes: counts.bytes, last_seen: counts.last_seen.map(time) };
+        let counts = Counts {
+            packets: counts.packets,
+            bytes: counts.bytes,
+            last_seen: counts.last_seen.map(time),
+            sides: sides(&counts),
+        };
         self.said.push((place, sunk, Said::Counts(counts)));
     }
 
@@ -177,7 +187,7 @@ impl Device for XdpDevice {
     }
 
     fn submit(&mut self, requests: &[Request], _now: Timestamp) {
-        self.to_packets = boot_to_real();
+        self.read_clocks();
         for request in requests {
             match request.wish {
                 Wish::Install(install) => {
@@ -204,6 +214,12 @@ impl Device for XdpDevice {
         said.append(&mut self.said);
     }
 
+    fn sides(&self, place: u32, sunk: SunkId) -> Option<Sides> {
+        let entry = self.entries.get(place as usize)?.as_ref()?;
+        let counts = self.tables.counts(self.slot(place), boot_time())?;
+        (entry.sunk == sunk).then(|| sides(&counts))
+    }
+
     fn has_missed(&mut self) -> bool {
         self.heart.as_mut().is_some_and(|heart| core::mem::take(&mut heart.missed))
     }
@@ -225,7 +241,7 @@ impl Device for XdpDevice {
             self.tables.mark(self.slot(*place));
         }
         std::thread::sleep(GRACE);
-        self.to_packets = boot_to_real();
+        self.read_clocks();
         for (place, Entry { sunk, refuses, .. }) in entries {
             let request = Request { place, sunk, wish: Wish::Delete };
             if refuses {
