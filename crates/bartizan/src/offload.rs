@@ -17,9 +17,37 @@ use bartizan_offload::Device;
 use bartizan_offload::devices::xdp::XdpDevice;
 use bartizan_ports::Interface;
 use bartizan_xdp::{
-    Fail, Left, Mode, ModeChoice, Options, PortSetup, Program, Side, Watch, boot_time, remove_left,
+    Fail, Left, Mode, ModeChoice, Options, PortCounters, PortSetup, Program, Side, Tables, Watch, boot_time,
+    remove_left,
 };
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// A port of a link that has a level.
+#[derive(Clone, Debug)]
+pub struct LevelPort {
+    /// Its interface.
+    pub interface: String,
+    /// The link's name.
+    pub link: String,
+    /// The link's number.
+    number: usize,
+    /// Its number in the level's tables.
+    pub index: u8,
+}
+
+/// What the level counts by port, for who shows it.
+pub struct LevelCounters {
+    tables: Arc<Tables>,
+    ports: Vec<LevelPort>,
+}
+
+impl LevelCounters {
+    /// Each port, and what came by it.
+    pub fn ports(&self) -> impl Iterator<Item = (&LevelPort, PortCounters)> {
+        self.ports.iter().filter_map(|port| Some((port, self.tables.port_counters(port.index)?)))
+    }
+}
 
 /// How often MTUs are looked at.
 const EVERY: Duration = Duration::from_secs(1);
@@ -31,8 +59,7 @@ pub struct Below {
     program: Option<Program>,
     /// Of each link: the first of its slots, and how many each worker has.
     shares: Vec<Option<(u32, u32)>>,
-    /// Numbers of its ports, with the number of their link.
-    ports: Vec<(u8, usize)>,
+    ports: Vec<LevelPort>,
     /// Numbers of the workers of links that have a level, among those of all links.
     workers: Vec<u32>,
     /// When it was opened, by the clock of signs of life: a worker that was heard of since works.
@@ -161,7 +188,12 @@ impl Below {
                         watch: Some(watch),
                     })
                     .map_err(failed)?;
-                below.ports.push((index, number.into()));
+                below.ports.push(LevelPort {
+                    interface: interface.name.clone(),
+                    link: link.name.clone(),
+                    number: number.into(),
+                    index,
+                });
                 if attached.mode == Mode::Generic {
                     below.notes.push(format!(
                         "link `{}`: the driver of `{}` runs no XDP programs, so the kernel does (generic mode), which is slower",
@@ -201,9 +233,9 @@ impl Below {
             return said;
         }
         self.looked = Some(Instant::now());
-        for (index, _) in &self.ports {
+        for port in &self.ports {
             // An interface that is gone takes the level with it.
-            let _ = program.refresh_mtu(*index);
+            let _ = program.refresh_mtu(port.index);
         }
         said
     }
@@ -216,9 +248,9 @@ impl Below {
         }
     }
 
-    /// Takes the level away. `failed`: the run has ended though nobody wanted it, and a link that is to fail open does. Gives the last counters ([`Below::counters`]).
+    /// Takes the level away. `failed`: the run has ended though nobody wanted it, and a link that is to fail open does. Gives the last counters ([`Below::beside`]).
     pub fn close(self, failed: bool) -> Vec<Counters> {
-        let counters = self.counters();
+        let counters = self.beside();
         match self.program {
             Some(program) if failed => program.leave(),
             Some(program) => program.end(),
@@ -227,9 +259,9 @@ impl Below {
         counters
     }
 
-    /// What it counts beside the workers, of each link. Of what was left the first link with a level has all.
+    /// What it counts beside the workers, of each link, for statistics. Of what was left the first link with a level has all.
     #[must_use]
-    pub fn counters(&self) -> Vec<Counters> {
+    pub fn beside(&self) -> Vec<Counters> {
         let Some(program) = &self.program else { return Vec::new() };
         let tables = program.tables();
         let mut first = Some(&self.left);
@@ -237,8 +269,8 @@ impl Below {
             if share.is_none() {
                 return Counters::new();
             }
-            let own = self.ports.iter().filter(|(_, link)| *link == number);
-            let (open, closed) = own.filter_map(|(index, _)| tables.port_counters(*index)).fold(
+            let own = self.ports.iter().filter(|port| port.number == number);
+            let (open, closed) = own.filter_map(|port| tables.port_counters(port.index)).fold(
                 (0, 0),
                 |(open, closed): (u64, u64), port| {
                     (open.saturating_add(port.open), closed.saturating_add(port.closed))
@@ -260,6 +292,12 @@ impl Below {
             counters
         };
         self.shares.iter().enumerate().map(of_link).collect()
+    }
+
+    /// What it counts by port; `None` without a level.
+    pub fn counters(&self) -> Option<LevelCounters> {
+        let tables = self.program.as_ref()?.tables();
+        Some(LevelCounters { tables, ports: self.ports.clone() })
     }
 
     /// The devices of a link's workers, by worker; none where the link has no level below.

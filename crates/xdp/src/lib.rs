@@ -28,7 +28,7 @@ mod prove;
 mod sys;
 mod tables;
 
-pub use counters::{Counts, PortCounters, Progress, SIZE_BOUNDS};
+pub use counters::{Counts, PortCounters, Progress};
 pub use error::{InsertError, XdpError};
 pub use left::{Handled, Left, remove_left};
 pub use pin::PINS;
