@@ -33,6 +33,7 @@
 #define BARTIZAN_PORT_FLAG_ENABLED 0x01 /* Both ports of the link are ready. Without it all frames go up and nothing is counted. */
 #define BARTIZAN_PORT_FLAG_VLANS 0x02 /* VLAN ids are part of keys. */
 #define BARTIZAN_PORT_FLAG_GENERIC 0x04 /* The kernel runs the program, not the driver: frames leave as all frames do. */
+#define BARTIZAN_PORT_FLAG_OPEN 0x08 /* While the worker that serves a frame has failed, what would go up is forwarded. Without it, it is dropped. */
 
 /* Flags of exits. */
 #define BARTIZAN_EXIT_FLAG_PROVEN 0x01 /* It was tried, and takes what a driver redirects to it. */
@@ -85,7 +86,7 @@ _Static_assert(__builtin_offsetof(struct bartizan_slot, acknowledged_high) == 60
 
 /* What came by a port, as one processor counts it: line `port * processors + processor`. Only while the port is enabled. */
 struct bartizan_counts {
-	__u64 frames;           /*   0: Frames that came: those that went up, were forwarded and were dropped. */
+	__u64 frames;           /*   0: Frames that came: those that went up, were forwarded, were dropped, failed open and failed closed. */
 	__u64 bytes;            /*   8: Their bytes, without the checksum of the frame. */
 	__u64 up;               /*  16: Frames that went up to the host. */
 	__u64 forwarded;        /*  24: Frames that left by another port. */
@@ -98,7 +99,9 @@ struct bartizan_counts {
 	__u64 size_1518;        /*  80: 1,024 to 1,518. */
 	__u64 size_9216;        /*  88: 1,519 to 9,216, which RFC 2819 does not know. */
 	__u64 size_larger;      /*  96: Larger. */
-	__u8 reserved[24];      /* 104: Zero. */
+	__u64 open;             /* 104: Frames that were forwarded because the worker that serves them was not heard of. */
+	__u64 closed;           /* 112: Frames that were dropped because the worker that serves them was not heard of. */
+	__u8 reserved[8];       /* 120: Zero. */
 };
 _Static_assert(sizeof(struct bartizan_counts) == 128, "counts");
 _Static_assert(__builtin_offsetof(struct bartizan_counts, frames) == 0, "counts.frames");
@@ -114,6 +117,8 @@ _Static_assert(__builtin_offsetof(struct bartizan_counts, size_1023) == 72, "cou
 _Static_assert(__builtin_offsetof(struct bartizan_counts, size_1518) == 80, "counts.size_1518");
 _Static_assert(__builtin_offsetof(struct bartizan_counts, size_9216) == 88, "counts.size_9216");
 _Static_assert(__builtin_offsetof(struct bartizan_counts, size_larger) == 96, "counts.size_larger");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, open) == 104, "counts.open");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, closed) == 112, "counts.closed");
 
 /* Which of 64 UDP ports may carry a tunnel that the host looks into: a bit each, the lowest port in the lowest bit. */
 struct bartizan_udp_ports {
@@ -123,6 +128,38 @@ struct bartizan_udp_ports {
 _Static_assert(sizeof(struct bartizan_udp_ports) == 16, "udp_ports");
 _Static_assert(__builtin_offsetof(struct bartizan_udp_ports, tunnel) == 0, "udp_ports.tunnel");
 _Static_assert(__builtin_offsetof(struct bartizan_udp_ports, teredo) == 8, "udp_ports.teredo");
+
+/* Who serves the frames of a port that go up: workers of its link, among which they are shared out by a keyed hash (`Spread` of crate `base`). The host writes it. */
+struct bartizan_watch {
+	__u64 stale;            /*   0: Nanoseconds after which a worker that was not heard of has failed; 0: nobody watches, and all frames go up. */
+	__u64 first;            /*   8: Number of the link's first worker among those of all links. */
+	__u64 workers;          /*  16: Workers of the link. */
+	__u64 address_0;        /*  24: Factor of the hash for the first word of the addresses, the only one of IPv4. */
+	__u64 address_1;        /*  32: For the second word. */
+	__u64 address_2;        /*  40: For the third word. */
+	__u64 address_3;        /*  48: For the last word. */
+	__u64 ports;            /*  56: For the ports. */
+	__u64 last;             /*  64: For the last step. */
+	__u8 reserved[56];      /*  72: Zero. */
+};
+_Static_assert(sizeof(struct bartizan_watch) == 128, "watch");
+_Static_assert(__builtin_offsetof(struct bartizan_watch, stale) == 0, "watch.stale");
+_Static_assert(__builtin_offsetof(struct bartizan_watch, first) == 8, "watch.first");
+_Static_assert(__builtin_offsetof(struct bartizan_watch, workers) == 16, "watch.workers");
+_Static_assert(__builtin_offsetof(struct bartizan_watch, address_0) == 24, "watch.address_0");
+_Static_assert(__builtin_offsetof(struct bartizan_watch, address_1) == 32, "watch.address_1");
+_Static_assert(__builtin_offsetof(struct bartizan_watch, address_2) == 40, "watch.address_2");
+_Static_assert(__builtin_offsetof(struct bartizan_watch, address_3) == 48, "watch.address_3");
+_Static_assert(__builtin_offsetof(struct bartizan_watch, ports) == 56, "watch.ports");
+_Static_assert(__builtin_offsetof(struct bartizan_watch, last) == 64, "watch.last");
+
+/* A worker's sign of life, which it gives between two batches. One cache line. */
+struct bartizan_heartbeat {
+	__u64 seen;             /*   0: When it was last heard of: nanoseconds of CLOCK_BOOTTIME, which goes on while the machine sleeps and is never set. */
+	__u8 reserved[56];      /*   8: Zero. */
+};
+_Static_assert(sizeof(struct bartizan_heartbeat) == 64, "heartbeat");
+_Static_assert(__builtin_offsetof(struct bartizan_heartbeat, seen) == 0, "heartbeat.seen");
 
 /* What became of frames that were redirected to try a port. */
 struct bartizan_probe {

@@ -27,6 +27,11 @@ char licence[] SEC("license") = "Apache-2.0";
 
 #define PROTOCOL_TCP 6
 #define PROTOCOL_UDP 17
+#define PROTOCOL_SCTP 132
+
+/* Which packets are parsed: those that may be handled here, or all whose flow can be told. */
+#define PLAIN 0
+#define ANY 1
 
 #define TCP_FIN 0x01
 #define TCP_SYN 0x02
@@ -101,6 +106,21 @@ struct {
 } exits SEC(".maps");
 
 struct {
+	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(max_entries, BARTIZAN_PORTS);
+	TYPE(key, __u32);
+	TYPE(value, struct bartizan_watch); /* who serves a port's frames */
+} watches SEC(".maps");
+
+struct {
+	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(map_flags, BPF_F_MMAPABLE);
+	NUMBER(max_entries, 1); /* the loader says how many: workers of all links */
+	TYPE(key, __u32);
+	TYPE(value, struct bartizan_heartbeat);
+} heartbeats SEC(".maps");
+
+struct {
 	NUMBER(type, BPF_MAP_TYPE_DEVMAP);
 	NUMBER(max_entries, BARTIZAN_PORTS);
 	TYPE(key, __u32);
@@ -169,6 +189,11 @@ struct udp {
 	__u16 source, destination, length, checksum;
 };
 
+/* How headers of TCP, UDP and SCTP begin. */
+struct both_ports {
+	__u16 source, destination;
+};
+
 /* The header that begins at `at`, as a variable; where not all of it can be read the function returns. The bound is asked of the very pointer
  * that is read by, since the verifier forgets it for one that is computed once more. */
 #define HEADER(type, header, frame, at, otherwise) \
@@ -176,11 +201,11 @@ struct udp {
 	if ((const void *)(header + 1) > (frame)->end) \
 		return otherwise;
 
-/* Steps over VLAN tags. `kind` becomes what follows them, `vlans` their ids. Not 0: goes up. */
-INLINE int vlan_tags(const struct frame *frame, __u32 *at, __u16 *kind, __u64 *vlans)
+/* Steps over VLAN tags, so many at most. `kind` becomes what follows them, `vlans` their ids. Not 0: goes up. */
+INLINE int vlan_tags(const struct frame *frame, int most, __u32 *at, __u16 *kind, __u64 *vlans)
 {
 #pragma clang loop unroll(full)
-	for (int number = 0; number < VLAN_TAGS; number++) {
+	for (int number = 0; number < most; number++) {
 		if (*kind != ETHERNET_VLAN && *kind != ETHERNET_PROVIDER_VLAN)
 			return 0;
 		HEADER(vlan, vlan, frame, *at, 1)
@@ -288,9 +313,13 @@ INLINE int usual_options(const struct frame *frame, __u32 at, __u32 length)
 	return (head & BE32(0xffffff00)) == TCP_BLOCKS && blocks > 2 && blocks % 8 == 2 && blocks + 2 == length;
 }
 
-INLINE int tcp(const struct frame *frame, struct network *network)
+INLINE int tcp(const struct frame *frame, struct network *network, int which)
 {
 	HEADER(tcp, header, frame, network->at, 1)
+	network->source.port = BE16(header->source);
+	network->destination.port = BE16(header->destination);
+	if (which == ANY)
+		return 0;
 	__u32 length = (header->offset >> 4) * 4;
 	if (length < sizeof(*header) || length > network->length)
 		return 1;
@@ -301,8 +330,6 @@ INLINE int tcp(const struct frame *frame, struct network *network)
 		return 1;
 	if (is_open(network, BE16(header->checksum)))
 		return 1;
-	network->source.port = BE16(header->source);
-	network->destination.port = BE16(header->destination);
 	network->sent = BE32(header->sequence) + network->length - length;
 	network->acknowledged = BE32(header->acknowledgement);
 	return 0;
@@ -336,31 +363,31 @@ INLINE int may_be_tunnel(const struct frame *frame, __u16 port, __u32 at, __u32 
 	return known->teredo & bit ? like_teredo(frame, at, length) : 0;
 }
 
-INLINE int udp(const struct frame *frame, struct network *network)
+INLINE int udp(const struct frame *frame, struct network *network, int which)
 {
 	HEADER(udp, header, frame, network->at, 1)
+	__u16 source = BE16(header->source), destination = BE16(header->destination);
+	network->source.port = source;
+	network->destination.port = destination;
+	if (which == ANY)
+		return 0;
 	/* Bytes behind the datagram within the packet are odd. */
 	if (BE16(header->length) != network->length || network->length < sizeof(*header))
 		return 1;
 	if (is_open(network, BE16(header->checksum)))
 		return 1;
 	__u32 at = network->at + sizeof(*header), length = network->length - sizeof(*header);
-	__u16 source = BE16(header->source), destination = BE16(header->destination);
-	if (may_be_tunnel(frame, source, at, length) || may_be_tunnel(frame, destination, at, length))
-		return 1;
-	network->source.port = source;
-	network->destination.port = destination;
 	network->sent = network->acknowledged = 0;
-	return 0;
+	return may_be_tunnel(frame, source, at, length) || may_be_tunnel(frame, destination, at, length);
 }
 
 /* Reads ports and what else has to be seen of a transport header. Not 0: goes up. */
-INLINE int transport_header(const struct frame *frame, struct network *network)
+INLINE int transport_header(const struct frame *frame, struct network *network, int which)
 {
 	if (network->protocol == PROTOCOL_TCP)
-		return tcp(frame, network);
+		return tcp(frame, network, which);
 	if (network->protocol == PROTOCOL_UDP)
-		return udp(frame, network);
+		return udp(frame, network, which);
 	return 1;
 }
 
@@ -396,14 +423,14 @@ INLINE int make_key(__u64 *key, const struct network *network, __u64 port, __u64
 }
 
 /* Parses a frame into its flow's key. Negative: goes up; else whether it comes from the higher endpoint. */
-INLINE int parse(const struct frame *frame, __u64 port, __u64 *key, struct network *network)
+INLINE int parse(const struct frame *frame, __u64 port, __u64 *key, struct network *network, int which)
 {
 	HEADER(ethernet, ethernet, frame, 0, -1)
 	__u16 kind = BE16(ethernet->kind);
 	__u32 at = sizeof(*ethernet);
 	__u64 vlans = 0;
-	if (vlan_tags(frame, &at, &kind, &vlans) || network_header(frame, at, kind, network) ||
-	    transport_header(frame, network))
+	if (vlan_tags(frame, VLAN_TAGS, &at, &kind, &vlans) || network_header(frame, at, kind, network) ||
+	    transport_header(frame, network, which))
 		return -1;
 	return make_key(key, network, port, vlans);
 }
@@ -512,13 +539,106 @@ INLINE int handle(const struct frame *frame, __u64 port, __u32 processor)
 {
 	__u64 key[KEY_WORDS];
 	struct network network;
-	int from_high = parse(frame, port, key, &network);
+	int from_high = parse(frame, port, key, &network, PLAIN);
 	if (from_high < 0)
 		return XDP_PASS;
 	const __u32 *slot = bpf_map_lookup_elem(&flows, key);
 	if (!slot)
 		return XDP_PASS;
 	return act(frame, &network, port, *slot, processor, from_high);
+}
+
+/* What the hash of `worker_of` adds for a word of both addresses. */
+INLINE __u32 part(__u32 source, __u32 destination, __u64 factor)
+{
+	return (BE32(source) + BE32(destination)) * (__u32)factor;
+}
+
+/* Which of its link's workers a frame goes to: what `Spread::worker` says, by the steps of the filter that shares frames out among their sockets
+ * (crates/ports/src/filter.rs). What that filter does not know goes to the first one. */
+INLINE __u32 worker_of(const struct frame *frame, const struct bartizan_watch *watch)
+{
+	HEADER(ethernet, ethernet, frame, 0, 0)
+	__u16 kind = BE16(ethernet->kind);
+	__u32 hash, at = sizeof(*ethernet);
+	__u64 vlans = 0;
+	__u8 protocol;
+	/* The kernel takes the first tag out, the filter knows a second one. */
+	if (vlan_tags(frame, 2, &at, &kind, &vlans))
+		return 0;
+	if (kind == ETHERNET_IPV4) {
+		HEADER(ipv4, header, frame, at, 0)
+		hash = part(header->source, header->destination, watch->address_0);
+		/* Not all fragments have ports. */
+		protocol = header->fragment & BE16(0x3fff) ? 0 : header->protocol;
+		at += (header->version_length & 15) * 4;
+	} else if (kind == ETHERNET_IPV6) {
+		HEADER(ipv6, header, frame, at, 0)
+		const __u32 *words = (const __u32 *)&header->source_high;
+		hash = part(words[0], words[4], watch->address_0) + part(words[1], words[5], watch->address_1) +
+		       part(words[2], words[6], watch->address_2) + part(words[3], words[7], watch->address_3);
+		protocol = header->next;
+		at += sizeof(*header);
+	} else {
+		return 0;
+	}
+	if (protocol == PROTOCOL_TCP || protocol == PROTOCOL_UDP || protocol == PROTOCOL_SCTP) {
+		HEADER(both_ports, ports, frame, at, 0)
+		hash += ((__u32)BE16(ports->source) + BE16(ports->destination)) * (__u32)watch->ports;
+	}
+	hash ^= hash >> 15;
+	hash *= (__u32)watch->last;
+	return ((hash >> 16) * (__u32)watch->workers) >> 16;
+}
+
+/* Whether a frame is of a flow that is refused, by whichever generation, also where it is none that is handled here (a FIN, odd options). */
+INLINE int is_refused(const struct frame *frame, __u64 port, __u32 processor)
+{
+	__u64 key[KEY_WORDS];
+	struct network network;
+	if (parse(frame, port, key, &network, ANY) < 0)
+		return 0;
+	const __u32 *slot = bpf_map_lookup_elem(&flows, key);
+	if (!slot)
+		return 0;
+	__u32 index = *slot * processors + processor;
+	const struct bartizan_slot *line = bpf_map_lookup_elem(&slots, &index);
+	if (!line)
+		return 0;
+	__u64 control = *(const volatile __u64 *)&line->control;
+	return BARTIZAN_CONTROL_FLAGS(control) & BARTIZAN_CONTROL_FLAG_VALID &&
+	       BARTIZAN_CONTROL_ACTION(control) == BARTIZAN_ACTION_DROP;
+}
+
+/* What becomes of a frame that goes up: that, unless the worker that it would go to was not heard of for too long. Then it leaves or is dropped, as the
+ * port says; refused flows stay refused, and what cannot leave goes up all the same. */
+INLINE int go_up(const struct frame *frame, __u64 port, __u32 processor, struct bartizan_counts *counted)
+{
+	__u32 index = BARTIZAN_PORT_INDEX(port);
+	const struct bartizan_watch *watch = bpf_map_lookup_elem(&watches, &index);
+	__u64 stale = watch ? *(const volatile __u64 *)&watch->stale : 0;
+	if (!watch || !stale) {
+		counted->up++;
+		return XDP_PASS;
+	}
+	__u32 worker = watch->first + worker_of(frame, watch);
+	const volatile struct bartizan_heartbeat *heartbeat = bpf_map_lookup_elem(&heartbeats, &worker);
+	/* The sign may be younger than the clock that is read here. */
+	if (!heartbeat || (__s64)(bpf_ktime_get_boot_ns() - heartbeat->seen) <= (__s64)stale) {
+		counted->up++;
+		return XDP_PASS;
+	}
+	if (!(BARTIZAN_PORT_FLAGS(port) & BARTIZAN_PORT_FLAG_OPEN) || is_refused(frame, port, processor)) {
+		counted->closed++;
+		return XDP_DROP;
+	}
+	__u32 out = BARTIZAN_PORT_PAIR(port);
+	if (may_leave(frame, port, out) && bpf_redirect_map(&egress, out, XDP_PASS) == XDP_REDIRECT) {
+		counted->open++;
+		return XDP_REDIRECT;
+	}
+	counted->up++;
+	return XDP_PASS;
 }
 
 SEC("xdp.frags")
@@ -550,6 +670,6 @@ int bartizan_flows(struct xdp_md *context)
 	else if (result == XDP_DROP)
 		line->dropped++;
 	else
-		line->up++;
+		result = go_up(&frame, port, processor, line);
 	return result;
 }

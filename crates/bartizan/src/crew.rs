@@ -242,6 +242,12 @@ fn together(
 }
 
 impl Ended {
+    /// Counters of each worker, which are given once, and of each link.
+    pub fn take_counters(&mut self) -> (Vec<Counters>, Vec<Counters>) {
+        let of_links = self.links.iter().map(|link| link.stats.clone()).collect();
+        (std::mem::take(&mut self.threads), of_links)
+    }
+
     /// What became of the frames, for people.
     pub fn print(&self, text: &mut String) {
         for link in &self.links {

@@ -8,7 +8,7 @@ use crate::error::Failure;
 use crate::generation::Options;
 use crate::reload::Terms;
 use crate::{input, outputs};
-use bartizan_config::host::{self, HostFile, LinkKind, Offload, OffloadLevel, OffloadMode};
+use bartizan_config::host::{self, HostFile, LinkKind, Offload, OffloadLevel};
 use bartizan_config::kind::FileKind;
 use bartizan_config::policy::values::Share;
 use bartizan_ports::processors;
@@ -310,8 +310,7 @@ fn links(given: &Given, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, Failur
     let one = |ports, name| {
         let workers = given.workers.or(of_file).unwrap_or(1);
         let (filter, receive) = (given_filter.clone(), Receive::default());
-        let offload =
-            given.offload.map(|level| Offload { level, mode: OffloadMode::default(), entries: None });
+        let offload = given.offload.map(Offload::usual);
         Ok(vec![LinkPlan { name, ports, workers, prevention: false, filter, receive, offload }])
     };
     if let Some(pair) = &given.inline {

@@ -93,6 +93,8 @@ pub struct Statistics {
     asked: Option<Instant>,
     rules: RulesInForce,
     links: Vec<StatsLink>,
+    /// What is counted beside the workers, of each link; none where there is nothing such.
+    beside: Vec<Counters>,
 }
 
 impl Statistics {
@@ -106,12 +108,23 @@ impl Statistics {
     ) -> Self {
         let started = Instant::now();
         let every = every.unwrap_or(Duration::from_secs(INTERVAL));
-        Statistics { writer, board, every, started, next: started + every, asked: None, rules, links }
+        let (next, asked, beside) = (started + every, None, Vec::new());
+        Statistics { writer, board, every, started, next, asked, rules, links, beside }
     }
 
     /// Other rules run from here on.
     pub fn loaded(&mut self, rules: RulesInForce) {
         self.rules = rules;
+    }
+
+    /// Whether [`Statistics::look`] is about to write: what is counted beside the workers is to be told.
+    pub fn is_due(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// What is counted beside the workers, of each link, as it is now.
+    pub fn counted_beside(&mut self, beside: Vec<Counters>) {
+        self.beside = beside;
     }
 
     /// To be called often: asks when it is time, writes when the answers are there.
@@ -174,8 +187,12 @@ impl Statistics {
         clock: Timestamp,
         totals: &[(&'static str, u64)],
         threads: Vec<Counters>,
-        links: Vec<Counters>,
+        mut links: Vec<Counters>,
     ) -> (Counters, Vec<(String, Counters)>) {
+        for (link, beside) in links.iter_mut().zip(&self.beside) {
+            link.extend(beside.iter().copied());
+        }
+        let totals = &with_beside(totals, &self.beside);
         let names = self.links.iter().flat_map(|link| {
             (0..usize::from(link.workers)).map(|worker| thread_name(worker, Some(&link.interface)))
         });
@@ -188,6 +205,18 @@ impl Statistics {
         let now = StatsNow { clock, uptime, totals, threads: &threads, links: &links, rules: self.rules };
         (self.writer.write(&now), links)
     }
+}
+
+/// The sums of all workers, with what is counted beside them.
+fn with_beside(totals: &[(&'static str, u64)], beside: &[Counters]) -> Counters {
+    let mut all = totals.to_vec();
+    for (name, value) in beside.iter().flatten() {
+        match all.iter_mut().find(|(known, _)| known == name) {
+            Some((_, sum)) => *sum = sum.saturating_add(*value),
+            None => all.push((name, *value)),
+        }
+    }
+    all
 }
 
 /// All that a live worker counts.

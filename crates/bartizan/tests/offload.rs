@@ -3,14 +3,16 @@
 //! records and counters have every packet, a reload takes flows up, and where the level cannot be used the run says what to do.
 
 mod common;
+mod level;
 #[path = "../../ports/tests/common/mod.rs"]
 mod namespace;
 
-use bartizan_ports::{Batch, InlineOptions, InlinePort, Port, wait_any};
+use bartizan_ports::{Batch, InlinePort, Port, wait_any};
 use bartizan_testkit::packet;
 use bartizan_testkit_worker::events;
-use common::{Ended, Folder, PROGRAM, Running, address, get, udp, value};
-use namespace::{in_namespace, ip, veth};
+use common::{Folder, PROGRAM, Running, address, get, value};
+use level::{counter, datagrams, ends_well, network, number, send, take, tool};
+use namespace::{in_namespace, ip};
 use serde_json::Value;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -19,31 +21,13 @@ const ALLOW: &str = "policies: [{name: all, from: any, to: any, chain: [pfw, ids
 const BLOCK: &str = "policies: [{name: all, from: any, to: any, chain: [pfw, ids], pfw: {default: allow, rules: [{drop: udp, to-ports: 4000}]}, ids: {rules: [local.rules]}}]\ndefault: {action: drop}\n";
 const RULES: &str = "drop udp any any -> any 666 (msg:\"no\"; sid:1;)\npass udp any any -> any 4000 (msg:\"known\"; bypass; sid:2;)\n";
 
-fn tool(program: &str, arguments: &str) {
-    let output = Command::new(program).args(arguments.split_whitespace()).output().expect("it can be run");
-    assert!(output.status.success(), "{program} {arguments}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// Client a0 and server b0, with the program between a1 and b1, whose offloads are off. The far ends poll, so that they take what is redirected.
-fn network(mtu: u32) -> [InlinePort; 2] {
-    ip("link set dev lo up");
-    for name in ["a", "b"] {
-        veth(&format!("{name}0"), &format!("{name}1"), mtu);
-        tool("ethtool", &format!("-K {name}1 tx off tso off gso off gro off rxvlan off"));
-        tool("ethtool", &format!("-K {name}0 tx off tso off gso off gro on"));
-    }
-    ["a0", "b0"].map(|name| {
-        InlinePort::open(name, &InlineOptions { frames: 4096, ..InlineOptions::default() }).unwrap()
-    })
-}
-
 fn start(folder: &Folder, workers: u16, policy: &str) -> Running {
     folder.write("policy.yaml", policy);
     folder.write("local.rules", RULES);
     folder.write(
         "bartizan.yaml",
         format!(
-            "links: [{{name: wan, inline: {{a: a1, b: b1, offload: {{level: xdp, entries: 1024}}}}, workers: {workers}}}]\n\
+            "links: [{{name: wan, inline: {{a: a1, b: b1, offload: {{level: xdp, entries: 1024, stale: 30s}}}}, workers: {workers}}}]\n\
              policy: policy.yaml\ncache: none\noutputs: {{eve: {{dir: out}}}}\nmetrics: {{listen: '127.0.0.1:9100'}}\nreload: {{max-loss: 100%}}\n"
         ),
     );
@@ -51,36 +35,6 @@ fn start(folder: &Folder, workers: u16, policy: &str) -> Running {
     let running = Running::start(command.args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
     running.until("running on");
     running
-}
-
-fn send(from: &mut InlinePort, frames: &[Vec<u8>]) {
-    for frame in frames {
-        from.transmit_frame(frame).unwrap();
-        from.flush().unwrap();
-    }
-}
-
-/// Takes frames of the test until so many came, or none come any more for some time. Gives how many.
-fn take(to: &mut InlinePort, expected: usize) -> usize {
-    let mut batch = Batch::with_capacity(256);
-    let (mut came, mut last) = (0, Instant::now());
-    while came < expected && last.elapsed() < Duration::from_secs(3) {
-        to.receive(&mut batch).unwrap();
-        let ours = |at: &usize| batch.bytes(*at).is_some_and(|bytes| bytes.starts_with(&[2, 0, 0, 0, 0, 2]));
-        let more = batch.indices().filter(ours).count();
-        came += more;
-        if more > 0 {
-            last = Instant::now();
-        } else {
-            wait_any(&mut [&mut *to], None, Duration::ZERO, Duration::from_millis(20)).unwrap();
-        }
-    }
-    came
-}
-
-/// Datagrams of some flows of both versions, one of each after the other.
-fn datagrams(port: u16, payload: &[u8]) -> Vec<Vec<u8>> {
-    (0..8u16).map(|flow| udp(flow % 2 == 0, 40_000 + flow, port, payload)).collect()
 }
 
 /// Two datagrams of each flow, which the host decides on; then its word is waited for.
@@ -100,24 +54,6 @@ fn flows(folder: &Folder) -> Vec<Value> {
     let mut events = events::read(&folder.path("out/eve.json"));
     events.retain(|event| event["event_type"] == "flow" && event["proto"] == "UDP");
     events
-}
-
-fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or(0)
-}
-
-/// Counter of this program's own in the `stats.json` of a run.
-fn counter(folder: &Folder, name: &str) -> u64 {
-    let text = folder.read("out/stats.json");
-    let stats: Value = serde_json::from_str(&text).unwrap();
-    number(&stats[name])
-}
-
-fn ends_well(running: Running) -> Ended {
-    let ended = running.stop();
-    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-    assert!(!ended.stdout.contains("do not agree"), "{}", ended.stdout);
-    ended
 }
 
 #[test]

@@ -105,6 +105,37 @@ pub struct Offload {
     pub mode: OffloadMode,
     /// Flows that it can hold, of all workers of the link together, from 64 to 4,194,304; 131,072 unless given. An entry takes about 200 bytes and 64 more for each processor.
     pub entries: Option<u32>,
+    /// What becomes of frames that the level leaves to this program while that does not serve them, since it hangs or was killed: `closed` (they are dropped), which it is unless
+    /// given, or `open` (they are forwarded uninspected; flows that are refused at the level stay refused). `open` needs a bpf file system at /sys/fs/bpf.
+    #[serde(default)]
+    pub fail: OffloadFail,
+    /// How long a worker gives no sign of life until its frames fail so, from 1s to 1h; 1s unless given.
+    pub stale: Option<Seconds>,
+}
+
+impl Offload {
+    /// A level with all as it is unless given.
+    #[must_use]
+    pub fn usual(level: OffloadLevel) -> Self {
+        Offload {
+            level,
+            mode: OffloadMode::default(),
+            entries: None,
+            fail: OffloadFail::default(),
+            stale: None,
+        }
+    }
+}
+
+/// What becomes of frames that nobody serves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OffloadFail {
+    /// They are dropped.
+    #[default]
+    Closed,
+    /// They are forwarded.
+    Open,
 }
 
 /// Levels below this program.
@@ -132,6 +163,11 @@ pub enum OffloadMode {
 pub const OFFLOAD_ENTRIES: core::ops::RangeInclusive<u32> = 64..=1 << 22;
 /// Flows of a level below this program, unless given.
 pub const OFFLOAD_ENTRIES_USUAL: u32 = 1 << 17;
+
+/// Shortest and longest time, in seconds, without a sign of life until frames fail open or closed.
+pub const OFFLOAD_STALE: core::ops::RangeInclusive<u32> = 1..=3_600;
+/// That time unless given.
+pub const OFFLOAD_STALE_USUAL: Seconds = Seconds(1);
 
 /// An interface that is listened on, or several as one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -423,6 +459,9 @@ fn rings(file: &HostFile, problem: &mut impl FnMut(String, String)) {
         number("inline/frames", link.inline.as_ref().and_then(|inline| inline.frames), RING_FRAMES, "frames");
         let entries = link.inline.as_ref().and_then(|inline| inline.offload.as_ref()?.entries);
         number("inline/offload/entries", entries, OFFLOAD_ENTRIES, "entries");
+        let stale = link.inline.as_ref().and_then(|inline| inline.offload.as_ref()?.stale);
+        let stale = stale.map(|Seconds(seconds)| u32::try_from(seconds).unwrap_or(u32::MAX));
+        number("inline/offload/stale", stale, OFFLOAD_STALE, "seconds");
         let tap = link.tap.as_ref();
         let window = tap.and_then(|tap| tap.duplicate_window);
         number("tap/duplicate-window", window, DUPLICATE_WINDOW, "milliseconds");
@@ -701,6 +740,28 @@ cache: none
         for (text, expected) in cases {
             let error = parse("bartizan.yaml", text).expect_err(text).to_string();
             assert!(error.contains(&format!("bartizan.yaml:{expected}")), "{text}\n{error}");
+        }
+    }
+
+    #[test]
+    fn a_level_fails_closed_unless_it_is_told() {
+        let level = |keys: &str| {
+            let text =
+                format!("links: [{{name: a, inline: {{a: e0, b: e1, offload: {{level: xdp{keys}}}}}}}]");
+            parse("bartizan.yaml", &text).map_err(|error| error.to_string())
+        };
+        let offload =
+            |file: HostFile| file.links[0].inline.as_ref().and_then(|inline| inline.offload.clone()).unwrap();
+        assert_eq!(offload(level("").unwrap()), Offload::usual(OffloadLevel::Xdp));
+        let Offload { fail, stale, .. } = offload(level(", fail: open, stale: 5s").unwrap());
+        assert_eq!((fail, stale), (OffloadFail::Open, Some(Seconds(5))));
+        for (keys, expected) in [
+            (", fail: shut", "1:70: `shut` is not known here; known: `closed`, `open`"),
+            (", stale: 2h", "1:71: link `a`: 7200 seconds are out of range; give 1 to 3600"),
+            (", stale: 0", "1:71: link `a`: 0 seconds are out of range"),
+        ] {
+            let error = level(keys).unwrap_err();
+            assert!(error.contains(expected), "{error}");
         }
     }
 

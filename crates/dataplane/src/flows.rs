@@ -33,6 +33,8 @@ pub(crate) struct Flows {
     due: Vec<(u64, FlowId)>,
     /// Who hands decided flows to a lower level, where there is one.
     pub manager: Option<Box<FlowManager>>,
+    /// Before this time packets have gone on that nobody saw here.
+    pub missed: Option<Timestamp>,
 }
 
 /// What came of making a flow.
@@ -63,6 +65,7 @@ impl Flows {
             guests: Guests::default(),
             due: Vec::new(),
             manager: None,
+            missed: None,
         })
     }
 

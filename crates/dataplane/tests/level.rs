@@ -367,6 +367,57 @@ fn another_connection_of_the_same_ports_finds_no_entry() {
     }
 }
 
+/// While a worker hung its link was open: a connection is far ahead of what was seen of it, and is inspected from there on. Who is ahead for no such reason is refused.
+#[test]
+fn a_connection_that_went_on_while_the_host_hung_is_taken_up_where_it_is() {
+    const JUDGED: &str = "drop tcp any any -> any 8080 (content:\"evil\"; sid:9;)";
+    for missed in [false, true] {
+        let name = format!("missed-{missed}");
+        let mut bench = Bench::new(1, None, &name);
+        let made = Made { name: &name, policy: POLICY, set: &[], tune, rules: JUDGED, thresholds: "" };
+        let (device, wire) = MockDevice::new(Habits::default());
+        bench.stack = Stack::new(&made);
+        let manager = FlowManager::new(Box::new(device), bench.stack.worker.generation());
+        bench.stack.worker.set_level(manager);
+        bench.wire = wire;
+        let (client, server) = ((1, 10_000), (40, 8080));
+        let send = |bench: &mut Bench, side: usize, (seq, ack): (u32, u32), flags: u8, data: &[u8]| {
+            bench.nanos += 1_000_000;
+            let (from, to) = if side == 0 { (client, server) } else { (server, client) };
+            let bytes =
+                ethernet(false, &ip(false, (from.0, to.0), 6, &tcp((from.1, to.1), seq, ack, flags, data)));
+            let ends = |(host, port): (u8, u16)| (address(false, host), port);
+            let key = FlowKey::ported(&FlowScope::default(), 6, ends(from), ends(to));
+            bench.arrives(&bytes, &key, side, false);
+            bench.fates.pop().unwrap()
+        };
+        assert!(send(&mut bench, 0, (100, 0), SYN, b""));
+        assert!(send(&mut bench, 1, (500, 101), SYN | ACK, b""));
+        assert!(send(&mut bench, 0, (101, 501), ACK, b"good"));
+        assert!(send(&mut bench, 1, (501, 105), ACK, b"good"));
+        if missed {
+            bench.wire.miss();
+        }
+        // What has waited in the ring came before.
+        let waits = bench.nanos;
+        bench.nanos += 2_000_000_000;
+        bench.turn();
+        let far = 5_000_000;
+        let turned = std::mem::replace(&mut bench.nanos, waits);
+        assert!(send(&mut bench, 0, (105, 505), ACK, b"good"));
+        assert!(!send(&mut bench, 0, (105 + far, 505 + far), ACK, b"good"), "it is no gap's end");
+        bench.nanos = turned;
+        assert_eq!(send(&mut bench, 0, (105 + far, 505 + far), ACK, b"good"), missed);
+        assert_eq!(send(&mut bench, 1, (505 + far, 109 + far), ACK, b"good"), missed);
+        assert_eq!(send(&mut bench, 0, (109 + far, 509 + far), ACK, b"good"), missed);
+        // One gap is one.
+        assert!(!send(&mut bench, 0, (113 + 2 * far, 509 + far), ACK, b"good"));
+        assert_eq!(send(&mut bench, 0, (113 + far, 509 + far), ACK, b"good"), missed);
+        assert!(!send(&mut bench, 0, (117 + far, 509 + far), ACK, b"evil"), "it is inspected");
+        bench.stack.finish();
+    }
+}
+
 /// Who knows that a bypassed connection is to be inspected sends something far ahead, or acknowledges it: what follows at the true place must not be taken for sent again.
 #[test]
 fn a_connection_that_comes_up_is_inspected_from_where_its_receivers_are() {

@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The XDP level finds a flow by the very key that the host's flow table has for it, and handles no frame that the host's decoder finds something odd in. (Here and not
-//! beside either, which are of one layer.)
+//! The XDP level finds a flow by the very key that the host's flow table has for it, handles no frame that the host's decoder finds something odd in, goes on refusing when the
+//! flow manager has ended, and has signs of life. (Here and not beside any of them, which are of one layer.)
 //!
 //! The kernel runs the program on each frame, in a network namespace that ends with the test.
 
-use bartizan_base::{LinkId, TenantId};
-use bartizan_flow::{FlowKey, FlowScope, FlowSide};
+use bartizan_base::{Generation, LinkId, Reason, Spread, TenantId, Timestamp};
+use bartizan_flow::{FlowHasher, FlowKey, FlowScope, FlowSide, FlowTable, FlowTableConfig, Insert};
+use bartizan_offload::devices::xdp::XdpDevice;
+use bartizan_offload::{Action as Fate, Device as _, Done, FlowManager, Offer};
 use bartizan_packet::{DecodeOutput, Decoded, Decoder, DecoderConfig, LinkType, PacketFlags};
 use bartizan_testkit::packet::{ACK, Datagram, End, Ip, Layer, PSH, Packet, Segment, TCP, UDP};
 use bartizan_testkit::random::Random;
-use bartizan_xdp::{Action, Control, ModeChoice, Options, PortSetup, Program, Side};
+use bartizan_xdp::{Action, Control, Fail, ModeChoice, Options, PortSetup, Program, Side, Watch, boot_time};
 use std::net::IpAddr;
 use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
 
+const DROP: u32 = 1;
+const PASS: u32 = 2;
 const REDIRECT: u32 = 4;
 const LINK: LinkId = LinkId(0xbeef);
 
@@ -52,7 +58,13 @@ fn program() -> Program {
         run("ethtool", &format!("-K {port} tx off tso off gso off gro off rxvlan off"));
         run("ethtool", &format!("-K {end} gro on"));
     }
-    Program::load(&Options { flows: 64, mode: ModeChoice::Auto, tunnels: DecoderConfig::default() }).unwrap()
+    Program::load(&Options {
+        flows: 64,
+        mode: ModeChoice::Auto,
+        tunnels: DecoderConfig::default(),
+        workers: 1,
+    })
+    .unwrap()
 }
 
 /// How a link's ports are set up.
@@ -65,8 +77,15 @@ struct Setting {
 fn attach(program: &mut Program, setting: Setting) {
     for (name, side, index, pair) in [("lan", Side::First, 0, 1), ("wan", Side::Second, 1, 0)] {
         let side = if setting.sides { side } else { Side::Unknown };
-        let port =
-            PortSetup { ifindex: number(name), link: LINK, side, index, pair, vlans_in_key: setting.vlans };
+        let port = PortSetup {
+            ifindex: number(name),
+            link: LINK,
+            side,
+            index,
+            pair,
+            vlans_in_key: setting.vlans,
+            watch: None,
+        };
         program.attach(&port).unwrap();
     }
 }
@@ -161,11 +180,7 @@ fn the_program_makes_the_keys_of_the_flow_table() {
             assert_eq!(run.result, REDIRECT, "{round}: {key:?}");
             let mut packets = [0, 0];
             packets[usize::from(key.is_reversed())] = 1;
-            assert_eq!(
-                tables.counts(0, bartizan_xdp::boot_time()).unwrap().packets,
-                packets,
-                "{round}: {key:?}"
-            );
+            assert_eq!(tables.counts(0, boot_time()).unwrap().packets, packets, "{round}: {key:?}");
             assert!(tables.remove(key.words()).unwrap());
         }
         (0..2).for_each(|index| program.detach(index).unwrap());
@@ -217,4 +232,68 @@ fn nothing_is_handled_that_the_host_finds_odd() {
         odd += usize::from(!plain);
     }
     assert!(handled > 5_000 && odd > 1_000, "{handled} were handled, {odd} were odd");
+}
+
+#[test]
+fn when_the_host_has_ended_refused_flows_stay_refused_and_the_others_go_up() {
+    if !inside("when_the_host_has_ended_refused_flows_stay_refused_and_the_others_go_up") {
+        return;
+    }
+    let mut program = program();
+    let setting = Setting { sides: true, vlans: true };
+    attach(&mut program, setting);
+    let (generation, now) = (Generation(1), Timestamp::from_parts(100, 0));
+    let mut table: FlowTable<()> =
+        FlowTable::new(&FlowTableConfig::new(64, FlowHasher::new([1, 2]))).unwrap();
+    let mut manager = FlowManager::new(Box::new(XdpDevice::new(program.tables(), 0, 16)), generation);
+    let (mut random, lan) = (Random::new(22), number("lan"));
+    let fates = [Fate::Drop(Reason::IdsRule), Fate::Forward];
+    let frames = fates.map(|_| packet(&mut random).frame());
+    for (frame, action) in frames.iter().zip(fates) {
+        let key = key(&decode(frame)[0], setting, false, 0).unwrap();
+        let Insert::Created { id } = table.insert(&key, now) else { panic!("two flows of one key") };
+        let offer = Offer { action, generation, expected: 0, again: false };
+        manager.offer(&mut table, id, offer, now).unwrap();
+    }
+    manager.turn(&mut table, now);
+    let mut results = |expected: [u32; 2]| {
+        for (frame, expected) in frames.iter().zip(expected) {
+            assert_eq!(program.run_on(frame, lan, 1).unwrap().result, expected);
+        }
+    };
+    results([DROP, REDIRECT]);
+    manager.close(&mut table, now);
+    let done: Vec<_> = std::iter::from_fn(|| manager.next_done()).collect();
+    let counted = done.iter().filter(|done| matches!(done, Done::Counted { packets: 1, .. }));
+    assert_eq!((counted.count(), manager.counters().entries), (2, 0), "{done:?}");
+    results([DROP, PASS]);
+}
+
+#[test]
+fn a_worker_that_was_silent_for_too_long_knows_what_its_link_did() {
+    if !inside("a_worker_that_was_silent_for_too_long_knows_what_its_link_did") {
+        return;
+    }
+    let (tables, now) = (program().tables(), Timestamp::from_parts(100, 0));
+    for fail in [Fail::Open, Fail::Closed] {
+        // So long that a busy machine does not make it stale by itself.
+        let stale = Duration::from_secs(2);
+        let watch = Watch { fail, stale, spread: Spread::new([1, 2], 1), first: 0 };
+        let mut device = XdpDevice::new(Arc::clone(&tables), 0, 16).watched(0, &watch);
+        let poll = |device: &mut XdpDevice| device.poll(now, &mut Vec::new());
+        let begun = boot_time();
+        poll(&mut device);
+        assert!(!device.has_missed(), "it has just begun");
+        let first = tables.last_beat(0).unwrap();
+        assert!((begun..=boot_time()).contains(&first));
+        poll(&mut device);
+        assert_eq!(tables.last_beat(0), Some(first), "one sign is enough for a while");
+        std::thread::sleep(stale / 4);
+        poll(&mut device);
+        assert!(tables.last_beat(0).unwrap() >= first + 500_000_000 && !device.has_missed());
+        std::thread::sleep(stale + Duration::from_millis(10));
+        poll(&mut device);
+        assert_eq!(device.has_missed(), fail == Fail::Open);
+        assert!(!device.has_missed(), "that is told once");
+    }
 }

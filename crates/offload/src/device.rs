@@ -148,11 +148,14 @@ pub trait Device: Send {
     /// How far a TCP connection has come, now: by all packets that have left, if not counted yet. A segment that comes up is judged by it. `None`: there
     /// is no such entry.
     fn sides(&self, place: u32, sunk: SunkId) -> Option<Sides>;
+    /// Whether packets that are this owner's to judge have gone on without it since the last call: it gave no sign of life, and its link is to fail open. What comes
+    /// from now on is its own again.
+    fn has_missed(&mut self) -> bool;
 
     /// Packets of this owner's entries of other generations go up from now on.
     fn enter_generation(&mut self, generation: Generation);
 
     /// All entries of this owner are to go: passes their packets up, waits until nothing that had found one is under way (some milliseconds), and takes them away.
-    /// The next [`Device::poll`] gives their last counts and `Deleted` of each.
+    /// The next [`Device::poll`] gives their last counts and `Deleted` of each. What refuses flows may go on until the device itself goes, counted for nobody.
     fn close(&mut self, now: Timestamp);
 }

@@ -75,6 +75,8 @@ pub enum Done {
         /// Why.
         why: Stays,
     },
+    /// Packets of flows at the host have gone on without it, all before this time: sessions are taken up with what comes from then on.
+    Missed(Timestamp),
 }
 
 /// A flow is over and all of it is counted: to be finished and removed.
@@ -117,6 +119,8 @@ pub struct ManagerCounters {
     pub gave_way: u64,
     /// What the device said of entries that are not there any more.
     pub strays: u64,
+    /// Times that packets have gone on without the host, since it gave no sign of life.
+    pub missed: u64,
     /// Packets that the device forwarded.
     pub forwarded: Handled,
     /// Packets that the device dropped, by their reason.
@@ -132,6 +136,7 @@ impl Default for ManagerCounters {
             outdated: 0,
             gave_way: 0,
             strays: 0,
+            missed: 0,
             forwarded: Handled::default(),
             dropped: [Handled::default(); Reason::COUNT],
         }
@@ -343,6 +348,10 @@ impl FlowManager {
         self.read_some(table, now);
         self.submit(now);
         self.hear(table, now);
+        if self.device.has_missed() {
+            self.counters.missed += 1;
+            self.done.push_back(Done::Missed(now));
+        }
     }
 
     fn submit(&mut self, now: Timestamp) {

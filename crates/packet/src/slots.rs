@@ -6,7 +6,7 @@
 //! `cargo xtask generate`, `tests/table_headers.rs`.
 //!
 //! *Words* are blocks of eight bytes that are read and written at once: the program and the host never see half of one. A field's place in a
-//! word is by value: the field at byte n is `word >> 8 * n`. All other blocks are structures of counters, each with one writer.
+//! word is by value: the field at byte n is `word >> 8 * n`. All other blocks are structures of numbers, each with one writer.
 
 use crate::layout::{Layout, layout};
 use crate::tables::flags;
@@ -27,8 +27,15 @@ pub const SEQUENCE_BACK: u32 = 1 << 26;
 /// Words.
 pub const WORDS: &[Layout] = &[SlotControl::LAYOUT, PortWord::LAYOUT, ExitWord::LAYOUT];
 
-/// Structures of counters.
-pub const COUNTERS: &[Layout] = &[SlotLine::LAYOUT, PortLine::LAYOUT, UdpPorts::LAYOUT, ProbeOutcome::LAYOUT];
+/// Structures of 64-bit numbers.
+pub const COUNTERS: &[Layout] = &[
+    SlotLine::LAYOUT,
+    PortLine::LAYOUT,
+    UdpPorts::LAYOUT,
+    WatchEntry::LAYOUT,
+    Heartbeat::LAYOUT,
+    ProbeOutcome::LAYOUT,
+];
 
 layout! {
     /// What is done with the packets of a slot's flow. The host writes it.
@@ -80,7 +87,7 @@ layout! {
 layout! {
     /// What came by a port, as one processor counts it: line `port * processors + processor`. Only while the port is enabled.
     PortLine, "counts", 128 {
-        frames: u64 ["FRAMES"] @ 0, "Frames that came: those that went up, were forwarded and were dropped.";
+        frames: u64 ["FRAMES"] @ 0, "Frames that came: those that went up, were forwarded, were dropped, failed open and failed closed.";
         bytes: u64 ["BYTES"] @ 8, "Their bytes, without the checksum of the frame.";
         up: u64 ["UP"] @ 16, "Frames that went up to the host.";
         forwarded: u64 ["FORWARDED"] @ 24, "Frames that left by another port.";
@@ -93,6 +100,8 @@ layout! {
         size_1518: u64 ["SIZE_1518"] @ 80, "1,024 to 1,518.";
         size_9216: u64 ["SIZE_9216"] @ 88, "1,519 to 9,216, which RFC 2819 does not know.";
         size_larger: u64 ["SIZE_LARGER"] @ 96, "Larger.";
+        open: u64 ["OPEN"] @ 104, "Frames that were forwarded because the worker that serves them was not heard of.";
+        closed: u64 ["CLOSED"] @ 112, "Frames that were dropped because the worker that serves them was not heard of.";
     }
 }
 
@@ -101,6 +110,28 @@ layout! {
     UdpPorts, "udp_ports", 16 {
         tunnel: u64 ["TUNNEL"] @ 0, "Datagrams from or to the port go up.";
         teredo: u64 ["TEREDO"] @ 8, "They go up if they can be Teredo: what they carry has the length of an IPv6 packet.";
+    }
+}
+
+layout! {
+    /// Who serves the frames of a port that go up: workers of its link, among which they are shared out by a keyed hash (`Spread` of crate `base`). The host writes it.
+    WatchEntry, "watch", 128 {
+        stale: u64 ["STALE"] @ 0, "Nanoseconds after which a worker that was not heard of has failed; 0: nobody watches, and all frames go up.";
+        first: u64 ["FIRST"] @ 8, "Number of the link's first worker among those of all links.";
+        workers: u64 ["WORKERS"] @ 16, "Workers of the link.";
+        address_0: u64 ["ADDRESS_0"] @ 24, "Factor of the hash for the first word of the addresses, the only one of IPv4.";
+        address_1: u64 ["ADDRESS_1"] @ 32, "For the second word.";
+        address_2: u64 ["ADDRESS_2"] @ 40, "For the third word.";
+        address_3: u64 ["ADDRESS_3"] @ 48, "For the last word.";
+        ports: u64 ["PORTS"] @ 56, "For the ports.";
+        last: u64 ["LAST"] @ 64, "For the last step.";
+    }
+}
+
+layout! {
+    /// A worker's sign of life, which it gives between two batches. One cache line.
+    Heartbeat, "heartbeat", 64 {
+        seen: u64 ["SEEN"] @ 0, "When it was last heard of: nanoseconds of CLOCK_BOOTTIME, which goes on while the machine sleeps and is never set.";
     }
 }
 
@@ -131,6 +162,8 @@ flags! {
         VLANS = 1,
         /// The kernel runs the program, not the driver: frames leave as all frames do.
         GENERIC = 2,
+        /// While the worker that serves a frame has failed, what would go up is forwarded. Without it, it is dropped.
+        OPEN = 3,
     }
 }
 

@@ -4,8 +4,9 @@
 
 use bartizan_packet::layout::Layout;
 use bartizan_packet::slots::{
-    ACTIONS, CONTROL_FLAGS, COUNTERS, EXIT_FLAGS, ExitWord, PORT_FLAGS, PORTS, PortLine, PortWord,
+    ACTIONS, CONTROL_FLAGS, COUNTERS, EXIT_FLAGS, ExitWord, Heartbeat, PORT_FLAGS, PORTS, PortLine, PortWord,
     ProbeOutcome, SEEN_SHIFT, SEQUENCE_BACK, SlotControl, SlotLine, UDP_PORT_BLOCKS, UdpPorts, WORDS,
+    WatchEntry,
 };
 use bartizan_testkit::random::Random;
 use std::fmt::Write as _;
@@ -113,6 +114,8 @@ fn rust(layout: &Layout, bytes: &[u8]) -> String {
         "slot" => format!("{:?}", SlotLine::read(bytes.try_into().unwrap())),
         "counts" => format!("{:?}", PortLine::read(bytes.try_into().unwrap())),
         "udp_ports" => format!("{:?}", UdpPorts::read(bytes.try_into().unwrap())),
+        "watch" => format!("{:?}", WatchEntry::read(bytes.try_into().unwrap())),
+        "heartbeat" => format!("{:?}", Heartbeat::read(bytes.try_into().unwrap())),
         "probe" => format!("{:?}", ProbeOutcome::read(bytes.try_into().unwrap())),
         other => panic!("{other} is new; say here how Rust reads it"),
     }

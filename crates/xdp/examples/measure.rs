@@ -4,14 +4,16 @@
 //! The kernel runs the program on a frame and says how long it took (BPF_PROG_TEST_RUN); nothing is sent. It is attached to two dummy ends
 //! in a network namespace of its own: `unshare -n` it. Not measured: drivers, redirects, cold instruction caches.
 
-use bartizan_base::LinkId;
+use bartizan_base::{LinkId, Spread};
 use bartizan_packet::DecoderConfig;
 use bartizan_testkit::packet::{End, udp};
 use bartizan_testkit::random::Random;
-use bartizan_xdp::{Action, Control, Key, ModeChoice, Options, PortSetup, Program, Side};
+use bartizan_xdp::{
+    Action, Control, Fail, Key, ModeChoice, Options, PortSetup, Program, Side, Watch, boot_time,
+};
 use std::net::Ipv4Addr;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 type Failed = Box<dyn std::error::Error>;
 
@@ -96,12 +98,27 @@ fn main() -> Result<(), Failed> {
         run("ethtool", &format!("-K {end} gro on"))?;
     }
     let begin = Instant::now();
-    let mut program =
-        Program::load(&Options { flows, mode: ModeChoice::Auto, tunnels: DecoderConfig::default() })?;
+    let mut program = Program::load(&Options {
+        flows,
+        mode: ModeChoice::Auto,
+        tunnels: DecoderConfig::default(),
+        workers: 2,
+    })?;
     println!("load: {:.0} ms, memory of the maps {:.0} MiB", begin.elapsed().as_secs_f64() * 1e3, memory()?);
     let lan = index("lan")?;
+    // Of two workers, neither of which is ever late.
+    let (fail, stale) = (Fail::Closed, Duration::from_secs(3_600));
+    let watch = Watch { fail, stale, spread: Spread::new([1, 2], 2), first: 0 };
     let setup = |name, side, own, pair| -> Result<PortSetup, Failed> {
-        Ok(PortSetup { ifindex: index(name)?, link: LinkId(1), side, index: own, pair, vlans_in_key: false })
+        Ok(PortSetup {
+            ifindex: index(name)?,
+            link: LinkId(1),
+            side,
+            index: own,
+            pair,
+            vlans_in_key: false,
+            watch: Some(watch),
+        })
     };
     program.attach(&setup("lan", Side::First, 0, 1)?)?;
     program.attach(&setup("wan", Side::Second, 1, 0)?)?;
@@ -109,6 +126,12 @@ fn main() -> Result<(), Failed> {
     let (client, server) = ends(0);
     let frame = udp(client, server, b"").frame();
     println!("no port, ns a packet: {}", warm(&mut program, &frame, 1)?);
+    println!("no flow, watched, ns a packet: {}", warm(&mut program, &frame, lan)?);
+    for worker in 0..2 {
+        tables.beat(worker, boot_time().saturating_sub(7_200_000_000_000));
+    }
+    println!("no flow, its worker has failed (closed), ns a packet: {}", warm(&mut program, &frame, lan)?);
+    program.end_watch()?;
     println!("no flow, ns a packet: {}", warm(&mut program, &frame, lan)?);
     let mut arp = frame.clone();
     arp[12..14].copy_from_slice(&[8, 6]);

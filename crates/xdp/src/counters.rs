@@ -95,7 +95,7 @@ impl Counts {
 /// Numbers of a port since the program was loaded, of the time while it was enabled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
-    /// Frames that came by it: the sum of the next three.
+    /// Frames that came by it: those that went up, were forwarded or dropped, and that failed open or closed.
     pub frames: u64,
     /// Their bytes, without the checksum of a frame.
     pub bytes: u64,
@@ -105,6 +105,10 @@ pub struct PortCounters {
     pub forwarded: u64,
     /// Frames that were dropped.
     pub dropped: u64,
+    /// Frames that left by the port across the link because who serves them had failed.
+    pub open: u64,
+    /// Frames that were dropped because who serves them had failed.
+    pub closed: u64,
     /// Frames by size ([`bartizan_packet::sizes`]).
     pub sizes: Sizes,
 }
@@ -117,6 +121,8 @@ impl PortCounters {
             (&mut self.up, line.up),
             (&mut self.forwarded, line.forwarded),
             (&mut self.dropped, line.dropped),
+            (&mut self.open, line.open),
+            (&mut self.closed, line.closed),
         ] {
             *sum = sum.wrapping_add(part);
         }

@@ -10,7 +10,7 @@ pub enum XdpError {
     /// The kernel does not let this process load or attach programs.
     #[error(
         "no permission for the XDP level ({what}): run as root, or give the program the rights with `setcap cap_bpf,cap_net_admin,cap_perfmon,cap_net_raw=ep PROGRAM`; in a \
-         container these rights have to be given to it, and `bpf` must not be filtered. It needs no bpf file system"
+         container these rights have to be given to it, and `bpf` must not be filtered. Only what is to fail open needs the bpf file system"
     )]
     NoPermission {
         /// The step that failed.
@@ -58,6 +58,18 @@ pub enum XdpError {
         /// About what they need.
         mebibytes: u64,
     },
+    /// There is no bpf file system to pin to.
+    #[error(
+        "what is to fail open is pinned, and no bpf file system is mounted at /sys/fs/bpf: `mount -t bpf bpf /sys/fs/bpf`; `ip netns exec` hides it, so use `nsenter \
+         --net=/run/netns/NAME` instead; `fail: closed` needs none"
+    )]
+    NoFileSystem,
+    /// Others may write where attachments are pinned.
+    #[error(
+        "{} is not this user's alone, so what is pinned there may be anybody's: see whose it is (`ls -ld`), and remove it or `chmod 700` it",
+        crate::PINS
+    )]
+    OpenFolder,
     /// No such interface.
     #[error("there is no interface number {ifindex} in this network namespace; `ip link` lists all")]
     NoSuchInterface {

@@ -6,18 +6,20 @@
 //! * [`XdpError`]: why it cannot be used, and what to do.
 //!
 //! Which flows go down, and when they come back, is not decided here. Everything else goes up, and so does every packet when in doubt.
-//! docs/xdp.md has the picture. Not done: tunnels, pins, a heartbeat.
+//! docs/xdp.md has the picture, docs/failing.md what happens when the host fails. Not done: tunnels.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod counters;
 mod error;
 mod features;
+mod left;
 mod link;
 // Arrays that are mapped into memory; the argument stands at the top of the file.
 #[allow(unsafe_code)]
 mod memory;
 mod netlink;
 mod object;
+mod pin;
 mod port;
 mod program;
 mod prove;
@@ -28,7 +30,9 @@ mod tables;
 
 pub use counters::{Counts, PortCounters, Progress};
 pub use error::{InsertError, XdpError};
-pub use port::{Attached, Mode, ModeChoice, PortSetup, Side};
+pub use left::{Handled, Left, remove_left};
+pub use pin::PINS;
+pub use port::{Attached, Fail, Mode, ModeChoice, PortSetup, Side, Watch};
 pub use program::{Options, Program};
 pub use sys::Run;
 pub use tables::{Action, Control, Key, Tables, boot_time, boot_to_real};

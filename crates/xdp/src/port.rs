@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a port of the level is, and how its program is run.
 
-use bartizan_base::LinkId;
+use bartizan_base::{LinkId, Spread};
 use std::fmt;
+use std::time::Duration;
 
 /// Who runs the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,6 +65,29 @@ pub enum Side {
     Second = 2,
 }
 
+/// What becomes of frames that would go up while the worker that they would go to has failed: it gives no sign of life, since it hangs, or the process is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Fail {
+    /// They are dropped. When the process is gone the program is, too.
+    #[default]
+    Closed,
+    /// They leave by the port across the link. The attachment is pinned, so the program goes on when the process is gone, until the next one takes it over.
+    Open,
+}
+
+/// Who serves the frames of a port that go up, and how long they may give no sign of life ([`crate::Tables::beat`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watch {
+    /// What becomes of their frames then.
+    pub fail: Fail,
+    /// For so long. Zero watches nobody.
+    pub stale: Duration,
+    /// How frames are shared out among the link's workers.
+    pub spread: Spread,
+    /// Number of the first of them among the workers of all links.
+    pub first: u32,
+}
+
 /// A port of a link, as the host knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortSetup {
@@ -79,6 +103,8 @@ pub struct PortSetup {
     pub pair: u8,
     /// Whether VLAN ids are part of keys.
     pub vlans_in_key: bool,
+    /// Who serves it. `None`: nobody is watched, and frames go up whatever happens.
+    pub watch: Option<Watch>,
 }
 
 /// A port whose program runs.
@@ -88,4 +114,6 @@ pub struct Attached {
     pub mode: Mode,
     /// Whether the port across the link is there as well, both are fit, and packets of flows are handled from now on. Until then all go up.
     pub enabled: bool,
+    /// A program that a process has left runs until [`crate::Program::take_over`].
+    pub waits: bool,
 }

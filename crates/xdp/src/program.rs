@@ -1,32 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Loading the level's program, attaching it to ports, taking it away.
 //!
-//! Programs are held by this process: when it ends, however it ends, they are detached and every frame goes up. Not done: pins, which outlive the
-//! process; several programs on one interface; replacing a program while it runs.
+//! Attachments are held by this process: when it ends, however it ends, the program is gone from all interfaces. Only those of ports that are to fail open are pinned as well
+//! (`pin.rs`): they go on when the process is killed. The next one finds them, and puts its own program in the place of the one that runs, in one step
+//! ([`Program::take_over`]). Not done: several programs on one interface.
 
 use crate::error::XdpError;
 use crate::features;
+use crate::left::{self, Left, LeftTables};
 use crate::link::Link;
 use crate::memory::Words;
 use crate::object::{self, map, not_loaded};
-use crate::port::{Attached, Mode, ModeChoice, PortSetup};
+use crate::pin::Pin;
+use crate::port::{Attached, Fail, Mode, ModeChoice, PortSetup, Watch};
 use crate::prove::{self, Probe};
 use crate::sys::{self, Attachment, Map, Run, Write};
-use crate::tables::{KEY_LEN, PORT_WORDS, SLOT_LEN, SLOT_WORDS, Tables};
+use crate::tables::{HEARTBEAT_WORDS, KEY_LEN, PORT_WORDS, SLOT_LEN, SLOT_WORDS, Tables};
 use aya::programs::{Xdp, loaded_programs};
 use aya::{Ebpf, EbpfLoader};
 use bartizan_packet::DecoderConfig;
-use bartizan_packet::slots::{ExitFlags, ExitWord, PORTS, PortFlags, PortLine, PortWord, SlotLine, UdpPorts};
+use bartizan_packet::slots::{
+    ExitFlags, ExitWord, Heartbeat, PORTS, PortFlags, PortLine, PortWord, SlotLine, UdpPorts, WatchEntry,
+};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/flows.o"));
 const NAME: &str = "bartizan_flows";
 
 /// What the kernel lets a device send beyond its MTU: an Ethernet header and one VLAN tag (`xdp_ok_fwd_dev`).
 const BEYOND_MTU: u32 = 14 + 4;
+
+/// A program that was replaced is done with its last frame long before.
+const GRACE: Duration = Duration::from_millis(5);
 
 /// How the level is set up.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +46,8 @@ pub struct Options {
     pub mode: ModeChoice,
     /// In which datagrams the host looks for tunnels; [`Tables::set_tunnel_ports`] changes it.
     pub tunnels: DecoderConfig,
+    /// Workers of all links together, which give signs of life.
+    pub workers: u32,
 }
 
 /// A port with the program on it.
@@ -48,12 +59,59 @@ struct Port {
     kind: String,
     mode: Mode,
     attachment: Attachment,
+    /// It is pinned there: it is to fail open.
+    pin: Option<Pin>,
+    /// What a process has left still runs.
+    waits: bool,
+    /// It was switched to take frames for whomever, and is to be switched back.
+    promiscuous: bool,
     /// It takes what a driver redirects to it.
     proven: bool,
     enabled: bool,
 }
 
-/// The level's program with its tables. Dropping it detaches it everywhere.
+impl Port {
+    /// Prepares it for going on without this process.
+    fn fail_open(&mut self) -> Result<(), XdpError> {
+        let pin = Pin::of(self.setup.ifindex)?;
+        // The sockets of a process take this with them. Who left a program had switched it on.
+        let switched = sys::set_promiscuous(&self.name, true).map_err(|source| {
+            XdpError::system(Some(&self.name), "switching it to take all frames", source)
+        })?;
+        self.promiscuous = switched || self.waits;
+        if !self.waits {
+            pin.put(&self.attachment)?;
+        }
+        self.pin = Some(pin);
+        Ok(())
+    }
+
+    /// It goes on when this process ends, as if that had been killed.
+    fn leave(&mut self) {
+        if self.pin.is_some() {
+            self.attachment.set_stays(true);
+            (self.pin, self.promiscuous) = (None, false);
+        }
+    }
+}
+
+impl Drop for Port {
+    /// Takes the program away. What was not taken over yet stays as it was found; and all that is pinned does where a defect ends the process.
+    fn drop(&mut self) {
+        if self.waits || std::thread::panicking() {
+            self.leave();
+        }
+        if let Some(pin) = &self.pin {
+            pin.remove();
+        }
+        if self.promiscuous {
+            // It may be gone.
+            let _ = sys::set_promiscuous(&self.name, false);
+        }
+    }
+}
+
+/// The level's program with its tables. Dropping it detaches it, but leaves what it has not taken over yet; see also [`Program::end`] and [`Program::leave`].
 #[derive(Debug)]
 pub struct Program {
     bpf: Ebpf,
@@ -62,8 +120,11 @@ pub struct Program {
     by_interface: Map,
     egress: Map,
     exits: Map,
+    watches: Map,
     probe: Option<Probe>,
     mode: ModeChoice,
+    /// Tables of programs that were left, by the number of the program; none where they cannot be read.
+    left: BTreeMap<u32, Option<LeftTables>>,
 }
 
 impl Program {
@@ -72,7 +133,7 @@ impl Program {
     /// # Errors
     /// No permission, no such kernel, too many flows, no memory.
     pub fn load(options: &Options) -> Result<Self, XdpError> {
-        let Options { flows, mode, tunnels } = *options;
+        let Options { flows, mode, tunnels, workers } = *options;
         let processors = processors()?;
         let most = u32::MAX / processors / 2;
         if flows == 0 || flows > most {
@@ -83,7 +144,8 @@ impl Program {
             .override_global("processors", &processors, true)
             .map_max_entries("flows", flows)
             .map_max_entries("slots", flows * processors)
-            .map_max_entries("counts", PORTS * processors);
+            .map_max_entries("counts", PORTS * processors)
+            .map_max_entries("heartbeats", workers.max(1));
         let mut bpf = object::load(&mut loader, OBJECT, NAME).map_err(|error| match error {
             // The only step that fails so: there is no memory.
             XdpError::System { .. } => XdpError::Memory {
@@ -100,26 +162,29 @@ impl Program {
         let slots = map(&bpf, "slots", 4, SlotLine::LEN)?;
         let counts = map(&bpf, "counts", 4, PortLine::LEN)?;
         let state = map(&bpf, "state", 4, 8)?;
+        let heartbeats = map(&bpf, "heartbeats", 4, Heartbeat::LEN)?;
         let tables = Tables {
             flows: map(&bpf, "flows", KEY_LEN, SLOT_LEN)?,
             udp_ports: map(&bpf, "udp_ports", 4, UdpPorts::LEN)?,
             slots: words(&slots, flows * processors, SLOT_WORDS)?,
             counts: words(&counts, PORTS * processors, PORT_WORDS)?,
             state: words(&state, 1, 1)?,
+            heartbeats: words(&heartbeats, workers.max(1), HEARTBEAT_WORDS)?,
             slot_count: flows,
             processors,
         };
         tables
             .set_tunnel_ports(&tunnels)
             .map_err(|source| XdpError::system(None, "saying where tunnels are", source))?;
-        let (by_interface, egress, exits) = (
+        let (by_interface, egress, exits, watches) = (
             map(&bpf, "ports", 4, PortWord::LEN)?,
             map(&bpf, "egress", 4, 8)?,
             map(&bpf, "exits", 4, ExitWord::LEN)?,
+            map(&bpf, "watches", 4, WatchEntry::LEN)?,
         );
         program(&mut bpf)?.load().map_err(|error| not_loaded(NAME, &error))?;
-        let (tables, ports) = (Arc::new(tables), BTreeMap::new());
-        Ok(Program { bpf, tables, ports, by_interface, egress, exits, probe: None, mode })
+        let (tables, ports, left) = (Arc::new(tables), BTreeMap::new(), BTreeMap::new());
+        Ok(Program { bpf, tables, ports, by_interface, egress, exits, watches, probe: None, mode, left })
     }
 
     /// The tables, for whoever keeps flows.
@@ -130,13 +195,16 @@ impl Program {
 
     /// Attaches the program to a port. When the port across the link is attached, too, both are tried (`prove.rs`), and packets of flows are handled from then on.
     ///
+    /// What a process has left on the interface is taken away; on a port that is to fail open it runs until [`Program::take_over`], as it fails open or closed.
+    ///
     /// # Errors
-    /// The interface is not there, down, taken, of another MTU, with offloads on, or does not take what is redirected to it. Nothing is left attached to
-    /// this port then; the one across the link stays as it was.
+    /// The interface is not there, down, taken, of another MTU, with offloads on, or does not take what is redirected to it; there is nowhere to pin it. Nothing is left attached to
+    /// this port then but what was found there; the one across the link stays as it was.
     pub fn attach(&mut self, port: &PortSetup) -> Result<Attached, XdpError> {
-        let link = ask(port.ifindex)?;
+        let mut link = ask(port.ifindex)?;
         self.check_number(port, &link.name)?;
-        if let Some((id, native)) = link.program {
+        let found = self.find_left(port, &mut link)?;
+        if let Some((id, native)) = link.program.filter(|_| found.is_none()) {
             let program = program_name(id);
             let mode = if native { Mode::Native } else { Mode::Generic };
             return Err(XdpError::HookTaken { name: link.name, id, program, mode });
@@ -149,22 +217,63 @@ impl Program {
             prove::same_mtu((&link.name, link.mtu), (&across.name, across.mtu))?;
             other.mtu = across.mtu;
         }
-        self.write_port(port, None)
-            .map_err(|source| XdpError::system(Some(&link.name), "naming the port", source))?;
-        let (attachment, mode) = self.attach_program(&link, port.ifindex)?;
+        let failed = |source| XdpError::system(Some(&link.name), "naming the port", source);
+        self.write_port(port, None).map_err(failed)?;
+        self.write_watch(port.index, port.watch).map_err(failed)?;
+        let waits = found.is_some();
+        let (attachment, mode) = match (found, link.program) {
+            (Some(found), Some((_, native))) => (found, if native { Mode::Native } else { Mode::Generic }),
+            _ => self.attach_program(&link, port.ifindex)?,
+        };
         let Link { name, mtu, kind, .. } = link;
-        self.ports.insert(
-            port.index,
-            Port { setup: *port, name, mtu, kind, mode, attachment, proven: false, enabled: false },
-        );
+        let (pin, promiscuous, proven, enabled) = (None, false, false, false);
+        let mut attached = Port {
+            setup: *port,
+            name,
+            mtu,
+            kind,
+            mode,
+            attachment,
+            pin,
+            waits,
+            promiscuous,
+            proven,
+            enabled,
+        };
+        if port.watch.is_some_and(|watch| watch.fail == Fail::Open) {
+            attached.fail_open()?;
+        }
+        self.ports.insert(port.index, attached);
         match self.enable(port) {
-            Ok(enabled) => Ok(Attached { mode, enabled }),
+            Ok(enabled) => Ok(Attached { mode, enabled, waits }),
             Err(error) => {
                 // It was this port's arrival that failed: it goes, and says why it had to.
                 let _ = self.detach(port.index);
                 Err(error)
             }
         }
+    }
+
+    /// What a process has left on a port, if this program can take its place; else it is taken away, and the link says that it is free.
+    fn find_left(&mut self, port: &PortSetup, link: &mut Link) -> Result<Option<Attachment>, XdpError> {
+        let pin = Pin::of(port.ifindex)?;
+        let Some(found) = left::find(&pin, port.ifindex, link) else { return Ok(None) };
+        if !self.left.contains_key(&found.program) {
+            let tag = program(&mut self.bpf)?.info().map_err(|error| not_loaded(NAME, &error))?.tag();
+            let tables = LeftTables::open(found.program, tag, self.tables.processors);
+            self.left.insert(found.program, tables);
+        }
+        let stays_open = port.watch.is_some_and(|watch| watch.fail == Fail::Open);
+        let mode_fits = match (self.mode, link.program) {
+            (ModeChoice::Only(mode), Some((_, native))) => (mode == Mode::Native) == native,
+            _ => true,
+        };
+        if stays_open && mode_fits {
+            return Ok(Some(found.attachment));
+        }
+        found.detach(&pin, &link.name)?;
+        link.program = None;
+        Ok(None)
     }
 
     fn check_number(&self, port: &PortSetup, name: &str) -> Result<(), XdpError> {
@@ -192,6 +301,7 @@ impl Program {
         flags.set(PortFlags::ENABLED, enabled.is_some());
         flags.set(PortFlags::GENERIC, enabled == Some(Mode::Generic));
         flags.set(PortFlags::VLANS, port.vlans_in_key);
+        flags.set(PortFlags::OPEN, port.watch.is_some_and(|watch| watch.fail == Fail::Open));
         let word = PortWord {
             link: port.link.0,
             side: port.side as u8,
@@ -200,6 +310,37 @@ impl Program {
             flags: flags.bits(),
         };
         self.by_interface.update(&port.ifindex.to_ne_bytes(), &native(word.write()), Write::Any)
+    }
+
+    /// Tells the program who serves a port.
+    fn write_watch(&self, index: u8, watch: Option<Watch>) -> io::Result<()> {
+        let mut entry = WatchEntry::default();
+        if let Some(Watch { stale, spread, first, .. }) = watch {
+            let factors = spread.factors();
+            let [address_0, address_1, address_2, address_3] = factors.address.map(u64::from);
+            entry = WatchEntry {
+                stale: u64::try_from(stale.as_nanos()).unwrap_or(u64::MAX >> 1),
+                first: first.into(),
+                workers: spread.workers().into(),
+                address_0,
+                address_1,
+                address_2,
+                address_3,
+                ports: factors.ports.into(),
+                last: factors.last.into(),
+            };
+        }
+        let value: Vec<u8> = entry.write().as_chunks::<8>().0.iter().flat_map(|word| native(*word)).collect();
+        self.watches.update(&u32::from(index).to_ne_bytes(), &value, Write::Any)
+    }
+
+    /// The workers of a port have as much time from now on as if they had just been heard of.
+    fn begin_watch(&self, port: &PortSetup) {
+        let Some(Watch { spread, first, .. }) = port.watch else { return };
+        let now = sys::boot_time();
+        for worker in first..first.saturating_add(spread.workers().into()) {
+            self.tables.beat(worker, now);
+        }
     }
 
     /// Tells the program what may leave by a port.
@@ -254,6 +395,7 @@ impl Program {
             let (number, device) = (u32::from(to).to_ne_bytes(), prove::device(exit.setup.ifindex));
             self.egress.update(&number, &device, Write::Any).map_err(failed)?;
         }
+        self.begin_watch(port);
         for (from, _) in ways {
             let Some(port) = self.ports.get_mut(&from) else { continue };
             port.enabled = true;
@@ -262,6 +404,65 @@ impl Program {
                 .map_err(|source| XdpError::system(Some(&name), "enabling the port", source))?;
         }
         Ok(true)
+    }
+
+    /// Whether [`Program::take_over`] has something to do or to tell.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        !self.left.is_empty()
+    }
+
+    /// Takes the place of what a process has left: each frame meets the old program or this one. To be called when workers serve their frames; until then the old one
+    /// fails open or closed as it was told. Gives what it had handled, also where it was taken away already; all zero if nothing was left.
+    ///
+    /// # Errors
+    /// The kernel refuses; the old one goes on on that port, and this may be called again.
+    pub fn take_over(&mut self) -> Result<Left, XdpError> {
+        let fd = program(&mut self.bpf)?.fd().map_err(|error| not_loaded(NAME, &error))?;
+        for port in self.ports.values_mut().filter(|port| port.waits) {
+            port.attachment.update(fd.as_fd()).map_err(|source| {
+                XdpError::system(Some(&port.name), "taking the place of the program that was left", source)
+            })?;
+            port.attachment.set_stays(false);
+            port.waits = false;
+        }
+        let mut sum = Left::default();
+        if !self.left.is_empty() {
+            std::thread::sleep(GRACE);
+        }
+        for tables in std::mem::take(&mut self.left).into_values() {
+            sum.programs += 1;
+            match tables {
+                Some(tables) => tables.add_to(&mut sum),
+                None => sum.unread += 1,
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Watches nobody any more: an end that somebody wanted is about to come, and is no failure.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn end_watch(&mut self) -> Result<(), XdpError> {
+        for (index, port) in &self.ports {
+            self.write_watch(*index, None)
+                .map_err(|source| XdpError::system(Some(&port.name), "ending the watch", source))?;
+        }
+        Ok(())
+    }
+
+    /// Ends as somebody wants it: all ports are free, also those where what was left still runs.
+    pub fn end(mut self) {
+        for port in self.ports.values_mut() {
+            port.waits = false;
+            port.attachment.set_stays(false);
+        }
+    }
+
+    /// Ends as if the process had been killed: ports that are to fail open do so, until the next program takes them over. All others are free.
+    pub fn leave(mut self) {
+        self.ports.values_mut().for_each(Port::leave);
     }
 
     /// Tries whether what comes by one port leaves by another one. What the kernel redirects (generic mode) leaves as everything does that it sends: there
@@ -306,7 +507,8 @@ impl Program {
             Err(error) if error.raw_os_error() != Some(libc::ENOENT) => return Err(failed(error)),
             _ => {}
         }
-        port.attachment.detach().map_err(failed)
+        // What was left there goes on.
+        if port.waits { Ok(()) } else { port.attachment.detach().map_err(failed) }
     }
 
     /// Tells the program of a port's MTU, after it was changed. Frames that are longer than what may leave by a port go up.
@@ -340,7 +542,7 @@ impl Program {
 }
 
 /// What the kernel tells of an interface.
-fn ask(ifindex: u32) -> Result<Link, XdpError> {
+pub(crate) fn ask(ifindex: u32) -> Result<Link, XdpError> {
     Link::ask(ifindex).map_err(|error| match error.raw_os_error() {
         Some(libc::ENODEV) => XdpError::NoSuchInterface { ifindex },
         _ => XdpError::system(None, "asking for an interface", error),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! System calls of the level behind safe functions.
 //!
-//! Source: bpf(2), Linux `include/uapi/linux/bpf.h`, rtnetlink(7), `include/uapi/linux/ethtool.h`. This is one of the crate's two modules with
+//! Source: bpf(2), Linux `include/uapi/linux/bpf.h` and `magic.h`, rtnetlink(7), netdevice(7), `include/uapi/linux/ethtool.h`. This is one of the crate's two modules with
 //! `unsafe` (the other one is `memory`). The loader's own maps know neither groups of entries nor a run of a program, and have no owner that
 //! several threads may use, so these calls are made here; every function is safe to call with any arguments: lengths of slices are compared with what the
 //! kernel reads and writes, which the caller says with the map's sizes.
@@ -10,17 +10,27 @@ use std::ffi::CString;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 const MAP_UPDATE_ELEM: libc::c_long = 2;
 const MAP_DELETE_ELEM: libc::c_long = 3;
+const OBJ_PIN: libc::c_long = 6;
+const OBJ_GET: libc::c_long = 7;
 const PROG_TEST_RUN: libc::c_long = 10;
+const OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const MAP_UPDATE_BATCH: libc::c_long = 26;
 const MAP_DELETE_BATCH: libc::c_long = 27;
 const LINK_CREATE: libc::c_long = 28;
+const LINK_UPDATE: libc::c_long = 29;
 const LINK_DETACH: libc::c_long = 34;
 
 /// `BPF_XDP`.
 const ATTACH_XDP: u32 = 37;
+/// `BPF_LINK_TYPE_XDP`.
+const LINK_XDP: u32 = 6;
+/// `BPF_FS_MAGIC`.
+const BPF_FILE_SYSTEM: u64 = 0xcafe_4a11;
 
 /// The entry must not be there yet.
 const NO_EXIST: u64 = 1;
@@ -99,6 +109,41 @@ struct LinkCreate {
 #[repr(C)]
 struct LinkDetach {
     link: u32,
+}
+
+#[repr(C)]
+struct LinkUpdate {
+    link: u32,
+    program: u32,
+    flags: u32,
+    old_program: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Object {
+    path: u64,
+    fd: u32,
+    flags: u32,
+}
+
+#[repr(C)]
+struct Ask {
+    fd: u32,
+    length: u32,
+    info: u64,
+}
+
+/// The first bytes of `struct bpf_link_info`, as they are of a link of XDP.
+#[repr(C)]
+#[derive(Default)]
+struct LinkInfo {
+    kind: u32,
+    id: u32,
+    program: u32,
+    unused: u32,
+    interface: u32,
+    unused_too: u32,
 }
 
 /// `struct xdp_md`.
@@ -203,9 +248,12 @@ impl Map {
     }
 }
 
-/// A program on an interface. Dropping it takes the program away.
+/// A program on an interface. Dropping it takes the program away, unless it is to stay.
 #[derive(Debug)]
-pub(crate) struct Attachment(OwnedFd);
+pub(crate) struct Attachment {
+    fd: OwnedFd,
+    stays: bool,
+}
 
 impl Attachment {
     /// Attaches an XDP program. `flags`: the mode, `XDP_FLAGS_*`.
@@ -215,12 +263,61 @@ impl Attachment {
         // SAFETY: the attributes hold no pointers.
         let fd = unsafe { bpf(LINK_CREATE, &mut attributes)? };
         // SAFETY: the kernel has just made the descriptor, and nobody else holds it.
-        Ok(Attachment(unsafe { OwnedFd::from_raw_fd(fd as RawFd) }))
+        Ok(Attachment { fd: unsafe { OwnedFd::from_raw_fd(fd as RawFd) }, stays: false })
+    }
+
+    /// Takes up one that is pinned. It stays when this is dropped.
+    pub(crate) fn pinned(path: &Path) -> io::Result<Self> {
+        let path = c_path(path)?;
+        let mut attributes = Object { path: path.as_ptr() as u64, ..Object::default() };
+        // SAFETY: the path is NUL-terminated and lives through the call; the kernel only reads it.
+        let fd = unsafe { bpf(OBJ_GET, &mut attributes)? };
+        // SAFETY: the kernel has just made the descriptor, and nobody else holds it.
+        Ok(Attachment { fd: unsafe { OwnedFd::from_raw_fd(fd as RawFd) }, stays: true })
+    }
+
+    /// Pins it: it goes on when all descriptors are closed, until the file is removed.
+    pub(crate) fn pin(&self, path: &Path) -> io::Result<()> {
+        let path = c_path(path)?;
+        let mut attributes =
+            Object { path: path.as_ptr() as u64, fd: self.fd.as_raw_fd() as u32, ..Object::default() };
+        // SAFETY: the path is NUL-terminated and lives through the call; the kernel only reads it.
+        unsafe { bpf(OBJ_PIN, &mut attributes) }.map(|_| ())
+    }
+
+    /// Whether it stays when this is dropped.
+    pub(crate) const fn set_stays(&mut self, stays: bool) {
+        self.stays = stays;
+    }
+
+    /// The numbers of the program and of the interface, which is 0 once that is gone.
+    pub(crate) fn numbers(&self) -> io::Result<(u32, u32)> {
+        let mut info = LinkInfo::default();
+        let mut attributes = Ask {
+            fd: self.fd.as_raw_fd() as u32,
+            length: size_of::<LinkInfo>() as u32,
+            info: std::ptr::from_mut(&mut info) as u64,
+        };
+        // SAFETY: pointer and length describe `info`, which lives through the call; the kernel writes at most its length.
+        unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut attributes)? };
+        if info.kind == LINK_XDP { Ok((info.program, info.interface)) } else { Err(invalid()) }
+    }
+
+    /// Puts another program in the place of the one that runs, in one step: each frame meets one of them.
+    pub(crate) fn update(&self, program: BorrowedFd<'_>) -> io::Result<()> {
+        let mut attributes = LinkUpdate {
+            link: self.fd.as_raw_fd() as u32,
+            program: program.as_raw_fd() as u32,
+            flags: 0,
+            old_program: 0,
+        };
+        // SAFETY: the attributes hold no pointers.
+        unsafe { bpf(LINK_UPDATE, &mut attributes) }.map(|_| ())
     }
 
     /// Takes the program away at once. Closing the descriptor would not do: another thread may start a process at this moment, which has a copy of it until it runs its program.
     pub(crate) fn detach(&self) -> io::Result<()> {
-        let mut attributes = LinkDetach { link: self.0.as_raw_fd() as u32 };
+        let mut attributes = LinkDetach { link: self.fd.as_raw_fd() as u32 };
         // SAFETY: the attributes hold no pointers.
         unsafe { bpf(LINK_DETACH, &mut attributes) }.map(|_| ())
     }
@@ -228,9 +325,31 @@ impl Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        // The interface may be gone; then there is nothing to take away.
-        let _ = self.detach();
+        if !self.stays {
+            // The interface may be gone; then there is nothing to take away.
+            let _ = self.detach();
+        }
     }
+}
+
+/// The user that this process acts as.
+pub(crate) fn user() -> u32 {
+    // SAFETY: no pointers, cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+fn c_path(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| invalid())
+}
+
+/// Whether a folder is one of the bpf file system.
+pub(crate) fn is_bpf_file_system(folder: &Path) -> io::Result<bool> {
+    let folder = c_path(folder)?;
+    // SAFETY: integers; zeros are a value.
+    let mut found: libc::statfs = unsafe { zeroed() };
+    // SAFETY: the path is NUL-terminated and `found` is what the call writes; both live through it.
+    check(unsafe { libc::statfs(folder.as_ptr(), &raw mut found) }.into())?;
+    Ok(found.f_type as u64 & 0xffff_ffff == BPF_FILE_SYSTEM)
 }
 
 /// What a run of a program gave.
@@ -309,6 +428,41 @@ pub(crate) fn ask_netlink(family: Netlink, request: &[u8]) -> io::Result<Vec<u8>
     Ok(answer)
 }
 
+/// A request about an interface.
+fn request_about(interface: &str) -> io::Result<libc::ifreq> {
+    let name = CString::new(interface).map_err(|_| invalid())?;
+    let bytes = name.as_bytes_with_nul();
+    // SAFETY: integers, bytes and a pointer; zeros are a value.
+    let mut ask: libc::ifreq = unsafe { zeroed() };
+    if bytes.len() > ask.ifr_name.len() {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    for (to, from) in ask.ifr_name.iter_mut().zip(bytes) {
+        *to = *from as libc::c_char;
+    }
+    Ok(ask)
+}
+
+/// Switches an interface to take frames for whomever, or back: for good, not for this process. Whether that changed something.
+pub(crate) fn set_promiscuous(interface: &str, on: bool) -> io::Result<bool> {
+    const BIT: libc::c_short = libc::IFF_PROMISC as libc::c_short;
+    let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+    let mut ask = request_about(interface)?;
+    let request = |number: libc::Ioctl, ask: &mut libc::ifreq| {
+        // SAFETY: `ask` names an interface and is what these requests read and write; it lives through the call.
+        check(unsafe { libc::ioctl(socket.as_raw_fd(), number, std::ptr::from_mut(ask)) }.into())
+    };
+    request(libc::SIOCGIFFLAGS, &mut ask)?;
+    // SAFETY: the request has just written the flags.
+    let flags = unsafe { ask.ifr_ifru.ifru_flags };
+    if (flags & BIT != 0) == on {
+        return Ok(false);
+    }
+    ask.ifr_ifru.ifru_flags = if on { flags | BIT } else { flags & !BIT };
+    request(libc::SIOCSIFFLAGS, &mut ask)?;
+    Ok(true)
+}
+
 /// Reads a value of ethtool's: `request` is the number of the request.
 pub(crate) fn ethtool_value(interface: &str, request: u32) -> io::Result<u32> {
     /// `SIOCETHTOOL`.
@@ -318,18 +472,9 @@ pub(crate) fn ethtool_value(interface: &str, request: u32) -> io::Result<u32> {
         request: u32,
         data: u32,
     }
-    let name = CString::new(interface).map_err(|_| invalid())?;
-    let bytes = name.as_bytes_with_nul();
     let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
     let mut value = Value { request, data: 0 };
-    // SAFETY: integers, bytes and a pointer; zeros are a value.
-    let mut ask: libc::ifreq = unsafe { zeroed() };
-    if bytes.len() > ask.ifr_name.len() {
-        return Err(io::Error::from_raw_os_error(libc::ENODEV));
-    }
-    for (to, from) in ask.ifr_name.iter_mut().zip(bytes) {
-        *to = *from as libc::c_char;
-    }
+    let mut ask = request_about(interface)?;
     ask.ifr_ifru.ifru_data = std::ptr::from_mut(&mut value).cast();
     // SAFETY: `ask` names an interface and points to a value of the length that these requests read and write; both live through the call.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), ETHTOOL, std::ptr::from_mut(&mut ask)) }.into())?;

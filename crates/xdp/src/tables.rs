@@ -16,7 +16,7 @@ use crate::sys::{self, Map, Write};
 use bartizan_base::Reason;
 use bartizan_packet::DecoderConfig;
 use bartizan_packet::slots::{
-    ControlFlags, PORTS, PortLine, SlotAction, SlotControl, SlotLine, UDP_PORT_BLOCKS, UdpPorts,
+    ControlFlags, Heartbeat, PORTS, PortLine, SlotAction, SlotControl, SlotLine, UDP_PORT_BLOCKS, UdpPorts,
 };
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +28,8 @@ pub(crate) const SLOT_LEN: usize = 4;
 /// 64-bit numbers of a slot's line and of a port's.
 pub(crate) const SLOT_WORDS: usize = SlotLine::LEN / 8;
 pub(crate) const PORT_WORDS: usize = PortLine::LEN / 8;
+/// Of a worker's sign of life.
+pub(crate) const HEARTBEAT_WORDS: usize = Heartbeat::LEN / 8;
 
 /// Where the tenant stands in a key.
 const TENANT: (usize, u64) = (5, 0xffff << 32);
@@ -81,6 +83,7 @@ pub struct Tables {
     pub(crate) slots: Words,
     pub(crate) counts: Words,
     pub(crate) state: Words,
+    pub(crate) heartbeats: Words,
     pub(crate) slot_count: u32,
     pub(crate) processors: u32,
 }
@@ -226,6 +229,21 @@ impl Tables {
         (u32::from(index) < PORTS).then_some(sum)
     }
 
+    fn heartbeat(&self, worker: u32) -> Option<&AtomicU64> {
+        self.heartbeats.get().chunks_exact(HEARTBEAT_WORDS).nth(worker as usize)?.first()
+    }
+
+    /// A worker's sign of life, by its number among those of all links: it serves its frames at `now`, by [`boot_time`]. `false`: there is no such worker.
+    pub fn beat(&self, worker: u32, now: u64) -> bool {
+        self.heartbeat(worker).map(|seen| seen.store(now, Ordering::Release)).is_some()
+    }
+
+    /// When a worker was last heard of. `None`: there is no such worker.
+    #[must_use]
+    pub fn last_beat(&self, worker: u32) -> Option<u64> {
+        self.heartbeat(worker).map(|seen| seen.load(Ordering::Acquire))
+    }
+
     /// Says in which UDP datagrams the host looks for tunnels: those go up, of Teredo only those that can be Teredo.
     ///
     /// # Errors
@@ -260,7 +278,7 @@ pub fn boot_to_real() -> i64 {
     sys::boot_to_real()
 }
 
-/// The program's clock (CLOCK_BOOTTIME), in nanoseconds.
+/// The clock of the program and of signs of life (CLOCK_BOOTTIME), in nanoseconds.
 #[must_use]
 pub fn boot_time() -> u64 {
     sys::boot_time()

@@ -119,9 +119,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         steering.run(&mut builder, inventory, &mut statistics, (&mut links, &mut below), finished);
     };
     let mut ended = crew::run(parts, &mut recorder, for_worker, steer)?;
-    drop((server, below));
-    let threads = std::mem::take(&mut ended.threads);
-    let of_links: Vec<_> = ended.links.iter().map(|link| link.stats.clone()).collect();
+    drop(server);
+    statistics.counted_beside(below.close(ended.failure.is_some()));
+    let (threads, of_links) = ended.take_counters();
     statistics.warn(&of_links);
     let (counters, of_links) = statistics.write(ended.clock, &ended.stats, threads, of_links);
     recorder.finish().iter().for_each(tell);
@@ -367,6 +367,7 @@ impl Steering<'_> {
         let mut number = 1;
         while !finished() {
             if signals::stop_asked() {
+                below.end_watch();
                 self.control.stop();
             }
             if signals::reload_asked() {
@@ -401,9 +402,12 @@ impl Steering<'_> {
             if self.control.free_left() {
                 builder.generation_freed();
             }
+            if statistics.is_due() {
+                statistics.counted_beside(below.beside());
+            }
             statistics.look();
             links.look(self.control).iter().for_each(|said| eprintln!("{said}"));
-            below.look();
+            below.look().iter().for_each(|said| eprintln!("{said}"));
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -130,8 +130,13 @@ impl Source {
     /// What came by the ports of links with a level: all of it, while the host sees what goes up.
     fn add_level(&self, page: &mut Exposition) {
         for (LevelPort { interface, link, .. }, counters) in self.level_ports() {
-            let what =
-                [("up", counters.up), ("forwarded", counters.forwarded), ("dropped", counters.dropped)];
+            let what = [
+                ("up", counters.up),
+                ("forwarded", counters.forwarded),
+                ("dropped", counters.dropped),
+                ("open", counters.open),
+                ("closed", counters.closed),
+            ];
             for (what, frames) in what {
                 page.add(&m::PORT_LEVEL, &[interface, what, link], frames);
             }

@@ -8,9 +8,8 @@ use super::Passage;
 use crate::record::Entry;
 use crate::standing::Course;
 use bartizan_base::{Decision, Direction, FlowId, FunctionId, PerDirection, Timestamp, Verdict};
-use bartizan_flow::FlowEntry;
 use bartizan_flow::level::Step;
-use bartizan_flow::tcp::{Segment, TcpFlags, TcpState};
+use bartizan_flow::tcp::{Progress, Segment, TcpFlags, TcpState};
 use bartizan_offload::{Action, Done, Ended, FlowManager, Offer, Sides, Stays, direction_from_low};
 
 impl Passage<'_> {
@@ -123,6 +122,7 @@ impl Passage<'_> {
     /// Takes in what the level has said of a flow.
     fn note_done(&mut self, done: Done) {
         match done {
+            Done::Missed(until) => self.flows.missed = Some(until),
             Done::Counted { id, .. } if !self.flows.table().was_below(id) => {}
             Done::Stays { id, why } => {
                 if let Some(entry) = self.flows.get_mut(id) {
@@ -155,16 +155,45 @@ impl Passage<'_> {
         self.cx.account.tally.count_many(entry.fid, &decision, amount, acts);
     }
 
-    /// A segment comes up of a connection of which a level below has handled others, or may have: its session is as far as they were.
+    /// A segment comes up of a connection of which a level below has handled others, or may have: its session is as far as they were. Or of one that has gone on while this
+    /// worker hung.
     #[inline]
-    pub(super) fn take_up_session(&mut self, id: FlowId) {
+    pub(super) fn take_up_session(
+        &mut self,
+        id: FlowId,
+        segment: &Segment<'_>,
+        (direction, now): (Direction, Timestamp),
+    ) {
         let Some(manager) = &self.flows.manager else { return };
-        if self.flows.get(id).is_none_or(FlowEntry::is_at_host) {
+        let Some(entry) = self.flows.get(id) else { return };
+        if entry.is_at_host() {
+            // What had come before waited here.
+            if self.flows.missed.is_some_and(|until| now >= until && entry.last_seen < until) {
+                self.take_up_missed(id, segment, direction);
+            }
             return;
         }
         if let Some(sides) = manager.sides(self.flows.table(), id) {
             self.resume_session(id, sides);
         }
+    }
+
+    /// Nobody knows how far both sides of a connection have come while this worker hung, but they: what the segment's sender has sent before it was acknowledged, and what it
+    /// acknowledges was sent.
+    fn take_up_missed(&mut self, id: FlowId, segment: &Segment<'_>, direction: Direction) {
+        let says = segment.flags.contains(TcpFlags::ACK) && !segment.flags.contains(TcpFlags::SYN);
+        let Some(entry) = self.flows.get_mut(id).filter(|entry| entry.ext.session.exists()) else { return };
+        if !says || !segment.checksum_ok {
+            return;
+        }
+        let (sent, acknowledged) = (segment.seq, segment.ack);
+        let sender = Progress { sent, acknowledged };
+        let mut sides =
+            PerDirection::new(Some(sender), Some(Progress { sent: acknowledged, acknowledged: sent }));
+        if direction == Direction::ToClient {
+            sides.swap();
+        }
+        entry.ext.session.resume(&sides);
     }
 
     fn resume_session(&mut self, id: FlowId, [low, high]: Sides) {

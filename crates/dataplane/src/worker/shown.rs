@@ -137,6 +137,7 @@ impl Worker {
         each("offload.entries", counters.entries);
         each("offload.offered", counters.offered);
         each("offload.outdated", counters.outdated);
+        each("offload.missed", counters.missed);
         each("offload.gave_way", counters.gave_way);
         each("offload.back", of_table.back);
         each("offload.revived", of_table.revived);

@@ -83,6 +83,7 @@ struct Core {
     said: Vec<(u32, SunkId, Said)>,
     polls: u64,
     flight: VecDeque<Packet>,
+    missed: bool,
     counters: MockCounters,
 }
 
@@ -121,6 +122,7 @@ impl MockDevice {
             said: Vec::new(),
             polls: 0,
             flight: VecDeque::new(),
+            missed: false,
             counters: MockCounters::default(),
         };
         let core = Arc::new(Mutex::new(core));
@@ -141,6 +143,11 @@ fn lock(core: &Mutex<Core>) -> MutexGuard<'_, Core> {
 }
 
 impl MockWire {
+    /// Packets have gone on without the host.
+    pub fn miss(&self) {
+        lock(&self.0).missed = true;
+    }
+
     /// A packet arrives. What is done with it; `None`: it goes up.
     pub fn packet(&self, key: &DeviceKey, packet: MockPacket, now: Timestamp) -> Option<Action> {
         lock(&self.0).packet(key, packet, now)
@@ -341,6 +348,10 @@ impl Device for MockDevice {
         let core = lock(&self.core);
         let entry = core.entries.get(place as usize)?.as_ref()?;
         (entry.sunk == sunk).then_some(entry.sides)
+    }
+
+    fn has_missed(&mut self) -> bool {
+        core::mem::take(&mut lock(&self.core).missed)
     }
 
     fn enter_generation(&mut self, generation: Generation) {

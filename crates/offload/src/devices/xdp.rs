@@ -2,19 +2,47 @@
 //! The kernel's XDP hook as a device: each worker of a link has places of its own in the tables that all of them share.
 //!
 //! What is asked is done at once, by stores into memory that the program reads, and by a system call for each entry that comes or goes. So answers are there with the next
-//! poll.
+//! poll. Each poll is a sign of life of the worker: where it gives none for too long, the program does without it (docs/failing.md).
 
 use crate::device::{Action, Answered, Capabilities, Counts, Device, Install, Request, Said, Sides, Wish};
 use crate::stays::Stays;
 use bartizan_base::{Generation, Level, Timestamp};
 use bartizan_flow::level::{Answer, SunkId};
 use bartizan_flow::tcp::{Progress, Seq};
-use bartizan_xdp::{Control, InsertError, Key, Tables, boot_time, boot_to_real};
+use bartizan_xdp::{Control, Fail, InsertError, Key, Tables, Watch, boot_time, boot_to_real};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A program that has found an entry is done with its packet long before.
 const GRACE: Duration = Duration::from_millis(10);
+
+/// A worker's signs of life.
+#[derive(Clone, Copy, Debug)]
+struct Heart {
+    /// Its number among the workers of all links.
+    worker: u32,
+    /// How often one is given, in nanoseconds, and when the last one was.
+    every: u64,
+    last: u64,
+    /// It has failed after so many.
+    stale: u64,
+    /// Its frames are forwarded then.
+    fails_open: bool,
+    /// That has happened.
+    missed: bool,
+}
+
+/// Of the time after which a worker has failed, the part after which it gives another sign of life.
+const BEATS: u64 = 8;
+
+/// What is in a place.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    sunk: SunkId,
+    key: Key,
+    /// The flow is refused.
+    refuses: bool,
+}
 
 /// See the module.
 pub struct XdpDevice {
@@ -23,8 +51,9 @@ pub struct XdpDevice {
     first: u32,
     capabilities: Capabilities,
     /// By place.
-    entries: Vec<Option<(SunkId, Key)>>,
+    entries: Vec<Option<Entry>>,
     said: Vec<(u32, SunkId, Said)>,
+    heart: Option<Heart>,
     /// The program's clock, and from it to that of packets, in nanoseconds; read once for all requests of a call.
     now: u64,
     to_packets: i64,
@@ -50,11 +79,35 @@ impl XdpDevice {
             tunnels: false,
         };
         let (now, to_packets) = (boot_time(), boot_to_real());
-        XdpDevice { tables, first, capabilities, entries: Vec::new(), said: Vec::new(), now, to_packets }
+        let (entries, said, heart) = (Vec::new(), Vec::new(), None);
+        XdpDevice { tables, first, capabilities, entries, said, heart, now, to_packets }
     }
 
     fn read_clocks(&mut self) {
         (self.now, self.to_packets) = (boot_time(), boot_to_real());
+    }
+
+    /// The worker is watched: by its number among those of all links.
+    #[must_use]
+    pub fn watched(mut self, worker: u32, watch: &Watch) -> Self {
+        let stale = u64::try_from(watch.stale.as_nanos()).unwrap_or(u64::MAX);
+        let every = stale / BEATS;
+        let fails_open = watch.fail == Fail::Open;
+        self.heart = Some(Heart { worker, every, last: 0, stale, fails_open, missed: false });
+        self
+    }
+
+    fn beat(&mut self) {
+        let Some(heart) = &mut self.heart else { return };
+        let now = boot_time();
+        // The program's processors read the line: it is not written with each batch.
+        let silent = now.saturating_sub(heart.last);
+        if silent >= heart.every {
+            // The program has compared the same times. Before the first sign nobody was there to miss something.
+            heart.missed |= heart.fails_open && heart.last > 0 && silent > heart.stale;
+            heart.last = now;
+            self.tables.beat(heart.worker, now);
+        }
     }
 
     const fn slot(&self, place: u32) -> u32 {
@@ -62,8 +115,8 @@ impl XdpDevice {
     }
 
     fn entry(&self, request: &Request) -> Option<&Key> {
-        let (sunk, key) = self.entries.get(request.place as usize)?.as_ref()?;
-        (*sunk == request.sunk).then_some(key)
+        let entry = self.entries.get(request.place as usize)?.as_ref()?;
+        (entry.sunk == request.sunk).then_some(&entry.key)
     }
 
     fn install(&mut self, request: &Request, install: &Install) -> Answered {
@@ -86,7 +139,8 @@ impl XdpDevice {
             self.entries.resize(at + 1, None);
         }
         if let Some(entry) = self.entries.get_mut(at) {
-            *entry = Some((request.sunk, install.key.0));
+            let refuses = matches!(install.action, Action::Drop(_));
+            *entry = Some(Entry { sunk: request.sunk, key: install.key.0, refuses });
         }
         Answered::Done(Answer::Installed)
     }
@@ -156,13 +210,18 @@ impl Device for XdpDevice {
     }
 
     fn poll(&mut self, _now: Timestamp, said: &mut Vec<(u32, SunkId, Said)>) {
+        self.beat();
         said.append(&mut self.said);
     }
 
     fn sides(&self, place: u32, sunk: SunkId) -> Option<Sides> {
-        let (owner, _) = self.entries.get(place as usize)?.as_ref()?;
+        let entry = self.entries.get(place as usize)?.as_ref()?;
         let counts = self.tables.counts(self.slot(place), boot_time())?;
-        (*owner == sunk).then(|| sides(&counts))
+        (entry.sunk == sunk).then(|| sides(&counts))
+    }
+
+    fn has_missed(&mut self) -> bool {
+        self.heart.as_mut().is_some_and(|heart| core::mem::take(&mut heart.missed))
     }
 
     fn enter_generation(&mut self, generation: Generation) {
@@ -170,19 +229,28 @@ impl Device for XdpDevice {
         self.tables.set_generation(generation.0 as u8);
     }
 
+    /// What refuses a flow stays in the program's table, which mostly goes right after. Where it does not, since the run has failed and the link is to fail open, the flow stays refused.
     fn close(&mut self, _now: Timestamp) {
-        let entries: Vec<Request> = (0u32..)
-            .zip(&self.entries)
-            .filter_map(|(place, entry)| Some(Request { place, sunk: entry.as_ref()?.0, wish: Wish::Delete }))
-            .collect();
+        let places = (0u32..).zip(&self.entries);
+        let entries: Vec<(u32, Entry)> =
+            places.filter_map(|(place, entry)| Some((place, (*entry)?))).collect();
         if entries.is_empty() {
             return;
         }
-        for request in &entries {
-            self.tables.mark(self.slot(request.place));
+        for (place, _) in entries.iter().filter(|(_, entry)| !entry.refuses) {
+            self.tables.mark(self.slot(*place));
         }
         std::thread::sleep(GRACE);
         self.read_clocks();
-        entries.iter().for_each(|request| self.delete(request, true));
+        for (place, Entry { sunk, refuses, .. }) in entries {
+            let request = Request { place, sunk, wish: Wish::Delete };
+            if refuses {
+                self.say_counts(place, sunk);
+                self.say(&request, Answer::Deleted);
+            } else {
+                self.delete(&request, true);
+            }
+        }
+        self.entries.clear();
     }
 }

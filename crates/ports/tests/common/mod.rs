@@ -5,6 +5,7 @@
 //! sockets, however the test ends. So nothing can be left behind.
 #![allow(dead_code)]
 
+use std::ffi::CStr;
 use std::fs;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
@@ -31,8 +32,28 @@ fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
+/// Gives this thread a bpf file system of its own, with all that is pinned there gone when it and its children have ended.
+#[allow(unsafe_code)]
+pub fn own_bpf_file_system() {
+    let mount = |what: &CStr, at: &CStr, kind: &CStr, flags| {
+        // SAFETY: three texts that end with a zero and live through the call, and no data.
+        let done = unsafe { libc::mount(what.as_ptr(), at.as_ptr(), kind.as_ptr(), flags, std::ptr::null()) };
+        assert_eq!(done, 0, "{at:?}: {}", std::io::Error::last_os_error());
+    };
+    // SAFETY: no pointers; changes what the calling thread sees of file systems only.
+    let done = unsafe { libc::unshare(libc::CLONE_NEWNS) };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    mount(c"none", c"/", c"none", libc::MS_REC | libc::MS_PRIVATE);
+    mount(c"bpf", c"/sys/fs/bpf", c"bpf", 0);
+}
+
 /// Runs `test` in a thread with an empty network namespace. Prints a line and returns when that is not possible.
 pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
+    in_namespace_for(LIMIT, test);
+}
+
+/// [`in_namespace`], for a test that may take so long.
+pub fn in_namespace_for(limit: Duration, test: impl FnOnce() + Send + 'static) {
     if !is_root() {
         eprintln!("needs root: not run (network namespaces and packet sockets)");
         return;
@@ -54,13 +75,13 @@ pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
         }
         let _ = done.send(());
     });
-    match wait.recv_timeout(LIMIT) {
+    match wait.recv_timeout(limit) {
         Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => {
             if let Err(panic) = thread.join() {
                 std::panic::resume_unwind(panic);
             }
         }
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the test took more than {LIMIT:?}"),
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the test took more than {limit:?}"),
     }
 }
 
@@ -79,6 +100,44 @@ pub fn leave_to_device(socket: &UdpSocket, size: i32) {
         )
     };
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// A thread of another process that stands still until this is dropped.
+pub struct Still(libc::pid_t);
+
+#[allow(unsafe_code)]
+impl Still {
+    /// Of a child of this process, by the name of the thread.
+    pub fn hold(process: u32, name: &str) -> Self {
+        let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+        let mut numbers = tasks.filter_map(|task| task.unwrap().file_name().to_str()?.parse().ok());
+        let named = |thread: &libc::pid_t| {
+            std::fs::read_to_string(format!("/proc/{process}/task/{thread}/comm"))
+                .is_ok_and(|comm| comm.trim() == name)
+        };
+        let thread = numbers.find(named).unwrap();
+        let nothing = std::ptr::null_mut::<libc::c_void>();
+        // SAFETY: the requests take no memory of this process; they are about a thread of a child.
+        let done = unsafe { libc::ptrace(libc::PTRACE_SEIZE, thread, nothing, nothing) };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+        // SAFETY: as above.
+        let done = unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, thread, nothing, nothing) };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+        let mut status = 0;
+        // SAFETY: the pointer is to `status`, which lives through the call.
+        let waited = unsafe { libc::waitpid(thread, &raw mut status, libc::__WALL) };
+        assert_eq!(waited, thread, "{}", std::io::Error::last_os_error());
+        Still(thread)
+    }
+}
+
+#[allow(unsafe_code)]
+impl Drop for Still {
+    fn drop(&mut self) {
+        let nothing = std::ptr::null_mut::<libc::c_void>();
+        // SAFETY: no memory of this process.
+        unsafe { libc::ptrace(libc::PTRACE_DETACH, self.0, nothing, nothing) };
+    }
 }
 
 /// `ip ARGUMENTS`, which must succeed.

@@ -10,6 +10,7 @@ use bartizan_packet::DecoderConfig;
 use bartizan_packet::tables::FlowEntry;
 use bartizan_testkit::packet::{ACK, Datagram, End, Ip, PSH, Packet, Segment, TCP, UDP, tcp, udp};
 use bartizan_xdp::{Key, ModeChoice, Options, PortSetup, Program, Side, Tables};
+use std::ffi::CStr;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
@@ -90,6 +91,37 @@ pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
         }
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("the test took more than {LIMIT:?}"),
     }
+}
+
+/// Gives this thread mounts of its own, which are gone with it and its children.
+#[allow(unsafe_code)]
+fn enter_own_mounts() {
+    // SAFETY: no pointers; changes what the calling thread sees only.
+    let done = unsafe { libc::unshare(libc::CLONE_NEWNS) };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    mount(c"none", c"/", c"none", libc::MS_REC | libc::MS_PRIVATE);
+}
+
+#[allow(unsafe_code)]
+fn mount(what: &CStr, at: &CStr, kind: &CStr, flags: libc::c_ulong) {
+    // SAFETY: three texts that end with a zero and live through the call, and no data.
+    let done = unsafe { libc::mount(what.as_ptr(), at.as_ptr(), kind.as_ptr(), flags, std::ptr::null()) };
+    assert_eq!(done, 0, "{at:?}: {}", std::io::Error::last_os_error());
+}
+
+/// [`in_namespace`], with a bpf file system of its own: what is pinned there ends with the thread, however the test ends.
+pub fn with_bpf_file_system(test: impl FnOnce() + Send + 'static) {
+    in_namespace(|| {
+        enter_own_mounts();
+        mount(c"bpf", c"/sys/fs/bpf", c"bpf", 0);
+        test();
+    });
+}
+
+/// Hides the bpf file system from this thread.
+pub fn without_bpf_file_system() {
+    enter_own_mounts();
+    mount(c"none", c"/sys/fs/bpf", c"tmpfs", 0);
 }
 
 fn run(program: &str, arguments: &str) {
@@ -175,7 +207,7 @@ pub const LINK: LinkId = LinkId(0x0b1c);
 
 /// A port of that link.
 pub fn port(name: &str, side: Side, index: u8, pair: u8) -> PortSetup {
-    PortSetup { ifindex: number(name), link: LINK, side, index, pair, vlans_in_key: true }
+    PortSetup { ifindex: number(name), link: LINK, side, index, pair, vlans_in_key: true, watch: None }
 }
 
 /// Both ports, `lan` on the first side.
@@ -185,7 +217,12 @@ pub fn ports() -> [PortSetup; 2] {
 
 /// A program for so many flows.
 pub fn program(flows: u32) -> Program {
-    Program::load(&Options { flows, mode: ModeChoice::Auto, tunnels: DecoderConfig::default() })
+    program_for(flows, 2)
+}
+
+/// A program for so many flows and workers.
+pub fn program_for(flows: u32, workers: u32) -> Program {
+    Program::load(&Options { flows, mode: ModeChoice::Auto, tunnels: DecoderConfig::default(), workers })
         .unwrap_or_else(|error| panic!("{error}"))
 }
 

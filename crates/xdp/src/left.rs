@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a process has left when it ended without a word: its program on interfaces, with tables that nobody reads any more.
+//!
+//! Nothing of what it had decided is believed: whose flows its entries were nobody knows any more. They act until its program is replaced, and what they had handled is added up then.
+
+use crate::counters::bytes_of;
+use crate::error::XdpError;
+use crate::link::Link;
+use crate::memory::Words;
+use crate::pin::Pin;
+use crate::sys::{self, Attachment};
+use crate::tables::{PORT_WORDS, SLOT_WORDS};
+use aya::maps::MapData;
+use aya::programs::loaded_programs;
+use bartizan_packet::slots::{ControlFlags, PORTS, PortLine, SlotAction, SlotControl, SlotLine};
+use std::os::fd::AsFd as _;
+use std::sync::atomic::AtomicU64;
+
+/// Frames with their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handled {
+    /// Frames.
+    pub frames: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What the tables had in them that a process has left. All that was counted since they were made; no flow record has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Programs that were left.
+    pub programs: u64,
+    /// Of these, programs of another build, whose tables are not read: nothing of them is in the other numbers.
+    pub unread: u64,
+    /// Entries of flows.
+    pub entries: u64,
+    /// What they had forwarded.
+    pub forwarded: Handled,
+    /// What they had dropped.
+    pub dropped: Handled,
+    /// Frames that had failed open.
+    pub open: u64,
+    /// Frames that had failed closed.
+    pub closed: u64,
+}
+
+/// An attachment that was left, and the program on it.
+pub(crate) struct Found {
+    pub attachment: Attachment,
+    /// Number of its program.
+    pub program: u32,
+}
+
+/// Looks for an attachment that was left on an interface and runs. A pin that is none of this very interface (which was made anew) is removed.
+pub(crate) fn find(pin: &Pin, ifindex: u32, link: &Link) -> Option<Found> {
+    let attachment = pin.find()?;
+    match (attachment.numbers(), link.program) {
+        (Ok((program, interface)), Some((id, _))) if interface == ifindex && program == id => {
+            Some(Found { attachment, program })
+        }
+        _ => {
+            pin.remove();
+            None
+        }
+    }
+}
+
+impl Found {
+    /// Takes it away.
+    pub(crate) fn detach(self, pin: &Pin, name: &str) -> Result<(), XdpError> {
+        self.attachment
+            .detach()
+            .map_err(|source| XdpError::system(Some(name), "detaching what was left", source))?;
+        pin.remove();
+        // Who left it had switched that on.
+        let _ = sys::set_promiscuous(name, false);
+        Ok(())
+    }
+}
+
+/// Takes away what a process has left on an interface that is to have no level. `false`: it had left nothing.
+///
+/// # Errors
+/// There is no such interface; the kernel refuses.
+pub fn remove_left(ifindex: u32) -> Result<bool, XdpError> {
+    let pin = Pin::of(ifindex)?;
+    let link = crate::program::ask(ifindex)?;
+    match find(&pin, ifindex, &link) {
+        Some(found) => found.detach(&pin, &link.name).map(|()| true),
+        None => Ok(false),
+    }
+}
+
+/// The tables of a program that was left.
+#[derive(Debug)]
+pub(crate) struct LeftTables {
+    slots: Words,
+    counts: Words,
+    processors: usize,
+}
+
+impl LeftTables {
+    /// Those of a program. `None`: it is of another build than the one of this `tag`, or the kernel does not give them.
+    pub(crate) fn open(program: u32, tag: u64, processors: u32) -> Option<Self> {
+        let info = loaded_programs().filter_map(Result::ok).find(|info| info.id() == program)?;
+        if info.tag() != tag {
+            return None;
+        }
+        let (mut slots, mut counts) = (None, None);
+        for id in info.map_ids().ok()?? {
+            let map = MapData::from_id(id).ok()?;
+            let info = map.info().ok()?;
+            let words = |each: usize| Words::map(map.fd().as_fd(), info.max_entries() as usize * each).ok();
+            match info.name_as_str() {
+                Some("slots") => slots = words(SLOT_WORDS),
+                Some("counts") => counts = words(PORT_WORDS),
+                _ => {}
+            }
+        }
+        Some(LeftTables { slots: slots?, counts: counts?, processors: processors as usize })
+    }
+
+    /// Adds up what is in them. Exact once no frame meets the program any more.
+    pub(crate) fn add_to(&self, left: &mut Left) {
+        for lines in self.slots.get().chunks_exact(self.processors * SLOT_WORDS) {
+            add_slot(lines, left);
+        }
+        for line in self.counts.get().chunks_exact(PORT_WORDS).take(PORTS as usize * self.processors) {
+            let line = PortLine::read(&bytes_of(line));
+            left.open = left.open.saturating_add(line.open);
+            left.closed = left.closed.saturating_add(line.closed);
+        }
+    }
+}
+
+fn add_slot(lines: &[AtomicU64], left: &mut Left) {
+    let mut action = None;
+    for line in lines.chunks_exact(SLOT_WORDS) {
+        let line = SlotLine::read(&bytes_of(line));
+        let control = SlotControl::read(&line.control.to_le_bytes());
+        if control.flags & ControlFlags::VALID.bits() == 0 {
+            return;
+        }
+        action = Some(control.action);
+        let handled = match control.action {
+            action if action == SlotAction::Drop as u8 => &mut left.dropped,
+            _ => &mut left.forwarded,
+        };
+        handled.frames = handled.frames.saturating_add(line.packets_low.saturating_add(line.packets_high));
+        handled.bytes = handled.bytes.saturating_add(line.bytes_low.saturating_add(line.bytes_high));
+    }
+    left.entries += u64::from(action.is_some());
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where attachments are pinned, so that they outlive the process: a file for each interface, in a folder of the bpf file system that only its owner reads.
+//!
+//! Source: Linux `Documentation/bpf/`, `kernel/bpf/inode.c`. An attachment holds its program, and that its tables: nothing else has to be pinned, and there is no moment
+//! at which parts of two runs are. The file system is gone after a restart of the machine. A name has the numbers of the network namespace and of the
+//! interface in it, since numbers of interfaces repeat in others; that it is the very interface the kernel says, which the attachment is asked for.
+
+use crate::error::XdpError;
+use crate::sys::{self, Attachment};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+const FILE_SYSTEM: &str = "/sys/fs/bpf";
+/// The folder of all pins: removing its files takes the programs away that a process has left.
+pub const PINS: &str = "/sys/fs/bpf/bartizan";
+/// Others may do something in a folder.
+const OTHERS: u32 = 0o077;
+
+/// Where an interface's attachment is pinned.
+#[derive(Debug)]
+pub(crate) struct Pin(PathBuf);
+
+impl Pin {
+    /// Of an interface of this network namespace.
+    pub(crate) fn of(ifindex: u32) -> Result<Self, XdpError> {
+        let namespace = fs::metadata("/proc/thread-self/ns/net")
+            .map_err(|source| XdpError::system(None, "asking for the network namespace", source))?;
+        // No dot: the file system takes none.
+        Ok(Pin(Path::new(PINS).join(format!("net{}_if{ifindex}", namespace.ino()))))
+    }
+
+    /// The attachment that is pinned there, if one is.
+    pub(crate) fn find(&self) -> Option<Attachment> {
+        Attachment::pinned(&self.0).ok()
+    }
+
+    /// Pins an attachment.
+    pub(crate) fn put(&self, attachment: &Attachment) -> Result<(), XdpError> {
+        make_folder()?;
+        attachment.pin(&self.0).map_err(|source| XdpError::system(None, "pinning its program", source))
+    }
+
+    /// Removes the file. The folder stays: another run may be about to put something into it.
+    pub(crate) fn remove(&self) {
+        // Somebody may have removed it: then that is done.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// The folder is there, and nobody else could have put something into it.
+fn make_folder() -> Result<(), XdpError> {
+    let failed = |source| XdpError::system(None, "making the folder of its pins", source);
+    if !sys::is_bpf_file_system(Path::new(FILE_SYSTEM)).unwrap_or(false) {
+        return Err(XdpError::NoFileSystem);
+    }
+    match DirBuilder::new().mode(0o700).create(PINS) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(PINS).map_err(failed)?;
+    if !found.is_dir() || found.uid() != sys::user() || found.mode() & OTHERS != 0 {
+        return Err(XdpError::OpenFolder);
+    }
+    Ok(())
+}

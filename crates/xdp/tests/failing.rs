@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What becomes of frames while the workers that they would go to give no sign of life, and of a program whose process is gone.
+
+mod common;
+
+use bartizan_base::Reason;
+use bartizan_base::spread::{Part, Spread};
+use bartizan_testkit::packet::{FIN, Ip, Layer, Packet, TCP, UDP, tcp, udp};
+use bartizan_xdp::{
+    Action, Control, Fail, Left, PINS, Program, Tables, Watch, XdpError, boot_time, remove_left,
+};
+use common::{
+    DROP, PASS, REDIRECT, Wire, ends, in_namespace, key, number, plain, ports, program, segment, wires,
+    with_bpf_file_system,
+};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+const FORWARD: Control = Control { action: Action::Forward, generation: 0 };
+const REFUSE: Control = Control { action: Action::Drop(Reason::IdsRule), generation: 0 };
+const STALE: Duration = Duration::from_secs(5);
+/// How long a frame is waited for, and one that must not come, in milliseconds.
+const PATIENCE: i32 = 10_000;
+const SILENCE: i32 = 200;
+
+fn watch(fail: Fail, workers: u16) -> Watch {
+    Watch { fail, stale: STALE, spread: Spread::new([7, 8], workers), first: 0 }
+}
+
+/// Attaches a program to both ports of the link, which is watched.
+fn attach(program: &mut Program, watch: Watch) -> Result<bool, XdpError> {
+    let mut waits = false;
+    for mut port in ports() {
+        port.watch = Some(watch);
+        waits |= program.attach(&port)?.waits;
+    }
+    Ok(waits)
+}
+
+/// A program on a new link that is watched.
+fn watched(watch: Watch) -> (Program, Arc<Tables>) {
+    wires(1500);
+    let mut program = program(16);
+    attach(&mut program, watch).unwrap_or_else(|error| panic!("{error}"));
+    let tables = program.tables();
+    (program, tables)
+}
+
+/// A worker was heard of so long ago.
+fn heard(tables: &Tables, worker: u32, ago: Duration) {
+    assert!(tables.beat(worker, boot_time() - ago.as_nanos() as u64));
+}
+
+fn install(tables: &Tables, slot: u32, v6: bool, protocol: u8, control: Control) {
+    let [low, high] = ends(v6);
+    assert!(tables.clear(slot) && tables.set_control(slot, control));
+    tables.insert(&key(protocol, low, high, [0; 3]), slot).unwrap();
+}
+
+fn result(program: &mut Program, frame: &[u8]) -> u32 {
+    program.run_on(frame, number("lan"), 1).unwrap().result
+}
+
+/// The pin of an interface of this namespace.
+fn pin(interface: &str) -> PathBuf {
+    use std::os::unix::fs::MetadataExt as _;
+    let namespace = std::fs::metadata("/proc/thread-self/ns/net").unwrap().ino();
+    PathBuf::from(format!("{PINS}/net{namespace}_if{}", number(interface)))
+}
+
+#[test]
+fn frames_fail_as_the_policy_says_while_nobody_serves_them() {
+    with_bpf_file_system(|| {
+        for (fail, expected) in [(Fail::Closed, DROP), (Fail::Open, REDIRECT)] {
+            let (mut program, tables) = watched(watch(fail, 1));
+            let frame = plain(false, UDP).frame();
+            // Whoever has just been attached has its time.
+            assert_eq!(result(&mut program, &frame), PASS);
+            heard(&tables, 0, STALE - Duration::from_secs(1));
+            assert_eq!(result(&mut program, &frame), PASS);
+            heard(&tables, 0, STALE + Duration::from_millis(1));
+            assert_eq!(result(&mut program, &frame), expected);
+            // Also what no level would handle: frames without IP, SYN, fragments.
+            let mut arp = vec![0xff; 60];
+            arp[12..14].copy_from_slice(&[8, 6]);
+            assert_eq!(result(&mut program, &arp), expected);
+            let counters = tables.port_counters(4).unwrap();
+            let failed = if fail == Fail::Open { (2, 0) } else { (0, 2) };
+            assert_eq!((counters.open, counters.closed), failed);
+            assert_eq!((counters.frames, counters.up, counters.forwarded, counters.dropped), (4, 2, 0, 0));
+            // It works again.
+            heard(&tables, 0, Duration::ZERO);
+            assert_eq!(result(&mut program, &frame), PASS);
+            // A clock that is read on another processor may be behind.
+            assert!(tables.beat(0, boot_time() + 1_000_000_000));
+            assert_eq!(result(&mut program, &frame), PASS);
+            // An end that is wanted is no failure.
+            heard(&tables, 0, 2 * STALE);
+            program.end_watch().unwrap();
+            assert_eq!(result(&mut program, &frame), PASS);
+            drop(program);
+            common::ip("link del dev a");
+            common::ip("link del dev b");
+        }
+    });
+}
+
+#[test]
+fn what_is_decided_stays_decided_while_nobody_serves() {
+    with_bpf_file_system(|| {
+        for fail in [Fail::Open, Fail::Closed] {
+            let (mut program, tables) = watched(watch(fail, 1));
+            install(&tables, 0, false, UDP, FORWARD);
+            install(&tables, 1, true, UDP, REFUSE);
+            install(&tables, 2, false, TCP, REFUSE);
+            install(&tables, 3, true, TCP, FORWARD);
+            heard(&tables, 0, 2 * STALE);
+            assert_eq!(result(&mut program, &plain(false, UDP).frame()), REDIRECT);
+            assert_eq!(result(&mut program, &plain(true, UDP).frame()), DROP);
+            assert_eq!(result(&mut program, &plain(false, TCP).frame()), DROP);
+            assert_eq!(result(&mut program, &plain(true, TCP).frame()), REDIRECT);
+            let packets = |slot| tables.counts(slot, boot_time()).unwrap().packets[0];
+            assert_eq!([0, 1, 2, 3].map(packets), [1; 4]);
+            // A packet of a kind that goes up is of a refused flow all the same.
+            let mut fin = plain(false, TCP);
+            segment(&mut fin).flags |= FIN;
+            assert_eq!(result(&mut program, &fin.frame()), DROP);
+            let mut odd = plain(false, TCP);
+            segment(&mut odd).raw_options = vec![2, 4, 5, 180];
+            assert_eq!(result(&mut program, &odd.frame()), DROP);
+            // And so are all of them when the process ended while a generation began.
+            tables.set_generation(1);
+            assert_eq!(result(&mut program, &plain(false, TCP).frame()), DROP);
+            let others = if fail == Fail::Open { REDIRECT } else { DROP };
+            assert_eq!(result(&mut program, &plain(true, TCP).frame()), others);
+            let mut fin = plain(true, TCP);
+            segment(&mut fin).flags |= FIN;
+            assert_eq!(result(&mut program, &fin.frame()), others);
+            let counters = tables.port_counters(4).unwrap();
+            let failed = if fail == Fail::Open { (2, 3) } else { (0, 5) };
+            assert_eq!((counters.open, counters.closed), failed);
+            assert_eq!((counters.forwarded, counters.dropped, counters.up), (2, 2, 0));
+            drop(program);
+            common::ip("link del dev a");
+            common::ip("link del dev b");
+        }
+    });
+}
+
+#[test]
+fn what_may_not_leave_goes_up_whoever_serves() {
+    with_bpf_file_system(|| {
+        let (mut program, tables) = watched(watch(Fail::Open, 1));
+        heard(&tables, 0, 2 * STALE);
+        let [low, high] = ends(false);
+        let long = |bytes: usize| udp(low, high, &vec![1; bytes]).frame();
+        assert_eq!(result(&mut program, &long(1472)), REDIRECT);
+        assert_eq!(result(&mut program, &long(1477)), PASS);
+        let counters = tables.port_counters(4).unwrap();
+        assert_eq!((counters.open, counters.up), (1, 1));
+    });
+}
+
+/// A frame with so many VLAN tags.
+fn tagged(frame: &[u8], tags: usize) -> Vec<u8> {
+    let mut bytes = frame[..12].to_vec();
+    for _ in 0..tags {
+        bytes.extend([0x81, 0, 0, 7]);
+    }
+    bytes.extend(&frame[12..]);
+    bytes
+}
+
+/// Packets of many hosts, of the kinds that the sockets' filter tells apart, and what of them decides besides the addresses.
+fn kinds(v6: bool, host: u8) -> Vec<(Vec<u8>, IpAddr, IpAddr, Part)> {
+    let address = |last: u8| -> IpAddr {
+        if v6 {
+            IpAddr::from([0xfd09, 0x0807, 0x0605, 0x0403, 0x1234, 0, 0x0102, 0x0300 | u16::from(last)])
+        } else {
+            IpAddr::from([10, 1, last ^ 0x5a, last])
+        }
+    };
+    let (source, destination) = (address(host), address(255));
+    let (one, other) = ((source, 40_000 + u16::from(host)), (destination, 443));
+    let ported = Part::Ports(one.1, other.1);
+    let mut all = vec![
+        (tcp(one, other, (7, 8), 0x10, b"load").frame(), ported),
+        (tcp(one, other, (7, 8), 0x02, b"").frame(), ported),
+        (udp(one, other, b"load").frame(), ported),
+        (udp(one, other, &[]).frame(), ported),
+    ];
+    let part = |ip: Ip, load: &[u8]| Packet { ip, layer: Layer::Part(load.to_vec()), piece: None }.frame();
+    let bytes = [&one.1.to_be_bytes()[..], &other.1.to_be_bytes(), &[9; 12]].concat();
+    all.push((part(Ip::new(source, destination, 132), &bytes), ported));
+    let echo = if v6 { 58 } else { 1 };
+    all.push((part(Ip::new(source, destination, echo), &bytes), Part::Nothing));
+    if v6 {
+        // Behind an extension header the filter sees no ports.
+        let hops = [&[17, 0, 1, 4, 0, 0, 0, 0][..], &bytes].concat();
+        all.push((part(Ip::new(source, destination, 0), &hops), Part::Nothing));
+    } else {
+        let options = Ip { options: vec![1; 8], ..Ip::new(source, destination, 17) };
+        all.push((part(options, &bytes), ported));
+        let mut fragment = part(Ip::new(source, destination, 17), &bytes);
+        fragment[20..22].copy_from_slice(&[0x20, 0]);
+        all.push((fragment, Part::Nothing));
+    }
+    all.into_iter().map(|(frame, part)| (frame, source, destination, part)).collect()
+}
+
+#[test]
+fn only_frames_of_the_worker_that_failed_fail() {
+    with_bpf_file_system(|| {
+        for workers in [2, 3] {
+            let failing = Watch { first: 1, ..watch(Fail::Open, workers) };
+            wires(1500);
+            let mut program = common::program_for(16, 1 + u32::from(workers));
+            attach(&mut program, failing).unwrap_or_else(|error| panic!("{error}"));
+            let tables = program.tables();
+            // Workers of other links do not count.
+            heard(&tables, 0, 2 * STALE);
+            let mut seen = [0, 0];
+            for failed in 0..workers {
+                for worker in 0..workers {
+                    let ago = if worker == failed { 2 * STALE } else { Duration::ZERO };
+                    heard(&tables, 1 + u32::from(worker), ago);
+                }
+                for (v6, host) in (0..40).flat_map(|host| [(false, host), (true, host)]) {
+                    for (frame, source, destination, part) in kinds(v6, host) {
+                        let fails = failing.spread.worker(source, destination, part) == failed;
+                        for tags in 0..=3 {
+                            // Behind a third tag the filter knows nothing: the first one gets it.
+                            let fails = if tags == 3 { failed == 0 } else { fails };
+                            let expected = if fails { REDIRECT } else { PASS };
+                            let frame = tagged(&frame, tags);
+                            assert_eq!(result(&mut program, &frame), expected, "{failed} {tags} {frame:x?}");
+                            seen[usize::from(fails)] += 1;
+                        }
+                    }
+                }
+                let mut other = vec![0xff; 60];
+                other[12..14].copy_from_slice(&[0x88, 0xcc]);
+                assert_eq!(result(&mut program, &other), if failed == 0 { REDIRECT } else { PASS });
+            }
+            assert!(seen.iter().all(|count| *count > 500), "{seen:?}");
+            drop(program);
+            common::ip("link del dev a");
+            common::ip("link del dev b");
+        }
+    });
+}
+
+/// So many datagrams of a flow between both ends.
+fn frames(v6: bool, count: u16) -> Vec<Vec<u8>> {
+    let [low, high] = ends(v6);
+    (0..count).map(|number| udp(low, high, &number.to_be_bytes()).frame()).collect()
+}
+
+/// So many datagrams arrive.
+fn arrive(a: &Wire, b: &Wire, v6: bool, count: u16) {
+    for frame in frames(v6, count) {
+        a.send(&frame);
+        assert_eq!(b.next(PATIENCE), Some(frame));
+    }
+}
+
+/// So many datagrams do not arrive.
+fn vanish(a: &Wire, b: &Wire, v6: bool, count: u16) {
+    frames(v6, count).iter().for_each(|frame| a.send(frame));
+    quiet(b);
+}
+
+fn quiet(wire: &Wire) {
+    assert!(wire.next(SILENCE).is_none());
+}
+
+#[test]
+fn what_is_to_fail_open_outlives_its_process_until_the_next_one_takes_over() {
+    with_bpf_file_system(|| {
+        let (program, tables) = watched(watch(Fail::Open, 1));
+        let (a, b) = (Wire::open("a"), Wire::open("b"));
+        for interface in ["lan", "wan"] {
+            assert!(pin(interface).exists() && is_promiscuous(interface));
+        }
+        install(&tables, 0, false, UDP, REFUSE);
+        heard(&tables, 0, 2 * STALE);
+        // As if it were killed.
+        program.leave();
+        drop(tables);
+        // What nobody has decided passes; what was refused does not.
+        arrive(&a, &b, true, 20);
+        vanish(&a, &b, false, 3);
+        // The next one.
+        let mut next = program_of_next();
+        assert!(attach(&mut next, watch(Fail::Open, 1)).unwrap_or_else(|error| panic!("{error}")));
+        assert!(next.waits());
+        // The old one goes on until the next one works.
+        arrive(&a, &b, true, 20);
+        vanish(&a, &b, false, 3);
+        let host = Wire::open("lan");
+        let left = next.take_over().unwrap();
+        let length = udp(ends(false)[0], ends(false)[1], &[0; 2]).frame().len() as u64;
+        let mut expected = Left { programs: 1, entries: 1, open: 40, ..Left::default() };
+        (expected.dropped.frames, expected.dropped.bytes) = (6, 6 * length);
+        assert_eq!(left, expected);
+        assert!(!next.waits());
+        // Now all go up: nothing of what was left counts.
+        heard(&next.tables(), 0, Duration::ZERO);
+        for v6 in [false, true] {
+            arrive(&a, &host, v6, 10);
+        }
+        quiet(&b);
+        assert_eq!(next.tables().port_counters(4).unwrap().up, 20);
+        // An end that was wanted takes all away.
+        drop(next);
+        for interface in ["lan", "wan"] {
+            assert!(!pin(interface).exists() && !is_promiscuous(interface));
+        }
+        arrive(&a, &host, true, 1);
+        quiet(&b);
+    });
+}
+
+fn program_of_next() -> Program {
+    common::program_for(64, 1)
+}
+
+fn is_promiscuous(interface: &str) -> bool {
+    let output = std::process::Command::new("ip").args(["-o", "link", "show", interface]).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).contains("PROMISC")
+}
+
+#[test]
+fn one_that_does_not_begin_leaves_what_it_found() {
+    with_bpf_file_system(|| {
+        let (program, tables) = watched(watch(Fail::Open, 1));
+        let (a, b) = (Wire::open("a"), Wire::open("b"));
+        heard(&tables, 0, 2 * STALE);
+        program.leave();
+        common::ethtool("-K wan tx on");
+        let mut next = program_of_next();
+        let error = attach(&mut next, watch(Fail::Open, 1)).unwrap_err();
+        assert!(matches!(error, XdpError::Offloads { .. }), "{error}");
+        drop(next);
+        arrive(&a, &b, true, 5);
+        assert!(pin("lan").exists() && is_promiscuous("lan"));
+    });
+}
+
+#[test]
+fn what_was_left_goes_with_a_run_that_ends_before_it_has_taken_over() {
+    with_bpf_file_system(|| {
+        let (program, tables) = watched(watch(Fail::Open, 1));
+        let (a, b, host) = (Wire::open("a"), Wire::open("b"), Wire::open("lan"));
+        heard(&tables, 0, 2 * STALE);
+        program.leave();
+        let mut next = program_of_next();
+        assert!(attach(&mut next, watch(Fail::Open, 1)).unwrap());
+        arrive(&a, &b, true, 3);
+        next.end();
+        assert!(!pin("lan").exists() && !is_promiscuous("lan"));
+        arrive(&a, &host, true, 3);
+        quiet(&b);
+    });
+}
+
+#[test]
+fn what_was_left_goes_where_the_link_is_not_to_fail_open_now() {
+    with_bpf_file_system(|| {
+        for level in [true, false] {
+            let (program, tables) = watched(watch(Fail::Open, 1));
+            let (a, b, host) = (Wire::open("a"), Wire::open("b"), Wire::open("lan"));
+            heard(&tables, 0, 2 * STALE);
+            program.leave();
+            arrive(&a, &b, true, 3);
+            let next = level.then(|| {
+                let mut next = program_of_next();
+                assert!(!attach(&mut next, watch(Fail::Closed, 1)).unwrap());
+                assert!(next.waits(), "what it had handled is to be told");
+                assert_eq!((next.take_over().unwrap().open, next.waits()), (3, false));
+                next
+            });
+            if !level {
+                for interface in ["lan", "wan"] {
+                    assert!(remove_left(number(interface)).unwrap());
+                    assert!(!remove_left(number(interface)).unwrap(), "there is none any more");
+                }
+            }
+            assert!(!pin("lan").exists() && !is_promiscuous("lan"));
+            arrive(&a, &host, true, 3);
+            quiet(&b);
+            drop(next);
+            common::ip("link del dev a");
+            common::ip("link del dev b");
+        }
+    });
+}
+
+#[test]
+fn a_pin_of_an_interface_that_is_gone_is_no_harm() {
+    with_bpf_file_system(|| {
+        let (program, _) = watched(watch(Fail::Open, 1));
+        program.leave();
+        let old = pin("lan");
+        common::ip("link del dev a");
+        common::ip("link del dev b");
+        wires(1500);
+        // As if the new interface had got the old one's number.
+        std::fs::rename(&old, pin("lan")).unwrap();
+        let mut next = program_of_next();
+        assert!(!attach(&mut next, watch(Fail::Open, 1)).unwrap_or_else(|error| panic!("{error}")));
+        assert!(!next.waits());
+    });
+}
+
+#[test]
+fn somebody_elses_program_is_not_taken_for_one_that_was_left() {
+    with_bpf_file_system(|| {
+        wires(1500);
+        let mut other = program(16);
+        for port in ports() {
+            other.attach(&port).unwrap();
+        }
+        let mut next = program_of_next();
+        let error = attach(&mut next, watch(Fail::Open, 1)).unwrap_err();
+        assert!(matches!(error, XdpError::HookTaken { .. }), "{error}");
+        assert!(!remove_left(number("lan")).unwrap());
+    });
+}
+
+#[test]
+fn without_a_bpf_file_system_only_what_fails_closed_runs() {
+    in_namespace(|| {
+        common::without_bpf_file_system();
+        wires(1500);
+        let mut program = program(16);
+        let error = attach(&mut program, watch(Fail::Open, 1)).unwrap_err();
+        assert!(matches!(error, XdpError::NoFileSystem), "{error}");
+        assert!(error.to_string().contains("`mount -t bpf bpf /sys/fs/bpf`"), "{error}");
+        assert!(!is_promiscuous("lan"));
+        attach(&mut program, watch(Fail::Closed, 1)).unwrap_or_else(|error| panic!("{error}"));
+    });
+}
+
+#[test]
+fn a_folder_of_others_is_not_used() {
+    with_bpf_file_system(|| {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::create_dir(PINS).unwrap();
+        std::fs::set_permissions(PINS, std::fs::Permissions::from_mode(0o755)).unwrap();
+        wires(1500);
+        let error = attach(&mut program(16), watch(Fail::Open, 1)).unwrap_err();
+        assert!(matches!(error, XdpError::OpenFolder), "{error}");
+    });
+}
+
+#[test]
+fn links_without_a_watch_pass_up_whatever_happens() {
+    in_namespace(|| {
+        let (mut program, tables) = common::level(16, 1500);
+        heard(&tables, 0, 100 * STALE);
+        assert_eq!(result(&mut program, &plain(false, UDP).frame()), PASS);
+    });
+}
