@@ -27,7 +27,7 @@ impl Counter {
     /// The kernel refuses the program (root is needed) or the socket.
     pub fn new(interface: &str) -> io::Result<Self> {
         let map = sys::array_of_pairs(COUNTERS as u32)?;
-        let program = sys::load(&program(map.as_raw_fd()))?;
+        let program = sys::load(&program(map.as_raw_fd()), sys::Kind::Socket)?;
         let socket = sys::listener(interface, &program)?;
         Ok(Counter { map, _program: program, _socket: socket })
     }
