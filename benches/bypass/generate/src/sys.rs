@@ -17,7 +17,10 @@ const IGNORE_OUTGOING: i32 = 23;
 const MAP_CREATE: i64 = 0;
 const MAP_LOOKUP_ELEM: i64 = 1;
 const PROG_LOAD: i64 = 5;
+const PROG_TEST_RUN: i64 = 10;
 const LINK_CREATE: i64 = 28;
+/// `BPF_F_TEST_XDP_LIVE_FRAMES`.
+const LIVE_FRAMES: u32 = 1 << 1;
 /// `BPF_MAP_TYPE_ARRAY`.
 const ARRAY: u32 = 2;
 /// `BPF_XDP` of the kinds of attachment, and `XDP_FLAGS_DRV_MODE`: the driver runs the program.
@@ -50,7 +53,10 @@ fn packet_socket() -> io::Result<OwnedFd> {
 }
 
 /// The number of an interface.
-fn index(interface: &str) -> io::Result<u32> {
+///
+/// # Errors
+/// `ENODEV`: there is none of this name.
+pub fn index(interface: &str) -> io::Result<u32> {
     let name = CString::new(interface)?;
     // SAFETY: `name` ends with a zero byte.
     match unsafe { libc::if_nametoindex(name.as_ptr()) } {
@@ -198,6 +204,18 @@ pub fn drop_all(interface: &str) -> io::Result<[OwnedFd; 2]> {
     // SAFETY: no addresses; the result is checked before it becomes an owned descriptor, which nobody else holds.
     let link = unsafe { OwnedFd::from_raw_fd(attributes.call(LINK_CREATE)?) };
     Ok([program, link])
+}
+
+/// Runs an XDP program on so many copies of a frame, which are really sent where it redirects them.
+///
+/// # Errors
+/// As bpf(2).
+pub fn run_live(program: &OwnedFd, frame: &[u8], count: u32) -> io::Result<()> {
+    let mut attributes = Attributes::new(&[program.as_raw_fd() as u32, 0, frame.len() as u32]);
+    (attributes.0[8], attributes.0[16]) = (count, LIVE_FRAMES);
+    let attributes = attributes.address(4, frame.as_ptr());
+    // SAFETY: the frame lives through the call and is as long as told; the kernel only reads it.
+    unsafe { attributes.call(PROG_TEST_RUN) }.map(drop)
 }
 
 /// Loads a program. What the kernel says of it stands in the error.

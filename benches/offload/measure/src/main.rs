@@ -6,6 +6,7 @@ mod hold;
 mod send;
 mod tables;
 
+use bartizan_generate::flood::Flows;
 use clap::{Parser, Subcommand};
 use flows::Failed;
 use std::process::ExitCode;
@@ -43,11 +44,14 @@ enum Command {
         from: String,
         /// Where they arrive.
         to: String,
-        /// Of so many flows, in an order without pattern.
+        /// Of so many flows, a power of two, in an order without pattern.
         flows: u32,
-        /// So many of one flow behind each other.
+        /// So many of one flow behind each other, a power of two.
         #[arg(long, default_value_t = 1)]
-        train: usize,
+        train: u32,
+        /// By a packet socket, as programs send; else as a driver brings them, which costs a tenth.
+        #[arg(long)]
+        socket: bool,
         /// Seconds.
         #[arg(long, default_value_t = 2.0)]
         seconds: f64,
@@ -58,8 +62,8 @@ fn run(command: &Command) -> Result<(), Failed> {
     match command {
         Command::Tables { flows, workers } => tables::run(*flows, *workers),
         Command::Hold { clients, servers, flows } => hold::run([clients, servers], *flows),
-        Command::Send { from, to, flows, train, seconds } => {
-            send::run([from, to], (*flows, *train), *seconds)
+        Command::Send { from, to, flows, train, socket, seconds } => {
+            send::run([from, to], Flows { flows: *flows, train: *train }, *socket, *seconds)
         }
     }
 }
