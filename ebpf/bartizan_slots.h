@@ -15,6 +15,12 @@
 /* Blocks of 64 UDP ports. */
 #define BARTIZAN_UDP_PORT_BLOCKS 1024
 
+/* Unit of a slot's times: a power of two, in nanoseconds. */
+#define BARTIZAN_SEEN_SHIFT 20
+
+/* Sequence numbers that lie further behind the latest one have gone round. */
+#define BARTIZAN_SEQUENCE_BACK 67108864U
+
 /* Actions. */
 #define BARTIZAN_ACTION_FORWARD 0 /* They leave by the port across the link. */
 #define BARTIZAN_ACTION_REDIRECT 1 /* They leave by the port `egress`. */
@@ -57,9 +63,12 @@ struct bartizan_slot {
 	__u64 packets_high;     /*  16: Packets from the higher endpoint. */
 	__u64 bytes_low;        /*  24: Bytes of their frames, from the lower endpoint. */
 	__u64 bytes_high;       /*  32: Bytes of their frames, from the higher endpoint. */
-	__u64 seen_low;         /*  40: When the latest came from the lower endpoint: nanoseconds of CLOCK_BOOTTIME, 0 for never. */
-	__u64 seen_high;        /*  48: When the latest came from the higher endpoint. */
-	__u8 reserved[8];       /*  56: Zero. */
+	__u32 seen_low;         /*  40: When the latest came from the lower endpoint, in units of `SEEN_SHIFT`, if there was one. */
+	__u32 seen_high;        /*  44: When the latest came from the higher endpoint. */
+	__u32 sent_low;         /*  48: TCP: the sequence number behind all that the lower endpoint has sent, if it has. */
+	__u32 sent_high;        /*  52: TCP: the same of the higher endpoint. */
+	__u32 acknowledged_low; /*  56: TCP: the latest acknowledgement of the lower endpoint. */
+	__u32 acknowledged_high;/*  60: TCP: the same of the higher endpoint. */
 };
 _Static_assert(sizeof(struct bartizan_slot) == 64, "slot");
 _Static_assert(__builtin_offsetof(struct bartizan_slot, control) == 0, "slot.control");
@@ -68,7 +77,11 @@ _Static_assert(__builtin_offsetof(struct bartizan_slot, packets_high) == 16, "sl
 _Static_assert(__builtin_offsetof(struct bartizan_slot, bytes_low) == 24, "slot.bytes_low");
 _Static_assert(__builtin_offsetof(struct bartizan_slot, bytes_high) == 32, "slot.bytes_high");
 _Static_assert(__builtin_offsetof(struct bartizan_slot, seen_low) == 40, "slot.seen_low");
-_Static_assert(__builtin_offsetof(struct bartizan_slot, seen_high) == 48, "slot.seen_high");
+_Static_assert(__builtin_offsetof(struct bartizan_slot, seen_high) == 44, "slot.seen_high");
+_Static_assert(__builtin_offsetof(struct bartizan_slot, sent_low) == 48, "slot.sent_low");
+_Static_assert(__builtin_offsetof(struct bartizan_slot, sent_high) == 52, "slot.sent_high");
+_Static_assert(__builtin_offsetof(struct bartizan_slot, acknowledged_low) == 56, "slot.acknowledged_low");
+_Static_assert(__builtin_offsetof(struct bartizan_slot, acknowledged_high) == 60, "slot.acknowledged_high");
 
 /* What came by a port, as one processor counts it: line `port * processors + processor`. Only while the port is enabled. */
 struct bartizan_counts {

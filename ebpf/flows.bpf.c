@@ -125,6 +125,8 @@ struct network {
 	__u64 flags; /* of the key */
 	__u32 at, length;
 	__u8 protocol;
+	/* TCP: the number behind what the segment brings, and what it acknowledges. */
+	__u32 sent, acknowledged;
 };
 
 /* Headers as they lie in a frame, numbers big endian. They stand wherever they stand: where the processor cares, the verifier does. */
@@ -301,6 +303,8 @@ INLINE int tcp(const struct frame *frame, struct network *network)
 		return 1;
 	network->source.port = BE16(header->source);
 	network->destination.port = BE16(header->destination);
+	network->sent = BE32(header->sequence) + network->length - length;
+	network->acknowledged = BE32(header->acknowledgement);
 	return 0;
 }
 
@@ -346,6 +350,7 @@ INLINE int udp(const struct frame *frame, struct network *network)
 		return 1;
 	network->source.port = source;
 	network->destination.port = destination;
+	network->sent = network->acknowledged = 0;
 	return 0;
 }
 
@@ -391,17 +396,16 @@ INLINE int make_key(__u64 *key, const struct network *network, __u64 port, __u64
 }
 
 /* Parses a frame into its flow's key. Negative: goes up; else whether it comes from the higher endpoint. */
-INLINE int parse(const struct frame *frame, __u64 port, __u64 *key)
+INLINE int parse(const struct frame *frame, __u64 port, __u64 *key, struct network *network)
 {
 	HEADER(ethernet, ethernet, frame, 0, -1)
-	struct network network;
 	__u16 kind = BE16(ethernet->kind);
 	__u32 at = sizeof(*ethernet);
 	__u64 vlans = 0;
-	if (vlan_tags(frame, &at, &kind, &vlans) || network_header(frame, at, kind, &network) ||
-	    transport_header(frame, &network))
+	if (vlan_tags(frame, &at, &kind, &vlans) || network_header(frame, at, kind, network) ||
+	    transport_header(frame, network))
 		return -1;
-	return make_key(key, &network, port, vlans);
+	return make_key(key, network, port, vlans);
 }
 
 INLINE void count_size(struct bartizan_counts *line, __u32 length)
@@ -425,18 +429,31 @@ INLINE void count_size(struct bartizan_counts *line, __u32 length)
 		line->size_larger++;
 }
 
-/* This processor's line, so that nobody else writes it: neither lock nor atomic operation. */
-INLINE void count_flow(struct bartizan_slot *line, __u32 length, int from_high)
+/* The later one of two sequence numbers. One that is far behind has gone round while other processors had the connection's packets. */
+INLINE __u32 later(__u32 had, __u32 now)
 {
-	__u64 now = bpf_ktime_get_boot_ns();
+	return had - now < BARTIZAN_SEQUENCE_BACK ? had : now;
+}
+
+/* This processor's line, so that nobody else writes it: neither lock nor atomic operation. How far a connection has come is
+ * there before the packet leaves, so before anybody answers it. */
+INLINE void count_flow(struct bartizan_slot *line, const struct frame *frame, const struct network *network, int from_high)
+{
+	__u32 now = bpf_ktime_get_boot_ns() >> BARTIZAN_SEEN_SHIFT;
 	if (from_high) {
-		line->packets_high++;
-		line->bytes_high += length;
+		int first = line->packets_high == 0;
+		line->sent_high = first ? network->sent : later(line->sent_high, network->sent);
+		line->acknowledged_high = first ? network->acknowledged : later(line->acknowledged_high, network->acknowledged);
 		line->seen_high = now;
+		line->packets_high++;
+		line->bytes_high += frame->length;
 	} else {
-		line->packets_low++;
-		line->bytes_low += length;
+		int first = line->packets_low == 0;
+		line->sent_low = first ? network->sent : later(line->sent_low, network->sent);
+		line->acknowledged_low = first ? network->acknowledged : later(line->acknowledged_low, network->acknowledged);
 		line->seen_low = now;
+		line->packets_low++;
+		line->bytes_low += frame->length;
 	}
 }
 
@@ -464,7 +481,8 @@ INLINE int may_leave(const struct frame *frame, __u64 port, __u32 out)
 }
 
 /* What becomes of a frame whose flow has a slot. Only what is dropped or leaves here is counted for the flow. */
-INLINE int act(const struct frame *frame, __u64 port, __u32 slot, __u32 processor, int from_high)
+INLINE int act(const struct frame *frame, const struct network *network, __u64 port, __u32 slot, __u32 processor,
+	       int from_high)
 {
 	__u32 zero = 0, index = slot * processors + processor;
 	struct bartizan_slot *line = bpf_map_lookup_elem(&slots, &index);
@@ -486,20 +504,21 @@ INLINE int act(const struct frame *frame, __u64 port, __u32 slot, __u32 processo
 		if (result != XDP_REDIRECT)
 			return XDP_PASS;
 	}
-	count_flow(line, frame->length, from_high);
+	count_flow(line, frame, network, from_high);
 	return result;
 }
 
 INLINE int handle(const struct frame *frame, __u64 port, __u32 processor)
 {
 	__u64 key[KEY_WORDS];
-	int from_high = parse(frame, port, key);
+	struct network network;
+	int from_high = parse(frame, port, key, &network);
 	if (from_high < 0)
 		return XDP_PASS;
 	const __u32 *slot = bpf_map_lookup_elem(&flows, key);
 	if (!slot)
 		return XDP_PASS;
-	return act(frame, port, *slot, processor, from_high);
+	return act(frame, &network, port, *slot, processor, from_high);
 }
 
 SEC("xdp.frags")

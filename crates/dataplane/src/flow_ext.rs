@@ -88,8 +88,6 @@ pub struct FlowExt {
     pub ended: bool,
     /// Why it is at no lower level, if it was asked in this generation.
     pub stays: Option<Stays>,
-    /// A level below has handled segments that its session has not seen.
-    pub session_behind: bool,
 }
 
 /// Ethernet addresses kept of one side of a flow (as in Suricata).

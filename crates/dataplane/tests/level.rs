@@ -4,8 +4,9 @@
 use bartizan_base::{LinkId, PacketDuration, Timestamp};
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::Frame;
+use bartizan_flow::tcp::{Progress, Seq};
 use bartizan_flow::{FlowKey, FlowScope};
-use bartizan_offload::devices::mock::{Habits, MockDevice, MockWire};
+use bartizan_offload::devices::mock::{Habits, MockDevice, MockPacket, MockWire};
 use bartizan_offload::{Action, DeviceKey, FlowManager};
 use bartizan_packet::LinkType;
 use bartizan_testkit::hosts::{address, ethernet, ip, tcp, udp};
@@ -72,6 +73,18 @@ struct Bench {
 
 fn tune(settings: &mut EngineSettings) {
     settings.flow_capacity = 1_000;
+}
+
+/// A packet as the device sees it.
+fn as_seen(key: &FlowKey, frame: &[u8]) -> MockPacket {
+    let tcp =
+        frame.get(if key.is_ipv6() { 54 } else { 34 }..).filter(|tcp| key.protocol() == 6 && tcp.len() >= 20);
+    let progress = tcp.map(|tcp| {
+        let number = |at: usize| Seq(u32::from_be_bytes(tcp[at..at + 4].try_into().unwrap()));
+        let data = tcp.len() - usize::from(tcp[12] >> 4) * 4;
+        Progress { sent: number(4).plus(data as u32), acknowledged: number(8) }
+    });
+    MockPacket { from_low: !key.is_reversed(), bytes: frame.len() as u64, progress }
 }
 
 impl Bench {
@@ -191,7 +204,7 @@ impl Bench {
             self.wire.went_up();
             None
         } else {
-            self.wire.packet(&DeviceKey::of(key), !key.is_reversed(), bytes.len() as u64, now)
+            self.wire.packet(&DeviceKey::of(key), as_seen(key, bytes), now)
         };
         let forwarded = match below {
             Some(action) => action == Action::Forward,
@@ -294,37 +307,122 @@ fn run_beside_none(seed: u64, packets: usize, name: &str) -> Bench {
     bench
 }
 
+/// A connection of which the level forwards all packets.
+struct Connection {
+    bench: Bench,
+    key: Option<FlowKey>,
+}
+
+impl Connection {
+    /// Both sides have sent four bytes that were acknowledged; the next numbers are 105 and 505.
+    fn below(name: &str) -> Self {
+        let mut connection = Connection { bench: Bench::new(1, Some(Habits::default()), name), key: None };
+        connection.send(0, 100, 0, SYN, b"");
+        connection.send(1, 500, 101, SYN | ACK, b"");
+        connection.send(0, 101, 501, ACK, b"");
+        for number in 0..4 {
+            connection.send(0, 101 + number, 501 + number, ACK, b"x");
+            connection.bench.turn();
+            connection.send(1, 501 + number, 102 + number, ACK, b"x");
+        }
+        connection.send(0, 105, 505, ACK, b"");
+        assert_eq!(connection.bench.wire.counters().forwarded, 6, "it is below");
+        connection
+    }
+
+    /// A segment of a side. Whether it went on.
+    fn send(&mut self, side: usize, seq: u32, ack: u32, flags: u8, data: &[u8]) -> bool {
+        self.bench.nanos += 1_000_000;
+        let (client, server) = ((1, 10_000), (40, 80));
+        let (from, to) = if side == 0 { (client, server) } else { (server, client) };
+        let message = tcp((from.1, to.1), seq, ack, flags, data);
+        let bytes = ethernet(false, &ip(false, (from.0, to.0), 6, &message));
+        let ends = |(host, port): (u8, u16)| (address(false, host), port);
+        let key = FlowKey::ported(&FlowScope::default(), 6, ends(from), ends(to));
+        self.bench.arrives(&bytes, &key, side, flags & (SYN | FIN | RST) > 0);
+        self.key = Some(key);
+        self.bench.fates.last().copied().unwrap()
+    }
+
+    /// From now on everything is inspected.
+    fn inspect(&mut self) {
+        let rules = "drop tcp any any -> any 80 (content:\"attack\"; sid:8;)\n\
+            drop tcp any 80 -> any any (content:\"answer\"; sid:9;)\n";
+        self.bench.stack.swap("chain: [ids]", rules);
+    }
+}
+
 /// Who has a flow bypassed, and opens another connection of its ports, must not find the old flow's entry: nothing of the new one would be inspected.
 #[test]
 fn another_connection_of_the_same_ports_finds_no_entry() {
     for flags in [SYN, SYN | ACK, FIN | ACK, RST | ACK, RST] {
-        let mut bench = Bench::new(1, Some(Habits::default()), "reopen");
-        let (client, server) = ((1, 10_000), (40, 80));
-        let send = |bench: &mut Bench, side: usize, seq: u32, ack: u32, flags: u8, data: &[u8]| {
-            bench.nanos += 1_000_000;
-            let (from, to) = if side == 0 { (client, server) } else { (server, client) };
-            let bytes =
-                ethernet(false, &ip(false, (from.0, to.0), 6, &tcp((from.1, to.1), seq, ack, flags, data)));
-            let ends = |(host, port): (u8, u16)| (address(false, host), port);
-            let key = FlowKey::ported(&FlowScope::default(), 6, ends(from), ends(to));
-            bench.arrives(&bytes, &key, side, flags & (SYN | FIN | RST) > 0);
-            key
-        };
-        send(&mut bench, 0, 100, 0, SYN, b"");
-        send(&mut bench, 1, 500, 101, SYN | ACK, b"");
-        send(&mut bench, 0, 101, 501, ACK, b"");
-        for number in 0..4 {
-            send(&mut bench, 0, 101 + number, 501, ACK, b"x");
-            bench.turn();
-        }
-        assert_eq!(bench.wire.counters().forwarded, 2, "it is below");
-        let side = usize::from(flags == SYN | ACK);
-        let key = send(&mut bench, side, 9_000, 105, flags, b"");
+        let mut connection = Connection::below("reopen");
+        connection.send(usize::from(flags == SYN | ACK), 9_000, 105, flags, b"");
         // No turn of the level has come yet.
-        let (now, before) = (bench.now(), bench.wire.counters().up);
-        assert_eq!(bench.wire.packet(&DeviceKey::of(&key), !key.is_reversed(), 60, now), None, "{flags}");
+        let Connection { bench, key } = connection;
+        let (now, before, key) = (bench.now(), bench.wire.counters().up, key.unwrap());
+        assert_eq!(bench.wire.packet(&DeviceKey::of(&key), as_seen(&key, &[0; 60]), now), None, "{flags}");
         assert_eq!(bench.wire.counters().up, before + 1);
         bench.stack.finish();
+    }
+}
+
+/// Who knows that a bypassed connection is to be inspected sends something far ahead, or acknowledges it: what follows at the true place must not be taken for sent again.
+#[test]
+fn a_connection_that_comes_up_is_inspected_from_where_its_receivers_are() {
+    for (far_ahead, when) in
+        [("sent", "below"), ("sent", "up"), ("read", "below"), ("read", "up"), ("none", "")]
+    {
+        // The rest of a window, or less.
+        for distance in [10, 100, 2_000, 60_000] {
+            let mut connection = Connection::below("prepared");
+            let is = |what: &str, at: &str| far_ahead == what && when == at;
+            if is("sent", "below") {
+                connection.send(0, 105 + distance, 505, ACK, b"y");
+            }
+            if is("read", "below") {
+                connection.send(0, 105, 505 + distance, ACK, b"");
+            }
+            connection.inspect();
+            if is("sent", "up") {
+                connection.send(0, 105 + distance, 505, ACK, b"y");
+            }
+            if is("read", "up") {
+                connection.send(0, 105, 505 + distance, ACK, b"");
+            }
+            let case = format!("{far_ahead} {when} {distance}");
+            if far_ahead == "read" {
+                assert!(connection.send(1, 505, 105, ACK, b"ans"), "{case}");
+                assert!(!connection.send(1, 508, 105, ACK, b"wer"), "{case}");
+            } else {
+                assert!(connection.send(0, 105, 505, ACK, b"att"), "{case}");
+                assert!(!connection.send(0, 108, 505, ACK, b"ack me"), "{case}");
+            }
+            connection.bench.stack.finish();
+        }
+    }
+}
+
+/// What was under way below when the connection came up is acknowledged, and what follows it goes on and is inspected.
+#[test]
+fn a_connection_with_data_under_way_goes_on_and_is_inspected() {
+    for length in [1usize, 1_000, 30_000] {
+        let mut connection = Connection::below("under-way");
+        let end = 105 + length as u32;
+        for (number, part) in vec![b'y'; length].chunks(1_000).enumerate() {
+            assert!(connection.send(0, 105 + number as u32 * 1_000, 505, ACK, part));
+        }
+        connection.inspect();
+        // Sent before any of it is acknowledged.
+        assert!(connection.send(0, end, 505, ACK, b"more"), "{length}");
+        assert!(connection.send(1, 505, 105 + length as u32 / 2, ACK, b""), "{length}");
+        // The last part was lost behind this level, and is sent again.
+        let lost = length.min(1_000);
+        assert!(connection.send(0, end - lost as u32, 505, ACK, &vec![b'y'; lost]), "{length}");
+        assert!(connection.send(1, 505, end + 4, ACK, b""), "{length}");
+        assert!(connection.send(0, end + 4, 505, ACK, b"att"), "{length}");
+        assert!(!connection.send(0, end + 7, 505, ACK, b"ack me"), "{length}");
+        connection.bench.stack.finish();
     }
 }
 

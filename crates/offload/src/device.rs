@@ -18,6 +18,7 @@ use crate::key::DeviceKey;
 use crate::stays::Stays;
 use bartizan_base::{Generation, Level, Reason, Timestamp};
 use bartizan_flow::level::{Answer, SunkId};
+use bartizan_flow::tcp::Progress;
 
 /// What is done with the packets of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +109,12 @@ pub struct Counts {
     pub bytes: [u64; 2],
     /// When the latest came.
     pub last_seen: [Timestamp; 2],
+    /// How far a TCP connection has come.
+    pub sides: Sides,
 }
+
+/// How far the sides of a TCP connection have come by what an entry has handled: by the lower endpoint of the key, and by the higher one. `None` where no packet came.
+pub type Sides = [Option<Progress>; 2];
 
 /// An answer; why, if it is no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +144,10 @@ pub trait Device: Send {
 
     /// Appends what it has said since the last call: place, whose entry, what.
     fn poll(&mut self, now: Timestamp, said: &mut Vec<(u32, SunkId, Said)>);
+
+    /// How far a TCP connection has come, now: by all packets that have left, if not counted yet. A segment that comes up is judged by it. `None`: there
+    /// is no such entry.
+    fn sides(&self, place: u32, sunk: SunkId) -> Option<Sides>;
 
     /// Packets of this owner's entries of other generations go up from now on.
     fn enter_generation(&mut self, generation: Generation);

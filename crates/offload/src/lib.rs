@@ -24,7 +24,7 @@ pub mod manager;
 mod places;
 pub mod stays;
 
-pub use device::{Action, Answered, Capabilities, Counts, Device, Install, Request, Said, Wish};
-pub use key::DeviceKey;
-pub use manager::{Done, FlowManager, ManagerCounters, Offer};
+pub use device::{Action, Answered, Capabilities, Counts, Device, Install, Request, Said, Sides, Wish};
+pub use key::{DeviceKey, direction_from_low};
+pub use manager::{Done, Ended, FlowManager, ManagerCounters, Offer};
 pub use stays::Stays;

@@ -13,7 +13,7 @@
 //!
 //! Not done: choosing between flows where places are short (who comes first has one).
 
-use crate::device::{Action, Answered, Counts, Device, Install, Request, Said, Wish};
+use crate::device::{Action, Answered, Counts, Device, Install, Request, Said, Sides, Wish};
 use crate::key::{DeviceKey, direction_from_low};
 use crate::places::{Place, Places};
 use crate::stays::Stays;
@@ -53,6 +53,8 @@ pub enum Done {
         packets: u64,
         /// Bytes of their frames.
         bytes: u64,
+        /// How far its sides have come, of a TCP connection.
+        sides: Sides,
     },
     /// The device does not take a flow.
     Stays {
@@ -61,13 +63,15 @@ pub enum Done {
         /// Why.
         why: Stays,
     },
-    /// A flow is over and all of it is counted: to be finished and removed.
-    Ended {
-        /// The flow.
-        id: FlowId,
-        /// Why it ends.
-        reason: EndReason,
-    },
+}
+
+/// A flow is over and all of it is counted: to be finished and removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// The flow.
+    pub id: FlowId,
+    /// Why it ends.
+    pub reason: EndReason,
 }
 
 /// Packets with their bytes.
@@ -145,6 +149,7 @@ pub struct FlowManager {
     requests: Vec<Request>,
     said: Vec<(u32, SunkId, Said)>,
     done: VecDeque<Done>,
+    ended: VecDeque<Ended>,
     counters: ManagerCounters,
     generation: Generation,
     /// Where the next reads begin, and until when their time is used.
@@ -165,6 +170,7 @@ impl FlowManager {
             requests: Vec::new(),
             said: Vec::new(),
             done: VecDeque::new(),
+            ended: VecDeque::new(),
             counters: ManagerCounters::default(),
             generation,
             next_read: 0,
@@ -195,6 +201,7 @@ impl FlowManager {
             + self.requests.capacity() * size_of::<Request>()
             + self.said.capacity() * size_of::<(u32, SunkId, Said)>()
             + self.done.capacity() * size_of::<Done>()
+            + self.ended.capacity() * size_of::<Ended>()
     }
 
     /// Hands a flow that is at the host to the device. It goes on to come up until the device has answered.
@@ -262,8 +269,15 @@ impl FlowManager {
         }
     }
 
-    /// One turn: what is due of removals, counts, and generations goes to the device; what it has said is done. Then [`FlowManager::next_done`] has what the data plane
-    /// is to do.
+    /// How far the sides of a connection that is below have come, now. `None`: it is not there.
+    #[must_use]
+    pub fn sides<E: Default>(&self, table: &FlowTable<E>, id: FlowId) -> Option<Sides> {
+        let sunk = table.stay(id)?.sunk;
+        self.device.sides(self.places.of(sunk)?, sunk)
+    }
+
+    /// One turn: what is due of removals, counts, and generations goes to the device; what it has said is done. Then [`FlowManager::next_done`] and
+    /// [`FlowManager::next_ended`] have what the data plane is to do.
     pub fn turn<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
         self.raise_outdated(table, now);
         self.take_tasks(table, now);
@@ -280,7 +294,7 @@ impl FlowManager {
     }
 
     /// Takes a flow up before the packet in hand goes on: what answers that packet is the host's. With a device that does at once what it is asked (XDP) its packets go
-    /// up when this returns. What the data plane is to do waits for the next turn.
+    /// up when this returns. Flows that have ended meanwhile can wait for the next turn.
     pub fn raise_now<E: Default>(&mut self, table: &mut FlowTable<E>, id: FlowId, now: Timestamp) {
         // An entry that is being made is there first, and is marked then.
         self.submit(now);
@@ -292,9 +306,14 @@ impl FlowManager {
         }
     }
 
-    /// What the data plane is to do. To be asked until there is nothing, after each turn.
+    /// What the data plane is to know. To be asked until there is nothing, after each call that talks to the device.
     pub fn next_done(&mut self) -> Option<Done> {
         self.done.pop_front()
+    }
+
+    /// Flows that are to be finished, when no packet is in hand. To be asked until there is nothing, after each turn, when there is nothing more to know.
+    pub fn next_ended(&mut self) -> Option<Ended> {
+        self.ended.pop_front()
     }
 
     /// Takes all flows up: the run is about to end. What the device has counted of them is credited, and none is offered any more. The host goes on with them.
@@ -309,7 +328,7 @@ impl FlowManager {
         let mut budget = TIMERS_PER_TURN;
         while let Some(task) = table.next_task(now, &mut budget) {
             match task {
-                Task::End { id, reason } => self.done.push_back(Done::Ended { id, reason }),
+                Task::End { id, reason } => self.ended.push_back(Ended { id, reason }),
                 Task::Tell { sunk, command } => {
                     let Some(place) = self.places.of(sunk) else { continue };
                     let wish = match command {
@@ -419,7 +438,8 @@ impl FlowManager {
         }
         self.counters.handled(action, packets, bytes);
         if known {
-            self.done.push_back(Done::Counted { id: sunk.flow(), action, packets, bytes });
+            let sides = counts.sides;
+            self.done.push_back(Done::Counted { id: sunk.flow(), action, packets, bytes, sides });
         }
     }
 }
@@ -427,7 +447,7 @@ impl FlowManager {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::devices::mock::{Habits, MockDevice, MockWire};
+    use crate::devices::mock::{Habits, MockDevice, MockPacket, MockWire};
     use bartizan_flow::level::LevelWaits;
     use bartizan_flow::{FlowHasher, FlowKey, FlowScope, FlowTableConfig, Insert};
     use core::net::{IpAddr, Ipv4Addr};
@@ -470,7 +490,8 @@ mod tests {
         }
 
         fn packet(&mut self, port: u16) -> Option<Action> {
-            self.wire.packet(&DeviceKey::of(&key(port)), true, 100, self.now)
+            let packet = MockPacket { from_low: true, bytes: 100, progress: None };
+            self.wire.packet(&DeviceKey::of(&key(port)), packet, self.now)
         }
 
         /// Turns over so many milliseconds.
@@ -495,7 +516,8 @@ mod tests {
         assert_eq!(rig.packet(1_000), Some(Action::Forward));
         assert_eq!(rig.offer(id, Action::Forward), Err(Stays::Taken));
         let done = rig.pass(2_000);
-        assert_eq!(done, [Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100 }]);
+        let sides = Sides::default();
+        assert_eq!(done, [Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100, sides }]);
         assert_eq!(rig.table.get(id).unwrap().packets.to_server, 1);
         rig.manager.enter_generation(Generation(2));
         assert_eq!(rig.packet(1_000), None, "at once");

@@ -6,7 +6,7 @@
 //! `cargo xtask generate`, `tests/table_headers.rs`.
 //!
 //! *Words* are blocks of eight bytes that are read and written at once: the program and the host never see half of one. A field's place in a
-//! word is by value: the field at byte n is `word >> 8 * n`. All other blocks are structures of 64-bit counters; each has one writer.
+//! word is by value: the field at byte n is `word >> 8 * n`. All other blocks are structures of counters, each with one writer.
 
 use crate::layout::{Layout, layout};
 use crate::tables::flags;
@@ -16,6 +16,13 @@ pub const PORTS: u32 = 64;
 
 /// How many of [`UdpPorts`] hold all ports: 64 in each.
 pub const UDP_PORT_BLOCKS: u32 = 1024;
+
+/// The unit of a slot's times: 2^20 nanoseconds of CLOCK_BOOTTIME. With 32 bits they go round in 52 days.
+pub const SEEN_SHIFT: u32 = 20;
+
+/// How far a TCP sequence number can lie behind the latest one for having been sent again, or overtaken. One further behind has gone round:
+/// nobody saw what was in between.
+pub const SEQUENCE_BACK: u32 = 1 << 26;
 
 /// Words.
 pub const WORDS: &[Layout] = &[SlotControl::LAYOUT, PortWord::LAYOUT, ExitWord::LAYOUT];
@@ -61,8 +68,12 @@ layout! {
         packets_high: u64 ["PACKETS_HIGH"] @ 16, "Packets from the higher endpoint.";
         bytes_low: u64 ["BYTES_LOW"] @ 24, "Bytes of their frames, from the lower endpoint.";
         bytes_high: u64 ["BYTES_HIGH"] @ 32, "Bytes of their frames, from the higher endpoint.";
-        seen_low: u64 ["SEEN_LOW"] @ 40, "When the latest came from the lower endpoint: nanoseconds of CLOCK_BOOTTIME, 0 for never.";
-        seen_high: u64 ["SEEN_HIGH"] @ 48, "When the latest came from the higher endpoint.";
+        seen_low: u32 ["SEEN_LOW"] @ 40, "When the latest came from the lower endpoint, in units of `SEEN_SHIFT`, if there was one.";
+        seen_high: u32 ["SEEN_HIGH"] @ 44, "When the latest came from the higher endpoint.";
+        sent_low: u32 ["SENT_LOW"] @ 48, "TCP: the sequence number behind all that the lower endpoint has sent, if it has.";
+        sent_high: u32 ["SENT_HIGH"] @ 52, "TCP: the same of the higher endpoint.";
+        acknowledged_low: u32 ["ACKNOWLEDGED_LOW"] @ 56, "TCP: the latest acknowledgement of the lower endpoint.";
+        acknowledged_high: u32 ["ACKNOWLEDGED_HIGH"] @ 60, "TCP: the same of the higher endpoint.";
     }
 }
 
@@ -174,7 +185,7 @@ mod tests {
             assert!(end <= block.len, "{}", block.name);
         }
         assert!(WORDS.iter().all(|word| word.len == 8));
-        assert!(COUNTERS.iter().flat_map(|block| block.fields).all(|field| field.len == 8));
+        assert!(COUNTERS.iter().flat_map(|block| block.fields).all(|field| matches!(field.len, 4 | 8)));
         assert_eq!(UDP_PORT_BLOCKS * 64, 65_536);
     }
 }

@@ -5,7 +5,7 @@
 use bartizan_packet::layout::Layout;
 use bartizan_packet::slots::{
     ACTIONS, CONTROL_FLAGS, COUNTERS, EXIT_FLAGS, ExitWord, PORT_FLAGS, PORTS, PortLine, PortWord,
-    ProbeOutcome, SlotControl, SlotLine, UDP_PORT_BLOCKS, UdpPorts, WORDS,
+    ProbeOutcome, SEEN_SHIFT, SEQUENCE_BACK, SlotControl, SlotLine, UDP_PORT_BLOCKS, UdpPorts, WORDS,
 };
 use bartizan_testkit::random::Random;
 use std::fmt::Write as _;
@@ -63,6 +63,14 @@ fn header() -> String {
     let _ = writeln!(out, "/* Ports at most. */\n#define BARTIZAN_PORTS {PORTS}");
     let _ =
         writeln!(out, "\n/* Blocks of 64 UDP ports. */\n#define BARTIZAN_UDP_PORT_BLOCKS {UDP_PORT_BLOCKS}");
+    let _ = writeln!(
+        out,
+        "\n/* Unit of a slot's times: a power of two, in nanoseconds. */\n#define BARTIZAN_SEEN_SHIFT {SEEN_SHIFT}"
+    );
+    let _ = writeln!(
+        out,
+        "\n/* Sequence numbers that lie further behind the latest one have gone round. */\n#define BARTIZAN_SEQUENCE_BACK {SEQUENCE_BACK}U"
+    );
     out.push_str("\n/* Actions. */\n");
     for (number, name, what) in ACTIONS {
         let _ = writeln!(out, "#define BARTIZAN_ACTION_{name} {number} /* {what} */");

@@ -26,9 +26,9 @@ mod prove;
 mod sys;
 mod tables;
 
-pub use counters::{Counts, PortCounters, SIZE_BOUNDS};
+pub use counters::{Counts, PortCounters, Progress, SIZE_BOUNDS};
 pub use error::{InsertError, XdpError};
 pub use port::{Attached, Mode, ModeChoice, PortSetup, Side};
 pub use program::{Options, Program};
 pub use sys::Run;
-pub use tables::{Action, Control, Key, Tables, boot_to_real};
+pub use tables::{Action, Control, Key, Tables, boot_time, boot_to_real};

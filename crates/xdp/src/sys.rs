@@ -345,6 +345,11 @@ fn clock(which: libc::clockid_t) -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
+/// CLOCK_BOOTTIME, in nanoseconds.
+pub(crate) fn boot_time() -> u64 {
+    clock(libc::CLOCK_BOOTTIME).cast_unsigned()
+}
+
 /// What has to be added to a time of CLOCK_BOOTTIME for that of CLOCK_REALTIME, in nanoseconds.
 pub(crate) fn boot_to_real() -> i64 {
     // In between, so that half of what the reading takes is the error.

@@ -202,12 +202,11 @@ impl Tables {
         true
     }
 
-    /// What was counted for a slot since it was cleared, over all processors. `None`: there is no such slot.
+    /// What was counted for a slot since it was cleared, over all processors. `now`: [`boot_time`], not long ago. `None`: there is no such slot.
     #[must_use]
-    pub fn counts(&self, slot: u32) -> Option<Counts> {
-        let mut counts = Counts::default();
-        self.lines(slot)?.for_each(|line| counts.add(&SlotLine::read(&bytes_of(line))));
-        Some(counts)
+    pub fn counts(&self, slot: u32, now: u64) -> Option<Counts> {
+        let lines = self.lines(slot)?.map(|line| SlotLine::read(&bytes_of(line)));
+        Some(Counts::of(lines, now))
     }
 
     /// Sets the generation that the level is at: packets of flows that another one decided go up.
@@ -259,6 +258,12 @@ impl Tables {
 #[must_use]
 pub fn boot_to_real() -> i64 {
     sys::boot_to_real()
+}
+
+/// The program's clock (CLOCK_BOOTTIME), in nanoseconds.
+#[must_use]
+pub fn boot_time() -> u64 {
+    sys::boot_time()
 }
 
 #[cfg(test)]

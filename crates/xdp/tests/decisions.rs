@@ -40,10 +40,10 @@ fn result(program: &mut Program, frame: &[u8]) -> u32 {
 
 /// The frame goes up, and nothing of it is counted for a flow.
 fn goes_up(program: &mut Program, tables: &Tables, frame: &[u8], why: &str) {
-    let before: Vec<_> = (0..4).map(|slot| tables.counts(slot)).collect();
+    let before: Vec<_> = (0..4).map(|slot| tables.counts(slot, bartizan_xdp::boot_time())).collect();
     let (seen, up) = (tables.port_counters(4).unwrap().frames, tables.port_counters(4).unwrap().up);
     assert_eq!(result(program, frame), PASS, "{why}");
-    let after: Vec<_> = (0..4).map(|slot| tables.counts(slot)).collect();
+    let after: Vec<_> = (0..4).map(|slot| tables.counts(slot, bartizan_xdp::boot_time())).collect();
     assert_eq!(before, after, "{why}");
     let counters = tables.port_counters(4).unwrap();
     assert_eq!((counters.frames, counters.up), (seen + 1, up + 1), "{why}");
@@ -73,7 +73,7 @@ fn plain_packets_are_forwarded_and_counted_by_direction() {
             // The answer comes by the other side: by this one it would be somebody else's, in its name.
             assert_eq!(result(&mut program, &back), PASS);
             assert_eq!(program.run_on(&back, number("wan"), 2).unwrap().result, REDIRECT);
-            let counts = tables.counts(slot as u32).unwrap();
+            let counts = tables.counts(slot as u32, bartizan_xdp::boot_time()).unwrap();
             assert_eq!(counts.packets, [3, 2], "{v6} {protocol}");
             assert_eq!(counts.bytes, [3 * frame.len() as u64, 2 * back.len() as u64]);
             assert!(counts.last_seen[0] > 0 && counts.last_seen[1] >= counts.last_seen[0]);
@@ -91,8 +91,37 @@ fn times_become_those_of_packets() {
         let before = now();
         assert_eq!(result(&mut program, &plain(false, UDP).frame()), REDIRECT);
         let after = now();
-        let seen = tables.counts(1).unwrap().last_seen[0] as i64 + bartizan_xdp::boot_to_real();
-        assert!((before - 1_000_000..=after + 1_000_000).contains(&seen), "{before} {seen} {after}");
+        let seen = tables.counts(1, bartizan_xdp::boot_time()).unwrap().last_seen[0] as i64 + bartizan_xdp::boot_to_real();
+        // They are counted in units of a millisecond.
+        assert!((before - 2_100_000..=after + 1_000_000).contains(&seen), "{before} {seen} {after}");
+    });
+}
+
+#[test]
+fn how_far_a_connection_has_come_is_known() {
+    in_namespace(|| {
+        let (mut program, tables) = level(16, 1500);
+        install_all(&tables, FORWARD);
+        for (slot, (v6, _)) in (0..).zip(KINDS).filter(|(_, (_, protocol))| *protocol == TCP) {
+            let mut send = |seq: u32, ack: u32, length: usize| {
+                let mut packet = plain(v6, TCP);
+                let tcp = segment(&mut packet);
+                (tcp.seq, tcp.ack, tcp.load) = (seq, ack, vec![7; length]);
+                assert_eq!(result(&mut program, &packet.frame()), REDIRECT);
+                let counts = tables.counts(slot, bartizan_xdp::boot_time()).unwrap();
+                assert_eq!(counts.progress[1], None);
+                counts.progress[0].map(|progress| (progress.sent, progress.acknowledged)).unwrap()
+            };
+            assert_eq!(send(4_000_000_000, 70, 100), (4_000_000_100, 70));
+            assert_eq!(send(4_000_000_100, 75, 1_000), (4_000_001_100, 75));
+            // Sent again, or overtaken.
+            assert_eq!(send(4_000_000_000, 70, 100), (4_000_001_100, 75));
+            assert_eq!(send(4_000_001_100, 60, 0), (4_000_001_100, 75));
+            // Round.
+            assert_eq!(send(300_000_000, 400_000_000, 10), (300_000_010, 400_000_000));
+            // What lies further back than anything is sent again was gone round for.
+            assert_eq!(send(200_000_000, 400_000_001, 10), (200_000_010, 400_000_001));
+        }
     });
 }
 
@@ -364,7 +393,7 @@ fn each_action_is_done_and_what_is_not_valid_goes_up() {
         assert_eq!(result(&mut program, &frame), REDIRECT);
         set(Action::Redirect(4));
         assert_eq!(result(&mut program, &frame), REDIRECT);
-        assert_eq!(tables.counts(0).unwrap().packets, [3, 0]);
+        assert_eq!(tables.counts(0, bartizan_xdp::boot_time()).unwrap().packets, [3, 0]);
         for nowhere in [0, 63, 64, 255] {
             set(Action::Redirect(nowhere));
             goes_up(&mut program, &tables, &frame, "a port that is not there");
@@ -376,9 +405,9 @@ fn each_action_is_done_and_what_is_not_valid_goes_up() {
         assert_eq!(result(&mut program, &frame), REDIRECT);
         assert!(tables.mark(0));
         goes_up(&mut program, &tables, &frame, "marked");
-        assert_eq!(tables.counts(0).unwrap().packets, [4, 0], "marking keeps what was counted");
+        assert_eq!(tables.counts(0, bartizan_xdp::boot_time()).unwrap().packets, [4, 0], "marking keeps what was counted");
         assert!(tables.clear(0));
-        assert_eq!(tables.counts(0), Some(Default::default()));
+        assert_eq!(tables.counts(0, bartizan_xdp::boot_time()), Some(Default::default()));
         let counters = tables.port_counters(4).unwrap();
         assert_eq!((counters.dropped, counters.forwarded), (1, 3));
         assert_eq!(counters.frames, counters.up + counters.dropped + counters.forwarded);
@@ -404,7 +433,7 @@ fn vlan_ids_are_part_of_the_key_where_the_port_says_so() {
                 frame[12..14].copy_from_slice(&[0x88, 0xa8]);
                 assert_eq!(result(&mut program, &frame), REDIRECT, "{tags:?}");
             }
-            assert_eq!(tables.counts(slot as u32).unwrap().packets[0], 1 + u64::from(!tags.is_empty()));
+            assert_eq!(tables.counts(slot as u32, bartizan_xdp::boot_time()).unwrap().packets[0], 1 + u64::from(!tags.is_empty()));
         }
         // A fourth tag goes up, and is not left out: it might lead to a flow of the first three.
         install(&tables, 4, &key(TCP, low, high, [1, 2, 3]), FORWARD);
@@ -420,7 +449,7 @@ fn vlan_ids_are_part_of_the_key_where_the_port_says_so() {
         let mut packet = plain(true, TCP);
         packet.ip.tags = vec![0x0fff, 5, 0x8fff];
         assert_eq!(result(&mut program, &packet.frame()), REDIRECT);
-        assert_eq!(tables.counts(0).unwrap().packets, [2, 0], "it is the flow without tags");
+        assert_eq!(tables.counts(0, bartizan_xdp::boot_time()).unwrap().packets, [2, 0], "it is the flow without tags");
     });
 }
 
@@ -561,7 +590,7 @@ fn flows_come_and_go_singly_and_in_groups() {
         tables.insert(&of(0), 0).unwrap();
         assert!(matches!(tables.insert(&of(0), 1), Err(InsertError::Exists)));
         assert!(matches!(tables.insert(&of(1), 1000), Err(InsertError::NoSlot { slot: 1000, slots: 1000 })));
-        assert!(!tables.set_control(1000, FORWARD) && !tables.clear(1000) && tables.counts(1000).is_none());
+        assert!(!tables.set_control(1000, FORWARD) && !tables.clear(1000) && tables.counts(1000, bartizan_xdp::boot_time()).is_none());
         let flows: Vec<(Key, u32)> = (1..1000).map(|number| (of(number), u32::from(number))).collect();
         let (done, result) = tables.insert_all(&flows);
         assert!(result.is_ok() && done == 999, "{done} {result:?}");
@@ -585,7 +614,7 @@ fn tables_outlive_the_program() {
         let (program, tables) = level(16, 1500);
         install_all(&tables, FORWARD);
         drop(program);
-        assert!(tables.mark(0) && tables.counts(0).is_some());
+        assert!(tables.mark(0) && tables.counts(0, bartizan_xdp::boot_time()).is_some());
         assert!(tables.remove(&key(TCP, ends(false)[0], ends(false)[1], [0; 3])).unwrap());
     });
 }

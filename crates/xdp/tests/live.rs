@@ -61,7 +61,7 @@ fn both_ways(mode: ModeChoice, mtu: u32, load: usize) {
     }
     assert!(a.next(SILENCE).is_none() && b.next(0).is_none());
     for slot in 0..2 {
-        let counts = tables.counts(slot).unwrap();
+        let counts = tables.counts(slot, bartizan_xdp::boot_time()).unwrap();
         assert_eq!((counts.packets, counts.bytes), ([u64::from(rounds); 2], bytes[slot as usize]));
     }
     for (index, side) in [(4, 0), (9, 1)] {
@@ -118,7 +118,7 @@ fn what_is_dropped_goes_nowhere_and_what_is_taken_back_goes_up() {
         hears(&host, 100);
         quiet([&b, &host]);
         for slot in 0..2 {
-            assert_eq!(tables.counts(slot).unwrap().packets, [100, 0]);
+            assert_eq!(tables.counts(slot, bartizan_xdp::boot_time()).unwrap().packets, [100, 0]);
         }
         tables.set_generation(0);
         program.detach(9).unwrap();

@@ -7,10 +7,11 @@
 use super::Passage;
 use crate::record::Entry;
 use crate::standing::Course;
-use bartizan_base::{Decision, FlowId, FunctionId, Timestamp, Verdict};
+use bartizan_base::{Decision, Direction, FlowId, FunctionId, PerDirection, Timestamp, Verdict};
+use bartizan_flow::FlowEntry;
 use bartizan_flow::level::Step;
 use bartizan_flow::tcp::{Segment, TcpFlags, TcpState};
-use bartizan_offload::{Action, Done, FlowManager, Offer, Stays};
+use bartizan_offload::{Action, Done, Ended, FlowManager, Offer, Sides, Stays, direction_from_low};
 
 impl Passage<'_> {
     /// A packet of a flow of which everything is decided was handled: offers the flow to the level below, unless that was answered in this generation.
@@ -107,20 +108,31 @@ impl Passage<'_> {
         let Some(mut manager) = self.flows.manager.take() else { return };
         act(&mut manager, self);
         while let Some(done) = manager.next_done() {
-            match done {
-                // What was said while a packet was in hand may be about a flow that has ended since, and whose entry has another one.
-                Done::Ended { id, .. } if !self.has_left_level(id) => {}
-                Done::Counted { id, .. } if !self.flows.table().was_below(id) => {}
-                Done::Ended { id, reason } => self.end_flow(id, reason),
-                Done::Stays { id, why } => {
-                    if let Some(entry) = self.flows.get_mut(id) {
-                        entry.ext.stays = Some(why);
-                    }
-                }
-                Done::Counted { id, action, packets, bytes } => self.counted(id, action, (packets, bytes)),
+            self.note_done(done);
+        }
+        while let Some(Ended { id, reason }) = manager.next_ended() {
+            // It was said while a packet was in hand, perhaps, and the flow has ended since; its entry may have another one.
+            if self.has_left_level(id) {
+                self.end_flow(id, reason);
             }
         }
         self.flows.manager = Some(manager);
+    }
+
+    /// Takes in what the level has said of a flow.
+    fn note_done(&mut self, done: Done) {
+        match done {
+            Done::Counted { id, .. } if !self.flows.table().was_below(id) => {}
+            Done::Stays { id, why } => {
+                if let Some(entry) = self.flows.get_mut(id) {
+                    entry.ext.stays = Some(why);
+                }
+            }
+            Done::Counted { id, action, packets, bytes, sides } => {
+                self.resume_session(id, sides);
+                self.counted(id, action, (packets, bytes));
+            }
+        }
     }
 
     /// Whether a flow is over and its level has no entry for it.
@@ -132,10 +144,7 @@ impl Passage<'_> {
     fn counted(&mut self, id: FlowId, action: Action, amount: (u64, u64)) {
         let Some(entry) = self.flows.get_mut(id) else { return };
         let decision = match action {
-            Action::Forward => {
-                entry.ext.session_behind |= entry.ext.session.exists();
-                Decision::CONTINUE
-            }
+            Action::Forward => Decision::CONTINUE,
             Action::Drop(reason) => {
                 let refusal = entry.ext.standing.refusal().filter(|refusal| refusal.reason == Some(reason));
                 refusal.unwrap_or(Decision::refuse(Verdict::Drop, reason, FunctionId::ENGINE))
@@ -145,23 +154,28 @@ impl Passage<'_> {
         self.cx.account.tally.count_many(entry.fid, &decision, amount, acts);
     }
 
-    /// A segment comes up of a connection of which a level below has handled others, or may have: its session is taken up again.
+    /// A segment comes up of a connection of which a level below has handled others, or may have: its session is as far as they were.
     #[inline]
-    pub(super) fn take_up_session(
-        &mut self,
-        id: FlowId,
-        segment: &Segment<'_>,
-        direction: bartizan_base::Direction,
-    ) {
-        if self.flows.manager.is_none() {
+    pub(super) fn take_up_session(&mut self, id: FlowId) {
+        let Some(manager) = &self.flows.manager else { return };
+        if self.flows.get(id).is_none_or(FlowEntry::is_at_host) {
             return;
         }
-        let Some(entry) = self.flows.get_mut(id) else { return };
-        let at_host = entry.is_at_host();
-        if entry.ext.session_behind || !at_host {
-            entry.ext.session.resume(segment, direction);
-            entry.ext.session_behind = !at_host;
+        if let Some(sides) = manager.sides(self.flows.table(), id) {
+            self.resume_session(id, sides);
         }
+    }
+
+    fn resume_session(&mut self, id: FlowId, [low, high]: Sides) {
+        let Some(entry) = self.flows.get_mut(id) else { return };
+        if !entry.ext.session.exists() {
+            return;
+        }
+        let mut below = PerDirection::new(low, high);
+        if direction_from_low(entry.key()) == Direction::ToClient {
+            below.swap();
+        }
+        entry.ext.session.resume(&below);
     }
 
     /// A segment ends a direction of a connection that is below, or opens another one of its ports: what follows is the host's, before the segment goes on and is
@@ -176,6 +190,9 @@ impl Passage<'_> {
             let now = self.cx.position.clock;
             if let Some((table, manager)) = self.flows.with_manager() {
                 manager.raise_now(table, id, now);
+            }
+            while let Some(done) = self.flows.manager.as_mut().and_then(|manager| manager.next_done()) {
+                self.note_done(done);
             }
         }
     }

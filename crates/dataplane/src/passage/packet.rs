@@ -305,7 +305,7 @@ impl Passage<'_> {
         }
         self.make_session_room(id, &segment);
         self.raise_if_ending(id, &segment);
-        self.take_up_session(id, &segment, tracked.direction);
+        self.take_up_session(id);
         self.track(id, &segment, (tracked.direction, frame.now), outcome);
         if outcome.reuse {
             tracked.id = self.replace_flow(id, frame, arrival.decoded())?;
@@ -382,7 +382,7 @@ impl Passage<'_> {
         }
         let Some(segment) = self.segment(arrival.packet) else { return false };
         self.raise_if_ending(id, &segment);
-        self.take_up_session(id, &segment, arrival.occasion.direction);
+        self.take_up_session(id);
         let Some(entry) = self.flows.get_mut(id) else { return false };
         self.runner.follow(self.cx.settings, entry, &segment, &arrival.occasion)
     }

@@ -213,13 +213,13 @@ impl Stream {
     }
 
     /// Begins in the middle: what came before is nobody's concern.
-    fn begin_at(&mut self, peer: &Peer) {
-        // Modulo 4 GB: how far a session has come is not counted. Less than nothing is a side that is not known yet.
-        let offset = match peer.next_seq.since(peer.base) {
+    fn begin_at(&mut self, begin: Seq, peer: &Peer) {
+        // Modulo 4 GB: how far a session has come is not counted. Less than nothing is such a side as well.
+        let offset = match begin.since(peer.base) {
             -0xffff..=0 => 0,
             distance => u64::from(distance.cast_unsigned()),
         };
-        self.anchor = (peer.next_seq, offset);
+        self.anchor = (begin, offset);
         self.flags |= StreamFlags::ANCHORED | StreamFlags::SEEN_DATA;
         for place in [&mut self.left, &mut self.right, &mut self.acked, &mut self.app, &mut self.raw] {
             *place = offset;

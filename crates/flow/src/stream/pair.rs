@@ -2,8 +2,9 @@
 //! Both directions of a flow.
 
 use super::{MemoryBudget, Stream, StreamFlags};
+use crate::tcp::session::SEQUENCE_BACK;
 use crate::tcp::{
-    Advice, Arrival, ExceptionTarget, Outcome, OverlapAction, Segment, StreamConfig, StreamContext,
+    Advice, Arrival, ExceptionTarget, Outcome, OverlapAction, Peer, Segment, Seq, StreamConfig, StreamContext,
     StreamEvent, TcpFlags, TcpSession, TcpState,
 };
 use bartizan_base::{Direction, PerDirection, Reason};
@@ -64,15 +65,17 @@ impl StreamPair {
         self.stream_mut(direction.flip()).settle(&[], budget);
     }
 
-    /// Streams for a session that is under way, when a payload function comes onto the path late: they
-    /// begin with the bytes that the session expects next, at the offsets that these have.
+    /// Streams for a session that is under way, when a payload function comes onto the path late: they begin where each receiver is, at the offset that its next byte
+    /// has. A sender may have sent something far ahead, which the receiver does not read yet, or not at all: what comes at the true place is inspected.
+    /// Passively, where nothing is kept from anybody, they begin with the bytes that the session expects next.
     #[must_use]
     pub fn attached(session: &TcpSession, config: &StreamConfig) -> Self {
         let mut pair = StreamPair::default();
         for direction in Direction::BOTH {
             let stream = pair.stream_mut(direction);
             stream.configure(config);
-            stream.begin_at(&session.peers[direction]);
+            let peer = &session.peers[direction];
+            stream.begin_at(beginning(peer, config), peer);
         }
         pair
     }
@@ -83,16 +86,22 @@ impl StreamPair {
         self.to_client.kill(budget);
     }
 
-    /// Somebody reads again after [`StreamPair::stop`], or for the first time in a session that is under way: from the bytes that
-    /// the session expects next. Gives how many bytes were missed since the readers stopped (modulo 4 GB).
+    /// Somebody reads again after [`StreamPair::stop`], or for the first time in a session that is under way, as [`StreamPair::attached`]
+    /// says. Gives how many bytes were missed since the readers stopped (modulo 4 GB).
     pub fn resume(&mut self, session: &TcpSession, config: &StreamConfig) -> PerDirection<u64> {
         let mut attached = StreamPair::attached(session, config);
         let mut missed = PerDirection::default();
         for direction in Direction::BOTH {
             let (old, new) = (self.stream(direction), attached.stream_mut(direction));
             let bytes = (new.app_progress() as u32).wrapping_sub(old.app_progress() as u32);
-            // A FIN that the reader has passed, and the like, is no gap.
-            missed[direction] = if bytes > u32::MAX - (1 << 16) { 0 } else { u64::from(bytes) };
+            let read = 0u32.wrapping_sub(bytes);
+            // What has been read is not read again, acknowledged or not.
+            if read < SEQUENCE_BACK && old.is(StreamFlags::SEEN_DATA) {
+                let peer = &session.peers[direction];
+                new.begin_at(beginning(peer, config).plus(read), peer);
+            } else {
+                missed[direction] = u64::from(bytes);
+            }
             new.keep_records(old);
         }
         *self = attached;
@@ -186,6 +195,13 @@ impl StreamPair {
         stream.flags.set(StreamFlags::FINAL, session.state() == TcpState::Closed);
         self.refresh(direction, context, out);
     }
+}
+
+/// Where reading begins in a session that is under way.
+fn beginning(peer: &Peer, config: &StreamConfig) -> Seq {
+    let under_way = peer.next_seq.0.wrapping_sub(peer.last_ack.0);
+    // Of a side that is not known yet nothing is acknowledged.
+    if config.inline() && under_way < SEQUENCE_BACK { peer.last_ack } else { peer.next_seq }
 }
 
 /// Which directions a segment moves on.

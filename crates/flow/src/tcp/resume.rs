@@ -1,36 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A session whose packets others have handled for a while: a level below the host, which counts but does not track.
+//! A session whose packets others have handled for a while: a level below the host, which says how far both sides have come.
+//!
+//! Neither side is believed about itself. Where a receiver is says the receiver, which acknowledges; it cannot have more than what was sent, so it is held to that.
+//! What a sender says it has sent only says which acknowledgements can be true: it may send one segment far ahead, which nobody reads, to have what
+//! follows at the true place taken for sent again.
 
-use super::session::WINDOW_SLACK;
-use super::{Segment, TcpFlags, TcpSession};
-use bartizan_base::Direction;
+use super::session::SEQUENCE_BACK;
+use super::{Seq, TcpSession, WSCALE_MAX};
+use bartizan_base::{Direction, PerDirection};
+
+/// How far one side of a connection has come, by what a level below the host has handled of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The number behind all that it has sent.
+    pub sent: Seq,
+    /// Its latest acknowledgement.
+    pub acknowledged: Seq,
+}
+
+/// A number that was learnt later than another one: it counts unless it lies a little behind, as what is sent again or overtaken does. (One that lies far
+/// behind has gone round.)
+fn later(had: Seq, now: Seq) -> Seq {
+    if had.0.wrapping_sub(now.0) < SEQUENCE_BACK { had } else { now }
+}
 
 impl TcpSession {
-    /// Takes a session up again with a segment that is about to be handled: what its sender has sent before is taken as sent and acknowledged, what it acknowledges
-    /// as sent by the other side. Numbers only go forward. A segment without ACK says nothing of the other side, and a SYN begins something else: both change nothing.
+    /// Takes over how far both sides have come below, by sender; `None` for one of which nothing was handled there. Numbers go forward only.
     ///
-    /// Who calls this knows that packets are missing which went on rightfully; else it would be a way to move a session.
-    pub fn resume(&mut self, segment: &Segment<'_>, direction: Direction) {
-        let says = segment.flags.contains(TcpFlags::ACK) && !segment.flags.contains(TcpFlags::SYN);
-        if !self.is_under_way() || !says || !segment.checksum_ok {
+    /// Who reads the streams next begins where each receiver is.
+    pub fn resume(&mut self, below: &PerDirection<Option<Progress>>) {
+        if !self.is_under_way() {
             return;
         }
-        let sender = &mut self.peers[direction];
-        if segment.seq.after(sender.next_seq) {
-            sender.next_seq = segment.seq;
-            sender.last_ack = segment.seq;
-            sender.next_win = segment.seq.plus(sender.window.max(WINDOW_SLACK));
-            sender.sack = Default::default();
-        }
-        let receiver = &mut self.peers[direction.flip()];
-        if segment.ack.after(receiver.next_seq) {
-            receiver.next_seq = segment.ack;
-        }
-        if segment.ack.after(receiver.last_ack) {
-            receiver.last_ack = segment.ack;
-            receiver.window = u32::from(segment.window) << receiver.wscale.min(14);
-            receiver.sack = Default::default();
-            receiver.next_win = segment.ack.plus(receiver.window);
+        for direction in Direction::BOTH {
+            let (sender, receiver) = (below[direction], below[direction.flip()]);
+            if sender.is_none() && receiver.is_none() {
+                continue;
+            }
+            let peer = &mut self.peers[direction];
+            let sent = sender.map_or(peer.next_seq, |sender| later(peer.next_seq, sender.sent));
+            let acknowledged = receiver.map_or(peer.last_ack, |it| later(peer.last_ack, it.acknowledged));
+            let acknowledged = if acknowledged.after(sent) { sent } else { acknowledged };
+            // The window that the receiver offers now is not known, but how large it can be. What was sent beyond it nobody has.
+            let largest = u32::from(u16::MAX) << peer.wscale.min(WSCALE_MAX);
+            let edge = acknowledged.plus(largest.max(peer.window));
+            peer.next_seq = if sent.after(edge) { edge } else { sent };
+            if acknowledged != peer.last_ack {
+                peer.last_ack = acknowledged;
+                peer.sack = Default::default();
+            }
+            peer.next_win = edge;
         }
         self.queue.clear();
     }
@@ -40,7 +59,7 @@ impl TcpSession {
 mod tests {
     use super::super::tests::{Rig, segment};
     use super::*;
-    use crate::tcp::{StreamConfig, TcpState};
+    use crate::tcp::{StreamConfig, StreamEvent, TcpFlags, TcpState};
     use bartizan_base::Direction::{ToClient, ToServer};
 
     const A: TcpFlags = TcpFlags::ACK;
@@ -54,26 +73,29 @@ mod tests {
         rig
     }
 
+    fn side(sent: u32, acknowledged: u32) -> Option<Progress> {
+        Some(Progress { sent: Seq(sent), acknowledged: Seq(acknowledged) })
+    }
+
+    fn below(client: Option<Progress>, server: Option<Progress>) -> PerDirection<Option<Progress>> {
+        PerDirection::new(client, server)
+    }
+
     #[test]
     fn the_ends_of_a_connection_are_seen_whose_middle_went_below() {
-        let mut rig = open();
-        let (far, other) = (101 + 900_000_000, 501 + 70_000);
-        let fin = segment(FA, far, other, b"");
-        rig.session.resume(&fin, ToServer);
-        rig.handle(ToServer, &fin);
-        assert!(rig.session.has_closed(ToServer));
-        let fin = segment(FA, other + 3_000, far + 1, b"");
-        rig.session.resume(&fin, ToClient);
-        rig.handle(ToClient, &fin);
-        let last = segment(A, far + 1, other + 3_001, b"");
-        rig.session.resume(&last, ToServer);
-        rig.handle(ToServer, &last);
-        assert!(rig.session.has_closed(ToClient));
-        assert!(
-            matches!(rig.session.state(), TcpState::TimeWait | TcpState::Closed),
-            "{:?}",
-            rig.session.state()
-        );
+        // Half the circle of numbers and more between two looks, too.
+        for bytes in [900_000_000u32, 3_000_000_000, 4_200_000_000] {
+            let mut rig = open();
+            let (far, other) = (101u32.wrapping_add(bytes), 501 + 70_000);
+            rig.session.resume(&below(side(far, other), side(other, far)));
+            rig.handle(ToServer, &segment(FA, far, other, b""));
+            assert!(rig.session.has_closed(ToServer), "{bytes}");
+            rig.handle(ToClient, &segment(FA, other, far.wrapping_add(1), b""));
+            rig.handle(ToServer, &segment(A, far.wrapping_add(1), other + 1, b""));
+            assert!(rig.session.has_closed(ToClient));
+            let state = rig.session.state();
+            assert!(matches!(state, TcpState::TimeWait | TcpState::Closed), "{state:?}");
+        }
     }
 
     #[test]
@@ -84,33 +106,47 @@ mod tests {
     }
 
     #[test]
-    fn inspection_goes_on_with_the_segment_that_takes_it_up() {
+    fn a_receiver_is_where_it_says_and_what_is_under_way_may_still_be_acknowledged() {
         let mut rig = open();
-        let data = segment(A, 101 + 5_000_000, 501 + 2_000, b"request");
-        rig.session.resume(&data, ToServer);
-        let out = rig.handle(ToServer, &data);
+        // 3,000 bytes are under way; the server's window is not known.
+        let (sent, had) = (101 + 5_003_000, 101 + 5_000_000);
+        rig.session.resume(&below(side(sent, 501 + 2_000), side(501 + 2_000, had)));
+        assert_eq!(rig.session.last_ack(ToServer), Seq(had));
+        assert_eq!(rig.session.next_seq(ToServer), Seq(sent));
+        let out = rig.handle(ToServer, &segment(A, sent, 501 + 2_000, b"more"));
         assert!(out.events.is_empty(), "{:?}", out.events.iter().collect::<Vec<_>>());
-        assert_eq!(rig.session.next_seq(ToServer), crate::tcp::Seq(101 + 5_000_007));
-        assert_eq!(rig.session.next_seq(ToClient), crate::tcp::Seq(501 + 2_000));
+        let out = rig.handle(ToClient, &segment(A, 501 + 2_000, sent, b""));
+        let gap_alone = |event| event == StreamEvent::ReassemblySeqGap;
+        assert!(out.events.iter().all(gap_alone), "{:?}", out.events.iter().collect::<Vec<_>>());
+        assert_eq!(rig.session.last_ack(ToServer), Seq(sent));
     }
 
     #[test]
-    fn numbers_do_not_go_back_and_a_syn_or_a_reset_without_ack_says_nothing() {
+    fn neither_side_moves_the_other_by_a_lie() {
+        let mut rig = open();
+        let window = 0xffff << rig.session.peers[ToServer].wscale;
+        // The client claims to have sent far ahead, and to have read what the server has not sent.
+        rig.session.resume(&below(side(101 + 50_000_000, 501 + 9_000), side(501 + 1_000, 101 + 10)));
+        assert_eq!(rig.session.last_ack(ToServer), Seq(101 + 10), "reading goes on where the server is");
+        assert_eq!(rig.session.next_seq(ToServer), Seq(101 + 10 + window));
+        assert_eq!(rig.session.last_ack(ToClient), Seq(501 + 1_000));
+    }
+
+    #[test]
+    fn numbers_do_not_go_back_and_one_side_alone_says_what_it_can() {
         let mut rig = open();
         rig.handle(ToServer, &segment(A, 101, 501, b"abc"));
-        let before = rig.session.next_seq(ToServer);
-        for old in [
-            segment(A, 101, 501, b"abc"),
-            segment(TcpFlags::SYN, 900_000, 0, b""),
-            segment(TcpFlags::SYN.union(A), 900_000, 90_000, b""),
-            segment(TcpFlags::RST, 900_000, 0, b""),
-            Segment { checksum_ok: false, ..segment(A, 900_000, 900_000, b"") },
-        ] {
-            rig.session.resume(&old, ToServer);
-            assert_eq!(rig.session.next_seq(ToServer), before, "{:?}", old.flags);
+        rig.handle(ToClient, &segment(A, 501, 104, b""));
+        let before = [rig.session.next_seq(ToServer), rig.session.last_ack(ToServer)];
+        for old in [below(None, None), below(side(102, 501), side(501, 101))] {
+            rig.session.resume(&old);
+            assert_eq!([rig.session.next_seq(ToServer), rig.session.last_ack(ToServer)], before);
         }
+        rig.session.resume(&below(side(1_104, 501), None));
+        assert_eq!(rig.session.next_seq(ToServer), Seq(1_104));
+        assert_eq!(rig.session.last_ack(ToServer), Seq(104));
         let mut none = TcpSession::default();
-        none.resume(&segment(A, 5, 6, b""), ToServer);
+        none.resume(&below(side(5, 6), side(6, 5)));
         assert!(!none.exists());
     }
 }

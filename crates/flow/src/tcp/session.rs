@@ -53,6 +53,9 @@ pub(crate) const WINDOW_SLACK: u32 = 64 << 10;
 /// No sender has more bytes under way at once.
 const FLIGHT_MAX: u32 = 16 << 20;
 
+/// How far a number can lie behind the latest one for having been sent again, or overtaken, where not all packets are seen.
+pub(crate) const SEQUENCE_BACK: u32 = bartizan_packet::slots::SEQUENCE_BACK;
+
 /// A TCP session: plain data, to be held in a flow entry.
 #[derive(Clone, Debug, Default)]
 pub struct TcpSession {

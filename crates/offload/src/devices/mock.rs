@@ -4,11 +4,12 @@
 //! It keeps the contract of [`crate::device`] as a slow pipeline would: requests about one place take effect in their order, each so many polls later; a packet that
 //! has found an entry is counted later as well. What could not be counted because the entry was gone it counts, too ([`MockCounters::lost`]).
 
-use crate::device::{Action, Answered, Capabilities, Counts, Device, Install, Request, Said, Wish};
+use crate::device::{Action, Answered, Capabilities, Counts, Device, Install, Request, Said, Sides, Wish};
 use crate::key::DeviceKey;
 use crate::stays::Stays;
 use bartizan_base::{Generation, Level, PacketDuration, Timestamp};
 use bartizan_flow::level::{Answer, SunkId};
+use bartizan_flow::tcp::Progress;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -56,6 +57,8 @@ struct Entry {
     install: Install,
     marked: bool,
     counts: Counts,
+    /// By what has left, counted or not.
+    sides: Sides,
     /// Packets that have found it and are not counted.
     under_way: u32,
 }
@@ -86,6 +89,17 @@ struct Core {
 /// The device's end towards the wire: what a test sends packets through.
 #[derive(Clone)]
 pub struct MockWire(Arc<Mutex<Core>>);
+
+/// A packet as the device sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct MockPacket {
+    /// From the lower endpoint of its key, or from the higher one.
+    pub from_low: bool,
+    /// Length of its frame.
+    pub bytes: u64,
+    /// Of a TCP segment: what is behind its last byte, and what it acknowledges.
+    pub progress: Option<Progress>,
+}
 
 /// See the module.
 pub struct MockDevice {
@@ -127,9 +141,9 @@ fn lock(core: &Mutex<Core>) -> MutexGuard<'_, Core> {
 }
 
 impl MockWire {
-    /// A packet arrives, from the lower endpoint of its key or from the higher one. What is done with it; `None`: it goes up.
-    pub fn packet(&self, key: &DeviceKey, from_low: bool, bytes: u64, now: Timestamp) -> Option<Action> {
-        lock(&self.0).packet(key, from_low, bytes, now)
+    /// A packet arrives. What is done with it; `None`: it goes up.
+    pub fn packet(&self, key: &DeviceKey, packet: MockPacket, now: Timestamp) -> Option<Action> {
+        lock(&self.0).packet(key, packet, now)
     }
 
     /// A packet that a device never handles has gone up.
@@ -159,7 +173,8 @@ impl Core {
         self.random.checked_rem(most).unwrap_or(0)
     }
 
-    fn packet(&mut self, key: &DeviceKey, from_low: bool, bytes: u64, now: Timestamp) -> Option<Action> {
+    fn packet(&mut self, key: &DeviceKey, packet: MockPacket, now: Timestamp) -> Option<Action> {
+        let MockPacket { from_low, bytes, progress } = packet;
         let place = self.by_key.get(key).copied();
         let generation = self.generation;
         let entry = place.and_then(|place| self.entries.get_mut(place as usize)?.as_mut());
@@ -170,6 +185,17 @@ impl Core {
         };
         let (action, sunk) = (entry.install.action, entry.sunk);
         entry.under_way += 1;
+        if let (Some(side), Some(new)) = (entry.sides.get_mut(usize::from(!from_low)), progress) {
+            let had = side.unwrap_or(new);
+            *side = Some(Progress {
+                sent: if new.sent.after(had.sent) { new.sent } else { had.sent },
+                acknowledged: if new.acknowledged.after(had.acknowledged) {
+                    new.acknowledged
+                } else {
+                    had.acknowledged
+                },
+            });
+        }
         match action {
             Action::Forward => self.counters.forwarded += 1,
             Action::Drop(_) => self.counters.dropped += 1,
@@ -196,7 +222,7 @@ impl Core {
             return;
         };
         entry.under_way -= 1;
-        let Counts { packets, bytes, last_seen } = &mut entry.counts;
+        let Counts { packets, bytes, last_seen, .. } = &mut entry.counts;
         if let (Some(packets), Some(bytes), Some(seen)) =
             (packets.get_mut(packet.end), bytes.get_mut(packet.end), last_seen.get_mut(packet.end))
         {
@@ -216,7 +242,7 @@ impl Core {
     }
 
     fn say_counts(&mut self, request: &Request) {
-        if let Some(counts) = self.entry(request).map(|entry| entry.counts) {
+        if let Some(counts) = self.entry(request).map(|entry| Counts { sides: entry.sides, ..entry.counts }) {
             self.say(request, Said::Counts(counts));
         }
     }
@@ -271,7 +297,8 @@ impl Core {
         }
         if let Some(slot) = self.entries.get_mut(at) {
             let (sunk, counts) = (request.sunk, Counts::default());
-            *slot = Some(Entry { sunk, install, marked: false, counts, under_way: 0 });
+            let sides = Sides::default();
+            *slot = Some(Entry { sunk, install, marked: false, counts, sides, under_way: 0 });
             self.by_key.insert(install.key, request.place);
         }
         Answered::Done(Answer::Installed)
@@ -308,6 +335,12 @@ impl Device for MockDevice {
         core.land(now);
         core.work(false);
         said.append(&mut core.said);
+    }
+
+    fn sides(&self, place: u32, sunk: SunkId) -> Option<Sides> {
+        let core = lock(&self.core);
+        let entry = core.entries.get(place as usize)?.as_ref()?;
+        (entry.sunk == sunk).then_some(entry.sides)
     }
 
     fn enter_generation(&mut self, generation: Generation) {

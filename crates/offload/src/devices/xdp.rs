@@ -4,11 +4,12 @@
 //! What is asked is done at once, by stores into memory that the program reads, and by a system call for each entry that comes or goes. So answers are there with the next
 //! poll.
 
-use crate::device::{Action, Answered, Capabilities, Counts, Device, Install, Request, Said, Wish};
+use crate::device::{Action, Answered, Capabilities, Counts, Device, Install, Request, Said, Sides, Wish};
 use crate::stays::Stays;
 use bartizan_base::{Generation, Level, Timestamp};
 use bartizan_flow::level::{Answer, SunkId};
-use bartizan_xdp::{Control, InsertError, Key, Tables, boot_to_real};
+use bartizan_flow::tcp::{Progress, Seq};
+use bartizan_xdp::{Control, InsertError, Key, Tables, boot_time, boot_to_real};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,8 +25,16 @@ pub struct XdpDevice {
     /// By place.
     entries: Vec<Option<(SunkId, Key)>>,
     said: Vec<(u32, SunkId, Said)>,
-    /// From the program's clock to that of packets, in nanoseconds; asked for once in a poll.
+    /// The program's clock, and from it to that of packets, in nanoseconds; read once for all requests of a call.
+    now: u64,
     to_packets: i64,
+}
+
+fn sides(counts: &bartizan_xdp::Counts) -> Sides {
+    counts.progress.map(|side| {
+        let bartizan_xdp::Progress { sent, acknowledged } = side?;
+        Some(Progress { sent: Seq(sent), acknowledged: Seq(acknowledged) })
+    })
 }
 
 impl XdpDevice {
@@ -40,8 +49,12 @@ impl XdpDevice {
             protocols: &[6, 17],
             tunnels: false,
         };
-        let to_packets = boot_to_real();
-        XdpDevice { tables, first, capabilities, entries: Vec::new(), said: Vec::new(), to_packets }
+        let (now, to_packets) = (boot_time(), boot_to_real());
+        XdpDevice { tables, first, capabilities, entries: Vec::new(), said: Vec::new(), now, to_packets }
+    }
+
+    fn read_clocks(&mut self) {
+        (self.now, self.to_packets) = (boot_time(), boot_to_real());
     }
 
     const fn slot(&self, place: u32) -> u32 {
@@ -79,13 +92,17 @@ impl XdpDevice {
     }
 
     fn say_counts(&mut self, place: u32, sunk: SunkId) {
-        let Some(counts) = self.tables.counts(self.slot(place)) else { return };
+        let Some(counts) = self.tables.counts(self.slot(place), self.now) else { return };
         let time = |boot: u64| match boot {
             0 => Timestamp::ZERO,
             boot => Timestamp::from_nanos(boot.saturating_add_signed(self.to_packets)),
         };
-        let counts =
-            Counts { packets: counts.packets, bytes: counts.bytes, last_seen: counts.last_seen.map(time) };
+        let counts = Counts {
+            packets: counts.packets,
+            bytes: counts.bytes,
+            last_seen: counts.last_seen.map(time),
+            sides: sides(&counts),
+        };
         self.said.push((place, sunk, Said::Counts(counts)));
     }
 
@@ -116,7 +133,7 @@ impl Device for XdpDevice {
     }
 
     fn submit(&mut self, requests: &[Request], _now: Timestamp) {
-        self.to_packets = boot_to_real();
+        self.read_clocks();
         for request in requests {
             match request.wish {
                 Wish::Install(install) => {
@@ -142,6 +159,12 @@ impl Device for XdpDevice {
         said.append(&mut self.said);
     }
 
+    fn sides(&self, place: u32, sunk: SunkId) -> Option<Sides> {
+        let (owner, _) = self.entries.get(place as usize)?.as_ref()?;
+        let counts = self.tables.counts(self.slot(place), boot_time())?;
+        (*owner == sunk).then(|| sides(&counts))
+    }
+
     fn enter_generation(&mut self, generation: Generation) {
         // One for all workers: what others have decided in an earlier one goes up until they are here as well.
         self.tables.set_generation(generation.0 as u8);
@@ -159,7 +182,7 @@ impl Device for XdpDevice {
             self.tables.mark(self.slot(request.place));
         }
         std::thread::sleep(GRACE);
-        self.to_packets = boot_to_real();
+        self.read_clocks();
         entries.iter().for_each(|request| self.delete(request, true));
     }
 }
