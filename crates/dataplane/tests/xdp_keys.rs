@@ -10,7 +10,7 @@ use bartizan_packet::{DecodeOutput, Decoded, Decoder, DecoderConfig, LinkType, P
 use bartizan_testkit::namespace::{inside, number, ports};
 use bartizan_testkit::packet::{ACK, Datagram, End, Ip, Layer, PSH, Packet, Segment, TCP, UDP};
 use bartizan_testkit::random::Random;
-use bartizan_xdp::{Action, Control, ModeChoice, Options, PortSetup, Program, Side};
+use bartizan_xdp::{Action, Control, ModeChoice, Options, PortSetup, Program, Side, boot_time};
 use std::net::IpAddr;
 
 const REDIRECT: u32 = 4;
@@ -128,7 +128,7 @@ fn the_program_makes_the_keys_of_the_flow_table() {
             assert_eq!(run.result, REDIRECT, "{round}: {key:?}");
             let mut packets = [0, 0];
             packets[usize::from(key.is_reversed())] = 1;
-            assert_eq!(tables.counts(0).unwrap().packets, packets, "{round}: {key:?}");
+            assert_eq!(tables.counts(0, boot_time()).unwrap().packets, packets, "{round}: {key:?}");
             assert!(tables.remove(key.words()).unwrap());
         }
         (0..2).for_each(|index| program.detach(index).unwrap());

@@ -132,8 +132,10 @@ fn main() -> Result<(), Failed> {
     println!("forward, {flows} flows, the same one, ns a packet: {}", warm(&mut program, &frame, lan)?);
     println!("forward, {flows} flows, single runs, ns: {}", single(&mut program, flows, lan)?);
     let begin = Instant::now();
-    let packets: u64 =
-        (0..flows).filter_map(|slot| tables.counts(slot, bartizan_xdp::boot_time())).map(|counts| counts.packets[0]).sum();
+    let packets: u64 = (0..flows)
+        .filter_map(|slot| tables.counts(slot, bartizan_xdp::boot_time()))
+        .map(|counts| counts.packets[0])
+        .sum();
     println!("counts: {:.2} M/s ({packets} packets)", rate(flows as usize, begin));
     let begin = Instant::now();
     for slot in 0..flows {

@@ -34,10 +34,8 @@ impl Side {
         }
         let ahead = |a: u32, b: u32| if a.wrapping_sub(b).cast_signed() > 0 { a } else { b };
         let (a, b) = (latest.progress, earlier.progress);
-        let progress = Progress {
-            sent: ahead(a.sent, b.sent),
-            acknowledged: ahead(a.acknowledged, b.acknowledged),
-        };
+        let progress =
+            Progress { sent: ahead(a.sent, b.sent), acknowledged: ahead(a.acknowledged, b.acknowledged) };
         Side { age: latest.age, progress }
     }
 }

@@ -91,7 +91,8 @@ fn times_become_those_of_packets() {
         let before = now();
         assert_eq!(result(&mut program, &plain(false, UDP).frame()), REDIRECT);
         let after = now();
-        let seen = tables.counts(1, bartizan_xdp::boot_time()).unwrap().last_seen[0] as i64 + bartizan_xdp::boot_to_real();
+        let seen = tables.counts(1, bartizan_xdp::boot_time()).unwrap().last_seen[0] as i64
+            + bartizan_xdp::boot_to_real();
         // They are counted in units of a millisecond.
         assert!((before - 2_100_000..=after + 1_000_000).contains(&seen), "{before} {seen} {after}");
     });
@@ -405,7 +406,11 @@ fn each_action_is_done_and_what_is_not_valid_goes_up() {
         assert_eq!(result(&mut program, &frame), REDIRECT);
         assert!(tables.mark(0));
         goes_up(&mut program, &tables, &frame, "marked");
-        assert_eq!(tables.counts(0, bartizan_xdp::boot_time()).unwrap().packets, [4, 0], "marking keeps what was counted");
+        assert_eq!(
+            tables.counts(0, bartizan_xdp::boot_time()).unwrap().packets,
+            [4, 0],
+            "marking keeps what was counted"
+        );
         assert!(tables.clear(0));
         assert_eq!(tables.counts(0, bartizan_xdp::boot_time()), Some(Default::default()));
         let counters = tables.port_counters(4).unwrap();
@@ -433,7 +438,10 @@ fn vlan_ids_are_part_of_the_key_where_the_port_says_so() {
                 frame[12..14].copy_from_slice(&[0x88, 0xa8]);
                 assert_eq!(result(&mut program, &frame), REDIRECT, "{tags:?}");
             }
-            assert_eq!(tables.counts(slot as u32, bartizan_xdp::boot_time()).unwrap().packets[0], 1 + u64::from(!tags.is_empty()));
+            assert_eq!(
+                tables.counts(slot as u32, bartizan_xdp::boot_time()).unwrap().packets[0],
+                1 + u64::from(!tags.is_empty())
+            );
         }
         // A fourth tag goes up, and is not left out: it might lead to a flow of the first three.
         install(&tables, 4, &key(TCP, low, high, [1, 2, 3]), FORWARD);
@@ -449,7 +457,11 @@ fn vlan_ids_are_part_of_the_key_where_the_port_says_so() {
         let mut packet = plain(true, TCP);
         packet.ip.tags = vec![0x0fff, 5, 0x8fff];
         assert_eq!(result(&mut program, &packet.frame()), REDIRECT);
-        assert_eq!(tables.counts(0, bartizan_xdp::boot_time()).unwrap().packets, [2, 0], "it is the flow without tags");
+        assert_eq!(
+            tables.counts(0, bartizan_xdp::boot_time()).unwrap().packets,
+            [2, 0],
+            "it is the flow without tags"
+        );
     });
 }
 
@@ -590,7 +602,11 @@ fn flows_come_and_go_singly_and_in_groups() {
         tables.insert(&of(0), 0).unwrap();
         assert!(matches!(tables.insert(&of(0), 1), Err(InsertError::Exists)));
         assert!(matches!(tables.insert(&of(1), 1000), Err(InsertError::NoSlot { slot: 1000, slots: 1000 })));
-        assert!(!tables.set_control(1000, FORWARD) && !tables.clear(1000) && tables.counts(1000, bartizan_xdp::boot_time()).is_none());
+        assert!(
+            !tables.set_control(1000, FORWARD)
+                && !tables.clear(1000)
+                && tables.counts(1000, bartizan_xdp::boot_time()).is_none()
+        );
         let flows: Vec<(Key, u32)> = (1..1000).map(|number| (of(number), u32::from(number))).collect();
         let (done, result) = tables.insert_all(&flows);
         assert!(result.is_ok() && done == 999, "{done} {result:?}");

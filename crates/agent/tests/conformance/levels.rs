@@ -8,8 +8,9 @@ use crate::case::{Case, Outcome, bytes, cases};
 use crate::host::{Host, Stands, link};
 use bartizan_base::{LinkId, Timestamp};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
+use bartizan_flow::tcp::{Progress, Seq};
 use bartizan_flow::{FlowKey, FlowScope};
-use bartizan_offload::devices::mock::{Habits, MockDevice, MockWire};
+use bartizan_offload::devices::mock::{Habits, MockDevice, MockPacket, MockWire};
 use bartizan_offload::devices::xdp::XdpDevice;
 use bartizan_offload::{Action, Device, DeviceKey, FlowManager};
 use bartizan_packet::{DecodeOutput, Decoded, Decoder, DecoderConfig, LinkType, PacketFlags, TcpFlags};
@@ -83,9 +84,13 @@ impl Level for Mock {
             || packet.flags.intersects(PacketFlags::UNREADABLE | PacketFlags::FRAGMENT)
             || packet.transport.tcp().is_some_and(|tcp| tcp.flags & told != TcpFlags::ACK);
         let key = arrival.key.filter(|_| !odd)?;
-        let length = arrival.bytes.len() as u64;
-        let action =
-            self.0.as_ref()?.packet(&DeviceKey::of(&key), !key.is_reversed(), length, arrival.now)?;
+        let progress = packet
+            .transport
+            .tcp()
+            .map(|tcp| Progress { sent: Seq(tcp.seq).plus(packet.payload_len), acknowledged: Seq(tcp.ack) });
+        let bytes = arrival.bytes.len() as u64;
+        let seen = MockPacket { from_low: !key.is_reversed(), bytes, progress };
+        let action = self.0.as_ref()?.packet(&DeviceKey::of(&key), seen, arrival.now)?;
         Some(if action == Action::Forward { Outcome::Forward } else { Outcome::Drop })
     }
 }

@@ -4,8 +4,8 @@
 use super::{MemoryBudget, Stream, StreamFlags};
 use crate::tcp::session::SEQUENCE_BACK;
 use crate::tcp::{
-    Advice, Arrival, ExceptionTarget, Outcome, OverlapAction, Peer, Segment, Seq, StreamConfig, StreamContext,
-    StreamEvent, TcpFlags, TcpSession, TcpState,
+    Advice, Arrival, ExceptionTarget, Outcome, OverlapAction, Peer, Segment, Seq, StreamConfig,
+    StreamContext, StreamEvent, TcpFlags, TcpSession, TcpState,
 };
 use bartizan_base::{Direction, PerDirection, Reason};
 
