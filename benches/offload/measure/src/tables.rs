@@ -110,7 +110,9 @@ pub fn run(flows: u32, workers: u32) -> Result<(), Failed> {
             .map(|share| scope.spawn(|| work(share, &together).map_err(|error| error.to_string())))
             .collect();
         // Before they go down, before the pass, and after it; then before they come up.
-        (0..3).for_each(|_| drop(together.wait()));
+        for _ in 0..3 {
+            together.wait();
+        }
         grown = anonymous().map(|now| now.saturating_sub(before));
         together.wait();
         threads.into_iter().map(|thread| thread.join().map_err(|_| "a worker panicked".to_owned())?).collect()
