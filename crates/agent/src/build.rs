@@ -11,13 +11,15 @@ use crate::tenants::{Selector, TenantSelector};
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
 use bartizan_classify::{Entry, HeaderRule};
 use bartizan_config::policy::{
-    DEFAULT_TENANT, DefaultAction, OneSided, Overload, OverloadAction, PolicyError, PolicyFile, Problem,
-    Section, Target, Vars, did_you_mean, read, unknown_function,
+    Bypass, DEFAULT_TENANT, DefaultAction, OneSided, Overload, OverloadAction, PolicyError, PolicyFile,
+    Problem, Section, Target, Vars, did_you_mean, read, unknown_function,
 };
 use bartizan_dataplane::chain::{Chains, Class, ClassTraits, PolicyMap};
+use bartizan_dataplane::enough::Enough;
 use bartizan_function::{
     Function, FunctionKind, HeaderRules, HostTables, HostTablesConfig, RuleSource, RulesError,
 };
+use core::num::NonZeroU64;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -50,6 +52,8 @@ pub struct ClassInfo {
     pub one_sided: OneSided,
     /// How its flows stand when memory for application layers is used up.
     pub overload: Overload,
+    /// How much of its flows is inspected, at most.
+    pub bypass: Bypass,
 }
 
 /// A generation that is ready to run.
@@ -244,6 +248,7 @@ struct Owner<'f> {
     staged: bool,
     one_sided: OneSided,
     overload: Overload,
+    bypass: Bypass,
     refuse: bool,
 }
 
@@ -290,6 +295,7 @@ impl<'a> Build<'a> {
             staged: p.staged,
             one_sided: p.one_sided,
             overload: p.overload,
+            bypass: p.bypass,
             refuse: false,
         });
         let d = &self.file.default;
@@ -303,6 +309,7 @@ impl<'a> Build<'a> {
             staged: d.staged,
             one_sided: d.one_sided,
             overload: d.overload,
+            bypass: d.bypass,
             refuse: d.action == DefaultAction::Drop,
         };
         policies.chain([default]).collect()
@@ -405,7 +412,13 @@ impl<'a> Build<'a> {
             let number = info.policy.as_ref().map_or(0, |name| *numbers.entry(name.clone()).or_insert(next));
             let one_sided = matches!(info.one_sided, OneSided::Allow | OneSided::IdsOnly);
             let overload = overload(info.overload);
-            let traits = ClassTraits { policy: number, staged: info.staged, one_sided, overload };
+            let Bypass { encrypted, packets, bytes } = info.bypass;
+            let enough = Enough {
+                encrypted,
+                packets: packets.map(NonZeroU64::get),
+                bytes: bytes.map(|bytes| bytes.0),
+            };
+            let traits = ClassTraits { policy: number, staged: info.staged, one_sided, overload, enough };
             classes.push((info.fid, traits));
         }
         let mut names: Vec<_> = numbers.iter().map(|(name, number)| (*number, name.clone())).collect();
@@ -607,6 +620,7 @@ impl<'a> Build<'a> {
             staged: owner.staged,
             one_sided: owner.one_sided,
             overload: owner.overload,
+            bypass: owner.bypass,
         });
         Some(Class { fid, path })
     }

@@ -13,7 +13,7 @@ use crate::build::{ClassInfo, DEFAULT_POLICY};
 use crate::tenants::{TenantQuestion, TenantSelector};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{LinkId, TenantId};
-use bartizan_config::policy::{OneSided, Policy, PolicyFile, Prefix, Section, Target, read};
+use bartizan_config::policy::{Bypass, OneSided, Policy, PolicyFile, Prefix, Section, Target, read};
 use bartizan_dataplane::chain::{Chains, LookupExplained};
 use bartizan_dataplane::explain::first::{FirstPacket, Probe, first_packet};
 use bartizan_dataplane::explain::observe::{Call, Half};
@@ -112,6 +112,9 @@ pub struct FlowExplanation {
     pub staged: bool,
     /// What is done when one direction is not seen.
     pub one_sided: OneSided,
+    /// How much of it is inspected, at most.
+    #[serde(skip_serializing_if = "Bypass::is_never")]
+    pub bypass: Bypass,
     /// What the lookup of its first packet meets.
     pub lookup: LookupExplained,
     /// What each function says to the first packet.
@@ -268,6 +271,7 @@ pub fn explain(subject: &Subject<'_>, question: &FlowQuestion) -> Result<FlowExp
         path: path.filter_map(|id| subject.functions.get(usize::from(id.0)).copied()).collect(),
         staged: info.is_some_and(|i| i.staged),
         one_sided: info.map(|i| i.one_sided).unwrap_or_default(),
+        bypass: info.map(|i| i.bypass).unwrap_or_default(),
         lookup: first.lookup.clone().unwrap_or_default(),
         functions: asking.functions(index, &first),
         verdict: verdict(&first),

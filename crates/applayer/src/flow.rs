@@ -224,6 +224,12 @@ impl AppLayer {
         self.protocol
     }
 
+    /// Whether what follows is encrypted, so that nothing of it can be read.
+    #[must_use]
+    pub fn is_encrypted(&self) -> bool {
+        self.parser.as_deref().is_some_and(Parser::is_encrypted)
+    }
+
     /// What is known by direction (EVE's `app_proto_ts`, `app_proto_tc` where they differ).
     #[must_use]
     pub fn by_direction(&self) -> PerDirection<Known> {

@@ -301,6 +301,11 @@ pub trait Parser: Send {
         true
     }
 
+    /// Whether what follows in both directions is encrypted, so that nothing of it can be read.
+    fn is_encrypted(&self) -> bool {
+        false
+    }
+
     /// Where it notes frames, if it knows any.
     fn frames(&mut self) -> Option<&mut crate::frames::Notes> {
         None

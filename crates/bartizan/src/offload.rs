@@ -13,8 +13,33 @@ use bartizan_config::host::{OFFLOAD_ENTRIES_USUAL, OffloadMode};
 use bartizan_offload::Device;
 use bartizan_offload::devices::xdp::XdpDevice;
 use bartizan_ports::Interface;
-use bartizan_xdp::{Mode, ModeChoice, Options, PortSetup, Program, Side};
+use bartizan_xdp::{Mode, ModeChoice, Options, PortCounters, PortSetup, Program, Side, Tables};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// A port of a link that has a level.
+#[derive(Clone, Debug)]
+pub struct LevelPort {
+    /// Its interface.
+    pub interface: String,
+    /// The link's name.
+    pub link: String,
+    /// Its number in the level's tables.
+    pub index: u8,
+}
+
+/// What the level counts by port, for who shows it.
+pub struct LevelCounters {
+    tables: Arc<Tables>,
+    ports: Vec<LevelPort>,
+}
+
+impl LevelCounters {
+    /// Each port, and what came by it.
+    pub fn ports(&self) -> impl Iterator<Item = (&LevelPort, PortCounters)> {
+        self.ports.iter().filter_map(|port| Some((port, self.tables.port_counters(port.index)?)))
+    }
+}
 
 /// How often MTUs are looked at.
 const EVERY: Duration = Duration::from_secs(1);
@@ -26,8 +51,7 @@ pub struct Below {
     program: Option<Program>,
     /// Of each link: the first of its slots, and how many each worker has.
     shares: Vec<Option<(u32, u32)>>,
-    /// Numbers of its ports.
-    ports: Vec<u8>,
+    ports: Vec<LevelPort>,
     looked: Option<Instant>,
     /// What is to be said of it.
     pub notes: Vec<String>,
@@ -108,7 +132,11 @@ impl Below {
                         vlans_in_key: settings.vlan_in_key,
                     })
                     .map_err(failed)?;
-                below.ports.push(index);
+                below.ports.push(LevelPort {
+                    interface: interface.name.clone(),
+                    link: link.name.clone(),
+                    index,
+                });
                 if attached.mode == Mode::Generic {
                     below.notes.push(format!(
                         "link `{}`: the driver of `{}` runs no XDP programs, so the kernel does (generic mode), which is slower",
@@ -130,10 +158,16 @@ impl Below {
             return;
         }
         self.looked = Some(Instant::now());
-        for index in &self.ports {
+        for port in &self.ports {
             // An interface that is gone takes the level with it.
-            let _ = program.refresh_mtu(*index);
+            let _ = program.refresh_mtu(port.index);
         }
+    }
+
+    /// What it counts by port; `None` without a level.
+    pub fn counters(&self) -> Option<LevelCounters> {
+        let tables = self.program.as_ref()?.tables();
+        Some(LevelCounters { tables, ports: self.ports.clone() })
     }
 
     /// The devices of a link's workers, by worker; none where the link has no level below.

@@ -9,7 +9,7 @@ mod namespace;
 use bartizan_ports::{Batch, InlineOptions, InlinePort, Port, wait_any};
 use bartizan_testkit::packet;
 use bartizan_testkit_worker::events;
-use common::{Ended, Folder, PROGRAM, Running, address, udp};
+use common::{Ended, Folder, PROGRAM, Running, address, get, udp, value};
 use namespace::{in_namespace, ip, veth};
 use serde_json::Value;
 use std::process::Command;
@@ -44,7 +44,7 @@ fn start(folder: &Folder, workers: u16, policy: &str) -> Running {
         "bartizan.yaml",
         format!(
             "links: [{{name: wan, inline: {{a: a1, b: b1, offload: {{level: xdp, entries: 1024}}}}, workers: {workers}}}]\n\
-             policy: policy.yaml\ncache: none\noutputs: {{eve: {{dir: out}}}}\nreload: {{max-loss: 100%}}\n"
+             policy: policy.yaml\ncache: none\noutputs: {{eve: {{dir: out}}}}\nmetrics: {{listen: '127.0.0.1:9100'}}\nreload: {{max-loss: 100%}}\n"
         ),
     );
     let mut command = Command::new(PROGRAM);
@@ -141,7 +141,21 @@ fn forwarded(workers: u16) {
         send(server, &answers);
         assert_eq!(take(client, 8), 8);
     }
+    let page = get("/metrics");
     ends_well(running);
+    // All that came by a port is counted by what became of it, and by size.
+    for (port, frames, what) in [("a1", 8 * 52, "forwarded"), ("b1", 8 * 50, "forwarded"), ("b1", 0, "up")] {
+        let is = format!("port=\"{port}\"");
+        let here = value(&page, "bartizan_port_level_total", &[&is, what]);
+        assert!(here <= frames && here + 32 >= frames, "{port} {what}: {here}\n{page}");
+        assert_eq!(value(&page, "bartizan_port_level_total", &[&is, "dropped"]), 0);
+    }
+    for (port, size, frames) in
+        [("a1", "512-1023", 8 * 50), ("a1", "64", 8), ("a1", "65-127", 8), ("b1", "256-511", 8 * 50)]
+    {
+        let labels = [&format!("port=\"{port}\"")[..], &format!("size=\"{size}\"")];
+        assert_eq!(value(&page, "bartizan_port_frames_total", &labels), frames, "{port} {size}\n{page}");
+    }
     let flows = flows(&folder);
     assert_eq!(flows.len(), 8);
     for flow in &flows {

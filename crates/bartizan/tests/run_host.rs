@@ -7,10 +7,9 @@ mod common;
 mod namespace;
 
 use bartizan_ports::{Batch, InlineOptions, InlinePort, Port, wait_any};
-use common::{Ended, Folder, PROGRAM, Running, udp, until};
+use common::{Ended, Folder, PROGRAM, Running, get, udp, until, value};
 use namespace::{in_namespace, ip, veth};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixListener;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -68,23 +67,6 @@ fn exchange(from: &mut InlinePort, to: &mut InlinePort, frames: &[Vec<u8>], expe
         }
     }
     came
-}
-
-fn get(path: &str) -> String {
-    let mut stream = TcpStream::connect("127.0.0.1:9100").unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    text
-}
-
-/// The value of a series on the metrics page; sums over those that have these labels.
-fn value(page: &str, name: &str, labels: &[&str]) -> u64 {
-    let fits = |line: &&str| {
-        let rest = line.strip_prefix(name).unwrap_or("-");
-        rest.starts_with(['{', ' ']) && labels.iter().all(|label| rest.contains(label))
-    };
-    page.lines().filter(fits).map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
 }
 
 #[test]

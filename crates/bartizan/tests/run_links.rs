@@ -8,11 +8,9 @@ mod namespace;
 
 use bartizan_ports::{Batch, InlineOptions, InlinePort, Port, wait_any};
 use bartizan_testkit_worker::events;
-use common::{Folder, PROGRAM, Running, udp, until};
+use common::{Folder, PROGRAM, Running, get, udp, until, value};
 use namespace::{in_namespace, ip, veth};
 use serde_json::Value;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -109,23 +107,6 @@ fn take(to: &mut InlinePort, expected: usize) -> Vec<Vec<u8>> {
     came
 }
 
-fn get() -> String {
-    let mut stream = TcpStream::connect("127.0.0.1:9100").unwrap();
-    write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    text
-}
-
-/// The sum of a metric's series that have these labels.
-fn value(page: &str, name: &str, labels: &[&str]) -> u64 {
-    let fits = |line: &&str| {
-        let rest = line.strip_prefix(name).unwrap_or("-");
-        rest.starts_with('{') && labels.iter().all(|label| rest.contains(label))
-    };
-    page.lines().filter(fits).map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
-}
-
 /// Eight conversations of both IP versions with an alert each, three packets to a port that red refuses, and two datagrams in
 /// fragments. The same for every link.
 fn frames() -> Vec<Vec<u8>> {
@@ -178,9 +159,9 @@ fn equal_packets_of_two_links_never_meet() {
         });
         // A tap is shown its frames in blocks.
         until("the mirror's frames", || {
-            value(&get(), "bartizan_packets_total", &["link=\"mirror\""]) == (all + 2) as u64
+            value(&get("/metrics"), "bartizan_packets_total", &["link=\"mirror\""]) == (all + 2) as u64
         });
-        let page = &get();
+        let page = &get("/metrics");
         let total = |name: &str, labels: &[&str]| value(page, name, labels);
         for (link, passed, dropped) in [("one", all - 3, 3), ("two", all + 1, 0), ("mirror", all, 0)] {
             let link = &format!("link=\"{link}\"");
@@ -271,7 +252,7 @@ fn a_link_that_goes_and_comes_back_disturbs_no_other() {
         running.signal("USR2");
         running.until("generation 2: 3 rules loaded");
         until("generation 2 everywhere", || {
-            let page = get();
+            let page = get("/metrics");
             (0..4).all(|worker| value(&page, "bartizan_generation", &[&format!("worker=\"{worker}\"")]) == 2)
         });
         let [c, d] = &mut outside.two;
@@ -289,7 +270,7 @@ fn a_link_that_goes_and_comes_back_disturbs_no_other() {
         let [a, _] = &mut outside.one;
         send(a, &packet(1));
         assert_eq!(take(&mut b, 1).len(), 1);
-        let page = get();
+        let page = get("/metrics");
         assert_eq!(value(&page, "bartizan_port_packets_total", &["port=\"a1\"", "\"in\""]), 2);
         assert_eq!(value(&page, "bartizan_packets_total", &["link=\"one\"", "\"pass\""]), 2);
         let ended = running.stop();
@@ -423,7 +404,18 @@ fn filtered(outside: &mut InlinePort, frames: &[Vec<u8>], link: &str, expected: 
         Running::start(Command::new(PROGRAM).args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
     running.until("running on m1");
     send(outside, frames);
-    until("the frames", || value(&get(), "bartizan_port_packets_total", &["\"m1\"", "\"in\""]) >= expected);
+    let begun = Instant::now();
+    loop {
+        let page = get("/metrics");
+        if value(&page, "bartizan_port_packets_total", &["\"m1\"", "\"in\""]) >= expected {
+            break;
+        }
+        if begun.elapsed() > Duration::from_secs(30) {
+            let devices = Command::new("ip").args(["-s", "link"]).output().unwrap();
+            panic!("{}{page}{:?}", String::from_utf8_lossy(&devices.stdout), running.stop());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
     running.stop()
 }
 
@@ -521,7 +513,7 @@ fn tcpdump_beside_a_tap_sees_the_same_frames() {
             live.until("running on m1");
             send(&mut outside, &all);
             until("the frames", || {
-                value(&get(), "bartizan_port_packets_total", &["\"m1\"", "\"in\""]) == count
+                value(&get("/metrics"), "bartizan_port_packets_total", &["\"m1\"", "\"in\""]) == count
             });
             assert_eq!(live.stop().code, Some(0));
             // It ends with the last of them.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The functions of a generation and the chains that policies make of them.
 
+use crate::enough::Enough;
 use crate::overload::Overload;
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
 use bartizan_classify::Header;
@@ -53,6 +54,8 @@ pub struct ClassTraits {
     pub one_sided: bool,
     /// How its flows stand when memory for application layers is used up.
     pub overload: Overload,
+    /// When payload functions are done with its flows.
+    pub enough: Enough,
 }
 
 /// What the lookup for a flow found among functions' rules on headers: the function, and the number of its rule.
@@ -123,6 +126,8 @@ pub struct PolicyMap {
     /// By number, the first that of none.
     names: Vec<Arc<str>>,
     by_fid: Vec<Option<ClassTraits>>,
+    /// Some class has an [`Enough`].
+    ends_early: bool,
 }
 
 impl PolicyMap {
@@ -140,13 +145,24 @@ impl PolicyMap {
             }
         }
         let names = [Arc::from(Self::NONE)].into_iter().chain(names.into_iter().map(Arc::from)).collect();
-        PolicyMap { names, by_fid }
+        let ends_early = classes.iter().any(|(_, traits)| !traits.enough.is_never());
+        PolicyMap { names, by_fid, ends_early }
     }
 
     /// How a class stands under overload.
     #[must_use]
     pub fn overload(&self, fid: Fid) -> Overload {
         self.traits(fid).map(|traits| traits.overload).unwrap_or_default()
+    }
+
+    /// When payload functions are done with flows of a class. `None`: when they say so.
+    #[inline]
+    #[must_use]
+    pub fn enough(&self, fid: Fid) -> Option<Enough> {
+        if !self.ends_early {
+            return None;
+        }
+        self.traits(fid).map(|traits| traits.enough).filter(|enough| !enough.is_never())
     }
 
     /// The policy of a class.
@@ -280,6 +296,13 @@ impl Chains {
     pub fn one(generation: Generation, functions: Vec<Arc<dyn Function>>) -> Self {
         let path = functions.iter().fold(Path::EMPTY, |path, f| path.with(f.id()));
         Chains::new(generation, functions, Box::new(OneClass(Class { fid: Fid(0), path })))
+    }
+
+    /// When payload functions are done with flows of a class. `None`: when they say so.
+    #[inline]
+    #[must_use]
+    pub fn enough(&self, fid: Fid) -> Option<Enough> {
+        self.policies.enough(fid)
     }
 
     /// The function of a bit.

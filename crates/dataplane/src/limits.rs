@@ -21,7 +21,7 @@ use bartizan_base::{limits, spread};
 use bartizan_config::host::OFFLOAD_ENTRIES_USUAL;
 use bartizan_config::suricata;
 use bartizan_events::config::AlertOptions;
-use bartizan_offload::manager::{RAISES_PER_TURN, READS_PER_TURN};
+use bartizan_offload::manager::{GIVE_WAY_PER_TURN, LOOKS, RAISES_PER_TURN, READS_PER_TURN};
 
 /// A figure of the settings that hold where no file is given.
 fn of(figure: impl Fn(&EngineSettings) -> String) -> String {
@@ -124,7 +124,10 @@ pub const LIMITS: &[Limit] = limits! {
         "the rest is left out", [NotNeeded];
     Flow "flows that the level below a link holds, of all its workers together" = "{} (`entries` of a link's `offload`)"
         [count(OFFLOAD_ENTRIES_USUAL)] in ["config/host.rs", "offload/places.rs"],
-        "stays at the host, and is offered with its next packet", [Told("`offload.stays.full`, `bartizan.stays` of flow events")];
+        "stays at the host, and is offered again with each sixteenth packet; a silent flow gives way to a busier one", [Told("`offload.stays.full`, `offload.gave_way`, `bartizan.stays` of flow events")];
+    Flow "entries that are looked at for one that gives way, and that give way in one turn of a worker" = "{}, {}"
+        [count(LOOKS), count(GIVE_WAY_PER_TURN)] in ["offload/manager.rs"],
+        "the flow stays at the host, and asks again", [Told("`offload.gave_way`")];
     Flow "flows below whose counts are read in one turn of a worker, and that come up for a new generation" = "{}, {}"
         [count(READS_PER_TURN), count(RAISES_PER_TURN)] in ["offload/manager.rs"],
         "the others are read and taken up in the next turns; packets of an earlier generation go up at once", [NotNeeded];

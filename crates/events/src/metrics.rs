@@ -120,6 +120,10 @@ metrics! {
         "Packets or records that a ring had no room for.";
     PORT_PACKETS Counter Packets "bartizan_port_packets_total" ["port", "direction", "link"]
         "Packets that a port took in or sent out.";
+    PORT_FRAMES Counter Packets "bartizan_port_frames_total" ["port", "size", "link"]
+        "Frames that came by a port, at whatever level they were handled, by their size in bytes with the frame's checksum (RFC 2819; two classes more for jumbo frames).";
+    PORT_LEVEL Counter Packets "bartizan_port_level_total" ["port", "what", "link"]
+        "Frames that came by a port with a level below the host, by what it did with them: up, forwarded, dropped.";
     PORT_DROPPED Counter Packets "bartizan_port_dropped_total" ["port", "reason", "link"]
         "Packets that a port or its kernel ring lost.";
     PORT_MERGED Counter Packets "bartizan_port_merged_total" ["port", "what", "link"]

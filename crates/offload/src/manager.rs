@@ -11,7 +11,9 @@
 //! **Generations.** A device passes up what belongs to another generation at once; the flow is judged anew at the host, and offered again. Its old entry is taken
 //! away meanwhile, [`RAISES_PER_TURN`] at a turn.
 //!
-//! Not done: choosing between flows where places are short (who comes first has one).
+//! **Short of places.** A flow that finds none takes that of a silent one: of [`LOOKS`] entries the one that handled least between its latest two readings comes up, if the
+//! flow is expected to bring more than [`GAIN`] times as much in the next second. What is expected of a flow is what it has brought in a second so far; the length of a flow is
+//! no better guess than that (Lindy's law). The place is free after the steps of a removal, for who asks then.
 
 use crate::device::{Action, Answered, Counts, Device, Install, Request, Said, Sides, Wish};
 use crate::key::{DeviceKey, direction_from_low};
@@ -28,6 +30,12 @@ pub const READ_EVERY: PacketDuration = PacketDuration::from_secs(1);
 pub const READS_PER_TURN: u32 = 4096;
 /// Flows of another generation that begin to come up in one turn, at most.
 pub const RAISES_PER_TURN: u32 = 1024;
+/// Entries that are looked at for one that gives way.
+pub const LOOKS: u32 = 8;
+/// A flow has to be expected to bring so many times what the entry that gives way handles.
+pub const GAIN: u32 = 2;
+/// Entries that give way in one turn, at most.
+pub const GIVE_WAY_PER_TURN: u32 = 64;
 /// Timers that are looked at in one turn, at most.
 const TIMERS_PER_TURN: u32 = 4096;
 
@@ -38,6 +46,10 @@ pub struct Offer {
     pub action: Action,
     /// By which generation.
     pub generation: Generation,
+    /// Packets that are expected of it in the next second.
+    pub expected: u32,
+    /// It was offered before, and found no place.
+    pub again: bool,
 }
 
 /// Something that the data plane has to do, or to know.
@@ -101,6 +113,8 @@ pub struct ManagerCounters {
     pub stayed: [u64; Stays::ALL.len()],
     /// Flows that came up because another generation began.
     pub outdated: u64,
+    /// Flows that came up so that busier ones find a place.
+    pub gave_way: u64,
     /// What the device said of entries that are not there any more.
     pub strays: u64,
     /// Packets that the device forwarded.
@@ -116,6 +130,7 @@ impl Default for ManagerCounters {
             offered: 0,
             stayed: [0; Stays::ALL.len()],
             outdated: 0,
+            gave_way: 0,
             strays: 0,
             forwarded: Handled::default(),
             dropped: [Handled::default(); Reason::COUNT],
@@ -155,6 +170,9 @@ pub struct FlowManager {
     /// Where the next reads begin, and until when their time is used.
     next_read: u32,
     read_until: Option<Timestamp>,
+    /// Where the next entry is looked for that gives way, and how many may in this turn.
+    next_look: u32,
+    give_way: u32,
     /// Where the next entries are looked at for another generation; `None`: all are of this one.
     next_raise: Option<u32>,
     closed: bool,
@@ -175,6 +193,8 @@ impl FlowManager {
             generation,
             next_read: 0,
             read_until: None,
+            next_look: 0,
+            give_way: GIVE_WAY_PER_TURN,
             next_raise: None,
             closed: false,
         };
@@ -194,11 +214,15 @@ impl FlowManager {
         &self.counters
     }
 
-    /// Bytes of memory, an upper bound, without the device's.
+    /// Bytes of memory, in use and at most, without the device's. (What waits for a turn is in both: it is as much as a turn brings.)
     #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.places.bytes()
-            + self.requests.capacity() * size_of::<Request>()
+    pub fn memory(&self) -> (usize, usize) {
+        let waiting = self.waiting();
+        (self.places.bytes() + waiting, self.places.bytes_max() + waiting)
+    }
+
+    fn waiting(&self) -> usize {
+        self.requests.capacity() * size_of::<Request>()
             + self.said.capacity() * size_of::<(u32, SunkId, Said)>()
             + self.done.capacity() * size_of::<Done>()
             + self.ended.capacity() * size_of::<Ended>()
@@ -218,6 +242,8 @@ impl FlowManager {
         let result = self.try_offer(table, id, offer, now);
         match result {
             Ok(()) => self.counters.offered += 1,
+            // A flow is counted once, however often it asks.
+            Err(Stays::Full) if offer.again => {}
             Err(why) => self.counters.stays(why),
         }
         result
@@ -232,7 +258,7 @@ impl FlowManager {
         &mut self,
         table: &mut FlowTable<E>,
         id: FlowId,
-        Offer { action, generation }: Offer,
+        Offer { action, generation, expected, .. }: Offer,
         now: Timestamp,
     ) -> Result<(), Stays> {
         if self.closed {
@@ -242,7 +268,10 @@ impl FlowManager {
         if let Some(why) = self.device.capabilities().refuses(&key) {
             return Err(why);
         }
-        let at = self.places.reserve().ok_or(Stays::Full)?;
+        let Some(at) = self.places.reserve() else {
+            self.make_room(table, expected, now);
+            return Err(Stays::Full);
+        };
         let sunk = match table.sink(id, self.level(), generation, now) {
             Ok(sunk) => sunk,
             Err(error) => {
@@ -254,10 +283,39 @@ impl FlowManager {
             }
         };
         let from_low = direction_from_low(&key);
-        self.places.take(at, Place { sunk, action, generation, from_low, credited: Counts::default() });
+        let credited = Counts::default();
+        self.places.take(at, Place { sunk, action, generation, from_low, credited, recent: None });
         let install = Install { key: DeviceKey::of(&key), action, generation };
         self.requests.push(Request { place: at, sunk, wish: Wish::Install(install) });
         Ok(())
+    }
+
+    /// A flow of which so much is expected has found no place: one that handles little begins to come up.
+    fn make_room<E: Default>(&mut self, table: &mut FlowTable<E>, expected: u32, now: Timestamp) {
+        let known = self.places.known();
+        if self.give_way == 0 || known == 0 {
+            return;
+        }
+        let mut least: Option<(u32, SunkId)> = None;
+        for _ in 0..LOOKS.min(known) {
+            self.next_look = (self.next_look + 1) % known;
+            // Of an entry that was not read yet nothing is known.
+            let Some(Place { sunk, recent: Some(recent), .. }) = self.places.get(self.next_look) else {
+                continue;
+            };
+            let settled =
+                table.stay(sunk.flow()).is_some_and(|stay| stay.sunk == *sunk && !stay.step.in_removal());
+            if settled && least.is_none_or(|(fewest, _)| *recent < fewest) {
+                least = Some((*recent, *sunk));
+            }
+        }
+        if let Some((recent, sunk)) = least
+            && expected > recent.saturating_mul(GAIN)
+            && table.raise(sunk.flow(), now)
+        {
+            self.give_way -= 1;
+            self.counters.gave_way += 1;
+        }
     }
 
     /// Entries of other generations are of no use any more.
@@ -279,6 +337,7 @@ impl FlowManager {
     /// One turn: what is due of removals, counts, and generations goes to the device; what it has said is done. Then [`FlowManager::next_done`] and
     /// [`FlowManager::next_ended`] have what the data plane is to do.
     pub fn turn<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
+        self.give_way = GIVE_WAY_PER_TURN;
         self.raise_outdated(table, now);
         self.take_tasks(table, now);
         self.read_some(table, now);
@@ -433,6 +492,9 @@ impl FlowManager {
                 bytes += more_bytes;
             }
         }
+        if let Some(place) = self.places.get_mut(at) {
+            place.recent = Some(u32::try_from(packets).unwrap_or(u32::MAX));
+        }
         if packets == 0 {
             return;
         }
@@ -485,7 +547,7 @@ mod tests {
         }
 
         fn offer(&mut self, id: FlowId, action: Action) -> Result<(), Stays> {
-            let offer = Offer { action, generation: Generation(1) };
+            let offer = Offer { action, generation: Generation(1), expected: 0, again: false };
             self.manager.offer(&mut self.table, id, offer, self.now)
         }
 
@@ -543,6 +605,50 @@ mod tests {
             rig.manager.counters().dropped[Reason::IdsFlow as usize],
             Handled { packets: 1, bytes: 100 }
         );
+    }
+
+    #[test]
+    fn where_places_are_short_a_silent_flow_gives_way_to_a_busy_one() {
+        let mut rig = Rig::new(Habits { entries: 4, ..Habits::default() });
+        let ids: Vec<_> = (0..5).map(|n| rig.flow(1_000 + n)).collect();
+        for id in &ids[..4] {
+            rig.offer(*id, Action::Forward).unwrap();
+        }
+        rig.pass(50);
+        let ask = |rig: &mut Rig, expected: u32, again: bool| {
+            let offer = Offer { action: Action::Forward, generation: Generation(1), expected, again };
+            rig.manager.offer(&mut rig.table, ids[4], offer, rig.now)
+        };
+        assert_eq!(ask(&mut rig, 1_000, false), Err(Stays::Full));
+        rig.pass(1_000);
+        assert_eq!(rig.manager.counters().gave_way, 0, "nothing is known of the entries yet");
+        // All but the third handle ten packets a second.
+        for _ in 0..30 {
+            for port in [1_000, 1_001, 1_003] {
+                assert_eq!(rig.packet(port), Some(Action::Forward));
+            }
+            rig.pass(100);
+        }
+        assert_eq!(ask(&mut rig, 0, true), Err(Stays::Full), "it is expected to bring nothing");
+        assert_eq!(rig.manager.counters().gave_way, 0);
+        assert_eq!(ask(&mut rig, 5, true), Err(Stays::Full));
+        assert_eq!(rig.manager.counters().gave_way, 1);
+        rig.pass(1_000);
+        assert_eq!(rig.packet(1_002), None, "it has come up");
+        assert_eq!(ask(&mut rig, 5, true), Ok(()));
+        assert_eq!(rig.manager.counters().stayed[Stays::Full as usize], 1, "one flow, however often it asks");
+        // Against those that are busy five packets more are not enough.
+        rig.pass(50);
+        for _ in 0..30 {
+            for port in [1_000, 1_001, 1_003, 1_004] {
+                assert_eq!(rig.packet(port), Some(Action::Forward));
+            }
+            rig.pass(100);
+        }
+        let other = rig.flow(2_000);
+        let offer = Offer { action: Action::Forward, generation: Generation(1), expected: 15, again: false };
+        assert_eq!(rig.manager.offer(&mut rig.table, other, offer, rig.now), Err(Stays::Full));
+        assert_eq!(rig.manager.counters().gave_way, 1);
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub(crate) struct Place {
     pub from_low: Direction,
     /// What was credited of it.
     pub credited: Counts,
+    /// Packets that it handled between the latest two readings, about a second; `None` before the first one.
+    pub recent: Option<u32>,
 }
 
 /// See the module. As many as were ever in use at once are kept; the one that became free last is used first: its memory is warm.
@@ -84,6 +86,12 @@ impl Places {
     /// Places that were ever in use at once.
     pub(crate) fn known(&self) -> u32 {
         u32::try_from(self.places.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Bytes of memory when all places are in use: what grows by doubling may have room for as many again.
+    pub(crate) fn bytes_max(&self) -> usize {
+        let each = size_of::<Option<Place>>() + size_of::<u32>() + size_of::<(SunkId, u32)>() + 1;
+        2 * each * self.most as usize
     }
 
     /// Bytes of memory, an upper bound.

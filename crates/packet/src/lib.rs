@@ -21,6 +21,7 @@ pub mod limits;
 mod link;
 pub mod metadata;
 mod network;
+pub mod sizes;
 pub mod slots;
 pub mod tables;
 mod transport;

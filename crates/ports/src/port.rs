@@ -5,6 +5,7 @@ use crate::batch::Batch;
 use crate::error::PortError;
 use crate::refusal::{SendFailures, SendRefusal};
 use bartizan_base::Timestamp;
+use bartizan_packet::sizes::{Sizes, size_class};
 use std::os::fd::BorrowedFd;
 
 /// Largest frame that is carried, in bytes, VLAN tags included.
@@ -17,6 +18,8 @@ pub struct PortStats {
     pub received: u64,
     /// Bytes of these frames.
     pub received_bytes: u64,
+    /// These frames by their size.
+    pub received_sizes: Sizes,
     /// Frames that arrived while the receive ring was full: lost (the kernel's counter).
     pub ring_dropped: u64,
     /// Frames that the kernel put into the ring (the kernel's counter): `received` + `skipped` + those still in the ring.
@@ -52,6 +55,15 @@ pub struct PortStats {
 }
 
 impl PortStats {
+    /// A frame of so many bytes is handed out.
+    pub(crate) fn note_received(&mut self, length: usize) {
+        self.received += 1;
+        self.received_bytes += length as u64;
+        if let Some(count) = self.received_sizes.get_mut(size_class(length)) {
+            *count += 1;
+        }
+    }
+
     /// The counters of two ports together.
     #[must_use]
     pub fn plus(mut self, other: &PortStats) -> PortStats {
@@ -59,6 +71,7 @@ impl PortStats {
         let PortStats {
             received,
             received_bytes,
+            received_sizes,
             ring_dropped,
             ring_received,
             oversized,
@@ -78,6 +91,7 @@ impl PortStats {
         } = other;
         self.received += received;
         self.received_bytes += received_bytes;
+        self.received_sizes.iter_mut().zip(received_sizes).for_each(|(sum, part)| *sum += part);
         self.ring_dropped += ring_dropped;
         self.ring_received += ring_received;
         self.oversized += oversized;

@@ -321,6 +321,7 @@ impl Socket {
         let stats = &mut self.stats;
         stats.received += filled.frames;
         stats.received_bytes += filled.bytes;
+        stats.received_sizes.iter_mut().zip(filled.sizes).for_each(|(sum, part)| *sum += part);
         stats.oversized += filled.oversized;
         stats.copied += filled.copied;
         stats.skipped += filled.skipped;

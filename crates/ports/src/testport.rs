@@ -117,8 +117,7 @@ impl TestPort {
     /// Takes the next frame that has arrived, without a batch.
     pub fn take(&mut self) -> Option<Vec<u8>> {
         let (frame, _) = self.incoming.lock().pop_front()?;
-        self.stats.received += 1;
-        self.stats.received_bytes += frame.len() as u64;
+        self.stats.note_received(frame.len());
         Some(frame)
     }
 
@@ -177,8 +176,7 @@ impl Port for TestPort {
             };
             let wire_length = u32::try_from(frame.len()).unwrap_or(u32::MAX);
             batch.push_copy(&frame, FrameInfo { timestamp, wire_length, ..FrameInfo::default() });
-            self.stats.received += 1;
-            self.stats.received_bytes += frame.len() as u64;
+            self.stats.note_received(frame.len());
         }
         Ok(batch.len())
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the program has counted, summed over processors.
 
+use bartizan_packet::sizes::Sizes;
 use bartizan_packet::slots::{PortLine, SEEN_SHIFT, SlotLine};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -91,10 +92,6 @@ impl Counts {
     }
 }
 
-/// Upper bounds of the classes of frames by size, with the 4 bytes of a frame's checksum (RFC 2819, and two more classes for jumbo frames). The
-/// last class has none.
-pub const SIZE_BOUNDS: [u32; 7] = [64, 127, 255, 511, 1023, 1518, 9216];
-
 /// Numbers of a port since the program was loaded, of the time while it was enabled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
@@ -108,8 +105,8 @@ pub struct PortCounters {
     pub forwarded: u64,
     /// Frames that were dropped.
     pub dropped: u64,
-    /// Frames by size ([`SIZE_BOUNDS`]).
-    pub sizes: [u64; 8],
+    /// Frames by size ([`bartizan_packet::sizes`]).
+    pub sizes: Sizes,
 }
 
 impl PortCounters {

@@ -26,7 +26,7 @@ mod prove;
 mod sys;
 mod tables;
 
-pub use counters::{Counts, PortCounters, Progress, SIZE_BOUNDS};
+pub use counters::{Counts, PortCounters, Progress};
 pub use error::{InsertError, XdpError};
 pub use port::{Attached, Mode, ModeChoice, PortSetup, Side};
 pub use program::{Options, Program};

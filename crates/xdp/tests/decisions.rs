@@ -6,13 +6,12 @@ mod common;
 
 use bartizan_base::Reason;
 use bartizan_packet::DecoderConfig;
+use bartizan_packet::sizes::SIZE_BOUNDS;
 use bartizan_testkit::layers;
 use bartizan_testkit::packet::{
     ACK, FIN, Ip, Layer, Packet, Piece, RST, SYN, TCP, UDP, sum_ipv4_header, udp,
 };
-use bartizan_xdp::{
-    Action, Control, InsertError, Key, Mode, ModeChoice, Options, Program, SIZE_BOUNDS, Tables, XdpError,
-};
+use bartizan_xdp::{Action, Control, InsertError, Key, Mode, ModeChoice, Options, Program, Tables, XdpError};
 use common::{
     DROP, KINDS, PASS, REDIRECT, datagram, ends, header, in_namespace, key, level, number, plain, ports,
     segment,

@@ -6,7 +6,7 @@ use crate::error::{Exit, Failure};
 use crate::generation::{Builder, Built};
 use crate::links::Links;
 use crate::metrics::{self, Source};
-use crate::offload::Below;
+use crate::offload::{Below, LevelCounters};
 use crate::plan::{self, Given, LinkPlan, Plan};
 use crate::reload::Inventory;
 use crate::stats::{Statistics, StatsLink};
@@ -91,7 +91,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     warnings.iter().chain(&inventory.notes()).for_each(|warning| eprintln!("warning: {warning}"));
     let workers = plan.links.iter().map(|link| link.workers).sum();
     let board = Board::new(workers);
-    let source = source_of(&plan, &board, &recorder, function_names);
+    let source = source_of(&plan, &board, &recorder, function_names, below.counters());
     source.loaded(&report, builder.cache());
     let server = listener.map(|listener| metrics::serve(listener, Arc::clone(&source))).transpose()?;
     server.iter().for_each(|server| eprintln!("metrics: http://{}/metrics", server.address()));
@@ -167,9 +167,10 @@ fn source_of(
     board: &Board,
     recorder: &EveRecorder,
     functions: Vec<&'static str>,
+    level: Option<LevelCounters>,
 ) -> Arc<Source> {
     let names = plan.links.iter().flat_map(|link| vec![link.name.clone(); link.workers.into()]);
-    Arc::new(Source::new(board.clone(), names.collect(), recorder.watches(), functions))
+    Arc::new(Source::new(board.clone(), names.collect(), recorder.watches(), functions, level))
 }
 
 /// Says what runs, and what to know of it.

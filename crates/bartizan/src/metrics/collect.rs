@@ -3,14 +3,17 @@
 //!
 //! A scrape asks the workers, waits a little for their answers and reads what they show; nothing of it holds a worker up.
 
+use crate::offload::{LevelCounters, LevelPort};
 use bartizan_base::FunctionId;
 use bartizan_dataplane::board::{Board, DecisionKey, Snapshot};
 use bartizan_events::metrics as m;
 use bartizan_events::metrics::{Exposition, Metric};
 use bartizan_events::sink::{SinkProblem, SinkWatch};
 use bartizan_flow::host::HostCounters;
+use bartizan_packet::sizes::{SIZE_NAMES, Sizes};
 use bartizan_pattern::CacheCounters;
 use bartizan_rules::RuleSetReport;
+use bartizan_xdp::PortCounters;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -28,6 +31,8 @@ pub struct Source {
     outputs: Vec<Arc<SinkWatch>>,
     /// Names of functions by their bit, those that no chain of the running generation has included.
     functions: Vec<&'static str>,
+    /// What the level below counts, where there is one.
+    level: Option<LevelCounters>,
     rules: Mutex<RuleSetReport>,
     cache: Mutex<Option<CacheCounters>>,
     reloads: [AtomicU64; 2],
@@ -40,6 +45,7 @@ impl Source {
         links: Vec<String>,
         outputs: Vec<Arc<SinkWatch>>,
         functions: Vec<&'static str>,
+        level: Option<LevelCounters>,
     ) -> Self {
         Source {
             started: Instant::now(),
@@ -47,6 +53,7 @@ impl Source {
             links,
             outputs,
             functions,
+            level,
             rules: Mutex::new(RuleSetReport::new()),
             cache: Mutex::new(None),
             reloads: [AtomicU64::new(0), AtomicU64::new(0)],
@@ -92,7 +99,8 @@ impl Source {
             let worker = number.to_string();
             let link = self.links.get(number).map_or("", String::as_str);
             page.add(&m::WORKER_LATE, &[&worker, link], u64::from(*late));
-            Worker { name: &worker, link, snapshot, functions: &self.functions }.add(&mut page);
+            let has_level = self.level_ports().any(|(port, _)| port.link == link);
+            Worker { name: &worker, link, snapshot, functions: &self.functions, has_level }.add(&mut page);
             for (part, _, limit) in &snapshot.memory {
                 *limits.entry(*part).or_insert(0u64) += limit;
             }
@@ -110,8 +118,25 @@ impl Source {
         for (function, counters) in hosts {
             add_hosts(&mut page, function, &counters);
         }
+        self.add_level(&mut page);
         self.add_own(&mut page);
         page.text()
+    }
+
+    fn level_ports(&self) -> impl Iterator<Item = (&LevelPort, PortCounters)> {
+        self.level.iter().flat_map(LevelCounters::ports)
+    }
+
+    /// What came by the ports of links with a level: all of it, while the host sees what goes up.
+    fn add_level(&self, page: &mut Exposition) {
+        for (LevelPort { interface, link, .. }, counters) in self.level_ports() {
+            let what =
+                [("up", counters.up), ("forwarded", counters.forwarded), ("dropped", counters.dropped)];
+            for (what, frames) in what {
+                page.add(&m::PORT_LEVEL, &[interface, what, link], frames);
+            }
+            add_sizes(page, (interface, link), &counters.sizes);
+        }
     }
 
     /// What is not a worker's.
@@ -148,6 +173,12 @@ impl Source {
     }
 }
 
+fn add_sizes(page: &mut Exposition, (port, link): (&str, &str), sizes: &Sizes) {
+    for (name, frames) in SIZE_NAMES.iter().zip(sizes) {
+        page.add(&m::PORT_FRAMES, &[port, name, link], *frames);
+    }
+}
+
 /// What a function keeps per host.
 fn add_hosts(page: &mut Exposition, function: &str, counters: &HostCounters) {
     page.add(&m::HOST_ENTRIES, &[function], counters.active);
@@ -172,6 +203,8 @@ struct Worker<'s> {
     link: &'s str,
     snapshot: &'s Snapshot,
     functions: &'s [&'static str],
+    /// A level below counts what comes by the link's ports.
+    has_level: bool,
 }
 
 impl Worker<'_> {
@@ -257,6 +290,9 @@ impl Worker<'_> {
             page.add(&m::PORT_PACKETS, &[port, "in", self.link], stats.received);
             page.add(&m::PORT_PACKETS, &[port, "out", self.link], stats.sent);
             page.add(&m::PORT_DROPPED, &[port, "receive_ring", self.link], stats.ring_dropped);
+            if !self.has_level {
+                add_sizes(page, (port, self.link), &stats.received_sizes);
+            }
             for (what, frames) in stats.merged() {
                 page.add(&m::PORT_MERGED, &[port, what, self.link], frames);
             }

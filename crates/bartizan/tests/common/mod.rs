@@ -3,8 +3,8 @@
 #![allow(dead_code)]
 
 use bartizan_testkit::packet;
-use std::io::{BufRead, BufReader, Read};
-use std::net::IpAddr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -157,6 +157,24 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(begun.elapsed() < LIMIT, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// What the program answers at a path of its metrics' address.
+pub fn get(path: &str) -> String {
+    let mut stream = TcpStream::connect("127.0.0.1:9100").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+/// The value of a series on the metrics page; sums over those that have these labels.
+pub fn value(page: &str, name: &str, labels: &[&str]) -> u64 {
+    let fits = |line: &&str| {
+        let rest = line.strip_prefix(name).unwrap_or("-");
+        rest.starts_with(['{', ' ']) && labels.iter().all(|label| rest.contains(label))
+    };
+    page.lines().filter(fits).map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
 }
 
 /// Address of a host by its number: 192.0.2.N, 2001:db8::N.

@@ -17,9 +17,10 @@ pub mod values;
 
 pub use read::{Problem, did_you_mean, locate, nearest};
 pub use schema::schema;
-pub use values::{AddressGroup, List, PortGroup, Ports, Prefix, Protocol, Seconds, Target};
+pub use values::{AddressGroup, List, PortGroup, Ports, Prefix, Protocol, Seconds, Size, Target};
 
 use crate::yaml::{self, Node, Position, Value};
+use core::num::NonZeroU64;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -139,10 +140,30 @@ pub struct Overload {
     pub action: Option<OverloadAction>,
 }
 
+impl Bypass {
+    /// Whether all of its flows is inspected.
+    #[must_use]
+    pub fn is_never(&self) -> bool {
+        *self == Bypass::default()
+    }
+}
+
 impl Default for Overload {
     fn default() -> Self {
         Overload { priority: 100, action: None }
     }
+}
+
+/// How much of its flows a policy has inspected, at most, whatever comes first. Header functions go on; a flow without any is bypassed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Bypass {
+    /// Once what follows is encrypted (TLS behind its handshake).
+    pub encrypted: bool,
+    /// After so many packets of both directions.
+    pub packets: Option<NonZeroU64>,
+    /// After so many bytes of their frames.
+    pub bytes: Option<Size>,
 }
 
 /// What traffic gets that no policy names.
@@ -194,6 +215,9 @@ pub struct Policy {
     /// How its flows stand when memory for application layers is used up.
     #[serde(default)]
     pub overload: Overload,
+    /// How much of its flows is inspected, at most.
+    #[serde(default)]
+    pub bypass: Bypass,
     /// The sections of the chain's functions.
     #[serde(skip)]
     #[schemars(skip)]
@@ -218,6 +242,9 @@ pub struct DefaultPolicy {
     /// How its flows stand when memory for application layers is used up.
     #[serde(default)]
     pub overload: Overload,
+    /// How much of its flows is inspected, at most.
+    #[serde(default)]
+    pub bypass: Bypass,
     /// The sections of the chain's functions.
     #[serde(skip)]
     #[schemars(skip)]
@@ -259,8 +286,8 @@ fn lines(file: &str, problems: &[Problem]) -> String {
 
 /// The keys of a policy that are no sections.
 const POLICY_KEYS: &[&str] =
-    &["name", "from", "to", "tenant", "link", "chain", "staged", "one-sided", "overload"];
-const DEFAULT_KEYS: &[&str] = &["action", "chain", "staged", "one-sided", "overload"];
+    &["name", "from", "to", "tenant", "link", "chain", "staged", "one-sided", "overload", "bypass"];
+const DEFAULT_KEYS: &[&str] = &["action", "chain", "staged", "one-sided", "overload", "bypass"];
 const FILE_KEYS: &[&str] = &["groups", "rule-groups", "tenants", "service-levels", "policies", "default"];
 
 /// Reads and checks a policy file. `functions`: the names that chains and sections may have; with an empty list, any.

@@ -25,10 +25,11 @@ impl Passage<'_> {
     fn offer_to_level(&mut self, id: FlowId, course: Course) {
         let generation = self.runner.generation();
         let Some(entry) = self.flows.get(id) else { return };
-        let untold = |why: Option<Stays>| why.is_none_or(|why| !why.is_lasting());
-        if !entry.is_at_host() || entry.generation != generation || !untold(entry.ext.stays) {
+        if !entry.is_at_host() || entry.generation != generation || !asks(entry) {
             return;
         }
+        let again = entry.ext.stays == Some(Stays::Full);
+        let expected = expected(entry);
         let clock = self.cx.position.clock;
         let state = entry.ext.session.state();
         let action = match course {
@@ -49,7 +50,7 @@ impl Passage<'_> {
         }
         let offered = action.and_then(|action| {
             let Some((table, manager)) = self.flows.with_manager() else { return Err(Stays::NoDevice) };
-            manager.offer(table, id, Offer { action, generation }, clock)
+            manager.offer(table, id, Offer { action, generation, expected, again }, clock)
         });
         if let Some(entry) = self.flows.get_mut(id) {
             entry.ext.stays = offered.err();
@@ -196,6 +197,21 @@ impl Passage<'_> {
             }
         }
     }
+}
+
+/// Whether a flow is offered with the packet in hand: it was not asked, or may be answered otherwise now. Who found no place asks with each sixteenth packet.
+fn asks(entry: &Entry) -> bool {
+    match entry.ext.stays {
+        Some(Stays::Full) => entry.packets.to_server.wrapping_add(entry.packets.to_client).is_multiple_of(16),
+        why => why.is_none_or(|why| !why.is_lasting()),
+    }
+}
+
+/// Packets that are expected of a flow in the next second: as many as in a second so far.
+fn expected(entry: &Entry) -> u32 {
+    let packets = entry.packets.to_server.saturating_add(entry.packets.to_client);
+    let seconds = entry.last_seen.since(entry.start).as_nanos() / 1_000_000_000;
+    u32::try_from(packets / seconds.max(1)).unwrap_or(u32::MAX)
 }
 
 /// Whether a flow that nobody judges is under way: a connection that is established, or more than the packet that opened it.

@@ -280,6 +280,12 @@ impl Runner {
         // A parser or the depth of the stream says that nobody needs the rest: payload functions are done.
         if bypass && decision.verdict.forwards() {
             self.end_payload(entry);
+        } else if let Some(enough) = self.chains.enough(entry.fid)
+            && decision.verdict.forwards()
+            && self.chains.wants_payload(entry.path)
+            && enough.is_met(&entry.packets, &entry.bytes, entry.ext.app.as_deref())
+        {
+            self.leave_payload(entry);
         }
         decision
     }

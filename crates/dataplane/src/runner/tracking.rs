@@ -66,6 +66,11 @@ impl Runner {
     /// parts of the flow in hand puts them back first.
     pub(crate) fn end_payload(&mut self, entry: &mut Entry) {
         entry.ext.standing.end_payload();
+        self.leave_payload(entry);
+    }
+
+    /// Payload functions are done with a flow for as long as its generation: its policy wants no more of it inspected.
+    pub(crate) fn leave_payload(&mut self, entry: &mut Entry) {
         entry.path = self.chains.header_part(entry.path);
         self.effects.bypassed |= entry.path.is_empty();
         self.stop_reading(entry);

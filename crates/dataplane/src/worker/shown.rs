@@ -137,6 +137,7 @@ impl Worker {
         each("offload.entries", counters.entries);
         each("offload.offered", counters.offered);
         each("offload.outdated", counters.outdated);
+        each("offload.gave_way", counters.gave_way);
         each("offload.back", of_table.back);
         each("offload.revived", of_table.revived);
         each("offload.unanswered", of_table.unanswered);
@@ -229,6 +230,10 @@ impl Worker {
                 ("app_layer", memory.used(), memory.limit()),
                 ("defrag", defrag, self.settings.defrag.memory as u64),
             ]);
+            if let Some(manager) = &self.flows.manager {
+                let (used, most) = manager.memory();
+                snapshot.memory.push(("offload", used as u64, most as u64));
+            }
             snapshot.hosts.clear();
             snapshot.hosts.extend(host_counters(self.runner.chains()));
             snapshot.fill(self.runner.chains(), self.runner.states(), &self.account.tally);

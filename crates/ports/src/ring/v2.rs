@@ -7,6 +7,7 @@ use super::{Geometry, Header, Mapping, Place, VNET_BYTES, vlan_tag};
 use crate::batch::Batch;
 use crate::frame::FrameFlags;
 use crate::sys;
+use bartizan_packet::sizes::{Sizes, size_class};
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -25,6 +26,8 @@ pub(crate) struct Filled {
     pub(crate) frames: u64,
     /// Their bytes.
     pub(crate) bytes: u64,
+    /// The frames by their size.
+    pub(crate) sizes: Sizes,
     /// Frames that were larger than a slot: cut, or fetched whole through the socket.
     pub(crate) oversized: u64,
     /// Of those, fetched whole.
@@ -43,6 +46,9 @@ impl Filled {
     pub(super) fn count(&mut self, length: usize, flags: FrameFlags) {
         self.frames += 1;
         self.bytes += length as u64;
+        if let Some(count) = self.sizes.get_mut(size_class(length)) {
+            *count += 1;
+        }
         self.checksum_pending += u64::from(flags.contains(FrameFlags::CHECKSUM_PENDING));
     }
 }

@@ -82,6 +82,10 @@ impl TlsParser {
 }
 
 impl Parser for TlsParser {
+    fn is_encrypted(&self) -> bool {
+        self.tx.as_ref().is_some_and(|tx| tx.encrypted)
+    }
+
     fn parse(&mut self, direction: Direction, input: Input<'_>, context: &mut ParseContext<'_>) -> Progress {
         let Some(tx) = self.tx.as_mut() else { return Progress::Done };
         let client_begins =

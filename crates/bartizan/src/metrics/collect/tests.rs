@@ -5,6 +5,7 @@ use super::*;
 use bartizan_base::{Reason, Verdict};
 use bartizan_dataplane::board::Amount;
 use bartizan_dataplane::chain::PolicyMap;
+use bartizan_ports::PortStats;
 use std::collections::{BTreeSet, HashMap};
 
 /// A sample: name, labels in order, value.
@@ -124,6 +125,10 @@ fn snapshot() -> Snapshot {
             ("ids", "alerts", 3),
         ],
         memory: vec![("reassembly", 5, 100)],
+        ports: vec![(
+            "eth0".to_owned(),
+            PortStats { received_sizes: [3, 0, 0, 0, 0, 0, 2, 1], ..PortStats::default() },
+        )],
         ..Snapshot::default()
     }
 }
@@ -132,8 +137,14 @@ fn snapshot() -> Snapshot {
 fn a_page_is_read_back_and_says_what_was_counted() {
     let mut page = Exposition::default();
     for (name, link) in [("0", "wan"), ("1", "lan")] {
-        Worker { name, link, snapshot: &snapshot(), functions: &["gate", "pfw", "sfw", "ids"] }
-            .add(&mut page);
+        Worker {
+            name,
+            link,
+            snapshot: &snapshot(),
+            functions: &["gate", "pfw", "sfw", "ids"],
+            has_level: link == "lan",
+        }
+        .add(&mut page);
     }
     let samples = read(&page.text()).expect("the format");
     let web = ("policy", "we\"b\\shop\n");
@@ -163,12 +174,17 @@ fn a_page_is_read_back_and_says_what_was_counted() {
     assert_eq!(find(&samples, "bartizan_flows_ended_total", &[("reason", "timeout")]), [5, 5]);
     assert_eq!(find(&samples, "bartizan_decode_events_total", &[]), [1, 1]);
     assert_eq!(find(&samples, "bartizan_generation", &[]), [3, 3]);
+    // Where a level below counts them, it is not the host that shows them.
+    assert_eq!(find(&samples, "bartizan_port_frames_total", &[("size", "64"), ("link", "wan")]), [3]);
+    assert_eq!(find(&samples, "bartizan_port_frames_total", &[("size", "1519-9216")]), [2]);
+    assert_eq!(find(&samples, "bartizan_port_frames_total", &[("size", "9217-"), ("port", "eth0")]), [1]);
+    assert_eq!(find(&samples, "bartizan_port_frames_total", &[("link", "lan")]), [0u64; 0]);
     assert_eq!(find(&samples, "bartizan_stats", &[("name", "flow.tcp"), ("worker", "1")]), [5]);
 }
 
 #[test]
 fn a_run_without_answers_has_a_page_of_its_own_values() {
-    let source = Source::new(Board::new(1), vec!["wan".to_owned()], Vec::new(), vec!["ids"]);
+    let source = Source::new(Board::new(1), vec!["wan".to_owned()], Vec::new(), vec!["ids"], None);
     let mut rules = RuleSetReport::new();
     rules.loaded = 2;
     rules.refused.insert("keyword `x` is not there".to_owned(), 1);
