@@ -12,11 +12,8 @@ use std::time::Instant;
 /// Entries of one system call, where many are written at once.
 const AT_ONCE: usize = 64;
 
-/// What a worker measured: seconds of each step, and the bytes that its manager says to have.
-struct Measured {
-    steps: Vec<(&'static str, f64)>,
-    manager: usize,
-}
+/// What a worker measured: seconds of each step.
+type Measured = Vec<(&'static str, f64)>;
 
 /// The steps of one worker.
 fn work(share: &mut Share, together: &Barrier) -> Result<Measured, Failed> {
@@ -36,12 +33,11 @@ fn work(share: &mut Share, together: &Barrier) -> Result<Measured, Failed> {
     };
     let down = step("insert", share, &Share::sink);
     let passed = step("pass", share, &a_pass);
-    let manager = share.manager.bytes();
     together.wait();
     // Everybody is here, and nobody has let go of anything yet: the time for who measures memory.
     let up = step("remove", share, &Share::raise);
     down.and(passed).and(up)?;
-    Ok(Measured { steps, manager })
+    Ok(steps)
 }
 
 /// Bytes of the maps that this process holds, as the kernel tells.
@@ -119,8 +115,8 @@ pub fn run(flows: u32, workers: u32) -> Result<(), Failed> {
     });
     let measured = measured.into_iter().collect::<Result<Vec<Measured>, String>>()?;
     let (flows, grown) = (each * workers, grown?);
-    let longest = |at: usize| measured.iter().map(|one| one.steps[at].1).fold(0.0, f64::max);
-    let names = measured.first().map_or(&[][..], |one| &one.steps);
+    let longest = |at: usize| measured.iter().map(|one| one[at].1).fold(0.0, f64::max);
+    let names = measured.first().map_or(&[][..], Vec::as_slice);
     let steps = names.iter().enumerate().map(|(at, (name, _))| (*name, longest(at))).chain(alone);
     let seconds: BTreeMap<&str, f64> = steps.collect();
     println!(
@@ -130,7 +126,6 @@ pub fn run(flows: u32, workers: u32) -> Result<(), Failed> {
             "workers": workers,
             "seconds": seconds,
             "maps": maps,
-            "manager": measured.iter().map(|one| one.manager).sum::<usize>(),
             "process": grown,
         })
     );
