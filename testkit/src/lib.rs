@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What tests share: frames ([`packet`], [`layers`], [`hosts`]), capture files ([`capture`]) and numbers that follow from a
-//! seed ([`random`]).
+//! seed ([`random`]); and network namespaces of their own ([`namespace`]).
 //!
 //! It uses no other crate, for two reasons. Packets and their checksums are made without the code that the
 //! tests look at, so that a fault cannot hide in both. And the tests of every crate may use it: a crate that used `packet`
@@ -13,5 +13,6 @@
 pub mod capture;
 pub mod hosts;
 pub mod layers;
+pub mod namespace;
 pub mod packet;
 pub mod random;

@@ -9,11 +9,11 @@ use bartizan_flow::{FlowHasher, FlowKey, FlowScope, FlowSide, FlowTable, FlowTab
 use bartizan_offload::devices::xdp::XdpDevice;
 use bartizan_offload::{Action as Fate, Device as _, Done, FlowManager, Offer};
 use bartizan_packet::{DecodeOutput, Decoded, Decoder, DecoderConfig, LinkType, PacketFlags};
+use bartizan_testkit::namespace::{inside, number, ports};
 use bartizan_testkit::packet::{ACK, Datagram, End, Ip, Layer, PSH, Packet, Segment, TCP, UDP};
 use bartizan_testkit::random::Random;
 use bartizan_xdp::{Action, Control, Fail, ModeChoice, Options, PortSetup, Program, Side, Watch, boot_time};
 use std::net::IpAddr;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,42 +22,9 @@ const PASS: u32 = 2;
 const REDIRECT: u32 = 4;
 const LINK: LinkId = LinkId(0xbeef);
 
-fn run(program: &str, arguments: &str) -> String {
-    let output = Command::new(program).args(arguments.split_whitespace()).output().expect("it can be run");
-    assert!(output.status.success(), "{program} {arguments}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn number(interface: &str) -> u32 {
-    run("ip", &format!("-o link show dev {interface}")).split(':').next().unwrap().parse().unwrap()
-}
-
-/// Runs the test of this name again, in a namespace of its own. Returns whether this is that run.
-fn inside(test: &str) -> bool {
-    const INSIDE: &str = "BARTIZAN_TEST_INSIDE";
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
-    }
-    if run("id", "-u").trim() != "0" {
-        eprintln!("needs root: not run (network namespaces and BPF programs)");
-        return false;
-    }
-    let program = std::env::current_exe().unwrap();
-    let mut again = Command::new("unshare");
-    again.arg("--net").arg(program).args(["--exact", test, "--nocapture"]).env(INSIDE, "1");
-    assert!(again.status().expect("unshare can be run").success(), "{test} failed in its namespace");
-    false
-}
-
-/// A link between two pairs, and the program.
+/// A link, and the program.
 fn program() -> Program {
-    for (port, end) in [("lan", "a"), ("wan", "b")] {
-        run("ip", &format!("link add {port} type veth peer name {end}"));
-        run("ip", &format!("link set dev {port} arp off up"));
-        run("ip", &format!("link set dev {end} arp off up"));
-        run("ethtool", &format!("-K {port} tx off tso off gso off gro off rxvlan off"));
-        run("ethtool", &format!("-K {end} gro on"));
-    }
+    ports(["lan", "wan"]);
     Program::load(&Options {
         flows: 64,
         mode: ModeChoice::Auto,

@@ -12,7 +12,7 @@
 //! | [`Wish::Last`] | | counts, then `Read`: all that was under way before the grace is in them |
 //! | [`Wish::Delete`] | the entry is gone | counts, then `Deleted` |
 //!
-//! When in doubt a packet goes up: of another generation, with FIN, RST or SYN, a fragment, anything odd.
+//! When in doubt a packet goes up: of another generation, of TCP with FIN, RST or SYN or without ACK, a fragment, anything odd.
 
 use crate::key::DeviceKey;
 use crate::stays::Stays;

@@ -68,6 +68,8 @@ stays! {
     Short = 13, "short", "it ended, or no packet of it has come, since everything was decided";
     /// Refusals are only reported.
     Watched = 14, "watched", "what is refused is only reported here, packet by packet";
+    /// A sender on this machine leaves checksums inside of datagrams to a device.
+    Checksums = 15, "checksums", "its sender leaves checksums to a device, perhaps inside of its datagrams, where only the host can fill them in";
 }
 
 #[cfg(test)]

@@ -3,6 +3,10 @@
 //! interface and lets none of them into the socket. Nothing is copied or queued, so no frame can be missed, and it takes no process; its few
 //! nanoseconds are of whoever delivers the frame.
 
+use crate::code::{
+    ADD, ADD_ATOMICALLY, CALL, COPY, EXIT, IF_EQUAL, JUMP, LOAD_HALF, LOAD_MAP, LOAD_WORD, LOOKUP, SET,
+    STORE_WORD, word,
+};
 use crate::flows::CLASSES;
 use crate::play::Count;
 use crate::sys;
@@ -27,7 +31,7 @@ impl Counter {
     /// The kernel refuses the program (root is needed) or the socket.
     pub fn new(interface: &str) -> io::Result<Self> {
         let map = sys::array_of_pairs(COUNTERS as u32)?;
-        let program = sys::load(&program(map.as_raw_fd()))?;
+        let program = sys::load(&program(map.as_raw_fd()), sys::Kind::Socket)?;
         let socket = sys::listener(interface, &program)?;
         Ok(Counter { map, _program: program, _socket: socket })
     }
@@ -45,28 +49,6 @@ impl Counter {
         Ok(counts)
     }
 }
-
-/// An instruction (Linux `Documentation/bpf/standardization/instruction-set.rst`).
-fn word(code: u8, to: u8, from: u8, offset: i16, number: i32) -> u64 {
-    let registers = to | from << 4;
-    let offset = offset as u16;
-    u64::from(code) | u64::from(registers) << 8 | u64::from(offset) << 16 | u64::from(number as u32) << 32
-}
-
-const LOAD_HALF: u8 = 0x28;
-const COPY: u8 = 0xbf;
-const SET: u8 = 0xb7;
-const ADD: u8 = 0x07;
-const JUMP: u8 = 0x05;
-const IF_EQUAL: u8 = 0x15;
-const STORE_WORD: u8 = 0x63;
-const LOAD_WORD: u8 = 0x61;
-const ADD_ATOMICALLY: u8 = 0xdb;
-const LOAD_MAP: u8 = 0x18;
-const CALL: u8 = 0x85;
-const EXIT: u8 = 0x95;
-/// `bpf_map_lookup_elem`.
-const LOOKUP: i32 = 1;
 
 /// Finds the class by the ports, either of which is a server's, and counts frame and bytes. Registers: 6 the frame, 7 one port, 0 the
 /// other, 8 the class.

@@ -6,11 +6,13 @@
 //!
 //! From the bottom to the top: `flows` (what a flow is), `talk` (what it says, packet for packet), `list` (which flows there are), `frames`
 //! (a packet as a frame), `play` (many flows at once: who speaks next), `sys` (packet sockets and bpf(2)), `count` (counters of
-//! classes in the kernel), `pace` (an offered rate, in small bursts).
+//! classes in the kernel), `flood` (short frames of many flows, made in the kernel), `pace` (an offered rate, in small bursts).
 //!
 //! Not done: retransmissions, IP and TCP options, fragments, tunnels; lost packets are not sent again, as nobody answers.
 
+mod code;
 pub mod count;
+pub mod flood;
 pub mod flows;
 pub mod frames;
 pub mod list;

@@ -17,9 +17,15 @@ const IGNORE_OUTGOING: i32 = 23;
 const MAP_CREATE: i64 = 0;
 const MAP_LOOKUP_ELEM: i64 = 1;
 const PROG_LOAD: i64 = 5;
-/// `BPF_MAP_TYPE_ARRAY` and `BPF_PROG_TYPE_SOCKET_FILTER`.
+const PROG_TEST_RUN: i64 = 10;
+const LINK_CREATE: i64 = 28;
+/// `BPF_F_TEST_XDP_LIVE_FRAMES`.
+const LIVE_FRAMES: u32 = 1 << 1;
+/// `BPF_MAP_TYPE_ARRAY`.
 const ARRAY: u32 = 2;
-const SOCKET_FILTER: u32 = 1;
+/// `BPF_XDP` of the kinds of attachment, and `XDP_FLAGS_DRV_MODE`: the driver runs the program.
+const ATTACH_XDP: u32 = 37;
+const BY_DRIVER: u32 = 1 << 2;
 
 /// Frames sent by one call, at most.
 pub const BATCH: usize = 64;
@@ -46,14 +52,22 @@ fn packet_socket() -> io::Result<OwnedFd> {
     }
 }
 
-/// Ties a packet socket to an interface, for all protocols if it shall `receive`.
-fn bind(socket: &OwnedFd, interface: &str, receive: bool) -> io::Result<()> {
+/// The number of an interface.
+///
+/// # Errors
+/// `ENODEV`: there is none of this name.
+pub fn index(interface: &str) -> io::Result<u32> {
     let name = CString::new(interface)?;
     // SAFETY: `name` ends with a zero byte.
-    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-    if index == 0 {
-        return Err(io::Error::last_os_error());
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(io::Error::last_os_error()),
+        index => Ok(index),
     }
+}
+
+/// Ties a packet socket to an interface, for all protocols if it shall `receive`.
+fn bind(socket: &OwnedFd, interface: &str, receive: bool) -> io::Result<()> {
+    let index = index(interface)?;
     // SAFETY: all zeros are an address of no interface.
     let mut address: libc::sockaddr_ll = unsafe { zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
@@ -169,13 +183,48 @@ pub fn pair(map: &OwnedFd, index: u32) -> io::Result<[u64; 2]> {
     Ok(value)
 }
 
-/// Loads a program for sockets. What the kernel says of it stands in the error.
+/// What runs a program: `BPF_PROG_TYPE_SOCKET_FILTER`, `BPF_PROG_TYPE_XDP`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    /// A packet socket, on each frame.
+    Socket = 1,
+    /// A driver, on each frame that comes in.
+    Xdp = 6,
+}
+
+/// Lets the driver of an interface drop all that comes in, as long as what is given back is open. The interface counts the frames as received.
+///
+/// # Errors
+/// As bpf(2): the driver runs no programs, or another one is there; `ENODEV` if there is no such interface.
+pub fn drop_all(interface: &str) -> io::Result<[OwnedFd; 2]> {
+    // r0 = XDP_DROP; exit.
+    let program = load(&[0xb7 | 1 << 32, 0x95], Kind::Xdp)?;
+    let attributes = Attributes::new(&[program.as_raw_fd() as u32, index(interface)?, ATTACH_XDP, BY_DRIVER]);
+    // SAFETY: no addresses; the result is checked before it becomes an owned descriptor, which nobody else holds.
+    let link = unsafe { OwnedFd::from_raw_fd(attributes.call(LINK_CREATE)?) };
+    Ok([program, link])
+}
+
+/// Runs an XDP program on so many copies of a frame, which are really sent where it redirects them.
 ///
 /// # Errors
 /// As bpf(2).
-pub fn load(program: &[u64]) -> io::Result<OwnedFd> {
+pub fn run_live(program: &OwnedFd, frame: &[u8], count: u32) -> io::Result<()> {
+    let mut attributes = Attributes::new(&[program.as_raw_fd() as u32, 0, frame.len() as u32]);
+    (attributes.0[8], attributes.0[16]) = (count, LIVE_FRAMES);
+    let attributes = attributes.address(4, frame.as_ptr());
+    // SAFETY: the frame lives through the call and is as long as told; the kernel only reads it.
+    unsafe { attributes.call(PROG_TEST_RUN) }.map(drop)
+}
+
+/// Loads a program. What the kernel says of it stands in the error.
+///
+/// # Errors
+/// As bpf(2).
+pub fn load(program: &[u64], kind: Kind) -> io::Result<OwnedFd> {
     let (licence, mut log) = (c"Apache-2.0", vec![0_u8; 16 << 10]);
-    let attributes = Attributes::new(&[SOCKET_FILTER, program.len() as u32, 0, 0, 0, 0, 1, log.len() as u32]);
+    let attributes = Attributes::new(&[kind as u32, program.len() as u32, 0, 0, 0, 0, 1, log.len() as u32]);
     let attributes = attributes.address(2, program.as_ptr()).address(4, licence.as_ptr());
     let attributes = attributes.address(8, log.as_mut_ptr());
     // SAFETY: program, licence and log live through the call, the lengths of program and log are told, the licence ends with a zero
@@ -184,10 +233,7 @@ pub fn load(program: &[u64]) -> io::Result<OwnedFd> {
     loaded.map_err(|error| {
         let said = log.split(|byte| *byte == 0).next().unwrap_or_default();
         let said = String::from_utf8_lossy(said);
-        io::Error::new(
-            error.kind(),
-            format!("{error}; the kernel says of the counting program: {}", said.trim()),
-        )
+        io::Error::new(error.kind(), format!("{error}; the kernel says of the program: {}", said.trim()))
     })
 }
 

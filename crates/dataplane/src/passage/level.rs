@@ -11,17 +11,18 @@ use bartizan_base::{Decision, Direction, FlowId, FunctionId, PerDirection, Times
 use bartizan_flow::level::Step;
 use bartizan_flow::tcp::{Progress, Segment, TcpFlags, TcpState};
 use bartizan_offload::{Action, Done, Ended, FlowManager, Offer, Sides, Stays, direction_from_low};
+use bartizan_packet::{Decoded, PacketFlags, Transport};
 
 impl Passage<'_> {
     /// A packet of a flow of which everything is decided was handled: offers the flow to the level below, unless that was answered in this generation.
     #[inline]
-    pub(super) fn offer(&mut self, id: FlowId, course: Course) {
+    pub(super) fn offer(&mut self, id: FlowId, course: Course, packet: &Decoded) {
         if self.flows.manager.is_some() {
-            self.offer_to_level(id, course);
+            self.offer_to_level(id, course, packet);
         }
     }
 
-    fn offer_to_level(&mut self, id: FlowId, course: Course) {
+    fn offer_to_level(&mut self, id: FlowId, course: Course, packet: &Decoded) {
         let generation = self.runner.generation();
         let Some(entry) = self.flows.get(id) else { return };
         if !entry.is_at_host() || entry.generation != generation || !asks(entry) {
@@ -43,6 +44,12 @@ impl Passage<'_> {
             Course::Judged | Course::Uninspected if !is_open(entry) => return,
             Course::Judged | Course::Uninspected => Ok(Action::Forward),
         };
+        // A tunnel that nobody decodes may be inside: the level sees the datagram's own checksum only, and the kernel's word about the frame does not go with it.
+        let udp = matches!(packet.transport, Transport::Udp(_));
+        if action == Ok(Action::Forward) && udp && packet.flags.contains(PacketFlags::CHECKSUM_PENDING) {
+            self.note_stay(id, Stays::Checksums);
+            return;
+        }
         if !self.cx.settings.vlan_in_key && self.runner.chains().classifier.tells_tenants_by_vlan() {
             self.note_stay(id, Stays::Tenant);
             return;
@@ -58,14 +65,14 @@ impl Passage<'_> {
 
     /// A packet was judged: if no function is left on its flow's path, nobody will judge the next one, and the flow is offered.
     #[inline]
-    pub(super) fn offer_if_unjudged(&mut self, id: FlowId, decision: &Decision) {
+    pub(super) fn offer_if_unjudged(&mut self, id: FlowId, decision: &Decision, packet: &Decoded) {
         if self.flows.manager.is_none() || !decision.verdict.forwards() {
             return;
         }
         let Some(entry) = self.flows.get(id) else { return };
         let course = entry.ext.standing.course(entry.state());
         if entry.path.is_empty() && matches!(course, Course::Judged | Course::Uninspected) {
-            self.offer_to_level(id, course);
+            self.offer_to_level(id, course, packet);
         }
     }
 

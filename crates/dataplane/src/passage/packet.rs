@@ -285,7 +285,7 @@ impl Passage<'_> {
             Looks { flow: Some(id), inspect: !passed, spared: passed, established, related, restored: false };
         let decision = self.runner.functions(&mut self.cx, entry, occasion, tcp, &events, looks);
         self.apply_effects(id);
-        self.offer_if_unjudged(id, &decision);
+        self.offer_if_unjudged(id, &decision, packet);
         decision
     }
 
@@ -353,7 +353,7 @@ impl Passage<'_> {
                 self.cx.account.counters.bypassed_packets += 1;
                 self.cx.account.counters.bypassed_bytes += u64::from(length);
                 self.flows.count(id, occasion.direction, length, occasion.now, true);
-                self.offer(id, Course::Bypassed);
+                self.offer(id, Course::Bypassed, arrival.decoded());
                 return Some(Decision::CONTINUE);
             }
             Course::Refused(decision) => decision,
@@ -370,7 +370,7 @@ impl Passage<'_> {
         }
         self.cx.recorder.refused(occasion, Some(entry), &Fate { decision, reject: None }, &[]);
         entry.ext.standing.note_told(occasion.direction);
-        self.offer(id, Course::Refused(decision));
+        self.offer(id, Course::Refused(decision), arrival.decoded());
         Some(decision)
     }
 

@@ -57,6 +57,7 @@ const STAYED: [&str; Stays::ALL.len()] = [
     "offload.stays.judged",
     "offload.stays.short",
     "offload.stays.watched",
+    "offload.stays.checksums",
 ];
 
 /// Memory that traffic holds, by part, in bytes.

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The host: the real agent builds a case's policy, and a worker in prevention gets its frames.
+
+use crate::case::{Case, Outcome, bytes, folder};
+use crate::common;
+use bartizan_applayer::file::FileSettings;
+use bartizan_applayer::flow::Engine;
+use bartizan_base::{Decision, LinkId, Settings, TenantId, Timestamp, Verdict};
+use bartizan_config::policy::{self, PolicyFile};
+use bartizan_dataplane::flow_ext::FlowExt;
+use bartizan_dataplane::record::Recorder;
+use bartizan_dataplane::settings::EngineSettings;
+use bartizan_dataplane::worker::{Frame, Worker};
+use bartizan_flow::FlowEntry;
+use bartizan_packet::LinkType;
+use bartizan_testkit_worker::Nothing;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The links by which frames come in the files, numbered from 0.
+const LINKS: [&str; 2] = ["one", "two"];
+/// Switches off what the stream engine refuses for payload functions.
+const ENGINE_OFF: [(&str, &str); 2] = [("stream.midstream-policy", "ignore"), ("stream.drop-invalid", "no")];
+
+/// How the host stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stands {
+    /// As a live link has it. The stream engine refuses some segments before functions are asked.
+    Live,
+    /// Without [`ENGINE_OFF`]: functions speak, except of what receivers may understand in two ways.
+    Functions,
+    /// Without that, too.
+    FunctionsAlone,
+}
+
+/// The level under test: the host.
+pub struct Host {
+    pub worker: Worker,
+    /// What it runs with.
+    pub settings: Settings,
+    tenants: Vec<(String, TenantId)>,
+    pub clock: Timestamp,
+    /// The flow of the case of which a frame has gone on, by its place in the order of flows.
+    open: Option<u64>,
+}
+
+impl Host {
+    pub fn new(case: &Case, stands: Stands) -> Result<Self, String> {
+        let mut agent = common::agent();
+        let file = policy_file(&case.policy, &agent.function_names())?;
+        let links: Vec<(&str, LinkId)> = common::links(&LINKS);
+        let tenants = agent.policy_entries(&file, &links).map_err(|error| error.to_string())?.tenants;
+        let prepared = agent.prepare(&file, &links).map_err(|error| error.to_string())?;
+        let mut settings = bartizan_config::suricata::shipped();
+        settings.set("flow.memcap", "4mb");
+        let own = case.settings.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        for (key, value) in ENGINE_OFF.into_iter().filter(|_| stands != Stands::Live).chain(own) {
+            settings.set(key, value);
+        }
+        let engine = Arc::new(Engine::new(&settings, FileSettings::default()).expect("an engine"));
+        let (engine_settings, _) = EngineSettings::from_settings(&settings, true, [1, 2]).expect("settings");
+        let mut engine_settings = engine_settings.for_real_receivers(true).for_live_links();
+        engine_settings.stream.strict = stands != Stands::FunctionsAlone;
+        let worker = Worker::new(engine_settings, engine, Arc::new(prepared.chains))
+            .map_err(|error| error.to_string())?;
+        Ok(Host { worker, settings, tenants, clock: Timestamp::from_parts(1_000_000, 0), open: None })
+    }
+
+    /// The case's flow and how many packets it had.
+    fn seen(&self, case: &Case) -> Option<(u64, u64)> {
+        let entry = self.entry(case)?;
+        Some((entry.serial(), entry.packets.to_server + entry.packets.to_client))
+    }
+
+    /// The next frame of a case comes so much later.
+    pub fn advance(&mut self, after_ms: u64) {
+        self.clock = Timestamp::from_nanos(self.clock.as_nanos() + after_ms * 1_000_000);
+    }
+
+    /// Hands a frame of a case in; gives what became of it.
+    pub fn frame(
+        &mut self,
+        case: &Case,
+        hex: &str,
+        after_ms: u64,
+    ) -> Result<(Outcome, Option<Decision>), String> {
+        self.advance(after_ms);
+        let before = self.seen(case);
+        let (outcome, decision) = self.hand_in(&bytes(hex)?, link(case)?, &mut Nothing);
+        let after = self.seen(case);
+        if outcome == Outcome::Forward && before != after {
+            self.open = after.map(|(flow, _)| flow);
+        }
+        Ok((outcome, decision))
+    }
+
+    /// Hands a frame in that comes now.
+    pub fn hand_in(
+        &mut self,
+        bytes: &[u8],
+        link: LinkId,
+        recorder: &mut dyn Recorder,
+    ) -> (Outcome, Option<Decision>) {
+        let frame = Frame {
+            now: self.clock,
+            bytes,
+            wire_len: bytes.len() as u32,
+            link_type: LinkType::ETHERNET,
+            link,
+            number: None,
+        };
+        let decision = self.worker.frame(&frame, recorder);
+        let outcome = match decision.map(|decision| decision.verdict) {
+            None => Outcome::Hold,
+            Some(Verdict::Continue | Verdict::Pass) => Outcome::Forward,
+            Some(Verdict::Drop) => Outcome::Drop,
+            Some(Verdict::Reject) => Outcome::Reject,
+        };
+        (outcome, decision)
+    }
+
+    pub fn entry(&self, case: &Case) -> Option<&FlowEntry<FlowExt>> {
+        let flow = case.flow.as_ref()?;
+        let tenant = self.tenants.iter().find(|(name, _)| *name == case.tenant)?.1;
+        let ports = matches!(flow.protocol, 6 | 17 | 132);
+        let flows = self.worker.flows();
+        let is_it = |entry: &&FlowEntry<FlowExt>| {
+            let key = entry.key();
+            entry.tenant() == tenant
+                && (key.protocol(), key.source(), key.destination())
+                    == (flow.protocol, flow.client, flow.server)
+                && (!ports
+                    || (key.source_port(), key.destination_port()) == (flow.client_port, flow.server_port))
+        };
+        flows.iter().map(|(_, entry)| entry).find(is_it)
+    }
+
+    /// The state of the case's flow by its name in the files.
+    pub fn state(&self, case: &Case) -> &'static str {
+        match self.entry(case) {
+            Some(entry) if self.open == Some(entry.serial()) => match entry.ext.session.state().eve_name() {
+                Some(name) => name,
+                None if entry.both_seen() || entry.ext.session.is_midstream() => "established",
+                None => "new",
+            },
+            _ => "none",
+        }
+    }
+
+    /// Counters of the packet filter's rules.
+    pub fn rules(&self) -> BTreeMap<String, u64> {
+        let mut rules = BTreeMap::new();
+        self.worker.visit_functions_by_name(&mut |function, name, value| {
+            if function == "pfw" && (name.starts_with("rule.") || name.starts_with("default.")) {
+                rules.insert(name.to_owned(), value);
+            }
+        });
+        rules
+    }
+}
+
+/// The link by which the frames of a case come.
+pub fn link(case: &Case) -> Result<LinkId, String> {
+    let link = LINKS.iter().position(|link| *link == case.link).ok_or("no such link")?;
+    Ok(LinkId(link as u16))
+}
+
+fn policy_file(name: &str, functions: &[&str]) -> Result<PolicyFile, String> {
+    policy::load(&folder().join(format!("policies/{name}.yaml")), functions)
+        .map_err(|error| error.to_string())
+}

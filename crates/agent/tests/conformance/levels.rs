@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The cases with a level below the worker: the real one hands flows to a device, and a frame that the device handles does not come up. What becomes of each frame, and
+//! the record of each flow, has to be what it is without a level.
+//!
+//! The kernel runs the very XDP program on each frame (BPF_PROG_TEST_RUN), in a network namespace that ends with the test.
+
+use crate::case::{Case, Outcome, bytes, cases};
+use crate::host::{Host, Stands, link};
+use bartizan_base::{LinkId, Timestamp};
+use bartizan_dataplane::eve::{EveRecorder, RunInfo};
+use bartizan_flow::tcp::{Progress, Seq};
+use bartizan_flow::{FlowKey, FlowScope};
+use bartizan_offload::devices::mock::{Habits, MockDevice, MockPacket, MockWire};
+use bartizan_offload::devices::xdp::XdpDevice;
+use bartizan_offload::{Action, Device, DeviceKey, FlowManager};
+use bartizan_packet::{DecodeOutput, Decoded, Decoder, DecoderConfig, LinkType, PacketFlags, TcpFlags};
+use bartizan_testkit::namespace::{inside, number, ports};
+use bartizan_testkit_worker::events;
+use bartizan_xdp::{ModeChoice, Options, PortSetup, Program, Side};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+/// Flows of one case that a device has room for.
+const ENTRIES: u32 = 64;
+/// A live worker has turns more often than that.
+const MOST_BETWEEN_TURNS_MS: u64 = 1_000;
+/// The file whose cases are about levels: conversations that can leave the host, beside all kinds of frames that cannot.
+const HEADERS: &str = "headers.jsonl";
+
+/// A frame that arrives.
+struct Arrival<'a> {
+    bytes: &'a [u8],
+    link: LinkId,
+    now: Timestamp,
+    /// The packets in it, as the host decodes them; the first one's flow.
+    packets: &'a [Decoded],
+    key: Option<FlowKey>,
+}
+
+/// What may handle a frame before the host sees it.
+trait Level {
+    /// For the cases of one worker.
+    fn device(&mut self) -> Option<Box<dyn Device>>;
+
+    /// What it does with a frame; `None`: it goes up.
+    fn handles(&mut self, arrival: &Arrival<'_>) -> Option<Outcome>;
+
+    /// Whether records have the times at which frames come here. The kernel has its own clock.
+    fn has_our_clock(&self) -> bool {
+        true
+    }
+}
+
+/// There is none.
+struct NoLevel;
+
+impl Level for NoLevel {
+    fn device(&mut self) -> Option<Box<dyn Device>> {
+        None
+    }
+
+    fn handles(&mut self, _: &Arrival<'_>) -> Option<Outcome> {
+        None
+    }
+}
+
+/// A device that reads whatever the host reads, and passes up what its contract says: tunnels, fragments, what is broken, what opens or ends a connection.
+#[derive(Default)]
+struct Mock(Option<MockWire>);
+
+impl Level for Mock {
+    fn device(&mut self) -> Option<Box<dyn Device>> {
+        let (device, wire) = MockDevice::new(Habits { entries: ENTRIES, ..Habits::default() });
+        self.0 = Some(wire);
+        Some(Box::new(device))
+    }
+
+    fn handles(&mut self, arrival: &Arrival<'_>) -> Option<Outcome> {
+        let told = TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST | TcpFlags::ACK;
+        let [packet] = arrival.packets else { return None };
+        let odd = packet.is_invalid()
+            || packet.flags.intersects(PacketFlags::UNREADABLE | PacketFlags::FRAGMENT)
+            || packet.transport.tcp().is_some_and(|tcp| tcp.flags & told != TcpFlags::ACK);
+        let key = arrival.key.filter(|_| !odd)?;
+        let progress = packet
+            .transport
+            .tcp()
+            .map(|tcp| Progress { sent: Seq(tcp.seq).plus(packet.payload_len), acknowledged: Seq(tcp.ack) });
+        let bytes = arrival.bytes.len() as u64;
+        let seen = MockPacket { from_low: !key.is_reversed(), bytes, progress };
+        let action = self.0.as_ref()?.packet(&DeviceKey::of(&key), seen, arrival.now)?;
+        Some(if action == Action::Forward { Outcome::Forward } else { Outcome::Drop })
+    }
+}
+
+/// The XDP program, on the first ports of both links.
+struct Xdp {
+    program: Program,
+    interfaces: [u32; 2],
+}
+
+impl Xdp {
+    fn new() -> Self {
+        let names = [["one-a", "one-b"], ["two-a", "two-b"]];
+        let options =
+            Options { flows: ENTRIES, mode: ModeChoice::Auto, tunnels: DecoderConfig::default(), workers: 1 };
+        let mut program = Program::load(&options).unwrap();
+        for (link, names) in (0..).zip(names) {
+            ports(names);
+            for (side, name) in (0..).zip(names) {
+                let (index, pair) = (2 * link + side, 2 * link + 1 - side);
+                // The files do not say by which side a frame comes, so keys have none.
+                let setup = PortSetup {
+                    ifindex: number(name),
+                    link: LinkId(link.into()),
+                    side: Side::Unknown,
+                    index,
+                    pair,
+                    vlans_in_key: true,
+                    watch: None,
+                };
+                program.attach(&setup).unwrap();
+            }
+        }
+        Xdp { program, interfaces: names.map(|[first, _]| number(first)) }
+    }
+}
+
+impl Level for Xdp {
+    fn device(&mut self) -> Option<Box<dyn Device>> {
+        Some(Box::new(XdpDevice::new(self.program.tables(), 0, ENTRIES)))
+    }
+
+    fn handles(&mut self, arrival: &Arrival<'_>) -> Option<Outcome> {
+        const DROP: u32 = 1;
+        const PASS: u32 = 2;
+        const REDIRECT: u32 = 4;
+        const ETHERNET: usize = 14;
+        if arrival.bytes.len() < ETHERNET {
+            // Nothing that is shorter ever comes by an interface, and the kernel refuses to try.
+            return None;
+        }
+        let interface = self.interfaces[usize::from(arrival.link.0)];
+        match self.program.run_on(arrival.bytes, interface, 1).unwrap().result {
+            PASS => None,
+            REDIRECT => Some(Outcome::Forward),
+            DROP => Some(Outcome::Drop),
+            other => panic!("the program returned {other}"),
+        }
+    }
+
+    fn has_our_clock(&self) -> bool {
+        false
+    }
+}
+
+/// What became of a case.
+#[derive(Default)]
+struct Played {
+    fates: Vec<Outcome>,
+    /// Of its flows.
+    records: Vec<Value>,
+    /// Packets refused, at whatever level.
+    refused: u64,
+    share: Share,
+}
+
+/// How many frames a level handled.
+#[derive(Clone, Copy, Default)]
+struct Share {
+    frames: u64,
+    /// Those whose flow had an entry in the device when they came.
+    with_entry: u64,
+    below: u64,
+}
+
+impl Share {
+    fn add(&mut self, other: Share) {
+        self.frames += other.frames;
+        self.with_entry += other.with_entry;
+        self.below += other.below;
+    }
+
+    fn percent(&self) -> u64 {
+        100 * self.below / self.frames.max(1)
+    }
+}
+
+/// The flow of a packet by its own header, as the data plane finds it (`identity.rs`), without a tenant.
+fn key(packet: &Decoded, link: LinkId) -> Option<FlowKey> {
+    let scope = FlowScope {
+        link,
+        tunnel: packet.tunnel.key(),
+        level: packet.recursion,
+        vlans: packet.vlan.padded(),
+        ..FlowScope::default()
+    };
+    FlowKey::of_packet(&scope, packet)
+}
+
+/// Whether a flow is below. (Two tenants have different flows only where something else in the key differs.)
+fn is_below(host: &Host, key: &FlowKey) -> bool {
+    let mut flows = host.worker.flows().iter();
+    flows.any(|(_, entry)| DeviceKey::of(entry.key()) == DeviceKey::of(key) && !entry.is_at_host())
+}
+
+fn events_of(folder: &PathBuf, host: &Host) -> EveRecorder {
+    let _ = std::fs::remove_dir_all(folder);
+    std::fs::create_dir_all(folder).unwrap();
+    let run = RunInfo { own_fields: true, ..RunInfo::default() };
+    EveRecorder::new(&host.settings, folder, true, run, &mut Vec::new()).unwrap()
+}
+
+/// Time passes, in which the worker has its turns.
+fn pass(host: &mut Host, mut millis: u64, recorder: &mut EveRecorder) {
+    while millis > 0 {
+        let step = millis.min(MOST_BETWEEN_TURNS_MS);
+        millis -= step;
+        host.advance(step);
+        while host.worker.idle(host.clock, recorder) {}
+        host.worker.drive_level(host.clock, recorder);
+    }
+}
+
+/// Runs a case with a level, as a live link has it. All frames come after `begin`.
+fn play(case: &Case, level: &mut dyn Level, begin: Timestamp) -> Result<Played, String> {
+    let folder = std::env::temp_dir().join(format!("bartizan-conformance-{}", std::process::id()));
+    let (mut host, link) = (Host::new(case, Stands::Live)?, link(case)?);
+    let mut recorder = events_of(&folder, &host);
+    if let Some(device) = level.device() {
+        host.worker.set_level(FlowManager::new(device, host.worker.generation()));
+    }
+    let mut decoder = Decoder::new(*host.worker.decoder_config());
+    let (mut decoded, mut played) = (DecodeOutput::new(), Played::default());
+    host.clock = begin;
+    for (hex, after_ms) in case.frames() {
+        pass(&mut host, after_ms, &mut recorder);
+        let (bytes, now) = (bytes(hex)?, host.clock);
+        decoder.decode(LinkType::ETHERNET, &bytes, bytes.len() as u32, &mut decoded);
+        let packets = decoded.packets();
+        let key = packets.first().and_then(|packet| key(packet, link));
+        played.share.with_entry += u64::from(key.is_some_and(|key| is_below(&host, &key)));
+        let below = level.handles(&Arrival { bytes: &bytes, link, now, packets, key });
+        played.share.below += u64::from(below.is_some());
+        played.share.frames += 1;
+        let fate = below.unwrap_or_else(|| host.hand_in(&bytes, link, &mut recorder).0);
+        played.fates.push(fate);
+    }
+    host.worker.shutdown(&mut recorder);
+    assert!(recorder.finish().is_empty());
+    let all = events::read(&folder.join("eve.json"));
+    played.records = events::of_type(&all, "flow").cloned().collect();
+    std::fs::remove_dir_all(&folder).unwrap();
+    played.refused = host.worker.counters().refused.iter().sum();
+    if let Some(counters) = host.worker.level_counters() {
+        let dropped: u64 = counters.dropped.iter().map(|dropped| dropped.packets).sum();
+        played.refused += dropped;
+        let counted = counters.forwarded.packets + dropped;
+        if counted != played.share.below {
+            return Err(format!("{} frames were handled below, {counted} counted", played.share.below));
+        }
+    }
+    Ok(played)
+}
+
+/// A flow's record without what says at which level its packets were handled, and, if they are not ours, without times.
+fn comparable(record: &Value, times: bool) -> Value {
+    let mut record = record.clone();
+    let take = |of: &mut Value, keys: &[&str]| {
+        if let Some(object) = of.as_object_mut() {
+            keys.iter().for_each(|key| drop(object.remove(*key)));
+        }
+    };
+    // A flow that is taken up in order to end is written a little later.
+    take(&mut record, &["flow_id", "timestamp"]);
+    take(&mut record["flow"], &["bypassed", "bypass"]);
+    take(&mut record["bartizan"], &["level", "levels", "stays"]);
+    // Nobody notes the flags of packets that are handled below; those that begin and end a connection come up.
+    take(&mut record["tcp"], &["psh", "urg", "ecn", "cwr"]);
+    for key in ["tcp_flags", "tcp_flags_ts", "tcp_flags_tc"] {
+        if let Some(flags) = record["tcp"].get_mut(key) {
+            let number = flags.as_str().and_then(|text| u8::from_str_radix(text, 16).ok()).expect("flags");
+            *flags = (number & (TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST | TcpFlags::ACK).bits()).into();
+        }
+    }
+    if !times {
+        take(&mut record["flow"], &["end", "age"]);
+    }
+    record
+}
+
+fn compare(with: &Played, without: &Played, times: bool) -> Result<(), String> {
+    if let Some(at) = with.fates.iter().zip(&without.fates).position(|(a, b)| a != b) {
+        return Err(format!("frame {at}: {:?}, without the level {:?}", with.fates[at], without.fates[at]));
+    }
+    if with.refused != without.refused {
+        return Err(format!("{} packets were refused, without the level {}", with.refused, without.refused));
+    }
+    let records = |played: &Played| -> Vec<Value> {
+        played.records.iter().map(|record| comparable(record, times)).collect()
+    };
+    let mut differ = Vec::new();
+    differences("", &Value::Array(records(with)), &Value::Array(records(without)), &mut differ);
+    if differ.is_empty() { Ok(()) } else { Err(format!("records: {}", differ.join("; "))) }
+}
+
+/// Where two values differ: each place with what stands there, without the level behind `not`.
+fn differences(place: &str, with: &Value, without: &Value, out: &mut Vec<String>) {
+    let nothing = Value::Null;
+    match (with, without) {
+        (Value::Object(a), Value::Object(b)) => {
+            let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+            for name in names {
+                let [a, b] = [a, b].map(|object| object.get(name).unwrap_or(&nothing));
+                differences(&format!("{place}.{name}"), a, b, out);
+            }
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            for at in 0..a.len().max(b.len()) {
+                let [a, b] = [a, b].map(|array| array.get(at).unwrap_or(&nothing));
+                differences(&format!("{place}[{at}]"), a, b, out);
+            }
+        }
+        (a, b) if a != b => out.push(format!("{place} is {a}, not {b}")),
+        _ => {}
+    }
+}
+
+/// All cases with a level and without; gives its share of the frames of [`HEADERS`].
+fn all_the_same(name: &str, level: &mut dyn Level) -> Share {
+    let (mut wrong, mut headers, mut all) = (Vec::new(), Share::default(), Share::default());
+    for (place, case) in cases() {
+        // By the kernel's clock, since that is what flows go by of which it has counted packets.
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let begin = Timestamp::from_nanos(since.as_nanos() as u64);
+        let without = play(&case, &mut NoLevel, begin).unwrap();
+        let times = level.has_our_clock();
+        let compared = play(&case, level, begin).and_then(|with| {
+            all.add(with.share);
+            if place.contains(HEADERS) {
+                headers.add(with.share);
+            }
+            compare(&with, &without, times)
+        });
+        if let Err(error) = compared {
+            wrong.push(format!("{place}: {}: {error}", case.id));
+        }
+    }
+    for (of, share) in [(HEADERS, headers), ("all files", all)] {
+        let Share { frames, with_entry, below } = share;
+        println!(
+            "{name} decided {below} of {frames} frames of {of} ({} %), of {with_entry} whose flow had an entry",
+            share.percent()
+        );
+    }
+    assert!(wrong.is_empty(), "{} cases differ with {name}:\n{}", wrong.len(), wrong.join("\n"));
+    headers
+}
+
+#[test]
+fn a_level_below_changes_nothing_with_the_mock_device() {
+    let share = all_the_same("mock", &mut Mock::default());
+    assert!(share.percent() >= 60, "{} %", share.percent());
+}
+
+#[test]
+fn a_level_below_changes_nothing_with_xdp() {
+    if !inside("levels::a_level_below_changes_nothing_with_xdp") {
+        return;
+    }
+    let share = all_the_same("xdp", &mut Xdp::new());
+    assert!(share.percent() >= 60, "{} %", share.percent());
+}
