@@ -251,7 +251,7 @@ fn fill_in_checksums(batch: &mut Batch, counters: &mut LiveCounters) {
         let filled = batch.bytes_mut(index).and_then(|bytes| fill_in(bytes, start.into(), field.into()));
         if let Some(info) = batch.info_mut(index).filter(|_| filled.is_some()) {
             // Where it stands a sender on this host says, who may lie: the checksums of what is inspected are looked at as ever.
-            info.flags = info.flags.without(FrameFlags::CHECKSUM_PENDING);
+            info.flags = info.flags.without(FrameFlags::CHECKSUM_PENDING).with(FrameFlags::CHECKSUM_FILLED);
             counters.normaliser.checksums += 1;
         }
     }
@@ -286,6 +286,8 @@ fn frame_of(batch: &Batch, index: usize, link: LinkId) -> Option<(Frame<'_>, &Fr
 const fn checksums_of(flags: FrameFlags) -> Checksums {
     if flags.contains(FrameFlags::CHECKSUM_PENDING) {
         Checksums::Pending
+    } else if flags.contains(FrameFlags::CHECKSUM_FILLED) {
+        Checksums::Filled
     } else if flags.contains(FrameFlags::CHECKSUM_VALID) {
         Checksums::Valid
     } else {

@@ -18,6 +18,8 @@ pub enum Checksums {
     Unknown,
     /// A sender on this host left one to hardware that does not exist: the field holds the sum of the pseudo header, and no fault.
     Pending,
+    /// A sender on this host left one to hardware that does not exist, and it was filled in: the bytes say the rest.
+    Filled,
     /// Device or kernel has verified the outer packet's.
     Valid,
 }
@@ -45,6 +47,8 @@ bitflags! {
         const CHECKSUM_PENDING = 1 << 7;
         /// Device or kernel has verified the transport checksum (see [`Checksums::Valid`]).
         const CHECKSUM_VALID = 1 << 8;
+        /// A checksum of the frame was filled in on this host (see [`Checksums::Filled`]).
+        const CHECKSUM_FILLED = 1 << 9;
     }
 }
 

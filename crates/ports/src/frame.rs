@@ -24,6 +24,9 @@ impl FrameFlags {
     /// The second of a pair of equal frames ([`crate::PassiveOptions::duplicate_window`]): not to be looked at.
     pub const DUPLICATE: FrameFlags = FrameFlags(32);
 
+    /// The sender left a checksum to hardware that does not exist, and this host has filled it in.
+    pub const CHECKSUM_FILLED: FrameFlags = FrameFlags(64);
+
     /// Whether all flags of `other` are set.
     #[must_use]
     pub const fn contains(self, other: FrameFlags) -> bool {

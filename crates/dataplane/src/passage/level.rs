@@ -44,9 +44,10 @@ impl Passage<'_> {
             Course::Judged | Course::Uninspected if !is_open(entry) => return,
             Course::Judged | Course::Uninspected => Ok(Action::Forward),
         };
+        const LEFT: PacketFlags = PacketFlags::CHECKSUM_PENDING.union(PacketFlags::CHECKSUM_FILLED);
         // A tunnel that nobody decodes may be inside: the level sees the datagram's own checksum only, and the kernel's word about the frame does not go with it.
         let udp = matches!(packet.transport, Transport::Udp(_));
-        if action == Ok(Action::Forward) && udp && packet.flags.contains(PacketFlags::CHECKSUM_PENDING) {
+        if action == Ok(Action::Forward) && udp && packet.flags.intersects(LEFT) {
             self.note_stay(id, Stays::Checksums);
             return;
         }

@@ -44,9 +44,10 @@ impl TcpSession {
                 let most = if receiver.acknowledged.after(sent) { sent } else { receiver.acknowledged };
                 later(peer.last_ack, most)
             });
-            // The window that the receiver offers now is not known, but how large it can be. What was sent beyond it nobody has.
-            let largest = u32::from(u16::MAX) << peer.wscale.min(WSCALE_MAX);
-            let edge = acknowledged.plus(largest.max(peer.window));
+            // The window that the receiver offers now is not known, but how large it can be. What was sent beyond it nobody has; and as far back
+            // acknowledgements may lie, since those that came below have overtaken what comes up (RFC 5961 section 5.2 has the largest window there, too).
+            peer.window = peer.window.max(u32::from(u16::MAX) << peer.wscale.min(WSCALE_MAX));
+            let edge = acknowledged.plus(peer.window);
             peer.next_seq = later(peer.next_seq, if sent.after(edge) { edge } else { sent });
             if acknowledged != peer.last_ack {
                 peer.last_ack = acknowledged;
@@ -153,6 +154,17 @@ mod tests {
         assert_eq!(rig.session.last_ack(ToServer), Seq(101 + 10), "reading goes on where the server is");
         assert_eq!(rig.session.next_seq(ToServer), Seq(101 + 10 + window));
         assert_eq!(rig.session.last_ack(ToClient), Seq(501 + 1_000));
+    }
+
+    #[test]
+    fn a_fin_that_later_acknowledgements_have_overtaken_is_taken() {
+        let mut rig = open();
+        // The server has closed its side with 501 + 1,000, and has acknowledged a megabyte since; its FIN waited to be looked at.
+        rig.session.resume(&below(side(101 + 1_000_000, 501 + 1_000), side(501 + 1_000, 101 + 1_000_000)));
+        let out = rig.handle(ToClient, &segment(FA, 501 + 1_000, 101 + 20_000, b""));
+        let gap_alone = |event| event == StreamEvent::ReassemblySeqGap;
+        assert!(out.events.iter().all(gap_alone), "{:?}", out.events.iter().collect::<Vec<_>>());
+        assert!(rig.session.has_closed(ToClient));
     }
 
     #[test]

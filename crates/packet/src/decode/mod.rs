@@ -252,6 +252,7 @@ impl DecodeOutput {
         let (flag, packets) = match checksums {
             Checksums::Unknown => return,
             Checksums::Pending => (PacketFlags::CHECKSUM_PENDING, usize::MAX),
+            Checksums::Filled => (PacketFlags::CHECKSUM_FILLED, usize::MAX),
             Checksums::Valid => (PacketFlags::CHECKSUM_VALID, 1),
         };
         self.packets.iter_mut().take(packets).for_each(|packet| packet.flags.insert(flag));
