@@ -47,6 +47,11 @@ trait Level {
     /// What it does with a frame; `None`: it goes up.
     fn handles(&mut self, arrival: &Arrival<'_>) -> Option<Outcome>;
 
+    /// A case is over: nothing of it may act upon the next one.
+    fn forget(&mut self, keys: &[DeviceKey]) {
+        let _ = keys;
+    }
+
     /// Whether records have the times at which frames come here. The kernel has its own clock.
     fn has_our_clock(&self) -> bool {
         true
@@ -131,6 +136,12 @@ impl Xdp {
 impl Level for Xdp {
     fn device(&mut self) -> Option<Box<dyn Device>> {
         Some(Box::new(XdpDevice::new(self.program.tables(), 0, ENTRIES)))
+    }
+
+    /// What refuses a flow stays in the tables of a program that outlives its run.
+    fn forget(&mut self, keys: &[DeviceKey]) {
+        let keys: Vec<_> = keys.iter().map(|key| key.0).collect();
+        self.program.tables().remove_all(&keys).unwrap();
     }
 
     fn handles(&mut self, arrival: &Arrival<'_>) -> Option<Outcome> {
@@ -233,7 +244,7 @@ fn play(case: &Case, level: &mut dyn Level, begin: Timestamp) -> Result<Played, 
         host.worker.set_level(FlowManager::new(device, host.worker.generation()));
     }
     let mut decoder = Decoder::new(*host.worker.decoder_config());
-    let (mut decoded, mut played) = (DecodeOutput::new(), Played::default());
+    let (mut decoded, mut played, mut keys) = (DecodeOutput::new(), Played::default(), Vec::new());
     host.clock = begin;
     for (hex, after_ms) in case.frames() {
         pass(&mut host, after_ms, &mut recorder);
@@ -242,6 +253,7 @@ fn play(case: &Case, level: &mut dyn Level, begin: Timestamp) -> Result<Played, 
         let packets = decoded.packets();
         let key = packets.first().and_then(|packet| key(packet, link));
         played.share.with_entry += u64::from(key.is_some_and(|key| is_below(&host, &key)));
+        keys.extend(key.as_ref().map(DeviceKey::of));
         let below = level.handles(&Arrival { bytes: &bytes, link, now, packets, key });
         played.share.below += u64::from(below.is_some());
         played.share.frames += 1;
@@ -249,6 +261,7 @@ fn play(case: &Case, level: &mut dyn Level, begin: Timestamp) -> Result<Played, 
         played.fates.push(fate);
     }
     host.worker.shutdown(&mut recorder);
+    level.forget(&keys);
     assert!(recorder.finish().is_empty());
     let all = events::read(&folder.join("eve.json"));
     played.records = events::of_type(&all, "flow").cloned().collect();
