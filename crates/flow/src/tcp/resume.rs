@@ -5,7 +5,7 @@
 //! What a sender says it has sent only says which acknowledgements can be true: it may send one segment far ahead, which nobody reads, to have what
 //! follows at the true place taken for sent again.
 
-use super::session::SEQUENCE_BACK;
+use super::session::{FLIGHT_MAX, SEQUENCE_BACK};
 use super::{Seq, TcpSession, WSCALE_MAX};
 use bartizan_base::{Direction, PerDirection};
 
@@ -44,10 +44,12 @@ impl TcpSession {
                 let most = if receiver.acknowledged.after(sent) { sent } else { receiver.acknowledged };
                 later(peer.last_ack, most)
             });
-            // The window that the receiver offers now is not known, but how large it can be. What was sent beyond it nobody has; and as far back
-            // acknowledgements may lie, since those that came below have overtaken what comes up (RFC 5961 section 5.2 has the largest window there, too).
-            peer.window = peer.window.max(u32::from(u16::MAX) << peer.wscale.min(WSCALE_MAX));
-            let edge = acknowledged.plus(peer.window);
+            // The window that the receiver offers now is not known, but how large it can be. What was sent beyond it nobody has.
+            let largest = u32::from(u16::MAX) << peer.wscale.min(WSCALE_MAX);
+            let edge = acknowledged.plus(largest);
+            // Acknowledgements that came below have overtaken what comes up, by as much as was on its way meanwhile: an earlier one is none that
+            // is too old (RFC 5961 section 5.2 goes back by the largest window).
+            peer.window = largest.max(FLIGHT_MAX);
             peer.next_seq = later(peer.next_seq, if sent.after(edge) { edge } else { sent });
             if acknowledged != peer.last_ack {
                 peer.last_ack = acknowledged;
