@@ -246,11 +246,14 @@ impl Watched {
         let plan::Ports::Tap { interfaces, fix_offloads } = &self.plan.ports else { return Ok(Vec::new()) };
         let Some(interface) = interfaces.get(at) else { return Ok(Vec::new()) };
         let (usual, wanted) = (PassiveOptions::default(), &self.plan.receive);
-        let blocks = wanted.ring.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX) / usual.block_size);
+        let ring =
+            wanted.ring.map(|bytes| PassiveOptions::blocks_of(usize::try_from(bytes).unwrap_or(usize::MAX)));
+        let (block_size, blocks) = ring.unwrap_or((usual.block_size, usual.blocks));
         let options = PassiveOptions {
             fix_offloads: *fix_offloads,
             filter: self.filters.get(at),
-            blocks: blocks.unwrap_or(usual.blocks),
+            block_size,
+            blocks,
             timestamps: self.timestamps.0,
             // The second of a pair may come by another interface: who puts them together looks for those.
             duplicate_window: window(wanted).filter(|_| interfaces.len() == 1),

@@ -556,6 +556,33 @@ fn what_a_mirror_shows_twice_is_looked_at_once() {
     });
 }
 
+/// Blocks of the ring are handed over by time as well: who does not look for a while must not lose what trickles in meanwhile.
+#[test]
+fn a_small_ring_holds_what_trickles_in_while_nobody_looks() {
+    in_namespace(|| {
+        ip("link set dev lo up");
+        veth("m0", "m1", 1500);
+        let mut outside = port("m0");
+        let folder = Folder::new();
+        let file = "links: [{name: m, tap: {interface: m1, ring: 2MiB}, workers: 1}]\ncache: none\nmetrics: {listen: '127.0.0.1:9100'}\n";
+        folder.write("bartizan.yaml", file);
+        let running =
+            Running::start(Command::new(PROGRAM).args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
+        running.until("running on m1");
+        running.signal("STOP");
+        for number in 0..12 {
+            send(&mut outside, &[udp(number % 2 == 0, 50_000 + number, 4_000, b"secret")]);
+            std::thread::sleep(Duration::from_millis(25));
+        }
+        running.signal("CONT");
+        until("the frames", || {
+            value(&get("/metrics"), "bartizan_port_packets_total", &["\"m1\"", "\"in\""]) == 12
+        });
+        let ended = running.stop();
+        assert!(ended.stdout.contains("m1: 12 received, 0 dropped"), "{}", ended.stdout);
+    });
+}
+
 #[test]
 fn captures_have_filters_too() {
     if bartizan_ports::PacketFilter::compile("ip", 1).is_err() {

@@ -48,6 +48,16 @@ pub struct PassiveOptions<'f> {
     pub duplicate_window: Option<PacketDuration>,
 }
 
+impl PassiveOptions<'_> {
+    /// Size and number of the blocks of a ring of so many bytes: 16 at least. A block is handed over when its time is over, however little is in it, so a ring of a few
+    /// blocks is full as soon as nobody looks for a few times `retire`.
+    #[must_use]
+    pub const fn blocks_of(ring: usize) -> (usize, usize) {
+        let block_size = if ring < 32 << 20 { 128 << 10 } else { 1 << 20 };
+        (block_size, ring / block_size)
+    }
+}
+
 impl Default for PassiveOptions<'_> {
     fn default() -> Self {
         Self {
@@ -253,6 +263,20 @@ impl Port for PassivePort {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ring_has_blocks_enough() {
+        for (mib, expected) in
+            [(2, (128 << 10, 16)), (31, (128 << 10, 248)), (32, (1 << 20, 32)), (4096, (1 << 20, 4096))]
+        {
+            assert_eq!(PassiveOptions::blocks_of(mib << 20), expected);
+        }
+        let usual = PassiveOptions::default();
+        assert_eq!(
+            PassiveOptions::blocks_of(usual.block_size * usual.blocks),
+            (usual.block_size, usual.blocks)
+        );
+    }
 
     #[test]
     fn options_that_cannot_work_are_refused_before_anything_is_opened() {
