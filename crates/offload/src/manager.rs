@@ -65,7 +65,7 @@ pub enum Done {
         packets: u64,
         /// Bytes of their frames.
         bytes: u64,
-        /// How far its sides have come, of a TCP connection.
+        /// How far its sides have come, of a TCP connection, if that was not said yet.
         sides: Sides,
     },
     /// The device does not take a flow.
@@ -160,6 +160,11 @@ impl ManagerCounters {
             }
         }
     }
+}
+
+/// Of each side what was not told before.
+fn news([told_low, told_high]: Sides, [low, high]: Sides) -> Sides {
+    [low.filter(|_| low != told_low), high.filter(|_| high != told_high)]
 }
 
 /// See the module.
@@ -332,11 +337,14 @@ impl FlowManager {
         }
     }
 
-    /// How far the sides of a connection that is below have come, now. `None`: it is not there.
-    #[must_use]
-    pub fn sides<E: Default>(&self, table: &FlowTable<E>, id: FlowId) -> Option<Sides> {
+    /// How far the sides of a connection that is below have come, each if that was not said yet; `None`: it is not there. What was said is not repeated: the host may have got further since, by more
+    /// than can be told from the numbers having gone round.
+    pub fn sides<E: Default>(&mut self, table: &FlowTable<E>, id: FlowId) -> Option<Sides> {
         let sunk = table.stay(id)?.sunk;
-        self.device.sides(self.places.of(sunk)?, sunk)
+        let at = self.places.of(sunk)?;
+        let sides = self.device.sides(at, sunk)?;
+        let told = &mut self.places.get_mut(at)?.credited.sides;
+        Some(news(core::mem::replace(told, sides), sides))
     }
 
     /// One turn: what is due of removals, counts, and generations goes to the device; what it has said is done. Then [`FlowManager::next_done`] and
@@ -487,6 +495,7 @@ impl FlowManager {
         let Some(place) = self.places.get_mut(at) else { return };
         let Place { sunk, action, from_low, .. } = *place;
         let before = core::mem::replace(&mut place.credited, *counts);
+        let told = before.sides;
         let (mut packets, mut bytes, mut known) = (0u64, 0u64, true);
         let ends = counts.packets.iter().zip(&counts.bytes).zip(&counts.last_seen);
         let before = before.packets.iter().zip(&before.bytes);
@@ -509,7 +518,7 @@ impl FlowManager {
         }
         self.counters.handled(action, packets, bytes);
         if known {
-            let sides = counts.sides;
+            let sides = news(told, counts.sides);
             self.done.push_back(Done::Counted { id: sunk.flow(), action, packets, bytes, sides });
         }
     }
@@ -520,6 +529,7 @@ mod tests {
     use super::*;
     use crate::devices::mock::{Habits, MockDevice, MockPacket, MockWire};
     use bartizan_flow::level::LevelWaits;
+    use bartizan_flow::tcp::{Progress, Seq};
     use bartizan_flow::{FlowHasher, FlowKey, FlowScope, FlowTableConfig, Insert};
     use core::net::{IpAddr, Ipv4Addr};
 
@@ -614,6 +624,31 @@ mod tests {
             rig.manager.counters().dropped[Reason::IdsFlow as usize],
             Handled { packets: 1, bytes: 100 }
         );
+    }
+
+    #[test]
+    fn how_far_a_connection_has_come_is_said_once() {
+        let mut rig = Rig::new(Habits::default());
+        let id = rig.flow(1_000);
+        rig.offer(id, Action::Forward).unwrap();
+        rig.pass(50);
+        let segment = |rig: &mut Rig, sent: u32| {
+            let progress = Some(Progress { sent: Seq(sent), acknowledged: Seq(7) });
+            let packet = MockPacket { from_low: true, bytes: 100, progress };
+            assert!(rig.wire.packet(&DeviceKey::of(&key(1_000)), packet, rig.now).is_some());
+            [progress, None]
+        };
+        let said = segment(&mut rig, 100);
+        assert_eq!(rig.manager.sides(&rig.table, id), Some(said));
+        assert_eq!(rig.manager.sides(&rig.table, id), Some([None, None]));
+        // Nor with the counts of the same packets, which come later.
+        let sides = Sides::default();
+        let counted = Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100, sides };
+        assert_eq!(rig.pass(1_500), [counted]);
+        let said = segment(&mut rig, 200);
+        let counted = Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100, sides: said };
+        assert_eq!(rig.pass(1_500), [counted]);
+        assert_eq!(rig.manager.sides(&rig.table, id), Some([None, None]));
     }
 
     #[test]

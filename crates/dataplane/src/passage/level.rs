@@ -172,7 +172,9 @@ impl Passage<'_> {
         segment: &Segment<'_>,
         (direction, now): (Direction, Timestamp),
     ) {
-        let Some(manager) = &self.flows.manager else { return };
+        if self.flows.manager.is_none() {
+            return;
+        }
         let Some(entry) = self.flows.get(id) else { return };
         if entry.is_at_host() {
             // What had come before waited here.
@@ -181,7 +183,8 @@ impl Passage<'_> {
             }
             return;
         }
-        if let Some(sides) = manager.sides(self.flows.table(), id) {
+        let sides = self.flows.with_manager().and_then(|(table, manager)| manager.sides(table, id));
+        if let Some(sides) = sides {
             self.resume_session(id, sides);
         }
     }
