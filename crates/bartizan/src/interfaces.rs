@@ -10,15 +10,22 @@ const EVERY: Duration = Duration::from_millis(500);
 
 /// See the module.
 pub struct InterfaceWatch {
-    interfaces: Vec<(Interface, LinkState)>,
+    interfaces: Vec<Interface>,
+    /// What is known of each.
+    states: Vec<LinkState>,
     looked: Option<Instant>,
 }
 
 impl InterfaceWatch {
     /// Of interfaces that work.
     pub fn new(interfaces: Vec<Interface>) -> Self {
-        let interfaces = interfaces.into_iter().map(|interface| (interface, LinkState::Up)).collect();
-        InterfaceWatch { interfaces, looked: None }
+        let states = vec![LinkState::Up; interfaces.len()];
+        InterfaceWatch { interfaces, states, looked: None }
+    }
+
+    /// Which they are.
+    pub fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
     }
 
     /// What has changed since the last look, for people. Most calls look at nothing.
@@ -28,7 +35,7 @@ impl InterfaceWatch {
         }
         self.looked = Some(Instant::now());
         let mut said = Vec::new();
-        for (interface, known) in &mut self.interfaces {
+        for (interface, known) in self.interfaces.iter().zip(&mut self.states) {
             // What the system does not tell has not changed.
             let Ok(state) = interface.state() else { continue };
             if state != *known {
@@ -41,8 +48,8 @@ impl InterfaceWatch {
 
     /// Why it cannot go on, if an interface is gone.
     pub fn gone(&self) -> Option<String> {
-        let (interface, _) = self.interfaces.iter().find(|(_, state)| *state == LinkState::Gone)?;
-        Some(gone(&interface.name))
+        let mut all = self.interfaces.iter().zip(&self.states);
+        all.find(|(_, state)| **state == LinkState::Gone).map(|(interface, _)| gone(&interface.name))
     }
 }
 

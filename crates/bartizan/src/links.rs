@@ -121,6 +121,13 @@ impl Links {
         said
     }
 
+    /// The interfaces of an inline link, while it has them.
+    pub fn inline_interfaces(&self, name: &str) -> Option<&[Interface]> {
+        let link = self.links.iter().find(|link| link.plan.name == name && link.plan.is_inline())?;
+        let part = link.parts.first().filter(|part| matches!(part.state, State::Up))?;
+        Some(part.interfaces.interfaces())
+    }
+
     /// Why the run cannot go on, if no link is left.
     pub fn end(&self) -> Option<String> {
         self.end.clone()

@@ -5,10 +5,12 @@
 //! All links share one program in the kernel with one set of tables. Where it cannot be used the run does not begin, and says what to do.
 //! What a killed run has left on a link's interfaces is taken over once all workers serve their frames, or taken away where the link is not to fail open.
 //!
-//! Not done: a link that comes back after its interfaces were gone stays without it until the program is started again.
+//! A link whose interfaces are gone loses its level with them, and gets it again when it is taken up: entries and devices are those of before. Until that works the link runs without
+//! it, which is said once for each cause.
 
 use crate::crew::OfLink;
 use crate::error::Failure;
+use crate::links::Links;
 use crate::plan::{LinkPlan, Plan};
 use bartizan_base::{LinkId, Spread};
 use bartizan_config::host::{OFFLOAD_ENTRIES_USUAL, OFFLOAD_STALE_USUAL, Offload, OffloadFail, OffloadMode};
@@ -17,8 +19,8 @@ use bartizan_offload::Device;
 use bartizan_offload::devices::xdp::XdpDevice;
 use bartizan_ports::Interface;
 use bartizan_xdp::{
-    Fail, Left, Mode, ModeChoice, Options, PortCounters, PortSetup, Program, Side, Tables, Watch, boot_time,
-    remove_left,
+    Fail, Left, Mode, ModeChoice, Options, PortCounters, PortSetup, Program, Side, Tables, Watch, XdpError,
+    boot_time, remove_left,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -49,8 +51,81 @@ impl LevelCounters {
     }
 }
 
-/// How often MTUs are looked at.
+/// How often MTUs are looked at, and the interfaces of links.
 const EVERY: Duration = Duration::from_secs(1);
+
+/// A link that has a level, or is to have it again.
+struct LinkLevel {
+    name: String,
+    /// What its two ports are attached with; their interfaces are those of now.
+    setups: [PortSetup; 2],
+    /// The program is on its ports.
+    attached: bool,
+    /// Why it could not be attached again, as it was said last.
+    told: Option<String>,
+}
+
+impl LinkLevel {
+    /// Attaches the program to both interfaces, or to none. What is to be said of it.
+    fn attach(&mut self, program: &mut Program, interfaces: &[Interface]) -> Result<Vec<String>, XdpError> {
+        let mut notes = Vec::new();
+        for (at, interface) in interfaces.iter().enumerate().take(self.setups.len()) {
+            self.setups[at].ifindex = interface.index;
+            match program.attach(&self.setups[at]) {
+                Ok(attached) if attached.mode == Mode::Generic => notes.push(format!(
+                    "link `{}`: the driver of `{}` runs no XDP programs, so the kernel does (generic mode), which is slower",
+                    self.name, interface.name
+                )),
+                Ok(_) => {}
+                Err(error) => {
+                    self.setups.iter().take(at).for_each(|before| drop(program.detach(before.index)));
+                    return Err(error);
+                }
+            }
+        }
+        self.attached = true;
+        Ok(notes)
+    }
+
+    /// Its interfaces are others now, or gone: what was attached to those before goes. They may be in another network namespace.
+    fn detach(&mut self, program: &mut Program) {
+        self.setups.iter().for_each(|port| drop(program.detach(port.index)));
+        self.attached = false;
+    }
+
+    fn is_on(&self, interfaces: &[Interface]) -> bool {
+        self.attached
+            && self.setups.iter().map(|port| port.ifindex).eq(interfaces.iter().map(|own| own.index))
+    }
+
+    /// Follows what became of its interfaces; none while they are gone.
+    fn follow(&mut self, program: &mut Program, interfaces: Option<&[Interface]>, said: &mut Vec<String>) {
+        if interfaces.is_some_and(|interfaces| self.is_on(interfaces)) {
+            return;
+        }
+        if self.attached {
+            self.detach(program);
+        }
+        let Some(interfaces) = interfaces else { return };
+        match self.attach(program, interfaces) {
+            Ok(notes) => {
+                said.push(format!("note: link `{}` has its XDP level again", self.name));
+                said.extend(notes.into_iter().map(|note| format!("warning: {note}")));
+                self.told = None;
+            }
+            Err(error) => {
+                let why = error.to_string();
+                if self.told.as_ref() != Some(&why) {
+                    said.push(format!(
+                        "warning: link `{}` runs without its XDP level until that can be used again: {why}",
+                        self.name
+                    ));
+                    self.told = Some(why);
+                }
+            }
+        }
+    }
+}
 
 /// See the module.
 #[derive(Default)]
@@ -60,6 +135,7 @@ pub struct Below {
     /// Of each link: the first of its slots, and how many each worker has.
     shares: Vec<Option<(u32, u32)>>,
     ports: Vec<LevelPort>,
+    links: Vec<LinkLevel>,
     /// Numbers of the workers of links that have a level, among those of all links.
     workers: Vec<u32>,
     /// When it was opened, by the clock of signs of life: a worker that was heard of since works.
@@ -160,7 +236,7 @@ impl Below {
                 OffloadMode::Native => ModeChoice::Only(Mode::Native),
                 OffloadMode::Generic => ModeChoice::Only(Mode::Generic),
             };
-            let failed = |error: bartizan_xdp::XdpError| {
+            let failed = |error: XdpError| {
                 Failure::input(format!(
                     "link `{}`: its XDP level cannot be used: {error}; or leave `offload` out",
                     link.name
@@ -174,33 +250,28 @@ impl Below {
                     none.insert(Program::load(&options).map_err(failed)?)
                 }
             };
-            let sides = [Side::First, Side::Second];
-            for (side, (interface, at)) in sides.into_iter().zip(interfaces.iter().zip(0u16..)) {
+            let setup = |side, at: u16| {
                 let index = u8::try_from(number * 2 + at).unwrap_or(u8::MAX);
-                let attached = program
-                    .attach(&PortSetup {
-                        ifindex: interface.index,
-                        link: LinkId(number),
-                        side: if settings.side_in_key { side } else { Side::Unknown },
-                        index,
-                        pair: index ^ 1,
-                        vlans_in_key: settings.vlan_in_key,
-                        watch: Some(watch),
-                    })
-                    .map_err(failed)?;
-                below.ports.push(LevelPort {
-                    interface: interface.name.clone(),
-                    link: link.name.clone(),
-                    number: number.into(),
+                PortSetup {
+                    ifindex: 0,
+                    link: LinkId(number),
+                    side: if settings.side_in_key { side } else { Side::Unknown },
                     index,
-                });
-                if attached.mode == Mode::Generic {
-                    below.notes.push(format!(
-                        "link `{}`: the driver of `{}` runs no XDP programs, so the kernel does (generic mode), which is slower",
-                        link.name, interface.name
-                    ));
+                    pair: index ^ 1,
+                    vlans_in_key: settings.vlan_in_key,
+                    watch: Some(watch),
                 }
-            }
+            };
+            let setups = [setup(Side::First, 0), setup(Side::Second, 1)];
+            let mut level = LinkLevel { name: link.name.clone(), setups, attached: false, told: None };
+            below.notes.extend(level.attach(program, interfaces).map_err(failed)?);
+            below.ports.extend(interfaces.iter().zip(&setups).map(|(interface, setup)| LevelPort {
+                interface: interface.name.clone(),
+                link: link.name.clone(),
+                number: number.into(),
+                index: setup.index,
+            }));
+            below.links.push(level);
         }
         for (number, (of_link, link)) in of_links.iter_mut().zip(&plan.links).enumerate() {
             let first = firsts.get(number).copied().unwrap_or_default();
@@ -212,8 +283,8 @@ impl Below {
     }
 
     /// Takes over what a killed run has left, once workers serve their frames; and looks for MTUs that were changed: frames that are longer than what may leave go up from then
-    /// on. To be called often; most calls look at nothing. What is to be said.
-    pub fn look(&mut self) -> Vec<String> {
+    /// on; and for links that are gone or have come back. To be called often; most calls look at nothing. What is to be said.
+    pub fn look(&mut self, links: &Links) -> Vec<String> {
         let mut said = Vec::new();
         let Some(program) = &mut self.program else { return said };
         if program.waits() {
@@ -233,6 +304,9 @@ impl Below {
             return said;
         }
         self.looked = Some(Instant::now());
+        for level in &mut self.links {
+            level.follow(program, links.inline_interfaces(&level.name), &mut said);
+        }
         for port in &self.ports {
             // An interface that is gone takes the level with it.
             let _ = program.refresh_mtu(port.index);

@@ -10,8 +10,8 @@ mod namespace;
 use bartizan_ports::{Batch, InlinePort, Port, wait_any};
 use bartizan_testkit::packet;
 use bartizan_testkit_worker::events;
-use common::{Folder, PROGRAM, Running, address, get, value};
-use level::{counter, datagrams, ends_well, network, number, send, take, tool};
+use common::{Folder, PROGRAM, Running, address, get, until, value};
+use level::{counter, datagrams, ends, ends_well, network, number, send, take, tool};
 use namespace::{in_namespace, ip};
 use serde_json::Value;
 use std::process::Command;
@@ -265,5 +265,71 @@ fn where_the_level_cannot_be_used_the_run_says_what_to_do() {
         }
         let said = refused(|_| tool("ethtool", "-K b0 gro off"));
         assert!(said.contains("`b1` does not take redirected frames") && said.contains("gro on"), "{said}");
+    });
+}
+
+/// Rounds of datagrams of the flows that are decided; how many of their frames went below, by the metrics.
+fn below(ports: &mut [InlinePort; 2], rounds: usize) -> u64 {
+    let [client, server] = ports;
+    let before = forwarded_by("a1");
+    for _ in 0..rounds {
+        send(client, &datagrams(4000, &[7; 900]));
+        assert_eq!(take(server, 8), 8);
+    }
+    forwarded_by("a1") - before
+}
+
+fn forwarded_by(port: &str) -> u64 {
+    value(&get("/metrics"), "bartizan_port_level_total", &[&format!("port=\"{port}\""), "forwarded"])
+}
+
+#[test]
+fn a_link_that_comes_back_has_its_level_again() {
+    in_namespace(|| {
+        let folder = Folder::new();
+        let mut ports = network(1500);
+        let _others = ends(["c", "d"], 1500);
+        folder.write("policy.yaml", ALLOW);
+        folder.write("local.rules", RULES);
+        folder.write(
+            "bartizan.yaml",
+            "links:\n  - {name: wan, inline: {a: a1, b: b1, offload: {level: xdp, entries: 1024}}}\n  - {name: other, inline: {a: c1, b: d1}}\n\
+             policy: policy.yaml\ncache: none\noutputs: {eve: {dir: out}}\nmetrics: {listen: '127.0.0.1:9100'}\n",
+        );
+        let mut command = Command::new(PROGRAM);
+        let running = Running::start(command.args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
+        running.until("running on");
+        begin(&mut ports, 4000, true);
+        assert_eq!(below(&mut ports, 20), 8 * 20);
+        drop(ports);
+        ip("link del dev a0");
+        running.until("nothing comes by it until it is there");
+        ip("link del dev b0");
+        // It comes back first as nobody can use it, then as it was.
+        let [client, server] = ends(["a", "b"], 1500);
+        tool("ethtool", "-K a1 gro on");
+        running.until("note: link `wan` is taken up again");
+        running.until("warning: link `wan` runs without its XDP level until that can be used again");
+        let mut ports = [client, server];
+        assert_eq!(below(&mut ports, 5), 0, "the host has them meanwhile");
+        tool("ethtool", "-K a1 gro off");
+        running.until("note: link `wan` has its XDP level again");
+        // The flows have kept their entries.
+        assert_eq!(below(&mut ports, 20), 8 * 20);
+        // Once more, without a reason to wait.
+        drop(ports);
+        ip("link del dev b0");
+        ip("link del dev a0");
+        running.until("`b1` is gone");
+        let mut ports = ends(["a", "b"], 1500);
+        let again = "note: link `wan` has its XDP level again";
+        until("the level, once more", || running.stderr().matches(again).count() == 2);
+        assert_eq!(below(&mut ports, 20), 8 * 20);
+        let ended = ends_well(running);
+        assert_eq!(ended.stderr.matches("runs without its XDP level").count(), 1, "{}", ended.stderr);
+        let flows = flows(&folder);
+        assert_eq!(flows.len(), 8);
+        let all: u64 = flows.iter().map(|flow| number(&flow["flow"]["pkts_toserver"])).sum();
+        assert_eq!(all, 8 * (2 + 20 + 5 + 20 + 20));
     });
 }

@@ -407,7 +407,7 @@ impl Steering<'_> {
             }
             statistics.look();
             links.look(self.control).iter().for_each(|said| eprintln!("{said}"));
-            below.look().iter().for_each(|said| eprintln!("{said}"));
+            below.look(links).iter().for_each(|said| eprintln!("{said}"));
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -18,13 +18,17 @@ pub fn tool(program: &str, arguments: &str) {
 /// Client a0 and server b0, with the program between a1 and b1, whose offloads are off. The far ends poll, so that they take what is redirected.
 pub fn network(mtu: u32) -> [InlinePort; 2] {
     ip("link set dev lo up");
-    for name in ["a", "b"] {
+    ends(["a", "b"], mtu)
+}
+
+/// The far ends of two pairs, whose near ends are made ready for the program.
+pub fn ends(names: [&str; 2], mtu: u32) -> [InlinePort; 2] {
+    names.map(|name| {
         veth(&format!("{name}0"), &format!("{name}1"), mtu);
         tool("ethtool", &format!("-K {name}1 tx off tso off gso off gro off rxvlan off"));
         tool("ethtool", &format!("-K {name}0 tx off tso off gso off gro on"));
-    }
-    ["a0", "b0"].map(|name| {
-        InlinePort::open(name, &InlineOptions { frames: 4096, ..InlineOptions::default() }).unwrap()
+        let options = InlineOptions { frames: 4096, ..InlineOptions::default() };
+        InlinePort::open(&format!("{name}0"), &options).unwrap()
     })
 }
 
