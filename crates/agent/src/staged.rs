@@ -78,7 +78,13 @@ impl Staged {
             }
             self.report(&decision, context.staged, before, context.findings);
             // It would refuse the next packet as well, and is asked about it.
-            decision = Decision { verdict: Verdict::Continue, reason: None, done: false, ..decision };
+            decision = Decision {
+                verdict: Verdict::Continue,
+                reason: None,
+                done: false,
+                repeats: false,
+                ..decision
+            };
         }
         *context.worker = worker;
         decision
@@ -132,6 +138,12 @@ impl Function for Staged {
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
         self.run(context, |function, context| function.payload(context))
+    }
+
+    fn repeated(&self, worker: &mut WorkerState, fid: Fid, decision: &Decision, packets: u64) {
+        if let Some(worker) = worker.downcast_mut::<Worker>() {
+            self.inner.repeated(&mut worker.inner, fid, decision, packets);
+        }
     }
 
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {

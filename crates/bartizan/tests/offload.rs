@@ -164,14 +164,25 @@ fn a_reload_ends_flows_of_what_is_blocked_now() {
         running.until("generation 2");
         // The worker takes it with its next turn.
         std::thread::sleep(Duration::from_millis(300));
-        for _ in 0..20 {
+        for round in 0..40 {
             send(client, &datagrams(4000, b"is blocked"));
+            // By then what was decided before is taken away.
+            let wait = if round == 10 { 1_500 } else { 0 };
+            std::thread::sleep(Duration::from_millis(wait));
         }
         assert_eq!(take(server, 1), 0);
+        // Entries are read once a second.
+        let counted = || {
+            value(&get("/metrics"), "bartizan_filter_rule_packets_total", &["policy=\"all\"", "rule=\"1\""])
+        };
+        until("320 packets of the rule", || counted() == 320);
         ends_well(running);
         let all: u64 = flows(&folder).iter().map(|flow| number(&flow["flow"]["pkts_toserver"])).sum();
-        assert_eq!(all, 16 + 8 + 160);
-        assert_eq!((counter(&folder, "offload.outdated"), counter(&folder, "ips.blocked")), (8, 160));
+        assert_eq!(all, 16 + 8 + 320);
+        assert_eq!((counter(&folder, "offload.outdated"), counter(&folder, "ips.blocked")), (8, 320));
+        // What the packet filter refuses is refused below as well, and counted for its rule.
+        let below = counter(&folder, "offload.dropped_pkts");
+        assert!(below >= 160, "{below}");
     });
 }
 

@@ -177,6 +177,8 @@ pub struct Decision {
     pub rule_id: Option<RuleId>,
     /// The function needs no more packets of this flow: its bit leaves the path.
     pub done: bool,
+    /// The function says the same of each packet of this flow in this generation, whatever it carries and however many come. So a level below the host may say it.
+    pub repeats: bool,
 }
 
 impl Reason {
@@ -210,12 +212,21 @@ impl Decision {
         rule: None,
         rule_id: None,
         done: false,
+        repeats: false,
     };
 
     /// A refusal with its reason.
     #[must_use]
     pub const fn refuse(verdict: Verdict, reason: Reason, function: FunctionId) -> Self {
-        Decision { verdict, reason: Some(reason), function, rule: None, rule_id: None, done: false }
+        Decision {
+            verdict,
+            reason: Some(reason),
+            function,
+            rule: None,
+            rule_id: None,
+            done: false,
+            repeats: false,
+        }
     }
 
     /// Keeps the more severe of two decisions; of two equals the earlier.

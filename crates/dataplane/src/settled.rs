@@ -9,6 +9,7 @@
 //! | payload ended: a parser, the depth of the stream or an exception policy says that nobody needs the rest | the flow's bytes, settings | stays: payload functions are not on the new path |
 //! | passed by an exception policy | settings | stays |
 //! | refused by an exception policy | settings | stays while payload functions are on the path: the policy speaks about inspection |
+//! | refused packet by packet, each alike | policies, rules | judged anew |
 //! | refused by a function for all of the flow | its rules | TCP: stays while payload functions are on the path and the policy is not staged; others: judged anew |
 //!
 //! A refused TCP connection is not taken up again under the eyes of a payload function: the refused bytes would come once more, and
@@ -37,6 +38,7 @@ pub(crate) fn renew(entry: &mut Entry, chains: &Chains) -> Option<FlowState> {
     let before = chains.payload_part(entry.path);
     (entry.fid, entry.path, entry.generation) = (class.fid, class.path, chains.generation);
     entry.ext.stays = None;
+    entry.ext.standing.forget_repeated();
     if forward && entry.ext.standing.refusal().is_some_and(|refused| !stands(&refused, entry, chains)) {
         entry.ext.standing.lift();
     }

@@ -148,10 +148,24 @@ impl Standing {
         self.payload_ended
     }
 
-    /// Keeps the refusal of a packet for the flow's record.
-    pub(crate) const fn note_refusal(&mut self, decision: &Decision) {
-        if !self.is_refused() {
+    /// Keeps the refusal of a packet for the flow's record. What is said of each packet stands, whatever else is said of one of them.
+    pub(crate) fn note_refusal(&mut self, decision: &Decision) {
+        let repeats = self.repeated_refusal().is_some();
+        if !self.is_refused() && (decision.repeats || !repeats) {
             self.refused = Some(*decision);
+        }
+    }
+
+    /// The refusal that a function repeats for each packet of the flow.
+    #[must_use]
+    pub fn repeated_refusal(&self) -> Option<Decision> {
+        self.refused.filter(|decision| decision.repeats && !self.is_refused())
+    }
+
+    /// Another generation: who repeated a refusal may say something else now.
+    pub(crate) const fn forget_repeated(&mut self) {
+        if let Some(decision) = &mut self.refused {
+            decision.repeats = false;
         }
     }
 

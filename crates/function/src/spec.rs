@@ -264,6 +264,13 @@ pub trait Function: Send + Sync {
         }
     }
 
+    /// A level below the host has handled so many packets of a flow of this class as the function had decided ([`Decision::repeats`]): they are counted as if it had been asked.
+    fn repeated(&self, worker: &mut WorkerState, fid: Fid, decision: &Decision, packets: u64) {
+        if let Some(inner) = self.inner() {
+            inner.repeated(worker, fid, decision, packets);
+        }
+    }
+
     /// Refusals of staged policies that a worker only computed: class, verdict, reason, packets. For who stages functions;
     /// a function itself knows nothing of it.
     fn staged(&self, worker: &WorkerState, each: &mut dyn FnMut(Fid, Verdict, Reason, u64)) {

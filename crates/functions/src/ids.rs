@@ -412,6 +412,7 @@ impl Ids {
                     rule: NonZeroU32::new(signature.id.sid),
                     rule_id: Some(signature.id),
                     done: false,
+                    repeats: false,
                 });
                 whole |= hit.for_flow && verdict > Verdict::Pass;
             }

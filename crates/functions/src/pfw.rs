@@ -3,7 +3,8 @@
 //!
 //! A flow is decided once, by the tuple of the side that opened it; what is refused stays refused, what is allowed
 //! leaves the function's bit of the path. ICMP is decided packet by packet where rules ask for codes, which a flow
-//! may change. A rule counts the packets that were decided by it: of an allowed flow the first.
+//! may change. A rule counts the packets that were decided by it: of an allowed flow the first. Packets of a flow that it drops may be dropped by a level
+//! below the host, and are counted for their rule then.
 //!
 //! It searches nothing: its rules are part of the generation's one lookup ([`Function::take_header_rules`]). What a rule does is an entry of a
 //! table, which [`pfw_table`] interprets.
@@ -297,15 +298,15 @@ impl Pfw {
 }
 
 impl Counts {
-    fn count(&mut self, outcome: &Outcome) {
+    fn count(&mut self, outcome: &Outcome, packets: u64) {
         if let Some(count) = self.rules.get_mut(outcome.counter as usize) {
-            *count += 1;
+            *count += packets;
         }
-        match outcome.verdict {
-            Verdict::Continue | Verdict::Pass => self.allowed += 1,
-            Verdict::Drop => self.dropped += 1,
-            Verdict::Reject => self.rejected += 1,
-        }
+        *match outcome.verdict {
+            Verdict::Continue | Verdict::Pass => &mut self.allowed,
+            Verdict::Drop => &mut self.dropped,
+            Verdict::Reject => &mut self.rejected,
+        } += packets;
     }
 }
 
@@ -331,7 +332,7 @@ impl Function for Pfw {
         let (Some(outcome), Some(counts)) = (outcome, context.worker.downcast_mut::<Counts>()) else {
             return Decision::CONTINUE;
         };
-        counts.count(&outcome);
+        counts.count(&outcome, 1);
         Decision {
             verdict: outcome.verdict,
             reason: outcome.reason,
@@ -339,7 +340,16 @@ impl Function for Pfw {
             rule: NonZeroU32::new(outcome.rule),
             rule_id: None,
             done: outcome.for_flow && outcome.verdict.forwards(),
+            repeats: outcome.for_flow,
         }
+    }
+
+    fn repeated(&self, worker: &mut WorkerState, fid: Fid, decision: &Decision, packets: u64) {
+        let Some(counts) = worker.downcast_mut::<Counts>() else { return };
+        let rule = decision.rule.map(|rule| rule.get() - 1);
+        let entry = self.span(fid).and_then(|span| self.table.get(span.place(rule)));
+        let Some(entry) = entry else { return };
+        counts.count(&pfw_table::interpret(entry, None), packets);
     }
 
     fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, serde_json::Value> {

@@ -2,7 +2,7 @@
 //! The level below the host, where a link has one: which flows are offered to it, and what is done when it has counted something.
 //!
 //! A flow is offered with a packet of which everything was decided before: what is bypassed, and what no function is left to judge, is forwarded below; what is dropped is dropped
-//! there. So who is silent from then on takes no place. A connection is offered once it is established, and goes back when it is over.
+//! there, with its flow or by a header function that says the same of each packet. So who is silent from then on takes no place. A connection is offered once it is established, and goes back when it is over.
 
 use super::Passage;
 use crate::record::Entry;
@@ -64,16 +64,27 @@ impl Passage<'_> {
         }
     }
 
-    /// A packet was judged: if no function is left on its flow's path, nobody will judge the next one, and the flow is offered.
+    /// A packet was judged: if no function is left on its flow's path, nobody will judge the next one; if the first one that looks at it refuses each alike, the next one is
+    /// refused, too. Then the flow is offered.
     #[inline]
     pub(super) fn offer_if_unjudged(&mut self, id: FlowId, decision: &Decision, packet: &Decoded) {
-        if self.flows.manager.is_none() || !decision.verdict.forwards() {
+        if self.flows.manager.is_none() {
             return;
         }
         let Some(entry) = self.flows.get(id) else { return };
         let course = entry.ext.standing.course(entry.state());
-        if entry.path.is_empty() && matches!(course, Course::Judged | Course::Uninspected) {
-            self.offer_to_level(id, course, packet);
+        if !matches!(course, Course::Judged | Course::Uninspected) {
+            return;
+        }
+        if decision.verdict.forwards() {
+            if entry.path.is_empty() {
+                self.offer_to_level(id, course, packet);
+            }
+            return;
+        }
+        let mut judges = self.runner.chains().header_part(entry.path).functions();
+        if decision.repeats && is_open(entry) && judges.next() == Some(decision.function) {
+            self.offer_to_level(id, Course::Refused(*decision), packet);
         }
     }
 
@@ -155,10 +166,15 @@ impl Passage<'_> {
         let decision = match action {
             Action::Forward => Decision::CONTINUE,
             Action::Drop(reason) => {
-                let refusal = entry.ext.standing.refusal().filter(|refusal| refusal.reason == Some(reason));
+                let standing = &entry.ext.standing;
+                let refusal = standing.last_refusal().filter(|refusal| refusal.reason == Some(reason));
                 refusal.unwrap_or(Decision::refuse(Verdict::Drop, reason, FunctionId::ENGINE))
             }
         };
+        // In another generation it is counted for nobody's rule.
+        if decision.repeats {
+            self.runner.repeated(entry.fid, &decision, amount.0);
+        }
         let acts = self.cx.settings.prevention;
         self.cx.account.tally.count_many(entry.fid, &decision, amount, acts);
     }

@@ -21,7 +21,7 @@ use crate::chain::Chains;
 use crate::settings::EngineSettings;
 use crate::train::Train;
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Decision, Generation};
+use bartizan_base::{Decision, Fid, Generation};
 use bartizan_flow::stream::MemoryBudget;
 use bartizan_flow::tcp::{StreamCounters, TcpSession};
 use bartizan_function::{Edit, Finding, Marks, WorkerState};
@@ -95,6 +95,14 @@ impl Runner {
     /// What functions keep for the worker, by their bit.
     pub(crate) fn states(&self) -> &[WorkerState] {
         &self.states
+    }
+
+    /// A level below has handled packets of a flow of a class as a function had decided.
+    pub(crate) fn repeated(&mut self, fid: Fid, decision: &Decision, packets: u64) {
+        let state = self.states.get_mut(usize::from(decision.function.0));
+        if let (Some(function), Some(state)) = (self.chains.function(decision.function), state) {
+            function.repeated(state, fid, decision, packets);
+        }
     }
 
     /// The parsers.
