@@ -52,6 +52,7 @@
 #define BARTIZAN_PORT_INDEX(word)           ((__u8)((word) >> 24))  /* Its own number. */
 #define BARTIZAN_PORT_PAIR(word)            ((__u8)((word) >> 32))  /* Number of the port across the link. */
 #define BARTIZAN_PORT_FLAGS(word)           ((__u8)((word) >> 40))  /* See the flags of ports. */
+#define BARTIZAN_PORT_SAMPLE(word)          ((__u8)((word) >> 48))  /* Of 2^(n-1) packets that would be dropped one goes up instead, by chance; 0: none does. */
 
 /* What may leave by a port. The kernel would drop what may not in silence. The host writes it. */
 #define BARTIZAN_EXIT_LONGEST(word)         ((__u32)((word) >> 0))  /* The longest frame, in bytes. */

@@ -507,6 +507,13 @@ INLINE int may_leave(const struct frame *frame, __u64 port, __u32 out)
 	return BARTIZAN_EXIT_FLAGS(exit) & BARTIZAN_EXIT_FLAG_PARTS || !has_parts(frame);
 }
 
+/* Whether the host is to see a packet that would be dropped: it drops it as well, and tells of it. */
+INLINE int is_sample(__u64 port)
+{
+	__u8 sample = BARTIZAN_PORT_SAMPLE(port);
+	return sample && !(bpf_get_prandom_u32() & ((1U << ((sample - 1) & 31)) - 1));
+}
+
 /* What becomes of a frame whose flow has a slot. Only what is dropped or leaves here is counted for the flow. */
 INLINE int act(const struct frame *frame, const struct network *network, __u64 port, __u32 slot, __u32 processor,
 	       int from_high)
@@ -522,7 +529,10 @@ INLINE int act(const struct frame *frame, const struct network *network, __u64 p
 		return XDP_PASS;
 	__u8 action = BARTIZAN_CONTROL_ACTION(control);
 	int result = XDP_DROP;
-	if (action != BARTIZAN_ACTION_DROP) {
+	if (action == BARTIZAN_ACTION_DROP) {
+		if (is_sample(port))
+			return XDP_PASS;
+	} else {
 		__u32 out = action == BARTIZAN_ACTION_REDIRECT ? BARTIZAN_CONTROL_EGRESS(control) : BARTIZAN_PORT_PAIR(port);
 		if (action > BARTIZAN_ACTION_REDIRECT || !may_leave(frame, port, out))
 			return XDP_PASS;

@@ -13,7 +13,9 @@ use crate::error::Failure;
 use crate::links::Links;
 use crate::plan::{LinkPlan, Plan};
 use bartizan_base::{LinkId, Spread};
-use bartizan_config::host::{OFFLOAD_ENTRIES_USUAL, OFFLOAD_STALE_USUAL, Offload, OffloadFail, OffloadMode};
+use bartizan_config::host::{
+    OFFLOAD_DROP_SAMPLES_USUAL, OFFLOAD_ENTRIES_USUAL, OFFLOAD_STALE_USUAL, Offload, OffloadFail, OffloadMode,
+};
 use bartizan_dataplane::stats::Counters;
 use bartizan_offload::Device;
 use bartizan_offload::devices::xdp::XdpDevice;
@@ -166,6 +168,12 @@ fn one_mode(plan: &Plan) -> Result<(), Failure> {
     }
 }
 
+/// Of which power of two of packets dropped below one comes up.
+fn drop_samples(offload: &Offload) -> Option<u8> {
+    let of = offload.drop_samples.unwrap_or(OFFLOAD_DROP_SAMPLES_USUAL);
+    of.checked_ilog2().and_then(|power| u8::try_from(power).ok())
+}
+
 /// Who serves a link's frames, the first of them of this number, and what becomes of those that nobody serves.
 fn watch(offload: &Offload, spread: Spread, first: u32) -> Watch {
     let fail = match offload.fail {
@@ -259,6 +267,7 @@ impl Below {
                     index,
                     pair: index ^ 1,
                     vlans_in_key: settings.vlan_in_key,
+                    drop_samples: drop_samples(offload),
                     watch: Some(watch),
                 }
             };

@@ -279,6 +279,42 @@ fn where_the_level_cannot_be_used_the_run_says_what_to_do() {
     });
 }
 
+#[test]
+fn drops_below_are_told_of_by_samples() {
+    in_namespace(|| {
+        let folder = Folder::new();
+        let mut ports = network(1500);
+        folder.write("policy.yaml", BLOCK);
+        folder.write("local.rules", "");
+        folder.write("s.yaml", "%YAML 1.1\n---\noutputs:\n  - eve-log:\n      enabled: yes\n      types: [drop: {flows: all}, flow]\n");
+        folder.write(
+            "bartizan.yaml",
+            "links: [{name: wan, inline: {a: a1, b: b1, offload: {level: xdp, entries: 1024, drop-samples: 8}}}]\n\
+             policy: policy.yaml\ncache: none\noutputs: {eve: {dir: out}}\nsuricata-config: s.yaml\n",
+        );
+        let mut command = Command::new(PROGRAM);
+        let running = Running::start(command.args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
+        running.until("running on");
+        begin(&mut ports, 4000, false);
+        for _ in 0..100 {
+            send(&mut ports[0], &datagrams(4000, b"is refused"));
+        }
+        assert_eq!(take(&mut ports[1], 1), 0);
+        ends_well(running);
+        let all: u64 = flows(&folder).iter().map(|flow| number(&flow["flow"]["pkts_toserver"])).sum();
+        assert_eq!((all, counter(&folder, "ips.blocked")), (816, 816));
+        let below = counter(&folder, "offload.dropped_pkts");
+        let events = events::read(&folder.path("out/eve.json"));
+        let told: Vec<_> = events.iter().filter(|event| event["event_type"] == "drop").collect();
+        // Each packet that the host has dropped has an event, whether it is one of the first or a sample: 16 and some 100.
+        assert_eq!(told.len() as u64, 816 - below);
+        assert!((16 + 40..16 + 200).contains(&told.len()), "{}", told.len());
+        assert!(
+            told.iter().all(|event| event["drop"]["reason"] == "pfw" || event["drop"]["reason"].is_string())
+        );
+    });
+}
+
 /// Rounds of datagrams of the flows that are decided; how many of their frames went below, by the metrics.
 fn below(ports: &mut [InlinePort; 2], rounds: usize) -> u64 {
     let [client, server] = ports;

@@ -111,6 +111,9 @@ pub struct Offload {
     pub fail: OffloadFail,
     /// How long a worker gives no sign of life until its frames fail so, from 1s to 1h; 1s unless given.
     pub stale: Option<Seconds>,
+    /// Of so many packets that the level would drop one comes up to this program, which drops it, and writes a `drop` event if such are wanted: a power of two up to 1,048,576, or 0 for
+    /// none; 1,024 unless given.
+    pub drop_samples: Option<u32>,
 }
 
 impl Offload {
@@ -123,6 +126,7 @@ impl Offload {
             entries: None,
             fail: OffloadFail::default(),
             stale: None,
+            drop_samples: None,
         }
     }
 }
@@ -168,6 +172,11 @@ pub const OFFLOAD_ENTRIES_USUAL: u32 = 1 << 17;
 pub const OFFLOAD_STALE: core::ops::RangeInclusive<u32> = 1..=3_600;
 /// That time unless given.
 pub const OFFLOAD_STALE_USUAL: Seconds = Seconds(1);
+
+/// The most packets dropped below of which one is shown.
+pub const OFFLOAD_DROP_SAMPLES: u32 = 1 << 20;
+/// Of how many packets dropped below one is shown, unless given.
+pub const OFFLOAD_DROP_SAMPLES_USUAL: u32 = 1_024;
 
 /// An interface that is listened on, or several as one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -466,6 +475,16 @@ fn rings(file: &HostFile, problem: &mut impl FnMut(String, String)) {
         let window = tap.and_then(|tap| tap.duplicate_window);
         number("tap/duplicate-window", window, DUPLICATE_WINDOW, "milliseconds");
         number("tap/merge-wait", tap.and_then(|tap| tap.merge_wait), MERGE_WAIT, "milliseconds");
+        let samples = link.inline.as_ref().and_then(|inline| inline.offload.as_ref()?.drop_samples);
+        if let Some(samples) =
+            samples.filter(|n| *n != 0 && !(n.is_power_of_two() && *n <= OFFLOAD_DROP_SAMPLES))
+        {
+            let near = samples.clamp(1, OFFLOAD_DROP_SAMPLES).next_power_of_two();
+            let message = format!(
+                "link `{name}`: one of {samples} packets cannot be; give a power of two up to {OFFLOAD_DROP_SAMPLES}, for instance {near}, or 0 for none"
+            );
+            problem(format!("links/{index}/inline/offload/drop-samples"), message);
+        }
         let (range, block) = RING_BYTES;
         let fits = |ring: &Size| range.contains(&ring.0) && ring.0.is_multiple_of(block);
         if let Some(ring) = tap.and_then(|tap| tap.ring).filter(|ring| !fits(ring)) {
@@ -759,6 +778,11 @@ cache: none
             (", fail: shut", "1:70: `shut` is not known here; known: `closed`, `open`"),
             (", stale: 2h", "1:71: link `a`: 7200 seconds are out of range; give 1 to 3600"),
             (", stale: 0", "1:71: link `a`: 0 seconds are out of range"),
+            (
+                ", drop-samples: 1000",
+                "1:78: link `a`: one of 1000 packets cannot be; give a power of two up to 1048576, for instance 1024",
+            ),
+            (", drop-samples: 2097152", "1:78: link `a`: one of 2097152 packets cannot be"),
         ] {
             let error = level(keys).unwrap_err();
             assert!(error.contains(expected), "{error}");

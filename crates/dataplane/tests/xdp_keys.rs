@@ -51,6 +51,7 @@ fn attach(program: &mut Program, setting: Setting) {
             index,
             pair,
             vlans_in_key: setting.vlans,
+            drop_samples: None,
             watch: None,
         };
         program.attach(&port).unwrap();

@@ -56,6 +56,7 @@ layout! {
         index: u8 ["INDEX"] @ 3, "Its own number.";
         pair: u8 ["PAIR"] @ 4, "Number of the port across the link.";
         flags: u8 ["FLAGS"] @ 5, "See the flags of ports.";
+        sample: u8 ["SAMPLE"] @ 6, "Of 2^(n-1) packets that would be dropped one goes up instead, by chance; 0: none does.";
     }
 }
 

@@ -117,6 +117,7 @@ fn main() -> Result<(), Failed> {
             index: own,
             pair,
             vlans_in_key: false,
+            drop_samples: None,
             watch: Some(watch),
         })
     };

@@ -103,6 +103,8 @@ pub struct PortSetup {
     pub pair: u8,
     /// Whether VLAN ids are part of keys.
     pub vlans_in_key: bool,
+    /// Of two to the power of so many packets that would be dropped one goes up instead, by chance. `None`: none does.
+    pub drop_samples: Option<u8>,
     /// Who serves it. `None`: nobody is watched, and frames go up whatever happens.
     pub watch: Option<Watch>,
 }

@@ -308,6 +308,7 @@ impl Program {
             index: port.index,
             pair: port.pair,
             flags: flags.bits(),
+            sample: port.drop_samples.map_or(0, |power| power.min(31) + 1),
         };
         self.by_interface.update(&port.ifindex.to_ne_bytes(), &native(word.write()), Write::Any)
     }

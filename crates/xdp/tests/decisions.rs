@@ -11,10 +11,12 @@ use bartizan_testkit::layers;
 use bartizan_testkit::packet::{
     ACK, FIN, Ip, Layer, Packet, Piece, RST, SYN, TCP, UDP, sum_ipv4_header, udp,
 };
-use bartizan_xdp::{Action, Control, InsertError, Key, Mode, ModeChoice, Options, Program, Tables, XdpError};
+use bartizan_xdp::{
+    Action, Control, InsertError, Key, Mode, ModeChoice, Options, PortSetup, Program, Tables, XdpError,
+};
 use common::{
     DROP, KINDS, PASS, REDIRECT, datagram, ends, header, in_namespace, key, level, number, plain, ports,
-    segment,
+    program, segment, wires,
 };
 
 const FORWARD: Control = Control { action: Action::Forward, generation: 0 };
@@ -415,6 +417,34 @@ fn each_action_is_done_and_what_is_not_valid_goes_up() {
         let counters = tables.port_counters(4).unwrap();
         assert_eq!((counters.dropped, counters.forwarded), (1, 3));
         assert_eq!(counters.frames, counters.up + counters.dropped + counters.forwarded);
+    });
+}
+
+#[test]
+fn one_of_many_packets_that_are_dropped_comes_up() {
+    in_namespace(|| {
+        wires(1500);
+        for (power, expected) in [(None, 0..=0), (Some(0), 4_000..=4_000), (Some(4), 150..=370)] {
+            let mut program = program(16);
+            for port in ports() {
+                program.attach(&PortSetup { drop_samples: power, ..port }).unwrap();
+            }
+            let tables = program.tables();
+            install_all(&tables, Control { action: Action::Drop(Reason::PfwRule), generation: 0 });
+            let frame = plain(false, TCP).frame();
+            for _ in 0..4_000 {
+                result(&mut program, &frame);
+            }
+            // What comes up is the host's to count.
+            let (counters, counts) =
+                (tables.port_counters(4).unwrap(), tables.counts(0, bartizan_xdp::boot_time()).unwrap());
+            assert_eq!(counters.up + counters.dropped, 4_000);
+            assert_eq!(counts.packets, [counters.dropped, 0]);
+            assert!(expected.contains(&counters.up), "{power:?}: {}", counters.up);
+            // Only what is dropped is sampled.
+            assert!(tables.set_control(0, Control { action: Action::Forward, generation: 0 }));
+            assert!((0..100).all(|_| result(&mut program, &frame) == REDIRECT));
+        }
     });
 }
 

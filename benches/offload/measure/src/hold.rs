@@ -24,6 +24,7 @@ pub fn run(names: [&str; 2], flows: u32) -> Result<(), Failed> {
             index,
             pair: 1 - index,
             vlans_in_key: false,
+            drop_samples: None,
             watch: None,
         };
         program.attach(&setup)?;

@@ -124,6 +124,7 @@ impl Xdp {
                     index,
                     pair,
                     vlans_in_key: true,
+                    drop_samples: None,
                     watch: None,
                 };
                 program.attach(&setup).unwrap();

@@ -207,7 +207,16 @@ pub const LINK: LinkId = LinkId(0x0b1c);
 
 /// A port of that link.
 pub fn port(name: &str, side: Side, index: u8, pair: u8) -> PortSetup {
-    PortSetup { ifindex: number(name), link: LINK, side, index, pair, vlans_in_key: true, watch: None }
+    PortSetup {
+        ifindex: number(name),
+        link: LINK,
+        side,
+        index,
+        pair,
+        vlans_in_key: true,
+        drop_samples: None,
+        watch: None,
+    }
 }
 
 /// Both ports, `lan` on the first side.
