@@ -78,6 +78,7 @@ good_traffic() {
 # The short run of the receiver harness; where no namespaces can be made it says so and is not counted.
 receivers() {
     scripts/attack.sh --short
+    scripts/attack.sh --short --offload xdp
     local status=$?
     if [ "$status" = 2 ]; then
         echo "== receivers: not run"

@@ -43,6 +43,9 @@ struct Args {
     /// Seconds for each setup.
     #[arg(long, default_value_t = 900)]
     seconds: u64,
+    /// A level below the program, which handles decided flows.
+    #[arg(long, value_name = "LEVEL", value_parser = ["xdp"])]
+    offload: Option<String>,
     /// End a setup with its first round that finds something.
     #[arg(long)]
     first: bool,
@@ -176,7 +179,7 @@ fn plan(args: &Args) -> Result<Plan, Problem> {
         }
         Some(Err(only)) => return Err(problem(format!("--only {only}: FAMILY:NUMBER is wanted"))),
     };
-    let mut setups = setups(args.short, true);
+    let mut setups = setups(args.short, true, args.offload.is_some());
     if let Some(text) = &args.setup {
         let exact = setups.iter().any(|setup| setup.name() == *text);
         setups

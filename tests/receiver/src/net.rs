@@ -53,11 +53,11 @@ fn sysctl(name: &str, value: &str) -> Result<(), Problem> {
     std::fs::write(&path, value).map_err(|error| problem(format!("{path}: {error}")))
 }
 
-/// Both links, with the program's ends in this namespace.
+/// Both links, with the program's ends in this namespace. `level`: ready for a level below the program, so that the far ends poll and take what is redirected.
 ///
 /// # Errors
 /// What could not be set up.
-pub fn middle() -> Result<(), Problem> {
+pub fn middle(level: bool) -> Result<(), Problem> {
     run("ip link set dev lo up")?;
     run("ip link add a0 address 02:00:00:00:00:01 type veth peer name a1")?;
     run("ip link add b0 address 02:00:00:00:00:02 type veth peer name b1")?;
@@ -67,6 +67,11 @@ pub fn middle() -> Result<(), Problem> {
     }
     for end in ["a0", "a1", "b1", "b0"] {
         run(&format!("ethtool -K {end} rx off tx off sg off tso off gso off gro off"))?;
+    }
+    if level {
+        for (end, more) in [("a0", "gro on"), ("b0", "gro on"), ("a1", "rxvlan off"), ("b1", "rxvlan off")] {
+            run(&format!("ethtool -K {end} {more}"))?;
+        }
     }
     for end in ["a1", "b1"] {
         run(&format!("ip link set dev {end} arp off multicast off up"))?;

@@ -20,6 +20,8 @@ pub struct Setup {
     pub workers: usize,
     /// Prevention; else what would be refused passes: the control.
     pub prevention: bool,
+    /// A level below it handles what is decided.
+    pub level: bool,
 }
 
 impl Setup {
@@ -27,7 +29,8 @@ impl Setup {
     #[must_use]
     pub fn name(&self) -> String {
         let mode = if self.prevention { "" } else { ",control" };
-        format!("[{}]x{}{mode}", self.chain.join(","), self.workers)
+        let level = if self.level { ",xdp" } else { "" };
+        format!("[{}]x{}{level}{mode}", self.chain.join(","), self.workers)
     }
 
     fn policy(&self) -> String {
@@ -67,6 +70,8 @@ pub struct Told {
     pub summary: String,
     /// Frames that it did not get or could not send, its rings being full.
     pub not_taken: u64,
+    /// Frames that the level below the program has handled.
+    pub below: u64,
     /// Refused frames by reason.
     pub refused: BTreeMap<String, u64>,
     /// Refused frames from and to honest hosts: reason and packet.
@@ -95,6 +100,9 @@ impl Program {
         command.args(["run", "--inline", "a1", "b1", "--spin", "0", "--save-power", "--workers"]);
         command.arg(setup.workers.to_string()).arg("--policy").arg(policy).arg("--rules").arg(rules);
         command.args(SETTINGS.iter().flat_map(|setting| ["--set", setting])).arg("--out").arg(&out);
+        if setup.level {
+            command.args(["--offload", "xdp"]);
+        }
         if !setup.prevention {
             command.arg("--detect");
         }
@@ -152,6 +160,7 @@ impl Program {
             return Err(problem(format!("the program ended with {status}: {}", self.words())));
         }
         told.not_taken = not_taken(&told.summary);
+        told.below = handled_below(&self.out.join("stats.json"))?;
         let eve = self.out.join("eve.json");
         let file =
             std::fs::File::open(&eve).map_err(|error| problem(format!("{}: {error}", eve.display())))?;
@@ -160,6 +169,15 @@ impl Program {
         }
         Ok(told)
     }
+}
+
+/// Frames that the level below has forwarded and dropped, by the counters of a run.
+fn handled_below(path: &Path) -> Result<u64, Problem> {
+    let told = |why: String| problem(format!("{}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| told(error.to_string()))?;
+    let stats: serde_json::Value = serde_json::from_str(&text).map_err(|error| told(error.to_string()))?;
+    let of = |name: &str| stats[name].as_u64().unwrap_or(0);
+    Ok(of("offload.forwarded_pkts") + of("offload.dropped_pkts"))
 }
 
 impl Told {

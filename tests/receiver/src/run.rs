@@ -133,7 +133,7 @@ fn receivers(plan: &Plan, records: &Arc<Records>) -> Result<(Web, Sinks, Callers
 pub fn run(plan: &Plan) -> Result<Outcome, Problem> {
     std::fs::create_dir_all(&plan.folder)
         .map_err(|error| problem(format!("{}: {error}", plan.folder.display())))?;
-    net::middle()?;
+    net::middle(plan.setups.iter().any(|setup| setup.level))?;
     let records = Arc::new(Records::default());
     let own = honest::addresses();
     let (mut web, sinks, callers, hop) = receivers(plan, &records)?;
@@ -193,8 +193,19 @@ pub fn run(plan: &Plan) -> Result<Outcome, Problem> {
         judge.told(&told.alerted);
         judge.table();
         println!("   refused by reason: {:?}; of good traffic: {}", told.refused, told.good_refused.len());
+        if setup.level {
+            println!("   handled by the level below: {} frames", told.below);
+            if setup.prevention && told.below == 0 && plan.only.is_none() {
+                judge.good_finding(
+                    "level",
+                    "the level below has handled no frame: it was not tested".into(),
+                    begun.elapsed().as_secs_f64(),
+                );
+            }
+        }
         let mut value = judge.json();
         value["seconds"] = json!(begun.elapsed().as_secs_f64());
+        value["below"] = json!(told.below);
         value["refused"] = json!(told.refused);
         value["good_refused"] = json!(told.good_refused.len());
         runs.push(value);
@@ -331,20 +342,20 @@ fn strategies(plan: &Plan, judges: &[(Setup, Judge)]) -> Vec<serde_json::Value> 
     rows.collect()
 }
 
-/// The setups of a run: in `short` two, else all.
+/// The setups of a run: in `short` two, else all; with `control` that, too; `level`: with a level below the program.
 #[must_use]
-pub fn setups(short: bool, control: bool) -> Vec<Setup> {
+pub fn setups(short: bool, control: bool, level: bool) -> Vec<Setup> {
     let chains: [&[&'static str]; 2] = [&["ids"], &["pfw", "sfw", "ids"]];
     let mut setups = Vec::new();
     for (at, chain) in chains.iter().enumerate() {
         for workers in [1, 2] {
             if !short || at + 1 == workers {
-                setups.push(Setup { chain: chain.to_vec(), workers, prevention: true });
+                setups.push(Setup { chain: chain.to_vec(), workers, prevention: true, level });
             }
         }
     }
     if control {
-        setups.push(Setup { chain: vec!["ids"], workers: 1, prevention: false });
+        setups.push(Setup { chain: vec!["ids"], workers: 1, prevention: false, level });
     }
     setups
 }
