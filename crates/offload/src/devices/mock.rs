@@ -45,6 +45,8 @@ impl Default for Habits {
 pub struct MockCounters {
     /// Frames that it forwarded.
     pub forwarded: u64,
+    /// Of those, frames with a packet in a tunnel: two packets that it has counted.
+    pub in_tunnels: u64,
     /// Frames that it dropped.
     pub dropped: u64,
     /// Frames that it passed up.
@@ -223,6 +225,7 @@ impl Core {
             }
         }
         self.counters.forwarded += 1;
+        self.counters.in_tunnels += 1;
         true
     }
 
