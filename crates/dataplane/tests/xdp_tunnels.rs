@@ -7,14 +7,16 @@
 mod xdp_program;
 
 use bartizan_base::Reason;
-use bartizan_packet::{Decoded, PacketFlags};
+use bartizan_packet::{Decoded, DecoderConfig, PacketFlags, TunnelPorts, VxlanReservedBits};
 use bartizan_testkit::layers;
 use bartizan_testkit::namespace::{inside, number};
 use bartizan_testkit::packet::{Datagram, FIN, Layer, Packet, Piece, RST, SYN, TCP, UDP, udp};
 use bartizan_testkit::random::Random;
 use bartizan_testkit::tunnels::Tunnel;
 use bartizan_xdp::{Action, Control, Key, Program, Tables, boot_time};
-use xdp_program::{PASS, REDIRECT, Setting, attach, decode, endpoint, key, packet, program, spoil};
+use xdp_program::{
+    PASS, REDIRECT, Setting, attach, config, decode, decode_by, endpoint, key, packet, program, spoil,
+};
 
 const FORWARD: Control = Control { action: Action::Forward, generation: 0 };
 const SETTING: Setting = Setting { sides: true, vlans: true };
@@ -83,11 +85,6 @@ fn expected(packet: &Decoded, second: bool) -> ([u64; 2], [u64; 2]) {
     (packets, bytes)
 }
 
-fn run(program: &mut Program, frame: &[u8], second: bool) -> u32 {
-    let interface = number(if second { "wan" } else { "lan" });
-    program.run_on(frame, interface, 1).unwrap().result
-}
-
 #[test]
 fn a_packet_in_a_tunnel_and_the_one_around_it_are_counted_for_both_flows() {
     if !inside("a_packet_in_a_tunnel_and_the_one_around_it_are_counted_for_both_flows") {
@@ -125,10 +122,20 @@ fn nothing_is_handled_in_a_tunnel_that_the_host_finds_odd() {
     attach(&mut program, SETTING);
     let (tables, mut random, lan) = (program.tables(), Random::new(31), number("lan"));
     let (mut handled, mut odd) = (0, 0);
-    for round in 0..40_000 {
+    // Teredo on any port; reserved bits that make no VXLAN; one port for two kinds; no GTP-U.
+    let usual = config();
+    let any = DecoderConfig { gtp: usual.gtp, ..DecoderConfig::built_in() };
+    let strict = DecoderConfig { vxlan_reserved: VxlanReservedBits::Strict, ..usual };
+    let both = DecoderConfig { gtp: TunnelPorts::on(&[4789, 2152]), ..usual };
+    let configs = [usual, any, strict, both, DecoderConfig::default()];
+    for round in 0..50_000 {
+        let config = configs[round / 10_000];
+        if round % 10_000 == 0 {
+            tables.set_tunnel_ports(&config).unwrap();
+        }
         let mut frame = tunnelled(&mut random).frame();
         spoil(&mut random, &mut frame);
-        let decoded = decode(&frame);
+        let decoded = decode_by(config, &frame);
         // Now and then what is inside has no entry: then nothing that has an inside may be handled.
         let known = if random.percent(90) { decoded.as_slice() } else { &decoded[..1] };
         let keys = keys(known, false);
@@ -202,6 +209,7 @@ fn ends(v6: bool, network: u8) -> [bartizan_testkit::packet::End; 2] {
 struct Bench {
     program: Program,
     tables: std::sync::Arc<Tables>,
+    lan: u32,
     keys: Vec<Key>,
 }
 
@@ -210,7 +218,11 @@ impl Bench {
         let mut program = program();
         attach(&mut program, SETTING);
         let tables = program.tables();
-        Bench { program, tables, keys: Vec::new() }
+        Bench { program, tables, lan: number("lan"), keys: Vec::new() }
+    }
+
+    fn run(&mut self, frame: &[u8]) -> u32 {
+        self.program.run_on(frame, self.lan, 1).unwrap().result
     }
 
     /// The flows of this frame are there, and it is handled.
@@ -219,7 +231,7 @@ impl Bench {
         self.keys = keys(&decode(frame), false);
         assert_eq!(self.keys.len(), 2, "{name}");
         install(&self.tables, &self.keys);
-        assert_eq!(run(&mut self.program, frame, false), REDIRECT, "{name}");
+        assert_eq!(self.run(frame), REDIRECT, "{name}");
     }
 
     /// A frame goes up, and is counted for neither flow, with the flows that the host finds in it and with those of the one taken before.
@@ -231,7 +243,7 @@ impl Bench {
         }
         let all = |tables: &Tables| [0, 1, 8, 9, 10].map(|slot| counted(tables, slot));
         let before = all(&self.tables);
-        assert_eq!(run(&mut self.program, frame, false), PASS, "{why}");
+        assert_eq!(self.run(frame), PASS, "{why}");
         assert_eq!(all(&self.tables), before, "{why}");
         for key in more.iter().filter(|key| !self.keys.contains(key)) {
             self.tables.remove(key).unwrap();
@@ -448,7 +460,7 @@ fn both_flows_have_to_be_forwarded_by_this_generation() {
             bench.goes_up(&frame, &format!("{slot} is marked: {name}"));
             assert!(bench.tables.set_control(slot, FORWARD));
         }
-        assert_eq!(run(&mut bench.program, &frame, false), REDIRECT);
+        assert_eq!(bench.run(&frame), REDIRECT);
     }
 }
 
@@ -471,7 +483,7 @@ fn an_entry_of_one_tunnel_is_not_found_by_another() {
             let around = *key(&decode(&outer(there))[0], SETTING, false, 0).unwrap().words();
             assert!(bench.tables.set_control(20, FORWARD));
             let _ = bench.tables.insert(&around, 20);
-            let found = run(&mut bench.program, &outer(there), false) == REDIRECT;
+            let found = bench.run(&outer(there)) == REDIRECT;
             assert_eq!(found, here == Tunnel::Ip && there == Tunnel::Ip, "{here:?} {there:?}");
             if !bench.keys.contains(&around) {
                 bench.tables.remove(&around).unwrap();
@@ -480,5 +492,5 @@ fn an_entry_of_one_tunnel_is_not_found_by_another() {
     }
     // Nor by the same packet without a tunnel.
     bench.take(&outer(Tunnel::Vxlan(7)), "in the tunnel");
-    assert_eq!(run(&mut bench.program, &inner.frame(), false), PASS);
+    assert_eq!(bench.run(&inner.frame()), PASS);
 }

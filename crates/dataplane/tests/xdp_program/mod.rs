@@ -98,8 +98,13 @@ pub fn packet(random: &mut Random) -> Packet {
 
 /// The packets in a frame, as the host decodes them.
 pub fn decode(frame: &[u8]) -> Vec<Decoded> {
+    decode_by(config(), frame)
+}
+
+/// The same of a host that looks for tunnels elsewhere.
+pub fn decode_by(config: DecoderConfig, frame: &[u8]) -> Vec<Decoded> {
     let mut out = DecodeOutput::new();
-    Decoder::new(config()).decode(LinkType::ETHERNET, frame, frame.len() as u32, &mut out);
+    Decoder::new(config).decode(LinkType::ETHERNET, frame, frame.len() as u32, &mut out);
     out.packets().to_vec()
 }
 
