@@ -311,6 +311,15 @@ fn what_is_odd_inside_of_a_tunnel_goes_up() {
         let mut outer = sample.outer();
         outer.piece = Some(Piece { offset: 0, more: true });
         bench.goes_up(&outer.frame(), &format!("a fragment around: {name}"));
+        if let Layer::Tcp(segment) = &sample.inner.layer {
+            // Its last bytes would be in the frame, but not in the tunnel.
+            let head = if sample.inner.ip.src.is_ipv6() { 20 } else { 40 };
+            let mut longer = Sample { inner: sample.inner.clone(), ..sample };
+            longer.inner.ip.fixed.len = Some(head + segment.load.len() as u16 + 2);
+            let mut outer = longer.outer();
+            outer.ip.trailer = 4;
+            bench.goes_up(&outer.frame(), &format!("longer than the tunnel, not than the frame: {name}"));
+        }
         if !sample.inner.ip.src.is_ipv6() {
             let mut wrong = Sample { inner: sample.inner.clone(), ..sample };
             wrong.inner.ip.fixed.chksum = Some(0x1234);
@@ -420,6 +429,12 @@ fn headers_of_tunnels_that_are_not_as_usual_go_up() {
     for v6 in [false, true] {
         let [from, to] = ends(v6, 2);
         for (why, port, load) in odd_headers() {
+            // The flow that is inside has an entry.
+            let usual = [Tunnel::Vxlan(5), Tunnel::Geneve(5, 0), Tunnel::Gtp(5, false, 0)];
+            let usual = usual.into_iter().find(|tunnel| tunnel.port() == Some(port)).unwrap();
+            let [inner_from, inner_to] = ends(false, 1);
+            let inner = udp(inner_from, inner_to, b"load").bytes();
+            bench.take(&usual.around((from, to), false, &inner).frame(), "as usual");
             bench.goes_up(&udp(from, (to.0, port), &load).frame(), why);
         }
         // A datagram that is shorter than its packet, and ports of two kinds of tunnels.
