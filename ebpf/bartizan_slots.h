@@ -123,12 +123,16 @@ _Static_assert(__builtin_offsetof(struct bartizan_counts, closed) == 112, "count
 
 /* Which of 64 UDP ports may carry a tunnel that the host looks into: a bit each, the lowest port in the lowest bit. */
 struct bartizan_udp_ports {
-	__u64 tunnel;           /*   0: Datagrams from or to the port go up. */
-	__u64 teredo;           /*   8: They go up if they can be Teredo: what they carry has the length of an IPv6 packet. */
+	__u64 teredo;           /*   0: Datagrams from or to the port go up if they can be Teredo: what they carry has the length of an IPv6 packet. */
+	__u64 vxlan;            /*   8: Datagrams to the port may be VXLAN. */
+	__u64 geneve;           /*  16: Datagrams from or to the port may be GENEVE. */
+	__u64 gtp;              /*  24: Datagrams from or to the port may be GTP-U. */
 };
-_Static_assert(sizeof(struct bartizan_udp_ports) == 16, "udp_ports");
-_Static_assert(__builtin_offsetof(struct bartizan_udp_ports, tunnel) == 0, "udp_ports.tunnel");
-_Static_assert(__builtin_offsetof(struct bartizan_udp_ports, teredo) == 8, "udp_ports.teredo");
+_Static_assert(sizeof(struct bartizan_udp_ports) == 32, "udp_ports");
+_Static_assert(__builtin_offsetof(struct bartizan_udp_ports, teredo) == 0, "udp_ports.teredo");
+_Static_assert(__builtin_offsetof(struct bartizan_udp_ports, vxlan) == 8, "udp_ports.vxlan");
+_Static_assert(__builtin_offsetof(struct bartizan_udp_ports, geneve) == 16, "udp_ports.geneve");
+_Static_assert(__builtin_offsetof(struct bartizan_udp_ports, gtp) == 24, "udp_ports.gtp");
 
 /* Who serves the frames of a port that go up: workers of its link, among which they are shared out by a keyed hash (`Spread` of crate `base`). The host writes it. */
 struct bartizan_watch {

@@ -4,15 +4,14 @@
  * goes up (XDP_PASS). The host writes all tables but the counters; an entry leaves only by the host.
  *
  * In doubt a frame goes up: what is not plain Ethernet, VLAN tags, IPv4 or IPv6, TCP or UDP, all with right lengths and without
- * fragments, options and extension headers, of TCP with no other options than open connections usually have; what the host may take for a
- * tunnel; what opens or ends a TCP connection.
+ * fragments, options and extension headers, of TCP with no other options than open connections usually have; what opens or ends a TCP
+ * connection. A packet in a tunnel belongs to two flows, its own and that of the packet around it: see tunnels.h.
  *
  * The key of a flow is that of the host (crates/flow/src/key.rs, the first 56 bytes of bartizan_flow_entry) with tenant 0. What tells tenants apart
- * is in the key all the same: link and addresses always, VLAN ids where the port says so, and the number of a tunnel, which
- * no packet here has. So no two tenants share a key, and the program need not know whose a packet is.
+ * is in the key all the same: link and addresses always, VLAN ids where the port says so, and the number of a tunnel. So no two tenants share
+ * a key, and the program need not know whose a packet is.
  *
- * Not done: tunnels (packets inside of one: `network` is called once more, from where the inner header begins, with
- * the key's tunnel and level), ICMP, SCTP, ESP.
+ * Not done: tunnels in tunnels, GRE, ICMP, SCTP, ESP.
  */
 #include "bpf.h"
 #include "bartizan_slots.h"
@@ -25,9 +24,20 @@ char licence[] SEC("license") = "Apache-2.0";
 #define ETHERNET_PROVIDER_VLAN 0x88a8
 #define VLAN_TAGS 3
 
+#define PROTOCOL_IPV4 4
 #define PROTOCOL_TCP 6
 #define PROTOCOL_UDP 17
+#define PROTOCOL_IPV6 41
 #define PROTOCOL_SCTP 132
+
+/* What a packet carries, by the numbers of crates/packet (`TunnelKind`). */
+#define CARRIES_NO_TUNNEL 0
+#define CARRIES_IP 1
+#define CARRIES_VXLAN 7
+#define CARRIES_GENEVE 8
+#define CARRIES_GTP 9
+/* Nobody knows here: it goes up. */
+#define CARRIES_SOMETHING 255
 
 /* Which packets are parsed: those that may be handled here, or all whose flow can be told. */
 #define PLAIN 0
@@ -145,6 +155,7 @@ struct network {
 	__u64 flags; /* of the key */
 	__u32 at, length;
 	__u8 protocol;
+	__u8 carries; /* see above */
 	/* TCP: the number behind what the segment brings, and what it acknowledges. */
 	__u32 sent, acknowledged;
 };
@@ -330,6 +341,7 @@ INLINE int tcp(const struct frame *frame, struct network *network, int which)
 		return 1;
 	if (is_open(network, BE16(header->checksum)))
 		return 1;
+	network->carries = CARRIES_NO_TUNNEL;
 	network->sent = BE32(header->sequence) + network->length - length;
 	network->acknowledged = BE32(header->acknowledgement);
 	return 0;
@@ -352,15 +364,30 @@ INLINE int like_teredo(const struct frame *frame, __u32 at, __u32 length)
 	return inner->version_class >> 4 == 6 && length == sizeof(*inner) + BE16(inner->length);
 }
 
-/* Whether the host may look for a tunnel in datagrams of this port. */
-INLINE int may_be_tunnel(const struct frame *frame, __u16 port, __u32 at, __u32 length)
+/* What a datagram carries, as crates/packet/src/decode/udp.rs looks for it. That can be several things where ports are used for several kinds of tunnels. */
+INLINE __u8 carried_by_udp(const struct frame *frame, __u16 source, __u16 destination, __u32 at, __u32 length)
 {
-	__u32 block = port / 64;
-	__u64 bit = 1ULL << (port % 64);
-	const struct bartizan_udp_ports *known = bpf_map_lookup_elem(&udp_ports, &block);
-	if (!known || known->tunnel & bit)
-		return 1;
-	return known->teredo & bit ? like_teredo(frame, at, length) : 0;
+	__u32 from_block = source / 64, to_block = destination / 64;
+	__u64 from_bit = 1ULL << (source % 64), to_bit = 1ULL << (destination % 64);
+	const struct bartizan_udp_ports *from = bpf_map_lookup_elem(&udp_ports, &from_block);
+	const struct bartizan_udp_ports *to = bpf_map_lookup_elem(&udp_ports, &to_block);
+	if (!from || !to)
+		return CARRIES_SOMETHING;
+	if ((from->teredo & from_bit || to->teredo & to_bit) && like_teredo(frame, at, length))
+		return CARRIES_SOMETHING;
+	int vxlan = (to->vxlan & to_bit) != 0;
+	int geneve = from->geneve & from_bit || to->geneve & to_bit;
+	int gtp = from->gtp & from_bit || to->gtp & to_bit;
+	if (vxlan + geneve + gtp > 1)
+		return CARRIES_SOMETHING;
+	if (vxlan)
+		return CARRIES_VXLAN;
+	if (geneve)
+		return CARRIES_GENEVE;
+	if (gtp)
+		return CARRIES_GTP;
+	/* VXLAN goes to its port only. What comes from there is no tunnel to the host, and is seldom enough to go up. */
+	return from->vxlan & from_bit ? CARRIES_SOMETHING : CARRIES_NO_TUNNEL;
 }
 
 INLINE int udp(const struct frame *frame, struct network *network, int which)
@@ -378,7 +405,8 @@ INLINE int udp(const struct frame *frame, struct network *network, int which)
 		return 1;
 	__u32 at = network->at + sizeof(*header), length = network->length - sizeof(*header);
 	network->sent = network->acknowledged = 0;
-	return may_be_tunnel(frame, source, at, length) || may_be_tunnel(frame, destination, at, length);
+	network->carries = carried_by_udp(frame, source, destination, at, length);
+	return network->carries == CARRIES_SOMETHING;
 }
 
 /* Reads ports and what else has to be seen of a transport header. Not 0: goes up. */
@@ -388,6 +416,12 @@ INLINE int transport_header(const struct frame *frame, struct network *network, 
 		return tcp(frame, network, which);
 	if (network->protocol == PROTOCOL_UDP)
 		return udp(frame, network, which);
+	if (network->protocol == PROTOCOL_IPV4 || network->protocol == PROTOCOL_IPV6) {
+		network->source.port = network->destination.port = 0;
+		network->sent = network->acknowledged = 0;
+		network->carries = CARRIES_IP;
+		return 0;
+	}
 	return 1;
 }
 
@@ -545,7 +579,9 @@ INLINE int act(const struct frame *frame, const struct network *network, __u64 p
 	return result;
 }
 
-INLINE int handle(const struct frame *frame, __u64 port, __u32 processor)
+#include "tunnels.h"
+
+INLINE int handle(struct xdp_md *context, const struct frame *frame, __u64 port, __u32 processor)
 {
 	__u64 key[KEY_WORDS];
 	struct network network;
@@ -555,6 +591,20 @@ INLINE int handle(const struct frame *frame, __u64 port, __u32 processor)
 	const __u32 *slot = bpf_map_lookup_elem(&flows, key);
 	if (!slot)
 		return XDP_PASS;
+	if (network.carries) {
+		struct around around = {
+			.port = port,
+			.at = network.at,
+			.length = network.length,
+			.frame_length = frame->length,
+			.slot = *slot,
+			.processor = processor,
+			.from_high = from_high,
+			.carries = network.carries,
+			.protocol = network.protocol,
+		};
+		return carry(context, &around);
+	}
 	return act(frame, &network, port, *slot, processor, from_high);
 }
 
@@ -674,7 +724,7 @@ int bartizan_flows(struct xdp_md *context)
 	line->frames++;
 	line->bytes += frame.length;
 	count_size(line, frame.length);
-	int result = handle(&frame, port, processor);
+	int result = handle(context, &frame, port, processor);
 	if (result == XDP_REDIRECT)
 		line->forwarded++;
 	else if (result == XDP_DROP)

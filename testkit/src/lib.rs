@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What tests share: frames ([`packet`], [`layers`], [`hosts`]), capture files ([`capture`]) and numbers that follow from a
+//! What tests share: frames ([`packet`], [`layers`], [`hosts`], [`tunnels`]), capture files ([`capture`]) and numbers that follow from a
 //! seed ([`random`]); and network namespaces of their own ([`namespace`]).
 //!
 //! It uses no other crate, for two reasons. Packets and their checksums are made without the code that the
@@ -16,3 +16,4 @@ pub mod layers;
 pub mod namespace;
 pub mod packet;
 pub mod random;
+pub mod tunnels;

@@ -126,6 +126,10 @@ impl FlowClassifier for PolicyClassifier {
     fn tells_tenants_by_vlan(&self) -> bool {
         self.tenants.ask_for_vlans()
     }
+
+    fn tells_tenants_by_tunnel(&self) -> bool {
+        self.tenants.ask_for_tunnels()
+    }
 }
 
 /// A generation without policies: all functions in one chain for every flow, with one lookup for their rules on headers.

@@ -69,4 +69,10 @@ impl TenantSelector {
     pub fn ask_for_vlans(&self) -> bool {
         self.selectors.iter().any(|selector| !selector.vlans.is_empty())
     }
+
+    /// Whether numbers of tunnels tell tenants apart.
+    #[must_use]
+    pub fn ask_for_tunnels(&self) -> bool {
+        self.selectors.iter().any(|selector| !selector.vnis.is_empty())
+    }
 }

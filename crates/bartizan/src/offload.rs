@@ -285,7 +285,8 @@ impl Below {
         for (number, (of_link, link)) in of_links.iter_mut().zip(&plan.links).enumerate() {
             let first = firsts.get(number).copied().unwrap_or_default();
             let spread = Spread::new(of_link.stack.settings.seed, link.workers);
-            of_link.devices = below.devices(number, link, (spread, first));
+            let max_layers = of_link.stack.settings.decoder.max_layers;
+            of_link.devices = below.devices(number, link, (spread, first), max_layers);
         }
         below.opened = boot_time();
         Ok(below)
@@ -389,6 +390,7 @@ impl Below {
         number: usize,
         link: &LinkPlan,
         (spread, first_worker): (Spread, u32),
+        max_layers: u8,
     ) -> Vec<Box<dyn Device>> {
         let share = self.shares.get(number).copied().flatten();
         let (Some(program), Some((first, each)), Some(offload)) = (&self.program, share, &link.offload)
@@ -397,7 +399,7 @@ impl Below {
         };
         let watch = watch(offload, spread, first_worker);
         let device = |worker: u32| {
-            let device = XdpDevice::new(program.tables(), first + worker * each, each);
+            let device = XdpDevice::new(program.tables(), first + worker * each, each).limited_to(max_layers);
             Box::new(device.watched(first_worker + worker, &watch)) as Box<dyn Device>
         };
         (0..u32::from(link.workers)).map(device).collect()

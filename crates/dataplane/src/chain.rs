@@ -107,6 +107,11 @@ pub trait FlowClassifier: Send + Sync {
         false
     }
 
+    /// Whether numbers of tunnels tell tenants apart.
+    fn tells_tenants_by_tunnel(&self) -> bool {
+        false
+    }
+
     /// For `explain`: what the lookup of a header meets. Never called for traffic.
     fn explain(&self, header: &Header) -> Option<LookupExplained> {
         let _ = header;

@@ -4,125 +4,19 @@
 //!
 //! The kernel runs the program on each frame, in a network namespace that ends with the test.
 
-use bartizan_base::{Generation, LinkId, Reason, Spread, TenantId, Timestamp};
-use bartizan_flow::{FlowHasher, FlowKey, FlowScope, FlowSide, FlowTable, FlowTableConfig, Insert};
+mod xdp_program;
+
+use bartizan_base::{Generation, Reason, Spread, Timestamp};
+use bartizan_flow::{FlowHasher, FlowTable, FlowTableConfig, Insert};
 use bartizan_offload::devices::xdp::XdpDevice;
 use bartizan_offload::{Action as Fate, Device as _, Done, FlowManager, Offer};
-use bartizan_packet::{DecodeOutput, Decoded, Decoder, DecoderConfig, LinkType, PacketFlags};
-use bartizan_testkit::namespace::{inside, number, ports};
-use bartizan_testkit::packet::{ACK, Datagram, End, Ip, Layer, PSH, Packet, Segment, TCP, UDP};
+use bartizan_packet::PacketFlags;
+use bartizan_testkit::namespace::{inside, number};
 use bartizan_testkit::random::Random;
-use bartizan_xdp::{Action, Control, Fail, ModeChoice, Options, PortSetup, Program, Side, Watch, boot_time};
-use std::net::IpAddr;
+use bartizan_xdp::{Action, Control, Fail, Watch, boot_time};
 use std::sync::Arc;
 use std::time::Duration;
-
-const DROP: u32 = 1;
-const PASS: u32 = 2;
-const REDIRECT: u32 = 4;
-const LINK: LinkId = LinkId(0xbeef);
-
-/// A link, and the program.
-fn program() -> Program {
-    ports(["lan", "wan"]);
-    Program::load(&Options {
-        flows: 64,
-        mode: ModeChoice::Auto,
-        tunnels: DecoderConfig::default(),
-        workers: 1,
-    })
-    .unwrap()
-}
-
-/// How a link's ports are set up.
-#[derive(Clone, Copy)]
-struct Setting {
-    sides: bool,
-    vlans: bool,
-}
-
-fn attach(program: &mut Program, setting: Setting) {
-    for (name, side, index, pair) in [("lan", Side::First, 0, 1), ("wan", Side::Second, 1, 0)] {
-        let side = if setting.sides { side } else { Side::Unknown };
-        let port = PortSetup {
-            ifindex: number(name),
-            link: LINK,
-            side,
-            index,
-            pair,
-            vlans_in_key: setting.vlans,
-            drop_samples: None,
-            watch: None,
-        };
-        program.attach(&port).unwrap();
-    }
-}
-
-fn endpoint(random: &mut Random, v6: bool) -> End {
-    // Near one another, so that one is now the higher by its address, now by its port, and now there is only one.
-    let odd = [0, 1, 0x7fff_ffff_ffff_ffff, 0x8000_0000_0000_0000, u64::MAX];
-    let address = if v6 {
-        let half = |random: &mut Random| if random.percent(70) { *random.pick(&odd) } else { random.draw() };
-        let number = u128::from(half(random)) << 64 | u128::from(half(random));
-        IpAddr::V6(number.into())
-    } else {
-        let number = if random.percent(70) { *random.pick(&odd) as u32 } else { random.draw() as u32 };
-        IpAddr::V4(number.into())
-    };
-    let port =
-        if random.percent(50) { *random.pick(&[0, 1, 0x7fff, 0x8000, 0xffff]) } else { random.draw() as u16 };
-    // Datagrams of these go up whatever they are: the host may look for a tunnel in them.
-    let port = if [4789, 6081].contains(&port) { port + 1 } else { port };
-    (address, port)
-}
-
-fn packet(random: &mut Random) -> Packet {
-    let v6 = random.percent(50);
-    let (from, to) = (endpoint(random, v6), endpoint(random, v6));
-    let length = random.below(60);
-    let load = random.bytes(length);
-    let mut ip = Ip::new(from.0, to.0, if random.percent(50) { TCP } else { UDP });
-    ip.tags = (0..random.below(4)).map(|_| random.draw() as u16).collect();
-    (ip.ttl, ip.tos) = (random.draw() as u8, random.draw() as u8);
-    ip.id = random.draw() as u32 & 0xffff;
-    let layer = if ip.protocol == TCP {
-        let mut segment = Segment::new((from.1, to.1), (random.draw() as u32, 7), ACK | PSH, &load);
-        if random.percent(50) {
-            segment.raw_options = vec![1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
-        }
-        if random.percent(20) {
-            segment.raw_options.extend([1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
-        }
-        Layer::Tcp(segment)
-    } else {
-        Layer::Udp(Datagram::new((from.1, to.1), &load))
-    };
-    Packet { ip, layer, piece: None }
-}
-
-/// The packets in a frame, as the host decodes them.
-fn decode(frame: &[u8]) -> Vec<Decoded> {
-    let mut out = DecodeOutput::new();
-    Decoder::new(DecoderConfig::default()).decode(LinkType::ETHERNET, frame, frame.len() as u32, &mut out);
-    out.packets().to_vec()
-}
-
-/// The key of a packet that came by a side of the link, as the data plane makes it (`identity.rs`).
-fn key(packet: &Decoded, setting: Setting, second: bool, tenant: u16) -> Option<FlowKey> {
-    let scope = FlowScope {
-        tenant: TenantId(tenant),
-        link: LINK,
-        tunnel: packet.tunnel.key(),
-        level: packet.recursion,
-        vlans: if setting.vlans { packet.vlan.padded() } else { [0; 3] },
-        side: match (setting.sides, second) {
-            (false, _) => FlowSide::Unknown,
-            (true, false) => FlowSide::First,
-            (true, true) => FlowSide::Second,
-        },
-    };
-    FlowKey::of_packet(&scope, packet)
-}
+use xdp_program::{DROP, PASS, REDIRECT, Setting, attach, decode, key, packet, program, spoil};
 
 #[test]
 fn the_program_makes_the_keys_of_the_flow_table() {
@@ -152,23 +46,6 @@ fn the_program_makes_the_keys_of_the_flow_table() {
             assert!(tables.remove(key.words()).unwrap());
         }
         (0..2).for_each(|index| program.detach(index).unwrap());
-    }
-}
-
-/// Changes a few bytes, mostly of the headers, and sometimes the length.
-fn spoil(random: &mut Random, frame: &mut Vec<u8>) {
-    for _ in 0..random.within(1, 3) {
-        let reach = if random.percent(80) { frame.len().min(80) } else { frame.len() };
-        let at = random.below(reach);
-        frame[at] = if random.percent(50) { frame[at] ^ 1 << random.below(8) } else { random.draw() as u8 };
-    }
-    if random.percent(20) {
-        let length = random.within(14, frame.len() + 4);
-        frame.resize(length, 0);
-    }
-    // A checksum that fits lets more through to what is behind it.
-    if frame.len() >= 34 && frame[12..15] == [8, 0, 0x45] && random.percent(80) {
-        bartizan_testkit::packet::sum_ipv4_header(&mut frame[14..34]);
     }
 }
 

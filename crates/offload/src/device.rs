@@ -13,12 +13,20 @@
 //! | [`Wish::Delete`] | the entry is gone | counts, then `Deleted` |
 //!
 //! When in doubt a packet goes up: of another generation, of TCP with FIN, RST or SYN or without ACK, a fragment, anything odd.
+//!
+//! A packet in a tunnel and the packet around it are of two flows, and one frame. It is handled if both have entries whose action is [`Action::Forward`], and counted for
+//! both: for the inner one the bytes from where it begins, as the host's decoder says. Else it goes up, and is counted for neither. An entry of the flow around never acts by itself
+//! upon a frame that may have a tunnel: the host looks into it.
 
 use crate::key::DeviceKey;
 use crate::stays::Stays;
 use bartizan_base::{Generation, Level, Reason, Timestamp};
 use bartizan_flow::level::{Answer, SunkId};
 use bartizan_flow::tcp::Progress;
+use bartizan_packet::TunnelKind;
+
+/// IP protocols of packets that carry a packet of IPv4, and of IPv6.
+const IP_IN_IP: [u8; 2] = [4, 41];
 
 /// What is done with the packets of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +50,8 @@ pub struct Capabilities {
     pub ipv6: bool,
     /// IP protocols of the flows that it can hold.
     pub protocols: &'static [u8],
-    /// Whether it looks into tunnels.
-    pub tunnels: bool,
+    /// Kinds of tunnels that it looks into, one deep.
+    pub tunnels: &'static [TunnelKind],
 }
 
 /// An entry to be made.
@@ -62,11 +70,17 @@ impl Capabilities {
     #[must_use]
     pub fn refuses(&self, key: &bartizan_flow::FlowKey) -> Option<Stays> {
         let family = if key.is_ipv6() { self.ipv6 } else { self.ipv4 };
+        // IP in IP is the flow of packets around others.
+        let around = IP_IN_IP.contains(&key.protocol());
+        let known =
+            self.protocols.contains(&key.protocol()) || around && self.tunnels.contains(&TunnelKind::Ip);
+        let inside = DeviceKey::of(key);
+        let reaches = |kind: &TunnelKind| !around && inside.is_in(*kind);
         if !family {
             Some(Stays::Family)
-        } else if !self.protocols.contains(&key.protocol()) {
+        } else if !known {
             Some(Stays::Protocol)
-        } else if !self.tunnels && DeviceKey::of(key).is_in_tunnel() {
+        } else if inside.is_in_tunnel() && !self.tunnels.iter().any(reaches) {
             Some(Stays::Tunnel)
         } else {
             None

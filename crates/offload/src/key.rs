@@ -6,6 +6,7 @@
 
 use bartizan_base::Direction;
 use bartizan_flow::FlowKey;
+use bartizan_packet::TunnelKind;
 
 /// Where the tenant stands in the key's words.
 const TENANT: u64 = 0xffff << 32;
@@ -28,6 +29,13 @@ impl DeviceKey {
         let [_, _, _, _, tunnel, _, rest] = self.0;
         tunnel != 0 || rest >> 8 & 0xff != 0
     }
+
+    /// Whether it is in one tunnel, and of this kind.
+    #[must_use]
+    pub const fn is_in(&self, kind: TunnelKind) -> bool {
+        let [_, _, _, _, tunnel, _, rest] = self.0;
+        tunnel >> 32 == kind as u64 && rest >> 8 & 0xff == 1
+    }
 }
 
 /// The direction of what the lower endpoint of a key sends, in a flow that is seen as the key says.
@@ -36,11 +44,24 @@ pub const fn direction_from_low(key: &FlowKey) -> Direction {
     if key.is_reversed() { Direction::ToClient } else { Direction::ToServer }
 }
 
+/// The directions in which is counted what both endpoints of a key send, the lower one's first. Flows of protocols without ports have one direction, whoever sends.
+#[must_use]
+pub const fn directions(key: &FlowKey) -> [Direction; 2] {
+    if !key.has_ports() {
+        return [Direction::ToServer; 2];
+    }
+    match direction_from_low(key) {
+        Direction::ToServer => [Direction::ToServer, Direction::ToClient],
+        Direction::ToClient => [Direction::ToClient, Direction::ToServer],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use bartizan_base::{LinkId, TenantId};
     use bartizan_flow::FlowScope;
+    use bartizan_packet::TunnelTag;
     use core::net::{IpAddr, Ipv4Addr};
 
     fn key(scope: &FlowScope, (from, to): ((u8, u16), (u8, u16))) -> FlowKey {
@@ -61,6 +82,24 @@ mod tests {
         assert!(DeviceKey::of(&key(&inner, ends)).is_in_tunnel());
         let named = FlowScope { tunnel: 9, ..scope };
         assert!(DeviceKey::of(&key(&named, ends)).is_in_tunnel());
+        let vxlan = TunnelTag::new(TunnelKind::Vxlan, 0xff_ffff).key();
+        let of = |level| DeviceKey::of(&key(&FlowScope { tunnel: vxlan, level, ..scope }, ends));
+        assert!(of(1).is_in(TunnelKind::Vxlan) && !of(1).is_in(TunnelKind::Geneve));
+        assert!(!of(2).is_in(TunnelKind::Vxlan) && !ours.is_in(TunnelKind::None));
+    }
+
+    #[test]
+    fn a_flow_without_ports_has_one_direction() {
+        let scope = FlowScope::default();
+        let address = |last| IpAddr::V4(Ipv4Addr::new(10, 0, 0, last));
+        for (from, to) in [(1, 2), (2, 1)] {
+            let key = FlowKey::other(&scope, 4, address(from), address(to));
+            assert_eq!(directions(&key), [Direction::ToServer; 2]);
+            assert_eq!(key.direction_in(&key.flipped()), Direction::ToServer);
+        }
+        let opened = key(&scope, ((1, 40_000), (2, 443)));
+        assert_eq!(directions(&opened), [Direction::ToServer, Direction::ToClient]);
+        assert_eq!(directions(&opened.flipped()), [Direction::ToClient, Direction::ToServer]);
     }
 
     #[test]

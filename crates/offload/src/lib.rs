@@ -25,6 +25,6 @@ mod places;
 pub mod stays;
 
 pub use device::{Action, Answered, Capabilities, Counts, Device, Install, Request, Said, Sides, Wish};
-pub use key::{DeviceKey, direction_from_low};
+pub use key::{DeviceKey, direction_from_low, directions};
 pub use manager::{Done, Ended, FlowManager, ManagerCounters, Offer};
 pub use stays::Stays;

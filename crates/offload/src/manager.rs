@@ -16,7 +16,7 @@
 //! no better guess than that (Lindy's law). The place is free after the steps of a removal, for who asks then.
 
 use crate::device::{Action, Answered, Counts, Device, Install, Request, Said, Sides, Wish};
-use crate::key::{DeviceKey, direction_from_low};
+use crate::key::{DeviceKey, directions};
 use crate::places::{Place, Places};
 use crate::stays::Stays;
 use bartizan_base::{FlowId, Generation, Level, PacketDuration, Reason, Timestamp};
@@ -292,9 +292,9 @@ impl FlowManager {
                 });
             }
         };
-        let from_low = direction_from_low(&key);
+        let directions = directions(&key);
         let credited = Counts::default();
-        self.places.take(at, Place { sunk, action, generation, from_low, credited, recent: None });
+        self.places.take(at, Place { sunk, action, generation, directions, credited, recent: None });
         let install = Install { key: DeviceKey::of(&key), action, generation };
         self.requests.push(Request { place: at, sunk, wish: Wish::Install(install) });
         Ok(())
@@ -493,14 +493,14 @@ impl FlowManager {
     /// Credits what an entry has counted since the last time.
     fn credit<E: Default>(&mut self, table: &mut FlowTable<E>, at: u32, counts: &Counts) {
         let Some(place) = self.places.get_mut(at) else { return };
-        let Place { sunk, action, from_low, .. } = *place;
+        let Place { sunk, action, directions, .. } = *place;
         let before = core::mem::replace(&mut place.credited, *counts);
         let told = before.sides;
         let (mut packets, mut bytes, mut known) = (0u64, 0u64, true);
         let ends = counts.packets.iter().zip(&counts.bytes).zip(&counts.last_seen);
         let before = before.packets.iter().zip(&before.bytes);
         for (direction, (((now_packets, now_bytes), seen), (had_packets, had_bytes))) in
-            [from_low, from_low.flip()].into_iter().zip(ends.zip(before))
+            directions.into_iter().zip(ends.zip(before))
         {
             let more = now_packets.saturating_sub(*had_packets);
             let more_bytes = now_bytes.saturating_sub(*had_bytes);

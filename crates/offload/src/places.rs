@@ -12,8 +12,8 @@ pub(crate) struct Place {
     pub sunk: SunkId,
     pub action: Action,
     pub generation: Generation,
-    /// Direction of what the lower endpoint sends, as the flow was seen when it sank.
-    pub from_low: Direction,
+    /// Directions of what the lower and the higher endpoint send, as the flow was seen when it sank.
+    pub directions: [Direction; 2],
     /// What was credited of it.
     pub credited: Counts,
     /// Packets that it handled between the latest two readings, about a second; `None` before the first one.

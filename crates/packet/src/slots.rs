@@ -108,9 +108,11 @@ layout! {
 
 layout! {
     /// Which of 64 UDP ports may carry a tunnel that the host looks into: a bit each, the lowest port in the lowest bit.
-    UdpPorts, "udp_ports", 16 {
-        tunnel: u64 ["TUNNEL"] @ 0, "Datagrams from or to the port go up.";
-        teredo: u64 ["TEREDO"] @ 8, "They go up if they can be Teredo: what they carry has the length of an IPv6 packet.";
+    UdpPorts, "udp_ports", 32 {
+        teredo: u64 ["TEREDO"] @ 0, "Datagrams from or to the port go up if they can be Teredo: what they carry has the length of an IPv6 packet.";
+        vxlan: u64 ["VXLAN"] @ 8, "Datagrams to the port may be VXLAN.";
+        geneve: u64 ["GENEVE"] @ 16, "Datagrams from or to the port may be GENEVE.";
+        gtp: u64 ["GTP"] @ 24, "Datagrams from or to the port may be GTP-U.";
     }
 }
 

@@ -8,6 +8,7 @@ use bartizan_base::{LinkId, Spread};
 use bartizan_packet::DecoderConfig;
 use bartizan_testkit::packet::{End, udp};
 use bartizan_testkit::random::Random;
+use bartizan_testkit::tunnels::Tunnel;
 use bartizan_xdp::{
     Action, Control, Fail, Key, ModeChoice, Options, PortSetup, Program, Side, Watch, boot_time,
 };
@@ -60,6 +61,29 @@ fn memory() -> Result<f64, Failed> {
     Ok(bytes as f64 / 1048576.0)
 }
 
+/// Instructions that the kernel's verifier has looked at to load the program; 0 where the kernel does not say.
+fn verified() -> Result<u64, Failed> {
+    let mut most = 0;
+    for entry in std::fs::read_dir("/proc/self/fdinfo")? {
+        let text = std::fs::read_to_string(entry?.path()).unwrap_or_default();
+        let own = text.lines().filter_map(|line| line.strip_prefix("verified_insns:"));
+        most = own.filter_map(|number| number.trim().parse().ok()).fold(most, u64::max);
+    }
+    Ok(most)
+}
+
+/// A datagram in VXLAN, and the keys of its flow and of the one around.
+fn in_vxlan() -> (Vec<u8>, [Key; 2]) {
+    const VXLAN: u64 = 7;
+    let (client, server) = ends(0);
+    let inner = udp(client, server, b"").bytes();
+    let around = Tunnel::Vxlan(5).around((client, server), false, &inner).frame();
+    let own = key(0);
+    let ports = u64::from(client.1) | 4789 << 16 | 1 << 48;
+    let outer = [own[0], own[1], own[2], own[3], 0, ports, own[6]];
+    (around, [outer, [own[0], own[1], own[2], own[3], VXLAN << 32 | 5, own[5], own[6] | 1 << 8]])
+}
+
 fn median(mut values: Vec<f64>) -> String {
     values.sort_by(f64::total_cmp);
     format!("{:.1} ({:.1} to {:.1})", values[values.len() / 2], values[0], values[values.len() - 1])
@@ -104,7 +128,12 @@ fn main() -> Result<(), Failed> {
         tunnels: DecoderConfig::default(),
         workers: 2,
     })?;
-    println!("load: {:.0} ms, memory of the maps {:.0} MiB", begin.elapsed().as_secs_f64() * 1e3, memory()?);
+    println!(
+        "load: {:.0} ms, {} instructions verified, memory of the maps {:.0} MiB",
+        begin.elapsed().as_secs_f64() * 1e3,
+        verified()?,
+        memory()?
+    );
     let lan = index("lan")?;
     // Of two workers, neither of which is ever late.
     let (fail, stale) = (Fail::Closed, Duration::from_secs(3_600));
@@ -143,6 +172,18 @@ fn main() -> Result<(), Failed> {
     println!("forward, 1 flow, ns a packet: {}", warm(&mut program, &frame, lan)?);
     println!("forward, 1 flow, single runs, ns: {}", single(&mut program, 1, lan)?);
     tables.remove(&key(0))?;
+    let (carried, both) = in_vxlan();
+    for (slot, key) in (0..).zip(both) {
+        tables.set_control(slot, control);
+        tables.insert(&key, slot)?;
+    }
+    println!(
+        "forward, in VXLAN, 1 flow and the one around, ns a packet: {}",
+        warm(&mut program, &carried, lan)?
+    );
+    tables.remove(&both[1])?;
+    println!("in VXLAN, of no flow, ns a packet: {}", warm(&mut program, &carried, lan)?);
+    tables.remove(&both[0])?;
     let begin = Instant::now();
     for slot in 0..flows {
         tables.set_control(slot, control);

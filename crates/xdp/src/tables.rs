@@ -14,10 +14,10 @@ use crate::error::InsertError;
 use crate::memory::Words;
 use crate::sys::{self, Map, Write};
 use bartizan_base::Reason;
-use bartizan_packet::DecoderConfig;
 use bartizan_packet::slots::{
-    ControlFlags, Heartbeat, PORTS, PortLine, SlotAction, SlotControl, SlotLine, UDP_PORT_BLOCKS, UdpPorts,
+    ControlFlags, Heartbeat, PORTS, PortLine, SlotAction, SlotControl, SlotLine, UDP_PORT_BLOCKS,
 };
+use bartizan_packet::{DecoderConfig, TunnelPorts};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -244,25 +244,21 @@ impl Tables {
         self.heartbeat(worker).map(|seen| seen.load(Ordering::Acquire))
     }
 
-    /// Says in which UDP datagrams the host looks for tunnels: those go up, of Teredo only those that can be Teredo.
+    /// Says in which UDP datagrams the host looks for tunnels: those are looked into, or go up; of Teredo those that can be Teredo go up.
     ///
     /// # Errors
     /// The kernel refuses.
     pub fn set_tunnel_ports(&self, config: &DecoderConfig) -> io::Result<()> {
         for block in 0..UDP_PORT_BLOCKS {
-            let mut ports = UdpPorts::default();
-            for bit in 0..64 {
-                let port = (block * 64 + bit) as u16;
-                let tunnels = [config.vxlan, config.geneve, config.gtp];
-                if tunnels.iter().any(|tunnel| tunnel.to(port)) {
-                    ports.tunnel |= 1 << bit;
-                }
-                if config.teredo.to(port) {
-                    ports.teredo |= 1 << bit;
-                }
-            }
-            let value: Vec<u8> =
-                [ports.tunnel, ports.teredo].iter().flat_map(|word| word.to_ne_bytes()).collect();
+            let of = |tunnel: TunnelPorts| {
+                let ports = (0..64).filter(|bit| tunnel.to((block * 64 + bit) as u16));
+                ports.fold(0_u64, |bits, bit| bits | 1 << bit)
+            };
+            let DecoderConfig { teredo, vxlan, geneve, gtp, .. } = *config;
+            let value: Vec<u8> = [teredo, vxlan, geneve, gtp]
+                .into_iter()
+                .flat_map(|tunnel| of(tunnel).to_ne_bytes())
+                .collect();
             self.udp_ports.update(&block.to_ne_bytes(), &value, Write::Any)?;
         }
         Ok(())

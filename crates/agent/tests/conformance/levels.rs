@@ -28,21 +28,22 @@ const ENTRIES: u32 = 64;
 const MOST_BETWEEN_TURNS_MS: u64 = 1_000;
 /// The file whose cases are about levels: conversations that can leave the host, beside all kinds of frames that cannot.
 const HEADERS: &str = "headers.jsonl";
+/// The same in tunnels.
+const TUNNELS: &str = "tunnels.jsonl";
 
 /// A frame that arrives.
 struct Arrival<'a> {
     bytes: &'a [u8],
     link: LinkId,
     now: Timestamp,
-    /// The packets in it, as the host decodes them; the first one's flow.
+    /// The packets in it, as the host decodes them, the outer one first.
     packets: &'a [Decoded],
-    key: Option<FlowKey>,
 }
 
 /// What may handle a frame before the host sees it.
 trait Level {
-    /// For the cases of one worker.
-    fn device(&mut self) -> Option<Box<dyn Device>>;
+    /// For the cases of one worker, which decodes so.
+    fn device(&mut self, decoder: &DecoderConfig) -> Option<Box<dyn Device>>;
 
     /// What it does with a frame; `None`: it goes up.
     fn handles(&mut self, arrival: &Arrival<'_>) -> Option<Outcome>;
@@ -62,7 +63,7 @@ trait Level {
 struct NoLevel;
 
 impl Level for NoLevel {
-    fn device(&mut self) -> Option<Box<dyn Device>> {
+    fn device(&mut self, _: &DecoderConfig) -> Option<Box<dyn Device>> {
         None
     }
 
@@ -71,33 +72,48 @@ impl Level for NoLevel {
     }
 }
 
-/// A device that reads whatever the host reads, and passes up what its contract says: tunnels, fragments, what is broken, what opens or ends a connection.
+/// A device that reads whatever the host reads, and passes up what its contract says: fragments, what is broken, what opens or ends a connection, tunnels in tunnels.
 #[derive(Default)]
 struct Mock(Option<MockWire>);
 
 impl Level for Mock {
-    fn device(&mut self) -> Option<Box<dyn Device>> {
+    fn device(&mut self, _: &DecoderConfig) -> Option<Box<dyn Device>> {
         let (device, wire) = MockDevice::new(Habits { entries: ENTRIES, ..Habits::default() });
         self.0 = Some(wire);
         Some(Box::new(device))
     }
 
     fn handles(&mut self, arrival: &Arrival<'_>) -> Option<Outcome> {
-        let told = TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST | TcpFlags::ACK;
-        let [packet] = arrival.packets else { return None };
-        let odd = packet.is_invalid()
-            || packet.flags.intersects(PacketFlags::UNREADABLE | PacketFlags::FRAGMENT)
-            || packet.transport.tcp().is_some_and(|tcp| tcp.flags & told != TcpFlags::ACK);
-        let key = arrival.key.filter(|_| !odd)?;
-        let progress = packet
-            .transport
-            .tcp()
-            .map(|tcp| Progress { sent: Seq(tcp.seq).plus(packet.payload_len), acknowledged: Seq(tcp.ack) });
-        let bytes = arrival.bytes.len() as u64;
-        let seen = MockPacket { from_low: !key.is_reversed(), bytes, progress };
-        let action = self.0.as_ref()?.packet(&DeviceKey::of(&key), seen, arrival.now)?;
-        Some(if action == Action::Forward { Outcome::Forward } else { Outcome::Drop })
+        let wire = self.0.as_ref()?;
+        match arrival.packets {
+            [packet] => {
+                let (key, seen) = plain(packet, arrival.link)?;
+                let action = wire.packet(&key, seen, arrival.now)?;
+                Some(if action == Action::Forward { Outcome::Forward } else { Outcome::Drop })
+            }
+            [outer, inner] => {
+                let [outer, inner] = [plain(outer, arrival.link)?, plain(inner, arrival.link)?];
+                let both = [(&outer.0, outer.1), (&inner.0, inner.1)];
+                wire.in_tunnel(both, arrival.now).then_some(Outcome::Forward)
+            }
+            _ => None,
+        }
     }
+}
+
+/// A packet as the mock device sees it; `None`: it passes it up.
+fn plain(packet: &Decoded, link: LinkId) -> Option<(DeviceKey, MockPacket)> {
+    let told = TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST | TcpFlags::ACK;
+    let tcp = packet.transport.tcp();
+    let odd = packet.is_invalid()
+        || !packet.wants_flow()
+        || packet.flags.intersects(PacketFlags::UNREADABLE | PacketFlags::FRAGMENT)
+        || tcp.is_some_and(|tcp| tcp.flags & told != TcpFlags::ACK);
+    let key = key(packet, link).filter(|_| !odd)?;
+    let progress =
+        tcp.map(|tcp| Progress { sent: Seq(tcp.seq).plus(packet.payload_len), acknowledged: Seq(tcp.ack) });
+    let bytes = packet.captured_len().into();
+    Some((DeviceKey::of(&key), MockPacket { from_low: !key.is_reversed(), bytes, progress }))
 }
 
 /// The XDP program, on the first ports of both links.
@@ -135,7 +151,8 @@ impl Xdp {
 }
 
 impl Level for Xdp {
-    fn device(&mut self) -> Option<Box<dyn Device>> {
+    fn device(&mut self, decoder: &DecoderConfig) -> Option<Box<dyn Device>> {
+        self.program.tables().set_tunnel_ports(decoder).unwrap();
         Some(Box::new(XdpDevice::new(self.program.tables(), 0, ENTRIES)))
     }
 
@@ -183,9 +200,11 @@ struct Played {
 #[derive(Clone, Copy, Default)]
 struct Share {
     frames: u64,
-    /// Those whose flow had an entry in the device when they came.
+    /// Those whose flow had an entry in the device when they came; in a tunnel both flows.
     with_entry: u64,
     below: u64,
+    /// Packets in those frames.
+    packets: u64,
 }
 
 impl Share {
@@ -193,6 +212,7 @@ impl Share {
         self.frames += other.frames;
         self.with_entry += other.with_entry;
         self.below += other.below;
+        self.packets += other.packets;
     }
 
     fn percent(&self) -> u64 {
@@ -241,10 +261,11 @@ fn play(case: &Case, level: &mut dyn Level, begin: Timestamp) -> Result<Played, 
     let folder = std::env::temp_dir().join(format!("bartizan-conformance-{}", std::process::id()));
     let (mut host, link) = (Host::new(case, Stands::Live)?, link(case)?);
     let mut recorder = events_of(&folder, &host);
-    if let Some(device) = level.device() {
+    let config = *host.worker.decoder_config();
+    if let Some(device) = level.device(&config) {
         host.worker.set_level(FlowManager::new(device, host.worker.generation()));
     }
-    let mut decoder = Decoder::new(*host.worker.decoder_config());
+    let mut decoder = Decoder::new(config);
     let (mut decoded, mut played, mut keys) = (DecodeOutput::new(), Played::default(), Vec::new());
     host.clock = begin;
     for (hex, after_ms) in case.frames() {
@@ -252,11 +273,13 @@ fn play(case: &Case, level: &mut dyn Level, begin: Timestamp) -> Result<Played, 
         let (bytes, now) = (bytes(hex)?, host.clock);
         decoder.decode(LinkType::ETHERNET, &bytes, bytes.len() as u32, &mut decoded);
         let packets = decoded.packets();
-        let key = packets.first().and_then(|packet| key(packet, link));
-        played.share.with_entry += u64::from(key.is_some_and(|key| is_below(&host, &key)));
-        keys.extend(key.as_ref().map(DeviceKey::of));
-        let below = level.handles(&Arrival { bytes: &bytes, link, now, packets, key });
+        let of_frame: Vec<FlowKey> = packets.iter().filter_map(|packet| key(packet, link)).collect();
+        let known = of_frame.iter().filter(|key| is_below(&host, key)).count();
+        played.share.with_entry += u64::from(known > 0 && known == packets.len());
+        keys.extend(of_frame.iter().map(DeviceKey::of));
+        let below = level.handles(&Arrival { bytes: &bytes, link, now, packets });
         played.share.below += u64::from(below.is_some());
+        played.share.packets += if below.is_some() { packets.len() as u64 } else { 0 };
         played.share.frames += 1;
         let fate = below.unwrap_or_else(|| host.hand_in(&bytes, link, &mut recorder).0);
         played.fates.push(fate);
@@ -272,8 +295,8 @@ fn play(case: &Case, level: &mut dyn Level, begin: Timestamp) -> Result<Played, 
         let dropped: u64 = counters.dropped.iter().map(|dropped| dropped.packets).sum();
         played.refused += dropped;
         let counted = counters.forwarded.packets + dropped;
-        if counted != played.share.below {
-            return Err(format!("{} frames were handled below, {counted} counted", played.share.below));
+        if counted != played.share.packets {
+            return Err(format!("{} packets were handled below, {counted} counted", played.share.packets));
         }
     }
     Ok(played)
@@ -342,9 +365,10 @@ fn differences(place: &str, with: &Value, without: &Value, out: &mut Vec<String>
     }
 }
 
-/// All cases with a level and without; gives its share of the frames of [`HEADERS`].
-fn all_the_same(name: &str, level: &mut dyn Level) -> Share {
-    let (mut wrong, mut headers, mut all) = (Vec::new(), Share::default(), Share::default());
+/// All cases with a level and without; gives its shares of the frames of [`HEADERS`] and [`TUNNELS`].
+fn all_the_same(name: &str, level: &mut dyn Level) -> [Share; 2] {
+    let (mut wrong, mut all) = (Vec::new(), Share::default());
+    let [mut headers, mut tunnels] = [Share::default(); 2];
     for (place, case) in cases() {
         // By the kernel's clock, since that is what flows go by of which it has counted packets.
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
@@ -356,27 +380,31 @@ fn all_the_same(name: &str, level: &mut dyn Level) -> Share {
             if place.contains(HEADERS) {
                 headers.add(with.share);
             }
+            if place.contains(TUNNELS) {
+                tunnels.add(with.share);
+            }
             compare(&with, &without, times)
         });
         if let Err(error) = compared {
             wrong.push(format!("{place}: {}: {error}", case.id));
         }
     }
-    for (of, share) in [(HEADERS, headers), ("all files", all)] {
-        let Share { frames, with_entry, below } = share;
+    for (of, share) in [(HEADERS, headers), (TUNNELS, tunnels), ("all files", all)] {
+        let Share { frames, with_entry, below, .. } = share;
         println!(
             "{name} decided {below} of {frames} frames of {of} ({} %), of {with_entry} whose flow had an entry",
             share.percent()
         );
     }
     assert!(wrong.is_empty(), "{} cases differ with {name}:\n{}", wrong.len(), wrong.join("\n"));
-    headers
+    [headers, tunnels]
 }
 
 #[test]
 fn a_level_below_changes_nothing_with_the_mock_device() {
-    let share = all_the_same("mock", &mut Mock::default());
-    assert!(share.percent() >= 60, "{} %", share.percent());
+    for share in all_the_same("mock", &mut Mock::default()) {
+        assert!(share.percent() >= 60, "{} %", share.percent());
+    }
 }
 
 #[test]
@@ -384,6 +412,7 @@ fn a_level_below_changes_nothing_with_xdp() {
     if !inside("levels::a_level_below_changes_nothing_with_xdp") {
         return;
     }
-    let share = all_the_same("xdp", &mut Xdp::new());
-    assert!(share.percent() >= 60, "{} %", share.percent());
+    for share in all_the_same("xdp", &mut Xdp::new()) {
+        assert!(share.percent() >= 60, "{} %", share.percent());
+    }
 }

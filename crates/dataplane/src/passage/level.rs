@@ -10,8 +10,10 @@ use crate::standing::Course;
 use bartizan_base::{Decision, Direction, FlowId, FunctionId, PerDirection, Timestamp, Verdict};
 use bartizan_flow::level::Step;
 use bartizan_flow::tcp::{Progress, Segment, TcpFlags, TcpState};
-use bartizan_offload::{Action, Done, Ended, FlowManager, Offer, Sides, Stays, direction_from_low};
-use bartizan_packet::{Decoded, PacketFlags, Transport};
+use bartizan_offload::{
+    Action, DeviceKey, Done, Ended, FlowManager, Offer, Sides, Stays, direction_from_low,
+};
+use bartizan_packet::{Decoded, PacketFlags, Transport, TunnelKind};
 
 impl Passage<'_> {
     /// A packet of a flow of which everything is decided was handled: offers the flow to the level below, unless that was answered in this generation.
@@ -34,6 +36,8 @@ impl Passage<'_> {
         let state = entry.ext.session.state();
         let action = match course {
             Course::Refused(_) if !self.cx.settings.prevention => Err(Stays::Watched),
+            // The packets around are counted as refused for what they carry, which a device cannot say.
+            Course::Refused(_) if DeviceKey::of(entry.key()).is_in_tunnel() => Err(Stays::Tunnel),
             Course::Refused(decision) => match (decision.verdict, decision.reason) {
                 (Verdict::Drop, Some(reason)) => Ok(Action::Drop(reason)),
                 _ => Err(Stays::Answered),
@@ -51,7 +55,7 @@ impl Passage<'_> {
             self.note_stay(id, Stays::Checksums);
             return;
         }
-        if !self.cx.settings.vlan_in_key && self.runner.chains().classifier.tells_tenants_by_vlan() {
+        if !self.key_tells_tenants(id) {
             self.note_stay(id, Stays::Tenant);
             return;
         }
@@ -62,6 +66,16 @@ impl Passage<'_> {
         if let Some(entry) = self.flows.get_mut(id) {
             entry.ext.stays = offered.err();
         }
+    }
+
+    /// Whether a device's key, which has no tenant, tells a flow from those of other tenants.
+    fn key_tells_tenants(&self, id: FlowId) -> bool {
+        let (settings, classifier) = (self.cx.settings, &self.runner.chains().classifier);
+        // Of GTP-U each side numbers its own end, so a tunnel's number is not in the key.
+        let is_numbered = settings.tunnel_in_key
+            && self.flows.get(id).is_some_and(|entry| !DeviceKey::of(entry.key()).is_in(TunnelKind::Gtp));
+        (settings.vlan_in_key || !classifier.tells_tenants_by_vlan())
+            && (is_numbered || !classifier.tells_tenants_by_tunnel())
     }
 
     /// A packet was judged: if no function is left on its flow's path, nobody will judge the next one; if the first one that looks at it refuses each alike, the next one is

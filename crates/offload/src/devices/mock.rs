@@ -10,8 +10,13 @@ use crate::stays::Stays;
 use bartizan_base::{Generation, Level, PacketDuration, Timestamp};
 use bartizan_flow::level::{Answer, SunkId};
 use bartizan_flow::tcp::Progress;
+use bartizan_packet::TunnelKind;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// It reads what the host's decoder reads, so it knows all that have a flow around.
+const TUNNELS: [TunnelKind; 5] =
+    [TunnelKind::Ip, TunnelKind::Teredo, TunnelKind::Vxlan, TunnelKind::Geneve, TunnelKind::Gtp];
 
 /// How slow it is, and how much it holds.
 #[derive(Clone, Copy, Debug)]
@@ -38,11 +43,13 @@ impl Default for Habits {
 /// What it has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MockCounters {
-    /// Packets that it forwarded.
+    /// Frames that it forwarded.
     pub forwarded: u64,
-    /// Packets that it dropped.
+    /// Of those, frames with a packet in a tunnel: two packets that it has counted.
+    pub in_tunnels: u64,
+    /// Frames that it dropped.
     pub dropped: u64,
-    /// Packets that it passed up.
+    /// Frames that it passed up.
     pub up: u64,
     /// Entries taken away.
     pub deleted: u64,
@@ -132,7 +139,7 @@ impl MockDevice {
             ipv4: true,
             ipv6: true,
             protocols: &[6, 17],
-            tunnels: false,
+            tunnels: &TUNNELS,
         };
         (MockDevice { core: Arc::clone(&core), capabilities }, MockWire(core))
     }
@@ -151,6 +158,11 @@ impl MockWire {
     /// A packet arrives. What is done with it; `None`: it goes up.
     pub fn packet(&self, key: &DeviceKey, packet: MockPacket, now: Timestamp) -> Option<Action> {
         lock(&self.0).packet(key, packet, now)
+    }
+
+    /// A packet arrives in another one, which is given first. Whether both are forwarded, and counted; else the frame goes up.
+    pub fn in_tunnel(&self, packets: [(&DeviceKey, MockPacket); 2], now: Timestamp) -> bool {
+        lock(&self.0).in_tunnel(packets, now)
     }
 
     /// A packet that a device never handles has gone up.
@@ -180,17 +192,48 @@ impl Core {
         self.random.checked_rem(most).unwrap_or(0)
     }
 
+    /// The place of an entry that acts.
+    fn acting(&self, key: &DeviceKey) -> Option<(u32, Action)> {
+        let place = *self.by_key.get(key)?;
+        let entry = self.entries.get(place as usize)?.as_ref()?;
+        let acts = !entry.marked && entry.install.generation == self.generation;
+        acts.then_some((place, entry.install.action))
+    }
+
     fn packet(&mut self, key: &DeviceKey, packet: MockPacket, now: Timestamp) -> Option<Action> {
-        let MockPacket { from_low, bytes, progress } = packet;
-        let place = self.by_key.get(key).copied();
-        let generation = self.generation;
-        let entry = place.and_then(|place| self.entries.get_mut(place as usize)?.as_mut());
-        let entry = entry.filter(|entry| !entry.marked && entry.install.generation == generation);
-        let (Some(entry), Some(place)) = (entry, place) else {
+        let Some((place, action)) = self.acting(key) else {
             self.counters.up += 1;
             return None;
         };
-        let (action, sunk) = (entry.install.action, entry.sunk);
+        self.handle(place, packet, now);
+        match action {
+            Action::Forward => self.counters.forwarded += 1,
+            Action::Drop(_) => self.counters.dropped += 1,
+        }
+        Some(action)
+    }
+
+    fn in_tunnel(&mut self, packets: [(&DeviceKey, MockPacket); 2], now: Timestamp) -> bool {
+        let places = packets.map(|(key, packet)| (self.acting(key), packet));
+        if places.iter().any(|(place, _)| !matches!(place, Some((_, Action::Forward)))) {
+            self.counters.up += 1;
+            return false;
+        }
+        for (place, packet) in places {
+            if let Some((place, _)) = place {
+                self.handle(place, packet, now);
+            }
+        }
+        self.counters.forwarded += 1;
+        self.counters.in_tunnels += 1;
+        true
+    }
+
+    /// A packet has found its entry.
+    fn handle(&mut self, place: u32, packet: MockPacket, now: Timestamp) {
+        let MockPacket { from_low, bytes, progress } = packet;
+        let Some(entry) = self.entries.get_mut(place as usize).and_then(Option::as_mut) else { return };
+        let sunk = entry.sunk;
         entry.under_way += 1;
         if let (Some(side), Some(new)) = (entry.sides.get_mut(usize::from(!from_low)), progress) {
             let had = side.unwrap_or(new);
@@ -203,16 +246,11 @@ impl Core {
                 },
             });
         }
-        match action {
-            Action::Forward => self.counters.forwarded += 1,
-            Action::Drop(_) => self.counters.dropped += 1,
-        }
         let stay = PacketDuration::from_nanos(self.draw(self.habits.flight.as_nanos().saturating_add(1)));
         // None overtakes another one.
         let lands = self.flight.back().map_or(now, |last| last.lands).max(now + stay);
         self.flight.push_back(Packet { place, sunk, end: usize::from(!from_low), bytes, when: now, lands });
         self.land(now);
-        Some(action)
     }
 
     /// Packets are counted whose time has come.

@@ -9,12 +9,18 @@ use crate::stays::Stays;
 use bartizan_base::{Generation, Level, Timestamp};
 use bartizan_flow::level::{Answer, SunkId};
 use bartizan_flow::tcp::{Progress, Seq};
+use bartizan_packet::TunnelKind;
 use bartizan_xdp::{Control, Fail, InsertError, Key, Tables, Watch, boot_time, boot_to_real};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A program that has found an entry is done with its packet long before.
 const GRACE: Duration = Duration::from_millis(10);
+
+/// Tunnels that the program looks into (`ebpf/tunnels.h`).
+const TUNNELS: [TunnelKind; 4] = [TunnelKind::Ip, TunnelKind::Vxlan, TunnelKind::Geneve, TunnelKind::Gtp];
+/// Layers that it reads at most, as the host's decoder counts them: Ethernet, three tags, IP, GENEVE, in it one that is counted for the tunnel, Ethernet and IP.
+const LAYERS: u8 = 9;
 
 /// A worker's signs of life.
 #[derive(Clone, Copy, Debug)]
@@ -76,11 +82,20 @@ impl XdpDevice {
             ipv4: true,
             ipv6: true,
             protocols: &[6, 17],
-            tunnels: false,
+            tunnels: &TUNNELS,
         };
         let (now, to_packets) = (boot_time(), boot_to_real());
         let (entries, said, heart) = (Vec::new(), Vec::new(), None);
         XdpDevice { tables, first, capabilities, entries, said, heart, now, to_packets }
+    }
+
+    /// The host gives a packet up that has so many layers (`decoder.max-layers`). Where the program would read more it holds no flows in tunnels.
+    #[must_use]
+    pub const fn limited_to(mut self, max_layers: u8) -> Self {
+        if max_layers <= LAYERS {
+            self.capabilities.tunnels = &[];
+        }
+        self
     }
 
     fn read_clocks(&mut self) {

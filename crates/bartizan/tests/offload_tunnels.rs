@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `bartizan run` with the XDP level below it, and packets in tunnels: decided flows inside go below with the packets around them, and records have what the sender has sent
+//! (needs root; says so and returns otherwise).
+
+mod common;
+mod level;
+#[path = "../../ports/tests/common/mod.rs"]
+mod namespace;
+
+use bartizan_ports::InlinePort;
+use bartizan_testkit::packet;
+use bartizan_testkit::tunnels::Tunnel;
+use bartizan_testkit_worker::events;
+use common::{Folder, PROGRAM, Running, address};
+use level::{counter, ends_well, network, number, send, take};
+use namespace::in_namespace;
+use serde_json::Value;
+use std::process::Command;
+use std::time::Duration;
+
+/// Two tenants with equal addresses and ports inside: what is red's is bypassed once it is known, blue's is inspected. Nobody looks at the packets around.
+const TENANTS: &str = "\
+    tenants: [{name: red, select: {vni: [5]}}, {name: blue, select: {vni: [6]}}]\n\
+    policies:\n\
+    - {name: red, tenant: [red], from: any, to: any, chain: [ids], ids: {rules: [red.rules]}}\n\
+    - {name: blue, tenant: [blue], from: any, to: any, chain: [ids], ids: {rules: [blue.rules]}}\n\
+    - {name: around, from: any, to: any, chain: []}\n\
+    default: {action: drop}\n";
+const ALLOW: &str = "\
+    policies: [{name: all, from: any, to: any, chain: [pfw], pfw: {default: allow}}]\n\
+    default: {action: drop}\n";
+const ALERT: &str = "alert udp any any -> any 4000 (msg:\"seen\"; content:\"evil\"; sid:3;)\n";
+const BYPASS: &str = "pass udp any any -> any 4000 (msg:\"known\"; bypass; sid:2;)\n";
+
+fn start(folder: &Folder, workers: u16, policy: &str) -> Running {
+    folder.write("policy.yaml", policy);
+    folder.write("red.rules", format!("{BYPASS}{ALERT}"));
+    folder.write("blue.rules", ALERT);
+    folder.write(
+        "bartizan.yaml",
+        format!(
+            "links: [{{name: wan, inline: {{a: a1, b: b1, offload: {{level: xdp, entries: 1024, stale: 30s}}}}, workers: {workers}}}]\n\
+             policy: policy.yaml\ncache: none\noutputs: {{eve: {{dir: out}}}}\nsettings: {{decoder.gtp.enabled: 'yes'}}\n"
+        ),
+    );
+    let mut command = Command::new(PROGRAM);
+    let running = Running::start(command.args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
+    running.until("running on");
+    running
+}
+
+/// A frame of a datagram inside of a tunnel between two hosts; `back`: of the answer. The packets around come from a port of each side's own.
+fn frame(tunnel: Tunnel, (v6, v6_inside): (bool, bool), back: bool, load: &[u8]) -> Vec<u8> {
+    let turned = |ends: [packet::End; 2]| if back { (ends[1], ends[0]) } else { (ends[0], ends[1]) };
+    let (from, to) = turned([(address(v6_inside, 11), 40_000), (address(v6_inside, 12), 4_000)]);
+    let inner = packet::udp(from, to, load).bytes();
+    let port = 50_000 + u16::from(back);
+    let around = turned([(address(v6, 1), port), (address(v6, 2), port)]);
+    tunnel.around(around, v6_inside, &inner).frame()
+}
+
+fn flows(folder: &Folder) -> Vec<Value> {
+    let mut events = events::read(&folder.path("out/eve.json"));
+    events.retain(|event| event["event_type"] == "flow");
+    events
+}
+
+/// Packets and bytes of a flow's record, to the server and to the client.
+fn sums(flow: &Value) -> [u64; 4] {
+    ["pkts_toserver", "bytes_toserver", "pkts_toclient", "bytes_toclient"]
+        .map(|name| number(&flow["flow"][name]))
+}
+
+/// Frames until everything is decided, each with time for a turn of the worker.
+fn begin([client, server]: &mut [InlinePort; 2], frame: &[u8]) {
+    for _ in 0..3 {
+        send(client, &[frame.to_vec()]);
+        assert_eq!(take(server, 1), 1);
+        std::thread::sleep(Duration::from_millis(300));
+    }
+}
+
+#[test]
+fn of_two_tunnels_with_equal_flows_inside_one_is_bypassed_and_the_other_is_inspected() {
+    for workers in [1, 2] {
+        for (kind, here, there) in [
+            ("vxlan", Tunnel::Vxlan(5), Tunnel::Vxlan(6)),
+            ("geneve", Tunnel::Geneve(5, 1), Tunnel::Geneve(6, 1)),
+        ] {
+            in_namespace(move || two(workers, kind, here, there));
+        }
+    }
+}
+
+fn two(workers: u16, kind: &str, here: Tunnel, there: Tunnel) {
+    const ROUNDS: u64 = 60;
+    let folder = Folder::new();
+    let mut ports = network(1500);
+    let running = start(&folder, workers, TENANTS);
+    let red = frame(here, (false, false), false, b"something good");
+    begin(&mut ports, &red);
+    let [evil_red, evil_blue] = [here, there].map(|of| frame(of, (false, false), false, b"something evil"));
+    let [client, server] = &mut ports;
+    for _ in 0..ROUNDS {
+        send(client, &[evil_red.clone(), evil_blue.clone()]);
+        assert_eq!(take(server, 2), 2);
+    }
+    ends_well(running);
+    let all = events::read(&folder.path("out/eve.json"));
+    let alerts = events::of_type(&all, "alert").count() as u64;
+    assert_eq!(alerts, ROUNDS, "{kind}: blue's packets are inspected, each of them");
+    let flows = flows(&folder);
+    let of = |port: u64| flows.iter().filter(move |flow| number(&flow["src_port"]) == port);
+    let length = red.len() as u64;
+    // Behind the headers around: Ethernet, IP, UDP, and the tunnel's.
+    let inside = 20 + 8 + b"something good".len() as u64;
+    let mut packets: Vec<[u64; 4]> = of(40_000).map(sums).collect();
+    packets.sort_unstable();
+    let expected = |packets: u64, each: u64| [packets, packets * each, 0, 0];
+    assert_eq!(packets, [expected(ROUNDS, inside), expected(ROUNDS + 3, inside)], "{kind}: {flows:?}");
+    let below = |flow: &Value| number(&flow["bartizan"]["levels"]["xdp"]["pkts_toserver"]);
+    let mut handled = 0;
+    for flow in of(40_000) {
+        let is_red = number(&flow["flow"]["pkts_toserver"]) == ROUNDS + 3;
+        handled += below(flow);
+        assert_eq!(below(flow) >= ROUNDS / 2, is_red, "{kind}: {flow}");
+        assert!(is_red || below(flow) == 0, "{kind}: {flow}");
+        assert_eq!(flow["flow"]["state"] == "bypassed", is_red, "{flow}");
+    }
+    let around: Vec<_> = of(50_000).collect();
+    assert_eq!(around.len(), 1, "{kind}: {flows:?}");
+    assert_eq!(sums(around[0]), expected(2 * ROUNDS + 3, length), "{kind}: {around:?}");
+    // Both packets of a frame are counted.
+    assert_eq!(below(around[0]), handled, "{around:?}");
+    assert_eq!(counter(&folder, "offload.forwarded_pkts"), 2 * handled);
+    assert_eq!((counter(&folder, "offload.entries"), counter(&folder, "offload.orphan_pkts")), (0, 0));
+}
+
+#[test]
+fn flows_in_all_kinds_of_tunnels_go_below_in_both_directions() {
+    for (tunnel, v6) in [
+        (Tunnel::Ip, (false, true)),
+        (Tunnel::Vxlan(9), (true, false)),
+        (Tunnel::GeneveBridge(9), (false, true)),
+        (Tunnel::Gtp(9, false, 1), (true, true)),
+    ] {
+        in_namespace(move || both_ways(tunnel, v6));
+    }
+}
+
+fn both_ways(tunnel: Tunnel, v6: (bool, bool)) {
+    const ROUNDS: u64 = 40;
+    let folder = Folder::new();
+    let mut ports = network(1500);
+    let running = start(&folder, 1, ALLOW);
+    let [there, back] = [false, true].map(|back| frame(tunnel, v6, back, &[7; 300]));
+    begin(&mut ports, &there);
+    let [client, server] = &mut ports;
+    for _ in 0..3 {
+        send(server, std::slice::from_ref(&back));
+        assert_eq!(take(client, 1), 1);
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    for _ in 0..ROUNDS {
+        send(client, std::slice::from_ref(&there));
+        assert_eq!(take(server, 1), 1);
+        send(server, std::slice::from_ref(&back));
+        assert_eq!(take(client, 1), 1);
+    }
+    ends_well(running);
+    let name = format!("{tunnel:?} {v6:?}");
+    let flows = flows(&folder);
+    let (packets, length) = (ROUNDS + 3, there.len() as u64);
+    let inside: Vec<_> = flows.iter().filter(|flow| number(&flow["src_port"]) == 40_000).collect();
+    // Where the packet inside begins for the host: GENEVE has the Ethernet header with it.
+    let link = if matches!(tunnel, Tunnel::GeneveBridge(_)) { 14 } else { 0 };
+    let each = link + if v6.1 { 40 } else { 20 } + 8 + 300;
+    assert_eq!(inside.len(), 1, "{name}: {flows:?}");
+    assert_eq!(sums(inside[0]), [packets, packets * each, packets, packets * each], "{name}");
+    let around: Vec<_> = flows.iter().filter(|flow| number(&flow["src_port"]) != 40_000).collect();
+    // IP in IP is one flow, which knows one direction.
+    let expected = if tunnel == Tunnel::Ip {
+        vec![[2 * packets, 2 * packets * length, 0, 0]]
+    } else {
+        vec![[packets, packets * length, 0, 0]; 2]
+    };
+    assert_eq!(around.iter().map(|flow| sums(flow)).collect::<Vec<_>>(), expected, "{name}");
+    for flow in &flows {
+        let xdp = &flow["bartizan"]["levels"]["xdp"];
+        let below = number(&xdp["pkts_toserver"]) + number(&xdp["pkts_toclient"]);
+        let at_most = sums(flow)[0] + sums(flow)[2];
+        assert!(below >= ROUNDS / 2 && below < at_most, "{name}: {flow}");
+    }
+}

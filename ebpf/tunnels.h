@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Packets in tunnels, for flows.bpf.c, of which this is a part: VXLAN (RFC 7348), GENEVE (RFC 8926), GTP-U (3GPP TS 29.281), IP in IP (RFC 2003, 4213, 2473).
+ *
+ * The host counts a packet in a tunnel for its own flow, and the packet around it for another one, and inspects both. So a frame is handled here only if
+ * both flows have an entry of this generation that forwards; each counts what the host would: of the packet inside the bytes from where it begins (behind
+ * the Ethernet header of VXLAN, with that of GENEVE). What is refused inside goes up, since the host counts why the packet around it is dropped.
+ *
+ * Read is what the host's decoder reads in the same way (crates/packet/src/decode): one tunnel, with its header as the standard has it. Up goes the rest: what the
+ * host refuses or takes for no tunnel, other lengths than all of the packet around, tags inside, a tunnel inside.
+ *
+ * Not done: GRE. The packet around has no flow, so functions look at each. */
+#ifndef BARTIZAN_TUNNELS_H
+#define BARTIZAN_TUNNELS_H
+
+#define ETHERNET_BRIDGE 0x6558
+
+/* The flag I, and nothing that is reserved. */
+#define VXLAN_FLAGS BE32(0x08000000)
+#define VNI_RESERVED BE32(0x000000ff)
+
+#define GENEVE_VERSION 0xc0
+#define GENEVE_OPTIONS 0x3f
+#define GENEVE_RESERVED 0x3f
+#define GENEVE_OPTION_LENGTH 0x1f
+/* Options that are stepped over. */
+#define GENEVE_OPTIONS_MOST 4
+
+/* Version 1, protocol type GTP. */
+#define GTP_VERSION 0xf0
+#define GTP_VERSION_1 0x30
+/* Sequence number, number of the N-PDU, extension headers: with any of them there is room for all. */
+#define GTP_OPTIONAL 0x07
+#define GTP_EXTENSION 0x04
+#define GTP_USER_PACKET 0xff
+/* Extension headers that are stepped over. */
+#define GTP_EXTENSIONS_MOST 2
+
+/* Ethernet, tags and the network header of the packet around are no longer. */
+#define HEADERS_BEFORE 128
+
+/* The level of a packet in one tunnel, in the last word of its key. */
+#define KEY_IN_TUNNEL (1ULL << 8)
+/* Where the kind of a tunnel stands in its word of the key, above its number. */
+#define KEY_TUNNEL_KIND_AT 32
+
+struct vxlan {
+	__u32 flags, vni;
+};
+
+struct geneve {
+	__u8 version_options, flags;
+	__u16 kind;
+	__u32 vni;
+};
+
+struct geneve_option {
+	__u16 class;
+	__u8 type, length;
+};
+
+struct gtp {
+	__u8 flags, kind;
+	__u16 length;
+	__u32 end;
+};
+
+struct gtp_optional {
+	__u16 sequence;
+	__u8 number, next;
+};
+
+struct byte {
+	__u8 value;
+};
+
+/* A packet in a tunnel. */
+struct carried {
+	__u64 tunnel; /* as the key has it */
+	__u32 start;  /* where it begins, as the host counts */
+	__u32 at;     /* its network header */
+	__u32 end;    /* of what the tunnel carries */
+	__u16 kind;   /* EtherType of its network header */
+};
+
+INLINE int vxlan(const struct frame *frame, __u32 at, struct carried *carried)
+{
+	HEADER(vxlan, header, frame, at, 1)
+	if (header->flags != VXLAN_FLAGS || header->vni & VNI_RESERVED)
+		return 1;
+	HEADER(ethernet, ethernet, frame, at + sizeof(*header), 1)
+	carried->tunnel = BE32(header->vni) >> 8;
+	carried->kind = BE16(ethernet->kind);
+	carried->start = carried->at = at + sizeof(*header) + sizeof(*ethernet);
+	return 0;
+}
+
+INLINE int geneve(const struct frame *frame, __u32 at, struct carried *carried)
+{
+	HEADER(geneve, header, frame, at, 1)
+	if (header->version_options & GENEVE_VERSION || header->flags & GENEVE_RESERVED || header->vni & VNI_RESERVED)
+		return 1;
+	__u16 kind = BE16(header->kind);
+	carried->tunnel = BE32(header->vni) >> 8;
+	at += sizeof(*header);
+	__u32 behind = at + (header->version_options & GENEVE_OPTIONS) * 4;
+#pragma clang loop unroll(full)
+	for (int number = 0; number < GENEVE_OPTIONS_MOST; number++) {
+		if (at != behind) {
+			HEADER(geneve_option, option, frame, at, 1)
+			at += sizeof(*option) + (option->length & GENEVE_OPTION_LENGTH) * 4;
+		}
+	}
+	if (at != behind)
+		return 1;
+	carried->start = at;
+	if (kind == ETHERNET_BRIDGE) {
+		HEADER(ethernet, ethernet, frame, at, 1)
+		kind = BE16(ethernet->kind);
+		at += sizeof(*ethernet);
+	}
+	carried->at = at;
+	carried->kind = kind;
+	return 0;
+}
+
+/* Steps over what may follow a header of GTP-U. Not 0: goes up. */
+INLINE int gtp_optional(const struct frame *frame, __u32 *at, __u8 flags)
+{
+	HEADER(gtp_optional, optional, frame, *at, 1)
+	__u8 next = flags & GTP_EXTENSION ? optional->next : 0;
+	*at += sizeof(*optional);
+#pragma clang loop unroll(full)
+	for (int number = 0; number < GTP_EXTENSIONS_MOST; number++) {
+		if (!next)
+			return 0;
+		HEADER(byte, words, frame, *at, 1)
+		__u32 length = words->value * 4;
+		if (!length)
+			return 1;
+		HEADER(byte, last, frame, *at + length - 1, 1)
+		next = last->value;
+		*at += length;
+	}
+	return next;
+}
+
+INLINE int gtp(const struct frame *frame, __u32 at, struct carried *carried)
+{
+	HEADER(gtp, header, frame, at, 1)
+	if ((header->flags & GTP_VERSION) != GTP_VERSION_1 || header->kind != GTP_USER_PACKET)
+		return 1;
+	at += sizeof(*header);
+	if (at + BE16(header->length) != carried->end)
+		return 1;
+	__u8 flags = header->flags;
+	if (flags & GTP_OPTIONAL && gtp_optional(frame, &at, flags))
+		return 1;
+	HEADER(byte, first, frame, at, 1)
+	/* Each side numbers its own end of the tunnel, so no number is in the key. */
+	carried->tunnel = 0;
+	carried->kind = first->value >> 4 == 6 ? ETHERNET_IPV6 : ETHERNET_IPV4;
+	carried->start = carried->at = at;
+	return 0;
+}
+
+/* A packet that carries another one, and what is known of its frame. */
+struct around {
+	__u64 port;
+	__u32 at, length; /* of what follows its network header */
+	__u32 frame_length;
+	__u32 slot, processor;
+	__u32 from_high;
+	__u8 carries, protocol;
+};
+
+/* Where the packet begins that another one carries. Not 0: goes up. */
+INLINE int carried_by(const struct frame *frame, const struct around *around, __u32 at, struct carried *carried)
+{
+	__u32 load = at + sizeof(struct udp);
+	int odd = 0;
+	carried->end = at + around->length;
+	if (around->carries == CARRIES_VXLAN) {
+		odd = vxlan(frame, load, carried);
+	} else if (around->carries == CARRIES_GENEVE) {
+		odd = geneve(frame, load, carried);
+	} else if (around->carries == CARRIES_GTP) {
+		odd = gtp(frame, load, carried);
+	} else {
+		carried->tunnel = 0;
+		carried->start = carried->at = at;
+		carried->kind = around->protocol == PROTOCOL_IPV6 ? ETHERNET_IPV6 : ETHERNET_IPV4;
+	}
+	carried->tunnel |= (__u64)around->carries << KEY_TUNNEL_KIND_AT;
+	return odd;
+}
+
+/* This processor's line of a slot, if its flow is forwarded to the port across the link and nothing else is to be done with it. */
+INLINE struct bartizan_slot *forwarded(__u32 slot, __u32 processor)
+{
+	__u32 zero = 0, index = slot * processors + processor;
+	struct bartizan_slot *line = bpf_map_lookup_elem(&slots, &index);
+	const volatile __u64 *generation = bpf_map_lookup_elem(&state, &zero);
+	if (!line || !generation)
+		return 0;
+	__u64 control = *(volatile __u64 *)&line->control;
+	if (BARTIZAN_CONTROL_FLAGS(control) != BARTIZAN_CONTROL_FLAG_VALID ||
+	    BARTIZAN_CONTROL_GENERATION(control) != (__u8)*generation ||
+	    BARTIZAN_CONTROL_ACTION(control) != BARTIZAN_ACTION_FORWARD)
+		return 0;
+	return line;
+}
+
+/* What becomes of a frame with a tunnel, whose outer flow has a slot. A function of its own, not inlined and not static: the verifier looks at it once, and not once
+ * for each way in which the headers before can have been read. It sees only what is in `around`, and that as numbers that can be any. */
+__attribute__((noinline)) int carry(struct xdp_md *context, const struct around *around)
+{
+	struct carried carried;
+	struct network inside;
+	__u64 key[KEY_WORDS];
+	if (!around || around->at > HEADERS_BEFORE)
+		return XDP_PASS;
+	__u32 processor = around->processor;
+	__u64 port = around->port;
+	struct frame frame = {
+		.data = (const void *)(long)context->data,
+		.end = (const void *)(long)context->data_end,
+		.length = around->frame_length,
+	};
+	if (carried_by(&frame, around, around->at, &carried))
+		return XDP_PASS;
+	/* It ends where the tunnel does. */
+	struct frame inner = {.data = frame.data, .end = frame.end, .length = carried.end};
+	if (network_header(&inner, carried.at, carried.kind, &inside) || transport_header(&inner, &inside, PLAIN) ||
+	    inside.carries)
+		return XDP_PASS;
+	int inside_from_high = make_key(key, &inside, port, 0);
+	key[4] = carried.tunnel;
+	key[6] |= KEY_IN_TUNNEL;
+	const __u32 *slot = bpf_map_lookup_elem(&flows, key);
+	if (!slot)
+		return XDP_PASS;
+	struct bartizan_slot *line = forwarded(*slot, processor), *line_around = forwarded(around->slot, processor);
+	__u32 out = BARTIZAN_PORT_PAIR(port);
+	if (!line || !line_around || !may_leave(&frame, port, out) ||
+	    bpf_redirect_map(&egress, out, XDP_PASS) != XDP_REDIRECT)
+		return XDP_PASS;
+	inner.length = carried.end - carried.start;
+	count_flow(line, &inner, &inside, inside_from_high);
+	/* No connection is around another one. */
+	inside.sent = inside.acknowledged = 0;
+	count_flow(line_around, &frame, &inside, around->from_high);
+	return XDP_REDIRECT;
+}
+
+#endif
