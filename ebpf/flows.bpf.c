@@ -581,7 +581,9 @@ INLINE int act(const struct frame *frame, const struct network *network, __u64 p
 
 #include "tunnels.h"
 
-INLINE int handle(struct xdp_md *context, const struct frame *frame, __u64 port, __u32 processor)
+/* What becomes of a frame, or `CARRIES`: that is a matter of what is in `around` then, and of what that carries. Not inlined, so that its stack is free again before
+ * `carry` has its own: of both together there would be too little. */
+static __attribute__((noinline)) int handle(const struct frame *frame, __u64 port, __u32 processor, struct around *around)
 {
 	__u64 key[KEY_WORDS];
 	struct network network;
@@ -592,18 +594,16 @@ INLINE int handle(struct xdp_md *context, const struct frame *frame, __u64 port,
 	if (!slot)
 		return XDP_PASS;
 	if (network.carries) {
-		struct around around = {
-			.port = port,
-			.at = network.at,
-			.length = network.length,
-			.frame_length = frame->length,
-			.slot = *slot,
-			.processor = processor,
-			.from_high = from_high,
-			.carries = network.carries,
-			.protocol = network.protocol,
-		};
-		return carry(context, &around);
+		around->port = port;
+		around->at = network.at;
+		around->length = network.length;
+		around->frame_length = frame->length;
+		around->slot = *slot;
+		around->processor = processor;
+		around->from_high = from_high;
+		around->carries = network.carries;
+		around->protocol = network.protocol;
+		return CARRIES;
 	}
 	return act(frame, &network, port, *slot, processor, from_high);
 }
@@ -671,8 +671,8 @@ INLINE int is_refused(const struct frame *frame, __u64 port, __u32 processor)
 }
 
 /* What becomes of a frame that goes up: that, unless the worker that it would go to was not heard of for too long. Then it leaves or is dropped, as the
- * port says; refused flows stay refused, and what cannot leave goes up all the same. */
-INLINE int go_up(const struct frame *frame, __u64 port, __u32 processor, struct bartizan_counts *counted)
+ * port says; refused flows stay refused, and what cannot leave goes up all the same. Not inlined: as `handle`. */
+static __attribute__((noinline)) int go_up(const struct frame *frame, __u64 port, __u32 processor, struct bartizan_counts *counted)
 {
 	__u32 index = BARTIZAN_PORT_INDEX(port);
 	const struct bartizan_watch *watch = bpf_map_lookup_elem(&watches, &index);
@@ -724,7 +724,10 @@ int bartizan_flows(struct xdp_md *context)
 	line->frames++;
 	line->bytes += frame.length;
 	count_size(line, frame.length);
-	int result = handle(context, &frame, port, processor);
+	struct around around = {};
+	int result = handle(&frame, port, processor, &around);
+	if (result == CARRIES)
+		result = carry(context, &around);
 	if (result == XDP_REDIRECT)
 		line->forwarded++;
 	else if (result == XDP_DROP)

@@ -174,6 +174,9 @@ struct around {
 	__u8 carries, protocol;
 };
 
+/* No action of XDP. */
+#define CARRIES 255
+
 /* Where the packet begins that another one carries. Not 0: goes up. */
 INLINE int carried_by(const struct frame *frame, const struct around *around, __u32 at, struct carried *carried)
 {

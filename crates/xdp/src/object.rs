@@ -48,6 +48,21 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
+/// Times that a load is tried: the verifier gives up when a signal comes for its thread.
+const TRIES: u32 = 5;
+
+/// Loads a program into the kernel, again where a signal has interrupted that.
+pub(crate) fn insist(mut load: impl FnMut() -> Result<(), ProgramError>) -> Result<(), ProgramError> {
+    let mut result = load();
+    for _ in 1..TRIES {
+        match &result {
+            Err(error) if raw_error(error) == Some(libc::EAGAIN) => result = load(),
+            _ => break,
+        }
+    }
+    result
+}
+
 /// What a failed load of a program into the kernel means.
 pub(crate) fn not_loaded(program: &'static str, error: &ProgramError) -> XdpError {
     match raw_error(error) {
@@ -67,4 +82,24 @@ pub(crate) fn map(bpf: &Ebpf, name: &'static str, key: usize, value: usize) -> R
     let fd = data.fd().as_fd().try_clone_to_owned();
     let fd = fd.map_err(|source| XdpError::system(None, "holding a table", source))?;
     Ok(Map::new(fd, key, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often it is tried where each try fails with this error of the system; none: it succeeds.
+    fn tries(error: Option<i32>) -> u32 {
+        let mut tries = 0;
+        let _ = insist(|| {
+            tries += 1;
+            error.map_or(Ok(()), |code| Err(ProgramError::IOError(io::Error::from_raw_os_error(code))))
+        });
+        tries
+    }
+
+    #[test]
+    fn what_a_signal_has_interrupted_is_tried_again_a_few_times() {
+        assert_eq!([tries(None), tries(Some(libc::EPERM)), tries(Some(libc::EAGAIN))], [1, 1, TRIES]);
+    }
 }

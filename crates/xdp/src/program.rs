@@ -10,7 +10,7 @@ use crate::features;
 use crate::left::{self, Left, LeftTables};
 use crate::link::Link;
 use crate::memory::Words;
-use crate::object::{self, map, not_loaded};
+use crate::object::{self, insist, map, not_loaded};
 use crate::pin::Pin;
 use crate::port::{Attached, Fail, Mode, ModeChoice, PortSetup, Watch};
 use crate::prove::{self, Probe};
@@ -182,7 +182,8 @@ impl Program {
             map(&bpf, "exits", 4, ExitWord::LEN)?,
             map(&bpf, "watches", 4, WatchEntry::LEN)?,
         );
-        program(&mut bpf)?.load().map_err(|error| not_loaded(NAME, &error))?;
+        let flows = program(&mut bpf)?;
+        insist(|| flows.load()).map_err(|error| not_loaded(NAME, &error))?;
         let (tables, ports, left) = (Arc::new(tables), BTreeMap::new(), BTreeMap::new());
         Ok(Program { bpf, tables, ports, by_interface, egress, exits, watches, probe: None, mode, left })
     }
