@@ -21,7 +21,9 @@ use aya::{Ebpf, EbpfLoader};
 use bartizan_packet::DecoderConfig;
 use bartizan_packet::slots::{
     ExitFlags, ExitWord, Heartbeat, PORTS, PortFlags, PortLine, PortWord, SlotLine, UdpPorts, WatchEntry,
+    WindowLine,
 };
+use bartizan_packet::windows::WINDOW_WORDS;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd as _;
@@ -144,6 +146,7 @@ impl Program {
             .override_global("processors", &processors, true)
             .map_max_entries("flows", flows)
             .map_max_entries("slots", flows * processors)
+            .map_max_entries("windows", flows)
             .map_max_entries("counts", PORTS * processors)
             .map_max_entries("heartbeats", workers.max(1));
         let mut bpf = object::load(&mut loader, OBJECT, NAME).map_err(|error| match error {
@@ -151,7 +154,7 @@ impl Program {
             XdpError::System { .. } => XdpError::Memory {
                 flows,
                 processors,
-                mebibytes: (u64::from(flows) * (128 + 64 * u64::from(processors))) >> 20,
+                mebibytes: (u64::from(flows) * (128 + 64 + 64 * u64::from(processors))) >> 20,
             },
             other => other,
         })?;
@@ -160,6 +163,7 @@ impl Program {
                 .map_err(|source| XdpError::system(None, "mapping a table", source))
         };
         let slots = map(&bpf, "slots", 4, SlotLine::LEN)?;
+        let windows = map(&bpf, "windows", 4, WindowLine::LEN)?;
         let counts = map(&bpf, "counts", 4, PortLine::LEN)?;
         let state = map(&bpf, "state", 4, 8)?;
         let heartbeats = map(&bpf, "heartbeats", 4, Heartbeat::LEN)?;
@@ -167,6 +171,7 @@ impl Program {
             flows: map(&bpf, "flows", KEY_LEN, SLOT_LEN)?,
             udp_ports: map(&bpf, "udp_ports", 4, UdpPorts::LEN)?,
             slots: words(&slots, flows * processors, SLOT_WORDS)?,
+            windows: words(&windows, flows, WINDOW_WORDS)?,
             counts: words(&counts, PORTS * processors, PORT_WORDS)?,
             state: words(&state, 1, 1)?,
             heartbeats: words(&heartbeats, workers.max(1), HEARTBEAT_WORDS)?,

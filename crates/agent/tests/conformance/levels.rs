@@ -8,11 +8,11 @@ use crate::case::{Case, Outcome, bytes, cases};
 use crate::host::{Host, Stands, link};
 use bartizan_base::{LinkId, Timestamp};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
-use bartizan_flow::tcp::{Progress, Seq};
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_offload::devices::mock::{Habits, MockDevice, MockPacket, MockWire};
 use bartizan_offload::devices::xdp::XdpDevice;
 use bartizan_offload::{Action, Device, DeviceKey, FlowManager};
+use bartizan_packet::windows::Segment;
 use bartizan_packet::{DecodeOutput, Decoded, Decoder, DecoderConfig, LinkType, PacketFlags, TcpFlags};
 use bartizan_testkit::namespace::{inside, number, ports};
 use bartizan_testkit_worker::events;
@@ -89,12 +89,16 @@ impl Level for Mock {
             || packet.flags.intersects(PacketFlags::UNREADABLE | PacketFlags::FRAGMENT)
             || packet.transport.tcp().is_some_and(|tcp| tcp.flags & told != TcpFlags::ACK);
         let key = arrival.key.filter(|_| !odd)?;
-        let progress = packet
-            .transport
-            .tcp()
-            .map(|tcp| Progress { sent: Seq(tcp.seq).plus(packet.payload_len), acknowledged: Seq(tcp.ack) });
+        let segment = packet.transport.tcp().map(|tcp| Segment {
+            sequence: tcp.seq,
+            end: tcp.seq.wrapping_add(packet.payload_len),
+            acknowledged: tcp.ack,
+            window: tcp.window,
+            timestamp: tcp.options.timestamps.map(|(own, _)| own),
+            urgent: tcp.flags.contains(TcpFlags::URG),
+        });
         let bytes = arrival.bytes.len() as u64;
-        let seen = MockPacket { from_low: !key.is_reversed(), bytes, progress };
+        let seen = MockPacket { from_low: !key.is_reversed(), bytes, segment };
         let action = self.0.as_ref()?.packet(&DeviceKey::of(&key), seen, arrival.now)?;
         Some(if action == Action::Forward { Outcome::Forward } else { Outcome::Drop })
     }
