@@ -21,7 +21,7 @@ const IDS: &str = "chain: [sfw, ids], ids: {}";
 const RULES: &str = "drop tcp any any -> any any (content:\"attack\"; sid:1;)\n";
 
 const CLIENT: (u8, u16) = (1, 40_000);
-const SERVER: (u8, u16) = (2, 443);
+const SERVER: (u8, u16) = (2, 80);
 
 fn tune(settings: &mut EngineSettings) {
     settings.flow_capacity = 100;
@@ -170,7 +170,7 @@ impl Simulation {
         let mut random = Random::new(seed);
         let mut twins = Twins::new(&format!("windows-{seed}"), policy, &[], Habits { seed, ..Habits::default() });
         if random.percent(50) {
-            twins.ends = [(9, 40_000), (2, 443)];
+            twins.ends = [(9, 40_000), (2, 80)];
         }
         let timestamps = random.percent(60);
         let mut host = |scale: u8| {
@@ -335,7 +335,19 @@ impl Simulation {
         self.below += u64::from(below);
     }
 
+    /// What was lost comes again, and is acknowledged; then both sides end.
     fn close(&mut self) {
+        for side in [0, 1] {
+            while self.hosts[1 - side].received != self.hosts[side].sent {
+                let (from, to) = (self.hosts[1 - side].received, self.hosts[side].sent);
+                let segment = self.made(side, from, ACK, to.wrapping_sub(from).min(1_400) as usize);
+                assert!(self.twins.segment(side, &segment).0);
+                self.arrives(side, &segment);
+            }
+            let answer = self.made(1 - side, self.hosts[1 - side].sent, ACK, 0);
+            assert!(self.twins.segment(1 - side, &answer).0);
+            self.arrives(1 - side, &answer);
+        }
         for side in [0, 1] {
             let segment = self.made(side, self.hosts[side].sent, FIN | ACK, 0);
             let (goes, below) = self.twins.segment(side, &segment);
@@ -526,7 +538,7 @@ fn what_numbers_do_not_tell_stays_and_says_why() {
 fn a_reload_takes_connections_up_and_both_functions_go_on_exactly() {
     let mut twins = Twins::below("reload", SFW);
     let (mut client, mut server) = (101, 501);
-    for _ in 0..2_000 {
+    for _ in 0..200 {
         assert_eq!(twins.plain(0, (client, server), ACK, &[7; 1_000]), (true, true));
         client += 1_000;
         assert_eq!(twins.plain(1, (server, client), ACK, &[8; 100]), (true, true));
@@ -538,11 +550,9 @@ fn a_reload_takes_connections_up_and_both_functions_go_on_exactly() {
     };
     swap(&mut twins, IDS);
     assert_eq!(twins.plain(0, (client, server), ACK, b"att"), (true, false));
-    assert_eq!(twins.plain(1, (server, client + 3), ACK, b""), (true, false));
-    assert_eq!(twins.plain(0, (client + 3, server), ACK, b"ac"), (true, false));
+    assert!(!twins.plain(0, (client + 3, server), ACK, b"ack me").0, "it is inspected");
     // Far ahead: neither inspected nor let through.
     assert!(!twins.plain(0, (client + 200_000, server), ACK, b"k").0);
-    assert!(!twins.plain(0, (client + 5, server), ACK, b"k").0, "it is inspected");
     twins.finish();
 
     let mut twins = Twins::below("again", SFW);
