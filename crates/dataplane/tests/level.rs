@@ -300,7 +300,14 @@ impl Bench {
 }
 
 fn slow() -> Habits {
-    Habits { entries: 64, late: 3, flight: PacketDuration::from_millis(8), refuses: 20, seed: 0, windows: true }
+    Habits {
+        entries: 64,
+        late: 3,
+        flight: PacketDuration::from_millis(8),
+        refuses: 20,
+        seed: 0,
+        windows: true,
+    }
 }
 
 /// The same traffic with a level and without one has the same fate, packet by packet.

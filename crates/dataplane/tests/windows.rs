@@ -75,7 +75,10 @@ impl Twins {
                 end: segment.seq.wrapping_add(segment.load.len() as u32),
                 acknowledged: segment.ack,
                 window: segment.window,
-                timestamp: segment.raw_options.get(4..8).map(|own| u32::from_be_bytes(own.try_into().unwrap())),
+                timestamp: segment
+                    .raw_options
+                    .get(4..8)
+                    .map(|own| u32::from_be_bytes(own.try_into().unwrap())),
                 urgent: segment.flags & URG != 0,
             }),
         };
@@ -96,7 +99,9 @@ impl Twins {
         };
         let alone = run(&mut self.without);
         match handled {
-            Some(_) => assert!(alone.0, "frame {}: goes on below, not without: {alone:?} {segment:?}", self.frames),
+            Some(_) => {
+                assert!(alone.0, "frame {}: goes on below, not without: {alone:?} {segment:?}", self.frames)
+            }
             None => assert_eq!(run(&mut self.with), alone, "frame {}: {segment:?}", self.frames),
         }
         (alone.0, handled.is_some())
@@ -168,7 +173,8 @@ struct Simulation {
 impl Simulation {
     fn new(seed: u64, policy: &str) -> Self {
         let mut random = Random::new(seed);
-        let mut twins = Twins::new(&format!("windows-{seed}"), policy, &[], Habits { seed, ..Habits::default() });
+        let mut twins =
+            Twins::new(&format!("windows-{seed}"), policy, &[], Habits { seed, ..Habits::default() });
         if random.percent(50) {
             twins.ends = [(9, 40_000), (2, 80)];
         }
@@ -320,7 +326,8 @@ impl Simulation {
             2 => segment.ack = segment.ack.wrapping_add(distance.max(17 << 20)),
             3 => segment.ack = before(segment.ack, distance.max(17 << 20)),
             4 if self.timestamps => {
-                let clock = before(self.hosts[side].clock, *self.random.pick(&[1, 2, 1_000, 1 << 30, 1 << 31]));
+                let clock =
+                    before(self.hosts[side].clock, *self.random.pick(&[1, 2, 1_000, 1 << 30, 1 << 31]));
                 segment.raw_options[4..8].copy_from_slice(&clock.to_be_bytes());
             }
             5 => segment.raw_options.clear(),
@@ -460,11 +467,15 @@ fn icmp_errors_about_what_went_below_are_let_through() {
 
 #[test]
 fn datagrams_go_below_once_both_sides_have_spoken() {
-    for (policy, below) in
-        [(SFW, true), ("chain: [sfw], sfw: {max-connections: 3}", true), ("chain: [sfw], sfw: {initiate: both}", true)]
-    {
+    for (policy, below) in [
+        (SFW, true),
+        ("chain: [sfw], sfw: {max-connections: 3}", true),
+        ("chain: [sfw], sfw: {initiate: both}", true),
+    ] {
         let mut twins = Twins::new("udp", policy, &[], Habits::default());
-        let datagram = |side: usize| if side == 0 { udp((CLIENT.1, SERVER.1), b"?") } else { udp((SERVER.1, CLIENT.1), b"!") };
+        let datagram = |side: usize| {
+            if side == 0 { udp((CLIENT.1, SERVER.1), b"?") } else { udp((SERVER.1, CLIENT.1), b"!") }
+        };
         for side in [0, 0, 1] {
             assert_eq!(twins.packet(side, 17, &datagram(side), None), (true, false));
             twins.turn();

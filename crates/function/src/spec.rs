@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a function is and does.
 
-use crate::view::FlowView;
 use crate::context::PacketContext;
 use crate::description::{FlowDescription, VariableNames};
 use crate::header::HeaderRules;
 use crate::hosts::{HostKeeper, HostSlot, HostTables};
+use crate::view::FlowView;
 use bartizan_base::{Decision, Fid, FunctionId, Generation, Reason, Verdict};
 use core::any::Any;
 use std::sync::Arc;

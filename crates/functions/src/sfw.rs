@@ -21,8 +21,8 @@ use bartizan_config::policy::{OneSided, Prefix};
 use bartizan_flow::host::{HostKey, HostState, HostTable};
 use bartizan_flow::tcp::TcpState;
 use bartizan_function::{
-    Below, Counter, FlowView, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, HostKeeper, Model,
-    PacketContext, RuleSource, RulesError, Slot, SlotState, WorkerState, slot_as, slot_as_mut,
+    Below, Counter, FlowView, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, HostKeeper,
+    Model, PacketContext, RuleSource, RulesError, Slot, SlotState, WorkerState, slot_as, slot_as_mut,
 };
 use bartizan_packet::tables::FlowEntry;
 use bartizan_packet::{Decoded, Icmp, Transport};

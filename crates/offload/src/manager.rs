@@ -647,7 +647,10 @@ mod tests {
         assert_eq!(rig.offer(id, Action::Forward), Err(Stays::Taken));
         let done = rig.pass(2_000);
         let sides = Sides::default();
-        assert_eq!(done, [Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100, sides, windows: None }]);
+        assert_eq!(
+            done,
+            [Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100, sides, windows: None }]
+        );
         assert_eq!(rig.table.get(id).unwrap().packets.to_server, 1);
         rig.manager.enter_generation(Generation(2));
         assert_eq!(rig.packet(1_000), None, "at once");
@@ -693,10 +696,12 @@ mod tests {
         assert_eq!(rig.manager.sides(&rig.table, id), Some([None, None]));
         // Nor with the counts of the same packets, which come later.
         let sides = Sides::default();
-        let counted = Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100, sides, windows: None };
+        let counted =
+            Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100, sides, windows: None };
         assert_eq!(rig.pass(1_500), [counted]);
         let said = segment(&mut rig, 200);
-        let counted = Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100, sides: said, windows: None };
+        let counted =
+            Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100, sides: said, windows: None };
         assert_eq!(rig.pass(1_500), [counted]);
         assert_eq!(rig.manager.sides(&rig.table, id), Some([None, None]));
     }
@@ -710,7 +715,8 @@ mod tests {
         }
         rig.pass(50);
         let ask = |rig: &mut Rig, expected: u32, again: bool| {
-            let offer = Offer { action: Action::Forward, generation: Generation(1), expected, again, windows: None };
+            let offer =
+                Offer { action: Action::Forward, generation: Generation(1), expected, again, windows: None };
             rig.manager.offer(&mut rig.table, ids[4], offer, rig.now)
         };
         assert_eq!(ask(&mut rig, 1_000, false), Err(Stays::Full));
@@ -740,7 +746,13 @@ mod tests {
             rig.pass(100);
         }
         let other = rig.flow(2_000);
-        let offer = Offer { action: Action::Forward, generation: Generation(1), expected: 15, again: false, windows: None };
+        let offer = Offer {
+            action: Action::Forward,
+            generation: Generation(1),
+            expected: 15,
+            again: false,
+            windows: None,
+        };
         assert_eq!(rig.manager.offer(&mut rig.table, other, offer, rig.now), Err(Stays::Full));
         assert_eq!(rig.manager.counters().gave_way, 1);
     }

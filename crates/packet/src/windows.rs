@@ -271,8 +271,15 @@ mod tests {
             assert!(line.goes_on(false, &data(by, 200)), "{by}");
             let [low, high] = line.read().sides;
             let at = |number: u32| number.wrapping_add(by);
-            assert_eq!((low.sent, low.timestamp, low.acknowledged, low.edge), (at(1_200), at(71), at(1_000), at(1_768)));
-            assert_eq!((high.sent, high.acknowledged, high.edge), (at(5_000), at(5_000), at(5_500)), "the edge stays");
+            assert_eq!(
+                (low.sent, low.timestamp, low.acknowledged, low.edge),
+                (at(1_200), at(71), at(1_000), at(1_768))
+            );
+            assert_eq!(
+                (high.sent, high.acknowledged, high.edge),
+                (at(5_000), at(5_000), at(5_500)),
+                "the edge stays"
+            );
             let answer = Segment {
                 sequence: at(5_000),
                 end: at(5_000),
@@ -301,11 +308,15 @@ mod tests {
                 }),
                 ("what may be under way", true, |s| s.end = s.sequence.wrapping_sub(FLIGHT_MAX)),
                 ("older", false, |s| s.end = s.sequence.wrapping_sub(FLIGHT_MAX + 1)),
-                ("acknowledges what was not sent", false, |s| s.acknowledged = s.acknowledged.wrapping_add(1)),
+                ("acknowledges what was not sent", false, |s| {
+                    s.acknowledged = s.acknowledged.wrapping_add(1)
+                }),
                 ("acknowledges less", false, |s| s.acknowledged = s.acknowledged.wrapping_sub(1)),
                 ("the same time", true, |s| s.timestamp = s.timestamp.map(|own| own.wrapping_sub(1))),
                 ("an older time", false, |s| s.timestamp = s.timestamp.map(|own| own.wrapping_sub(2))),
-                ("a time far ahead", false, |s| s.timestamp = s.timestamp.map(|own| own.wrapping_add(1 << 29))),
+                ("a time far ahead", false, |s| {
+                    s.timestamp = s.timestamp.map(|own| own.wrapping_add(1 << 29))
+                }),
                 ("no time", false, |s| s.timestamp = None),
                 ("time 0", false, |s| s.timestamp = Some(0)),
                 ("urgent", false, |s| s.urgent = true),
@@ -340,7 +351,11 @@ mod tests {
             let edge = 1_000 + (u32::from(u16::MAX) << scale.min(14));
             assert_eq!(line.read().sides[0].edge, edge.max(1_768));
             assert!(line.goes_on(true, &from_high(0)));
-            assert_eq!(line.read().sides[0].edge, edge.max(1_768), "an edge that was shown is not taken back");
+            assert_eq!(
+                line.read().sides[0].edge,
+                edge.max(1_768),
+                "an edge that was shown is not taken back"
+            );
         }
     }
 

@@ -4,10 +4,10 @@
 
 use bartizan_packet::layout::Layout;
 use bartizan_packet::slots::{
-    ACTIONS, CONTROL_FLAGS, COUNTERS, EXIT_FLAGS, ExitWord, FLIGHT_MAX, Heartbeat, NUMBERS_FLAGS, NumbersWord,
-    OfferWord, PORT_FLAGS, PORTS, PortLine, PortWord, ProbeOutcome, ProgressWord, SEEN_SHIFT, SEQUENCE_BACK,
-    SlotControl, SlotLine, TIMESTAMP_FAR_AHEAD, UDP_PORT_BLOCKS, UdpPorts, WINDOW_TRIES, WORDS, WatchEntry,
-    WindowLine,
+    ACTIONS, CONTROL_FLAGS, COUNTERS, EXIT_FLAGS, ExitWord, FLIGHT_MAX, Heartbeat, NUMBERS_FLAGS,
+    NumbersWord, OfferWord, PORT_FLAGS, PORTS, PortLine, PortWord, ProbeOutcome, ProgressWord, SEEN_SHIFT,
+    SEQUENCE_BACK, SlotControl, SlotLine, TIMESTAMP_FAR_AHEAD, UDP_PORT_BLOCKS, UdpPorts, WINDOW_TRIES,
+    WORDS, WatchEntry, WindowLine,
 };
 use bartizan_testkit::random::Random;
 use std::fmt::Write as _;

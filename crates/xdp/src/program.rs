@@ -26,7 +26,7 @@ use bartizan_packet::slots::{
 use bartizan_packet::windows::WINDOW_WORDS;
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -540,8 +540,31 @@ impl Program {
     /// # Errors
     /// The kernel refuses: the frame is shorter than an Ethernet header, there is no such interface.
     pub fn run_on(&mut self, frame: &[u8], ifindex: u32, repeat: u32) -> Result<Run, XdpError> {
+        self.runner()?.run_on(frame, ifindex, repeat)
+    }
+
+    /// The same for several threads at once, each of which runs the program on the processor that it is on.
+    ///
+    /// # Errors
+    /// There are no descriptors left.
+    pub fn runner(&mut self) -> Result<Runner, XdpError> {
         let fd = program(&mut self.bpf)?.fd().map_err(|error| not_loaded(NAME, &error))?;
-        sys::test_run(fd.as_fd(), frame, ifindex, repeat)
+        let fd = fd.as_fd().try_clone_to_owned();
+        fd.map(Runner).map_err(|source| XdpError::system(None, "holding the program", source))
+    }
+}
+
+/// Runs the program on frames: [`Program::runner`].
+#[derive(Debug)]
+pub struct Runner(OwnedFd);
+
+impl Runner {
+    /// See [`Program::run_on`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn run_on(&self, frame: &[u8], ifindex: u32, repeat: u32) -> Result<Run, XdpError> {
+        sys::test_run(self.0.as_fd(), frame, ifindex, repeat)
             .map_err(|source| XdpError::system(None, "running the program on a frame", source))
     }
 }
