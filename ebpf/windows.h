@@ -23,6 +23,8 @@ struct numbers {
 	__u32 rules;
 	/* What becomes of the sender's timestamp. */
 	__u32 timestamp;
+	/* It ends before what is acknowledged: it says nothing new. */
+	int old;
 };
 
 INLINE int is_after(__u32 a, __u32 b)
@@ -57,6 +59,7 @@ INLINE int is_plain(struct numbers *numbers, const struct segment *segment)
 	    is_after(acknowledged - BARTIZAN_FLIGHT_MAX, segment->end) ||
 	    is_after(BARTIZAN_OFFER_ACKNOWLEDGED(other_offer), segment->acknowledged))
 		return 0;
+	numbers->old = is_after(acknowledged, segment->end);
 	numbers->timestamp = BARTIZAN_PROGRESS_TIMESTAMP(own_progress);
 	if (!(BARTIZAN_NUMBERS_FLAGS(numbers->rules) & BARTIZAN_NUMBERS_FLAG_TIMESTAMPS))
 		return 1;
@@ -87,6 +90,8 @@ INLINE int move_on(__u64 *word, __u32 low, __u32 high)
 /* Moves a connection on by a segment that is plain, before it leaves. 0: it goes up all the same. */
 INLINE int move_connection(const struct numbers *numbers, const struct segment *segment, int from_high)
 {
+	if (numbers->old)
+		return 1;
 	__u8 scale = from_high ? BARTIZAN_NUMBERS_SCALE_HIGH(numbers->rules) : BARTIZAN_NUMBERS_SCALE_LOW(numbers->rules);
 	__u32 edge = segment->acknowledged + ((__u32)segment->window << (scale & 15));
 	return move_on(numbers->own_progress, segment->end, numbers->timestamp) &&

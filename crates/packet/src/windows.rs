@@ -16,7 +16,7 @@
 //! | it is not urgent | | |
 //!
 //! **Moving on.** Each number goes forward only, by serial arithmetic (RFC 1982), a word at a time by compare and exchange: `sent` to the segment's end, `timestamp` to its own if it begins at or before what
-//! is acknowledged, `acknowledged` to what it acknowledges, `edge` to that and the window behind it. A word that cannot be changed in [`WINDOW_TRIES`] tries leaves the segment to the host.
+//! is acknowledged, `acknowledged` to what it acknowledges, `edge` to that and the window behind it. What ends before what is acknowledged moves nothing. A word that cannot be changed in [`WINDOW_TRIES`] tries leaves the segment to the host.
 //!
 //! **Order.** The words are read in the order of the table. The first two comparisons are with upper bounds, which only rise: what holds when they are read holds ever
 //! after. The others are with lower bounds: what holds when they are read has held before. So there is one moment at which all of it held, and the segment is one that was acceptable
@@ -211,6 +211,10 @@ impl<'m> Line<'m> {
             if !is_after(segment.sequence, offered.acknowledged) {
                 timestamp = own;
             }
+        }
+        if is_after(offered.acknowledged, segment.end) {
+            // Sent again for nothing: its receiver takes nothing of it, and it says nothing new.
+            return true;
         }
         let scale = if from_high { rules.scale_high } else { rules.scale_low };
         let edge = segment.acknowledged.wrapping_add(u32::from(segment.window) << scale.min(SCALE_MAX));

@@ -226,11 +226,18 @@ fn both_directions_on_processors_of_their_own_keep_what_is_promised() {
                     urgent: false,
                 };
                 if send(&legal) {
-                    (at, below) = (end, below + 1);
-                    heard[own].store(end, Ordering::Release);
+                    below += 1;
                 } else {
+                    // The host judges it, and says so.
+                    let mut windows = tables.windows(SLOT).unwrap();
+                    windows.sides[own].sent = end;
+                    windows.sides[1 - own].acknowledged = acknowledged;
+                    windows.sides[1 - own].edge = acknowledged.wrapping_add(60_000);
+                    assert!(tables.publish_windows(SLOT, &windows));
                     up += 1;
                 }
+                at = end;
+                heard[own].store(end, Ordering::Release);
                 // The edge lies at most one window before what the other side can ever acknowledge, which is what is sent here.
                 let beyond = at.wrapping_add(60_001);
                 let forged = [
@@ -272,8 +279,8 @@ fn both_directions_on_processors_of_their_own_keep_what_is_promised() {
         for (own, (below, up)) in results.into_iter().enumerate() {
             println!("side {own}: {below} below, {up} up");
             assert_eq!(below + up, ROUNDS);
-            // Each acknowledges only what it has heard, so nothing legal is ever in doubt.
-            assert_eq!(up, 0, "side {own}");
+            // Each acknowledges only what it has heard, so nothing legal is in doubt; but for what looks as if its checksum were open, one of 65,536.
+            assert!(up < 20, "side {own}: {up}");
             assert_eq!(now.sides[own].sent, heard[own].load(Ordering::Relaxed));
         }
         let counts = tables.counts(SLOT, bartizan_xdp::boot_time()).unwrap();
