@@ -32,6 +32,12 @@ INLINE int is_after(__u32 a, __u32 b)
 	return (__s32)(a - b) > 0;
 }
 
+/* Not the same as the other one's being after: half the circle away each is before the other one, and no bound holds. */
+INLINE int is_before(__u32 a, __u32 b)
+{
+	return (__s32)(a - b) < 0;
+}
+
 INLINE __u64 read_once(const __u64 *word)
 {
 	return *(const volatile __u64 *)word;
@@ -56,10 +62,10 @@ INLINE int is_plain(struct numbers *numbers, const struct segment *segment)
 	__u32 acknowledged = BARTIZAN_OFFER_ACKNOWLEDGED(own_offer);
 	if (segment->urgent || is_after(segment->acknowledged, BARTIZAN_PROGRESS_SENT(other_progress)) ||
 	    is_after(segment->end, BARTIZAN_OFFER_EDGE(own_offer)) ||
-	    is_after(acknowledged - BARTIZAN_FLIGHT_MAX, segment->end) ||
-	    is_after(BARTIZAN_OFFER_ACKNOWLEDGED(other_offer), segment->acknowledged))
+	    is_before(segment->end, acknowledged - BARTIZAN_FLIGHT_MAX) ||
+	    is_before(segment->acknowledged, BARTIZAN_OFFER_ACKNOWLEDGED(other_offer)))
 		return 0;
-	numbers->old = is_after(acknowledged, segment->end);
+	numbers->old = is_before(segment->end, acknowledged);
 	numbers->timestamp = BARTIZAN_PROGRESS_TIMESTAMP(own_progress);
 	if (!(BARTIZAN_NUMBERS_FLAGS(numbers->rules) & BARTIZAN_NUMBERS_FLAG_TIMESTAMPS))
 		return 1;

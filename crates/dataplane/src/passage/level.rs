@@ -213,6 +213,16 @@ impl Passage<'_> {
         if self.flows.manager.is_none() {
             return;
         }
+        self.take_up_by(id, segment, (direction, now));
+        if segment.flags.contains(TcpFlags::FIN)
+            && self.flows.table().was_below(id)
+            && let Some(entry) = self.flows.get_mut(id)
+        {
+            entry.ext.session.put_fin_first(segment, direction);
+        }
+    }
+
+    fn take_up_by(&mut self, id: FlowId, segment: &Segment<'_>, (direction, now): (Direction, Timestamp)) {
         let Some(entry) = self.flows.get(id) else { return };
         let last_seen = entry.last_seen;
         if entry.is_at_host() {

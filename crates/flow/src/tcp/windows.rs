@@ -7,7 +7,7 @@
 use super::peer::PeerFlags;
 use super::resume::later;
 use super::session::{FLIGHT_MAX, SessionFlags};
-use super::{Peer, Seq, TcpSession, TcpState, WSCALE_MAX};
+use super::{Peer, Segment, Seq, TcpFlags, TcpSession, TcpState, WSCALE_MAX};
 use bartizan_base::{Direction, PerDirection, Timestamp};
 use bartizan_packet::windows::Side;
 
@@ -121,6 +121,18 @@ impl TcpSession {
             }
         }
         self.queue.clear();
+    }
+
+    /// A FIN comes that waited while what its sender acknowledges since went by elsewhere: those segments have the number behind it, which counts once it came. To be asked of
+    /// FINs of a connection that was elsewhere.
+    pub fn put_fin_first(&mut self, segment: &Segment<'_>, direction: Direction) {
+        let waited = segment.has(TcpFlags::FIN)
+            && self.is_under_way()
+            && !self.has_closed(direction)
+            && segment.end().plus(1) == self.peers[direction].next_seq;
+        if waited {
+            self.peers[direction].next_seq = segment.end();
+        }
     }
 }
 

@@ -4,8 +4,8 @@
 use super::super::tests::{Rig, segment};
 use super::*;
 use crate::tcp::{
-    Advice, Arrival, HostPolicy, Outcome, Segment, SegmentOptions, StreamConfig, StreamContext, StreamEvent,
-    StreamMode, TcpFlags,
+    Advice, Arrival, HostPolicy, Outcome, PacketKind, Segment, SegmentOptions, StreamConfig, StreamContext,
+    StreamEvent, StreamMode, TcpFlags,
 };
 use bartizan_base::Direction::{ToClient, ToServer};
 use bartizan_packet::windows::{self as rule, Line, WINDOW_WORDS, Windows};
@@ -94,8 +94,11 @@ fn line_of(session: &TcpSession) -> Option<[AtomicU64; WINDOW_WORDS]> {
 /// Whether the stateful firewall lets a plain segment of an established connection go on, by what tracking says of it.
 fn is_taken(session: &TcpSession, direction: Direction, segment: &Segment<'_>, out: &Outcome) -> bool {
     let old = out.events.iter().any(|event| event == StreamEvent::EstPktBeforeLastAck);
-    let telling =
-        |event| !matches!(event, StreamEvent::EstPktBeforeLastAck | StreamEvent::PktSpuriousRetransmission);
+    let telling = |event| {
+        use StreamEvent as E;
+        // Of these the firewall makes nothing.
+        !matches!(event, E::EstPktBeforeLastAck | E::PktSpuriousRetransmission | E::PktBadWindowUpdate)
+    };
     out.state == TcpState::Established
         && out.advice == Advice::Forward
         && (!out.rejected || old)
@@ -150,6 +153,11 @@ fn what_goes_on_elsewhere_goes_on_here_whatever_came_before() {
             }
             went += 1;
             assert!(is_taken(&watched.rig.session, direction, &segment, &out), "{case}");
+            let odd = out.events.iter().any(|event| event == StreamEvent::PktBadWindowUpdate);
+            if odd || out.kind.contains(PacketKind::ZERO_WINDOW_PROBE) {
+                // It goes on and is not taken for anything.
+                continue;
+            }
             // And it is where the line is, or further (acknowledged blocks, probes).
             let Some(now) = watched.rig.session.windows() else { panic!("{case}") };
             for (here, there) in [now.sides.to_server, now.sides.to_client].iter().zip(line.read().sides) {
@@ -219,6 +227,30 @@ fn what_was_overtaken_may_acknowledge_as_much_less_but_for_a_rst() {
         assert_eq!(out.state, TcpState::Established, "{behind}");
         let out = rig.handle(ToServer, &segment(fin, client, server.wrapping_sub(behind), b""));
         assert_eq!(out.state == TcpState::CloseWait, taken, "{behind}");
+    }
+}
+
+/// The server's FIN waits in one ring, while the server's later acknowledgements go by below; the client's FIN is handled before it.
+#[test]
+fn a_fin_that_was_overtaken_by_its_own_number_still_closes() {
+    for asked in [false, true] {
+        let mut rig = open();
+        let fin = TcpFlags::FIN.union(A);
+        rig.handle(ToServer, &segment(fin, 101, 501, b""));
+        assert_eq!(rig.session.state(), TcpState::CloseWait);
+        let mut windows = later_by(0);
+        windows.sides.to_client.sent = 502;
+        rig.session.take_over(&windows, Timestamp::ZERO);
+        let last = segment(fin, 501, 102, b"");
+        if asked {
+            rig.session.put_fin_first(&last, ToClient);
+        }
+        rig.handle(ToClient, &last);
+        assert_eq!(rig.session.state() == TcpState::LastAck, asked);
+        // Once it came nothing is put back.
+        let next = rig.session.next_seq(ToClient);
+        rig.session.put_fin_first(&last, ToClient);
+        assert_eq!(rig.session.next_seq(ToClient), next);
     }
 }
 
