@@ -81,10 +81,12 @@ impl TcpSession {
     pub fn windows(&self) -> Option<SharedWindows> {
         let odd = SessionFlags::MIDSTREAM | SessionFlags::ASYNC;
         let timestamps = self.flags.contains(SessionFlags::TIMESTAMP);
-        let plain = |peer: &Peer| {
-            !peer.flags.contains(PeerFlags::RST_RECEIVED)
-                && !(timestamps && peer.flags.contains(PeerFlags::ZERO_TIMESTAMP))
+        let doubted = if timestamps {
+            PeerFlags::RST_RECEIVED | PeerFlags::ZERO_TIMESTAMP
+        } else {
+            PeerFlags::RST_RECEIVED
         };
+        let plain = |peer: &Peer| !peer.flags.intersects(doubted);
         let comparable = self.state == TcpState::Established
             && !self.flags.intersects(odd)
             && Direction::BOTH.iter().all(|direction| plain(&self.peers[*direction]));
@@ -131,7 +133,8 @@ impl TcpSession {
             && !self.has_closed(direction)
             && segment.end().plus(1) == self.peers[direction].next_seq;
         if waited {
-            self.peers[direction].next_seq = segment.end();
+            // What it brings has waited as well.
+            self.peers[direction].next_seq = segment.seq;
         }
     }
 }

@@ -233,15 +233,15 @@ fn what_was_overtaken_may_acknowledge_as_much_less_but_for_a_rst() {
 /// The server's FIN waits in one ring, while the server's later acknowledgements go by below; the client's FIN is handled before it.
 #[test]
 fn a_fin_that_was_overtaken_by_its_own_number_still_closes() {
-    for asked in [false, true] {
+    for (asked, load) in [(false, &b""[..]), (true, b""), (true, b"the last bytes")] {
         let mut rig = open();
         let fin = TcpFlags::FIN.union(A);
         rig.handle(ToServer, &segment(fin, 101, 501, b""));
         assert_eq!(rig.session.state(), TcpState::CloseWait);
         let mut windows = later_by(0);
-        windows.sides.to_client.sent = 502;
+        windows.sides.to_client.sent = 502 + load.len() as u32;
         rig.session.take_over(&windows, Timestamp::ZERO);
-        let last = segment(fin, 501, 102, b"");
+        let last = segment(fin, 501, 102, load);
         if asked {
             rig.session.put_fin_first(&last, ToClient);
         }
