@@ -21,10 +21,20 @@
 /* Sequence numbers that lie further behind the latest one have gone round. */
 #define BARTIZAN_SEQUENCE_BACK 67108864U
 
+/* A segment may end so far behind what is acknowledged. */
+#define BARTIZAN_FLIGHT_MAX 16777216U
+
+/* A timestamp that is further ahead goes up. */
+#define BARTIZAN_TIMESTAMP_FAR_AHEAD 536870912U
+
+/* How often a word is tried to be changed. */
+#define BARTIZAN_WINDOW_TRIES 4U
+
 /* Actions. */
 #define BARTIZAN_ACTION_FORWARD 0 /* They leave by the port across the link. */
 #define BARTIZAN_ACTION_REDIRECT 1 /* They leave by the port `egress`. */
 #define BARTIZAN_ACTION_DROP 2 /* They are dropped. */
+#define BARTIZAN_ACTION_COMPARE 3 /* They leave by the port across the link if they plainly go on with their connection; others go up. */
 
 /* Flags of controls. */
 #define BARTIZAN_CONTROL_FLAG_VALID 0x01 /* The slot holds a flow. Without it all packets go up and nothing is counted. */
@@ -38,6 +48,9 @@
 /* Flags of exits. */
 #define BARTIZAN_EXIT_FLAG_PROVEN 0x01 /* It was tried, and takes what a driver redirects to it. */
 #define BARTIZAN_EXIT_FLAG_PARTS 0x02 /* Also frames that lie in several buffers. */
+
+/* Flags of numbers. */
+#define BARTIZAN_NUMBERS_FLAG_TIMESTAMPS 0x01 /* Both endpoints send timestamps. */
 
 /* What is done with the packets of a slot's flow. The host writes it. */
 #define BARTIZAN_CONTROL_FLAGS(word)        ((__u8)((word) >> 0))   /* See the flags of controls. */
@@ -57,6 +70,19 @@
 /* What may leave by a port. The kernel would drop what may not in silence. The host writes it. */
 #define BARTIZAN_EXIT_LONGEST(word)         ((__u32)((word) >> 0))  /* The longest frame, in bytes. */
 #define BARTIZAN_EXIT_FLAGS(word)           ((__u8)((word) >> 32))  /* See the flags of exits. */
+
+/* How a connection's numbers are read. The host writes it. */
+#define BARTIZAN_NUMBERS_FLAGS(word)        ((__u8)((word) >> 0))   /* See the flags of numbers. */
+#define BARTIZAN_NUMBERS_SCALE_LOW(word)    ((__u8)((word) >> 8))   /* Shift of the windows that the lower endpoint offers, 14 at most. */
+#define BARTIZAN_NUMBERS_SCALE_HIGH(word)   ((__u8)((word) >> 16))  /* The same of the higher endpoint. */
+
+/* What an endpoint has sent. Whoever lets one of its segments go on writes it, forward only. */
+#define BARTIZAN_PROGRESS_SENT(word)        ((__u32)((word) >> 0))  /* The sequence number behind all that it has sent. */
+#define BARTIZAN_PROGRESS_TIMESTAMP(word)   ((__u32)((word) >> 32)) /* The timestamp that later ones are measured by (RFC 7323 section 4.3). */
+
+/* What the other endpoint says of that. Whoever lets one of that one's segments go on writes it, forward only. */
+#define BARTIZAN_OFFER_ACKNOWLEDGED(word)   ((__u32)((word) >> 0))  /* The latest acknowledgement of it. */
+#define BARTIZAN_OFFER_EDGE(word)           ((__u32)((word) >> 32)) /* Right edge of the window that it may send into. */
 
 /* A flow's slot, as one processor sees it: line `slot * processors + processor`. One cache line. */
 struct bartizan_slot {
@@ -84,6 +110,22 @@ _Static_assert(__builtin_offsetof(struct bartizan_slot, sent_low) == 48, "slot.s
 _Static_assert(__builtin_offsetof(struct bartizan_slot, sent_high) == 52, "slot.sent_high");
 _Static_assert(__builtin_offsetof(struct bartizan_slot, acknowledged_low) == 56, "slot.acknowledged_low");
 _Static_assert(__builtin_offsetof(struct bartizan_slot, acknowledged_high) == 60, "slot.acknowledged_high");
+
+/* The numbers of a TCP connection whose segments are compared with them, one line for all processors. Its words change by compare and exchange only: see [`crate::windows`]. One cache line. */
+struct bartizan_windows {
+	__u64 numbers;          /*   0: How they are read: a word `numbers`. */
+	__u64 progress_low;     /*   8: What the lower endpoint has sent: a word `progress`. */
+	__u64 offer_low;        /*  16: What the higher endpoint says of that: a word `offer`. */
+	__u64 progress_high;    /*  24: What the higher endpoint has sent. */
+	__u64 offer_high;       /*  32: What the lower endpoint says of that. */
+	__u8 reserved[24];      /*  40: Zero. */
+};
+_Static_assert(sizeof(struct bartizan_windows) == 64, "windows");
+_Static_assert(__builtin_offsetof(struct bartizan_windows, numbers) == 0, "windows.numbers");
+_Static_assert(__builtin_offsetof(struct bartizan_windows, progress_low) == 8, "windows.progress_low");
+_Static_assert(__builtin_offsetof(struct bartizan_windows, offer_low) == 16, "windows.offer_low");
+_Static_assert(__builtin_offsetof(struct bartizan_windows, progress_high) == 24, "windows.progress_high");
+_Static_assert(__builtin_offsetof(struct bartizan_windows, offer_high) == 32, "windows.offer_high");
 
 /* What came by a port, as one processor counts it: line `port * processors + processor`. Only while the port is enabled. */
 struct bartizan_counts {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Packets of flows that the host has decided on are handled here, before the kernel makes anything of them; everything else
- * goes up (XDP_PASS). The host writes all tables but the counters; an entry leaves only by the host.
+ * goes up (XDP_PASS). The host writes all tables but the counters, and the numbers of connections whose segments are compared with them (windows.h), which both
+ * write; an entry leaves only by the host.
  *
  * In doubt a frame goes up: what is not plain Ethernet, VLAN tags, IPv4 or IPv6, TCP or UDP, all with right lengths and without
  * fragments, options and extension headers, of TCP with no other options than open connections usually have; what opens or ends a TCP
@@ -15,6 +16,7 @@
  */
 #include "bpf.h"
 #include "bartizan_slots.h"
+#include "windows.h"
 
 char licence[] SEC("license") = "Apache-2.0";
 
@@ -47,6 +49,7 @@ char licence[] SEC("license") = "Apache-2.0";
 #define TCP_SYN 0x02
 #define TCP_RST 0x04
 #define TCP_ACK 0x10
+#define TCP_URG 0x20
 
 #define TCP_TIMESTAMPS BE32(0x0101080a)
 #define TCP_TIMESTAMPS_LENGTH 12
@@ -92,6 +95,15 @@ struct {
 	TYPE(key, __u32);
 	TYPE(value, struct bartizan_counts);
 } counts SEC(".maps");
+
+/* Beside the slots, since all processors share a line. */
+struct {
+	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(map_flags, BPF_F_MMAPABLE);
+	NUMBER(max_entries, 1); /* the loader says how many: slots */
+	TYPE(key, __u32);
+	TYPE(value, struct bartizan_windows);
+} windows SEC(".maps");
 
 struct {
 	NUMBER(type, BPF_MAP_TYPE_ARRAY);
@@ -156,8 +168,7 @@ struct network {
 	__u32 at, length;
 	__u8 protocol;
 	__u8 carries; /* see above */
-	/* TCP: the number behind what the segment brings, and what it acknowledges. */
-	__u32 sent, acknowledged;
+	struct segment segment; /* of TCP */
 };
 
 /* Headers as they lie in a frame, numbers big endian. They stand wherever they stand: where the processor cares, the verifier does. */
@@ -194,6 +205,10 @@ struct tcp {
 /* How options of TCP begin that data and acknowledgements have: two bytes that fill up, kind, length. */
 struct option {
 	__u32 head;
+};
+
+struct timestamps {
+	__u32 head, own, echo;
 };
 
 struct udp {
@@ -307,13 +322,17 @@ INLINE int is_open(const struct network *network, __u16 checksum)
 
 /* Whether options are none, timestamps, acknowledged blocks (1 to 4), or both in this order, aligned as RFC 7323 and 2018 recommend: all that connections
  * usually have once they are open. Others may be broken, which the host's decoder tells. */
-INLINE int usual_options(const struct frame *frame, __u32 at, __u32 length)
+INLINE int usual_options(const struct frame *frame, __u32 at, __u32 length, struct segment *segment)
 {
+	segment->stamped = segment->timestamp = 0;
 	if (length == 0)
 		return 1;
 	HEADER(option, first, frame, at, 0)
 	__u32 head = first->head;
 	if (head == TCP_TIMESTAMPS && length >= TCP_TIMESTAMPS_LENGTH) {
+		HEADER(timestamps, timestamps, frame, at, 0)
+		segment->timestamp = BE32(timestamps->own);
+		segment->stamped = 1;
 		length -= TCP_TIMESTAMPS_LENGTH;
 		if (length == 0)
 			return 1;
@@ -334,7 +353,8 @@ INLINE int tcp(const struct frame *frame, struct network *network, int which)
 	__u32 length = (header->offset >> 4) * 4;
 	if (length < sizeof(*header) || length > network->length)
 		return 1;
-	if (!usual_options(frame, network->at + sizeof(*header), length - sizeof(*header)))
+	struct segment *segment = &network->segment;
+	if (!usual_options(frame, network->at + sizeof(*header), length - sizeof(*header), segment))
 		return 1;
 	/* What opens and ends a connection is the host's, and so is what no connection sends. */
 	if ((header->flags & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK)) != TCP_ACK)
@@ -342,8 +362,11 @@ INLINE int tcp(const struct frame *frame, struct network *network, int which)
 	if (is_open(network, BE16(header->checksum)))
 		return 1;
 	network->carries = CARRIES_NO_TUNNEL;
-	network->sent = BE32(header->sequence) + network->length - length;
-	network->acknowledged = BE32(header->acknowledgement);
+	segment->sequence = BE32(header->sequence);
+	segment->end = segment->sequence + network->length - length;
+	segment->acknowledged = BE32(header->acknowledgement);
+	segment->window = BE16(header->window);
+	segment->urgent = header->flags & TCP_URG;
 	return 0;
 }
 
@@ -404,7 +427,7 @@ INLINE int udp(const struct frame *frame, struct network *network, int which)
 	if (is_open(network, BE16(header->checksum)))
 		return 1;
 	__u32 at = network->at + sizeof(*header), length = network->length - sizeof(*header);
-	network->sent = network->acknowledged = 0;
+	network->segment = (struct segment){};
 	network->carries = carried_by_udp(frame, source, destination, at, length);
 	return network->carries == CARRIES_SOMETHING;
 }
@@ -418,7 +441,7 @@ INLINE int transport_header(const struct frame *frame, struct network *network, 
 		return udp(frame, network, which);
 	if (network->protocol == PROTOCOL_IPV4 || network->protocol == PROTOCOL_IPV6) {
 		network->source.port = network->destination.port = 0;
-		network->sent = network->acknowledged = 0;
+		network->segment = (struct segment){};
 		network->carries = CARRIES_IP;
 		return 0;
 	}
@@ -501,17 +524,18 @@ INLINE __u32 later(__u32 had, __u32 now)
 INLINE void count_flow(struct bartizan_slot *line, const struct frame *frame, const struct network *network, int from_high)
 {
 	__u32 now = bpf_ktime_get_boot_ns() >> BARTIZAN_SEEN_SHIFT;
+	const struct segment *segment = &network->segment;
 	if (from_high) {
 		int first = line->packets_high == 0;
-		line->sent_high = first ? network->sent : later(line->sent_high, network->sent);
-		line->acknowledged_high = first ? network->acknowledged : later(line->acknowledged_high, network->acknowledged);
+		line->sent_high = first ? segment->end : later(line->sent_high, segment->end);
+		line->acknowledged_high = first ? segment->acknowledged : later(line->acknowledged_high, segment->acknowledged);
 		line->seen_high = now;
 		line->packets_high++;
 		line->bytes_high += frame->length;
 	} else {
 		int first = line->packets_low == 0;
-		line->sent_low = first ? network->sent : later(line->sent_low, network->sent);
-		line->acknowledged_low = first ? network->acknowledged : later(line->acknowledged_low, network->acknowledged);
+		line->sent_low = first ? segment->end : later(line->sent_low, segment->end);
+		line->acknowledged_low = first ? segment->acknowledged : later(line->acknowledged_low, segment->acknowledged);
 		line->seen_low = now;
 		line->packets_low++;
 		line->bytes_low += frame->length;
@@ -563,18 +587,31 @@ INLINE int act(const struct frame *frame, const struct network *network, __u64 p
 		return XDP_PASS;
 	__u8 action = BARTIZAN_CONTROL_ACTION(control);
 	int result = XDP_DROP;
+	struct numbers numbers;
+	if (action > BARTIZAN_ACTION_COMPARE)
+		return XDP_PASS;
+	if (action == BARTIZAN_ACTION_COMPARE) {
+		struct bartizan_windows *shared = bpf_map_lookup_elem(&windows, &slot);
+		if (!shared)
+			return XDP_PASS;
+		find_numbers(shared, from_high, &numbers);
+		if (!is_plain(&numbers, &network->segment))
+			return XDP_PASS;
+	}
 	if (action == BARTIZAN_ACTION_DROP) {
 		if (is_sample(port))
 			return XDP_PASS;
 	} else {
 		__u32 out = action == BARTIZAN_ACTION_REDIRECT ? BARTIZAN_CONTROL_EGRESS(control) : BARTIZAN_PORT_PAIR(port);
-		if (action > BARTIZAN_ACTION_REDIRECT || !may_leave(frame, port, out))
+		if (!may_leave(frame, port, out))
 			return XDP_PASS;
 		/* Without such a port the answer is what stands in the flags. */
 		result = bpf_redirect_map(&egress, out, XDP_PASS);
 		if (result != XDP_REDIRECT)
 			return XDP_PASS;
 	}
+	if (action == BARTIZAN_ACTION_COMPARE && !move_connection(&numbers, &network->segment, from_high))
+		return XDP_PASS;
 	count_flow(line, frame, network, from_high);
 	return result;
 }

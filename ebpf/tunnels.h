@@ -251,7 +251,7 @@ __attribute__((noinline)) int carry(struct xdp_md *context, const struct around 
 	inner.length = carried.end - carried.start;
 	count_flow(line, &inner, &inside, inside_from_high);
 	/* No connection is around another one. */
-	inside.sent = inside.acknowledged = 0;
+	inside.segment = (struct segment){};
 	count_flow(line_around, &frame, &inside, around->from_high);
 	return XDP_REDIRECT;
 }

@@ -4,10 +4,10 @@
 use bartizan_base::{LinkId, PacketDuration, Timestamp};
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::Frame;
-use bartizan_flow::tcp::{Progress, Seq};
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_offload::devices::mock::{Habits, MockDevice, MockPacket, MockWire};
 use bartizan_offload::{Action, DeviceKey, FlowManager};
+use bartizan_packet::windows::Segment;
 use bartizan_packet::{LinkType, TunnelKind, TunnelTag};
 use bartizan_testkit::hosts::{address, ethernet, ip, tcp, udp};
 use bartizan_testkit::layers::vxlan;
@@ -84,12 +84,20 @@ fn tune(settings: &mut EngineSettings) {
 fn as_seen(key: &FlowKey, frame: &[u8]) -> MockPacket {
     let tcp =
         frame.get(if key.is_ipv6() { 54 } else { 34 }..).filter(|tcp| key.protocol() == 6 && tcp.len() >= 20);
-    let progress = tcp.map(|tcp| {
-        let number = |at: usize| Seq(u32::from_be_bytes(tcp[at..at + 4].try_into().unwrap()));
-        let data = tcp.len() - usize::from(tcp[12] >> 4) * 4;
-        Progress { sent: number(4).plus(data as u32), acknowledged: number(8) }
+    let segment = tcp.map(|tcp| {
+        let number = |at: usize| u32::from_be_bytes(tcp[at..at + 4].try_into().unwrap());
+        let options = usize::from(tcp[12] >> 4) * 4;
+        let data = tcp.len() - options;
+        Segment {
+            sequence: number(4),
+            end: number(4).wrapping_add(data as u32),
+            acknowledged: number(8),
+            window: u16::from_be_bytes([tcp[14], tcp[15]]),
+            timestamp: (options == 32).then(|| number(24)),
+            urgent: tcp[13] & 0x20 != 0,
+        }
     });
-    MockPacket { from_low: !key.is_reversed(), bytes: frame.len() as u64, progress }
+    MockPacket { from_low: !key.is_reversed(), bytes: frame.len() as u64, segment }
 }
 
 impl Bench {
@@ -348,7 +356,14 @@ impl Bench {
 }
 
 fn slow() -> Habits {
-    Habits { entries: 64, late: 3, flight: PacketDuration::from_millis(8), refuses: 20, seed: 0 }
+    Habits {
+        entries: 64,
+        late: 3,
+        flight: PacketDuration::from_millis(8),
+        refuses: 20,
+        seed: 0,
+        windows: true,
+    }
 }
 
 /// The same traffic with a level and without one has the same fate, packet by packet.

@@ -97,7 +97,7 @@ fn when_the_host_has_ended_refused_flows_stay_refused_and_the_others_go_up() {
     for (frame, action) in frames.iter().zip(fates) {
         let key = key(&decode(frame)[0], setting, false, 0).unwrap();
         let Insert::Created { id } = table.insert(&key, now) else { panic!("two flows of one key") };
-        let offer = Offer { action, generation, expected: 0, again: false };
+        let offer = Offer { action, generation, expected: 0, again: false, windows: None };
         manager.offer(&mut table, id, offer, now).unwrap();
     }
     manager.turn(&mut table, now);

@@ -23,8 +23,9 @@ pub use finding::{Edit, Finding, FindingAction, RejectTo, RuleInfo};
 pub use header::HeaderRules;
 pub use hosts::{HostData, HostKeeper, HostSlot, HostTables, HostTablesConfig, HostValues};
 pub use spec::{
-    Counter, ENTRY_BYTES_MAX, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, LOOKUPS_MAX,
-    Model, RuleSource, RulesError, Slot, SlotState, Together, WorkerState, slot_as, slot_as_mut, state_in,
+    Below, Counter, ENTRY_BYTES_MAX, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf,
+    LOOKUPS_MAX, Model, RuleSource, RulesError, Slot, SlotState, Together, WorkerState, slot_as, slot_as_mut,
+    state_in,
 };
 pub use transactions::{AppView, Mark, Marks, Showing};
 pub use view::FlowView;

@@ -5,6 +5,7 @@ use crate::context::PacketContext;
 use crate::description::{FlowDescription, VariableNames};
 use crate::header::HeaderRules;
 use crate::hosts::{HostKeeper, HostSlot, HostTables};
+use crate::view::FlowView;
 use bartizan_base::{Decision, Fid, FunctionId, Generation, Reason, Verdict};
 use core::any::Any;
 use std::sync::Arc;
@@ -189,6 +190,18 @@ pub fn state_in<T: SlotState + Default>(slot: &mut Slot) -> Option<(&mut T, bool
     slot_as_mut(slot).map(|state| (state, replaced))
 }
 
+/// What a level below the host has to hold of a flow, so that nothing goes on there which a function's header half would refuse.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Below {
+    /// Nothing: the function lets every further packet of the flow go on.
+    Nothing,
+    /// The numbers of the TCP connection: it lets go on what plainly goes on with them ([`TcpSession::windows`](bartizan_flow::tcp::TcpSession::windows)), in an established connection.
+    Windows,
+    /// More than a level can: the function looks at each packet.
+    #[default]
+    Judges,
+}
+
 /// A function with the rules of one generation; immutable, shared by the workers.
 pub trait Function: Send + Sync {
     /// What it is.
@@ -218,6 +231,12 @@ pub trait Function: Send + Sync {
     /// Callback **packet**: the header half.
     fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
         self.inner().map_or(Decision::CONTINUE, |inner| inner.packet(context))
+    }
+
+    /// What a level below has to hold of a flow whose latest packet went on, so that it may handle the next ones without this function's header half. Asked when a flow could
+    /// leave the host, not for each packet.
+    fn below(&self, flow: &FlowView<'_>, fid: Fid, slot: &Slot) -> Below {
+        self.inner().map_or(Below::Judges, |inner| inner.below(flow, fid, slot))
     }
 
     /// Callback **payload**: the payload half, called per packet after streams and transactions were advanced.

@@ -15,14 +15,14 @@ use crate::classes::{self, ByFid};
 use crate::sfw_messages::{self, IcmpKind, Known, Message};
 use crate::sfw_table::{self, Action, Share, Transition};
 use crate::sfw_tcp::{self, Tracked, Wants};
-use bartizan_base::{Decision, Direction, FunctionId, Generation, Reason, Timestamp, Verdict};
+use bartizan_base::{Decision, Direction, Fid, FunctionId, Generation, Reason, Timestamp, Verdict};
 use bartizan_config::policy::sections::{Initiate, Midstream, SfwSection};
 use bartizan_config::policy::{OneSided, Prefix};
 use bartizan_flow::host::{HostKey, HostState, HostTable};
 use bartizan_flow::tcp::TcpState;
 use bartizan_function::{
-    Counter, FlowView, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, HostKeeper, Model,
-    PacketContext, RuleSource, RulesError, SlotState, WorkerState, slot_as, slot_as_mut,
+    Below, Counter, FlowView, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, HostKeeper,
+    Model, PacketContext, RuleSource, RulesError, Slot, SlotState, WorkerState, slot_as, slot_as_mut,
 };
 use bartizan_packet::tables::FlowEntry;
 use bartizan_packet::{Decoded, Icmp, Transport};
@@ -445,6 +445,23 @@ impl Function for Sfw {
             sum.untracked += counts.untracked;
         }
         decision
+    }
+
+    /// Nothing is asked or counted any more of a flow that this generation has let in. Of a connection its numbers are left; whether windows are checked is no matter, since
+    /// what plainly goes on is in them.
+    fn below(&self, flow: &FlowView<'_>, fid: Fid, slot: &Slot) -> Below {
+        let let_in = slot_as::<State>(slot).is_some_and(|known| {
+            let half_open = known.counted.as_ref().is_some_and(|counted| counted.half_open);
+            known.generation == self.generation && !half_open
+        });
+        match flow.protocol {
+            _ if self.by_fid.get(fid).is_none() => Below::Nothing,
+            _ if !let_in || !flow.established => Below::Judges,
+            6 => Below::Windows,
+            // What comes of these is the same in every packet; ICMP has several kinds.
+            1 | 58 => Below::Judges,
+            _ => Below::Nothing,
+        }
     }
 
     fn hosts(&self) -> Option<Arc<dyn HostKeeper>> {

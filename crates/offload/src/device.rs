@@ -24,6 +24,7 @@ use bartizan_base::{Generation, Level, Reason, Timestamp};
 use bartizan_flow::level::{Answer, SunkId};
 use bartizan_flow::tcp::Progress;
 use bartizan_packet::TunnelKind;
+use bartizan_packet::windows::Windows;
 
 /// IP protocols of packets that carry a packet of IPv4, and of IPv6.
 const IP_IN_IP: [u8; 2] = [4, 41];
@@ -52,6 +53,8 @@ pub struct Capabilities {
     pub protocols: &'static [u8],
     /// Kinds of tunnels that it looks into, one deep.
     pub tunnels: &'static [TunnelKind],
+    /// Whether it holds the numbers of TCP connections and compares segments with them ([`Install::windows`]).
+    pub windows: bool,
 }
 
 /// An entry to be made.
@@ -63,6 +66,9 @@ pub struct Install {
     pub action: Action,
     /// Packets of another generation go up.
     pub generation: Generation,
+    /// Of TCP: only segments that plainly go on with these numbers are handled, and move them on, by the rule of [`bartizan_packet::windows`]. Others go up. By the lower
+    /// endpoint of the key, and by the higher one.
+    pub windows: Option<Windows>,
 }
 
 impl Capabilities {
@@ -125,6 +131,8 @@ pub struct Counts {
     pub last_seen: [Timestamp; 2],
     /// How far a TCP connection has come.
     pub sides: Sides,
+    /// The numbers of one whose segments are compared with them. Instead of `sides`.
+    pub windows: Option<Windows>,
 }
 
 /// How far the sides of a TCP connection have come by what an entry has handled: by the lower endpoint of the key, and by the higher one. `None` where no packet came.
@@ -162,6 +170,13 @@ pub trait Device: Send {
     /// How far a TCP connection has come, now: by all packets that have left, if not counted yet. A segment that comes up is judged by it. `None`: there
     /// is no such entry.
     fn sides(&self, place: u32, sunk: SunkId) -> Option<Sides>;
+
+    /// The numbers of a connection whose segments are compared with them, now. `None`: there is no such entry, or it has none.
+    fn windows(&self, place: u32, sunk: SunkId) -> Option<Windows>;
+
+    /// The host has judged a segment that came up: the numbers of its connection go forward to these, none back, before the segment goes on. Where there is no such entry nothing happens.
+    fn publish(&mut self, place: u32, sunk: SunkId, windows: &Windows);
+
     /// Whether packets that are this owner's to judge have gone on without it since the last call: it gave no sign of life, and its link is to fail open. What comes
     /// from now on is its own again.
     fn has_missed(&mut self) -> bool;

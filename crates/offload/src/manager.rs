@@ -22,6 +22,7 @@ use crate::stays::Stays;
 use bartizan_base::{FlowId, Generation, Level, PacketDuration, Reason, Timestamp};
 use bartizan_flow::level::{Answer, Command, SinkError, SunkId, Task};
 use bartizan_flow::{EndReason, FlowTable};
+use bartizan_packet::windows::Windows;
 use std::collections::VecDeque;
 
 /// In this time the counts of all entries are read once.
@@ -50,6 +51,8 @@ pub struct Offer {
     pub expected: u32,
     /// It was offered before, and found no place.
     pub again: bool,
+    /// Of TCP: only segments that plainly go on with these numbers are forwarded; others come up. By the lower endpoint of the key, and by the higher one.
+    pub windows: Option<Windows>,
 }
 
 /// Something that the data plane has to do, or to know.
@@ -67,6 +70,8 @@ pub enum Done {
         bytes: u64,
         /// How far its sides have come, of a TCP connection, if that was not said yet.
         sides: Sides,
+        /// The numbers of a connection whose segments are compared with them, if they were not said yet. Instead of `sides`.
+        windows: Option<Windows>,
     },
     /// The device does not take a flow.
     Stays {
@@ -268,7 +273,7 @@ impl FlowManager {
         &mut self,
         table: &mut FlowTable<E>,
         id: FlowId,
-        Offer { action, generation, expected, .. }: Offer,
+        Offer { action, generation, expected, windows, .. }: Offer,
         now: Timestamp,
     ) -> Result<(), Stays> {
         if self.closed {
@@ -277,6 +282,9 @@ impl FlowManager {
         let Some(key) = table.get(id).map(|entry| *entry.key()) else { return Err(Stays::Closed) };
         if let Some(why) = self.device.capabilities().refuses(&key) {
             return Err(why);
+        }
+        if windows.is_some() && !self.device.capabilities().windows {
+            return Err(Stays::Window);
         }
         let Some(at) = self.places.reserve() else {
             self.make_room(table, expected, now);
@@ -294,8 +302,8 @@ impl FlowManager {
         };
         let directions = directions(&key);
         let credited = Counts::default();
-        self.places.take(at, Place { sunk, action, generation, directions, credited, recent: None });
-        let install = Install { key: DeviceKey::of(&key), action, generation };
+        self.places.take(at, Place { sunk, action, generation, directions, windows, credited, recent: None });
+        let install = Install { key: DeviceKey::of(&key), action, generation, windows };
         self.requests.push(Request { place: at, sunk, wish: Wish::Install(install) });
         Ok(())
     }
@@ -347,6 +355,33 @@ impl FlowManager {
         Some(news(core::mem::replace(told, sides), sides))
     }
 
+    /// The same of a connection whose segments are compared with its numbers. `None` as well if it is not compared.
+    pub fn windows<E: Default>(&mut self, table: &FlowTable<E>, id: FlowId) -> Option<Windows> {
+        let sunk = table.stay(id)?.sunk;
+        let at = self.places.of(sunk)?;
+        let windows = self.device.windows(at, sunk)?;
+        let told = self.places.get_mut(at)?.credited.windows.replace(windows);
+        (told != Some(windows)).then_some(windows)
+    }
+
+    /// Whether segments of a connection that is below are compared with its numbers.
+    #[must_use]
+    pub fn compares<E: Default>(&self, table: &FlowTable<E>, id: FlowId) -> bool {
+        let place = table.stay(id).and_then(|stay| self.places.get(self.places.of(stay.sunk)?));
+        place.is_some_and(|place| place.windows.is_some())
+    }
+
+    /// The host has judged a segment of such a connection that came up, and these are its numbers now: those below go forward to them, so that what answers the segment is
+    /// compared with what it was.
+    pub fn publish<E: Default>(&mut self, table: &FlowTable<E>, id: FlowId, windows: &Windows) {
+        let Some(sunk) = table.stay(id).map(|stay| stay.sunk) else { return };
+        let Some(at) = self.places.of(sunk) else { return };
+        if let Some(known) = self.places.get_mut(at).and_then(|place| place.windows.as_mut()) {
+            *known = *windows;
+            self.device.publish(at, sunk, windows);
+        }
+    }
+
     /// One turn: what is due of removals, counts, and generations goes to the device; what it has said is done. Then [`FlowManager::next_done`] and
     /// [`FlowManager::next_ended`] have what the data plane is to do.
     pub fn turn<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
@@ -364,6 +399,12 @@ impl FlowManager {
 
     fn submit(&mut self, now: Timestamp) {
         if !self.requests.is_empty() {
+            for Request { place, wish, .. } in &mut self.requests {
+                // Segments have come since the flow was offered.
+                if let Wish::Install(install) = wish {
+                    install.windows = self.places.get(*place).and_then(|place| place.windows);
+                }
+            }
             self.device.submit(&self.requests, now);
             self.requests.clear();
         }
@@ -474,6 +515,12 @@ impl FlowManager {
                 Said::Counts(counts) => self.credit(table, at, &counts),
                 Said::Answer(Answered::Done(answer)) => {
                     table.answered(sunk, answer, now);
+                    if answer == Answer::Installed
+                        && let Some(windows) = self.places.get(at).and_then(|place| place.windows)
+                    {
+                        // And since it was asked for.
+                        self.device.publish(at, sunk, &windows);
+                    }
                     if matches!(answer, Answer::Deleted | Answer::Refused) {
                         self.places.clear(at);
                     }
@@ -495,7 +542,7 @@ impl FlowManager {
         let Some(place) = self.places.get_mut(at) else { return };
         let Place { sunk, action, directions, .. } = *place;
         let before = core::mem::replace(&mut place.credited, *counts);
-        let told = before.sides;
+        let (told, told_windows) = (before.sides, before.windows);
         let (mut packets, mut bytes, mut known) = (0u64, 0u64, true);
         let ends = counts.packets.iter().zip(&counts.bytes).zip(&counts.last_seen);
         let before = before.packets.iter().zip(&before.bytes);
@@ -519,7 +566,8 @@ impl FlowManager {
         self.counters.handled(action, packets, bytes);
         if known {
             let sides = news(told, counts.sides);
-            self.done.push_back(Done::Counted { id: sunk.flow(), action, packets, bytes, sides });
+            let windows = counts.windows.filter(|windows| told_windows != Some(*windows));
+            self.done.push_back(Done::Counted { id: sunk.flow(), action, packets, bytes, sides, windows });
         }
     }
 }
@@ -531,6 +579,7 @@ mod tests {
     use bartizan_flow::level::LevelWaits;
     use bartizan_flow::tcp::{Progress, Seq};
     use bartizan_flow::{FlowHasher, FlowKey, FlowScope, FlowTableConfig, Insert};
+    use bartizan_packet::windows::Segment;
     use core::net::{IpAddr, Ipv4Addr};
 
     struct Rig {
@@ -566,12 +615,12 @@ mod tests {
         }
 
         fn offer(&mut self, id: FlowId, action: Action) -> Result<(), Stays> {
-            let offer = Offer { action, generation: Generation(1), expected: 0, again: false };
+            let offer = Offer { action, generation: Generation(1), expected: 0, again: false, windows: None };
             self.manager.offer(&mut self.table, id, offer, self.now)
         }
 
         fn packet(&mut self, port: u16) -> Option<Action> {
-            let packet = MockPacket { from_low: true, bytes: 100, progress: None };
+            let packet = MockPacket { from_low: true, bytes: 100, segment: None };
             self.wire.packet(&DeviceKey::of(&key(port)), packet, self.now)
         }
 
@@ -598,7 +647,10 @@ mod tests {
         assert_eq!(rig.offer(id, Action::Forward), Err(Stays::Taken));
         let done = rig.pass(2_000);
         let sides = Sides::default();
-        assert_eq!(done, [Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100, sides }]);
+        assert_eq!(
+            done,
+            [Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100, sides, windows: None }]
+        );
         assert_eq!(rig.table.get(id).unwrap().packets.to_server, 1);
         rig.manager.enter_generation(Generation(2));
         assert_eq!(rig.packet(1_000), None, "at once");
@@ -634,7 +686,8 @@ mod tests {
         rig.pass(50);
         let segment = |rig: &mut Rig, sent: u32| {
             let progress = Some(Progress { sent: Seq(sent), acknowledged: Seq(7) });
-            let packet = MockPacket { from_low: true, bytes: 100, progress };
+            let segment = Some(Segment { end: sent, acknowledged: 7, ..Segment::default() });
+            let packet = MockPacket { from_low: true, bytes: 100, segment };
             assert!(rig.wire.packet(&DeviceKey::of(&key(1_000)), packet, rig.now).is_some());
             [progress, None]
         };
@@ -643,10 +696,12 @@ mod tests {
         assert_eq!(rig.manager.sides(&rig.table, id), Some([None, None]));
         // Nor with the counts of the same packets, which come later.
         let sides = Sides::default();
-        let counted = Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100, sides };
+        let counted =
+            Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100, sides, windows: None };
         assert_eq!(rig.pass(1_500), [counted]);
         let said = segment(&mut rig, 200);
-        let counted = Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100, sides: said };
+        let counted =
+            Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100, sides: said, windows: None };
         assert_eq!(rig.pass(1_500), [counted]);
         assert_eq!(rig.manager.sides(&rig.table, id), Some([None, None]));
     }
@@ -660,7 +715,8 @@ mod tests {
         }
         rig.pass(50);
         let ask = |rig: &mut Rig, expected: u32, again: bool| {
-            let offer = Offer { action: Action::Forward, generation: Generation(1), expected, again };
+            let offer =
+                Offer { action: Action::Forward, generation: Generation(1), expected, again, windows: None };
             rig.manager.offer(&mut rig.table, ids[4], offer, rig.now)
         };
         assert_eq!(ask(&mut rig, 1_000, false), Err(Stays::Full));
@@ -690,7 +746,13 @@ mod tests {
             rig.pass(100);
         }
         let other = rig.flow(2_000);
-        let offer = Offer { action: Action::Forward, generation: Generation(1), expected: 15, again: false };
+        let offer = Offer {
+            action: Action::Forward,
+            generation: Generation(1),
+            expected: 15,
+            again: false,
+            windows: None,
+        };
         assert_eq!(rig.manager.offer(&mut rig.table, other, offer, rig.now), Err(Stays::Full));
         assert_eq!(rig.manager.counters().gave_way, 1);
     }

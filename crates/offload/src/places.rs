@@ -4,6 +4,7 @@
 use crate::device::{Action, Counts};
 use bartizan_base::{Direction, Generation};
 use bartizan_flow::level::SunkId;
+use bartizan_packet::windows::Windows;
 use std::collections::HashMap;
 
 /// What the host knows of an entry of a device.
@@ -14,6 +15,8 @@ pub(crate) struct Place {
     pub generation: Generation,
     /// Directions of what the lower and the higher endpoint send, as the flow was seen when it sank.
     pub directions: [Direction; 2],
+    /// The numbers that its segments are compared with, as the host knows them; until the device is asked for the entry it is to begin with these.
+    pub windows: Option<Windows>,
     /// What was credited of it.
     pub credited: Counts,
     /// Packets that it handled between the latest two readings, about a second; `None` before the first one.

@@ -70,6 +70,8 @@ stays! {
     Watched = 14, "watched", "what is refused is only reported here, packet by packet";
     /// A sender on this machine leaves checksums inside of datagrams to a device.
     Checksums = 15, "checksums", "its sender leaves checksums to a device, perhaps inside of its datagrams, where only the host can fill them in";
+    /// A function compares its segments with numbers that nobody else can.
+    Window = 16, "window", "a function compares its segments with windows, and the device holds none, or what they mean depends on more (picked up in the middle, one direction not seen)";
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ pub mod slots;
 pub mod tables;
 mod transport;
 mod view;
+pub mod windows;
 
 pub use checksum::{InternetChecksum, pseudo_header};
 pub use config::{DecoderConfig, PortList, TunnelPorts, VxlanReservedBits};

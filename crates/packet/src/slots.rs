@@ -24,12 +24,29 @@ pub const SEEN_SHIFT: u32 = 20;
 /// nobody saw what was in between.
 pub const SEQUENCE_BACK: u32 = 1 << 26;
 
+/// How far behind what is acknowledged a segment may end that is sent again: no sender has more bytes under way at once.
+pub const FLIGHT_MAX: u32 = 16 << 20;
+
+/// A timestamp that is so far ahead of the one before goes up: the host decides whether a clock goes round, or lies.
+pub const TIMESTAMP_FAR_AHEAD: u32 = 1 << 29;
+
+/// How often a word is tried to be changed that others change meanwhile. Then the segment goes up.
+pub const WINDOW_TRIES: u32 = 4;
+
 /// Words.
-pub const WORDS: &[Layout] = &[SlotControl::LAYOUT, PortWord::LAYOUT, ExitWord::LAYOUT];
+pub const WORDS: &[Layout] = &[
+    SlotControl::LAYOUT,
+    PortWord::LAYOUT,
+    ExitWord::LAYOUT,
+    NumbersWord::LAYOUT,
+    ProgressWord::LAYOUT,
+    OfferWord::LAYOUT,
+];
 
 /// Structures of 64-bit numbers.
 pub const COUNTERS: &[Layout] = &[
     SlotLine::LAYOUT,
+    WindowLine::LAYOUT,
     PortLine::LAYOUT,
     UdpPorts::LAYOUT,
     WatchEntry::LAYOUT,
@@ -65,6 +82,43 @@ layout! {
     ExitWord, "exit", 8 {
         longest: u32 ["LONGEST"] @ 0, "The longest frame, in bytes.";
         flags: u8 ["FLAGS"] @ 4, "See the flags of exits.";
+    }
+}
+
+layout! {
+    /// How a connection's numbers are read. The host writes it.
+    NumbersWord, "numbers", 8 {
+        flags: u8 ["FLAGS"] @ 0, "See the flags of numbers.";
+        scale_low: u8 ["SCALE_LOW"] @ 1, "Shift of the windows that the lower endpoint offers, 14 at most.";
+        scale_high: u8 ["SCALE_HIGH"] @ 2, "The same of the higher endpoint.";
+    }
+}
+
+layout! {
+    /// What an endpoint has sent. Whoever lets one of its segments go on writes it, forward only.
+    ProgressWord, "progress", 8 {
+        sent: u32 ["SENT"] @ 0, "The sequence number behind all that it has sent.";
+        timestamp: u32 ["TIMESTAMP"] @ 4, "The timestamp that later ones are measured by (RFC 7323 section 4.3).";
+    }
+}
+
+layout! {
+    /// What the other endpoint says of that. Whoever lets one of that one's segments go on writes it, forward only.
+    OfferWord, "offer", 8 {
+        acknowledged: u32 ["ACKNOWLEDGED"] @ 0, "The latest acknowledgement of it.";
+        edge: u32 ["EDGE"] @ 4, "Right edge of the window that it may send into.";
+    }
+}
+
+layout! {
+    /// The numbers of a TCP connection whose segments are compared with them, one line for all processors. Its words change by compare and exchange only: see
+    /// [`crate::windows`]. One cache line.
+    WindowLine, "windows", 64 {
+        numbers: u64 ["NUMBERS"] @ 0, "How they are read: a word `numbers`.";
+        progress_low: u64 ["PROGRESS_LOW"] @ 8, "What the lower endpoint has sent: a word `progress`.";
+        offer_low: u64 ["OFFER_LOW"] @ 16, "What the higher endpoint says of that: a word `offer`.";
+        progress_high: u64 ["PROGRESS_HIGH"] @ 24, "What the higher endpoint has sent.";
+        offer_high: u64 ["OFFER_HIGH"] @ 32, "What the lower endpoint says of that.";
     }
 }
 
@@ -180,6 +234,14 @@ flags! {
     }
 }
 
+flags! {
+    /// Flags of numbers.
+    NumbersFlags, NUMBERS_FLAGS {
+        /// Both endpoints send timestamps.
+        TIMESTAMPS = 0,
+    }
+}
+
 /// What is done with a flow's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -190,6 +252,8 @@ pub enum SlotAction {
     Redirect = 1,
     /// They are dropped.
     Drop = 2,
+    /// They leave by the port across the link if they plainly go on with their connection; others go up.
+    Compare = 3,
 }
 
 /// Every action: number, name in headers, what it means.
@@ -197,6 +261,11 @@ pub const ACTIONS: &[(u8, &str, &str)] = &[
     (SlotAction::Forward as u8, "FORWARD", "They leave by the port across the link."),
     (SlotAction::Redirect as u8, "REDIRECT", "They leave by the port `egress`."),
     (SlotAction::Drop as u8, "DROP", "They are dropped."),
+    (
+        SlotAction::Compare as u8,
+        "COMPARE",
+        "They leave by the port across the link if they plainly go on with their connection; others go up.",
+    ),
 ];
 
 #[cfg(test)]

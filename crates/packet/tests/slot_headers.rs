@@ -4,9 +4,10 @@
 
 use bartizan_packet::layout::Layout;
 use bartizan_packet::slots::{
-    ACTIONS, CONTROL_FLAGS, COUNTERS, EXIT_FLAGS, ExitWord, Heartbeat, PORT_FLAGS, PORTS, PortLine, PortWord,
-    ProbeOutcome, SEEN_SHIFT, SEQUENCE_BACK, SlotControl, SlotLine, UDP_PORT_BLOCKS, UdpPorts, WORDS,
-    WatchEntry,
+    ACTIONS, CONTROL_FLAGS, COUNTERS, EXIT_FLAGS, ExitWord, FLIGHT_MAX, Heartbeat, NUMBERS_FLAGS,
+    NumbersWord, OfferWord, PORT_FLAGS, PORTS, PortLine, PortWord, ProbeOutcome, ProgressWord, SEEN_SHIFT,
+    SEQUENCE_BACK, SlotControl, SlotLine, TIMESTAMP_FAR_AHEAD, UDP_PORT_BLOCKS, UdpPorts, WINDOW_TRIES,
+    WORDS, WatchEntry, WindowLine,
 };
 use bartizan_testkit::random::Random;
 use std::fmt::Write as _;
@@ -72,12 +73,24 @@ fn header() -> String {
         out,
         "\n/* Sequence numbers that lie further behind the latest one have gone round. */\n#define BARTIZAN_SEQUENCE_BACK {SEQUENCE_BACK}U"
     );
+    for (what, name, number) in [
+        ("A segment may end so far behind what is acknowledged.", "FLIGHT_MAX", FLIGHT_MAX),
+        ("A timestamp that is further ahead goes up.", "TIMESTAMP_FAR_AHEAD", TIMESTAMP_FAR_AHEAD),
+        ("How often a word is tried to be changed.", "WINDOW_TRIES", WINDOW_TRIES),
+    ] {
+        let _ = writeln!(out, "\n/* {what} */\n#define BARTIZAN_{name} {number}U");
+    }
     out.push_str("\n/* Actions. */\n");
     for (number, name, what) in ACTIONS {
         let _ = writeln!(out, "#define BARTIZAN_ACTION_{name} {number} /* {what} */");
     }
-    for (of, flags) in [("control", CONTROL_FLAGS), ("port", PORT_FLAGS), ("exit", EXIT_FLAGS)] {
-        let _ = writeln!(out, "\n/* Flags of {of}s. */");
+    for (of, many, flags) in [
+        ("control", "controls", CONTROL_FLAGS),
+        ("port", "ports", PORT_FLAGS),
+        ("exit", "exits", EXIT_FLAGS),
+        ("numbers", "numbers", NUMBERS_FLAGS),
+    ] {
+        let _ = writeln!(out, "\n/* Flags of {many}. */");
         for (bit, name, what) in flags {
             let _ = writeln!(
                 out,
@@ -111,6 +124,10 @@ fn rust(layout: &Layout, bytes: &[u8]) -> String {
         "control" => format!("{:?}", SlotControl::read(bytes.try_into().unwrap())),
         "port" => format!("{:?}", PortWord::read(bytes.try_into().unwrap())),
         "exit" => format!("{:?}", ExitWord::read(bytes.try_into().unwrap())),
+        "numbers" => format!("{:?}", NumbersWord::read(bytes.try_into().unwrap())),
+        "progress" => format!("{:?}", ProgressWord::read(bytes.try_into().unwrap())),
+        "offer" => format!("{:?}", OfferWord::read(bytes.try_into().unwrap())),
+        "windows" => format!("{:?}", WindowLine::read(bytes.try_into().unwrap())),
         "slot" => format!("{:?}", SlotLine::read(bytes.try_into().unwrap())),
         "counts" => format!("{:?}", PortLine::read(bytes.try_into().unwrap())),
         "udp_ports" => format!("{:?}", UdpPorts::read(bytes.try_into().unwrap())),

@@ -6,7 +6,8 @@
 
 use bartizan_base::{LinkId, Spread};
 use bartizan_packet::DecoderConfig;
-use bartizan_testkit::packet::{End, udp};
+use bartizan_packet::windows::{Side as WindowsOf, Windows};
+use bartizan_testkit::packet::{End, tcp, udp};
 use bartizan_testkit::random::Random;
 use bartizan_testkit::tunnels::Tunnel;
 use bartizan_xdp::{
@@ -99,6 +100,23 @@ fn warm(program: &mut Program, frame: &[u8], lan: u32) -> Result<String, Failed>
     Ok(median(runs.collect::<Result<_, _>>()?))
 }
 
+/// A segment that its connection's numbers let go on, and the same without comparing. (It is the same one again and again, so no number moves.)
+fn compared(program: &mut Program, lan: u32) -> Result<(), Failed> {
+    let (tables, (client, server)) = (program.tables(), ends(0));
+    let segment = tcp(client, server, (1_000, 5_000), 16, b"").frame();
+    let mut key = key(0);
+    key[6] = 6 | 1 << 19;
+    let side = |at| WindowsOf { sent: at, acknowledged: at, edge: at + 60_000, ..WindowsOf::default() };
+    tables.set_windows(0, &Windows { sides: [side(1_000), side(5_000)], timestamps: false });
+    tables.insert(&key, 0)?;
+    for (what, action) in [("forward", Action::Forward), ("compare and forward", Action::Compare)] {
+        tables.set_control(0, Control { action, generation: 0 });
+        println!("{what}, a segment, ns a packet: {}", warm(program, &segment, lan)?);
+    }
+    tables.remove(&key)?;
+    Ok(())
+}
+
 /// Nanoseconds of single runs on frames of different flows, with the kernel's reading of its clock twice.
 fn single(program: &mut Program, flows: u32, lan: u32) -> Result<String, Failed> {
     let mut random = Random::new(1);
@@ -172,6 +190,7 @@ fn main() -> Result<(), Failed> {
     println!("forward, 1 flow, ns a packet: {}", warm(&mut program, &frame, lan)?);
     println!("forward, 1 flow, single runs, ns: {}", single(&mut program, 1, lan)?);
     tables.remove(&key(0))?;
+    compared(&mut program, lan)?;
     let (carried, both) = in_vxlan();
     for (slot, key) in (0..).zip(both) {
         tables.set_control(slot, control);

@@ -33,6 +33,6 @@ pub use error::{InsertError, XdpError};
 pub use left::{Handled, Left, remove_left};
 pub use pin::PINS;
 pub use port::{Attached, Fail, Mode, ModeChoice, PortSetup, Side, Watch};
-pub use program::{Options, Program};
+pub use program::{Options, Program, Runner};
 pub use sys::Run;
 pub use tables::{Action, Control, Key, Tables, boot_time, boot_to_real};

@@ -21,10 +21,12 @@ use aya::{Ebpf, EbpfLoader};
 use bartizan_packet::DecoderConfig;
 use bartizan_packet::slots::{
     ExitFlags, ExitWord, Heartbeat, PORTS, PortFlags, PortLine, PortWord, SlotLine, UdpPorts, WatchEntry,
+    WindowLine,
 };
+use bartizan_packet::windows::WINDOW_WORDS;
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -144,6 +146,7 @@ impl Program {
             .override_global("processors", &processors, true)
             .map_max_entries("flows", flows)
             .map_max_entries("slots", flows * processors)
+            .map_max_entries("windows", flows)
             .map_max_entries("counts", PORTS * processors)
             .map_max_entries("heartbeats", workers.max(1));
         let mut bpf = object::load(&mut loader, OBJECT, NAME).map_err(|error| match error {
@@ -151,7 +154,7 @@ impl Program {
             XdpError::System { .. } => XdpError::Memory {
                 flows,
                 processors,
-                mebibytes: (u64::from(flows) * (128 + 64 * u64::from(processors))) >> 20,
+                mebibytes: (u64::from(flows) * (128 + 64 + 64 * u64::from(processors))) >> 20,
             },
             other => other,
         })?;
@@ -160,6 +163,7 @@ impl Program {
                 .map_err(|source| XdpError::system(None, "mapping a table", source))
         };
         let slots = map(&bpf, "slots", 4, SlotLine::LEN)?;
+        let windows = map(&bpf, "windows", 4, WindowLine::LEN)?;
         let counts = map(&bpf, "counts", 4, PortLine::LEN)?;
         let state = map(&bpf, "state", 4, 8)?;
         let heartbeats = map(&bpf, "heartbeats", 4, Heartbeat::LEN)?;
@@ -167,6 +171,7 @@ impl Program {
             flows: map(&bpf, "flows", KEY_LEN, SLOT_LEN)?,
             udp_ports: map(&bpf, "udp_ports", 4, UdpPorts::LEN)?,
             slots: words(&slots, flows * processors, SLOT_WORDS)?,
+            windows: words(&windows, flows, WINDOW_WORDS)?,
             counts: words(&counts, PORTS * processors, PORT_WORDS)?,
             state: words(&state, 1, 1)?,
             heartbeats: words(&heartbeats, workers.max(1), HEARTBEAT_WORDS)?,
@@ -537,8 +542,31 @@ impl Program {
     /// # Errors
     /// The kernel refuses: the frame is shorter than an Ethernet header, there is no such interface.
     pub fn run_on(&mut self, frame: &[u8], ifindex: u32, repeat: u32) -> Result<Run, XdpError> {
+        self.runner()?.run_on(frame, ifindex, repeat)
+    }
+
+    /// The same for several threads at once, each of which runs the program on the processor that it is on.
+    ///
+    /// # Errors
+    /// There are no descriptors left.
+    pub fn runner(&mut self) -> Result<Runner, XdpError> {
         let fd = program(&mut self.bpf)?.fd().map_err(|error| not_loaded(NAME, &error))?;
-        sys::test_run(fd.as_fd(), frame, ifindex, repeat)
+        let fd = fd.as_fd().try_clone_to_owned();
+        fd.map(Runner).map_err(|source| XdpError::system(None, "holding the program", source))
+    }
+}
+
+/// Runs the program on frames: [`Program::runner`].
+#[derive(Debug)]
+pub struct Runner(OwnedFd);
+
+impl Runner {
+    /// See [`Program::run_on`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn run_on(&self, frame: &[u8], ifindex: u32, repeat: u32) -> Result<Run, XdpError> {
+        sys::test_run(self.0.as_fd(), frame, ifindex, repeat)
             .map_err(|source| XdpError::system(None, "running the program on a frame", source))
     }
 }

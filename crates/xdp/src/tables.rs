@@ -17,6 +17,7 @@ use bartizan_base::Reason;
 use bartizan_packet::slots::{
     ControlFlags, Heartbeat, PORTS, PortLine, SlotAction, SlotControl, SlotLine, UDP_PORT_BLOCKS,
 };
+use bartizan_packet::windows::{Line, WINDOW_WORDS, Windows};
 use bartizan_packet::{DecoderConfig, TunnelPorts};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,6 +47,8 @@ pub enum Action {
     Redirect(u8),
     /// They are dropped, for a reason.
     Drop(Reason),
+    /// Segments of TCP that plainly go on with their connection leave by the port across the link ([`Tables::set_windows`]); others go up.
+    Compare,
 }
 
 /// What a slot's flow gets.
@@ -63,6 +66,7 @@ impl Control {
             Action::Forward => (SlotAction::Forward, 0, 0),
             Action::Redirect(port) => (SlotAction::Redirect, 0, port),
             Action::Drop(reason) => (SlotAction::Drop, reason as u8, 0),
+            Action::Compare => (SlotAction::Compare, 0, 0),
         };
         let control = SlotControl {
             flags: ControlFlags::VALID.bits(),
@@ -81,6 +85,7 @@ pub struct Tables {
     pub(crate) flows: Map,
     pub(crate) udp_ports: Map,
     pub(crate) slots: Words,
+    pub(crate) windows: Words,
     pub(crate) counts: Words,
     pub(crate) state: Words,
     pub(crate) heartbeats: Words,
@@ -210,6 +215,28 @@ impl Tables {
     pub fn counts(&self, slot: u32, now: u64) -> Option<Counts> {
         let lines = self.lines(slot)?.map(|line| SlotLine::read(&bytes_of(line)));
         Some(Counts::of(lines, now))
+    }
+
+    fn line(&self, slot: u32) -> Option<Line<'_>> {
+        let line = self.windows.get().chunks_exact(WINDOW_WORDS).nth(slot as usize)?;
+        Line::of(line).filter(|_| slot < self.slot_count)
+    }
+
+    /// Writes the numbers of a connection, which its segments are compared with ([`Action::Compare`]). Only when no packet can find the slot. `false`: there is no such
+    /// slot.
+    pub fn set_windows(&self, slot: u32, windows: &Windows) -> bool {
+        self.line(slot).map(|line| line.write(windows)).is_some()
+    }
+
+    /// The numbers of a connection, as far as its segments have moved them on. `None`: there is no such slot.
+    #[must_use]
+    pub fn windows(&self, slot: u32) -> Option<Windows> {
+        self.line(slot).map(Line::read)
+    }
+
+    /// The host has judged a segment: the numbers of its connection go forward to these. `false`: there is no such slot.
+    pub fn publish_windows(&self, slot: u32, windows: &Windows) -> bool {
+        self.line(slot).map(|line| line.publish(windows)).is_some()
     }
 
     /// Sets the generation that the level is at: packets of flows that another one decided go up.

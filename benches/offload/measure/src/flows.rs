@@ -86,7 +86,13 @@ impl Share {
     /// Hands all flows down. No time passes, so no counts are read meanwhile.
     pub fn sink(&mut self) -> Result<(), Failed> {
         for at in 0..self.ids.len() {
-            let offer = Offer { action: Action::Forward, generation: GENERATION, expected: 0, again: false };
+            let offer = Offer {
+                action: Action::Forward,
+                generation: GENERATION,
+                expected: 0,
+                again: false,
+                windows: None,
+            };
             let offered = self.manager.offer(&mut self.table, self.ids[at], offer, self.now);
             offered.map_err(|why| format!("flow {at} stays at the host: {why:?}"))?;
             if (at as u32 + 1).is_multiple_of(BATCH) {

@@ -8,11 +8,11 @@ use crate::case::{Case, Outcome, bytes, cases};
 use crate::host::{Host, Stands, link};
 use bartizan_base::{LinkId, Timestamp};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
-use bartizan_flow::tcp::{Progress, Seq};
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_offload::devices::mock::{Habits, MockDevice, MockPacket, MockWire};
 use bartizan_offload::devices::xdp::XdpDevice;
 use bartizan_offload::{Action, Device, DeviceKey, FlowManager};
+use bartizan_packet::windows::Segment;
 use bartizan_packet::{DecodeOutput, Decoded, Decoder, DecoderConfig, LinkType, PacketFlags, TcpFlags};
 use bartizan_testkit::namespace::{inside, number, ports};
 use bartizan_testkit_worker::events;
@@ -110,10 +110,16 @@ fn plain(packet: &Decoded, link: LinkId) -> Option<(DeviceKey, MockPacket)> {
         || packet.flags.intersects(PacketFlags::UNREADABLE | PacketFlags::FRAGMENT)
         || tcp.is_some_and(|tcp| tcp.flags & told != TcpFlags::ACK);
     let key = key(packet, link).filter(|_| !odd)?;
-    let progress =
-        tcp.map(|tcp| Progress { sent: Seq(tcp.seq).plus(packet.payload_len), acknowledged: Seq(tcp.ack) });
+    let segment = tcp.map(|tcp| Segment {
+        sequence: tcp.seq,
+        end: tcp.seq.wrapping_add(packet.payload_len),
+        acknowledged: tcp.ack,
+        window: tcp.window,
+        timestamp: tcp.options.timestamps.map(|(own, _)| own),
+        urgent: tcp.flags.contains(TcpFlags::URG),
+    });
     let bytes = packet.captured_len().into();
-    Some((DeviceKey::of(&key), MockPacket { from_low: !key.is_reversed(), bytes, progress }))
+    Some((DeviceKey::of(&key), MockPacket { from_low: !key.is_reversed(), bytes, segment }))
 }
 
 /// The XDP program, on the first ports of both links.

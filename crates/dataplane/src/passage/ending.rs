@@ -107,7 +107,9 @@ impl Passage<'_> {
         for id in self.flows.as_they_began() {
             let began = self.flows.get(id).map_or(0, |flow| flow.ext.began);
             self.cx.position.wait_for(AT_THE_END, began);
-            self.end_flow(id, EndReason::Shutdown);
+            // What was over, and had only to be counted, ends for its own reason.
+            let reason = self.flows.table().over_for(id).unwrap_or(EndReason::Shutdown);
+            self.end_flow(id, reason);
         }
     }
 }

@@ -9,10 +9,12 @@ use crate::record::Entry;
 use crate::standing::Course;
 use bartizan_base::{Decision, Direction, FlowId, FunctionId, PerDirection, Timestamp, Verdict};
 use bartizan_flow::level::Step;
-use bartizan_flow::tcp::{Progress, Segment, TcpFlags, TcpState};
+use bartizan_flow::tcp::{Outcome, Progress, Segment, SharedWindows, TcpFlags, TcpState};
+use bartizan_function::Below;
 use bartizan_offload::{
     Action, DeviceKey, Done, Ended, FlowManager, Offer, Sides, Stays, direction_from_low,
 };
+use bartizan_packet::windows::Windows;
 use bartizan_packet::{Decoded, PacketFlags, Transport, TunnelKind};
 
 impl Passage<'_> {
@@ -48,6 +50,14 @@ impl Passage<'_> {
             Course::Judged | Course::Uninspected if !is_open(entry) => return,
             Course::Judged | Course::Uninspected => Ok(Action::Forward),
         };
+        let windows = match self.windows_of(entry, course) {
+            Ok(windows) => windows,
+            Err(None) => return,
+            Err(Some(why)) => {
+                self.note_stay(id, why);
+                return;
+            }
+        };
         const LEFT: PacketFlags = PacketFlags::CHECKSUM_PENDING.union(PacketFlags::CHECKSUM_FILLED);
         // A tunnel that nobody decodes may be inside: the level sees the datagram's own checksum only, and the kernel's word about the frame does not go with it.
         let udp = matches!(packet.transport, Transport::Udp(_));
@@ -61,7 +71,7 @@ impl Passage<'_> {
         }
         let offered = action.and_then(|action| {
             let Some((table, manager)) = self.flows.with_manager() else { return Err(Stays::NoDevice) };
-            manager.offer(table, id, Offer { action, generation, expected, again }, clock)
+            manager.offer(table, id, Offer { action, generation, expected, again, windows }, clock)
         });
         if let Some(entry) = self.flows.get_mut(id) {
             entry.ext.stays = offered.err();
@@ -78,8 +88,34 @@ impl Passage<'_> {
             && (is_numbered || !classifier.tells_tenants_by_tunnel())
     }
 
-    /// A packet was judged: if no function is left on its flow's path, nobody will judge the next one; if the first one that looks at it refuses each alike, the next one is
-    /// refused, too. Then the flow is offered.
+    /// The numbers that a flow's segments are to be compared with below, because a function of its path does so. `Err`: it stays, for this reason, or is not so far.
+    fn windows_of(&self, entry: &Entry, course: Course) -> Result<Option<Windows>, Option<Stays>> {
+        if !matches!(course, Course::Judged | Course::Uninspected) {
+            return Ok(None);
+        }
+        match self.runner.below(entry) {
+            Below::Nothing => return Ok(None),
+            Below::Judges => return Err(None),
+            Below::Windows => {}
+        }
+        if !self.cx.settings.has_real_receivers() {
+            // What is refused goes on and is told, and tracking learns from it as a receiver would not.
+            return Err(Some(Stays::Watched));
+        }
+        if DeviceKey::of(entry.key()).is_in_tunnel() {
+            // There no level compares segments.
+            return Err(Some(Stays::Tunnel));
+        }
+        let session = &entry.ext.session;
+        if session.state() != TcpState::Established {
+            // What follows closes it.
+            return Err(None);
+        }
+        let windows = session.windows().ok_or(Some(Stays::Window))?;
+        Ok(Some(by_endpoint(entry, &windows)))
+    }
+
+    /// A packet was judged: if nobody will judge the next one, or a level below can, or the first one that looks at it refuses each alike, the flow is offered.
     #[inline]
     pub(super) fn offer_if_unjudged(&mut self, id: FlowId, decision: &Decision, packet: &Decoded) {
         if self.flows.manager.is_none() {
@@ -91,7 +127,7 @@ impl Passage<'_> {
             return;
         }
         if decision.verdict.forwards() {
-            if entry.path.is_empty() {
+            if !self.runner.chains().wants_payload(entry.path) {
                 self.offer_to_level(id, course, packet);
             }
             return;
@@ -118,7 +154,7 @@ impl Passage<'_> {
         }
         let Some(entry) = self.flows.get(id) else { return };
         if entry.ext.stays.is_none() {
-            let decided = entry.path.is_empty() || entry.ext.standing.is_refused();
+            let decided = self.runner.below(entry) != Below::Judges || entry.ext.standing.is_refused();
             self.note_stay(id, if decided { Stays::Short } else { Stays::Judged });
         }
     }
@@ -162,8 +198,11 @@ impl Passage<'_> {
                     entry.ext.stays = Some(why);
                 }
             }
-            Done::Counted { id, action, packets, bytes, sides } => {
-                self.resume_session(id, sides);
+            Done::Counted { id, action, packets, bytes, sides, windows } => {
+                match windows {
+                    Some(windows) => self.take_over_windows(id, &windows),
+                    None => self.resume_session(id, sides),
+                }
                 self.counted(id, action, (packets, bytes));
             }
         }
@@ -205,17 +244,68 @@ impl Passage<'_> {
         if self.flows.manager.is_none() {
             return;
         }
+        self.take_up_by(id, segment, (direction, now));
+        if segment.flags.contains(TcpFlags::FIN)
+            && self.flows.table().was_below(id)
+            && let Some(entry) = self.flows.get_mut(id)
+        {
+            entry.ext.session.put_fin_first(segment, direction);
+        }
+    }
+
+    fn take_up_by(&mut self, id: FlowId, segment: &Segment<'_>, (direction, now): (Direction, Timestamp)) {
         let Some(entry) = self.flows.get(id) else { return };
+        let last_seen = entry.last_seen;
         if entry.is_at_host() {
             // What had come before waited here.
-            if self.flows.missed.is_some_and(|until| now >= until && entry.last_seen < until) {
+            if self.flows.missed.is_some_and(|until| now >= until && last_seen < until) {
                 self.take_up_missed(id, segment, direction);
             }
             return;
         }
-        let sides = self.flows.with_manager().and_then(|(table, manager)| manager.sides(table, id));
-        if let Some(sides) = sides {
+        self.take_up(id);
+        if self.compares(id) && self.flows.missed.is_some_and(|until| now >= until && last_seen < until) {
+            // What is compared below went on there, the rest without anybody.
+            self.take_up_missed(id, segment, direction);
+        }
+    }
+
+    /// A connection that a level below handles, or may have: its session is as far as the level has let it go on.
+    #[inline]
+    pub(super) fn take_up(&mut self, id: FlowId) {
+        if self.flows.manager.is_none() || self.flows.get(id).is_none_or(|entry| entry.is_at_host()) {
+            return;
+        }
+        let Some((table, manager)) = self.flows.with_manager() else { return };
+        let windows = manager.windows(table, id);
+        let sides = manager.sides(table, id);
+        if let Some(windows) = windows {
+            self.take_over_windows(id, &windows);
+        } else if let Some(sides) = sides {
             self.resume_session(id, sides);
+        }
+    }
+
+    /// Whether segments of a connection are compared with its numbers below.
+    fn compares(&mut self, id: FlowId) -> bool {
+        self.flows.with_manager().is_some_and(|(table, manager)| manager.compares(table, id))
+    }
+
+    /// A segment of a connection was tracked whose other segments are compared with its numbers below: there they are as far as here, before it goes on and is answered. If it has ended a direction
+    /// of the connection, or the connection itself, what follows is the host's. (One that was refused has not: who makes up a RST takes nothing up.)
+    #[inline]
+    pub(super) fn publish(&mut self, id: FlowId, outcome: &Outcome) {
+        if self.flows.manager.is_none() || self.flows.get(id).is_none_or(|entry| entry.is_at_host()) {
+            return;
+        }
+        if !self.compares(id) {
+            return;
+        }
+        let Some(entry) = self.flows.get(id) else { return };
+        let windows = entry.ext.session.windows().map(|windows| by_endpoint(entry, &windows));
+        match (windows, self.flows.with_manager()) {
+            (Some(windows), Some((table, manager))) if !outcome.reuse => manager.publish(table, id, &windows),
+            _ => self.raise(id),
         }
     }
 
@@ -249,24 +339,48 @@ impl Passage<'_> {
         entry.ext.session.resume(&below);
     }
 
+    fn take_over_windows(&mut self, id: FlowId, windows: &Windows) {
+        let now = self.cx.position.clock;
+        let Some(entry) = self.flows.get_mut(id) else { return };
+        let [low, high] = windows.sides;
+        let mut sides = PerDirection::new(low, high);
+        if direction_from_low(entry.key()) == Direction::ToClient {
+            sides.swap();
+        }
+        entry.ext.session.take_over(&SharedWindows { sides, timestamps: windows.timestamps }, now);
+    }
+
     /// A segment ends a direction of a connection that is below, or opens another one of its ports: what follows is the host's, before the segment goes on and is
-    /// answered. Where much follows, because one side goes on, the flow goes below again.
+    /// answered. Where much follows, because one side goes on, the flow goes below again. (Where segments are compared below, what is made up is refused first: [`Passage::publish`].)
     #[inline]
     pub(super) fn raise_if_ending(&mut self, id: FlowId, segment: &Segment<'_>) {
         const ENDS: TcpFlags = TcpFlags::SYN.union(TcpFlags::FIN).union(TcpFlags::RST);
         if self.flows.manager.is_some()
             && segment.flags.intersects(ENDS)
             && self.flows.get(id).is_some_and(|entry| !entry.is_at_host())
+            && !self.compares(id)
         {
-            let now = self.cx.position.clock;
-            if let Some((table, manager)) = self.flows.with_manager() {
-                manager.raise_now(table, id, now);
-            }
-            while let Some(done) = self.flows.manager.as_mut().and_then(|manager| manager.next_done()) {
-                self.note_done(done);
-            }
+            self.raise(id);
         }
     }
+
+    /// Takes a flow up before the packet in hand goes on.
+    fn raise(&mut self, id: FlowId) {
+        let now = self.cx.position.clock;
+        if let Some((table, manager)) = self.flows.with_manager() {
+            manager.raise_now(table, id, now);
+        }
+        while let Some(done) = self.flows.manager.as_mut().and_then(|manager| manager.next_done()) {
+            self.note_done(done);
+        }
+    }
+}
+
+/// A connection's numbers by the endpoints of its key.
+fn by_endpoint(entry: &Entry, windows: &SharedWindows) -> Windows {
+    let SharedWindows { sides, timestamps } = *windows;
+    let low = direction_from_low(entry.key());
+    Windows { sides: [sides[low], sides[low.flip()]], timestamps }
 }
 
 /// Whether a flow is offered with the packet in hand: it was not asked, or may be answered otherwise now. Who found no place asks with each sixteenth packet.

@@ -237,6 +237,10 @@ impl Passage<'_> {
             Err(why) => return self.without_flow(frame, arrival, why),
         };
         let (id, mut direction) = (tracked.id, tracked.direction);
+        if related == Some(true) {
+            // What the error quotes may have been sent below.
+            self.take_up(id);
+        }
         let tcp = tracked.is_tcp.then_some(&outcome);
         let mut proves = related != Some(true);
         if tcp.is_none() && proves {
@@ -307,6 +311,7 @@ impl Passage<'_> {
         self.raise_if_ending(id, &segment);
         self.take_up_session(id, &segment, (tracked.direction, frame.now));
         self.track(id, &segment, (tracked.direction, frame.now), outcome);
+        self.publish(id, outcome);
         if outcome.reuse {
             tracked.id = self.replace_flow(id, frame, arrival.decoded())?;
             tracked.direction = Direction::ToServer;

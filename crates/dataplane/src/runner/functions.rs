@@ -11,11 +11,11 @@ use crate::leaving::{has_urgent_to_clear, restore};
 use crate::normaliser;
 use crate::record::{Cause, Entry, Fate, Occasion};
 use crate::settings::EngineSettings;
-use bartizan_applayer::flow::{AppLayer, Hold};
+use bartizan_applayer::flow::{AppLayer, AppSummary, Hold};
 use bartizan_base::{Decision, Direction, FunctionId, Path, Reason, Verdict};
 use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{Advice, ExceptionPolicy, ExceptionTarget, Outcome, Seq, StreamEvent, TcpState};
-use bartizan_function::{FindingAction, Notes, Together};
+use bartizan_function::{Below, FindingAction, Notes, Together};
 use bartizan_packet::{PacketFlags, PacketView, Transport};
 use smallvec::SmallVec;
 
@@ -310,6 +310,20 @@ impl Runner {
         }
         let bounds = &settings.hold;
         parts.app.as_deref_mut().map_or(Hold::No, |app| app.hold(occasion.direction, occasion.now, bounds))
+    }
+
+    /// What a level below has to hold of a flow, so that nothing goes on there which a function of its path would refuse. Who looks at payloads sees each packet.
+    pub(crate) fn below(&self, entry: &Entry) -> Below {
+        if self.chains.wants_payload(entry.path) {
+            return Below::Judges;
+        }
+        let flow = view(entry, AppSummary::default(), entry.both_seen());
+        let needs = |bit: FunctionId| {
+            let function = self.chains.function(bit)?;
+            let slot = entry.ext.slots.get(usize::from(bit.0))?;
+            Some(function.below(&flow, entry.fid, &slot.own))
+        };
+        entry.path.functions().map(|bit| needs(bit).unwrap_or_default()).max().unwrap_or(Below::Nothing)
     }
 
     /// Header halves, in the order of the path.

@@ -58,6 +58,7 @@ const STAYED: [&str; Stays::ALL.len()] = [
     "offload.stays.short",
     "offload.stays.watched",
     "offload.stays.checksums",
+    "offload.stays.window",
 ];
 
 /// Memory that traffic holds, by part, in bytes.

@@ -225,6 +225,13 @@ impl<E: Default> FlowTable<E> {
         false
     }
 
+    /// Why a flow is over that has left its level and was not given out yet. `None`: it is not over for a reason of its own.
+    #[must_use]
+    pub fn over_for(&self, id: FlowId) -> Option<EndReason> {
+        let (entry, levels) = self.with_levels(id)?;
+        levels.ending.filter(|_| entry.step == Step::Left)
+    }
+
     /// Begins a removal that has not begun.
     fn leave(&mut self, id: FlowId, now: Timestamp) {
         match self.get(id).map(|entry| entry.step) {

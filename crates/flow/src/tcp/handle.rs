@@ -19,6 +19,10 @@ const COOKIE_SLACK: u32 = 8;
 
 /// Bytes of data that a segment may have to get others in front: with them it fits every link of IPv6 (1,280 bytes).
 pub(crate) const COMPLETED_MOST: u32 = 1280 - 40 - 60 - COOKIE_SLACK;
+
+/// Data may lie so far beyond the known window at most.
+const SLACK_MAX: u32 = 1 << 29;
+
 /// A receiver may read a segment otherwise than it would be inspected.
 struct Differs;
 
@@ -193,8 +197,8 @@ impl TcpSession {
         let snd = &self.peers[direction];
         let known = self.state >= TcpState::Established
             && !self.flags.intersects(SessionFlags::MIDSTREAM | SessionFlags::ASYNC);
-        // The receiver may have opened its window further than it has told yet.
-        let edge = snd.next_win.plus(snd.window.max(WINDOW_SLACK));
+        // The receiver may have opened its window further than it has told yet. (Twice the largest window is half the circle of numbers.)
+        let edge = snd.next_win.plus(snd.window.clamp(WINDOW_SLACK, SLACK_MAX));
         known
             && !segment.is_empty()
             && (segment.end().after(edge) || segment.end().before(self.oldest(direction)))

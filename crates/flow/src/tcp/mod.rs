@@ -71,6 +71,7 @@ pub(crate) mod session;
 mod state;
 mod step;
 mod validate;
+mod windows;
 
 #[cfg(test)]
 mod tests;
@@ -88,3 +89,4 @@ pub use segment::{Arrival, HostPolicy, Segment, SegmentOptions, TcpFlags, WSCALE
 pub use seq::Seq;
 pub use session::TcpSession;
 pub use state::{FlowState, TcpState};
+pub use windows::SharedWindows;

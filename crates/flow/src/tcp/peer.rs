@@ -49,6 +49,9 @@ pub struct Peer {
     /// Flags of all packets that this side sent.
     pub(crate) tcp_flags: u8,
     pub(crate) flags: PeerFlags,
+    /// Acknowledgements of what it sent have come another way, by less than 2 to the power of this ([`TcpSession::take_over`](super::TcpSession::take_over)); 0 for none. Not part of
+    /// the exported form: who moves takes nothing along that is under way.
+    pub(crate) overtaken: u8,
     /// Ranges acknowledged selectively; empty ones are free.
     pub(crate) sack: [(Seq, Seq); SACK_RANGES],
 }

@@ -20,7 +20,7 @@ pub struct Progress {
 
 /// A number that was learnt later than another one: it counts unless it lies a little behind, as what is sent again or overtaken does. (One that lies far
 /// behind has gone round.)
-fn later(had: Seq, now: Seq) -> Seq {
+pub(super) fn later(had: Seq, now: Seq) -> Seq {
     if had.0.wrapping_sub(now.0) < SEQUENCE_BACK { had } else { now }
 }
 

@@ -51,7 +51,7 @@ bitflags! {
 /// Bytes beyond the known window that inline data may lie ahead, and behind it what is sent again.
 pub(crate) const WINDOW_SLACK: u32 = 64 << 10;
 /// No sender has more bytes under way at once.
-pub(crate) const FLIGHT_MAX: u32 = 16 << 20;
+pub(crate) const FLIGHT_MAX: u32 = bartizan_packet::slots::FLIGHT_MAX;
 
 /// How far a number can lie behind the latest one for having been sent again, or overtaken, where not all packets are seen.
 pub(crate) const SEQUENCE_BACK: u32 = bartizan_packet::slots::SEQUENCE_BACK;

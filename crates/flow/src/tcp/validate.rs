@@ -13,7 +13,7 @@ use super::{HostPolicy, StreamEvent, TcpFlags, TcpState};
 const TIMESTAMP_LIFETIME: u32 = 24 * 24 * 60 * 60;
 
 /// A quarter of the way to where a timestamp looks old again, in the sender's ticks.
-const TIMESTAMP_FAR_AHEAD: i32 = 1 << 29;
+const TIMESTAMP_FAR_AHEAD: i32 = bartizan_packet::slots::TIMESTAMP_FAR_AHEAD.cast_signed();
 
 /// What a timestamp check would change.
 #[derive(Clone, Copy, Default)]
@@ -38,7 +38,9 @@ impl Step<'_, '_> {
         let ack = self.segment.ack;
         let rcv = self.rcv();
         if ack.before(rcv.last_ack) {
-            return rcv.window == 0 || ack.at_least(rcv.last_ack.minus(rcv.window));
+            // Behind a RST nobody acknowledges more.
+            let overtaken = if self.has(TcpFlags::RST) { 0 } else { rcv.overtaken() };
+            return rcv.window == 0 || ack.at_least(rcv.last_ack.minus(rcv.window.max(overtaken)));
         }
         // Nothing more can be said when one side is not seen.
         if ack.at_most(rcv.next_win) || ack == rcv.last_ack || self.is(SessionFlags::ASYNC) {

@@ -9,9 +9,11 @@ use crate::key::DeviceKey;
 use crate::stays::Stays;
 use bartizan_base::{Generation, Level, PacketDuration, Timestamp};
 use bartizan_flow::level::{Answer, SunkId};
-use bartizan_flow::tcp::Progress;
+use bartizan_flow::tcp::{Progress, Seq};
 use bartizan_packet::TunnelKind;
+use bartizan_packet::windows::{Line, Segment, WINDOW_WORDS, Windows};
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// It reads what the host's decoder reads, so it knows all that have a flow around.
@@ -31,12 +33,14 @@ pub struct Habits {
     pub refuses: u32,
     /// Seed of all of it.
     pub seed: u64,
+    /// Whether it holds the numbers of connections.
+    pub windows: bool,
 }
 
 impl Default for Habits {
     /// At once, whatever comes.
     fn default() -> Self {
-        Habits { entries: 1 << 20, late: 0, flight: PacketDuration::ZERO, refuses: 0, seed: 1 }
+        Habits { entries: 1 << 20, late: 0, flight: PacketDuration::ZERO, refuses: 0, seed: 1, windows: true }
     }
 }
 
@@ -66,8 +70,16 @@ struct Entry {
     counts: Counts,
     /// By what has left, counted or not.
     sides: Sides,
+    /// Of one whose segments are compared: a line of numbers.
+    line: Option<[AtomicU64; WINDOW_WORDS]>,
     /// Packets that have found it and are not counted.
     under_way: u32,
+}
+
+impl Entry {
+    fn windows(&self) -> Option<Windows> {
+        self.line.as_ref().map(|line| Line::new(line).read())
+    }
 }
 
 struct Packet {
@@ -105,8 +117,8 @@ pub struct MockPacket {
     pub from_low: bool,
     /// Length of its frame.
     pub bytes: u64,
-    /// Of a TCP segment: what is behind its last byte, and what it acknowledges.
-    pub progress: Option<Progress>,
+    /// Of a TCP segment: its numbers.
+    pub segment: Option<Segment>,
 }
 
 /// See the module.
@@ -140,6 +152,7 @@ impl MockDevice {
             ipv6: true,
             protocols: &[6, 17],
             tunnels: &TUNNELS,
+            windows: habits.windows,
         };
         (MockDevice { core: Arc::clone(&core), capabilities }, MockWire(core))
     }
@@ -201,7 +214,9 @@ impl Core {
     }
 
     fn packet(&mut self, key: &DeviceKey, packet: MockPacket, now: Timestamp) -> Option<Action> {
-        let Some((place, action)) = self.acting(key) else {
+        let MockPacket { from_low, segment, .. } = packet;
+        let acts = self.acting(key).filter(|(place, _)| self.goes_on(*place, from_low, segment.as_ref()));
+        let Some((place, action)) = acts else {
             self.counters.up += 1;
             return None;
         };
@@ -211,6 +226,13 @@ impl Core {
             Action::Drop(_) => self.counters.dropped += 1,
         }
         Some(action)
+    }
+
+    /// Whether a segment plainly goes on with a connection whose segments are compared with its windows.
+    fn goes_on(&self, place: u32, from_low: bool, segment: Option<&Segment>) -> bool {
+        let entry = self.entries.get(place as usize).and_then(Option::as_ref);
+        let line = entry.and_then(|entry| entry.line.as_ref()).map(Line::new);
+        line.is_none_or(|line| segment.is_some_and(|segment| line.goes_on(!from_low, segment)))
     }
 
     fn in_tunnel(&mut self, packets: [(&DeviceKey, MockPacket); 2], now: Timestamp) -> bool {
@@ -231,8 +253,10 @@ impl Core {
 
     /// A packet has found its entry.
     fn handle(&mut self, place: u32, packet: MockPacket, now: Timestamp) {
-        let MockPacket { from_low, bytes, progress } = packet;
+        let MockPacket { from_low, bytes, segment } = packet;
         let Some(entry) = self.entries.get_mut(place as usize).and_then(Option::as_mut) else { return };
+        let progress = segment
+            .map(|segment| Progress { sent: Seq(segment.end), acknowledged: Seq(segment.acknowledged) });
         let sunk = entry.sunk;
         entry.under_way += 1;
         if let (Some(side), Some(new)) = (entry.sides.get_mut(usize::from(!from_low)), progress) {
@@ -287,7 +311,11 @@ impl Core {
     }
 
     fn say_counts(&mut self, request: &Request) {
-        if let Some(counts) = self.entry(request).map(|entry| Counts { sides: entry.sides, ..entry.counts }) {
+        let counts = |entry: &mut Entry| match entry.windows() {
+            windows @ Some(_) => Counts { windows, ..entry.counts },
+            None => Counts { sides: entry.sides, ..entry.counts },
+        };
+        if let Some(counts) = self.entry(request).map(counts) {
             self.say(request, Said::Counts(counts));
         }
     }
@@ -343,7 +371,12 @@ impl Core {
         if let Some(slot) = self.entries.get_mut(at) {
             let (sunk, counts) = (request.sunk, Counts::default());
             let sides = Sides::default();
-            *slot = Some(Entry { sunk, install, marked: false, counts, sides, under_way: 0 });
+            let line = install.windows.map(|windows| {
+                let line = Default::default();
+                Line::new(&line).write(&windows);
+                line
+            });
+            *slot = Some(Entry { sunk, install, marked: false, counts, sides, line, under_way: 0 });
             self.by_key.insert(install.key, request.place);
         }
         Answered::Done(Answer::Installed)
@@ -385,7 +418,22 @@ impl Device for MockDevice {
     fn sides(&self, place: u32, sunk: SunkId) -> Option<Sides> {
         let core = lock(&self.core);
         let entry = core.entries.get(place as usize)?.as_ref()?;
-        (entry.sunk == sunk).then_some(entry.sides)
+        (entry.sunk == sunk && entry.line.is_none()).then_some(entry.sides)
+    }
+
+    fn windows(&self, place: u32, sunk: SunkId) -> Option<Windows> {
+        let core = lock(&self.core);
+        let entry = core.entries.get(place as usize)?.as_ref()?;
+        entry.windows().filter(|_| entry.sunk == sunk)
+    }
+
+    fn publish(&mut self, place: u32, sunk: SunkId, windows: &Windows) {
+        let core = lock(&self.core);
+        let entry = core.entries.get(place as usize).and_then(Option::as_ref);
+        let line = entry.filter(|entry| entry.sunk == sunk).and_then(|entry| entry.line.as_ref());
+        if let Some(line) = line {
+            Line::new(line).publish(windows);
+        }
     }
 
     fn has_missed(&mut self) -> bool {

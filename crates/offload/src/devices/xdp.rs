@@ -10,6 +10,7 @@ use bartizan_base::{Generation, Level, Timestamp};
 use bartizan_flow::level::{Answer, SunkId};
 use bartizan_flow::tcp::{Progress, Seq};
 use bartizan_packet::TunnelKind;
+use bartizan_packet::windows::Windows;
 use bartizan_xdp::{Control, Fail, InsertError, Key, Tables, Watch, boot_time, boot_to_real};
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +49,8 @@ struct Entry {
     key: Key,
     /// The flow is refused.
     refuses: bool,
+    /// Its segments are compared with numbers.
+    compares: bool,
 }
 
 /// See the module.
@@ -83,6 +86,7 @@ impl XdpDevice {
             ipv6: true,
             protocols: &[6, 17],
             tunnels: &TUNNELS,
+            windows: true,
         };
         let (now, to_packets) = (boot_time(), boot_to_real());
         let (entries, said, heart) = (Vec::new(), Vec::new(), None);
@@ -136,12 +140,16 @@ impl XdpDevice {
 
     fn install(&mut self, request: &Request, install: &Install) -> Answered {
         let slot = self.slot(request.place);
-        let action = match install.action {
-            Action::Forward => bartizan_xdp::Action::Forward,
-            Action::Drop(reason) => bartizan_xdp::Action::Drop(reason),
+        let action = match (install.action, &install.windows) {
+            (Action::Forward, None) => bartizan_xdp::Action::Forward,
+            (Action::Forward, Some(_)) => bartizan_xdp::Action::Compare,
+            (Action::Drop(reason), _) => bartizan_xdp::Action::Drop(reason),
         };
         // Who finds the key finds what to do.
         self.tables.clear(slot);
+        if let Some(windows) = &install.windows {
+            self.tables.set_windows(slot, windows);
+        }
         self.tables.set_control(slot, Control { action, generation: install.generation.0 as u8 });
         match self.tables.insert(&install.key.0, slot) {
             Ok(()) => {}
@@ -155,7 +163,8 @@ impl XdpDevice {
         }
         if let Some(entry) = self.entries.get_mut(at) {
             let refuses = matches!(install.action, Action::Drop(_));
-            *entry = Some(Entry { sunk: request.sunk, key: install.key.0, refuses });
+            let compares = action == bartizan_xdp::Action::Compare;
+            *entry = Some(Entry { sunk: request.sunk, key: install.key.0, refuses, compares });
         }
         Answered::Done(Answer::Installed)
     }
@@ -166,11 +175,13 @@ impl XdpDevice {
             0 => Timestamp::ZERO,
             boot => Timestamp::from_nanos(boot.saturating_add_signed(self.to_packets)),
         };
+        let windows = self.windows(place, sunk);
         let counts = Counts {
             packets: counts.packets,
             bytes: counts.bytes,
             last_seen: counts.last_seen.map(time),
-            sides: sides(&counts),
+            sides: if windows.is_none() { sides(&counts) } else { Sides::default() },
+            windows,
         };
         self.said.push((place, sunk, Said::Counts(counts)));
     }
@@ -231,8 +242,23 @@ impl Device for XdpDevice {
 
     fn sides(&self, place: u32, sunk: SunkId) -> Option<Sides> {
         let entry = self.entries.get(place as usize)?.as_ref()?;
-        let counts = self.tables.counts(self.slot(place), boot_time())?;
-        (entry.sunk == sunk).then(|| sides(&counts))
+        if entry.sunk != sunk || entry.compares {
+            return None;
+        }
+        self.tables.counts(self.slot(place), boot_time()).map(|counts| sides(&counts))
+    }
+
+    fn windows(&self, place: u32, sunk: SunkId) -> Option<Windows> {
+        let entry = self.entries.get(place as usize)?.as_ref()?;
+        let compared = entry.sunk == sunk && entry.compares;
+        self.tables.windows(self.slot(place)).filter(|_| compared)
+    }
+
+    fn publish(&mut self, place: u32, sunk: SunkId, windows: &Windows) {
+        let entry = self.entries.get(place as usize).and_then(Option::as_ref);
+        if entry.is_some_and(|entry| entry.sunk == sunk && entry.compares) {
+            self.tables.publish_windows(self.slot(place), windows);
+        }
     }
 
     fn has_missed(&mut self) -> bool {
