@@ -310,8 +310,13 @@ impl Bench {
                 self.stack.swap(policy, rules);
             }
             if self.pauses && self.random.below(3_000) == 0 {
-                // Longer than some timeouts.
-                self.nanos += 40_000_000_000;
+                // Longer than some timeouts. A live worker has turns meanwhile: who has been silent for too long is forgotten at all levels.
+                for _ in 0..40 {
+                    self.nanos += 1_000_000_000;
+                    self.turn();
+                    let now = self.now();
+                    self.stack.worker.idle(now, &mut self.stack.recorder);
+                }
             }
             if self.random.percent(1) {
                 self.flows[which] = Bench::flow(&mut self.random, number as u16);

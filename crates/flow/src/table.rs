@@ -381,13 +381,14 @@ impl<E: Default> FlowTable<E> {
         Accounted { first_in_direction, established }
     }
 
-    /// Changes a flow's state and with it its timeout. While it has sunk it has the timeout of bypassed ones.
+    /// Changes a flow's state and with it its timeout.
     pub fn set_state(&mut self, id: FlowId, state: FlowState) {
         let Some(entry) = self.get_mut(id).filter(|e| e.state != state) else { return };
         let old = class_of(entry);
-        let sunk = !entry.step.at_host();
+        let in_removal = entry.step.in_removal();
         entry.state = state;
-        if sunk {
+        // There the timer is the removal's.
+        if in_removal {
             return;
         }
         if let Some(wheel) = self.wheels.get_mut(old) {
@@ -497,7 +498,7 @@ const fn class_of<E>(entry: &FlowEntry<E>) -> usize {
     if entry.step.at_host() {
         class(entry.key.protocol(), entry.state)
     } else {
-        sunk_class(entry.key.protocol())
+        sunk_class(entry.key.protocol(), entry.state)
     }
 }
 

@@ -81,8 +81,8 @@ pub const TCP_IDLE_KEPT: PacketDuration = PacketDuration::from_secs(2 * 3600 + 4
 
 /// Timer classes of flows at the host: 4 protocols x 4 states.
 pub(crate) const HOST_CLASSES: usize = 16;
-/// With those of flows that have sunk, one for each protocol.
-pub(crate) const CLASSES: usize = HOST_CLASSES + 4;
+/// With those of flows that have sunk, which are forgotten after the same silence as at the host.
+pub(crate) const CLASSES: usize = 2 * HOST_CLASSES;
 
 /// The group of protocols that a protocol counts to; TCP's is the first.
 const fn group(ip_protocol: u8) -> usize {
@@ -99,9 +99,9 @@ pub(crate) const fn class(ip_protocol: u8, state: FlowState) -> usize {
     group(ip_protocol) * 4 + state_class(state)
 }
 
-/// Index of the flows of a protocol that have sunk. They have the timeouts of bypassed ones, whatever their state.
-pub(crate) const fn sunk_class(ip_protocol: u8) -> usize {
-    HOST_CLASSES + group(ip_protocol)
+/// The same of flows that have sunk.
+pub(crate) const fn sunk_class(ip_protocol: u8, state: FlowState) -> usize {
+    HOST_CLASSES + class(ip_protocol, state)
 }
 
 /// Index of a state within a timer class.
@@ -181,9 +181,7 @@ impl FlowTimeouts {
             *out = (normal, normal.min(emergency));
         }
         let (host, sunk) = all.split_at_mut(HOST_CLASSES);
-        for (out, states) in sunk.iter_mut().zip(host.chunks_exact(4)) {
-            *out = states.last().copied().unwrap_or_default();
-        }
+        sunk.copy_from_slice(host);
         all
     }
 }
@@ -245,9 +243,15 @@ mod tests {
         assert_eq!(of(47, FlowState::CaptureBypassed), 100);
         assert_eq!(all[class(6, FlowState::New)].1.as_secs(), 5);
         for protocol in [6, 17, 1, 58, 47] {
-            assert_eq!(all[sunk_class(protocol)], all[class(protocol, FlowState::LocalBypassed)]);
+            for state in FlowState::ALL {
+                assert_eq!(all[sunk_class(protocol, state)], all[class(protocol, state)]);
+            }
         }
         let kept = FlowTimeouts::SHIPPED.keeping_idle_tcp().by_class();
-        assert_eq!((kept[sunk_class(6)].0, kept[sunk_class(17)].0.as_secs()), (TCP_IDLE_KEPT, 100));
+        let of = |protocol, state| kept[sunk_class(protocol, state)].0;
+        assert_eq!(of(6, FlowState::LocalBypassed), TCP_IDLE_KEPT);
+        assert_eq!(of(6, FlowState::Established), TCP_IDLE_KEPT);
+        assert_eq!(of(17, FlowState::LocalBypassed).as_secs(), 100);
+        assert_eq!(of(17, FlowState::Established).as_secs(), 300);
     }
 }

@@ -19,6 +19,13 @@ const BY_WORTH: [Rank; 4] = [
     Rank::Host(FlowState::Established),
     Rank::Host(FlowState::LocalBypassed),
 ];
+/// The same of those that have sunk.
+const SUNK_BY_WORTH: [Rank; 4] = [
+    Rank::Sunk(FlowState::Closed),
+    Rank::Sunk(FlowState::New),
+    Rank::Sunk(FlowState::Established),
+    Rank::Sunk(FlowState::LocalBypassed),
+];
 /// Flows that leave their levels to make room, at most, at a time. Packets that find a full table meanwhile get no flow.
 pub(crate) const ROOM_AT_ONCE: u32 = 256;
 
@@ -27,15 +34,15 @@ pub(crate) const ROOM_AT_ONCE: u32 = 256;
 enum Rank {
     /// Those of a state at the host.
     Host(FlowState),
-    /// Those that have sunk.
-    Sunk,
+    /// Those of a state that have sunk.
+    Sunk(FlowState),
 }
 
 impl Rank {
     const fn class(self, group: usize) -> usize {
         match self {
             Rank::Host(state) => group * 4 + state_class(state),
-            Rank::Sunk => HOST_CLASSES + group,
+            Rank::Sunk(state) => HOST_CLASSES + group * 4 + state_class(state),
         }
     }
 }
@@ -163,7 +170,7 @@ impl<E: Default> FlowTable<E> {
             WhenFull::Evict { quiet } => self.victim(now, quiet, ALL_PROTOCOLS, &BY_WORTH).or_else(|| {
                 // Nobody at the host: the next newcomer finds the room that a flow makes which has sunk.
                 let sunk = self.level_counters.sunk > 0 && self.room_coming < ROOM_AT_ONCE;
-                let id = sunk.then(|| self.victim(now, quiet, ALL_PROTOCOLS, &[Rank::Sunk])).flatten()?;
+                let id = sunk.then(|| self.victim(now, quiet, ALL_PROTOCOLS, &SUNK_BY_WORTH)).flatten()?;
                 self.begin_end(id, EndReason::Forced, now).then_some(id)
             }),
         };
