@@ -85,6 +85,16 @@ impl Source {
         self.outputs.iter().for_each(|output| output.ask_reopen());
     }
 
+    /// Asks the workers for their counters.
+    pub fn ask_workers(&self) {
+        self.board.ask();
+    }
+
+    /// Whether all have shown them since.
+    pub fn have_workers_shown(&self) -> bool {
+        self.board.is_answered()
+    }
+
     /// The page.
     pub fn page(&self) -> String {
         self.board.ask();
