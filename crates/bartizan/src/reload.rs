@@ -205,7 +205,7 @@ impl Inventory {
             ways.push(format!("`max-loss: {percent}%`"));
         }
         Err(format!(
-            "{before} rules run, {after} would after it:{why}\n  correct the files and send SIGUSR2 again; if it is meant so, say {} \
+            "{before} rules run, {after} would after it:{why}\n  correct the files and load them again (SIGUSR2, `bartizan ctl reload-rules`); if it is meant so, say {} \
              under `reload` in the host file first",
             ways.join(" and ")
         ))
