@@ -30,6 +30,7 @@ fn declared() -> impl Iterator<Item = &'static Limit> {
     let applayer = bartizan_applayer::limits::LIMITS.iter().copied();
     let crates = [
         bartizan_api::limits::LIMITS,
+        crate::control::limits::LIMITS,
         bartizan_packet::limits::LIMITS,
         bartizan_flow::limits::LIMITS,
         bartizan_dataplane::limits::LIMITS,

@@ -6,6 +6,8 @@
 //! * [`translate`]: from messages to commands of the [`crate::channel`], and from what comes of them to answers.
 
 mod flow_words;
+#[cfg(test)]
+pub mod limits;
 mod place;
 mod server;
 mod translate;
