@@ -662,8 +662,11 @@ fn workers_tell_of_their_flows_part_by_part_while_traffic_goes_on() {
         for mut collector in collectors.drain(..) {
             assert!(collector.collect(Instant::now() + LIMIT));
             let levels = collector.finish().0.levels;
-            assert_eq!((levels.flows, levels.moving), (flows.into(), 0));
-            assert_eq!((levels.levels["host"], levels.stays["no_device"]), (flows.into(), flows.into()));
+            assert_eq!((levels.flows, levels.moving), (u64::from(flows), 0));
+            assert_eq!(
+                (levels.levels["host"], levels.stays["no_device"]),
+                (u64::from(flows), u64::from(flows))
+            );
         }
         let one = FlowsWanted {
             protocol: Some(17),
@@ -695,7 +698,7 @@ fn workers_tell_of_their_flows_part_by_part_while_traffic_goes_on() {
         assert_eq!(ask(Question::Flows(one)).flows.len(), 0);
         // Who asks and goes keeps nobody from anything.
         drop(control.ask(Question::Levels));
-        assert_eq!(ask(Question::Levels).levels.flows, flows.into());
+        assert_eq!(ask(Question::Levels).levels.flows, u64::from(flows));
     })
     .unwrap();
     // After the end nobody answers, and so many questions wait.
