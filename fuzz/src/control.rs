@@ -14,7 +14,7 @@ fn read(bytes: &[u8], piece: usize) -> (Vec<Vec<u8>>, Option<Broken>) {
     for piece in bytes.chunks(piece.max(1)) {
         messages.push(piece);
         loop {
-            match messages.next() {
+            match messages.next_message() {
                 Ok(Some(message)) => {
                     assert!(message.len() <= MOST && message.starts_with(b"{") && message.ends_with(b"}"));
                     whole.push(message);

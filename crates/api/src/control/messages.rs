@@ -55,7 +55,7 @@ impl Messages {
     ///
     /// # Errors
     /// [`Broken`], and nothing will come any more.
-    pub fn next(&mut self) -> Result<Option<Vec<u8>>, Broken> {
+    pub fn next_message(&mut self) -> Result<Option<Vec<u8>>, Broken> {
         if self.looked == 0 {
             let blanks = self.held.iter().take_while(|byte| is_blank(**byte)).count();
             self.held.drain(..blanks);
@@ -117,7 +117,7 @@ mod tests {
         for piece in pieces {
             messages.push(piece);
             loop {
-                match messages.next() {
+                match messages.next_message() {
                     Ok(Some(message)) => whole.push(String::from_utf8(message).unwrap()),
                     Ok(None) => break,
                     Err(broken) => return (whole, Err(broken)),

@@ -145,7 +145,7 @@ fn unreachable(path: &Path, error: &std::io::Error) -> Failure {
 fn read(stream: &mut UnixStream, messages: &mut Messages, end: Instant) -> Result<Option<Vec<u8>>, String> {
     let mut chunk = [0u8; 16 * 1024];
     loop {
-        if let Some(message) = messages.next().map_err(|error| error.to_string())? {
+        if let Some(message) = messages.next_message().map_err(|error| error.to_string())? {
             return Ok(Some(message));
         }
         let left = end.saturating_duration_since(Instant::now());

@@ -24,10 +24,12 @@ use bartizan_events::harmless;
 use bartizan_events::output::Rights;
 use bartizan_events::sink::SinkWatch;
 use bartizan_ports::{AWAKE_DEVICE, Awake, Interface};
+use bartizan_rules::RuleSetReport;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -48,16 +50,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let folder = plan.out.as_deref().unwrap_or(Path::new(""));
     let mut builder = Builder::new(&plan.options, folder)?;
     let rights = Rights::from_settings(builder.settings()).map_err(Failure::setting(builder.settings()))?;
-    for link in &plan.links {
-        let which = if plan.links.len() > 1 { format!("link `{}`: ", link.name) } else { String::new() };
-        firewall::needs_prevention(builder.settings(), link.prevention, &which)?;
-    }
-    let mut warnings = Vec::new();
+    fits_firewall(&plan, &builder)?;
     let _locks = locks(&plan, &rights)?;
     let listener = plan.metrics.map(metrics::listen).transpose()?;
-    let place = control::open(&plan.control, builder.settings(), &mut warnings)?;
+    let place = control::open(&plan.control, builder.settings())?;
     let built = builder.build(Generation(1))?;
-    warnings.extend_from_slice(builder.warnings());
+    let mut warnings: Vec<String> = builder.warnings().to_vec();
     let settings = plan
         .links
         .iter()
@@ -79,9 +77,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     stores.handles().give(&mut recorder);
     let every = stats::interval(builder.settings())?;
     check_unread(&plan, &builder)?;
-    let mut midstream = plan.links.iter().zip(&settings);
-    let refuses_midstream =
-        midstream.any(|(link, own)| link.prevention && own.stream.midstream_policy.refuses());
+    let refuses_midstream = refuses_midstream(&plan, &settings);
     let stack =
         |(link, settings): (&LinkPlan, _)| Some(Stack { settings, engine: engines.of(link.prevention)? });
     let stacks: Vec<Stack> = plan.links.iter().zip(settings).filter_map(stack).collect();
@@ -115,9 +111,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         handles.clone().give(&mut half);
         Ok(half)
     };
-    let of_links = plan.links.iter().map(|l| StatsLink::new(&l.name, l.interface(), l.workers)).collect();
-    let (writer, rules) = (recorder.stats_writer(every.is_some()), stats::rules_of(&report));
-    let mut statistics = Statistics::new(writer, statistics_board, every, rules, of_links);
+    let mut statistics = statistics_of(&plan, &recorder, every, &report, statistics_board);
     let steer = |finished: &dyn Fn() -> bool| {
         let (control, source, engines, given) = (&control, &*source, &engines, &args.given);
         let interfaces = plan.links.iter().flat_map(|link| link.ports.interfaces());
@@ -155,6 +149,34 @@ fn sum_up(plan: &Plan, ended: &crew::Ended, recorder: &EveRecorder) -> bool {
     let failed = events_summary(&mut text, &recorder.watches());
     say(plan, &text);
     failed > 0
+}
+
+/// Firewall mode needs prevention.
+fn fits_firewall(plan: &Plan, builder: &Builder) -> Result<(), Failure> {
+    for link in &plan.links {
+        let which = if plan.links.len() > 1 { format!("link `{}`: ", link.name) } else { String::new() };
+        firewall::needs_prevention(builder.settings(), link.prevention, &which)?;
+    }
+    Ok(())
+}
+
+/// Whether connections that are open already are refused on some link.
+fn refuses_midstream(plan: &Plan, settings: &[EngineSettings]) -> bool {
+    let mut links = plan.links.iter().zip(settings);
+    links.any(|(link, own)| link.prevention && own.stream.midstream_policy.refuses())
+}
+
+/// Statistics of the links, as often as the settings say.
+fn statistics_of(
+    plan: &Plan,
+    recorder: &EveRecorder,
+    every: Option<Duration>,
+    report: &RuleSetReport,
+    board: Board,
+) -> Statistics {
+    let links = plan.links.iter().map(|link| StatsLink::new(&link.name, link.interface(), link.workers));
+    let writer = recorder.stats_writer(every.is_some());
+    Statistics::new(writer, board, every, stats::rules_of(report), links.collect())
 }
 
 /// Begins to take commands by a socket.

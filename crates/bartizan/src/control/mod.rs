@@ -20,28 +20,27 @@ use crate::error::Failure;
 use bartizan_base::Settings;
 use place::Choice;
 
-/// Takes the place of the socket, if there is to be one. What is to be said of it goes to `notes`.
+/// Takes the place of the socket, if there is to be one. The usual one, which nobody asked for, is done without where it cannot be had, with a note.
 ///
 /// # Errors
 /// It is wanted, and cannot be had: what, where, why, what to do.
-pub fn open(wanted: &Wanted, settings: &Settings, notes: &mut Vec<String>) -> Result<Option<Place>, Failure> {
+pub fn open(wanted: &Wanted, settings: &Settings) -> Result<Option<Place>, Failure> {
     let group = wanted.group_id().map_err(Failure::input)?;
-    match wanted.choice(settings).map_err(Failure::setting(settings))? {
-        Choice::None => Ok(None),
-        Choice::Named(path) => place::take(&path, group).map(Some).map_err(|why| {
-            Failure::stopped(format!(
-                "no command socket: {why}; or choose another with --control PATH, or none with --control none"
-            ))
-        }),
-        Choice::Usual(path) => match place::take(&path, group) {
-            Ok(place) => Ok(Some(place)),
-            // Nobody has asked for it, and signals do the most.
-            Err(why) => {
-                notes.push(format!(
-                    "no command socket for `bartizan ctl`: {why}; this one gets its own with --control PATH"
-                ));
-                Ok(None)
-            }
-        },
+    let (path, is_usual) = match wanted.choice(settings).map_err(Failure::setting(settings))? {
+        Choice::None => return Ok(None),
+        Choice::Named(path) => (path, false),
+        Choice::Usual(path) => (path, true),
+    };
+    match place::take(&path, group) {
+        Ok(place) => Ok(Some(place)),
+        Err(why) if is_usual => {
+            eprintln!(
+                "note: no command socket for `bartizan ctl`: {why}; this run gets its own with --control PATH"
+            );
+            Ok(None)
+        }
+        Err(why) => Err(Failure::stopped(format!(
+            "no command socket: {why}; or choose another with --control PATH, or none with --control none"
+        ))),
     }
 }

@@ -275,7 +275,7 @@ fn read(
     let mut end = Instant::now() + silence;
     let mut begun = false;
     loop {
-        match messages.next() {
+        match messages.next_message() {
             Ok(Some(message)) => return Ok(message),
             Ok(None) => {}
             Err(broken) => {

@@ -75,7 +75,8 @@ impl Desk {
             Answer::Text(text) => Reply::ok(text),
             Answer::Number(number) => Reply::ok(number),
             Answer::Workers(mut collector) => {
-                collector.collect(Instant::now() + WORKERS);
+                let end = Instant::now() + WORKERS;
+                collector.collect(|| end.saturating_duration_since(Instant::now()));
                 match command {
                     Command::Levels => levels(collector),
                     _ if name == "get-flow-stats-by-id" => flow_stats(collector),

@@ -14,7 +14,7 @@ use bartizan_base::WorkerId;
 use bartizan_flow::FlowKey;
 use core::net::IpAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Instant;
+use std::time::Duration;
 
 /// Entries of a flow table that a worker looks at between two batches.
 pub const PART: u32 = 256;
@@ -117,10 +117,10 @@ pub(super) fn ask(question: Question, workers: u16) -> (Vec<Asked>, Collector) {
 }
 
 impl Collector {
-    /// Takes what comes until all have answered, or until `end`. Whether all have, or can no more.
-    pub fn collect(&mut self, end: Instant) -> bool {
+    /// Takes what comes until all have answered, or no time is `left`. Whether all have, or can no more.
+    pub fn collect(&mut self, left: impl Fn() -> Duration) -> bool {
         while !self.waited_for.is_empty() {
-            match self.from.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            match self.from.recv_timeout(left()) {
                 Ok((worker, answer)) => {
                     self.waited_for.retain(|other| *other != worker);
                     self.add(answer);
