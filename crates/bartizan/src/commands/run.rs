@@ -53,7 +53,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     fits_firewall(&plan, &builder)?;
     let _locks = locks(&plan, &rights)?;
     let listener = plan.metrics.map(metrics::listen).transpose()?;
-    let place = control::open(&plan.control, builder.settings())?;
+    let socket = control::open(&plan.control, builder.settings())?;
     let built = builder.build(Generation(1))?;
     let mut warnings: Vec<String> = builder.warnings().to_vec();
     let settings = plan
@@ -94,9 +94,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     server.iter().for_each(|server| eprintln!("metrics: http://{}/metrics", server.address()));
     let control = Control::for_workers(workers).map_err(Failure::stopped)?;
     let (channel, inbox) = channel::open();
-    let commands = place.map(|place| commands_of(place, channel, &plan)).transpose()?;
+    let commands = commands_of(socket, channel, &plan)?;
     tell_what_runs(&plan, &builder, refuses_midstream);
-    commands.iter().for_each(|server| eprintln!("commands: {} (`bartizan ctl`)", server.path().display()));
     let spin = plan.spin.unwrap_or_else(|| crew::spin(workers));
     let live = LiveOptions { spin, awake: plan.awake, ..LiveOptions::default() };
     let statistics_board = board.clone();
@@ -179,16 +178,26 @@ fn statistics_of(
     Statistics::new(writer, board, every, stats::rules_of(report), links.collect())
 }
 
-/// Begins to take commands by a socket.
+/// Begins to take commands by a socket, and says where.
 fn commands_of(
-    place: control::Place,
+    socket: control::Opened,
     channel: channel::Channel,
     plan: &Plan,
-) -> Result<control::Server, Failure> {
+) -> Result<Option<control::Server>, Failure> {
+    let place = match socket {
+        control::Opened::Place(place) => place,
+        control::Opened::None => return Ok(None),
+        control::Opened::Without(note) => {
+            eprintln!("note: {note}");
+            return Ok(None);
+        }
+    };
     let links = plan.links.iter().map(|link| link.name.clone()).collect();
-    control::Server::start(place, control::Desk::new(channel, links)).map_err(|error| {
+    let server = control::Server::start(place, control::Desk::new(channel, links)).map_err(|error| {
         Failure::stopped(format!("cannot take commands: {error}; leave them out with --control none"))
-    })
+    })?;
+    eprintln!("commands: {} (`bartizan ctl`)", server.path().display());
+    Ok(Some(server))
 }
 
 /// What events say of each link's run.

@@ -20,25 +20,32 @@ use crate::error::Failure;
 use bartizan_base::Settings;
 use place::Choice;
 
-/// Takes the place of the socket, if there is to be one. The usual one, which nobody asked for, is done without where it cannot be had, with a note.
+/// What became of the socket.
+pub enum Opened {
+    /// It is there.
+    Place(Place),
+    /// Nobody wants one.
+    None,
+    /// Nobody asked for one, and the usual one cannot be had: what is to be said of it.
+    Without(String),
+}
+
+/// Takes the place of the socket, if there is to be one.
 ///
 /// # Errors
 /// It is wanted, and cannot be had: what, where, why, what to do.
-pub fn open(wanted: &Wanted, settings: &Settings) -> Result<Option<Place>, Failure> {
+pub fn open(wanted: &Wanted, settings: &Settings) -> Result<Opened, Failure> {
     let group = wanted.group_id().map_err(Failure::input)?;
     let (path, is_usual) = match wanted.choice(settings).map_err(Failure::setting(settings))? {
-        Choice::None => return Ok(None),
+        Choice::None => return Ok(Opened::None),
         Choice::Named(path) => (path, false),
         Choice::Usual(path) => (path, true),
     };
     match place::take(&path, group) {
-        Ok(place) => Ok(Some(place)),
-        Err(why) if is_usual => {
-            eprintln!(
-                "note: no command socket for `bartizan ctl`: {why}; this run gets its own with --control PATH"
-            );
-            Ok(None)
-        }
+        Ok(place) => Ok(Opened::Place(place)),
+        Err(why) if is_usual => Ok(Opened::Without(format!(
+            "no command socket for `bartizan ctl`: {why}; this run gets its own with --control PATH"
+        ))),
         Err(why) => Err(Failure::stopped(format!(
             "no command socket: {why}; or choose another with --control PATH, or none with --control none"
         ))),
