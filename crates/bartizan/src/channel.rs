@@ -109,6 +109,11 @@ impl Asked {
         Asked { command, to: None }
     }
 
+    /// Whether it came by a signal.
+    pub const fn is_by_signal(&self) -> bool {
+        self.to.is_none()
+    }
+
     /// Says what came of it. Who asked may have gone.
     pub fn answer(self, answer: Answer) {
         if let Some(to) = self.to {

@@ -112,11 +112,14 @@ pub fn interface(name: &str) -> Result<Option<Lock>, Failure> {
     }
 }
 
+/// That of root.
+pub const ROOTS_FOLDER: &str = "/run/bartizan";
+
 /// The folder for what lives as long as the program: `/run/bartizan` for root, else in the user's; made if it is not there. `None`: there is no place for it.
 pub fn runtime_folder() -> Option<PathBuf> {
     let root = std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
     let folder = if root {
-        PathBuf::from("/run/bartizan")
+        PathBuf::from(ROOTS_FOLDER)
     } else {
         PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR")?).join("bartizan")
     };

@@ -67,11 +67,7 @@ impl Steering<'_> {
     ) {
         let mut course = Course { builder, statistics, below, running, number: 1, waiting: Vec::new() };
         while !finished() {
-            let wait = if course.waiting.is_empty() { LOOK } else { SOON };
-            if let Some(asked) = inbox.next(wait) {
-                self.carry_out(asked, &mut course);
-            }
-            self.answer_waiting(&mut course);
+            self.obey(&mut inbox, &mut course);
             self.source.problems().for_each(|problem| tell(&problem));
             if self.control.free_left() {
                 course.builder.generation_freed();
@@ -82,6 +78,22 @@ impl Steering<'_> {
             course.statistics.look();
             links.look(self.control).iter().for_each(|said| eprintln!("{said}"));
             course.below.look().iter().for_each(|said| eprintln!("{said}"));
+        }
+    }
+
+    /// Carries out what comes until it is time for the next look.
+    fn obey(&self, inbox: &mut Inbox, course: &mut Course<'_>) {
+        let end = Instant::now() + LOOK;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let wait = if course.waiting.is_empty() { left } else { left.min(SOON) };
+            if let Some(asked) = inbox.next(wait) {
+                self.carry_out(asked, course);
+            }
+            self.answer_waiting(course);
         }
     }
 
@@ -101,7 +113,12 @@ impl Steering<'_> {
             Command::Reload => self.reload(course),
             Command::Reopen => {
                 self.source.ask_reopen();
-                eprintln!("outputs are opened again (SIGHUP); SIGUSR2 loads rules and policy anew");
+                match asked.is_by_signal() {
+                    true => {
+                        eprintln!("outputs are opened again (SIGHUP); SIGUSR2 loads rules and policy anew")
+                    }
+                    false => eprintln!("outputs are opened again"),
+                }
                 Answer::Done
             }
             Command::Stop => {

@@ -148,13 +148,13 @@ fn sets(client: &mut Client, folder: &Folder) {
     let saved = ["seen.list", "out/seen.list"].map(|file| folder.read(file)).concat();
     assert_eq!(saved, "YQ==\n");
     assert_eq!(client.ok("dataset-remove", a.clone()), "data removed");
-    assert_eq!(client.refused("dataset-remove", a.clone()), not);
+    assert_eq!(client.refused("dataset-remove", a.clone()), format!("failed to remove data: {not}"));
     assert_eq!(client.ok("dataset-add", a.clone()), "data added");
     let set = json!({"setname": "seen", "settype": "string"});
     assert_eq!(client.ok("dataset-clear", set), "dataset cleared");
     assert_eq!(client.refused("dataset-lookup", a), not);
     for (wrong, says) in [
-        (value("string", "a"), "`a` is no text in base64"),
+        (value("string", "a"), "failed to add data: `a` is no text in base64"),
         (value("md5", "00"), "are of another type"),
         (value("colour", "00"), "`colour` is no type of data sets"),
         (json!({"setname": "x", "settype": "ip", "datavalue": "::"}), "there is no data set `x`"),

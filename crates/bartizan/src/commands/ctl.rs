@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(value_name = "COMMAND", required = true)]
     command: String,
     /// What it wants to be told.
-    #[arg(value_name = "ARGUMENT", trailing_var_arg = true)]
+    #[arg(value_name = "ARGUMENT")]
     arguments: Vec<String>,
 }
 

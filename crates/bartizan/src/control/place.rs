@@ -70,13 +70,15 @@ impl Wanted {
             return Ok(Choice::None);
         }
         let named = name.map(str::trim).filter(|name| !name.is_empty()).map(Path::new);
-        Ok(match (named, lock::runtime_folder()) {
-            (Some(path), _) if path.is_absolute() => Choice::Named(path.to_owned()),
+        let folder = lock::runtime_folder();
+        // Whoever asks for one without a place for it is told why there is none.
+        let wanted_in = || folder.clone().unwrap_or_else(|| PathBuf::from(lock::ROOTS_FOLDER));
+        Ok(match (named, &folder) {
             // Suricata's are relative to its own folder in /var/run.
-            (Some(path), Some(folder)) => Choice::Named(folder.join(path)),
-            (None, Some(folder)) if on == Some(true) => Choice::Named(folder.join(NAME)),
+            (Some(path), _) => Choice::Named(wanted_in().join(path)),
+            (None, _) if on == Some(true) => Choice::Named(wanted_in().join(NAME)),
             (None, Some(folder)) => Choice::Usual(folder.join(NAME)),
-            (_, None) => Choice::None,
+            (None, None) => Choice::None,
         })
     }
 

@@ -224,6 +224,7 @@ fn flow_stats(collector: Collector) -> Reply {
         "pkts_toserver": sum(|counted| counted.pkts_toserver),
         "bytes_toclient": sum(|counted| counted.bytes_toclient),
         "bytes_toserver": sum(|counted| counted.bytes_toserver),
+        "age": (flow.last - flow.start).max(0.0) as u64,
     }))
 }
 

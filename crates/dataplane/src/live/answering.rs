@@ -120,7 +120,7 @@ pub(super) fn tell(worker: &Worker, me: WorkerId, id: FlowId, entry: &Entry) -> 
         }),
         level: entry.level().name(),
         step: step_name(entry.step()),
-        since: since(worker, id, entry).map(seconds),
+        since: worker.flows().since(id).map(seconds),
         stays: entry.is_at_host().then(|| {
             let why = why_at_host(entry, worker.has_level());
             StaysBy { code: why.name(), meaning: why.explained() }
@@ -135,15 +135,6 @@ pub(super) fn tell(worker: &Worker, me: WorkerId, id: FlowId, entry: &Entry) -> 
 fn seconds(time: Timestamp) -> f64 {
     // For people: microseconds are enough.
     (time.as_nanos() / 1_000) as f64 / 1e6
-}
-
-/// Since when it is where it is. When a flow came back from a level nobody keeps.
-fn since(worker: &Worker, id: FlowId, entry: &Entry) -> Option<Timestamp> {
-    let flows = worker.flows();
-    match flows.stay(id) {
-        Some(stay) => Some(stay.since),
-        None => (!flows.was_below(id)).then_some(entry.start),
-    }
 }
 
 /// What each level has counted: the host, and those that have seen a packet.

@@ -57,7 +57,7 @@ pub struct LiveFlow {
     pub level: &'static str,
     /// How far it has come on its way to a level or back.
     pub step: &'static str,
-    /// Since when it is there, seconds since 1970: since it sank; at the host since it began, unless it has been below.
+    /// Since when it is there, seconds since 1970: since its level was told to take it, at the host since it began or came back, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<f64>,
     /// Why it is at no lower level.

@@ -97,6 +97,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     if args.live {
         return live(args);
     }
+    if args.to.socket.is_some() {
+        return Err(Failure::usage("--socket names a running program, which is asked with --live"));
+    }
     let asked = asked(args)?;
     if matches!(asked, Asked::Tuple(_)) && args.options.policy.is_none() {
         return Err(Failure::usage(
