@@ -497,3 +497,52 @@ fn suricatas_tool_finds_what_it_knows() {
         assert_eq!(running.wait().code, Some(0));
     });
 }
+
+/// A client of another user: its number, that of its group, and those of its other groups are told behind the path.
+const OTHER_USER: &str = r#"
+import os, socket, sys
+user = int(sys.argv[2])
+os.setgroups([int(group) for group in sys.argv[3:]])
+os.setgid(user)
+os.setuid(user)
+connection = socket.socket(socket.AF_UNIX)
+connection.connect(sys.argv[1])
+connection.send(b'{"version": "0.2"}{"command": "running-mode"}')
+data = b""
+while data.count(b"\n") < 2:
+    data += connection.recv(1024)
+print(data.decode())
+"#;
+
+#[test]
+fn who_is_not_in_the_group_is_kept_out_and_who_asks_is_known() {
+    in_namespace(|| {
+        let folder = Folder::new();
+        let _sender = network();
+        std::fs::set_permissions(&folder.0, std::fs::Permissions::from_mode(0o755)).unwrap();
+        folder.write(
+            "b.yaml",
+            "links: [{name: t, tap: {interface: a1}}]\nworkers: 1\ncache: none\noutputs: {eve: {dir: out}}\n\
+             control: {socket: c.socket, group: '4242'}\n",
+        );
+        let mut command = Command::new(PROGRAM);
+        let running = Running::start(command.args(["run", "-c", "b.yaml"]).current_dir(&folder.0));
+        ready(&folder, &running);
+        folder.write("other.py", OTHER_USER);
+        let as_user = |groups: &[&str]| {
+            let arguments = [&["other.py", "c.socket", "65534"], groups].concat();
+            Command::new("python3").args(arguments).current_dir(&folder.0).stdin(Stdio::null()).output()
+        };
+        let Ok(stranger) = as_user(&[]) else {
+            println!("there is no python3: left out");
+            return;
+        };
+        let said = String::from_utf8_lossy(&stranger.stderr).into_owned();
+        assert!(!stranger.status.success() && said.contains("Permission denied"), "{said}");
+        let member = as_user(&["4242"]).unwrap();
+        let said = String::from_utf8_lossy(&member.stdout).into_owned();
+        assert!(said.contains(r#"{"message":"workers","return":"OK"}"#), "{member:?}");
+        running.until("(uid 65534, gid 65534) asks for running-mode");
+        assert_eq!(running.stop().code, Some(0));
+    });
+}

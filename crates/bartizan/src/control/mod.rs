@@ -12,7 +12,7 @@ mod place;
 mod server;
 mod translate;
 
-pub use place::{Place, Wanted, usual};
+pub use place::{Place, Wanted, of_settings, usual};
 pub use server::Server;
 pub use translate::Desk;
 

@@ -50,30 +50,37 @@ pub fn usual() -> Option<PathBuf> {
     Some(lock::runtime_folder()?.join(NAME))
 }
 
+/// What Suricata's settings say: whether there is to be a socket (`None`: if it can be), and its path.
+///
+/// # Errors
+/// They cannot be understood.
+pub fn of_settings(settings: &Settings) -> Result<(Option<bool>, Option<&Path>), SettingError> {
+    let (enabled, name) = (settings.get("unix-command.enabled"), settings.get("unix-command.filename"));
+    let on = match enabled.map(str::trim) {
+        None | Some("auto" | "") => None,
+        Some(text) => Some(parse_bool(text).ok_or_else(|| SettingError {
+            key: "unix-command.enabled".to_owned(),
+            value: text.to_owned(),
+            expected: "`auto`, `yes` or `no`",
+        })?),
+    };
+    Ok((on, name.map(str::trim).filter(|name| !name.is_empty()).map(Path::new)))
+}
+
 impl Wanted {
     /// The path: the host file's or command line's, else that of Suricata's settings, else the usual one.
     pub fn choice(&self, settings: &Settings) -> Result<Choice, SettingError> {
-        // Read in any case: they are known here.
-        let (enabled, name) = (settings.get("unix-command.enabled"), settings.get("unix-command.filename"));
+        let (on, name) = of_settings(settings)?;
         if let Some(path) = &self.socket {
             return Ok(if path == Path::new("none") { Choice::None } else { Choice::Named(path.clone()) });
         }
-        let on = match enabled.map(str::trim) {
-            None | Some("auto" | "") => None,
-            Some(text) => Some(parse_bool(text).ok_or_else(|| SettingError {
-                key: "unix-command.enabled".to_owned(),
-                value: text.to_owned(),
-                expected: "`auto`, `yes` or `no`",
-            })?),
-        };
         if on == Some(false) {
             return Ok(Choice::None);
         }
-        let named = name.map(str::trim).filter(|name| !name.is_empty()).map(Path::new);
         let folder = lock::runtime_folder();
         // Whoever asks for one without a place for it is told why there is none.
         let wanted_in = || folder.clone().unwrap_or_else(|| PathBuf::from(lock::ROOTS_FOLDER));
-        Ok(match (named, &folder) {
+        Ok(match (name, &folder) {
             // Suricata's are relative to its own folder in /var/run.
             (Some(path), _) => Choice::Named(wanted_in().join(path)),
             (None, _) if on == Some(true) => Choice::Named(wanted_in().join(NAME)),
