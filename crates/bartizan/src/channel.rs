@@ -2,12 +2,13 @@
 //! The command channel: what a running program is told to do, and what it answers.
 //!
 //! Who has a [`Channel`] sends commands and waits for answers; who steers the run has the [`Inbox`] and carries them out, one after the other. Signals come by the same
-//! inbox: their handlers may only raise flags, which [`Inbox::next`] makes commands of. So a reload is the same reload, whoever asks for it.
+//! inbox: their handlers may only raise flags, which [`Inbox::next`] makes commands of. So a reload is the same reload, whoever asks for it. What needs nobody who steers is asked
+//! elsewhere ([`crate::view`]).
 
 use crate::signals;
 use crate::stats::InterfaceStat;
 use bartizan_dataplane::eve::RulesInForce;
-use bartizan_dataplane::live::inquiry::{Collector, FlowsWanted};
+use bartizan_dataplane::live::inquiry::Collector;
 use bartizan_detect::ruleset::RefusedRule;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, TrySendError, channel, sync_channel};
 use std::time::Duration;
@@ -26,26 +27,12 @@ pub enum Command {
     Reopen,
     /// End in order.
     Stop,
-    /// Tell all counters.
-    Counters,
-    /// Tell what came by an interface.
-    Interface(String),
-    /// Tell the interfaces.
-    Interfaces,
-    /// Tell what became of the rules.
-    Rules,
     /// Tell which rules cannot be used.
     FailedRules,
     /// Tell the value of a setting.
     Setting(String),
-    /// Tell for how many seconds it runs.
-    Uptime,
     /// Look into a data set, or change it.
     Set(SetCommand),
-    /// Tell how flows are handled.
-    Levels,
-    /// Tell how some flows stand.
-    Flows(FlowsWanted),
 }
 
 /// What is done with a data set.
@@ -194,18 +181,18 @@ mod tests {
     fn commands_are_answered_and_nobody_waits_for_who_has_gone() {
         let (channel, mut inbox) = open();
         let asking = channel.clone();
-        let client = std::thread::spawn(move || asking.ask(Command::Uptime));
+        let client = std::thread::spawn(move || asking.ask(Command::FailedRules));
         let asked = loop {
             if let Some(asked) = inbox.next(Duration::from_millis(10)) {
                 break asked;
             }
         };
-        assert_eq!(asked.command, Command::Uptime);
+        assert_eq!(asked.command, Command::FailedRules);
         asked.answer(Answer::Number(7));
         assert!(matches!(client.join().unwrap(), Answer::Number(7)));
         // One that is not answered, and one after the end.
         let asking = channel.clone();
-        let client = std::thread::spawn(move || asking.ask(Command::Levels));
+        let client = std::thread::spawn(move || asking.ask(Command::Reload));
         while inbox.next(Duration::from_millis(10)).is_none() {}
         assert!(matches!(client.join().unwrap(), Answer::Refused(why) if why.contains("about to end")));
         drop(inbox);
@@ -216,10 +203,10 @@ mod tests {
     fn so_many_wait_and_no_more() {
         let (channel, mut inbox) = open();
         for _ in 0..COMMANDS_WAITING {
-            channel.0.try_send(Asked::by_signal(Command::Uptime)).unwrap();
+            channel.0.try_send(Asked::by_signal(Command::Reopen)).unwrap();
         }
         assert!(
-            matches!(channel.ask(Command::Uptime), Answer::Refused(why) if why.contains("64 commands wait"))
+            matches!(channel.ask(Command::Reopen), Answer::Refused(why) if why.contains("64 commands wait"))
         );
         assert!(inbox.next(Duration::ZERO).is_some());
         drop(channel);

@@ -38,6 +38,7 @@ mod steer;
 mod stores;
 mod tuple;
 mod unused;
+mod view;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

@@ -294,15 +294,6 @@ impl Below {
         self.shares.iter().enumerate().map(of_link).collect()
     }
 
-    /// Frames that came by an interface and that it has handled.
-    #[must_use]
-    pub fn handled(&self, interface: &str) -> u64 {
-        let Some(tables) = self.program.as_ref().map(Program::tables) else { return 0 };
-        let ports = self.ports.iter().filter(|port| port.interface == interface);
-        let counters = ports.filter_map(|port| tables.port_counters(port.index));
-        counters.fold(0, |sum, port| sum.saturating_add(port.forwarded).saturating_add(port.dropped))
-    }
-
     /// What it counts by port; `None` without a level.
     pub fn counters(&self) -> Option<LevelCounters> {
         let tables = self.program.as_ref()?.tables();

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Steering a run: carries out the commands of the [`crate::channel`], one after the other, and looks after links, statistics and outputs between them.
 //!
-//! What takes workers some time (their counters, questions about flows) is waited for without keeping anything else waiting. A reload is built here: what comes meanwhile waits
-//! for it, as signals do; workers do not.
+//! A reload is built here: what comes meanwhile waits for it, signals as well. Workers do not, nor does who only asks ([`crate::view`]).
 
 use crate::channel::{Answer, Asked, Command, Inbox};
 use crate::engines::Engines;
@@ -14,18 +13,19 @@ use crate::offload::Below;
 use crate::plan::{self, Given};
 use crate::reload::Inventory;
 use crate::sets;
-use crate::stats::{self, ANSWER, Statistics};
+use crate::stats::{self, Statistics};
+use crate::view;
 use bartizan_base::Generation;
 use bartizan_dataplane::live::Control;
-use bartizan_dataplane::live::inquiry::Question;
 use bartizan_events::output::Rights;
 use bartizan_events::sink::SinkProblem;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// How often links, statistics and outputs are looked at while no command comes.
 const LOOK: Duration = Duration::from_millis(20);
-/// The same while somebody waits for counters of workers.
-const SOON: Duration = Duration::from_millis(2);
+/// How often what is counted beside workers is read, for who asks for counters.
+const BESIDE: Duration = Duration::from_secs(1);
 
 /// What commands act upon.
 pub struct Steering<'r> {
@@ -39,19 +39,16 @@ pub struct Steering<'r> {
     pub given: &'r Given,
     /// Of files that are written.
     pub rights: &'r Rights,
-    /// Names of the interfaces.
-    pub interfaces: Vec<String>,
+    /// What is told of it.
+    pub statistics: &'r Mutex<Statistics>,
 }
 
 /// What changes while it is steered.
 struct Course<'s> {
     builder: &'s mut Builder,
-    statistics: &'s mut Statistics,
     below: &'s mut Below,
     running: Inventory,
     number: u64,
-    /// Who waits for counters of workers, and since when.
-    waiting: Vec<(Asked, Instant)>,
 }
 
 impl Steering<'_> {
@@ -61,24 +58,31 @@ impl Steering<'_> {
         builder: &mut Builder,
         running: Inventory,
         mut inbox: Inbox,
-        statistics: &mut Statistics,
         (links, below): (&mut Links, &mut Below),
         finished: &dyn Fn() -> bool,
     ) {
-        let mut course = Course { builder, statistics, below, running, number: 1, waiting: Vec::new() };
+        let mut course = Course { builder, below, running, number: 1 };
+        let mut read_beside = Instant::now();
         while !finished() {
             self.obey(&mut inbox, &mut course);
             self.source.problems().for_each(|problem| tell(&problem));
             if self.control.free_left() {
                 course.builder.generation_freed();
             }
-            if course.statistics.is_due() {
-                course.statistics.counted_beside(course.below.beside());
-            }
-            course.statistics.look();
+            self.look_at_statistics(&mut read_beside, course.below);
             links.look(self.control).iter().for_each(|said| eprintln!("{said}"));
             course.below.look().iter().for_each(|said| eprintln!("{said}"));
         }
+    }
+
+    /// Writes statistics when it is time for them.
+    fn look_at_statistics(&self, read_beside: &mut Instant, below: &Below) {
+        let mut statistics = view::lock(self.statistics);
+        if statistics.is_due() || read_beside.elapsed() > BESIDE {
+            statistics.counted_beside(below.beside());
+            *read_beside = Instant::now();
+        }
+        statistics.look();
     }
 
     /// Carries out what comes until it is time for the next look.
@@ -89,22 +93,15 @@ impl Steering<'_> {
             if left.is_zero() {
                 return;
             }
-            let wait = if course.waiting.is_empty() { left } else { left.min(SOON) };
-            if let Some(asked) = inbox.next(wait) {
+            if let Some(asked) = inbox.next(left) {
                 self.carry_out(asked, course);
             }
-            self.answer_waiting(course);
         }
     }
 
     fn carry_out(&self, asked: Asked, course: &mut Course<'_>) {
         let refused = |why: &str| Answer::Refused(why.to_owned());
         let answer = match &asked.command {
-            Command::Counters | Command::Interface(_) => {
-                self.source.ask_workers();
-                course.waiting.push((asked, Instant::now()));
-                return;
-            }
             Command::ReloadLater => {
                 asked.answer_early(Answer::Done);
                 self.reload(course);
@@ -128,8 +125,6 @@ impl Steering<'_> {
                 self.control.stop();
                 return;
             }
-            Command::Interfaces => Answer::Names(self.interfaces.clone()),
-            Command::Rules => Answer::Rules(course.statistics.rules()),
             Command::FailedRules => {
                 let (rules, more) = course.running.failed();
                 Answer::FailedRules(rules, more)
@@ -138,58 +133,14 @@ impl Steering<'_> {
                 Some(value) => Answer::Text(value.to_owned()),
                 None => refused("Unable to get value"),
             },
-            Command::Uptime => Answer::Number(course.statistics.uptime()),
             Command::Set(command) => sets::carry_out(command, course.builder.shared(), self.rights),
-            Command::Levels => self.question(Question::Levels),
-            Command::Flows(wanted) => self.question(Question::Flows(*wanted)),
         };
         asked.answer(answer);
     }
 
-    fn question(&self, question: Question) -> Answer {
-        match self.control.ask(question) {
-            Some(collector) => Answer::Workers(collector),
-            None => {
-                Answer::Refused("workers have as many questions as they take; ask again later".to_owned())
-            }
-        }
-    }
-
-    /// Answers who waits for counters, once workers have shown them or are late.
-    fn answer_waiting(&self, course: &mut Course<'_>) {
-        if course.waiting.is_empty() {
-            return;
-        }
-        let shown = self.source.have_workers_shown();
-        let (ready, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut course.waiting)
-            .into_iter()
-            .partition(|(_, since)| shown || since.elapsed() > ANSWER);
-        course.waiting = waiting;
-        for (asked, _) in ready {
-            let answer = match &asked.command {
-                Command::Interface(name) => self.interface(name, course),
-                _ => {
-                    course.statistics.counted_beside(course.below.beside());
-                    Answer::Counters(course.statistics.show())
-                }
-            };
-            asked.answer(answer);
-        }
-    }
-
-    fn interface(&self, name: &str, course: &Course<'_>) -> Answer {
-        if !self.interfaces.iter().any(|known| known == name) {
-            let known = self.interfaces.join(", ");
-            return Answer::Refused(format!("`{name}` is no interface of this run; there are {known}"));
-        }
-        let mut stat = course.statistics.interface(name);
-        stat.bypassed = course.below.handled(name);
-        Answer::Interface(stat)
-    }
-
     /// Builds a generation beside the running one and swaps it when it is whole and does not weaken.
     fn reload(&self, course: &mut Course<'_>) -> Answer {
-        let Course { builder, statistics, running, number, .. } = course;
+        let Course { builder, running, number, .. } = course;
         let built = self.build(builder, Generation(*number + 1), running);
         self.source.reloaded(built.is_ok());
         match built {
@@ -198,7 +149,7 @@ impl Steering<'_> {
                 self.engines.ask(&built);
                 self.control.swap(built.chains);
                 self.source.loaded(&built.report, builder.cache());
-                statistics.loaded(stats::rules_of(&built.report));
+                view::lock(self.statistics).loaded(stats::rules_of(&built.report));
                 let (loaded, refused) = (built.report.loaded, built.report.refused_total());
                 for left_out in running.left_out(&built.inventory) {
                     eprintln!("warning: {left_out}");

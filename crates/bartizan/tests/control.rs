@@ -492,6 +492,35 @@ fn a_live_connection_is_explained() {
     });
 }
 
+/// A reload that takes as long as the test wants: its rules come by a pipe.
+#[test]
+fn who_asks_is_answered_while_a_reload_is_built() {
+    in_namespace(|| {
+        let folder = Folder::new();
+        let mut sender = network();
+        let running = tap(&folder, &[]);
+        let path = folder.path("c.socket");
+        let (mut reloads, mut asks) = (Client::greeted(&path), Client::greeted(&path));
+        send(&mut sender, &[udp(false, 1000, 4000, b"secret")]);
+        until("the packet", || asks.ok("levels", NOTHING)["flows"] == 1);
+        std::fs::remove_file(folder.path("local.rules")).unwrap();
+        assert!(Command::new("mkfifo").arg(folder.path("local.rules")).status().unwrap().success());
+        reloads.send(b"{\"command\": \"reload-rules\"}\n");
+        running.until("asks for reload-rules");
+        assert!(asks.ok("uptime", NOTHING).is_u64());
+        assert_eq!(asks.ok("levels", NOTHING)["flows"], 1);
+        assert_eq!(asks.ok("explain-flow", json!({"flow": "192.0.2.2:4000"}))["count"], 1);
+        assert_eq!(asks.ok("dump-counters", NOTHING)["decoder"]["pkts"], 1);
+        assert_eq!(asks.ok("iface-stat", json!({"iface": "a1"}))["pkts"], 1);
+        assert_eq!(asks.ok("ruleset-stats", NOTHING)[0]["rules_loaded"], 2);
+        assert!(!running.stderr().contains("generation 2"), "{}", running.stderr());
+        std::fs::write(folder.path("local.rules"), RULES).unwrap();
+        assert_eq!(reloads.line().unwrap(), r#"{"message":"done","return":"OK"}"#);
+        running.until("generation 2: 2 rules loaded");
+        assert_eq!(running.stop().code, Some(0));
+    });
+}
+
 /// What Suricata's tool does, in its steps.
 const SURICATASC: &str = r#"
 import json, select, socket, sys

@@ -12,6 +12,7 @@ use crate::plan::{self, Given, LinkPlan, Plan};
 use crate::stats::{Statistics, StatsLink};
 use crate::steer::{Steering, tell};
 use crate::stores::Stores;
+use crate::view::{self, View};
 use crate::{channel, control, firewall, load, lock, signals, stats, unused};
 use bartizan_base::Generation;
 use bartizan_config::suricata;
@@ -28,7 +29,7 @@ use bartizan_rules::RuleSetReport;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Arguments.
@@ -92,13 +93,15 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     source.loaded(&report, builder.cache());
     let server = listener.map(|listener| metrics::serve(listener, Arc::clone(&source))).transpose()?;
     server.iter().for_each(|server| eprintln!("metrics: http://{}/metrics", server.address()));
-    let control = Control::for_workers(workers).map_err(Failure::stopped)?;
+    let control = Arc::new(Control::for_workers(workers).map_err(Failure::stopped)?);
+    let statistics = statistics_of(&plan, &recorder, every, &report, board.clone());
+    let statistics = Arc::new(Mutex::new(statistics));
     let (channel, inbox) = channel::open();
-    let commands = commands_of(socket, channel, &plan)?;
+    let view = view_of(&plan, &control, &source, &statistics);
+    let commands = commands_of(socket, (channel, view), &plan)?;
     tell_what_runs(&plan, &builder, refuses_midstream);
     let spin = plan.spin.unwrap_or_else(|| crew::spin(workers));
     let live = LiveOptions { spin, awake: plan.awake, ..LiveOptions::default() };
-    let statistics_board = board.clone();
     let parts = Parts { links: of_links, chains, live, control: &control, board };
     let (yaml, shared) = (builder.settings().clone(), Arc::clone(builder.shared()));
     let handles = stores.handles();
@@ -110,16 +113,15 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         handles.clone().give(&mut half);
         Ok(half)
     };
-    let mut statistics = statistics_of(&plan, &recorder, every, &report, statistics_board);
     let steer = |finished: &dyn Fn() -> bool| {
-        let (control, source, engines, given) = (&control, &*source, &engines, &args.given);
-        let interfaces = plan.links.iter().flat_map(|link| link.ports.interfaces());
-        let interfaces = interfaces.map(str::to_owned).collect();
-        let steering = Steering { control, source, engines, given, rights: &rights, interfaces };
-        steering.run(&mut builder, inventory, inbox, &mut statistics, (&mut links, &mut below), finished);
+        let (control, source, engines, given) = (&*control, &*source, &engines, &args.given);
+        let (rights, statistics) = (&rights, &*statistics);
+        let steering = Steering { control, source, engines, given, rights, statistics };
+        steering.run(&mut builder, inventory, inbox, (&mut links, &mut below), finished);
     };
     let mut ended = crew::run(parts, &mut recorder, for_worker, steer)?;
     drop((server, commands));
+    let mut statistics = view::lock(&statistics);
     statistics.counted_beside(below.close(ended.failure.is_some()));
     let (threads, of_links) = ended.take_counters();
     statistics.warn(&of_links);
@@ -178,10 +180,26 @@ fn statistics_of(
     Statistics::new(writer, board, every, stats::rules_of(report), links.collect())
 }
 
+/// What can be told of the run at any time.
+fn view_of(
+    plan: &Plan,
+    control: &Arc<Control>,
+    source: &Arc<Source>,
+    statistics: &Arc<Mutex<Statistics>>,
+) -> View {
+    let interfaces = plan.links.iter().flat_map(|link| link.ports.interfaces());
+    View {
+        control: Arc::clone(control),
+        source: Arc::clone(source),
+        statistics: Arc::clone(statistics),
+        interfaces: interfaces.map(str::to_owned).collect(),
+    }
+}
+
 /// Begins to take commands by a socket, and says where.
 fn commands_of(
     socket: control::Opened,
-    channel: channel::Channel,
+    (channel, view): (channel::Channel, View),
     plan: &Plan,
 ) -> Result<Option<control::Server>, Failure> {
     let place = match socket {
@@ -193,9 +211,10 @@ fn commands_of(
         }
     };
     let links = plan.links.iter().map(|link| link.name.clone()).collect();
-    let server = control::Server::start(place, control::Desk::new(channel, links)).map_err(|error| {
-        Failure::stopped(format!("cannot take commands: {error}; leave them out with --control none"))
-    })?;
+    let server =
+        control::Server::start(place, control::Desk::new(channel, view, links)).map_err(|error| {
+            Failure::stopped(format!("cannot take commands: {error}; leave them out with --control none"))
+        })?;
     eprintln!("commands: {} (`bartizan ctl`)", server.path().display());
     Ok(Some(server))
 }

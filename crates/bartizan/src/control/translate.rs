@@ -3,6 +3,7 @@
 
 use super::flow_words;
 use crate::channel::{Answer, Channel, Command, SetCommand, ValueCommand};
+use crate::view::{Question, View};
 use bartizan_api::control::{COMMANDS, Reply, Request, command};
 use bartizan_dataplane::eve::RulesInForce;
 use bartizan_dataplane::live::inquiry::{self, Collector, FlowsWanted};
@@ -20,14 +21,15 @@ const WORKERS: Duration = Duration::from_secs(5);
 /// Where commands of clients are taken.
 pub struct Desk {
     channel: Channel,
+    view: View,
     /// Names of the links, by number.
     links: Vec<String>,
 }
 
 impl Desk {
     /// With these names of links, by number.
-    pub const fn new(channel: Channel, links: Vec<String>) -> Self {
-        Desk { channel, links }
+    pub const fn new(channel: Channel, view: View, links: Vec<String>) -> Self {
+        Desk { channel, view, links }
     }
 
     /// Carries a command out, and says in the log who wanted it.
@@ -44,16 +46,14 @@ impl Desk {
             "running-mode" => Reply::ok("workers"),
             "capture-mode" => Reply::ok("AF_PACKET_DEV"),
             _ => match asked(request) {
-                Ok(command) => {
-                    let answer = self.channel.ask(command.clone());
-                    self.reply(name, &command, answer)
-                }
+                Ok(Asked::Question(question)) => self.reply(name, self.view.tell(&question)),
+                Ok(Asked::Command(command)) => self.reply(name, self.channel.ask(command)),
                 Err(why) => Reply::refused(format!("{why}; write `{}`", spec.usage())),
             },
         }
     }
 
-    fn reply(&self, name: &str, command: &Command, answer: Answer) -> Reply {
+    fn reply(&self, name: &str, answer: Answer) -> Reply {
         match answer {
             Answer::Done => Reply::ok(match name {
                 "shutdown" => "Closing Bartizan",
@@ -77,9 +77,9 @@ impl Desk {
             Answer::Workers(mut collector) => {
                 let end = Instant::now() + WORKERS;
                 collector.collect(|| end.saturating_duration_since(Instant::now()));
-                match command {
-                    Command::Levels => levels(collector),
-                    _ if name == "get-flow-stats-by-id" => flow_stats(collector),
+                match name {
+                    "levels" => levels(collector),
+                    "get-flow-stats-by-id" => flow_stats(collector),
                     _ => self.flows(collector),
                 }
             }
@@ -116,42 +116,49 @@ fn version() -> String {
     format!("{SURICATA_VERSION} as Bartizan {} has it", env!("CARGO_PKG_VERSION"))
 }
 
+/// Who answers a request: who steers the run, or what can be seen of it at once.
+#[derive(Debug, PartialEq)]
+enum Asked {
+    Command(Command),
+    Question(Question),
+}
+
 /// What a request asks for.
-fn asked(request: &Request) -> Result<Command, String> {
+fn asked(request: &Request) -> Result<Asked, String> {
     let text = |name: &str| request.text(name).map(str::to_owned);
     let value = |what| {
-        Ok::<_, String>(Command::Set(SetCommand::Value(
-            what,
-            text("setname")?,
-            text("settype")?,
-            text("datavalue")?,
-        )))
+        Ok::<_, String>(SetCommand::Value(what, text("setname")?, text("settype")?, text("datavalue")?))
     };
-    Ok(match request.command.as_str() {
-        "uptime" => Command::Uptime,
-        "conf-get" => Command::Setting(text("variable")?),
-        "dump-counters" => Command::Counters,
-        "iface-list" => Command::Interfaces,
-        "iface-stat" => Command::Interface(text("iface")?),
-        "reload-rules" | "ruleset-reload-rules" => Command::Reload,
-        "ruleset-reload-nonblocking" => Command::ReloadLater,
-        "ruleset-reload-time" | "ruleset-stats" => Command::Rules,
-        "ruleset-failed-rules" => Command::FailedRules,
-        "reopen-log-files" => Command::Reopen,
-        "dataset-add" => value(ValueCommand::Add)?,
-        "dataset-remove" => value(ValueCommand::Remove)?,
-        "dataset-lookup" => value(ValueCommand::Lookup)?,
-        "dataset-clear" => Command::Set(SetCommand::Clear(text("setname")?, text("settype")?)),
-        "dataset-dump" => Command::Set(SetCommand::Dump),
+    let question = match request.command.as_str() {
+        "uptime" => Question::Uptime,
+        "dump-counters" => Question::Counters,
+        "iface-list" => Question::Interfaces,
+        "iface-stat" => Question::Interface(text("iface")?),
+        "ruleset-reload-time" | "ruleset-stats" => Question::Rules,
         "get-flow-stats-by-id" => {
             let number = Some(request.number("flow_id")?);
-            Command::Flows(FlowsWanted { number, ..FlowsWanted::default() })
+            Question::Flows(FlowsWanted { number, ..FlowsWanted::default() })
         }
-        "shutdown" => Command::Stop,
-        "levels" => Command::Levels,
-        "explain-flow" => Command::Flows(flow_words::parse(request.text("flow")?)?),
-        other => return Err(format!("`{other}` is not carried out here")),
-    })
+        "levels" => Question::Levels,
+        "explain-flow" => Question::Flows(flow_words::parse(request.text("flow")?)?),
+        name => {
+            return Ok(Asked::Command(match name {
+                "conf-get" => Command::Setting(text("variable")?),
+                "reload-rules" | "ruleset-reload-rules" => Command::Reload,
+                "ruleset-reload-nonblocking" => Command::ReloadLater,
+                "ruleset-failed-rules" => Command::FailedRules,
+                "reopen-log-files" => Command::Reopen,
+                "dataset-add" => Command::Set(value(ValueCommand::Add)?),
+                "dataset-remove" => Command::Set(value(ValueCommand::Remove)?),
+                "dataset-lookup" => Command::Set(value(ValueCommand::Lookup)?),
+                "dataset-clear" => Command::Set(SetCommand::Clear(text("setname")?, text("settype")?)),
+                "dataset-dump" => Command::Set(SetCommand::Dump),
+                "shutdown" => Command::Stop,
+                other => return Err(format!("`{other}` is not carried out here")),
+            }));
+        }
+    };
+    Ok(Asked::Question(question))
 }
 
 /// The event's own part, with what Suricata does not count beside it.
