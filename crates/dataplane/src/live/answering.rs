@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How a worker answers questions about its flows: part by part, between two batches ([`super::inquiry`]).
 
-use super::inquiry::{FLOWS_TOLD, FlowsWanted, Open, PART, Question};
+use super::inquiry::{FLOWS_TOLD, FlowsWanted, Inquiry, PART, Question};
 use super::told::{Counted, LevelsNow, LiveFlow, RefusedBy, StaysBy};
 use crate::chain::{Chains, Matches};
 use crate::explain::history::{AllowedBy, Ends};
@@ -16,22 +16,19 @@ use bartizan_function::header::header_of_flow;
 use bartizan_offload::Stays;
 use std::collections::BTreeMap;
 
-/// Looks at the next part for each open question, and answers those that are through.
-pub(super) fn go_on(worker: &mut Worker, me: WorkerId) {
-    let mut open = core::mem::take(&mut worker.inquiries);
-    open.0.retain_mut(|inquiry| {
-        let next = look(worker, me, inquiry);
-        match next {
-            Some(at) => inquiry.at = at,
-            // Who asked may have gone.
-            None => _ = inquiry.asked.to.send((me, core::mem::take(&mut inquiry.answer))),
-        }
-        next.is_some()
-    });
-    worker.inquiries = open;
+/// Looks at the next part for a question. `None`: it is answered.
+pub(super) fn go_on(worker: &Worker, me: WorkerId, mut inquiry: Box<Inquiry>) -> Option<Box<Inquiry>> {
+    if let Some(at) = look(worker, me, &mut inquiry) {
+        inquiry.at = at;
+        return Some(inquiry);
+    }
+    // Who asked may have gone.
+    let Inquiry { asked, answer, .. } = *inquiry;
+    let _ = asked.to.send((me, answer));
+    None
 }
 
-fn look(worker: &Worker, me: WorkerId, inquiry: &mut Open) -> Option<u32> {
+fn look(worker: &Worker, me: WorkerId, inquiry: &mut Inquiry) -> Option<u32> {
     let (flows, next) = worker.flows().part(inquiry.at, PART);
     let answer = &mut inquiry.answer;
     for (id, entry) in flows {

@@ -129,8 +129,11 @@ impl Control {
         let (asked, collector) = inquiry::ask(question, count);
         let mut all = true;
         for (seat, asked) in self.seats.iter().zip(asked) {
-            all &= seat.questions.lock().is_ok_and(|mut waiting| waiting.put(asked));
-            seat.has_questions.store(true, Ordering::Release);
+            if let Ok(mut questions) = seat.questions.lock() {
+                all &= questions.put(asked);
+                // Under the lock, as who takes the last one says that there is none.
+                seat.has_questions.store(true, Ordering::Release);
+            }
             seat.waker.wake();
         }
         all.then_some(collector)
@@ -138,15 +141,19 @@ impl Control {
 
     /// At a batch boundary: goes on with what a worker is asked.
     fn answer(seat: &Seat, me: WorkerId, worker: &mut Worker) {
-        if seat.has_questions.load(Ordering::Acquire) && seat.has_questions.swap(false, Ordering::AcqRel) {
-            let asked = seat.questions.lock().map(|mut waiting| waiting.take()).unwrap_or_default();
-            worker.inquiries.add(asked);
+        if worker.inquiry.is_none() {
+            if !seat.has_questions.load(Ordering::Acquire) {
+                return;
+            }
+            if let Ok(mut questions) = seat.questions.lock() {
+                let (next, more) = questions.take();
+                worker.inquiry = next.map(Box::new);
+                seat.has_questions.store(more, Ordering::Release);
+            }
         }
-        if worker.inquiries.is_empty() {
-            return;
-        }
-        answering::go_on(worker, me);
-        if !worker.inquiries.is_empty() {
+        let inquiry = worker.inquiry.take();
+        worker.inquiry = inquiry.and_then(|inquiry| answering::go_on(worker, me, inquiry));
+        if worker.inquiry.is_some() || seat.has_questions.load(Ordering::Relaxed) {
             // It does not sleep before it is through.
             seat.waker.wake();
         }

@@ -2,7 +2,7 @@
 //! Questions about the flows of live workers: which level handles how many and why not a lower one, and how single flows stand.
 //!
 //! A flow belongs to its worker, which therefore answers itself, between two batches: it walks its table in parts of [`PART`] entries, one part at each
-//! look, so that traffic waits for one part at most; a worker without traffic wakes itself for the next. While nobody asks it costs one load at each look.
+//! look, and one question after the other, so that traffic waits for one part at most; a worker without traffic wakes itself for the next. While nobody asks it costs one load at each look.
 //! Who asks has a [`Collector`], which says what came and who has not answered.
 //!
 //! The table changes between two parts: a flow that begins or ends meanwhile is counted or not, one that moves to another worker perhaps twice or not at all.
@@ -13,12 +13,13 @@ use super::told::{LevelsNow, LiveFlow};
 use bartizan_base::WorkerId;
 use bartizan_flow::FlowKey;
 use core::net::IpAddr;
+use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 /// Entries of a flow table that a worker looks at between two batches.
 pub const PART: u32 = 256;
-/// Questions that can wait for one worker between two of its batches.
+/// Questions that can wait for one worker while it answers another one.
 pub const QUESTIONS: usize = 16;
 /// Flows that one worker tells of; more are counted.
 pub const FLOWS_TOLD: usize = 32;
@@ -75,29 +76,13 @@ pub(crate) struct Asked {
     pub(super) to: Sender<(WorkerId, Answer)>,
 }
 
-/// A question that a worker is answering.
+/// The question that a worker is answering.
 #[derive(Debug)]
-pub(super) struct Open {
-    pub asked: Asked,
-    /// Where it goes on.
-    pub at: u32,
-    pub answer: Answer,
-}
-
-/// The questions that a worker is answering.
-#[derive(Debug, Default)]
-pub(crate) struct Inquiries(pub(super) Vec<Open>);
-
-impl Inquiries {
-    pub(super) fn add(&mut self, asked: Vec<Asked>) {
-        self.0.extend(asked.into_iter().map(|asked| Open { asked, at: 0, answer: Answer::default() }));
-    }
-
-    /// Whether there is something to do.
-    #[inline]
-    pub(super) const fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
+pub(crate) struct Inquiry {
+    pub(super) asked: Asked,
+    /// The entry where it goes on.
+    pub(super) at: u32,
+    pub(super) answer: Answer,
 }
 
 /// Who asked all workers, and takes their answers.
@@ -147,21 +132,23 @@ impl Collector {
     }
 }
 
-/// Questions that wait in a worker's seat.
+/// Questions that wait in a worker's seat, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Waiting(Vec<Asked>);
+pub(super) struct Waiting(VecDeque<Asked>);
 
 impl Waiting {
     /// Puts one there. `false`: there is no room.
     pub(super) fn put(&mut self, asked: Asked) -> bool {
         let fits = self.0.len() < QUESTIONS;
         if fits {
-            self.0.push(asked);
+            self.0.push_back(asked);
         }
         fits
     }
 
-    pub(super) fn take(&mut self) -> Vec<Asked> {
-        core::mem::take(&mut self.0)
+    /// The next one, and whether there are more.
+    pub(super) fn take(&mut self) -> (Option<Inquiry>, bool) {
+        let next = self.0.pop_front().map(|asked| Inquiry { asked, at: 0, answer: Answer::default() });
+        (next, !self.0.is_empty())
     }
 }
