@@ -8,18 +8,23 @@ mod level;
 #[path = "../../ports/tests/common/mod.rs"]
 mod namespace;
 
+use bartizan_testkit::packet;
 use command_socket::{Client, ctl, ready};
-use common::{Folder, PROGRAM, Running, udp};
+use common::{Folder, PROGRAM, Running, address, udp};
 use level::{datagrams, ends_well, network, send, take};
 use namespace::in_namespace;
 use serde_json::{Value, json};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+const SYN: u8 = 2;
+const PSH: u8 = 8;
+const ACK: u8 = 16;
 const POLICY: &str = "policies: [{name: all, from: any, to: any, chain: [pfw, ids], pfw: {default: allow}, ids: {rules: [local.rules]}}]\ndefault: {action: drop}\n";
 const RULES: &str = "\
 drop udp any any -> any 666 (msg:\"no\"; sid:1;)
 pass udp any any -> any 4000 (msg:\"known\"; bypass; sid:2;)
+pass tcp any any -> any 8080 (msg:\"known\"; content:\"trusted\"; bypass; sid:3;)
 ";
 
 fn start(folder: &Folder, workers: u16) -> Running {
@@ -157,6 +162,50 @@ fn many_flows_are_told_of_while_traffic_goes_on() {
         assert!((32..=64).contains(&told) && all["count"] == last - first, "{told} {}", all["count"]);
         assert_eq!(all["omitted"].as_u64(), Some(u64::from(last - first) - told));
         assert_eq!(asks.ok("explain-flow", json!({"flow": "192.0.2.1:12999"}))["count"], 1);
+        ends_well(running);
+    });
+}
+
+/// A connection that a rule lets go on once it has said something: told of at the host, and then below, with all that both have counted.
+#[test]
+fn a_connection_is_told_of_at_the_host_and_below() {
+    in_namespace(|| {
+        let folder = Folder::new();
+        let [mut client, mut server] = network(1500);
+        let running = start(&folder, 1);
+        let mut asks = Client::greeted(&folder.path("c.socket"));
+        let (from, to) = ((address(false, 1), 40_000), (address(false, 2), 8080));
+        let mut goes = |to_server: bool, numbers: (u32, u32), flags: u8, load: &[u8]| {
+            let (a, b) = if to_server { (from, to) } else { (to, from) };
+            let (out, into) = if to_server { (&mut client, &mut server) } else { (&mut server, &mut client) };
+            send(out, &[packet::tcp(a, b, numbers, flags, load).frame()]);
+            assert_eq!(take(into, 1), 1, "{numbers:?} {flags}");
+        };
+        let flow = "tcp 192.0.2.1:40000 192.0.2.2:8080";
+        goes(true, (100, 0), SYN, b"");
+        goes(false, (900, 101), SYN | ACK, b"");
+        goes(true, (101, 901), ACK, b"");
+        let open = explained(&mut asks, flow, |flow| flow["tcp"] == "established");
+        assert_eq!((&open["level"], &open["stays"]["code"]), (&json!("host"), &json!("judged")), "{open}");
+        goes(true, (101, 901), PSH | ACK, b"trusted");
+        goes(false, (901, 108), ACK, b"");
+        for number in 0..4 {
+            goes(true, (108 + 4 * number, 901), PSH | ACK, b"more");
+            goes(false, (901, 112 + 4 * number), ACK, b"");
+        }
+        let below = explained(&mut asks, flow, |flow| flow["level"] == "xdp");
+        assert_eq!((&below["course"], &below["allowed"]["rule"]), (&json!("bypassed"), &json!(3)), "{below}");
+        goes(true, (124, 901), PSH | ACK, b"more");
+        goes(false, (901, 128), ACK, b"");
+        let of = |flow: &Value, level: &str, direction: &str| {
+            flow["levels"][level][format!("pkts_{direction}")].as_u64().unwrap_or(0)
+        };
+        let all = |flow: &Value, direction: &str| of(flow, "host", direction) + of(flow, "xdp", direction);
+        let told =
+            explained(&mut asks, flow, |flow| all(flow, "toserver") == 8 && all(flow, "toclient") == 7);
+        assert!(of(&told, "xdp", "toserver") >= 1 && of(&told, "xdp", "toclient") >= 1, "{told}");
+        let stats = asks.ok("get-flow-stats-by-id", json!({"flow_id": told["flow_id"]}));
+        assert_eq!((&stats["pkts_toserver"], &stats["pkts_toclient"]), (&json!(8), &json!(7)), "{stats}");
         ends_well(running);
     });
 }
