@@ -7,6 +7,7 @@
 
 use crate::signals;
 use crate::stats::InterfaceStat;
+use bartizan_base::Generation;
 use bartizan_dataplane::eve::RulesInForce;
 use bartizan_dataplane::live::inquiry::Collector;
 use bartizan_detect::ruleset::RefusedRule;
@@ -62,6 +63,8 @@ pub enum ValueCommand {
 pub enum Answer {
     /// It is done, or is about to be.
     Done,
+    /// A generation was handed to the workers.
+    Reloaded(Generation),
     /// It is not done: why, and what to do.
     Refused(String),
     /// The event of type `stats` with all counters, as JSON.

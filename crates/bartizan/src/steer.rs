@@ -160,7 +160,7 @@ impl Steering<'_> {
                     some => format!(", {some} of them malformed lines"),
                 };
                 eprintln!("generation {number}: {loaded} rules loaded, {refused} refused{malformed}");
-                Answer::Done
+                Answer::Reloaded(Generation(*number))
             }
             Err(error) => {
                 let said = format!("reload refused, generation {number} goes on: {error}");

@@ -5,6 +5,7 @@
 use crate::channel::Answer;
 use crate::metrics::Source;
 use crate::stats::{ANSWER, Statistics};
+use bartizan_base::Generation;
 use bartizan_dataplane::live::Control;
 use bartizan_dataplane::live::inquiry::{self, FlowsWanted};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -65,6 +66,15 @@ impl View {
             Question::Levels => self.ask(inquiry::Question::Levels),
             Question::Flows(wanted) => self.ask(inquiry::Question::Flows(*wanted)),
         }
+    }
+
+    /// Waits for some time until all workers run a generation, or a later one. Whether they do.
+    pub fn wait_for(&self, generation: Generation, patience: Duration) -> bool {
+        let end = Instant::now() + patience;
+        while self.control.running() < generation && Instant::now() < end {
+            std::thread::sleep(LOOK);
+        }
+        self.control.running() >= generation
     }
 
     fn ask(&self, question: inquiry::Question) -> Answer {

@@ -122,6 +122,8 @@ fn levels(workers: u16) {
 
     // Another generation takes it up, and says so.
     asks.ok("reload-rules", Value::Null);
+    let at_once = asks.ok("explain-flow", json!({"flow": "192.0.2.1:40001 192.0.2.2:4000"}));
+    assert_eq!(at_once["flows"][0]["running"], 2, "it runs when it is said to be done");
     let up = explained(&mut asks, "192.0.2.1:40001 192.0.2.2:4000", |flow| flow["step"] == "back");
     assert_eq!(
         (&up["running"], &up["generation"], &up["level"]),

@@ -5,6 +5,7 @@ use super::flow_words;
 use crate::channel::{Answer, Channel, Command, SetCommand, ValueCommand};
 use crate::view::{Question, View};
 use bartizan_api::control::{COMMANDS, Reply, Request, command};
+use bartizan_base::Generation;
 use bartizan_dataplane::eve::RulesInForce;
 use bartizan_dataplane::live::inquiry::{self, Collector, FlowsWanted};
 use bartizan_dataplane::live::{Counted, LiveFlow};
@@ -15,7 +16,7 @@ use bartizan_ports::Peer;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
 
-/// How long workers are waited for that are asked about their flows. One that is idle looks up ten times a second, and is woken.
+/// How long workers are waited for that are asked about their flows, or are to run another generation. One that is idle looks up ten times a second, and is woken.
 const WORKERS: Duration = Duration::from_secs(5);
 
 /// Where commands of clients are taken.
@@ -61,6 +62,10 @@ impl Desk {
                 "dataset-dump" => "datasets dump done",
                 _ => "done",
             }),
+            Answer::Reloaded(generation) if self.view.wait_for(generation, WORKERS) => Reply::ok("done"),
+            Answer::Reloaded(Generation(number)) => Reply::refused(format!(
+                "generation {number} is loaded, and some worker does not run it yet; does it hang? See the log and bartizan_worker_late of the metrics"
+            )),
             Answer::Refused(why) => Reply::refused(why),
             Answer::Counters(event) => counters(&event),
             Answer::Interface(stat) => Reply::ok(json!({
