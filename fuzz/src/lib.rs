@@ -7,6 +7,7 @@
 //! work: `scripts/fuzz-planted.sh` checks that it is found.
 
 pub mod capture;
+pub mod control;
 pub mod decode;
 pub mod defrag;
 pub mod fragments;
@@ -30,6 +31,7 @@ pub type Target = fn(&[u8]);
 /// All targets, by name.
 pub const TARGETS: &[(&str, Target)] = &[
     ("capture", capture::run),
+    ("control", control::run),
     ("decode", decode::run),
     ("defrag", defrag::run),
     ("fragments", fragments::run),

@@ -29,6 +29,8 @@ use std::sync::Arc;
 fn declared() -> impl Iterator<Item = &'static Limit> {
     let applayer = bartizan_applayer::limits::LIMITS.iter().copied();
     let crates = [
+        bartizan_api::limits::LIMITS,
+        crate::control::limits::LIMITS,
         bartizan_packet::limits::LIMITS,
         bartizan_flow::limits::LIMITS,
         bartizan_dataplane::limits::LIMITS,
@@ -48,7 +50,7 @@ const END: &str = "<!-- end of limits -->";
 /// The page with its tables made anew.
 fn page(before: &str) -> String {
     let mut text = before.to_owned();
-    for table in [Table::Flow, Table::Protocol, Table::Rule] {
+    for table in [Table::Flow, Table::Protocol, Table::Rule, Table::Control] {
         let mark = format!("<!-- limits: {} -->\n", table.name());
         let (head, rest) = text.split_once(&mark).unwrap_or_else(|| panic!("no {mark}"));
         let (_, tail) = rest.split_once(END).unwrap_or_else(|| panic!("no {END} behind {mark}"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One instance per output folder and per inline interface: two would mix their events, or pass every packet on twice.
+//! One instance per output folder, per inline interface and per command socket: two would mix their events, or pass every packet on twice.
 //!
 //! A lock is a file that its process holds with flock(2), so it ends with the process however that ends; the file
 //! names the process for who finds it locked. Locks of interfaces lie in `/run/bartizan` (root) or in the user's
@@ -85,6 +85,16 @@ pub fn pid_file(path: &Path) -> Result<Lock, Failure> {
     Ok(lock)
 }
 
+/// Locks the place of a command socket. The error: who has it, or that it cannot be locked.
+pub fn control(path: &Path) -> Result<Lock, String> {
+    let mut lock = path.as_os_str().to_owned();
+    lock.push(".lock");
+    take(Path::new(&lock)).map_err(|refusal| match refusal {
+        Refusal::Held(who) => format!("another bartizan{who} listens on {}", path.display()),
+        Refusal::System(error) => format!("cannot lock {}: {error}", Path::new(&lock).display()),
+    })
+}
+
 /// Locks an interface for inline use. `None`: there is no place for locks.
 pub fn interface(name: &str) -> Result<Option<Lock>, Failure> {
     // What cannot be a name is refused when the port is opened.
@@ -102,10 +112,14 @@ pub fn interface(name: &str) -> Result<Option<Lock>, Failure> {
     }
 }
 
-fn runtime_folder() -> Option<PathBuf> {
+/// That of root.
+pub const ROOTS_FOLDER: &str = "/run/bartizan";
+
+/// The folder for what lives as long as the program: `/run/bartizan` for root, else in the user's; made if it is not there. `None`: there is no place for it.
+pub fn runtime_folder() -> Option<PathBuf> {
     let root = std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
     let folder = if root {
-        PathBuf::from("/run/bartizan")
+        PathBuf::from(ROOTS_FOLDER)
     } else {
         PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR")?).join("bartizan")
     };

@@ -8,8 +8,11 @@ mod say;
 #[allow(unsafe_code)] // The allocator's options; the argument stands in the module.
 mod allocator;
 mod cache;
+mod channel;
 mod commands;
+mod control;
 mod crew;
+mod engines;
 mod error;
 mod findings;
 mod firewall;
@@ -27,11 +30,15 @@ mod outputs;
 mod plan;
 mod reload;
 mod rule_files;
+mod sets;
 #[allow(unsafe_code)] // Signal handlers; the argument stands in the module.
 mod signals;
 mod stats;
+mod steer;
 mod stores;
+mod tuple;
 mod unused;
+mod view;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -73,6 +80,9 @@ enum Command {
         after_help = "`bartizan explain flow --help` and `bartizan explain rule --help` have examples."
     )]
     Explain(commands::explain::Args),
+    /// Give a command to a running program: reload, counters, why a live flow is where it is, end.
+    #[command(after_help = commands::ctl::commands_help())]
+    Ctl(commands::ctl::Args),
     /// Load header rules or policies and classify headers, or say how fast that is.
     #[command(after_help = commands::classify::EXAMPLES)]
     Classify(commands::classify::Args),
@@ -110,6 +120,7 @@ fn main() -> ExitCode {
         Command::Run(args) => commands::run::run(&args),
         Command::Check(args) => commands::check::run(&args),
         Command::Explain(args) => commands::explain::run(&args),
+        Command::Ctl(args) => commands::ctl::run(&args),
         Command::Classify(args) => commands::classify::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
         Command::Man(args) => commands::man::run(&args),

@@ -7,7 +7,7 @@
 use crate::error::Failure;
 use crate::generation::Options;
 use crate::reload::Terms;
-use crate::{input, outputs};
+use crate::{control, input, outputs};
 use bartizan_config::host::{self, HostFile, LinkKind, Offload, OffloadLevel};
 use bartizan_config::kind::FileKind;
 use bartizan_config::policy::values::Share;
@@ -71,6 +71,10 @@ pub struct Given {
     /// Write the number of this process into a file, for who sends it signals; the file goes when the run ends.
     #[arg(long, value_name = "FILE")]
     pub pidfile: Option<PathBuf>,
+    /// Where the socket for commands (`bartizan ctl`, Suricata's tools) lies; `none` for no socket [default: control.socket in /run/bartizan, of other users in their own, or what the
+    /// `unix-command` of a suricata.yaml says].
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
     /// Serve metrics for Prometheus at http://ADDRESS/metrics, for example on 127.0.0.1:9100; off unless given.
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub metrics: Option<SocketAddr>,
@@ -204,6 +208,8 @@ pub struct Plan {
     pub out: Option<PathBuf>,
     /// Where metrics are served.
     pub metrics: Option<SocketAddr>,
+    /// Where commands are taken, and from whom.
+    pub control: control::Wanted,
     /// File with the number of the process.
     pub pid_file: Option<PathBuf>,
     /// Standard output belongs to events.
@@ -250,6 +256,10 @@ pub fn plan(given: &Given) -> Result<Plan, Failure> {
         spin: spin.map(Duration::from_micros),
         options,
         out,
+        control: control::Wanted {
+            socket: given.control.clone().or_else(|| file.as_ref()?.control.socket.clone()),
+            group: file.as_ref().and_then(|file| file.control.group.clone()),
+        },
         pid_file: given.pidfile.clone().or_else(|| file.as_ref()?.pid_file.clone()),
         metrics: given.metrics.or_else(|| Some(file?.metrics?.listen)),
         stdout_taken,

@@ -18,6 +18,9 @@ use std::fmt::Write as _;
 /// Places that a refusal lists.
 const SHOWN: usize = 5;
 
+/// Rules that cannot be used, of which a command tells.
+pub const FAILED_TOLD: usize = 2_000;
+
 /// What the operator takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
@@ -49,6 +52,8 @@ pub struct Inventory {
     files: BTreeMap<String, OfFile>,
     /// Rules that run, each once, by gid and sid.
     loaded: HashSet<(u32, u32)>,
+    /// Some of those that are no rules, [`FAILED_TOLD`] at most.
+    malformed: Vec<RefusedRule>,
     /// Those that are right and cannot be evaluated here, with the place and what is missing.
     unsupported: BTreeMap<(u32, u32), RefusedRule>,
 }
@@ -69,6 +74,9 @@ impl Inventory {
                     file.first = Some(rule.clone());
                 }
             }
+            if rule.malformed && self.malformed.len() < FAILED_TOLD && !self.malformed.contains(rule) {
+                self.malformed.push(rule.clone());
+            }
             if let Some(id) = rule.id.filter(|_| !rule.malformed) {
                 self.unsupported.entry(id).or_insert_with(|| rule.clone());
             }
@@ -86,6 +94,17 @@ impl Inventory {
     /// Rules that run.
     pub fn loaded(&self) -> usize {
         self.loaded.len()
+    }
+
+    /// Rules that cannot be used, by file and line, [`FAILED_TOLD`] at most, and how many more there are.
+    pub fn failed(&self) -> (Vec<RefusedRule>, u64) {
+        let mut all: Vec<RefusedRule> =
+            self.malformed.iter().chain(self.unsupported.values()).cloned().collect();
+        all.sort_by(|a, b| (&a.file, a.place).cmp(&(&b.file, b.place)));
+        let more = self.malformed().saturating_sub(self.malformed.len() as u64)
+            + all.len().saturating_sub(FAILED_TOLD) as u64;
+        all.truncate(FAILED_TOLD);
+        (all, more)
     }
 
     /// Lines that are no rules.
@@ -186,7 +205,7 @@ impl Inventory {
             ways.push(format!("`max-loss: {percent}%`"));
         }
         Err(format!(
-            "{before} rules run, {after} would after it:{why}\n  correct the files and send SIGUSR2 again; if it is meant so, say {} \
+            "{before} rules run, {after} would after it:{why}\n  correct the files and load them again (SIGUSR2, `bartizan ctl reload-rules`); if it is meant so, say {} \
              under `reload` in the host file first",
             ways.join(" and ")
         ))

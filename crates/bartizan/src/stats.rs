@@ -13,7 +13,7 @@ use bartizan_rules::RuleSetReport;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How long the answers of workers are waited for. An idle one looks up ten times a second.
-const ANSWER: Duration = Duration::from_millis(400);
+pub const ANSWER: Duration = Duration::from_millis(400);
 /// Seconds between two events unless the settings say otherwise, as in Suricata.
 const INTERVAL: u64 = 8;
 
@@ -60,6 +60,19 @@ pub fn thread_name(worker: usize, interface: Option<&str>) -> String {
         Some(interface) => format!("W#{:02}-{interface}", worker + 1),
         None => format!("W#{:02}", worker + 1),
     }
+}
+
+/// What came by an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InterfaceStat {
+    /// Packets.
+    pub packets: u64,
+    /// Of those: lost before anybody saw them.
+    pub dropped: u64,
+    /// TCP segments of its link with wrong checksums.
+    pub invalid_checksums: u64,
+    /// Packets that a level below has handled.
+    pub bypassed: u64,
 }
 
 /// A link, as statistics name it.
@@ -149,6 +162,53 @@ impl Statistics {
     }
 
     fn write_shown(&mut self, shown: &[Snapshot]) {
+        let Gathered { clock, totals, threads, links } = self.gather(shown);
+        self.warn(&links);
+        self.write(clock, &totals, threads, links);
+    }
+
+    /// What an event would say of what workers show now, as JSON.
+    pub fn show(&mut self) -> Vec<u8> {
+        let shown: Vec<Snapshot> = self.board.read().into_iter().map(|(shown, _)| shown).collect();
+        let Gathered { clock, totals, threads, links } = self.gather(&shown);
+        let (totals, threads, links) = self.with_names(&totals, threads, links);
+        let (uptime, rules) = (self.uptime(), self.rules);
+        let now = StatsNow { clock, uptime, totals: &totals, threads: &threads, links: &links, rules };
+        self.writer.show(&now)
+    }
+
+    /// What came by an interface, and what of it was lost. Of wrong checksums those of its link are told. What a level below has handled is not counted here.
+    pub fn interface(&self, name: &str) -> InterfaceStat {
+        let shown: Vec<Snapshot> = self.board.read().into_iter().map(|(shown, _)| shown).collect();
+        let mut stat = InterfaceStat::default();
+        for snapshot in &shown {
+            let mut own = snapshot.ports.iter().filter(|(port, _)| port == name).peekable();
+            if own.peek().is_some() {
+                let of =
+                    |name: &str| snapshot.stats.iter().find(|(known, _)| *known == name).map_or(0, |s| s.1);
+                stat.invalid_checksums += of("tcp.invalid_checksum");
+            }
+            for (_, port) in own {
+                // As the kernel counts them: with those that found the ring full.
+                stat.packets += port.ring_received.saturating_add(port.ring_dropped);
+                stat.dropped += port.ring_dropped;
+            }
+        }
+        stat
+    }
+
+    /// Seconds since the start.
+    pub fn uptime(&self) -> u64 {
+        self.started.elapsed().as_secs()
+    }
+
+    /// The rules that run.
+    pub const fn rules(&self) -> RulesInForce {
+        self.rules
+    }
+
+    /// What workers show, together, each, and those of each link.
+    fn gather(&self, shown: &[Snapshot]) -> Gathered {
         let sum_of = |shown: &[Snapshot]| {
             let mut sum = Sum::default();
             for snapshot in shown {
@@ -165,9 +225,8 @@ impl Statistics {
             links.push(sum_of(own));
             rest = others;
         }
-        self.warn(&links);
         let clock = shown.iter().map(|s| s.clock).fold(Timestamp::ZERO, Timestamp::max);
-        self.write(clock, &sum_of(shown), threads, links);
+        Gathered { clock, totals: sum_of(shown), threads, links }
     }
 
     /// Says once of each link that most checksums are wrong.
@@ -187,24 +246,44 @@ impl Statistics {
         clock: Timestamp,
         totals: &[(&'static str, u64)],
         threads: Vec<Counters>,
+        links: Vec<Counters>,
+    ) -> (Counters, Named) {
+        let (totals, threads, links) = self.with_names(totals, threads, links);
+        let (uptime, rules) = (self.uptime(), self.rules);
+        let now = StatsNow { clock, uptime, totals: &totals, threads: &threads, links: &links, rules };
+        (self.writer.write(&now), links)
+    }
+
+    /// With what is counted beside the workers, and with the names of workers and links.
+    fn with_names(
+        &self,
+        totals: &[(&'static str, u64)],
+        threads: Vec<Counters>,
         mut links: Vec<Counters>,
-    ) -> (Counters, Vec<(String, Counters)>) {
+    ) -> (Counters, Named, Named) {
         for (link, beside) in links.iter_mut().zip(&self.beside) {
             link.extend(beside.iter().copied());
         }
-        let totals = &with_beside(totals, &self.beside);
         let names = self.links.iter().flat_map(|link| {
             (0..usize::from(link.workers)).map(|worker| thread_name(worker, Some(&link.interface)))
         });
-        let threads: Vec<(String, Counters)> = names.zip(threads).collect();
+        let threads: Named = names.zip(threads).collect();
         // One link's are those of all.
         let several = self.links.len() > 1;
         let names = self.links.iter().filter(|_| several).map(|link| link.name.clone());
-        let links: Vec<(String, Counters)> = names.zip(links).collect();
-        let uptime = self.started.elapsed().as_secs();
-        let now = StatsNow { clock, uptime, totals, threads: &threads, links: &links, rules: self.rules };
-        (self.writer.write(&now), links)
+        (with_beside(totals, &self.beside), threads, names.zip(links).collect())
     }
+}
+
+/// Counters by the name of who has them.
+type Named = Vec<(String, Counters)>;
+
+/// What workers show at one moment.
+struct Gathered {
+    clock: Timestamp,
+    totals: Counters,
+    threads: Vec<Counters>,
+    links: Vec<Counters>,
 }
 
 /// The sums of all workers, with what is counted beside them.

@@ -40,6 +40,8 @@ pub enum Table {
     Protocol,
     /// Of rules.
     Rule,
+    /// Of the command socket.
+    Control,
 }
 
 impl Table {
@@ -50,6 +52,7 @@ impl Table {
             Table::Flow => "flow",
             Table::Protocol => "protocol",
             Table::Rule => "rule",
+            Table::Control => "control",
         }
     }
 }

@@ -42,6 +42,9 @@ pub struct HostFile {
     pub reload: Reload,
     /// Metrics for Prometheus; none unless given.
     pub metrics: Option<Metrics>,
+    /// The socket for commands.
+    #[serde(default)]
+    pub control: Control,
     /// Rule files, beside this file or absolute: what every flow with detection gets.
     #[serde(default)]
     pub rules: List<PathBuf>,
@@ -322,6 +325,17 @@ pub struct Reload {
     /// Take rule files with malformed lines, and files that have no rules any more.
     #[serde(default)]
     pub accept_malformed: bool,
+}
+
+/// The socket for commands (`bartizan ctl`, Suricata's tools). Its owner and its group may use it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Control {
+    /// Its path, beside this file or absolute; `none` for no socket. Unless given what the `unix-command` of a suricata.yaml says, else control.socket in /run/bartizan, of
+    /// other users in their own folder.
+    pub socket: Option<PathBuf>,
+    /// Its group: a name or a number.
+    pub group: Option<String>,
 }
 
 /// Metrics for Prometheus.
@@ -606,8 +620,9 @@ impl HostFile {
         let eve = self.outputs.eve.as_mut().map(|e| &mut e.dir);
         let rules = self.rules.0.iter_mut();
         let captures = self.links.iter_mut().filter_map(|l| l.capture.as_mut()).flat_map(|l| l.0.iter_mut());
-        let cache = self.cache.as_mut().filter(|c| c.as_os_str() != "none");
-        for path in named.into_iter().flatten().chain(eve).chain(rules).chain(captures).chain(cache) {
+        let or_none = [&mut self.cache, &mut self.control.socket].into_iter().flatten();
+        let or_none = or_none.filter(|path| path.as_os_str() != "none");
+        for path in named.into_iter().flatten().chain(eve).chain(rules).chain(captures).chain(or_none) {
             *path = folder.join(&*path);
         }
     }

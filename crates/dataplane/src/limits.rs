@@ -5,6 +5,7 @@
 use crate::event_ring::RING_BYTES;
 use crate::handover::AWAY_MAX;
 use crate::live::MOVES_ASKED;
+use crate::live::inquiry::{FLOWS_TOLD, PART, QUESTIONS};
 use crate::live::together::PARCELS;
 use crate::passage::{CLOSINGS, DRAWS, ENDS_WHEN_IDLE, LOOKED_AT, SESSIONS_ENDED, TIMERS_PER_PACKET};
 
@@ -131,4 +132,8 @@ pub const LIMITS: &[Limit] = limits! {
     Flow "flows below whose counts are read in one turn of a worker, and that come up for a new generation" = "{}, {}"
         [count(READS_PER_TURN), count(RAISES_PER_TURN)] in ["offload/manager.rs"],
         "the others are read and taken up in the next turns; packets of an earlier generation go up at once", [NotNeeded];
+    Control "entries of a flow table that a worker looks at between two batches for a question" = "{}" [count(PART)]
+        in ["dataplane/live/inquiry.rs"], "the next ones between the next two", [NotNeeded];
+    Control "flows that one worker tells of, questions that wait for one" = "{}, {}" [count(FLOWS_TOLD), count(QUESTIONS)]
+        in ["dataplane/live/inquiry.rs"], "counted, not told; the question is refused", [Told("`omitted` in the answer, the answer")];
 };

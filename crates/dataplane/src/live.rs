@@ -4,10 +4,13 @@
 //! Generations are swapped between batches; an idle link is woken for it, so a swap never waits for traffic. A turn
 //! takes what is there and never waits for more; one send call per batch and port.
 
+mod answering;
 mod berth;
 mod control;
 pub(crate) mod counters;
+pub mod inquiry;
 pub mod together;
+mod told;
 mod unsent;
 
 use crate::normaliser::{self, NormaliserCounters};
@@ -25,6 +28,7 @@ use std::time::Duration;
 
 pub use control::{Control, MOVES_ASKED};
 pub use counters::LiveCounters;
+pub use told::{Counted, LevelsNow, LiveFlow, RefusedBy, StaysBy};
 use unsent::UnsentFrames;
 
 /// Bytes before the network layer, an 802.1Q tag among them.

@@ -19,6 +19,7 @@ use crate::intake::Intake;
 use crate::intake::fragment::{Fragmented, Settled};
 use crate::intake::joined::Joined;
 use crate::leaving::Leaving;
+use crate::live::inquiry::Inquiry;
 use crate::normaliser::{NormaliserCounters, Rewrite};
 use crate::passage::{ENDS_WHEN_IDLE, Passage};
 use crate::record::Recorder;
@@ -48,6 +49,8 @@ pub struct Worker {
     leaving: Leaving,
     hosts: HostCare,
     presenter: Option<Presenter>,
+    /// The question about its flows that it is answering.
+    pub(crate) inquiry: Option<Box<Inquiry>>,
     /// What was held when the run ended, before its flows were let go.
     held_at_end: Option<Held>,
 }
@@ -72,6 +75,7 @@ impl Worker {
             leaving: Leaving::default(),
             hosts: HostCare::default(),
             presenter: None,
+            inquiry: None,
             held_at_end: None,
             settings,
         })

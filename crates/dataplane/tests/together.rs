@@ -7,6 +7,7 @@ mod refusing_ports;
 
 use bartizan_base::{Direction, LinkId, PacketDuration, Reason, Timestamp, WorkerId};
 use bartizan_dataplane::chain::Chains;
+use bartizan_dataplane::live::inquiry::{FLOWS_TOLD, FlowsWanted, PART, Question};
 use bartizan_dataplane::live::together::{
     Balance, Berth, LiveError, Places, Ports, Post, run_together, stations, stations_of,
 };
@@ -628,4 +629,84 @@ fn workers_of_a_link_that_is_gone_go_on_with_other_ports_and_others_notice_nothi
     assert!(by_link[0] < by_link[1], "{by_link:?}");
     assert_eq!(by_link[0] * 3, by_link[1] * 2, "{by_link:?}");
     assert!(!flows.is_empty() && flows.iter().all(|packets| *packets >= 2), "{flows:?}");
+}
+
+#[test]
+fn workers_tell_of_their_flows_part_by_part_while_traffic_goes_on() {
+    let bench = bench(true, "no");
+    let mut rig = rig(&bench, 2, 4_000);
+    let seen = Arc::clone(&bench.seen);
+    let flows = 8 * PART;
+    rig.run(|outside, control, clock| {
+        let ask = |question: Question| {
+            let mut collector = control.ask(question).expect("room for a question");
+            assert!(collector.collect(|| LIMIT), "all answer");
+            let (answer, late) = collector.finish();
+            assert!(late.is_empty(), "{late:?}");
+            answer
+        };
+        let mut before = 0;
+        for flow in 0..flows {
+            for frame in marked_saying(false, flow, 0, Shape::Plain, b"") {
+                arrive(outside, clock, flow as usize % 2, Side::A, &frame);
+            }
+            if flow % (PART / 2) == 0 {
+                let levels = ask(Question::Levels).levels;
+                assert!(levels.flows >= before && levels.flows <= u64::from(flow) + 1, "{levels:?}");
+                before = levels.flows;
+            }
+        }
+        wait_until("all packets are seen", || seen.lock().unwrap().len() as u32 == flows);
+        // Idle workers as well, and several questions at once.
+        let mut collectors: Vec<_> = (0..5).map(|_| control.ask(Question::Levels).unwrap()).collect();
+        for mut collector in collectors.drain(..) {
+            assert!(collector.collect(|| LIMIT));
+            let levels = collector.finish().0.levels;
+            assert_eq!((levels.flows, levels.moving), (u64::from(flows), 0));
+            assert_eq!(
+                (levels.levels["host"], levels.stays["no_device"]),
+                (u64::from(flows), u64::from(flows))
+            );
+        }
+        let one = FlowsWanted {
+            protocol: Some(17),
+            ends: [Some(([192, 0, 2, 1].into(), None)), None],
+            ..FlowsWanted::default()
+        };
+        let all = ask(Question::Flows(FlowsWanted::default()));
+        assert_eq!(
+            (all.flows.len(), all.omitted),
+            (2 * FLOWS_TOLD, u64::from(flows) - 2 * FLOWS_TOLD as u64)
+        );
+        let wanted = all.flows.last().expect("flows");
+        let number = FlowsWanted { number: Some(wanted.flow_id), ..FlowsWanted::default() };
+        let told = ask(Question::Flows(number));
+        assert_eq!(told.flows.iter().map(|flow| flow.flow_id).collect::<Vec<_>>(), [wanted.flow_id]);
+        assert_eq!(
+            (wanted.level, wanted.course, wanted.path.as_slice()),
+            ("host", "judged", &["watch", "find"][..])
+        );
+        assert_eq!(wanted.levels["host"].pkts_toserver, 1);
+        // From either side, with a port or without.
+        let ends = &wanted.ends;
+        let (client, server) = ((ends.src_ip, Some(ends.src_port)), (ends.dest_ip, None));
+        for ends in [[Some(client), Some(server)], [Some(server), Some(client)], [Some(client), None]] {
+            let told = ask(Question::Flows(FlowsWanted { ends, ..FlowsWanted::default() }));
+            assert!(told.flows.iter().any(|flow| flow.flow_id == wanted.flow_id), "{ends:?}");
+            assert_eq!(told.flows.len(), 1, "{ends:?}");
+        }
+        assert_eq!(ask(Question::Flows(one)).flows.len(), 0);
+        // Who asks and goes keeps nobody from anything.
+        drop(control.ask(Question::Levels));
+        assert_eq!(ask(Question::Levels).levels.flows, u64::from(flows));
+    })
+    .unwrap();
+    // After the end nobody answers, and so many questions wait.
+    let mut asked = 0;
+    while let Some(mut collector) = rig.control.ask(Question::Levels) {
+        assert!(!collector.collect(|| Duration::ZERO));
+        assert_eq!(collector.finish().1, [WorkerId(0), WorkerId(1)]);
+        asked += 1;
+    }
+    assert_eq!(asked, bartizan_dataplane::live::inquiry::QUESTIONS);
 }

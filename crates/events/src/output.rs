@@ -250,6 +250,12 @@ pub fn parse_mode(text: &str) -> Option<u32> {
     (mode <= 0o777 && mode & 0o600 == 0o600).then_some(mode)
 }
 
+/// The number of a group of this machine, by its name or as it is.
+#[must_use]
+pub fn group_id(name: &str) -> Option<u32> {
+    find_id(name, "/etc/group")
+}
+
 /// A number, or the third field of the line with this name.
 fn find_id(name: &str, file: &str) -> Option<u32> {
     if let Ok(number) = name.parse() {

@@ -228,6 +228,7 @@ pub(crate) struct Levels {
     /// When the host saw its latest packet.
     pub host_seen: Timestamp,
     pub generation: Generation,
+    /// When it was told to take the flow, or, at the host, when the flow came back; zero if a level has refused it since.
     pub since: Timestamp,
     pub turn: u16,
     pub level: Level,

@@ -437,6 +437,21 @@ impl<E: Default> FlowTable<E> {
         self.ids().into_iter().filter_map(|id| Some((id, self.get(id)?)))
     }
 
+    /// The flows of so many entries from one on, and where to go on; `None` at the end. A table that is walked so changes between the steps: a flow that is there all the
+    /// while is met once, one that begins or ends meanwhile perhaps.
+    pub fn part(
+        &self,
+        from: u32,
+        entries: u32,
+    ) -> (impl Iterator<Item = (FlowId, &FlowEntry<E>)>, Option<u32>) {
+        let end = from.saturating_add(entries);
+        let part = self.entries.get(from as usize..).unwrap_or_default();
+        let part = part.get(..entries as usize).unwrap_or(part);
+        let flows =
+            (from..).zip(part).filter(|(_, entry)| entry.serial != 0).map(|(id, entry)| (FlowId(id), entry));
+        (flows, ((end as usize) < self.entries.len()).then_some(end))
+    }
+
     /// Whether the short timeouts hold. A caller that wants to save entries opens flows then only
     /// for SYNs, as far as TCP goes.
     #[must_use]

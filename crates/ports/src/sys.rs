@@ -31,6 +31,8 @@ unsafe impl Plain for libc::tpacket_req {}
 unsafe impl Plain for libc::tpacket_req3 {}
 // SAFETY: integers and a byte array.
 unsafe impl Plain for libc::packet_mreq {}
+// SAFETY: integers.
+unsafe impl Plain for libc::ucred {}
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }

@@ -2,7 +2,7 @@
 //! Writes first inputs for the targets from captures and rule files: `seed CORPUS FILE...`.
 //!
 //! Captures become frames (decode, worker), streams (protocol, split, tcp) and whole files (capture); files named `*.rules`
-//! become rules (rules, load), `*.yaml` settings and policies. Names are numbers; what is too large is left out.
+//! become rules (rules, load), `*.yaml` settings and policies, `*.json` messages of the command socket. Names are numbers; what is too large is left out.
 
 use bartizan_fuzz::protocol::choices;
 use bartizan_packet::capture::CaptureReader;
@@ -60,6 +60,12 @@ fn main() {
                         let expression = &expression[..end];
                         corpus.add("regex", &[&[0][..], expression, &[0][..], line].concat());
                     }
+                }
+            }
+            Some("json") => {
+                corpus.add("control", &[&[64][..], &bytes].concat());
+                for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                    corpus.add("control", &[&[5][..], line].concat());
                 }
             }
             Some("yaml") => {

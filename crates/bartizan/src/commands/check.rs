@@ -6,7 +6,7 @@ use crate::error::{Exit, Failure};
 use crate::firewall::{self, FirewallOptions};
 use crate::generation::{Builder, Options, is_policy};
 use crate::reload::Inventory;
-use crate::{findings, load, rule_files, say, unused};
+use crate::{control, findings, load, rule_files, say, unused};
 use bartizan_base::{Generation, Settings};
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_detect::needs::Needs;
@@ -194,6 +194,7 @@ fn settings_problems(
     TlsStoreOptions::from_settings(settings).map_err(&wrong)?;
     Rights::from_settings(settings).map_err(&wrong)?;
     // What only a run asks for.
+    control::of_settings(settings).map_err(&wrong)?;
     let _ = settings.get("default-log-dir");
     settings.mark_read("rule-files");
     let _ = settings.get("default-rule-path");

@@ -6,6 +6,8 @@ pub mod captures;
 pub mod check;
 pub mod classify;
 pub mod completions;
+pub mod ctl;
+mod ctl_text;
 pub mod explain;
 pub mod inspect;
 pub mod man;

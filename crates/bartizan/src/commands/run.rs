@@ -2,17 +2,18 @@
 //! `bartizan run`: the stack on live traffic, on links that are inline between two interfaces or passive on one.
 
 use crate::crew::{self, Parts, Stack};
+use crate::engines::Engines;
 use crate::error::{Exit, Failure};
 use crate::generation::{Builder, Built};
 use crate::links::Links;
 use crate::metrics::{self, Source};
 use crate::offload::{Below, LevelCounters};
 use crate::plan::{self, Given, LinkPlan, Plan};
-use crate::reload::Inventory;
 use crate::stats::{Statistics, StatsLink};
+use crate::steer::{Steering, tell};
 use crate::stores::Stores;
-use crate::{firewall, load, lock, signals, stats, unused};
-use bartizan_applayer::flow::Engine;
+use crate::view::{self, View};
+use crate::{channel, control, firewall, load, lock, signals, stats, unused};
 use bartizan_base::Generation;
 use bartizan_config::suricata;
 use bartizan_dataplane::board::Board;
@@ -22,12 +23,13 @@ use bartizan_dataplane::settings::EngineSettings;
 use bartizan_events::file_store::WhenBehind;
 use bartizan_events::harmless;
 use bartizan_events::output::Rights;
-use bartizan_events::sink::{SinkProblem, SinkWatch};
+use bartizan_events::sink::SinkWatch;
 use bartizan_ports::{AWAKE_DEVICE, Awake, Interface};
+use bartizan_rules::RuleSetReport;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Arguments.
@@ -49,12 +51,10 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let folder = plan.out.as_deref().unwrap_or(Path::new(""));
     let mut builder = Builder::new(&plan.options, folder)?;
     let rights = Rights::from_settings(builder.settings()).map_err(Failure::setting(builder.settings()))?;
-    for link in &plan.links {
-        let which = if plan.links.len() > 1 { format!("link `{}`: ", link.name) } else { String::new() };
-        firewall::needs_prevention(builder.settings(), link.prevention, &which)?;
-    }
+    fits_firewall(&plan, &builder)?;
     let _locks = locks(&plan, &rights)?;
     let listener = plan.metrics.map(metrics::listen).transpose()?;
+    let socket = control::open(&plan.control, builder.settings())?;
     let built = builder.build(Generation(1))?;
     let mut warnings: Vec<String> = builder.warnings().to_vec();
     let settings = plan
@@ -78,9 +78,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     stores.handles().give(&mut recorder);
     let every = stats::interval(builder.settings())?;
     check_unread(&plan, &builder)?;
-    let mut midstream = plan.links.iter().zip(&settings);
-    let refuses_midstream =
-        midstream.any(|(link, own)| link.prevention && own.stream.midstream_policy.refuses());
+    let refuses_midstream = refuses_midstream(&plan, &settings);
     let stack =
         |(link, settings): (&LinkPlan, _)| Some(Stack { settings, engine: engines.of(link.prevention)? });
     let stacks: Vec<Stack> = plan.links.iter().zip(settings).filter_map(stack).collect();
@@ -95,11 +93,15 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     source.loaded(&report, builder.cache());
     let server = listener.map(|listener| metrics::serve(listener, Arc::clone(&source))).transpose()?;
     server.iter().for_each(|server| eprintln!("metrics: http://{}/metrics", server.address()));
-    let control = Control::for_workers(workers).map_err(Failure::stopped)?;
+    let control = Arc::new(Control::for_workers(workers).map_err(Failure::stopped)?);
+    let statistics = statistics_of(&plan, &recorder, every, &report, board.clone());
+    let statistics = Arc::new(Mutex::new(statistics));
+    let (channel, inbox) = channel::open();
+    let view = view_of(&plan, &control, &source, &statistics);
+    let commands = commands_of(socket, (channel, view), &plan)?;
     tell_what_runs(&plan, &builder, refuses_midstream);
     let spin = plan.spin.unwrap_or_else(|| crew::spin(workers));
     let live = LiveOptions { spin, awake: plan.awake, ..LiveOptions::default() };
-    let statistics_board = board.clone();
     let parts = Parts { links: of_links, chains, live, control: &control, board };
     let (yaml, shared) = (builder.settings().clone(), Arc::clone(builder.shared()));
     let handles = stores.handles();
@@ -111,15 +113,15 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         handles.clone().give(&mut half);
         Ok(half)
     };
-    let of_links = plan.links.iter().map(|l| StatsLink::new(&l.name, l.interface(), l.workers)).collect();
-    let (writer, rules) = (recorder.stats_writer(every.is_some()), stats::rules_of(&report));
-    let mut statistics = Statistics::new(writer, statistics_board, every, rules, of_links);
     let steer = |finished: &dyn Fn() -> bool| {
-        let steering = Steering { control: &control, source: &source, engines: &engines, given: &args.given };
-        steering.run(&mut builder, inventory, &mut statistics, (&mut links, &mut below), finished);
+        let (control, source, engines, given) = (&*control, &*source, &engines, &args.given);
+        let (rights, statistics) = (&rights, &*statistics);
+        let steering = Steering { control, source, engines, given, rights, statistics };
+        steering.run(&mut builder, inventory, inbox, (&mut links, &mut below), finished);
     };
     let mut ended = crew::run(parts, &mut recorder, for_worker, steer)?;
-    drop(server);
+    drop((server, commands));
+    let mut statistics = view::lock(&statistics);
     statistics.counted_beside(below.close(ended.failure.is_some()));
     let (threads, of_links) = ended.take_counters();
     statistics.warn(&of_links);
@@ -148,6 +150,73 @@ fn sum_up(plan: &Plan, ended: &crew::Ended, recorder: &EveRecorder) -> bool {
     let failed = events_summary(&mut text, &recorder.watches());
     say(plan, &text);
     failed > 0
+}
+
+/// Firewall mode needs prevention.
+fn fits_firewall(plan: &Plan, builder: &Builder) -> Result<(), Failure> {
+    for link in &plan.links {
+        let which = if plan.links.len() > 1 { format!("link `{}`: ", link.name) } else { String::new() };
+        firewall::needs_prevention(builder.settings(), link.prevention, &which)?;
+    }
+    Ok(())
+}
+
+/// Whether connections that are open already are refused on some link.
+fn refuses_midstream(plan: &Plan, settings: &[EngineSettings]) -> bool {
+    let mut links = plan.links.iter().zip(settings);
+    links.any(|(link, own)| link.prevention && own.stream.midstream_policy.refuses())
+}
+
+/// Statistics of the links, as often as the settings say.
+fn statistics_of(
+    plan: &Plan,
+    recorder: &EveRecorder,
+    every: Option<Duration>,
+    report: &RuleSetReport,
+    board: Board,
+) -> Statistics {
+    let links = plan.links.iter().map(|link| StatsLink::new(&link.name, link.interface(), link.workers));
+    let writer = recorder.stats_writer(every.is_some());
+    Statistics::new(writer, board, every, stats::rules_of(report), links.collect())
+}
+
+/// What can be told of the run at any time.
+fn view_of(
+    plan: &Plan,
+    control: &Arc<Control>,
+    source: &Arc<Source>,
+    statistics: &Arc<Mutex<Statistics>>,
+) -> View {
+    let interfaces = plan.links.iter().flat_map(|link| link.ports.interfaces());
+    View {
+        control: Arc::clone(control),
+        source: Arc::clone(source),
+        statistics: Arc::clone(statistics),
+        interfaces: interfaces.map(str::to_owned).collect(),
+    }
+}
+
+/// Begins to take commands by a socket, and says where.
+fn commands_of(
+    socket: control::Opened,
+    (channel, view): (channel::Channel, View),
+    plan: &Plan,
+) -> Result<Option<control::Server>, Failure> {
+    let place = match socket {
+        control::Opened::Place(place) => place,
+        control::Opened::None => return Ok(None),
+        control::Opened::Without(note) => {
+            eprintln!("note: {note}");
+            return Ok(None);
+        }
+    };
+    let links = plan.links.iter().map(|link| link.name.clone()).collect();
+    let server =
+        control::Server::start(place, control::Desk::new(channel, view, links)).map_err(|error| {
+            Failure::stopped(format!("cannot take commands: {error}; leave them out with --control none"))
+        })?;
+    eprintln!("commands: {} (`bartizan ctl`)", server.path().display());
+    Ok(Some(server))
 }
 
 /// What events say of each link's run.
@@ -269,47 +338,6 @@ fn engine_settings(
     Ok(if link.is_inline() { settings.between_two_sides() } else { settings })
 }
 
-/// The application layer of links that prevent and of those that watch.
-struct Engines(Vec<(bool, Arc<Engine>)>);
-
-impl Engines {
-    fn new(plan: &Plan, builder: &Builder, built: &Built) -> Result<Self, Failure> {
-        let mut engines: Vec<(bool, Arc<Engine>)> = Vec::new();
-        for link in &plan.links {
-            if !engines.iter().any(|(prevention, _)| *prevention == link.prevention) {
-                let mode = load::Mode::on_links(link.prevention);
-                engines.push((
-                    link.prevention,
-                    Arc::new(load::app_layer(builder.settings(), &built.needs, mode)?),
-                ));
-            }
-        }
-        Ok(Engines(engines))
-    }
-
-    fn of(&self, prevention: bool) -> Option<Arc<Engine>> {
-        let engine = self.0.iter().find(|(known, _)| *known == prevention);
-        engine.map(|(_, engine)| Arc::clone(engine))
-    }
-
-    /// What only new rules ask for is done from here on.
-    fn ask(&self, built: &Built) {
-        for (_, engine) in &self.0 {
-            engine.ask_hashes(built.needs.hashes);
-            engine.ask_frames(built.needs.frames, built.needs.stream_frames);
-            if built.needs.magic {
-                engine.ask_magic();
-            }
-        }
-    }
-}
-
-/// Says what happened to an output.
-fn tell(problem: &SinkProblem) {
-    let kind = if problem.is_error() { "error" } else { "note" };
-    eprintln!("{kind}: {problem}");
-}
-
 /// One instance per output folder and per inline interface.
 fn locks(plan: &Plan, rights: &Rights) -> Result<Vec<lock::Lock>, Failure> {
     let mut locks = Vec::new();
@@ -343,87 +371,6 @@ fn check_unread(plan: &Plan, builder: &Builder) -> Result<(), Failure> {
         )));
     }
     unused::tell(&plan.options, settings)
-}
-
-/// What signals act upon.
-struct Steering<'r> {
-    control: &'r Control,
-    source: &'r Source,
-    engines: &'r Engines,
-    given: &'r Given,
-}
-
-impl Steering<'_> {
-    /// Waits for signals; a reload builds a generation beside the running one and swaps it when it is whole and does not weaken.
-    /// Says what outputs have to say, once.
-    fn run(
-        &self,
-        builder: &mut Builder,
-        mut running: Inventory,
-        statistics: &mut Statistics,
-        (links, below): (&mut Links, &mut Below),
-        finished: &dyn Fn() -> bool,
-    ) {
-        let mut number = 1;
-        while !finished() {
-            if signals::stop_asked() {
-                below.end_watch();
-                self.control.stop();
-            }
-            if signals::reload_asked() {
-                let built = self.build(builder, Generation(number + 1), &running);
-                self.source.reloaded(built.is_ok());
-                match built {
-                    Ok(built) => {
-                        number += 1;
-                        self.engines.ask(&built);
-                        self.control.swap(built.chains);
-                        self.source.loaded(&built.report, builder.cache());
-                        statistics.loaded(stats::rules_of(&built.report));
-                        let (loaded, refused) = (built.report.loaded, built.report.refused_total());
-                        for left_out in running.left_out(&built.inventory) {
-                            eprintln!("warning: {left_out}");
-                        }
-                        running = built.inventory;
-                        let malformed = match running.malformed() {
-                            0 => String::new(),
-                            some => format!(", {some} of them malformed lines"),
-                        };
-                        eprintln!("generation {number}: {loaded} rules loaded, {refused} refused{malformed}");
-                    }
-                    Err(error) => eprintln!("reload refused, generation {number} goes on: {error}"),
-                }
-            }
-            if signals::reopen_asked() {
-                self.source.ask_reopen();
-                eprintln!("outputs are opened again (SIGHUP); SIGUSR2 loads rules and policy anew");
-            }
-            self.source.problems().for_each(|problem| tell(&problem));
-            if self.control.free_left() {
-                builder.generation_freed();
-            }
-            if statistics.is_due() {
-                statistics.counted_beside(below.beside());
-            }
-            statistics.look();
-            links.look(self.control).iter().for_each(|said| eprintln!("{said}"));
-            below.look(links).iter().for_each(|said| eprintln!("{said}"));
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// The next generation, if it may take the place of the running one.
-    fn build(
-        &self,
-        builder: &mut Builder,
-        number: Generation,
-        running: &Inventory,
-    ) -> Result<Built, Failure> {
-        let terms = plan::terms(self.given)?;
-        let built = builder.build(number)?;
-        running.may_become(&built.inventory, &terms).map_err(Failure::input)?;
-        Ok(built)
-    }
 }
 
 /// Says what was written and what was lost on the way out. Gives the number that outputs did not take.

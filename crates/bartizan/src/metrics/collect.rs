@@ -85,6 +85,22 @@ impl Source {
         self.outputs.iter().for_each(|output| output.ask_reopen());
     }
 
+    /// Asks the workers for their counters.
+    pub fn ask_workers(&self) {
+        self.board.ask();
+    }
+
+    /// Whether all have shown them since.
+    pub fn have_workers_shown(&self) -> bool {
+        self.board.is_answered()
+    }
+
+    /// Frames that came by an interface and that a level below has handled.
+    pub fn handled_below(&self, interface: &str) -> u64 {
+        let own = self.level_ports().filter(|(port, _)| port.interface == interface);
+        own.fold(0, |sum, (_, port)| sum.saturating_add(port.forwarded).saturating_add(port.dropped))
+    }
+
     /// The page.
     pub fn page(&self) -> String {
         self.board.ask();

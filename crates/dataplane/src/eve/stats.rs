@@ -50,6 +50,13 @@ pub struct RulesInForce {
     pub since: Timestamp,
 }
 
+impl RulesInForce {
+    /// Whether there is detection at all.
+    const fn are_there(&self) -> bool {
+        self.loaded + self.failed + self.skipped > 0
+    }
+}
+
 /// What an event of type `stats` says.
 #[derive(Clone, Copy, Debug)]
 pub struct StatsNow<'a> {
@@ -74,8 +81,7 @@ pub struct StatsWriter {
     posted: Arc<Posted>,
     store: Option<Arc<FileStoreCounters>>,
     certificates: Option<Arc<TlsStoreCounters>>,
-    /// Values of the last event: of all, of each worker by its name, and of each link by its name behind `link `.
-    last: BTreeMap<String, BTreeMap<&'static str, u64>>,
+    last: Last,
     writer: JsonWriter,
 }
 
@@ -91,7 +97,7 @@ impl EveRecorder {
             posted: Arc::clone(&self.posted),
             store: self.store.as_ref().map(bartizan_events::FileStoreHandle::shared_counters),
             certificates: self.certificates.as_ref().map(bartizan_events::TlsStoreHandle::shared_counters),
-            last: BTreeMap::new(),
+            last: Last::new(),
             writer: JsonWriter::new(),
         }
     }
@@ -119,6 +125,9 @@ fn with_last<'a>(
     counters.iter().map(with).collect()
 }
 
+/// Values of the last event: of all, of each worker by its name, and of each link by its name behind `link `.
+type Last = BTreeMap<String, BTreeMap<&'static str, u64>>;
+
 /// Counters by the name of what has them.
 type Named<'a> = (&'a str, Vec<Counter<'a>>);
 
@@ -126,16 +135,45 @@ fn named<'a>(all: &'a [Named<'a>]) -> Vec<ThreadCounters<'a>> {
     all.iter().map(|(name, counters)| ThreadCounters { name, counters }).collect()
 }
 
-impl StatsWriter {
-    /// With what they were at the last event; `of` tells those of links and of workers apart.
-    fn with_names<'a>(&mut self, all: &'a [(String, Vec<(&'static str, u64)>)], of: &str) -> Vec<Named<'a>> {
-        let with = |(name, counters): &'a (String, Vec<(&'static str, u64)>)| {
-            let last = self.last.entry(format!("{of}{name}")).or_default();
-            (name.as_str(), with_last(counters, last))
-        };
-        all.iter().map(with).collect()
-    }
+/// With what they were at the last event; `of` tells those of links and of workers apart.
+fn with_names<'a>(
+    last: &mut Last,
+    all: &'a [(String, Vec<(&'static str, u64)>)],
+    of: &str,
+) -> Vec<Named<'a>> {
+    let with = |(name, counters): &'a (String, Vec<(&'static str, u64)>)| {
+        let last = last.entry(format!("{of}{name}")).or_default();
+        (name.as_str(), with_last(counters, last))
+    };
+    all.iter().map(with).collect()
+}
 
+/// Hands out the record of an event with these counters of all workers.
+fn with_record(
+    now: &StatsNow<'_>,
+    all: &[(&'static str, u64)],
+    last: &mut Last,
+    write: impl FnOnce(&StatsRecord<'_>, &Common<'_>),
+) {
+    let rules = now.rules;
+    let totals = with_last(all, last.entry(String::new()).or_default());
+    let (threads, links) = (with_names(last, now.threads, ""), with_names(last, now.links, "link "));
+    let (threads, links) = (named(&threads), named(&links));
+    let since = bartizan_events::time_text(rules.since);
+    let engines = [DetectEngine {
+        id: 0,
+        last_reload: &since,
+        rules_loaded: rules.loaded,
+        rules_failed: rules.failed,
+        rules_skipped: rules.skipped,
+    }];
+    let engines = if rules.are_there() { engines.as_slice() } else { &[] };
+    let (uptime, totals) = (now.uptime, &totals);
+    let record = StatsRecord { uptime, totals, threads: &threads, links: &links, engines };
+    write(&record, &Common { timestamp: now.clock, ..Common::default() });
+}
+
+impl StatsWriter {
     /// Whether some output has these events.
     #[must_use]
     pub const fn is_wanted(&self) -> bool {
@@ -144,9 +182,31 @@ impl StatsWriter {
 
     /// Makes an event and hands it to the outputs. Gives all counters.
     pub fn write(&mut self, now: &StatsNow<'_>) -> Vec<(&'static str, u64)> {
-        let rules = now.rules;
+        let all = self.all(now);
+        let StatsWriter { outputs, posted, last, writer, .. } = self;
+        with_record(now, &all, last, |record, common| {
+            for (output, header, options) in outputs {
+                record.write(writer, header, options, common);
+                posted.put(*output, writer.bytes().to_vec());
+            }
+        });
+        all
+    }
+
+    /// What an event would say now, as JSON, with the counters of each worker, whatever the outputs want of it. The next event's differences are still to the last event.
+    pub fn show(&mut self, now: &StatsNow<'_>) -> Vec<u8> {
+        let all = self.all(now);
+        let options = StatsOptions { threads: true, ..StatsOptions::default() };
+        with_record(now, &all, &mut Last::new(), |record, common| {
+            record.write(&mut self.writer, &HeaderOptions::default(), &options, common);
+        });
+        self.writer.bytes().to_vec()
+    }
+
+    /// All counters of all workers together, with those of stores.
+    fn all(&self, now: &StatsNow<'_>) -> Vec<(&'static str, u64)> {
         // Without rules there is no detection to be counted.
-        let detects = rules.loaded + rules.failed + rules.skipped > 0;
+        let detects = now.rules.are_there();
         let is_there = |(name, _): &(&'static str, u64)| detects || !name.starts_with("detect.");
         let mut all: Vec<_> = now.totals.iter().copied().filter(is_there).collect();
         match &self.store {
@@ -158,25 +218,6 @@ impl StatsWriter {
         }
         let wrong = u64::from(crate::stats::mostly_wrong_checksums(&all).is_some());
         all.push(("tcp.checksums_mostly_wrong", wrong));
-        let totals = with_last(&all, self.last.entry(String::new()).or_default());
-        let (threads, links) = (self.with_names(now.threads, ""), self.with_names(now.links, "link "));
-        let (threads, links) = (named(&threads), named(&links));
-        let since = bartizan_events::time_text(rules.since);
-        let engines = [DetectEngine {
-            id: 0,
-            last_reload: &since,
-            rules_loaded: rules.loaded,
-            rules_failed: rules.failed,
-            rules_skipped: rules.skipped,
-        }];
-        let engines = if detects { engines.as_slice() } else { &[] };
-        let (uptime, totals) = (now.uptime, &totals);
-        let record = StatsRecord { uptime, totals, threads: &threads, links: &links, engines };
-        let common = Common { timestamp: now.clock, ..Common::default() };
-        for (output, header, options) in &self.outputs {
-            record.write(&mut self.writer, header, options, &common);
-            self.posted.put(*output, self.writer.bytes().to_vec());
-        }
         all
     }
 }

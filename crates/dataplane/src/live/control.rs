@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Steering live workers from outside: stop, swap generations, move flows, ask what runs, wake who sleeps.
+//! Steering live workers from outside: stop, swap generations, move flows, ask what runs and how flows stand, wake who sleeps.
 //!
 //! Memory ordering: a generation is put in its place under a lock and then flagged (`Release`); a worker that sees the flag
 //! (`Acquire`) finds it. Who hands a frame over to a worker that may be going to sleep, and that worker, agree by a fence on
 //! each side (sequentially consistent): either the one sees that the other sleeps, or the other sees the frame.
 
+use super::answering;
+use super::inquiry::{self, Collector, Question, Waiting};
 use crate::chain::Chains;
 use crate::worker::Worker;
 use bartizan_base::{Generation, WorkerId};
@@ -31,6 +33,9 @@ struct Seat {
     /// Moves of flows that it is asked for.
     moves: Mutex<Vec<(FlowKey, WorkerId)>>,
     has_moves: AtomicBool,
+    /// Questions about its flows.
+    questions: Mutex<Waiting>,
+    has_questions: AtomicBool,
     asleep: AtomicBool,
     waker: Waker,
 }
@@ -59,6 +64,8 @@ impl Control {
                 running: AtomicU64::new(0),
                 moves: Mutex::default(),
                 has_moves: AtomicBool::new(false),
+                questions: Mutex::default(),
+                has_questions: AtomicBool::new(false),
                 asleep: AtomicBool::new(false),
                 waker: Waker::new()?,
             })
@@ -114,6 +121,44 @@ impl Control {
         true
     }
 
+    /// Asks all workers about their flows. They answer between two batches, at once and without anybody who waits for it ([`inquiry`]). `None`: so many questions
+    /// wait already ([`inquiry::QUESTIONS`]).
+    #[must_use]
+    pub fn ask(&self, question: Question) -> Option<Collector> {
+        let count = u16::try_from(self.seats.len()).unwrap_or(u16::MAX);
+        let (asked, collector) = inquiry::ask(question, count);
+        let mut all = true;
+        for (seat, asked) in self.seats.iter().zip(asked) {
+            if let Ok(mut questions) = seat.questions.lock() {
+                all &= questions.put(asked);
+                // Under the lock, as who takes the last one says that there is none.
+                seat.has_questions.store(true, Ordering::Release);
+            }
+            seat.waker.wake();
+        }
+        all.then_some(collector)
+    }
+
+    /// At a batch boundary: goes on with what a worker is asked.
+    fn answer(seat: &Seat, me: WorkerId, worker: &mut Worker) {
+        if worker.inquiry.is_none() {
+            if !seat.has_questions.load(Ordering::Acquire) {
+                return;
+            }
+            if let Ok(mut questions) = seat.questions.lock() {
+                let (next, more) = questions.take();
+                worker.inquiry = next.map(Box::new);
+                seat.has_questions.store(more, Ordering::Release);
+            }
+        }
+        let inquiry = worker.inquiry.take();
+        worker.inquiry = inquiry.and_then(|inquiry| answering::go_on(worker, me, inquiry));
+        if worker.inquiry.is_some() || seat.has_questions.load(Ordering::Relaxed) {
+            // It does not sleep before it is through.
+            seat.waker.wake();
+        }
+    }
+
     /// At a batch boundary: the moves that a worker is asked for.
     pub(super) fn take_moves(&self, me: WorkerId, mut each: impl FnMut(&FlowKey, WorkerId)) {
         let Some(seat) = self.seats.get(usize::from(me.0)) else { return };
@@ -148,7 +193,7 @@ impl Control {
         !free.is_empty()
     }
 
-    /// At a batch boundary: takes a pending generation.
+    /// At a batch boundary: takes a pending generation, and answers questions.
     pub(super) fn take(&self, me: WorkerId, worker: &mut Worker) {
         let Some(seat) = self.seats.get(usize::from(me.0)) else { return };
         worker.forget_generation();
@@ -165,6 +210,7 @@ impl Control {
             worker.enter_generation(chains);
         }
         seat.running.store(worker.generation().0, Ordering::Release);
+        Self::answer(seat, me, worker);
     }
 
     /// What a worker sleeps on.

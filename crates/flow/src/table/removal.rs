@@ -93,6 +93,18 @@ impl<E: Default> FlowTable<E> {
         Some(Stay { sunk, step: entry.step, generation, since })
     }
 
+    /// Since when a flow is where it is: since its level was told to take it, since it came back, or since it began. `None`: a level has refused it since it came back, and
+    /// when it did is forgotten.
+    #[must_use]
+    pub fn since(&self, id: FlowId) -> Option<Timestamp> {
+        let entry = self.get(id)?;
+        match self.with_levels(id) {
+            Some((_, levels)) if levels.since != Timestamp::ZERO => Some(levels.since),
+            Some((_, levels)) if levels.counted != <[Amounts; 2]>::default() => None,
+            _ => Some(entry.start),
+        }
+    }
+
     /// All stays. Walks the table: for a change of generation.
     pub fn stays(&self) -> impl Iterator<Item = Stay> {
         (0..)
@@ -309,7 +321,7 @@ impl<E: Default> FlowTable<E> {
     /// The level has no entry any more, or is not waited for any longer.
     fn left(&mut self, id: FlowId, now: Timestamp) {
         if self.goes_on(id, now) {
-            self.back(id);
+            self.back(id, now);
         } else {
             self.go(id, Step::Left, Some((now, PacketDuration::ZERO)));
         }
@@ -319,7 +331,7 @@ impl<E: Default> FlowTable<E> {
     fn end_of(&mut self, id: FlowId, now: Timestamp) -> Option<EndReason> {
         self.get(id).filter(|entry| entry.step == Step::Left)?;
         if self.goes_on(id, now) {
-            self.back(id);
+            self.back(id, now);
             return None;
         }
         let (_, levels) = self.with_levels_mut(id)?;
@@ -337,8 +349,10 @@ impl<E: Default> FlowTable<E> {
         })
     }
 
-    fn back(&mut self, id: FlowId) {
+    fn back(&mut self, id: FlowId, now: Timestamp) {
         let Some((entry, levels)) = self.with_levels_mut(id) else { return };
+        let refused = entry.level == Level::Host;
+        levels.since = if refused { Timestamp::ZERO } else { now };
         entry.level = Level::Host;
         let revived = levels.ending.take().is_some();
         self.go(id, Step::Back, None);

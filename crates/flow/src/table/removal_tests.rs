@@ -64,7 +64,7 @@ fn a_flow_sinks_and_comes_back_in_steps() {
     assert!(t.answered(sunk, Answer::Installed, at(20)));
     let stay = t.stay(id).unwrap();
     assert_eq!((stay.sunk, stay.step, stay.generation, stay.since), (sunk, Step::Active, FIRST, at(10)));
-    assert_eq!(t.get(id).unwrap().level(), Level::Xdp);
+    assert_eq!((t.get(id).unwrap().level(), t.since(id)), (Level::Xdp, Some(at(10))));
     assert!(t.credit(sunk, Direction::ToServer, 3, 300, at(900)));
     assert!(t.credit(sunk, Direction::ToClient, 2, 2_000, at(800)));
     // A packet that comes up is found, and the host's.
@@ -85,6 +85,7 @@ fn a_flow_sinks_and_comes_back_in_steps() {
     assert_eq!(tasks(&mut t, over), tell(sunk, Command::Delete));
     assert!(t.answered(sunk, Answer::Deleted, at(over)));
     assert_eq!((step(&t, id), t.stay(id), tasks(&mut t, over + 5_000)), (Step::Back, None, vec![]));
+    assert_eq!(t.since(id), Some(at(over)), "it came back");
     let flow = t.get(id).unwrap();
     assert_eq!((flow.level(), flow.state()), (Level::Host, FlowState::Established));
     assert_eq!((flow.packets, flow.bytes), (PerDirection::new(6, 3), PerDirection::new(600, 2_050)));
@@ -110,7 +111,11 @@ fn a_refused_flow_stays_at_the_host() {
     assert_eq!(t.sink(FlowId(3), Level::Xdp, FIRST, at(0)), Err(SinkError::NoFlow));
     let first = t.sink(id, Level::Rtl, FIRST, at(0)).unwrap();
     assert!(t.answered(first, Answer::Refused, at(1)));
-    assert_eq!(step(&t, id), Step::Back);
+    assert_eq!(
+        (step(&t, id), t.since(id)),
+        (Step::Back, Some(t.get(id).unwrap().start)),
+        "it was never away"
+    );
     // To the next level; it is to leave it before it is there.
     let second = t.sink(id, Level::Xdp, FIRST, at(2)).unwrap();
     assert_ne!(first, second);
@@ -130,15 +135,15 @@ fn a_refused_flow_stays_at_the_host() {
 #[test]
 fn a_silent_flow_ends_when_its_last_counters_are_read_and_one_that_was_not_silent_goes_on() {
     // What the last counters, or a packet that came up, say.
-    for (seen, by_level) in [(None, false), (Some(100_200), true), (Some(100_200), false)] {
+    for (seen, by_level) in [(None, false), (Some(60_200), true), (Some(60_200), false)] {
         let (mut t, id) = with_flow(TCP);
         let sunk = sink(&mut t, id, Level::Xdp, 0);
         // The level's reports keep it.
         t.credit(sunk, Direction::ToClient, 1, 60, at(100));
-        assert_eq!(t.expire(at(100_000), 100, none), 0);
+        assert_eq!(t.expire(at(60_000), 100, none), 0);
         assert_eq!(step(&t, id), Step::Active);
-        // 100 s, as bypassed ones. No packet finds it stale.
-        let due = 100_100 + TICK;
+        // 60 s, as at the host. No packet finds it stale.
+        let due = 60_100 + TICK;
         assert!(matches!(t.find(&key(TCP, false), at(due)), Find::Found { .. }));
         assert_eq!(t.expire(at(due), 100, none), 0);
         assert_eq!(tasks(&mut t, due), tell(sunk, Command::Mark));

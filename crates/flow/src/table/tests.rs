@@ -334,6 +334,26 @@ fn flows_come_in_the_order_of_creation_and_drain_in_it() {
 }
 
 #[test]
+fn a_table_is_walked_in_parts() {
+    let mut t = table(64);
+    let ids: Vec<FlowId> = (0..20).map(|n| created(t.find_or_insert(&key(n, false), at(0), none))).collect();
+    t.remove(ids[7], EndReason::Timeout);
+    for size in [1, 3, 7, 20, 64] {
+        let (mut met, mut next) = (Vec::new(), Some(0));
+        while let Some(from) = next {
+            let (flows, then) = t.part(from, size);
+            met.extend(flows.map(|(id, _)| id.0));
+            next = then;
+        }
+        met.sort_unstable();
+        let expected: Vec<u32> = ids.iter().map(|id| id.0).filter(|id| *id != ids[7].0).collect();
+        assert_eq!(met, expected, "{size}");
+    }
+    let (mut beyond, next) = t.part(1_000, 5);
+    assert!(beyond.next().is_none() && next.is_none());
+}
+
+#[test]
 fn a_table_moves_to_another_instance() {
     let mut old = table(8);
     for n in 0..4 {

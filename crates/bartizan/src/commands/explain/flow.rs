@@ -2,11 +2,13 @@
 //! `bartizan explain flow`: for a 5-tuple what the policy makes of it, for a capture what happened to its flows.
 
 use super::flow_text;
-use super::tuple::{self, ANY_PORT, Tuple};
+use crate::commands::ctl::{self, To};
 use crate::error::{Exit, Failure};
 use crate::generation::{Builder, Built, BuiltPolicy, Options, find_link, find_tenant, unnamed_link};
 use crate::load;
+use crate::tuple::{self, ANY_PORT, Tuple};
 use bartizan_agent::explain::{FlowExplanation, FlowQuestion, Subject, explain};
+use bartizan_api::control::command;
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{Generation, LinkId, TenantId};
 use bartizan_dataplane::explain::history::{FlowHistory, Histories, Select, Watcher, flow_of};
@@ -23,6 +25,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   bartizan explain flow tcp 10.0.0.1:40000 192.0.2.7:80 --policy policy.yaml
   bartizan explain flow icmp 2001:db8::1 2001:db8::2 --policy policy.yaml --vlan 102
+  bartizan explain flow --live tcp 10.0.0.1:40000 192.0.2.7:80
   bartizan explain flow capture.pcap --policy policy.yaml --ips
   bartizan explain flow capture.pcap --flow 17 --rules my.rules
   bartizan explain flow --capture capture.pcap --flow 'udp 10.0.0.1 10.0.0.53:53' --json";
@@ -39,6 +42,11 @@ pub struct Args {
     /// Which flow of the capture: a 5-tuple, or the number of one of its packets. All unless given.
     #[arg(long, value_name = "TUPLE|NUMBER")]
     flow: Option<String>,
+    /// Ask a running program about its live flow: what is decided of it, which level handles it, and why not a lower one (`bartizan ctl explain-flow`).
+    #[arg(long, conflicts_with_all = ["capture", "flow", "policy", "ips"])]
+    live: bool,
+    #[command(flatten)]
+    to: To,
     #[command(flatten)]
     options: Options,
     /// With a capture: prevention, refusals act.
@@ -86,10 +94,16 @@ struct Stage {
 
 /// Explains a flow.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
+    if args.live {
+        return live(args);
+    }
+    if args.to.socket.is_some() {
+        return Err(Failure::usage("--socket names a running program, which is asked with --live"));
+    }
     let asked = asked(args)?;
     if matches!(asked, Asked::Tuple(_)) && args.options.policy.is_none() {
         return Err(Failure::usage(
-            "without a policy every flow has the same chain, ids alone; say which policy is asked with --policy FILE",
+            "without a policy every flow has the same chain, ids alone; say which policy is asked with --policy FILE, or ask a running program with --live",
         ));
     }
     // Before anything is compiled: a wrong flow costs nothing.
@@ -106,6 +120,13 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         Asked::Tuple(tuple) => one(args, &stage, &tuple),
         Asked::Capture(path) => capture(args, &stage, &path, wanted),
     }
+}
+
+/// Asks a running program.
+fn live(args: &Args) -> Result<Exit, Failure> {
+    let spec = command("explain-flow").ok_or_else(|| Failure::usage("there is no such command"))?;
+    let request = spec.request(&args.subject).map_err(Failure::usage)?;
+    ctl::give(&args.to, &request, args.json)
 }
 
 fn asked(args: &Args) -> Result<Asked, Failure> {

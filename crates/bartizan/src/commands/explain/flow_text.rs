@@ -2,6 +2,7 @@
 //! Explanations of flows for people.
 
 use super::flow::Told;
+use crate::tuple::{end_text, protocol_name};
 use bartizan_agent::explain::{FlowExplanation, FlowQuestion, FunctionAnswer};
 use bartizan_dataplane::chain::LookupExplained;
 use bartizan_dataplane::explain::history::{FlowHistory, Moment};
@@ -10,26 +11,6 @@ use std::net::IpAddr;
 
 /// Moments that are shown; `--json` has more.
 const MOMENTS_SHOWN: usize = 60;
-
-/// Name of an IP protocol, as flows are written.
-fn protocol(number: u8) -> String {
-    match number {
-        1 => "icmp".to_owned(),
-        6 => "tcp".to_owned(),
-        17 => "udp".to_owned(),
-        58 => "icmpv6".to_owned(),
-        132 => "sctp".to_owned(),
-        other => other.to_string(),
-    }
-}
-
-fn end(address: IpAddr, port: u16) -> String {
-    match (address, port) {
-        (address, 0) => address.to_string(),
-        (IpAddr::V6(v6), port) => format!("[{v6}]:{port}"),
-        (address, port) => format!("{address}:{port}"),
-    }
-}
 
 /// The flow that was asked about, as JSON.
 pub fn flow_json(question: &FlowQuestion, link: Option<&str>) -> Value {
@@ -59,8 +40,14 @@ pub fn flow_json(question: &FlowQuestion, link: Option<&str>) -> Value {
 }
 
 fn title(question: &FlowQuestion) -> String {
-    let side = |e: Option<(IpAddr, u16)>| e.map(|(address, port)| end(address, port)).unwrap_or_default();
-    format!("{} {} -> {}", protocol(question.protocol), side(question.source), side(question.destination))
+    let side =
+        |e: Option<(IpAddr, u16)>| e.map(|(address, port)| end_text(address, port)).unwrap_or_default();
+    format!(
+        "{} {} -> {}",
+        protocol_name(question.protocol),
+        side(question.source),
+        side(question.destination)
+    )
 }
 
 /// Prints why a flow is treated as it is.
@@ -171,9 +158,9 @@ fn flow_title(history: &FlowHistory) -> String {
     let ends = &history.ends;
     format!(
         "{} {} -> {}",
-        protocol(ends.protocol),
-        end(ends.src_ip, ends.src_port),
-        end(ends.dest_ip, ends.dest_port)
+        protocol_name(ends.protocol),
+        end_text(ends.src_ip, ends.src_port),
+        end_text(ends.dest_ip, ends.dest_port)
     )
 }
 

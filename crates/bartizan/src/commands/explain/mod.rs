@@ -4,7 +4,6 @@
 pub mod flow;
 mod flow_text;
 pub mod rule;
-mod tuple;
 
 use crate::error::{Exit, Failure};
 

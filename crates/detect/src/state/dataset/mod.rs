@@ -5,7 +5,7 @@
 //! file, which are read again ([`Datasets::forget_loaded`]). Each set has a bound on its memory; what does not fit is
 //! not added, and counted. Semantics: Suricata 8's user guide, "Datasets".
 //!
-//! Not done: commands to add or remove values at run time.
+//! Values come and go by rules and by commands of an operator.
 
 mod load;
 mod reputation;
@@ -13,6 +13,7 @@ mod reputation;
 pub use load::Format;
 pub use reputation::{Reputation, ReputationError};
 
+use crate::encoding::base64;
 use bartizan_base::{SettingError, Settings, parse_size};
 use bartizan_events::output::Rights;
 use std::collections::HashMap;
@@ -72,6 +73,29 @@ impl Kind {
                 Some(Key::Address(address.octets()))
             }
         }
+    }
+
+    /// The bytes of a value as files write it, strings in base64.
+    ///
+    /// # Errors
+    /// It is none: what one would be.
+    pub fn read(self, text: &str) -> Result<Vec<u8>, &'static str> {
+        let wanted = match self {
+            Kind::String => "text in base64",
+            Kind::Md5 => "MD5 digest in hex",
+            Kind::Sha256 => "SHA-256 digest in hex",
+            Kind::Ipv4 => "IPv4 address",
+            Kind::Ip => "IP address",
+        };
+        let mut decoded = Vec::new();
+        let bytes = match self {
+            Kind::String => {
+                let whole = base64::decode(text.as_bytes(), base64::Mode::Strict, &mut decoded);
+                whole.then_some(decoded)
+            }
+            _ => self.parse(text),
+        };
+        bytes.filter(|bytes| self.key(bytes).is_some()).ok_or(wanted)
     }
 
     /// The bytes of a value as files write it, other than base64.
@@ -210,6 +234,20 @@ impl Dataset {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What its values are.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Takes all values out.
+    pub fn clear(&self) {
+        self.wait_for_turn();
+        // Freed when nobody waits for the set any more.
+        let old = self.values.write().map(|mut values| std::mem::take(&mut *values));
+        drop(old);
     }
 
     /// The reputation of a value (0 in sets without); `None` when it is not in the set.
@@ -378,6 +416,12 @@ impl Datasets {
             .collect()
     }
 
+    /// The set of a name.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<Arc<Dataset>> {
+        self.sets.lock().ok()?.get(name).cloned()
+    }
+
     /// All sets, for counters.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<Dataset>> {
@@ -481,6 +525,35 @@ mod tests {
         assert_eq!(set.bytes(), 0);
         let untyped = Request { kind: None, ..request("other", Kind::String) };
         assert!(matches!(sets.get(&Settings::new(), &untyped), Err(DatasetError::NoType(_))));
+    }
+
+    #[test]
+    fn values_are_read_as_files_write_them_and_go_together() {
+        for (kind, text, bytes) in [
+            (Kind::String, "YQ==", Some(&b"a"[..])),
+            (Kind::String, "a", None),
+            (Kind::String, "", None),
+            (
+                Kind::Md5,
+                "00112233445566778899aabbccddeeff",
+                Some(b"\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff"),
+            ),
+            (Kind::Md5, "0011", None),
+            (Kind::Ipv4, "10.0.0.1", Some(&[10, 0, 0, 1])),
+            (Kind::Ipv4, "2001:db8::1", None),
+        ] {
+            assert_eq!(kind.read(text).ok().as_deref(), bytes, "{kind:?} {text}");
+        }
+        assert_eq!(Kind::Sha256.read("x"), Err("SHA-256 digest in hex"));
+        let sets = Datasets::default();
+        let set = sets.get(&Settings::new(), &request("seen", Kind::String)).unwrap();
+        assert!(set.add(b"a") && set.add(b"b") && set.kind() == Kind::String);
+        assert!(
+            sets.named("seen").is_some_and(|other| Arc::ptr_eq(&set, &other)) && sets.named("x").is_none()
+        );
+        set.clear();
+        assert_eq!((set.len(), set.bytes()), (0, 0));
+        assert!(set.add(b"a"));
     }
 
     #[test]

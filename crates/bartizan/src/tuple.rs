@@ -35,7 +35,8 @@ fn words_look_like_addresses(text: &str) -> bool {
     words(text).any(|word| end(word).is_ok())
 }
 
-fn words(text: &str) -> impl Iterator<Item = &str> {
+/// The words of a flow, without what stands between them for the eye.
+pub fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split([' ', '\t', ','])
         .filter(|word| !word.is_empty() && !matches!(*word, "->" | "<->" | ">" | "=>"))
 }
@@ -70,7 +71,8 @@ pub fn parse(text: &str) -> Result<Tuple, String> {
     Ok(Tuple { protocol, source, destination, icmp })
 }
 
-fn protocol_of(word: &str) -> Result<(u8, Option<(u8, u8)>), String> {
+/// A protocol, by name or number; ICMP with type and code.
+pub fn protocol_of(word: &str) -> Result<(u8, Option<(u8, u8)>), String> {
     let lower = word.to_ascii_lowercase();
     let (name, rest) = match lower.split_once(':') {
         Some((name, rest)) => (name, Some(rest)),
@@ -99,7 +101,7 @@ fn protocol_of(word: &str) -> Result<(u8, Option<(u8, u8)>), String> {
 }
 
 /// An address with or without a port.
-fn end(word: &str) -> Result<(IpAddr, Option<u16>), String> {
+pub fn end(word: &str) -> Result<(IpAddr, Option<u16>), String> {
     let bad = || format!("`{word}` is no address, with or without a port; {FORM}");
     let port = |text: &str| {
         text.parse::<u16>().map_err(|_| format!("`{text}` in `{word}` is no port; ports are 0 to 65535"))
@@ -119,6 +121,27 @@ fn end(word: &str) -> Result<(IpAddr, Option<u16>), String> {
     let (address, text) = word.rsplit_once(':').ok_or_else(bad)?;
     let address: std::net::Ipv4Addr = address.parse().map_err(|_| bad())?;
     Ok((IpAddr::V4(address), Some(port(text)?)))
+}
+
+/// Name of an IP protocol, as flows are written.
+pub fn protocol_name(number: u8) -> String {
+    match number {
+        1 => "icmp".to_owned(),
+        6 => "tcp".to_owned(),
+        17 => "udp".to_owned(),
+        58 => "icmpv6".to_owned(),
+        132 => "sctp".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// An end of a flow, as it is written.
+pub fn end_text(address: IpAddr, port: u16) -> String {
+    match (address, port) {
+        (address, 0) => address.to_string(),
+        (IpAddr::V6(v6), port) => format!("[{v6}]:{port}"),
+        (address, port) => format!("{address}:{port}"),
+    }
 }
 
 #[cfg(test)]

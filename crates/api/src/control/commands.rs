@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The commands that there are: one table for who answers, who asks and who reads about it.
+//!
+//! Those above `levels` are Suricata's, with its names, arguments and answers; the others are this program's own.
+
+use super::Request;
+use serde_json::{Map, Value};
+
+/// What a value of an argument is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A text.
+    Text,
+    /// A number; as a text of digits, too.
+    Number,
+    /// All words that are left on a command line, as one text.
+    Rest,
+}
+
+/// An argument of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Argument {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is, for people: `INTERFACE`.
+    pub what: &'static str,
+    /// Its form.
+    pub form: Form,
+}
+
+/// A command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommandSpec {
+    /// Its name.
+    pub name: &'static str,
+    /// What it wants to be told, in the order of a command line.
+    pub arguments: &'static [Argument],
+    /// What it does.
+    pub about: &'static str,
+}
+
+const fn text(name: &'static str, what: &'static str) -> Argument {
+    Argument { name, what, form: Form::Text }
+}
+
+const SET: Argument = text("setname", "NAME");
+const KIND: Argument = text("settype", "TYPE");
+const VALUE: Argument = text("datavalue", "VALUE");
+
+macro_rules! commands {
+    ($($name:literal [$($argument:expr),*] $about:literal;)*) => {
+        &[$(CommandSpec { name: $name, arguments: &[$($argument),*], about: $about }),*]
+    };
+}
+
+/// All commands.
+pub const COMMANDS: &[CommandSpec] = commands! {
+    "command-list" [] "the commands that there are";
+    "help" [] "the same";
+    "version" [] "version of the program";
+    "uptime" [] "seconds since the start";
+    "running-mode" [] "how packets are handled: `workers`";
+    "capture-mode" [] "what packets come in by: `AF_PACKET_DEV`";
+    "conf-get" [text("variable", "KEY")] "value of a setting";
+    "dump-counters" [] "all counters, as in EVE's `stats` with those of each worker";
+    "iface-list" [] "the interfaces";
+    "iface-stat" [text("iface", "INTERFACE")] "packets of an interface, those lost, wrong checksums, bypassed";
+    "reload-rules" [] "load rules and policy anew; answers when it is done, or why it was refused";
+    "ruleset-reload-rules" [] "the same";
+    "ruleset-reload-nonblocking" [] "the same, and answers at once; what came of it stands in the log";
+    "ruleset-reload-time" [] "when rules were loaded last";
+    "ruleset-stats" [] "rules that run, that failed and that were left out";
+    "ruleset-failed-rules" [] "the rules that failed, with file, line and what is wrong";
+    "reopen-log-files" [] "open outputs again under their names";
+    "dataset-add" [SET, KIND, VALUE] "put a value into a data set (string in base64, md5 and sha256 in hex, ip)";
+    "dataset-remove" [SET, KIND, VALUE] "take a value out of a data set";
+    "dataset-lookup" [SET, KIND, VALUE] "whether a value is in a data set";
+    "dataset-clear" [SET, KIND] "take all values out of a data set";
+    "dataset-dump" [] "write data sets with `save` or `state` to their files now";
+    "get-flow-stats-by-id" [Argument { name: "flow_id", what: "FLOW_ID", form: Form::Number }]
+        "packets and bytes of a live flow by its `flow_id` in EVE";
+    "shutdown" [] "end the program in order";
+    "levels" [] "live flows by the level that handles them, and why the others are at the host";
+    "explain-flow" [Argument { name: "flow", what: "FLOW", form: Form::Rest }]
+        "of each live flow that fits: policy, chain, what is decided and by whom, level since when, why not lower";
+    "control-stats" [] "what this socket has counted: clients, messages, refusals";
+};
+
+/// The command of a name.
+#[must_use]
+pub fn command(name: &str) -> Option<&'static CommandSpec> {
+    COMMANDS.iter().find(|command| command.name == name)
+}
+
+impl CommandSpec {
+    /// How it is written: `iface-stat INTERFACE`.
+    #[must_use]
+    pub fn usage(&self) -> String {
+        let words = self.arguments.iter().map(|argument| argument.what);
+        core::iter::once(self.name).chain(words).collect::<Vec<_>>().join(" ")
+    }
+
+    /// What the words behind the command's name on a command line are to the program.
+    ///
+    /// # Errors
+    /// One is missing, is none, or is too much: how it is written.
+    pub fn request(&self, words: &[String]) -> Result<Request, String> {
+        let wrong = |what: String| format!("{what}; write `{}`", self.usage());
+        let mut arguments = Map::new();
+        let mut left = words;
+        for argument in self.arguments {
+            let (value, rest) = match (argument.form, left) {
+                (_, []) => return Err(wrong(format!("{} is missing", argument.what))),
+                (Form::Rest, all) => (Value::from(all.join(" ")), &[][..]),
+                (Form::Text, [first, rest @ ..]) => (Value::from(first.as_str()), rest),
+                (Form::Number, [first, rest @ ..]) => {
+                    let number: u64 = first
+                        .parse()
+                        .map_err(|_| wrong(format!("`{first}` is no number for {}", argument.what)))?;
+                    (Value::from(number), rest)
+                }
+            };
+            arguments.insert(argument.name.to_owned(), value);
+            left = rest;
+        }
+        match left {
+            [] => Ok(Request { command: self.name.to_owned(), arguments }),
+            [first, ..] => Err(wrong(format!("`{first}` is too much"))),
+        }
+    }
+}
+
+impl Request {
+    /// A text among the arguments.
+    ///
+    /// # Errors
+    /// It is missing or none: what is wanted.
+    pub fn text(&self, name: &str) -> Result<&str, String> {
+        match self.arguments.get(name) {
+            Some(Value::String(text)) => Ok(text),
+            Some(_) => Err(format!("`{name}` is no text")),
+            None => Err(format!("the argument `{name}` is missing")),
+        }
+    }
+
+    /// A number among the arguments.
+    ///
+    /// # Errors
+    /// It is missing or none: what is wanted.
+    pub fn number(&self, name: &str) -> Result<u64, String> {
+        let value = self.arguments.get(name).ok_or_else(|| format!("the argument `{name}` is missing"))?;
+        let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
+        number.ok_or_else(|| format!("`{name}` is no number from 0 to {}", u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn commands_have_names_of_their_own_and_what_is_left_comes_last() {
+        for spec in COMMANDS {
+            assert_eq!(COMMANDS.iter().filter(|other| other.name == spec.name).count(), 1, "{}", spec.name);
+            assert!(!spec.about.is_empty());
+            let rest = spec.arguments.iter().rposition(|argument| argument.form == Form::Rest);
+            assert!(rest.is_none_or(|at| at + 1 == spec.arguments.len()), "{}", spec.name);
+        }
+        assert!(command("uptime").is_some() && command("Uptime").is_none());
+    }
+
+    #[test]
+    fn words_of_a_command_line_become_arguments() {
+        let request = |name: &str, line: &str| command(name).unwrap().request(&words(line));
+        assert_eq!(request("uptime", "").unwrap().arguments, Map::new());
+        let stat = request("iface-stat", "eth0").unwrap();
+        assert_eq!(stat.text("iface"), Ok("eth0"));
+        assert!(stat.text("other").unwrap_err().contains("`other` is missing"));
+        let flow = request("explain-flow", "tcp 10.0.0.1:1 10.0.0.2").unwrap();
+        assert_eq!(flow.text("flow"), Ok("tcp 10.0.0.1:1 10.0.0.2"));
+        assert_eq!(request("get-flow-stats-by-id", "17").unwrap().number("flow_id"), Ok(17));
+        let set = request("dataset-add", "d string YQ==").unwrap();
+        assert_eq!(json!(set.arguments), json!({"setname": "d", "settype": "string", "datavalue": "YQ=="}));
+        for (name, line, says) in [
+            ("iface-stat", "", "INTERFACE is missing; write `iface-stat INTERFACE`"),
+            ("iface-stat", "a b", "`b` is too much"),
+            ("get-flow-stats-by-id", "x", "`x` is no number for FLOW_ID"),
+            ("explain-flow", "", "FLOW is missing"),
+        ] {
+            let error = request(name, line).unwrap_err();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn numbers_may_be_texts() {
+        let of = |value: Value| {
+            let arguments = Map::from_iter([("n".to_owned(), value)]);
+            Request { command: String::new(), arguments }.number("n")
+        };
+        assert_eq!((of(json!(7)), of(json!("7"))), (Ok(7), Ok(7)));
+        assert!(of(json!(-1)).is_err() && of(json!("x")).is_err() && of(json!(1.5)).is_err());
+    }
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a client says: which version it speaks, and commands.
+
+use serde_json::{Map, Value, json};
+
+/// A version of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// 0.1: no line ends.
+    V1,
+    /// 0.2: each answer ends with a line end.
+    V2,
+}
+
+/// A command with its arguments, as they came.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// Its name.
+    pub command: String,
+    /// Its arguments by name.
+    pub arguments: Map<String, Value>,
+}
+
+/// What is wrong with a message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// It is not JSON.
+    #[error("the message is not JSON: {0}")]
+    Json(String),
+    /// The first message says no version.
+    #[error("the first message says the version: {{\"version\": \"0.2\"}}")]
+    NoVersion,
+    /// A version that there is not.
+    #[error("there is no version `{0}` of this protocol; there are 0.1 and 0.2")]
+    Version(String),
+    /// A later one names no command.
+    #[error("the message names no command: {{\"command\": \"command-list\"}}")]
+    NoCommand,
+    /// Arguments are no object.
+    #[error(
+        "`arguments` is no object: {{\"command\": \"iface-stat\", \"arguments\": {{\"iface\": \"eth0\"}}}}"
+    )]
+    Arguments,
+}
+
+fn object(message: &[u8]) -> Result<Map<String, Value>, Malformed> {
+    serde_json::from_slice(message).map_err(|error| Malformed::Json(error.to_string()))
+}
+
+/// The first message of a client.
+#[must_use]
+pub fn hello() -> Vec<u8> {
+    b"{\"version\": \"0.2\"}\n".to_vec()
+}
+
+/// Reads the first message of a client.
+///
+/// # Errors
+/// [`Malformed`].
+pub fn version(message: &[u8]) -> Result<Version, Malformed> {
+    let object = object(message)?;
+    match object.get("version").and_then(Value::as_str) {
+        Some("0.1") => Ok(Version::V1),
+        Some("0.2") => Ok(Version::V2),
+        Some(other) => Err(Malformed::Version(other.chars().take(40).collect())),
+        None => Err(Malformed::NoVersion),
+    }
+}
+
+/// Reads a command.
+///
+/// # Errors
+/// [`Malformed`].
+pub fn request(message: &[u8]) -> Result<Request, Malformed> {
+    let mut object = object(message)?;
+    let Some(Value::String(command)) = object.remove("command") else { return Err(Malformed::NoCommand) };
+    let arguments = match object.remove("arguments") {
+        None | Some(Value::Null) => Map::new(),
+        Some(Value::Object(arguments)) => arguments,
+        Some(_) => return Err(Malformed::Arguments),
+    };
+    Ok(Request { command, arguments })
+}
+
+impl Request {
+    /// As a client of version 0.2 sends it.
+    #[must_use]
+    pub fn to_message(&self) -> Vec<u8> {
+        let mut message = if self.arguments.is_empty() {
+            json!({"command": self.command})
+        } else {
+            json!({"command": self.command, "arguments": self.arguments})
+        }
+        .to_string()
+        .into_bytes();
+        message.push(b'\n');
+        message
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_those_that_there_are() {
+        assert_eq!(version(br#"{"version": "0.1"}"#), Ok(Version::V1));
+        assert_eq!(version(&hello()), Ok(Version::V2));
+        assert_eq!(version(br#"{"version": "0.3"}"#), Err(Malformed::Version("0.3".into())));
+        for text in [&b"{}"[..], br#"{"version": 0.2}"#, br#"{"command": "uptime"}"#] {
+            assert_eq!(version(text), Err(Malformed::NoVersion));
+        }
+        assert!(matches!(version(b"{,}"), Err(Malformed::Json(_))));
+    }
+
+    #[test]
+    fn commands_have_a_name_and_perhaps_arguments() {
+        let plain = request(br#"{"command": "uptime", "arguments": null, "other": 1}"#).unwrap();
+        assert_eq!((plain.command.as_str(), plain.arguments.len()), ("uptime", 0));
+        let with = request(br#"{"command": "iface-stat", "arguments": {"iface": "e0"}}"#).unwrap();
+        assert_eq!(with.arguments.get("iface"), Some(&json!("e0")));
+        assert_eq!(request(&with.to_message()), Ok(with));
+        assert_eq!(request(&plain.to_message()), Ok(plain));
+        assert_eq!(request(br#"{"command": 1}"#), Err(Malformed::NoCommand));
+        assert_eq!(request(br#"{"command": "x", "arguments": [1]}"#), Err(Malformed::Arguments));
+        // serde_json bounds how deep values lie.
+        let deep =
+            format!("{{\"command\":\"x\",\"arguments\":{}{}}}", "{\"a\":".repeat(500), "}".repeat(500));
+        assert!(matches!(request(deep.as_bytes()), Err(Malformed::Json(_))));
+    }
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `bartizan ctl`: gives a command to a running program, by its socket, and shows what comes of it.
+
+use super::ctl_text;
+use crate::control;
+use crate::error::{Exit, Failure};
+use bartizan_api::control::{ANSWER_MAX, COMMANDS, Messages, Reply, Request, command, hello};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Shown below `--help`.
+pub fn commands_help() -> String {
+    let widest =
+        COMMANDS.iter().map(|spec| spec.usage().len()).filter(|width| *width < 34).max().unwrap_or(0);
+    let mut text = "Commands:\n".to_owned();
+    for spec in COMMANDS {
+        let usage = spec.usage();
+        if usage.len() > widest {
+            text += &format!("  {usage}\n  {:widest$}  {}\n", "", spec.about);
+        } else {
+            text += &format!("  {usage:widest$}  {}\n", spec.about);
+        }
+    }
+    text + EXAMPLES
+}
+
+const EXAMPLES: &str = "
+Examples:
+  bartizan ctl reload-rules
+  bartizan ctl levels
+  bartizan ctl explain-flow tcp 10.0.0.1:40000 192.0.2.7:80
+  bartizan ctl explain-flow 192.0.2.7:80
+  bartizan ctl --json dump-counters
+  bartizan ctl --socket /run/bartizan/lan.socket shutdown";
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    to: To,
+    /// Print the answer as it came, as JSON.
+    #[arg(long)]
+    json: bool,
+    /// What the program is to do.
+    #[arg(value_name = "COMMAND", required = true)]
+    command: String,
+    /// What it wants to be told.
+    #[arg(value_name = "ARGUMENT")]
+    arguments: Vec<String>,
+}
+
+/// Which program, and how long it is waited for.
+#[derive(clap::Args)]
+pub struct To {
+    /// The program's socket [default: control.socket in /run/bartizan, of other users in their own]; a run says where it lies when it starts.
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// How long to wait for the answer; a reload takes as long as loading rules.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    pub timeout: u64,
+}
+
+/// Gives a command.
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    let Some(spec) = command(&args.command) else {
+        let known: Vec<&str> = COMMANDS.iter().map(|spec| spec.name).collect();
+        return Err(Failure::usage(format!(
+            "there is no command `{}`; there are {}",
+            args.command,
+            known.join(", ")
+        )));
+    };
+    let request = spec.request(&args.arguments).map_err(Failure::usage)?;
+    give(&args.to, &request, args.json)
+}
+
+/// Gives a command, and shows what comes of it.
+pub fn give(to: &To, request: &Request, json: bool) -> Result<Exit, Failure> {
+    let (reply, text) = ask(to, request)?;
+    if json {
+        println!("{}", text.trim_end());
+        return Ok(if reply.ok { Exit::Done } else { Exit::Input });
+    }
+    if !reply.ok {
+        return Err(Failure::input(ctl_text::plain(&reply.message)));
+    }
+    let shown = ctl_text::answer(&request.command, &reply.message);
+    println!("{}", shown.text);
+    Ok(if shown.found { Exit::Done } else { Exit::Input })
+}
+
+/// The answer to a command, and its text.
+fn ask(to: &To, request: &Request) -> Result<(Reply, String), Failure> {
+    let path = match &to.socket {
+        Some(path) => path.clone(),
+        None => control::usual().ok_or_else(|| {
+            Failure::usage(
+                "this user has no usual place for the socket; say where it lies with --socket PATH",
+            )
+        })?,
+    };
+    let end = Instant::now() + Duration::from_secs(to.timeout);
+    let mut stream = UnixStream::connect(&path).map_err(|error| unreachable(&path, &error))?;
+    let mut messages = Messages::new(ANSWER_MAX);
+    let lost = |what: String| Failure::stopped(format!("{}: {what}", path.display()));
+    let mut say = |message: &[u8]| -> Result<(Reply, String), Failure> {
+        // Who refuses all may have closed already: what was said then is still there to be read.
+        let sent = stream.write_all(message);
+        let answer = read(&mut stream, &mut messages, end).map_err(lost)?;
+        let Some(answer) = answer else {
+            let why = sent.err().map_or_else(String::new, |error| format!(" ({error})"));
+            return Err(lost(format!(
+                "the program has ended the connection without an answer{why}; see its log"
+            )));
+        };
+        let reply = Reply::parse(&answer).map_err(|error| lost(error.to_string()))?;
+        Ok((reply, String::from_utf8_lossy(&answer).into_owned()))
+    };
+    let (welcome, text) = say(&hello())?;
+    if !welcome.ok {
+        return Ok((welcome, text));
+    }
+    say(&request.to_message())
+}
+
+fn unreachable(path: &Path, error: &std::io::Error) -> Failure {
+    let advice = match error.kind() {
+        ErrorKind::NotFound => {
+            "is bartizan running? A run says where its socket lies when it starts (`commands: PATH`); name it with --socket PATH"
+        }
+        ErrorKind::ConnectionRefused => {
+            "nobody listens there any more: the program was killed; start it again"
+        }
+        ErrorKind::PermissionDenied => {
+            "its owner and its group may use it (`ls -l` shows them); be one of them, or root"
+        }
+        _ => "name the socket of a running bartizan with --socket PATH",
+    };
+    Failure::stopped(format!("cannot reach the program at {}: {error}; {advice}", path.display()))
+}
+
+/// The next message; `None`: the other side has closed.
+fn read(stream: &mut UnixStream, messages: &mut Messages, end: Instant) -> Result<Option<Vec<u8>>, String> {
+    let mut chunk = [0u8; 16 * 1024];
+    loop {
+        if let Some(message) = messages.next_message().map_err(|error| error.to_string())? {
+            return Ok(Some(message));
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(
+                "no answer came in time; it may still be carried out (--timeout SECONDS waits longer)"
+                    .to_owned(),
+            );
+        }
+        let _ = stream.set_read_timeout(Some(left));
+        match stream.read(&mut chunk) {
+            Ok(0) => return Ok(None),
+            Ok(read) => messages.push(chunk.get(..read).unwrap_or_default()),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::TimedOut
+                ) => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(None),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}

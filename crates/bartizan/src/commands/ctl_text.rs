@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Answers of a running program for people.
+
+use crate::tuple::{end_text, protocol_name};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+/// What is shown.
+pub struct Shown {
+    /// The text, without a line end behind it.
+    pub text: String,
+    /// Something was there to be shown.
+    pub found: bool,
+}
+
+/// A value in words.
+pub fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// The answer to a command.
+pub fn answer(command: &str, message: &Value) -> Shown {
+    let mut text = String::new();
+    let mut found = true;
+    match (command, message) {
+        ("explain-flow", _) => {
+            found = !array(message, "flows").is_empty();
+            flows(message, &mut text);
+        }
+        ("levels", _) => levels(message, &mut text),
+        ("command-list" | "help", _) => names(message, "commands", &mut text),
+        ("iface-list", _) => names(message, "ifaces", &mut text),
+        ("ruleset-failed-rules", _) => failed(message, &mut text),
+        (_, Value::Array(all)) => all.iter().for_each(|one| lines("", one, &mut text)),
+        (_, Value::Object(_)) => lines("", message, &mut text),
+        (_, other) => text = plain(other),
+    }
+    text.truncate(text.trim_end().len());
+    Shown { text, found }
+}
+
+fn array<'v>(value: &'v Value, key: &str) -> &'v [Value] {
+    value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn number(value: &Value, key: &str) -> u64 {
+    value.get(key).and_then(Value::as_u64).unwrap_or(0)
+}
+
+fn word<'v>(value: &'v Value, key: &str) -> &'v str {
+    value.get(key).and_then(Value::as_str).unwrap_or("")
+}
+
+fn names(message: &Value, key: &str, text: &mut String) {
+    for name in array(message, key) {
+        let _ = writeln!(text, "{}", plain(name));
+    }
+}
+
+/// Each value behind its dotted name.
+fn lines(before: &str, value: &Value, text: &mut String) {
+    let Value::Object(object) = value else {
+        let _ = writeln!(text, "{before} {}", plain(value));
+        return;
+    };
+    for (name, value) in object {
+        let name = if before.is_empty() { name.clone() } else { format!("{before}.{name}") };
+        match value {
+            Value::Array(all) => all.iter().for_each(|one| lines(&name, one, text)),
+            other => lines(&name, other, text),
+        }
+    }
+}
+
+fn failed(message: &Value, text: &mut String) {
+    for rule in message.as_array().into_iter().flatten() {
+        let _ = match rule.get("omitted") {
+            Some(more) => writeln!(text, "... and {more} more"),
+            None => {
+                writeln!(text, "{}:{}: {}", word(rule, "filename"), number(rule, "line"), word(rule, "error"))
+            }
+        };
+    }
+    if text.is_empty() {
+        text.push_str("no rule failed");
+    }
+}
+
+fn levels(message: &Value, text: &mut String) {
+    let _ = writeln!(text, "{} flows", number(message, "flows"));
+    for (level, flows) in message.get("levels").and_then(Value::as_object).into_iter().flatten() {
+        let _ = writeln!(text, "  {level:<6} {flows}");
+    }
+    if number(message, "moving") > 0 {
+        let _ = writeln!(text, "  {} of them are on their way to a level or back", number(message, "moving"));
+    }
+    let stays = message.get("stays").and_then(Value::as_object);
+    if stays.is_some_and(|stays| !stays.is_empty()) {
+        text.push_str("why those of the host are not lower:\n");
+    }
+    for (code, why) in stays.into_iter().flatten() {
+        let _ = writeln!(text, "  {:>10} {code}: {}", number(why, "flows"), word(why, "meaning"));
+    }
+    late(message, text);
+}
+
+/// Workers that have not answered.
+fn late(message: &Value, text: &mut String) {
+    let late: Vec<String> = array(message, "late_workers").iter().map(plain).collect();
+    if !late.is_empty() {
+        let _ = writeln!(text, "workers that have not answered: {}", late.join(", "));
+    }
+}
+
+fn flows(message: &Value, text: &mut String) {
+    let all = array(message, "flows");
+    if all.is_empty() {
+        text.push_str("no live flow fits; flows that have ended stand in the events of type `flow`\n");
+    }
+    for (at, flow) in all.iter().enumerate() {
+        if at > 0 {
+            text.push('\n');
+        }
+        self::flow(flow, text);
+    }
+    if number(message, "omitted") > 0 {
+        let _ = writeln!(
+            text,
+            "\n... and {} more flows; say more of the one that is meant",
+            number(message, "omitted")
+        );
+    }
+    late(message, text);
+}
+
+fn flow(flow: &Value, text: &mut String) {
+    let ends = flow.get("ends").unwrap_or(&Value::Null);
+    let end = |address: &str, port: &str| {
+        let port = u16::try_from(number(ends, port)).unwrap_or(0);
+        match word(ends, address).parse::<IpAddr>() {
+            Ok(parsed) => end_text(parsed, port),
+            Err(_) => word(ends, address).to_owned(),
+        }
+    };
+    let protocol = protocol_name(u8::try_from(number(ends, "protocol")).unwrap_or(0));
+    let _ = writeln!(text, "{protocol} {} -> {}", end("src_ip", "src_port"), end("dest_ip", "dest_port"));
+    let mut line = |name: &str, what: String| _ = writeln!(text, "{name:<9} {what}");
+    line(
+        "flow",
+        format!(
+            "{}, link {}, worker {}, tenant {}",
+            number(flow, "flow_id"),
+            flow.get("link").map(plain).unwrap_or_default(),
+            number(flow, "worker"),
+            number(flow, "tenant")
+        ),
+    );
+    let (of, running) = (number(flow, "generation"), number(flow, "running"));
+    let generation = if of == running {
+        format!("generation {of}")
+    } else {
+        format!("classified by generation {of}; {running} runs, and judges its next packet")
+    };
+    let staged = if flow.get("staged").is_some() { ", staged: its verdicts are only reported" } else { "" };
+    line("policy", format!("{} (fid {}){staged}, {generation}", word(flow, "policy"), number(flow, "fid")));
+    line("chain", chain(flow));
+    let more = ["tcp", "app_proto"].map(|key| word(flow, key)).into_iter().filter(|word| !word.is_empty());
+    line("state", std::iter::once(word(flow, "state")).chain(more).collect::<Vec<_>>().join(", "));
+    standing(flow).into_iter().for_each(|(name, what)| line(name, what));
+    levels_of(flow).into_iter().for_each(|(name, what)| line(name, what));
+}
+
+fn chain(flow: &Value) -> String {
+    let names = |key| array(flow, key).iter().map(plain).collect::<Vec<_>>();
+    let (chain, path) = (names("chain"), names("path"));
+    if chain.is_empty() {
+        return "none: packets are only forwarded".to_owned();
+    }
+    let left = if path.is_empty() {
+        "none looks any more".to_owned()
+    } else {
+        format!("still looking: {}", path.join(", "))
+    };
+    format!("{}; {left}", chain.join(" > "))
+}
+
+/// What is decided of it, and by whom.
+fn standing(flow: &Value) -> Vec<(&'static str, String)> {
+    let with_rule = |by: &Value| match by.get("rule").filter(|rule| !rule.is_null()) {
+        Some(rule) => format!("{}, rule {rule}", word(by, "function")),
+        None => word(by, "function").to_owned(),
+    };
+    let mut told = vec![match (word(flow, "course"), flow.get("refused")) {
+        (_, Some(by)) => (
+            "standing",
+            format!(
+                "{} by {}: {}. {}",
+                word(by, "verdict"),
+                with_rule(by),
+                word(by, "reason"),
+                word(by, "meaning")
+            ),
+        ),
+        ("bypassed", _) => ("standing", "bypassed: its packets go on, nobody looks".to_owned()),
+        ("uninspected", _) => ("standing", "an exception policy lets it go on uninspected".to_owned()),
+        _ if array(flow, "path").is_empty() => {
+            ("standing", "its packets go on, no function is left to judge them".to_owned())
+        }
+        _ => ("standing", "open: the functions that still look judge each packet".to_owned()),
+    }];
+    if let Some(by) = flow.get("allowed") {
+        told.push(("", format!("let go on by {}", with_rule(by))));
+    }
+    told
+}
+
+/// Where it is, since when, why not lower, and what each level has counted.
+fn levels_of(flow: &Value) -> Vec<(&'static str, String)> {
+    let time = |key: &str| flow.get(key).and_then(Value::as_f64);
+    let ago = |then: f64| format!("{:.1} s", (time("now").unwrap_or(then) - then).max(0.0));
+    let since = time("since").map(|since| format!(" for {}", ago(since))).unwrap_or_default();
+    let step = match word(flow, "step") {
+        "host" | "active" => String::new(),
+        "back" => ", back from a level below".to_owned(),
+        step => format!(", on its way ({step})"),
+    };
+    let mut told = vec![("level", format!("{}{since}{step}", word(flow, "level")))];
+    if let Some(why) = flow.get("stays") {
+        told.push(("", format!("not lower: {}: {}", word(why, "code"), word(why, "meaning"))));
+    }
+    for (level, counted) in flow.get("levels").and_then(Value::as_object).into_iter().flatten() {
+        let of = |key| number(counted, key);
+        told.push((
+            "counted",
+            format!(
+                "{level}: {} packets, {} bytes to the server; {} packets, {} bytes to the client",
+                of("pkts_toserver"),
+                of("bytes_toserver"),
+                of("pkts_toclient"),
+                of("bytes_toclient")
+            ),
+        ));
+    }
+    let (start, last) = (time("start").unwrap_or(0.0), time("last").unwrap_or(0.0));
+    told.push(("seen", format!("first {} ago, last {} ago", ago(start), ago(last))));
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn answers_are_texts_for_people() {
+        let text = |command: &str, message: Value| answer(command, &message).text;
+        assert_eq!(text("reload-rules", json!("done")), "done");
+        assert_eq!(text("uptime", json!(12)), "12");
+        assert_eq!(text("iface-list", json!({"count": 2, "ifaces": ["a", "b"]})), "a\nb");
+        assert_eq!(text("dump-counters", json!({"uptime": 1, "tcp": {"syn": 2}})), "uptime 1\ntcp.syn 2");
+        assert_eq!(text("ruleset-stats", json!([{"id": 0, "rules_loaded": 3}])), "id 0\nrules_loaded 3");
+        let rule = json!({"filename": "a.rules", "line": 3, "error": "no"});
+        assert_eq!(
+            text("ruleset-failed-rules", json!([rule, {"omitted": 2}])),
+            "a.rules:3: no\n... and 2 more"
+        );
+        assert_eq!(text("ruleset-failed-rules", json!([])), "no rule failed");
+        let none = answer("explain-flow", &json!({"count": 0, "flows": [], "late_workers": [1]}));
+        assert!(!none.found && none.text.ends_with("workers that have not answered: 1"), "{}", none.text);
+    }
+
+    #[test]
+    fn a_flow_is_told_with_what_is_decided_and_where_it_is() {
+        let flow = json!({
+            "flow_id": 7, "worker": 1, "link": "wan", "tenant": 0, "fid": 3, "policy": "all", "generation": 1, "running": 2,
+            "ends": {"protocol": 17, "src_ip": "2001:db8::1", "src_port": 5, "dest_ip": "2001:db8::2", "dest_port": 53},
+            "chain": ["pfw", "ids"], "path": [], "state": "bypassed", "course": "bypassed", "level": "xdp", "step": "active",
+            "allowed": {"function": "ids", "rule": 2}, "since": 10.0, "start": 5.0, "last": 11.5, "now": 12.0,
+            "levels": {"host": {"pkts_toserver": 2, "bytes_toserver": 99}, "xdp": {"pkts_toserver": 50}},
+        });
+        let shown =
+            answer("explain-flow", &json!({"count": 1, "flows": [flow], "omitted": 0, "late_workers": []}));
+        for line in [
+            "udp [2001:db8::1]:5 -> [2001:db8::2]:53",
+            "flow      7, link wan, worker 1, tenant 0",
+            "policy    all (fid 3), classified by generation 1; 2 runs, and judges its next packet",
+            "chain     pfw > ids; none looks any more",
+            "standing  bypassed: its packets go on, nobody looks",
+            "          let go on by ids, rule 2",
+            "level     xdp for 2.0 s",
+            "counted   host: 2 packets, 99 bytes to the server; 0 packets, 0 bytes to the client",
+            "seen      first 7.0 s ago, last 0.5 s ago",
+        ] {
+            assert!(shown.text.lines().any(|found| found == line), "{line}\n{}", shown.text);
+        }
+    }
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bounds of the command socket, for docs/limits.md.
+
+use super::server::{CLIENTS_MAX, PATIENCE, SILENCE};
+use crate::channel::COMMANDS_WAITING;
+use crate::reload::FAILED_TOLD;
+use bartizan_base::PacketDuration;
+use bartizan_base::limit::Trace::Told;
+use bartizan_base::limit::{Limit, count, time};
+use bartizan_base::limits;
+use std::time::Duration;
+
+fn span(of: Duration) -> String {
+    time(PacketDuration::from_secs(of.as_secs()))
+}
+
+/// All of the program's own.
+pub const LIMITS: &[Limit] = limits! {
+    Control "clients at once" = "{}" [count(CLIENTS_MAX)] in ["bartizan/control/server.rs"],
+        "who has been silent longest is let go for a newcomer; while all have a command under way it is refused", [Told("`gave_way`, `no_place` of `control-stats`")];
+    Control "time for a message from its first byte on, and for its answer to be taken" = "{}" [span(PATIENCE)] in ["bartizan/control/server.rs"],
+        "the client is told, or not, and let go", [Told("`too_slow`, `not_taken` of `control-stats`")];
+    Control "time that a client may say nothing" = "{}, before its first message {}" [span(SILENCE), span(PATIENCE)] in ["bartizan/control/server.rs"],
+        "it is let go", [Told("`silent` of `control-stats`")];
+    Control "commands that wait, perhaps for a reload" = "{}" [count(COMMANDS_WAITING)] in ["bartizan/channel.rs"],
+        "the command is refused", [Told("the answer, `refused` of `control-stats`")];
+    Control "rules of which `ruleset-failed-rules` tells" = "{}" [count(FAILED_TOLD)] in ["bartizan/reload.rs"],
+        "counted, not told", [Told("`omitted` in the answer")];
+};

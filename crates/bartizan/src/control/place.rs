@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where the command socket lies: its path, who may use it, and what is there already.
+//!
+//! The socket is made under another name, gets its rights and its group, and only then its name: nobody can connect before. One that nobody listens on (its program was
+//! killed) is replaced; one that somebody listens on is not. It goes with the program that made it.
+//!
+//! Source: unix(7).
+
+use crate::lock::{self, Lock};
+use bartizan_base::{SettingError, Settings, parse_bool};
+use bartizan_events::output::{Rights, group_id};
+use std::fs::Permissions;
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Name of the socket in the folder for what lives as long as the program.
+const NAME: &str = "control.socket";
+/// Owner and group may give commands.
+const MODE: u32 = 0o660;
+/// Bytes of a path that the system takes (`sun_path`, with the zero behind).
+const PATH_MAX: usize = 107;
+/// How long to wait for who may listen on a socket that is there.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What is wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// The path; `none` for no socket.
+    pub socket: Option<PathBuf>,
+    /// The group that may use it: a name or a number.
+    pub group: Option<String>,
+}
+
+/// The path, as far as it is said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// No socket.
+    None,
+    /// Nobody said anything: without it the program can work as well.
+    Usual(PathBuf),
+    /// Somebody wants it there.
+    Named(PathBuf),
+}
+
+/// The usual path; `None`: this user has no place for it.
+pub fn usual() -> Option<PathBuf> {
+    Some(lock::runtime_folder()?.join(NAME))
+}
+
+/// What Suricata's settings say: whether there is to be a socket (`None`: if it can be), and its path.
+///
+/// # Errors
+/// They cannot be understood.
+pub fn of_settings(settings: &Settings) -> Result<(Option<bool>, Option<&Path>), SettingError> {
+    let (enabled, name) = (settings.get("unix-command.enabled"), settings.get("unix-command.filename"));
+    let on = match enabled.map(str::trim) {
+        None | Some("auto" | "") => None,
+        Some(text) => Some(parse_bool(text).ok_or_else(|| SettingError {
+            key: "unix-command.enabled".to_owned(),
+            value: text.to_owned(),
+            expected: "`auto`, `yes` or `no`",
+        })?),
+    };
+    Ok((on, name.map(str::trim).filter(|name| !name.is_empty()).map(Path::new)))
+}
+
+impl Wanted {
+    /// The path: the host file's or command line's, else that of Suricata's settings, else the usual one.
+    pub fn choice(&self, settings: &Settings) -> Result<Choice, SettingError> {
+        let (on, name) = of_settings(settings)?;
+        if let Some(path) = &self.socket {
+            return Ok(if path == Path::new("none") { Choice::None } else { Choice::Named(path.clone()) });
+        }
+        if on == Some(false) {
+            return Ok(Choice::None);
+        }
+        let folder = lock::runtime_folder();
+        // Whoever asks for one without a place for it is told why there is none.
+        let wanted_in = || folder.clone().unwrap_or_else(|| PathBuf::from(lock::ROOTS_FOLDER));
+        Ok(match (name, &folder) {
+            // Suricata's are relative to its own folder in /var/run.
+            (Some(path), _) => Choice::Named(wanted_in().join(path)),
+            (None, _) if on == Some(true) => Choice::Named(wanted_in().join(NAME)),
+            (None, Some(folder)) => Choice::Usual(folder.join(NAME)),
+            (None, None) => Choice::None,
+        })
+    }
+
+    /// The number of the group.
+    pub fn group_id(&self) -> Result<Option<u32>, String> {
+        let Some(name) = &self.group else { return Ok(None) };
+        group_id(name).map(Some).ok_or_else(|| {
+            format!(
+                "the command socket is to be used by group `{name}`, which is no group of this machine; `getent group` lists them, or give a number"
+            )
+        })
+    }
+}
+
+/// A socket that is listened on.
+#[derive(Debug)]
+pub struct Place {
+    /// Its path.
+    pub path: PathBuf,
+    /// Takes clients.
+    pub listener: UnixListener,
+    /// Device and number of the file.
+    file: (u64, u64),
+    _lock: Lock,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Somebody may have put another one there.
+        if self::file(&self.path) == Some(self.file) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn file(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
+}
+
+/// Listens there.
+///
+/// # Errors
+/// What, where, why.
+pub fn take(path: &Path, group: Option<u32>) -> Result<Place, String> {
+    let shown = path.display();
+    if path.as_os_str().len() > PATH_MAX {
+        return Err(format!("{shown} is too long for a socket: {PATH_MAX} bytes at most"));
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let made = Rights::default().make_folder(folder);
+    made.map_err(|error| format!("cannot make the folder {}: {error}", folder.display()))?;
+    if Some(folder) == lock::runtime_folder().as_deref() {
+        may_be_entered(folder);
+    }
+    let lock = lock::control(path)?;
+    is_free(path)?;
+    // Whoever has the lock is the only one of this process' number here.
+    let unnamed = folder.join(format!(".{}", std::process::id()));
+    let _ = std::fs::remove_file(&unnamed);
+    let listener = UnixListener::bind(&unnamed).map_err(|error| format!("cannot make {shown}: {error}"))?;
+    let named = give(&unnamed, group).and_then(|()| {
+        std::fs::rename(&unnamed, path).map_err(|error| format!("cannot give {shown} its name: {error}"))
+    });
+    if let Err(error) = named {
+        let _ = std::fs::remove_file(&unnamed);
+        return Err(error);
+    }
+    let file = file(path).unwrap_or_default();
+    Ok(Place { path: path.to_owned(), listener, file, _lock: lock })
+}
+
+/// Rights and group, before it has its name.
+fn give(socket: &Path, group: Option<u32>) -> Result<(), String> {
+    std::fs::set_permissions(socket, Permissions::from_mode(MODE))
+        .map_err(|error| format!("cannot give the command socket its rights: {error}"))?;
+    let Some(group) = group else { return Ok(()) };
+    chown(socket, None, Some(group)).map_err(|error| {
+        format!("cannot give the command socket to group {group}: {error}; only root can, or a member of the group")
+    })
+}
+
+/// Who is in the socket's group has to come through its folder. What else lies there has rights of its own.
+fn may_be_entered(folder: &Path) {
+    let Ok(found) = std::fs::metadata(folder) else { return };
+    let mode = found.mode() & 0o7777;
+    if mode & 0o011 != 0o011 {
+        let _ = std::fs::set_permissions(folder, Permissions::from_mode(mode | 0o011));
+    }
+}
+
+/// Whether nobody listens there; the error says who or what is there.
+fn is_free(path: &Path) -> Result<(), String> {
+    let shown = path.display();
+    let found = match std::fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(format!("cannot look at {shown}: {error}")),
+    };
+    if !found.file_type().is_socket() {
+        return Err(format!("{shown} is there and is no socket; remove it"));
+    }
+    match connect(path) {
+        Ok(()) => Err(format!("another program listens on {shown}; stop it")),
+        // Its program has gone, without a word.
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(()),
+        Err(error) => {
+            Err(format!("{shown} is there, and whether somebody listens cannot be found out: {error}"))
+        }
+    }
+}
+
+/// Connects, and waits no longer than is good: a program that hangs may listen and take nobody.
+fn connect(path: &Path) -> std::io::Result<()> {
+    let (to, came) = std::sync::mpsc::channel();
+    let path = path.to_owned();
+    std::thread::Builder::new().name("control-look".to_owned()).spawn(move || {
+        let _ = to.send(UnixStream::connect(path).map(drop));
+    })?;
+    // It listens, and its queue is full.
+    came.recv_timeout(PATIENCE).unwrap_or(Ok(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("bartizan-place-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    fn settings(pairs: &[(&str, &str)]) -> Settings {
+        let mut settings = Settings::new();
+        pairs.iter().for_each(|(key, value)| settings.set(*key, *value));
+        settings
+    }
+
+    #[test]
+    fn the_path_is_that_of_who_says_most() {
+        let named = |socket: &str| Wanted { socket: Some(socket.into()), group: None };
+        let suricata = settings(&[("unix-command.enabled", "yes"), ("unix-command.filename", "/x/y.socket")]);
+        let choice = |wanted: &Wanted, settings: &Settings| wanted.choice(settings).unwrap();
+        assert_eq!(choice(&named("/a"), &suricata), Choice::Named("/a".into()));
+        assert_eq!(choice(&named("none"), &suricata), Choice::None);
+        let nobody = Wanted::default();
+        assert_eq!(choice(&nobody, &suricata), Choice::Named("/x/y.socket".into()));
+        assert!(suricata.unread().is_empty());
+        let off = settings(&[("unix-command.enabled", "no"), ("unix-command.filename", "/x/y.socket")]);
+        assert_eq!(choice(&nobody, &off), Choice::None);
+        if let Some(folder) = lock::runtime_folder() {
+            assert_eq!(choice(&nobody, &Settings::new()), Choice::Usual(folder.join(NAME)));
+            let auto = settings(&[("unix-command.enabled", "auto")]);
+            assert_eq!(choice(&nobody, &auto), Choice::Usual(folder.join(NAME)));
+            let relative = settings(&[("unix-command.filename", "custom.socket")]);
+            assert_eq!(choice(&nobody, &relative), Choice::Named(folder.join("custom.socket")));
+        }
+        let error = nobody.choice(&settings(&[("unix-command.enabled", "perhaps")])).unwrap_err();
+        assert!(error.to_string().contains("`perhaps` is not `auto`, `yes` or `no`"), "{error}");
+    }
+
+    #[test]
+    fn groups_are_those_of_the_machine() {
+        let of = |group: &str| Wanted { socket: None, group: Some(group.into()) }.group_id();
+        assert_eq!(
+            (of("root"), of("12"), Wanted::default().group_id()),
+            (Ok(Some(0)), Ok(Some(12)), Ok(None))
+        );
+        let error = of("no-such-group").unwrap_err();
+        assert!(error.contains("`no-such-group`") && error.contains("getent group"), "{error}");
+    }
+
+    #[test]
+    fn a_socket_that_nobody_listens_on_is_replaced_and_no_other() {
+        let folder = folder("replaced");
+        let path = folder.join("c.socket");
+        // Its program was killed.
+        drop(UnixListener::bind(&path).unwrap());
+        let place = take(&path, None).unwrap();
+        let found = std::fs::metadata(&path).unwrap();
+        assert_eq!(found.mode() & 0o7777, MODE);
+        assert!(UnixStream::connect(&path).is_ok());
+        let error = take(&path, None).unwrap_err();
+        let me = format!("another bartizan (process {}) listens on", std::process::id());
+        assert!(error.contains(&me), "{error}");
+        drop(place);
+        assert!(std::fs::read_dir(&folder).unwrap().next().is_none(), "nothing is left");
+        // Of another program.
+        let other = UnixListener::bind(&path).unwrap();
+        let error = take(&path, None).unwrap_err();
+        assert!(error.contains("another program listens on"), "{error}");
+        drop(other);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "text").unwrap();
+        let error = take(&path, None).unwrap_err();
+        assert!(error.contains("is no socket; remove it"), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"text");
+        let long = folder.join("x".repeat(120));
+        assert!(take(&long, None).unwrap_err().contains("too long for a socket: 107 bytes"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_another_has_put_there_is_left() {
+        let folder = folder("left");
+        let path = folder.join("c.socket");
+        let place = take(&path, None).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let other = UnixListener::bind(&path).unwrap();
+        drop(place);
+        assert!(UnixStream::connect(&path).is_ok());
+        drop(other);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The application layers of a run. They outlive generations.
+
+use crate::error::Failure;
+use crate::generation::{Builder, Built};
+use crate::load;
+use crate::plan::Plan;
+use bartizan_applayer::flow::Engine;
+use std::sync::Arc;
+
+/// The application layer of links that prevent and of those that watch.
+pub struct Engines(Vec<(bool, Arc<Engine>)>);
+
+impl Engines {
+    /// Of the links of a run.
+    pub fn new(plan: &Plan, builder: &Builder, built: &Built) -> Result<Self, Failure> {
+        let mut engines: Vec<(bool, Arc<Engine>)> = Vec::new();
+        for link in &plan.links {
+            if !engines.iter().any(|(prevention, _)| *prevention == link.prevention) {
+                let mode = load::Mode::on_links(link.prevention);
+                engines.push((
+                    link.prevention,
+                    Arc::new(load::app_layer(builder.settings(), &built.needs, mode)?),
+                ));
+            }
+        }
+        Ok(Engines(engines))
+    }
+
+    /// That of links that prevent, or of those that watch.
+    pub fn of(&self, prevention: bool) -> Option<Arc<Engine>> {
+        let engine = self.0.iter().find(|(known, _)| *known == prevention);
+        engine.map(|(_, engine)| Arc::clone(engine))
+    }
+
+    /// What only new rules ask for is done from here on.
+    pub fn ask(&self, built: &Built) {
+        for (_, engine) in &self.0 {
+            engine.ask_hashes(built.needs.hashes);
+            engine.ask_frames(built.needs.frames, built.needs.stream_frames);
+            if built.needs.magic {
+                engine.ask_magic();
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Commands about data sets of a running program. What is said of them begins with the words of Suricata, which tools look for.
+
+use crate::channel::{Answer, SetCommand, ValueCommand};
+use crate::load;
+use bartizan_detect::shared::Shared;
+use bartizan_detect::state::dataset::{Dataset, Kind};
+use bartizan_events::output::Rights;
+use std::sync::Arc;
+
+/// Carries one out.
+pub fn carry_out(command: &SetCommand, shared: &Shared, rights: &Rights) -> Answer {
+    match answer(command, shared, rights) {
+        Ok(answer) => answer,
+        Err(why) => Answer::Refused(why),
+    }
+}
+
+fn answer(command: &SetCommand, shared: &Shared, rights: &Rights) -> Result<Answer, String> {
+    match command {
+        SetCommand::Dump => match load::save_datasets(shared, rights).as_slice() {
+            [] => Ok(Answer::Done),
+            problems => Err(problems.join("; ")),
+        },
+        SetCommand::Clear(name, kind) => {
+            find(shared, name, kind)?.clear();
+            Ok(Answer::Done)
+        }
+        SetCommand::Value(what, name, kind, value) => {
+            let set = find(shared, name, kind)?;
+            let failed = match what {
+                ValueCommand::Add => "failed to add data",
+                ValueCommand::Remove => "failed to remove data",
+                ValueCommand::Lookup => "failed to find data",
+            };
+            let read = set.kind().read(value);
+            let bytes = read.map_err(|wanted| format!("{failed}: `{value}` is no {wanted}"))?;
+            let text = |text: &str| Ok(Answer::Text(text.to_owned()));
+            match what {
+                ValueCommand::Add if set.get(&bytes).is_some() => text("data already in set"),
+                ValueCommand::Add if set.add(&bytes) => text("data added"),
+                ValueCommand::Add => Err(format!("{failed}: `{name}` is full; give it a larger `memcap`")),
+                ValueCommand::Remove if set.remove(&bytes) => text("data removed"),
+                ValueCommand::Lookup if set.get(&bytes).is_some() => text("item found in set"),
+                ValueCommand::Lookup => Err("item not found in set".to_owned()),
+                ValueCommand::Remove => Err(format!("{failed}: item not found in set")),
+            }
+        }
+    }
+}
+
+/// The set of a name, if its values are of this kind.
+fn find(shared: &Shared, name: &str, kind: &str) -> Result<Arc<Dataset>, String> {
+    let kind = Kind::from_name(kind).ok_or_else(|| {
+        format!(
+            "unknown settype: `{kind}` is no type of data sets; there are string, md5, sha256, ipv4 and ip"
+        )
+    })?;
+    let set = shared.datasets.named(name).ok_or_else(|| {
+        format!("set not found or wrong type: there is no data set `{name}`; rules (`dataset`) and settings (`datasets`) make them")
+    })?;
+    if set.kind() != kind {
+        return Err(format!(
+            "set not found or wrong type: the values of data set `{name}` are of another type"
+        ));
+    }
+    Ok(set)
+}

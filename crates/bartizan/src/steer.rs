@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Steering a run: carries out the commands of the [`crate::channel`], one after the other, and looks after links, statistics and outputs between them.
+//!
+//! A reload is built here: what comes meanwhile waits for it, signals as well. Workers do not, nor does who only asks ([`crate::view`]).
+
+use crate::channel::{Answer, Asked, Command, Inbox};
+use crate::engines::Engines;
+use crate::error::Failure;
+use crate::generation::{Builder, Built};
+use crate::links::Links;
+use crate::metrics::Source;
+use crate::offload::Below;
+use crate::plan::{self, Given};
+use crate::reload::Inventory;
+use crate::sets;
+use crate::stats::{self, Statistics};
+use crate::view;
+use bartizan_base::Generation;
+use bartizan_dataplane::live::Control;
+use bartizan_events::output::Rights;
+use bartizan_events::sink::SinkProblem;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// How often links, statistics and outputs are looked at while no command comes.
+const LOOK: Duration = Duration::from_millis(20);
+/// How often what is counted beside workers is read, for who asks for counters.
+const BESIDE: Duration = Duration::from_secs(1);
+
+/// What commands act upon.
+pub struct Steering<'r> {
+    /// The workers.
+    pub control: &'r Control,
+    /// What is shown of them.
+    pub source: &'r Source,
+    /// Their application layers.
+    pub engines: &'r Engines,
+    /// The command line.
+    pub given: &'r Given,
+    /// Of files that are written.
+    pub rights: &'r Rights,
+    /// What is told of it.
+    pub statistics: &'r Mutex<Statistics>,
+}
+
+/// What changes while it is steered.
+struct Course<'s> {
+    builder: &'s mut Builder,
+    below: &'s mut Below,
+    running: Inventory,
+    number: u64,
+}
+
+impl Steering<'_> {
+    /// Carries out commands until the workers have ended. Says what outputs have to say, once.
+    pub fn run(
+        &self,
+        builder: &mut Builder,
+        running: Inventory,
+        mut inbox: Inbox,
+        (links, below): (&mut Links, &mut Below),
+        finished: &dyn Fn() -> bool,
+    ) {
+        let mut course = Course { builder, below, running, number: 1 };
+        let mut read_beside = Instant::now();
+        while !finished() {
+            self.obey(&mut inbox, &mut course);
+            self.source.problems().for_each(|problem| tell(&problem));
+            if self.control.free_left() {
+                course.builder.generation_freed();
+            }
+            self.look_at_statistics(&mut read_beside, course.below);
+            links.look(self.control).iter().for_each(|said| eprintln!("{said}"));
+            course.below.look(links).iter().for_each(|said| eprintln!("{said}"));
+        }
+    }
+
+    /// Writes statistics when it is time for them.
+    fn look_at_statistics(&self, read_beside: &mut Instant, below: &Below) {
+        let mut statistics = view::lock(self.statistics);
+        if statistics.is_due() || read_beside.elapsed() > BESIDE {
+            statistics.counted_beside(below.beside());
+            *read_beside = Instant::now();
+        }
+        statistics.look();
+    }
+
+    /// Carries out what comes until it is time for the next look.
+    fn obey(&self, inbox: &mut Inbox, course: &mut Course<'_>) {
+        let end = Instant::now() + LOOK;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            if let Some(asked) = inbox.next(left) {
+                self.carry_out(asked, course);
+            }
+        }
+    }
+
+    fn carry_out(&self, asked: Asked, course: &mut Course<'_>) {
+        let refused = |why: &str| Answer::Refused(why.to_owned());
+        let answer = match &asked.command {
+            Command::ReloadLater => {
+                asked.answer_early(Answer::Done);
+                self.reload(course);
+                return;
+            }
+            Command::Reload => self.reload(course),
+            Command::Reopen => {
+                self.source.ask_reopen();
+                match asked.is_by_signal() {
+                    true => {
+                        eprintln!("outputs are opened again (SIGHUP); SIGUSR2 loads rules and policy anew")
+                    }
+                    false => eprintln!("outputs are opened again"),
+                }
+                Answer::Done
+            }
+            Command::Stop => {
+                // Before the socket goes with the workers.
+                asked.answer_early(Answer::Done);
+                course.below.end_watch();
+                self.control.stop();
+                return;
+            }
+            Command::FailedRules => {
+                let (rules, more) = course.running.failed();
+                Answer::FailedRules(rules, more)
+            }
+            Command::Setting(key) => match course.builder.settings().get(key) {
+                Some(value) => Answer::Text(value.to_owned()),
+                None => refused("Unable to get value"),
+            },
+            Command::Set(command) => sets::carry_out(command, course.builder.shared(), self.rights),
+        };
+        asked.answer(answer);
+    }
+
+    /// Builds a generation beside the running one and swaps it when it is whole and does not weaken.
+    fn reload(&self, course: &mut Course<'_>) -> Answer {
+        let Course { builder, running, number, .. } = course;
+        let built = self.build(builder, Generation(*number + 1), running);
+        self.source.reloaded(built.is_ok());
+        match built {
+            Ok(built) => {
+                *number += 1;
+                self.engines.ask(&built);
+                self.control.swap(built.chains);
+                self.source.loaded(&built.report, builder.cache());
+                view::lock(self.statistics).loaded(stats::rules_of(&built.report));
+                let (loaded, refused) = (built.report.loaded, built.report.refused_total());
+                for left_out in running.left_out(&built.inventory) {
+                    eprintln!("warning: {left_out}");
+                }
+                *running = built.inventory;
+                let malformed = match running.malformed() {
+                    0 => String::new(),
+                    some => format!(", {some} of them malformed lines"),
+                };
+                eprintln!("generation {number}: {loaded} rules loaded, {refused} refused{malformed}");
+                Answer::Reloaded(Generation(*number))
+            }
+            Err(error) => {
+                let said = format!("reload refused, generation {number} goes on: {error}");
+                eprintln!("{said}");
+                Answer::Refused(said)
+            }
+        }
+    }
+
+    /// The next generation, if it may take the place of the running one.
+    fn build(
+        &self,
+        builder: &mut Builder,
+        number: Generation,
+        running: &Inventory,
+    ) -> Result<Built, Failure> {
+        let terms = plan::terms(self.given)?;
+        let built = builder.build(number)?;
+        running.may_become(&built.inventory, &terms).map_err(Failure::input)?;
+        Ok(built)
+    }
+}
+
+/// Says what happened to an output.
+pub fn tell(problem: &SinkProblem) {
+    let kind = if problem.is_error() { "error" } else { "note" };
+    eprintln!("{kind}: {problem}");
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a running program can tell at once, whatever it is busy with: what workers show and say, statistics, the rules in force. Who asks waits here for workers, and nobody
+//! else does; also while a reload is built.
+
+use crate::channel::Answer;
+use crate::metrics::Source;
+use crate::stats::{ANSWER, Statistics};
+use bartizan_base::Generation;
+use bartizan_dataplane::live::Control;
+use bartizan_dataplane::live::inquiry::{self, FlowsWanted};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often it is looked whether workers have shown their counters.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Question {
+    /// All counters.
+    Counters,
+    /// What came by an interface.
+    Interface(String),
+    /// The interfaces.
+    Interfaces,
+    /// What became of the rules.
+    Rules,
+    /// For how many seconds it runs.
+    Uptime,
+    /// How flows are handled.
+    Levels,
+    /// How some flows stand.
+    Flows(FlowsWanted),
+}
+
+/// See the module.
+#[derive(Clone)]
+pub struct View {
+    /// The workers.
+    pub control: Arc<Control>,
+    /// What they show.
+    pub source: Arc<Source>,
+    /// Statistics of the run.
+    pub statistics: Arc<Mutex<Statistics>>,
+    /// Names of the interfaces.
+    pub interfaces: Vec<String>,
+}
+
+/// Statistics that several threads use.
+pub fn lock(statistics: &Mutex<Statistics>) -> MutexGuard<'_, Statistics> {
+    statistics.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl View {
+    /// Answers.
+    pub fn tell(&self, question: &Question) -> Answer {
+        match question {
+            Question::Counters => {
+                self.wait_for_counters();
+                Answer::Counters(lock(&self.statistics).show())
+            }
+            Question::Interface(name) => self.interface(name),
+            Question::Interfaces => Answer::Names(self.interfaces.clone()),
+            Question::Rules => Answer::Rules(lock(&self.statistics).rules()),
+            Question::Uptime => Answer::Number(lock(&self.statistics).uptime()),
+            Question::Levels => self.ask(inquiry::Question::Levels),
+            Question::Flows(wanted) => self.ask(inquiry::Question::Flows(*wanted)),
+        }
+    }
+
+    /// Waits for some time until all workers run a generation, or a later one. Whether they do.
+    pub fn wait_for(&self, generation: Generation, patience: Duration) -> bool {
+        let end = Instant::now() + patience;
+        while self.control.running() < generation && Instant::now() < end {
+            std::thread::sleep(LOOK);
+        }
+        self.control.running() >= generation
+    }
+
+    fn ask(&self, question: inquiry::Question) -> Answer {
+        match self.control.ask(question) {
+            Some(collector) => Answer::Workers(collector),
+            None => {
+                Answer::Refused("workers have as many questions as they take; ask again later".to_owned())
+            }
+        }
+    }
+
+    /// Until workers have shown their counters, or are late.
+    fn wait_for_counters(&self) {
+        self.source.ask_workers();
+        let asked = Instant::now();
+        while !self.source.have_workers_shown() && asked.elapsed() < ANSWER {
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn interface(&self, name: &str) -> Answer {
+        if !self.interfaces.iter().any(|known| known == name) {
+            let known = self.interfaces.join(", ");
+            return Answer::Refused(format!("`{name}` is no interface of this run; there are {known}"));
+        }
+        self.wait_for_counters();
+        let mut stat = lock(&self.statistics).interface(name);
+        stat.bypassed = self.source.handled_below(name);
+        Answer::Interface(stat)
+    }
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How a worker answers questions about its flows: part by part, between two batches ([`super::inquiry`]).
+
+use super::inquiry::{FLOWS_TOLD, FlowsWanted, Inquiry, PART, Question};
+use super::told::{Counted, LevelsNow, LiveFlow, RefusedBy, StaysBy};
+use crate::chain::{Chains, Matches};
+use crate::explain::history::{AllowedBy, Ends};
+use crate::record::Entry;
+use crate::standing::Course;
+use crate::worker::Worker;
+use bartizan_applayer::flow::{AppLayer, Known};
+use bartizan_applayer::protocols;
+use bartizan_base::{Decision, FlowId, FunctionId, Level, Path, Timestamp, WorkerId};
+use bartizan_flow::level::Step;
+use bartizan_function::header::header_of_flow;
+use bartizan_offload::Stays;
+use std::collections::BTreeMap;
+
+/// Looks at the next part for a question. `None`: it is answered.
+pub(super) fn go_on(worker: &Worker, me: WorkerId, mut inquiry: Box<Inquiry>) -> Option<Box<Inquiry>> {
+    if let Some(at) = look(worker, me, &mut inquiry) {
+        inquiry.at = at;
+        return Some(inquiry);
+    }
+    // Who asked may have gone.
+    let Inquiry { asked, answer, .. } = *inquiry;
+    let _ = asked.to.send((me, answer));
+    None
+}
+
+fn look(worker: &Worker, me: WorkerId, inquiry: &mut Inquiry) -> Option<u32> {
+    let (flows, next) = worker.flows().part(inquiry.at, PART);
+    let answer = &mut inquiry.answer;
+    for (id, entry) in flows {
+        match &inquiry.asked.question {
+            Question::Levels => count(&mut answer.levels, entry, worker.has_level()),
+            Question::Flows(wanted) if fits(wanted, entry) => {
+                if answer.flows.len() < FLOWS_TOLD {
+                    answer.flows.push(tell(worker, me, id, entry));
+                } else {
+                    answer.omitted += 1;
+                }
+            }
+            Question::Flows(_) => {}
+        }
+    }
+    next
+}
+
+/// Whether a flow is meant.
+fn fits(wanted: &FlowsWanted, entry: &Entry) -> bool {
+    wanted.fits_key(entry.key()) && wanted.number.is_none_or(|number| number == entry.ext.event_id)
+}
+
+/// Counts a flow by where it is.
+fn count(levels: &mut LevelsNow, entry: &Entry, has_level: bool) {
+    levels.flows += 1;
+    *levels.levels.entry(entry.level().name()).or_default() += 1;
+    if entry.is_at_host() {
+        *levels.stays.entry(why_at_host(entry, has_level).name()).or_default() += 1;
+    } else if entry.step() != Step::Active {
+        levels.moving += 1;
+    }
+}
+
+/// Why a flow that is at the host is at no lower level: what was answered when it was offered, else why it was not.
+fn why_at_host(entry: &Entry, has_level: bool) -> Stays {
+    if !has_level {
+        return Stays::NoDevice;
+    }
+    let decided = entry.path.is_empty() || entry.ext.standing.is_refused();
+    entry.ext.stays.unwrap_or(if decided { Stays::Short } else { Stays::Judged })
+}
+
+/// Tells of a flow.
+pub(super) fn tell(worker: &Worker, me: WorkerId, id: FlowId, entry: &Entry) -> LiveFlow {
+    let (chains, key) = (worker.chains(), entry.key());
+    let class = chains.classifier.policies().class_name(entry.fid);
+    let standing = &entry.ext.standing;
+    let course = standing.course(entry.state());
+    LiveFlow {
+        flow_id: entry.ext.event_id,
+        worker: me.0,
+        link: key.scope().link.0,
+        tenant: key.tenant().0,
+        ends: Ends {
+            protocol: key.protocol(),
+            src_ip: key.source(),
+            src_port: key.source_port(),
+            dest_ip: key.destination(),
+            dest_port: key.destination_port(),
+        },
+        vlans: entry.ext.vlan.as_slice().to_vec(),
+        fid: entry.fid.0,
+        staged: class.as_ref().is_some_and(|class| class.staged),
+        policy: class.map_or_else(|| "default".to_owned(), |class| class.policy.to_string()),
+        generation: entry.generation.0,
+        running: chains.generation.0,
+        chain: names(chains, chain_of(chains, entry)),
+        path: names(chains, entry.path),
+        state: entry.state().eve_name(),
+        tcp: entry.ext.session.exists().then(|| entry.ext.session.state().eve_name()).flatten(),
+        app_proto: app_protocol(entry.ext.app.as_deref()),
+        course: match course {
+            Course::Judged => "judged",
+            Course::Uninspected => "uninspected",
+            Course::Bypassed => "bypassed",
+            Course::Refused(_) => "refused",
+        },
+        refused: match course {
+            Course::Refused(decision) => refused_by(chains, &decision),
+            _ => None,
+        },
+        allowed: standing.allowed().map(|allowed| AllowedBy {
+            function: name(chains, allowed.function),
+            rule: allowed.rule.map(core::num::NonZeroU32::get),
+        }),
+        level: entry.level().name(),
+        step: step_name(entry.step()),
+        since: worker.flows().since(id).map(seconds),
+        stays: entry.is_at_host().then(|| {
+            let why = why_at_host(entry, worker.has_level());
+            StaysBy { code: why.name(), meaning: why.explained() }
+        }),
+        levels: counted(worker, id),
+        start: seconds(entry.start),
+        last: seconds(entry.last_seen),
+        now: seconds(worker.clock()),
+    }
+}
+
+fn seconds(time: Timestamp) -> f64 {
+    // For people: microseconds are enough.
+    (time.as_nanos() / 1_000) as f64 / 1e6
+}
+
+/// What each level has counted: the host, and those that have seen a packet.
+fn counted(worker: &Worker, id: FlowId) -> BTreeMap<&'static str, Counted> {
+    let of = |level: Level| {
+        let amounts = worker.flows().amounts(id, level)?;
+        let counted = Counted::of(&amounts.packets, &amounts.bytes);
+        (level == Level::Host || counted != Counted::default()).then_some((level.name(), counted))
+    };
+    [Level::Host, Level::Xdp, Level::Rtl].into_iter().filter_map(of).collect()
+}
+
+/// The functions that the running generation has for a flow.
+fn chain_of(chains: &Chains, entry: &Entry) -> Path {
+    let header = header_of_flow(entry.key(), entry.ext.matched_icmp);
+    chains.classifier.classify(&header, &mut Matches::new()).path
+}
+
+fn names(chains: &Chains, path: Path) -> Vec<&'static str> {
+    path.functions().map(|id| name(chains, id)).collect()
+}
+
+fn name(chains: &Chains, id: FunctionId) -> &'static str {
+    if id == FunctionId::ENGINE {
+        return "engine";
+    }
+    chains.function(id).map_or("unknown", |function| function.spec().name)
+}
+
+fn refused_by(chains: &Chains, decision: &Decision) -> Option<RefusedBy> {
+    let reason = decision.reason?;
+    Some(RefusedBy {
+        function: name(chains, decision.function),
+        verdict: decision.verdict.name(),
+        reason: reason.name(),
+        meaning: reason.meaning(),
+        rule: decision.rule.map(core::num::NonZeroU32::get),
+    })
+}
+
+fn app_protocol(app: Option<&AppLayer>) -> Option<&'static str> {
+    match app?.protocol() {
+        Known::Protocol(id) => protocols::spec(id).map(|spec| spec.eve_name),
+        Known::Failed => Some("failed"),
+        Known::Pending => None,
+    }
+}
+
+const fn step_name(step: Step) -> &'static str {
+    match step {
+        Step::Host => "host",
+        Step::Back => "back",
+        Step::Installing => "installing",
+        Step::Active => "active",
+        Step::Withdrawing => "withdrawing",
+        Step::Marking => "marking",
+        Step::Grace => "grace",
+        Step::Reading => "reading",
+        Step::Deleting => "deleting",
+        Step::Left => "left",
+    }
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Who is at the other end of a Unix socket. Not of packets: it stands here because the standard library does not tell, and system calls have their place in this crate.
+//!
+//! Source: unix(7), `SO_PEERCRED`.
+
+use crate::sys;
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+
+/// A process as the kernel knows it from when it connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its number; `None` where it has none here (another namespace of processes).
+    pub process: Option<u32>,
+    /// Its user.
+    pub user: u32,
+    /// Its group.
+    pub group: u32,
+}
+
+impl Peer {
+    /// Who connected by a stream socket.
+    ///
+    /// # Errors
+    /// It is no connected Unix socket.
+    pub fn of(socket: impl AsFd) -> io::Result<Self> {
+        let found: libc::ucred = sys::get_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED)?;
+        let process = u32::try_from(found.pid).ok().filter(|pid| *pid != 0);
+        Ok(Peer { process, user: found.uid, group: found.gid })
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.process {
+            Some(process) => write!(f, "process {process} (uid {}, gid {})", self.user, self.group),
+            None => write!(f, "a process elsewhere (uid {}, gid {})", self.user, self.group),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn the_kernel_says_who_connected() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let peer = Peer::of(&one).unwrap();
+        assert_eq!(peer.process, Some(std::process::id()));
+        assert!(peer.to_string().starts_with(&format!("process {} (uid {}", std::process::id(), peer.user)));
+        assert!(Peer::of(std::fs::File::open("/dev/null").unwrap()).is_err());
+        let elsewhere = Peer { process: None, user: 1, group: 2 };
+        assert_eq!(elsewhere.to_string(), "a process elsewhere (uid 1, gid 2)");
+    }
+}

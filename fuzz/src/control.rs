@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Messages on the command socket: a stream of them in pieces, as a client may send it, and answers as `bartizan ctl` reads them. The first byte says how long the pieces are.
+
+use crate::planted::planted;
+use bartizan_api::control::{self, Broken, Messages, Reply, Version};
+
+/// Bytes of a message at most: few, so that the bound is met.
+const MOST: usize = 256;
+
+/// Every whole message, and what ends the stream.
+fn read(bytes: &[u8], piece: usize) -> (Vec<Vec<u8>>, Option<Broken>) {
+    let mut messages = Messages::new(MOST);
+    let mut whole = Vec::new();
+    for piece in bytes.chunks(piece.max(1)) {
+        messages.push(piece);
+        loop {
+            match messages.next_message() {
+                Ok(Some(message)) => {
+                    assert!(message.len() <= MOST && message.starts_with(b"{") && message.ends_with(b"}"));
+                    whole.push(message);
+                }
+                Ok(None) => break,
+                Err(broken) => return (whole, Some(broken)),
+            }
+        }
+    }
+    (whole, None)
+}
+
+/// Reads it in pieces and at once, which is the same; and looks at each message as program and client do.
+pub fn run(data: &[u8]) {
+    let Some((piece, bytes)) = data.split_first() else { return };
+    let (whole, broken) = read(bytes, usize::from(*piece));
+    assert_eq!((&whole, broken), (&read(bytes, bytes.len()).0, read(bytes, bytes.len()).1));
+    for message in &whole {
+        let _ = control::version(message);
+        if let Ok(request) = control::request(message) {
+            // What is understood is understood again, as this program writes it. Fractions are read to their last digit or so.
+            let again = control::request(&request.to_message()).expect("it was understood before");
+            assert_eq!(again.command, request.command);
+            assert!(again.arguments.keys().eq(request.arguments.keys()));
+            planted(request.command == "up" && !request.arguments.is_empty());
+            for argument in control::command(&request.command).map_or(&[][..], |spec| spec.arguments) {
+                let _ = (request.text(argument.name), request.number(argument.name));
+            }
+        }
+        if let Ok(reply) = Reply::parse(message) {
+            let again = Reply::parse(&reply.to_message(Version::V2)).expect("it was understood before");
+            assert_eq!((again.ok, again.message.is_null()), (reply.ok, reply.message.is_null()));
+        }
+    }
+}
