@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The controller's side of the southbound protocol, without I/O: connections, bytes and times go in, bytes come out.
+//!
+//! * [`Server`]: all sessions, and who may have which;
+//! * [`Backend`]: what it asks of the rest of the controller;
+//! * `session`: one connection;
+//! * [`counters`]: what happened.
+
+pub mod backend;
+pub mod counters;
+mod server;
+mod session;
+
+pub use backend::{Backend, DeviceRecord, EnrolRefusal, Unavailable, Wanted};
+pub use server::{Connection, Server, ServerConfig};
+pub use session::Peer;
