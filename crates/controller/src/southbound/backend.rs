@@ -2,7 +2,7 @@
 //! What sessions ask of the rest of the controller: what devices shall run, and who takes what they say.
 
 use bartizan_api::southbound::{
-    Alert, Delta, DeviceId, Enrol, Enrolled, FunctionState, Now, Object, ObjectKey, RefuseCode, Refusal, Running,
+    Alert, Delta, DeviceId, Enrol, Enrolled, FunctionState, Manifest, Now, Object, ObjectKey, RefuseCode, Refusal, Running,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,6 +21,28 @@ pub struct Wanted {
     pub generation: u64,
     /// What it consists of.
     pub objects: BTreeMap<ObjectKey, Arc<Object>>,
+    /// The hashes of that, worked out once for all devices.
+    manifest: Manifest,
+}
+
+impl Wanted {
+    /// A generation of these objects.
+    #[must_use]
+    pub fn new(generation: u64, objects: BTreeMap<ObjectKey, Arc<Object>>) -> Self {
+        let manifest = Manifest::of(objects.values().map(Arc::as_ref));
+        Wanted { generation, objects, manifest }
+    }
+
+    /// What a device that serves these tenants gets of it.
+    pub(super) fn of_tenants(
+        &self,
+        tenants: &BTreeSet<u16>,
+    ) -> (BTreeMap<ObjectKey, Arc<Object>>, Manifest) {
+        let served = || self.objects.iter().filter(|(_, object)| tenants.contains(&object.tenant()));
+        let hash = |key: &ObjectKey| Some((key.clone(), *self.manifest.0.get(key)?));
+        let manifest = Manifest(served().filter_map(|(key, _)| hash(key)).collect());
+        (served().map(|(key, object)| (key.clone(), object.clone())).collect(), manifest)
+    }
 }
 
 /// The rest of the controller cannot do it now: the session ends, and the agent says it again later.

@@ -98,14 +98,8 @@ impl InStep {
 
     /// The device shall run this. Says how many objects it does not get, since they are of tenants that it does not serve.
     pub(super) fn want(&mut self, wanted: &Wanted, tenants: &BTreeSet<u16>) -> u64 {
-        let objects: BTreeMap<_, _> = wanted
-            .objects
-            .iter()
-            .filter(|(_, object)| tenants.contains(&object.tenant()))
-            .map(|(key, object)| (key.clone(), object.clone()))
-            .collect();
+        let (objects, manifest) = wanted.of_tenants(tenants);
         let withheld = (wanted.objects.len() - objects.len()) as u64;
-        let manifest = Manifest::of(objects.values().map(Arc::as_ref));
         let same = |target: &Target| target.generation == wanted.generation && target.manifest == manifest;
         if self.target.as_ref().is_some_and(same) {
             return 0;
