@@ -12,6 +12,7 @@
 //! A session never touches what runs: a controller that is away, refuses or speaks nonsense costs a device no protection.
 
 mod backoff;
+pub mod client;
 pub mod enrolment;
 mod machine;
 mod outbox;

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The controller's side of the southbound protocol, without I/O: connections, bytes and times go in, bytes come out.
+//! The controller's side of the southbound protocol. All but [`listener`] is without I/O: connections, bytes and times go in, bytes
+//! come out.
 //!
 //! * [`Server`]: all sessions, and who may have which;
 //! * [`Backend`]: what it asks of the rest of the controller;
 //! * `session`: one connection;
+//! * [`listener`]: real sockets and a clock around it;
 //! * [`counters`]: what happened.
 
 pub mod backend;
 pub mod counters;
+pub mod listener;
 mod server;
 mod session;
 

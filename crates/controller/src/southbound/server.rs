@@ -146,6 +146,11 @@ impl<B: Backend> Server<B> {
         self.lines.get(&connection).is_none_or(|line| matches!(line.state, State::Closing) && line.out.is_empty())
     }
 
+    /// Whether a connection has nothing to be told any more, and takes nothing: it has to be closed at once.
+    pub fn is_dead(&self, connection: Connection) -> bool {
+        self.lines.get(&connection).is_some_and(|line| matches!(line.state, State::Closing) && line.out.is_empty())
+    }
+
     /// Takes bytes of a connection.
     pub fn receive(&mut self, now: Now, connection: Connection, bytes: &[u8]) {
         let Some(line) = self.lines.get_mut(&connection) else { return };
@@ -373,7 +378,12 @@ impl<B: Backend> Server<B> {
             let dead = line.pulse.is_dead(now, to_say);
             let closing = matches!(line.state, State::Closing);
             let peer = line.peer.as_ref().filter(|_| !closing);
-            if late || dead {
+            if closing {
+                if dead {
+                    // It does not take what it is to be told.
+                    line.out.clear();
+                }
+            } else if late || dead {
                 ended.push((*connection, RefuseCode::Silent, "the agent says or takes nothing"));
             } else if peer.is_some_and(|peer| now.unix > peer.valid_until) {
                 ended.push((*connection, RefuseCode::Expired, "the device's certificate has expired; enrol it again"));
