@@ -22,7 +22,8 @@ const SLACK: u64 = 300;
 const KEY: &str = "ca.key";
 const CERTIFICATE: &str = "ca.pem";
 const TRUSTED: &str = "trusted.pem";
-const REGISTER: &str = "register.json";
+/// The file with all certificates that were given.
+pub const REGISTER: &str = "register.json";
 
 /// A certificate that was given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

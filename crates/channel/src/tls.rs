@@ -19,6 +19,9 @@ use rustls::{
 use std::fmt;
 use std::sync::Arc;
 
+/// How a controller does TLS.
+pub type ServerTls = ServerConfig;
+
 /// Seconds since 1970, whenever a handshake asks.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 

@@ -39,6 +39,7 @@ fn tenants_of(device: &DeviceId) -> BTreeSet<u16> {
 }
 
 impl Backend for Stored {
+    fn tick(&mut self, _: Now) {}
     fn device(&self, device: &DeviceId) -> Option<DeviceRecord> {
         Some(DeviceRecord { tenants: tenants_of(device) })
     }

@@ -63,6 +63,9 @@ pub struct EnrolRefusal {
 
 /// The rest of the controller. Whatever returns `Ok` is durable.
 pub trait Backend {
+    /// Time passes: called before sessions are looked at, some times a second.
+    fn tick(&mut self, now: Now);
+
     /// The device, if there is one of this id.
     fn device(&self, device: &DeviceId) -> Option<DeviceRecord>;
 

@@ -6,10 +6,12 @@
 //! * [`Backend`]: what it asks of the rest of the controller;
 //! * `session`: one connection;
 //! * [`listener`]: real sockets and a clock around it;
+//! * [`enrolment`]: certificates for devices, and revocations;
 //! * [`counters`]: what happened.
 
 pub mod backend;
 pub mod counters;
+pub mod enrolment;
 pub mod listener;
 mod server;
 mod session;

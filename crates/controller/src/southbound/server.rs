@@ -370,6 +370,7 @@ impl<B: Backend> Server<B> {
 
     /// Lets time pass: ends what is dead, late, expired or revoked.
     pub fn tick(&mut self, now: Now) {
+        self.backend.tick(now);
         let mut ended = Vec::new();
         for (connection, line) in &mut self.lines {
             let to_say = line.has_news() || line.pulse.due(now);
