@@ -76,6 +76,9 @@ enum Command {
     /// Load header rules or policies and classify headers, or say how fast that is.
     #[command(after_help = commands::classify::EXAMPLES)]
     Classify(commands::classify::Args),
+    /// Certificates of controllers and devices, and tokens for a device's first one.
+    #[command(after_help = commands::ca::EXAMPLES)]
+    Ca(commands::ca::Args),
     /// Print shell completions.
     Completions(commands::completions::Args),
     /// Write man pages into a folder.
@@ -111,6 +114,7 @@ fn main() -> ExitCode {
         Command::Check(args) => commands::check::run(&args),
         Command::Explain(args) => commands::explain::run(&args),
         Command::Classify(args) => commands::classify::run(&args),
+        Command::Ca(args) => commands::ca::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
         Command::Man(args) => commands::man::run(&args),
     })
