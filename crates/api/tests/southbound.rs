@@ -16,7 +16,17 @@ fn messages() -> Vec<(&'static str, Message)> {
     let rule = |op, total, rules| {
         let (rule_type, group, tenant) = (RuleType::Ids, 3, 7);
         let device = DeviceId::new("edge-1").unwrap().number();
-        Message::Rule(RuleMessage { device, rule_type, op, group, total, current: 0, generation: 5, tenant, rules })
+        Message::Rule(RuleMessage {
+            device,
+            rule_type,
+            op,
+            group,
+            total,
+            current: 0,
+            generation: 5,
+            tenant,
+            rules,
+        })
     };
     let levels = BTreeMap::from([("host".to_owned(), 5), ("xdp".to_owned(), 5)]);
     let workers = vec![WorkerRuns { link: "wan".into(), worker: 0, levels }];
@@ -29,7 +39,8 @@ fn messages() -> Vec<(&'static str, Message)> {
     };
     let settings = serde_json::json!({"home-net": "10.0.0.0/8"}).as_object().unwrap().clone();
     let order = |order, settings| FunctionMessage::Order { order, function: "ids".into(), settings };
-    let state = FunctionState { function: "ids".into(), done: true, state: "running".into(), reason: String::new() };
+    let state =
+        FunctionState { function: "ids".into(), done: true, state: "running".into(), reason: String::new() };
     let alert = Alert {
         key: "7/1:2001:3/10.0.0.1/10.0.0.2".into(),
         tenant: 7,
@@ -74,15 +85,24 @@ fn messages() -> Vec<(&'static str, Message)> {
         ),
         ("alive", session(SessionMessage::Alive)),
         ("bye", session(SessionMessage::Bye)),
-        ("enrol", session(SessionMessage::Enrol(Enrol { device, token: Some("t".into()), csr: "PEM".into() }))),
+        (
+            "enrol",
+            session(SessionMessage::Enrol(Enrol { device, token: Some("t".into()), csr: "PEM".into() })),
+        ),
         (
             "enrolled",
-            session(SessionMessage::Enrolled(Enrolled { certificate: "PEM".into(), authorities: "PEM".into() })),
+            session(SessionMessage::Enrolled(Enrolled {
+                certificate: "PEM".into(),
+                authorities: "PEM".into(),
+            })),
         ),
         ("put", Message::Policy(5, PolicyMessage::Put(policy))),
         ("delete", Message::Policy(5, PolicyMessage::Delete(object.key()))),
         ("commit", Message::Policy(5, PolicyMessage::Commit(manifest.hash()))),
-        ("running", Message::Policy(5, PolicyMessage::Running(Running { manifest: manifest.hash(), workers }))),
+        (
+            "running",
+            Message::Policy(5, PolicyMessage::Running(Running { manifest: manifest.hash(), workers })),
+        ),
         (
             "refused",
             Message::Policy(
@@ -95,7 +115,10 @@ fn messages() -> Vec<(&'static str, Message)> {
             ),
         ),
         ("ask", Message::Policy(5, PolicyMessage::Ask)),
-        ("inventory", Message::Policy(4, PolicyMessage::Inventory(Inventory { objects: manifest, more: false }))),
+        (
+            "inventory",
+            Message::Policy(4, PolicyMessage::Inventory(Inventory { objects: manifest, more: false })),
+        ),
         ("rules-raw", rule(RuleOp::Add, 1, Rules::Raw(vec!["alert tcp any any -> any any (sid:1;)".into()]))),
         ("rules-ids", rule(RuleOp::Update, 2, Rules::Ids(vec![(1, 2001), (1, 2002)]))),
         ("rules-delete", rule(RuleOp::Delete, 0, Rules::Raw(Vec::new()))),
@@ -164,7 +187,8 @@ fn the_test_vectors_hold_both_ways() {
     }
     // A change of what is on the wire is a change of the protocol: BARTIZAN_BLESS=1 writes the file, and its difference is to be read.
     if std::env::var_os("BARTIZAN_BLESS").is_some() {
-        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/southbound.txt"), &written).unwrap();
+        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/southbound.txt"), &written)
+            .unwrap();
         return;
     }
     assert_eq!(written, VECTORS);

@@ -243,7 +243,8 @@ impl Authority {
         let mut register = self.register()?;
         let mut found = false;
         let mut revoked = 0;
-        for entry in register.certificates.iter_mut().filter(|entry| entry.serial == which || entry.name == which)
+        for entry in
+            register.certificates.iter_mut().filter(|entry| entry.serial == which || entry.name == which)
         {
             found = true;
             if entry.revoked.is_none() {

@@ -13,8 +13,8 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::time_provider::TimeProvider;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig,
-    SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
+    ServerConfig, SignatureScheme,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -111,7 +111,8 @@ pub fn client(clock: Clock, identity: &Identity) -> Result<Arc<ClientConfig>, Ch
 /// # Errors
 /// TLS cannot be set up.
 pub fn enrolling(clock: Clock, pin: [u8; 32]) -> Result<Arc<ClientConfig>, ChannelError> {
-    let mut config = client_builder(clock, Arc::new(Pinned { pin, provider: provider() }))?.with_no_client_auth();
+    let mut config =
+        client_builder(clock, Arc::new(Pinned { pin, provider: provider() }))?.with_no_client_auth();
     config.resumption = rustls::client::Resumption::disabled();
     Ok(Arc::new(config))
 }

@@ -114,13 +114,12 @@ impl Tokens {
             return Ok(Vec::new());
         }
         let text = files::read(&self.folder, FILE)?;
-        serde_json::from_str(&text)
-            .map_err(|error| ChannelError::Content { path, what: error.to_string() })
+        serde_json::from_str(&text).map_err(|error| ChannelError::Content { path, what: error.to_string() })
     }
 
     fn save(&self, records: &[Record]) -> Result<(), ChannelError> {
-        let text =
-            serde_json::to_vec_pretty(records).map_err(|error| ChannelError::Certificate(error.to_string()))?;
+        let text = serde_json::to_vec_pretty(records)
+            .map_err(|error| ChannelError::Certificate(error.to_string()))?;
         files::replace(&self.folder, FILE, SECRET, &text)
     }
 
@@ -134,7 +133,13 @@ impl Tokens {
         let mut records = self.load()?;
         records.retain(|record| record.expires > now);
         let (device, hash) = (device.to_owned(), hex(&Sha256::digest(secret.as_bytes())));
-        records.push(Record { id: id.clone(), hash, device, expires: now.saturating_add(seconds), used_by: None });
+        records.push(Record {
+            id: id.clone(),
+            hash,
+            device,
+            expires: now.saturating_add(seconds),
+            used_by: None,
+        });
         self.save(&records)?;
         Ok(Token { id, secret, pin })
     }

@@ -44,8 +44,7 @@ impl Backend for Stored {
         Some(DeviceRecord { tenants: tenants_of(device) })
     }
     fn wanted(&self, _: &DeviceId) -> Option<Arc<Wanted>> {
-        (self.generation > 0)
-            .then(|| Arc::new(Wanted::new(self.generation, self.objects.clone())))
+        (self.generation > 0).then(|| Arc::new(Wanted::new(self.generation, self.objects.clone())))
     }
     fn running(&mut self, device: &DeviceId, generation: u64, _: &Running) -> Result<(), Unavailable> {
         if self.failing {
@@ -66,7 +65,13 @@ impl Backend for Stored {
     fn received(&self, device: &DeviceId, instance: u64) -> (u64, u64) {
         self.received.get(&(device.clone(), instance)).copied().unwrap_or_default()
     }
-    fn statistics(&mut self, device: &DeviceId, instance: u64, sequence: u64, delta: Delta) -> Result<(), Unavailable> {
+    fn statistics(
+        &mut self,
+        device: &DeviceId,
+        instance: u64,
+        sequence: u64,
+        delta: Delta,
+    ) -> Result<(), Unavailable> {
         if self.failing {
             return Err(Unavailable);
         }
@@ -75,7 +80,14 @@ impl Backend for Stored {
         *self.counted.entry(key).or_default() += delta.counters.values().sum::<u64>();
         Ok(())
     }
-    fn alerts(&mut self, device: &DeviceId, instance: u64, sequence: u64, alerts: Vec<Alert>, _: u64) -> Result<(), Unavailable> {
+    fn alerts(
+        &mut self,
+        device: &DeviceId,
+        instance: u64,
+        sequence: u64,
+        alerts: Vec<Alert>,
+        _: u64,
+    ) -> Result<(), Unavailable> {
         let key = (device.clone(), instance);
         self.received.entry(key.clone()).or_default().1 = sequence;
         *self.alerts.entry(key).or_default() += alerts.iter().map(|alert| alert.count).sum::<u64>();
@@ -138,7 +150,9 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let devices = (0..DEVICES).map(|n| Device::new(&format!("device-{n}"), Held::default(), random.draw())).collect();
+        let devices = (0..DEVICES)
+            .map(|n| Device::new(&format!("device-{n}"), Held::default(), random.draw()))
+            .collect();
         World {
             random,
             now: 1,
@@ -174,7 +188,8 @@ impl World {
                 // A group belongs to one tenant for ever.
                 let (id, tenant) = ((number >> 8) as u32 % 3, (number >> 8) as u16 % 3);
                 let long = "x".repeat(if number.is_multiple_of(50) { 200_000 } else { 900 });
-                let rules = (0..number % 9).map(|n| format!("alert ip any any -> any any (msg:\"{long}\"; sid:{n};)"));
+                let rules = (0..number % 9)
+                    .map(|n| format!("alert ip any any -> any any (msg:\"{long}\"; sid:{n};)"));
                 let rules = Rules::Raw(rules.collect());
                 Object::Group(RuleGroup { id, tenant, rule_type: RuleType::Ids, rules })
             } else {
@@ -383,7 +398,10 @@ impl World {
     }
 
     /// What a device runs of a published generation.
-    fn expected(published: &BTreeMap<ObjectKey, Arc<Object>>, device: &DeviceId) -> BTreeMap<ObjectKey, Arc<Object>> {
+    fn expected(
+        published: &BTreeMap<ObjectKey, Arc<Object>>,
+        device: &DeviceId,
+    ) -> BTreeMap<ObjectKey, Arc<Object>> {
         let tenants = tenants_of(device);
         let served = published.iter().filter(|(_, object)| tenants.contains(&object.tenant()));
         served.map(|(key, object)| (key.clone(), object.clone())).collect()
@@ -428,7 +446,10 @@ impl Device {
         } else if generation % 13 == 6 && self.instance % 2 == 0 {
             // The disk was full once; the device is started anew, or the connection, and it goes.
             self.instance += 1;
-            self.session.applied(generation, Err(Refusal { code: RefusalCode::Store, diagnostics: Vec::new(), more: 0 }));
+            self.session.applied(
+                generation,
+                Err(Refusal { code: RefusalCode::Store, diagnostics: Vec::new(), more: 0 }),
+            );
             self.instance -= 1;
         } else {
             self.disk = held;
@@ -489,7 +510,8 @@ fn play(seed: u64) -> World {
             return world;
         }
     }
-    let stands: Vec<_> = world.devices.iter().map(|device| (device.disk.generation, device.session.is_in_step())).collect();
+    let stands: Vec<_> =
+        world.devices.iter().map(|device| (device.disk.generation, device.session.is_in_step())).collect();
     panic!("seed {seed}: not everybody runs {wanted}: {stands:?}\n{:?}", world.server.unwrap().counters());
 }
 

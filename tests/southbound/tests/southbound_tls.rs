@@ -13,7 +13,9 @@ use bartizan_channel::tls::{self, Clock};
 use bartizan_channel::token::{FAILURES, Token, Tokens};
 use bartizan_controller::southbound::enrolment::{Enroller, Revocations};
 use bartizan_controller::southbound::listener::{Listener, ListenerHandle};
-use bartizan_controller::southbound::{Backend, DeviceRecord, EnrolRefusal, ServerConfig, Unavailable, Wanted};
+use bartizan_controller::southbound::{
+    Backend, DeviceRecord, EnrolRefusal, ServerConfig, Unavailable, Wanted,
+};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -82,7 +84,13 @@ impl Backend for Office {
     fn received(&self, device: &DeviceId, instance: u64) -> (u64, u64) {
         self.shared.lock().unwrap().received.get(&(device.clone(), instance)).copied().unwrap_or_default()
     }
-    fn statistics(&mut self, device: &DeviceId, instance: u64, sequence: u64, delta: Delta) -> Result<(), Unavailable> {
+    fn statistics(
+        &mut self,
+        device: &DeviceId,
+        instance: u64,
+        sequence: u64,
+        delta: Delta,
+    ) -> Result<(), Unavailable> {
         let mut shared = self.shared.lock().unwrap();
         shared.received.entry((device.clone(), instance)).or_default().0 = sequence;
         for (name, number) in delta.counters {
@@ -90,14 +98,27 @@ impl Backend for Office {
         }
         Ok(())
     }
-    fn alerts(&mut self, device: &DeviceId, instance: u64, sequence: u64, alerts: Vec<Alert>, _: u64) -> Result<(), Unavailable> {
+    fn alerts(
+        &mut self,
+        device: &DeviceId,
+        instance: u64,
+        sequence: u64,
+        alerts: Vec<Alert>,
+        _: u64,
+    ) -> Result<(), Unavailable> {
         let mut shared = self.shared.lock().unwrap();
         shared.received.entry((device.clone(), instance)).or_default().1 = sequence;
         shared.alerts.extend(alerts);
         Ok(())
     }
     fn function(&mut self, _: &DeviceId, _: u32, _: FunctionState) {}
-    fn enrol(&mut self, now: Now, source: &str, enrol: &Enrol, certified: Option<&DeviceId>) -> Result<Enrolled, EnrolRefusal> {
+    fn enrol(
+        &mut self,
+        now: Now,
+        source: &str,
+        enrol: &Enrol,
+        certified: Option<&DeviceId>,
+    ) -> Result<Enrolled, EnrolRefusal> {
         self.enroller.enrol(now, source, enrol, certified)
     }
     fn is_revoked(&self, serial: &str) -> bool {
@@ -209,7 +230,12 @@ fn clock(time: &Arc<AtomicU64>) -> Clock {
     Arc::new(move || time.load(Ordering::Relaxed))
 }
 
-fn server_tls(authority: &Authority, issued: &Issued, clock: &Clock, revocations: &Revocations) -> Arc<tls::ServerTls> {
+fn server_tls(
+    authority: &Authority,
+    issued: &Issued,
+    clock: &Clock,
+    revocations: &Revocations,
+) -> Arc<tls::ServerTls> {
     let trusted = authority.trusted(clock()).unwrap();
     let key = issued.key.as_deref().unwrap();
     tls::server(clock.clone(), &issued.certificate, key, &trusted, revocations.for_tls()).unwrap()
@@ -224,7 +250,12 @@ impl Device for Worker {
         Ok(vec![WorkerRuns { link: "wan".into(), worker: 0, levels }])
     }
     fn order(&mut self, _: FunctionOrder, function: &str, _: &Map<String, Value>) -> FunctionState {
-        FunctionState { function: function.into(), done: true, state: "running".into(), reason: String::new() }
+        FunctionState {
+            function: function.into(),
+            done: true,
+            state: "running".into(),
+            reason: String::new(),
+        }
     }
 }
 
@@ -360,7 +391,8 @@ fn a_stolen_key_reads_only_what_its_device_serves() {
     let thief = site.agent("edge-1", "edge-1");
     until("generation 1", || site.acknowledged("edge-1") == 1);
     let applied = thief.applied.lock().unwrap();
-    let tenants: BTreeSet<u16> = applied.iter().flat_map(|held| held.objects.values().map(|o| o.tenant())).collect();
+    let tenants: BTreeSet<u16> =
+        applied.iter().flat_map(|held| held.objects.values().map(|o| o.tenant())).collect();
     assert_eq!(tenants, BTreeSet::from([1]));
     assert!(site.handle.counters().0.withheld >= 1);
     // Nor does it get a certificate of another device with it.

@@ -6,7 +6,8 @@ use super::enrolment::{EnrolError, Enrolment};
 use super::machine::{Action, Candidate, Counters, End, Session, SessionConfig};
 use super::store::Store;
 use bartizan_api::southbound::{
-    Alert, Delta, DeviceId, Enrol, Enrolled, FunctionOrder, FunctionState, Now, Refusal, RefusalCode, WorkerRuns,
+    Alert, Delta, DeviceId, Enrol, Enrolled, FunctionOrder, FunctionState, Now, Refusal, RefusalCode,
+    WorkerRuns,
 };
 use bartizan_channel::ChannelError;
 use bartizan_channel::identity::{Identity, NewKey};
@@ -38,7 +39,8 @@ pub trait Device: Send {
     fn apply(&mut self, candidate: &Candidate) -> Result<Vec<WorkerRuns>, Refusal>;
 
     /// Carries out an order to a function.
-    fn order(&mut self, order: FunctionOrder, function: &str, settings: &Map<String, Value>) -> FunctionState;
+    fn order(&mut self, order: FunctionOrder, function: &str, settings: &Map<String, Value>)
+    -> FunctionState;
 }
 
 /// How a client is set.
@@ -220,7 +222,11 @@ impl<S: Store> Client<S> {
             let waits = self.send();
             self.show();
             let now = self.now().ms;
-            let wait = if more || waits { 0 } else { self.session.wake().saturating_sub(now).clamp(1, LONGEST_WAIT) };
+            let wait = if more || waits {
+                0
+            } else {
+                self.session.wake().saturating_sub(now).clamp(1, LONGEST_WAIT)
+            };
             match self.poll.poll(&mut events, Some(Duration::from_millis(wait))) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 _ => {}
@@ -392,7 +398,9 @@ fn words(end: &End) -> String {
         End::Protocol(what) => what.clone(),
         End::Refused(refuse) => refuse.message.clone(),
         End::Bye => "the controller has ended".to_owned(),
-        End::Expired => "the device's certificate has expired; what runs goes on. Enrol the device again".to_owned(),
+        End::Expired => {
+            "the device's certificate has expired; what runs goes on. Enrol the device again".to_owned()
+        }
     }
 }
 
@@ -420,7 +428,11 @@ fn resolve(controller: &str) -> Result<SocketAddr, ChannelError> {
     addresses.next().ok_or_else(|| wrong("its name has no address".to_owned()))
 }
 
-fn connect(poll: &Poll, address: SocketAddr, config: Arc<rustls::ClientConfig>) -> Result<Wire, ChannelError> {
+fn connect(
+    poll: &Poll,
+    address: SocketAddr,
+    config: Arc<rustls::ClientConfig>,
+) -> Result<Wire, ChannelError> {
     let wrong = |error: io::Error| ChannelError::Unknown(format!("the controller at {address}: {error}"));
     let socket = mio::net::TcpStream::connect(address).map_err(wrong)?;
     let _ = socket.set_nodelay(true);
@@ -436,7 +448,13 @@ fn connect(poll: &Poll, address: SocketAddr, config: Arc<rustls::ClientConfig>) 
 ///
 /// # Errors
 /// The controller is not reached, is not the one that the token pins, or refuses.
-pub fn enrol(controller: &str, token: &str, device: &DeviceId, folder: &std::path::Path, clock: &Clock) -> Result<(), EnrolFailure> {
+pub fn enrol(
+    controller: &str,
+    token: &str,
+    device: &DeviceId,
+    folder: &std::path::Path,
+    clock: &Clock,
+) -> Result<(), EnrolFailure> {
     let token = Token::parse(token)?;
     let key = NewKey::make()?;
     let ask = Enrol { device: device.clone(), token: Some(token.text()), csr: key.request()? };
@@ -472,7 +490,9 @@ pub fn enrol(controller: &str, token: &str, device: &DeviceId, folder: &std::pat
         }
         enrolment.tick(now())?;
         match poll.poll(&mut events, Some(Duration::from_millis(LONGEST_WAIT))) {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(EnrolFailure::Lost(error)),
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                return Err(EnrolFailure::Lost(error));
+            }
             _ => {}
         }
     }

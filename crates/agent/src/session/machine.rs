@@ -5,10 +5,10 @@ use super::backoff::Backoff;
 use super::outbox::{Alerts, Outbox};
 use super::stage::{Held, Objects, Stage};
 use bartizan_api::southbound::{
-    Alert, AlertMessage, Decoder, Delta, DeviceId, Enrol, Enrolled, ErrorKind, FIRST_VERSION, FunctionMessage,
-    FunctionOrder, FunctionState, Hash, Hello, Inventory, Message, Now, Object, ObjectKey, PolicyMessage, Pulse, Refusal,
-    RefusalCode, Refuse, RefuseCode, RuleMessage, Running, SessionMessage, StatisticsMessage, VERSIONS, Welcome,
-    WorkerRuns, limits,
+    Alert, AlertMessage, Decoder, Delta, DeviceId, Enrol, Enrolled, ErrorKind, FIRST_VERSION,
+    FunctionMessage, FunctionOrder, FunctionState, Hash, Hello, Inventory, Message, Now, Object, ObjectKey,
+    PolicyMessage, Pulse, Refusal, RefusalCode, Refuse, RefuseCode, RuleMessage, Running, SessionMessage,
+    StatisticsMessage, VERSIONS, Welcome, WorkerRuns, limits,
 };
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, VecDeque};
@@ -46,7 +46,15 @@ impl SessionConfig {
     #[must_use]
     pub fn new(device: DeviceId, instance: u64) -> Self {
         let software = concat!("bartizan ", env!("CARGO_PKG_VERSION")).to_owned();
-        SessionConfig { device, software, instance, seed: instance, statistics: 64, alerts: 4_096, orders: 64 }
+        SessionConfig {
+            device,
+            software,
+            instance,
+            seed: instance,
+            statistics: 64,
+            alerts: 4_096,
+            orders: 64,
+        }
     }
 }
 
@@ -466,7 +474,8 @@ impl Session {
 
     /// A candidate was built and stored and runs, worker by worker; or it is refused, and what ran goes on.
     pub fn applied(&mut self, generation: u64, outcome: Result<Vec<WorkerRuns>, Refusal>) {
-        let Some(candidate) = self.building.take_if(|candidate| candidate.held.generation == generation) else {
+        let Some(candidate) = self.building.take_if(|candidate| candidate.held.generation == generation)
+        else {
             return;
         };
         match outcome {

@@ -2,7 +2,9 @@
 //! What is held ready for the next generation: what runs, with what the controller has changed since. It outlives a connection, so
 //! that only what is missing comes again.
 
-use bartizan_api::southbound::{Hash, Manifest, Object, ObjectKey, RefusalCode, RuleMessage, RuleOp, RuleParts, limits};
+use bartizan_api::southbound::{
+    Hash, Manifest, Object, ObjectKey, RefusalCode, RuleMessage, RuleOp, RuleParts, limits,
+};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;

@@ -79,7 +79,8 @@ impl FunctionMessage {
     }
 
     pub(super) fn split(bytes: &[u8]) -> Result<([u8; Self::HEAD], &[u8]), DecodeError> {
-        let (head, rest) = bytes.split_first_chunk::<{ Self::HEAD }>().ok_or(DecodeError::Short("function"))?;
+        let (head, rest) =
+            bytes.split_first_chunk::<{ Self::HEAD }>().ok_or(DecodeError::Short("function"))?;
         match head {
             [_, 0, 0, 0, ..] => Ok((*head, rest)),
             _ => Err(DecodeError::Reserved("function")),

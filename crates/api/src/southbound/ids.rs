@@ -31,7 +31,11 @@ impl DeviceId {
         let good = text.bytes().next().is_some_and(letter)
             && text.len() <= limits::NAME_LETTERS
             && text.bytes().all(|c| letter(c) || matches!(c, b'-' | b'.' | b'_'));
-        if good { Ok(DeviceId(text)) } else { Err(IdError(text.chars().take(limits::NAME_LETTERS).collect())) }
+        if good {
+            Ok(DeviceId(text))
+        } else {
+            Err(IdError(text.chars().take(limits::NAME_LETTERS).collect()))
+        }
     }
 
     /// The text.

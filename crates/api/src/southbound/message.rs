@@ -84,7 +84,9 @@ impl Message {
     /// # Errors
     /// It is malformed, or beyond a bound.
     pub fn decode(head: Head, bytes: &[u8]) -> Result<Self, DecodeError> {
-        let open = |body| if head.compressed { body::inflate(body).map(Cow::Owned) } else { Ok(Cow::Borrowed(body)) };
+        let open = |body| {
+            if head.compressed { body::inflate(body).map(Cow::Owned) } else { Ok(Cow::Borrowed(body)) }
+        };
         Ok(match head.sub {
             SubProtocol::Session => {
                 let (head, body) = SessionMessage::split(bytes)?;

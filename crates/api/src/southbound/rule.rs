@@ -98,8 +98,7 @@ impl RuleMessage {
                 .map(|raw| (raw.tenant, Rules::Ids(raw.rules)))?,
             other => return Err(wrong(format!("unknown form {other}; 1 is text, 2 are identifiers"))),
         };
-        let message =
-            RuleMessage { device, rule_type, op, group, total, current, generation, tenant, rules };
+        let message = RuleMessage { device, rule_type, op, group, total, current, generation, tenant, rules };
         message.check()?;
         Ok(message)
     }
@@ -187,7 +186,13 @@ impl RuleParts {
 
     /// The parts of a group, none with more text than `bytes` unless a single rule has.
     #[must_use]
-    pub fn split(group: &RuleGroup, device: u64, generation: u64, op: RuleOp, bytes: usize) -> Vec<RuleMessage> {
+    pub fn split(
+        group: &RuleGroup,
+        device: u64,
+        generation: u64,
+        op: RuleOp,
+        bytes: usize,
+    ) -> Vec<RuleMessage> {
         let total = u32::try_from(group.rules.len()).unwrap_or(u32::MAX);
         let part = |current: usize, rules: Rules| RuleMessage {
             device,

@@ -142,7 +142,8 @@ impl SessionMessage {
     }
 
     pub(super) fn split(bytes: &[u8]) -> Result<([u8; Self::HEAD], &[u8]), DecodeError> {
-        let (head, rest) = bytes.split_first_chunk::<{ Self::HEAD }>().ok_or(DecodeError::Short("session"))?;
+        let (head, rest) =
+            bytes.split_first_chunk::<{ Self::HEAD }>().ok_or(DecodeError::Short("session"))?;
         let [_, reserved @ ..] = head;
         if *reserved != [0; 3] {
             return Err(DecodeError::Reserved("session"));

@@ -135,7 +135,8 @@ fn with(authority: &Authority, command: &Command, now: u64) -> Result<(), Failur
             let chain = chain(&text).map_err(Failure::input)?;
             let first = chain.first().map_or(&[][..], |first| first.as_ref());
             let tokens = Tokens::new(authority.folder());
-            let token = tokens.make(id(device)?.as_str(), fingerprint(first), now, minutes.saturating_mul(60));
+            let token =
+                tokens.make(id(device)?.as_str(), fingerprint(first), now, minutes.saturating_mul(60));
             println!("{}", token.map_err(Failure::stopped)?.text());
             Ok(())
         }
@@ -149,7 +150,9 @@ fn with(authority: &Authority, command: &Command, now: u64) -> Result<(), Failur
         }
         Command::Revoke { which } => {
             let revoked = authority.revoke(which, now).map_err(Failure::input)?;
-            eprintln!("bartizan: {revoked} certificate(s) revoked; running controllers see it within a second");
+            eprintln!(
+                "bartizan: {revoked} certificate(s) revoked; running controllers see it within a second"
+            );
             Ok(())
         }
         Command::Trusted => print(&authority.trusted(now).map_err(Failure::input)?),
@@ -161,7 +164,10 @@ fn with(authority: &Authority, command: &Command, now: u64) -> Result<(), Failur
 fn make(folder: &Path, now: u64, days: u64) -> Result<(), Failure> {
     let authority = Authority::make(folder, now, days).map_err(Failure::input)?;
     let fingerprint = authority.fingerprint().map_err(Failure::stopped)?;
-    eprintln!("bartizan: made an authority in {} (SHA-256 {fingerprint}); keep a copy of ca.key", folder.display());
+    eprintln!(
+        "bartizan: made an authority in {} (SHA-256 {fingerprint}); keep a copy of ca.key",
+        folder.display()
+    );
     Ok(())
 }
 

@@ -2,7 +2,8 @@
 //! What sessions ask of the rest of the controller: what devices shall run, and who takes what they say.
 
 use bartizan_api::southbound::{
-    Alert, Delta, DeviceId, Enrol, Enrolled, FunctionState, Manifest, Now, Object, ObjectKey, RefuseCode, Refusal, Running,
+    Alert, Delta, DeviceId, Enrol, Enrolled, FunctionState, Manifest, Now, Object, ObjectKey, Refusal,
+    RefuseCode, Running,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,10 +35,7 @@ impl Wanted {
     }
 
     /// What a device that serves these tenants gets of it.
-    pub(super) fn of_tenants(
-        &self,
-        tenants: &BTreeSet<u16>,
-    ) -> (BTreeMap<ObjectKey, Arc<Object>>, Manifest) {
+    pub(super) fn of_tenants(&self, tenants: &BTreeSet<u16>) -> (BTreeMap<ObjectKey, Arc<Object>>, Manifest) {
         let served = || self.objects.iter().filter(|(_, object)| tenants.contains(&object.tenant()));
         let hash = |key: &ObjectKey| Some((key.clone(), *self.manifest.0.get(key)?));
         let manifest = Manifest(served().filter_map(|(key, _)| hash(key)).collect());

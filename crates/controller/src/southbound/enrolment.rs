@@ -56,7 +56,8 @@ impl Enroller {
             (Some(token), _) => {
                 self.tokens.spend(token, enrol.device.as_str(), &enrol.csr, now.unix).map_err(|error| {
                     self.attempts.failed(source);
-                    let code = if error == TokenError::Bad { RefuseCode::Token } else { RefuseCode::Unavailable };
+                    let code =
+                        if error == TokenError::Bad { RefuseCode::Token } else { RefuseCode::Unavailable };
                     refusal(code, error.to_string(), 0)
                 })?;
             }
@@ -104,7 +105,9 @@ impl Revocations {
     /// The register cannot be read.
     pub fn refresh(&self) -> Result<(), ChannelError> {
         let path = self.authority.folder().join(authority::REGISTER);
-        let stamp = std::fs::metadata(path).ok().map(|data| (data.ino(), data.mtime(), data.mtime_nsec(), data.len()));
+        let stamp = std::fs::metadata(path)
+            .ok()
+            .map(|data| (data.ino(), data.mtime(), data.mtime_nsec(), data.len()));
         if stamp.is_some() && self.known.read().is_ok_and(|known| known.1 == stamp) {
             return Ok(());
         }

@@ -312,9 +312,10 @@ impl<B: Backend> Listener<B> {
         self.server.tick(now);
         let places: Vec<usize> = self.lines.keys().copied().collect();
         for place in places {
-            let late = self.lines.get(&place).is_some_and(|line| {
-                !line.known && now.ms >= line.since.saturating_add(self.greeting_ms)
-            });
+            let late = self
+                .lines
+                .get(&place)
+                .is_some_and(|line| !line.known && now.ms >= line.since.saturating_add(self.greeting_ms));
             if late {
                 self.links.handshakes_late += 1;
                 self.gone(place);

@@ -5,8 +5,9 @@ use super::backend::{Backend, EnrolRefusal};
 use super::counters::Counters;
 use super::session::{InStep, Peer, Stand};
 use bartizan_api::southbound::{
-    AlertMessage, Decoder, DeviceId, Enrol, FIRST_VERSION, FunctionMessage, FunctionOrder, Hello, Message, Now,
-    PolicyMessage, Pulse, Refuse, RefuseCode, SessionMessage, StatisticsMessage, VERSIONS, Welcome, common_version,
+    AlertMessage, Decoder, DeviceId, Enrol, FIRST_VERSION, FunctionMessage, FunctionOrder, Hello, Message,
+    Now, PolicyMessage, Pulse, Refuse, RefuseCode, SessionMessage, StatisticsMessage, VERSIONS, Welcome,
+    common_version,
 };
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -143,12 +144,16 @@ impl<B: Backend> Server<B> {
 
     /// Whether a connection has to be closed once what there is to send has been sent.
     pub fn is_over(&self, connection: Connection) -> bool {
-        self.lines.get(&connection).is_none_or(|line| matches!(line.state, State::Closing) && line.out.is_empty())
+        self.lines
+            .get(&connection)
+            .is_none_or(|line| matches!(line.state, State::Closing) && line.out.is_empty())
     }
 
     /// Whether a connection has nothing to be told any more, and takes nothing: it has to be closed at once.
     pub fn is_dead(&self, connection: Connection) -> bool {
-        self.lines.get(&connection).is_some_and(|line| matches!(line.state, State::Closing) && line.out.is_empty())
+        self.lines
+            .get(&connection)
+            .is_some_and(|line| matches!(line.state, State::Closing) && line.out.is_empty())
     }
 
     /// Takes bytes of a connection.
@@ -196,7 +201,9 @@ impl<B: Backend> Server<B> {
                 }
             }
             (_, Message::Session(SessionMessage::Enrol(enrol))) => self.enrol(now, connection, &enrol),
-            (State::Greeting, Message::Session(SessionMessage::Hello(hello))) => self.hello(connection, &hello),
+            (State::Greeting, Message::Session(SessionMessage::Hello(hello))) => {
+                self.hello(connection, &hello)
+            }
             (State::InStep(_), message) => {
                 if let Err((code, what)) = self.in_step(connection, message) {
                     self.refuse(connection, code, what, 0);
@@ -268,8 +275,7 @@ impl<B: Backend> Server<B> {
             return self.refuse(connection, RefuseCode::Unknown, what, 60_000);
         };
         let Some(wanted) = self.backend.wanted(device) else { return };
-        let Some(Line { state: State::InStep(session), .. }) = self.lines.get_mut(&connection)
-        else {
+        let Some(Line { state: State::InStep(session), .. }) = self.lines.get_mut(&connection) else {
             return;
         };
         let withheld = session.want(&wanted, &record.tenants);
@@ -387,7 +393,11 @@ impl<B: Backend> Server<B> {
             } else if late || dead {
                 ended.push((*connection, RefuseCode::Silent, "the agent says or takes nothing"));
             } else if peer.is_some_and(|peer| now.unix > peer.valid_until) {
-                ended.push((*connection, RefuseCode::Expired, "the device's certificate has expired; enrol it again"));
+                ended.push((
+                    *connection,
+                    RefuseCode::Expired,
+                    "the device's certificate has expired; enrol it again",
+                ));
             } else if peer.is_some_and(|peer| self.backend.is_revoked(&peer.serial)) {
                 ended.push((*connection, RefuseCode::Revoked, "the device's certificate is revoked"));
             }

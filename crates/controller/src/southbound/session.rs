@@ -4,8 +4,8 @@
 
 use super::backend::Wanted;
 use bartizan_api::southbound::{
-    DeviceId, Hash, Hello, Manifest, Message, Object, ObjectKey, PolicyMessage, RefusalCode, RuleMessage, RuleOp,
-    RuleParts, RuleType, Rules, limits,
+    DeviceId, Hash, Hello, Manifest, Message, Object, ObjectKey, PolicyMessage, RefusalCode, RuleMessage,
+    RuleOp, RuleParts, RuleType, Rules, limits,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -172,7 +172,8 @@ impl InStep {
                     }
                     Object::Group(group) => {
                         let number = self.device.number();
-                        self.parts = RuleParts::split(group, number, target.generation, op, RULE_BYTES).into();
+                        self.parts =
+                            RuleParts::split(group, number, target.generation, op, RULE_BYTES).into();
                         self.parts.pop_front().map(Message::Rule)
                     }
                 }
@@ -203,11 +204,7 @@ impl InStep {
     ///
     /// # Errors
     /// Generations never go back.
-    pub(super) fn running(
-        &mut self,
-        generation: u64,
-        manifest: Hash,
-    ) -> Result<(), &'static str> {
+    pub(super) fn running(&mut self, generation: u64, manifest: Hash) -> Result<(), &'static str> {
         if generation < self.running {
             return Err("a device that runs an older generation than before");
         }
