@@ -19,6 +19,9 @@ pub const DAY: u64 = 86_400;
 /// Clocks may differ by so many seconds: certificates are valid from then on.
 const SLACK: u64 = 300;
 
+/// Seconds for which expired certificates stay in the register.
+const KEPT: u64 = 90 * DAY;
+
 const KEY: &str = "ca.key";
 const CERTIFICATE: &str = "ca.pem";
 const TRUSTED: &str = "trusted.pem";
@@ -167,7 +170,7 @@ impl Authority {
         let made = params
             .signed_by(&key, &issuer)
             .map_err(ChannelError::certificate("the certificate cannot be signed"))?;
-        self.note("controller", name, &serial, now + days * DAY)?;
+        self.note("controller", name, &serial, now, now.saturating_add(days.saturating_mul(DAY)))?;
         let certificate = format!("{}{authority}", made.pem());
         Ok(Issued { key: Some(key.serialize_pem()), certificate, serial })
     }
@@ -196,7 +199,7 @@ impl Authority {
         let made = request
             .signed_by(&issuer)
             .map_err(ChannelError::certificate("the certificate cannot be signed"))?;
-        self.note("device", device, &serial, now + days * DAY)?;
+        self.note("device", device, &serial, now, now.saturating_add(days.saturating_mul(DAY)))?;
         Ok(Issued { key: None, certificate: format!("{}{authority}", made.pem()), serial })
     }
 
@@ -210,8 +213,16 @@ impl Authority {
     }
 
     /// Writes a certificate down before it is given away. The lock is held.
-    fn note(&self, role: &str, name: &str, serial: &str, valid_until: u64) -> Result<(), ChannelError> {
+    fn note(
+        &self,
+        role: &str,
+        name: &str,
+        serial: &str,
+        now: u64,
+        valid_until: u64,
+    ) -> Result<(), ChannelError> {
         let mut register = self.register()?;
+        register.certificates.retain(|entry| entry.valid_until.saturating_add(KEPT) > now);
         let (serial, role, name) = (serial.to_owned(), role.to_owned(), name.to_owned());
         register.certificates.push(Entry { serial, role, name, valid_until, revoked: None });
         self.save(&register)
@@ -226,7 +237,7 @@ impl Authority {
         let _held = files::hold(&self.folder)?;
         let mut register = self.register()?;
         register.retired.retain(|retired| retired.until > now);
-        let until = now + overlap_days * DAY;
+        let until = now.saturating_add(overlap_days.saturating_mul(DAY));
         register.retired.push(Retired { certificate: files::read(&self.folder, CERTIFICATE)?, until });
         // First the old one is kept: a crash between the two makes no certificate void.
         self.save(&register)?;

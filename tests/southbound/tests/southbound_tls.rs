@@ -7,7 +7,7 @@ use bartizan_agent::session::store::{FileStore, Store};
 use bartizan_agent::session::{Candidate, Held, SessionConfig};
 use bartizan_api::southbound::*;
 use bartizan_channel::authority::{Authority, DAY, Issued};
-use bartizan_channel::certificate::{chain, facts, fingerprint};
+use bartizan_channel::certificate::{chain, fingerprint};
 use bartizan_channel::identity::Identity;
 use bartizan_channel::tls::{self, Clock};
 use bartizan_channel::token::{FAILURES, Token, Tokens};
@@ -208,7 +208,8 @@ impl Site {
             identity: folder.clone(),
             clock: self.clock(),
         };
-        let client = Client::new(config, FileStore::new(&folder), Worker(applied.clone())).unwrap();
+        let client =
+            Client::new(config, FileStore::new(&folder), Worker(applied.clone(), Held::default())).unwrap();
         let handle = client.handle();
         Agent { handle, applied, thread: Some(spawn(|| client.run().unwrap())) }
     }
@@ -241,13 +242,18 @@ fn server_tls(
     tls::server(clock.clone(), &issued.certificate, key, &trusted, revocations.for_tls()).unwrap()
 }
 
-struct Worker(Arc<Mutex<Vec<Held>>>);
+/// What was built, and what runs.
+struct Worker(Arc<Mutex<Vec<Held>>>, Held);
 
 impl Device for Worker {
-    fn apply(&mut self, candidate: &Candidate) -> Result<Vec<WorkerRuns>, Refusal> {
-        self.0.lock().unwrap().push(candidate.held.clone());
-        let levels = BTreeMap::from([("host".to_owned(), candidate.held.generation)]);
-        Ok(vec![WorkerRuns { link: "wan".into(), worker: 0, levels }])
+    fn build(&mut self, candidate: &Candidate) -> Result<(), Refusal> {
+        self.1 = candidate.held.clone();
+        Ok(())
+    }
+    fn swap(&mut self) -> Vec<WorkerRuns> {
+        self.0.lock().unwrap().push(self.1.clone());
+        let levels = BTreeMap::from([("host".to_owned(), self.1.generation)]);
+        vec![WorkerRuns { link: "wan".into(), worker: 0, levels }]
     }
     fn order(&mut self, _: FunctionOrder, function: &str, _: &Map<String, Value>) -> FunctionState {
         FunctionState {
@@ -476,6 +482,27 @@ fn certificates_are_renewed_in_time_and_over_a_rotation() {
 }
 
 #[test]
+fn a_generation_that_cannot_be_stored_does_not_run() {
+    let site = Site::new("full");
+    site.add("edge-1", &[1]);
+    site.enrol("edge-1", &site.token("edge-1")).unwrap();
+    // A folder in place of the file: writing fails, as it would on a full disk.
+    let in_the_way = site.folder("edge-1").join("generation.json.new");
+    std::fs::create_dir(&in_the_way).unwrap();
+    site.publish(1, &[policy(1, "web")]);
+    let agent = site.agent("edge-1", "edge-1");
+    until("refused", || !site.shared.lock().unwrap().refused.is_empty());
+    assert_eq!(site.shared.lock().unwrap().refused[0].code, RefusalCode::Store);
+    until("told", || agent.ended_with("cannot be stored"));
+    assert!(agent.applied.lock().unwrap().is_empty());
+    // The next connection brings it again.
+    std::fs::remove_dir(&in_the_way).unwrap();
+    drop(agent);
+    let _agent = site.agent("edge-1", "edge-1");
+    until("generation 1", || site.acknowledged("edge-1") == 1);
+}
+
+#[test]
 fn strangers_get_nowhere() {
     use std::io::{Read, Write};
     let site = Site::new("strangers");
@@ -495,8 +522,6 @@ fn strangers_get_nowhere() {
     let _agent = site.agent("edge-1", "edge-1");
     until("counted", || site.handle.counters().1.handshakes_failed >= 2);
     assert_eq!(site.handle.counters().0.sessions, 0);
-    // No certificate, and not an enrolment: a hello is nobody's.
-    assert_eq!(facts(&chain(&issued.certificate).unwrap()[0]).unwrap().device.as_deref(), Some("edge-1"));
 }
 
 #[test]

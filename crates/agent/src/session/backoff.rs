@@ -59,7 +59,9 @@ mod tests {
         assert_eq!(first, times(1));
         assert_ne!(first, times(2));
         let mut again = Backoff::new(3);
-        (0..9).for_each(|_| drop(again.next()));
+        for _ in 0..9 {
+            again.next();
+        }
         again.reset();
         assert!(again.next() <= FIRST);
     }

@@ -4,6 +4,7 @@
 
 use super::enrolment::{EnrolError, Enrolment};
 use super::machine::{Action, Candidate, Counters, End, Session, SessionConfig};
+use super::stage::Held;
 use super::store::Store;
 use bartizan_api::southbound::{
     Alert, Delta, DeviceId, Enrol, Enrolled, FunctionOrder, FunctionState, Now, Refusal, RefusalCode,
@@ -30,13 +31,20 @@ const WAKER: Place = Place(1);
 /// A session looks at the time at least so often, in milliseconds.
 const LONGEST_WAIT: u64 = 1_000;
 
-/// What the device does with what a controller says.
+/// Seconds after which a device asks again for a certificate that did not come.
+const RENEW_AGAIN: u64 = 3_700;
+
+/// What the device does with what a controller says. A generation is built, stored, and only then run: what runs is what a start
+/// after a crash would run.
 pub trait Device: Send {
-    /// Builds a generation beside the one that runs, and lets all workers run it; or says what is wrong, and what ran goes on.
+    /// Builds a generation beside the one that runs.
     ///
     /// # Errors
-    /// It cannot be built.
-    fn apply(&mut self, candidate: &Candidate) -> Result<Vec<WorkerRuns>, Refusal>;
+    /// It cannot be built; the refusal says where. What ran goes on.
+    fn build(&mut self, candidate: &Candidate) -> Result<(), Refusal>;
+
+    /// Lets all workers run what was built last, and says what they run.
+    fn swap(&mut self) -> Vec<WorkerRuns>;
 
     /// Carries out an order to a function.
     fn order(&mut self, order: FunctionOrder, function: &str, settings: &Map<String, Value>)
@@ -119,10 +127,9 @@ impl ClientHandle {
 }
 
 /// A client.
-pub struct Client<S> {
+pub struct Client {
     config: ClientConfig,
     session: Session,
-    store: S,
     poll: Poll,
     wire: Option<Wire>,
     /// The connection's TLS stands, and the session knows.
@@ -143,16 +150,75 @@ enum Work {
 }
 
 enum Done {
-    Applied(Candidate, Result<Vec<WorkerRuns>, Refusal>),
+    Applied { generation: u64, outcome: Result<Vec<WorkerRuns>, Refusal>, note: Option<String> },
     Answered(u32, FunctionState),
 }
 
-impl<S: Store> Client<S> {
+/// The thread that builds and stores.
+struct Workshop<D, S> {
+    device: D,
+    store: S,
+}
+
+impl<D: Device, S: Store> Workshop<D, S> {
+    /// Runs what was stored. What workers run, and why they do not.
+    fn begin(&mut self, held: &Held) -> (Vec<WorkerRuns>, Option<String>) {
+        if held.generation == 0 {
+            return (Vec::new(), None);
+        }
+        let candidate = Candidate { held: held.clone(), manifest: held.manifest().hash() };
+        match self.device.build(&candidate) {
+            Ok(()) => (self.device.swap(), None),
+            Err(refusal) => {
+                let what =
+                    format!("generation {} was stored, but cannot be built: {refusal:?}", held.generation);
+                (Vec::new(), Some(what))
+            }
+        }
+    }
+
+    fn apply(&mut self, candidate: &Candidate) -> (Result<Vec<WorkerRuns>, Refusal>, Option<String>) {
+        if let Err(refusal) = self.device.build(candidate) {
+            return (Err(refusal), None);
+        }
+        match self.store.save(&candidate.held) {
+            Ok(()) => (Ok(self.device.swap()), None),
+            Err(error) => {
+                let refusal = Refusal { code: RefusalCode::Store, diagnostics: Vec::new(), more: 0 };
+                (Err(refusal), Some(format!("a generation cannot be stored: {error}")))
+            }
+        }
+    }
+
+    fn carry_out(&mut self, work: &Receiver<Work>, done: &Sender<Done>, waker: &Waker) {
+        while let Ok(work) = work.recv() {
+            let outcome = match work {
+                Work::Apply(candidate) => {
+                    let (outcome, note) = self.apply(&candidate);
+                    Done::Applied { generation: candidate.held.generation, outcome, note }
+                }
+                Work::Order { request, order, function, settings } => {
+                    Done::Answered(request, self.device.order(order, &function, &settings))
+                }
+            };
+            if done.send(outcome).is_err() {
+                return;
+            }
+            let _ = waker.wake();
+        }
+    }
+}
+
+impl Client {
     /// Sets a client up. It builds what the store has first, if `device` takes it: a device protects before it has a controller.
     ///
     /// # Errors
     /// The store cannot be read, or the system gives no poll.
-    pub fn new(config: ClientConfig, store: S, device: impl Device + 'static) -> io::Result<Self> {
+    pub fn new(
+        config: ClientConfig,
+        store: impl Store + Send + 'static,
+        device: impl Device + 'static,
+    ) -> io::Result<Self> {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let held = store.load()?;
@@ -160,22 +226,16 @@ impl<S: Store> Client<S> {
         let (work, to_do) = channel();
         let (give_done, done) = channel();
         let handle = ClientHandle { orders: give_orders, waker: waker.clone(), status: Arc::default() };
-        let mut device = device;
-        let workers = if held.generation == 0 {
-            Vec::new()
-        } else {
-            let manifest = held.manifest().hash();
-            device.apply(&Candidate { held: held.clone(), manifest }).unwrap_or_default()
-        };
+        let mut workshop = Workshop { device, store };
+        let (workers, last_end) = workshop.begin(&held);
         thread::Builder::new()
             .name("southbound-work".into())
-            .spawn(move || carry_out(&mut device, &to_do, &give_done, &waker))?;
+            .spawn(move || workshop.carry_out(&to_do, &give_done, &waker))?;
         let session = Session::new(config.session.clone(), held, workers);
         let begin = Instant::now();
         let client = Client {
             config,
             session,
-            store,
             poll,
             wire: None,
             greeted: false,
@@ -186,7 +246,7 @@ impl<S: Store> Client<S> {
             done,
             renewal: None,
             renew_at: u64::MAX,
-            last_end: None,
+            last_end,
         };
         Ok(client)
     }
@@ -245,23 +305,13 @@ impl<S: Store> Client<S> {
         true
     }
 
-    /// What was built is stored before anybody hears of it.
     fn take_done(&mut self) {
         while let Ok(done) = self.done.try_recv() {
             match done {
                 Done::Answered(request, state) => self.session.answer(request, state),
-                Done::Applied(candidate, Err(refusal)) => {
-                    self.session.applied(candidate.held.generation, Err(refusal));
-                }
-                Done::Applied(candidate, Ok(workers)) => {
-                    let outcome = match self.store.save(&candidate.held) {
-                        Ok(()) => Ok(workers),
-                        Err(error) => {
-                            self.last_end = Some(format!("a generation cannot be stored: {error}"));
-                            Err(Refusal { code: RefusalCode::Store, diagnostics: Vec::new(), more: 0 })
-                        }
-                    };
-                    self.session.applied(candidate.held.generation, outcome);
+                Done::Applied { generation, outcome, note } => {
+                    self.last_end = note.or(self.last_end.take());
+                    self.session.applied(generation, outcome);
                 }
             }
         }
@@ -343,9 +393,12 @@ impl<S: Store> Client<S> {
     }
 
     fn renew_in_time(&mut self) {
-        if self.renewal.is_some() || !self.session.is_in_step() || self.now().unix < self.renew_at {
+        let now = self.now().unix;
+        if !self.session.is_in_step() || now < self.renew_at {
             return;
         }
+        // Without an answer it asks again.
+        self.renew_at = now.saturating_add(RENEW_AGAIN);
         let asked = NewKey::make().and_then(|key| Ok((key.request()?, key)));
         if let Ok((request, key)) = asked {
             self.session.renew(request);
@@ -401,24 +454,6 @@ fn words(end: &End) -> String {
         End::Expired => {
             "the device's certificate has expired; what runs goes on. Enrol the device again".to_owned()
         }
-    }
-}
-
-fn carry_out(device: &mut impl Device, work: &Receiver<Work>, done: &Sender<Done>, waker: &Waker) {
-    while let Ok(work) = work.recv() {
-        let outcome = match work {
-            Work::Apply(candidate) => {
-                let outcome = device.apply(&candidate);
-                Done::Applied(candidate, outcome)
-            }
-            Work::Order { request, order, function, settings } => {
-                Done::Answered(request, device.order(order, &function, &settings))
-            }
-        };
-        if done.send(outcome).is_err() {
-            return;
-        }
-        let _ = waker.wake();
     }
 }
 

@@ -7,12 +7,15 @@ use bartizan_channel::authority::Authority;
 use bartizan_channel::tls::Revoked;
 use bartizan_channel::token::{Attempts, TokenError, Tokens};
 use bartizan_channel::{ChannelError, authority};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, RwLock};
 
 /// Bytes of a request for a certificate.
 const REQUEST_BYTES: usize = 16 << 10;
+
+/// Seconds between two renewals of a device: whoever has its key does not fill the register.
+const RENEWALS_APART: u64 = 3_600;
 
 /// Who gives certificates to devices.
 #[derive(Debug)]
@@ -21,6 +24,8 @@ pub struct Enroller {
     tokens: Tokens,
     attempts: Attempts,
     days: u64,
+    /// When devices renewed last, seconds since 1970: at most so many entries as there are devices.
+    renewed: HashMap<DeviceId, u64>,
 }
 
 impl Enroller {
@@ -28,7 +33,7 @@ impl Enroller {
     #[must_use]
     pub fn new(authority: Authority, days: u64) -> Self {
         let tokens = Tokens::new(authority.folder());
-        Enroller { authority, tokens, attempts: Attempts::new(0), days }
+        Enroller { authority, tokens, attempts: Attempts::new(0), days, renewed: HashMap::new() }
     }
 
     /// Answers a request for a certificate.
@@ -61,7 +66,14 @@ impl Enroller {
                     refusal(code, error.to_string(), 0)
                 })?;
             }
-            (None, Some(device)) if *device == enrol.device => {}
+            (None, Some(device)) if *device == enrol.device => {
+                let last = self.renewed.get(device).copied();
+                if last.is_some_and(|last| now.unix < last.saturating_add(RENEWALS_APART)) {
+                    let what = "the device has just got a certificate".to_owned();
+                    return Err(refusal(RefuseCode::Rate, what, 60_000));
+                }
+                self.renewed.insert(device.clone(), now.unix);
+            }
             (None, _) => {
                 self.attempts.failed(source);
                 let what = format!("only `{}` itself, or a token for it, gets its certificate", enrol.device);

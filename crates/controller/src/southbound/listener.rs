@@ -184,8 +184,7 @@ impl<B: Backend> Listener<B> {
                     Token(place) => drop(ready.insert(place)),
                 }
             }
-            let (go_on, changed) = self.take_orders();
-            if !go_on {
+            if !self.take_orders(&mut ready) {
                 return Ok(());
             }
             for place in ready {
@@ -195,8 +194,8 @@ impl<B: Backend> Listener<B> {
                 self.send(place);
             }
             let now = self.now();
-            // A change, or a new session in place of an old one, gives others something to say as well.
-            if changed || now.ms >= ticked + TICK {
+            // A new session in place of an old one gives that something to say, and so does time.
+            if now.ms >= ticked + TICK {
                 ticked = now.ms;
                 self.tick(now);
             }
@@ -206,19 +205,20 @@ impl<B: Backend> Listener<B> {
         }
     }
 
-    fn take_orders(&mut self) -> (bool, bool) {
-        let mut changed = false;
+    /// Carries out orders; connections that have something to say then join `ready`. Whether to go on.
+    fn take_orders(&mut self, ready: &mut BTreeSet<usize>) -> bool {
         while let Ok(order) = self.orders.try_recv() {
             match order {
                 Order::Changed(device) => {
                     self.server.changed(&device);
-                    changed = true;
+                    let connection = self.server.connection_of(&device);
+                    ready.extend(connection.and_then(|connection| usize::try_from(connection).ok()));
                 }
                 Order::Tls(config) => self.tls = config,
-                Order::Stop => return (false, changed),
+                Order::Stop => return false,
             }
         }
-        (true, changed)
+        true
     }
 
     fn accept(&mut self) {

@@ -98,6 +98,11 @@ impl<B: Backend> Server<B> {
         &mut self.backend
     }
 
+    /// The connection of a device in step.
+    pub fn connection_of(&self, device: &DeviceId) -> Option<Connection> {
+        self.sessions.get(device).copied()
+    }
+
     /// Devices in step.
     pub fn devices(&self) -> impl Iterator<Item = &DeviceId> {
         self.sessions.keys()
@@ -226,6 +231,10 @@ impl<B: Backend> Server<B> {
                 if matches!(line.state, State::Greeting) {
                     line.state = State::Closing;
                 }
+            }
+            // A device that may have no new certificate now still has its session.
+            Err(refusal) if matches!(line.state, State::InStep(_)) => {
+                *self.counters.refused.entry(refusal.code).or_default() += 1;
             }
             Err(EnrolRefusal { code, message, retry_ms }) => self.refuse(connection, code, message, retry_ms),
         }
