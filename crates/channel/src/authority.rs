@@ -22,6 +22,9 @@ const SLACK: u64 = 300;
 /// Seconds for which expired certificates stay in the register.
 const KEPT: u64 = 90 * DAY;
 
+/// Role of devices in the register.
+const DEVICE: &str = "device";
+
 const KEY: &str = "ca.key";
 const CERTIFICATE: &str = "ca.pem";
 const TRUSTED: &str = "trusted.pem";
@@ -199,7 +202,7 @@ impl Authority {
         let made = request
             .signed_by(&issuer)
             .map_err(ChannelError::certificate("the certificate cannot be signed"))?;
-        self.note("device", device, &serial, now, now.saturating_add(days.saturating_mul(DAY)))?;
+        self.note(DEVICE, device, &serial, now, now.saturating_add(days.saturating_mul(DAY)))?;
         Ok(Issued { key: None, certificate: format!("{}{authority}", made.pem()), serial })
     }
 
@@ -245,28 +248,31 @@ impl Authority {
         self.save_trusted(&register, now)
     }
 
-    /// Revokes a certificate by its serial number, or all of a device's or controller's by name. How many.
+    /// Revokes a device's certificate by its serial number, or all of a device's by its id. How many. Controllers look at this; agents
+    /// do not, so a controller's certificate cannot be revoked: for a key of one that was stolen the authority has to be rotated.
     ///
     /// # Errors
-    /// There is none, or it cannot be written.
+    /// There is none, it is a controller's, or it cannot be written.
     pub fn revoke(&self, which: &str, now: u64) -> Result<usize, ChannelError> {
         let _held = files::hold(&self.folder)?;
         let mut register = self.register()?;
-        let mut found = false;
-        let mut revoked = 0;
-        for entry in
-            register.certificates.iter_mut().filter(|entry| entry.serial == which || entry.name == which)
-        {
-            found = true;
-            if entry.revoked.is_none() {
-                entry.revoked = Some(now);
-                revoked += 1;
-            }
-        }
-        if !found {
+        let named = |entry: &&mut Entry| entry.serial == which || entry.name == which;
+        let mut found: Vec<&mut Entry> = register.certificates.iter_mut().filter(named).collect();
+        if found.is_empty() {
             let what = format!("no certificate has the serial number or name `{which}`; `ca list` shows all");
             return Err(ChannelError::Unknown(what));
         }
+        found.retain(|entry| entry.role == DEVICE);
+        if found.is_empty() {
+            let what = format!(
+                "`{which}` is a controller's: agents do not look at revocations. If its key was stolen, rotate the authority \
+                 without an overlap and enrol devices again"
+            );
+            return Err(ChannelError::Unknown(what));
+        }
+        found.retain(|entry| entry.revoked.is_none());
+        let revoked = found.len();
+        found.into_iter().for_each(|entry| entry.revoked = Some(now));
         self.save(&register)?;
         Ok(revoked)
     }

@@ -169,7 +169,7 @@ impl World {
     }
 
     fn chance(&mut self, one_in: u64) -> bool {
-        self.random.draw() % one_in == 0
+        self.random.draw().is_multiple_of(one_in)
     }
 
     fn at(&self) -> Now {
@@ -386,7 +386,9 @@ impl World {
                 push(&mut wire.down, &bytes, now.ms, &mut self.random);
             }
             let drained = wire.down.0.is_empty() || wire.dead || wire.abandoned;
-            if (server.is_over(wire.id) && drained) || (wire.abandoned && self.random.draw() % 100 == 0) {
+            if (server.is_over(wire.id) && drained)
+                || (wire.abandoned && self.random.draw().is_multiple_of(100))
+            {
                 over.push(wire.id);
             }
         }
@@ -443,14 +445,12 @@ impl Device {
         if generation % 11 == 5 {
             let refusal = Refusal { code: RefusalCode::Policy, diagnostics: Vec::new(), more: 0 };
             self.session.applied(generation, Err(refusal));
-        } else if generation % 13 == 6 && self.instance % 2 == 0 {
+        } else if generation % 13 == 6 && self.instance.is_multiple_of(2) {
             // The disk was full once; the device is started anew, or the connection, and it goes.
-            self.instance += 1;
             self.session.applied(
                 generation,
                 Err(Refusal { code: RefusalCode::Store, diagnostics: Vec::new(), more: 0 }),
             );
-            self.instance -= 1;
         } else {
             self.disk = held;
             self.session.applied(generation, Ok(Vec::new()));
@@ -476,7 +476,7 @@ fn push(pipe: &mut Pipe, bytes: &[u8], now: u64, random: &mut Random) {
     let mut at = pipe.0.back().map_or(now, |(at, _)| (*at).max(now));
     let mut rest = bytes;
     while !rest.is_empty() {
-        let size = if random.draw() % 3 == 0 { 1 + random.draw() as usize % 40 } else { rest.len() };
+        let size = if random.draw().is_multiple_of(3) { 1 + random.draw() as usize % 40 } else { rest.len() };
         let (piece, behind) = rest.split_at(size.min(rest.len()));
         at += random.draw() % 20;
         pipe.0.push_back((at, piece.to_vec()));

@@ -538,5 +538,14 @@ fn keys_of_one_certificate_do_not_go_with_another() {
     assert!(authority.issue_device("edge-1", "no request", START, 10).is_err());
     assert!(authority.revoke("edge-9", START).unwrap_err().to_string().contains("ca list"));
     assert_eq!(authority.list().unwrap().len(), 1);
+    authority.issue_controller("main", START, 10).unwrap();
+    assert!(authority.revoke("main", START).unwrap_err().to_string().contains("rotate the authority"));
+    assert_eq!(
+        [authority.revoke("edge-1", START).unwrap(), authority.revoke("edge-1", START).unwrap()],
+        [1, 0]
+    );
+    // What expired long ago leaves the register.
+    authority.issue_controller("later", START + 200 * DAY, 10).unwrap();
+    assert_eq!(authority.list().unwrap().len(), 1);
     let _: &Path = authority.folder();
 }

@@ -91,9 +91,9 @@ enum Command {
         #[arg(long, default_value_t = 90)]
         overlap: u64,
     },
-    /// Revoke a certificate by its serial number, or all of a device or controller by its name.
+    /// Revoke a device's certificate by its serial number, or all of a device by its id.
     Revoke {
-        /// Serial number or name.
+        /// Serial number or device id.
         which: String,
     },
     /// Print the certificates of the authorities that hold now.
