@@ -20,6 +20,7 @@ mod receivers;
 pub mod regex;
 pub mod rules;
 pub mod settings;
+pub mod southbound;
 pub mod split;
 pub mod take;
 pub mod tcp;
@@ -42,6 +43,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("regex", regex::run),
     ("rules", rules::run),
     ("settings", settings::run),
+    ("southbound", southbound::run),
     ("split", split::run),
     ("tcp", tcp::run),
     ("worker", worker::run),

@@ -7,9 +7,10 @@
 //! * [`classes`]: which class a new flow gets, by the one lookup for policies and functions;
 //! * [`staged`]: policies whose verdicts are only reported;
 //! * [`explain`]: why a flow is treated as it is;
+//! * [`session`]: the southbound protocol, the agent's side;
 //! * [`build`]: a policy file to a generation, all or nothing.
 //!
-//! Not done yet: rule library, statistics upward, the southbound protocol.
+//! Not done yet: rule library; sessions do not drive the data plane yet.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod build;
@@ -18,6 +19,7 @@ pub mod explain;
 pub mod grt;
 mod lookup;
 pub mod order;
+pub mod session;
 pub mod staged;
 pub mod tenants;
 

@@ -86,6 +86,9 @@ enum Command {
     /// Load header rules or policies and classify headers, or say how fast that is.
     #[command(after_help = commands::classify::EXAMPLES)]
     Classify(commands::classify::Args),
+    /// Certificates of controllers and devices, and tokens for a device's first one.
+    #[command(after_help = commands::ca::EXAMPLES)]
+    Ca(commands::ca::Args),
     /// Print shell completions.
     Completions(commands::completions::Args),
     /// Write man pages into a folder.
@@ -122,6 +125,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => commands::explain::run(&args),
         Command::Ctl(args) => commands::ctl::run(&args),
         Command::Classify(args) => commands::classify::run(&args),
+        Command::Ca(args) => commands::ca::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
         Command::Man(args) => commands::man::run(&args),
     })

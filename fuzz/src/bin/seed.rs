@@ -2,7 +2,7 @@
 //! Writes first inputs for the targets from captures and rule files: `seed CORPUS FILE...`.
 //!
 //! Captures become frames (decode, worker), streams (protocol, split, tcp) and whole files (capture); files named `*.rules`
-//! become rules (rules, load), `*.yaml` settings and policies, `*.json` messages of the command socket. Names are numbers; what is too large is left out.
+//! become rules (rules, load), `*.yaml` settings and policies, `*.json` messages of the command socket, `*.southbound` messages between planes. Names are numbers; what is too large is left out.
 
 use bartizan_fuzz::protocol::choices;
 use bartizan_packet::capture::CaptureReader;
@@ -72,6 +72,7 @@ fn main() {
                 corpus.add("settings", &bytes);
                 corpus.add("policy", &bytes);
             }
+            Some("southbound") => messages(&mut corpus, &bytes),
             _ => capture(&mut corpus, &path, &bytes),
         }
     }
@@ -79,6 +80,18 @@ fn main() {
     targets.sort();
     for (target, number) in targets {
         println!("{target}: {number} seeds");
+    }
+}
+
+/// Messages of the southbound protocol, each for itself and all together.
+fn messages(corpus: &mut Corpus, bytes: &[u8]) {
+    corpus.add("southbound", bytes);
+    let mut rest = bytes;
+    while let Some((head, behind)) = rest.split_first_chunk::<8>() {
+        let length = head[4..].iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
+        let Some(body) = behind.get(..length) else { return };
+        corpus.add("southbound", &[head.as_slice(), body].concat());
+        rest = &behind[length..];
     }
 }
 

@@ -14,7 +14,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("3", &["detect"]),
     ("2", &["function", "offload", "ports", "toe"]),
     ("1", &["applayer", "flow", "classify", "config", "xdp"]),
-    ("0+", &["packet", "pattern", "rules", "events", "api"]),
+    ("0+", &["packet", "pattern", "rules", "events", "api", "channel"]),
     ("0", &["base"]),
 ];
 

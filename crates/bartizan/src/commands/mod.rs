@@ -2,6 +2,7 @@
 //! The commands, one file each.
 
 pub mod asked;
+pub mod ca;
 pub mod captures;
 pub mod check;
 pub mod classify;

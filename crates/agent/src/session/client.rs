@@ -1,0 +1,548 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Drives a [`Session`] with real sockets, a clock and a store: one thread, which waits for all of them at once; generations are built
+//! in a second one, so that signs of life go on meanwhile.
+
+use super::enrolment::{EnrolError, Enrolment};
+use super::machine::{Action, Candidate, Counters, End, Session, SessionConfig};
+use super::stage::Held;
+use super::store::Store;
+use bartizan_api::southbound::{
+    Alert, Delta, DeviceId, Enrol, Enrolled, FunctionOrder, FunctionState, Now, Refusal, RefusalCode,
+    WorkerRuns,
+};
+use bartizan_channel::ChannelError;
+use bartizan_channel::identity::{Identity, NewKey};
+use bartizan_channel::tls::{self, Clock};
+use bartizan_channel::token::Token;
+use bartizan_channel::wire::{Turn, Wire};
+use mio::{Events, Interest, Poll, Token as Place, Waker};
+use serde_json::{Map, Value};
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+const SOCKET: Place = Place(0);
+const WAKER: Place = Place(1);
+
+/// A session looks at the time at least so often, in milliseconds.
+const LONGEST_WAIT: u64 = 1_000;
+
+/// Seconds after which a device asks again for a certificate that did not come.
+const RENEW_AGAIN: u64 = 3_700;
+
+/// What the device does with what a controller says. A generation is built, stored, and only then run: what runs is what a start
+/// after a crash would run.
+pub trait Device: Send {
+    /// Builds a generation beside the one that runs.
+    ///
+    /// # Errors
+    /// It cannot be built; the refusal says where. What ran goes on.
+    fn build(&mut self, candidate: &Candidate) -> Result<(), Refusal>;
+
+    /// Lets all workers run what was built last, and says what they run.
+    fn swap(&mut self) -> Vec<WorkerRuns>;
+
+    /// Carries out an order to a function.
+    fn order(&mut self, order: FunctionOrder, function: &str, settings: &Map<String, Value>)
+    -> FunctionState;
+}
+
+/// How a client is set.
+pub struct ClientConfig {
+    /// The session.
+    pub session: SessionConfig,
+    /// The controller, `host:port`.
+    pub controller: String,
+    /// The folder with the device's key and certificate.
+    pub identity: PathBuf,
+    /// Seconds since 1970; [`wall_clock`], or a test's.
+    pub clock: Clock,
+}
+
+/// The system's clock.
+#[must_use]
+pub fn wall_clock() -> Clock {
+    Arc::new(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+}
+
+enum Order {
+    Statistics(Delta),
+    Alert(Alert),
+    Stop,
+}
+
+/// What a client shows of itself.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// Counters of the session.
+    pub counters: Counters,
+    /// The generation that runs.
+    pub generation: u64,
+    /// Whether a controller has taken the session.
+    pub in_step: bool,
+    /// Why the last connection ended, or did not come about.
+    pub last_end: Option<String>,
+}
+
+/// The way to a client that runs in its thread.
+#[derive(Clone)]
+pub struct ClientHandle {
+    orders: Sender<Order>,
+    waker: Arc<Waker>,
+    status: Arc<Mutex<Status>>,
+}
+
+impl ClientHandle {
+    /// Hands over what counters rose by.
+    pub fn statistics(&self, delta: Delta) {
+        self.give(Order::Statistics(delta));
+    }
+
+    /// Hands over an alert.
+    pub fn alert(&self, alert: Alert) {
+        self.give(Order::Alert(alert));
+    }
+
+    /// Ends the client. What runs on the device goes on.
+    pub fn stop(&self) {
+        self.give(Order::Stop);
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.status.lock().map(|status| status.clone()).unwrap_or_default()
+    }
+
+    fn give(&self, order: Order) {
+        // A client that has ended takes nothing more.
+        if self.orders.send(order).is_ok() {
+            let _ = self.waker.wake();
+        }
+    }
+}
+
+/// A client.
+pub struct Client {
+    config: ClientConfig,
+    session: Session,
+    poll: Poll,
+    wire: Option<Wire>,
+    /// The connection's TLS stands, and the session knows.
+    greeted: bool,
+    begin: Instant,
+    orders: Receiver<Order>,
+    handle: ClientHandle,
+    work: Sender<Work>,
+    done: Receiver<Done>,
+    renewal: Option<NewKey>,
+    renew_at: u64,
+    last_end: Option<String>,
+}
+
+enum Work {
+    Apply(Candidate),
+    Order { request: u32, order: FunctionOrder, function: String, settings: Map<String, Value> },
+}
+
+enum Done {
+    Applied { generation: u64, outcome: Result<Vec<WorkerRuns>, Refusal>, note: Option<String> },
+    Answered(u32, FunctionState),
+}
+
+/// The thread that builds and stores.
+struct Workshop<D, S> {
+    device: D,
+    store: S,
+}
+
+impl<D: Device, S: Store> Workshop<D, S> {
+    /// Runs what was stored. What workers run, and why they do not.
+    fn begin(&mut self, held: &Held) -> (Vec<WorkerRuns>, Option<String>) {
+        if held.generation == 0 {
+            return (Vec::new(), None);
+        }
+        let candidate = Candidate { held: held.clone(), manifest: held.manifest().hash() };
+        match self.device.build(&candidate) {
+            Ok(()) => (self.device.swap(), None),
+            Err(refusal) => {
+                let what =
+                    format!("generation {} was stored, but cannot be built: {refusal:?}", held.generation);
+                (Vec::new(), Some(what))
+            }
+        }
+    }
+
+    fn apply(&mut self, candidate: &Candidate) -> (Result<Vec<WorkerRuns>, Refusal>, Option<String>) {
+        if let Err(refusal) = self.device.build(candidate) {
+            return (Err(refusal), None);
+        }
+        match self.store.save(&candidate.held) {
+            Ok(()) => (Ok(self.device.swap()), None),
+            Err(error) => {
+                let refusal = Refusal { code: RefusalCode::Store, diagnostics: Vec::new(), more: 0 };
+                (Err(refusal), Some(format!("a generation cannot be stored: {error}")))
+            }
+        }
+    }
+
+    fn carry_out(&mut self, work: &Receiver<Work>, done: &Sender<Done>, waker: &Waker) {
+        while let Ok(work) = work.recv() {
+            let outcome = match work {
+                Work::Apply(candidate) => {
+                    let (outcome, note) = self.apply(&candidate);
+                    Done::Applied { generation: candidate.held.generation, outcome, note }
+                }
+                Work::Order { request, order, function, settings } => {
+                    Done::Answered(request, self.device.order(order, &function, &settings))
+                }
+            };
+            if done.send(outcome).is_err() {
+                return;
+            }
+            let _ = waker.wake();
+        }
+    }
+}
+
+impl Client {
+    /// Sets a client up. It builds what the store has first, if `device` takes it: a device protects before it has a controller.
+    ///
+    /// # Errors
+    /// The store cannot be read, or the system gives no poll.
+    pub fn new(
+        config: ClientConfig,
+        store: impl Store + Send + 'static,
+        device: impl Device + 'static,
+    ) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let held = store.load()?;
+        let (give_orders, orders) = channel();
+        let (work, to_do) = channel();
+        let (give_done, done) = channel();
+        let handle = ClientHandle { orders: give_orders, waker: waker.clone(), status: Arc::default() };
+        let mut workshop = Workshop { device, store };
+        let (workers, last_end) = workshop.begin(&held);
+        thread::Builder::new()
+            .name("southbound-work".into())
+            .spawn(move || workshop.carry_out(&to_do, &give_done, &waker))?;
+        let session = Session::new(config.session.clone(), held, workers);
+        let begin = Instant::now();
+        let client = Client {
+            config,
+            session,
+            poll,
+            wire: None,
+            greeted: false,
+            begin,
+            orders,
+            handle,
+            work,
+            done,
+            renewal: None,
+            renew_at: u64::MAX,
+            last_end,
+        };
+        Ok(client)
+    }
+
+    /// The way to it.
+    #[must_use]
+    pub fn handle(&self) -> ClientHandle {
+        self.handle.clone()
+    }
+
+    fn now(&self) -> Now {
+        let ms = u64::try_from(self.begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Now { ms, unix: (self.config.clock)() }
+    }
+
+    /// Serves until it is told to stop.
+    ///
+    /// # Errors
+    /// The system's poll fails.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(16);
+        loop {
+            if !self.take_orders() {
+                return Ok(());
+            }
+            self.take_done();
+            let more = self.serve_wire();
+            self.session.tick(self.now());
+            self.renew_in_time();
+            while let Some(action) = self.session.action() {
+                self.act(action);
+            }
+            let waits = self.send();
+            self.show();
+            let now = self.now().ms;
+            let wait = if more || waits {
+                0
+            } else {
+                self.session.wake().saturating_sub(now).clamp(1, LONGEST_WAIT)
+            };
+            match self.poll.poll(&mut events, Some(Duration::from_millis(wait))) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+        }
+    }
+
+    fn take_orders(&mut self) -> bool {
+        while let Ok(order) = self.orders.try_recv() {
+            match order {
+                Order::Statistics(delta) => self.session.statistics(delta),
+                Order::Alert(alert) => self.session.alert(alert),
+                Order::Stop => return false,
+            }
+        }
+        true
+    }
+
+    fn take_done(&mut self) {
+        while let Ok(done) = self.done.try_recv() {
+            match done {
+                Done::Answered(request, state) => self.session.answer(request, state),
+                Done::Applied { generation, outcome, note } => {
+                    self.last_end = note.or(self.last_end.take());
+                    self.session.applied(generation, outcome);
+                }
+            }
+        }
+    }
+
+    fn serve_wire(&mut self) -> bool {
+        let now = self.now();
+        let Some(wire) = &mut self.wire else { return false };
+        let mut bytes = Vec::new();
+        let turn = wire.read(&mut bytes);
+        if turn.is_ok() && !self.greeted && !wire.is_handshaking() {
+            self.greeted = true;
+            self.session.dialled(now);
+        }
+        if !bytes.is_empty() {
+            self.session.receive(now, &bytes);
+        }
+        match turn {
+            Ok(Turn::More) => true,
+            Ok(Turn::Drained) => false,
+            Ok(Turn::Ended) => {
+                self.drop_wire(None);
+                false
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => false,
+            Err(error) => {
+                self.drop_wire(Some(error.to_string()));
+                false
+            }
+        }
+    }
+
+    fn drop_wire(&mut self, why: Option<String>) {
+        self.wire = None;
+        self.last_end = why.or(self.last_end.take());
+        let now = self.now();
+        self.session.lost(now);
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Dial => {
+                if let Err(error) = self.dial() {
+                    self.drop_wire(Some(error.to_string()));
+                }
+            }
+            Action::HangUp(end) => {
+                self.last_end = Some(words(&end));
+                self.wire.take().into_iter().for_each(Wire::close);
+            }
+            Action::Apply(candidate) => drop(self.work.send(Work::Apply(candidate))),
+            Action::Order { request, order, function, settings } => {
+                drop(self.work.send(Work::Order { request, order, function, settings }));
+            }
+            Action::Renewed(enrolled) => {
+                if let Err(error) = self.renewed(&enrolled) {
+                    self.last_end = Some(format!("the new certificate cannot be used: {error}"));
+                }
+            }
+        }
+    }
+
+    fn dial(&mut self) -> Result<(), ChannelError> {
+        self.greeted = false;
+        let identity = Identity::load(&self.config.identity)?;
+        self.note_validity(&identity)?;
+        let config = tls::client(self.config.clock.clone(), &identity)?;
+        let address = resolve(&self.config.controller)?;
+        self.wire = Some(connect(&self.poll, address, config)?);
+        Ok(())
+    }
+
+    fn note_validity(&mut self, identity: &Identity) -> Result<(), ChannelError> {
+        let facts = identity.facts()?;
+        self.session.set_valid_until(facts.valid_until);
+        // A third of its time is left.
+        self.renew_at = facts.valid_until - facts.valid_until.saturating_sub(facts.valid_from) / 3;
+        Ok(())
+    }
+
+    fn renew_in_time(&mut self) {
+        let now = self.now().unix;
+        if !self.session.is_in_step() || now < self.renew_at {
+            return;
+        }
+        // Without an answer it asks again.
+        self.renew_at = now.saturating_add(RENEW_AGAIN);
+        let asked = NewKey::make().and_then(|key| Ok((key.request()?, key)));
+        if let Ok((request, key)) = asked {
+            self.session.renew(request);
+            self.renewal = Some(key);
+        }
+    }
+
+    /// The next connection is made with the new certificate; the one that stands ends before the old one does.
+    fn renewed(&mut self, enrolled: &Enrolled) -> Result<(), ChannelError> {
+        let Some(key) = self.renewal.take() else { return Ok(()) };
+        let identity = key.with(&enrolled.certificate, &enrolled.authorities)?;
+        identity.save(&self.config.identity)?;
+        self.renew_at = u64::MAX;
+        Ok(())
+    }
+
+    /// Hands the session's messages to the wire while it has room. Whether to come again at once.
+    fn send(&mut self) -> bool {
+        let now = self.now();
+        let Some(wire) = &mut self.wire else { return false };
+        let mut sent = wire.flush();
+        while matches!(sent, Ok(true)) && self.greeted && wire.has_room() {
+            let Some(bytes) = self.session.transmit(now) else { break };
+            sent = wire.write(&bytes).and_then(|()| wire.flush());
+        }
+        match sent {
+            Err(error) if error.kind() != io::ErrorKind::NotConnected => {
+                self.drop_wire(Some(error.to_string()));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn show(&mut self) {
+        if let Ok(mut status) = self.handle.status.lock() {
+            status.counters = self.session.counters();
+            status.generation = self.session.running().generation;
+            status.in_step = self.session.is_in_step();
+            status.last_end.clone_from(&self.last_end);
+        }
+    }
+}
+
+/// Why a connection ended, for people.
+fn words(end: &End) -> String {
+    match end {
+        End::Lost => "the connection was lost".to_owned(),
+        End::Dead => "the controller gave no sign of life".to_owned(),
+        End::Protocol(what) => what.clone(),
+        End::Refused(refuse) => refuse.message.clone(),
+        End::Bye => "the controller has ended".to_owned(),
+        End::Expired => {
+            "the device's certificate has expired; what runs goes on. Enrol the device again".to_owned()
+        }
+    }
+}
+
+fn resolve(controller: &str) -> Result<SocketAddr, ChannelError> {
+    let wrong = |what: String| ChannelError::Unknown(format!("the controller `{controller}`: {what}"));
+    let mut addresses = controller.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
+    addresses.next().ok_or_else(|| wrong("its name has no address".to_owned()))
+}
+
+fn connect(
+    poll: &Poll,
+    address: SocketAddr,
+    config: Arc<rustls::ClientConfig>,
+) -> Result<Wire, ChannelError> {
+    let wrong = |error: io::Error| ChannelError::Unknown(format!("the controller at {address}: {error}"));
+    let socket = mio::net::TcpStream::connect(address).map_err(wrong)?;
+    let _ = socket.set_nodelay(true);
+    let mut wire = Wire::dialled(socket, config)?;
+    poll.registry()
+        .register(&mut wire.socket, SOCKET, Interest::READABLE | Interest::WRITABLE)
+        .map_err(wrong)?;
+    Ok(wire)
+}
+
+/// Enrols the device with a one-time token: makes a key, asks, and stores what came in the folder of the identity. Blocks, half a minute
+/// at most. The same token can be used again if the answer is lost on the way.
+///
+/// # Errors
+/// The controller is not reached, is not the one that the token pins, or refuses.
+pub fn enrol(
+    controller: &str,
+    token: &str,
+    device: &DeviceId,
+    folder: &std::path::Path,
+    clock: &Clock,
+) -> Result<(), EnrolFailure> {
+    let token = Token::parse(token)?;
+    let key = NewKey::make()?;
+    let ask = Enrol { device: device.clone(), token: Some(token.text()), csr: key.request()? };
+    let mut poll = Poll::new().map_err(EnrolFailure::Lost)?;
+    let mut wire = connect(&poll, resolve(controller)?, tls::enrolling(clock.clone(), token.pin())?)?;
+    let begin = Instant::now();
+    let now = || Now { ms: u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX), unix: clock() };
+    let mut enrolment = Enrolment::new(now(), ask);
+    let mut events = Events::with_capacity(4);
+    loop {
+        let not_yet = |error: &io::Error| error.kind() == io::ErrorKind::NotConnected;
+        let mut bytes = Vec::new();
+        let turn = match wire.read(&mut bytes) {
+            Err(error) if not_yet(&error) => Turn::Drained,
+            turn => turn.map_err(EnrolFailure::Lost)?,
+        };
+        if let Some(enrolled) = enrolment.receive(&bytes)? {
+            let identity = key.with(&enrolled.certificate, &enrolled.authorities)?;
+            wire.close();
+            return Ok(identity.save(folder)?);
+        }
+        if turn == Turn::Ended {
+            return Err(EnrolFailure::Lost(io::ErrorKind::UnexpectedEof.into()));
+        }
+        if !wire.is_handshaking()
+            && let Some(bytes) = enrolment.transmit()
+        {
+            wire.write(&bytes).map_err(EnrolFailure::Lost)?;
+        }
+        match wire.flush() {
+            Err(error) if not_yet(&error) => {}
+            flushed => drop(flushed.map_err(EnrolFailure::Lost)?),
+        }
+        enrolment.tick(now())?;
+        match poll.poll(&mut events, Some(Duration::from_millis(LONGEST_WAIT))) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                return Err(EnrolFailure::Lost(error));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Why a device was not enrolled.
+#[derive(Debug, thiserror::Error)]
+pub enum EnrolFailure {
+    /// Token, key or certificate.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+    /// The controller refused, or did not answer.
+    #[error(transparent)]
+    Enrol(#[from] EnrolError),
+    /// The connection.
+    #[error("the connection to the controller: {0}")]
+    Lost(io::Error),
+}

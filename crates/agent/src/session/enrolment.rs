@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A device's first certificate: one question, one answer, on a connection of its own.
+
+use bartizan_api::southbound::{
+    Decoder, Enrol, Enrolled, FIRST_VERSION, Message, Now, Refuse, SessionMessage,
+};
+
+/// Milliseconds until the answer, at most.
+const ANSWER: u64 = 30_000;
+
+/// Why a device got no certificate.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EnrolError {
+    /// The controller refused.
+    #[error("the controller refused to enrol the device: {}", .0.message)]
+    Refused(Refuse),
+    /// No answer came.
+    #[error("the controller did not answer within {} s; try again with the same token", ANSWER / 1_000)]
+    Silent,
+    /// What came was no answer.
+    #[error("what came is no answer to an enrolment: {0}")]
+    Protocol(String),
+}
+
+/// An enrolment.
+#[derive(Debug)]
+pub struct Enrolment {
+    ask: Option<Enrol>,
+    decoder: Decoder,
+    until: u64,
+}
+
+impl Enrolment {
+    /// Begins on a connection that stands.
+    #[must_use]
+    pub fn new(now: Now, ask: Enrol) -> Self {
+        Enrolment { ask: Some(ask), decoder: Decoder::default(), until: now.ms.saturating_add(ANSWER) }
+    }
+
+    /// The bytes to send, once.
+    pub fn transmit(&mut self) -> Option<Vec<u8>> {
+        Message::Session(SessionMessage::Enrol(self.ask.take()?)).encode(FIRST_VERSION).ok()
+    }
+
+    /// Takes bytes; the certificate once it is there.
+    ///
+    /// # Errors
+    /// The controller refused, or what came is no answer.
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<Option<Enrolled>, EnrolError> {
+        self.decoder.push(bytes);
+        match self.decoder.next_message() {
+            Ok(None) => Ok(None),
+            Ok(Some(Message::Session(SessionMessage::Enrolled(enrolled)))) => Ok(Some(enrolled)),
+            Ok(Some(Message::Session(SessionMessage::Refuse(refuse)))) => Err(EnrolError::Refused(refuse)),
+            Ok(Some(other)) => Err(EnrolError::Protocol(format!("a {} message", other.sub().name()))),
+            Err(error) => Err(EnrolError::Protocol(error.to_string())),
+        }
+    }
+
+    /// Lets time pass.
+    ///
+    /// # Errors
+    /// The answer did not come in time.
+    pub fn tick(&self, now: Now) -> Result<(), EnrolError> {
+        if now.ms < self.until { Ok(()) } else { Err(EnrolError::Silent) }
+    }
+}

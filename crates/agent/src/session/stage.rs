@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is held ready for the next generation: what runs, with what the controller has changed since. It outlives a connection, so
+//! that only what is missing comes again.
+
+use bartizan_api::southbound::{
+    Hash, Manifest, Object, ObjectKey, RefusalCode, RuleMessage, RuleOp, RuleParts, limits,
+};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Objects of a generation, by key.
+pub(super) type Objects = BTreeMap<ObjectKey, Arc<Object>>;
+
+/// A generation of a controller's, whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Its number; 0 if there was none yet.
+    pub generation: u64,
+    /// What it consists of.
+    pub objects: BTreeMap<ObjectKey, Arc<Object>>,
+}
+
+impl Held {
+    /// Its manifest.
+    #[must_use]
+    pub fn manifest(&self) -> Manifest {
+        Manifest::of(self.objects.values().map(Arc::as_ref))
+    }
+}
+
+/// What is held ready.
+#[derive(Debug)]
+pub(super) struct Stage {
+    objects: Objects,
+    manifest: Manifest,
+    bytes: usize,
+    parts: RuleParts,
+    /// Why the next commit is refused, whatever it says.
+    spoilt: Option<RefusalCode>,
+}
+
+impl Stage {
+    /// Begins with what runs.
+    pub(super) fn of(held: &Held) -> Self {
+        Stage {
+            objects: held.objects.clone(),
+            manifest: held.manifest(),
+            bytes: held.objects.values().map(|object| object.bytes()).sum(),
+            parts: RuleParts::default(),
+            spoilt: None,
+        }
+    }
+
+    /// Takes an object, in place of the one with its key.
+    pub(super) fn put(&mut self, object: Object) {
+        let key = object.key();
+        let gone = self.objects.get(&key).map_or(0, |object| object.bytes());
+        let bytes = self.bytes - gone + object.bytes();
+        let full = self.objects.len() >= limits::OBJECTS && !self.objects.contains_key(&key);
+        if full || bytes > limits::OBJECT_BYTES {
+            self.spoilt = Some(RefusalCode::Limit);
+            return;
+        }
+        self.bytes = bytes;
+        self.manifest.0.insert(key.clone(), object.hash());
+        self.objects.insert(key, Arc::new(object));
+    }
+
+    pub(super) fn delete(&mut self, key: &ObjectKey) {
+        self.manifest.0.remove(key);
+        self.bytes -= self.objects.remove(key).map_or(0, |object| object.bytes());
+    }
+
+    /// Takes a part of a rule group. A part that does not fit spoils the generation, not the session.
+    pub(super) fn rules(&mut self, message: RuleMessage) {
+        if message.op == RuleOp::Delete {
+            self.delete(&ObjectKey::group(message.group));
+            return;
+        }
+        match self.parts.take(message) {
+            Ok(Some(group)) => self.put(group),
+            Ok(None) => {}
+            Err(_) => self.spoilt = Some(RefusalCode::Manifest),
+        }
+    }
+
+    /// A connection begins: parts of a group whose rest was under way are void.
+    pub(super) fn reconnected(&mut self) {
+        self.parts.clear();
+    }
+
+    /// The objects, if they are what the manifest says.
+    pub(super) fn commit(&mut self, manifest: Hash) -> Result<Objects, RefusalCode> {
+        if let Some(code) = self.spoilt {
+            return Err(code);
+        }
+        if self.parts.is_open() || self.manifest.hash() != manifest {
+            return Err(RefusalCode::Manifest);
+        }
+        Ok(self.objects.clone())
+    }
+
+    /// Entries of the manifest behind a key, at most so many, and whether there are more.
+    pub(super) fn page(&self, behind: Option<&ObjectKey>, most: usize) -> (Manifest, bool) {
+        let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut entries = self.manifest.0.range::<ObjectKey, _>((from, Bound::Unbounded));
+        let page = entries.by_ref().take(most).map(|(key, hash)| (key.clone(), *hash)).collect();
+        (Manifest(page), entries.next().is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bartizan_api::southbound::{Policy, RuleGroup, RuleType, Rules};
+
+    fn policy(name: &str, text: &str) -> Object {
+        Object::Policy(Policy { name: name.into(), tenant: 1, text: text.into() })
+    }
+
+    #[test]
+    fn only_what_the_manifest_says_is_committed() {
+        let mut stage = Stage::of(&Held::default());
+        stage.put(policy("a", "x"));
+        stage.put(policy("b", "y"));
+        let manifest = Manifest::of(&[policy("a", "x"), policy("b", "y")]);
+        assert_eq!(stage.commit(manifest.hash()).unwrap().len(), 2);
+        assert_eq!(stage.commit(Manifest::default().hash()), Err(RefusalCode::Manifest));
+        stage.delete(&policy("b", "").key());
+        assert_eq!(stage.commit(manifest.hash()), Err(RefusalCode::Manifest));
+        assert_eq!(stage.bytes, 2);
+    }
+
+    #[test]
+    fn groups_come_in_parts_and_in_order() {
+        let rules = Rules::Raw((0..10).map(|n| format!("alert tcp any any -> any any (sid:{n};)")).collect());
+        let group = RuleGroup { id: 7, tenant: 1, rule_type: RuleType::Ids, rules };
+        let parts = RuleParts::split(&group, 1, 1, RuleOp::Add, 200);
+        assert!(parts.len() > 3);
+        let object = Object::Group(group);
+        let manifest = Manifest::of([&object]).hash();
+        let mut stage = Stage::of(&Held::default());
+        parts.iter().for_each(|part| stage.rules(part.clone()));
+        assert_eq!(*stage.commit(manifest).unwrap()[&object.key()], object);
+        let mut stage = Stage::of(&Held::default());
+        parts.iter().rev().for_each(|part| stage.rules(part.clone()));
+        assert_eq!(stage.commit(manifest), Err(RefusalCode::Manifest));
+        let mut stage = Stage::of(&Held::default());
+        stage.rules(parts[0].clone());
+        assert_eq!(stage.commit(Manifest::default().hash()), Err(RefusalCode::Manifest));
+    }
+
+    #[test]
+    fn a_device_holds_so_much_and_no_more() {
+        let mut stage = Stage::of(&Held::default());
+        stage.bytes = limits::OBJECT_BYTES;
+        stage.put(policy("a", "x"));
+        assert_eq!(stage.commit(Manifest::default().hash()), Err(RefusalCode::Limit));
+    }
+
+    #[test]
+    fn inventories_come_in_pages() {
+        let mut stage = Stage::of(&Held::default());
+        (0..5).for_each(|n| stage.put(policy(&n.to_string(), "x")));
+        let (first, more) = stage.page(None, 3);
+        assert_eq!((first.0.len(), more), (3, true));
+        let (second, more) = stage.page(first.0.keys().last(), 3);
+        assert_eq!((second.0.len(), more), (2, false));
+    }
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Messages of a connection's bytes, however they are split.
+
+use super::error::DecodeError;
+use super::head::{FIRST_VERSION, HEAD, Head};
+use super::message::Message;
+
+/// Makes messages of bytes. It holds no more than one message that is not whole, and what came in one piece with it.
+#[derive(Debug)]
+pub struct Decoder {
+    version: u8,
+    bytes: Vec<u8>,
+    /// How many of the bytes are done with.
+    done: usize,
+    failed: Option<DecodeError>,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Decoder { version: FIRST_VERSION, bytes: Vec::new(), done: 0, failed: None }
+    }
+}
+
+impl Decoder {
+    /// From now on messages have this version.
+    pub fn agree(&mut self, version: u8) {
+        self.version = version;
+    }
+
+    /// Takes bytes of the connection. Ask for messages before the next piece: what is not asked for is held.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.failed.is_some() {
+            return;
+        }
+        self.bytes.drain(..self.done);
+        self.done = 0;
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next message that is whole.
+    ///
+    /// # Errors
+    /// What came is no message. It is so for all that follows: the connection has to end.
+    pub fn next_message(&mut self) -> Result<Option<Message>, DecodeError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let read = self.read();
+        if let Err(error) = &read {
+            self.failed = Some(error.clone());
+            self.bytes = Vec::new();
+            self.done = 0;
+        }
+        read
+    }
+
+    fn read(&mut self) -> Result<Option<Message>, DecodeError> {
+        let held = self.bytes.get(self.done..).unwrap_or_default();
+        let Some((head, rest)) = held.split_first_chunk::<HEAD>() else { return Ok(None) };
+        let head = Head::read(*head, self.version)?;
+        let Some(bytes) = rest.get(..head.length) else { return Ok(None) };
+        let message = Message::decode(head, bytes)?;
+        self.done += HEAD + head.length;
+        Ok(Some(message))
+    }
+
+    /// Bytes that are held.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.bytes.len() - self.done
+    }
+}

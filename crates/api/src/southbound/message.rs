@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A message of any sub-protocol.
+
+use super::alert::AlertMessage;
+use super::body;
+use super::error::{DecodeError, EncodeError};
+use super::function::FunctionMessage;
+use super::head::{HEAD, Head, SubProtocol};
+use super::limits;
+use super::policy::PolicyMessage;
+use super::rule::RuleMessage;
+use super::session::SessionMessage;
+use super::statistics::{self, StatisticsMessage};
+use std::borrow::Cow;
+
+/// Bodies of statistics and alerts beyond this many bytes are compressed.
+const COMPRESS_BEYOND: usize = 512;
+
+/// A message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// Sub-protocol 1.
+    Session(SessionMessage),
+    /// Sub-protocol 2: the generation, and what is said of it.
+    Policy(u64, PolicyMessage),
+    /// Sub-protocol 3.
+    Rule(RuleMessage),
+    /// Sub-protocol 4: the request, and what is said in it.
+    Function(u32, FunctionMessage),
+    /// Sub-protocol 5: the sequence, and what it has.
+    Statistics(u64, StatisticsMessage),
+    /// Sub-protocol 6: the sequence, and what it has.
+    Alert(u64, AlertMessage),
+}
+
+impl Message {
+    /// Its sub-protocol.
+    #[must_use]
+    pub const fn sub(&self) -> SubProtocol {
+        match self {
+            Message::Session(_) => SubProtocol::Session,
+            Message::Policy(..) => SubProtocol::Policy,
+            Message::Rule(_) => SubProtocol::Rule,
+            Message::Function(..) => SubProtocol::Function,
+            Message::Statistics(..) => SubProtocol::Statistics,
+            Message::Alert(..) => SubProtocol::Alert,
+        }
+    }
+
+    /// The bytes of the message in a version that was agreed on.
+    ///
+    /// # Errors
+    /// It is longer than a message may be.
+    pub fn encode(&self, version: u8) -> Result<Vec<u8>, EncodeError> {
+        let (head, mut body) = match self {
+            Message::Session(message) => message.encode()?,
+            Message::Policy(generation, message) => message.encode(*generation)?,
+            Message::Rule(message) => message.encode()?,
+            Message::Function(request, message) => message.encode(*request)?,
+            Message::Statistics(sequence, message) => message.encode(*sequence)?,
+            Message::Alert(sequence, message) => message.encode(*sequence)?,
+        };
+        let reports = matches!(self, Message::Statistics(..) | Message::Alert(..));
+        let compressed = reports && body.len() > COMPRESS_BEYOND;
+        if compressed {
+            if body.len() > limits::INFLATED_BYTES {
+                return Err(EncodeError::TooLong(body.len()));
+            }
+            body = body::compress(&body)?;
+        }
+        let length = head.len() + body.len();
+        if length > limits::MESSAGE_BYTES {
+            return Err(EncodeError::TooLong(length));
+        }
+        let mut bytes = Vec::with_capacity(HEAD + length);
+        bytes.extend(Head { version, sub: self.sub(), compressed, length }.bytes());
+        bytes.extend(head);
+        bytes.extend(body);
+        Ok(bytes)
+    }
+
+    /// The message behind a general head.
+    ///
+    /// # Errors
+    /// It is malformed, or beyond a bound.
+    pub fn decode(head: Head, bytes: &[u8]) -> Result<Self, DecodeError> {
+        let open = |body| {
+            if head.compressed { body::inflate(body).map(Cow::Owned) } else { Ok(Cow::Borrowed(body)) }
+        };
+        Ok(match head.sub {
+            SubProtocol::Session => {
+                let (head, body) = SessionMessage::split(bytes)?;
+                Message::Session(SessionMessage::decode(head, &open(body)?)?)
+            }
+            SubProtocol::Policy => {
+                let (head, body) = PolicyMessage::split(bytes)?;
+                let (generation, message) = PolicyMessage::decode(head, &open(body)?)?;
+                Message::Policy(generation, message)
+            }
+            SubProtocol::Rule => {
+                let (head, body) = RuleMessage::split(bytes)?;
+                Message::Rule(RuleMessage::decode(head, &open(body)?)?)
+            }
+            SubProtocol::Function => {
+                let (head, body) = FunctionMessage::split(bytes)?;
+                let (request, message) = FunctionMessage::decode(head, &open(body)?)?;
+                Message::Function(request, message)
+            }
+            SubProtocol::Statistics => {
+                let (head, body) = statistics::split("statistics", bytes)?;
+                let (sequence, message) = StatisticsMessage::decode(head, &open(body)?)?;
+                Message::Statistics(sequence, message)
+            }
+            SubProtocol::Alert => {
+                let (head, body) = statistics::split("alert", bytes)?;
+                let (sequence, message) = AlertMessage::decode(head, &open(body)?)?;
+                Message::Alert(sequence, message)
+            }
+        })
+    }
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The southbound protocol: messages between controller and agent, to bytes and back.
+//!
+//! A message is a general head, the head of its sub-protocol and a body in JSON. [`Decoder`] makes messages of the bytes of a
+//! connection however they are split; [`Message::encode`] makes bytes. Neither does I/O or reads a clock. Who may say what
+//! in which order is known to the sessions of crates `agent` and `controller`.
+//!
+//! * `head`: the general head, sub-protocols, versions;
+//! * `objects`: what is carried to devices, its keys and content hashes;
+//! * `session`, `policy`, `rule`, `function`, `statistics`, `alert`: the six sub-protocols;
+//! * `message`, `decoder`: all of it together.
+
+mod alert;
+mod body;
+mod decoder;
+mod error;
+mod function;
+mod head;
+mod ids;
+pub mod limits;
+mod message;
+mod objects;
+mod policy;
+mod pulse;
+mod rule;
+mod session;
+mod statistics;
+
+pub use alert::{Alert, AlertMessage};
+pub use decoder::Decoder;
+pub use error::{DecodeError, EncodeError, ErrorKind};
+pub use function::{FunctionMessage, FunctionOrder, FunctionState};
+pub use head::{COMPRESSED, FIRST_VERSION, HEAD, Head, SubProtocol, VERSIONS, common_version};
+pub use ids::{DeviceId, Hash, HashError, IdError};
+pub use message::Message;
+pub use objects::{Manifest, Object, ObjectKey, Policy, RuleGroup, RuleType, Rules};
+pub use policy::{Diagnostic, Inventory, PolicyMessage, Refusal, RefusalCode, Running, WorkerRuns};
+pub use pulse::{DEAD_AFTER, Now, Pulse};
+pub use rule::{RuleMessage, RuleOp, RuleParts};
+pub use session::{Enrol, Enrolled, Hello, Refuse, RefuseCode, SessionMessage, Welcome};
+pub use statistics::{Delta, StatisticsMessage};

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is carried to devices: policies, and groups of rules. Each has a key, by which it is replaced, and a content hash, by which
+//! both sides know that they have the same.
+
+use super::ids::Hash;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+
+/// Which object: `policy:TENANT:NAME` or `group:ID`. Ordered by its bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ObjectKey(String);
+
+impl ObjectKey {
+    /// The key of a policy. Tenants may have policies of one name.
+    #[must_use]
+    pub fn policy(tenant: u16, name: &str) -> Self {
+        ObjectKey(format!("policy:{tenant}:{name}"))
+    }
+
+    /// The key of a rule group.
+    #[must_use]
+    pub fn group(id: u32) -> Self {
+        ObjectKey(format!("group:{id}"))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The id, if it is a rule group's.
+    #[must_use]
+    pub fn group_id(&self) -> Option<u32> {
+        self.0.strip_prefix("group:")?.parse().ok()
+    }
+
+    /// Tenant and name, if it is a policy's.
+    #[must_use]
+    pub fn policy_name(&self) -> Option<(u16, &str)> {
+        let (tenant, name) = self.0.strip_prefix("policy:")?.split_once(':')?;
+        Some((tenant.parse().ok()?, name))
+    }
+}
+
+/// An abstract policy: what an operator says, not the rules that follow from it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    /// Its name, one within the tenant.
+    pub name: String,
+    /// Whose it is.
+    pub tenant: u16,
+    /// The policy, in the language of policy files. Places in diagnostics are places in this text.
+    pub text: String,
+}
+
+/// For which function rules are (`Rule_Type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[repr(u8)]
+pub enum RuleType {
+    /// The packet filter.
+    Pfw = 1,
+    /// The stateful firewall.
+    Sfw = 2,
+    /// The detection.
+    Ids = 3,
+    /// The defence against floods.
+    Ddos = 4,
+}
+
+/// Rules themselves, or what names them in the device's library.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rules {
+    /// Text of rules, one each.
+    Raw(Vec<String>),
+    /// Generator and signature id of rules.
+    Ids(Vec<(u32, u32)>),
+}
+
+impl Rules {
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Rules::Raw(rules) => rules.len(),
+            Rules::Ids(ids) => ids.len(),
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Rules that belong together: the bodies of one header.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RuleGroup {
+    /// `Rule_Group_ID`, one within the device.
+    pub id: u32,
+    /// Whose rules they are.
+    pub tenant: u16,
+    /// For which function.
+    pub rule_type: RuleType,
+    /// The rules.
+    pub rules: Rules,
+}
+
+/// A policy or a rule group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Object {
+    /// A policy.
+    Policy(Policy),
+    /// A rule group.
+    Group(RuleGroup),
+}
+
+impl Object {
+    /// By what it is replaced.
+    #[must_use]
+    pub fn key(&self) -> ObjectKey {
+        match self {
+            Object::Policy(policy) => ObjectKey::policy(policy.tenant, &policy.name),
+            Object::Group(group) => ObjectKey::group(group.id),
+        }
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn tenant(&self) -> u16 {
+        match self {
+            Object::Policy(policy) => policy.tenant,
+            Object::Group(group) => group.tenant,
+        }
+    }
+
+    /// Bytes of text in it.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match self {
+            Object::Policy(policy) => policy.name.len() + policy.text.len(),
+            Object::Group(RuleGroup { rules: Rules::Raw(rules), .. }) => rules.iter().map(String::len).sum(),
+            Object::Group(RuleGroup { rules: Rules::Ids(ids), .. }) => ids.len() * 8,
+        }
+    }
+
+    /// SHA-256 over the parts of the object, each behind its length (u32, network order), as docs/southbound.md lists them.
+    #[must_use]
+    pub fn hash(&self) -> Hash {
+        let mut hasher = Sha256::new();
+        match self {
+            Object::Policy(policy) => {
+                part(&mut hasher, b"policy");
+                part(&mut hasher, &policy.tenant.to_be_bytes());
+                part(&mut hasher, policy.name.as_bytes());
+                part(&mut hasher, policy.text.as_bytes());
+            }
+            Object::Group(group) => {
+                part(&mut hasher, b"group");
+                part(&mut hasher, &group.tenant.to_be_bytes());
+                part(&mut hasher, &group.id.to_be_bytes());
+                part(&mut hasher, &[group.rule_type as u8]);
+                match &group.rules {
+                    Rules::Raw(rules) => rules.iter().for_each(|rule| part(&mut hasher, rule.as_bytes())),
+                    Rules::Ids(ids) => ids.iter().for_each(|(gid, sid)| {
+                        part(&mut hasher, &[gid.to_be_bytes(), sid.to_be_bytes()].concat());
+                    }),
+                }
+            }
+        }
+        Hash(hasher.finalize().into())
+    }
+}
+
+/// A part behind its length, so that no two lists of parts have the same bytes.
+fn part(hasher: &mut Sha256, bytes: &[u8]) {
+    hasher.update(u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes());
+    hasher.update(bytes);
+}
+
+/// Keys and hashes of all objects of a generation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Manifest(pub BTreeMap<ObjectKey, Hash>);
+
+impl Manifest {
+    /// The manifest of these objects.
+    pub fn of<'a>(objects: impl IntoIterator<Item = &'a Object>) -> Self {
+        Manifest(objects.into_iter().map(|object| (object.key(), object.hash())).collect())
+    }
+
+    /// SHA-256 over key (behind its length) and hash of each object, in the order of the keys' bytes.
+    #[must_use]
+    pub fn hash(&self) -> Hash {
+        let mut hasher = Sha256::new();
+        for (key, hash) in &self.0 {
+            part(&mut hasher, key.as_str().as_bytes());
+            hasher.update(hash.0);
+        }
+        Hash(hasher.finalize().into())
+    }
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Sub-protocol 2: policies and generations. Head: operation u8, three reserved bytes, generation u64.
+
+use super::body;
+use super::error::{DecodeError, EncodeError};
+use super::ids::Hash;
+use super::limits;
+use super::objects::{Manifest, ObjectKey, Policy};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What one worker runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkerRuns {
+    /// Its link.
+    pub link: String,
+    /// Its number within the link.
+    pub worker: u16,
+    /// The generation at each level (`host`, `xdp`, `rtl`).
+    pub levels: BTreeMap<String, u64>,
+}
+
+/// What really runs: the acknowledgement of a generation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Running {
+    /// Hash of the manifest.
+    pub manifest: Hash,
+    /// Worker by worker.
+    pub workers: Vec<WorkerRuns>,
+}
+
+/// A place in a policy that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Diagnostic {
+    /// The object.
+    pub object: ObjectKey,
+    /// JSON pointer into it; empty if it is about the whole.
+    pub pointer: String,
+    /// Line of the text, from 1; 0 if there is none.
+    pub line: u32,
+    /// Column of the line, from 1; 0 if there is none.
+    pub column: u32,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+/// Why a generation is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RefusalCode {
+    /// It is not newer than what runs: replayed, or out of order.
+    Stale,
+    /// What came is not what the manifest says: something is missing or other.
+    Manifest,
+    /// More than the device holds.
+    Limit,
+    /// What it says cannot be built; the diagnostics say where.
+    Policy,
+    /// The device cannot store it.
+    Store,
+}
+
+/// A generation is not taken. What ran goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Refusal {
+    /// Why.
+    pub code: RefusalCode,
+    /// Where and what, the first [`limits::DIAGNOSTICS`].
+    pub diagnostics: Vec<Diagnostic>,
+    /// How many more there are.
+    pub more: u64,
+}
+
+/// A part of what the device holds for the next generation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inventory {
+    /// Some of its objects.
+    pub objects: Manifest,
+    /// Whether another part follows.
+    pub more: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Delete {
+    object: ObjectKey,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Commit {
+    manifest: Hash,
+}
+
+/// A message of the sub-protocol, without its generation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PolicyMessage {
+    /// Controller: operation 1. Holds the policy ready for this generation, in place of the one with its key.
+    Put(Policy),
+    /// Controller: operation 2. Takes an object out of what is held ready.
+    Delete(ObjectKey),
+    /// Controller: operation 3. Run what is held ready, if its manifest has this hash.
+    Commit(Hash),
+    /// Agent: operation 4. The generation runs.
+    Running(Running),
+    /// Agent: operation 5. The generation is not taken.
+    Refused(Refusal),
+    /// Controller: operation 6, without a body. Say what you hold ready.
+    Ask,
+    /// Agent: operation 7. What it holds ready, in parts.
+    Inventory(Inventory),
+}
+
+impl PolicyMessage {
+    /// Bytes of the head.
+    const HEAD: usize = 12;
+
+    pub(super) fn encode(&self, generation: u64) -> Result<(Vec<u8>, Vec<u8>), EncodeError> {
+        let (op, body) = match self {
+            PolicyMessage::Put(policy) => (1, body::write(policy)?),
+            PolicyMessage::Delete(object) => (2, body::write(&Delete { object: object.clone() })?),
+            PolicyMessage::Commit(manifest) => (3, body::write(&Commit { manifest: *manifest })?),
+            PolicyMessage::Running(running) => (4, body::write(running)?),
+            PolicyMessage::Refused(refusal) => (5, body::write(refusal)?),
+            PolicyMessage::Ask => (6, Vec::new()),
+            PolicyMessage::Inventory(inventory) => (7, body::write(inventory)?),
+        };
+        let mut head = vec![op, 0, 0, 0];
+        head.extend(generation.to_be_bytes());
+        Ok((head, body))
+    }
+
+    pub(super) fn split(bytes: &[u8]) -> Result<([u8; Self::HEAD], &[u8]), DecodeError> {
+        let (head, rest) = bytes.split_first_chunk::<{ Self::HEAD }>().ok_or(DecodeError::Short("policy"))?;
+        match head {
+            [_, 0, 0, 0, ..] => Ok((*head, rest)),
+            _ => Err(DecodeError::Reserved("policy")),
+        }
+    }
+
+    pub(super) fn decode(head: [u8; Self::HEAD], bytes: &[u8]) -> Result<(u64, Self), DecodeError> {
+        let [op, _, _, _, generation @ ..] = head;
+        let message = match op {
+            1 => {
+                let policy: Policy = body::read("put", bytes)?;
+                body::bound("put", "letters of the name", policy.name.len(), limits::NAME_LETTERS)?;
+                PolicyMessage::Put(policy)
+            }
+            2 => PolicyMessage::Delete(body::read::<Delete>("delete", bytes)?.object),
+            3 => PolicyMessage::Commit(body::read::<Commit>("commit", bytes)?.manifest),
+            4 => PolicyMessage::Running(body::read("running", bytes)?),
+            5 => {
+                let refusal: Refusal = body::read("refused", bytes)?;
+                body::bound("refused", "diagnostics", refusal.diagnostics.len(), limits::DIAGNOSTICS)?;
+                PolicyMessage::Refused(refusal)
+            }
+            6 => body::none("ask", bytes, PolicyMessage::Ask)?,
+            7 => {
+                let inventory: Inventory = body::read("inventory", bytes)?;
+                body::bound("inventory", "objects", inventory.objects.0.len(), limits::INVENTORY_PAGE)?;
+                PolicyMessage::Inventory(inventory)
+            }
+            op => return Err(DecodeError::Op { sub: "policy", op }),
+        };
+        Ok((u64::from_be_bytes(generation), message))
+    }
+}

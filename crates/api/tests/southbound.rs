@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The southbound protocol's messages: the test vectors both ways, any message there and back however it is split, and what is wrong.
+
+use bartizan_api::southbound::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const VECTORS: &str = include_str!("vectors/southbound.txt");
+
+/// The messages of the test vectors, by name.
+fn messages() -> Vec<(&'static str, Message)> {
+    let device = DeviceId::new("edge-1").unwrap();
+    let policy = Policy { name: "web".into(), tenant: 7, text: "chain: [pfw, ids]\n".into() };
+    let object = Object::Policy(policy.clone());
+    let manifest = Manifest::of([&object]);
+    let rule = |op, total, rules| {
+        let (rule_type, group, tenant) = (RuleType::Ids, 3, 7);
+        let device = DeviceId::new("edge-1").unwrap().number();
+        Message::Rule(RuleMessage {
+            device,
+            rule_type,
+            op,
+            group,
+            total,
+            current: 0,
+            generation: 5,
+            tenant,
+            rules,
+        })
+    };
+    let levels = BTreeMap::from([("host".to_owned(), 5), ("xdp".to_owned(), 5)]);
+    let workers = vec![WorkerRuns { link: "wan".into(), worker: 0, levels }];
+    let diagnostic = Diagnostic {
+        object: object.key(),
+        pointer: "/chain/0".into(),
+        line: 1,
+        column: 9,
+        message: "no function is called `pfv`; did you mean `pfw`?".into(),
+    };
+    let settings = serde_json::json!({"home-net": "10.0.0.0/8"}).as_object().unwrap().clone();
+    let order = |order, settings| FunctionMessage::Order { order, function: "ids".into(), settings };
+    let state =
+        FunctionState { function: "ids".into(), done: true, state: "running".into(), reason: String::new() };
+    let alert = Alert {
+        key: "7/1:2001:3/10.0.0.1/10.0.0.2".into(),
+        tenant: 7,
+        rule: "1:2001:3".into(),
+        message: "a scan".into(),
+        count: 12,
+        first: 1_000,
+        last: 2_000,
+    };
+    let session = Message::Session;
+    vec![
+        (
+            "hello",
+            session(SessionMessage::Hello(Hello {
+                versions: vec![1],
+                device: device.clone(),
+                instance: 99,
+                generation: 4,
+                manifest: Manifest::default().hash(),
+                refused: 0,
+                software: "bartizan 0.1.0".into(),
+            })),
+        ),
+        (
+            "welcome",
+            session(SessionMessage::Welcome(Welcome {
+                version: 1,
+                controller: "main".into(),
+                keep_alive_ms: 10_000,
+                statistics: 0,
+                alerts: 2,
+            })),
+        ),
+        (
+            "refuse",
+            session(SessionMessage::Refuse(Refuse {
+                code: RefuseCode::Identity,
+                message: "the certificate is another device's".into(),
+                versions: vec![1],
+                retry_ms: 60_000,
+            })),
+        ),
+        ("alive", session(SessionMessage::Alive)),
+        ("bye", session(SessionMessage::Bye)),
+        (
+            "enrol",
+            session(SessionMessage::Enrol(Enrol { device, token: Some("t".into()), csr: "PEM".into() })),
+        ),
+        (
+            "enrolled",
+            session(SessionMessage::Enrolled(Enrolled {
+                certificate: "PEM".into(),
+                authorities: "PEM".into(),
+            })),
+        ),
+        ("put", Message::Policy(5, PolicyMessage::Put(policy))),
+        ("delete", Message::Policy(5, PolicyMessage::Delete(object.key()))),
+        ("commit", Message::Policy(5, PolicyMessage::Commit(manifest.hash()))),
+        (
+            "running",
+            Message::Policy(5, PolicyMessage::Running(Running { manifest: manifest.hash(), workers })),
+        ),
+        (
+            "refused",
+            Message::Policy(
+                6,
+                PolicyMessage::Refused(Refusal {
+                    code: RefusalCode::Policy,
+                    diagnostics: vec![diagnostic],
+                    more: 0,
+                }),
+            ),
+        ),
+        ("ask", Message::Policy(5, PolicyMessage::Ask)),
+        (
+            "inventory",
+            Message::Policy(4, PolicyMessage::Inventory(Inventory { objects: manifest, more: false })),
+        ),
+        ("rules-raw", rule(RuleOp::Add, 1, Rules::Raw(vec!["alert tcp any any -> any any (sid:1;)".into()]))),
+        ("rules-ids", rule(RuleOp::Update, 2, Rules::Ids(vec![(1, 2001), (1, 2002)]))),
+        ("rules-delete", rule(RuleOp::Delete, 0, Rules::Raw(Vec::new()))),
+        ("start", Message::Function(1, order(FunctionOrder::Start, Default::default()))),
+        ("stop", Message::Function(2, order(FunctionOrder::Stop, Default::default()))),
+        ("restart", Message::Function(3, order(FunctionOrder::Restart, Default::default()))),
+        ("configure", Message::Function(4, order(FunctionOrder::Configure, settings))),
+        ("health", Message::Function(5, order(FunctionOrder::Health, Default::default()))),
+        ("state", Message::Function(5, FunctionMessage::State(state))),
+        (
+            "delta",
+            Message::Statistics(
+                8,
+                StatisticsMessage::Delta(Delta {
+                    from: 1_000,
+                    to: 2_000,
+                    lost: 0,
+                    counters: BTreeMap::from([("flow.tcp".into(), 3)]),
+                }),
+            ),
+        ),
+        ("statistics-received", Message::Statistics(8, StatisticsMessage::Received)),
+        ("raise", Message::Alert(2, AlertMessage::Raise { alerts: vec![alert], lost: 1 })),
+        ("alert-received", Message::Alert(2, AlertMessage::Received)),
+    ]
+}
+
+/// The bytes of a vector: hexadecimal digits of the heads, then the body as it is.
+fn bytes_of(vector: &str) -> Vec<u8> {
+    let (heads, body) = vector.split_once(" | ").unwrap_or((vector, ""));
+    let digits: Vec<u8> = heads.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let pairs = digits.as_chunks::<2>().0;
+    let heads = pairs.iter().map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap());
+    heads.chain(body.bytes()).collect()
+}
+
+/// A vector of bytes.
+fn vector_of(bytes: &[u8], sub_head: usize) -> String {
+    let (heads, body) = bytes.split_at(HEAD + sub_head);
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let heads = format!("{} {}", hex(&heads[..HEAD]), hex(&heads[HEAD..]));
+    if body.is_empty() { heads } else { format!("{heads} | {}", std::str::from_utf8(body).unwrap()) }
+}
+
+fn sub_head(message: &Message) -> usize {
+    match message.sub() {
+        SubProtocol::Session => 4,
+        SubProtocol::Policy | SubProtocol::Statistics | SubProtocol::Alert => 12,
+        SubProtocol::Rule => 32,
+        SubProtocol::Function => 8,
+    }
+}
+
+fn decode(bytes: &[u8]) -> Result<Option<Message>, DecodeError> {
+    let mut decoder = Decoder::default();
+    decoder.push(bytes);
+    decoder.next_message()
+}
+
+#[test]
+fn the_test_vectors_hold_both_ways() {
+    let mut written = String::new();
+    for (name, message) in messages() {
+        let bytes = message.encode(1).unwrap();
+        written.push_str(&format!("{name}: {}\n", vector_of(&bytes, sub_head(&message))));
+    }
+    // A change of what is on the wire is a change of the protocol: BARTIZAN_BLESS=1 writes the file, and its difference is to be read.
+    if std::env::var_os("BARTIZAN_BLESS").is_some() {
+        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/southbound.txt"), &written)
+            .unwrap();
+        return;
+    }
+    assert_eq!(written, VECTORS);
+    for (line, (name, message)) in VECTORS.lines().zip(messages()) {
+        let (named, vector) = line.split_once(": ").unwrap();
+        assert_eq!(named, name);
+        assert_eq!(decode(&bytes_of(vector)), Ok(Some(message)), "{name}");
+    }
+}
+
+#[test]
+fn the_specification_shows_the_test_vectors() {
+    let page = include_str!("../../../docs/southbound.md");
+    for line in VECTORS.lines() {
+        assert!(page.contains(line), "docs/southbound.md does not show this vector:\n{line}");
+    }
+}
+
+#[test]
+fn messages_come_whole_however_their_bytes_are_split() {
+    let messages: Vec<Message> = messages().into_iter().map(|(_, message)| message).collect();
+    let bytes: Vec<u8> = messages.iter().flat_map(|message| message.encode(1).unwrap()).collect();
+    for size in (1..200).chain([bytes.len()]) {
+        let mut decoder = Decoder::default();
+        let mut came = Vec::new();
+        for piece in bytes.chunks(size) {
+            decoder.push(piece);
+            while let Some(message) = decoder.next_message().unwrap() {
+                came.push(message);
+            }
+        }
+        assert_eq!(came, messages, "pieces of {size}");
+        assert_eq!(decoder.held(), 0);
+    }
+}
+
+#[test]
+fn a_policy_of_the_papers_experiment_is_at_most_400_bytes() {
+    let text = "policies:\n  - name: stop-trojans\n    from: 10.0.0.0/8\n    to: any\n    chain: [pfw, sfw, ids]\n    ids:\n      categories: [trojan-activity]\n      action: drop\n";
+    let policy = Policy { name: "stop-trojans".into(), tenant: 7, text: text.into() };
+    let manifest = Manifest::of([&Object::Policy(policy.clone())]).hash();
+    let put = Message::Policy(5, PolicyMessage::Put(policy)).encode(1).unwrap();
+    let commit = Message::Policy(5, PolicyMessage::Commit(manifest)).encode(1).unwrap();
+    assert!(put.len() + commit.len() <= 400, "{} and {}", put.len(), commit.len());
+}
+
+#[test]
+fn what_is_wrong_is_said_and_is_so_for_all_that_follows() {
+    let alive = Message::Session(SessionMessage::Alive).encode(1).unwrap();
+    let changed = |at: usize, byte: u8| {
+        let mut bytes = alive.clone();
+        bytes[at] = byte;
+        bytes
+    };
+    let policy = |body: &str| {
+        let length = u32::try_from(12 + body.len()).unwrap().to_be_bytes();
+        [&[1, 2, 0, 0], &length[..], &[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], body.as_bytes()].concat()
+    };
+    let name = format!(r#"{{"name":"{}","tenant":1,"text":""}}"#, "x".repeat(limits::NAME_LETTERS + 1));
+    let cases: Vec<(Vec<u8>, ErrorKind)> = vec![
+        (changed(0, 2), ErrorKind::Version),
+        (changed(1, 0), ErrorKind::Unknown),
+        (changed(1, 7), ErrorKind::Unknown),
+        (changed(2, 1), ErrorKind::Flags),
+        (changed(3, 2), ErrorKind::Flags),
+        (changed(4, 1), ErrorKind::Bounds),
+        (changed(7, 3), ErrorKind::Malformed),
+        (changed(8, 0), ErrorKind::Unknown),
+        (changed(8, 99), ErrorKind::Unknown),
+        (changed(9, 1), ErrorKind::Flags),
+        (policy("{}"), ErrorKind::Malformed),
+        (policy(r#"{"name":"a","tenant":65536,"text":""}"#), ErrorKind::Malformed),
+        (policy(r#"{"name":"a","tenant":1,"text":"","other":1}"#), ErrorKind::Malformed),
+        (policy(&name), ErrorKind::Bounds),
+        (policy(&"[".repeat(1_000)), ErrorKind::Bounds),
+    ];
+    for (bytes, kind) in cases {
+        let mut decoder = Decoder::default();
+        decoder.push(&bytes);
+        let error = decoder.next_message().unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(!error.to_string().is_empty());
+        decoder.push(&alive);
+        assert_eq!(decoder.next_message(), Err(error));
+    }
+}
+
+#[test]
+fn rule_heads_have_to_agree_with_their_bodies() {
+    let good = RuleMessage {
+        device: 1,
+        rule_type: RuleType::Pfw,
+        op: RuleOp::Add,
+        group: 1,
+        total: 2,
+        current: 0,
+        generation: 1,
+        tenant: 1,
+        rules: Rules::Ids(vec![(1, 1), (1, 2)]),
+    };
+    let bad = [
+        RuleMessage { current: 1, ..good.clone() },
+        RuleMessage { total: u32::MAX, ..good.clone() },
+        RuleMessage { op: RuleOp::Delete, ..good.clone() },
+        RuleMessage { rules: Rules::Ids(Vec::new()), ..good.clone() },
+    ];
+    assert_eq!(decode(&Message::Rule(good.clone()).encode(1).unwrap()), Ok(Some(Message::Rule(good))));
+    for message in bad {
+        assert!(decode(&Message::Rule(message.clone()).encode(1).unwrap()).is_err(), "{message:?}");
+    }
+}
+
+#[test]
+fn the_best_common_version_is_chosen() {
+    assert_eq!(common_version(&[1, 2, 3], &[2, 3, 9]), Some(3));
+    assert_eq!(common_version(&[1], &[2]), None);
+    assert_eq!(common_version(&[1], &[]), None);
+}
+
+#[test]
+fn hello_may_say_more_than_is_known() {
+    let mut hello = serde_json::json!({"versions": [1, 9], "device": "edge-1", "instance": 1, "generation": 0,
+        "refused": 0, "software": "later", "manifest": Manifest::default().hash(), "something": [1]});
+    assert!(serde_json::from_value::<Hello>(hello.clone()).is_ok());
+    for bad in ["", "Edge", "-a", "a b", "é"] {
+        hello["device"] = bad.into();
+        assert!(serde_json::from_value::<Hello>(hello.clone()).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn hashes_of_different_things_differ() {
+    let policy = |tenant, name: &str, text: &str| {
+        Object::Policy(Policy { name: name.into(), tenant, text: text.into() }).hash()
+    };
+    let hashes = [policy(1, "a", "bc"), policy(1, "ab", "c"), policy(2, "a", "bc"), policy(1, "a", "b")];
+    let distinct: std::collections::BTreeSet<Hash> = hashes.into_iter().collect();
+    assert_eq!(distinct.len(), hashes.len());
+}
+
+proptest! {
+    #[test]
+    fn any_policy_comes_back(name in "\\PC{0,60}", tenant: u16, text in "(?s).{0,2000}", generation: u64) {
+        prop_assume!(name.len() <= limits::NAME_LETTERS);
+        let message = Message::Policy(generation, PolicyMessage::Put(Policy { name, tenant, text }));
+        let bytes = message.encode(1).unwrap();
+        for end in 0..bytes.len().min(64) {
+            prop_assert_eq!(decode(&bytes[..end]), Ok(None));
+        }
+        prop_assert_eq!(decode(&bytes), Ok(Some(message)));
+    }
+
+    #[test]
+    fn statistics_come_back_compressed(counters in prop::collection::btree_map("[a-z.]{1,20}", any::<u64>(), 0..300)) {
+        let delta = Delta { from: 1, to: 2, lost: 3, counters };
+        let plain = serde_json::to_vec(&delta).unwrap().len();
+        let message = Message::Statistics(9, StatisticsMessage::Delta(delta));
+        let bytes = message.encode(1).unwrap();
+        prop_assert!(bytes.len() <= plain + HEAD + 12 + 16);
+        prop_assert_eq!(decode(&bytes), Ok(Some(message)));
+    }
+
+    #[test]
+    fn rubbish_is_no_message_and_does_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let mut decoder = Decoder::default();
+        decoder.push(&bytes);
+        while let Ok(Some(message)) = decoder.next_message() {
+            prop_assert!(message.encode(1).is_ok());
+        }
+    }
+
+    #[test]
+    fn damaged_messages_do_no_harm(which in any::<prop::sample::Index>(), at in any::<prop::sample::Index>(), byte: u8) {
+        let messages = messages();
+        let mut bytes = messages[which.index(messages.len())].1.encode(1).unwrap();
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        if let Ok(Some(message)) = decode(&bytes) {
+            prop_assert!(message.encode(1).is_ok());
+        }
+    }
+}

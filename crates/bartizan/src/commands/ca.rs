@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `bartizan ca`: certificates of controllers and devices, and tokens for a device's first one.
+
+use crate::error::{Exit, Failure};
+use bartizan_agent::session::client::{self, wall_clock};
+use bartizan_api::southbound::DeviceId;
+use bartizan_channel::authority::{Authority, Entry};
+use bartizan_channel::certificate::{chain, fingerprint};
+use bartizan_channel::token::Tokens;
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Shown with `bartizan ca --help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  bartizan ca make                                  a new authority in /var/lib/bartizan/ca
+  bartizan ca controller main --out /etc/bartizan   a controller's key and certificate
+  bartizan ca token edge-1 --controller /etc/bartizan/controller.pem >edge-1.token
+  bartizan ca enrol edge-1 --controller 192.0.2.1:7443 --identity /var/lib/bartizan/agent <edge-1.token
+  bartizan ca revoke edge-1                         its certificates are not taken any more";
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+    /// Folder of the authority.
+    #[arg(long, global = true, default_value = "/var/lib/bartizan/ca", value_name = "DIR")]
+    folder: PathBuf,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Make a new authority: its key, which only the owner of the folder reads, and its certificate.
+    Make {
+        /// Days that the authority's certificate is valid.
+        #[arg(long, default_value_t = 3_650)]
+        days: u64,
+    },
+    /// Make a controller's key and certificate.
+    Controller {
+        /// The controller's name.
+        name: String,
+        /// Folder for `controller.key` and `controller.pem`; it must exist.
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+        /// Days that the certificate is valid.
+        #[arg(long, default_value_t = 365)]
+        days: u64,
+    },
+    /// Give a device a certificate for the request that it has made, and print it.
+    Issue {
+        /// The device's id.
+        device: String,
+        /// The request (PKCS #10, PEM).
+        #[arg(long, value_name = "FILE")]
+        request: PathBuf,
+        /// Days that the certificate is valid.
+        #[arg(long, default_value_t = 30)]
+        days: u64,
+    },
+    /// Print a one-time token for a device's first certificate.
+    Token {
+        /// The device's id.
+        device: String,
+        /// The controller's certificate, which the token pins.
+        #[arg(long, value_name = "FILE")]
+        controller: PathBuf,
+        /// Minutes that the token can be used.
+        #[arg(long, default_value_t = 60)]
+        minutes: u64,
+    },
+    /// On a device: make a key, and get a certificate for it with the token that stands on standard input.
+    Enrol {
+        /// The device's id.
+        device: String,
+        /// The controller, HOST:PORT.
+        #[arg(long)]
+        controller: String,
+        /// Folder for the device's key and certificate.
+        #[arg(long, default_value = "/var/lib/bartizan/agent", value_name = "DIR")]
+        identity: PathBuf,
+    },
+    /// Make a new key for the authority; certificates of the old one hold on for a while.
+    Rotate {
+        /// Days that the new certificate is valid.
+        #[arg(long, default_value_t = 3_650)]
+        days: u64,
+        /// Days that the old one holds: more than certificates of devices are valid.
+        #[arg(long, default_value_t = 90)]
+        overlap: u64,
+    },
+    /// Revoke a device's certificate by its serial number, or all of a device by its id.
+    Revoke {
+        /// Serial number or device id.
+        which: String,
+    },
+    /// Print the certificates of the authorities that hold now.
+    Trusted,
+    /// List all certificates that were given.
+    List {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Does it.
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    let now = wall_clock()();
+    match &args.command {
+        Command::Make { days } => make(&args.folder, now, *days)?,
+        Command::Enrol { device, controller, identity } => enrol(device, controller, identity)?,
+        command => with(&open(&args.folder)?, command, now)?,
+    }
+    Ok(Exit::Done)
+}
+
+fn open(folder: &Path) -> Result<Authority, Failure> {
+    Authority::open(folder)
+        .map_err(|error| Failure::input(format!("{error}; `bartizan ca make` makes an authority")))
+}
+
+fn with(authority: &Authority, command: &Command, now: u64) -> Result<(), Failure> {
+    match command {
+        Command::Controller { name, out, days } => controller(authority, name, out, now, *days),
+        Command::Issue { device, request, days } => {
+            let request = std::fs::read_to_string(request).map_err(at(request))?;
+            let issued = authority.issue_device(id(device)?.as_str(), &request, now, *days);
+            print(&issued.map_err(Failure::input)?.certificate)
+        }
+        Command::Token { device, controller, minutes } => {
+            let text = std::fs::read_to_string(controller).map_err(at(controller))?;
+            let chain = chain(&text).map_err(Failure::input)?;
+            let first = chain.first().map_or(&[][..], |first| first.as_ref());
+            let tokens = Tokens::new(authority.folder());
+            let token =
+                tokens.make(id(device)?.as_str(), fingerprint(first), now, minutes.saturating_mul(60));
+            println!("{}", token.map_err(Failure::stopped)?.text());
+            Ok(())
+        }
+        Command::Rotate { days, overlap } => {
+            authority.rotate(now, *days, *overlap).map_err(Failure::stopped)?;
+            eprintln!(
+                "bartizan: the authority has a new key; the old one holds for {overlap} days. Give controllers new certificates \
+                 once all devices have renewed theirs"
+            );
+            Ok(())
+        }
+        Command::Revoke { which } => {
+            let revoked = authority.revoke(which, now).map_err(Failure::input)?;
+            eprintln!(
+                "bartizan: {revoked} certificate(s) revoked; running controllers see it within a second"
+            );
+            Ok(())
+        }
+        Command::Trusted => print(&authority.trusted(now).map_err(Failure::input)?),
+        Command::List { json } => list(&authority.list().map_err(Failure::input)?, *json, now),
+        Command::Make { .. } | Command::Enrol { .. } => Ok(()),
+    }
+}
+
+fn make(folder: &Path, now: u64, days: u64) -> Result<(), Failure> {
+    let authority = Authority::make(folder, now, days).map_err(Failure::input)?;
+    let fingerprint = authority.fingerprint().map_err(Failure::stopped)?;
+    eprintln!(
+        "bartizan: made an authority in {} (SHA-256 {fingerprint}); keep a copy of ca.key",
+        folder.display()
+    );
+    Ok(())
+}
+
+fn controller(authority: &Authority, name: &str, out: &Path, now: u64, days: u64) -> Result<(), Failure> {
+    let issued = authority.issue_controller(name, now, days).map_err(Failure::input)?;
+    let write = |file: &str, mode, text: &str| {
+        let path = out.join(file);
+        let open = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&path);
+        open.and_then(|mut file| file.write_all(text.as_bytes())).map_err(at(&path))
+    };
+    write("controller.key", 0o600, issued.key.as_deref().unwrap_or_default())?;
+    write("controller.pem", 0o644, &issued.certificate)
+}
+
+fn enrol(device: &str, controller: &str, identity: &Path) -> Result<(), Failure> {
+    // On a command line other users of the machine would see it.
+    let mut token = String::new();
+    let read = std::io::stdin().take(4_096).read_to_string(&mut token);
+    read.map_err(|error| Failure::input(format!("the token cannot be read from standard input: {error}")))?;
+    client::enrol(controller, &token, &id(device)?, identity, &wall_clock()).map_err(Failure::input)?;
+    eprintln!("bartizan: `{device}` is enrolled; key and certificate are in {}", identity.display());
+    Ok(())
+}
+
+fn list(entries: &[Entry], json: bool, now: u64) -> Result<(), Failure> {
+    if json {
+        let text = serde_json::to_string_pretty(entries).map_err(Failure::stopped)?;
+        println!("{text}");
+        return Ok(());
+    }
+    for Entry { serial, role, name, valid_until, revoked } in entries {
+        let state = match revoked {
+            Some(_) => "revoked".to_owned(),
+            None if *valid_until < now => "expired".to_owned(),
+            None => format!("{} days left", (valid_until - now) / bartizan_channel::authority::DAY),
+        };
+        println!("{serial}  {role:<10}  {name}  {state}");
+    }
+    Ok(())
+}
+
+fn id(device: &str) -> Result<DeviceId, Failure> {
+    DeviceId::new(device).map_err(Failure::usage)
+}
+
+fn at(path: &Path) -> impl Fn(std::io::Error) -> Failure + '_ {
+    move |error| Failure::input(format!("{}: {error}", path.display()))
+}
+
+fn print(pem: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(pem.as_bytes()).map_err(Failure::stopped)
+}

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The certificate authority, in a folder: `ca.key` and `ca.pem`, `trusted.pem` (with authorities that still hold after a rotation),
+//! `register.json` (every certificate that was given, and which are revoked). Several processes may use it: each change holds a lock,
+//! and begins with what is on the disk.
+
+use crate::ChannelError;
+use crate::certificate::{CONTROLLER_NAME, DEVICE_URI, chain, facts, fingerprint, serial};
+use crate::files::{self, PUBLIC, SECRET, hex};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType, SerialNumber,
+};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// Seconds of a day.
+pub const DAY: u64 = 86_400;
+
+/// Clocks may differ by so many seconds: certificates are valid from then on.
+const SLACK: u64 = 300;
+
+/// Seconds for which expired certificates stay in the register.
+const KEPT: u64 = 90 * DAY;
+
+/// Role of devices in the register.
+const DEVICE: &str = "device";
+
+const KEY: &str = "ca.key";
+const CERTIFICATE: &str = "ca.pem";
+const TRUSTED: &str = "trusted.pem";
+/// The file with all certificates that were given.
+pub const REGISTER: &str = "register.json";
+
+/// A certificate that was given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// Serial number, hexadecimal digits.
+    pub serial: String,
+    /// `device` or `controller`.
+    pub role: String,
+    /// Whose it is.
+    pub name: String,
+    /// Until when it is valid, seconds since 1970.
+    pub valid_until: u64,
+    /// When it was revoked.
+    pub revoked: Option<u64>,
+}
+
+/// An authority of before, which holds until then.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Retired {
+    certificate: String,
+    until: u64,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Register {
+    certificates: Vec<Entry>,
+    retired: Vec<Retired>,
+}
+
+/// Key and certificate with what it was signed with; PEM.
+#[derive(Clone)]
+pub struct Issued {
+    /// The private key, if it was made here.
+    pub key: Option<String>,
+    /// The certificate and the authority's.
+    pub certificate: String,
+    /// The certificate's serial number.
+    pub serial: String,
+}
+
+/// A certificate authority.
+#[derive(Clone, Debug)]
+pub struct Authority {
+    folder: PathBuf,
+}
+
+impl Authority {
+    /// Makes a new one, in a folder that has none.
+    ///
+    /// # Errors
+    /// There is one, or it cannot be written.
+    pub fn make(folder: &Path, now: u64, days: u64) -> Result<Self, ChannelError> {
+        files::make_folder(folder)?;
+        let _held = files::hold(folder)?;
+        if folder.join(KEY).exists() || folder.join(REGISTER).exists() {
+            let what = "there is an authority already; `rotate` makes a new key for it".to_owned();
+            return Err(ChannelError::Content { path: folder.to_owned(), what });
+        }
+        let authority = Authority { folder: folder.to_owned() };
+        authority.save(&Register::default())?;
+        authority.new_key(now, days)?;
+        authority.save_trusted(&Register::default(), now)?;
+        Ok(authority)
+    }
+
+    /// Opens the one in a folder.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn open(folder: &Path) -> Result<Self, ChannelError> {
+        let authority = Authority { folder: folder.to_owned() };
+        authority.register()?;
+        files::read(folder, CERTIFICATE)?;
+        Ok(authority)
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn new_key(&self, now: u64, days: u64) -> Result<(), ChannelError> {
+        let key = KeyPair::generate().map_err(ChannelError::certificate("no key can be made"))?;
+        let (mut params, _) = params(&format!("Bartizan authority {now}"), now, days)?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let made = params.self_signed(&key).map_err(ChannelError::certificate("no authority can be made"))?;
+        files::replace(&self.folder, KEY, SECRET, key.serialize_pem().as_bytes())?;
+        files::replace(&self.folder, CERTIFICATE, PUBLIC, made.pem().as_bytes())
+    }
+
+    fn register(&self) -> Result<Register, ChannelError> {
+        let text = files::read(&self.folder, REGISTER)?;
+        serde_json::from_str(&text).map_err(|error| ChannelError::Content {
+            path: self.folder.join(REGISTER),
+            what: error.to_string(),
+        })
+    }
+
+    fn save(&self, register: &Register) -> Result<(), ChannelError> {
+        let text = serde_json::to_vec_pretty(register)
+            .map_err(|error| ChannelError::Certificate(error.to_string()))?;
+        files::replace(&self.folder, REGISTER, SECRET, &text)
+    }
+
+    fn save_trusted(&self, register: &Register, now: u64) -> Result<(), ChannelError> {
+        let mut text = files::read(&self.folder, CERTIFICATE)?;
+        let hold = register.retired.iter().filter(|retired| retired.until > now);
+        hold.for_each(|retired| text.push_str(&retired.certificate));
+        files::replace(&self.folder, TRUSTED, PUBLIC, text.as_bytes())
+    }
+
+    /// The authorities that hold now: PEM.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn trusted(&self, now: u64) -> Result<String, ChannelError> {
+        let mut text = files::read(&self.folder, CERTIFICATE)?;
+        let register = self.register()?;
+        let hold = register.retired.iter().filter(|retired| retired.until > now);
+        hold.for_each(|retired| text.push_str(&retired.certificate));
+        Ok(text)
+    }
+
+    /// A new key and certificate for a controller.
+    ///
+    /// # Errors
+    /// It cannot be made or written down.
+    pub fn issue_controller(&self, name: &str, now: u64, days: u64) -> Result<Issued, ChannelError> {
+        let key = KeyPair::generate().map_err(ChannelError::certificate("no key can be made"))?;
+        let (mut params, serial) = params(name, now, days)?;
+        let dns = CONTROLLER_NAME.try_into().map_err(ChannelError::certificate("the controller's name"))?;
+        params.subject_alt_names = vec![SanType::DnsName(dns)];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let _held = files::hold(&self.folder)?;
+        let (issuer, authority) = self.issuer()?;
+        let made = params
+            .signed_by(&key, &issuer)
+            .map_err(ChannelError::certificate("the certificate cannot be signed"))?;
+        self.note("controller", name, &serial, now, now.saturating_add(days.saturating_mul(DAY)))?;
+        let certificate = format!("{}{authority}", made.pem());
+        Ok(Issued { key: Some(key.serialize_pem()), certificate, serial })
+    }
+
+    /// A certificate for a device, for the key of its request. Of the request only the key is taken.
+    ///
+    /// # Errors
+    /// The request cannot be read or is not signed by its key; or the certificate cannot be made or written down.
+    pub fn issue_device(
+        &self,
+        device: &str,
+        request: &str,
+        now: u64,
+        days: u64,
+    ) -> Result<Issued, ChannelError> {
+        let mut request = CertificateSigningRequestParams::from_pem(request)
+            .map_err(ChannelError::certificate("the request for a certificate cannot be read"))?;
+        let (mut params, serial) = params(device, now, days)?;
+        let uri = format!("{DEVICE_URI}{device}");
+        let uri = uri.try_into().map_err(ChannelError::certificate("the device's id"))?;
+        params.subject_alt_names = vec![SanType::URI(uri)];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        request.params = params;
+        let _held = files::hold(&self.folder)?;
+        let (issuer, authority) = self.issuer()?;
+        let made = request
+            .signed_by(&issuer)
+            .map_err(ChannelError::certificate("the certificate cannot be signed"))?;
+        self.note(DEVICE, device, &serial, now, now.saturating_add(days.saturating_mul(DAY)))?;
+        Ok(Issued { key: None, certificate: format!("{}{authority}", made.pem()), serial })
+    }
+
+    fn issuer(&self) -> Result<(Issuer<'static, KeyPair>, String), ChannelError> {
+        let key = KeyPair::from_pem(&files::read(&self.folder, KEY)?)
+            .map_err(ChannelError::certificate("the authority's key cannot be read"))?;
+        let pem = files::read(&self.folder, CERTIFICATE)?;
+        let issuer = Issuer::from_ca_cert_pem(&pem, key)
+            .map_err(ChannelError::certificate("the authority's certificate cannot be read"))?;
+        Ok((issuer, pem))
+    }
+
+    /// Writes a certificate down before it is given away. The lock is held.
+    fn note(
+        &self,
+        role: &str,
+        name: &str,
+        serial: &str,
+        now: u64,
+        valid_until: u64,
+    ) -> Result<(), ChannelError> {
+        let mut register = self.register()?;
+        register.certificates.retain(|entry| entry.valid_until.saturating_add(KEPT) > now);
+        let (serial, role, name) = (serial.to_owned(), role.to_owned(), name.to_owned());
+        register.certificates.push(Entry { serial, role, name, valid_until, revoked: None });
+        self.save(&register)
+    }
+
+    /// A new key for the authority; what was signed with the old one holds for so many days still. Agents get the new one when they
+    /// renew their certificates, so the overlap has to be longer than these are valid.
+    ///
+    /// # Errors
+    /// It cannot be made or written.
+    pub fn rotate(&self, now: u64, days: u64, overlap_days: u64) -> Result<(), ChannelError> {
+        let _held = files::hold(&self.folder)?;
+        let mut register = self.register()?;
+        register.retired.retain(|retired| retired.until > now);
+        let until = now.saturating_add(overlap_days.saturating_mul(DAY));
+        register.retired.push(Retired { certificate: files::read(&self.folder, CERTIFICATE)?, until });
+        // First the old one is kept: a crash between the two makes no certificate void.
+        self.save(&register)?;
+        self.new_key(now, days)?;
+        self.save_trusted(&register, now)
+    }
+
+    /// Revokes a device's certificate by its serial number, or all of a device's by its id. How many. Controllers look at this; agents
+    /// do not, so a controller's certificate cannot be revoked: for a key of one that was stolen the authority has to be rotated.
+    ///
+    /// # Errors
+    /// There is none, it is a controller's, or it cannot be written.
+    pub fn revoke(&self, which: &str, now: u64) -> Result<usize, ChannelError> {
+        let _held = files::hold(&self.folder)?;
+        let mut register = self.register()?;
+        let named = |entry: &&mut Entry| entry.serial == which || entry.name == which;
+        let mut found: Vec<&mut Entry> = register.certificates.iter_mut().filter(named).collect();
+        if found.is_empty() {
+            let what = format!("no certificate has the serial number or name `{which}`; `ca list` shows all");
+            return Err(ChannelError::Unknown(what));
+        }
+        found.retain(|entry| entry.role == DEVICE);
+        if found.is_empty() {
+            let what = format!(
+                "`{which}` is a controller's: agents do not look at revocations. If its key was stolen, rotate the authority \
+                 without an overlap and enrol devices again"
+            );
+            return Err(ChannelError::Unknown(what));
+        }
+        found.retain(|entry| entry.revoked.is_none());
+        let revoked = found.len();
+        found.into_iter().for_each(|entry| entry.revoked = Some(now));
+        self.save(&register)?;
+        Ok(revoked)
+    }
+
+    /// Every certificate that was given.
+    ///
+    /// # Errors
+    /// The register cannot be read.
+    pub fn list(&self) -> Result<Vec<Entry>, ChannelError> {
+        Ok(self.register()?.certificates)
+    }
+
+    /// Serial numbers of revoked certificates.
+    ///
+    /// # Errors
+    /// The register cannot be read.
+    pub fn revoked(&self) -> Result<std::collections::HashSet<String>, ChannelError> {
+        let revoked = self.list()?.into_iter().filter(|entry| entry.revoked.is_some());
+        Ok(revoked.map(|entry| entry.serial).collect())
+    }
+
+    /// SHA-256 of the authority's certificate, hexadecimal digits.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn fingerprint(&self) -> Result<String, ChannelError> {
+        let chain = chain(&files::read(&self.folder, CERTIFICATE)?)?;
+        Ok(chain.first().map(|der| hex(&fingerprint(der))).unwrap_or_default())
+    }
+}
+
+/// What all certificates have, and the serial number.
+fn params(name: &str, now: u64, days: u64) -> Result<(CertificateParams, String), ChannelError> {
+    let time = |unix: u64| {
+        time::OffsetDateTime::from_unix_timestamp(i64::try_from(unix).unwrap_or(i64::MAX))
+            .map_err(|_| ChannelError::Certificate(format!("{days} days are too long for a certificate")))
+    };
+    let mut number: [u8; 16] = files::random()?;
+    if let Some(first) = number.first_mut() {
+        // Positive, and without leading zeros.
+        *first = *first & 0x7f | 1;
+    }
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.serial_number = Some(SerialNumber::from_slice(&number));
+    params.not_before = time(now.saturating_sub(SLACK))?;
+    params.not_after = time(now.saturating_add(days.saturating_mul(DAY)))?;
+    params.use_authority_key_identifier_extension = true;
+    Ok((params, serial(&number)))
+}
+
+/// Reads the facts of the first certificate of a PEM text.
+///
+/// # Errors
+/// There is none that can be read.
+pub fn facts_of(pem: &str) -> Result<crate::certificate::Facts, ChannelError> {
+    let chain = chain(pem)?;
+    let first = chain.first().map_or(&[][..], |der| der.as_ref());
+    facts(first)
+}

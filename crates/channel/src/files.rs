@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Files that are whole or not there, and that others do not read.
+
+use crate::ChannelError;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Rights of keys and tokens.
+pub(crate) const SECRET: u32 = 0o600;
+
+/// Rights of certificates.
+pub(crate) const PUBLIC: u32 = 0o644;
+
+/// Makes a folder that only its owner enters, if it is not there.
+pub(crate) fn make_folder(path: &Path) -> Result<(), ChannelError> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(ChannelError::file(path))
+}
+
+/// Writes a file in place of the one that is there. When this returns it is durable.
+pub(crate) fn replace(folder: &Path, name: &str, mode: u32, bytes: &[u8]) -> Result<(), ChannelError> {
+    let path = folder.join(name);
+    let new = folder.join(format!("{name}.new"));
+    let write = || {
+        // What a crash left there may have other rights.
+        let _ = fs::remove_file(&new);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&new, &path)?;
+        File::open(folder)?.sync_all()
+    };
+    write().map_err(ChannelError::file(&path))
+}
+
+/// The text of a file.
+pub(crate) fn read(folder: &Path, name: &str) -> Result<String, ChannelError> {
+    let path = folder.join(name);
+    fs::read_to_string(&path).map_err(ChannelError::file(&path))
+}
+
+/// Holds a folder for one process at a time, until what is returned is dropped.
+pub(crate) fn hold(folder: &Path) -> Result<File, ChannelError> {
+    let path = folder.join("lock");
+    let open = || {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(SECRET).open(&path)?;
+        file.lock()?;
+        Ok(file)
+    };
+    open().map_err(ChannelError::file(&path))
+}
+
+/// Hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Bytes that nobody can guess.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], ChannelError> {
+    let mut bytes = [0; N];
+    ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes)
+        .map_err(|_| ChannelError::Certificate("the system gives no random numbers".to_owned()))?;
+    Ok(bytes)
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One-time tokens for a device's first certificate: `bzt1.ID.SECRET.PIN`, all hexadecimal. The secret is hashed at rest; the pin is
+//! the SHA-256 of the controller's certificate, so that nobody in between can take the token for itself.
+
+use crate::ChannelError;
+use crate::files::{self, SECRET, hex, random};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// What a token begins with.
+const MARK: &str = "bzt1";
+
+const FILE: &str = "tokens.json";
+
+/// A token, as the device has it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token {
+    id: String,
+    secret: String,
+    pin: [u8; 32],
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Token({})", self.id)
+    }
+}
+
+impl Token {
+    /// Reads a token.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn parse(text: &str) -> Result<Self, ChannelError> {
+        let wrong = || {
+            let what = "this is no token: it has the form bzt1.ID.SECRET.PIN and is copied whole".to_owned();
+            ChannelError::Certificate(what)
+        };
+        let mut parts = text.trim().split('.');
+        let (Some(MARK), Some(id), Some(secret), Some(pin), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(wrong());
+        };
+        let digits = |text: &str, number| text.len() == number && text.bytes().all(|c| c.is_ascii_hexdigit());
+        if !digits(id, 16) || !digits(secret, 64) || !digits(pin, 64) {
+            return Err(wrong());
+        }
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(pin.as_bytes().as_chunks::<2>().0) {
+            let pair = std::str::from_utf8(pair).unwrap_or_default();
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| wrong())?;
+        }
+        Ok(Token { id: id.to_owned(), secret: secret.to_owned(), pin: bytes })
+    }
+
+    /// The controller's certificate has this SHA-256.
+    #[must_use]
+    pub fn pin(&self) -> [u8; 32] {
+        self.pin
+    }
+
+    /// What is said to the controller.
+    #[must_use]
+    pub fn text(&self) -> String {
+        format!("{MARK}.{}.{}.{}", self.id, self.secret, hex(&self.pin))
+    }
+}
+
+/// A token, as it lies on the controller's disk.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    id: String,
+    /// SHA-256 of the secret. The secret has 256 bits by chance, so nothing slower is needed, and how long a comparison takes tells nobody
+    /// the secret.
+    hash: String,
+    device: String,
+    /// Until when it can be used, seconds since 1970.
+    expires: u64,
+    /// SHA-256 of the request's public key that it was used for. The same device may ask again with it: its answer may have been lost.
+    used_by: Option<String>,
+}
+
+/// Why a token is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// There is no such token, it is used, has expired, or is another device's. Which of these is for the log only.
+    #[error("the token is not good for this device: it is unknown, used or expired. Make another one")]
+    Bad,
+    /// The store cannot be read or written.
+    #[error("tokens cannot be read or written now")]
+    Unavailable,
+}
+
+/// Tokens in a folder.
+#[derive(Clone, Debug)]
+pub struct Tokens {
+    folder: PathBuf,
+}
+
+impl Tokens {
+    /// Those of a folder.
+    #[must_use]
+    pub fn new(folder: &Path) -> Self {
+        Tokens { folder: folder.to_owned() }
+    }
+
+    fn load(&self) -> Result<Vec<Record>, ChannelError> {
+        let path = self.folder.join(FILE);
+        if !path.exists() {
+            return Ok(Vec::new());
+        }
+        let text = files::read(&self.folder, FILE)?;
+        serde_json::from_str(&text).map_err(|error| ChannelError::Content { path, what: error.to_string() })
+    }
+
+    fn save(&self, records: &[Record]) -> Result<(), ChannelError> {
+        let text = serde_json::to_vec_pretty(records)
+            .map_err(|error| ChannelError::Certificate(error.to_string()))?;
+        files::replace(&self.folder, FILE, SECRET, &text)
+    }
+
+    /// A new token for a device, for so many seconds. It is shown once: only its hash is kept.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn make(&self, device: &str, pin: [u8; 32], now: u64, seconds: u64) -> Result<Token, ChannelError> {
+        let _held = files::hold(&self.folder)?;
+        let (id, secret) = (hex(&random::<8>()?), hex(&random::<32>()?));
+        let mut records = self.load()?;
+        records.retain(|record| record.expires > now);
+        let (device, hash) = (device.to_owned(), hex(&Sha256::digest(secret.as_bytes())));
+        records.push(Record {
+            id: id.clone(),
+            hash,
+            device,
+            expires: now.saturating_add(seconds),
+            used_by: None,
+        });
+        self.save(&records)?;
+        Ok(Token { id, secret, pin })
+    }
+
+    /// Uses a token up, for a device and the request that it came with. When this returns `Ok`, nobody else can use it.
+    ///
+    /// # Errors
+    /// It is not good, or the store does not work.
+    pub fn spend(&self, text: &str, device: &str, request: &str, now: u64) -> Result<(), TokenError> {
+        let token = Token::parse(text).map_err(|_| TokenError::Bad)?;
+        let key = public_key(request).ok_or(TokenError::Bad)?;
+        let _held = files::hold(&self.folder).map_err(|_| TokenError::Unavailable)?;
+        let mut records = self.load().map_err(|_| TokenError::Unavailable)?;
+        let hash = hex(&Sha256::digest(token.secret.as_bytes()));
+        let good = |record: &&mut Record| {
+            record.id == token.id
+                && record.hash == hash
+                && record.device == device
+                && record.expires > now
+                && record.used_by.as_ref().is_none_or(|used| *used == key)
+        };
+        let record = records.iter_mut().find(good).ok_or(TokenError::Bad)?;
+        record.used_by = Some(key);
+        self.save(&records).map_err(|_| TokenError::Unavailable)
+    }
+}
+
+/// SHA-256 of the public key of a request.
+fn public_key(request: &str) -> Option<String> {
+    let request = rcgen::CertificateSigningRequestParams::from_pem(request).ok()?;
+    Some(hex(&Sha256::digest(rcgen::PublicKeyData::der_bytes(&request.public_key))))
+}
+
+/// How often somebody may try: so many failures in a minute by source, and by all together.
+#[derive(Debug)]
+pub struct Attempts {
+    by_source: HashMap<String, u32>,
+    all: u32,
+    /// Beginning of the minute, in milliseconds.
+    since: u64,
+}
+
+/// Failures of one source in a minute.
+pub const FAILURES: u32 = 5;
+
+/// Failures of all sources in a minute. A token cannot be guessed; this is about the work that guesses make.
+pub const ALL_FAILURES: u32 = 200;
+
+const MINUTE: u64 = 60_000;
+
+impl Attempts {
+    /// Begins at a time, in milliseconds.
+    #[must_use]
+    pub fn new(now: u64) -> Self {
+        Attempts { by_source: HashMap::new(), all: 0, since: now }
+    }
+
+    /// Milliseconds that a source has to wait; 0 if it may try.
+    pub fn wait(&mut self, source: &str, now: u64) -> u64 {
+        if now.saturating_sub(self.since) >= MINUTE {
+            (self.by_source, self.all, self.since) = (HashMap::new(), 0, now);
+        }
+        let failures = self.by_source.get(source).copied().unwrap_or(0);
+        if failures >= FAILURES || self.all >= ALL_FAILURES { self.since + MINUTE - now } else { 0 }
+    }
+
+    /// An attempt of a source failed. The table has at most [`ALL_FAILURES`] sources.
+    pub fn failed(&mut self, source: &str) {
+        *self.by_source.entry(source.to_owned()).or_default() += 1;
+        self.all += 1;
+    }
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Certificates for devices: the first one for a token, the next ones for the one before; and which are revoked.
+
+use super::backend::EnrolRefusal;
+use bartizan_api::southbound::{DeviceId, Enrol, Enrolled, Now, RefuseCode};
+use bartizan_channel::authority::Authority;
+use bartizan_channel::tls::Revoked;
+use bartizan_channel::token::{Attempts, TokenError, Tokens};
+use bartizan_channel::{ChannelError, authority};
+use std::collections::{HashMap, HashSet};
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, RwLock};
+
+/// Bytes of a request for a certificate.
+const REQUEST_BYTES: usize = 16 << 10;
+
+/// Seconds between two renewals of a device: whoever has its key does not fill the register.
+const RENEWALS_APART: u64 = 3_600;
+
+/// Who gives certificates to devices.
+#[derive(Debug)]
+pub struct Enroller {
+    authority: Authority,
+    tokens: Tokens,
+    attempts: Attempts,
+    days: u64,
+    /// When devices renewed last, seconds since 1970: at most so many entries as there are devices.
+    renewed: HashMap<DeviceId, u64>,
+}
+
+impl Enroller {
+    /// With the authority and the tokens of a folder. Certificates are valid for so many days.
+    #[must_use]
+    pub fn new(authority: Authority, days: u64) -> Self {
+        let tokens = Tokens::new(authority.folder());
+        Enroller { authority, tokens, attempts: Attempts::new(0), days, renewed: HashMap::new() }
+    }
+
+    /// Answers a request for a certificate.
+    ///
+    /// # Errors
+    /// Whoever asks gets none.
+    pub fn enrol(
+        &mut self,
+        now: Now,
+        source: &str,
+        enrol: &Enrol,
+        certified: Option<&DeviceId>,
+    ) -> Result<Enrolled, EnrolRefusal> {
+        let refusal = |code, message: String, retry_ms| EnrolRefusal { code, message, retry_ms };
+        let wait = self.attempts.wait(source, now.ms);
+        if wait > 0 {
+            let what = format!("too many attempts failed; wait {} s", wait.div_ceil(1_000));
+            return Err(refusal(RefuseCode::Rate, what, u32::try_from(wait).unwrap_or(u32::MAX)));
+        }
+        if enrol.csr.len() > REQUEST_BYTES {
+            self.attempts.failed(source);
+            return Err(refusal(RefuseCode::Token, "the request is too long".to_owned(), 0));
+        }
+        match (&enrol.token, certified) {
+            (Some(token), _) => {
+                self.tokens.spend(token, enrol.device.as_str(), &enrol.csr, now.unix).map_err(|error| {
+                    self.attempts.failed(source);
+                    let code =
+                        if error == TokenError::Bad { RefuseCode::Token } else { RefuseCode::Unavailable };
+                    refusal(code, error.to_string(), 0)
+                })?;
+            }
+            (None, Some(device)) if *device == enrol.device => {
+                let last = self.renewed.get(device).copied();
+                if last.is_some_and(|last| now.unix < last.saturating_add(RENEWALS_APART)) {
+                    let what = "the device has just got a certificate".to_owned();
+                    return Err(refusal(RefuseCode::Rate, what, 60_000));
+                }
+                self.renewed.insert(device.clone(), now.unix);
+            }
+            (None, _) => {
+                self.attempts.failed(source);
+                let what = format!("only `{}` itself, or a token for it, gets its certificate", enrol.device);
+                return Err(refusal(RefuseCode::Identity, what, 0));
+            }
+        }
+        let issued = self.issue(now, enrol);
+        issued.map_err(|error| refusal(RefuseCode::Unavailable, error.to_string(), 60_000))
+    }
+
+    fn issue(&self, now: Now, enrol: &Enrol) -> Result<Enrolled, ChannelError> {
+        let issued = self.authority.issue_device(enrol.device.as_str(), &enrol.csr, now.unix, self.days)?;
+        Ok(Enrolled { certificate: issued.certificate, authorities: self.authority.trusted(now.unix)? })
+    }
+}
+
+/// Which certificates are revoked, as the authority's register says; for handshakes and sessions.
+#[derive(Clone, Debug)]
+pub struct Revocations {
+    authority: Authority,
+    known: Arc<RwLock<(HashSet<String>, Option<Stamp>)>>,
+}
+
+/// By what a changed file is told: it is replaced, so number or time differ.
+type Stamp = (u64, i64, i64, u64);
+
+impl Revocations {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// The register cannot be read.
+    pub fn new(authority: Authority) -> Result<Self, ChannelError> {
+        let revocations = Revocations { authority, known: Arc::default() };
+        revocations.refresh()?;
+        Ok(revocations)
+    }
+
+    /// Reads them again if the register has changed. If it cannot be read, those that were known hold.
+    ///
+    /// # Errors
+    /// The register cannot be read.
+    pub fn refresh(&self) -> Result<(), ChannelError> {
+        let path = self.authority.folder().join(authority::REGISTER);
+        let stamp = std::fs::metadata(path)
+            .ok()
+            .map(|data| (data.ino(), data.mtime(), data.mtime_nsec(), data.len()));
+        if stamp.is_some() && self.known.read().is_ok_and(|known| known.1 == stamp) {
+            return Ok(());
+        }
+        let revoked = self.authority.revoked()?;
+        if let Ok(mut known) = self.known.write() {
+            *known = (revoked, stamp);
+        }
+        Ok(())
+    }
+
+    /// Whether a certificate is revoked.
+    #[must_use]
+    pub fn has(&self, serial: &str) -> bool {
+        self.known.read().is_ok_and(|known| known.0.contains(serial))
+    }
+
+    /// For handshakes.
+    #[must_use]
+    pub fn for_tls(&self) -> Revoked {
+        let revocations = self.clone();
+        Arc::new(move |serial| revocations.has(serial))
+    }
+}

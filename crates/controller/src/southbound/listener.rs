@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Drives a [`Server`] with real sockets and a clock: one thread, which waits for all connections at once.
+
+use super::backend::Backend;
+use super::counters::Counters;
+use super::server::{Server, ServerConfig};
+use super::session::Peer;
+use bartizan_api::southbound::{DeviceId, Now};
+use bartizan_channel::tls::Clock;
+use bartizan_channel::wire::{Turn, Wire};
+use mio::net::TcpListener;
+use mio::{Events, Interest, Poll, Token, Waker};
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const LISTENER: Token = Token(0);
+const WAKER: Token = Token(1);
+const FIRST: usize = 2;
+
+/// How often time passes for all sessions, in milliseconds.
+const TICK: u64 = 250;
+
+/// Connections of one address at one time: one that comes with others is refused.
+const BY_SOURCE: usize = 64;
+
+enum Order {
+    Changed(DeviceId),
+    Tls(Arc<rustls::ServerConfig>),
+    Stop,
+}
+
+/// The way to a listener that runs in its thread.
+#[derive(Clone)]
+pub struct ListenerHandle {
+    orders: Sender<Order>,
+    waker: Arc<Waker>,
+    counters: Arc<Mutex<(Counters, LinkCounters)>>,
+}
+
+/// What happened to connections before there was a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkCounters {
+    /// Handshakes that failed: no certificate of ours, expired, revoked, or no TLS at all.
+    pub handshakes_failed: u64,
+    /// Why the last one did.
+    pub last_failure: String,
+    /// Handshakes that took too long.
+    pub handshakes_late: u64,
+    /// Connections beyond those that one address may have.
+    pub source_refused: u64,
+}
+
+impl ListenerHandle {
+    /// What a device shall run has changed.
+    pub fn changed(&self, device: &DeviceId) {
+        self.give(Order::Changed(device.clone()));
+    }
+
+    /// New connections get this TLS: a certificate was renewed, an authority rotated.
+    pub fn set_tls(&self, config: Arc<rustls::ServerConfig>) {
+        self.give(Order::Tls(config));
+    }
+
+    /// Ends the listener and all sessions.
+    pub fn stop(&self) {
+        self.give(Order::Stop);
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counters(&self) -> (Counters, LinkCounters) {
+        self.counters.lock().map(|counters| counters.clone()).unwrap_or_default()
+    }
+
+    fn give(&self, order: Order) {
+        if self.orders.send(order).is_ok() {
+            let _ = self.waker.wake();
+        }
+    }
+}
+
+struct Line {
+    wire: Wire,
+    source: SocketAddr,
+    since: u64,
+    /// The server knows it: its handshake is done.
+    known: bool,
+}
+
+/// A listener.
+pub struct Listener<B> {
+    server: Server<B>,
+    tls: Arc<rustls::ServerConfig>,
+    clock: Clock,
+    greeting_ms: u64,
+    most: usize,
+    poll: Poll,
+    socket: TcpListener,
+    lines: HashMap<usize, Line>,
+    next: usize,
+    begin: Instant,
+    orders: Receiver<Order>,
+    handle: ListenerHandle,
+    links: LinkCounters,
+}
+
+impl<B: Backend> Listener<B> {
+    /// Listens at an address.
+    ///
+    /// # Errors
+    /// The address cannot be listened at.
+    pub fn new(
+        address: SocketAddr,
+        tls: Arc<rustls::ServerConfig>,
+        clock: Clock,
+        config: ServerConfig,
+        backend: B,
+    ) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let mut socket = TcpListener::bind(address)?;
+        poll.registry().register(&mut socket, LISTENER, Interest::READABLE)?;
+        let (give, orders) = channel();
+        let handle = ListenerHandle { orders: give, waker, counters: Arc::default() };
+        let (greeting_ms, most) = (config.greeting_ms, config.connections);
+        Ok(Listener {
+            server: Server::new(config, backend),
+            tls,
+            clock,
+            greeting_ms,
+            most,
+            poll,
+            socket,
+            lines: HashMap::new(),
+            next: FIRST,
+            begin: Instant::now(),
+            orders,
+            handle,
+            links: LinkCounters::default(),
+        })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// The way to it.
+    pub fn handle(&self) -> ListenerHandle {
+        self.handle.clone()
+    }
+
+    fn now(&self) -> Now {
+        let ms = u64::try_from(self.begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Now { ms, unix: (self.clock)() }
+    }
+
+    /// Serves until it is told to stop.
+    ///
+    /// # Errors
+    /// The system's poll fails.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(1_024);
+        let mut again: BTreeSet<usize> = BTreeSet::new();
+        let mut ticked = 0;
+        loop {
+            let wait = if again.is_empty() { TICK } else { 0 };
+            match self.poll.poll(&mut events, Some(Duration::from_millis(wait))) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+            let mut ready = std::mem::take(&mut again);
+            for event in &events {
+                match event.token() {
+                    LISTENER => self.accept(),
+                    WAKER => {}
+                    Token(place) => drop(ready.insert(place)),
+                }
+            }
+            if !self.take_orders(&mut ready) {
+                return Ok(());
+            }
+            for place in ready {
+                if self.read(place) {
+                    again.insert(place);
+                }
+                self.send(place);
+            }
+            let now = self.now();
+            // A new session in place of an old one gives that something to say, and so does time.
+            if now.ms >= ticked + TICK {
+                ticked = now.ms;
+                self.tick(now);
+            }
+            if let Ok(mut counters) = self.handle.counters.lock() {
+                *counters = (self.server.counters().clone(), self.links.clone());
+            }
+        }
+    }
+
+    /// Carries out orders; connections that have something to say then join `ready`. Whether to go on.
+    fn take_orders(&mut self, ready: &mut BTreeSet<usize>) -> bool {
+        while let Ok(order) = self.orders.try_recv() {
+            match order {
+                Order::Changed(device) => {
+                    self.server.changed(&device);
+                    let connection = self.server.connection_of(&device);
+                    ready.extend(connection.and_then(|connection| usize::try_from(connection).ok()));
+                }
+                Order::Tls(config) => self.tls = config,
+                Order::Stop => return false,
+            }
+        }
+        true
+    }
+
+    fn accept(&mut self) {
+        while let Ok((socket, source)) = self.socket.accept() {
+            let same = self.lines.values().filter(|line| line.source.ip() == source.ip()).count();
+            let loopback = source.ip().is_loopback();
+            if self.lines.len() >= self.most || (same >= BY_SOURCE && !loopback) {
+                self.links.source_refused += 1;
+                continue;
+            }
+            let _ = socket.set_nodelay(true);
+            let Ok(mut wire) = Wire::accepted(socket, self.tls.clone()) else { continue };
+            let place = self.next;
+            self.next += 1;
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            if self.poll.registry().register(&mut wire.socket, Token(place), interest).is_ok() {
+                let since = self.now().ms;
+                self.lines.insert(place, Line { wire, source, since, known: false });
+            }
+        }
+    }
+
+    /// Reads what came on a connection. Whether there is more.
+    fn read(&mut self, place: usize) -> bool {
+        let now = self.now();
+        let Some(line) = self.lines.get_mut(&place) else { return false };
+        let mut bytes = Vec::new();
+        let turn = line.wire.read(&mut bytes);
+        if !line.known && turn.is_ok() && !line.wire.is_handshaking() {
+            line.known = true;
+            let facts = line.wire.peer();
+            let source = line.source.ip().to_string();
+            let taken = facts.is_ok_and(|facts| {
+                let peer = facts.and_then(|facts| {
+                    let device = DeviceId::new(facts.device?).ok()?;
+                    Some(Peer { device, serial: facts.serial, valid_until: facts.valid_until })
+                });
+                self.server.connected(now, place as u64, peer, &source)
+            });
+            if !taken {
+                self.lines.remove(&place);
+                return false;
+            }
+        }
+        self.server.receive(now, place as u64, &bytes);
+        match turn {
+            Ok(Turn::More) => true,
+            Ok(Turn::Drained) => false,
+            Ok(Turn::Ended) => {
+                self.gone(place);
+                false
+            }
+            Err(error) => {
+                if self.lines.get(&place).is_some_and(|line| !line.known) {
+                    self.links.handshakes_failed += 1;
+                    self.links.last_failure = error.to_string();
+                }
+                self.gone(place);
+                false
+            }
+        }
+    }
+
+    fn gone(&mut self, place: usize) {
+        self.lines.remove(&place);
+        self.server.lost(place as u64);
+    }
+
+    /// Hands a session's messages to its connection while that has room, and closes what is over.
+    fn send(&mut self, place: usize) {
+        let now = self.now();
+        let Some(line) = self.lines.get_mut(&place) else { return };
+        let mut sent = line.wire.flush();
+        while matches!(sent, Ok(true)) && line.known && line.wire.has_room() {
+            let Some(bytes) = self.server.transmit(now, place as u64) else { break };
+            sent = line.wire.write(&bytes).and_then(|()| line.wire.flush());
+        }
+        match sent {
+            Err(_) => self.gone(place),
+            Ok(true) if line.known && self.server.is_over(place as u64) => {
+                if let Some(line) = self.lines.remove(&place) {
+                    line.wire.close();
+                }
+                self.server.lost(place as u64);
+            }
+            Ok(_) => {}
+        }
+    }
+
+    fn tick(&mut self, now: Now) {
+        self.server.tick(now);
+        let places: Vec<usize> = self.lines.keys().copied().collect();
+        for place in places {
+            let late = self
+                .lines
+                .get(&place)
+                .is_some_and(|line| !line.known && now.ms >= line.since.saturating_add(self.greeting_ms));
+            if late {
+                self.links.handshakes_late += 1;
+                self.gone(place);
+            } else if self.server.is_dead(place as u64) {
+                self.gone(place);
+            } else {
+                self.send(place);
+            }
+        }
+    }
+}

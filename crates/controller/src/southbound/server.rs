@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: Apache-2.0
+//! All connections: who is taken, who is refused, and what is handed to the rest of the controller.
+
+use super::backend::{Backend, EnrolRefusal};
+use super::counters::Counters;
+use super::session::{InStep, Peer, Stand};
+use bartizan_api::southbound::{
+    AlertMessage, Decoder, DeviceId, Enrol, FIRST_VERSION, FunctionMessage, FunctionOrder, Hello, Message,
+    Now, PolicyMessage, Pulse, Refuse, RefuseCode, SessionMessage, StatisticsMessage, VERSIONS, Welcome,
+    common_version,
+};
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// A connection, by a number that whoever drives the server chooses.
+pub type Connection = u64;
+
+/// How a server is set.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// The controller's name.
+    pub name: String,
+    /// Milliseconds between signs of life.
+    pub keep_alive_ms: u32,
+    /// Milliseconds from the connection to the agent's first message, at most.
+    pub greeting_ms: u64,
+    /// Connections at one time.
+    pub connections: usize,
+    /// Orders to one device that wait to be sent or answered.
+    pub orders: usize,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        ServerConfig {
+            name: "controller".into(),
+            keep_alive_ms: 10_000,
+            greeting_ms: 10_000,
+            connections: 10_000,
+            orders: 64,
+        }
+    }
+}
+
+#[derive(Debug)]
+enum State {
+    /// Nothing was said yet.
+    Greeting,
+    InStep(Box<InStep>),
+    /// What is in `out` goes, then it is closed.
+    Closing,
+}
+
+#[derive(Debug)]
+struct Line {
+    peer: Option<Peer>,
+    source: String,
+    since: u64,
+    state: State,
+    /// What is spoken.
+    version: u8,
+    decoder: Decoder,
+    pulse: Pulse,
+    /// Answers, few and bounded: one welcome, refusal or certificate, and the last sequences that came.
+    out: VecDeque<Message>,
+    received: (Option<u64>, Option<u64>),
+    orders: VecDeque<Message>,
+    open_orders: usize,
+}
+
+/// The southbound side of a controller.
+#[derive(Debug)]
+pub struct Server<B> {
+    config: ServerConfig,
+    backend: B,
+    lines: HashMap<Connection, Line>,
+    /// Which connection is a device's session.
+    sessions: HashMap<DeviceId, Connection>,
+    counters: Counters,
+    /// Which devices are known to be ahead, and of what, so that each is told once.
+    ahead: BTreeMap<DeviceId, u64>,
+}
+
+impl<B: Backend> Server<B> {
+    /// A server without connections.
+    pub fn new(config: ServerConfig, backend: B) -> Self {
+        let (lines, sessions, ahead) = (HashMap::new(), HashMap::new(), BTreeMap::new());
+        Server { config, backend, lines, sessions, counters: Counters::default(), ahead }
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The rest of the controller.
+    pub fn backend(&mut self) -> &mut B {
+        &mut self.backend
+    }
+
+    /// The connection of a device in step.
+    pub fn connection_of(&self, device: &DeviceId) -> Option<Connection> {
+        self.sessions.get(device).copied()
+    }
+
+    /// Devices in step.
+    pub fn devices(&self) -> impl Iterator<Item = &DeviceId> {
+        self.sessions.keys()
+    }
+
+    /// A connection stands, with its TLS; `peer` is what its certificate says, if it has one. Whether it is taken: if not, there are too
+    /// many, and it has to be closed.
+    pub fn connected(&mut self, now: Now, connection: Connection, peer: Option<Peer>, source: &str) -> bool {
+        if self.lines.len() >= self.config.connections {
+            self.counters.connections_refused += 1;
+            return false;
+        }
+        self.counters.connections += 1;
+        let line = Line {
+            peer,
+            source: source.to_owned(),
+            since: now.ms,
+            state: State::Greeting,
+            version: FIRST_VERSION,
+            decoder: Decoder::default(),
+            pulse: Pulse::new(now, u64::from(self.config.keep_alive_ms)),
+            out: VecDeque::new(),
+            received: (None, None),
+            orders: VecDeque::new(),
+            open_orders: 0,
+        };
+        self.lines.insert(connection, line);
+        true
+    }
+
+    /// A connection is gone.
+    pub fn lost(&mut self, connection: Connection) {
+        self.leave(connection);
+        self.lines.remove(&connection);
+    }
+
+    /// The connection is its device's session no more.
+    fn leave(&mut self, connection: Connection) {
+        let Some(Line { state: State::InStep(device), .. }) = self.lines.get(&connection) else { return };
+        if self.sessions.get(&device.device) == Some(&connection) {
+            self.sessions.remove(&device.device);
+        }
+    }
+
+    /// Whether a connection has to be closed once what there is to send has been sent.
+    pub fn is_over(&self, connection: Connection) -> bool {
+        self.lines
+            .get(&connection)
+            .is_none_or(|line| matches!(line.state, State::Closing) && line.out.is_empty())
+    }
+
+    /// Whether a connection has nothing to be told any more, and takes nothing: it has to be closed at once.
+    pub fn is_dead(&self, connection: Connection) -> bool {
+        self.lines
+            .get(&connection)
+            .is_some_and(|line| matches!(line.state, State::Closing) && line.out.is_empty())
+    }
+
+    /// Takes bytes of a connection.
+    pub fn receive(&mut self, now: Now, connection: Connection, bytes: &[u8]) {
+        let Some(line) = self.lines.get_mut(&connection) else { return };
+        line.pulse.heard(now);
+        line.decoder.push(bytes);
+        loop {
+            let Some(line) = self.lines.get_mut(&connection) else { return };
+            if matches!(line.state, State::Closing) {
+                return;
+            }
+            match line.decoder.next_message() {
+                Ok(Some(message)) => self.take(now, connection, message),
+                Ok(None) => return,
+                Err(error) => {
+                    *self.counters.malformed.entry(error.kind()).or_default() += 1;
+                    self.refuse(connection, RefuseCode::Protocol, error.to_string(), 0);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Refuses a connection, or ends its session: it is told why, and closed.
+    fn refuse(&mut self, connection: Connection, code: RefuseCode, message: String, retry_ms: u32) {
+        self.leave(connection);
+        *self.counters.refused.entry(code).or_default() += 1;
+        let Some(line) = self.lines.get_mut(&connection) else { return };
+        // It is told in the version that is spoken.
+        let refuse = Refuse { code, message, versions: VERSIONS.to_vec(), retry_ms };
+        line.out.clear();
+        line.out.push_back(Message::Session(SessionMessage::Refuse(refuse)));
+        line.state = State::Closing;
+    }
+
+    fn take(&mut self, now: Now, connection: Connection, message: Message) {
+        let Some(line) = self.lines.get(&connection) else { return };
+        match (&line.state, message) {
+            (_, Message::Session(SessionMessage::Bye)) => {
+                self.leave(connection);
+                if let Some(line) = self.lines.get_mut(&connection) {
+                    line.out.clear();
+                    line.state = State::Closing;
+                }
+            }
+            (_, Message::Session(SessionMessage::Enrol(enrol))) => self.enrol(now, connection, &enrol),
+            (State::Greeting, Message::Session(SessionMessage::Hello(hello))) => {
+                self.hello(connection, &hello)
+            }
+            (State::InStep(_), message) => {
+                if let Err((code, what)) = self.in_step(connection, message) {
+                    self.refuse(connection, code, what, 0);
+                }
+            }
+            (_, message) => {
+                let what = format!("a {} message before `hello`", message.sub().name());
+                self.refuse(connection, RefuseCode::Protocol, what, 0);
+            }
+        }
+    }
+
+    fn enrol(&mut self, now: Now, connection: Connection, enrol: &Enrol) {
+        let Some(line) = self.lines.get_mut(&connection) else { return };
+        let certified = line.peer.as_ref().map(|peer| peer.device.clone());
+        match self.backend.enrol(now, &line.source, enrol, certified.as_ref()) {
+            Ok(enrolled) => {
+                self.counters.enrolled += 1;
+                line.out.push_back(Message::Session(SessionMessage::Enrolled(enrolled)));
+                if matches!(line.state, State::Greeting) {
+                    line.state = State::Closing;
+                }
+            }
+            // A device that may have no new certificate now still has its session.
+            Err(refusal) if matches!(line.state, State::InStep(_)) => {
+                *self.counters.refused.entry(refusal.code).or_default() += 1;
+            }
+            Err(EnrolRefusal { code, message, retry_ms }) => self.refuse(connection, code, message, retry_ms),
+        }
+    }
+
+    fn hello(&mut self, connection: Connection, hello: &Hello) {
+        let peer = self.lines.get(&connection).and_then(|line| line.peer.as_ref());
+        let Some(version) = common_version(VERSIONS, &hello.versions) else {
+            let what = format!("the agent speaks versions {:?}, the controller {VERSIONS:?}", hello.versions);
+            return self.refuse(connection, RefuseCode::Version, what, 60_000);
+        };
+        if peer.is_none_or(|peer| peer.device != hello.device) {
+            let whose = peer.map_or("nobody's".to_owned(), |peer| format!("that of `{}`", peer.device));
+            let what =
+                format!("the agent says that it is `{}`, but its certificate is {whose}", hello.device);
+            return self.refuse(connection, RefuseCode::Identity, what, 60_000);
+        }
+        if self.backend.device(&hello.device).is_none() {
+            let what = format!("no device is called `{}`", hello.device);
+            return self.refuse(connection, RefuseCode::Unknown, what, 60_000);
+        }
+        if let Some(old) = self.sessions.get(&hello.device).copied() {
+            self.refuse(old, RefuseCode::Replaced, "the device has connected anew".into(), 0);
+        }
+        self.counters.sessions += 1;
+        let (statistics, alerts) = self.backend.received(&hello.device, hello.instance);
+        let Some(line) = self.lines.get_mut(&connection) else { return };
+        line.state = State::InStep(Box::new(InStep::new(hello)));
+        line.version = version;
+        line.decoder.agree(version);
+        line.out.push_back(Message::Session(SessionMessage::Welcome(Welcome {
+            version,
+            controller: self.config.name.clone(),
+            keep_alive_ms: self.config.keep_alive_ms,
+            statistics,
+            alerts,
+        })));
+        self.sessions.insert(hello.device.clone(), connection);
+        self.changed(&hello.device);
+    }
+
+    /// What a device shall run, or which tenants it serves, has changed.
+    pub fn changed(&mut self, device: &DeviceId) {
+        let Some(connection) = self.sessions.get(device).copied() else { return };
+        let Some(record) = self.backend.device(device) else {
+            let what = format!("no device is called `{device}` any more");
+            return self.refuse(connection, RefuseCode::Unknown, what, 60_000);
+        };
+        let Some(wanted) = self.backend.wanted(device) else { return };
+        let Some(Line { state: State::InStep(session), .. }) = self.lines.get_mut(&connection) else {
+            return;
+        };
+        let withheld = session.want(&wanted, &record.tenants);
+        self.counters.withheld += withheld;
+        let stand = session.stand();
+        self.note(device, stand);
+    }
+
+    /// Tells the rest of the controller, once, that a device is ahead.
+    fn note(&mut self, device: &DeviceId, stand: Stand) {
+        match stand {
+            Stand::Good => drop(self.ahead.remove(device)),
+            Stand::Ahead(running) => {
+                if self.ahead.insert(device.clone(), running) != Some(running) {
+                    self.counters.ahead += 1;
+                    self.backend.ahead(device, running);
+                }
+            }
+        }
+    }
+
+    /// Gives an order to a function of a device. Whether it is taken: not if the device is away, or too many orders are open.
+    pub fn order(
+        &mut self,
+        device: &DeviceId,
+        request: u32,
+        order: FunctionOrder,
+        function: &str,
+        settings: Map<String, Value>,
+    ) -> bool {
+        let line = self.sessions.get(device).and_then(|connection| self.lines.get_mut(connection));
+        let Some(line) = line.filter(|line| line.open_orders < self.config.orders) else {
+            self.counters.orders_refused += 1;
+            return false;
+        };
+        line.open_orders += 1;
+        let message = FunctionMessage::Order { order, function: function.to_owned(), settings };
+        line.orders.push_back(Message::Function(request, message));
+        true
+    }
+
+    fn in_step(&mut self, connection: Connection, message: Message) -> Result<(), (RefuseCode, String)> {
+        let Some(line) = self.lines.get_mut(&connection) else { return Ok(()) };
+        let State::InStep(session) = &mut line.state else { return Ok(()) };
+        let device = session.device.clone();
+        let protocol = |what: &str| (RefuseCode::Protocol, what.to_owned());
+        let unavailable = |error: super::Unavailable| (RefuseCode::Unavailable, error.to_string());
+        match message {
+            Message::Session(SessionMessage::Alive) => {}
+            Message::Policy(generation, PolicyMessage::Running(running)) => {
+                session.running(generation, running.manifest).map_err(protocol)?;
+                let stand = session.stand();
+                self.backend.running(&device, generation, &running).map_err(unavailable)?;
+                self.counters.acknowledged += 1;
+                self.note(&device, stand);
+            }
+            Message::Policy(generation, PolicyMessage::Refused(refusal)) => {
+                session.refused(generation, refusal.code).map_err(protocol)?;
+                self.backend.refused(&device, generation, &refusal).map_err(unavailable)?;
+                self.counters.generations_refused += 1;
+            }
+            Message::Policy(_, PolicyMessage::Inventory(part)) => {
+                session.inventory(part.objects, part.more).map_err(protocol)?;
+            }
+            Message::Function(request, FunctionMessage::State(state)) => {
+                line.open_orders = line.open_orders.saturating_sub(1);
+                self.backend.function(&device, request, state);
+            }
+            Message::Statistics(sequence, StatisticsMessage::Delta(delta)) => {
+                let instance = session.instance;
+                if sequence > self.backend.received(&device, instance).0 {
+                    self.backend.statistics(&device, instance, sequence, delta).map_err(unavailable)?;
+                } else {
+                    self.counters.repeated += 1;
+                }
+                line.received.0 = Some(sequence);
+            }
+            Message::Alert(sequence, AlertMessage::Raise { mut alerts, lost }) => {
+                let instance = session.instance;
+                if sequence > self.backend.received(&device, instance).1 {
+                    let tenants = self.backend.device(&device).unwrap_or_default().tenants;
+                    let came = alerts.len();
+                    alerts.retain(|alert| tenants.contains(&alert.tenant));
+                    self.counters.alerts_foreign += (came - alerts.len()) as u64;
+                    self.backend.alerts(&device, instance, sequence, alerts, lost).map_err(unavailable)?;
+                } else {
+                    self.counters.repeated += 1;
+                }
+                line.received.1 = Some(sequence);
+            }
+            message => {
+                let what = format!("a {} message that an agent may not send here", message.sub().name());
+                return Err((RefuseCode::Protocol, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets time pass: ends what is dead, late, expired or revoked.
+    pub fn tick(&mut self, now: Now) {
+        self.backend.tick(now);
+        let mut ended = Vec::new();
+        for (connection, line) in &mut self.lines {
+            let to_say = line.has_news() || line.pulse.due(now);
+            let late = matches!(line.state, State::Greeting)
+                && now.ms >= line.since.saturating_add(self.config.greeting_ms);
+            let dead = line.pulse.is_dead(now, to_say);
+            let closing = matches!(line.state, State::Closing);
+            let peer = line.peer.as_ref().filter(|_| !closing);
+            if closing {
+                if dead {
+                    // It does not take what it is to be told.
+                    line.out.clear();
+                }
+            } else if late || dead {
+                ended.push((*connection, RefuseCode::Silent, "the agent says or takes nothing"));
+            } else if peer.is_some_and(|peer| now.unix > peer.valid_until) {
+                ended.push((
+                    *connection,
+                    RefuseCode::Expired,
+                    "the device's certificate has expired; enrol it again",
+                ));
+            } else if peer.is_some_and(|peer| self.backend.is_revoked(&peer.serial)) {
+                ended.push((*connection, RefuseCode::Revoked, "the device's certificate is revoked"));
+            }
+        }
+        for (connection, code, what) in ended {
+            self.refuse(connection, code, what.to_owned(), 60_000);
+            // Who takes nothing cannot be told either.
+            if code == RefuseCode::Silent
+                && let Some(line) = self.lines.get_mut(&connection)
+            {
+                line.out.clear();
+            }
+        }
+    }
+
+    /// The next bytes for a connection, one message. Ask when the transport takes more.
+    pub fn transmit(&mut self, now: Now, connection: Connection) -> Option<Vec<u8>> {
+        let line = self.lines.get_mut(&connection)?;
+        let message = line.next_message(now)?;
+        let version = line.version;
+        line.pulse.said(now);
+        let first = matches!(message, Message::Session(SessionMessage::Welcome(_)));
+        let object = matches!(message, Message::Policy(_, PolicyMessage::Put(_)) | Message::Rule(_));
+        match message.encode(if first { FIRST_VERSION } else { version }) {
+            Ok(bytes) => {
+                self.counters.objects_sent += u64::from(object);
+                self.counters.bytes_sent += bytes.len() as u64;
+                Some(bytes)
+            }
+            Err(error) => {
+                // An object that no message holds; the store should not have taken it.
+                self.refuse(connection, RefuseCode::Unavailable, error.to_string(), 60_000);
+                None
+            }
+        }
+    }
+}
+
+impl Line {
+    fn has_news(&self) -> bool {
+        let news = if let State::InStep(device) = &self.state {
+            self.received != (None, None) || !self.orders.is_empty() || device.has_news()
+        } else {
+            false
+        };
+        news || !self.out.is_empty()
+    }
+
+    fn next_message(&mut self, now: Now) -> Option<Message> {
+        if let Some(message) = self.out.pop_front() {
+            return Some(message);
+        }
+        let State::InStep(device) = &mut self.state else { return None };
+        if let Some(message) = self.orders.pop_front() {
+            return Some(message);
+        }
+        if let Some(message) = device.next_message() {
+            return Some(message);
+        }
+        if let Some(sequence) = self.received.0.take() {
+            return Some(Message::Statistics(sequence, StatisticsMessage::Received));
+        }
+        if let Some(sequence) = self.received.1.take() {
+            return Some(Message::Alert(sequence, AlertMessage::Received));
+        }
+        self.pulse.due(now).then_some(Message::Session(SessionMessage::Alive))
+    }
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Messages of the southbound protocol.
+
+use crate::planted::planted;
+use bartizan_api::southbound::{DecodeError, Decoder, Message, PolicyMessage};
+
+/// Decodes the bytes whole and in pieces: the same comes of both, and what is a message is the same when it is written and read again.
+pub fn run(data: &[u8]) {
+    let (whole, end) = decode(&mut data.chunks(data.len().max(1)));
+    let (pieces, piecewise) = decode(&mut data.chunks(7));
+    assert_eq!(whole, pieces);
+    assert_eq!(end, piecewise);
+    for message in whole {
+        planted(matches!(&message, Message::Policy(_, PolicyMessage::Delete(key)) if key.as_str() == "x"));
+        // What came compressed, or with spaces, may be too long when it is written plainly; nothing else may fail.
+        let Ok(bytes) = message.encode(1) else { continue };
+        let (again, end) = decode(&mut bytes.chunks(bytes.len()));
+        assert_eq!((again, end), (vec![message], None));
+    }
+}
+
+fn decode(pieces: &mut dyn Iterator<Item = &[u8]>) -> (Vec<Message>, Option<DecodeError>) {
+    let mut decoder = Decoder::default();
+    let mut messages = Vec::new();
+    for piece in pieces {
+        decoder.push(piece);
+        loop {
+            match decoder.next_message() {
+                Ok(Some(message)) => messages.push(message),
+                Ok(None) => break,
+                Err(error) => return (messages, Some(error)),
+            }
+        }
+    }
+    (messages, None)
+}

@@ -1,0 +1,501 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Each side of a session against messages that a test makes: what is refused, counted, cut, kept.
+
+use bartizan_agent::session::{Action, End, Held, Session, SessionConfig};
+use bartizan_api::southbound::*;
+use bartizan_controller::southbound::{
+    Backend, DeviceRecord, EnrolRefusal, Peer, Server, ServerConfig, Unavailable, Wanted,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A controller's store for one device, `edge-1`, that serves tenant 1.
+#[derive(Default)]
+struct Office {
+    wanted: Option<Arc<Wanted>>,
+    running: Vec<u64>,
+    ahead: Vec<u64>,
+    revoked: bool,
+    statistics: u64,
+}
+
+impl Backend for Office {
+    fn tick(&mut self, _: Now) {}
+    fn device(&self, device: &DeviceId) -> Option<DeviceRecord> {
+        (device.as_str() == "edge-1").then(|| DeviceRecord { tenants: BTreeSet::from([1]) })
+    }
+    fn wanted(&self, _: &DeviceId) -> Option<Arc<Wanted>> {
+        self.wanted.clone()
+    }
+    fn running(&mut self, _: &DeviceId, generation: u64, _: &Running) -> Result<(), Unavailable> {
+        self.running.push(generation);
+        Ok(())
+    }
+    fn refused(&mut self, _: &DeviceId, _: u64, _: &Refusal) -> Result<(), Unavailable> {
+        Ok(())
+    }
+    fn ahead(&mut self, _: &DeviceId, generation: u64) {
+        self.ahead.push(generation);
+    }
+    fn received(&self, _: &DeviceId, _: u64) -> (u64, u64) {
+        (self.statistics, 0)
+    }
+    fn statistics(&mut self, _: &DeviceId, _: u64, sequence: u64, _: Delta) -> Result<(), Unavailable> {
+        self.statistics = sequence;
+        Ok(())
+    }
+    fn alerts(&mut self, _: &DeviceId, _: u64, _: u64, _: Vec<Alert>, _: u64) -> Result<(), Unavailable> {
+        Err(Unavailable)
+    }
+    fn function(&mut self, _: &DeviceId, _: u32, _: FunctionState) {}
+    fn enrol(&mut self, _: Now, _: &str, _: &Enrol, _: Option<&DeviceId>) -> Result<Enrolled, EnrolRefusal> {
+        Err(EnrolRefusal { code: RefuseCode::Token, message: "no".into(), retry_ms: 5 })
+    }
+    fn is_revoked(&self, _: &str) -> bool {
+        self.revoked
+    }
+}
+
+fn at(ms: u64) -> Now {
+    Now { ms, unix: ms / 1_000 }
+}
+
+fn id(name: &str) -> DeviceId {
+    DeviceId::new(name).unwrap()
+}
+
+fn peer(name: &str) -> Option<Peer> {
+    Some(Peer { device: id(name), serial: "01".into(), valid_until: 1_000 })
+}
+
+fn hello(device: &str, generation: u64) -> Hello {
+    Hello {
+        versions: vec![1],
+        device: id(device),
+        instance: 1,
+        generation,
+        manifest: Manifest::default().hash(),
+        refused: 0,
+        software: "test".into(),
+    }
+}
+
+fn policy(tenant: u16, name: &str) -> Object {
+    Object::Policy(Policy { name: name.into(), tenant, text: "text".into() })
+}
+
+fn wanted(generation: u64, objects: &[Object]) -> Option<Arc<Wanted>> {
+    let objects = objects.iter().map(|object| (object.key(), Arc::new(object.clone()))).collect();
+    Some(Arc::new(Wanted::new(generation, objects)))
+}
+
+/// A controller with connections that a test speaks on.
+struct Controller(Server<Office>);
+
+impl Controller {
+    fn new(office: Office) -> Self {
+        Controller(Server::new(ServerConfig { orders: 2, connections: 3, ..ServerConfig::default() }, office))
+    }
+
+    fn say(&mut self, now: u64, connection: u64, message: &Message) {
+        self.0.receive(at(now), connection, &message.encode(1).unwrap());
+    }
+
+    fn answers(&mut self, now: u64, connection: u64) -> Vec<Message> {
+        let mut decoder = Decoder::default();
+        let mut answers = Vec::new();
+        while let Some(bytes) = self.0.transmit(at(now), connection) {
+            decoder.push(&bytes);
+            answers.extend(decoder.next_message().unwrap());
+        }
+        answers
+    }
+
+    fn greet(&mut self, now: u64, connection: u64, generation: u64) -> Vec<Message> {
+        assert!(self.0.connected(at(now), connection, peer("edge-1"), "here"));
+        self.say(now, connection, &Message::Session(SessionMessage::Hello(hello("edge-1", generation))));
+        self.answers(now, connection)
+    }
+
+    fn refused(&self, code: RefuseCode) -> u64 {
+        self.0.counters().refused.get(&code).copied().unwrap_or(0)
+    }
+}
+
+fn code(messages: &[Message]) -> Option<RefuseCode> {
+    messages.iter().find_map(|message| match message {
+        Message::Session(SessionMessage::Refuse(refuse)) => Some(refuse.code),
+        _ => None,
+    })
+}
+
+#[test]
+fn who_is_not_who_it_says_is_refused_with_the_reason() {
+    let mut hello_of_later = hello("edge-1", 0);
+    hello_of_later.versions = vec![7];
+    let said = |hello| Message::Session(SessionMessage::Hello(hello));
+    let cases = [
+        (None, said(hello("edge-1", 0)), RefuseCode::Identity),
+        (peer("edge-2"), said(hello("edge-1", 0)), RefuseCode::Identity),
+        (peer("edge-2"), said(hello("edge-2", 0)), RefuseCode::Unknown),
+        (peer("edge-1"), said(hello_of_later), RefuseCode::Version),
+        (peer("edge-1"), Message::Session(SessionMessage::Alive), RefuseCode::Protocol),
+        (None, Message::Policy(1, PolicyMessage::Ask), RefuseCode::Protocol),
+    ];
+    for (peer, message, why) in cases {
+        let mut controller =
+            Controller::new(Office { wanted: wanted(1, &[policy(1, "web")]), ..Office::default() });
+        controller.0.connected(at(0), 1, peer, "here");
+        controller.say(0, 1, &message);
+        let answers = controller.answers(0, 1);
+        assert_eq!((answers.len(), code(&answers)), (1, Some(why)));
+        assert_eq!(controller.refused(why), 1);
+        assert!(controller.0.is_over(1));
+    }
+}
+
+#[test]
+fn rubbish_ends_a_connection_and_is_counted_by_kind() {
+    let mut controller = Controller::new(Office::default());
+    controller.greet(0, 1, 0);
+    controller.0.receive(at(1), 1, &[1, 9, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(code(&controller.answers(1, 1)), Some(RefuseCode::Protocol));
+    assert_eq!(controller.0.counters().malformed, BTreeMap::from([(ErrorKind::Unknown, 1)]));
+    assert_eq!(controller.0.devices().count(), 0);
+}
+
+#[test]
+fn a_device_that_connects_anew_takes_the_place_of_its_dead_connection() {
+    let mut controller = Controller::new(Office::default());
+    controller.greet(0, 1, 0);
+    controller.greet(5, 2, 0);
+    assert_eq!(code(&controller.answers(5, 1)), Some(RefuseCode::Replaced));
+    // The old one's end does not end the new one.
+    controller.0.lost(1);
+    assert_eq!(controller.0.devices().collect::<Vec<_>>(), [&id("edge-1")]);
+}
+
+#[test]
+fn silence_slowness_expiry_and_revocation_end_sessions() {
+    // No hello in time.
+    let mut controller = Controller::new(Office::default());
+    controller.0.connected(at(0), 1, peer("edge-1"), "here");
+    controller.0.tick(at(9_999));
+    assert_eq!(controller.refused(RefuseCode::Silent), 0);
+    controller.0.tick(at(10_000));
+    assert_eq!(controller.refused(RefuseCode::Silent), 1);
+    assert!(controller.0.is_dead(1));
+    // It says something, but takes nothing: what there is to say is not queued, and it is cut.
+    let mut controller = Controller::new(Office::default());
+    controller.greet(0, 1, 0);
+    for second in 1..=29 {
+        controller.say(second * 1_000, 1, &Message::Session(SessionMessage::Alive));
+        controller.0.backend().wanted = wanted(second, &[policy(1, "web")]);
+        controller.0.changed(&id("edge-1"));
+        controller.0.tick(at(second * 1_000));
+    }
+    assert_eq!(controller.refused(RefuseCode::Silent), 0);
+    (30..=31).for_each(|second| controller.0.tick(at(second * 1_000)));
+    assert_eq!(controller.refused(RefuseCode::Silent), 1);
+    // The certificate's time, by the clock that is handed in.
+    let mut controller = Controller::new(Office::default());
+    controller.greet(0, 1, 0);
+    controller.0.tick(Now { ms: 1, unix: 1_000 });
+    assert_eq!(controller.refused(RefuseCode::Expired), 0);
+    controller.0.tick(Now { ms: 2, unix: 1_001 });
+    assert_eq!(code(&controller.answers(2, 1)), Some(RefuseCode::Expired));
+    let mut controller = Controller::new(Office::default());
+    controller.greet(0, 1, 0);
+    controller.0.backend().revoked = true;
+    controller.0.tick(at(3));
+    assert_eq!(code(&controller.answers(3, 1)), Some(RefuseCode::Revoked));
+}
+
+#[test]
+fn only_what_is_missing_is_sent_and_of_its_tenants_only() {
+    let objects = [policy(1, "a"), policy(1, "b"), policy(2, "c")];
+    let mut controller = Controller::new(Office { wanted: wanted(4, &objects), ..Office::default() });
+    let answers = controller.greet(0, 1, 0);
+    assert_eq!(answers.len(), 2);
+    assert_eq!(answers[1], Message::Policy(4, PolicyMessage::Ask));
+    // It has b, and one that is gone.
+    let held = Manifest::of(&[policy(1, "b"), policy(1, "old")]);
+    let inventory = PolicyMessage::Inventory(Inventory { objects: held, more: false });
+    controller.say(1, 1, &Message::Policy(0, inventory.clone()));
+    let Object::Policy(a) = policy(1, "a") else { unreachable!() };
+    let manifest = Manifest::of(&objects[..2]).hash();
+    let expected = [
+        PolicyMessage::Delete(policy(1, "old").key()),
+        PolicyMessage::Put(a),
+        PolicyMessage::Commit(manifest),
+    ];
+    assert_eq!(controller.answers(1, 1), expected.map(|message| Message::Policy(4, message)));
+    assert_eq!(controller.0.counters().withheld, 1);
+    // Nothing more before the answer, and nothing behind it.
+    assert_eq!(controller.answers(2, 1), []);
+    let running = |generation, manifest| {
+        Message::Policy(generation, PolicyMessage::Running(Running { manifest, workers: Vec::new() }))
+    };
+    controller.say(3, 1, &running(4, manifest));
+    assert_eq!(controller.answers(3, 1), []);
+    assert_eq!(controller.0.backend().running, [4]);
+    // An inventory that nobody asked for, or a generation that goes back, is none of an agent of ours.
+    controller.say(4, 1, &Message::Policy(4, inventory));
+    assert_eq!(code(&controller.answers(4, 1)), Some(RefuseCode::Protocol));
+    controller.greet(5, 2, 4);
+    controller.say(6, 2, &running(3, manifest));
+    assert_eq!(code(&controller.answers(6, 2)), Some(RefuseCode::Protocol));
+}
+
+#[test]
+fn a_device_that_is_ahead_is_told_once_and_left_alone() {
+    let mut controller =
+        Controller::new(Office { wanted: wanted(4, &[policy(1, "a")]), ..Office::default() });
+    assert_eq!(controller.greet(0, 1, 9).len(), 1);
+    controller.0.changed(&id("edge-1"));
+    assert_eq!(controller.0.backend().ahead, [9]);
+    // The same number with other content is ahead, too; a newer one is not.
+    controller.greet(1, 2, 4);
+    assert_eq!(controller.0.backend().ahead, [9, 4]);
+    controller.0.backend().wanted = wanted(10, &[]);
+    controller.0.changed(&id("edge-1"));
+    assert_eq!(controller.answers(2, 2), [Message::Policy(10, PolicyMessage::Ask)]);
+}
+
+#[test]
+fn reports_come_once_and_what_cannot_be_stored_comes_again() {
+    let mut controller = Controller::new(Office::default());
+    controller.greet(0, 1, 0);
+    let delta = Message::Statistics(3, StatisticsMessage::Delta(Delta::default()));
+    controller.say(1, 1, &delta);
+    controller.say(1, 1, &delta);
+    assert_eq!(controller.answers(1, 1), [Message::Statistics(3, StatisticsMessage::Received)]);
+    assert_eq!(controller.0.counters().repeated, 1);
+    let raise = AlertMessage::Raise { alerts: Vec::new(), lost: 0 };
+    controller.say(2, 1, &Message::Alert(1, raise));
+    assert_eq!(code(&controller.answers(2, 1)), Some(RefuseCode::Unavailable));
+}
+
+#[test]
+fn connections_and_orders_are_bounded() {
+    let mut controller = Controller::new(Office::default());
+    controller.greet(0, 1, 0);
+    assert!(controller.0.connected(at(0), 2, None, "here") && controller.0.connected(at(0), 3, None, "here"));
+    assert!(!controller.0.connected(at(0), 4, None, "here"));
+    assert_eq!(controller.0.counters().connections_refused, 1);
+    let mut order = |request| {
+        controller.0.order(&id("edge-1"), request, FunctionOrder::Health, "ids", serde_json::Map::new())
+    };
+    assert_eq!([order(1), order(2), order(3)], [true, true, false]);
+    let state =
+        FunctionState { function: "ids".into(), done: true, state: "running".into(), reason: String::new() };
+    controller.say(1, 1, &Message::Function(1, FunctionMessage::State(state)));
+    assert!(controller.0.order(&id("edge-1"), 4, FunctionOrder::Health, "ids", serde_json::Map::new()));
+    assert!(!controller.0.order(&id("edge-9"), 5, FunctionOrder::Health, "ids", serde_json::Map::new()));
+}
+
+/// An agent in step with a controller that the test plays.
+fn in_step(held: Held) -> Session {
+    let mut session = Session::new(SessionConfig::new(id("edge-1"), 1), held, Vec::new());
+    session.tick(at(0));
+    assert_eq!(session.action(), Some(Action::Dial));
+    session.dialled(at(0));
+    assert!(session.transmit(at(0)).is_some());
+    let welcome =
+        Welcome { version: 1, controller: "c".into(), keep_alive_ms: 1_000, statistics: 0, alerts: 0 };
+    hear(&mut session, &Message::Session(SessionMessage::Welcome(welcome)));
+    assert!(session.is_in_step());
+    said(&mut session);
+    session
+}
+
+fn hear(session: &mut Session, message: &Message) {
+    session.receive(at(0), &message.encode(1).unwrap());
+}
+
+fn said(session: &mut Session) -> Vec<Message> {
+    let mut decoder = Decoder::default();
+    while let Some(bytes) = session.transmit(at(0)) {
+        decoder.push(&bytes);
+    }
+    std::iter::from_fn(|| decoder.next_message().unwrap()).collect()
+}
+
+fn running(generation: u64, objects: &[Object]) -> Held {
+    Held {
+        generation,
+        objects: objects.iter().map(|object| (object.key(), Arc::new(object.clone()))).collect(),
+    }
+}
+
+#[test]
+fn generations_that_are_not_newer_are_refused_and_counted() {
+    let held = running(5, &[policy(1, "a")]);
+    let manifest = held.manifest().hash();
+    let mut session = in_step(held.clone());
+    let Object::Policy(other) = policy(1, "b") else { unreachable!() };
+    // Replayed: neither taken up nor run.
+    for generation in [4, 5] {
+        hear(&mut session, &Message::Policy(generation, PolicyMessage::Put(other.clone())));
+        hear(&mut session, &Message::Policy(generation, PolicyMessage::Delete(policy(1, "a").key())));
+        hear(&mut session, &Message::Policy(generation, PolicyMessage::Commit(Manifest::default().hash())));
+        let refused = said(&mut session);
+        assert!(matches!(&refused[..], [Message::Policy(number, PolicyMessage::Refused(refusal))]
+            if *number == generation && refusal.code == RefusalCode::Stale));
+    }
+    assert_eq!(session.counters().stale, 6);
+    assert_eq!((session.action(), session.running()), (None, &held));
+    // The one that runs is acknowledged again: the answer may have been lost.
+    hear(&mut session, &Message::Policy(5, PolicyMessage::Commit(manifest)));
+    assert!(matches!(&said(&mut session)[..], [Message::Policy(5, PolicyMessage::Running(_))]));
+    // What is newer is built; the same once more meanwhile is not, another one is when that is done.
+    let commit = |generation| Message::Policy(generation, PolicyMessage::Commit(manifest));
+    hear(&mut session, &commit(6));
+    hear(&mut session, &commit(6));
+    hear(&mut session, &commit(7));
+    let Some(Action::Apply(candidate)) = session.action() else { panic!("nothing is built") };
+    assert_eq!((candidate.held.generation, session.action()), (6, None));
+    session.applied(6, Ok(Vec::new()));
+    let Some(Action::Apply(candidate)) = session.action() else { panic!("nothing is built") };
+    assert_eq!((candidate.held.generation, session.running().generation), (7, 6));
+}
+
+#[test]
+fn what_is_refused_is_told_with_the_place_and_not_tried_again() {
+    let mut session = in_step(Held::default());
+    hear(&mut session, &Message::Policy(1, PolicyMessage::Commit(Manifest::default().hash())));
+    assert!(matches!(session.action(), Some(Action::Apply(_))));
+    let diagnostic = Diagnostic {
+        object: ObjectKey::policy(1, "a"),
+        pointer: "/chain/0".into(),
+        line: 1,
+        column: 2,
+        message: "no such function".into(),
+    };
+    let diagnostics = vec![diagnostic; limits::DIAGNOSTICS + 3];
+    session.applied(1, Err(Refusal { code: RefusalCode::Policy, diagnostics, more: 0 }));
+    let [Message::Policy(1, PolicyMessage::Refused(refusal))] = &said(&mut session)[..] else { panic!() };
+    assert_eq!((refusal.diagnostics.len(), refusal.more), (limits::DIAGNOSTICS, 3));
+    // The next connection says so, and a controller does not send it again.
+    session.lost(at(0));
+    session.tick(at(60_000));
+    session.dialled(at(60_000));
+    let mut decoder = Decoder::default();
+    decoder.push(&session.transmit(at(60_000)).unwrap());
+    let Ok(Some(Message::Session(SessionMessage::Hello(hello)))) = decoder.next_message() else { panic!() };
+    assert_eq!((hello.generation, hello.refused), (0, 1));
+    let mut controller = Controller::new(Office { wanted: wanted(1, &[]), ..Office::default() });
+    controller.0.connected(at(0), 1, peer("edge-1"), "here");
+    controller.say(0, 1, &Message::Session(SessionMessage::Hello(hello)));
+    assert_eq!(controller.answers(0, 1).len(), 1);
+}
+
+#[test]
+fn an_agent_counts_what_is_not_for_it_or_not_in_place() {
+    let mut session = in_step(Held::default());
+    let rule = RuleMessage {
+        device: id("edge-2").number(),
+        rule_type: RuleType::Ids,
+        op: RuleOp::Add,
+        group: 1,
+        total: 1,
+        current: 0,
+        generation: 1,
+        tenant: 1,
+        rules: Rules::Ids(vec![(1, 1)]),
+    };
+    hear(&mut session, &Message::Rule(rule));
+    assert_eq!(session.counters().misaddressed, 1);
+    assert!(session.is_in_step());
+    hear(
+        &mut session,
+        &Message::Policy(1, PolicyMessage::Running(Running { manifest: Hash([0; 32]), workers: Vec::new() })),
+    );
+    assert_eq!(session.counters().out_of_place, 1);
+    assert!(matches!(session.action(), Some(Action::HangUp(End::Protocol(_)))));
+    assert_eq!(session.transmit(at(0)), None);
+}
+
+#[test]
+fn an_agent_leaves_a_dead_controller_and_waits_as_long_as_it_is_told() {
+    let mut session = in_step(running(3, &[]));
+    session.tick(at(2_999));
+    assert!(session.is_in_step());
+    session.tick(at(3_000));
+    assert_eq!(session.action(), Some(Action::HangUp(End::Dead)));
+    assert_eq!(session.counters().dead, 1);
+    let mut session = in_step(running(3, &[]));
+    let refuse = Refuse {
+        code: RefuseCode::Unavailable,
+        message: "later".into(),
+        versions: vec![1],
+        retry_ms: 90_000,
+    };
+    hear(&mut session, &Message::Session(SessionMessage::Refuse(refuse)));
+    assert!(matches!(session.action(), Some(Action::HangUp(End::Refused(_)))));
+    session.tick(at(89_999));
+    assert_eq!((session.action(), session.wake()), (None, 90_000));
+    session.tick(at(90_000));
+    assert_eq!(session.action(), Some(Action::Dial));
+    assert_eq!(session.running().generation, 3);
+}
+
+#[test]
+fn an_agent_whose_certificate_expires_hangs_up_and_does_not_dial() {
+    let mut session = in_step(running(3, &[]));
+    session.set_valid_until(100);
+    session.tick(Now { ms: 1, unix: 100 });
+    assert!(session.is_in_step());
+    session.tick(Now { ms: 2, unix: 101 });
+    assert_eq!(session.action(), Some(Action::HangUp(End::Expired)));
+    session.tick(Now { ms: 100_000, unix: 201 });
+    assert_eq!((session.action(), session.running().generation), (None, 3));
+    // With a new certificate it goes on.
+    session.set_valid_until(1_000);
+    session.tick(Now { ms: 200_000, unix: 301 });
+    assert_eq!(session.action(), Some(Action::Dial));
+}
+
+#[test]
+fn orders_beyond_the_bound_are_answered_and_reports_beyond_it_are_counted() {
+    let mut config = SessionConfig::new(id("edge-1"), 1);
+    (config.orders, config.statistics, config.alerts) = (1, 2, 2);
+    let mut session = Session::new(config, Held::default(), Vec::new());
+    let counters = || BTreeMap::from([("a".to_owned(), 1)]);
+    (0..5).for_each(|n| session.statistics(Delta { from: n, to: n, lost: 0, counters: counters() }));
+    let alert = |key: String| Alert {
+        key,
+        tenant: 1,
+        rule: "1:1:1".into(),
+        message: "é".repeat(5_000),
+        count: 1,
+        first: 1,
+        last: 1,
+    };
+    (0..5).for_each(|n| session.alert(alert(n.to_string())));
+    session.alert(alert("k".repeat(10_000)));
+    assert_eq!((session.counters().statistics_lost, session.counters().alerts_lost), (3, 4));
+    session.tick(at(0));
+    session.dialled(at(0));
+    session.transmit(at(0));
+    let welcome =
+        Welcome { version: 1, controller: "c".into(), keep_alive_ms: 1_000, statistics: 0, alerts: 0 };
+    hear(&mut session, &Message::Session(SessionMessage::Welcome(welcome)));
+    let order = |request| {
+        let (function, settings) = ("ids".to_owned(), serde_json::Map::new());
+        Message::Function(request, FunctionMessage::Order { order: FunctionOrder::Stop, function, settings })
+    };
+    hear(&mut session, &order(1));
+    hear(&mut session, &order(2));
+    let said = said(&mut session);
+    let not_done = said
+        .iter()
+        .any(|message| matches!(message, Message::Function(2, FunctionMessage::State(state)) if !state.done));
+    assert!(not_done);
+    let lost = said.iter().filter_map(|message| match message {
+        Message::Statistics(_, StatisticsMessage::Delta(delta)) => Some(delta.lost),
+        Message::Alert(_, AlertMessage::Raise { lost, .. }) => Some(*lost),
+        _ => None,
+    });
+    assert_eq!(lost.collect::<Vec<_>>(), [4, 3, 3]);
+}
