@@ -415,9 +415,9 @@ fn the_host_goes_on_where_the_level_is() {
             server = server.wrapping_add(2);
         }
         // Out of window, by the numbers of now.
-        assert_eq!(twins.plain(0, (client.wrapping_add(100_000), server), RST, b"").0, false);
-        assert_eq!(twins.plain(1, (server.wrapping_add(100_000), client), ACK, b"forged").0, false);
-        assert_eq!(twins.plain(0, (client, server), ACK, b"").1, true, "who makes up a RST takes nothing up");
+        assert!(!twins.plain(0, (client.wrapping_add(100_000), server), RST, b"").0);
+        assert!(!twins.plain(1, (server.wrapping_add(100_000), client), ACK, b"forged").0);
+        assert!(twins.plain(0, (client, server), ACK, b"").1, "who makes up a RST takes nothing up");
         assert_eq!(twins.plain(0, (client, server), FIN | ACK, b""), (true, false));
         assert_eq!(twins.plain(1, (server, client + 1), ACK, b"the rest"), (true, false));
         assert_eq!(twins.plain(1, (server + 8, client + 1), FIN | ACK, b""), (true, false));
@@ -442,7 +442,7 @@ fn a_rst_that_its_receiver_takes_ends_the_connection_and_one_that_it_does_not_ch
         assert_eq!(twins.plain(0, (101, 501), ACK, b""), (true, true), "{forged}");
     }
     assert_eq!(twins.plain(0, (101, 501), RST, b""), (true, false));
-    assert_eq!(twins.plain(1, (501, 101), ACK, b"late").1, false, "the host has it");
+    assert!(!twins.plain(1, (501, 101), ACK, b"late").1, "the host has it");
     twins.finish();
 }
 
@@ -516,7 +516,7 @@ fn limits_count_connections_that_are_below() {
 fn a_policy_that_checks_no_windows_goes_below_and_what_is_out_of_them_still_goes_on() {
     let mut twins = Twins::below("unchecked", "chain: [sfw], sfw: {window-check: false}");
     assert_eq!(twins.plain(0, (101 + 20_000, 501), ACK, b"odd"), (true, false));
-    assert_eq!(twins.plain(0, (101, 501), ACK, b"even").0, true);
+    assert!(twins.plain(0, (101, 501), ACK, b"even").0);
     twins.finish();
 }
 

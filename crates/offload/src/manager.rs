@@ -707,6 +707,37 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_begins_below_with_what_the_host_knows_by_then_and_is_said_once() {
+        let mut rig = Rig::new(Habits::default());
+        let id = rig.flow(1_000);
+        let side = |sent| Side { sent, acknowledged: 50, edge: 900, ..Side::default() };
+        let at = |sent| Windows { sides: [side(sent), side(70)], timestamps: false };
+        let (action, generation) = (Action::Forward, Generation(1));
+        let offer = Offer { action, generation, expected: 0, again: false, windows: Some(at(100)) };
+        rig.manager.offer(&mut rig.table, id, offer, rig.now).unwrap();
+        rig.manager.publish(&rig.table, id, &at(200));
+        rig.pass(50);
+        assert!(rig.manager.compares(&rig.table, id) && rig.manager.sides(&rig.table, id).is_none());
+        assert_eq!(rig.manager.windows(&rig.table, id), Some(at(200)));
+        assert_eq!(rig.manager.windows(&rig.table, id), None);
+        // What is behind moves nothing.
+        rig.manager.publish(&rig.table, id, &at(150));
+        assert_eq!(rig.manager.windows(&rig.table, id), None);
+        let segment =
+            |end| Segment { sequence: end, end, acknowledged: 60, window: 100, ..Segment::default() };
+        let packet = |end| MockPacket { from_low: true, bytes: 100, segment: Some(segment(end)) };
+        assert_eq!(rig.wire.packet(&DeviceKey::of(&key(1_000)), packet(901), rig.now), None, "out of window");
+        assert_eq!(rig.wire.packet(&DeviceKey::of(&key(1_000)), packet(300), rig.now), Some(action));
+        let mut expected = at(300);
+        expected.sides[1].acknowledged = 60;
+        assert_eq!(rig.manager.windows(&rig.table, id), Some(expected));
+
+        let mut none = Rig::new(Habits { windows: false, ..Habits::default() });
+        let id = none.flow(1_000);
+        assert_eq!(none.manager.offer(&mut none.table, id, offer, none.now), Err(Stays::Window));
+    }
+
+    #[test]
     fn where_places_are_short_a_silent_flow_gives_way_to_a_busy_one() {
         let mut rig = Rig::new(Habits { entries: 4, ..Habits::default() });
         let ids: Vec<_> = (0..5).map(|n| rig.flow(1_000 + n)).collect();

@@ -29,6 +29,8 @@ pub const ALLOWED: &[(&str, &str, &str)] = &[
     ("tests/receiver/src/lib.rs", "sys", "a thread's own network namespace, a system call"),
     ("crates/ports/tests/common/mod.rs", "", "system calls that make a test network"),
     ("crates/xdp/tests/common/mod.rs", "", "system calls that make a test network"),
+    ("crates/xdp/tests/windows.rs", "", "keeps a thread on a processor"),
+    ("crates/bartizan/tests/windows.rs", "", "a thread's own network namespace, a socket option"),
 ];
 
 /// Fails on an `allow(unsafe_code)` that is not on the list and on an `unsafe` without its SAFETY comment.
