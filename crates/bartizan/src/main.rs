@@ -76,6 +76,9 @@ enum Command {
     /// Load header rules or policies and classify headers, or say how fast that is.
     #[command(after_help = commands::classify::EXAMPLES)]
     Classify(commands::classify::Args),
+    /// Run the controller: tenants, policies, devices and roll-outs behind a REST API.
+    #[command(after_help = commands::controller::EXAMPLES)]
+    Controller(commands::controller::Args),
     /// Print shell completions.
     Completions(commands::completions::Args),
     /// Write man pages into a folder.
@@ -101,7 +104,7 @@ fn main() -> ExitCode {
             return error::Exit::Usage.into();
         }
     };
-    if !matches!(cli.command, Some(Command::Run(_) | Command::Inspect(_))) {
+    if !matches!(cli.command, Some(Command::Run(_) | Command::Inspect(_) | Command::Controller(_))) {
         signals::end_with_the_pipe();
     }
     let Some(command) = cli.command else { return ended(commands::asked::run(&cli.asked, &arguments())) };
@@ -111,6 +114,7 @@ fn main() -> ExitCode {
         Command::Check(args) => commands::check::run(&args),
         Command::Explain(args) => commands::explain::run(&args),
         Command::Classify(args) => commands::classify::run(&args),
+        Command::Controller(args) => commands::controller::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
         Command::Man(args) => commands::man::run(&args),
     })

@@ -6,6 +6,7 @@ pub mod captures;
 pub mod check;
 pub mod classify;
 pub mod completions;
+pub mod controller;
 pub mod explain;
 pub mod inspect;
 pub mod man;
