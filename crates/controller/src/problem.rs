@@ -5,6 +5,7 @@ use crate::store::StoreError;
 use bartizan_config::policy::Problem;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
 
 /// One thing that is wrong with a request, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -28,6 +29,19 @@ impl Fault {
         let path = problem.path.trim_end_matches('/');
         let pointer = if path.is_empty() { under.to_owned() } else { format!("{under}/{path}") };
         Fault { pointer, message: problem.message.clone() }
+    }
+}
+
+impl Fault {
+    /// The same, its pointer cut to what the body has: readers say the only item of a list that was written without brackets as
+    /// the list's first, and a key that is missing by its name.
+    #[must_use]
+    pub fn within(mut self, body: &Value) -> Self {
+        while body.pointer(&self.pointer).is_none() {
+            let parent = self.pointer.rfind('/').unwrap_or(0);
+            self.pointer.truncate(parent);
+        }
+        self
     }
 }
 

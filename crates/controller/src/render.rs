@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a device is given: the documents of a generation as a policy file, of the tenants that it serves only.
 //!
-//! Names of policies and groups are those of their tenants with the tenant before them (`acme/web`), so that tenants cannot meet by
+//! Names of policies and groups have their tenant in them (policy `acme/web`, group `lan@acme`), so that tenants cannot meet by
 //! a name. Nothing is translated here: which rules come of it is for the agent to say.
 
 use crate::model::Model;
@@ -31,18 +31,17 @@ fn order(body: &Value) -> u64 {
     body.get("order").and_then(Value::as_u64).unwrap_or(ORDER)
 }
 
-/// A name of a tenant's own.
-#[must_use]
-pub fn name(tenant: &str, name: &str) -> String {
-    format!("{tenant}/{name}")
+/// A tenant's group as the file calls it: a name that begins as a group's has to, with a sign that no name here has.
+fn group_name(tenant: &str, name: &str) -> String {
+    format!("{name}@{tenant}")
 }
 
-/// Puts the tenant before the names of groups, wherever targets stand. A name that is no group of the tenant stays, so that whoever
+/// Puts the tenant behind the names of groups, wherever targets stand. A name that is no group of the tenant stays, so that whoever
 /// reads the file says that it is not known.
 fn qualify(value: &mut Value, tenant: &str, groups: &BTreeMap<String, Value>, target: bool) {
     match value {
         Value::String(text) if target => {
-            let own = name(tenant, text);
+            let own = group_name(tenant, text);
             if groups.contains_key(&own) {
                 *text = own;
             }
@@ -62,10 +61,9 @@ fn qualify(value: &mut Value, tenant: &str, groups: &BTreeMap<String, Value>, ta
 pub fn groups(model: &Model, tenant: &str) -> BTreeMap<String, Value> {
     let prefix = format!("{tenant}/");
     let raw = |body: &Value| body.get("members").cloned().unwrap_or(Value::Array(Vec::new()));
-    let all: BTreeMap<_, _> = model
-        .list(GROUPS, &prefix, None)
-        .map(|document| (document.id.clone(), raw(&document.body)))
-        .collect();
+    let named = |id: &str| group_name(tenant, id.strip_prefix(&prefix).unwrap_or(id));
+    let own = model.list(GROUPS, &prefix, None);
+    let all: BTreeMap<_, _> = own.map(|document| (named(&document.id), raw(&document.body))).collect();
     let mut qualified = all.clone();
     for members in qualified.values_mut() {
         qualify(members, tenant, &all, true);

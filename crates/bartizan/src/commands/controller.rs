@@ -21,7 +21,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   bartizan controller --state /var/lib/bartizan
   curl --cacert STATE/tls-certificate.pem -H \"Authorization: Bearer $(cat STATE/bootstrap-token)\" \\
-       -d '{\"name\": \"me\", \"scope\": \"admin\"}' https://localhost:9443/v1/tokens";
+       --json '{\"name\": \"me\", \"scope\": \"admin\"}' https://localhost:9443/v1/tokens";
 
 /// Arguments.
 #[derive(clap::Args)]

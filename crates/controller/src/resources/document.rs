@@ -248,6 +248,7 @@ fn put<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
     let body = call.json()?;
     let spec: K::Spec = read_as(&body)?;
     let id = id::<K>(call);
+    let there = |faults: Vec<Fault>| Refusal::Wrong(faults.into_iter().map(|f| f.within(&body)).collect());
     let outcome = call.controller.change(&call.who(), "put", call.dry(), |model| {
         exists_if::<K>(call, model)?;
         let stands = model.get(K::KIND, &id).map(|document| document.generation);
@@ -257,7 +258,7 @@ fn put<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
         let context = Context { model, functions, tenant, name, body: &body };
         let faults = K::check(&context, &spec);
         if !faults.is_empty() {
-            return Err(Refusal::Wrong(faults));
+            return Err(there(faults));
         }
         if stands.is_none() {
             K::room(&context)?;

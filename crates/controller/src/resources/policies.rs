@@ -92,6 +92,10 @@ impl Kind for Groups {
     type Status = NoStatus;
 
     fn check(context: &Context<'_>, _: &GroupSpec) -> Vec<Fault> {
+        if !context.name.starts_with(|c: char| c.is_ascii_alphabetic()) || context.name == "any" {
+            let message = "the name of a group begins with a letter and is not `any`; give it another";
+            return vec![Fault::new("", message)];
+        }
         let own = format!("/groups/{}", context.name);
         with_groups(context, Some(context.body)).iter().map(|p| moved(p, &own, "/members")).collect()
     }

@@ -214,7 +214,8 @@ pub fn read_as<T: DeserializeOwned>(value: &Value) -> Result<T, Refusal> {
         return Err(Refusal::wrong("", "expected an object"));
     }
     let node: Node = read::from_json(value);
-    read::read(&node).map_err(|problems| Refusal::Wrong(problems.iter().map(|p| Fault::of("", p)).collect()))
+    read::read(&node)
+        .map_err(|problems| Refusal::Wrong(problems.iter().map(|p| Fault::of("", p).within(value)).collect()))
 }
 
 /// A page of a list.
