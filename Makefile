@@ -25,6 +25,10 @@ bench: ## measure: NAME=x for one bench; results in target/bench/x.json
 profile: ## make profiles/release.profdata anew, which guides release builds (root, ten minutes)
 	@scripts/profile.sh
 
+controller: ## kill the controller a hundred times under writes (KILLS=n): what it answered has to be there
+	@scripts/needs.sh build
+	BARTIZAN_KILLS=$(or $(KILLS),100) cargo test --locked -p bartizan --test controller -- --nocapture sudden
+
 fuzz: ## fuzz every decoder and parser: TIME=600 seconds each, TARGET=x for one, TOTAL=600 to share a time
 	@scripts/fuzz.sh
 

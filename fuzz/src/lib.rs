@@ -17,6 +17,7 @@ pub mod policy;
 pub mod protocol;
 mod receivers;
 pub mod regex;
+pub mod request;
 pub mod rules;
 pub mod settings;
 pub mod split;
@@ -38,6 +39,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("policy", policy::run),
     ("protocol", protocol::run),
     ("regex", regex::run),
+    ("request", request::run),
     ("rules", rules::run),
     ("settings", settings::run),
     ("split", split::run),

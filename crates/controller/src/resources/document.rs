@@ -32,6 +32,14 @@ pub trait Kind: 'static {
     /// What is shown of its status.
     type Status: Serialize + JsonSchema;
 
+    /// Reads the body.
+    ///
+    /// # Errors
+    /// Everything that is wrong with its form.
+    fn read(body: &Value) -> Result<Self::Spec, Refusal> {
+        read_as(body)
+    }
+
     /// What is wrong with one that is to be written.
     fn check(context: &Context<'_>, spec: &Self::Spec) -> Vec<Fault>;
 
@@ -246,13 +254,12 @@ fn unchanged(call: &Call<'_>, stands: Option<u64>) -> Result<(), Refusal> {
 
 fn put<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
     let body = call.json()?;
-    let spec: K::Spec = read_as(&body)?;
+    let spec = K::read(&body)?;
     let id = id::<K>(call);
     let there = |faults: Vec<Fault>| Refusal::Wrong(faults.into_iter().map(|f| f.within(&body)).collect());
     let outcome = call.controller.change(&call.who(), "put", call.dry(), |model| {
         exists_if::<K>(call, model)?;
         let stands = model.get(K::KIND, &id).map(|document| document.generation);
-        unchanged(call, stands)?;
         let functions = &call.controller.settings.functions;
         let (tenant, name) = (call.name("tenant"), call.name(K::ONE));
         let context = Context { model, functions, tenant, name, body: &body };
@@ -260,6 +267,7 @@ fn put<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
         if !faults.is_empty() {
             return Err(there(faults));
         }
+        unchanged(call, stands)?;
         if stands.is_none() {
             K::room(&context)?;
         }

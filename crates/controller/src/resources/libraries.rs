@@ -31,6 +31,7 @@ pub const FILE_MAX: usize = 48 << 20;
 pub struct Choice {
     /// Ids (`sid`).
     #[serde(default)]
+    #[schemars(with = "Option<Vec<u32>>")]
     pub sids: Option<BTreeSet<u32>>,
     /// Category (`classtype`).
     #[serde(default)]
@@ -54,6 +55,7 @@ pub struct LibrarySpec {
     pub choose: Vec<Choice>,
     /// Ids of rules that are left out nevertheless.
     #[serde(default)]
+    #[schemars(with = "Vec<u32>")]
     pub except: BTreeSet<u32>,
 }
 

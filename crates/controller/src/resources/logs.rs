@@ -7,6 +7,7 @@ use crate::problem::Refusal;
 use crate::rest::http::{Method, Reply};
 use crate::rest::route::{CURSOR, Call, LIMIT, Route, page, schema};
 use crate::store::{AuditRow, KeptAlert};
+use bartizan_events::metrics::{CONTROLLER_GENERATION, CONTROLLER_REQUESTS, DEFAULT_SERIES, Exposition};
 use serde::Serialize;
 
 /// The routes.
@@ -75,16 +76,10 @@ fn audit(call: &Call<'_>) -> Result<Reply, Refusal> {
 }
 
 fn metrics(call: &Call<'_>) -> Result<Reply, Refusal> {
-    use std::fmt::Write as _;
-    let name = "bartizan_controller_requests_total";
-    let mut text = format!(
-        "# HELP {name} Requests by what became of them, and what was left out.\n# TYPE {name} counter\n"
-    );
+    let mut page = Exposition::new(DEFAULT_SERIES);
     for (what, count) in call.controller.counters.rows() {
-        let _ = writeln!(text, "{name}{{what=\"{what}\"}} {count}");
+        page.add(&CONTROLLER_REQUESTS, &[what], count);
     }
-    let name = "bartizan_controller_generation";
-    let generation = call.controller.model().generation;
-    let _ = write!(text, "# HELP {name} The newest generation.\n# TYPE {name} gauge\n{name} {generation}\n");
-    Ok(Reply::text(text))
+    page.add(&CONTROLLER_GENERATION, &[], call.controller.model().generation);
+    Ok(Reply::text(page.text()))
 }

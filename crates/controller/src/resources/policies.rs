@@ -7,6 +7,7 @@ use crate::access::Need;
 use crate::device::Touched;
 use crate::problem::{Fault, Refusal};
 use crate::render;
+use crate::rest::route::read_lenient;
 use bartizan_config::policy::sections::{IdsSection, PfwSection, SfwSection};
 use bartizan_config::policy::{self, List, Policy, PolicyError, PolicyFile, Problem, Target, read};
 use schemars::JsonSchema;
@@ -91,6 +92,10 @@ impl Kind for Groups {
     type Spec = GroupSpec;
     type Status = NoStatus;
 
+    fn read(body: &Value) -> Result<GroupSpec, Refusal> {
+        read_lenient(body)
+    }
+
     fn check(context: &Context<'_>, _: &GroupSpec) -> Vec<Fault> {
         if !context.name.starts_with(|c: char| c.is_ascii_alphabetic()) || context.name == "any" {
             let message = "the name of a group begins with a letter and is not `any`; give it another";
@@ -120,7 +125,8 @@ impl Kind for Groups {
 }
 
 fn room(context: &Context<'_>, kind: &str, quota: impl Fn(&Quotas) -> u32) -> Result<(), Refusal> {
-    let quotas = context.model.read::<TenantSpec>(render::TENANTS, context.tenant).map(|spec| spec.quotas);
+    let tenant = context.model.read::<TenantSpec>(render::TENANTS, context.tenant);
+    let quotas = tenant.and_then(|spec| spec.quotas);
     let most = quota(&quotas.unwrap_or_default()) as usize;
     if context.model.list(kind, &format!("{}/", context.tenant), None).take(most).count() < most {
         return Ok(());

@@ -7,6 +7,7 @@ use crate::controller::TOKENS;
 use crate::device::Touched;
 use crate::problem::{Fault, Refusal};
 use crate::render;
+use crate::rest::route::read_lenient;
 use bartizan_config::policy::{self, List, PolicyError, Prefix, Select, Target, Vars, read};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -47,7 +48,7 @@ pub struct TenantSpec {
     pub vars: Option<Vars>,
     /// How much it may have.
     #[serde(default)]
-    pub quotas: Quotas,
+    pub quotas: Option<Quotas>,
 }
 
 fn order() -> u16 {
@@ -65,6 +66,10 @@ impl Kind for Tenants {
     const WRITE: Need = Need::Admin;
     type Spec = TenantSpec;
     type Status = NoStatus;
+
+    fn read(body: &Value) -> Result<TenantSpec, Refusal> {
+        read_lenient(body)
+    }
 
     fn check(context: &Context<'_>, spec: &TenantSpec) -> Vec<Fault> {
         let file = json!({

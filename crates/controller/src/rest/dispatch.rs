@@ -18,13 +18,16 @@ pub struct Api {
     routes: Vec<Route>,
 }
 
+/// Names and what they stand for.
+type Pairs = Vec<(String, String)>;
+
 /// A request that may go on: its body may come, up to so many bytes.
 pub struct Admitted<'a> {
     route: &'a Route,
     who: Option<Principal>,
     head: Head,
-    names: Vec<(String, String)>,
-    query: Vec<(String, String)>,
+    names: Pairs,
+    query: Pairs,
     /// Bytes of the body at most.
     pub body_max: usize,
 }
@@ -128,7 +131,7 @@ impl Api {
         Ok(Admitted { route, who, head, names, query, body_max })
     }
 
-    fn find(&self, head: &Head) -> Result<(&Route, Vec<(String, String)>), Refusal> {
+    fn find(&self, head: &Head) -> Result<(&Route, Pairs), Refusal> {
         let mut methods = Vec::new();
         for route in &self.routes {
             if let Some(names) = matches(&route.path, &head.path) {
@@ -156,7 +159,7 @@ fn bearer(head: &Head) -> Option<&str> {
 }
 
 /// The names in a path, if it has the form of the pattern.
-fn matches(pattern: &str, path: &str) -> Option<Vec<(String, String)>> {
+fn matches(pattern: &str, path: &str) -> Option<Pairs> {
     let (mut names, mut parts) = (Vec::new(), path.split('/'));
     for expected in pattern.split('/') {
         let part = parts.next()?;
@@ -169,8 +172,8 @@ fn matches(pattern: &str, path: &str) -> Option<Vec<(String, String)>> {
     parts.next().is_none().then_some(names)
 }
 
-fn parameters(query: &str, known: &[Parameter]) -> Result<Vec<(String, String)>, Refusal> {
-    let mut found: Vec<(String, String)> = Vec::new();
+fn parameters(query: &str, known: &[Parameter]) -> Result<Pairs, Refusal> {
+    let mut found = Pairs::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let plain = |text: &str| decode(&text.replace('+', " "));

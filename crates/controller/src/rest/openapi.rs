@@ -89,7 +89,7 @@ fn parameters(route: &Route) -> Vec<Value> {
         let schema = match parameter.kind {
             ParameterKind::Flag => json!({ "type": "boolean" }),
             ParameterKind::Number(from, to) => json!({ "type": "integer", "minimum": from, "maximum": to }),
-            ParameterKind::Text => json!({ "type": "string" }),
+            ParameterKind::Cursor => json!({ "type": "string", "pattern": "^([0-9a-f]{2})*$" }),
         };
         json!({
             "name": parameter.name, "in": "query", "required": false, "description": parameter.about,

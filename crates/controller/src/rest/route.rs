@@ -48,8 +48,8 @@ pub enum ParameterKind {
     Flag,
     /// A number from the first to the second.
     Number(u64, u64),
-    /// Text.
-    Text,
+    /// What a page gave out.
+    Cursor,
 }
 
 /// Says what would be done, and does nothing.
@@ -63,7 +63,7 @@ pub const LIMIT: Parameter =
     Parameter { name: "limit", about: "Items of the page.", kind: ParameterKind::Number(1, PAGE_MAX as u64) };
 /// Where a page begins.
 pub const CURSOR: Parameter =
-    Parameter { name: "cursor", about: "`next` of the page before.", kind: ParameterKind::Text };
+    Parameter { name: "cursor", about: "`next` of the page before.", kind: ParameterKind::Cursor };
 
 /// A body that a route takes.
 #[derive(Clone, Copy)]
@@ -205,11 +205,22 @@ impl Call<'_> {
     }
 }
 
-/// Reads JSON as a type, with every fault's pointer.
+/// Reads JSON as a type, with every fault's pointer. Where the type takes lists that are written without brackets, as policy
+/// files have them, use [`read_lenient`].
 ///
 /// # Errors
 /// Everything that is wrong.
 pub fn read_as<T: DeserializeOwned>(value: &Value) -> Result<T, Refusal> {
+    read_lenient::<T>(value)?;
+    // The reader of policy files takes `false` or 7 for a text, as YAML has it; here a text is one.
+    T::deserialize(value).map_err(|error| Refusal::wrong("", error.to_string()))
+}
+
+/// As [`read_as`], as a policy file is read.
+///
+/// # Errors
+/// Everything that is wrong.
+pub fn read_lenient<T: DeserializeOwned>(value: &Value) -> Result<T, Refusal> {
     if !value.is_object() {
         return Err(Refusal::wrong("", "expected an object"));
     }
