@@ -29,20 +29,20 @@ impl Running {
 
     /// Waits until it listens; what it said if it ends before.
     fn of(mut command: Command) -> Result<Self, String> {
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut running = Running { child, address: ([127, 0, 0, 1], 0).into() };
         let mut said = String::new();
-        let mut lines = BufReader::new(child.stderr.take().unwrap());
+        let mut lines = BufReader::new(running.child.stderr.take().unwrap());
         loop {
             let mut line = String::new();
             if lines.read_line(&mut line).unwrap() == 0 {
-                let _ = child.wait();
                 return Err(said);
             }
             if let Some((_, address)) = line.split_once("listens on https://") {
-                let address = address.trim().parse().unwrap();
+                running.address = address.trim().parse().unwrap();
                 // What it says later has to go somewhere.
                 std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
-                return Ok(Running { child, address });
+                return Ok(running);
             }
             said.push_str(&line);
         }

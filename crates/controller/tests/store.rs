@@ -60,7 +60,7 @@ fn stores_do_the_same() {
         let loaded = store.load().unwrap();
         let standing: Vec<_> = loaded.documents.iter().map(|d| (d.id.as_str(), d.generation)).collect();
         assert_eq!((loaded.generation, standing), (3, vec![("y", 2)]));
-        assert_eq!(loaded.status, [status.clone()]);
+        assert_eq!(loaded.status, std::slice::from_ref(&status));
         let at = |store: &mut Box<dyn Store>, generation| -> Vec<(String, u64, Value)> {
             let all = store.at(generation).unwrap();
             all.into_iter().map(|d| (d.id, d.generation, d.body)).collect()
