@@ -18,6 +18,7 @@ pub mod policy;
 pub mod protocol;
 mod receivers;
 pub mod regex;
+pub mod request;
 pub mod rules;
 pub mod settings;
 pub mod southbound;
@@ -41,6 +42,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("policy", policy::run),
     ("protocol", protocol::run),
     ("regex", regex::run),
+    ("request", request::run),
     ("rules", rules::run),
     ("settings", settings::run),
     ("southbound", southbound::run),

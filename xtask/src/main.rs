@@ -46,6 +46,7 @@ const GENERATED: &[(&str, &str, &str)] = &[
         "the_committed_schema_of_policies_has_the_sections_of_all_functions",
     ),
     ("bartizan-functions", "transition_headers", "the_committed_headers_are_those_of_the_tables"),
+    ("bartizan-controller", "openapi", "the_committed_document_is_that_of_the_routes"),
     ("bartizan", "", "the_tables_of_the_page_are_those_of_the_declarations"),
 ];
 

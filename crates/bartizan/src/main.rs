@@ -89,6 +89,9 @@ enum Command {
     /// Certificates of controllers and devices, and tokens for a device's first one.
     #[command(after_help = commands::ca::EXAMPLES)]
     Ca(commands::ca::Args),
+    /// Run the controller: tenants, policies, devices and roll-outs behind a REST API.
+    #[command(after_help = commands::controller::EXAMPLES)]
+    Controller(commands::controller::Args),
     /// Print shell completions.
     Completions(commands::completions::Args),
     /// Write man pages into a folder.
@@ -114,7 +117,7 @@ fn main() -> ExitCode {
             return error::Exit::Usage.into();
         }
     };
-    if !matches!(cli.command, Some(Command::Run(_) | Command::Inspect(_))) {
+    if !matches!(cli.command, Some(Command::Run(_) | Command::Inspect(_) | Command::Controller(_))) {
         signals::end_with_the_pipe();
     }
     let Some(command) = cli.command else { return ended(commands::asked::run(&cli.asked, &arguments())) };
@@ -126,6 +129,7 @@ fn main() -> ExitCode {
         Command::Ctl(args) => commands::ctl::run(&args),
         Command::Classify(args) => commands::classify::run(&args),
         Command::Ca(args) => commands::ca::run(&args),
+        Command::Controller(args) => commands::controller::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
         Command::Man(args) => commands::man::run(&args),
     })

@@ -1,7 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The controller.
+//! Layer 6: the controller: tenants, policies, devices, rule libraries, roll-outs, tokens and the audit log, behind a REST API.
 //!
-//! * [`southbound`]: sessions with agents.
+//! It knows abstract policies only; what becomes of them on a device is the agent's business. Clock, store and fleet are traits, so that
+//! other stores and a simulation of many hosts fit in.
+//!
+//! The order of the files and folders, each using what stands before:
+//!
+//! 1. `clock`: the time.
+//! 2. `counters`: what is counted.
+//! 3. `store`: what is kept.
+//! 4. `problem`: why something was not done.
+//! 5. `access`: who may do what.
+//! 6. `model`: what stands, in memory.
+//! 7. `render`: the policy file that a device is given.
+//! 8. `device`: a host, what it is to run and what it runs.
+//! 9. `rollout`: a generation on its way to devices, in steps.
+//! 10. `fleet`: the way to the devices; `southbound`: sessions with their agents.
+//! 11. `controller`: changes, one at a time, and what follows of them.
+//! 12. `rest`: requests without a transport: routes, dispatch, the OpenAPI document.
+//! 13. `resources`: the routes of all resources.
+//! 14. `state`: the folder of a controller.
+//! 15. `server`: HTTP over TLS.
+//! 16. `client`: its other end.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+pub mod access;
+pub mod client;
+pub mod clock;
+pub mod controller;
+pub mod counters;
+pub mod device;
+pub mod fleet;
+pub mod model;
+pub mod problem;
+pub mod render;
+pub mod resources;
+pub mod rest;
+pub mod rollout;
+pub mod server;
 pub mod southbound;
+pub mod state;
+pub mod store;
+
+pub use controller::{Controller, Settings};
+pub use rest::Api;
+pub use server::Server;

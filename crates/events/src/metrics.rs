@@ -152,6 +152,10 @@ metrics! {
         "Event records that an output took.";
     EVENTS_LOST Counter Events "bartizan_events_lost_total" ["output"]
         "Event records that an output could not take.";
+    CONTROLLER_REQUESTS Counter Count "bartizan_controller_requests_total" ["what"]
+        "Requests to the controller by what became of them; connections and alerts that it had no room for.";
+    CONTROLLER_GENERATION Gauge Count "bartizan_controller_generation" []
+        "Newest generation of the controller.";
     UPTIME Gauge Seconds "bartizan_uptime_seconds" []
         "Seconds since the start.";
 }

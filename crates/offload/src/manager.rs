@@ -579,7 +579,7 @@ mod tests {
     use bartizan_flow::level::LevelWaits;
     use bartizan_flow::tcp::{Progress, Seq};
     use bartizan_flow::{FlowHasher, FlowKey, FlowScope, FlowTableConfig, Insert};
-    use bartizan_packet::windows::Segment;
+    use bartizan_packet::windows::{Segment, Side};
     use core::net::{IpAddr, Ipv4Addr};
 
     struct Rig {

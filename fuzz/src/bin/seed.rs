@@ -15,6 +15,20 @@ use libfuzzer_sys as _;
 
 const LARGEST: usize = 16 << 10;
 
+/// Requests to the controller, one of each kind of body.
+const REQUESTS: &[&str] = &[
+    "GET /v1/tenants?limit=2&cursor=61\n",
+    "PUT /v1/tenants/other\n{\"select\":{\"vlan\":[2,3],\"prefixes\":\"10.0.0.0/8\"},\"order\":1,\"vars\":{\"address-groups\":{\"HOME_NET\":\"10.0.0.0/8\"}}}",
+    "PUT /v1/tenants/acme/groups/dmz\n{\"members\":[\"lan\",\"2001:db8::/32\"]}",
+    "PUT /v1/tenants/acme/policies/web\npolicy:\n  from: [lan]\n  to: any\n  chain: [pfw, sfw, ids]\n  pfw: {default: drop, rules: [{allow: tcp, to: lan, to-ports: [80, 8000-8010]}]}\n  sfw: {initiate: both}\n  ids: {level: none}\n",
+    "PUT /v1/settings/default\n{\"action\":\"allow\",\"chain\":[\"ids\"]}",
+    "PUT /v1/devices/far\n{\"tenants\":[\"acme\"],\"labels\":{\"ring\":\"canary\"},\"follow\":\"manual\"}",
+    "POST /v1/rollouts?dry-run=true\n{\"generation\":3,\"steps\":[{\"percent\":10},{\"labels\":{\"a\":\"b\"}}]}",
+    "POST /v1/devices/edge/alerts\n{\"alerts\":[{\"tenant\":\"acme\",\"key\":\"1\",\"event\":{}}]}",
+    "POST /v1/devices/edge/acknowledgements\n{\"generation\":2,\"accepted\":false,\"diagnostics\":[\"no\"]}",
+    "POST /v1/generations/2/restore\n",
+];
+
 struct Corpus {
     root: PathBuf,
     numbers: HashMap<&'static str, usize>,
@@ -75,6 +89,9 @@ fn main() {
             Some("southbound") => messages(&mut corpus, &bytes),
             _ => capture(&mut corpus, &path, &bytes),
         }
+    }
+    for request in REQUESTS {
+        corpus.add("request", request.as_bytes());
     }
     let mut targets: Vec<_> = corpus.numbers.iter().collect();
     targets.sort();

@@ -7,6 +7,7 @@ pub mod captures;
 pub mod check;
 pub mod classify;
 pub mod completions;
+pub mod controller;
 pub mod ctl;
 mod ctl_text;
 pub mod explain;

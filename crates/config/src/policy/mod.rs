@@ -303,6 +303,14 @@ pub fn parse(name: &str, text: &str, functions: &[&str]) -> Result<PolicyFile, P
             message: format!("not YAML: {}", e.message),
         }],
     })?;
+    from_node(name, root, functions)
+}
+
+/// As [`parse`], from nodes: of JSON ([`read::from_json`]), problems have paths only.
+///
+/// # Errors
+/// [`PolicyError::Wrong`] with every problem.
+pub fn from_node(name: &str, root: Node, functions: &[&str]) -> Result<PolicyFile, PolicyError> {
     let mut builder = Builder { problems: Vec::new(), functions };
     let file = builder.file(name, root);
     let mut problems = builder.problems;

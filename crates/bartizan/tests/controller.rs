@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The controller as a program: what it has answered survives its sudden end, a full disk loses nothing, requests that are none are
+//! refused and counted, and only one runs on a state.
+
+mod common;
+
+use bartizan_controller::client::{Client, ClientError};
+use bartizan_controller::rest::Method;
+use common::{Folder, PROGRAM};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A controller that runs; killed when dropped.
+struct Running {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Running {
+    fn start(state: &Path) -> Self {
+        let mut command = Command::new(PROGRAM);
+        command.args(["controller", "--listen", "127.0.0.1:0", "--state"]).arg(state);
+        Running::of(command).unwrap_or_else(|said| panic!("{said}"))
+    }
+
+    /// Waits until it listens; what it said if it ends before.
+    fn of(mut command: Command) -> Result<Self, String> {
+        let child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut running = Running { child, address: ([127, 0, 0, 1], 0).into() };
+        let mut said = String::new();
+        let mut lines = BufReader::new(running.child.stderr.take().unwrap());
+        loop {
+            let mut line = String::new();
+            if lines.read_line(&mut line).unwrap() == 0 {
+                return Err(said);
+            }
+            if let Some((_, address)) = line.split_once("listens on https://") {
+                running.address = address.trim().parse().unwrap();
+                // What it says later has to go somewhere.
+                std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+                return Ok(running);
+            }
+            said.push_str(&line);
+        }
+    }
+
+    fn client(&self, state: &Path, token: &str) -> Client {
+        let certificate = state.join("tls-certificate.pem");
+        Client::new(self.address, &certificate, Some(token.to_owned())).unwrap()
+    }
+
+    /// SIGKILL, and waits for the end.
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The administrator's token, by the bootstrap token of the state.
+fn administrator(running: &Running, state: &Path) -> String {
+    let bootstrap = std::fs::read_to_string(state.join("bootstrap-token")).unwrap();
+    let mut client = running.client(state, bootstrap.trim());
+    let body = json!({ "name": "me", "scope": "admin" });
+    let made = client.ask(Method::Post, "/v1/tokens", Some(&body), &[]).unwrap();
+    assert_eq!(made.status, 201, "{}", made.body);
+    made.body["token"].as_str().unwrap().to_owned()
+}
+
+fn put(client: &mut Client, path: &str, body: &Value) -> Result<u16, ClientError> {
+    client.ask(Method::Put, path, Some(body), &[]).map(|answer| answer.status)
+}
+
+/// How often the controller is killed: BARTIZAN_KILLS, a few times unless given.
+fn kills() -> u32 {
+    std::env::var("BARTIZAN_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(4)
+}
+
+#[test]
+fn what_was_answered_is_there_after_a_sudden_end() {
+    let folder = Folder::new();
+    let state = folder.path("state");
+    let mut running = Running::start(&state);
+    let token = administrator(&running, &state);
+    let mut answered: Vec<(String, Value)> = Vec::new();
+    let mut open = running.client(&state, &token);
+    assert_eq!(
+        put(
+            &mut open,
+            "/v1/tenants/acme",
+            &json!({ "select": { "vni": 1 }, "quotas": { "groups": 1000000 } })
+        )
+        .unwrap(),
+        200
+    );
+    for round in 0..kills() {
+        // Two writers, so that some change is on its way at any time; killed at another moment each time.
+        let write = |letter: char, mut client: Client| {
+            std::thread::spawn(move || {
+                let mut done = Vec::new();
+                for number in 0.. {
+                    let path = format!("/v1/tenants/acme/groups/{letter}{round}-{number}");
+                    let body = json!({ "members": [format!("10.{}.{}.0/24", round % 256, number % 256)] });
+                    match put(&mut client, &path, &body) {
+                        Ok(200) => done.push((path, body)),
+                        Ok(other) => panic!("{path}: {other}"),
+                        Err(_) => break,
+                    }
+                }
+                done
+            })
+        };
+        let writers =
+            [write('a', running.client(&state, &token)), write('b', running.client(&state, &token))];
+        std::thread::sleep(Duration::from_millis(40 + u64::from(round * 37 % 160)));
+        running.kill();
+        for writer in writers {
+            answered.extend(writer.join().unwrap());
+        }
+        running = Running::start(&state);
+    }
+    assert!(!answered.is_empty());
+    let mut client = running.client(&state, &token);
+    for (path, body) in &answered {
+        let answer = client.ask(Method::Get, path, None, &[]).unwrap();
+        assert_eq!((answer.status, &answer.body["spec"]), (200, body), "{path}");
+    }
+    // Every generation has its row of the audit log, without a gap.
+    let newest =
+        client.ask(Method::Get, "/v1/generations", None, &[]).unwrap().body["generation"].as_u64().unwrap();
+    let (mut seen, mut cursor) = (0, String::new());
+    loop {
+        let page = client.ask(Method::Get, &format!("/v1/audit?limit=500{cursor}"), None, &[]).unwrap().body;
+        for row in page["items"].as_array().unwrap() {
+            let generation = row["generation"].as_u64().unwrap();
+            assert!(generation == seen || generation == seen + 1, "{row}");
+            seen = generation;
+        }
+        match page["next"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(seen, newest);
+    assert!(newest >= answered.len() as u64);
+    std::println!("{} answered changes are there after {} kills", answered.len(), kills());
+}
+
+/// Whether this process may mount: as root, and not in a container that forbids it.
+fn may_mount() -> bool {
+    Command::new("unshare")
+        .args(["--mount", "true"])
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|s| s.success())
+}
+
+#[test]
+fn a_full_disk_is_said_and_loses_nothing() {
+    if !may_mount() {
+        std::eprintln!("skipped: no mount namespace here");
+        return;
+    }
+    let folder = Folder::new();
+    let state = folder.path("state");
+    std::fs::create_dir(&state).unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size=1m none {0} && exec {PROGRAM} controller --listen 127.0.0.1:0 --state {0}",
+        state.display()
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--", "sh", "-c", &script]);
+    let running = Running::of(command).unwrap();
+    // The folder as the controller sees it.
+    let inside = Path::new("/proc")
+        .join(running.child.id().to_string())
+        .join("root")
+        .join(state.strip_prefix("/").unwrap());
+    let token = administrator(&running, &inside);
+    let mut client = running.client(&inside, &token);
+    let tenant = json!({ "select": { "vni": 1 }, "quotas": { "groups": 1000000 } });
+    assert_eq!(put(&mut client, "/v1/tenants/acme", &tenant).unwrap(), 200);
+    let body = json!({ "description": "x".repeat(20_000), "members": ["10.0.0.0/8"] });
+    let mut done = 0;
+    let full = loop {
+        let answer =
+            client.ask(Method::Put, &format!("/v1/tenants/acme/groups/g{done}"), Some(&body), &[]).unwrap();
+        if answer.status != 200 {
+            break answer;
+        }
+        done += 1;
+        assert!(done < 200, "a disk of 1 MiB has room for more than it can have");
+    };
+    assert_eq!(full.status, 507, "{}", full.body);
+    assert!(full.body["detail"].as_str().unwrap().contains("make room"), "{}", full.body);
+    // It answers on, what was answered is there, what was not is not.
+    for number in 0..=done {
+        let path = format!("/v1/tenants/acme/groups/g{number}");
+        let answer = client.ask(Method::Get, &path, None, &[]).unwrap();
+        assert_eq!(answer.status, if number < done { 200 } else { 404 }, "{path}");
+    }
+    // Room again: it goes on.
+    let more = Command::new("nsenter")
+        .args([
+            "--mount",
+            "--target",
+            &running.child.id().to_string(),
+            "--",
+            "mount",
+            "-o",
+            "remount,size=8m",
+        ])
+        .arg(&state)
+        .status()
+        .unwrap();
+    assert!(more.success());
+    assert_eq!(put(&mut client, &format!("/v1/tenants/acme/groups/g{done}"), &body).unwrap(), 200);
+}
+
+#[test]
+fn a_second_controller_on_a_state_says_what_to_do() {
+    let folder = Folder::new();
+    let state = folder.path("state");
+    let first = Running::start(&state);
+    let said = {
+        let mut command = Command::new(PROGRAM);
+        command.args(["controller", "--listen", "127.0.0.1:0", "--state"]).arg(&state);
+        Running::of(command).err().expect("a second one runs")
+    };
+    assert!(said.contains("another controller has it open"), "{said}");
+    // The first start said where the token is, and its file is for its owner only.
+    use std::os::unix::fs::PermissionsExt;
+    for name in ["bootstrap-token", "tls-key.pem"] {
+        let mode = std::fs::metadata(state.join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+    // Once used, its file goes with the next start.
+    administrator(&first, &state);
+    first.kill();
+    let again = Running::start(&state);
+    assert!(!state.join("bootstrap-token").exists());
+    drop(again);
+}
+
+#[test]
+fn what_is_no_request_is_refused_and_counted() {
+    let folder = Folder::new();
+    let state = folder.path("state");
+    let running = Running::start(&state);
+    let token = administrator(&running, &state);
+    // No TLS at all.
+    let mut plain = TcpStream::connect(running.address).unwrap();
+    plain.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    plain.write_all(b"GET /v1/tenants HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut said = Vec::new();
+    let _ = plain.read_to_end(&mut said);
+    assert!(!said.windows(4).any(|w| w == b"HTTP"), "{said:?}");
+    let mut client = running.client(&state, &token);
+    let large = vec![b' '; (1 << 20) + 1];
+    let answer =
+        client.ask_bytes(Method::Put, "/v1/tenants/a", Some(large.into()), &[]).map(|answer| answer.status);
+    // The answer may be lost with the connection, which is closed with the body unread.
+    assert!(matches!(answer, Ok(413) | Err(ClientError::Broken(_))), "{answer:?}");
+    let mut client = running.client(&state, &token);
+    assert_eq!(client.ask_bytes(Method::Put, "/v1/tenants/a", Some("{".into()), &[]).unwrap().status, 400);
+    client.set_token(None);
+    assert_eq!(client.ask(Method::Get, "/v1/tenants", None, &[]).unwrap().status, 401);
+    let mut client = running.client(&state, &token);
+    let metrics = client.ask(Method::Get, "/v1/metrics", None, &[]).unwrap().body;
+    for what in ["tls", "too-large", "malformed", "unauthenticated"] {
+        let line = format!("bartizan_controller_requests_total{{what=\"{what}\"}} 1\n");
+        assert!(metrics.as_str().unwrap().contains(&line), "{what}: {metrics}");
+    }
+    // Another certificate is not that of this controller.
+    let other = folder.path("other");
+    drop(Running::start(&other));
+    let certificate = other.join("tls-certificate.pem");
+    let mut wrong = Client::new(running.address, &certificate, Some(token)).unwrap();
+    assert!(matches!(wrong.ask(Method::Get, "/v1/tenants", None, &[]), Err(ClientError::Unreachable { .. })));
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A client of the REST API: one connection that is opened again when it breaks, the controller's own certificate as the only one that
+//! is trusted.
+//!
+//! Not done: proxies, redirects, several requests at once.
+
+use crate::rest::Method;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_rustls::TlsConnector;
+
+/// Time for a request and its answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes of an answer.
+const ANSWER_MAX: usize = 256 << 20;
+
+/// Why there is no answer. Whether a change was done is then not known: ask.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The certificate cannot be read.
+    #[error("the certificate {path}: {message}; it is `tls-certificate.pem` of the controller's state")]
+    Certificate {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// Nobody answers there, or not the one whose certificate is known.
+    #[error("cannot reach the controller at {address}: {message}")]
+    Unreachable {
+        /// Where.
+        address: SocketAddr,
+        /// What is wrong.
+        message: String,
+    },
+    /// The connection ended before the answer.
+    #[error("no answer: {0}")]
+    Broken(String),
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Status code.
+    pub status: u16,
+    /// The document's tag, for `If-Match`.
+    pub tag: Option<String>,
+    /// The body: JSON as it is, text as a string.
+    pub body: Value,
+}
+
+impl Answer {
+    /// Whether it was done.
+    #[must_use]
+    pub const fn done(&self) -> bool {
+        self.status / 100 == 2
+    }
+}
+
+/// A client; see the module.
+pub struct Client {
+    address: SocketAddr,
+    token: Option<String>,
+    tls: TlsConnector,
+    runtime: tokio::runtime::Runtime,
+    connection: Option<SendRequest<Full<Bytes>>>,
+}
+
+impl Client {
+    /// A client of a controller, with the certificate that it shows and a token.
+    ///
+    /// # Errors
+    /// The certificate cannot be read.
+    pub fn new(address: SocketAddr, certificate: &Path, token: Option<String>) -> Result<Self, ClientError> {
+        let wrong =
+            |message: String| ClientError::Certificate { path: certificate.display().to_string(), message };
+        let trusted = CertificateDer::from_pem_file(certificate).map_err(|e| wrong(e.to_string()))?;
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(trusted).map_err(|e| wrong(e.to_string()))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|e| wrong(e.to_string()))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|e| ClientError::Broken(e.to_string()))?;
+        let tls = TlsConnector::from(Arc::new(config));
+        Ok(Client { address, token, tls, runtime, connection: None })
+    }
+
+    /// Asks with another token from now on.
+    pub fn set_token(&mut self, token: Option<String>) {
+        self.token = token;
+    }
+
+    /// Asks. `path`: with its query; `body`: of JSON; `fields`: header fields beside those of the token and the body.
+    ///
+    /// # Errors
+    /// There is no answer.
+    pub fn ask(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        fields: &[(&str, &str)],
+    ) -> Result<Answer, ClientError> {
+        let bytes = body.map(|body| Bytes::from(body.to_string()));
+        self.ask_bytes(method, path, bytes, fields)
+    }
+
+    /// As [`Client::ask`], with the body as it is; its kind is JSON unless a field says another.
+    ///
+    /// # Errors
+    /// There is no answer.
+    pub fn ask_bytes(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+        fields: &[(&str, &str)],
+    ) -> Result<Answer, ClientError> {
+        let mut request = Request::builder().method(method.name()).uri(path).header(HOST, "localhost");
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        if body.is_some() && !fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        let request = request
+            .body(Full::new(body.unwrap_or_default()))
+            .map_err(|error| ClientError::Broken(error.to_string()))?;
+        let (address, tls, connection) = (self.address, self.tls.clone(), self.connection.take());
+        let asked = async {
+            let mut sender = match connection.filter(|sender| !sender.is_closed()) {
+                Some(sender) => sender,
+                None => connect(address, tls).await?,
+            };
+            let broken = |error: &dyn std::fmt::Display| ClientError::Broken(error.to_string());
+            sender.ready().await.map_err(|e| broken(&e))?;
+            let response = sender.send_request(request).await.map_err(|e| broken(&e))?;
+            Ok::<_, ClientError>((answer(response).await?, sender))
+        };
+        let slow = || ClientError::Broken(format!("nothing for {} s", PATIENCE.as_secs()));
+        let patient = async { tokio::time::timeout(PATIENCE, asked).await.map_err(|_| slow())? };
+        let (answer, sender) = self.runtime.block_on(patient)?;
+        self.connection = Some(sender);
+        Ok(answer)
+    }
+}
+
+async fn connect(address: SocketAddr, tls: TlsConnector) -> Result<SendRequest<Full<Bytes>>, ClientError> {
+    let unreachable =
+        |error: &dyn std::fmt::Display| ClientError::Unreachable { address, message: error.to_string() };
+    let stream = tokio::net::TcpStream::connect(address).await.map_err(|e| unreachable(&e))?;
+    let _ = stream.set_nodelay(true);
+    let name = ServerName::from(address.ip());
+    let stream = tls.connect(name, stream).await.map_err(|e| unreachable(&e))?;
+    let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|e| unreachable(&e))?;
+    // How it ends is told to whoever waits for an answer.
+    tokio::spawn(async move {
+        let _ = connection.await;
+    });
+    Ok(sender)
+}
+
+async fn answer(response: Response<hyper::body::Incoming>) -> Result<Answer, ClientError> {
+    let status = response.status().as_u16();
+    let tag = response.headers().get("etag").and_then(|tag| tag.to_str().ok()).map(str::to_owned);
+    let body = Limited::new(response.into_body(), ANSWER_MAX).collect().await;
+    let bytes = body.map_err(|error| ClientError::Broken(error.to_string()))?.to_bytes();
+    let text = || Value::String(String::from_utf8_lossy(&bytes).into_owned());
+    Ok(Answer { status, tag, body: serde_json::from_slice(&bytes).unwrap_or_else(|_| text()) })
+}

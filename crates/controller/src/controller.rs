@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The controller itself: one writer, one model, and what follows of a change.
+//!
+//! A change is checked against what stands, committed to the store, and only then shown: to readers, and to the fleet. Whoever was
+//! answered can rely on it.
+
+use crate::access::{Limiter, Principal, Scope, Secret};
+use crate::clock::Clock;
+use crate::counters::{Counters, count};
+use crate::device::{self, Acknowledgement, DeviceSpec, DeviceStatus, Touched};
+use crate::fleet::Fleet;
+use crate::model::Model;
+use crate::problem::Refusal;
+use crate::rollout;
+use crate::store::{Alert, Change, Loaded, Status, Store, StoreError, Write};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+
+/// The kind of document of tokens.
+pub const TOKENS: &str = "tokens";
+/// The kind of status of a device's counters.
+pub const STATISTICS: &str = "statistics";
+
+/// What the program says to its controller.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The functions that chains may name; with none, any.
+    pub functions: Vec<String>,
+    /// Alerts that are kept of a tenant, equal ones counted once.
+    pub alerts_max: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { functions: Vec::new(), alerts_max: 100_000 }
+    }
+}
+
+/// What a change does; see [`Controller::change`].
+#[derive(Clone, Debug, Default)]
+pub struct Draft {
+    /// Kind, name, and what it says then; `None` removes it.
+    pub writes: Vec<(String, String, Option<Value>)>,
+    /// Status that goes along.
+    pub status: Vec<Status>,
+    /// Whose traffic it concerns.
+    pub touched: Touched,
+}
+
+impl Draft {
+    /// One document.
+    #[must_use]
+    pub fn one(kind: &str, id: &str, body: Option<Value>, touched: Touched) -> Self {
+        Draft { writes: vec![(kind.to_owned(), id.to_owned(), body)], touched, ..Draft::default() }
+    }
+}
+
+/// A document that a change changed.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, JsonSchema)]
+pub struct Difference {
+    /// The kind of resource.
+    pub kind: String,
+    /// Its name.
+    pub id: String,
+    /// What it said; null if it was not there.
+    pub before: Option<Value>,
+    /// What it says then; null if it is gone.
+    pub after: Option<Value>,
+}
+
+/// What a change did, or would do.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct Outcome {
+    /// The generation that stands then.
+    pub generation: u64,
+    /// What differs; nothing if all of it stood already.
+    pub changes: Vec<Difference>,
+    /// The devices that are to run it at once.
+    pub devices: Vec<String>,
+}
+
+/// The controller.
+pub struct Controller {
+    store: Mutex<Box<dyn Store>>,
+    model: RwLock<Model>,
+    clock: Arc<dyn Clock>,
+    fleet: Arc<dyn Fleet>,
+    /// What the program says.
+    pub settings: Settings,
+    /// What is counted.
+    pub counters: Counters,
+    failures: Mutex<Limiter<IpAddr>>,
+    refusals: Mutex<Limiter<String>>,
+}
+
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic elsewhere leaves no half-done change: the store has transactions, limiters only numbers.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Controller {
+    /// Starts with what a store holds, and tells the fleet what is wanted.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn new(
+        mut store: Box<dyn Store>,
+        clock: Arc<dyn Clock>,
+        fleet: Arc<dyn Fleet>,
+        settings: Settings,
+    ) -> Result<Self, StoreError> {
+        let model = Model::of(store.load()?);
+        for device in model.all(device::KIND) {
+            let status = DeviceStatus::of(&model, &device.id);
+            if status.wanted > 0 {
+                fleet.wanted(&device.id, status.wanted);
+            }
+        }
+        Ok(Controller {
+            store: Mutex::new(store),
+            model: RwLock::new(model),
+            clock,
+            fleet,
+            settings,
+            counters: Counters::default(),
+            failures: Mutex::new(Limiter::default()),
+            refusals: Mutex::new(Limiter::default()),
+        })
+    }
+
+    /// What stands.
+    pub fn model(&self) -> RwLockReadGuard<'_, Model> {
+        self.model.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time, in microseconds since 1970.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        self.clock.now()
+    }
+
+    /// Asks the store.
+    ///
+    /// # Errors
+    /// Those of the question.
+    pub fn ask<T>(
+        &self,
+        question: impl FnOnce(&mut dyn Store) -> Result<T, StoreError>,
+    ) -> Result<T, Refusal> {
+        question(lock(&self.store).as_mut()).map_err(Refusal::from)
+    }
+
+    /// What stood in a generation.
+    ///
+    /// # Errors
+    /// There is none, or the store cannot be read.
+    pub fn model_at(&self, generation: u64) -> Result<Model, Refusal> {
+        let newest = self.model().generation;
+        if generation > newest {
+            let message = format!("there is no generation {generation}; the newest is {newest}");
+            return Err(Refusal::NotFound(message));
+        }
+        let documents = self.ask(|store| store.at(generation))?;
+        Ok(Model::of(Loaded { generation, documents, status: Vec::new() }))
+    }
+
+    /// Does a change that is drafted from what stands, or only says what it would do (`dry`). Nobody else changes anything in
+    /// between.
+    ///
+    /// # Errors
+    /// Those of the draft, and of the store.
+    pub fn change(
+        &self,
+        who: &Principal,
+        action: &str,
+        dry: bool,
+        draft: impl FnOnce(&Model) -> Result<Draft, Refusal>,
+    ) -> Result<Outcome, Refusal> {
+        let mut store = lock(&self.store);
+        let (change, outcome) = {
+            let model = self.model();
+            let draft = draft(&model)?;
+            self.compose(&model, who, action, draft)
+        };
+        if dry || (change.writes.is_empty() && change.status.is_empty()) {
+            return Ok(outcome);
+        }
+        let generation = store.commit(&change)?;
+        let wanted = {
+            let mut model = self.model.write().unwrap_or_else(PoisonError::into_inner);
+            let wanted = wanted(&model, &change.status);
+            model.apply(generation, &change.writes, &change.status);
+            wanted
+        };
+        // Still as the only writer, so that the fleet hears of generations in their order.
+        for (device, generation) in wanted {
+            self.fleet.wanted(&device, generation);
+        }
+        Ok(outcome)
+    }
+
+    fn compose(&self, model: &Model, who: &Principal, action: &str, draft: Draft) -> (Change, Outcome) {
+        let mut writes = Vec::new();
+        for (kind, id, after) in draft.writes {
+            let before = model.get(&kind, &id).map(|document| document.body.clone());
+            if before != after {
+                writes.push(Write { kind, id, before, after });
+            }
+        }
+        let generation = model.generation + u64::from(!writes.is_empty());
+        let mut status = draft.status;
+        let mut devices: Vec<String> = wanted(model, &status).into_iter().map(|(device, _)| device).collect();
+        if !writes.is_empty() {
+            for id in device::following(model, &draft.touched) {
+                if !devices.contains(&id) {
+                    status.push(DeviceStatus::of(model, &id).want(generation).line(&id));
+                    devices.push(id);
+                }
+            }
+        }
+        let changes = writes
+            .iter()
+            .map(|write| Difference {
+                kind: write.kind.clone(),
+                id: write.id.clone(),
+                before: write.before.as_ref().map(|body| shown(&write.kind, body)),
+                after: write.after.as_ref().map(|body| shown(&write.kind, body)),
+            })
+            .collect();
+        let outcome = Outcome { generation, changes, devices };
+        let (who, action) = (who.id.clone(), action.to_owned());
+        (Change { at: self.now(), who, action, writes, status, remark: None }, outcome)
+    }
+
+    /// Notes in the audit log that someone was refused a change; of each token so many at once only, the rest is counted.
+    pub fn note_refusal(&self, who: &Principal, action: &str, path: &str) {
+        if lock(&self.refusals).fail(&who.id, self.now()).is_some() {
+            return;
+        }
+        let change = Change {
+            at: self.now(),
+            who: who.id.clone(),
+            action: format!("refused: {action}"),
+            remark: Some(("requests".to_owned(), without_tokens(path))),
+            ..Change::default()
+        };
+        // A disk that takes no remark takes no change either, and says so to whoever tries one.
+        let _ = lock(&self.store).commit(&change);
+    }
+
+    /// Who asks, by the text behind `Bearer`.
+    ///
+    /// # Errors
+    /// The token is not known or its time is over; from a source with many such failures only that it has to wait. A good token is
+    /// never held up by the failures of others at the same address.
+    pub fn authenticate(&self, token: Option<&str>, source: IpAddr) -> Result<Option<Principal>, Refusal> {
+        let Some(text) = token else { return Ok(None) };
+        let now = self.now();
+        if let Some(principal) = Secret::parse(text).and_then(|secret| self.known(&secret, now)) {
+            return Ok(Some(principal));
+        }
+        match lock(&self.failures).fail(&source, now) {
+            Some(seconds) => Err(Refusal::Limited(seconds)),
+            None => Err(Refusal::Unknown(
+                "this token is not known here, or its time is over; ask an administrator for another"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    fn known(&self, secret: &Secret, now: u64) -> Option<Principal> {
+        let model = self.model();
+        let body = &model.get(TOKENS, secret.id())?.body;
+        let text = |key: &str| body.get(key).and_then(Value::as_str);
+        let over = body.get("expires").and_then(Value::as_u64).is_some_and(|expires| expires <= now);
+        if !secret.fits(text("hash")?) || over {
+            return None;
+        }
+        let scope = Scope::deserialize(body.get("scope")?).ok()?;
+        let own = |key| text(key).map(str::to_owned);
+        Some(Principal { id: secret.id().to_owned(), scope, tenant: own("tenant"), device: own("device") })
+    }
+
+    /// A device answered to a generation; a roll-out may go on or stop by it.
+    ///
+    /// # Errors
+    /// There is no such device, or the store did not do it.
+    pub fn acknowledge(&self, who: &Principal, id: &str, answer: &Acknowledgement) -> Result<(), Refusal> {
+        let now = self.now();
+        let draft = |model: &Model| {
+            if model.get(device::KIND, id).is_none() {
+                return Err(Refusal::NotFound(format!("there is no device `{id}`")));
+            }
+            if answer.generation > model.generation {
+                let message = format!(
+                    "there is no generation {}; the newest is {}",
+                    answer.generation, model.generation
+                );
+                return Err(Refusal::wrong("/generation", message));
+            }
+            let own = DeviceStatus::of(model, id).answered(answer, now);
+            let mut lines = BTreeMap::from([(id.to_owned(), own.line(id))]);
+            let mut draft = Draft::default();
+            if let Some((name, mut rollout)) = rollout::under_way(model) {
+                let status = |device: &str| match device == id {
+                    true => own.clone(),
+                    false => DeviceStatus::of(model, device),
+                };
+                let more = rollout.answered(id, answer, status);
+                lines.extend(more.into_iter().map(|line| (line.id.clone(), line)));
+                draft.writes.push((rollout::KIND.to_owned(), name, serde_json::to_value(&rollout).ok()));
+            }
+            draft.status = lines.into_values().collect();
+            Ok(draft)
+        };
+        self.change(who, "acknowledge", false, draft).map(|_| ())
+    }
+
+    /// A device tells alerts; those of tenants that it does not serve are counted and left out. Returns how many were taken.
+    ///
+    /// # Errors
+    /// There is no such device, or the store did not do it.
+    pub fn alerts(&self, id: &str, alerts: &[Alert]) -> Result<u64, Refusal> {
+        let Some(spec) = self.model().get(device::KIND, id).map(|d| DeviceSpec::deserialize(&d.body)) else {
+            return Err(Refusal::NotFound(format!("there is no device `{id}`")));
+        };
+        let spec = spec.unwrap_or_default();
+        let taken: Vec<Alert> = {
+            let model = self.model();
+            let fits =
+                |alert: &&Alert| spec.serves(&alert.tenant) && model.get("tenants", &alert.tenant).is_some();
+            alerts.iter().filter(fits).cloned().collect()
+        };
+        for _ in taken.len()..alerts.len() {
+            count(&self.counters.alerts_unknown);
+        }
+        let bound = self.settings.alerts_max;
+        let forgotten = self.ask(|store| store.keep_alerts(&taken, bound))?;
+        for _ in 0..forgotten {
+            count(&self.counters.alerts_forgotten);
+        }
+        Ok(taken.len() as u64)
+    }
+
+    /// A device tells its counters; the newest are kept.
+    ///
+    /// # Errors
+    /// There is no such device, or the store did not do it.
+    pub fn statistics(&self, who: &Principal, id: &str, body: Value) -> Result<(), Refusal> {
+        let now = self.now();
+        let draft = |model: &Model| {
+            if model.get(device::KIND, id).is_none() {
+                return Err(Refusal::NotFound(format!("there is no device `{id}`")));
+            }
+            let seen = DeviceStatus { seen: now, ..DeviceStatus::of(model, id) };
+            let line = Status { kind: STATISTICS.to_owned(), id: id.to_owned(), body: Some(body) };
+            Ok(Draft { status: vec![line, seen.line(id)], ..Draft::default() })
+        };
+        self.change(who, "statistics", false, draft).map(|_| ())
+    }
+
+    /// The first token of an empty store: the one that makes the first administrator's, once. `keep` puts it where its
+    /// holder finds it, before it is known here. `None` when there are tokens.
+    ///
+    /// # Errors
+    /// The store did not do it, or there are no random numbers.
+    pub fn bootstrap<T, E>(
+        &self,
+        keep: impl FnOnce(&Secret) -> Result<T, E>,
+    ) -> Result<Option<Result<T, E>>, Refusal> {
+        if self.model().all(TOKENS).next().is_some() {
+            return Ok(None);
+        }
+        let secret = Secret::random().map_err(|e| Refusal::Internal(e.to_string()))?;
+        let kept = keep(&secret);
+        if kept.is_ok() {
+            let body =
+                serde_json::json!({ "name": "bootstrap", "scope": "bootstrap", "hash": secret.hash() });
+            let draft = |_: &Model| Ok(Draft::one(TOKENS, secret.id(), Some(body), Touched::Nothing));
+            self.change(&Principal::controller(), "bootstrap", false, draft)?;
+        }
+        Ok(Some(kept))
+    }
+
+    /// Whether the bootstrap token is there yet.
+    #[must_use]
+    pub fn bootstraps(&self) -> bool {
+        let is = |body: &Value| body.get("scope").and_then(Value::as_str) == Some("bootstrap");
+        self.model().all(TOKENS).any(|token| is(&token.body))
+    }
+}
+
+/// A path without the tokens that somebody put there instead of their ids: logs keep no secrets.
+fn without_tokens(path: &str) -> String {
+    let part = |part: &str| if part.starts_with("btz_") { "btz_...".to_owned() } else { part.to_owned() };
+    path.split('/').map(part).collect::<Vec<_>>().join("/").chars().take(200).collect()
+}
+
+/// What is shown of a document: not the hashes of tokens, and of long texts the length only.
+#[must_use]
+pub fn shown(kind: &str, body: &Value) -> Value {
+    let mut body = body.clone();
+    if let Some(object) = body.as_object_mut() {
+        if kind == TOKENS {
+            object.remove("hash");
+        }
+        if let Some(text) = object.get_mut("text") {
+            *text = Value::from(text.as_str().map_or(0, str::len));
+        }
+    }
+    body
+}
+
+/// The devices that are to run something else by these lines of status.
+fn wanted(model: &Model, status: &[Status]) -> Vec<(String, u64)> {
+    let lines = status.iter().filter(|line| line.kind == device::KIND);
+    let wanted = |line: &Status| line.body.as_ref()?.get("wanted")?.as_u64();
+    lines
+        .filter_map(|line| Some((line.id.clone(), wanted(line)?)))
+        .filter(|(id, generation)| DeviceStatus::of(model, id).wanted != *generation)
+        .collect()
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the controller counts: requests by what became of them. Every refusal has its row.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($field:ident $name:literal $help:literal;)+) => {
+        /// The counters.
+        #[derive(Debug, Default)]
+        pub struct Counters {
+            $(#[doc = $help] pub $field: AtomicU64,)+
+        }
+
+        impl Counters {
+            /// Names and values, in the order of the table.
+            pub fn rows(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$(($name, self.$field.load(Ordering::Relaxed)),)+].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    done "done" "Requests that were answered with what they asked for.";
+    unauthenticated "unauthenticated" "Without a token, or with one that is not known.";
+    limited "limited" "The same, from a source that had too many of them.";
+    forbidden "forbidden" "With a token that does not reach so far.";
+    malformed "malformed" "Not readable: no JSON, a bad parameter, a format that is not read.";
+    wrong "wrong" "Readable, and refused by a check.";
+    too_large "too-large" "Bodies beyond their limit.";
+    not_found "not-found" "Of what is not there.";
+    conflict "conflict" "What something else stands against, or what was changed in the meantime.";
+    quota "quota" "Beyond a tenant's quota.";
+    store "store" "What the store did not do: a full or failing disk.";
+    timeout "timeout" "Requests that did not come in in time.";
+    busy "busy" "Connections beyond the number that may be open.";
+    tls "tls" "Connections whose handshake failed.";
+    alerts_forgotten "alerts-forgotten" "Alerts that made room for newer ones.";
+    alerts_unknown "alerts-unknown" "Alerts of tenants that the device does not serve.";
+}
+
+/// Counts one.
+pub fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What stands: all documents and all status in memory, as of one generation. Readers never wait for the disk.
+
+use crate::store::{Document, Loaded, Status, Write};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// The documents and status of a generation.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    /// The generation.
+    pub generation: u64,
+    documents: BTreeMap<String, BTreeMap<String, Arc<Document>>>,
+    status: BTreeMap<String, BTreeMap<String, Value>>,
+}
+
+impl Model {
+    /// What a store held.
+    #[must_use]
+    pub fn of(loaded: Loaded) -> Self {
+        let mut model = Model { generation: loaded.generation, ..Model::default() };
+        for document in loaded.documents {
+            let kind = model.documents.entry(document.kind.clone()).or_default();
+            kind.insert(document.id.clone(), Arc::new(document));
+        }
+        model.apply(loaded.generation, &[], &loaded.status);
+        model
+    }
+
+    /// A document.
+    #[must_use]
+    pub fn get(&self, kind: &str, id: &str) -> Option<&Document> {
+        self.documents.get(kind)?.get(id).map(Arc::as_ref)
+    }
+
+    /// A document as its type; `None` as well for one that an older program wrote differently.
+    #[must_use]
+    pub fn read<T: DeserializeOwned>(&self, kind: &str, id: &str) -> Option<T> {
+        bartizan_config::policy::read::read(&bartizan_config::policy::read::from_json(
+            &self.get(kind, id)?.body,
+        ))
+        .ok()
+    }
+
+    /// The documents of a kind whose names begin with `prefix`, behind `after`.
+    pub fn list<'m>(
+        &'m self,
+        kind: &str,
+        prefix: &'m str,
+        after: Option<&'m str>,
+    ) -> impl Iterator<Item = &'m Document> + use<'m> {
+        let from = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        self.documents
+            .get(kind)
+            .into_iter()
+            .flat_map(move |all| all.range::<str, _>((from, Bound::Unbounded)))
+            .take_while(move |(id, _)| id.starts_with(prefix))
+            .map(|(_, document)| document.as_ref())
+    }
+
+    /// All documents of a kind.
+    pub fn all<'m>(&'m self, kind: &str) -> impl Iterator<Item = &'m Document> + use<'m> {
+        self.list(kind, "", None)
+    }
+
+    /// Every document, by kind and name.
+    pub fn documents(&self) -> impl Iterator<Item = &Document> {
+        self.documents.values().flat_map(|all| all.values().map(Arc::as_ref))
+    }
+
+    /// A line of status.
+    #[must_use]
+    pub fn status(&self, kind: &str, id: &str) -> Option<&Value> {
+        self.status.get(kind)?.get(id)
+    }
+
+    /// What stands after a change.
+    pub fn apply(&mut self, generation: u64, writes: &[Write], status: &[Status]) {
+        self.generation = generation;
+        for write in writes {
+            let kind = self.documents.entry(write.kind.clone()).or_default();
+            match &write.after {
+                Some(body) => {
+                    let document = Document {
+                        kind: write.kind.clone(),
+                        id: write.id.clone(),
+                        generation,
+                        body: body.clone(),
+                    };
+                    kind.insert(write.id.clone(), Arc::new(document));
+                }
+                None => {
+                    kind.remove(&write.id);
+                }
+            }
+        }
+        for line in status {
+            let kind = self.status.entry(line.kind.clone()).or_default();
+            match &line.body {
+                Some(body) => kind.insert(line.id.clone(), body.clone()),
+                None => kind.remove(&line.id),
+            };
+        }
+    }
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a device is given: the documents of a generation as a policy file, of the tenants that it serves only.
+//!
+//! Names of policies and groups have their tenant in them (policy `acme/web`, group `lan@acme`), so that tenants cannot meet by
+//! a name. Nothing is translated here: which rules come of it is for the agent to say.
+
+use crate::model::Model;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// The kinds of documents that a policy file is made of.
+pub const TENANTS: &str = "tenants";
+/// Policies.
+pub const POLICIES: &str = "policies";
+/// Groups of addresses.
+pub const GROUPS: &str = "groups";
+/// Rule libraries.
+pub const LIBRARIES: &str = "libraries";
+/// Settings of the whole: what traffic gets that no policy names.
+pub const SETTINGS: &str = "settings";
+/// The name of that setting.
+pub const DEFAULT: &str = "default";
+
+/// The order of a tenant or policy that does not say one.
+pub const ORDER: u64 = 100;
+
+/// Keys whose values name groups.
+const TARGETS: &[&str] = &["from", "to"];
+
+fn order(body: &Value) -> u64 {
+    body.get("order").and_then(Value::as_u64).unwrap_or(ORDER)
+}
+
+/// A tenant's group as the file calls it: a name that begins as a group's has to, with a sign that no name here has.
+fn group_name(tenant: &str, name: &str) -> String {
+    format!("{name}@{tenant}")
+}
+
+/// Puts the tenant behind the names of groups, wherever targets stand. A name that is no group of the tenant stays, so that whoever
+/// reads the file says that it is not known.
+fn qualify(value: &mut Value, tenant: &str, groups: &BTreeMap<String, Value>, target: bool) {
+    match value {
+        Value::String(text) if target => {
+            let own = group_name(tenant, text);
+            if groups.contains_key(&own) {
+                *text = own;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| qualify(item, tenant, groups, target)),
+        Value::Object(pairs) => {
+            for (key, value) in pairs {
+                qualify(value, tenant, groups, TARGETS.contains(&key.as_str()));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The groups of a tenant as the file has them.
+#[must_use]
+pub fn groups(model: &Model, tenant: &str) -> BTreeMap<String, Value> {
+    let prefix = format!("{tenant}/");
+    let raw = |body: &Value| body.get("members").cloned().unwrap_or(Value::Array(Vec::new()));
+    let named = |id: &str| group_name(tenant, id.strip_prefix(&prefix).unwrap_or(id));
+    let own = model.list(GROUPS, &prefix, None);
+    let all: BTreeMap<_, _> = own.map(|document| (named(&document.id), raw(&document.body))).collect();
+    let mut qualified = all.clone();
+    for members in qualified.values_mut() {
+        qualify(members, tenant, &all, true);
+    }
+    qualified
+}
+
+/// A tenant as the file has it.
+#[must_use]
+pub fn tenant(id: &str, body: &Value) -> Value {
+    let mut tenant = json!({ "name": id, "select": body.get("select").cloned().unwrap_or(Value::Null) });
+    if let (Some(vars), Some(object)) = (body.get("vars").filter(|v| !v.is_null()), tenant.as_object_mut()) {
+        object.insert("vars".to_owned(), vars.clone());
+    }
+    tenant
+}
+
+/// A policy as the file has it: what it says, with its name and tenant.
+#[must_use]
+pub fn policy(owner: &str, id: &str, body: &Value, groups: &BTreeMap<String, Value>) -> Value {
+    let mut policy = body.get("policy").cloned().unwrap_or(Value::Null);
+    qualify(&mut policy, owner, groups, false);
+    if let Some(object) = policy.as_object_mut() {
+        object.insert("name".to_owned(), json!(id));
+        object.insert("tenant".to_owned(), json!([owner]));
+    }
+    policy
+}
+
+/// What traffic gets that no policy names, unless a document says something else: nothing goes on.
+fn default(model: &Model) -> Value {
+    let said = model.get(SETTINGS, DEFAULT).map(|document| document.body.clone());
+    said.unwrap_or_else(|| json!({ "action": "drop" }))
+}
+
+/// The rule groups that policies can name: one for each library, its file beside the policy file.
+#[must_use]
+pub fn rule_groups(model: &Model) -> Map<String, Value> {
+    let group = |id: &String| (id.clone(), json!([format!("{id}.rules")]));
+    model.all(LIBRARIES).map(|document| group(&document.id)).collect()
+}
+
+/// The policy file of a generation for a device that serves some tenants.
+#[must_use]
+pub fn policy_file(model: &Model, serves: impl Fn(&str) -> bool) -> Value {
+    let mut tenants: Vec<_> = model.all(TENANTS).filter(|document| serves(&document.id)).collect();
+    tenants.sort_by_key(|document| (order(&document.body), &document.id));
+    let mut all_groups = Map::new();
+    let mut policies = Vec::new();
+    for owner in &tenants {
+        let groups = groups(model, &owner.id);
+        let prefix = format!("{}/", owner.id);
+        let own: Vec<_> = model.list(POLICIES, &prefix, None).collect();
+        policies.extend(
+            own.iter().map(|p| (order(&p.body), p.id.clone(), policy(&owner.id, &p.id, &p.body, &groups))),
+        );
+        all_groups.extend(groups);
+    }
+    policies.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+    let policies: Vec<Value> = policies.into_iter().map(|(.., policy)| policy).collect();
+    let tenants: Vec<Value> = tenants.iter().map(|document| tenant(&document.id, &document.body)).collect();
+    json!({
+        "groups": all_groups,
+        "rule-groups": rule_groups(model),
+        "tenants": tenants,
+        "policies": policies,
+        "default": default(model),
+    })
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Devices: which there are, what each is to run and runs, the policy it gets, and what it reports by REST.
+
+use super::document::{Context, Kind};
+use crate::access::Need;
+use crate::device::{self, ALL, Acknowledgement, DeviceSpec, DeviceStatus, Follow, Touched};
+use crate::model::Model;
+use crate::problem::{Fault, Refusal};
+use crate::render;
+use crate::rest::http::{Method, Reply};
+use crate::rest::route::{BODY_MAX, Body, Call, Parameter, ParameterKind, Route, read_as, schema};
+use crate::store::Alert;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// The kind.
+pub struct Devices;
+
+impl Kind for Devices {
+    const KIND: &'static str = device::KIND;
+    const PATH: &'static str = "/v1/devices";
+    const ONE: &'static str = "device";
+    const READ: Need = Need::ReadDevice;
+    const WRITE: Need = Need::Admin;
+    type Spec = DeviceSpec;
+    type Status = DeviceStatus;
+
+    fn check(context: &Context<'_>, spec: &DeviceSpec) -> Vec<Fault> {
+        let known = |name: &str| name == ALL || context.model.get(render::TENANTS, name).is_some();
+        let unknown = spec.tenants.iter().enumerate().filter(|(_, name)| !known(name));
+        unknown
+            .map(|(index, name)| {
+                let message = format!("there is no tenant `{name}`; make it first, or write `*` for all");
+                Fault::new(format!("/tenants/{index}"), message)
+            })
+            .collect()
+    }
+
+    fn touched(context: &Context<'_>) -> Touched {
+        // What the device itself is to run is new when it serves others than before; other devices are not concerned, but for them a
+        // generation with nothing new costs nothing either.
+        match DeviceSpec::deserialize(context.body) {
+            Ok(spec) if spec.tenants.iter().any(|tenant| tenant == ALL) => Touched::All,
+            Ok(spec) => Touched::Tenants(spec.tenants.into_iter().collect()),
+            Err(_) => Touched::All,
+        }
+    }
+
+    fn status(model: &Model, id: &str) -> Option<DeviceStatus> {
+        Some(DeviceStatus::of(model, id))
+    }
+
+    fn also(context: &Context<'_>) -> Vec<crate::store::Status> {
+        // A device that is new, or follows anew, is not among those that the change finds following.
+        let Ok(spec) = DeviceSpec::deserialize(context.body) else { return Vec::new() };
+        match spec.follow {
+            Follow::Auto => {
+                let status = DeviceStatus::of(context.model, context.name);
+                vec![status.want(context.model.generation + 1).line(context.name)]
+            }
+            Follow::Manual => Vec::new(),
+        }
+    }
+}
+
+/// What a device is given.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DevicePolicy {
+    /// The generation.
+    pub generation: u64,
+    /// The policy file of that generation, of the tenants that the device serves.
+    pub policy: Map<String, Value>,
+}
+
+/// An alert of a device.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct AlertReport {
+    /// Whose traffic.
+    pub tenant: String,
+    /// What equal alerts have in common: signature, addresses, ports.
+    pub key: String,
+    /// How many.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 4294967295u32))]
+    pub count: u32,
+    /// The event, as EVE JSON.
+    pub event: Map<String, Value>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// Alerts of a device.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct AlertReports {
+    /// The alerts, oldest first.
+    pub alerts: Vec<AlertReport>,
+}
+
+/// How many alerts were taken.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Taken {
+    /// Taken; the rest was of tenants that the device does not serve.
+    pub taken: u64,
+}
+
+/// Counters of a device.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Counts {
+    /// Counters by name; those of a tenant below its name.
+    pub counters: Map<String, Value>,
+}
+
+/// Counters as they are kept.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Statistics {
+    /// Counters by name; null before the device has told any.
+    pub counters: Option<Map<String, Value>>,
+}
+
+/// Which generation.
+const GENERATION: Parameter = Parameter {
+    name: "generation",
+    about: "The generation; what the device is to run unless given.",
+    kind: ParameterKind::Number(0, u64::MAX >> 1),
+};
+
+/// The routes beside those of the documents.
+pub(super) fn routes() -> Vec<Route> {
+    let route = |method, path: &str, operation: &str, about: &str| Route {
+        method,
+        path: format!("/v1/devices/{{device}}/{path}"),
+        operation: operation.to_owned(),
+        about: about.to_owned(),
+        need: if method == Method::Get { Need::ReadDevice } else { Need::Report },
+        query: &[],
+        body: None,
+        tagged: false,
+        status: 200,
+        answer: None,
+        handler: policy,
+    };
+    let body = |schema| Some(Body { schema: Some(schema), max: BODY_MAX });
+    vec![
+        Route {
+            query: &[GENERATION],
+            answer: Some(schema::<DevicePolicy>()),
+            ..route(Method::Get, "policy", "get-device-policy", "What a device is given to run.")
+        },
+        Route {
+            body: body(schema::<Acknowledgement>()),
+            answer: Some(schema::<DeviceStatus>()),
+            handler: acknowledge,
+            ..route(Method::Post, "acknowledgements", "acknowledge", "A device's answer to a generation.")
+        },
+        Route {
+            body: body(schema::<AlertReports>()),
+            answer: Some(schema::<Taken>()),
+            handler: alerts,
+            ..route(Method::Post, "alerts", "report-alerts", "Alerts that a device saw.")
+        },
+        Route {
+            answer: Some(schema::<Statistics>()),
+            handler: get_statistics,
+            ..route(Method::Get, "statistics", "get-statistics", "A device's newest counters.")
+        },
+        Route {
+            body: body(schema::<Counts>()),
+            answer: Some(schema::<Statistics>()),
+            handler: put_statistics,
+            ..route(Method::Put, "statistics", "put-statistics", "A device's counters.")
+        },
+    ]
+}
+
+fn spec(call: &Call<'_>) -> Result<DeviceSpec, Refusal> {
+    let model = call.controller.model();
+    let name = call.name("device");
+    let missing = || Refusal::NotFound(format!("there is no device `{name}`"));
+    let document = model.get(device::KIND, name).ok_or_else(missing)?;
+    Ok(DeviceSpec::deserialize(&document.body).unwrap_or_default())
+}
+
+fn policy(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let spec = spec(call)?;
+    let (wanted, newest) = {
+        let model = call.controller.model();
+        (DeviceStatus::of(&model, call.name("device")).wanted, model.generation)
+    };
+    let generation = call.number("generation").unwrap_or(wanted);
+    let policy = match generation == newest {
+        true => render::policy_file(&call.controller.model(), |tenant| spec.serves(tenant)),
+        false => render::policy_file(&call.controller.model_at(generation)?, |tenant| spec.serves(tenant)),
+    };
+    Ok(Reply::json(200, &json!({ "generation": generation, "policy": policy })))
+}
+
+fn acknowledge(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let answer: Acknowledgement = read_as(&call.json()?)?;
+    let name = call.name("device");
+    call.controller.acknowledge(&call.who(), name, &answer)?;
+    Ok(Reply::json(200, &DeviceStatus::of(&call.controller.model(), name)))
+}
+
+fn alerts(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let reports: AlertReports = read_as(&call.json()?)?;
+    let last = call.controller.now();
+    let alert = |report: AlertReport| Alert {
+        tenant: report.tenant,
+        key: report.key,
+        last,
+        count: u64::from(report.count.max(1)),
+        body: Value::Object(report.event),
+    };
+    let alerts: Vec<Alert> = reports.alerts.into_iter().map(alert).collect();
+    let taken = call.controller.alerts(call.name("device"), &alerts)?;
+    Ok(Reply::json(200, &Taken { taken }))
+}
+
+fn get_statistics(call: &Call<'_>) -> Result<Reply, Refusal> {
+    spec(call)?;
+    let model = call.controller.model();
+    let counters = model.status(crate::controller::STATISTICS, call.name("device"));
+    Ok(Reply::json(200, &json!({ "counters": counters })))
+}
+
+fn put_statistics(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let counts: Counts = read_as(&call.json()?)?;
+    let counters = Value::Object(counts.counters);
+    call.controller.statistics(&call.who(), call.name("device"), counters.clone())?;
+    Ok(Reply::json(200, &json!({ "counters": counters })))
+}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Resources that are documents: listed, read, written as a whole, removed. A kind says what is its own (its type, its checks); the
+//! rest is here once: pages, tags against lost updates, dry run, quotas.
+
+use crate::access::Need;
+use crate::controller::{Draft, Outcome, shown};
+use crate::device::Touched;
+use crate::model::Model;
+use crate::problem::{Fault, Refusal};
+use crate::rest::http::{Method, Reply};
+use crate::rest::route::{BODY_MAX, Body, CURSOR, Call, DRY_RUN, LIMIT, Route, page, read_as, schema};
+use crate::store::Status;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// A kind of document.
+pub trait Kind: 'static {
+    /// Its name in the store.
+    const KIND: &'static str;
+    /// The path of its list; with `{tenant}` in it, documents belong to tenants.
+    const PATH: &'static str;
+    /// What one is called, in paths and names of operations.
+    const ONE: &'static str;
+    /// Who may read.
+    const READ: Need;
+    /// Who may write.
+    const WRITE: Need;
+    /// What it says.
+    type Spec: DeserializeOwned + JsonSchema;
+    /// What is shown of its status.
+    type Status: Serialize + JsonSchema;
+
+    /// Reads the body.
+    ///
+    /// # Errors
+    /// Everything that is wrong with its form.
+    fn read(body: &Value) -> Result<Self::Spec, Refusal> {
+        read_as(body)
+    }
+
+    /// What is wrong with one that is to be written.
+    fn check(context: &Context<'_>, spec: &Self::Spec) -> Vec<Fault>;
+
+    /// Whether one more fits.
+    ///
+    /// # Errors
+    /// It does not.
+    fn room(_context: &Context<'_>) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// Whether one may go.
+    ///
+    /// # Errors
+    /// Something else needs it.
+    fn free(_context: &Context<'_>) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// Whose traffic a change of it concerns.
+    fn touched(context: &Context<'_>) -> Touched;
+
+    /// Status that is written along with it.
+    fn also(_context: &Context<'_>) -> Vec<Status> {
+        Vec::new()
+    }
+
+    /// Status.
+    fn status(_model: &Model, _id: &str) -> Option<Self::Status> {
+        None
+    }
+}
+
+/// What a check knows.
+pub struct Context<'c> {
+    /// What stands.
+    pub model: &'c Model,
+    /// The functions that chains may name.
+    pub functions: &'c [String],
+    /// The tenant of the path, or nothing.
+    pub tenant: &'c str,
+    /// The name in the path.
+    pub name: &'c str,
+    /// The body as it came.
+    pub body: &'c Value,
+}
+
+/// No status.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct NoStatus {}
+
+/// A document as it is shown.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct Item<S, T> {
+    /// Its name.
+    pub name: String,
+    /// The generation that wrote it.
+    pub generation: u64,
+    /// What it says.
+    pub spec: S,
+    /// What is known of it beyond.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<T>,
+}
+
+/// A page of a list.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Page<T> {
+    /// The items.
+    pub items: Vec<T>,
+    /// Where the next page begins: the value for `cursor`; null on the last.
+    pub next: Option<String>,
+}
+
+/// The four routes of a kind.
+#[must_use]
+pub fn routes<K: Kind>() -> Vec<Route> {
+    let one = format!("{}/{{{}}}", K::PATH, K::ONE);
+    let route = |method: Method, path: &str, verb: &str, about: &str| Route {
+        method,
+        path: path.to_owned(),
+        operation: format!("{verb}-{}", K::ONE),
+        about: about.replace("ONE", &K::ONE.replace('-', " ")),
+        need: if method == Method::Get { K::READ } else { K::WRITE },
+        query: &[],
+        body: None,
+        tagged: true,
+        status: 200,
+        answer: Some(schema::<Outcome>()),
+        handler: list::<K>,
+    };
+    vec![
+        Route {
+            query: &[LIMIT, CURSOR],
+            tagged: false,
+            answer: Some(schema::<Page<Item<K::Spec, K::Status>>>()),
+            ..route(Method::Get, K::PATH, "list", "Every ONE, in the order of their names.")
+        },
+        Route {
+            answer: Some(schema::<Item<K::Spec, K::Status>>()),
+            handler: get::<K>,
+            ..route(Method::Get, &one, "get", "One ONE.")
+        },
+        Route {
+            query: &[DRY_RUN],
+            body: Some(Body { schema: Some(schema::<K::Spec>()), max: BODY_MAX }),
+            handler: put::<K>,
+            ..route(Method::Put, &one, "put", "Makes or replaces a ONE.")
+        },
+        Route {
+            query: &[DRY_RUN],
+            handler: delete::<K>,
+            ..route(Method::Delete, &one, "delete", "Removes a ONE.")
+        },
+    ]
+}
+
+/// The beginning of the names of a tenant's documents in the store.
+#[must_use]
+pub fn prefix(call: &Call<'_>) -> String {
+    match call.name("tenant") {
+        "" => String::new(),
+        tenant => format!("{tenant}/"),
+    }
+}
+
+fn exists(call: &Call<'_>, model: &Model) -> Result<(), Refusal> {
+    match call.names.iter().find(|(key, _)| key == "tenant") {
+        Some((_, tenant)) if model.get("tenants", tenant).is_none() => {
+            Err(Refusal::NotFound(format!("there is no tenant `{tenant}`")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn item<K: Kind>(model: &Model, id: &str, generation: u64, body: &Value) -> Item<Value, K::Status> {
+    let name = id.rsplit('/').next().unwrap_or(id).to_owned();
+    Item { name, generation, spec: shown(K::KIND, body), status: K::status(model, id) }
+}
+
+fn list<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let (model, prefix, cursor, limit) =
+        (call.controller.model(), own::<K>(call), call.cursor()?, call.limit());
+    exists_if::<K>(call, &model)?;
+    let mut items = Vec::new();
+    let mut last = None;
+    for document in model.list(K::KIND, &prefix, cursor.as_deref()) {
+        if items.len() == limit {
+            return Ok(page(items, last));
+        }
+        let item = item::<K>(&model, &document.id, document.generation, &document.body);
+        items.push(serde_json::to_value(item).unwrap_or_default());
+        last = Some(document.id.as_str());
+    }
+    Ok(page(items, None))
+}
+
+/// Documents of tenants have their tenant before their name; the tenants themselves do not.
+fn own<K: Kind>(call: &Call<'_>) -> String {
+    if K::PATH.contains("{tenant}") { prefix(call) } else { String::new() }
+}
+
+fn exists_if<K: Kind>(call: &Call<'_>, model: &Model) -> Result<(), Refusal> {
+    if K::PATH.contains("{tenant}") { exists(call, model) } else { Ok(()) }
+}
+
+fn id<K: Kind>(call: &Call<'_>) -> String {
+    format!("{}{}", own::<K>(call), call.name(K::ONE))
+}
+
+fn missing<K: Kind>(call: &Call<'_>) -> Refusal {
+    Refusal::NotFound(format!("there is no {} `{}`", K::ONE.replace('-', " "), call.name(K::ONE)))
+}
+
+fn get<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let model = call.controller.model();
+    exists_if::<K>(call, &model)?;
+    let document = model.get(K::KIND, &id::<K>(call)).ok_or_else(|| missing::<K>(call))?;
+    let item = item::<K>(&model, &document.id, document.generation, &document.body);
+    Ok(Reply::json(200, &item).with("etag", tag(document.generation)))
+}
+
+/// The tag of a document: a strong one, by the generation that wrote it.
+#[must_use]
+pub fn tag(generation: u64) -> String {
+    format!("\"{generation}\"")
+}
+
+/// Whether a document is still what the client saw.
+fn unchanged(call: &Call<'_>, stands: Option<u64>) -> Result<(), Refusal> {
+    let now = stands.map(tag);
+    if let Some(wanted) = call.head.field("if-match") {
+        let fits = match (&now, wanted.trim()) {
+            (None, _) => false,
+            (Some(_), "*") => true,
+            (Some(now), tags) => tags.split(',').any(|tag| tag.trim() == now),
+        };
+        if !fits {
+            let now = now.unwrap_or_else(|| "not there".to_owned());
+            let message = format!("it is {now} now, not {}: read it again", wanted.escape_debug());
+            return Err(Refusal::Precondition(message));
+        }
+    }
+    if let (Some(unwanted), Some(now)) = (call.head.field("if-none-match"), &now)
+        && (unwanted.trim() == "*" || unwanted.split(',').any(|tag| tag.trim() == now))
+    {
+        return Err(Refusal::Precondition(format!("it is there already, as {now}")));
+    }
+    Ok(())
+}
+
+fn put<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let body = call.json()?;
+    let spec = K::read(&body)?;
+    let id = id::<K>(call);
+    let there = |faults: Vec<Fault>| Refusal::Wrong(faults.into_iter().map(|f| f.within(&body)).collect());
+    let outcome = call.controller.change(&call.who(), "put", call.dry(), |model| {
+        exists_if::<K>(call, model)?;
+        let stands = model.get(K::KIND, &id).map(|document| document.generation);
+        let functions = &call.controller.settings.functions;
+        let (tenant, name) = (call.name("tenant"), call.name(K::ONE));
+        let context = Context { model, functions, tenant, name, body: &body };
+        let faults = K::check(&context, &spec);
+        if !faults.is_empty() {
+            return Err(there(faults));
+        }
+        unchanged(call, stands)?;
+        if stands.is_none() {
+            K::room(&context)?;
+        }
+        let draft = Draft::one(K::KIND, &id, Some(body.clone()), K::touched(&context));
+        // What stands already changes nothing, status neither.
+        let same = model.get(K::KIND, &id).is_some_and(|document| document.body == body);
+        Ok(Draft { status: if same { Vec::new() } else { K::also(&context) }, ..draft })
+    })?;
+    let generation = match outcome.changes.is_empty() {
+        true => call.controller.model().get(K::KIND, &id).map_or(outcome.generation, |d| d.generation),
+        false => outcome.generation,
+    };
+    Ok(Reply::json(200, &outcome).with("etag", tag(generation)))
+}
+
+fn delete<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let id = id::<K>(call);
+    let outcome = call.controller.change(&call.who(), "delete", call.dry(), |model| {
+        exists_if::<K>(call, model)?;
+        let document = model.get(K::KIND, &id).ok_or_else(|| missing::<K>(call))?;
+        unchanged(call, Some(document.generation))?;
+        let (functions, body) = (&call.controller.settings.functions, &document.body);
+        let (tenant, name) = (call.name("tenant"), call.name(K::ONE));
+        let context = Context { model, functions, tenant, name, body };
+        K::free(&context)?;
+        let mut draft = Draft::one(K::KIND, &id, None, K::touched(&context));
+        if K::KIND == crate::device::KIND {
+            let gone = |kind: &str| Status { kind: kind.to_owned(), id: id.clone(), body: None };
+            draft.status = vec![gone(K::KIND), gone(crate::controller::STATISTICS)];
+        }
+        Ok(draft)
+    })?;
+    Ok(Reply::json(200, &outcome))
+}

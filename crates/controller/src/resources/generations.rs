@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Generations: which stands, what differs between two, and back to one that was.
+
+use crate::access::Need;
+use crate::controller::{Difference, Draft, Outcome, TOKENS, shown};
+use crate::device::{self, Touched};
+use crate::model::Model;
+use crate::problem::Refusal;
+use crate::render;
+use crate::rest::http::{Method, Reply};
+use crate::rest::route::{Call, DRY_RUN, Parameter, ParameterKind, Route, schema};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::collections::BTreeSet;
+
+/// What a roll-back brings back: what devices run. Tokens that were revoked stay revoked, devices and roll-outs stay as they are.
+const RESTORED: &[&str] = &[
+    render::TENANTS,
+    render::POLICIES,
+    render::GROUPS,
+    render::LIBRARIES,
+    render::SETTINGS,
+    super::libraries::FILES,
+    super::libraries::TEXTS,
+];
+
+/// The newest generation.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Newest {
+    /// Its number.
+    pub generation: u64,
+}
+
+/// What differs between two generations.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Differences {
+    /// The older.
+    pub from: u64,
+    /// The newer.
+    pub to: u64,
+    /// What differs, by kind and name; no more than `limit`.
+    pub changes: Vec<Difference>,
+    /// Whether there is more.
+    pub more: bool,
+}
+
+const FROM: Parameter = Parameter {
+    name: "from",
+    about: "The older generation; the one before unless given.",
+    kind: ParameterKind::Number(0, u64::MAX >> 1),
+};
+
+/// The routes.
+pub(super) fn routes() -> Vec<Route> {
+    let route = |method, path: &str, operation: &str, about: &str| Route {
+        method,
+        path: path.to_owned(),
+        operation: operation.to_owned(),
+        about: about.to_owned(),
+        need: Need::Read,
+        query: &[],
+        body: None,
+        tagged: false,
+        status: 200,
+        answer: Some(schema::<Newest>()),
+        handler: newest,
+    };
+    vec![
+        route(Method::Get, "/v1/generations", "get-newest-generation", "The newest generation."),
+        Route {
+            query: &[FROM],
+            answer: Some(schema::<Differences>()),
+            handler: diff,
+            ..route(
+                Method::Get,
+                "/v1/generations/{generation}/diff",
+                "diff-generations",
+                "What differs between two generations.",
+            )
+        },
+        Route {
+            need: Need::Admin,
+            query: &[DRY_RUN],
+            answer: Some(schema::<Outcome>()),
+            handler: restore,
+            ..route(
+                Method::Post,
+                "/v1/generations/{generation}/restore",
+                "restore-generation",
+                "Rolls back: a new generation that says what an old one said. Tokens, devices and roll-outs stay.",
+            )
+        },
+    ]
+}
+
+fn newest(call: &Call<'_>) -> Result<Reply, Refusal> {
+    Ok(Reply::json(200, &Newest { generation: call.controller.model().generation }))
+}
+
+fn generation(call: &Call<'_>) -> Result<u64, Refusal> {
+    let text = call.name("generation");
+    // Above what the store can hold there is none.
+    text.parse().ok().filter(|number| *number <= u64::MAX >> 1).ok_or_else(|| {
+        Refusal::NotFound(format!("there is no generation `{}`; they are numbers", text.escape_debug()))
+    })
+}
+
+/// Kind, name, before, after of all that differs.
+fn differences(from: &Model, to: &Model, kinds: impl Fn(&str) -> bool) -> Vec<Difference> {
+    let both = from.documents().chain(to.documents()).filter(|document| kinds(&document.kind));
+    let names: BTreeSet<(&str, &str)> = both.map(|d| (d.kind.as_str(), d.id.as_str())).collect();
+    let body = |model: &Model, kind: &str, id: &str| model.get(kind, id).map(|d| d.body.clone());
+    names
+        .into_iter()
+        .map(|(kind, id)| Difference {
+            kind: kind.to_owned(),
+            id: id.to_owned(),
+            before: body(from, kind, id),
+            after: body(to, kind, id),
+        })
+        .filter(|difference| difference.before != difference.after)
+        .collect()
+}
+
+fn diff(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let to = generation(call)?;
+    let from = call.number("from").unwrap_or(to.saturating_sub(1));
+    let (older, newer) = (call.controller.model_at(from)?, call.controller.model_at(to)?);
+    let mut all = differences(&older, &newer, |kind| kind != TOKENS);
+    let limit = crate::rest::route::PAGE_MAX;
+    let more = all.len() > limit;
+    all.truncate(limit);
+    for difference in &mut all {
+        difference.before = difference.before.as_ref().map(|body| shown(&difference.kind, body));
+        difference.after = difference.after.as_ref().map(|body| shown(&difference.kind, body));
+    }
+    Ok(Reply::json(200, &Differences { from, to, changes: all, more }))
+}
+
+fn restore(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let number = generation(call)?;
+    let old = call.controller.model_at(number)?;
+    let outcome = call.controller.change(&call.who(), &format!("restore {number}"), call.dry(), |model| {
+        let changes = differences(model, &old, |kind| RESTORED.contains(&kind));
+        held(model, &old)?;
+        let writes = changes.into_iter().map(|change| (change.kind, change.id, change.after)).collect();
+        Ok(Draft { writes, touched: Touched::All, ..Draft::default() })
+    })?;
+    Ok(Reply::json(200, &outcome))
+}
+
+/// Tokens and devices stay: a tenant that they name cannot go.
+fn held(model: &Model, old: &Model) -> Result<(), Refusal> {
+    for tenant in model.all(render::TENANTS).filter(|t| old.get(render::TENANTS, &t.id).is_none()) {
+        let named = |body: &serde_json::Value| {
+            let one = body.get("tenant").and_then(serde_json::Value::as_str);
+            let many = body.get("tenants").and_then(serde_json::Value::as_array);
+            one == Some(&tenant.id) || many.is_some_and(|all| all.iter().any(|name| *name == tenant.id))
+        };
+        let holders = model.all(TOKENS).chain(model.all(device::KIND));
+        if let Some(holder) = holders.into_iter().find(|document| named(&document.body)) {
+            return Err(Refusal::Conflict(format!(
+                "the tenant `{}` was not there then, and `{}` of {} names it; remove that first",
+                tenant.id, holder.id, holder.kind
+            )));
+        }
+    }
+    Ok(())
+}

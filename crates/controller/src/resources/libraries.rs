@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Rule libraries: rule files by the hash of their content, and choices of their rules by id, category or metadata.
+
+use super::document::{Context, Kind, NoStatus, Page};
+use crate::access::Need;
+use crate::controller::{Draft, Outcome};
+use crate::device::Touched;
+use crate::model::Model;
+use crate::problem::{Fault, Refusal};
+use crate::render;
+use crate::rest::http::{Method, Reply};
+use crate::rest::route::{Body, CURSOR, Call, LIMIT, Route, page, schema};
+use crate::store::hex;
+use bartizan_rules::{Rule, parse_file};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The kind of document of rule files: what is in them.
+pub const FILES: &str = "rule-files";
+/// The kind of document of their texts.
+pub const TEXTS: &str = "rule-texts";
+/// Bytes of a rule file.
+pub const FILE_MAX: usize = 48 << 20;
+
+/// Which rules: those that fit all that is said.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Choice {
+    /// Ids (`sid`).
+    #[serde(default)]
+    #[schemars(with = "Option<Vec<u32>>")]
+    pub sids: Option<BTreeSet<u32>>,
+    /// Category (`classtype`).
+    #[serde(default)]
+    pub category: Option<String>,
+    /// Metadata, all of it: `{"attack_target": "Server"}`.
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// A library.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct LibrarySpec {
+    /// What it is for, for people.
+    #[serde(default)]
+    pub description: String,
+    /// Rule files, by the SHA-256 of their content.
+    pub files: Vec<String>,
+    /// Which of their rules, those that any of these chooses; all unless given.
+    #[serde(default)]
+    pub choose: Vec<Choice>,
+    /// Ids of rules that are left out nevertheless.
+    #[serde(default)]
+    #[schemars(with = "Vec<u32>")]
+    pub except: BTreeSet<u32>,
+}
+
+/// Libraries.
+pub struct Libraries;
+
+impl Kind for Libraries {
+    const KIND: &'static str = render::LIBRARIES;
+    const PATH: &'static str = "/v1/libraries";
+    const ONE: &'static str = "library";
+    const READ: Need = Need::Read;
+    const WRITE: Need = Need::Admin;
+    type Spec = LibrarySpec;
+    type Status = NoStatus;
+
+    fn check(context: &Context<'_>, spec: &LibrarySpec) -> Vec<Fault> {
+        let unknown =
+            spec.files.iter().enumerate().filter(|(_, hash)| context.model.get(FILES, hash).is_none());
+        let mut faults: Vec<Fault> = unknown
+            .map(|(index, _)| {
+                Fault::new(format!("/files/{index}"), "there is no such rule file; put it first")
+            })
+            .collect();
+        if context.name == "none" {
+            faults.push(Fault::new("", "`none` stands for no rules; give the library another name"));
+        }
+        let empty = |choice: &Choice| {
+            choice.sids.is_none() && choice.category.is_none() && choice.metadata.is_empty()
+        };
+        for (index, _) in spec.choose.iter().enumerate().filter(|(_, choice)| empty(choice)) {
+            let message = "say `sids`, `category` or `metadata`; all rules are there without `choose`";
+            faults.push(Fault::new(format!("/choose/{index}"), message));
+        }
+        faults
+    }
+
+    fn free(context: &Context<'_>) -> Result<(), Refusal> {
+        let level = |body: &Value| {
+            let level = body.pointer("/policy/ids/level").and_then(Value::as_str);
+            level == Some(context.name)
+        };
+        match context.model.all(render::POLICIES).find(|policy| level(&policy.body)) {
+            Some(policy) => {
+                Err(Refusal::Conflict(format!("policy `{}` names it; change that first", policy.id)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn touched(_: &Context<'_>) -> Touched {
+        Touched::All
+    }
+}
+
+/// A rule file.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct RuleFileItem {
+    /// SHA-256 of its content.
+    pub name: String,
+    /// Bytes.
+    pub bytes: u64,
+    /// Rules that can be read.
+    pub rules: u64,
+    /// Rules that cannot.
+    pub refused: u64,
+}
+
+/// A rule of a library.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct ChosenRule {
+    /// Its id.
+    pub sid: u32,
+    /// Its message.
+    pub msg: String,
+    /// Its category.
+    pub category: Option<String>,
+}
+
+/// The routes beside those of the documents.
+pub(super) fn routes() -> Vec<Route> {
+    let route = |method, path: &str, operation: &str, about: &str| Route {
+        method,
+        path: path.to_owned(),
+        operation: operation.to_owned(),
+        about: about.to_owned(),
+        need: if method == Method::Get { Need::Read } else { Need::Admin },
+        query: &[],
+        body: None,
+        tagged: false,
+        status: 200,
+        answer: Some(schema::<Outcome>()),
+        handler: list_files,
+    };
+    let one = "/v1/rule-files/{rule-file}";
+    vec![
+        Route {
+            query: &[LIMIT, CURSOR],
+            answer: Some(schema::<Page<RuleFileItem>>()),
+            ..route(Method::Get, "/v1/rule-files", "list-rule-files", "Every rule file, without its text.")
+        },
+        Route {
+            answer: None,
+            handler: get_file,
+            ..route(Method::Get, one, "get-rule-file", "The text of a rule file.")
+        },
+        Route {
+            body: Some(Body { schema: None, max: FILE_MAX }),
+            handler: put_file,
+            ..route(Method::Put, one, "put-rule-file", "Puts a rule file under the SHA-256 of its content.")
+        },
+        Route {
+            handler: delete_file,
+            ..route(Method::Delete, one, "delete-rule-file", "Removes a rule file that no library names.")
+        },
+        Route {
+            query: &[LIMIT, CURSOR],
+            answer: Some(schema::<Page<ChosenRule>>()),
+            handler: list_rules,
+            ..route(
+                Method::Get,
+                "/v1/libraries/{library}/rules",
+                "list-library-rules",
+                "The rules that a library chooses, by their ids.",
+            )
+        },
+        Route {
+            answer: None,
+            handler: get_rules,
+            ..route(
+                Method::Get,
+                "/v1/libraries/{library}/text",
+                "get-library-text",
+                "The rules that a library chooses, as a rule file.",
+            )
+        },
+    ]
+}
+
+fn list_files(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let (model, cursor, limit) = (call.controller.model(), call.cursor()?, call.limit());
+    let (mut items, mut last) = (Vec::new(), None);
+    for document in model.list(FILES, "", cursor.as_deref()) {
+        if items.len() == limit {
+            return Ok(page(items, last));
+        }
+        let of = |key: &str| document.body.get(key).cloned().unwrap_or(Value::Null);
+        items.push(json!({
+            "name": document.id, "bytes": of("bytes"), "rules": of("rules"), "refused": of("refused"),
+        }));
+        last = Some(document.id.as_str());
+    }
+    Ok(page(items, None))
+}
+
+fn text<'m>(model: &'m Model, hash: &str) -> Option<&'m str> {
+    model.get(TEXTS, hash)?.body.get("text")?.as_str()
+}
+
+fn missing(call: &Call<'_>) -> Refusal {
+    Refusal::NotFound(format!("there is no rule file `{}`", call.name("rule-file")))
+}
+
+fn get_file(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let model = call.controller.model();
+    let text = text(&model, call.name("rule-file")).ok_or_else(|| missing(call))?;
+    Ok(Reply::text(text.to_owned()))
+}
+
+fn put_file(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let name = call.name("rule-file");
+    let hash = hex(&Sha256::digest(&call.body));
+    if name != hash {
+        let message = format!("the content's SHA-256 is {hash}; put it under that name");
+        return Err(Refusal::wrong("", message));
+    }
+    let text = std::str::from_utf8(&call.body)
+        .map_err(|error| Refusal::wrong("", format!("rule files are UTF-8; this one is not: {error}")))?;
+    let file = parse_file(call.body.as_slice(), name);
+    let (rules, refused) = (file.rules.len(), file.refused.len());
+    let what = json!({ "bytes": call.body.len(), "rules": rules, "refused": refused });
+    let outcome = call.controller.change(&call.who(), "put", false, |_| {
+        let write = |kind: &str, body| (kind.to_owned(), hash.clone(), Some(body));
+        let writes = vec![write(FILES, what), write(TEXTS, json!({ "text": text }))];
+        // A file that no library names concerns nobody.
+        Ok(Draft { writes, ..Draft::default() })
+    })?;
+    Ok(Reply::json(200, &outcome))
+}
+
+fn delete_file(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let name = call.name("rule-file");
+    let outcome = call.controller.change(&call.who(), "delete", false, |model| {
+        if model.get(FILES, name).is_none() {
+            return Err(missing(call));
+        }
+        let names = |body: &Value| {
+            body.get("files").and_then(Value::as_array).is_some_and(|files| files.iter().any(|f| f == name))
+        };
+        if let Some(library) = model.all(render::LIBRARIES).find(|library| names(&library.body)) {
+            let message = format!("library `{}` names it; change that first", library.id);
+            return Err(Refusal::Conflict(message));
+        }
+        let write = |kind: &str| (kind.to_owned(), name.to_owned(), None);
+        Ok(Draft { writes: vec![write(FILES), write(TEXTS)], ..Draft::default() })
+    })?;
+    Ok(Reply::json(200, &outcome))
+}
+
+fn fits(choice: &Choice, rule: &Rule) -> bool {
+    let has =
+        |key: &str, value: &str| rule.metadata().any(|(k, v)| k == key.as_bytes() && v == value.as_bytes());
+    choice.sids.as_ref().is_none_or(|sids| sids.contains(&rule.meta.id.sid))
+        && choice.category.as_deref().is_none_or(|wanted| rule.classtype() == Some(wanted))
+        && choice.metadata.iter().all(|(key, value)| has(key, value))
+}
+
+/// The rules that a library chooses, by their ids; of two with one id, that of the file named first.
+///
+/// # Errors
+/// There is no such library.
+pub fn chosen(model: &Model, library: &str) -> Result<BTreeMap<u32, Rule>, Refusal> {
+    let missing = || Refusal::NotFound(format!("there is no library `{library}`"));
+    let spec: LibrarySpec = model.read(render::LIBRARIES, library).ok_or_else(missing)?;
+    let wanted = |rule: &Rule| {
+        let chosen = spec.choose.is_empty() || spec.choose.iter().any(|choice| fits(choice, rule));
+        chosen && !spec.except.contains(&rule.meta.id.sid)
+    };
+    let mut rules = BTreeMap::new();
+    for hash in &spec.files {
+        let text = text(model, hash).unwrap_or_default();
+        for rule in parse_file(text.as_bytes(), hash).rules.into_iter().filter(wanted) {
+            rules.entry(rule.meta.id.sid).or_insert(rule);
+        }
+    }
+    Ok(rules)
+}
+
+fn list_rules(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let behind = call.number_cursor()?;
+    let rules = chosen(&call.controller.model(), call.name("library"))?;
+    let (mut items, mut last) = (Vec::new(), None);
+    for (sid, rule) in rules.iter().filter(|(sid, _)| behind.is_none_or(|behind| u64::from(**sid) > behind)) {
+        if items.len() == call.limit() {
+            return Ok(page(items, last.as_deref()));
+        }
+        let msg = String::from_utf8_lossy(&rule.msg()).into_owned();
+        items.push(json!({ "sid": sid, "msg": msg, "category": rule.classtype() }));
+        last = Some(sid.to_string());
+    }
+    Ok(page(items, None))
+}
+
+fn get_rules(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let rules = chosen(&call.controller.model(), call.name("library"))?;
+    let mut text = String::new();
+    for rule in rules.values() {
+        text.push_str(&String::from_utf8_lossy(&rule.print()));
+        text.push('\n');
+    }
+    Ok(Reply::text(text))
+}

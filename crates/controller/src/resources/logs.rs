@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is only read: alerts, the audit log, counters of the controller, the OpenAPI document.
+
+use super::document::Page;
+use crate::access::Need;
+use crate::problem::Refusal;
+use crate::rest::http::{Method, Reply};
+use crate::rest::route::{CURSOR, Call, LIMIT, Route, page, schema};
+use crate::store::{AuditRow, KeptAlert};
+use bartizan_events::metrics::{CONTROLLER_GENERATION, CONTROLLER_REQUESTS, DEFAULT_SERIES, Exposition};
+use serde::Serialize;
+
+/// The routes.
+pub(super) fn routes() -> Vec<Route> {
+    let route = |path: &str, operation: &str, about: &str, need| Route {
+        method: Method::Get,
+        path: path.to_owned(),
+        operation: operation.to_owned(),
+        about: about.to_owned(),
+        need,
+        query: &[LIMIT, CURSOR],
+        body: None,
+        tagged: false,
+        status: 200,
+        answer: Some(schema::<Page<KeptAlert>>()),
+        handler: alerts,
+    };
+    vec![
+        route("/v1/alerts", "list-alerts", "The alerts of all tenants, newest first.", Need::Read),
+        route(
+            "/v1/tenants/{tenant}/alerts",
+            "list-tenant-alerts",
+            "The alerts of a tenant, newest first.",
+            Need::ReadTenant,
+        ),
+        Route {
+            answer: Some(schema::<Page<AuditRow>>()),
+            handler: audit,
+            ..route("/v1/audit", "list-audit", "Who changed what, oldest first.", Need::Admin)
+        },
+        Route {
+            query: &[],
+            answer: None,
+            handler: metrics,
+            ..route("/v1/metrics", "get-metrics", "What the controller counts, for Prometheus.", Need::Read)
+        },
+    ]
+}
+
+fn values(rows: &[impl Serialize]) -> Vec<serde_json::Value> {
+    rows.iter().map(|row| serde_json::to_value(row).unwrap_or_default()).collect()
+}
+
+fn alerts(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let below = call.number_cursor()?.unwrap_or(u64::MAX);
+    let (tenant, limit) = (call.name("tenant"), call.limit());
+    if !tenant.is_empty() && call.controller.model().get("tenants", tenant).is_none() {
+        return Err(Refusal::NotFound(format!("there is no tenant `{tenant}`")));
+    }
+    let tenant = (!tenant.is_empty()).then_some(tenant);
+    // One more than the page has tells whether there is another.
+    let mut rows = call.controller.ask(|store| store.alerts(tenant, below, limit + 1))?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let next = rows.last().filter(|_| more).map(|row| row.number.to_string());
+    Ok(page(values(&rows), next.as_deref()))
+}
+
+fn audit(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let (behind, limit) = (call.number_cursor()?.unwrap_or(0), call.limit());
+    let mut rows = call.controller.ask(|store| store.audit(behind, limit + 1))?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let next = rows.last().filter(|_| more).map(|row| row.row.to_string());
+    Ok(page(values(&rows), next.as_deref()))
+}
+
+fn metrics(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let mut page = Exposition::new(DEFAULT_SERIES);
+    for (what, count) in call.controller.counters.rows() {
+        page.add(&CONTROLLER_REQUESTS, &[what], count);
+    }
+    page.add(&CONTROLLER_GENERATION, &[], call.controller.model().generation);
+    Ok(Reply::text(page.text()))
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The resources, a file each, and the table of all their routes. A new resource is a file and a line in [`routes`].
+
+mod devices;
+mod document;
+mod generations;
+pub mod libraries;
+mod logs;
+mod policies;
+mod rollouts;
+mod settings;
+mod tenants;
+mod tokens;
+
+use crate::rest::Route;
+
+/// Every route. The first that fits a request is its route.
+#[must_use]
+pub fn routes() -> Vec<Route> {
+    [
+        document::routes::<tenants::Tenants>(),
+        document::routes::<policies::Policies>(),
+        document::routes::<policies::Groups>(),
+        document::routes::<libraries::Libraries>(),
+        libraries::routes(),
+        document::routes::<devices::Devices>(),
+        devices::routes(),
+        document::routes::<settings::SettingKind>(),
+        tokens::routes(),
+        rollouts::routes(),
+        generations::routes(),
+        logs::routes(),
+    ]
+    .concat()
+}

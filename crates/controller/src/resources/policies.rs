@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Policies and groups of a tenant: what they say is today's policy file; checks are those of its reader.
+
+use super::document::{Context, Kind, NoStatus};
+use super::tenants::{Quotas, TenantSpec};
+use crate::access::Need;
+use crate::device::Touched;
+use crate::problem::{Fault, Refusal};
+use crate::render;
+use crate::rest::route::read_lenient;
+use bartizan_config::policy::sections::{IdsSection, PfwSection, SfwSection};
+use bartizan_config::policy::{self, List, Policy, PolicyError, PolicyFile, Problem, Target, read};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+
+/// A policy of a tenant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct PolicySpec {
+    /// What it is for, for people.
+    #[serde(default)]
+    pub description: String,
+    /// Policies of lower order are tried first, those of the same order by their names; 100 unless given.
+    #[serde(default = "order")]
+    #[schemars(range(min = 0, max = 4294967295u32))]
+    pub order: u32,
+    /// The policy as in a policy file, without `name` and `tenant`: `from`, `to`, `link`, `chain`, `staged`, ..., and the sections of
+    /// the chain's functions. Groups are those of the tenant; `ids.level` names a rule library.
+    pub policy: Map<String, Value>,
+}
+
+fn order() -> u32 {
+    render::ORDER as u32
+}
+
+/// A group of addresses of a tenant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct GroupSpec {
+    /// What it is for, for people.
+    #[serde(default)]
+    pub description: String,
+    /// Addresses, networks, and other groups of the tenant.
+    pub members: List<Target>,
+}
+
+/// Policies.
+pub struct Policies;
+/// Groups.
+pub struct Groups;
+
+impl Kind for Policies {
+    const KIND: &'static str = render::POLICIES;
+    const PATH: &'static str = "/v1/tenants/{tenant}/policies";
+    const ONE: &'static str = "policy";
+    const READ: Need = Need::ReadTenant;
+    const WRITE: Need = Need::WriteTenant;
+    type Spec = PolicySpec;
+    type Status = NoStatus;
+
+    fn check(context: &Context<'_>, spec: &PolicySpec) -> Vec<Fault> {
+        let mut faults: Vec<Fault> = ["name", "tenant"]
+            .into_iter()
+            .filter(|key| spec.policy.contains_key(*key))
+            .map(|key| Fault::new(format!("/policy/{key}"), format!("the path says it; leave `{key}` out")))
+            .collect();
+        let one = [(context.name.to_owned(), context.body)];
+        match parse(context, &raw_groups(context, None), &one) {
+            Ok(file) => faults.extend(file.policies.iter().flat_map(|p| sections(context, &file, p))),
+            Err(problems) => faults.extend(problems.iter().map(|p| moved(p, "/policies/0", "/policy"))),
+        }
+        faults
+    }
+
+    fn room(context: &Context<'_>) -> Result<(), Refusal> {
+        room(context, Self::KIND, |quotas| quotas.policies)
+    }
+
+    fn touched(context: &Context<'_>) -> Touched {
+        Touched::Tenants(BTreeSet::from([context.tenant.to_owned()]))
+    }
+}
+
+impl Kind for Groups {
+    const KIND: &'static str = render::GROUPS;
+    const PATH: &'static str = "/v1/tenants/{tenant}/groups";
+    const ONE: &'static str = "group";
+    const READ: Need = Need::ReadTenant;
+    const WRITE: Need = Need::WriteTenant;
+    type Spec = GroupSpec;
+    type Status = NoStatus;
+
+    fn read(body: &Value) -> Result<GroupSpec, Refusal> {
+        read_lenient(body)
+    }
+
+    fn check(context: &Context<'_>, _: &GroupSpec) -> Vec<Fault> {
+        if !context.name.starts_with(|c: char| c.is_ascii_alphabetic()) || context.name == "any" {
+            let message = "the name of a group begins with a letter and is not `any`; give it another";
+            return vec![Fault::new("", message)];
+        }
+        let own = format!("/groups/{}", context.name);
+        with_groups(context, Some(context.body)).iter().map(|p| moved(p, &own, "/members")).collect()
+    }
+
+    fn room(context: &Context<'_>) -> Result<(), Refusal> {
+        room(context, Self::KIND, |quotas| quotas.groups)
+    }
+
+    fn free(context: &Context<'_>) -> Result<(), Refusal> {
+        match with_groups(context, None).first() {
+            Some(problem) => Err(Refusal::Conflict(format!(
+                "it is needed: {} ({}); change that first",
+                problem.message, problem.path
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    fn touched(context: &Context<'_>) -> Touched {
+        Touched::Tenants(BTreeSet::from([context.tenant.to_owned()]))
+    }
+}
+
+fn room(context: &Context<'_>, kind: &str, quota: impl Fn(&Quotas) -> u32) -> Result<(), Refusal> {
+    let tenant = context.model.read::<TenantSpec>(render::TENANTS, context.tenant);
+    let quotas = tenant.and_then(|spec| spec.quotas);
+    let most = quota(&quotas.unwrap_or_default()) as usize;
+    if context.model.list(kind, &format!("{}/", context.tenant), None).take(most).count() < most {
+        return Ok(());
+    }
+    Err(Refusal::Quota(format!(
+        "the tenant has as many {kind} as it may ({most}); remove some, or ask an administrator for a higher quota"
+    )))
+}
+
+/// The groups of the tenant as they were written; `but`: the one of the path's name as it is to be, `Some(None)` for gone.
+fn raw_groups(context: &Context<'_>, but: Option<Option<&Value>>) -> Map<String, Value> {
+    let prefix = format!("{}/", context.tenant);
+    let members = |body: &Value| body.get("members").cloned().unwrap_or(Value::Null);
+    let all = context.model.list(render::GROUPS, &prefix, None);
+    let mut groups: Map<String, Value> =
+        all.filter_map(|d| Some((d.id.strip_prefix(&prefix)?.to_owned(), members(&d.body)))).collect();
+    match but {
+        Some(Some(body)) => {
+            groups.insert(context.name.to_owned(), members(body));
+        }
+        Some(None) => {
+            groups.remove(context.name);
+        }
+        None => {}
+    }
+    groups
+}
+
+/// What is wrong with the tenant's policies and groups when one group is another, or gone.
+fn with_groups(context: &Context<'_>, group: Option<&Value>) -> Vec<Problem> {
+    let prefix = format!("{}/", context.tenant);
+    let own = context.model.list(render::POLICIES, &prefix, None);
+    let policies: Vec<(String, &Value)> = own
+        .filter_map(|document| Some((document.id.strip_prefix(&prefix)?.to_owned(), &document.body)))
+        .collect();
+    let wrong = match parse(context, &raw_groups(context, Some(group)), &policies) {
+        Ok(file) => {
+            let all = file.policies.iter().flat_map(|policy| {
+                sections(context, &file, policy).into_iter().map(|fault| Problem {
+                    position: Default::default(),
+                    path: format!("policies/{}{}", policy.name, fault.pointer),
+                    message: format!("policy `{}`: {}", policy.name, fault.message),
+                })
+            });
+            return all.collect();
+        }
+        Err(problems) => problems,
+    };
+    // Places in the list that was made here say nothing to whoever reads them: the policy's name does.
+    let owner = |path: &str| {
+        let index: usize = path.strip_prefix("policies/")?.split('/').next()?.parse().ok()?;
+        policies.get(index).map(|(name, _)| name)
+    };
+    let named = |problem: Problem| match owner(&problem.path) {
+        Some(name) => Problem { message: format!("policy `{name}`: {}", problem.message), ..problem },
+        None => problem,
+    };
+    wrong.into_iter().map(named).collect()
+}
+
+fn parse(
+    context: &Context<'_>,
+    groups: &Map<String, Value>,
+    policies: &[(String, &Value)],
+) -> Result<PolicyFile, Vec<Problem>> {
+    let named = policies
+        .iter()
+        .map(|(name, body)| render::policy(context.tenant, name, body, &std::collections::BTreeMap::new()));
+    let file = json!({
+        "groups": groups,
+        "rule-groups": render::rule_groups(context.model),
+        "tenants": [{ "name": context.tenant, "select": { "vlan": 1 } }],
+        "policies": named.collect::<Vec<_>>(),
+        "default": { "action": "drop" },
+    });
+    let functions: Vec<&str> = context.functions.iter().map(String::as_str).collect();
+    match policy::from_node("policy", read::from_json(&file), &functions) {
+        Ok(file) => Ok(file),
+        Err(PolicyError::Wrong { problems, .. }) => Err(problems),
+        Err(other) => {
+            let message = other.to_string();
+            Err(vec![Problem { position: Default::default(), path: String::new(), message }])
+        }
+    }
+}
+
+/// A problem with the pointer of the body that was sent.
+fn moved(problem: &Problem, from: &str, to: &str) -> Fault {
+    let fault = Fault::of("", problem);
+    match fault.pointer.strip_prefix(from) {
+        Some(rest) => Fault { pointer: format!("{to}{rest}"), ..fault },
+        None => Fault { pointer: String::new(), ..fault },
+    }
+}
+
+/// What is wrong with the sections of the functions that come with the program.
+fn sections(context: &Context<'_>, file: &PolicyFile, policy: &Policy) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for section in &policy.sections {
+        let path = format!("/policy/{}", section.function);
+        let problems = match section.function.as_str() {
+            "pfw" => match read::read::<PfwSection>(&section.node) {
+                Ok(filter) => {
+                    faults.extend(filter_names(file, &filter, &path));
+                    continue;
+                }
+                Err(problems) => problems,
+            },
+            "sfw" => read::read::<SfwSection>(&section.node).err().unwrap_or_default(),
+            "ids" => match read::read::<IdsSection>(&section.node) {
+                Ok(ids) => {
+                    faults.extend(rules(context, &ids, &path));
+                    continue;
+                }
+                Err(problems) => problems,
+            },
+            // Those that others add are for the agent to read.
+            _ => continue,
+        };
+        faults.extend(problems.iter().map(|problem| Fault::of(&path, problem)));
+    }
+    faults
+}
+
+/// Groups that a filter names, and tenants: none but its own.
+fn filter_names(file: &PolicyFile, filter: &PfwSection, path: &str) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for (index, rule) in filter.rules.iter().enumerate() {
+        if rule.tenant.is_some() {
+            let message = "a policy here is one tenant's own; leave `tenant` out";
+            faults.push(Fault::new(format!("{path}/rules/{index}/tenant"), message));
+        }
+        for (key, targets) in [("from", &rule.from), ("to", &rule.to)] {
+            for (item, target) in targets.iter().flat_map(|list| list.iter()).enumerate() {
+                if let Target::Group(name) = target
+                    && !file.groups.contains_key(name)
+                {
+                    let hint = policy::did_you_mean(name, file.groups.keys().map(String::as_str));
+                    let pointer = format!("{path}/rules/{index}/{key}/{item}");
+                    faults.push(Fault::new(pointer, format!("there is no group `{name}`; {hint}")));
+                }
+            }
+        }
+    }
+    faults
+}
+
+/// Detection gets its rules from libraries: files of a device are not for tenants to name.
+fn rules(context: &Context<'_>, ids: &IdsSection, path: &str) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    if !ids.rules.is_empty() {
+        let message = "rule files are in libraries here; name one by `level`, and leave `rules` out";
+        faults.push(Fault::new(format!("{path}/rules"), message));
+    }
+    if let Some(level) = ids.level.as_deref().filter(|level| *level != "none") {
+        let known = || context.model.all(render::LIBRARIES).map(|document| document.id.as_str());
+        if !known().any(|name| name == level) {
+            let names: Vec<&str> = known().chain(["none"]).collect();
+            let hint = policy::did_you_mean(level, names);
+            faults
+                .push(Fault::new(format!("{path}/level"), format!("there is no library `{level}`; {hint}")));
+        }
+    }
+    faults
+}

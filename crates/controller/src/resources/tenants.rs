@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Tenants: whose traffic is whose. No packet may fit two tenants of the same order.
+
+use super::document::{Context, Kind, NoStatus};
+use crate::access::Need;
+use crate::controller::TOKENS;
+use crate::device::Touched;
+use crate::problem::{Fault, Refusal};
+use crate::render;
+use crate::rest::route::read_lenient;
+use bartizan_config::policy::{self, List, PolicyError, Prefix, Select, Target, Vars, read};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// How much a tenant may have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Quotas {
+    /// Policies.
+    pub policies: u32,
+    /// Groups.
+    pub groups: u32,
+}
+
+impl Default for Quotas {
+    fn default() -> Self {
+        Quotas { policies: 1000, groups: 1000 }
+    }
+}
+
+/// A tenant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct TenantSpec {
+    /// What it is, for people.
+    #[serde(default)]
+    pub description: String,
+    /// What its traffic has in common; where several keys are given, all have to hold.
+    pub select: Select,
+    /// Tenants of lower order are tried first; 100 unless given.
+    #[serde(default = "order")]
+    #[schemars(range(min = 0, max = 65535))]
+    pub order: u16,
+    /// Variables of detection rules that the tenant has for itself.
+    #[serde(default)]
+    pub vars: Option<Vars>,
+    /// How much it may have.
+    #[serde(default)]
+    pub quotas: Option<Quotas>,
+}
+
+fn order() -> u16 {
+    render::ORDER as u16
+}
+
+/// The kind.
+pub struct Tenants;
+
+impl Kind for Tenants {
+    const KIND: &'static str = render::TENANTS;
+    const PATH: &'static str = "/v1/tenants";
+    const ONE: &'static str = "tenant";
+    const READ: Need = Need::ReadTenant;
+    const WRITE: Need = Need::Admin;
+    type Spec = TenantSpec;
+    type Status = NoStatus;
+
+    fn read(body: &Value) -> Result<TenantSpec, Refusal> {
+        read_lenient(body)
+    }
+
+    fn check(context: &Context<'_>, spec: &TenantSpec) -> Vec<Fault> {
+        let file = json!({
+            "tenants": [render::tenant(context.name, context.body)],
+            "default": { "action": "drop" },
+        });
+        let mut faults = match policy::from_node("tenant", read::from_json(&file), &[]) {
+            Ok(_) => Vec::new(),
+            Err(PolicyError::Wrong { problems, .. }) => problems.iter().map(fault).collect(),
+            Err(other) => vec![Fault::new("", other.to_string())],
+        };
+        if faults.is_empty() {
+            faults.extend(conflict(context, spec));
+        }
+        faults
+    }
+
+    fn free(context: &Context<'_>) -> Result<(), Refusal> {
+        let prefix = format!("{}/", context.name);
+        let has = |kind: &str| context.model.list(kind, &prefix, None).next().is_some();
+        let tokens = context
+            .model
+            .all(TOKENS)
+            .any(|token| token.body.get("tenant").and_then(Value::as_str) == Some(context.name));
+        let held: Vec<&str> =
+            [(has(render::POLICIES), "policies"), (has(render::GROUPS), "groups"), (tokens, "tokens")]
+                .into_iter()
+                .filter_map(|(has, what)| has.then_some(what))
+                .collect();
+        if held.is_empty() {
+            return Ok(());
+        }
+        Err(Refusal::Conflict(format!("the tenant has {} yet; remove them first", held.join(", "))))
+    }
+
+    fn touched(context: &Context<'_>) -> Touched {
+        Touched::Tenants(BTreeSet::from([context.name.to_owned()]))
+    }
+}
+
+fn fault(problem: &policy::Problem) -> Fault {
+    let fault = Fault::of("", problem);
+    let pointer = fault.pointer.strip_prefix("/tenants/0").unwrap_or(&fault.pointer).to_owned();
+    Fault { pointer, ..fault }
+}
+
+/// Another tenant of the same order that some packet fits as well.
+fn conflict(context: &Context<'_>, spec: &TenantSpec) -> Option<Fault> {
+    let others = context.model.all(render::TENANTS).filter(|document| document.id != context.name);
+    for other in others {
+        let Ok(known) = read::read::<TenantSpec>(&read::from_json(&other.body)) else { continue };
+        if known.order == spec.order && meet(&known.select, &spec.select) {
+            let message = format!(
+                "a packet can fit this tenant and `{}`; choose what they do not share, or give one of them another `order`: \
+                 the lower is tried first",
+                other.id
+            );
+            return Some(Fault::new("/select", message));
+        }
+    }
+    None
+}
+
+/// Can a packet fit both? Of a key that only one of them has, nothing is known. A packet between the prefixes of two tenants
+/// is not meant: it fits both whatever they say, and the first by order and name gets it.
+fn meet(a: &Select, b: &Select) -> bool {
+    fn common<T>(a: Option<&List<T>>, b: Option<&List<T>>, same: impl Fn(&T, &T) -> bool) -> bool {
+        let (Some(a), Some(b)) = (a, b) else { return true };
+        a.iter().any(|x| b.iter().any(|y| same(x, y)))
+    }
+    common(a.vni.as_ref(), b.vni.as_ref(), |x, y| x == y)
+        && common(a.vlan.as_ref(), b.vlan.as_ref(), |x, y| x == y)
+        && common(a.link.as_ref(), b.link.as_ref(), |x, y| x == y)
+        && common(a.prefixes.as_ref(), b.prefixes.as_ref(), touch)
+}
+
+fn touch(a: &Target, b: &Target) -> bool {
+    match (a, b) {
+        (Target::Prefix(a), Target::Prefix(b)) => {
+            let shorter = a.length.min(b.length);
+            a.address.is_ipv4() == b.address.is_ipv4()
+                && Prefix::new(a.address, shorter) == Prefix::new(b.address, shorter)
+        }
+        _ => true,
+    }
+}

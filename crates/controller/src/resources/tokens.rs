@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Tokens: made once and shown once, listed without their secrets, revoked.
+
+use super::document::Page;
+use crate::access::{Need, Scope, Secret};
+use crate::controller::{Draft, Outcome, TOKENS};
+use crate::device::{self, Touched};
+use crate::problem::{Fault, Refusal};
+use crate::render;
+use crate::rest::http::{Method, Reply};
+use crate::rest::route::{BODY_MAX, Body, CURSOR, Call, LIMIT, Route, page, read_as, schema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// A token that is asked for.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct TokenRequest {
+    /// Whose it is, for people.
+    pub name: String,
+    /// What it is for.
+    pub scope: Scope,
+    /// The tenant of an operator; of a reader, if it is to read of that one only.
+    #[serde(default)]
+    pub tenant: Option<String>,
+    /// The device of a device's token.
+    #[serde(default)]
+    pub device: Option<String>,
+    /// When its time is over, in microseconds since 1970; never unless given.
+    #[serde(default)]
+    pub expires: Option<u64>,
+}
+
+/// A token without its secret.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct TokenItem {
+    /// Its id, which the audit log has.
+    pub id: String,
+    /// Whose it is.
+    pub name: String,
+    /// What it is for.
+    pub scope: Scope,
+    /// Its tenant.
+    pub tenant: Option<String>,
+    /// Its device.
+    pub device: Option<String>,
+    /// When its time is over, in microseconds since 1970.
+    pub expires: Option<u64>,
+    /// When it was made, in microseconds since 1970.
+    pub created: Option<u64>,
+}
+
+/// A new token.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct NewToken {
+    /// Its id.
+    pub id: String,
+    /// The token; it is not shown again.
+    pub token: String,
+    /// The generation that made it.
+    pub generation: u64,
+}
+
+/// The routes.
+pub(super) fn routes() -> Vec<Route> {
+    let route = |method, path: &str, operation: &str, about: &str| Route {
+        method,
+        path: path.to_owned(),
+        operation: operation.to_owned(),
+        about: about.to_owned(),
+        need: Need::Admin,
+        query: &[],
+        body: None,
+        tagged: false,
+        status: 200,
+        answer: None,
+        handler: list,
+    };
+    vec![
+        Route {
+            query: &[LIMIT, CURSOR],
+            answer: Some(schema::<Page<TokenItem>>()),
+            ..route(Method::Get, "/v1/tokens", "list-tokens", "Every token, without its secret.")
+        },
+        Route {
+            need: Need::MakeTokens,
+            status: 201,
+            body: Some(Body { schema: Some(schema::<TokenRequest>()), max: BODY_MAX }),
+            answer: Some(schema::<NewToken>()),
+            handler: make,
+            ..route(
+                Method::Post,
+                "/v1/tokens",
+                "make-token",
+                "Makes a token. With the bootstrap token: the first administrator's, after which that one is gone.",
+            )
+        },
+        Route {
+            answer: Some(schema::<Outcome>()),
+            handler: revoke,
+            ..route(Method::Delete, "/v1/tokens/{token}", "revoke-token", "Revokes a token, at once.")
+        },
+    ]
+}
+
+fn list(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let (model, cursor, limit) = (call.controller.model(), call.cursor()?, call.limit());
+    let (mut items, mut last) = (Vec::new(), None);
+    for document in model.list(TOKENS, "", cursor.as_deref()) {
+        if items.len() == limit {
+            return Ok(page(items, last));
+        }
+        let of = |key: &str| document.body.get(key).cloned().unwrap_or(Value::Null);
+        items.push(json!({
+            "id": document.id, "name": of("name"), "scope": of("scope"), "tenant": of("tenant"),
+            "device": of("device"), "expires": of("expires"), "created": of("created"),
+        }));
+        last = Some(document.id.as_str());
+    }
+    Ok(page(items, None))
+}
+
+fn faults(call: &Call<'_>, request: &TokenRequest) -> Vec<Fault> {
+    let model = call.controller.model();
+    let mut faults = Vec::new();
+    let mut wrong = |pointer: &str, message: &str| faults.push(Fault::new(pointer, message));
+    if request.name.is_empty() || request.name.chars().count() > 200 {
+        wrong("/name", "say whose it is, in up to 200 characters");
+    }
+    match (&request.tenant, request.scope) {
+        (None, Scope::Operator) => wrong("/tenant", "an operator has a tenant; add `tenant`"),
+        (Some(_), Scope::Admin | Scope::Device | Scope::Bootstrap) => {
+            wrong("/tenant", "only operators and readers have a tenant; leave it out");
+        }
+        (Some(name), _) if model.get(render::TENANTS, name).is_none() => {
+            wrong("/tenant", &format!("there is no tenant `{}`; make it first", name.escape_debug()));
+        }
+        _ => {}
+    }
+    match (&request.device, request.scope) {
+        (None, Scope::Device) => wrong("/device", "a device's token has a device; add `device`"),
+        (Some(name), Scope::Device) if model.get(device::KIND, name).is_none() => {
+            wrong("/device", &format!("there is no device `{}`; make it first", name.escape_debug()));
+        }
+        (Some(_), scope) if scope != Scope::Device => {
+            wrong("/device", "only a device's token has a device; leave it out");
+        }
+        _ => {}
+    }
+    if request.scope == Scope::Bootstrap {
+        wrong("/scope", "there is one bootstrap token only, made with the state; ask for `admin`");
+    }
+    faults
+}
+
+fn make(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let request: TokenRequest = read_as(&call.json()?)?;
+    let faults = faults(call, &request);
+    if !faults.is_empty() {
+        return Err(Refusal::Wrong(faults));
+    }
+    let who = call.who();
+    let bootstraps = who.scope == Scope::Bootstrap;
+    if bootstraps && request.scope != Scope::Admin {
+        return Err(Refusal::wrong("/scope", "the bootstrap token makes an `admin` token only"));
+    }
+    let secret = Secret::random().map_err(|error| Refusal::Internal(error.to_string()))?;
+    let body = json!({
+        "name": request.name, "scope": request.scope, "tenant": request.tenant, "device": request.device,
+        "expires": request.expires, "created": call.controller.now(), "hash": secret.hash(),
+    });
+    let outcome = call.controller.change(&who, "make token", false, |model| {
+        let mut draft = Draft::one(TOKENS, secret.id(), Some(body.clone()), Touched::Nothing);
+        if bootstraps {
+            // Two requests at once: the first took it.
+            if model.get(TOKENS, &who.id).is_none() {
+                return Err(Refusal::Unknown("the bootstrap token is used up".to_owned()));
+            }
+            draft.writes.push((TOKENS.to_owned(), who.id.clone(), None));
+        }
+        Ok(draft)
+    })?;
+    let (id, token) = (secret.id().to_owned(), secret.reveal());
+    let made = NewToken { id, token, generation: outcome.generation };
+    Ok(Reply::json(201, &made).with("cache-control", "no-store".to_owned()))
+}
+
+fn revoke(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let id = call.name("token");
+    let outcome = call.controller.change(&call.who(), "revoke token", false, |model| {
+        if model.get(TOKENS, id).is_none() {
+            return Err(Refusal::NotFound(format!("there is no token `{id}`")));
+        }
+        let admin = |body: &Value| body.get("scope").and_then(Value::as_str) == Some("admin");
+        let others = model.all(TOKENS).any(|token| token.id != id && admin(&token.body));
+        if !others {
+            let message = "it is the last administrator's; make another first, or nobody could make any";
+            return Err(Refusal::Conflict(message.to_owned()));
+        }
+        Ok(Draft::one(TOKENS, id, None, Touched::Nothing))
+    })?;
+    Ok(Reply::json(200, &outcome))
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From a request to its answer, in two steps: a request is admitted by its head (route, token, reach, parameters), and only then
+//! is its body read, up to the bound of its route.
+
+use super::http::{Head, Method, Reply, decode};
+use super::route::{Call, Parameter, ParameterKind, Route, bad_name};
+use crate::access::{Principal, allowed};
+use crate::controller::Controller;
+use crate::counters::count;
+use crate::problem::Refusal;
+use crate::store::StoreError;
+use std::sync::Arc;
+
+/// The API: what a transport serves.
+pub struct Api {
+    /// The controller behind it.
+    pub controller: Arc<Controller>,
+    routes: Vec<Route>,
+}
+
+/// Names and what they stand for.
+type Pairs = Vec<(String, String)>;
+
+/// A request that may go on: its body may come, up to so many bytes.
+pub struct Admitted<'a> {
+    route: &'a Route,
+    who: Option<Principal>,
+    head: Head,
+    names: Pairs,
+    query: Pairs,
+    /// Bytes of the body at most.
+    pub body_max: usize,
+}
+
+impl Api {
+    /// The API of a controller with a table of routes.
+    #[must_use]
+    pub fn new(controller: Arc<Controller>, routes: Vec<Route>) -> Self {
+        Api { controller, routes }
+    }
+
+    /// The routes.
+    #[must_use]
+    pub fn routes(&self) -> &[Route] {
+        &self.routes
+    }
+
+    /// Looks at all of a request but its body.
+    ///
+    /// # Errors
+    /// The answer, if it ends here.
+    pub fn admit(&self, head: Head) -> Result<Admitted<'_>, Reply> {
+        self.admitted(head).map_err(|refusal| self.refused(&refusal))
+    }
+
+    /// Answers an admitted request.
+    #[must_use]
+    pub fn answer(&self, admitted: Admitted<'_>, body: Vec<u8>) -> Reply {
+        if body.len() > admitted.body_max {
+            return self.refused(&Refusal::TooLarge(admitted.body_max));
+        }
+        let Admitted { route, who, head, names, query, .. } = admitted;
+        let call = Call { controller: &self.controller, who, head, names, query, body };
+        match (route.handler)(&call) {
+            Ok(reply) => {
+                count(&self.controller.counters.done);
+                reply
+            }
+            Err(refusal) => self.refused(&refusal),
+        }
+    }
+
+    /// Both steps, for callers that have the body already.
+    #[must_use]
+    pub fn handle(&self, head: Head, body: Vec<u8>) -> Reply {
+        match self.admit(head) {
+            Ok(admitted) => self.answer(admitted, body),
+            Err(reply) => reply,
+        }
+    }
+
+    /// The answer to a body that is larger than admitted.
+    #[must_use]
+    pub fn too_large(&self, max: usize) -> Reply {
+        self.refused(&Refusal::TooLarge(max))
+    }
+
+    fn refused(&self, refusal: &Refusal) -> Reply {
+        let counters = &self.controller.counters;
+        count(match refusal {
+            Refusal::Malformed(_) | Refusal::MediaType(_) | Refusal::Method(_) => &counters.malformed,
+            Refusal::Wrong(_) => &counters.wrong,
+            Refusal::Unknown(_) => &counters.unauthenticated,
+            Refusal::Forbidden(_) => &counters.forbidden,
+            Refusal::NotFound(_) => &counters.not_found,
+            Refusal::Conflict(_) | Refusal::Precondition(_) => &counters.conflict,
+            Refusal::TooLarge(_) => &counters.too_large,
+            Refusal::Quota(_) => &counters.quota,
+            Refusal::Limited(_) => &counters.limited,
+            Refusal::Internal(_) | Refusal::Store(StoreError::Full | StoreError::Doubt(_)) => &counters.store,
+            Refusal::Store(StoreError::Unusable { .. }) => &counters.store,
+        });
+        Reply::from(refusal)
+    }
+
+    fn admitted(&self, head: Head) -> Result<Admitted<'_>, Refusal> {
+        // Who is not known learns nothing of what is there, not even which paths.
+        let who = self.controller.authenticate(bearer(&head), head.source)?;
+        let found = self.find(&head);
+        let open = found.as_ref().is_ok_and(|(route, _)| allowed(None, route.need, None, None));
+        if who.is_none() && !open {
+            let message = "a token is needed: `Authorization: Bearer btz_...`".to_owned();
+            return Err(Refusal::Unknown(message));
+        }
+        let (route, names) = found?;
+        let name = |key: &str| names.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
+        if !allowed(who.as_ref(), route.need, name("tenant"), name("device")) {
+            if let Some(who) = who.as_ref().filter(|_| route.method != Method::Get) {
+                self.controller.note_refusal(who, &route.operation, &head.path);
+            }
+            let message = "this token does not reach so far; ask an administrator for one that does";
+            return Err(Refusal::Forbidden(message.to_owned()));
+        }
+        for (key, value) in &names {
+            if let Some(message) = bad_name(value) {
+                return Err(Refusal::Malformed(format!("{key}: {message}")));
+            }
+        }
+        let query = parameters(&head.query, route.query)?;
+        let body_max = route.body.map_or(0, |body| body.max);
+        Ok(Admitted { route, who, head, names, query, body_max })
+    }
+
+    fn find(&self, head: &Head) -> Result<(&Route, Pairs), Refusal> {
+        let mut methods = Vec::new();
+        for route in &self.routes {
+            if let Some(names) = matches(&route.path, &head.path) {
+                if Some(route.method) == Method::of(&head.method) {
+                    return Ok((route, names));
+                }
+                methods.push(route.method.name());
+            }
+        }
+        if methods.is_empty() {
+            let message = "there is no such path; `GET /v1/openapi.json` says which there are";
+            return Err(Refusal::NotFound(message.to_owned()));
+        }
+        Err(Refusal::Method(methods.join(", ")))
+    }
+}
+
+fn bearer(head: &Head) -> Option<&str> {
+    let text = head.field("authorization")?;
+    // Anything else is a token that is not known.
+    match text.split_once(' ') {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Some(token.trim()),
+        _ => Some(text),
+    }
+}
+
+/// The names in a path, if it has the form of the pattern.
+fn matches(pattern: &str, path: &str) -> Option<Pairs> {
+    let (mut names, mut parts) = (Vec::new(), path.split('/'));
+    for expected in pattern.split('/') {
+        let part = parts.next()?;
+        match expected.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
+            Some(name) => names.push((name.to_owned(), decode(part)?)),
+            None if expected == part => {}
+            None => return None,
+        }
+    }
+    parts.next().is_none().then_some(names)
+}
+
+fn parameters(query: &str, known: &[Parameter]) -> Result<Pairs, Refusal> {
+    let mut found = Pairs::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let plain = |text: &str| decode(&text.replace('+', " "));
+        let (Some(name), Some(value)) = (plain(name), plain(value)) else {
+            return Err(Refusal::Malformed("the query is no percent-encoded UTF-8".to_owned()));
+        };
+        let Some(parameter) = known.iter().find(|parameter| parameter.name == name) else {
+            let names = known.iter().map(|parameter| parameter.name);
+            let hint = bartizan_config::policy::did_you_mean(&name, names);
+            let message = format!("there is no parameter `{}` here; {hint}", name.escape_debug());
+            return Err(Refusal::Malformed(message));
+        };
+        if found.iter().any(|(seen, _)| *seen == name) {
+            return Err(Refusal::Malformed(format!("`{name}` is given twice")));
+        }
+        let wanted = match parameter.kind {
+            ParameterKind::Flag if !matches!(value.as_str(), "true" | "false") => {
+                "`true` or `false`".to_owned()
+            }
+            ParameterKind::Number(from, to)
+                if !value.parse().is_ok_and(|n: u64| (from..=to).contains(&n)) =>
+            {
+                format!("a number from {from} to {to}")
+            }
+            _ => {
+                found.push((name, value));
+                continue;
+            }
+        };
+        return Err(Refusal::Malformed(format!("`{name}` has to be {wanted}")));
+    }
+    Ok(found)
+}

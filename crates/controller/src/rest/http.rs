@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Requests and replies without a transport: what a handler sees of HTTP.
+
+use crate::problem::{Fault, Refusal};
+use crate::store::StoreError;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use std::net::IpAddr;
+
+/// A method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Method {
+    /// Reads.
+    Get,
+    /// Makes, or starts something.
+    Post,
+    /// Makes or replaces.
+    Put,
+    /// Removes.
+    Delete,
+}
+
+impl Method {
+    /// Its name on the wire.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Method::Get => "GET",
+            Method::Post => "POST",
+            Method::Put => "PUT",
+            Method::Delete => "DELETE",
+        }
+    }
+
+    /// By its name on the wire.
+    #[must_use]
+    pub fn of(name: &str) -> Option<Self> {
+        [Method::Get, Method::Post, Method::Put, Method::Delete].into_iter().find(|m| m.name() == name)
+    }
+}
+
+/// All of a request but its body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The method's name.
+    pub method: String,
+    /// The path, still percent-encoded.
+    pub path: String,
+    /// What stands behind `?`, still percent-encoded.
+    pub query: String,
+    /// The header fields that are read, by their names in lower case: those of [`FIELDS`].
+    pub fields: Vec<(&'static str, String)>,
+    /// Who connected.
+    pub source: IpAddr,
+}
+
+/// The header fields that are read.
+pub const FIELDS: &[&str] = &["authorization", "content-type", "if-match", "if-none-match"];
+
+impl Head {
+    /// A header field.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Status code.
+    pub status: u16,
+    /// Header fields.
+    pub fields: Vec<(&'static str, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    /// JSON.
+    #[must_use]
+    pub fn json(status: u16, body: &impl Serialize) -> Self {
+        // Types of answers have text keys only: they can always be written.
+        let body = serde_json::to_vec(body).unwrap_or_default();
+        Reply { status, fields: vec![("content-type", "application/json".to_owned())], body }
+    }
+
+    /// Text.
+    #[must_use]
+    pub fn text(body: String) -> Self {
+        let kind = "text/plain; version=0.0.4; charset=utf-8".to_owned();
+        Reply { status: 200, fields: vec![("content-type", kind)], body: body.into_bytes() }
+    }
+
+    /// With one more header field.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: String) -> Self {
+        self.fields.push((name, value));
+        self
+    }
+
+    /// The body as JSON, for tests and clients.
+    #[must_use]
+    pub fn value(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or(Value::Null)
+    }
+}
+
+/// A refusal on the wire: RFC 9457, with what is wrong by JSON pointers.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Problem {
+    /// The kind of problem; the page about it has it as a heading.
+    pub r#type: String,
+    /// The same in words.
+    pub title: String,
+    /// Status code.
+    pub status: u16,
+    /// What is wrong and what to do.
+    pub detail: String,
+    /// What is wrong with the body, one by one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub errors: Vec<Fault>,
+}
+
+impl From<&Refusal> for Reply {
+    fn from(refusal: &Refusal) -> Reply {
+        let (status, kind, title) = match refusal {
+            Refusal::Malformed(_) => (400, "malformed", "The request cannot be read"),
+            Refusal::Wrong(_) => (422, "wrong", "The body says something wrong"),
+            Refusal::Unknown(_) => (401, "unauthenticated", "No token, or one that is not known"),
+            Refusal::Forbidden(_) => (403, "forbidden", "The token does not reach so far"),
+            Refusal::NotFound(_) => (404, "not-found", "It is not there"),
+            Refusal::Method(_) => (405, "method", "The path has no such method"),
+            Refusal::Conflict(_) => (409, "conflict", "Something else stands against it"),
+            Refusal::Precondition(_) => (412, "changed", "It was changed in the meantime"),
+            Refusal::TooLarge(_) => (413, "too-large", "The body is too large"),
+            Refusal::MediaType(_) => (415, "media-type", "The format is not read here"),
+            Refusal::Quota(_) => (409, "quota", "The tenant's quota is used up"),
+            Refusal::Limited(_) => (429, "limited", "Too many attempts"),
+            Refusal::Internal(_) => (500, "internal", "The system did not give what is needed"),
+            Refusal::Store(StoreError::Full) => (507, "disk-full", "The disk is full"),
+            Refusal::Store(_) => (503, "store", "The controller's state cannot be written or read"),
+        };
+        let errors = match refusal {
+            Refusal::Wrong(faults) => faults.clone(),
+            _ => Vec::new(),
+        };
+        let (r#type, title) = (format!("urn:bartizan:problem:{kind}"), title.to_owned());
+        let body = Problem { r#type, title, status, detail: refusal.to_string(), errors };
+        let mut reply = Reply::json(status, &body);
+        reply.fields = vec![("content-type", "application/problem+json".to_owned())];
+        match refusal {
+            Refusal::Unknown(_) => reply.with("www-authenticate", "Bearer".to_owned()),
+            Refusal::Limited(seconds) => reply.with("retry-after", seconds.to_string()),
+            Refusal::Method(known) => reply.with("allow", known.clone()),
+            _ => reply,
+        }
+    }
+}
+
+/// Undoes percent-encoding; `None` for what is no UTF-8 or breaks off.
+#[must_use]
+pub fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
+        bytes.push(digit(rest.next()?)? * 16 + digit(rest.next()?)?);
+    }
+    String::from_utf8(bytes).ok()
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a route is: method, path, who may, what goes in and out, and the function that answers. Dispatch, the OpenAPI document and the
+//! tests of every route with every scope are made of the same table.
+
+use super::http::{Head, Method, Reply};
+use crate::access::{Need, Principal};
+use crate::controller::Controller;
+use crate::problem::{Fault, Refusal};
+use bartizan_config::policy::read;
+use bartizan_config::yaml::{self, Node};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// Bytes of a body unless a route says otherwise.
+pub const BODY_MAX: usize = 1 << 20;
+/// Items of a page at most, and unless asked for fewer.
+pub const PAGE_MAX: usize = 500;
+/// Characters of a name.
+pub const NAME_MAX: usize = 64;
+/// What names are made of, for the OpenAPI document.
+pub const NAME_PATTERN: &str = "^[a-z0-9][a-z0-9._-]{0,63}$";
+
+/// The schema of a body or answer.
+pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// The schema of a type.
+#[must_use]
+pub fn schema<T: JsonSchema>() -> SchemaOf {
+    |generator| generator.subschema_for::<T>()
+}
+
+/// A parameter of a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// What it says.
+    pub about: &'static str,
+    /// What it may be.
+    pub kind: ParameterKind,
+}
+
+/// What a parameter may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParameterKind {
+    /// `true` or `false`.
+    Flag,
+    /// A number from the first to the second.
+    Number(u64, u64),
+    /// What a page gave out.
+    Cursor,
+}
+
+/// Says what would be done, and does nothing.
+pub const DRY_RUN: Parameter = Parameter {
+    name: "dry-run",
+    about: "Only say what would change, and which devices would run it.",
+    kind: ParameterKind::Flag,
+};
+/// How many items a page has.
+pub const LIMIT: Parameter =
+    Parameter { name: "limit", about: "Items of the page.", kind: ParameterKind::Number(1, PAGE_MAX as u64) };
+/// Where a page begins.
+pub const CURSOR: Parameter =
+    Parameter { name: "cursor", about: "`next` of the page before.", kind: ParameterKind::Cursor };
+
+/// A body that a route takes.
+#[derive(Clone, Copy)]
+pub struct Body {
+    /// Its schema; `None` for plain text.
+    pub schema: Option<SchemaOf>,
+    /// Bytes at most.
+    pub max: usize,
+}
+
+/// A route.
+#[derive(Clone)]
+pub struct Route {
+    /// Method.
+    pub method: Method,
+    /// Path; parts in braces are names.
+    pub path: String,
+    /// Name of the operation.
+    pub operation: String,
+    /// What it does, a sentence.
+    pub about: String,
+    /// Who may.
+    pub need: Need,
+    /// Parameters of the query; others are refused.
+    pub query: &'static [Parameter],
+    /// The body.
+    pub body: Option<Body>,
+    /// Whether `If-Match` and `If-None-Match` are heeded, and an `ETag` is given.
+    pub tagged: bool,
+    /// Status code of the answer.
+    pub status: u16,
+    /// Schema of the answer; `None` for plain text.
+    pub answer: Option<SchemaOf>,
+    /// What answers.
+    pub handler: fn(&Call<'_>) -> Result<Reply, Refusal>,
+}
+
+/// A request on its way to its handler: who asks, what the path and query say, and the body.
+pub struct Call<'c> {
+    /// The controller.
+    pub controller: &'c Controller,
+    /// Who asks; nobody on routes that need nobody.
+    pub who: Option<Principal>,
+    /// The request.
+    pub head: Head,
+    /// Names in the path.
+    pub names: Vec<(String, String)>,
+    /// Parameters of the query, checked.
+    pub query: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Call<'_> {
+    /// A name in the path. Every route's handler asks for names of its own path only.
+    #[must_use]
+    pub fn name(&self, key: &str) -> &str {
+        self.names.iter().find(|(name, _)| name == key).map_or("", |(_, value)| value)
+    }
+
+    /// Who asks; the controller itself where nobody needs to.
+    #[must_use]
+    pub fn who(&self) -> Principal {
+        self.who.clone().unwrap_or_else(Principal::controller)
+    }
+
+    /// A parameter.
+    #[must_use]
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// A parameter that is a number; the check of parameters has seen to that.
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<u64> {
+        self.parameter(name)?.parse().ok()
+    }
+
+    /// Whether nothing is to be done.
+    #[must_use]
+    pub fn dry(&self) -> bool {
+        self.parameter("dry-run") == Some("true")
+    }
+
+    /// Items of a page.
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        self.number("limit").and_then(|n| usize::try_from(n).ok()).unwrap_or(PAGE_MAX).min(PAGE_MAX)
+    }
+
+    /// Where the page begins, behind what.
+    ///
+    /// # Errors
+    /// It was not given out as one.
+    pub fn cursor(&self) -> Result<Option<String>, Refusal> {
+        let wrong = || Refusal::Malformed("`cursor` is none that a page said; begin without one".to_owned());
+        let Some(text) = self.parameter("cursor") else { return Ok(None) };
+        let byte = |at: usize| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
+        let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
+        bytes.and_then(|bytes| String::from_utf8(bytes).ok()).map(Some).ok_or_else(wrong)
+    }
+
+    /// A cursor that is a number.
+    ///
+    /// # Errors
+    /// It was not given out as one.
+    pub fn number_cursor(&self) -> Result<Option<u64>, Refusal> {
+        let number = |text: String| {
+            text.parse().map_err(|_| {
+                Refusal::Malformed("`cursor` is none that a page said; begin without one".to_owned())
+            })
+        };
+        self.cursor()?.map(number).transpose()
+    }
+
+    /// The body as JSON, from JSON or YAML.
+    ///
+    /// # Errors
+    /// It is neither, with the place.
+    pub fn json(&self) -> Result<Value, Refusal> {
+        let kind = self.head.field("content-type").unwrap_or("application/json");
+        let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        match kind.as_str() {
+            "application/json" => serde_json::from_slice(&self.body)
+                .map_err(|error| Refusal::Malformed(format!("the body is no JSON: {error}"))),
+            "application/yaml" | "application/x-yaml" | "text/yaml" => {
+                let text = std::str::from_utf8(&self.body)
+                    .map_err(|error| Refusal::Malformed(format!("the body is no UTF-8: {error}")))?;
+                yaml::parse(text)
+                    .map(|node| read::to_json(&node))
+                    .map_err(|error| Refusal::Malformed(format!("the body is no YAML: {error}")))
+            }
+            other => {
+                let message =
+                    format!("`{other}` is not read here; send application/json or application/yaml");
+                Err(Refusal::MediaType(message))
+            }
+        }
+    }
+}
+
+/// Reads JSON as a type, with every fault's pointer. Where the type takes lists that are written without brackets, as policy
+/// files have them, use [`read_lenient`].
+///
+/// # Errors
+/// Everything that is wrong.
+pub fn read_as<T: DeserializeOwned>(value: &Value) -> Result<T, Refusal> {
+    read_lenient::<T>(value)?;
+    // The reader of policy files takes `false` or 7 for a text, as YAML has it; here a text is one.
+    T::deserialize(value).map_err(|error| Refusal::wrong("", error.to_string()))
+}
+
+/// As [`read_as`], as a policy file is read.
+///
+/// # Errors
+/// Everything that is wrong.
+pub fn read_lenient<T: DeserializeOwned>(value: &Value) -> Result<T, Refusal> {
+    if !value.is_object() {
+        return Err(Refusal::wrong("", "expected an object"));
+    }
+    let node: Node = read::from_json(value);
+    read::read(&node)
+        .map_err(|problems| Refusal::Wrong(problems.iter().map(|p| Fault::of("", p).within(value)).collect()))
+}
+
+/// A page of a list.
+#[must_use]
+pub fn page(items: Vec<Value>, next: Option<&str>) -> Reply {
+    let next = next.map(|last| crate::store::hex(last.as_bytes()));
+    Reply::json(200, &serde_json::json!({ "items": items, "next": next }))
+}
+
+/// Why a name is none.
+#[must_use]
+pub fn bad_name(text: &str) -> Option<String> {
+    let fits = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-');
+    let first = text.bytes().next().is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let good = first && text.len() <= NAME_MAX && text.bytes().all(fits);
+    (!good).then(|| {
+        format!(
+            "`{}` is no name: up to {NAME_MAX} of a-z, 0-9, `.`, `_` and `-`, the first a letter or digit",
+            text.chars().take(NAME_MAX).collect::<String>().escape_debug()
+        )
+    })
+}

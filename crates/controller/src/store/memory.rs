@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A store in memory, for tests and simulations.
+
+use super::{Alert, AuditRow, Change, Document, KeptAlert, Loaded, Status, Store, StoreError, hash};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+type Versions = BTreeMap<(String, String), Vec<(u64, Option<Value>)>>;
+
+/// A store in memory; nothing survives it.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    generation: u64,
+    versions: Versions,
+    status: BTreeMap<(String, String), Value>,
+    audit: Vec<AuditRow>,
+    alerts: Vec<(String, KeptAlert)>,
+    numbers: u64,
+    /// Every change is refused as on a full disk.
+    pub full: bool,
+}
+
+impl MemoryStore {
+    fn row(&mut self, change: &Change, subject: (&str, &str), hashes: (Option<String>, Option<String>)) {
+        self.audit.push(AuditRow {
+            row: self.audit.len() as u64 + 1,
+            generation: self.generation,
+            at: change.at,
+            who: change.who.clone(),
+            action: change.action.clone(),
+            kind: subject.0.to_owned(),
+            id: subject.1.to_owned(),
+            before: hashes.0,
+            after: hashes.1,
+        });
+    }
+}
+
+impl Store for MemoryStore {
+    fn load(&mut self) -> Result<Loaded, StoreError> {
+        let status = self.status.iter().map(|((kind, id), body)| Status {
+            kind: kind.clone(),
+            id: id.clone(),
+            body: Some(body.clone()),
+        });
+        let status = status.collect();
+        Ok(Loaded { generation: self.generation, documents: self.at(self.generation)?, status })
+    }
+
+    fn commit(&mut self, change: &Change) -> Result<u64, StoreError> {
+        if self.full {
+            return Err(StoreError::Full);
+        }
+        if !change.writes.is_empty() {
+            self.generation += 1;
+        }
+        for write in &change.writes {
+            let key = (write.kind.clone(), write.id.clone());
+            self.versions.entry(key).or_default().push((self.generation, write.after.clone()));
+            let hashes = (write.before.as_ref().map(hash), write.after.as_ref().map(hash));
+            self.row(change, (&write.kind, &write.id), hashes);
+        }
+        if let Some((kind, id)) = &change.remark {
+            self.row(change, (kind, id), (None, None));
+        }
+        for status in &change.status {
+            let key = (status.kind.clone(), status.id.clone());
+            match &status.body {
+                Some(body) => self.status.insert(key, body.clone()),
+                None => self.status.remove(&key),
+            };
+        }
+        Ok(self.generation)
+    }
+
+    fn at(&mut self, generation: u64) -> Result<Vec<Document>, StoreError> {
+        let last = |versions: &[(u64, Option<Value>)]| {
+            versions.iter().rev().find(|(written, _)| *written <= generation).cloned()
+        };
+        let standing = self.versions.iter().filter_map(|((kind, id), versions)| {
+            let (generation, body) = last(versions)?;
+            Some(Document { kind: kind.clone(), id: id.clone(), generation, body: body? })
+        });
+        Ok(standing.collect())
+    }
+
+    fn audit(&mut self, behind: u64, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
+        Ok(self.audit.iter().filter(|row| row.row > behind).take(limit).cloned().collect())
+    }
+
+    fn keep_alerts(&mut self, alerts: &[Alert], keep: u64) -> Result<u64, StoreError> {
+        if self.full {
+            return Err(StoreError::Full);
+        }
+        let mut forgotten = 0;
+        for alert in alerts {
+            self.numbers += 1;
+            let known = self.alerts.iter().position(|(key, a)| *key == alert.key && a.tenant == alert.tenant);
+            let before = known.map(|at| self.alerts.remove(at).1);
+            let kept = KeptAlert {
+                number: self.numbers,
+                tenant: alert.tenant.clone(),
+                count: before.as_ref().map_or(0, |b| b.count).saturating_add(alert.count),
+                first: before.as_ref().map_or(alert.last, |b| b.first),
+                last: alert.last,
+                event: alert.body.clone(),
+            };
+            self.alerts.push((alert.key.clone(), kept));
+            let mut own = self.alerts.iter().filter(|(_, a)| a.tenant == alert.tenant);
+            let oldest = own.next().map(|(_, a)| a.number);
+            if own.count() as u64 >= keep {
+                self.alerts.retain(|(_, a)| Some(a.number) != oldest);
+                forgotten += 1;
+            }
+        }
+        Ok(forgotten)
+    }
+
+    fn alerts(
+        &mut self,
+        tenant: Option<&str>,
+        below: u64,
+        limit: usize,
+    ) -> Result<Vec<KeptAlert>, StoreError> {
+        let fits = |a: &KeptAlert| a.number < below && tenant.is_none_or(|t| t == a.tenant);
+        Ok(self.alerts.iter().rev().map(|(_, a)| a).filter(|a| fits(a)).take(limit).cloned().collect())
+    }
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The tables of the SQLite store, version by version. A version that was released is never changed: a change is one more.
+
+/// What makes version n of version n - 1, from 1.
+pub(super) const MIGRATIONS: &[&str] = &["
+CREATE TABLE generations (
+    generation INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    who TEXT NOT NULL,
+    action TEXT NOT NULL
+) STRICT;
+CREATE TABLE documents (
+    kind TEXT NOT NULL,
+    id TEXT NOT NULL,
+    generation INTEGER NOT NULL,
+    body TEXT,
+    PRIMARY KEY (kind, id, generation)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE current (
+    kind TEXT NOT NULL,
+    id TEXT NOT NULL,
+    generation INTEGER NOT NULL,
+    PRIMARY KEY (kind, id)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE status (
+    kind TEXT NOT NULL,
+    id TEXT NOT NULL,
+    body TEXT NOT NULL,
+    PRIMARY KEY (kind, id)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE audit (
+    row INTEGER PRIMARY KEY AUTOINCREMENT,
+    generation INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    who TEXT NOT NULL,
+    action TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    id TEXT NOT NULL,
+    before TEXT,
+    after TEXT
+) STRICT;
+CREATE TABLE alerts (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    tenant TEXT NOT NULL,
+    key TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    first INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    body TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX alerts_by_key ON alerts (tenant, key);
+CREATE INDEX alerts_by_tenant ON alerts (tenant, number);
+"];

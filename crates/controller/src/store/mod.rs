@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the controller keeps: documents by kind and name, every version of them, who changed what, and the alerts.
+//!
+//! A change is one transaction. One that writes documents makes a new generation, and a row of the audit log for each document; the
+//! number of a generation is never used again. *Status* is what devices report and what they are to run: it has no
+//! versions and makes no generation.
+//!
+//! A store has one writer. What [`Store::commit`] has answered survives the end of the process and of the machine.
+
+mod memory;
+mod migrations;
+mod sqlite;
+
+pub use memory::MemoryStore;
+pub use sqlite::SqliteStore;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// A document as it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Document {
+    /// The kind of resource.
+    pub kind: String,
+    /// Its name among those of its kind.
+    pub id: String,
+    /// The generation that wrote it.
+    pub generation: u64,
+    /// What it says.
+    pub body: Value,
+}
+
+/// A document that a change writes, or removes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Write {
+    /// The kind of resource.
+    pub kind: String,
+    /// Its name.
+    pub id: String,
+    /// What it said before.
+    pub before: Option<Value>,
+    /// What it says then; `None` removes it.
+    pub after: Option<Value>,
+}
+
+/// A line of status that a change writes, or removes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status {
+    /// The kind of thing.
+    pub kind: String,
+    /// Its name.
+    pub id: String,
+    /// What is known of it; `None` removes it.
+    pub body: Option<Value>,
+}
+
+/// One transaction.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Change {
+    /// When, in microseconds since 1970, by the controller's clock.
+    pub at: u64,
+    /// Who: the id of a token, or `controller`.
+    pub who: String,
+    /// What was done, in a word or two.
+    pub action: String,
+    /// Documents; with any, the change is a generation.
+    pub writes: Vec<Write>,
+    /// Status.
+    pub status: Vec<Status>,
+    /// A row of the audit log for what changes no document: a refused attempt.
+    pub remark: Option<(String, String)>,
+}
+
+/// A row of the audit log.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct AuditRow {
+    /// Number of the row, from 1.
+    pub row: u64,
+    /// The generation that the change made, or that stood when it was refused.
+    pub generation: u64,
+    /// When, in microseconds since 1970.
+    pub at: u64,
+    /// Who: the id of a token, or `controller`.
+    pub who: String,
+    /// What was done.
+    pub action: String,
+    /// The kind of resource.
+    pub kind: String,
+    /// Its name.
+    pub id: String,
+    /// SHA-256 of what it said before.
+    pub before: Option<String>,
+    /// SHA-256 of what it said then.
+    pub after: Option<String>,
+}
+
+/// An alert as a device tells it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Alert {
+    /// Whose traffic.
+    pub tenant: String,
+    /// What equal alerts have in common.
+    pub key: String,
+    /// When the newest of them was, in microseconds since 1970.
+    pub last: u64,
+    /// How many are told at once.
+    pub count: u64,
+    /// The event.
+    pub body: Value,
+}
+
+/// An alert as it is kept: equal ones once, counted.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct KeptAlert {
+    /// Its number; newer alerts have higher ones.
+    pub number: u64,
+    /// Whose traffic.
+    pub tenant: String,
+    /// How many equal ones there were.
+    pub count: u64,
+    /// When the first of them was, in microseconds since 1970.
+    pub first: u64,
+    /// When the last was.
+    pub last: u64,
+    /// The newest event, as EVE JSON.
+    pub event: Value,
+}
+
+/// What a store holds when it is opened.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Loaded {
+    /// The newest generation; 0 before the first change.
+    pub generation: u64,
+    /// All documents.
+    pub documents: Vec<Document>,
+    /// All status.
+    pub status: Vec<Status>,
+}
+
+/// Why a store did not do it. Nothing of the change is there, but for [`StoreError::Doubt`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// No room is left.
+    #[error("the disk of the controller's state is full; nothing was changed: make room and try again")]
+    Full,
+    /// The system could not say whether a change is on the disk.
+    #[error(
+        "the controller's state could not be written ({0}), and whether this change is there is not known: nothing more is \
+         changed until the controller is started again, which reads what is there"
+    )]
+    Doubt(String),
+    /// It cannot be opened or read.
+    #[error("the controller's state in {path}: {message}")]
+    Unusable {
+        /// The file.
+        path: String,
+        /// What is wrong and what to do.
+        message: String,
+    },
+}
+
+/// A store; see the module.
+pub trait Store: Send {
+    /// Everything that stands.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn load(&mut self) -> Result<Loaded, StoreError>;
+
+    /// Does a change, all of it or nothing, and returns the generation that stands then.
+    ///
+    /// # Errors
+    /// The disk is full, or fails.
+    fn commit(&mut self, change: &Change) -> Result<u64, StoreError>;
+
+    /// The documents as they stood in a generation, by kind and name.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn at(&mut self, generation: u64) -> Result<Vec<Document>, StoreError>;
+
+    /// Up to `limit` rows of the audit log behind a row, oldest first.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn audit(&mut self, behind: u64, limit: usize) -> Result<Vec<AuditRow>, StoreError>;
+
+    /// Keeps alerts, equal ones once, and of each tenant no more than `keep`; returns how many it forgot for that.
+    ///
+    /// # Errors
+    /// The disk is full, or fails.
+    fn keep_alerts(&mut self, alerts: &[Alert], keep: u64) -> Result<u64, StoreError>;
+
+    /// Up to `limit` alerts with lower numbers than `below`, newest first; of one tenant if named.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn alerts(
+        &mut self,
+        tenant: Option<&str>,
+        below: u64,
+        limit: usize,
+    ) -> Result<Vec<KeptAlert>, StoreError>;
+}
+
+/// SHA-256 of a body, in hex: what the audit log says of it.
+#[must_use]
+pub fn hash(body: &Value) -> String {
+    hex(&Sha256::digest(body.to_string().as_bytes()))
+}
+
+/// Bytes in hex.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        use std::fmt::Write as _;
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

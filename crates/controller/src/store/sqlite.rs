@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The store in a file of SQLite: write-ahead log, `synchronous=FULL`, so that a change is on the disk before it is answered.
+//!
+//! The file is locked as long as the store is open: a second controller on the same state is refused. Numbers are SQLite's signed 64
+//! bits, which generations and microseconds do not reach.
+
+use super::migrations::MIGRATIONS;
+use super::{Alert, AuditRow, Change, Document, KeptAlert, Loaded, Status, Store, StoreError, hash};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, Transaction, params};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+/// A store in a file; see the module.
+#[derive(Debug)]
+pub struct SqliteStore {
+    connection: Connection,
+    path: String,
+    /// Set when the system could not say what is on the disk.
+    doubt: Option<String>,
+}
+
+impl SqliteStore {
+    /// Opens the file, makes it if there is none, and brings its tables up to date.
+    ///
+    /// # Errors
+    /// It cannot be opened, another controller has it, it is no store, or a newer program made it.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let name = path.display().to_string();
+        let unusable =
+            |error: rusqlite::Error| StoreError::Unusable { path: name.clone(), message: advice(&error) };
+        let connection = Connection::open(path).map_err(unusable)?;
+        let mut store = SqliteStore { connection, path: name.clone(), doubt: None };
+        store.set_up().map_err(unusable)?;
+        store.migrate()?;
+        Ok(store)
+    }
+
+    fn set_up(&self) -> rusqlite::Result<()> {
+        // Another controller does not go away by waiting.
+        self.connection.busy_timeout(Duration::ZERO)?;
+        // Exclusive before the log is opened: no second process, and no shared memory file beside it.
+        self.connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+        self.connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+        self.connection.pragma_update(None, "synchronous", "FULL")?;
+        self.connection.pragma_update(None, "foreign_keys", "ON")?;
+        self.connection.set_prepared_statement_cache_capacity(64);
+        // Takes the lock now, not with the first change.
+        self.connection.execute_batch("BEGIN IMMEDIATE; COMMIT")
+    }
+
+    fn migrate(&mut self) -> Result<(), StoreError> {
+        let unusable = |path: &str, message: String| StoreError::Unusable { path: path.to_owned(), message };
+        let version: i64 = self
+            .connection
+            .pragma_query_value(None, "user_version", |row| row.get(0))
+            .map_err(|e| unusable(&self.path, advice(&e)))?;
+        let done = usize::try_from(version).unwrap_or(usize::MAX);
+        if done > MIGRATIONS.len() {
+            let message = format!(
+                "is of version {version}, this program knows up to {}: use the newer program, or a backup from before it",
+                MIGRATIONS.len()
+            );
+            return Err(unusable(&self.path, message));
+        }
+        for (index, step) in MIGRATIONS.iter().enumerate().skip(done) {
+            let apply = |connection: &mut Connection| {
+                let transaction = connection.transaction()?;
+                transaction.execute_batch(step)?;
+                transaction.pragma_update(None, "user_version", index as i64 + 1)?;
+                transaction.commit()
+            };
+            apply(&mut self.connection).map_err(|e| unusable(&self.path, advice(&e)))?;
+        }
+        Ok(())
+    }
+
+    fn failed(&mut self, error: &rusqlite::Error) -> StoreError {
+        if code(error) == Some(ErrorCode::DiskFull) {
+            return StoreError::Full;
+        }
+        let message = error.to_string();
+        self.doubt = Some(message.clone());
+        StoreError::Doubt(message)
+    }
+
+    fn unread(&self, error: &rusqlite::Error) -> StoreError {
+        StoreError::Unusable { path: self.path.clone(), message: advice(error) }
+    }
+
+    fn write<T>(
+        &mut self,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        if let Some(doubt) = &self.doubt {
+            return Err(StoreError::Doubt(doubt.clone()));
+        }
+        let attempt = || {
+            let transaction = self.connection.transaction()?;
+            let done = work(&transaction)?;
+            transaction.commit()?;
+            Ok(done)
+        };
+        let result: rusqlite::Result<T> = attempt();
+        result.map_err(|error| self.failed(&error))
+    }
+
+    fn rows<T>(
+        &self,
+        sql: &str,
+        params: impl rusqlite::Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        let all = || {
+            let mut statement = self.connection.prepare_cached(sql)?;
+            statement.query_map(params, read)?.collect()
+        };
+        let result: rusqlite::Result<Vec<T>> = all();
+        result.map_err(|error| self.unread(&error))
+    }
+}
+
+fn code(error: &rusqlite::Error) -> Option<ErrorCode> {
+    error.sqlite_error_code()
+}
+
+fn advice(error: &rusqlite::Error) -> String {
+    match code(error) {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            "another controller has it open; stop that one, or give this one another folder".to_owned()
+        }
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+            format!("{error}: it is damaged or something else; put back a backup, or give another folder")
+        }
+        Some(ErrorCode::DiskFull) => "the disk is full; make room and start again".to_owned(),
+        _ => format!("{error}; check that the folder is there and can be written"),
+    }
+}
+
+const NEWEST: &str = "SELECT coalesce(max(generation), 0) FROM generations";
+
+fn commit(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<u64> {
+    let mut generation: i64 = transaction.prepare_cached(NEWEST)?.query_row([], |row| row.get(0))?;
+    let at = i64::try_from(change.at).unwrap_or(i64::MAX);
+    if !change.writes.is_empty() {
+        generation += 1;
+        transaction.prepare_cached("INSERT INTO generations VALUES (?, ?, ?, ?)")?.execute(params![
+            generation,
+            at,
+            change.who,
+            change.action
+        ])?;
+    }
+    let mut audit = transaction.prepare_cached(
+        "INSERT INTO audit (generation, at, who, action, kind, id, before, after) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+    )?;
+    for write in &change.writes {
+        let text = write.after.as_ref().map(Value::to_string);
+        transaction
+            .prepare_cached("INSERT INTO documents VALUES (?, ?, ?, ?)")?
+            .execute(params![write.kind, write.id, generation, text])?;
+        if text.is_some() {
+            transaction
+                .prepare_cached("INSERT OR REPLACE INTO current VALUES (?, ?, ?)")?
+                .execute(params![write.kind, write.id, generation])?;
+        } else {
+            transaction
+                .prepare_cached("DELETE FROM current WHERE kind = ? AND id = ?")?
+                .execute(params![write.kind, write.id])?;
+        }
+        let (before, after) = (write.before.as_ref().map(hash), write.after.as_ref().map(hash));
+        audit.execute(params![
+            generation,
+            at,
+            change.who,
+            change.action,
+            write.kind,
+            write.id,
+            before,
+            after
+        ])?;
+    }
+    if let Some((kind, id)) = &change.remark {
+        let none: Option<String> = None;
+        audit.execute(params![generation, at, change.who, change.action, kind, id, none, none])?;
+    }
+    for status in &change.status {
+        match &status.body {
+            Some(body) => transaction
+                .prepare_cached("INSERT OR REPLACE INTO status VALUES (?, ?, ?)")?
+                .execute(params![status.kind, status.id, body.to_string()])?,
+            None => transaction
+                .prepare_cached("DELETE FROM status WHERE kind = ? AND id = ?")?
+                .execute(params![status.kind, status.id])?,
+        };
+    }
+    Ok(generation.unsigned_abs())
+}
+
+fn keep(transaction: &Transaction<'_>, alert: &Alert) -> rusqlite::Result<()> {
+    let last = i64::try_from(alert.last).unwrap_or(i64::MAX);
+    let count = i64::try_from(alert.count).unwrap_or(i64::MAX);
+    let known: Option<(i64, i64)> = transaction
+        .prepare_cached("DELETE FROM alerts WHERE tenant = ? AND key = ? RETURNING count, first")?
+        .query_row(params![alert.tenant, alert.key], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let (before, first) = known.unwrap_or((0, last));
+    transaction
+        .prepare_cached(
+            "INSERT INTO alerts (tenant, key, count, first, last, body) VALUES (?, ?, ?, ?, ?, ?)",
+        )?
+        .execute(params![
+            alert.tenant,
+            alert.key,
+            before.saturating_add(count),
+            first,
+            last,
+            alert.body.to_string()
+        ])?;
+    Ok(())
+}
+
+/// Forgets a tenant's oldest alerts beyond a number.
+fn forget(transaction: &Transaction<'_>, tenant: &str, keep: i64) -> rusqlite::Result<u64> {
+    let forgotten = transaction
+        .prepare_cached(
+            "DELETE FROM alerts WHERE number IN
+                (SELECT number FROM alerts WHERE tenant = ? ORDER BY number DESC LIMIT -1 OFFSET ?)",
+        )?
+        .execute(params![tenant, keep])?;
+    Ok(forgotten as u64)
+}
+
+/// A column of JSON.
+fn json(row: &Row<'_>, column: usize) -> rusqlite::Result<Value> {
+    let text: String = row.get(column)?;
+    serde_json::from_str(&text).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, Box::new(error))
+    })
+}
+
+/// A column of a number that is not below 0.
+fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    Ok(row.get::<_, i64>(column)?.unsigned_abs())
+}
+
+fn document(row: &Row<'_>) -> rusqlite::Result<Document> {
+    Ok(Document { kind: row.get(0)?, id: row.get(1)?, generation: number(row, 2)?, body: json(row, 3)? })
+}
+
+fn audit_row(row: &Row<'_>) -> rusqlite::Result<AuditRow> {
+    Ok(AuditRow {
+        row: number(row, 0)?,
+        generation: number(row, 1)?,
+        at: number(row, 2)?,
+        who: row.get(3)?,
+        action: row.get(4)?,
+        kind: row.get(5)?,
+        id: row.get(6)?,
+        before: row.get(7)?,
+        after: row.get(8)?,
+    })
+}
+
+fn kept_alert(row: &Row<'_>) -> rusqlite::Result<KeptAlert> {
+    Ok(KeptAlert {
+        number: number(row, 0)?,
+        tenant: row.get(1)?,
+        count: number(row, 2)?,
+        first: number(row, 3)?,
+        last: number(row, 4)?,
+        event: json(row, 5)?,
+    })
+}
+
+impl Store for SqliteStore {
+    fn load(&mut self) -> Result<Loaded, StoreError> {
+        let generation = self.rows(NEWEST, [], |row| number(row, 0))?.first().copied().unwrap_or(0);
+        let documents = self.rows(
+            "SELECT kind, id, generation, body FROM current JOIN documents USING (kind, id, generation) ORDER BY kind, id",
+            [],
+            document,
+        )?;
+        let status = self.rows("SELECT kind, id, body FROM status ORDER BY kind, id", [], |row| {
+            Ok(Status { kind: row.get(0)?, id: row.get(1)?, body: Some(json(row, 2)?) })
+        })?;
+        Ok(Loaded { generation, documents, status })
+    }
+
+    fn commit(&mut self, change: &Change) -> Result<u64, StoreError> {
+        self.write(|transaction| commit(transaction, change))
+    }
+
+    fn at(&mut self, generation: u64) -> Result<Vec<Document>, StoreError> {
+        let generation = i64::try_from(generation).unwrap_or(i64::MAX);
+        self.rows(
+            "SELECT d.kind, d.id, d.generation, d.body FROM documents d JOIN
+                (SELECT kind, id, max(generation) AS newest FROM documents WHERE generation <= ? GROUP BY kind, id) n
+                ON d.kind = n.kind AND d.id = n.id AND d.generation = n.newest
+                WHERE d.body IS NOT NULL ORDER BY d.kind, d.id",
+            [generation],
+            document,
+        )
+    }
+
+    fn audit(&mut self, behind: u64, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
+        self.rows(
+            "SELECT row, generation, at, who, action, kind, id, before, after FROM audit WHERE row > ? ORDER BY row LIMIT ?",
+            params![i64::try_from(behind).unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX)],
+            audit_row,
+        )
+    }
+
+    fn keep_alerts(&mut self, alerts: &[Alert], bound: u64) -> Result<u64, StoreError> {
+        let bound = i64::try_from(bound).unwrap_or(i64::MAX);
+        let tenants: BTreeSet<&str> = alerts.iter().map(|alert| alert.tenant.as_str()).collect();
+        self.write(|transaction| {
+            alerts.iter().try_for_each(|alert| keep(transaction, alert))?;
+            tenants.iter().map(|tenant| forget(transaction, tenant, bound)).sum()
+        })
+    }
+
+    fn alerts(
+        &mut self,
+        tenant: Option<&str>,
+        below: u64,
+        limit: usize,
+    ) -> Result<Vec<KeptAlert>, StoreError> {
+        let below = i64::try_from(below).unwrap_or(i64::MAX);
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        const COLUMNS: &str = "SELECT number, tenant, count, first, last, body FROM alerts";
+        match tenant {
+            Some(tenant) => self.rows(
+                &format!("{COLUMNS} WHERE tenant = ? AND number < ? ORDER BY number DESC LIMIT ?"),
+                params![tenant, below, limit],
+                kept_alert,
+            ),
+            None => self.rows(
+                &format!("{COLUMNS} WHERE number < ? ORDER BY number DESC LIMIT ?"),
+                params![below, limit],
+                kept_alert,
+            ),
+        }
+    }
+}

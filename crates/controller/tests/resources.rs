@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the resources do: checks with pointers, tags, pages, dry run, generations and the way back, roll-outs, what a device is given.
+
+mod common;
+
+use common::{With, World};
+use serde_json::{Value, json};
+
+fn pointers(problem: &Value) -> Vec<String> {
+    let errors = problem["errors"].as_array().cloned().unwrap_or_default();
+    errors
+        .iter()
+        .map(|e| format!("{}: {}", e["pointer"].as_str().unwrap(), e["message"].as_str().unwrap()))
+        .collect()
+}
+
+#[test]
+fn what_is_wrong_has_its_pointer_and_says_what_to_do() {
+    let world = World::new();
+    world.tenant("acme", 1);
+    world.do_it("PUT", "/v1/tenants/acme/groups/lan", &json!({ "members": ["10.0.0.0/8"] }));
+    let policy = "/v1/tenants/acme/policies/web";
+    let cases = [
+        (
+            policy,
+            json!({ "policy": { "from": "lann", "chain": ["pfww"] } }),
+            vec![
+                "/policy/chain/0: there is no function `pfww`; did you mean `pfw`?",
+                "/policy/from: there is no group `lann`; did you mean `lan`?",
+            ],
+        ),
+        (
+            policy,
+            json!({ "polcy": {} }),
+            vec![
+                "/polcy: the key `polcy` is not known; did you mean `policy`?",
+                ": the key `policy` is missing; add it",
+            ],
+        ),
+        (
+            policy,
+            json!({ "policy": { "name": "x", "chain": [] } }),
+            vec!["/policy/name: the path says it; leave `name` out"],
+        ),
+        (
+            policy,
+            json!({ "policy": { "chain": ["pfw"], "pfw": { "default": "dropp", "rules": [] } } }),
+            vec!["/policy/pfw/default: `dropp` is not known here; did you mean `drop`?"],
+        ),
+        (
+            policy,
+            json!({ "policy": { "chain": ["pfw"], "pfw": { "default": "drop", "rules": [
+                { "allow": "tcp", "from": "wan" }, { "allow": "tcp", "tenant": "other" }
+            ] } } }),
+            vec![
+                "/policy/pfw/rules/0/from: there is no group `wan`; did you mean `lan`?",
+                "/policy/pfw/rules/1/tenant: a policy here is one tenant's own; leave `tenant` out",
+            ],
+        ),
+        (
+            policy,
+            json!({ "policy": { "chain": ["ids"], "ids": { "rules": ["/etc/passwd"], "level": "web" } } }),
+            vec![
+                "/policy/ids/rules: rule files are in libraries here; name one by `level`, and leave `rules` out",
+                "/policy/ids/level: there is no library `web`; known: `none`",
+            ],
+        ),
+        (
+            "/v1/tenants/b",
+            json!({ "select": {} }),
+            vec![": nothing selects this tenant's traffic; add `vni`, `vlan`, `link` or `prefixes`"],
+        ),
+        (
+            "/v1/tenants/b",
+            json!({ "select": { "vlan": [1, 5000] } }),
+            vec!["/select/vlan/1: VLAN 5000: an id is 1 to 4094"],
+        ),
+        (
+            "/v1/tenants/b",
+            json!({ "select": { "vni": [2, 1] } }),
+            vec![
+                "/select: a packet can fit this tenant and `acme`; choose what they do not share, or give one of them another \
+             `order`: the lower is tried first",
+            ],
+        ),
+        (
+            "/v1/tenants/acme/groups/lan",
+            json!({ "members": ["lan"] }),
+            vec!["/members/0: group `lan` contains itself (lan > lan); remove it here"],
+        ),
+        (
+            "/v1/devices/edge",
+            json!({ "tenants": ["nobody"] }),
+            vec!["/tenants/0: there is no tenant `nobody`; make it first, or write `*` for all"],
+        ),
+        (
+            "/v1/settings/default",
+            json!({ "action": "dorp" }),
+            vec!["/action: `dorp` is not known here; did you mean `drop`?"],
+        ),
+        (
+            "/v1/libraries/web",
+            json!({ "files": ["x"], "choose": [{}] }),
+            vec![
+                "/files/0: there is no such rule file; put it first",
+                "/choose/0: say `sids`, `category` or `metadata`; all rules are there without `choose`",
+            ],
+        ),
+    ];
+    let before = world.generation();
+    for (path, body, expected) in cases {
+        let mut found = pointers(&world.refused("PUT", path, &body, 422));
+        found.sort();
+        let mut expected = expected.into_iter().map(str::to_owned).collect::<Vec<_>>();
+        expected.sort();
+        assert_eq!(found, expected, "{path} {body}");
+    }
+    assert_eq!(world.generation(), before);
+}
+
+#[test]
+fn names_queries_bodies_and_methods_are_checked() {
+    let world = World::new();
+    world.tenant("acme", 1);
+    let body = json!({ "select": { "vni": 2 } });
+    for name in ["A", "a%2Fb", "%ff", "", "-a", &"a".repeat(65)] {
+        let reply = world.ask("PUT", &format!("/v1/tenants/{name}"), &body);
+        assert!(matches!(reply.status, 400 | 404), "{name}: {}", reply.status);
+    }
+    world.refused("GET", "/v1/tenants?limt=1", &Value::Null, 400);
+    world.refused("GET", "/v1/tenants?limit=0", &Value::Null, 400);
+    world.refused("GET", "/v1/tenants?limit=1&limit=1", &Value::Null, 400);
+    world.refused("GET", "/v1/tenants?cursor=zz", &Value::Null, 400);
+    world.refused("PUT", "/v1/tenants/b?dry-run=yes", &body, 400);
+    world.refused("PATCH", "/v1/tenants/b", &body, 405);
+    world.refused("GET", "/v2/tenants", &Value::Null, 404);
+    let send = |body: &[u8], kind: &str| {
+        let fields = vec![("content-type", kind.to_owned())];
+        world.send("PUT", "/v1/tenants/b", body.to_vec(), With { fields, ..With::default() }).status
+    };
+    assert_eq!(send(b"{", "application/json"), 400);
+    assert_eq!(send(b"[]", "application/json"), 422);
+    assert_eq!(send(b"\xff", "application/yaml"), 400);
+    assert_eq!(send(b"a: [", "application/yaml"), 400);
+    assert_eq!(send(b"<a/>", "text/xml"), 415);
+    assert_eq!(send(&vec![b' '; (1 << 20) + 1], "application/json"), 413);
+    assert_eq!(send(&b"[".repeat(100_000), "application/json"), 400);
+    assert_eq!(send(b"select:\n  vni: 2\n", "application/yaml; charset=utf-8"), 200);
+}
+
+#[test]
+fn tags_keep_updates_from_being_lost() {
+    let world = World::new();
+    let path = "/v1/tenants/acme";
+    let put = |body: &Value, field: &'static str, value: &str| {
+        let fields = vec![(field, value.to_owned())];
+        let reply =
+            world.send("PUT", path, body.to_string().into_bytes(), With { fields, ..With::default() });
+        let tag = reply.fields.iter().find(|(name, _)| *name == "etag").map(|(_, tag)| tag.clone());
+        (reply.status, tag)
+    };
+    let (one, two) = (json!({ "select": { "vni": 1 } }), json!({ "select": { "vni": 2 } }));
+    assert_eq!(put(&one, "if-match", "*").0, 412);
+    let (status, first) = put(&one, "if-none-match", "*");
+    assert_eq!(status, 200);
+    let first = first.unwrap();
+    assert_eq!(put(&two, "if-none-match", "*").0, 412);
+    let (status, second) = put(&two, "if-match", &first);
+    assert_eq!(status, 200);
+    assert_eq!(put(&one, "if-match", &first).0, 412);
+    // The same once more is no change: same generation, same tag.
+    let before = world.generation();
+    assert_eq!(put(&two, "if-match", "\"1\", \"x\"").0, 412);
+    assert_eq!(put(&two, "if-match", second.as_deref().unwrap()), (200, second));
+    assert_eq!(world.generation(), before);
+}
+
+#[test]
+fn pages_are_bounded_and_whole() {
+    let world = World::new();
+    for number in 0..25u32 {
+        world.tenant(&format!("t{number:02}"), number + 1);
+    }
+    let (mut seen, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = world.get(&format!("/v1/tenants?limit=10{cursor}"));
+        let items = page["items"].as_array().unwrap();
+        assert!(items.len() <= 10);
+        seen.extend(items.iter().map(|item| item["name"].as_str().unwrap().to_owned()));
+        match page["next"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(seen, (0..25).map(|n| format!("t{n:02}")).collect::<Vec<_>>());
+    let rows = world.get("/v1/audit?limit=3");
+    assert_eq!(rows["items"].as_array().unwrap().len(), 3);
+    let next = world.get(&format!("/v1/audit?limit=500&cursor={}", rows["next"].as_str().unwrap()));
+    assert_eq!(next["items"][0]["row"], 4);
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_and_does_nothing() {
+    let world = World::new();
+    world.tenant("acme", 1);
+    world.tenant("other", 2);
+    world.device("edge", &json!({ "tenants": ["acme"] }));
+    world.device("far", &json!({ "tenants": ["other"] }));
+    world.device("all", &json!({ "tenants": ["*"], "follow": "manual" }));
+    world.fleet.take();
+    let (before, path) = (world.generation(), "/v1/tenants/acme/policies/web");
+    let body = json!({ "policy": { "chain": [] } });
+    let would = world.do_it("PUT", &format!("{path}?dry-run=true"), &body);
+    assert_eq!(would["generation"], before + 1);
+    assert_eq!(would["devices"], json!(["edge"]));
+    assert_eq!(
+        would["changes"],
+        json!([{ "kind": "policies", "id": "acme/web", "before": null, "after": body }])
+    );
+    assert_eq!((world.generation(), world.fleet.take()), (before, vec![]));
+    world.refused("GET", path, &Value::Null, 404);
+    let done = world.do_it("PUT", path, &body);
+    assert_eq!(done, would);
+    assert_eq!(world.fleet.take(), [("edge".to_owned(), before + 1)]);
+}
+
+#[test]
+fn what_is_needed_cannot_go() {
+    let world = World::new();
+    world.tenant("acme", 1);
+    world.do_it("PUT", "/v1/tenants/acme/groups/lan", &json!({ "members": ["10.0.0.0/8"] }));
+    let policy = json!({ "policy": { "chain": ["pfw"], "pfw": { "default": "drop", "rules": [{ "allow": "tcp", "to": "lan" }] } } });
+    world.do_it("PUT", "/v1/tenants/acme/policies/web", &policy);
+    let refused = world.refused("DELETE", "/v1/tenants/acme/groups/lan", &Value::Null, 409);
+    assert!(
+        refused["detail"].as_str().unwrap().contains("policy `web`: there is no group `lan`"),
+        "{refused}"
+    );
+    world.token("reader", Some("acme"), None);
+    let refused = world.refused("DELETE", "/v1/tenants/acme", &Value::Null, 409);
+    assert!(refused["detail"].as_str().unwrap().contains("policies, groups, tokens"), "{refused}");
+    let quota = json!({ "select": { "vni": 1 }, "quotas": { "policies": 1 } });
+    world.do_it("PUT", "/v1/tenants/acme", &quota);
+    world.do_it("PUT", "/v1/tenants/acme/policies/web", &json!({ "policy": { "chain": [] } }));
+    let refused =
+        world.refused("PUT", "/v1/tenants/acme/policies/more", &json!({ "policy": { "chain": [] } }), 409);
+    assert_eq!(refused["type"], "urn:bartizan:problem:quota");
+    let own = world.token.split('_').nth(1).unwrap();
+    world.refused("DELETE", &format!("/v1/tokens/{own}"), &Value::Null, 409);
+}
+
+#[test]
+fn a_device_is_given_a_policy_file_of_its_tenants_only() {
+    let world = World::new();
+    world.tenant("acme", 1);
+    world.tenant("other", 2);
+    for tenant in ["acme", "other"] {
+        let members = json!({ "members": [if tenant == "acme" { "10.1.0.0/16" } else { "10.2.0.0/16" }] });
+        world.do_it("PUT", &format!("/v1/tenants/{tenant}/groups/lan"), &members);
+        let policy = json!({ "order": 7, "policy": {
+            "from": ["lan", "192.0.2.0/24"], "chain": ["pfw"],
+            "pfw": { "default": "drop", "rules": [{ "allow": "tcp", "to": "lan" }] },
+        } });
+        world.do_it("PUT", &format!("/v1/tenants/{tenant}/policies/web"), &policy);
+    }
+    world.do_it("PUT", "/v1/tenants/acme/policies/first", &json!({ "order": 1, "policy": { "chain": [] } }));
+    world.device("edge", &json!({ "tenants": ["acme"] }));
+    let given = world.get("/v1/devices/edge/policy");
+    assert_eq!(given["generation"], world.generation());
+    let text = given["policy"].to_string();
+    assert!(!text.contains("other") && !text.contains("10.2."), "{text}");
+    // It is a policy file as the agent reads one.
+    let file = bartizan_config::policy::parse("given", &text, &["pfw", "sfw", "ids"]).expect(&text);
+    assert_eq!(file.policies.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["acme/first", "acme/web"]);
+    assert_eq!(file.policies[1].tenant.0, ["acme"]);
+    assert_eq!(file.resolve(&file.policies[1].from).len(), 2);
+    assert_eq!(given["policy"]["policies"][1]["pfw"]["rules"][0]["to"], "lan@acme");
+    // What stood before is given still, by its number.
+    let old = world.get("/v1/devices/edge/policy?generation=2");
+    assert_eq!(old["policy"]["policies"], json!([]));
+}
+
+#[test]
+fn generations_are_compared_and_brought_back_and_tokens_stay_revoked() {
+    let world = World::new();
+    world.tenant("acme", 1);
+    let path = "/v1/tenants/acme/policies/web";
+    world.do_it("PUT", path, &json!({ "policy": { "chain": [] } }));
+    let good = world.generation();
+    world.device("edge", &json!({ "tenants": ["acme"] }));
+    let token = world.token("operator", Some("acme"), None);
+    world.do_it("PUT", path, &json!({ "policy": { "chain": ["ids"] } }));
+    world.do_it("PUT", "/v1/tenants/acme/policies/more", &json!({ "policy": { "chain": [] } }));
+    let diff = world.get(&format!("/v1/generations/{}/diff?from={good}", world.generation()));
+    let changed: Vec<_> =
+        diff["changes"].as_array().unwrap().iter().map(|c| c["id"].as_str().unwrap()).collect();
+    assert_eq!(changed, ["edge", "acme/more", "acme/web"]);
+    assert!(!diff.to_string().contains("hash"));
+    let id = token.split('_').nth(1).unwrap().to_owned();
+    world.do_it("DELETE", &format!("/v1/tokens/{id}"), &Value::Null);
+    world.fleet.take();
+    let would = world.do_it("POST", &format!("/v1/generations/{good}/restore?dry-run=true"), &Value::Null);
+    let done = world.do_it("POST", &format!("/v1/generations/{good}/restore"), &Value::Null);
+    assert_eq!(would, done);
+    assert_eq!(world.fleet.take(), [("edge".to_owned(), world.generation())]);
+    assert_eq!(world.get(path)["spec"], json!({ "policy": { "chain": [] } }));
+    world.refused("GET", "/v1/tenants/acme/policies/more", &Value::Null, 404);
+    let with = With { token: Some(token), ..With::default() };
+    assert_eq!(world.send("GET", path, Vec::new(), with).status, 401);
+    world.refused("POST", "/v1/generations/999/restore", &Value::Null, 404);
+    world.refused("POST", "/v1/generations/x/restore", &Value::Null, 404);
+    // To before the tenant was there: the device names it.
+    world.do_it("DELETE", path, &Value::Null);
+    world.refused("POST", "/v1/generations/1/restore", &Value::Null, 409);
+}
+
+fn answer(world: &World, device: &str, generation: u64, accepted: bool) {
+    let body = json!({ "generation": generation, "accepted": accepted, "diagnostics": if accepted { json!([]) } else { json!(["no room"]) } });
+    world.do_it("POST", &format!("/v1/devices/{device}/acknowledgements"), &body);
+}
+
+#[test]
+fn a_roll_out_goes_step_by_step_and_stops_at_a_refusal() {
+    let world = World::new();
+    world.tenant("acme", 1);
+    for number in 0..10 {
+        let labels = json!({ "ring": if number == 9 { "canary" } else { "rest" } });
+        let spec = json!({ "tenants": ["acme"], "follow": "manual", "labels": labels });
+        world.device(&format!("d{number}"), &spec);
+    }
+    world.do_it("PUT", "/v1/tenants/acme/policies/web", &json!({ "policy": { "chain": [] } }));
+    let generation = world.generation();
+    assert_eq!(world.fleet.take(), []);
+    let request =
+        json!({ "steps": [{ "labels": { "ring": "canary" } }, { "percent": 50 }, { "percent": 100 }] });
+    let begun = world.do_it("POST", "/v1/rollouts", &request);
+    assert_eq!(begun["devices"], json!(["d9"]));
+    assert_eq!(world.fleet.take(), [("d9".to_owned(), generation)]);
+    world.refused("POST", "/v1/rollouts", &request, 409);
+    let name = world.get("/v1/rollouts")["items"][0]["name"].as_str().unwrap().to_owned();
+    let state = |world: &World| world.get(&format!("/v1/rollouts/{name}"))["spec"].clone();
+    assert_eq!((state(&world)["state"].clone(), state(&world)["step"].clone()), (json!("running"), json!(0)));
+    // An answer of another device, or to another generation, does not count.
+    answer(&world, "d0", generation, true);
+    answer(&world, "d9", generation - 1, true);
+    assert_eq!(world.fleet.take(), []);
+    answer(&world, "d9", generation, true);
+    // d0 runs it already: told all the same, since it is to go on running it.
+    let told: Vec<String> = world.fleet.take().into_iter().map(|(device, _)| device).collect();
+    assert_eq!(told, ["d0", "d1", "d2", "d3"]);
+    answer(&world, "d1", generation, true);
+    answer(&world, "d2", generation, false);
+    assert_eq!(state(&world)["state"], "stopped");
+    assert_eq!(state(&world)["refusals"], json!({ "d2": ["no room"] }));
+    answer(&world, "d3", generation, true);
+    assert_eq!(world.fleet.take(), []);
+    let status = world.get("/v1/devices/d2")["status"].clone();
+    assert_eq!((status["state"].clone(), status["wanted"].clone()), (json!("refused"), json!(generation)));
+    // Back: those that were told are told what they ran before.
+    world.do_it("POST", &format!("/v1/rollouts/{name}/revert"), &Value::Null);
+    let told: Vec<_> = world.fleet.take();
+    assert_eq!(told.len(), 5);
+    assert!(told.iter().all(|(_, generation)| *generation == 0));
+    world.refused("POST", &format!("/v1/rollouts/{name}/cancel"), &Value::Null, 409);
+    // All at once, to the end.
+    world.do_it("POST", "/v1/rollouts", &json!({ "generation": generation }));
+    for number in 0..10 {
+        answer(&world, &format!("d{number}"), generation, true);
+    }
+    let last = world.get("/v1/rollouts")["items"][1]["spec"]["state"].clone();
+    assert_eq!(last, "done");
+}
+
+#[test]
+fn an_alert_comes_to_its_tenant_and_a_block_goes_back() {
+    let world = World::new();
+    world.tenant("acme", 1);
+    world.tenant("other", 2);
+    world.device("edge", &json!({ "tenants": ["acme"] }));
+    let device = world.token("device", None, Some("edge"));
+    let operator = world.token("operator", Some("acme"), None);
+    let as_one = |token: &str, method: &str, path: &str, body: &Value| {
+        let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        let reply =
+            world.send(method, path, bytes, With { token: Some(token.to_owned()), ..With::default() });
+        assert_eq!(reply.status, 200, "{}", reply.value());
+        reply.value()
+    };
+    let alert = |tenant: &str, source: &str| json!({ "tenant": tenant, "key": format!("1:7 {source}"), "event": { "src_ip": source } });
+    let alerts = json!({ "alerts": [alert("acme", "192.0.2.9"), alert("other", "192.0.2.9"), alert("acme", "192.0.2.9")] });
+    assert_eq!(as_one(&device, "POST", "/v1/devices/edge/alerts", &alerts)["taken"], 2);
+    let seen = as_one(&operator, "GET", "/v1/tenants/acme/alerts", &Value::Null);
+    assert_eq!((seen["items"].as_array().unwrap().len(), seen["items"][0]["count"].clone()), (1, json!(2)));
+    let source = seen["items"][0]["event"]["src_ip"].as_str().unwrap();
+    let block =
+        json!({ "order": 0, "policy": { "from": source, "chain": ["pfw"], "pfw": { "default": "drop" } } });
+    world.fleet.take();
+    let done = as_one(&operator, "PUT", "/v1/tenants/acme/policies/block", &block);
+    assert_eq!(world.fleet.take(), [("edge".to_owned(), done["generation"].as_u64().unwrap())]);
+    let given = as_one(&device, "GET", "/v1/devices/edge/policy", &Value::Null);
+    assert_eq!(given["policy"]["policies"][0]["from"], source);
+    assert_eq!(world.get("/v1/alerts")["items"].as_array().unwrap().len(), 1);
+    as_one(&device, "PUT", "/v1/devices/edge/statistics", &json!({ "counters": { "packets": 7 } }));
+    assert_eq!(world.get("/v1/devices/edge/statistics"), json!({ "counters": { "packets": 7 } }));
+    assert_eq!(world.get("/v1/devices/edge")["status"]["seen"], common::NOW);
+}
+
+#[test]
+fn libraries_choose_rules_by_id_category_and_metadata() {
+    use sha2::{Digest, Sha256};
+    let world = World::new();
+    let text = "alert tcp any any -> any any (msg:\"a\"; sid:1; classtype:web-application-attack;)\n\
+                alert tcp any any -> any any (msg:\"b\"; sid:2; metadata:deployment Perimeter, tag x;)\n\
+                alert tcp any any -> any any (msg:\"c\"; sid:3;)\nalert nonsense\n";
+    let hash = bartizan_controller::store::hex(&Sha256::digest(text.as_bytes()));
+    let put = |name: &str| {
+        world.send("PUT", &format!("/v1/rule-files/{name}"), text.into(), With::default()).status
+    };
+    assert_eq!((put(&"0".repeat(64)), put(&hash)), (422, 200));
+    let files = world.get("/v1/rule-files");
+    assert_eq!(files["items"], json!([{ "name": hash, "bytes": text.len(), "rules": 3, "refused": 1 }]));
+    let sids = |choose: Value, except: Value| {
+        let library = json!({ "files": [hash], "choose": choose, "except": except });
+        world.do_it("PUT", "/v1/libraries/web", &library);
+        let rules = world.get("/v1/libraries/web/rules");
+        rules["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|rule| rule["sid"].as_u64().unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(sids(json!([]), json!([])), [1, 2, 3]);
+    assert_eq!(sids(json!([]), json!([2])), [1, 3]);
+    assert_eq!(sids(json!([{ "sids": [3, 9] }]), json!([])), [3]);
+    assert_eq!(sids(json!([{ "category": "web-application-attack" }]), json!([])), [1]);
+    assert_eq!(
+        sids(json!([{ "metadata": { "deployment": "Perimeter" } }, { "sids": [3] }]), json!([])),
+        [2, 3]
+    );
+    assert_eq!(sids(json!([{ "sids": [2], "category": "x" }]), json!([])), [0u64; 0]);
+    world.refused("DELETE", &format!("/v1/rule-files/{hash}"), &Value::Null, 409);
+    sids(json!([{ "sids": [1] }]), json!([]));
+    let reply = world.send("GET", "/v1/libraries/web/text", Vec::new(), With::default());
+    let rules = bartizan_rules::parse_file(reply.body.as_slice(), "given").rules;
+    assert_eq!(rules.len(), 1);
+    world.tenant("acme", 1);
+    let policy = json!({ "policy": { "chain": ["ids"], "ids": { "level": "web" } } });
+    world.do_it("PUT", "/v1/tenants/acme/policies/web", &policy);
+    world.refused("DELETE", "/v1/libraries/web", &Value::Null, 409);
+    world.device("edge", &json!({ "tenants": ["acme"] }));
+    let given = world.get("/v1/devices/edge/policy")["policy"].clone();
+    assert_eq!(given["rule-groups"], json!({ "web": ["web.rules"] }));
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Every route with every kind of token, from the table of routes: who may is written down here once more, by path, so that a
+//! new route has to be looked at.
+
+mod common;
+
+use bartizan_controller::rest::Method;
+use common::{With, World};
+use serde_json::json;
+
+/// Who may use a route, of the callers of the test: a letter each, as in [`callers`].
+fn may(method: Method, path: &str) -> &'static str {
+    let reads = method == Method::Get;
+    match path {
+        "/v1/tokens" if method == Method::Post => "AZ",
+        p if p.starts_with("/v1/tokens") || p == "/v1/audit" => "A",
+        "/v1/tenants" if reads => "AR",
+        "/v1/tenants/{tenant}" => {
+            if reads {
+                "ARor"
+            } else {
+                "A"
+            }
+        }
+        p if p.starts_with("/v1/tenants/{tenant}/") => {
+            if reads {
+                "ARor"
+            } else {
+                "Ao"
+            }
+        }
+        "/v1/devices" if reads => "AR",
+        "/v1/devices/{device}" => {
+            if reads {
+                "ARd"
+            } else {
+                "A"
+            }
+        }
+        "/v1/devices/{device}/policy" => "ARd",
+        "/v1/devices/{device}/statistics" if reads => "ARd",
+        p if p.starts_with("/v1/devices/{device}/") => "Ad",
+        _ => {
+            if reads {
+                "AR"
+            } else {
+                "A"
+            }
+        }
+    }
+}
+
+/// Everyone who may ask: administrator, reader of all, bootstrap, operator and reader of the path's tenant, operator and reader of
+/// another, the path's device, another device; one whose time is over, one that was revoked, one that never was, nobody.
+fn callers(world: &World) -> Vec<(char, String)> {
+    let expired = json!({ "name": "old", "scope": "admin", "expires": common::NOW });
+    let revoked = world.token("admin", None, None);
+    let id = revoked.split('_').nth(1).unwrap().to_owned();
+    world.do_it("DELETE", &format!("/v1/tokens/{id}"), &json!(null));
+    vec![
+        ('A', world.token("admin", None, None)),
+        ('R', world.token("reader", None, None)),
+        ('o', world.token("operator", Some("acme"), None)),
+        ('r', world.token("reader", Some("acme"), None)),
+        ('p', world.token("operator", Some("other"), None)),
+        ('s', world.token("reader", Some("other"), None)),
+        ('d', world.token("device", None, Some("edge"))),
+        ('e', world.token("device", None, Some("edge-2"))),
+        ('x', world.do_it("POST", "/v1/tokens", &expired)["token"].as_str().unwrap().to_owned()),
+        ('v', revoked),
+        ('n', format!("btz_{:016x}_{:064x}", 1, 2)),
+        ('0', String::new()),
+    ]
+}
+
+fn world() -> World {
+    let world = World::new();
+    world.tenant("acme", 1);
+    world.tenant("other", 2);
+    world.device("edge", &json!({ "tenants": ["acme"] }));
+    world.device("edge-2", &json!({ "tenants": ["other"] }));
+    world
+}
+
+#[test]
+fn every_route_lets_in_whom_it_should_and_nobody_else() {
+    let world = world();
+    let callers = callers(&world);
+    for route in world.api.routes() {
+        let path = route.path.replace("{tenant}", "acme").replace("{device}", "edge");
+        let path = path.replace("{rule-file}", &"0".repeat(64)).replace("{generation}", "1");
+        let path = path.split('/').map(|part| if part.starts_with('{') { "none-such" } else { part });
+        let path = path.collect::<Vec<_>>().join("/");
+        for (letter, token) in &callers {
+            let before = world.generation();
+            // A body that is refused wherever it is read: whoever is let in changes nothing either. Without a body to be read the
+            // names do the same, but for those of the administrator.
+            let body = if route.body.is_some() { b"[".to_vec() } else { Vec::new() };
+            let admitted = may(route.method, &route.path).contains(*letter);
+            if admitted && route.method != Method::Get && route.body.is_none() {
+                continue;
+            }
+            let with = With { token: Some(token.clone()), ..With::default() };
+            let reply = world.send(route.method.name(), &path, body, with);
+            let what =
+                format!("{} {} as {letter}: {} {}", route.method.name(), path, reply.status, reply.value());
+            match (admitted, letter) {
+                (true, _) => assert!(!matches!(reply.status, 401 | 403 | 405 | 429), "{what}"),
+                (false, 'x' | 'v' | 'n' | '0') => assert!(matches!(reply.status, 401 | 429), "{what}"),
+                (false, _) => assert_eq!(reply.status, 403, "{what}"),
+            }
+            assert_eq!(world.generation(), before, "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_tenant_sees_and_touches_only_its_own() {
+    let world = world();
+    let group = json!({ "members": ["10.0.0.0/8"] });
+    world.do_it("PUT", "/v1/tenants/acme/groups/lan", &group);
+    let token = Some(world.token("operator", Some("other"), None));
+    let send = |method, path: &str, body: &serde_json::Value| {
+        world.send(
+            method,
+            path,
+            body.to_string().into_bytes(),
+            With { token: token.clone(), ..With::default() },
+        )
+    };
+    // The same answer whether it is there or not.
+    for path in
+        ["/v1/tenants/acme/groups/lan", "/v1/tenants/acme/groups/wan", "/v1/tenants/nobody/groups/lan"]
+    {
+        for method in ["GET", "PUT", "DELETE"] {
+            let reply = send(method, path, &group);
+            assert_eq!(
+                (reply.status, reply.value()["detail"].as_str().unwrap()),
+                (403, "this token does not reach so far; ask an administrator for one that does")
+            );
+        }
+    }
+    // Its own names are its own.
+    assert_eq!(
+        send("PUT", "/v1/tenants/other/groups/lan", &json!({ "members": ["192.0.2.0/24"] })).status,
+        200
+    );
+    assert_eq!(world.get("/v1/tenants/acme/groups/lan")["spec"], group);
+    // Another tenant's group cannot be named.
+    let policy = json!({ "policy": { "from": "acme/lan", "chain": [] } });
+    assert_eq!(send("PUT", "/v1/tenants/other/policies/a", &policy).status, 422);
+    // Refused attempts are in the audit log, with the token that made them.
+    let rows = world.get("/v1/audit?limit=500");
+    let id = token.as_deref().unwrap().split('_').nth(1).unwrap();
+    let refused = rows["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|row| row["who"] == id && row["action"].as_str().unwrap().starts_with("refused: "));
+    assert_eq!(refused.count(), 6);
+}
+
+#[test]
+fn failures_are_limited_by_source_and_hold_up_nobody_who_is_known() {
+    let world = world();
+    let wrong = |source: &str| {
+        let with = With {
+            token: Some("btz_wrong".to_owned()),
+            source: Some(source.parse().unwrap()),
+            ..With::default()
+        };
+        world.send("GET", "/v1/tenants", Vec::new(), with)
+    };
+    let statuses: Vec<u16> = (0..12).map(|_| wrong("192.0.2.1").status).collect();
+    assert_eq!(statuses, [[401; 10].as_slice(), &[429; 2]].concat());
+    assert!(wrong("192.0.2.1").fields.iter().any(|(name, value)| *name == "retry-after" && value == "6"));
+    assert_eq!(wrong("2001:db8::1").status, 401);
+    let with = With { source: Some("192.0.2.1".parse().unwrap()), ..With::default() };
+    assert_eq!(world.send("GET", "/v1/tenants", Vec::new(), with).status, 200);
+    // A clock that jumps back forgives nothing; time does.
+    world.clock.set(0);
+    assert_eq!(wrong("192.0.2.1").status, 429);
+    world.clock.set(common::NOW + 7_000_000);
+    assert_eq!(wrong("192.0.2.1").status, 401);
+    let metrics =
+        String::from_utf8(world.send("GET", "/v1/metrics", Vec::new(), With::default()).body).unwrap();
+    assert!(metrics.contains("{what=\"limited\"} 4\n"), "{metrics}");
+    assert!(metrics.contains("{what=\"unauthenticated\"} 12\n"), "{metrics}");
+}
+
+#[test]
+fn the_bootstrap_token_makes_one_administrator_and_is_gone() {
+    use bartizan_controller::access::Secret;
+    use bartizan_controller::clock::ManualClock;
+    use bartizan_controller::fleet::MemoryFleet;
+    use bartizan_controller::store::MemoryStore;
+    use bartizan_controller::{Api, Controller, Settings, resources};
+    use std::sync::Arc;
+    let store = Box::new(MemoryStore::default());
+    let (clock, fleet) = (Arc::new(ManualClock::default()), Arc::new(MemoryFleet::default()));
+    let controller = Controller::new(store, clock.clone(), fleet.clone(), Settings::default()).unwrap();
+    let keep = |secret: &Secret| Ok::<_, ()>(secret.reveal());
+    let token = controller.bootstrap(keep).unwrap().unwrap().unwrap();
+    assert!(controller.bootstrap(keep).unwrap().is_none() && controller.bootstraps());
+    let api = Api::new(Arc::new(controller), resources::routes());
+    let world = World { api, clock, fleet, token };
+    world.refused("GET", "/v1/tenants", &json!(null), 403);
+    world.refused("POST", "/v1/tokens", &json!({ "name": "me", "scope": "reader" }), 422);
+    world.do_it("POST", "/v1/tokens", &json!({ "name": "me", "scope": "admin" }));
+    world.refused("POST", "/v1/tokens", &json!({ "name": "me", "scope": "admin" }), 401);
+    assert!(!world.api.controller.bootstraps());
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//! All stores do the same, and what the store in a file has answered is there after it was closed.
+
+use bartizan_controller::store::{
+    Alert, Change, MemoryStore, SqliteStore, Status, Store, StoreError, Write, hash,
+};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("bartizan-store-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+    fn file(&self) -> PathBuf {
+        self.0.join("controller.db")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn write(kind: &str, id: &str, before: Option<Value>, after: Option<Value>) -> Write {
+    Write { kind: kind.to_owned(), id: id.to_owned(), before, after }
+}
+
+fn change(writes: Vec<Write>, status: Vec<Status>) -> Change {
+    Change { at: 7, who: "me".to_owned(), action: "put".to_owned(), writes, status, remark: None }
+}
+
+/// Both stores, with the same changes done.
+fn both(folder: &Folder) -> [Box<dyn Store>; 2] {
+    [Box::new(MemoryStore::default()), Box::new(SqliteStore::open(&folder.file()).unwrap())]
+}
+
+#[test]
+fn stores_do_the_same() {
+    let folder = Folder::new("same");
+    for mut store in both(&folder) {
+        assert_eq!(store.load().unwrap().generation, 0);
+        let (a, b) = (json!({"v": 1}), json!({"v": 2}));
+        assert_eq!(store.commit(&change(vec![write("k", "x", None, Some(a.clone()))], vec![])), Ok(1));
+        let both =
+            vec![write("k", "x", Some(a.clone()), Some(b.clone())), write("k", "y", None, Some(a.clone()))];
+        assert_eq!(store.commit(&change(both, vec![])), Ok(2));
+        assert_eq!(store.commit(&change(vec![write("k", "x", Some(b.clone()), None)], vec![])), Ok(3));
+        // Status makes no generation.
+        let status = Status { kind: "d".to_owned(), id: "one".to_owned(), body: Some(json!({"s": 1})) };
+        assert_eq!(store.commit(&change(vec![], vec![status.clone()])), Ok(3));
+        let remark = Some(("requests".to_owned(), "/v1/x".to_owned()));
+        assert_eq!(store.commit(&Change { remark, ..change(vec![], vec![]) }), Ok(3));
+
+        let loaded = store.load().unwrap();
+        let standing: Vec<_> = loaded.documents.iter().map(|d| (d.id.as_str(), d.generation)).collect();
+        assert_eq!((loaded.generation, standing), (3, vec![("y", 2)]));
+        assert_eq!(loaded.status, std::slice::from_ref(&status));
+        let at = |store: &mut Box<dyn Store>, generation| -> Vec<(String, u64, Value)> {
+            let all = store.at(generation).unwrap();
+            all.into_iter().map(|d| (d.id, d.generation, d.body)).collect()
+        };
+        assert_eq!(at(&mut store, 0), []);
+        assert_eq!(at(&mut store, 1), [("x".to_owned(), 1, a.clone())]);
+        assert_eq!(at(&mut store, 2), [("x".to_owned(), 2, b.clone()), ("y".to_owned(), 2, a.clone())]);
+        assert_eq!(at(&mut store, 3), [("y".to_owned(), 2, a.clone())]);
+
+        let rows = store.audit(0, 100).unwrap();
+        let hashes = |n: usize| (rows[n].before.clone(), rows[n].after.clone());
+        assert_eq!(
+            rows.iter().map(|r| (r.row, r.generation)).collect::<Vec<_>>(),
+            [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)]
+        );
+        assert_eq!(hashes(1), (Some(hash(&a)), Some(hash(&b))));
+        assert_eq!(hashes(3), (Some(hash(&b)), None));
+        assert_eq!(hashes(4), (None, None));
+        assert_eq!(store.audit(2, 2).unwrap().iter().map(|r| r.row).collect::<Vec<_>>(), [3, 4]);
+        // A status line goes, too.
+        assert_eq!(store.commit(&change(vec![], vec![Status { body: None, ..status }])), Ok(3));
+        assert_eq!(store.load().unwrap().status, []);
+    }
+}
+
+fn alert(tenant: &str, key: &str, last: u64) -> Alert {
+    Alert { tenant: tenant.to_owned(), key: key.to_owned(), last, count: 1, body: json!({"at": last}) }
+}
+
+#[test]
+fn equal_alerts_are_kept_once_and_the_oldest_go_first() {
+    let folder = Folder::new("alerts");
+    for mut store in both(&folder) {
+        let first = [alert("a", "1", 1), alert("a", "2", 2), alert("b", "1", 3), alert("a", "1", 4)];
+        assert_eq!(store.keep_alerts(&first, 2), Ok(0));
+        let shown = |store: &mut Box<dyn Store>, tenant, below, limit| -> Vec<(String, u64, u64, u64)> {
+            let all = store.alerts(tenant, below, limit).unwrap();
+            all.into_iter().map(|a| (a.tenant, a.count, a.first, a.last)).collect()
+        };
+        let (a2, a1, b1) = (("a".to_owned(), 1, 2, 2), ("a".to_owned(), 2, 1, 4), ("b".to_owned(), 1, 3, 3));
+        assert_eq!(shown(&mut store, Some("a"), u64::MAX, 9), [a1.clone(), a2.clone()]);
+        assert_eq!(shown(&mut store, None, u64::MAX, 2), [a1.clone(), b1.clone()]);
+        let second = store.alerts(None, u64::MAX, 2).unwrap()[1].number;
+        assert_eq!(shown(&mut store, None, second, 9), [a2]);
+        assert_eq!(store.keep_alerts(&[alert("a", "3", 5)], 2), Ok(1));
+        assert_eq!(shown(&mut store, Some("a"), u64::MAX, 9), [("a".to_owned(), 1, 5, 5), a1]);
+        assert_eq!(shown(&mut store, Some("b"), u64::MAX, 9), [b1]);
+    }
+}
+
+#[test]
+fn a_file_has_what_was_answered_and_one_controller_only() {
+    let folder = Folder::new("file");
+    let body = json!({"text": "line\nline \u{1F600} \"quoted\""});
+    {
+        let mut store = SqliteStore::open(&folder.file()).unwrap();
+        assert_eq!(store.commit(&change(vec![write("k", "x", None, Some(body.clone()))], vec![])), Ok(1));
+        let error = SqliteStore::open(&folder.file()).unwrap_err().to_string();
+        assert!(error.contains("another controller has it open"), "{error}");
+        // Not closed in order: a copy of what is on the disk is enough.
+        std::mem::forget(store);
+    }
+    let copy = Folder::new("copy");
+    for name in ["controller.db", "controller.db-wal"] {
+        std::fs::copy(folder.0.join(name), copy.0.join(name)).unwrap();
+    }
+    let mut store = SqliteStore::open(&copy.file()).unwrap();
+    let loaded = store.load().unwrap();
+    assert_eq!((loaded.generation, &loaded.documents[0].body), (1, &body));
+    drop(store);
+    std::fs::write(copy.0.join("other"), "no database at all, but long enough to look like one".repeat(40))
+        .unwrap();
+    let error = SqliteStore::open(&copy.0.join("other")).unwrap_err();
+    assert!(matches!(&error, StoreError::Unusable { message, .. } if message.contains("backup")), "{error}");
+}
+
+#[test]
+fn a_state_of_a_newer_program_is_refused() {
+    let folder = Folder::new("newer");
+    drop(SqliteStore::open(&folder.file()).unwrap());
+    // The version stands at byte 60 of the file, big endian (SQLite's file format, 1.3).
+    let mut bytes = std::fs::read(folder.file()).unwrap();
+    bytes[60..64].copy_from_slice(&99u32.to_be_bytes());
+    std::fs::write(folder.file(), bytes).unwrap();
+    let error = SqliteStore::open(&folder.file()).unwrap_err().to_string();
+    assert!(error.contains("version 99") && error.contains("newer program"), "{error}");
+}
