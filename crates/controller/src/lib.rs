@@ -15,13 +15,14 @@
 //! 7. `render`: the policy file that a device is given.
 //! 8. `device`: a host, what it is to run and what it runs.
 //! 9. `rollout`: a generation on its way to devices, in steps.
-//! 10. `fleet`: the way to the devices; `southbound`: sessions with their agents.
-//! 11. `controller`: changes, one at a time, and what follows of them.
-//! 12. `rest`: requests without a transport: routes, dispatch, the OpenAPI document.
-//! 13. `resources`: the routes of all resources.
-//! 14. `state`: the folder of a controller.
-//! 15. `server`: HTTP over TLS.
-//! 16. `client`: its other end.
+//! 10. `fleet`: the way to the devices.
+//! 11. `southbound`: sessions with their agents.
+//! 12. `controller`: changes, one at a time, and what follows of them.
+//! 13. `rest`: requests without a transport: routes, dispatch, the OpenAPI document.
+//! 14. `resources`: the routes of all resources.
+//! 15. `state`: the folder of a controller.
+//! 16. `server`: HTTP over TLS.
+//! 17. `client`: its other end.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod access;

@@ -6,7 +6,7 @@ use crate::judge::{Finding, Judge, toothless};
 use crate::kinds::{self, Case, KINDS, Listed};
 use crate::net::{self, Problem, problem};
 use crate::player::Player;
-use crate::program::{Program, Setup};
+use crate::program::{Program, Setup, Told};
 use crate::receivers::{Callers, Records, Sinks, Web};
 use bartizan_testkit::random::Random;
 use serde_json::json;
@@ -126,6 +126,19 @@ fn receivers(plan: &Plan, records: &Arc<Records>) -> Result<(Web, Sinks, Callers
     })
 }
 
+/// What the program said of a setup: good frames that it refused, and a level that was not tested by it.
+fn judge_told(judge: &mut Judge, setup: &Setup, told: &Told, (after, single): (Duration, bool)) {
+    if !setup.prevention {
+        return;
+    }
+    for refused in told.good_refused.iter().take(5) {
+        judge.good_finding("refused", refused.clone(), after.as_secs_f64());
+    }
+    if setup.level && told.below == 0 && !single {
+        judge.good_finding("level", "it has handled no frame".into(), after.as_secs_f64());
+    }
+}
+
 /// Does it all.
 ///
 /// # Errors
@@ -184,24 +197,13 @@ pub fn run(plan: &Plan) -> Result<Outcome, Problem> {
             }
         }
         let told = program.stop(&own)?;
-        if setup.prevention {
-            for refused in told.good_refused.iter().take(5) {
-                judge.good_finding("refused", refused.clone(), begun.elapsed().as_secs_f64());
-            }
-        }
+        judge_told(&mut judge, setup, &told, (begun.elapsed(), plan.only.is_some()));
         judge.account(sinks.dropped() - dropped_before + told.not_taken + unsent);
         judge.told(&told.alerted);
         judge.table();
         println!("   refused by reason: {:?}; of good traffic: {}", told.refused, told.good_refused.len());
         if setup.level {
             println!("   handled by the level below: {} frames", told.below);
-            if setup.prevention && told.below == 0 && plan.only.is_none() {
-                judge.good_finding(
-                    "level",
-                    "the level below has handled no frame: it was not tested".into(),
-                    begun.elapsed().as_secs_f64(),
-                );
-            }
         }
         let mut value = judge.json();
         value["seconds"] = json!(begun.elapsed().as_secs_f64());
