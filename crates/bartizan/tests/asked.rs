@@ -536,11 +536,11 @@ fn libraries_that_are_linked_have_their_notices() {
     let names = text.lines().filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix("-sys\""));
     let linked: Vec<&str> = names.filter(|name| !none.contains(&format!("{name}-sys").as_str())).collect();
     assert!(linked.contains(&"pcre2"), "{linked:?}");
-    for name in linked.iter().copied().chain(["hyperscan", "sljit"]) {
+    for name in linked.iter().copied().chain(["hyperscan", "ring", "sljit"]) {
         let name = name.strip_prefix("lib").unwrap_or(name);
         assert!(notices.to_lowercase().contains(&format!("\n{name} (")), "{name} has no notice");
     }
-    assert_eq!(notices.matches("IS PROVIDED").count(), 4);
+    assert_eq!(notices.matches("IS PROVIDED").count(), 5);
 }
 
 #[test]
