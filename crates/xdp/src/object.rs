@@ -87,13 +87,15 @@ pub(crate) fn map(bpf: &Ebpf, name: &'static str, key: usize, value: usize) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use aya::sys::SyscallError;
 
     /// How often it is tried where each try fails with this error of the system; none: it succeeds.
     fn tries(error: Option<i32>) -> u32 {
         let mut tries = 0;
         let _ = insist(|| {
             tries += 1;
-            error.map_or(Ok(()), |code| Err(ProgramError::IOError(io::Error::from_raw_os_error(code))))
+            let failed = |code| SyscallError { call: "", io_error: io::Error::from_raw_os_error(code) };
+            error.map_or(Ok(()), |code| Err(ProgramError::SyscallError(failed(code))))
         });
         tries
     }
