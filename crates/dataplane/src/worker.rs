@@ -22,14 +22,14 @@ use crate::leaving::Leaving;
 use crate::live::inquiry::Inquiry;
 use crate::normaliser::{NormaliserCounters, Rewrite};
 use crate::passage::{ENDS_WHEN_IDLE, Passage};
-use crate::record::Recorder;
+use crate::record::{Entry, Recorder};
 use crate::runner::Runner;
 use crate::settings::{ChecksumMode, EngineSettings};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::turns::Turn;
 use bartizan_base::{Decision, Generation, Reason, Timestamp, WorkerId};
 use bartizan_flow::{FlowTable, TableError};
-use bartizan_offload::{FlowManager, ManagerCounters};
+use bartizan_offload::{FlowManager, ManagerCounters, Stays};
 use bartizan_packet::{Checksums, Decoded, DecoderConfig};
 use shown::Held;
 use std::sync::Arc;
@@ -210,6 +210,14 @@ impl Worker {
     #[must_use]
     pub const fn has_level(&self) -> bool {
         self.flows.manager.is_some()
+    }
+
+    /// Why a flow that is at the host is at no lower level: what was answered when it was offered, else why it was not.
+    pub(crate) fn why_at_host(&self, entry: &Entry) -> Stays {
+        if !self.has_level() {
+            return Stays::NoDevice;
+        }
+        entry.ext.stays.unwrap_or_else(|| self.runner.why_not_offered(entry))
     }
 
     /// A turn of the level below the host: to be called between batches, also when no packets come.

@@ -8,7 +8,7 @@ use crate::device::Touched;
 use crate::model::Model;
 use crate::problem::{Fault, Refusal};
 use crate::rest::http::{Method, Reply};
-use crate::rest::route::{BODY_MAX, Body, CURSOR, Call, DRY_RUN, LIMIT, Route, page, read_as, schema};
+use crate::rest::route::{BODY_MAX, Body, CURSOR, Call, DRY_RUN, LIMIT, Route, first_page, read_as, schema};
 use crate::store::Status;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -185,17 +185,11 @@ fn list<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
     let (model, prefix, cursor, limit) =
         (call.controller.model(), own::<K>(call), call.cursor()?, call.limit());
     exists_if::<K>(call, &model)?;
-    let mut items = Vec::new();
-    let mut last = None;
-    for document in model.list(K::KIND, &prefix, cursor.as_deref()) {
-        if items.len() == limit {
-            return Ok(page(items, last));
-        }
+    let items = model.list(K::KIND, &prefix, cursor.as_deref()).map(|document| {
         let item = item::<K>(&model, &document.id, document.generation, &document.body);
-        items.push(serde_json::to_value(item).unwrap_or_default());
-        last = Some(document.id.as_str());
-    }
-    Ok(page(items, None))
+        (document.id.clone(), serde_json::to_value(item).unwrap_or_default())
+    });
+    Ok(first_page(items, limit))
 }
 
 /// Documents of tenants have their tenant before their name; the tenants themselves do not.

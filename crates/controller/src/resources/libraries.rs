@@ -9,7 +9,7 @@ use crate::model::Model;
 use crate::problem::{Fault, Refusal};
 use crate::render;
 use crate::rest::http::{Method, Reply};
-use crate::rest::route::{Body, CURSOR, Call, LIMIT, Route, page, schema};
+use crate::rest::route::{Body, CURSOR, Call, LIMIT, Route, first_page, schema};
 use crate::store::hex;
 use bartizan_rules::{Rule, parse_file};
 use schemars::JsonSchema;
@@ -198,18 +198,14 @@ pub(super) fn routes() -> Vec<Route> {
 
 fn list_files(call: &Call<'_>) -> Result<Reply, Refusal> {
     let (model, cursor, limit) = (call.controller.model(), call.cursor()?, call.limit());
-    let (mut items, mut last) = (Vec::new(), None);
-    for document in model.list(FILES, "", cursor.as_deref()) {
-        if items.len() == limit {
-            return Ok(page(items, last));
-        }
+    let items = model.list(FILES, "", cursor.as_deref()).map(|document| {
         let of = |key: &str| document.body.get(key).cloned().unwrap_or(Value::Null);
-        items.push(json!({
+        let item = json!({
             "name": document.id, "bytes": of("bytes"), "rules": of("rules"), "refused": of("refused"),
-        }));
-        last = Some(document.id.as_str());
-    }
-    Ok(page(items, None))
+        });
+        (document.id.clone(), item)
+    });
+    Ok(first_page(items, limit))
 }
 
 fn text<'m>(model: &'m Model, hash: &str) -> Option<&'m str> {
@@ -298,16 +294,12 @@ pub fn chosen(model: &Model, library: &str) -> Result<BTreeMap<u32, Rule>, Refus
 fn list_rules(call: &Call<'_>) -> Result<Reply, Refusal> {
     let behind = call.number_cursor()?;
     let rules = chosen(&call.controller.model(), call.name("library"))?;
-    let (mut items, mut last) = (Vec::new(), None);
-    for (sid, rule) in rules.iter().filter(|(sid, _)| behind.is_none_or(|behind| u64::from(**sid) > behind)) {
-        if items.len() == call.limit() {
-            return Ok(page(items, last.as_deref()));
-        }
+    let left = rules.iter().filter(|(sid, _)| behind.is_none_or(|behind| u64::from(**sid) > behind));
+    let items = left.map(|(sid, rule)| {
         let msg = String::from_utf8_lossy(&rule.msg()).into_owned();
-        items.push(json!({ "sid": sid, "msg": msg, "category": rule.classtype() }));
-        last = Some(sid.to_string());
-    }
-    Ok(page(items, None))
+        (sid.to_string(), json!({ "sid": sid, "msg": msg, "category": rule.classtype() }))
+    });
+    Ok(first_page(items, call.limit()))
 }
 
 fn get_rules(call: &Call<'_>) -> Result<Reply, Refusal> {

@@ -8,7 +8,7 @@ use crate::device::DeviceStatus;
 use crate::model::Model;
 use crate::problem::{Fault, Refusal};
 use crate::rest::http::{Method, Reply};
-use crate::rest::route::{BODY_MAX, Body, CURSOR, Call, DRY_RUN, LIMIT, Route, page, read_as, schema};
+use crate::rest::route::{BODY_MAX, Body, CURSOR, Call, DRY_RUN, LIMIT, Route, first_page, read_as, schema};
 use crate::rollout::{self, KIND, Rollout, RolloutRequest, RolloutState, STEPS_MAX};
 use serde::Deserialize;
 use serde_json::json;
@@ -71,17 +71,11 @@ pub(super) fn routes() -> Vec<Route> {
 
 fn list(call: &Call<'_>) -> Result<Reply, Refusal> {
     let (model, cursor, limit) = (call.controller.model(), call.cursor()?, call.limit());
-    let (mut items, mut last) = (Vec::new(), None);
-    for document in model.list(KIND, "", cursor.as_deref()) {
-        if items.len() == limit {
-            return Ok(page(items, last));
-        }
-        items.push(json!({
-            "name": document.id, "generation": document.generation, "spec": document.body,
-        }));
-        last = Some(document.id.as_str());
-    }
-    Ok(page(items, None))
+    let items = model.list(KIND, "", cursor.as_deref()).map(|document| {
+        let item = json!({ "name": document.id, "generation": document.generation, "spec": document.body });
+        (document.id.clone(), item)
+    });
+    Ok(first_page(items, limit))
 }
 
 fn read(model: &Model, id: &str) -> Result<(u64, Rollout), Refusal> {

@@ -8,7 +8,7 @@ use crate::device::{self, Touched};
 use crate::problem::{Fault, Refusal};
 use crate::render;
 use crate::rest::http::{Method, Reply};
-use crate::rest::route::{BODY_MAX, Body, CURSOR, Call, LIMIT, Route, page, read_as, schema};
+use crate::rest::route::{BODY_MAX, Body, CURSOR, Call, LIMIT, Route, first_page, read_as, schema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -106,19 +106,15 @@ pub(super) fn routes() -> Vec<Route> {
 
 fn list(call: &Call<'_>) -> Result<Reply, Refusal> {
     let (model, cursor, limit) = (call.controller.model(), call.cursor()?, call.limit());
-    let (mut items, mut last) = (Vec::new(), None);
-    for document in model.list(TOKENS, "", cursor.as_deref()) {
-        if items.len() == limit {
-            return Ok(page(items, last));
-        }
+    let items = model.list(TOKENS, "", cursor.as_deref()).map(|document| {
         let of = |key: &str| document.body.get(key).cloned().unwrap_or(Value::Null);
-        items.push(json!({
+        let item = json!({
             "id": document.id, "name": of("name"), "scope": of("scope"), "tenant": of("tenant"),
             "device": of("device"), "expires": of("expires"), "created": of("created"),
-        }));
-        last = Some(document.id.as_str());
-    }
-    Ok(page(items, None))
+        });
+        (document.id.clone(), item)
+    });
+    Ok(first_page(items, limit))
 }
 
 fn faults(call: &Call<'_>, request: &TokenRequest) -> Vec<Fault> {

@@ -236,6 +236,19 @@ pub fn page(items: Vec<Value>, next: Option<&str>) -> Reply {
     Reply::json(200, &serde_json::json!({ "items": items, "next": next }))
 }
 
+/// The first page of what is left of a list: each item with the key by which the next page goes on.
+pub fn first_page(items: impl IntoIterator<Item = (String, Value)>, limit: usize) -> Reply {
+    let (mut shown, mut last) = (Vec::new(), None);
+    for (key, item) in items {
+        if shown.len() == limit {
+            return page(shown, last.as_deref());
+        }
+        shown.push(item);
+        last = Some(key);
+    }
+    page(shown, None)
+}
+
 /// Why a name is none.
 #[must_use]
 pub fn bad_name(text: &str) -> Option<String> {

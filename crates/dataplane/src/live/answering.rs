@@ -13,7 +13,6 @@ use bartizan_applayer::protocols;
 use bartizan_base::{Decision, FlowId, FunctionId, Level, Path, Timestamp, WorkerId};
 use bartizan_flow::level::Step;
 use bartizan_function::header::header_of_flow;
-use bartizan_offload::Stays;
 use std::collections::BTreeMap;
 
 /// Looks at the next part for a question. `None`: it is answered.
@@ -33,7 +32,7 @@ fn look(worker: &Worker, me: WorkerId, inquiry: &mut Inquiry) -> Option<u32> {
     let answer = &mut inquiry.answer;
     for (id, entry) in flows {
         match &inquiry.asked.question {
-            Question::Levels => count(&mut answer.levels, entry, worker.has_level()),
+            Question::Levels => count(&mut answer.levels, entry, worker),
             Question::Flows(wanted) if fits(wanted, entry) => {
                 if answer.flows.len() < FLOWS_TOLD {
                     answer.flows.push(tell(worker, me, id, entry));
@@ -53,23 +52,14 @@ fn fits(wanted: &FlowsWanted, entry: &Entry) -> bool {
 }
 
 /// Counts a flow by where it is.
-fn count(levels: &mut LevelsNow, entry: &Entry, has_level: bool) {
+fn count(levels: &mut LevelsNow, entry: &Entry, worker: &Worker) {
     levels.flows += 1;
     *levels.levels.entry(entry.level().name()).or_default() += 1;
     if entry.is_at_host() {
-        *levels.stays.entry(why_at_host(entry, has_level).name()).or_default() += 1;
+        *levels.stays.entry(worker.why_at_host(entry).name()).or_default() += 1;
     } else if entry.step() != Step::Active {
         levels.moving += 1;
     }
-}
-
-/// Why a flow that is at the host is at no lower level: what was answered when it was offered, else why it was not.
-fn why_at_host(entry: &Entry, has_level: bool) -> Stays {
-    if !has_level {
-        return Stays::NoDevice;
-    }
-    let decided = entry.path.is_empty() || entry.ext.standing.is_refused();
-    entry.ext.stays.unwrap_or(if decided { Stays::Short } else { Stays::Judged })
 }
 
 /// Tells of a flow.
@@ -119,7 +109,7 @@ pub(super) fn tell(worker: &Worker, me: WorkerId, id: FlowId, entry: &Entry) -> 
         step: step_name(entry.step()),
         since: worker.flows().since(id).map(seconds),
         stays: entry.is_at_host().then(|| {
-            let why = why_at_host(entry, worker.has_level());
+            let why = worker.why_at_host(entry);
             StaysBy { code: why.name(), meaning: why.explained() }
         }),
         levels: counted(worker, id),

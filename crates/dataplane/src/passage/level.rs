@@ -32,8 +32,6 @@ impl Passage<'_> {
         if !entry.is_at_host() || entry.generation != generation || !asks(entry) {
             return;
         }
-        let again = entry.ext.stays == Some(Stays::Full);
-        let expected = expected(entry);
         let clock = self.cx.position.clock;
         let state = entry.ext.session.state();
         let action = match course {
@@ -58,6 +56,7 @@ impl Passage<'_> {
                 return;
             }
         };
+        let (again, expected) = (entry.ext.stays == Some(Stays::Full), expected(entry));
         const LEFT: PacketFlags = PacketFlags::CHECKSUM_PENDING.union(PacketFlags::CHECKSUM_FILLED);
         // A tunnel that nobody decodes may be inside: the level sees the datagram's own checksum only, and the kernel's word about the frame does not go with it.
         let udp = matches!(packet.transport, Transport::Udp(_));
@@ -154,8 +153,8 @@ impl Passage<'_> {
         }
         let Some(entry) = self.flows.get(id) else { return };
         if entry.ext.stays.is_none() {
-            let decided = self.runner.below(entry) != Below::Judges || entry.ext.standing.is_refused();
-            self.note_stay(id, if decided { Stays::Short } else { Stays::Judged });
+            let why = self.runner.why_not_offered(entry);
+            self.note_stay(id, why);
         }
     }
 

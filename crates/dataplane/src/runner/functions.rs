@@ -16,6 +16,7 @@ use bartizan_base::{Decision, Direction, FunctionId, Path, Reason, Verdict};
 use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{Advice, ExceptionPolicy, ExceptionTarget, Outcome, Seq, StreamEvent, TcpState};
 use bartizan_function::{Below, FindingAction, Notes, Together};
+use bartizan_offload::Stays;
 use bartizan_packet::{PacketFlags, PacketView, Transport};
 use smallvec::SmallVec;
 
@@ -324,6 +325,12 @@ impl Runner {
             Some(function.below(&flow, entry.fid, &slot.own))
         };
         entry.path.functions().map(|bit| needs(bit).unwrap_or_default()).max().unwrap_or(Below::Nothing)
+    }
+
+    /// Why a flow that was not offered to a level below was not.
+    pub(crate) fn why_not_offered(&self, entry: &Entry) -> Stays {
+        let decided = entry.ext.standing.is_refused() || self.below(entry) != Below::Judges;
+        if decided { Stays::Short } else { Stays::Judged }
     }
 
     /// Header halves, in the order of the path.
