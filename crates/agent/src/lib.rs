@@ -8,15 +8,17 @@
 //! * [`staged`]: policies whose verdicts are only reported;
 //! * [`explain`]: why a flow is treated as it is;
 //! * [`session`]: the southbound protocol, the agent's side;
+//! * [`joined`]: a controller's objects to a policy file, and back from what is wrong in it;
 //! * [`build`]: a policy file to a generation, all or nothing.
 //!
-//! Not done yet: rule library; sessions do not drive the data plane yet.
+//! The program drives the data plane with what comes of it.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod build;
 pub mod classes;
 pub mod explain;
 pub mod grt;
+pub mod joined;
 mod lookup;
 pub mod order;
 pub mod session;

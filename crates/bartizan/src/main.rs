@@ -10,6 +10,7 @@ mod allocator;
 mod cache;
 mod channel;
 mod commands;
+mod compiling;
 mod control;
 mod crew;
 mod engines;

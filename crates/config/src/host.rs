@@ -59,7 +59,28 @@ pub struct HostFile {
     pub cache: Option<PathBuf>,
     /// File that names the process while it runs, beside this file or absolute.
     pub pid_file: Option<PathBuf>,
+    /// Where policies and rules come from instead of `policy` and `rules`, which hold only until something has come; nowhere unless given.
+    pub controller: Option<Controller>,
 }
+
+/// The controller that this device belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Controller {
+    /// Name or address, and port: `controller.example:9444`.
+    pub address: String,
+    /// Folder with the device's key and certificate (`bartizan ca enrol`), beside this file or absolute. The device's id stands in the certificate.
+    pub identity: PathBuf,
+    /// Folder where what the controller has sent is kept over restarts, beside this file or absolute; made if it is not there.
+    pub state: PathBuf,
+    /// How often counters are sent, from 1s to 1h; 10s unless given.
+    pub statistics_every: Option<Seconds>,
+}
+
+/// Shortest and longest time, in seconds, between two statistics to a controller.
+pub const STATISTICS_EVERY: core::ops::RangeInclusive<u64> = 1..=3_600;
+/// That time unless given.
+pub const STATISTICS_EVERY_USUAL: Seconds = Seconds(10);
 
 /// What packets come in by: exactly one of `inline`, `tap` and `capture`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -581,6 +602,19 @@ fn numbers(file: &HostFile) -> Vec<(&'static str, String)> {
             found.push((path, message));
         }
     }
+    if let Some(controller) = &file.controller {
+        let port = controller.address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+        if port.is_none_or(|port| port == 0) || controller.address.starts_with(':') {
+            let address = &controller.address;
+            let message =
+                format!("`{address}` is no name or address with a port; write it like controller.example:9444");
+            found.push(("controller/address", message));
+        }
+        if let Some(Seconds(seconds)) = controller.statistics_every.filter(|s| !STATISTICS_EVERY.contains(&s.0)) {
+            let message = format!("{seconds} seconds are out of range; give 1 to 3600");
+            found.push(("controller/statistics-every", message));
+        }
+    }
     if let Some(mode) = file.outputs.mode.as_deref().filter(|mode| !is_mode(mode)) {
         let message =
             format!("`{mode}` is no mode of files; write octal digits such as 640, with 6 for the owner");
@@ -619,10 +653,11 @@ impl HostFile {
             [&mut self.policy, &mut self.suricata_config, &mut self.outputs.socket, &mut self.pid_file];
         let eve = self.outputs.eve.as_mut().map(|e| &mut e.dir);
         let rules = self.rules.0.iter_mut();
+        let of_controller = self.controller.iter_mut().flat_map(|c| [&mut c.identity, &mut c.state]);
         let captures = self.links.iter_mut().filter_map(|l| l.capture.as_mut()).flat_map(|l| l.0.iter_mut());
         let or_none = [&mut self.cache, &mut self.control.socket].into_iter().flatten();
         let or_none = or_none.filter(|path| path.as_os_str() != "none");
-        for path in named.into_iter().flatten().chain(eve).chain(rules).chain(captures).chain(or_none) {
+        for path in named.into_iter().flatten().chain(eve).chain(rules).chain(captures).chain(or_none).chain(of_controller) {
             *path = folder.join(&*path);
         }
     }
@@ -654,6 +689,7 @@ detect: true
 reload: {max-loss: 25%, accept-malformed: true}
 spin: 0
 cache: none
+controller: {address: 'controller.example:9444', identity: id, state: /var/lib/bartizan, statistics-every: 1m}
 ";
 
     #[test]
@@ -678,6 +714,8 @@ cache: none
         assert_eq!((file.outputs.mode.as_deref(), file.outputs.owner.as_deref()), (Some("0660"), None));
         assert_eq!(file.outputs.group.as_deref(), Some("adm"));
         assert_eq!(file.metrics.expect("metrics").listen.port(), 9100);
+        let controller = file.controller.expect("controller");
+        assert_eq!((controller.address.as_str(), controller.statistics_every), ("controller.example:9444", Some(Seconds(60))));
     }
 
     #[test]
@@ -770,6 +808,16 @@ cache: none
             ("links: []\nsettings: [a]", "2:11: expected a mapping"),
             ("links: []\nworkers: 1\nworkers: 2", "3:1: the key `workers` stands here twice; remove one"),
             ("links: []\n\tworkers: 1", "2:"),
+            (
+                "links: []\ncontroller: {address: here, identity: i, state: s}",
+                "2:23: `here` is no name or address with a port",
+            ),
+            ("links: []\ncontroller: {address: 'h:0', identity: i, state: s}", "2:23: `h:0` is no name"),
+            ("links: []\ncontroller: {identity: i, state: s}", "2:13: the key `address` is missing"),
+            (
+                "links: []\ncontroller: {address: 'h:1', identity: i, state: s, statistics-every: 2h}",
+                "2:72: 7200 seconds are out of range",
+            ),
         ];
         for (text, expected) in cases {
             let error = parse("bartizan.yaml", text).expect_err(text).to_string();
@@ -820,6 +868,9 @@ cache: none
         assert_eq!(file.rules[..], [Path::new("/etc/bartizan/a.rules"), Path::new("/etc/b.rules")]);
         assert_eq!(file.outputs.socket.as_deref(), Some(Path::new("/run/bartizan/eve.sock")));
         assert_eq!(file.cache.as_deref(), Some(Path::new("none")));
+        let controller = file.controller.as_ref().unwrap();
+        assert_eq!(controller.identity, Path::new("/etc/bartizan/id"));
+        assert_eq!(controller.state, Path::new("/var/lib/bartizan"));
     }
 
     #[test]

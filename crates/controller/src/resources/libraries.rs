@@ -11,6 +11,7 @@ use crate::render;
 use crate::rest::http::{Method, Reply};
 use crate::rest::route::{Body, CURSOR, Call, LIMIT, Route, first_page, schema};
 use crate::store::hex;
+use bartizan_rules::library::{Choice, takes};
 use bartizan_rules::{Rule, parse_file};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,22 +25,6 @@ pub const FILES: &str = "rule-files";
 pub const TEXTS: &str = "rule-texts";
 /// Bytes of a rule file.
 pub const FILE_MAX: usize = 48 << 20;
-
-/// Which rules: those that fit all that is said.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Choice {
-    /// Ids (`sid`).
-    #[serde(default)]
-    #[schemars(with = "Option<Vec<u32>>")]
-    pub sids: Option<BTreeSet<u32>>,
-    /// Category (`classtype`).
-    #[serde(default)]
-    pub category: Option<String>,
-    /// Metadata, all of it: `{"attack_target": "Server"}`.
-    #[serde(default)]
-    pub metadata: BTreeMap<String, String>,
-}
 
 /// A library.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -262,14 +247,6 @@ fn delete_file(call: &Call<'_>) -> Result<Reply, Refusal> {
     Ok(Reply::json(200, &outcome))
 }
 
-fn fits(choice: &Choice, rule: &Rule) -> bool {
-    let has =
-        |key: &str, value: &str| rule.metadata().any(|(k, v)| k == key.as_bytes() && v == value.as_bytes());
-    choice.sids.as_ref().is_none_or(|sids| sids.contains(&rule.meta.id.sid))
-        && choice.category.as_deref().is_none_or(|wanted| rule.classtype() == Some(wanted))
-        && choice.metadata.iter().all(|(key, value)| has(key, value))
-}
-
 /// The rules that a library chooses, by their ids; of two with one id, that of the file named first.
 ///
 /// # Errors
@@ -277,10 +254,7 @@ fn fits(choice: &Choice, rule: &Rule) -> bool {
 pub fn chosen(model: &Model, library: &str) -> Result<BTreeMap<u32, Rule>, Refusal> {
     let missing = || Refusal::NotFound(format!("there is no library `{library}`"));
     let spec: LibrarySpec = model.read(render::LIBRARIES, library).ok_or_else(missing)?;
-    let wanted = |rule: &Rule| {
-        let chosen = spec.choose.is_empty() || spec.choose.iter().any(|choice| fits(choice, rule));
-        chosen && !spec.except.contains(&rule.meta.id.sid)
-    };
+    let wanted = |rule: &Rule| takes(&spec.choose, &spec.except, rule);
     let mut rules = BTreeMap::new();
     for hash in &spec.files {
         let text = text(model, hash).unwrap_or_default();

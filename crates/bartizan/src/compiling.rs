@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Compiles the rules that policies name: each set of rule files once per generation, and those of a controller's libraries again only
+//! where something of them has changed.
+
+use crate::error::Failure;
+use crate::reload::Inventory;
+use crate::{findings, load};
+use bartizan_agent::joined::{Joined, Library};
+use bartizan_base::{Settings, TenantId};
+use bartizan_detect::needs::Needs;
+use bartizan_detect::ruleset::RuleSet;
+use bartizan_detect::signature::Member;
+use bartizan_function::RuleSource;
+use bartizan_functions::ids_kind::{CompileError, RuleCompiler};
+use bartizan_rules::{Diagnostic, RuleFile, RuleSetReport, Variables};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+/// Where rules come from.
+pub enum Texts {
+    /// Files, beside the policy file.
+    Files {
+        /// Rule files that every flow with detection gets.
+        always: Vec<PathBuf>,
+        /// The policy file's folder.
+        folder: PathBuf,
+    },
+    /// A controller's libraries.
+    Held {
+        /// What it has said.
+        joined: Arc<Joined>,
+        /// What was compiled of what it had said before.
+        known: Arc<Vec<Compiled>>,
+    },
+}
+
+/// A rule set, and what became of its rules.
+#[derive(Clone)]
+pub struct Compiled {
+    files: Vec<String>,
+    made_of: Option<MadeOf>,
+    rules: Arc<RuleSet>,
+    inventory: Inventory,
+}
+
+/// What a rule set of a controller's rests on: sets that are made of the same are the same.
+#[derive(Clone, PartialEq)]
+struct MadeOf {
+    libraries: Vec<Library>,
+    /// Variables of tenants, with the tenants' numbers.
+    variables: Value,
+}
+
+/// See the module.
+pub struct Compiler {
+    base: Arc<load::Base>,
+    settings: Settings,
+    texts: Texts,
+    compiled: Mutex<Vec<Compiled>>,
+}
+
+impl Compiler {
+    /// For one generation.
+    pub fn new(base: Arc<load::Base>, settings: Settings, texts: Texts) -> Self {
+        Compiler { base, settings, texts, compiled: Mutex::default() }
+    }
+
+    /// Whether there are rules that no policy has to name.
+    pub fn has_rules_for_all(&self) -> bool {
+        matches!(&self.texts, Texts::Files { always, .. } if !always.is_empty())
+    }
+
+    /// See [`load::Base::malformed_thresholds`].
+    pub fn malformed_thresholds(&self) -> Vec<Diagnostic> {
+        self.base.malformed_thresholds()
+    }
+
+    /// What became of all rules, and what they ask of parsers.
+    pub fn totals(&self) -> (RuleSetReport, Needs) {
+        let mut total = RuleSetReport::new();
+        let mut needs = Needs::default();
+        for set in self.compiled.lock().iter().flat_map(|sets| sets.iter()) {
+            total.absorb(&set.rules.report);
+            needs = needs.and(Needs::of(&set.rules));
+        }
+        (total, needs)
+    }
+
+    /// The rules by file.
+    pub fn inventory(&self) -> Inventory {
+        let mut all = Inventory::default();
+        self.compiled.lock().iter().flat_map(|sets| sets.iter()).for_each(|set| all.absorb(&set.inventory));
+        all
+    }
+
+    /// The sets, for the next generation.
+    pub fn compiled(&self) -> Vec<Compiled> {
+        self.compiled.lock().map(|sets| sets.clone()).unwrap_or_default()
+    }
+
+    /// Reads the files, and says what a set of them is made of if that can be compared.
+    fn made_of(&self, files: &[String], source: &RuleSource<'_>) -> Result<Option<MadeOf>, CompileError> {
+        let Texts::Held { joined, .. } = &self.texts else { return Ok(None) };
+        let library = |(place, name): (usize, &String)| {
+            joined.libraries.get(name).cloned().ok_or_else(|| CompileError {
+                file: Some(place),
+                message: format!(
+                    "there is no rule library for `{name}`: a controller's policies have rules by `level: LIBRARY` only"
+                ),
+            })
+        };
+        let libraries = files.iter().enumerate().map(library).collect::<Result<_, _>>()?;
+        let variables = source.rules.get("vars").cloned().unwrap_or(Value::Null);
+        Ok(Some(MadeOf { libraries, variables }))
+    }
+
+    fn read(&self, files: &[String], made_of: Option<&MadeOf>) -> Result<Vec<RuleFile>, CompileError> {
+        if let Some(MadeOf { libraries, .. }) = made_of {
+            return Ok(libraries.iter().flat_map(Library::rules).collect());
+        }
+        let Texts::Files { always, folder } = &self.texts else { return Ok(Vec::new()) };
+        let named = files.iter().map(|f| folder.join(f));
+        let paths: Vec<PathBuf> = always.iter().cloned().chain(named).collect();
+        let mut parsed = Vec::new();
+        for (place, path) in paths.iter().enumerate() {
+            let read = load::rule_files(std::slice::from_ref(path));
+            // Files of the command line stand in no policy.
+            let file = place.checked_sub(always.len());
+            parsed.extend(read.map_err(|error: Failure| CompileError { file, message: error.to_string() })?);
+        }
+        Ok(parsed)
+    }
+
+    fn compile_anew(
+        &self,
+        files: &[String],
+        made_of: Option<MadeOf>,
+        source: &RuleSource<'_>,
+        tenants: &[(TenantId, Variables)],
+    ) -> Result<Compiled, CompileError> {
+        let mut parsed = self.read(files, made_of.as_ref())?;
+        let loaded = self
+            .base
+            .rules(&mut parsed, &self.settings, source.generation, tenants)
+            .map_err(|e| e.to_string())?;
+        findings::report(&loaded.diagnostics, &loaded.rules.report);
+        let mut inventory = Inventory::default();
+        inventory.add(&parsed, &loaded);
+        for (tenant, _) in tenants {
+            let heads = loaded.rules.heads.of(*tenant);
+            let nothing = |s: &&Member| heads.get(s.head as usize).is_none_or(Option::is_none);
+            let count = loaded.rules.signatures.iter().filter(nothing).count();
+            if count > 0 {
+                let name = tenant_name(source, *tenant);
+                eprintln!(
+                    "note: {count} rules match nothing of tenant `{name}`: no address or port is left with its variables"
+                );
+            }
+        }
+        Ok(Compiled { files: files.to_vec(), made_of, rules: Arc::new(loaded.rules), inventory })
+    }
+}
+
+/// What a policy file calls a tenant.
+fn tenant_name(source: &RuleSource<'_>, tenant: TenantId) -> String {
+    let names = source.rules.get("tenants").and_then(|t| t.as_object());
+    let known = names.and_then(|names| names.iter().find(|(_, id)| id.as_u64() == Some(tenant.0.into())));
+    known.map_or_else(|| tenant.0.to_string(), |(name, _)| name.clone())
+}
+
+impl RuleCompiler for Compiler {
+    fn variables(&self) -> &Variables {
+        self.base.variables()
+    }
+
+    fn compile(
+        &self,
+        files: &[String],
+        source: &RuleSource<'_>,
+        tenants: &[(TenantId, Variables)],
+    ) -> Result<Arc<RuleSet>, CompileError> {
+        let mut compiled = self.compiled.lock().map_err(|_| "an earlier load broke off".to_owned())?;
+        if let Some(known) = compiled.iter().find(|set| set.files == files) {
+            return Ok(Arc::clone(&known.rules));
+        }
+        let made_of = self.made_of(files, source)?;
+        let before = match &self.texts {
+            Texts::Held { known, .. } => {
+                known.iter().find(|set| set.made_of.is_some() && set.made_of == made_of).cloned()
+            }
+            Texts::Files { .. } => None,
+        };
+        let set = match before {
+            Some(set) => Compiled { files: files.to_vec(), ..set },
+            None => self.compile_anew(files, made_of, source, tenants)?,
+        };
+        let rules = Arc::clone(&set.rules);
+        compiled.push(set);
+        Ok(rules)
+    }
+}
