@@ -6,6 +6,7 @@
 //! a policy. Tenants and policies come in the order of their `order`, then of their names. Rule files are rule groups, which libraries
 //! name by id. Nothing is read or built here.
 
+use crate::session::Held;
 use bartizan_api::southbound::{Diagnostic, Object, ObjectKey, Policy, RuleGroup, Rules};
 use bartizan_config::policy::Problem;
 use bartizan_rules::library::{Choice, choose};
@@ -105,6 +106,8 @@ impl Library {
 /// A policy file made of a generation's objects.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Joined {
+    /// The controller's number of the generation.
+    pub generation: u64,
     /// The file, as JSON.
     pub file: Value,
     /// The controller's numbers of the tenants, by name.
@@ -149,15 +152,15 @@ struct Joining {
 ///
 /// # Errors
 /// All parts that are none, each with its object and place.
-pub fn join(objects: &BTreeMap<ObjectKey, Arc<Object>>) -> Result<Joined, Vec<Diagnostic>> {
+pub fn join(held: &Held) -> Result<Joined, Vec<Diagnostic>> {
     let mut joining = Joining::default();
-    for object in objects.values() {
+    for object in held.objects.values() {
         if let Object::Policy(policy) = object.as_ref() {
-            joining.part(&object.key(), policy, objects);
+            joining.part(&object.key(), policy, &held.objects);
         }
     }
     joining.check_owners();
-    joining.finish()
+    joining.finish(held.generation)
 }
 
 impl Joining {
@@ -294,7 +297,7 @@ impl Joining {
         wrong.into_iter().for_each(|(key, pointer, message)| self.wrong(&key, &pointer, message));
     }
 
-    fn finish(mut self) -> Result<Joined, Vec<Diagnostic>> {
+    fn finish(mut self, generation: u64) -> Result<Joined, Vec<Diagnostic>> {
         if !self.wrong.is_empty() {
             return Err(self.wrong);
         }
@@ -314,7 +317,7 @@ impl Joining {
         file.insert("tenants".to_owned(), Value::Array(values(self.tenants)));
         file.insert("policies".to_owned(), Value::Array(values(self.policies)));
         file.insert("default".to_owned(), self.default.unwrap_or_else(|| json!({"action": "drop"})));
-        Ok(Joined { file: Value::Object(file), tenants: numbers, libraries: self.libraries, places })
+        Ok(Joined { generation, file: Value::Object(file), tenants: numbers, libraries: self.libraries, places })
     }
 }
 

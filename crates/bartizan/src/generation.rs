@@ -399,6 +399,25 @@ impl Builder {
         self.held = joined;
     }
 
+    /// What a controller has said, as it is held.
+    pub fn held(&self) -> Option<&Joined> {
+        self.held.as_deref()
+    }
+
+    /// What runs until a controller has said something, for people.
+    pub fn meanwhile(&self) -> String {
+        match (&self.options.policy, self.rules().is_empty()) {
+            (Some(path), _) => format!("the policy {} holds", path.display()),
+            (None, false) => "this host's own rules hold for all traffic".to_owned(),
+            (None, true) => "nothing goes on by inline links, since this host has neither `policy` nor `rules`".to_owned(),
+        }
+    }
+
+    /// Names of the functions that chains can have.
+    pub fn functions(&self) -> Vec<&'static str> {
+        self.agent.as_ref().map(Agent::function_names).unwrap_or_default()
+    }
+
     /// Numbers that this program has given to tenants, by name.
     pub fn tenants(&self) -> Vec<(String, TenantId)> {
         self.agent.as_ref().map(Agent::tenants).unwrap_or_default()

@@ -34,6 +34,7 @@ mod rule_files;
 mod sets;
 #[allow(unsafe_code)] // Signal handlers; the argument stands in the module.
 mod signals;
+mod southbound;
 mod stats;
 mod steer;
 mod stores;

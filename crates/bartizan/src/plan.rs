@@ -214,6 +214,8 @@ pub struct Plan {
     pub pid_file: Option<PathBuf>,
     /// Standard output belongs to events.
     pub stdout_taken: bool,
+    /// Who says what runs.
+    pub controller: Option<host::Controller>,
 }
 
 /// What a reload may take away: the command line's word, else that of the host file as it is now.
@@ -261,8 +263,9 @@ pub fn plan(given: &Given) -> Result<Plan, Failure> {
             group: file.as_ref().and_then(|file| file.control.group.clone()),
         },
         pid_file: given.pidfile.clone().or_else(|| file.as_ref()?.pid_file.clone()),
-        metrics: given.metrics.or_else(|| Some(file?.metrics?.listen)),
+        metrics: given.metrics.or_else(|| Some(file.as_ref()?.metrics.as_ref()?.listen)),
         stdout_taken,
+        controller: file.and_then(|file| file.controller),
     })
 }
 
@@ -287,6 +290,7 @@ fn take_options(options: &mut Options, file: &HostFile) {
         options.rules.clone_from(&file.rules.0);
     }
     options.policy = options.policy.take().or_else(|| file.policy.clone());
+    options.controlled = file.controller.is_some();
     options.suricata_config = options.suricata_config.take().or_else(|| file.suricata_config.clone());
     options.cache.cache = options.cache.cache.take().or_else(|| file.cache.clone());
     options.hosts = file.memory.hosts;

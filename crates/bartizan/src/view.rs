@@ -31,6 +31,8 @@ pub enum Question {
     Levels,
     /// How some flows stand.
     Flows(FlowsWanted),
+    /// How the way to a controller stands.
+    Controller,
 }
 
 /// See the module.
@@ -63,6 +65,12 @@ impl View {
             Question::Interfaces => Answer::Names(self.interfaces.clone()),
             Question::Rules => Answer::Rules(lock(&self.statistics).rules()),
             Question::Uptime => Answer::Number(lock(&self.statistics).uptime()),
+            Question::Controller => match self.source.controller() {
+                Some(shown) => Answer::Told(shown.told()),
+                None => Answer::Refused(
+                    "this run belongs to no controller; say `controller` in the host file".to_owned(),
+                ),
+            },
             Question::Levels => self.ask(inquiry::Question::Levels),
             Question::Flows(wanted) => self.ask(inquiry::Question::Flows(*wanted)),
         }

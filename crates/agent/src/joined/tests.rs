@@ -6,6 +6,10 @@ use proptest::prelude::*;
 
 type Objects = BTreeMap<ObjectKey, Arc<Object>>;
 
+fn join(objects: &Objects) -> Result<Joined, Vec<Diagnostic>> {
+    super::join(&Held { generation: 4, objects: objects.clone() })
+}
+
 fn part(tenant: u16, name: &str, text: &Value) -> Object {
     Object::Policy(Policy { name: name.into(), tenant, text: text.to_string() })
 }
@@ -63,7 +67,7 @@ fn parts_are_one_file_in_the_order_that_they_say() {
     assert_eq!(joined.file["default"], json!({"action": "allow"}));
     let rules = joined.libraries["web.rules"].rules();
     let lines: Vec<_> = rules[0].rules.iter().map(|r| (rules[0].source.position(r.span.start).line, r.meta.id.sid)).collect();
-    assert_eq!((rules[0].source.name(), lines), ("abc", vec![(3, 2)]));
+    assert_eq!((&**rules[0].source.name(), lines), ("abc", vec![(3, 2)]));
     let read = policy::from_node("controller", read::from_json(&joined.file), &["pfw", "ids"]).unwrap();
     assert_eq!(read.policies.len(), 3);
 }

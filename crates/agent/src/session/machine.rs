@@ -532,6 +532,11 @@ impl Session {
         self.alerts.push(alert);
     }
 
+    /// Alerts were thrown away before they came here.
+    pub fn count_lost(&mut self, alerts: u64) {
+        self.alerts.outbox.count_lost(alerts);
+    }
+
     /// Asks for a new certificate, for a key that the device has made.
     pub fn renew(&mut self, csr: String) {
         self.renewal = Some(Enrol { device: self.config.device.clone(), token: None, csr });

@@ -83,6 +83,7 @@ pub const COMMANDS: &[CommandSpec] = commands! {
     "levels" [] "live flows by the level that handles them, and why the others are at the host";
     "explain-flow" [Argument { name: "flow", what: "FLOW", form: Form::Rest }]
         "of each live flow that fits: policy, chain, what is decided and by whom, level since when, why not lower";
+    "controller" [] "the controller that this device belongs to: whether it is connected, the generation that runs, what was counted, how the last connection ended";
     "control-stats" [] "what this socket has counted: clients, messages, refusals";
 };
 

@@ -13,11 +13,12 @@ use crate::stats::{Statistics, StatsLink};
 use crate::steer::{Steering, tell};
 use crate::stores::Stores;
 use crate::view::{self, View};
-use crate::{channel, control, firewall, load, lock, signals, stats, unused};
+use crate::southbound::{InForce, LinkOf, Sources, Workers};
+use crate::{channel, control, firewall, load, lock, signals, southbound, stats, unused};
 use bartizan_base::Generation;
 use bartizan_config::suricata;
 use bartizan_dataplane::board::Board;
-use bartizan_dataplane::eve::{EveRecorder, RunInfo};
+use bartizan_dataplane::eve::{AlertTap, EveRecorder, RunInfo};
 use bartizan_dataplane::live::{Control, LiveOptions};
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_events::file_store::WhenBehind;
@@ -55,7 +56,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let _locks = locks(&plan, &rights)?;
     let listener = plan.metrics.map(metrics::listen).transpose()?;
     let socket = control::open(&plan.control, builder.settings())?;
-    let built = builder.build(Generation(1))?;
+    let mut controller = plan.controller.as_ref().map(southbound::Opened::open).transpose()?;
+    let built = match &mut controller {
+        Some(controller) => controller.build(&mut builder)?,
+        None => builder.build(Generation(1))?,
+    };
     let mut warnings: Vec<String> = builder.warnings().to_vec();
     let settings = plan
         .links
@@ -98,6 +103,20 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let statistics = Arc::new(Mutex::new(statistics));
     let (channel, inbox) = channel::open();
     let view = view_of(&plan, &control, &source, &statistics);
+    let (tap, alerts) = southbound::tap(plan.controller.as_ref());
+    recorder.tap_alerts(tap.as_ref().map(AlertTap::another));
+    let in_force = Arc::new(InForce::default());
+    in_force.note(Generation(1), builder.held(), &builder.tenants());
+    let running = match controller.zip(alerts) {
+        Some((controller, alerts)) => {
+            let links = plan.links.iter().map(LinkOf::new).collect();
+            let workers = Workers { control: Arc::clone(&control), in_force: Arc::clone(&in_force), links };
+            let sources = Sources { alerts, source: Arc::clone(&source), statistics: Arc::clone(&statistics) };
+            controller.start(channel.clone(), workers, builder.functions(), sources)?
+        }
+        None => None,
+    };
+    running.iter().for_each(|running| source.set_controller(running.shown()));
     let commands = commands_of(socket, (channel, view), &plan)?;
     tell_what_runs(&plan, &builder, refuses_midstream);
     let spin = plan.spin.unwrap_or_else(|| crew::spin(workers));
@@ -111,16 +130,17 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         let mut half =
             EveRecorder::for_worker(&yaml, prevention, run, ring).map_err(Failure::outputs(&yaml))?;
         handles.clone().give(&mut half);
+        half.tap_alerts(tap.as_ref().map(AlertTap::another));
         Ok(half)
     };
     let steer = |finished: &dyn Fn() -> bool| {
         let (control, source, engines, given) = (&*control, &*source, &engines, &args.given);
-        let (rights, statistics) = (&rights, &*statistics);
-        let steering = Steering { control, source, engines, given, rights, statistics };
+        let (rights, statistics, in_force) = (&rights, &*statistics, &*in_force);
+        let steering = Steering { control, source, engines, given, rights, statistics, in_force };
         steering.run(&mut builder, inventory, inbox, (&mut links, &mut below), finished);
     };
     let mut ended = crew::run(parts, &mut recorder, for_worker, steer)?;
-    drop((server, commands));
+    drop((server, commands, running));
     let mut statistics = view::lock(&statistics);
     statistics.counted_beside(below.close(ended.failure.is_some()));
     let (threads, of_links) = ended.take_counters();

@@ -79,6 +79,8 @@ impl Desk {
             Answer::FailedRules(rules, more) => failed(&rules, more),
             Answer::Text(text) => Reply::ok(text),
             Answer::Number(number) => Reply::ok(number),
+            Answer::Told(told) => Reply::ok(told),
+            Answer::NotBuilt(_) => Reply::refused("it cannot be built"),
             Answer::Workers(mut collector) => {
                 let end = Instant::now() + WORKERS;
                 collector.collect(|| end.saturating_duration_since(Instant::now()));
@@ -145,6 +147,7 @@ fn asked(request: &Request) -> Result<Asked, String> {
             Question::Flows(FlowsWanted { number, ..FlowsWanted::default() })
         }
         "levels" => Question::Levels,
+        "controller" => Question::Controller,
         "explain-flow" => Question::Flows(flow_words::parse(request.text("flow")?)?),
         name => {
             return Ok(Asked::Command(match name {

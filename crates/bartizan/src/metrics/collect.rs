@@ -4,6 +4,7 @@
 //! A scrape asks the workers, waits a little for their answers and reads what they show; nothing of it holds a worker up.
 
 use crate::offload::{LevelCounters, LevelPort};
+use crate::southbound::Shown;
 use bartizan_base::FunctionId;
 use bartizan_dataplane::board::{Board, DecisionKey, Snapshot};
 use bartizan_events::metrics as m;
@@ -16,7 +17,7 @@ use bartizan_rules::RuleSetReport;
 use bartizan_xdp::PortCounters;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How long a scrape waits for workers. An idle one looks up ten times a second.
@@ -36,6 +37,8 @@ pub struct Source {
     rules: Mutex<RuleSetReport>,
     cache: Mutex<Option<CacheCounters>>,
     reloads: [AtomicU64; 2],
+    /// The way to a controller.
+    controller: OnceLock<Shown>,
 }
 
 impl Source {
@@ -57,7 +60,18 @@ impl Source {
             rules: Mutex::new(RuleSetReport::new()),
             cache: Mutex::new(None),
             reloads: [AtomicU64::new(0), AtomicU64::new(0)],
+            controller: OnceLock::new(),
         }
+    }
+
+    /// The run belongs to a controller.
+    pub fn set_controller(&self, shown: Shown) {
+        let _ = self.controller.set(shown);
+    }
+
+    /// The way to a controller, if there is one.
+    pub fn controller(&self) -> Option<&Shown> {
+        self.controller.get()
     }
 
     /// Rules of the generation that was handed to the workers, and what the cache did for them.

@@ -137,7 +137,7 @@ fn source(cause: Cause<'_>) -> Option<PacketSource> {
 }
 
 /// Addresses, ports and protocol of an occasion as they stand in it: those of its packet, or of its flow in the occasion's direction.
-fn own_tuple(occasion: &Occasion<'_>, flow: Option<&Entry>) -> Option<Tuple> {
+pub(super) fn own_tuple(occasion: &Occasion<'_>, flow: Option<&Entry>) -> Option<Tuple> {
     match (occasion.packet(), flow) {
         (Some(packet), _) => packet_tuple(packet),
         (None, Some(flow)) => Some(directed(flow, occasion.direction)),

@@ -23,13 +23,13 @@ use bartizan_packet::{Network, PacketView, Transport};
 use std::sync::Arc;
 
 /// What an alert says of its rule, with the texts that it borrows.
-struct RuleTexts<'r> {
+pub(super) struct RuleTexts<'r> {
     metadata: Vec<u8>,
     references: Vec<&'r str>,
 }
 
 impl<'r> RuleTexts<'r> {
-    fn of(rule: &'r RuleInfo) -> Self {
+    pub(super) fn of(rule: &'r RuleInfo) -> Self {
         let pairs: Vec<(&str, &str)> = rule.metadata.iter().map(|(k, v)| (&**k, &**v)).collect();
         RuleTexts {
             metadata: rule_metadata_json(&pairs),
@@ -38,7 +38,7 @@ impl<'r> RuleTexts<'r> {
     }
 
     /// `firewall`: the mode is on.
-    fn info<'a>(&'a self, finding: &'a Finding, firewall: bool) -> AlertInfo<'a> {
+    pub(super) fn info<'a>(&'a self, finding: &'a Finding, firewall: bool) -> AlertInfo<'a> {
         let rule = &finding.rule;
         AlertInfo {
             transaction: finding.tx.map(|id| Transaction { id, guessed: finding.guessed }),
