@@ -156,6 +156,12 @@ metrics! {
         "Requests to the controller by what became of them; connections and alerts that it had no room for.";
     CONTROLLER_GENERATION Gauge Count "bartizan_controller_generation" []
         "Newest generation of the controller.";
+    SOUTHBOUND_CONNECTED Gauge Count "bartizan_southbound_connected" []
+        "1 when the controller that the device belongs to has taken its session.";
+    SOUTHBOUND_GENERATION Gauge Count "bartizan_southbound_generation" []
+        "The controller's number of the generation that the device runs; 0 for none.";
+    SOUTHBOUND_EVENTS Counter Events "bartizan_southbound_events_total" ["what"]
+        "What happened on the way to the controller: connections, refusals, what was lost or no message.";
     UPTIME Gauge Seconds "bartizan_uptime_seconds" []
         "Seconds since the start.";
 }

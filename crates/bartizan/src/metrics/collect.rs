@@ -204,6 +204,14 @@ impl Source {
             page.add(&m::EVENTS_WRITTEN, &[&name], output.written());
             page.add(&m::EVENTS_LOST, &[&name], output.lost());
         }
+        if let Some(shown) = self.controller() {
+            let status = shown.handle.status();
+            page.add(&m::SOUTHBOUND_CONNECTED, &[], u64::from(status.in_step));
+            page.add(&m::SOUTHBOUND_GENERATION, &[], status.generation);
+            for (what, count) in shown.counted() {
+                page.add(&m::SOUTHBOUND_EVENTS, &[&what], count);
+            }
+        }
         page.add(&m::UPTIME, &[], self.started.elapsed().as_secs());
     }
 }
