@@ -11,6 +11,7 @@ pub mod control;
 pub mod decode;
 pub mod defrag;
 pub mod fragments;
+pub mod joined;
 pub mod load;
 pub mod open;
 mod planted;
@@ -37,6 +38,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("decode", decode::run),
     ("defrag", defrag::run),
     ("fragments", fragments::run),
+    ("joined", joined::run),
     ("load", load::run),
     ("open", open::run),
     ("policy", policy::run),

@@ -210,7 +210,11 @@ impl Joining {
             Some(("@library", name)) => self.library(key, name, policy, all),
             _ if policy.name.starts_with('@') => {
                 let known = "`@default`, `@tenant`, `@group/NAME`, `@library/NAME` and policies";
-                self.wrong(key, "", format!("`{}` is no part that is known here; there are {known}", policy.name));
+                self.wrong(
+                    key,
+                    "",
+                    format!("`{}` is no part that is known here; there are {known}", policy.name),
+                );
             }
             _ => self.policy(key, policy),
         }
@@ -282,8 +286,13 @@ impl Joining {
             let said = value.get("tenant").and_then(Value::as_array).map(Vec::as_slice);
             let own = names.get(tenant);
             if !matches!((said, own), (Some([Value::String(said)]), Some(own)) if said == own) {
-                let own = own.map_or_else(|| format!("{tenant}, which is not there"), |own| format!("`{own}`"));
-                wrong.push((key.clone(), "/policy/tenant".to_owned(), format!("a policy of tenant {own} is about that one alone")));
+                let own =
+                    own.map_or_else(|| format!("{tenant}, which is not there"), |own| format!("`{own}`"));
+                wrong.push((
+                    key.clone(),
+                    "/policy/tenant".to_owned(),
+                    format!("a policy of tenant {own} is about that one alone"),
+                ));
             }
         }
         for (name, key) in &self.places.groups {
@@ -301,7 +310,8 @@ impl Joining {
         if !self.wrong.is_empty() {
             return Err(self.wrong);
         }
-        let in_order = |parts: &mut Vec<Placed>| parts.sort_by(|a, b| (a.order, &a.name).cmp(&(b.order, &b.name)));
+        let in_order =
+            |parts: &mut Vec<Placed>| parts.sort_by(|a, b| (a.order, &a.name).cmp(&(b.order, &b.name)));
         in_order(&mut self.tenants);
         in_order(&mut self.policies);
         let mut places = self.places;
@@ -317,7 +327,13 @@ impl Joining {
         file.insert("tenants".to_owned(), Value::Array(values(self.tenants)));
         file.insert("policies".to_owned(), Value::Array(values(self.policies)));
         file.insert("default".to_owned(), self.default.unwrap_or_else(|| json!({"action": "drop"})));
-        Ok(Joined { generation, file: Value::Object(file), tenants: numbers, libraries: self.libraries, places })
+        Ok(Joined {
+            generation,
+            file: Value::Object(file),
+            tenants: numbers,
+            libraries: self.libraries,
+            places,
+        })
     }
 }
 
@@ -342,7 +358,9 @@ impl Joined {
         let path = problem.path.trim_end_matches('/');
         let mut parts = path.splitn(3, '/');
         let (kind, which, rest) = (parts.next().unwrap_or(""), parts.next(), parts.next());
-        let at = |keys: &[ObjectKey]| which.and_then(|n| n.parse::<usize>().ok()).and_then(|n| keys.get(n).cloned());
+        let at = |keys: &[ObjectKey]| {
+            which.and_then(|n| n.parse::<usize>().ok()).and_then(|n| keys.get(n).cloned())
+        };
         let below = |head: &str, rest: Option<&str>| match rest {
             Some(rest) => format!("{head}/{}", rest.replace('~', "~0")),
             None => head.to_owned(),

@@ -409,7 +409,9 @@ impl Builder {
         match (&self.options.policy, self.rules().is_empty()) {
             (Some(path), _) => format!("the policy {} holds", path.display()),
             (None, false) => "this host's own rules hold for all traffic".to_owned(),
-            (None, true) => "nothing goes on by inline links, since this host has neither `policy` nor `rules`".to_owned(),
+            (None, true) => {
+                "nothing goes on by inline links, since this host has neither `policy` nor `rules`".to_owned()
+            }
         }
     }
 
@@ -467,7 +469,9 @@ impl Builder {
                 always: self.options.rules.clone(),
                 folder: path.parent().unwrap_or(Path::new("")).to_owned(),
             },
-            Origin::Held(joined) => Texts::Held { joined: Arc::clone(joined), known: Arc::clone(&self.compiled) },
+            Origin::Held(joined) => {
+                Texts::Held { joined: Arc::clone(joined), known: Arc::clone(&self.compiled) }
+            }
             Origin::Until => Texts::Files { always: self.rules(), folder: PathBuf::new() },
         }
     }

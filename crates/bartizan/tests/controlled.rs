@@ -35,7 +35,8 @@ fn network() -> [InlinePort; 2] {
     ip("link set dev lo up");
     ["a", "b"].map(|name| {
         veth(&format!("{name}0"), &format!("{name}1"), 1500);
-        InlinePort::open(&format!("{name}0"), &InlineOptions { frames: 1024, ..InlineOptions::default() }).unwrap()
+        InlinePort::open(&format!("{name}0"), &InlineOptions { frames: 1024, ..InlineOptions::default() })
+            .unwrap()
     })
 }
 
@@ -78,7 +79,11 @@ fn part(tenant: u16, name: &str, text: &Value) -> Object {
 }
 
 fn tenant() -> Object {
-    part(3, "@tenant", &json!({"tenant": {"name": "acme", "select": {"prefixes": ["192.0.2.0/24"]}}, "order": 100}))
+    part(
+        3,
+        "@tenant",
+        &json!({"tenant": {"name": "acme", "select": {"prefixes": ["192.0.2.0/24"]}}, "order": 100}),
+    )
 }
 
 /// The policy of the tenant that lets datagrams to one port go on and looks at them.
@@ -91,7 +96,12 @@ fn web(port: u16) -> Object {
 }
 
 fn library(sids: &[u32]) -> [Object; 2] {
-    let lines = ["# chosen by id", "alert udp any any -> any any (msg:\"seen\"; content:\"secret\"; sid:2001; rev:3;)", "alert udp any any -> any any (content:\"a\"; sid:2002;)", ""];
+    let lines = [
+        "# chosen by id",
+        "alert udp any any -> any any (msg:\"seen\"; content:\"secret\"; sid:2001; rev:3;)",
+        "alert udp any any -> any any (content:\"a\"; sid:2002;)",
+        "",
+    ];
     let rules = Rules::Raw(lines.map(str::to_owned).to_vec());
     let text = json!({"library": {"files": [{"group": FILE, "sha256": "web.rules"}], "choose": [{"sids": sids}], "except": []}});
     [
@@ -132,7 +142,10 @@ fn what_a_controller_says_runs_and_outlives_it() {
         until("generation 3", || site.acknowledged() == 3);
         assert_eq!(passed(&mut net, &[4000, 5000]), [5000]);
         let told = Client::greeted(&folder.path("c.socket")).ok("controller", NOTHING);
-        assert_eq!((&told["connected"], &told["generation"], &told["device"]), (&json!(true), &json!(3), &json!("edge")));
+        assert_eq!(
+            (&told["connected"], &told["generation"], &told["device"]),
+            (&json!(true), &json!(3), &json!("edge"))
+        );
         let page = get("/metrics");
         assert_eq!(value(&page, "bartizan_southbound_generation", &[]), 3);
         assert_eq!(value(&page, "bartizan_southbound_connected", &[]), 1);
@@ -163,7 +176,10 @@ fn reports(site: &Site) {
     let said = (shared.alerts.len(), alert.key.as_str(), alert.count, alert.message.as_str());
     assert_eq!(said, (1, "3/1:2001:3/192.0.2.1/192.0.2.2", 1, "seen"));
     let event = &alert.event;
-    assert_eq!((&event["link"], &event["dest_port"], &event["proto"]), (&json!("wan"), &json!(4000), &json!("UDP")));
+    assert_eq!(
+        (&event["link"], &event["dest_port"], &event["proto"]),
+        (&json!("wan"), &json!(4000), &json!("UDP"))
+    );
     assert_eq!((&event["alert"]["signature_id"], event.get("payload")), (&json!(2001), None));
     let counted = |name: &str| shared.counters.get(name).copied().unwrap_or(0);
     assert_eq!((counted("tenant/acme/web/packets"), counted("tenant/acme/web/refused")), (3, 2));
@@ -180,7 +196,10 @@ fn broken(site: &Site, net: &mut [InlinePort; 2], running: &Running) {
     site.publish(2, &objects);
     until("a refusal", || !site.shared().refused.is_empty());
     let diagnostic = site.shared().refused[0].diagnostics[0].clone();
-    assert_eq!((diagnostic.object.as_str(), diagnostic.pointer.as_str()), ("policy:3:bad", "/policy/chain/0"));
+    assert_eq!(
+        (diagnostic.object.as_str(), diagnostic.pointer.as_str()),
+        ("policy:3:bad", "/policy/chain/0")
+    );
     assert!(diagnostic.message.contains("no function `pfv`"), "{}", diagnostic.message);
     running.until("generation 2 of the controller is refused");
     assert_eq!((passed(net, &[4000, 5000]), site.acknowledged()), (vec![4000], 1));

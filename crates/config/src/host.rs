@@ -606,11 +606,14 @@ fn numbers(file: &HostFile) -> Vec<(&'static str, String)> {
         let port = controller.address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
         if port.is_none_or(|port| port == 0) || controller.address.starts_with(':') {
             let address = &controller.address;
-            let message =
-                format!("`{address}` is no name or address with a port; write it like controller.example:9444");
+            let message = format!(
+                "`{address}` is no name or address with a port; write it like controller.example:9444"
+            );
             found.push(("controller/address", message));
         }
-        if let Some(Seconds(seconds)) = controller.statistics_every.filter(|s| !STATISTICS_EVERY.contains(&s.0)) {
+        if let Some(Seconds(seconds)) =
+            controller.statistics_every.filter(|s| !STATISTICS_EVERY.contains(&s.0))
+        {
             let message = format!("{seconds} seconds are out of range; give 1 to 3600");
             found.push(("controller/statistics-every", message));
         }
@@ -657,7 +660,15 @@ impl HostFile {
         let captures = self.links.iter_mut().filter_map(|l| l.capture.as_mut()).flat_map(|l| l.0.iter_mut());
         let or_none = [&mut self.cache, &mut self.control.socket].into_iter().flatten();
         let or_none = or_none.filter(|path| path.as_os_str() != "none");
-        for path in named.into_iter().flatten().chain(eve).chain(rules).chain(captures).chain(or_none).chain(of_controller) {
+        for path in named
+            .into_iter()
+            .flatten()
+            .chain(eve)
+            .chain(rules)
+            .chain(captures)
+            .chain(or_none)
+            .chain(of_controller)
+        {
             *path = folder.join(&*path);
         }
     }
@@ -715,7 +726,10 @@ controller: {address: 'controller.example:9444', identity: id, state: /var/lib/b
         assert_eq!(file.outputs.group.as_deref(), Some("adm"));
         assert_eq!(file.metrics.expect("metrics").listen.port(), 9100);
         let controller = file.controller.expect("controller");
-        assert_eq!((controller.address.as_str(), controller.statistics_every), ("controller.example:9444", Some(Seconds(60))));
+        assert_eq!(
+            (controller.address.as_str(), controller.statistics_every),
+            ("controller.example:9444", Some(Seconds(60)))
+        );
     }
 
     #[test]

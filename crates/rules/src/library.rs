@@ -79,7 +79,9 @@ alert tcp any any -> any any (msg:\"e\"; metadata:for server; sid:5;)
         let mut files = [parse_file(FILE, "a"), parse_file(other, "b")];
         choose(&mut files, &choices, &except.iter().copied().collect());
         let all = files.iter().enumerate().flat_map(|(at, file)| {
-            file.rules.iter().map(move |rule| (at, file.source.position(rule.span.start).line, rule.meta.id.sid))
+            file.rules
+                .iter()
+                .map(move |rule| (at, file.source.position(rule.span.start).line, rule.meta.id.sid))
         });
         (all.collect(), files.iter().map(|file| file.counts.refused).sum())
     }

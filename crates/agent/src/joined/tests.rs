@@ -66,7 +66,8 @@ fn parts_are_one_file_in_the_order_that_they_say() {
     assert_eq!(joined.file["rule-groups"], json!({"web": ["web.rules"]}));
     assert_eq!(joined.file["default"], json!({"action": "allow"}));
     let rules = joined.libraries["web.rules"].rules();
-    let lines: Vec<_> = rules[0].rules.iter().map(|r| (rules[0].source.position(r.span.start).line, r.meta.id.sid)).collect();
+    let lines: Vec<_> =
+        rules[0].rules.iter().map(|r| (rules[0].source.position(r.span.start).line, r.meta.id.sid)).collect();
     assert_eq!((&**rules[0].source.name(), lines), ("abc", vec![(3, 2)]));
     let read = policy::from_node("controller", read::from_json(&joined.file), &["pfw", "ids"]).unwrap();
     assert_eq!(read.policies.len(), 3);
@@ -85,7 +86,12 @@ fn what_is_wrong_is_said_of_its_object() {
         (part(7, "web", &json!({"policy": 3})), "policy:7:web", "", "expected a map"),
         (part(7, "web", &json!({"polic": {}})), "policy:7:web", "", "unknown field `polic`"),
         (part(7, "web", &json!({"policy": {}})), "policy:7:web", "/policy/name", "has a name"),
-        (policy(7, "zeta", "web", 1), "policy:7:web", "/policy/tenant", "of tenant `acme` is about that one alone"),
+        (
+            policy(7, "zeta", "web", 1),
+            "policy:7:web",
+            "/policy/tenant",
+            "of tenant `acme` is about that one alone",
+        ),
         (policy(8, "acme", "web", 1), "policy:8:web", "/policy/tenant", "which is not there"),
         (policy(0, "default", "web", 1), "policy:0:web", "", "tenant 0 has none of its own"),
         (part(7, "@default", &json!({})), "policy:7:@default", "", "it is of tenant 0"),
@@ -142,8 +148,11 @@ fn places_in_the_file_are_places_in_the_objects() {
     let joined = join(&objects).unwrap();
     let read = policy::from_node("controller", read::from_json(&joined.file), &["pfw", "ids"]);
     let Err(PolicyError::Wrong { problems, .. }) = read else { panic!("it is taken") };
-    let mut found: Vec<_> =
-        problems.iter().map(|p| joined.diagnostic(p)).map(|d| (d.object.as_str().to_owned(), d.pointer)).collect();
+    let mut found: Vec<_> = problems
+        .iter()
+        .map(|p| joined.diagnostic(p))
+        .map(|d| (d.object.as_str().to_owned(), d.pointer))
+        .collect();
     found.sort();
     found.dedup();
     let expected = [
@@ -167,7 +176,11 @@ fn places_in_the_file_are_places_in_the_objects() {
 #[test]
 fn libraries_are_the_same_by_what_they_are_made_of() {
     let library = |text: &str, sids: &[u32]| {
-        let part = part(0, "@library/l", &json!({"library": {"files": [{"group": 1, "sha256": "h"}], "choose": [{"sids": sids}]}}));
+        let part = part(
+            0,
+            "@library/l",
+            &json!({"library": {"files": [{"group": 1, "sha256": "h"}], "choose": [{"sids": sids}]}}),
+        );
         join(&all([part, file(1, &[text])])).unwrap().libraries["l.rules"].clone()
     };
     assert_eq!(library("a", &[1]), library("a", &[1]));

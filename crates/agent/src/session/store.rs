@@ -140,7 +140,8 @@ impl<D: Disk> Store for FileStore<D> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Held::default()),
             read => read?,
         };
-        let list: List = serde_json::from_slice(&bytes).map_err(|error| self.wrong(&path, &error.to_string()))?;
+        let list: List =
+            serde_json::from_slice(&bytes).map_err(|error| self.wrong(&path, &error.to_string()))?;
         if list.form != FORM {
             return Err(self.wrong(&path, &format!("form {} is not known here", list.form)));
         }
@@ -150,7 +151,8 @@ impl<D: Disk> Store for FileStore<D> {
             written.insert(key, (object, hash));
         }
         self.written = written;
-        let objects = self.written.iter().map(|(key, (object, _))| (key.clone(), Arc::clone(object))).collect();
+        let objects =
+            self.written.iter().map(|(key, (object, _))| (key.clone(), Arc::clone(object))).collect();
         Ok(Held { generation: list.generation, objects })
     }
 
@@ -162,7 +164,8 @@ impl<D: Disk> Store for FileStore<D> {
         self.disk.write(&new, &serde_json::to_vec(&list)?)?;
         self.disk.rename(&new, &path)?;
         self.disk.sync_folder(&self.folder)?;
-        let fewer = self.written.iter().any(|(key, (_, hash))| all.get(key).is_none_or(|(_, now)| now != hash));
+        let fewer =
+            self.written.iter().any(|(key, (_, hash))| all.get(key).is_none_or(|(_, now)| now != hash));
         self.written = all;
         if fewer || !std::mem::replace(&mut self.swept, true) {
             self.collect();

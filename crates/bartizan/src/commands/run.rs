@@ -9,11 +9,11 @@ use crate::links::Links;
 use crate::metrics::{self, Source};
 use crate::offload::{Below, LevelCounters};
 use crate::plan::{self, Given, LinkPlan, Plan};
+use crate::southbound::{InForce, LinkOf, Sources, Workers};
 use crate::stats::{Statistics, StatsLink};
 use crate::steer::{Steering, tell};
 use crate::stores::Stores;
 use crate::view::{self, View};
-use crate::southbound::{InForce, LinkOf, Sources, Workers};
 use crate::{channel, control, firewall, load, lock, signals, southbound, stats, unused};
 use bartizan_base::Generation;
 use bartizan_config::suricata;
@@ -111,7 +111,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         Some((controller, alerts)) => {
             let links = plan.links.iter().map(LinkOf::new).collect();
             let workers = Workers { control: Arc::clone(&control), in_force: Arc::clone(&in_force), links };
-            let sources = Sources { alerts, source: Arc::clone(&source), statistics: Arc::clone(&statistics) };
+            let sources =
+                Sources { alerts, source: Arc::clone(&source), statistics: Arc::clone(&statistics) };
             controller.start(channel.clone(), workers, builder.functions(), sources)?
         }
         None => None,

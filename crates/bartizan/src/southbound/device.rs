@@ -8,9 +8,7 @@ use crate::plan::LinkPlan;
 use bartizan_agent::joined::{self, Joined};
 use bartizan_agent::session::Candidate;
 use bartizan_agent::session::client::Device;
-use bartizan_api::southbound::{
-    Diagnostic, FunctionOrder, FunctionState, Refusal, RefusalCode, WorkerRuns,
-};
+use bartizan_api::southbound::{Diagnostic, FunctionOrder, FunctionState, Refusal, RefusalCode, WorkerRuns};
 use bartizan_base::{Generation, WorkerId};
 use bartizan_config::policy::{PolicyError, Problem};
 use bartizan_dataplane::live::Control;
@@ -126,7 +124,10 @@ impl Device for SteeredDevice {
                 _ => Err(refusal(RefusalCode::Store, Vec::new())),
             });
         if let Err(refusal) = &built {
-            eprintln!("generation {number} of the controller is refused, what runs goes on:{}", told(refusal));
+            eprintln!(
+                "generation {number} of the controller is refused, what runs goes on:{}",
+                told(refusal)
+            );
         }
         built
     }
@@ -156,14 +157,19 @@ impl Device for SteeredDevice {
             reason,
         };
         if !known {
-            return state(false, "unknown", bartizan_config::policy::unknown_function(function, &self.functions));
+            return state(
+                false,
+                "unknown",
+                bartizan_config::policy::unknown_function(function, &self.functions),
+            );
         }
         match order {
             FunctionOrder::Health => state(true, "running", String::new()),
             _ => state(
                 false,
                 "running",
-                "functions run as parts of this program, as the chains of policies say; change the policies".to_owned(),
+                "functions run as parts of this program, as the chains of policies say; change the policies"
+                    .to_owned(),
             ),
         }
     }

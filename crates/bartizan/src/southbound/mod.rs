@@ -53,10 +53,13 @@ pub struct Opened {
 
 /// The id in a device's certificate.
 fn device_of(folder: &Path) -> Result<DeviceId, String> {
-    let advice = || format!("enrol the device (`bartizan ca enrol DEVICE --controller ...`, into {})", folder.display());
+    let advice = || {
+        format!("enrol the device (`bartizan ca enrol DEVICE --controller ... --identity {} <TOKEN`)", folder.display())
+    };
     let identity = Identity::load(folder).map_err(|error| format!("{error}; {}", advice()))?;
     let device = identity.facts().map_err(|error| format!("{error}; {}", advice()))?.device;
-    let device = device.ok_or_else(|| format!("the certificate in {} is no device's; {}", folder.display(), advice()))?;
+    let device = device
+        .ok_or_else(|| format!("the certificate in {} is no device's; {}", folder.display(), advice()))?;
     DeviceId::new(device).map_err(|error| error.to_string())
 }
 
@@ -128,11 +131,14 @@ impl Opened {
         let device = match self.device {
             Ok(device) => device,
             Err(error) => {
-                eprintln!("warning: controller: {error}; until then what was stored runs, and nothing new comes");
+                eprintln!(
+                    "warning: controller: {error}; until then what was stored runs, and nothing new comes"
+                );
                 return Ok(None);
             }
         };
-        let stopped = |error: std::io::Error| Failure::stopped(format!("cannot start the southbound client: {error}"));
+        let stopped =
+            |error: std::io::Error| Failure::stopped(format!("cannot start the southbound client: {error}"));
         let [instance, seed] = crate::load::seed();
         let session = SessionConfig { seed, ..SessionConfig::new(device.clone(), instance) };
         let config = ClientConfig {
@@ -144,14 +150,16 @@ impl Opened {
         let steered = SteeredDevice { channel, workers: workers.clone(), functions };
         let client = Client::resume(config, self.store, steered, self.held, self.trouble).map_err(stopped)?;
         let handle = client.handle();
-        let Seconds(every) = self.config.statistics_every.unwrap_or(bartizan_config::host::STATISTICS_EVERY_USUAL);
+        let Seconds(every) =
+            self.config.statistics_every.unwrap_or(bartizan_config::host::STATISTICS_EVERY_USUAL);
         let reporter = Reporter::new(handle.clone(), workers, sources, std::time::Duration::from_secs(every));
         let serve = move || {
             if let Err(error) = client.run() {
                 eprintln!("error: the southbound client has ended: {error}; what runs goes on");
             }
         };
-        let client = std::thread::Builder::new().name("southbound".to_owned()).spawn(serve).map_err(stopped)?;
+        let client =
+            std::thread::Builder::new().name("southbound".to_owned()).spawn(serve).map_err(stopped)?;
         let reports = reporter.start().map_err(stopped)?;
         eprintln!("controller: {} (device `{device}`)", self.config.address);
         let shown = Shown { handle, device, address: self.config.address };

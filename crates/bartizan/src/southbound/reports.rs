@@ -200,7 +200,8 @@ fn unix_nanos() -> u64 {
 fn alert(tapped: Tapped, in_force: &InForce) -> Alert {
     let Tapped { key, message, count, first, last, event } = tapped;
     let tenant = in_force.tenant(key.tenant);
-    let address = |address: Option<std::net::IpAddr>| address.map_or_else(|| "-".to_owned(), |a| a.to_string());
+    let address =
+        |address: Option<std::net::IpAddr>| address.map_or_else(|| "-".to_owned(), |a| a.to_string());
     let text = format!("{tenant}/{}/{}/{}", key.rule, address(key.source), address(key.destination));
     Alert {
         key: text,
@@ -234,7 +235,10 @@ mod tests {
         let sums = |packets: u64| Sums {
             totals: vec![("decoder.pkts", packets), ("flow.memuse", packets), ("tcp.syn", 3)],
             links: BTreeMap::from([("wan".to_owned(), seen(packets))]),
-            policies: BTreeMap::from([("acme/web".to_owned(), seen(packets)), ("default".to_owned(), seen(0))]),
+            policies: BTreeMap::from([
+                ("acme/web".to_owned(), seen(packets)),
+                ("default".to_owned(), seen(0)),
+            ]),
         };
         fn seen(packets: u64) -> Seen {
             Seen { packets, bytes: packets * 60, alerts: 2, ..Seen::default() }
@@ -269,7 +273,10 @@ mod tests {
         let at = Timestamp::from_nanos;
         let tapped = Tapped { key, message: "m".into(), count: 4, first: at(5), last: at(9), event };
         let alert = alert(tapped, &in_force);
-        assert_eq!((alert.key.as_str(), alert.tenant, alert.rule.as_str()), ("33/1:2001:3/10.0.0.1/-", 33, "1:2001:3"));
+        assert_eq!(
+            (alert.key.as_str(), alert.tenant, alert.rule.as_str()),
+            ("33/1:2001:3/10.0.0.1/-", 33, "1:2001:3")
+        );
         assert_eq!(Value::Object(alert.event), serde_json::json!({"timestamp": "t", "link": "wan"}));
         assert_eq!((alert.count, alert.first, alert.last), (4, 5, 9));
     }

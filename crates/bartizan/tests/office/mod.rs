@@ -69,7 +69,13 @@ impl Backend for Office {
     fn received(&self, _: &DeviceId, instance: u64) -> (u64, u64) {
         self.shared().received.get(&instance).copied().unwrap_or_default()
     }
-    fn statistics(&mut self, _: &DeviceId, instance: u64, sequence: u64, delta: Delta) -> Result<(), Unavailable> {
+    fn statistics(
+        &mut self,
+        _: &DeviceId,
+        instance: u64,
+        sequence: u64,
+        delta: Delta,
+    ) -> Result<(), Unavailable> {
         let mut shared = self.shared();
         shared.received.entry(instance).or_default().0 = sequence;
         shared.deltas += 1;
@@ -128,8 +134,8 @@ impl Site {
         let office = Office { shared: Arc::clone(&shared), enroller: Enroller::new(authority.clone(), 30) };
         let trusted = authority.trusted(now).unwrap();
         let key = issued.key.as_deref().unwrap();
-        let tls =
-            tls::server(Arc::clone(&clock), &issued.certificate, key, &trusted, revocations.for_tls()).unwrap();
+        let tls = tls::server(Arc::clone(&clock), &issued.certificate, key, &trusted, revocations.for_tls())
+            .unwrap();
         let config = ServerConfig { keep_alive_ms: 300, ..ServerConfig::default() };
         let listener = Listener::new(ADDRESS.parse().unwrap(), tls, clock, config, office).unwrap();
         let handle = listener.handle();

@@ -5,8 +5,8 @@
 //! A worker never waits: what nobody takes, and more different alerts than fit into a short time, is counted as lost.
 
 use super::EveRecorder;
-use super::packet::{Heads, RuleTexts};
 use super::head::Orientation;
+use super::packet::{Heads, RuleTexts};
 use crate::record::{Entry, Fate, Occasion};
 use bartizan_base::{RuleId, TenantId, Timestamp};
 use bartizan_events::JsonWriter;
@@ -96,7 +96,12 @@ impl AlertTap {
     }
 
     /// Takes an alert. `first`: makes the event, if it is the first with its key.
-    fn take(&mut self, key: AlertKey, now: Timestamp, first: impl FnOnce(&HeaderOptions) -> (String, Vec<u8>)) {
+    fn take(
+        &mut self,
+        key: AlertKey,
+        now: Timestamp,
+        first: impl FnOnce(&HeaderOptions) -> (String, Vec<u8>),
+    ) {
         if let Some(known) = self.held.get_mut(&key) {
             known.count += 1;
             known.first = known.first.min(now);
