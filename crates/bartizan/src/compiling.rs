@@ -200,3 +200,89 @@ impl RuleCompiler for Compiler {
         Ok(rules)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::CacheOption;
+    use crate::generation::{Builder, Options};
+    use bartizan_agent::joined::join;
+    use bartizan_agent::session::Held;
+    use bartizan_api::southbound::{Object, Policy, RuleGroup, RuleType, Rules};
+    use bartizan_base::Generation;
+    use serde_json::json;
+
+    /// Two tenants with a library each; of one its port, of one rule its content and of one tenant a variable can be said.
+    fn held(port: u16, content: &str, home: &str) -> Arc<Joined> {
+        let part = |tenant, name: &str, text: Value| {
+            Object::Policy(Policy { name: name.to_owned(), tenant, text: text.to_string() })
+        };
+        let tenant = |number: u16, name: &str| {
+            let vars = json!({"address-groups": {"HOME_NET": home}});
+            let own = json!({"name": name, "select": {"vni": number}, "vars": vars});
+            part(number, "@tenant", json!({"tenant": own}))
+        };
+        let policy = |number, tenant: &str, library: &str| {
+            let said = json!({
+                "name": format!("{tenant}/web"), "tenant": [tenant], "chain": ["pfw", "ids"],
+                "pfw": {"default": "drop", "rules": [{"allow": "tcp", "to-ports": port}]}, "ids": {"level": library},
+            });
+            part(number, "web", json!({"policy": said}))
+        };
+        let library = |name: &str, group: u32| {
+            let files = json!({"files": [{"group": group, "sha256": name}]});
+            part(0, &format!("@library/{name}"), json!({"library": files}))
+        };
+        let file = |id: u32, content: &str| {
+            let rule = format!("alert tcp $HOME_NET any -> any any (content:\"{content}\"; sid:{id};)");
+            let rules = Rules::Raw(vec![rule]);
+            Object::Group(RuleGroup { id, tenant: 0, rule_type: RuleType::Ids, rules })
+        };
+        let objects = [
+            tenant(1, "acme"),
+            tenant(2, "beta"),
+            policy(1, "acme", "one"),
+            policy(2, "beta", "two"),
+            library("one", 7),
+            library("two", 8),
+            file(7, "seven"),
+            file(8, content),
+        ];
+        let objects = objects.into_iter().map(|object| (object.key(), Arc::new(object))).collect();
+        Arc::new(join(&Held { generation: 1, objects }).unwrap())
+    }
+
+    #[test]
+    fn libraries_that_nothing_has_changed_of_are_not_compiled_again() {
+        let cache = CacheOption { cache: Some("none".into()) };
+        let options = Options { controlled: true, cache, ..Options::default() };
+        let mut builder = Builder::new(&options, std::path::Path::new("")).unwrap();
+        let mut number = 0;
+        let mut build = |held: &Arc<Joined>| {
+            number += 1;
+            let built = builder.build_held(held, Generation(number)).ok().unwrap();
+            let of = |file: &str| {
+                let set = builder.compiled().iter().find(|set| set.files == [file]).unwrap();
+                Arc::clone(&set.rules)
+            };
+            assert_eq!(
+                (built.report.loaded, built.inventory.loaded(), built.report.refused_total()),
+                (2, 2, 0)
+            );
+            [of("one.rules"), of("two.rules")]
+        };
+        let same =
+            |a: &[Arc<RuleSet>; 2], b: &[Arc<RuleSet>; 2]| [0, 1].map(|at| Arc::ptr_eq(&a[at], &b[at]));
+        let first = build(&held(80, "eight", "10.0.0.0/8"));
+        let policy = build(&held(443, "eight", "10.0.0.0/8"));
+        assert_eq!(same(&first, &policy), [true, true]);
+        let file = build(&held(443, "another", "10.0.0.0/8"));
+        assert_eq!(same(&policy, &file), [true, false]);
+        let variable = build(&held(443, "another", "192.0.2.0/24"));
+        assert_eq!(same(&file, &variable), [false, false]);
+        // One that fails changes nothing.
+        let mut broken = Joined::clone(&held(443, "other", "192.0.2.0/24"));
+        broken.file["policies"][0]["chain"] = json!(["pfv"]);
+        assert!(builder.build_held(&Arc::new(broken), Generation(9)).is_err());
+    }
+}

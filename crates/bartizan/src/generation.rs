@@ -415,6 +415,12 @@ impl Builder {
         }
     }
 
+    /// Rule sets of the libraries that were built last.
+    #[cfg(test)]
+    pub fn compiled(&self) -> &[Compiled] {
+        &self.compiled
+    }
+
     /// Names of the functions that chains can have.
     pub fn functions(&self) -> Vec<&'static str> {
         self.agent.as_ref().map(Agent::function_names).unwrap_or_default()

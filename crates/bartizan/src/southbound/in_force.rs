@@ -52,14 +52,17 @@ impl InForce {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bartizan_agent::joined::join;
+    use bartizan_agent::session::Held;
 
     #[test]
     fn numbers_are_those_of_the_controller() {
         let in_force = InForce::default();
-        let joined = |generation, tenant: u16| Joined {
-            generation,
-            tenants: vec![("acme".to_owned(), tenant), ("gone".to_owned(), 9)],
-            ..Joined::default()
+        let joined = |generation, tenant: u16| {
+            let mut joined = join(&Held::default()).unwrap();
+            joined.generation = generation;
+            joined.tenants = vec![("acme".to_owned(), tenant), ("gone".to_owned(), 9)];
+            joined
         };
         in_force.note(Generation(1), None, &[]);
         let tenants = [("default".to_owned(), TenantId(0)), ("acme".to_owned(), TenantId(1))];

@@ -54,7 +54,10 @@ pub struct Opened {
 /// The id in a device's certificate.
 fn device_of(folder: &Path) -> Result<DeviceId, String> {
     let advice = || {
-        format!("enrol the device (`bartizan ca enrol DEVICE --controller ... --identity {} <TOKEN`)", folder.display())
+        format!(
+            "enrol the device (`bartizan ca enrol DEVICE --controller ... --identity {} <TOKEN`)",
+            folder.display()
+        )
     };
     let identity = Identity::load(folder).map_err(|error| format!("{error}; {}", advice()))?;
     let device = identity.facts().map_err(|error| format!("{error}; {}", advice()))?.device;

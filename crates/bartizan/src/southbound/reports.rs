@@ -226,7 +226,8 @@ fn of_controller(mut event: Map<String, Value>) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bartizan_agent::joined::Joined;
+    use bartizan_agent::joined::join;
+    use bartizan_agent::session::Held;
     use bartizan_base::{RuleId, TenantId, Timestamp};
     use bartizan_dataplane::eve::AlertKey;
 
@@ -261,7 +262,8 @@ mod tests {
     #[test]
     fn alerts_have_the_numbers_of_the_controller() {
         let in_force = InForce::default();
-        let joined = Joined { tenants: vec![("acme".to_owned(), 33)], ..Joined::default() };
+        let mut joined = join(&Held::default()).unwrap();
+        joined.tenants = vec![("acme".to_owned(), 33)];
         in_force.note(Generation(2), Some(&joined), &[("acme".to_owned(), TenantId(1))]);
         let key = AlertKey {
             tenant: TenantId(1),
