@@ -13,19 +13,24 @@
 //! 5. `access`: who may do what.
 //! 6. `model`: what stands, in memory.
 //! 7. `render`: the policy file that a device is given.
-//! 8. `device`: a host, what it is to run and what it runs.
-//! 9. `rollout`: a generation on its way to devices, in steps.
-//! 10. `fleet`: the way to the devices.
-//! 11. `southbound`: sessions with their agents.
-//! 12. `controller`: changes, one at a time, and what follows of them.
-//! 13. `rest`: requests without a transport: routes, dispatch, the OpenAPI document.
-//! 14. `resources`: the routes of all resources.
-//! 15. `state`: the folder of a controller.
-//! 16. `server`: HTTP over TLS.
-//! 17. `client`: its other end.
+//! 8. `numbers`: of tenants and rule files.
+//! 9. `parts`: the same file in parts, as they travel.
+//! 10. `device`: a host, what it is to run and what it runs.
+//! 11. `rollout`: a generation on its way to devices, in steps.
+//! 12. `fleet`: the way to the devices.
+//! 13. `southbound`: sessions with their agents.
+//! 14. `controller`: changes, one at a time, and what follows of them.
+//! 15. `bridge`: joins the sessions and the controller.
+//! 16. `rest`: requests without a transport: routes, dispatch, the OpenAPI document.
+//! 17. `resources`: the routes of all resources.
+//! 18. `state`: the folder of a controller.
+//! 19. `server`: HTTP over TLS.
+//! 20. `start`: all of it, in this process.
+//! 21. `client`: the other end of HTTP.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod access;
+pub mod bridge;
 pub mod client;
 pub mod clock;
 pub mod controller;
@@ -33,6 +38,8 @@ pub mod counters;
 pub mod device;
 pub mod fleet;
 pub mod model;
+pub mod numbers;
+pub mod parts;
 pub mod problem;
 pub mod render;
 pub mod resources;
@@ -40,6 +47,7 @@ pub mod rest;
 pub mod rollout;
 pub mod server;
 pub mod southbound;
+pub mod start;
 pub mod state;
 pub mod store;
 

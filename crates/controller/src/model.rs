@@ -69,6 +69,12 @@ impl Model {
         self.list(kind, "", None)
     }
 
+    /// How many documents a kind has.
+    #[must_use]
+    pub fn count(&self, kind: &str) -> usize {
+        self.documents.get(kind).map_or(0, BTreeMap::len)
+    }
+
     /// Every document, by kind and name.
     pub fn documents(&self) -> impl Iterator<Item = &Document> {
         self.documents.values().flat_map(|all| all.values().map(Arc::as_ref))
@@ -78,6 +84,18 @@ impl Model {
     #[must_use]
     pub fn status(&self, kind: &str, id: &str) -> Option<&Value> {
         self.status.get(kind)?.get(id)
+    }
+
+    /// Lines of status of a kind whose names begin with `prefix`.
+    pub fn statuses<'m>(
+        &'m self,
+        kind: &str,
+        prefix: &'m str,
+    ) -> impl Iterator<Item = (&'m str, &'m Value)> + use<'m> {
+        let all = self.status.get(kind).into_iter();
+        all.flat_map(move |all| all.range::<str, _>((Bound::Included(prefix), Bound::Unbounded)))
+            .take_while(move |(id, _)| id.starts_with(prefix))
+            .map(|(id, body)| (id.as_str(), body))
     }
 
     /// What stands after a change.
