@@ -29,6 +29,7 @@ mod metrics;
 mod offload;
 mod outputs;
 mod plan;
+mod plane;
 mod reload;
 mod rule_files;
 mod sets;

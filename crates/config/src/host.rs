@@ -8,7 +8,7 @@ use crate::policy::read;
 use crate::policy::values::{List, Seconds, Share, Size};
 use crate::policy::{PolicyError, Problem};
 use crate::yaml;
-use core::net::SocketAddr;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
@@ -67,8 +67,10 @@ pub struct HostFile {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Controller {
-    /// Name or address, and port: `controller.example:9444`.
-    pub address: String,
+    /// Name or address, and port: `controller.example:9444`. Either this or `here` is given.
+    pub address: Option<String>,
+    /// The controller runs in this process.
+    pub here: Option<Here>,
     /// Folder with the device's key and certificate (`bartizan ca enrol`), beside this file or absolute. The device's id stands in the certificate.
     pub identity: PathBuf,
     /// Folder where what the controller has sent is kept over restarts, beside this file or absolute; made if it is not there.
@@ -76,6 +78,38 @@ pub struct Controller {
     /// How often counters are sent, from 1s to 1h; 10s unless given.
     pub statistics_every: Option<Seconds>,
 }
+
+impl Controller {
+    fn folders(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let here = self.here.as_mut().map(|here| &mut here.state);
+        [&mut self.identity, &mut self.state].into_iter().chain(here)
+    }
+}
+
+/// A controller in the process of a run, whose first device that is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Here {
+    /// Folder of its state, beside this file or absolute; made if it is not there.
+    pub state: PathBuf,
+    /// Where its REST API listens; `127.0.0.1:9443` unless given.
+    #[schemars(with = "Option<String>")]
+    #[serde(default, deserialize_with = "read_some_listen_address")]
+    pub listen: Option<SocketAddr>,
+    /// Where it listens for agents, also those of other hosts; `127.0.0.1:7443` unless given.
+    #[schemars(with = "Option<String>")]
+    #[serde(default, deserialize_with = "read_some_listen_address")]
+    pub agents: Option<SocketAddr>,
+    /// The name of this device at the controller; `local` unless given. It serves all tenants unless the controller is told otherwise.
+    pub device: Option<String>,
+}
+
+/// Where the REST API of a controller in a run listens unless given.
+pub const HERE_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9443);
+/// Where it listens for agents unless given.
+pub const HERE_AGENTS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7443);
+/// The name of its device unless given.
+pub const HERE_DEVICE: &str = "local";
 
 /// Shortest and longest time, in seconds, between two statistics to a controller.
 pub const STATISTICS_EVERY: core::ops::RangeInclusive<u64> = 1..=3_600;
@@ -369,6 +403,12 @@ pub struct Metrics {
     pub listen: SocketAddr,
 }
 
+fn read_some_listen_address<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<SocketAddr>, D::Error> {
+    read_listen_address(deserializer).map(Some)
+}
+
 fn read_listen_address<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
     listen_address(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
 }
@@ -603,14 +643,7 @@ fn numbers(file: &HostFile) -> Vec<(&'static str, String)> {
         }
     }
     if let Some(controller) = &file.controller {
-        let port = controller.address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
-        if port.is_none_or(|port| port == 0) || controller.address.starts_with(':') {
-            let address = &controller.address;
-            let message = format!(
-                "`{address}` is no name or address with a port; write it like controller.example:9444"
-            );
-            found.push(("controller/address", message));
-        }
+        found.extend(address_of(controller));
         if let Some(Seconds(seconds)) =
             controller.statistics_every.filter(|s| !STATISTICS_EVERY.contains(&s.0))
         {
@@ -649,6 +682,30 @@ fn is_mode(text: &str) -> bool {
     matches!(digits, [b'6' | b'7', b'0'..=b'7', b'0'..=b'7'])
 }
 
+/// What is wrong with where a controller is.
+fn address_of(controller: &Controller) -> Option<(&'static str, String)> {
+    let address = match (&controller.address, &controller.here) {
+        (Some(address), None) => address,
+        (None, Some(_)) => return None,
+        (None, None) => {
+            let message =
+                "where is it? give `address` (controller.example:9444), or `here` for one in this process";
+            return Some(("controller", message.to_owned()));
+        }
+        (Some(_), Some(_)) => {
+            let message =
+                "`address` and `here` are given; leave one out: a device belongs to one controller";
+            return Some(("controller", message.to_owned()));
+        }
+    };
+    let port = address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    (port.is_none_or(|port| port == 0) || address.starts_with(':')).then(|| {
+        let message =
+            format!("`{address}` is no name or address with a port; write it like controller.example:9444");
+        ("controller/address", message)
+    })
+}
+
 impl HostFile {
     /// Relative paths become relative to the folder of the file.
     pub fn relative_to(&mut self, folder: &Path) {
@@ -656,7 +713,7 @@ impl HostFile {
             [&mut self.policy, &mut self.suricata_config, &mut self.outputs.socket, &mut self.pid_file];
         let eve = self.outputs.eve.as_mut().map(|e| &mut e.dir);
         let rules = self.rules.0.iter_mut();
-        let of_controller = self.controller.iter_mut().flat_map(|c| [&mut c.identity, &mut c.state]);
+        let of_controller = self.controller.iter_mut().flat_map(Controller::folders);
         let captures = self.links.iter_mut().filter_map(|l| l.capture.as_mut()).flat_map(|l| l.0.iter_mut());
         let or_none = [&mut self.cache, &mut self.control.socket].into_iter().flatten();
         let or_none = or_none.filter(|path| path.as_os_str() != "none");
@@ -727,8 +784,8 @@ controller: {address: 'controller.example:9444', identity: id, state: /var/lib/b
         assert_eq!(file.metrics.expect("metrics").listen.port(), 9100);
         let controller = file.controller.expect("controller");
         assert_eq!(
-            (controller.address.as_str(), controller.statistics_every),
-            ("controller.example:9444", Some(Seconds(60)))
+            (controller.address.as_deref(), controller.statistics_every),
+            (Some("controller.example:9444"), Some(Seconds(60)))
         );
     }
 
@@ -827,7 +884,15 @@ controller: {address: 'controller.example:9444', identity: id, state: /var/lib/b
                 "2:23: `here` is no name or address with a port",
             ),
             ("links: []\ncontroller: {address: 'h:0', identity: i, state: s}", "2:23: `h:0` is no name"),
-            ("links: []\ncontroller: {identity: i, state: s}", "2:13: the key `address` is missing"),
+            ("links: []\ncontroller: {identity: i, state: s}", "2:13: where is it? give `address`"),
+            (
+                "links: []\ncontroller: {address: 'h:1', here: {state: c}, identity: i, state: s}",
+                "2:13: `address` and `here` are given",
+            ),
+            (
+                "links: []\ncontroller: {here: {state: c, listen: nowhere}, identity: i, state: s}",
+                "2:39: `nowhere` is no address with a port",
+            ),
             (
                 "links: []\ncontroller: {address: 'h:1', identity: i, state: s, statistics-every: 2h}",
                 "2:72: 7200 seconds are out of range",

@@ -13,6 +13,7 @@ use crate::model::Model;
 use crate::numbers;
 use crate::problem::Refusal;
 use crate::rollout;
+use crate::waiting::{Bell, DeviceAnswer};
 use crate::store::{Alert, Change, Loaded, Status, Store, StoreError, Write};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -86,6 +87,9 @@ pub struct Outcome {
     pub changes: Vec<Difference>,
     /// The devices that are to run it at once.
     pub devices: Vec<String>,
+    /// What they said to it, where the request waited for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answers: Option<BTreeMap<String, DeviceAnswer>>,
 }
 
 /// The controller.
@@ -101,6 +105,8 @@ pub struct Controller {
     failures: Mutex<Limiter<IpAddr>>,
     refusals: Mutex<Limiter<String>>,
     requests: AtomicU32,
+    /// Rings after each change.
+    pub(crate) bell: Bell,
 }
 
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -143,6 +149,7 @@ impl Controller {
             counters: Counters::default(),
             failures: Mutex::new(Limiter::default()),
             refusals: Mutex::new(Limiter::default()),
+            bell: Bell::default(),
             requests: AtomicU32::new(0),
         })
     }
@@ -211,6 +218,7 @@ impl Controller {
             model.apply(generation, &change.writes, &change.status);
             wanted
         };
+        self.bell.ring();
         // Still as the only writer, so that the fleet hears of generations in their order.
         for (device, generation) in &wanted {
             self.fleet.wanted(device, *generation);
@@ -254,7 +262,7 @@ impl Controller {
                 after: write.after.as_ref().map(|body| shown(&write.kind, body)),
             })
             .collect();
-        let outcome = Outcome { generation, changes, devices };
+        let outcome = Outcome { generation, changes, devices, answers: None };
         let (who, action) = (who.id.clone(), action.to_owned());
         Ok((Change { at: self.now(), who, action, writes, status, remark: None, repeats }, outcome))
     }

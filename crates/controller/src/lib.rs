@@ -50,6 +50,7 @@ pub mod southbound;
 pub mod start;
 pub mod state;
 pub mod store;
+pub mod waiting;
 
 pub use controller::{Controller, Settings};
 pub use rest::Api;

@@ -43,7 +43,7 @@ pub struct Args {
 /// Runs until a signal.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     signals::install();
-    let plan = plan::plan(&args.given)?;
+    let mut plan = plan::plan(&args.given)?;
     // What can be refused at once is looked at before rules are loaded, which takes its time.
     let seed = load::seed();
     let interfaces = interfaces(&plan)?;
@@ -56,6 +56,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let _locks = locks(&plan, &rights)?;
     let listener = plan.metrics.map(metrics::listen).transpose()?;
     let socket = control::open(&plan.control, builder.settings())?;
+    let plane = southbound::here::start(plan.controller.as_mut())?;
     let mut controller = plan.controller.as_ref().map(southbound::Opened::open).transpose()?;
     let built = match &mut controller {
         Some(controller) => controller.build(&mut builder)?,
@@ -141,7 +142,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         steering.run(&mut builder, inventory, inbox, (&mut links, &mut below), finished);
     };
     let mut ended = crew::run(parts, &mut recorder, for_worker, steer)?;
-    drop((server, commands, running));
+    drop((server, commands, running, plane));
     let mut statistics = view::lock(&statistics);
     statistics.counted_beside(below.close(ended.failure.is_some()));
     let (threads, of_links) = ended.take_counters();

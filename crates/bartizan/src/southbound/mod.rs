@@ -3,12 +3,14 @@
 //! beside what runs, and runs; alerts and counters go up.
 //!
 //! * [`device`]: the client's way to who steers the run;
+//! * [`here`]: the controller itself, where it runs in this process;
 //! * [`in_force`]: the controller's numbers of what runs;
 //! * [`reports`]: what goes up.
 //!
 //! A run protects before it has a controller, and whatever becomes of it: it begins with the generation that was stored last.
 
 pub mod device;
+pub mod here;
 pub mod in_force;
 mod reports;
 
@@ -142,11 +144,13 @@ impl Opened {
         };
         let stopped =
             |error: std::io::Error| Failure::stopped(format!("cannot start the southbound client: {error}"));
+        // The check of the host file has seen to it, or the controller of this process.
+        let address = self.config.address.clone().unwrap_or_default();
         let [instance, seed] = crate::load::seed();
         let session = SessionConfig { seed, ..SessionConfig::new(device.clone(), instance) };
         let config = ClientConfig {
             session,
-            controller: self.config.address.clone(),
+            controller: address.clone(),
             identity: self.config.identity.clone(),
             clock: wall_clock(),
         };
@@ -164,8 +168,8 @@ impl Opened {
         let client =
             std::thread::Builder::new().name("southbound".to_owned()).spawn(serve).map_err(stopped)?;
         let reports = reporter.start().map_err(stopped)?;
-        eprintln!("controller: {} (device `{device}`)", self.config.address);
-        let shown = Shown { handle, device, address: self.config.address };
+        eprintln!("controller: {address} (device `{device}`)");
+        let shown = Shown { handle, device, address };
         Ok(Some(Running { shown, client: Some(client), reports: Some(reports), _lock: self._lock }))
     }
 }

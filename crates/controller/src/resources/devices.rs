@@ -2,7 +2,8 @@
 //! Devices: which there are, what each is to run and runs, the policy it gets, and what it reports by REST.
 
 use super::document::{Context, Kind};
-use crate::access::Need;
+use crate::access::{Need, Principal};
+use crate::controller::{Controller, Draft};
 use crate::device::{
     self, ALL, Acknowledgement, DeviceSpec, DeviceStatus, FUNCTIONS, Follow, FunctionStatus, SESSIONS,
     SessionStatus, Touched,
@@ -65,6 +66,26 @@ impl Kind for Devices {
             }
             Follow::Manual => Vec::new(),
         }
+    }
+}
+
+impl Controller {
+    /// Sees to it that there is a device of this name: a new one serves all tenants, and follows.
+    ///
+    /// # Errors
+    /// The store did not do it.
+    pub fn has_device(&self, name: &str) -> Result<(), Refusal> {
+        let body = json!({ "tenants": [ALL] });
+        let draft = |model: &Model| {
+            if model.get(device::KIND, name).is_some() {
+                return Ok(Draft::default());
+            }
+            let functions = &self.settings.functions;
+            let context = Context { model, functions, tenant: "", name, body: &body };
+            let draft = Draft::one(device::KIND, name, Some(body.clone()), Devices::touched(&context));
+            Ok(Draft { status: Devices::also(&context), ..draft })
+        };
+        self.change(&Principal::controller(), "put", false, draft).map(drop)
     }
 }
 
