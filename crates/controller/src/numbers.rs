@@ -34,7 +34,8 @@ pub fn rule_file(model: &Model, hash: &str) -> Option<u32> {
 /// # Errors
 /// All numbers were given.
 pub fn give(model: &Model, names: &[(&str, &str)]) -> Result<Vec<Status>, Refusal> {
-    let line = |id: String, number: u64| Status { kind: KIND.to_owned(), id, body: Some(Value::from(number)) };
+    let line =
+        |id: String, number: u64| Status { kind: KIND.to_owned(), id, body: Some(Value::from(number)) };
     let mut lines = Vec::new();
     for (kind, most) in NUMBERED {
         let last = format!("last {kind}");
@@ -46,7 +47,9 @@ pub fn give(model: &Model, names: &[(&str, &str)]) -> Result<Vec<Status>, Refusa
             }
             given += 1;
             if given > *most {
-                let message = format!("all {most} numbers of {kind} were given, and none is given twice: take a name that there was");
+                let message = format!(
+                    "all {most} numbers of {kind} were given, and none is given twice: take a name that there was"
+                );
                 return Err(Refusal::Conflict(message));
             }
             lines.push(line(format!("{kind}/{name}"), given));
@@ -64,6 +67,7 @@ pub fn give(model: &Model, names: &[(&str, &str)]) -> Result<Vec<Status>, Refusa
 /// All numbers were given.
 pub fn missing(model: &Model) -> Result<Vec<Status>, Refusal> {
     let all = NUMBERED.iter().flat_map(|(kind, _)| model.all(kind));
-    let names: Vec<(&str, &str)> = all.map(|document| (document.kind.as_str(), document.id.as_str())).collect();
+    let names: Vec<(&str, &str)> =
+        all.map(|document| (document.kind.as_str(), document.id.as_str())).collect();
     give(model, &names)
 }
