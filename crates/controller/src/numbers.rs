@@ -29,6 +29,15 @@ pub fn rule_file(model: &Model, hash: &str) -> Option<u32> {
     u32::try_from(number(model, RULE_FILES, hash)?).ok()
 }
 
+/// The rule file that has a number: the SHA-256 of its content.
+#[must_use]
+pub fn file_of(model: &Model, number: u32) -> Option<String> {
+    let prefix = format!("{RULE_FILES}/");
+    let mut all = model.statuses(KIND, &prefix);
+    let (id, _) = all.find(|(_, of)| of.as_u64() == Some(u64::from(number)))?;
+    id.strip_prefix(&prefix).map(str::to_owned)
+}
+
 /// Numbers for what is new, by kind and name.
 ///
 /// # Errors

@@ -50,6 +50,8 @@ pub struct Office {
     controller: Arc<Controller>,
     shelf: RefCell<Shelf>,
     given: RefCell<HashMap<DeviceId, Given>>,
+    /// The older generation that was read last: a roll-out has many devices.
+    old: RefCell<Option<(u64, Model)>>,
     enroller: Enroller,
     revocations: Revocations,
     own: Own,
@@ -75,11 +77,12 @@ impl Office {
         say: fn(&str),
     ) -> Result<Self, ChannelError> {
         let (enroller, shown) = (Enroller::new(own.authority.clone(), DEVICE_DAYS), own.shown(clock())?);
-        let (shelf, given) = (RefCell::default(), RefCell::default());
+        let (shelf, given, old) = (RefCell::default(), RefCell::default(), RefCell::default());
         Ok(Office {
             controller,
             shelf,
             given,
+            old,
             enroller,
             revocations,
             own,
@@ -134,7 +137,11 @@ impl Office {
 
     /// The same of an older generation, which the store has. Nothing is locked while it is read.
     fn make_of(&self, device: &DeviceId, generation: u64) -> Result<Option<Given>, Refusal> {
-        let old = self.controller.model_at(generation)?;
+        let mut old = self.old.borrow_mut();
+        let old = match old.take().filter(|(known, _)| *known == generation) {
+            Some(known) => old.insert(known),
+            None => old.insert((generation, self.controller.model_at(generation)?)),
+        };
         let model = self.controller.model();
         let status = DeviceStatus::of(&model, device.as_str());
         let Some(spec) = self.spec(&model, device) else { return Ok(None) };
@@ -143,7 +150,7 @@ impl Office {
             return Ok(None);
         }
         let number = status.number();
-        let wanted = Arc::new(self.shelf.borrow_mut().wanted(&old, &model, &spec, number));
+        let wanted = Arc::new(self.shelf.borrow_mut().wanted(&old.1, &model, &spec, number));
         Ok(Some(Given { number, tenants: spec.tenants, wanted }))
     }
 
@@ -171,6 +178,7 @@ impl Backend for Office {
         let _ = self.revocations.refresh();
         if now.ms >= self.looked.saturating_add(LOOK) {
             self.looked = now.ms;
+            *self.old.borrow_mut() = None;
             if let Err(error) = self.look() {
                 (self.say)(&format!("the certificate for agents: {error}"));
             }
@@ -247,7 +255,9 @@ impl Backend for Office {
             let names: HashMap<u16, &str> = served(&model, &spec)
                 .filter_map(|name| Some((numbers::tenant(&model, name)?, name)))
                 .collect();
-            let lines = refusal.diagnostics.iter().map(|found| place(found, &names)).collect::<Vec<_>>();
+            let file = |group| numbers::file_of(&model, group);
+            let lines =
+                refusal.diagnostics.iter().map(|found| place(found, &names, file)).collect::<Vec<_>>();
             (DeviceStatus::of(&model, device.as_str()), lines)
         };
         if diagnostics.is_empty() {
@@ -416,11 +426,13 @@ fn reason(code: RefusalCode) -> &'static str {
 }
 
 /// A diagnostic in words, with its place: `acme/web /policy/chain/0: ...`.
-fn place(found: &Diagnostic, names: &HashMap<u16, &str>) -> String {
+fn place(found: &Diagnostic, names: &HashMap<u16, &str>, file: impl Fn(u32) -> Option<String>) -> String {
     let object = match (found.object.policy_name(), found.object.group_id()) {
         (Some((parts::EVERYBODY, name)), _) => name.to_owned(),
         (Some((tenant, name)), _) => format!("{}/{name}", names.get(&tenant).unwrap_or(&"?")),
-        (None, Some(group)) => format!("rule file {group}"),
+        (None, Some(group)) => {
+            format!("rule file {}", file(group).unwrap_or_else(|| format!("number {group}")))
+        }
         (None, None) => found.object.as_str().to_owned(),
     };
     let pointer = if found.pointer.is_empty() { String::new() } else { format!(" {}", found.pointer) };

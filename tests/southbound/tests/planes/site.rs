@@ -185,8 +185,9 @@ pub fn id(name: &str) -> DeviceId {
 #[derive(Default)]
 pub struct Shared {
     pub runs: Held,
-    /// Generations that were built.
+    /// Generations that were built, and when the last of them came to be.
     pub built: usize,
+    pub came: Option<Instant>,
     /// It refuses with this.
     pub refuses: Option<Refusal>,
 }
@@ -198,6 +199,7 @@ impl Device for Builder {
     fn build(&mut self, candidate: &Candidate) -> Result<(), Refusal> {
         let mut shared = self.0.lock().unwrap();
         shared.built += 1;
+        shared.came = Some(Instant::now());
         self.1 = candidate.held.clone();
         shared.refuses.clone().map_or(Ok(()), Err)
     }
