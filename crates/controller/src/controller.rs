@@ -231,7 +231,13 @@ impl Controller {
         Ok(outcome)
     }
 
-    fn compose(&self, model: &Model, who: &Principal, action: &str, draft: Draft) -> Result<(Change, Outcome), Refusal> {
+    fn compose(
+        &self,
+        model: &Model,
+        who: &Principal,
+        action: &str,
+        draft: Draft,
+    ) -> Result<(Change, Outcome), Refusal> {
         let mut writes = Vec::new();
         for (kind, id, after) in draft.writes {
             let before = model.get(&kind, &id).map(|document| document.body.clone());

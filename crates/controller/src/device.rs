@@ -295,7 +295,9 @@ impl Received {
     #[must_use]
     pub fn of(model: &Model, device: &str, instance: u64) -> Self {
         let known = model.status(RECEIVED, device).and_then(|body| Received::deserialize(body).ok());
-        known.filter(|known| known.instance == instance).unwrap_or(Received { instance, ..Received::default() })
+        known
+            .filter(|known| known.instance == instance)
+            .unwrap_or(Received { instance, ..Received::default() })
     }
 
     /// As a line of status.

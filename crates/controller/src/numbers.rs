@@ -29,12 +29,22 @@ pub fn rule_file(model: &Model, hash: &str) -> Option<u32> {
     u32::try_from(number(model, RULE_FILES, hash)?).ok()
 }
 
+/// The rule file that has a number: the SHA-256 of its content.
+#[must_use]
+pub fn file_of(model: &Model, number: u32) -> Option<String> {
+    let prefix = format!("{RULE_FILES}/");
+    let mut all = model.statuses(KIND, &prefix);
+    let (id, _) = all.find(|(_, of)| of.as_u64() == Some(u64::from(number)))?;
+    id.strip_prefix(&prefix).map(str::to_owned)
+}
+
 /// Numbers for what is new, by kind and name.
 ///
 /// # Errors
 /// All numbers were given.
 pub fn give(model: &Model, names: &[(&str, &str)]) -> Result<Vec<Status>, Refusal> {
-    let line = |id: String, number: u64| Status { kind: KIND.to_owned(), id, body: Some(Value::from(number)) };
+    let line =
+        |id: String, number: u64| Status { kind: KIND.to_owned(), id, body: Some(Value::from(number)) };
     let mut lines = Vec::new();
     for (kind, most) in NUMBERED {
         let last = format!("last {kind}");
@@ -46,7 +56,9 @@ pub fn give(model: &Model, names: &[(&str, &str)]) -> Result<Vec<Status>, Refusa
             }
             given += 1;
             if given > *most {
-                let message = format!("all {most} numbers of {kind} were given, and none is given twice: take a name that there was");
+                let message = format!(
+                    "all {most} numbers of {kind} were given, and none is given twice: take a name that there was"
+                );
                 return Err(Refusal::Conflict(message));
             }
             lines.push(line(format!("{kind}/{name}"), given));
@@ -64,6 +76,7 @@ pub fn give(model: &Model, names: &[(&str, &str)]) -> Result<Vec<Status>, Refusa
 /// All numbers were given.
 pub fn missing(model: &Model) -> Result<Vec<Status>, Refusal> {
     let all = NUMBERED.iter().flat_map(|(kind, _)| model.all(kind));
-    let names: Vec<(&str, &str)> = all.map(|document| (document.kind.as_str(), document.id.as_str())).collect();
+    let names: Vec<(&str, &str)> =
+        all.map(|document| (document.kind.as_str(), document.id.as_str())).collect();
     give(model, &names)
 }

@@ -94,7 +94,10 @@ pub fn library(numbered: &Model, document: &Document) -> Part {
 pub fn rule_file(number: u32, document: &Document) -> Part {
     let text = document.body.get("text").and_then(Value::as_str).unwrap_or_default();
     let rules = Rules::Raw(text.split('\n').map(str::to_owned).collect());
-    Part::new(Object::Group(RuleGroup { id: number, tenant: EVERYBODY, rule_type: RuleType::Ids, rules }), Vec::new())
+    Part::new(
+        Object::Group(RuleGroup { id: number, tenant: EVERYBODY, rule_type: RuleType::Ids, rules }),
+        Vec::new(),
+    )
 }
 
 /// Why a document cannot travel: as a part it has more bytes than a message.
@@ -104,6 +107,13 @@ pub fn too_long(part: &Part) -> Option<String> {
     let message = Message::Policy(u64::MAX, PolicyMessage::Put(policy.clone()));
     let error = message.encode(1).err()?;
     Some(format!("it is too long to be sent to devices: {error}; make several of it"))
+}
+
+/// Whether a tenant, or a library, as it is written can travel.
+#[must_use]
+pub fn unsendable(model: &Model, kind: &str, id: &str, body: &Value) -> Option<String> {
+    let document = Document { kind: kind.to_owned(), id: id.to_owned(), generation: 0, body: body.clone() };
+    too_long(&if kind == render::LIBRARIES { library(model, &document) } else { tenant(u16::MAX, &document) })
 }
 
 fn own_name(document: &Document) -> &str {

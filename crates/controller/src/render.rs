@@ -43,7 +43,7 @@ pub(crate) fn group_name(tenant: &str, name: &str) -> String {
 
 /// Puts the tenant behind the names of groups, wherever targets stand. A name that is no group of the tenant stays, so that whoever
 /// reads the file says that it is not known.
-fn qualify(value: &mut Value, tenant: &str, groups: &BTreeMap<String, Value>, target: bool) {
+pub(crate) fn qualify(value: &mut Value, tenant: &str, groups: &BTreeMap<String, Value>, target: bool) {
     match value {
         Value::String(text) if target => {
             let own = group_name(tenant, text);

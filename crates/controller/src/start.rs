@@ -122,7 +122,8 @@ impl Drop for Plane {
 /// Something that it needs is not there, or taken.
 pub fn start(config: &Config) -> Result<Plane, StartError> {
     state::make(&config.state)?;
-    let listen = |address| TcpListener::bind(address).map_err(|source| StartError::Listen { address, source });
+    let listen =
+        |address| TcpListener::bind(address).map_err(|source| StartError::Listen { address, source });
     let listener = listen(config.listen)?;
     let store = SqliteStore::open(&config.state.join(state::STORE))?;
     let clock: Arc<dyn Clock> = Arc::new(WallClock);
@@ -163,7 +164,11 @@ fn seconds(clock: &Arc<dyn Clock>) -> tls::Clock {
     Arc::new(move || clock.now() / 1_000_000)
 }
 
-fn own(config: &Config, southbound: &Southbound, clock: &tls::Clock) -> Result<(Own, Vec<String>), ChannelError> {
+fn own(
+    config: &Config,
+    southbound: &Southbound,
+    clock: &tls::Clock,
+) -> Result<(Own, Vec<String>), ChannelError> {
     let authority = southbound.authority.clone().unwrap_or_else(|| config.state.join(AUTHORITY));
     Own::open(&config.state, &authority, &southbound.server.name, clock())
 }
@@ -199,15 +204,12 @@ fn agents(
     let revocations = Revocations::new(own.authority.clone())?;
     let tls = own.shown(clock())?.tls(&clock, &revocations)?;
     let later = Arc::new(OnceLock::new());
-    let office =
-        Office::new(controller.clone(), own, revocations, clock.clone(), later.clone(), config.say)?;
+    let office = Office::new(controller.clone(), own, revocations, clock.clone(), later.clone(), config.say)?;
     let listener = Listener::new(address, tls, clock, southbound.server.clone(), office).map_err(wrong)?;
     let (address, handle) = (listener.address().map_err(wrong)?, listener.handle());
     let _ = later.set(handle.clone());
     way.lead_to(handle.clone(), address.port());
-    let thread = std::thread::Builder::new()
-        .name("agents".to_owned())
-        .spawn(move || listener.run())
-        .map_err(wrong)?;
+    let thread =
+        std::thread::Builder::new().name("agents".to_owned()).spawn(move || listener.run()).map_err(wrong)?;
     Ok((address, handle, thread))
 }

@@ -8,8 +8,8 @@ use crate::access::Principal;
 use crate::controller::{Controller, Draft, STATISTICS};
 use crate::counters::count;
 use crate::device::{
-    self, Acknowledgement, DeviceSpec, DeviceStatus, FUNCTIONS, FunctionStatus, LevelReport, Received, SESSIONS,
-    SessionStatus, WorkerReport,
+    self, Acknowledgement, DeviceSpec, DeviceStatus, FUNCTIONS, FunctionStatus, LevelReport, Received,
+    SESSIONS, SessionStatus, WorkerReport,
 };
 use crate::model::Model;
 use crate::numbers;
@@ -38,6 +38,7 @@ const DEVICE_DAYS: u64 = 30;
 const LOOK: u64 = 5_000;
 
 /// What a device was sent last: made anew only for another number or other tenants.
+#[derive(Clone)]
 struct Given {
     number: u64,
     tenants: Vec<String>,
@@ -49,6 +50,8 @@ pub struct Office {
     controller: Arc<Controller>,
     shelf: RefCell<Shelf>,
     given: RefCell<HashMap<DeviceId, Given>>,
+    /// The older generation that was read last: a roll-out has many devices.
+    old: RefCell<Option<(u64, Model)>>,
     enroller: Enroller,
     revocations: Revocations,
     own: Own,
@@ -74,8 +77,21 @@ impl Office {
         say: fn(&str),
     ) -> Result<Self, ChannelError> {
         let (enroller, shown) = (Enroller::new(own.authority.clone(), DEVICE_DAYS), own.shown(clock())?);
-        let (shelf, given) = (RefCell::default(), RefCell::default());
-        Ok(Office { controller, shelf, given, enroller, revocations, own, shown, clock, looked: 0, listener, say })
+        let (shelf, given, old) = (RefCell::default(), RefCell::default(), RefCell::default());
+        Ok(Office {
+            controller,
+            shelf,
+            given,
+            old,
+            enroller,
+            revocations,
+            own,
+            shown,
+            clock,
+            looked: 0,
+            listener,
+            say,
+        })
     }
 
     fn spec(&self, model: &Model, device: &DeviceId) -> Option<DeviceSpec> {
@@ -98,22 +114,44 @@ impl Office {
         Ok(())
     }
 
-    /// What a device is to run, made of what stands, or of an older generation that was chosen for it.
-    fn make(
-        &self,
-        model: &Model,
-        spec: &DeviceSpec,
-        status: &DeviceStatus,
-    ) -> Result<Wanted, Refusal> {
+    /// What a device is to run, if that is made of what stands; or the older generation that was chosen for it.
+    fn make(&self, device: &DeviceId) -> Option<Result<Given, u64>> {
+        let model = self.controller.model();
+        let (spec, status) = (self.spec(&model, device)?, DeviceStatus::of(&model, device.as_str()));
         let number = status.number();
-        // One that follows has what stands: whatever touched its tenants since made it want that.
-        let stands = status.wanted == model.generation || (!status.chosen && spec.follow == device::Follow::Auto);
-        let mut shelf = self.shelf.borrow_mut();
-        if stands {
-            return Ok(shelf.wanted(model, model, spec, number));
+        if number == 0 {
+            return None;
         }
-        let old = self.controller.model_at(status.wanted)?;
-        Ok(shelf.wanted(&old, model, spec, number))
+        let fits = |given: &&Given| given.number == number && given.tenants == spec.tenants;
+        if let Some(given) = self.given.borrow().get(device).filter(fits) {
+            return Some(Ok(given.clone()));
+        }
+        // One that follows has what stands: whatever touched its tenants since made it want that.
+        let follows = !status.chosen && spec.follow == device::Follow::Auto;
+        if status.wanted != model.generation && !follows {
+            return Some(Err(status.wanted));
+        }
+        let wanted = Arc::new(self.shelf.borrow_mut().wanted(&model, &model, &spec, number));
+        Some(Ok(Given { number, tenants: spec.tenants, wanted }))
+    }
+
+    /// The same of an older generation, which the store has. Nothing is locked while it is read.
+    fn make_of(&self, device: &DeviceId, generation: u64) -> Result<Option<Given>, Refusal> {
+        let mut old = self.old.borrow_mut();
+        let old = match old.take().filter(|(known, _)| *known == generation) {
+            Some(known) => old.insert(known),
+            None => old.insert((generation, self.controller.model_at(generation)?)),
+        };
+        let model = self.controller.model();
+        let status = DeviceStatus::of(&model, device.as_str());
+        let Some(spec) = self.spec(&model, device) else { return Ok(None) };
+        if status.wanted != generation {
+            // It was changed meanwhile, which is told as well.
+            return Ok(None);
+        }
+        let number = status.number();
+        let wanted = Arc::new(self.shelf.borrow_mut().wanted(&old.1, &model, &spec, number));
+        Ok(Some(Given { number, tenants: spec.tenants, wanted }))
     }
 
     /// Tells the controller, and why it could not be told.
@@ -140,6 +178,7 @@ impl Backend for Office {
         let _ = self.revocations.refresh();
         if now.ms >= self.looked.saturating_add(LOOK) {
             self.looked = now.ms;
+            *self.old.borrow_mut() = None;
             if let Err(error) = self.look() {
                 (self.say)(&format!("the certificate for agents: {error}"));
             }
@@ -156,29 +195,19 @@ impl Backend for Office {
     }
 
     fn wanted(&self, device: &DeviceId) -> Option<Arc<Wanted>> {
-        let model = self.controller.model();
-        let (spec, status) = (self.spec(&model, device)?, DeviceStatus::of(&model, device.as_str()));
-        let number = status.number();
-        if number == 0 {
-            return None;
-        }
-        let mut given = self.given.borrow_mut();
-        let fits = |given: &&Given| given.number == number && given.tenants == spec.tenants;
-        if let Some(given) = given.get(device).filter(fits) {
-            return Some(given.wanted.clone());
-        }
-        match self.make(&model, &spec, &status) {
-            Ok(wanted) => {
-                let wanted = Arc::new(wanted);
-                let new = Given { number, tenants: spec.tenants, wanted: wanted.clone() };
-                given.insert(device.clone(), new);
-                Some(wanted)
-            }
-            Err(refusal) => {
-                (self.say)(&format!("what `{device}` is to run cannot be read: {refusal}"));
-                None
-            }
-        }
+        let given = match self.make(device)? {
+            Ok(given) => given,
+            Err(generation) => match self.make_of(device, generation) {
+                Ok(given) => given?,
+                Err(refusal) => {
+                    (self.say)(&format!("what `{device}` is to run cannot be read: {refusal}"));
+                    return None;
+                }
+            },
+        };
+        let wanted = given.wanted.clone();
+        self.given.borrow_mut().insert(device.clone(), given);
+        Some(wanted)
     }
 
     fn began(&mut self, device: &DeviceId, hello: &Hello, source: &str) {
@@ -223,9 +252,12 @@ impl Backend for Office {
         let (status, mut diagnostics) = {
             let model = self.controller.model();
             let spec = self.spec(&model, device).unwrap_or_default();
-            let names: HashMap<u16, &str> =
-                served(&model, &spec).filter_map(|name| Some((numbers::tenant(&model, name)?, name))).collect();
-            let lines = refusal.diagnostics.iter().map(|found| place(found, &names)).collect::<Vec<_>>();
+            let names: HashMap<u16, &str> = served(&model, &spec)
+                .filter_map(|name| Some((numbers::tenant(&model, name)?, name)))
+                .collect();
+            let file = |group| numbers::file_of(&model, group);
+            let lines =
+                refusal.diagnostics.iter().map(|found| place(found, &names, file)).collect::<Vec<_>>();
             (DeviceStatus::of(&model, device.as_str()), lines)
         };
         if diagnostics.is_empty() {
@@ -283,7 +315,8 @@ impl Backend for Office {
             let known = model.status(STATISTICS, id).filter(|_| !begins).and_then(Value::as_object);
             let mut sums = known.cloned().unwrap_or_default();
             foreign = add(&mut sums, delta, &spec);
-            let line = Status { kind: STATISTICS.to_owned(), id: id.to_owned(), body: Some(Value::Object(sums)) };
+            let line =
+                Status { kind: STATISTICS.to_owned(), id: id.to_owned(), body: Some(Value::Object(sums)) };
             let seen = DeviceStatus { seen: now, ..DeviceStatus::of(model, id) }.line(id);
             let received = Received { statistics: sequence, ..received }.line(id);
             Ok(Draft { status: vec![line, received, seen], ..Draft::default() })
@@ -304,8 +337,9 @@ impl Backend for Office {
         let (kept, received) = {
             let model = self.controller.model();
             let spec = self.spec(&model, device).ok_or(Unavailable)?;
-            let names: BTreeMap<u16, &str> =
-                served(&model, &spec).filter_map(|name| Some((numbers::tenant(&model, name)?, name))).collect();
+            let names: BTreeMap<u16, &str> = served(&model, &spec)
+                .filter_map(|name| Some((numbers::tenant(&model, name)?, name)))
+                .collect();
             let of = |alert: Alert| Some(kept(names.get(&alert.tenant)?, alert));
             let kept: Vec<store::Alert> = alerts.into_iter().filter_map(of).collect();
             (kept, Received { alerts: sequence, ..Received::of(&model, device.as_str(), instance) })
@@ -324,7 +358,11 @@ impl Backend for Office {
         // The answer to an order that a newer one took the place of says nothing any more.
         let Some(asked) = known.filter(|known| known.request == request) else { return };
         let (answered, FunctionState { done, state, reason, .. }) = (Some(self.controller.now()), state);
-        self.controller.show(&show(FUNCTIONS, id, &FunctionStatus { answered, done, state, reason, ..asked }));
+        self.controller.show(&show(
+            FUNCTIONS,
+            id,
+            &FunctionStatus { answered, done, state, reason, ..asked },
+        ));
     }
 
     fn enrol(
@@ -351,7 +389,9 @@ fn served<'m>(model: &'m Model, spec: &'m DeviceSpec) -> Box<dyn Iterator<Item =
 }
 
 fn unknown(number: u64) -> String {
-    format!("it runs something as number {number}, which it was not sent, or long ago: what it is is not known here")
+    format!(
+        "it runs something as number {number}, which it was not sent, or long ago: what it is is not known here"
+    )
 }
 
 fn report(worker: &WorkerRuns, generation_of: impl Fn(u64) -> u64) -> WorkerReport {
@@ -386,11 +426,13 @@ fn reason(code: RefusalCode) -> &'static str {
 }
 
 /// A diagnostic in words, with its place: `acme/web /policy/chain/0: ...`.
-fn place(found: &Diagnostic, names: &HashMap<u16, &str>) -> String {
+fn place(found: &Diagnostic, names: &HashMap<u16, &str>, file: impl Fn(u32) -> Option<String>) -> String {
     let object = match (found.object.policy_name(), found.object.group_id()) {
         (Some((parts::EVERYBODY, name)), _) => name.to_owned(),
         (Some((tenant, name)), _) => format!("{}/{name}", names.get(&tenant).unwrap_or(&"?")),
-        (None, Some(group)) => format!("rule file {group}"),
+        (None, Some(group)) => {
+            format!("rule file {}", file(group).unwrap_or_else(|| format!("number {group}")))
+        }
         (None, None) => found.object.as_str().to_owned(),
     };
     let pointer = if found.pointer.is_empty() { String::new() } else { format!(" {}", found.pointer) };

@@ -75,7 +75,9 @@ impl Own {
         } else {
             let made = Authority::make(authority, now, AUTHORITY_DAYS)?;
             let (folder, fingerprint) = (authority.display(), made.fingerprint()?);
-            said.push(format!("made an authority in {folder} (SHA-256 {fingerprint}); keep a copy of ca.key"));
+            said.push(format!(
+                "made an authority in {folder} (SHA-256 {fingerprint}); keep a copy of ca.key"
+            ));
             made
         };
         let own = Own { authority, folder: state.to_owned(), name: name.to_owned() };

@@ -137,8 +137,7 @@ fn enrol(call: &Call<'_>) -> Result<Reply, Refusal> {
     there(&call.controller.model(), name)?;
     call.controller.note(&call.who(), "enrol", device::KIND, name)?;
     let invitation = call.controller.fleet().invite(name)?;
-    let made =
-        EnrolmentToken { token: invitation.token, expires: invitation.expires, port: invitation.port };
+    let made = EnrolmentToken { token: invitation.token, expires: invitation.expires, port: invitation.port };
     Ok(Reply::json(201, &made).with("cache-control", "no-store".to_owned()))
 }
 

@@ -220,7 +220,12 @@ pub(super) fn routes() -> Vec<Route> {
         Route {
             answer: Some(schema::<Statistics>()),
             handler: get_statistics,
-            ..route(Method::Get, "statistics", "get-statistics", "A device's counters: sums since its agent started.")
+            ..route(
+                Method::Get,
+                "statistics",
+                "get-statistics",
+                "A device's counters: sums since its agent started.",
+            )
         },
         Route {
             body: body(schema::<Counts>()),

@@ -6,6 +6,7 @@ use crate::access::Need;
 use crate::controller::{Draft, Outcome};
 use crate::device::Touched;
 use crate::model::Model;
+use crate::parts;
 use crate::problem::{Fault, Refusal};
 use crate::render;
 use crate::rest::http::{Method, Reply};
@@ -78,6 +79,8 @@ impl Kind for Libraries {
             let message = "say `sids`, `category` or `metadata`; all rules are there without `choose`";
             faults.push(Fault::new(format!("/choose/{index}"), message));
         }
+        let long = parts::unsendable(context.model, Self::KIND, context.name, context.body);
+        faults.extend(long.map(|message| Fault::new("", message)));
         faults
     }
 

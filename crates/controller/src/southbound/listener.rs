@@ -30,7 +30,13 @@ const BY_SOURCE: usize = 64;
 
 enum Order {
     Changed(DeviceId),
-    Function { device: DeviceId, request: u32, order: FunctionOrder, function: String, settings: Map<String, Value> },
+    Function {
+        device: DeviceId,
+        request: u32,
+        order: FunctionOrder,
+        function: String,
+        settings: Map<String, Value>,
+    },
     Tls(Arc<rustls::ServerConfig>),
     Stop,
 }
@@ -233,7 +239,8 @@ impl<B: Backend> Listener<B> {
                         let connection = self.server.connection_of(&device);
                         ready.extend(connection.and_then(|connection| usize::try_from(connection).ok()));
                     } else {
-                        let reason = "the device is away, or has too many orders that it has not answered".into();
+                        let reason =
+                            "the device is away, or has too many orders that it has not answered".into();
                         let state = FunctionState { function, done: false, state: "unknown".into(), reason };
                         self.server.backend().function(&device, request, state);
                     }
