@@ -21,7 +21,7 @@ use bartizan_function::{
 };
 use core::num::NonZeroU64;
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// The level of hosts that need no detection.
@@ -197,8 +197,7 @@ impl Agent {
     ) -> Result<PolicyEntries, PolicyError> {
         let mut build = self.begin(file, links);
         let entries = build.policy_entries();
-        let tenants = build.all_tenants();
-        let Build { problems, .. } = build;
+        let Build { problems, known: tenants, .. } = build;
         match entries {
             Some(entries) if problems.is_empty() => Ok(PolicyEntries { entries, tenants }),
             _ => Err(wrong(file, problems)),
@@ -213,7 +212,10 @@ impl Agent {
             state: self.state.clone(),
             problems: Vec::new(),
             groups: Vec::new(),
+            group_places: HashMap::new(),
             infos: Vec::new(),
+            known: Vec::new(),
+            known_places: HashMap::new(),
         }
     }
 }
@@ -255,7 +257,7 @@ struct Owner<'f> {
 /// The classes that one owner's section of a function holds for.
 struct Group<'f> {
     owner: usize,
-    function: String,
+    function: &'static str,
     fids: Vec<Fid>,
     /// Detection's level, where it is not the section's.
     level: Option<&'f str>,
@@ -275,7 +277,12 @@ struct Build<'a> {
     state: State,
     problems: Vec<Problem>,
     groups: Vec<Group<'a>>,
+    /// Where a group stands: by owner, function and level.
+    group_places: HashMap<(usize, &'static str, Option<&'a str>), usize>,
     infos: Vec<ClassInfo>,
+    /// The tenants of the file in its order, the default one last; and where one of a name stands.
+    known: Vec<(String, TenantId)>,
+    known_places: HashMap<String, usize>,
 }
 
 impl<'a> Build<'a> {
@@ -326,7 +333,7 @@ impl<'a> Build<'a> {
             let path = self.chain(owner)?;
             let mut selected = Vec::new();
             let tenants = self.tenants_of(index);
-            let all_tenants = tenants.len() == self.all_tenants().len();
+            let all_tenants = tenants.len() == self.known.len();
             for (tenant_name, tenant) in tenants {
                 let variants = self.variants(&owners, index, path, &tenant_name, tenant)?;
                 if owner.name.is_none() {
@@ -458,22 +465,22 @@ impl<'a> Build<'a> {
                 prefixes: select.prefixes.as_ref().map(|p| self.file.resolve(p)).unwrap_or_default(),
             });
         }
+        let names = self.file.tenants.iter().map(|t| t.name.as_str()).chain([DEFAULT_TENANT]);
+        self.known = names.filter_map(|n| Some((n.to_owned(), *self.state.tenants.get(n)?))).collect();
+        let places = self.known.iter().enumerate().map(|(at, (name, _))| (name.clone(), at));
+        self.known_places = places.collect();
         Some(TenantSelector { selectors })
     }
 
-    /// The tenants of this file.
-    fn all_tenants(&self) -> Vec<(String, TenantId)> {
-        let names = self.file.tenants.iter().map(|t| t.name.as_str()).chain([DEFAULT_TENANT]);
-        names.filter_map(|n| Some((n.to_owned(), *self.state.tenants.get(n)?))).collect()
-    }
-
+    /// The tenants that an owner is about, in the order of the file.
     fn tenants_of(&self, owner: usize) -> Vec<(String, TenantId)> {
-        let all = self.all_tenants();
         match self.file.policies.get(owner) {
             Some(policy) if !policy.tenant.iter().any(|t| t == "any") => {
-                all.into_iter().filter(|(name, _)| policy.tenant.contains(name)).collect()
+                let places: BTreeSet<usize> =
+                    policy.tenant.iter().filter_map(|name| self.known_places.get(name).copied()).collect();
+                places.into_iter().filter_map(|at| self.known.get(at).cloned()).collect()
             }
-            _ => all,
+            _ => self.known.clone(),
         }
     }
 
@@ -597,18 +604,11 @@ impl<'a> Build<'a> {
         for (kind, _) in on_path {
             let function = kind.spec().name;
             let level = level.filter(|_| function == DETECTION);
-            let known = self
-                .groups
-                .iter_mut()
-                .find(|g| g.owner == index && g.function == function && g.level == level);
-            match known {
+            let next = self.groups.len();
+            let place = *self.group_places.entry((index, function, level)).or_insert(next);
+            match self.groups.get_mut(place) {
                 Some(group) => group.fids.push(fid),
-                None => self.groups.push(Group {
-                    owner: index,
-                    function: function.to_owned(),
-                    fids: vec![fid],
-                    level,
-                }),
+                None => self.groups.push(Group { owner: index, function, fids: vec![fid], level }),
             }
         }
         self.infos.push(ClassInfo {
@@ -743,7 +743,7 @@ impl<'a> Build<'a> {
             })
             .collect();
         let tenants: Map<String, Value> =
-            self.all_tenants().into_iter().map(|(n, id)| (n, json!(id.0))).collect();
+            self.known.iter().map(|(name, id)| (name.clone(), json!(id.0))).collect();
         let own_vars = self.file.tenants.iter().enumerate().filter_map(|(index, tenant)| {
             let number = self.state.tenants.get(&tenant.name)?;
             Some(variables(&format!("tenants/{index}/vars"), *number, tenant.vars.as_ref()?))

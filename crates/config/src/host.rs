@@ -895,7 +895,7 @@ controller: {address: 'controller.example:9444', identity: id, state: /var/lib/b
             ),
             (
                 "links: []\ncontroller: {address: 'h:1', identity: i, state: s, statistics-every: 2h}",
-                "2:72: 7200 seconds are out of range",
+                "2:71: 7200 seconds are out of range",
             ),
         ];
         for (text, expected) in cases {
