@@ -693,8 +693,7 @@ fn address_of(controller: &Controller) -> Option<(&'static str, String)> {
             return Some(("controller", message.to_owned()));
         }
         (Some(_), Some(_)) => {
-            let message =
-                "`address` and `here` are given; leave one out: a device belongs to one controller";
+            let message = "`address` and `here` are given; leave one out: a device belongs to one controller";
             return Some(("controller", message.to_owned()));
         }
     };

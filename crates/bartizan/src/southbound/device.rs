@@ -86,6 +86,11 @@ fn refusal(code: RefusalCode, diagnostics: Vec<Diagnostic>) -> Refusal {
     Refusal { code, diagnostics, more: 0 }
 }
 
+/// Something that is about no object of a generation.
+fn whole(joined: &Joined, message: String) -> Diagnostic {
+    joined.diagnostic(&Problem { position: Default::default(), path: String::new(), message })
+}
+
 /// What is wrong with a generation, said of its objects.
 pub fn refused(joined: &Joined, error: BuildError) -> Refusal {
     let problem = |message: String| Problem { position: Default::default(), path: String::new(), message };
@@ -117,11 +122,15 @@ impl Device for SteeredDevice {
         let number = candidate.held.generation;
         let built = joined::join(&candidate.held)
             .map_err(|wrong| refusal(RefusalCode::Policy, wrong))
-            .and_then(|joined| match self.channel.ask(Command::Build(Arc::new(joined))) {
-                Answer::Done => Ok(()),
-                Answer::NotBuilt(refusal) => Err(*refusal),
-                // The run is about to end, or too much waits: it may be taken another time.
-                _ => Err(refusal(RefusalCode::Store, Vec::new())),
+            .and_then(|joined| {
+                let joined = Arc::new(joined);
+                match self.channel.ask(Command::Build(joined.clone())) {
+                    Answer::Done => Ok(()),
+                    Answer::NotBuilt(refusal) => Err(*refusal),
+                    // The run is about to end, or too much waits: it may be taken another time.
+                    Answer::Refused(why) => Err(refusal(RefusalCode::Store, vec![whole(&joined, why)])),
+                    _ => Err(refusal(RefusalCode::Store, Vec::new())),
+                }
             });
         if let Err(refusal) = &built {
             eprintln!(

@@ -49,13 +49,19 @@ fn join(plane: &Plane, here: &Here, identity: &Path, address: &str) -> Result<()
         return Ok(());
     }
     let failed = |error: String| {
-        Failure::stopped(format!("this device cannot be enrolled with the controller of its own process: {error}"))
+        Failure::stopped(format!(
+            "this device cannot be enrolled with the controller of its own process: {error}"
+        ))
     };
-    std::fs::create_dir_all(identity)
-        .map_err(|error| failed(format!("{}: {error}; choose another folder with controller/identity", identity.display())))?;
+    std::fs::create_dir_all(identity).map_err(|error| {
+        failed(format!("{}: {error}; choose another folder with controller/identity", identity.display()))
+    })?;
     let invitation = plane.controller.fleet().invite(name).map_err(|error| failed(error.to_string()))?;
     client::enrol(address, &invitation.token, &device, identity, &wall_clock())
         .map_err(|error| failed(error.to_string()))?;
-    eprintln!("controller: this device is enrolled as `{name}`, with a certificate in {}", identity.display());
+    eprintln!(
+        "controller: this device is enrolled as `{name}`, with a certificate in {}",
+        identity.display()
+    );
     Ok(())
 }

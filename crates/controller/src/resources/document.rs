@@ -8,7 +8,9 @@ use crate::device::Touched;
 use crate::model::Model;
 use crate::problem::{Fault, Refusal};
 use crate::rest::http::{Method, Reply};
-use crate::rest::route::{BODY_MAX, Body, CURSOR, Call, DRY_RUN, LIMIT, Route, WAIT, first_page, read_as, schema};
+use crate::rest::route::{
+    BODY_MAX, Body, CURSOR, Call, DRY_RUN, LIMIT, Route, WAIT, first_page, read_as, schema,
+};
 use crate::store::Status;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -270,8 +272,7 @@ fn put<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
         let same = model.get(K::KIND, &id).is_some_and(|document| document.body == body);
         Ok(Draft { status: if same { Vec::new() } else { K::also(&context) }, ..draft })
     };
-    let outcome =
-        call.waiting(|| call.controller.change(&call.who(), "put", call.dry(), draft))?;
+    let outcome = call.waiting(|| call.controller.change(&call.who(), "put", call.dry(), draft))?;
     let generation = match outcome.changes.is_empty() {
         true => call.controller.model().get(K::KIND, &id).map_or(outcome.generation, |d| d.generation),
         false => outcome.generation,
@@ -297,7 +298,6 @@ fn delete<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
         }
         Ok(draft)
     };
-    let outcome =
-        call.waiting(|| call.controller.change(&call.who(), "delete", call.dry(), draft))?;
+    let outcome = call.waiting(|| call.controller.change(&call.who(), "delete", call.dry(), draft))?;
     Ok(Reply::json(200, &outcome))
 }

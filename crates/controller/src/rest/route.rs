@@ -159,15 +159,11 @@ impl Call<'_> {
     ///
     /// # Errors
     /// Those of the change; too many wait.
-    pub fn waiting(
-        &self,
-        change: impl FnOnce() -> Result<Outcome, Refusal>,
-    ) -> Result<Outcome, Refusal> {
+    pub fn waiting(&self, change: impl FnOnce() -> Result<Outcome, Refusal>) -> Result<Outcome, Refusal> {
         let Some(seconds) = self.number("wait").filter(|_| !self.dry()) else { return change() };
         let place = self.controller.wait_place()?;
         let mut outcome = change()?;
-        outcome.answers =
-            Some(self.controller.answers(&place, &outcome, Duration::from_secs(seconds)));
+        outcome.answers = Some(self.controller.answers(&place, &outcome, Duration::from_secs(seconds)));
         Ok(outcome)
     }
 
