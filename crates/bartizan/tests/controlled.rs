@@ -11,7 +11,7 @@ mod office;
 use bartizan_api::southbound::{Object, Policy, RuleGroup, RuleType, Rules};
 use bartizan_ports::{Batch, InlineOptions, InlinePort, Port, wait_any};
 use command_socket::{Client, ready};
-use common::{Folder, PROGRAM, Running, get, udp, until, value};
+use common::{Folder, PROGRAM, Running, get, run, udp, until, value};
 use namespace::{in_namespace, ip, veth};
 use office::Site;
 use serde_json::{Value, json};
@@ -164,6 +164,24 @@ fn what_a_controller_says_runs_and_outlives_it() {
         assert!(running.stderr().contains("generation 3 runs, as it was stored"), "{}", running.stderr());
         let ended = running.stop();
         assert_eq!(ended.code, Some(0), "{ended:?}");
+        // Whoever has lost the device's key has not lost its protection.
+        std::fs::remove_dir_all(folder.path("identity")).unwrap();
+        let running = start(&folder);
+        running.until("nothing new comes");
+        assert_eq!(passed(&mut net, &[4000, 5000]), [5000]);
+        assert_eq!(running.stop().code, Some(0));
+    });
+}
+
+#[test]
+fn without_an_identity_and_anything_stored_a_run_does_not_begin() {
+    in_namespace(|| {
+        let folder = Folder::new();
+        let _net = network();
+        folder.write("bartizan.yaml", host(""));
+        let ended = run(&folder.0, &["run", "-c", "bartizan.yaml"]);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.stderr.contains("enrol the device (`bartizan ca enrol"), "{}", ended.stderr);
     });
 }
 

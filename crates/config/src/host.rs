@@ -878,6 +878,16 @@ controller: {address: 'controller.example:9444', identity: id, state: /var/lib/b
             ("links: []\nsettings: [a]", "2:11: expected a mapping"),
             ("links: []\nworkers: 1\nworkers: 2", "3:1: the key `workers` stands here twice; remove one"),
             ("links: []\n\tworkers: 1", "2:"),
+        ];
+        for (text, expected) in cases {
+            let error = parse("bartizan.yaml", text).expect_err(text).to_string();
+            assert!(error.contains(&format!("bartizan.yaml:{expected}")), "{text}\n{error}");
+        }
+    }
+
+    #[test]
+    fn a_controller_has_an_address_with_a_port() {
+        let cases = [
             (
                 "links: []\ncontroller: {address: here, identity: i, state: s}",
                 "2:23: `here` is no name or address with a port",

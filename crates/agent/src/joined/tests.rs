@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//! Parts of policy files and what comes of them, right and wrong.
+
 use super::*;
 use bartizan_api::southbound::RuleType;
 use bartizan_config::policy::{self, PolicyError, read};

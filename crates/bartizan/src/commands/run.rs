@@ -9,7 +9,7 @@ use crate::links::Links;
 use crate::metrics::{self, Source};
 use crate::offload::{Below, LevelCounters};
 use crate::plan::{self, Given, LinkPlan, Plan};
-use crate::southbound::{InForce, LinkOf, Sources, Workers};
+use crate::southbound::{InForce, Workers};
 use crate::stats::{Statistics, StatsLink};
 use crate::steer::{Steering, tell};
 use crate::stores::Stores;
@@ -58,26 +58,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let socket = control::open(&plan.control, builder.settings())?;
     let plane = southbound::here::start(plan.controller.as_mut())?;
     let mut controller = plan.controller.as_ref().map(southbound::Opened::open).transpose()?;
-    let built = match &mut controller {
-        Some(controller) => controller.build(&mut builder)?,
-        None => builder.build(Generation(1))?,
-    };
+    let built = southbound::first(controller.as_mut(), &mut builder)?;
     let mut warnings: Vec<String> = builder.warnings().to_vec();
-    let settings = plan
-        .links
-        .iter()
-        .map(|link| engine_settings(&builder, &plan, link, seed, &mut warnings))
-        .collect::<Result<Vec<_>, _>>()?;
+    let settings = settings_of(&plan, &builder, seed, &mut warnings)?;
     let runs = runs_of(&plan, &built.function_names);
-    let mut recorder = EveRecorder::new(
-        builder.settings(),
-        folder,
-        plan.links.iter().any(|link| link.prevention),
-        // Of one link with one worker; others have recorders of their own.
-        runs.first().cloned().unwrap_or_default(),
-        &mut warnings,
-    )
-    .map_err(Failure::outputs(builder.settings()))?;
+    let mut recorder = recorder_of(&plan, &builder, &runs, &mut warnings)?;
     let engines = Engines::new(&plan, &builder, &built)?;
     let mut stores =
         Stores::open(builder.settings(), &built.needs, folder, WhenBehind::GiveUp, &mut warnings)?;
@@ -108,17 +93,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     recorder.tap_alerts(tap.as_ref().map(AlertTap::another));
     let in_force = Arc::new(InForce::default());
     in_force.note(Generation(1), builder.held(), &builder.tenants());
-    let running = match controller.zip(alerts) {
-        Some((controller, alerts)) => {
-            let links = plan.links.iter().map(LinkOf::new).collect();
-            let workers = Workers { control: Arc::clone(&control), in_force: Arc::clone(&in_force), links };
-            let sources =
-                Sources { alerts, source: Arc::clone(&source), statistics: Arc::clone(&statistics) };
-            controller.start(channel.clone(), workers, builder.functions(), sources)?
-        }
-        None => None,
-    };
-    running.iter().for_each(|running| source.set_controller(running.shown()));
+    let way = (channel.clone(), Workers::new(&control, &in_force, &plan.links), builder.functions());
+    let running = southbound::start(controller, alerts, way, (&source, &statistics))?;
     let commands = commands_of(socket, (channel, view), &plan)?;
     tell_what_runs(&plan, &builder, refuses_midstream);
     let spin = plan.spin.unwrap_or_else(|| crew::spin(workers));
@@ -161,6 +137,20 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         None if events_failed || !problems.is_empty() => Ok(Exit::Stopped),
         None => Ok(Exit::Done),
     }
+}
+
+/// What writes events of one link with one worker; others have recorders of their own, whose events it writes.
+fn recorder_of(
+    plan: &Plan,
+    builder: &Builder,
+    runs: &[RunInfo],
+    warnings: &mut Vec<String>,
+) -> Result<EveRecorder, Failure> {
+    let folder = plan.out.as_deref().unwrap_or(Path::new(""));
+    let prevention = plan.links.iter().any(|link| link.prevention);
+    let run = runs.first().cloned().unwrap_or_default();
+    EveRecorder::new(builder.settings(), folder, prevention, run, warnings)
+        .map_err(Failure::outputs(builder.settings()))
 }
 
 /// Says what became of the run. Whether events were lost.
@@ -333,6 +323,16 @@ fn twice(link: &LinkPlan, name: &str, other: &str, of: &str) -> String {
     format!(
         "`{other}` {what}: inline, packets come in by one interface and leave by another; give two, or watch one with --tap"
     )
+}
+
+/// Settings of the workers of each link.
+fn settings_of(
+    plan: &Plan,
+    builder: &Builder,
+    seed: [u64; 2],
+    warnings: &mut Vec<String>,
+) -> Result<Vec<EngineSettings>, Failure> {
+    plan.links.iter().map(|link| engine_settings(builder, plan, link, seed, warnings)).collect()
 }
 
 /// Settings of a link's workers.

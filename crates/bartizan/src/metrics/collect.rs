@@ -4,7 +4,7 @@
 //! A scrape asks the workers, waits a little for their answers and reads what they show; nothing of it holds a worker up.
 
 use crate::offload::{LevelCounters, LevelPort};
-use crate::southbound::Shown;
+use crate::southbound::shown::Shown;
 use bartizan_base::FunctionId;
 use bartizan_dataplane::board::{Board, DecisionKey, Snapshot};
 use bartizan_events::metrics as m;

@@ -22,7 +22,7 @@ const WORKERS: Duration = Duration::from_secs(5);
 
 /// A link, as a controller is told of it.
 #[derive(Clone, Debug)]
-pub struct LinkOf {
+struct LinkOf {
     name: String,
     workers: u16,
     /// The name of its level below the host.
@@ -30,8 +30,7 @@ pub struct LinkOf {
 }
 
 impl LinkOf {
-    /// Of a link of a run.
-    pub fn new(link: &LinkPlan) -> Self {
+    fn new(link: &LinkPlan) -> Self {
         let level = link.offload.as_ref().map(|_| "xdp");
         LinkOf { name: link.name.clone(), workers: link.workers, level }
     }
@@ -45,10 +44,16 @@ pub struct Workers {
     /// Whose numbers they have.
     pub in_force: Arc<InForce>,
     /// Their links, in order.
-    pub links: Vec<LinkOf>,
+    links: Vec<LinkOf>,
 }
 
 impl Workers {
+    /// Those of the links of a run.
+    pub fn new(control: &Arc<Control>, in_force: &Arc<InForce>, links: &[LinkPlan]) -> Self {
+        let links = links.iter().map(LinkOf::new).collect();
+        Workers { control: Arc::clone(control), in_force: Arc::clone(in_force), links }
+    }
+
     /// What each of them and each level runs now. A worker takes its level along to another generation, before its next packet.
     pub fn runs(&self) -> Vec<WorkerRuns> {
         let places = self.links.iter().flat_map(|link| (0..link.workers).map(move |worker| (link, worker)));

@@ -5,7 +5,8 @@
 //! * [`device`]: the client's way to who steers the run;
 //! * [`here`]: the controller itself, where it runs in this process;
 //! * [`in_force`]: the controller's numbers of what runs;
-//! * [`reports`]: what goes up.
+//! * [`reports`]: what goes up;
+//! * [`shown`]: what is shown of it.
 //!
 //! A run protects before it has a controller, and whatever becomes of it: it begins with the generation that was stored last.
 
@@ -13,17 +14,21 @@ pub mod device;
 pub mod here;
 pub mod in_force;
 mod reports;
+pub mod shown;
 
-pub use device::{LinkOf, Workers};
+pub use device::Workers;
 pub use in_force::InForce;
-pub use reports::Sources;
+use reports::{Alerts, Sources};
+use shown::Shown;
 
 use crate::channel::Channel;
 use crate::error::Failure;
 use crate::generation::{Builder, Built};
 use crate::lock;
+use crate::metrics::Source;
+use crate::stats::Statistics;
 use bartizan_agent::joined::{self, Joined};
-use bartizan_agent::session::client::{Client, ClientConfig, ClientHandle, wall_clock};
+use bartizan_agent::session::client::{Client, ClientConfig, wall_clock};
 use bartizan_agent::session::store::{FileStore, Store};
 use bartizan_agent::session::{Held, SessionConfig};
 use bartizan_api::southbound::{DeviceId, Refusal, RefusalCode};
@@ -34,10 +39,8 @@ use bartizan_config::policy::Seconds;
 use bartizan_dataplane::eve::AlertTap;
 use device::SteeredDevice;
 use reports::Reporter;
-use serde_json::{Map, Value};
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 /// What is there of a controller before it is reached.
@@ -51,6 +54,35 @@ pub struct Opened {
     trouble: Option<String>,
     /// One run for a folder.
     _lock: lock::Lock,
+}
+
+/// The first generation of a run.
+///
+/// # Errors
+/// It cannot be built.
+pub fn first(controller: Option<&mut Opened>, builder: &mut Builder) -> Result<Built, Failure> {
+    match controller {
+        Some(controller) => controller.build(builder),
+        None => builder.build(Generation(1)),
+    }
+}
+
+/// What the client needs of a run: the way to who steers, the workers, and the functions that chains may have.
+type Way = (Channel, Workers, Vec<&'static str>);
+
+/// Begins to speak with a controller, if there is one. `None` as well if the device has no identity; what was stored runs.
+///
+/// # Errors
+/// The system gives no thread.
+pub fn start(
+    controller: Option<Opened>,
+    alerts: Option<Alerts>,
+    way: Way,
+    (source, statistics): (&Arc<Source>, &Arc<Mutex<Statistics>>),
+) -> Result<Option<Running>, Failure> {
+    let Some((controller, alerts)) = controller.zip(alerts) else { return Ok(None) };
+    let sources = Sources { alerts, source: Arc::clone(source), statistics: Arc::clone(statistics) };
+    controller.start(way, sources)
 }
 
 /// The id in a device's certificate.
@@ -100,7 +132,7 @@ impl Opened {
     }
 
     /// The first generation of a run: what was stored, else what this host says itself.
-    pub fn build(&mut self, builder: &mut Builder) -> Result<Built, Failure> {
+    fn build(&mut self, builder: &mut Builder) -> Result<Built, Failure> {
         if let Some(joined) = self.joined.take() {
             match builder.build_held(&joined, Generation(1)) {
                 Ok(built) => {
@@ -122,17 +154,7 @@ impl Opened {
         Ok(built)
     }
 
-    /// Begins to speak with the controller. `None`: the device has no identity; what was stored runs.
-    ///
-    /// # Errors
-    /// The system gives no thread.
-    pub fn start(
-        self,
-        channel: Channel,
-        workers: Workers,
-        functions: Vec<&'static str>,
-        sources: Sources,
-    ) -> Result<Option<Running>, Failure> {
+    fn start(self, (channel, workers, functions): Way, sources: Sources) -> Result<Option<Running>, Failure> {
         let device = match self.device {
             Ok(device) => device,
             Err(error) => {
@@ -157,6 +179,7 @@ impl Opened {
         let steered = SteeredDevice { channel, workers: workers.clone(), functions };
         let client = Client::resume(config, self.store, steered, self.held, self.trouble).map_err(stopped)?;
         let handle = client.handle();
+        let source = Arc::clone(&sources.source);
         let Seconds(every) =
             self.config.statistics_every.unwrap_or(bartizan_config::host::STATISTICS_EVERY_USUAL);
         let reporter = Reporter::new(handle.clone(), workers, sources, std::time::Duration::from_secs(every));
@@ -170,6 +193,7 @@ impl Opened {
         let reports = reporter.start().map_err(stopped)?;
         eprintln!("controller: {address} (device `{device}`)");
         let shown = Shown { handle, device, address };
+        source.set_controller(shown.clone());
         Ok(Some(Running { shown, client: Some(client), reports: Some(reports), _lock: self._lock }))
     }
 }
@@ -178,72 +202,12 @@ fn unusable(held: &Held, refusal: &Refusal) -> String {
     format!("generation {} was stored, and cannot be used:{}", held.generation, device::told(refusal))
 }
 
-/// What is shown of a client.
-#[derive(Clone)]
-pub struct Shown {
-    /// The client.
-    pub handle: ClientHandle,
-    /// This device.
-    pub device: DeviceId,
-    /// Where the controller is.
-    pub address: String,
-}
-
-impl Shown {
-    /// What happened, counted since the start, by name.
-    pub fn counted(&self) -> BTreeMap<String, u64> {
-        let counters = self.handle.status().counters;
-        let mut all = BTreeMap::from(
-            [
-                ("dials", counters.dials),
-                ("sessions", counters.sessions),
-                ("dead", counters.dead),
-                ("out-of-place", counters.out_of_place),
-                ("misaddressed", counters.misaddressed),
-                ("stale", counters.stale),
-                ("statistics-lost", counters.statistics_lost),
-                ("alerts-lost", counters.alerts_lost),
-                ("expired", counters.expired),
-            ]
-            .map(|(name, value)| (name.to_owned(), value)),
-        );
-        let word = |value: &dyn std::fmt::Debug| format!("{value:?}").to_lowercase();
-        let refused = counters.refused.iter().map(|(code, n)| (format!("refused-{}", word(code)), *n));
-        let malformed = counters.malformed.iter().map(|(kind, n)| (format!("malformed-{}", word(kind)), *n));
-        let generations = counters.generations_refused.iter();
-        let generations = generations.map(|(code, n)| (format!("generations-refused-{}", word(code)), *n));
-        all.extend(refused.chain(malformed).chain(generations));
-        all
-    }
-
-    /// How it stands, for people.
-    pub fn told(&self) -> Map<String, Value> {
-        let status = self.handle.status();
-        let mut told = Map::new();
-        told.insert("address".to_owned(), self.address.as_str().into());
-        told.insert("device".to_owned(), self.device.as_str().into());
-        told.insert("connected".to_owned(), status.in_step.into());
-        told.insert("generation".to_owned(), status.generation.into());
-        told.insert("last-end".to_owned(), status.last_end.map_or(Value::Null, Value::from));
-        let counted = self.counted().into_iter().map(|(name, value)| (name, value.into()));
-        told.insert("counters".to_owned(), Value::Object(counted.collect()));
-        told
-    }
-}
-
 /// A run's client. Dropping it ends it.
 pub struct Running {
     shown: Shown,
     client: Option<JoinHandle<()>>,
     reports: Option<reports::Running>,
     _lock: lock::Lock,
-}
-
-impl Running {
-    /// What is shown of it.
-    pub fn shown(&self) -> Shown {
-        self.shown.clone()
-    }
 }
 
 impl Drop for Running {
@@ -255,7 +219,7 @@ impl Drop for Running {
 }
 
 /// Where alerts of workers are taken, if a controller is to get them, and who takes them.
-pub fn tap(plan: Option<&Controller>) -> (Option<AlertTap>, Option<reports::Alerts>) {
+pub fn tap(plan: Option<&Controller>) -> (Option<AlertTap>, Option<Alerts>) {
     match plan {
         Some(_) => {
             let (tap, alerts) = AlertTap::open();

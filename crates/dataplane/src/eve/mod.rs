@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use stats::Posted;
 pub use stats::{RulesInForce, StatsNow, StatsWriter};
-pub use tap::{ALERTS_HELD, ALERTS_WAITING, AlertKey, AlertTap, Tapped, TappedAlerts};
+pub use tap::{ALERTS_HELD, ALERTS_WAITING, AlertKey, AlertTap, HELD_TURNS, Tapped, TappedAlerts};
 
 /// One EVE output.
 struct Output {

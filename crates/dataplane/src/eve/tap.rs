@@ -4,28 +4,21 @@
 //!
 //! A worker never waits: what nobody takes, and more different alerts than fit into a short time, is counted as lost.
 
-use super::EveRecorder;
-use super::head::Orientation;
-use super::packet::{Heads, RuleTexts};
-use crate::record::{Entry, Fate, Occasion};
 use bartizan_base::{RuleId, TenantId, Timestamp};
-use bartizan_events::JsonWriter;
-use bartizan_events::config::{AlertOptions, HeaderOptions};
-use bartizan_events::record::AlertRecord;
-use bartizan_function::Finding;
+use bartizan_events::config::HeaderOptions;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Different alerts that a worker holds, at most.
 pub const ALERTS_HELD: usize = 1_024;
 /// Different alerts of all workers that wait to be taken, at most.
 pub const ALERTS_WAITING: usize = 8_192;
-/// How long a worker that is busy holds them.
-const HELD_FOR: Duration = Duration::from_millis(100);
+/// Batches of packets during which a worker that is busy holds them; one that is idle holds none.
+pub const HELD_TURNS: u32 = 256;
 
 /// What makes alerts the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -63,8 +56,8 @@ pub struct AlertTap {
     to: SyncSender<Tapped>,
     lost: Arc<AtomicU64>,
     held: HashMap<AlertKey, Tapped>,
-    /// Since when something is held.
-    since: Option<Instant>,
+    /// For how many batches something is held.
+    turns: u32,
     header: HeaderOptions,
 }
 
@@ -86,7 +79,7 @@ impl AlertTap {
 
     fn with(to: SyncSender<Tapped>, lost: Arc<AtomicU64>) -> Self {
         let header = HeaderOptions { metadata: false, ..HeaderOptions::default() };
-        AlertTap { to, lost, held: HashMap::new(), since: None, header }
+        AlertTap { to, lost, held: HashMap::new(), turns: 0, header }
     }
 
     /// The way of another worker.
@@ -96,7 +89,7 @@ impl AlertTap {
     }
 
     /// Takes an alert. `first`: makes the event, if it is the first with its key.
-    fn take(
+    pub(super) fn take(
         &mut self,
         key: AlertKey,
         now: Timestamp,
@@ -113,22 +106,22 @@ impl AlertTap {
             return;
         }
         let (message, event) = first(&self.header);
-        self.since.get_or_insert_with(Instant::now);
         self.held.insert(key, Tapped { key, message, count: 1, first: now, last: now, event });
     }
 
     /// Between two batches: what was held long enough goes.
     pub(super) fn turn(&mut self) {
-        if self.since.is_some_and(|since| since.elapsed() >= HELD_FOR) {
-            self.flush();
+        if !self.held.is_empty() {
+            self.turns += 1;
+            if self.turns >= HELD_TURNS {
+                self.flush();
+            }
         }
     }
 
     /// All that is held goes.
     pub(super) fn flush(&mut self) {
-        if self.since.take().is_none() {
-            return;
-        }
+        self.turns = 0;
         for (_, tapped) in self.held.drain() {
             let count = tapped.count;
             if self.to.try_send(tapped).is_err() {
@@ -164,45 +157,6 @@ impl TappedAlerts {
     }
 }
 
-impl EveRecorder {
-    /// Shows alerts to somebody who is no output.
-    pub fn tap_alerts(&mut self, tap: Option<AlertTap>) {
-        self.tap = tap;
-    }
-
-    pub(super) fn tap_alert(
-        &mut self,
-        occasion: &Occasion<'_>,
-        flow: Option<&Entry>,
-        finding: &Finding,
-        fate: &Fate,
-    ) {
-        let Some(mut tap) = self.tap.take() else { return };
-        let tuple = super::head::own_tuple(occasion, flow);
-        let key = AlertKey {
-            tenant: flow.map_or(TenantId(0), Entry::tenant),
-            rule: finding.rule.id,
-            source: tuple.map(|tuple| tuple.src),
-            destination: tuple.map(|tuple| tuple.dest),
-        };
-        tap.take(key, occasion.now, |header| {
-            let texts = RuleTexts::of(&finding.rule);
-            let heads = Heads::of(self, flow);
-            let refusal = Some(&fate.decision).filter(|d| !d.verdict.forwards());
-            let common = heads.head(occasion, flow, Orientation::Packet, refusal);
-            let record = AlertRecord {
-                alert: texts.info(finding, self.firewall),
-                direction: flow.map(|_| occasion.direction),
-                ..AlertRecord::default()
-            };
-            let mut writer = JsonWriter::new();
-            record.write(&mut writer, header, &AlertOptions::NOTHING, &common, |_| {});
-            (finding.rule.message.to_string(), writer.bytes().to_vec())
-        });
-        self.tap = Some(tap);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,8 +177,9 @@ mod tests {
         tap.take(key(1), Timestamp::from_nanos(3), |_| panic!("the event is there"));
         tap.take(key(1), Timestamp::from_nanos(9), |_| panic!("the event is there"));
         // It is not held long enough.
+        (1..HELD_TURNS).for_each(|_| tap.turn());
         assert_eq!(alerts.next(Duration::ZERO).unwrap(), None);
-        tap.flush();
+        tap.turn();
         let tapped = alerts.next(Duration::ZERO).unwrap().unwrap();
         let times = (tapped.first.as_nanos(), tapped.last.as_nanos());
         assert_eq!((tapped.key, tapped.count, times), (key(1), 3, (3, 9)));

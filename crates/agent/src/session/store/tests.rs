@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//! The store, stopped at every step, and with broken files.
+
 use super::*;
 use bartizan_api::southbound::{Policy, RuleGroup, RuleType, Rules};
 use std::cell::Cell;
