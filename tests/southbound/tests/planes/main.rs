@@ -200,6 +200,10 @@ fn alerts_statistics_and_orders_come_out_at_rest() {
     edge.handle.statistics(delta(&[("link/wan/packets", 1)]));
     until("more", || site.get("/v1/devices/edge/statistics")["counters"]["link/wan/packets"] == 8);
     assert_eq!(site.get("/v1/alerts")["items"][0]["count"], 4);
+    let metrics = site.get("/v1/metrics");
+    let metrics = metrics.as_str().unwrap();
+    assert!(metrics.contains("{what=\"agents-alerts-foreign\"} 0\n"), "a new process: {metrics}");
+    assert!(metrics.contains("{what=\"agents-sessions\"} 1\n"), "{metrics}");
     // Orders.
     let answer = |site: &mut Site| site.status("edge")["functions"]["ids"].take();
     site.post("/v1/devices/edge/functions/ids", &json!({ "order": "configure", "settings": { "a": 1 } }));
