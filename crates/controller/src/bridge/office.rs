@@ -311,7 +311,10 @@ impl Backend for Office {
             "`{device}` runs something as number {number}, which is not what it was to be: was the controller's state put back? \
              It gets what it is to run under a higher number"
         ));
-        if let Err(refusal) = self.controller.change(&nobody(), "ahead", false, draft) {
+        // For operators who look later.
+        let noted = self.controller.note(&nobody(), "device ahead", device::KIND, device.as_str());
+        let done = noted.and_then(|()| self.controller.change(&nobody(), "ahead", false, draft));
+        if let Err(refusal) = done {
             (self.say)(&format!("`{device}` has to wait: {refusal}"));
         }
     }

@@ -149,6 +149,9 @@ fn a_store_that_was_put_back_overtakes_its_devices() {
     site.restart();
     until("it is overtaken", || port(&edge.texts(), "policy:1:web") == Some(1));
     site.runs("edge", generation);
+    let audit = site.get("/v1/audit?limit=500");
+    let ahead = |row: &Value| row["action"] == "device ahead" && row["id"] == "edge";
+    assert!(audit["items"].as_array().unwrap().iter().any(ahead));
     let next = site.policy("acme", "web", 9);
     site.runs("edge", next);
     assert_eq!(port(&edge.texts(), "policy:1:web"), Some(9));
