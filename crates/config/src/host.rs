@@ -831,21 +831,15 @@ controller: {address: 'controller.example:9444', identity: id, state: /var/lib/b
 
     #[test]
     fn a_controller_has_an_address_with_a_port() {
-        let cases = [
-            (
-                "links: []\ncontroller: {address: here, identity: i, state: s}",
-                "2:23: `here` is no name or address with a port",
-            ),
-            ("links: []\ncontroller: {address: 'h:0', identity: i, state: s}", "2:23: `h:0` is no name"),
-            ("links: []\ncontroller: {identity: i, state: s}", "2:13: the key `address` is missing"),
-            (
-                "links: []\ncontroller: {address: 'h:1', identity: i, state: s, statistics-every: 2h}",
-                "2:71: 7200 seconds are out of range",
-            ),
-        ];
-        for (text, expected) in cases {
-            let error = parse("bartizan.yaml", text).expect_err(text).to_string();
-            assert!(error.contains(&format!("bartizan.yaml:{expected}")), "{text}\n{error}");
+        for (keys, expected) in [
+            ("address: here", "2:23: `here` is no name or address with a port"),
+            ("address: 'h:0'", "2:23: `h:0` is no name"),
+            ("statistics-every: 1s", "2:13: the key `address` is missing"),
+            ("address: 'h:1', statistics-every: 2h", "2:48: 7200 seconds are out of range"),
+        ] {
+            let text = format!("links: []\ncontroller: {{{keys}, identity: i, state: s}}");
+            let error = parse("bartizan.yaml", &text).unwrap_err().to_string();
+            assert!(error.contains(&format!("bartizan.yaml:{expected}")), "{error}");
         }
     }
 
