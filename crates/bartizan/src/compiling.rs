@@ -111,7 +111,11 @@ impl Compiler {
             })
         };
         let libraries = files.iter().enumerate().map(library).collect::<Result<_, _>>()?;
-        let variables = source.rules.get("vars").cloned().unwrap_or(Value::Null);
+        let mut variables = source.rules.get("vars").cloned().unwrap_or(Value::Null);
+        // Where they stand in the file says nothing of them: another tenant may come before.
+        for vars in variables.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+            vars.remove("place");
+        }
         Ok(Some(MadeOf { libraries, variables }))
     }
 
@@ -212,6 +216,9 @@ mod tests {
     use bartizan_base::Generation;
     use serde_json::json;
 
+    /// Port with which a third tenant comes before the two.
+    const THIRD: u16 = 8443;
+
     /// Two tenants with a library each; of one its port, of one rule its content and of one tenant a variable can be said.
     fn held(port: u16, content: &str, home: &str) -> Arc<Joined> {
         let part = |tenant, name: &str, text: Value| {
@@ -248,7 +255,10 @@ mod tests {
             file(7, "seven"),
             file(8, content),
         ];
-        let objects = objects.into_iter().map(|object| (object.key(), Arc::new(object))).collect();
+        let third = json!({"tenant": {"name": "zero", "select": {"vni": 3}}, "order": 1});
+        let third = (port == THIRD).then(|| part(3, "@tenant", third));
+        let objects = objects.into_iter().chain(third);
+        let objects = objects.map(|object| (object.key(), Arc::new(object))).collect();
         Arc::new(join(&Held { generation: 1, objects }).unwrap())
     }
 
@@ -276,8 +286,10 @@ mod tests {
         let first = build(&held(80, "eight", "10.0.0.0/8"));
         let policy = build(&held(443, "eight", "10.0.0.0/8"));
         assert_eq!(same(&first, &policy), [true, true]);
+        let tenant = build(&held(THIRD, "eight", "10.0.0.0/8"));
+        assert_eq!(same(&policy, &tenant), [true, true]);
         let file = build(&held(443, "another", "10.0.0.0/8"));
-        assert_eq!(same(&policy, &file), [true, false]);
+        assert_eq!(same(&tenant, &file), [true, false]);
         let variable = build(&held(443, "another", "192.0.2.0/24"));
         assert_eq!(same(&file, &variable), [false, false]);
         // One that fails changes nothing.

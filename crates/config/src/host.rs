@@ -4,11 +4,20 @@
 //! A key that is left out leaves things as the program's own defaults and the Suricata settings have them, which is why
 //! most are optional here. Not done: whether interfaces exist (the ports say so), defaults that depend on the machine.
 
+mod address;
+mod controller;
+
+pub use address::listen_address;
+pub use controller::{
+    Controller, HERE_AGENTS, HERE_DEVICE, HERE_LISTEN, Here, STATISTICS_EVERY, STATISTICS_EVERY_USUAL,
+};
+
 use crate::policy::read;
 use crate::policy::values::{List, Seconds, Share, Size};
 use crate::policy::{PolicyError, Problem};
 use crate::yaml;
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use address::read_listen_address;
+use core::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
@@ -62,59 +71,6 @@ pub struct HostFile {
     /// Where policies and rules come from instead of `policy` and `rules`, which hold only until something has come; nowhere unless given.
     pub controller: Option<Controller>,
 }
-
-/// The controller that this device belongs to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Controller {
-    /// Name or address, and port: `controller.example:9444`. Either this or `here` is given.
-    pub address: Option<String>,
-    /// The controller runs in this process.
-    pub here: Option<Here>,
-    /// Folder with the device's key and certificate (`bartizan ca enrol`), beside this file or absolute. The device's id stands in the certificate.
-    pub identity: PathBuf,
-    /// Folder where what the controller has sent is kept over restarts, beside this file or absolute; made if it is not there.
-    pub state: PathBuf,
-    /// How often counters are sent, from 1s to 1h; 10s unless given.
-    pub statistics_every: Option<Seconds>,
-}
-
-impl Controller {
-    fn folders(&mut self) -> impl Iterator<Item = &mut PathBuf> {
-        let here = self.here.as_mut().map(|here| &mut here.state);
-        [&mut self.identity, &mut self.state].into_iter().chain(here)
-    }
-}
-
-/// A controller in the process of a run, whose first device that is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Here {
-    /// Folder of its state, beside this file or absolute; made if it is not there.
-    pub state: PathBuf,
-    /// Where its REST API listens; `127.0.0.1:9443` unless given.
-    #[schemars(with = "Option<String>")]
-    #[serde(default, deserialize_with = "read_some_listen_address")]
-    pub listen: Option<SocketAddr>,
-    /// Where it listens for agents, also those of other hosts; `127.0.0.1:7443` unless given.
-    #[schemars(with = "Option<String>")]
-    #[serde(default, deserialize_with = "read_some_listen_address")]
-    pub agents: Option<SocketAddr>,
-    /// The name of this device at the controller; `local` unless given. It serves all tenants unless the controller is told otherwise.
-    pub device: Option<String>,
-}
-
-/// Where the REST API of a controller in a run listens unless given.
-pub const HERE_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9443);
-/// Where it listens for agents unless given.
-pub const HERE_AGENTS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7443);
-/// The name of its device unless given.
-pub const HERE_DEVICE: &str = "local";
-
-/// Shortest and longest time, in seconds, between two statistics to a controller.
-pub const STATISTICS_EVERY: core::ops::RangeInclusive<u64> = 1..=3_600;
-/// That time unless given.
-pub const STATISTICS_EVERY_USUAL: Seconds = Seconds(10);
 
 /// What packets come in by: exactly one of `inline`, `tap` and `capture`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -403,26 +359,6 @@ pub struct Metrics {
     pub listen: SocketAddr,
 }
 
-fn read_some_listen_address<'de, D: serde::Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<SocketAddr>, D::Error> {
-    read_listen_address(deserializer).map(Some)
-}
-
-fn read_listen_address<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
-    listen_address(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
-}
-
-/// Reads an address with a port.
-///
-/// # Errors
-/// What is wrong, and how it is written.
-pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| {
-        format!("`{text}` is no address with a port; write it like 127.0.0.1:9100 or '[::1]:9100'")
-    })
-}
-
 /// Most workers of a run.
 pub const WORKERS: u16 = bartizan_base::spread::WORKERS_MAX;
 
@@ -642,15 +578,7 @@ fn numbers(file: &HostFile) -> Vec<(&'static str, String)> {
             found.push((path, message));
         }
     }
-    if let Some(controller) = &file.controller {
-        found.extend(address_of(controller));
-        if let Some(Seconds(seconds)) =
-            controller.statistics_every.filter(|s| !STATISTICS_EVERY.contains(&s.0))
-        {
-            let message = format!("{seconds} seconds are out of range; give 1 to 3600");
-            found.push(("controller/statistics-every", message));
-        }
-    }
+    found.extend(file.controller.iter().flat_map(Controller::wrong));
     if let Some(mode) = file.outputs.mode.as_deref().filter(|mode| !is_mode(mode)) {
         let message =
             format!("`{mode}` is no mode of files; write octal digits such as 640, with 6 for the owner");
@@ -680,29 +608,6 @@ fn numbers(file: &HostFile) -> Vec<(&'static str, String)> {
 fn is_mode(text: &str) -> bool {
     let digits = text.strip_prefix('0').unwrap_or(text).as_bytes();
     matches!(digits, [b'6' | b'7', b'0'..=b'7', b'0'..=b'7'])
-}
-
-/// What is wrong with where a controller is.
-fn address_of(controller: &Controller) -> Option<(&'static str, String)> {
-    let address = match (&controller.address, &controller.here) {
-        (Some(address), None) => address,
-        (None, Some(_)) => return None,
-        (None, None) => {
-            let message =
-                "where is it? give `address` (controller.example:9444), or `here` for one in this process";
-            return Some(("controller", message.to_owned()));
-        }
-        (Some(_), Some(_)) => {
-            let message = "`address` and `here` are given; leave one out: a device belongs to one controller";
-            return Some(("controller", message.to_owned()));
-        }
-    };
-    let port = address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
-    (port.is_none_or(|port| port == 0) || address.starts_with(':')).then(|| {
-        let message =
-            format!("`{address}` is no name or address with a port; write it like controller.example:9444");
-        ("controller/address", message)
-    })
 }
 
 impl HostFile {
@@ -887,29 +792,17 @@ controller: {address: 'controller.example:9444', identity: id, state: /var/lib/b
 
     #[test]
     fn a_controller_has_an_address_with_a_port() {
-        let cases = [
-            (
-                "links: []\ncontroller: {address: here, identity: i, state: s}",
-                "2:23: `here` is no name or address with a port",
-            ),
-            ("links: []\ncontroller: {address: 'h:0', identity: i, state: s}", "2:23: `h:0` is no name"),
-            ("links: []\ncontroller: {identity: i, state: s}", "2:13: where is it? give `address`"),
-            (
-                "links: []\ncontroller: {address: 'h:1', here: {state: c}, identity: i, state: s}",
-                "2:13: `address` and `here` are given",
-            ),
-            (
-                "links: []\ncontroller: {here: {state: c, listen: nowhere}, identity: i, state: s}",
-                "2:39: `nowhere` is no address with a port",
-            ),
-            (
-                "links: []\ncontroller: {address: 'h:1', identity: i, state: s, statistics-every: 2h}",
-                "2:71: 7200 seconds are out of range",
-            ),
-        ];
-        for (text, expected) in cases {
-            let error = parse("bartizan.yaml", text).expect_err(text).to_string();
-            assert!(error.contains(&format!("bartizan.yaml:{expected}")), "{text}\n{error}");
+        for (keys, expected) in [
+            ("address: here", "2:23: `here` is no name or address with a port"),
+            ("address: 'h:0'", "2:23: `h:0` is no name"),
+            ("statistics-every: 1s", "2:13: where is it? give `address`"),
+            ("address: 'h:1', here: {state: c}", "2:13: `address` and `here` are given"),
+            ("here: {state: c, listen: nowhere}", "2:39: `nowhere` is no address with a port"),
+            ("address: 'h:1', statistics-every: 2h", "2:48: 7200 seconds are out of range"),
+        ] {
+            let text = format!("links: []\ncontroller: {{{keys}, identity: i, state: s}}");
+            let error = parse("bartizan.yaml", &text).unwrap_err().to_string();
+            assert!(error.contains(&format!("bartizan.yaml:{expected}")), "{error}");
         }
     }
 
