@@ -9,8 +9,9 @@ use crate::clock::Clock;
 use crate::counters::{Counters, count};
 use crate::device::{self, Acknowledgement, DeviceSpec, DeviceStatus, Touched};
 use crate::fleet::Fleet;
-use crate::model::Model;
+use crate::model::{Model, Step};
 use crate::problem::Refusal;
+use crate::queue::{Group, Queue};
 use crate::rollout;
 use crate::store::{Alert, Change, Loaded, Status, Store, StoreError, Write};
 use schemars::JsonSchema;
@@ -88,6 +89,7 @@ pub struct Outcome {
 pub struct Controller {
     store: Mutex<Box<dyn Store>>,
     model: RwLock<Model>,
+    queue: Queue,
     clock: Arc<dyn Clock>,
     fleet: Arc<dyn Fleet>,
     /// What the program says.
@@ -123,6 +125,7 @@ impl Controller {
         }
         Ok(Controller {
             store: Mutex::new(store),
+            queue: Queue::new(model.clone()),
             model: RwLock::new(model),
             clock,
             fleet,
@@ -170,7 +173,7 @@ impl Controller {
     }
 
     /// Does a change that is drafted from what stands, or only says what it would do (`dry`). Nobody else changes anything in
-    /// between.
+    /// between. Answered, also with a refusal, when all that it was drafted from is on the disk.
     ///
     /// # Errors
     /// Those of the draft, and of the store.
@@ -181,27 +184,57 @@ impl Controller {
         dry: bool,
         draft: impl FnOnce(&Model) -> Result<Draft, Refusal>,
     ) -> Result<Outcome, Refusal> {
-        let mut store = lock(&self.store);
-        let (change, outcome) = {
-            let model = self.model();
-            let draft = draft(&model)?;
-            self.compose(&model, who, action, draft)
+        let (drafted, awaited) = {
+            let mut ahead = self.queue.lock();
+            let drafted = draft(&ahead.model).map(|draft| self.compose(&ahead.model, who, action, draft));
+            let drafted = drafted.map(|(change, outcome)| {
+                if !dry && (!change.writes.is_empty() || !change.status.is_empty()) {
+                    ahead.add(outcome.generation, change);
+                }
+                outcome
+            });
+            (drafted, ahead.awaited())
         };
-        if dry || (change.writes.is_empty() && change.status.is_empty()) {
-            return Ok(outcome);
+        if let Some(group) = awaited {
+            self.settle(&group)?;
         }
-        let generation = store.commit(&change)?;
-        let wanted = {
+        drafted
+    }
+
+    /// Waits until a group is on the disk: whoever comes to the store first takes all that wait there with it.
+    fn settle(&self, group: &Group) -> Result<(), StoreError> {
+        let mut store = lock(&self.store);
+        if let Some(result) = group.result() {
+            return result;
+        }
+        let taken = self.queue.take();
+        match store.commit_all(&taken.changes) {
+            Ok(_) => {
+                self.show(&taken.steps);
+                self.queue.done(&taken);
+            }
+            Err(error) => {
+                let stands = self.model().clone();
+                self.queue.failed(&taken, &error, stands);
+            }
+        }
+        // It waited, so it was what was taken.
+        group.result().unwrap_or_else(|| Err(StoreError::Doubt("a writer broke off".to_owned())))
+    }
+
+    /// Shows to readers and the fleet what is on the disk now. By the only writer, so that the fleet hears of generations in their order.
+    fn show(&self, steps: &[Step]) {
+        let mut told = Vec::new();
+        {
             let mut model = self.model.write().unwrap_or_else(PoisonError::into_inner);
-            let wanted = wanted(&model, &change.status);
-            model.apply(generation, &change.writes, &change.status);
-            wanted
-        };
-        // Still as the only writer, so that the fleet hears of generations in their order.
-        for (device, generation) in wanted {
+            for step in steps {
+                told.extend(wanted(&model, step.status()));
+                model.apply(step);
+            }
+        }
+        for (device, generation) in told {
             self.fleet.wanted(&device, generation);
         }
-        Ok(outcome)
     }
 
     fn compose(&self, model: &Model, who: &Principal, action: &str, draft: Draft) -> (Change, Outcome) {

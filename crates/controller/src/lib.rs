@@ -17,12 +17,13 @@
 //! 9. `rollout`: a generation on its way to devices, in steps.
 //! 10. `fleet`: the way to the devices.
 //! 11. `southbound`: sessions with their agents.
-//! 12. `controller`: changes, one at a time, and what follows of them.
-//! 13. `rest`: requests without a transport: routes, dispatch, the OpenAPI document.
-//! 14. `resources`: the routes of all resources.
-//! 15. `state`: the folder of a controller.
-//! 16. `server`: HTTP over TLS.
-//! 17. `client`: its other end.
+//! 12. `queue`: changes on their way to the disk, several together.
+//! 13. `controller`: changes, one at a time, and what follows of them.
+//! 14. `rest`: requests without a transport: routes, dispatch, the OpenAPI document.
+//! 15. `resources`: the routes of all resources.
+//! 16. `state`: the folder of a controller.
+//! 17. `server`: HTTP over TLS.
+//! 18. `client`: its other end.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod access;
@@ -34,6 +35,7 @@ pub mod device;
 pub mod fleet;
 pub mod model;
 pub mod problem;
+mod queue;
 pub mod render;
 pub mod resources;
 pub mod rest;

@@ -288,8 +288,11 @@ impl Store for SqliteStore {
         Ok(Loaded { generation, documents, status })
     }
 
-    fn commit(&mut self, change: &Change) -> Result<u64, StoreError> {
-        self.write(|transaction| commit(transaction, change))
+    fn commit_all(&mut self, changes: &[Change]) -> Result<u64, StoreError> {
+        self.write(|transaction| {
+            let stands = transaction.prepare_cached(NEWEST)?.query_row([], |row| number(row, 0))?;
+            changes.iter().try_fold(stands, |_, change| commit(transaction, change))
+        })
     }
 
     fn at(&mut self, generation: u64) -> Result<Vec<Document>, StoreError> {
