@@ -17,6 +17,7 @@ mod planted;
 pub mod policy;
 pub mod protocol;
 mod receivers;
+pub mod record;
 pub mod regex;
 pub mod request;
 pub mod rules;
@@ -41,6 +42,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("open", open::run),
     ("policy", policy::run),
     ("protocol", protocol::run),
+    ("record", record::run),
     ("regex", regex::run),
     ("request", request::run),
     ("rules", rules::run),

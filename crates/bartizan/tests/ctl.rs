@@ -342,3 +342,45 @@ fn alerts_are_followed() {
     following.wait().unwrap();
     assert!(begun.elapsed() < Duration::from_secs(60));
 }
+
+#[test]
+fn a_change_is_replayed_before_it_is_put() {
+    let world = World::new();
+    world.write("acme.yaml", "select: {prefixes: [192.0.2.0/24]}\n");
+    world.told(&["tenants", "put", "acme", "acme.yaml"]);
+    world.write("lan.yaml", "members: [192.0.2.1]\n");
+    world.told(&["groups", "put", "acme", "lan", "lan.yaml"]);
+    let policy = |ports: &str| {
+        format!(
+            "order: 10\npolicy:\n  from: lan\n  chain: [pfw]\n  pfw: {{default: drop, rules: [{{allow: udp, to-ports: [{ports}]}}]}}\n"
+        )
+    };
+    world.write("web.yaml", &policy("53"));
+    world.told(&["policies", "put", "acme", "web", "web.yaml"]);
+    world.told(&["devices", "put", "edge", "--tenants", "acme"]);
+    let spec: String = policy("99").lines().map(|line| format!("  {line}\n")).collect();
+    world.write("new.yaml", &format!("kind: policy\ntenant: acme\nname: web\nspec:\n{spec}"));
+    let frames = [53, 99].map(|port| common::udp(false, 1000, port, b"hello"));
+    world.folder.write("c.pcap", common::capture(&frames));
+    let told = |arguments: &[&str]| -> Value {
+        let all = [&["replay", "--json", "--device", "edge"], arguments].concat();
+        serde_json::from_str(&world.told(&all)).unwrap()
+    };
+    // The device runs nothing yet: nothing to compare with.
+    let report = told(&["c.pcap"]);
+    assert_eq!((&report["all"]["flows"], &report["changing"]["flows"]), (&2.into(), &0.into()));
+    world.refused(&["replay", "--device", "edge", "--against", "running", "c.pcap"], 1, "has not said yet");
+    let generation: Value = serde_json::from_str(&world.told(&["generations", "get", "--json"])).unwrap();
+    let generation = generation["generation"].to_string();
+    world.told(&["devices", "acknowledge", "edge", "--generation", &generation, "--accepted"]);
+    // What is not put yet, beside what runs.
+    let report = told(&["--with", "new.yaml", "c.pcap"]);
+    assert_eq!(report["changing"]["flows"], 2, "{report}");
+    assert_eq!(report["changed"][0]["after"]["policy"], "acme/web");
+    // As it says when it is put.
+    world.told(&["apply", "-f", "new.yaml"]);
+    assert_eq!(told(&["c.pcap"]), report);
+    let back = told(&["--generation", &generation, "--against", "running", "c.pcap"]);
+    assert_eq!(back["changing"]["flows"], 0);
+    world.refused(&["replay", "--device", "none", "c.pcap"], 1, "there is no device `none`");
+}

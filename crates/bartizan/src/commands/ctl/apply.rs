@@ -68,7 +68,7 @@ pub struct Wanted {
     rule_files: BTreeMap<String, PathBuf>,
 }
 
-/// Why a path of `path` has no documents, or the documents of its files, in the order of their names.
+/// The documents of files and folders, in an order that works.
 pub fn read(paths: &[PathBuf]) -> Result<Vec<Wanted>, Failure> {
     let mut files = Vec::new();
     for path in paths {
@@ -154,6 +154,11 @@ impl Wanted {
             *file = Value::from(hash);
         }
         Ok(())
+    }
+
+    /// Something that is wrong in it.
+    pub fn wrong(&self, message: &str) -> Failure {
+        self.document.wrong("/spec", message)
     }
 
     fn title(&self) -> String {

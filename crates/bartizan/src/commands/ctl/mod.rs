@@ -7,8 +7,10 @@ mod act;
 mod actions;
 mod apply;
 mod ask;
+mod candidate;
 mod diff;
 mod document;
+mod replay;
 pub mod running;
 mod running_text;
 mod show;
@@ -29,6 +31,7 @@ Examples:
   bartizan ctl policies list acme
   bartizan ctl policies put acme web web.yaml --dry-run
   bartizan ctl apply -f site/                          # a folder of documents; the difference is shown first
+  bartizan ctl replay --device edge --with web.yaml eve.json.gz
   bartizan ctl rollouts start --percent 10,50,100
   bartizan ctl alerts acme --follow
   bartizan ctl reload-rules
@@ -58,6 +61,8 @@ enum What {
     Controller(&'static Action, ArgMatches),
     /// Documents of files.
     Apply(apply::Args),
+    /// Of a policy and traffic that was.
+    Replay(Box<replay::Args>),
 }
 
 impl FromArgMatches for What {
@@ -67,6 +72,9 @@ impl FromArgMatches for What {
         };
         if name == apply::NAME {
             return apply::Args::from_arg_matches(below).map(What::Apply);
+        }
+        if name == replay::NAME {
+            return replay::Args::from_arg_matches(below).map(|args| What::Replay(Box::new(args)));
         }
         if let Some((action, matches)) = actions::chosen(name, below) {
             return Ok(What::Controller(action, matches.clone()));
@@ -94,6 +102,7 @@ impl Subcommand for What {
             .allow_external_subcommands(true)
             .subcommand_help_heading("Commands to a controller")
             .subcommand(apply::Args::augment_args(Command::new(apply::NAME)))
+            .subcommand(replay::Args::augment_args(Command::new(replay::NAME)))
             .subcommands(actions::commands())
             .subcommands(running)
     }
@@ -103,7 +112,7 @@ impl Subcommand for What {
     }
 
     fn has_subcommand(name: &str) -> bool {
-        name == apply::NAME
+        [apply::NAME, replay::NAME].contains(&name)
             || actions::resources().contains(&name)
             || COMMANDS.iter().any(|spec| spec.name == name)
     }
@@ -114,12 +123,14 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     match &args.what {
         What::Running(name, _) if !What::has_subcommand(name) => {
             let running = COMMANDS.iter().map(|spec| spec.name);
-            let known: Vec<&str> = running.chain([apply::NAME]).chain(actions::resources()).collect();
+            let known: Vec<&str> =
+                running.chain([apply::NAME, replay::NAME]).chain(actions::resources()).collect();
             let known = known.join(", ");
             Err(Failure::usage(format!("there is no command `{name}`; there are {known}")))
         }
         What::Running(name, arguments) => running::run(&args.to, name, arguments, args.json),
         What::Controller(action, matches) => act::run(action, matches, &args.whom, args.json),
+        What::Replay(replay) => replay::run(replay, &args.whom, args.json),
         What::Apply(apply) => apply::run(apply, &args.whom, args.json),
     }
 }
