@@ -24,6 +24,7 @@
 //! 16. `state`: the folder of a controller.
 //! 17. `server`: HTTP over TLS.
 //! 18. `client`: its other end.
+//! 19. `limits`: bounds of all of them, for the manual.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod access;
@@ -33,6 +34,7 @@ pub mod controller;
 pub mod counters;
 pub mod device;
 pub mod fleet;
+pub mod limits;
 pub mod model;
 pub mod problem;
 mod queue;

@@ -10,7 +10,7 @@ use crate::model::{Model, Step};
 use crate::store::{Change, StoreError};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Changes that are committed together.
+/// Changes that are committed together: as many as threads wait for theirs, requests that are worked on and devices.
 #[derive(Debug, Default)]
 pub struct Group(OnceLock<Result<(), StoreError>>);
 

@@ -21,9 +21,9 @@ use std::time::Duration;
 use tokio_rustls::TlsConnector;
 
 /// Time for a request and its answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes of an answer.
-const ANSWER_MAX: usize = 256 << 20;
+pub(crate) const ANSWER_MAX: usize = 256 << 20;
 
 /// Why there is no answer. Whether a change was done is then not known: ask.
 #[derive(Debug, thiserror::Error)]
@@ -187,8 +187,8 @@ impl Client {
             let response = sender.send_request(request).await.map_err(|e| broken(&e))?;
             Ok::<_, ClientError>((answer(response).await?, sender))
         };
-        let slow = || ClientError::Broken(format!("nothing for {} s", PATIENCE.as_secs()));
-        let patient = async { tokio::time::timeout(PATIENCE, asked).await.map_err(|_| slow())? };
+        let slow = || ClientError::Broken(format!("nothing for {} s", ANSWER_PATIENCE.as_secs()));
+        let patient = async { tokio::time::timeout(ANSWER_PATIENCE, asked).await.map_err(|_| slow())? };
         let (answer, sender) = self.runtime.block_on(patient)?;
         self.connection = Some(sender);
         Ok(answer)
