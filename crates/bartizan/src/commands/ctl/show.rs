@@ -248,7 +248,7 @@ mod tests {
              longer  12          -      -     -   -        -       a\\u001bb\n"
         );
         let others = [json!({"sid": 7, "msg": "x", "more": {"a": 1}})];
-        assert_eq!(table("none-such", &others, true), "MSG  SID\nx    7\n");
+        assert_eq!(table("none-such", &others, true), "SID  MSG\n7    x\n");
         let alert = [
             json!({"number": 3, "last": 1_700_000_000_000_000_u64, "tenant": "acme", "count": 2, "event": {}}),
         ];
@@ -261,7 +261,7 @@ mod tests {
         let told = json!({"generation": 9, "changes": [change], "devices": ["a", "b"]});
         assert_eq!(
             outcome(&told, true),
-            "tenants acme: changed\n    - order: 1\n    + order: 2\n      x: y\nwould be generation 9; nothing was changed\n\
+            "tenants acme: changed\n    - order: 1\n    + order: 2\n      x: \"y\"\nwould be generation 9; nothing was changed\n\
              devices that would run it at once: a, b\n"
         );
         let nothing = json!({"generation": 9, "changes": [], "devices": []});
