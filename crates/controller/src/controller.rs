@@ -10,6 +10,7 @@ use crate::counters::{Counters, count};
 use crate::device::{self, Acknowledgement, DeviceSpec, DeviceStatus, Touched};
 use crate::fleet::Fleet;
 use crate::model::{Model, Step};
+use crate::numbers;
 use crate::problem::Refusal;
 use crate::queue::{Group, Queue};
 use crate::rollout;
@@ -19,6 +20,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 /// The kind of document of tokens.
@@ -50,6 +52,8 @@ pub struct Draft {
     pub status: Vec<Status>,
     /// Whose traffic it concerns.
     pub touched: Touched,
+    /// Status that comes again if the machine dies; see [`Change::repeats`].
+    pub repeats: bool,
 }
 
 impl Draft {
@@ -98,6 +102,7 @@ pub struct Controller {
     pub counters: Counters,
     failures: Mutex<Limiter<IpAddr>>,
     refusals: Mutex<Limiter<String>>,
+    requests: AtomicU32,
 }
 
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -116,7 +121,15 @@ impl Controller {
         fleet: Arc<dyn Fleet>,
         settings: Settings,
     ) -> Result<Self, StoreError> {
-        let model = Model::of(store.load()?);
+        let mut model = Model::of(store.load()?);
+        // An older program gave no numbers. If there are none left, the documents are still there to be removed.
+        let status = numbers::missing(&model).unwrap_or_default();
+        if !status.is_empty() {
+            let (at, who) = (clock.now(), Principal::controller().id);
+            let change = Change { at, who, action: "number".to_owned(), status, ..Change::default() };
+            store.commit(&change)?;
+            model.set(&change.status);
+        }
         for device in model.all(device::KIND) {
             let status = DeviceStatus::of(&model, &device.id);
             if status.wanted > 0 {
@@ -133,6 +146,7 @@ impl Controller {
             counters: Counters::default(),
             failures: Mutex::new(Limiter::default()),
             refusals: Mutex::new(Limiter::default()),
+            requests: AtomicU32::new(0),
         })
     }
 
@@ -186,7 +200,8 @@ impl Controller {
     ) -> Result<Outcome, Refusal> {
         let (drafted, awaited) = {
             let mut ahead = self.queue.lock();
-            let drafted = draft(&ahead.model).map(|draft| self.compose(&ahead.model, who, action, draft));
+            let drafted =
+                draft(&ahead.model).and_then(|draft| self.compose(&ahead.model, who, action, draft));
             let drafted = drafted.map(|(change, outcome)| {
                 if !dry && (!change.writes.is_empty() || !change.status.is_empty()) {
                     ahead.add(outcome.generation, change);
@@ -210,12 +225,11 @@ impl Controller {
         let taken = self.queue.take();
         match store.commit_all(&taken.changes) {
             Ok(_) => {
-                self.show(&taken.steps);
+                self.publish(&taken.steps);
                 self.queue.done(&taken);
             }
             Err(error) => {
-                let stands = self.model().clone();
-                self.queue.failed(&taken, &error, stands);
+                self.queue.failed(&taken, &error, || self.model().clone());
             }
         }
         // It waited, so it was what was taken.
@@ -223,21 +237,35 @@ impl Controller {
     }
 
     /// Shows to readers and the fleet what is on the disk now. By the only writer, so that the fleet hears of generations in their order.
-    fn show(&self, steps: &[Step]) {
-        let mut told = Vec::new();
+    fn publish(&self, steps: &[Step]) {
+        let (mut told, mut changed) = (Vec::new(), Vec::new());
         {
             let mut model = self.model.write().unwrap_or_else(PoisonError::into_inner);
             for step in steps {
-                told.extend(wanted(&model, step.status()));
+                let wanted = wanted(&model, step.status());
+                // Still as the only writer, so that the fleet hears of generations in their order.
+                let devices =
+                    step.changed(device::KIND).filter(|id| !wanted.iter().any(|(device, _)| device == id));
+                changed.extend(devices.map(str::to_owned));
+                told.extend(wanted);
                 model.apply(step);
             }
         }
         for (device, generation) in told {
             self.fleet.wanted(&device, generation);
         }
+        for device in changed {
+            self.fleet.changed(&device);
+        }
     }
 
-    fn compose(&self, model: &Model, who: &Principal, action: &str, draft: Draft) -> (Change, Outcome) {
+    fn compose(
+        &self,
+        model: &Model,
+        who: &Principal,
+        action: &str,
+        draft: Draft,
+    ) -> Result<(Change, Outcome), Refusal> {
         let mut writes = Vec::new();
         for (kind, id, after) in draft.writes {
             let before = model.get(&kind, &id).map(|document| document.body.clone());
@@ -246,12 +274,15 @@ impl Controller {
             }
         }
         let generation = model.generation + u64::from(!writes.is_empty());
-        let mut status = draft.status;
+        let (mut status, repeats) = (draft.status, draft.repeats);
+        let new = writes.iter().filter(|write| write.after.is_some());
+        let new: Vec<(&str, &str)> = new.map(|write| (write.kind.as_str(), write.id.as_str())).collect();
+        status.extend(numbers::give(model, &new)?);
         let mut devices: Vec<String> = wanted(model, &status).into_iter().map(|(device, _)| device).collect();
         if !writes.is_empty() {
             for id in device::following(model, &draft.touched) {
                 if !devices.contains(&id) {
-                    status.push(DeviceStatus::of(model, &id).want(generation).line(&id));
+                    status.push(DeviceStatus::of(model, &id).follow(generation).line(&id));
                     devices.push(id);
                 }
             }
@@ -267,7 +298,7 @@ impl Controller {
             .collect();
         let outcome = Outcome { generation, changes, devices };
         let (who, action) = (who.id.clone(), action.to_owned());
-        (Change { at: self.now(), who, action, writes, status, remark: None }, outcome)
+        Ok((Change { at: self.now(), who, action, writes, status, remark: None, repeats }, outcome))
     }
 
     /// Notes in the audit log that someone was refused a change; of each token so many at once only, the rest is counted.
@@ -324,6 +355,20 @@ impl Controller {
     /// # Errors
     /// There is no such device, or the store did not do it.
     pub fn acknowledge(&self, who: &Principal, id: &str, answer: &Acknowledgement) -> Result<(), Refusal> {
+        self.answered(who, id, None, answer)
+    }
+
+    /// The same over its session, to what it was sent under a number. It says so again with each session.
+    ///
+    /// # Errors
+    /// There is no such device, or the store did not do it.
+    pub fn answered(
+        &self,
+        who: &Principal,
+        id: &str,
+        number: Option<u64>,
+        answer: &Acknowledgement,
+    ) -> Result<(), Refusal> {
         let now = self.now();
         let draft = |model: &Model| {
             if model.get(device::KIND, id).is_none() {
@@ -336,9 +381,9 @@ impl Controller {
                 );
                 return Err(Refusal::wrong("/generation", message));
             }
-            let own = DeviceStatus::of(model, id).answered(answer, now);
+            let own = DeviceStatus::of(model, id).answered(answer, number, now);
             let mut lines = BTreeMap::from([(id.to_owned(), own.line(id))]);
-            let mut draft = Draft::default();
+            let mut draft = Draft { repeats: number.is_some(), ..Draft::default() };
             if let Some((name, mut rollout)) = rollout::under_way(model) {
                 let status = |device: &str| match device == id {
                     true => own.clone(),
@@ -354,11 +399,42 @@ impl Controller {
         self.change(who, "acknowledge", false, draft).map(|_| ())
     }
 
-    /// A device tells alerts; those of tenants that it does not serve are counted and left out. Returns how many were taken.
+    /// Shows status that is not in the store: it ends with this process.
+    pub fn show(&self, status: &[Status]) {
+        // Where changes are drafted first: what they say of it is newer than what is read.
+        let mut ahead = self.queue.lock();
+        ahead.model.set(status);
+        self.model.write().unwrap_or_else(PoisonError::into_inner).set(status);
+    }
+
+    /// Does something that changes no document, and notes it in the audit log first.
+    ///
+    /// # Errors
+    /// The store did not take the note; then it is not done.
+    pub fn note(&self, who: &Principal, action: &str, kind: &str, id: &str) -> Result<(), Refusal> {
+        let remark = Some((kind.to_owned(), id.to_owned()));
+        let (at, who, action) = (self.now(), who.id.clone(), action.to_owned());
+        let change = Change { at, who, action, remark, ..Change::default() };
+        self.ask(|store| store.commit(&change)).map(drop)
+    }
+
+    /// A number for an order; numbers begin anew with the process, as sessions do.
+    pub fn next_request(&self) -> u32 {
+        self.requests.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+    }
+
+    /// The way to the devices.
+    #[must_use]
+    pub fn fleet(&self) -> &dyn Fleet {
+        self.fleet.as_ref()
+    }
+
+    /// A device tells alerts; those of tenants that it does not serve are counted and left out. `status` is written along, all of it
+    /// or nothing. Returns how many were taken.
     ///
     /// # Errors
     /// There is no such device, or the store did not do it.
-    pub fn alerts(&self, id: &str, alerts: &[Alert]) -> Result<u64, Refusal> {
+    pub fn alerts(&self, id: &str, alerts: &[Alert], status: &[Status]) -> Result<u64, Refusal> {
         let Some(spec) = self.model().get(device::KIND, id).map(|d| DeviceSpec::deserialize(&d.body)) else {
             return Err(Refusal::NotFound(format!("there is no device `{id}`")));
         };
@@ -373,7 +449,12 @@ impl Controller {
             count(&self.counters.alerts_unknown);
         }
         let bound = self.settings.alerts_max;
-        let forgotten = self.ask(|store| store.keep_alerts(&taken, bound))?;
+        let forgotten = {
+            let mut store = lock(&self.store);
+            let forgotten = store.keep_alerts(&taken, bound, status)?;
+            self.show(status);
+            forgotten
+        };
         for _ in 0..forgotten {
             count(&self.counters.alerts_forgotten);
         }
@@ -449,12 +530,14 @@ pub fn shown(kind: &str, body: &Value) -> Value {
     body
 }
 
-/// The devices that are to run something else by these lines of status.
+/// The devices that are to run something else by these lines of status, or the same under another number.
 fn wanted(model: &Model, status: &[Status]) -> Vec<(String, u64)> {
     let lines = status.iter().filter(|line| line.kind == device::KIND);
-    let wanted = |line: &Status| line.body.as_ref()?.get("wanted")?.as_u64();
-    lines
-        .filter_map(|line| Some((line.id.clone(), wanted(line)?)))
-        .filter(|(id, generation)| DeviceStatus::of(model, id).wanted != *generation)
-        .collect()
+    let told = |line: &Status| {
+        let then = DeviceStatus::deserialize(line.body.as_ref()?).ok()?;
+        let now = DeviceStatus::of(model, &line.id);
+        let other = (now.wanted, now.number()) != (then.wanted, then.number());
+        other.then(|| (line.id.clone(), then.wanted))
+    };
+    lines.filter_map(told).collect()
 }

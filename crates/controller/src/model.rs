@@ -39,6 +39,11 @@ impl Step {
         Step { generation, documents: writes.iter().map(document).collect(), status: status.to_vec() }
     }
 
+    /// The documents of a kind that it writes or removes.
+    pub fn changed<'s>(&'s self, kind: &'s str) -> impl Iterator<Item = &'s str> {
+        self.documents.iter().filter(move |(of, ..)| of == kind).map(|(_, id, _)| id.as_str())
+    }
+
     /// Its lines of status.
     #[must_use]
     pub fn status(&self) -> &[Status] {
@@ -98,6 +103,12 @@ impl Model {
         self.list(kind, "", None)
     }
 
+    /// How many documents a kind has.
+    #[must_use]
+    pub fn count(&self, kind: &str) -> usize {
+        self.documents.get(kind).map_or(0, BTreeMap::len)
+    }
+
     /// Every document, by kind and name.
     pub fn documents(&self) -> impl Iterator<Item = &Document> {
         self.documents.values().flat_map(|all| all.values().map(Arc::as_ref))
@@ -107,6 +118,18 @@ impl Model {
     #[must_use]
     pub fn status(&self, kind: &str, id: &str) -> Option<&Value> {
         self.status.get(kind)?.get(id)
+    }
+
+    /// Lines of status of a kind whose names begin with `prefix`.
+    pub fn statuses<'m>(
+        &'m self,
+        kind: &str,
+        prefix: &'m str,
+    ) -> impl Iterator<Item = (&'m str, &'m Value)> + use<'m> {
+        let all = self.status.get(kind).into_iter();
+        all.flat_map(move |all| all.range::<str, _>((Bound::Included(prefix), Bound::Unbounded)))
+            .take_while(move |(id, _)| id.starts_with(prefix))
+            .map(|(id, body)| (id.as_str(), body))
     }
 
     /// What stands after a change.
@@ -122,7 +145,8 @@ impl Model {
         self.set(&step.status);
     }
 
-    fn set(&mut self, status: &[Status]) {
+    /// Lines of status, without a change.
+    pub fn set(&mut self, status: &[Status]) {
         for line in status {
             let kind = self.status.entry(line.kind.clone()).or_default();
             match &line.body {

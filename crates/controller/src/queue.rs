@@ -98,12 +98,12 @@ impl Queue {
     }
 
     /// The disk did not take it: what was drafted from it meanwhile is void as well. `stands`: what is on the disk.
-    pub fn failed(&self, taken: &Taken, error: &StoreError, stands: Model) {
+    pub fn failed(&self, taken: &Taken, error: &StoreError, stands: impl FnOnce() -> Model) {
         let mut ahead = self.lock();
         taken.group.end(Err(error.clone()));
         ahead.group.end(Err(error.clone()));
         *ahead = Ahead {
-            model: stands,
+            model: stands(),
             group: Arc::default(),
             changes: Vec::new(),
             steps: Vec::new(),

@@ -9,7 +9,7 @@ use bartizan_controller::device::Touched;
 use bartizan_controller::fleet::MemoryFleet;
 use bartizan_controller::problem::Refusal;
 use bartizan_controller::store::{
-    Alert, AuditRow, Change, Document, KeptAlert, Loaded, MemoryStore, Store, StoreError,
+    Alert, AuditRow, Change, Document, KeptAlert, Loaded, MemoryStore, Status, Store, StoreError,
 };
 use bartizan_controller::{Controller, Settings};
 use serde_json::json;
@@ -42,8 +42,8 @@ impl Store for Slow {
     fn audit(&mut self, behind: u64, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
         self.store.audit(behind, limit)
     }
-    fn keep_alerts(&mut self, alerts: &[Alert], keep: u64) -> Result<u64, StoreError> {
-        self.store.keep_alerts(alerts, keep)
+    fn keep_alerts(&mut self, alerts: &[Alert], keep: u64, status: &[Status]) -> Result<u64, StoreError> {
+        self.store.keep_alerts(alerts, keep, status)
     }
     fn alerts(
         &mut self,

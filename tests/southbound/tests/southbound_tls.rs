@@ -317,6 +317,7 @@ fn a_device_is_enrolled_gets_its_policies_and_reports() {
         count: 1,
         first: 1,
         last: 1,
+        event: serde_json::Map::new(),
     };
     agent.handle.alert(alert(2, "of another tenant"));
     agent.handle.alert(alert(1, "mine"));

@@ -3,7 +3,10 @@
 
 use super::document::{Context, Kind};
 use crate::access::Need;
-use crate::device::{self, ALL, Acknowledgement, DeviceSpec, DeviceStatus, Follow, Touched};
+use crate::device::{
+    self, ALL, Acknowledgement, DeviceSpec, DeviceStatus, FUNCTIONS, Follow, FunctionStatus, SESSIONS,
+    SessionStatus, Touched,
+};
 use crate::model::Model;
 use crate::problem::{Fault, Refusal};
 use crate::render;
@@ -13,6 +16,7 @@ use crate::store::Alert;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 /// The kind.
 pub struct Devices;
@@ -24,7 +28,7 @@ impl Kind for Devices {
     const READ: Need = Need::ReadDevice;
     const WRITE: Need = Need::Admin;
     type Spec = DeviceSpec;
-    type Status = DeviceStatus;
+    type Status = DeviceView;
 
     fn check(context: &Context<'_>, spec: &DeviceSpec) -> Vec<Fault> {
         let known = |name: &str| name == ALL || context.model.get(render::TENANTS, name).is_some();
@@ -47,8 +51,8 @@ impl Kind for Devices {
         }
     }
 
-    fn status(model: &Model, id: &str) -> Option<DeviceStatus> {
-        Some(DeviceStatus::of(model, id))
+    fn status(model: &Model, id: &str) -> Option<DeviceView> {
+        Some(DeviceView::of(model, id))
     }
 
     fn also(context: &Context<'_>) -> Vec<crate::store::Status> {
@@ -57,10 +61,38 @@ impl Kind for Devices {
         match spec.follow {
             Follow::Auto => {
                 let status = DeviceStatus::of(context.model, context.name);
-                vec![status.want(context.model.generation + 1).line(context.name)]
+                vec![status.follow(context.model.generation + 1).line(context.name)]
             }
             Follow::Manual => Vec::new(),
         }
+    }
+}
+
+/// What is known of a device: what it runs, and how it is reached.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct DeviceView {
+    /// What it is to run and runs.
+    #[serde(flatten)]
+    pub status: DeviceStatus,
+    /// Its agent's session; null if there was none since the controller started.
+    pub session: Option<SessionStatus>,
+    /// The last order to each function, and what became of it, since the controller started.
+    pub functions: BTreeMap<String, FunctionStatus>,
+}
+
+impl DeviceView {
+    fn of(model: &Model, id: &str) -> Self {
+        let session = model.status(SESSIONS, id).and_then(|body| SessionStatus::deserialize(body).ok());
+        let prefix = format!("{id}/");
+        let functions = model
+            .statuses(FUNCTIONS, &prefix)
+            .filter_map(|(id, body)| {
+                let name = id.strip_prefix(&prefix)?;
+                Some((name.to_owned(), FunctionStatus::deserialize(body).ok()?))
+            })
+            .collect();
+        DeviceView { status: DeviceStatus::of(model, id), session, functions }
     }
 }
 
@@ -167,7 +199,12 @@ pub(super) fn routes() -> Vec<Route> {
         Route {
             answer: Some(schema::<Statistics>()),
             handler: get_statistics,
-            ..route(Method::Get, "statistics", "get-statistics", "A device's newest counters.")
+            ..route(
+                Method::Get,
+                "statistics",
+                "get-statistics",
+                "A device's counters: sums since its agent started.",
+            )
         },
         Route {
             body: body(schema::<Counts>()),
@@ -218,7 +255,7 @@ fn alerts(call: &Call<'_>) -> Result<Reply, Refusal> {
         body: Value::Object(report.event),
     };
     let alerts: Vec<Alert> = reports.alerts.into_iter().map(alert).collect();
-    let taken = call.controller.alerts(call.name("device"), &alerts)?;
+    let taken = call.controller.alerts(call.name("device"), &alerts, &[])?;
     Ok(Reply::json(200, &Taken { taken }))
 }
 

@@ -290,7 +290,8 @@ fn delete<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
         let mut draft = Draft::one(K::KIND, &id, None, K::touched(&context));
         if K::KIND == crate::device::KIND {
             let gone = |kind: &str| Status { kind: kind.to_owned(), id: id.clone(), body: None };
-            draft.status = vec![gone(K::KIND), gone(crate::controller::STATISTICS)];
+            let kinds = [K::KIND, crate::controller::STATISTICS, crate::device::RECEIVED];
+            draft.status = kinds.into_iter().map(gone).collect();
         }
         Ok(draft)
     })?;

@@ -6,11 +6,13 @@ use crate::access::Need;
 use crate::controller::{Draft, Outcome};
 use crate::device::Touched;
 use crate::model::Model;
+use crate::parts;
 use crate::problem::{Fault, Refusal};
 use crate::render;
 use crate::rest::http::{Method, Reply};
 use crate::rest::route::{Body, CURSOR, Call, LIMIT, Route, first_page, schema};
 use crate::store::hex;
+use bartizan_api::southbound::limits;
 use bartizan_rules::{Rule, parse_file};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,11 +21,14 @@ use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The kind of document of rule files: what is in them.
-pub const FILES: &str = "rule-files";
+pub const FILES: &str = render::RULE_FILES;
 /// The kind of document of their texts.
-pub const TEXTS: &str = "rule-texts";
+pub const TEXTS: &str = render::RULE_TEXTS;
 /// Bytes of a rule file.
 pub const FILE_MAX: usize = 48 << 20;
+
+/// Bytes of a line of a rule file: however its bytes are written, it fits a message.
+const LINE_MAX: usize = 128 << 10;
 
 /// Which rules: those that fit all that is said.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -89,6 +94,8 @@ impl Kind for Libraries {
             let message = "say `sids`, `category` or `metadata`; all rules are there without `choose`";
             faults.push(Fault::new(format!("/choose/{index}"), message));
         }
+        let long = parts::unsendable(context.model, Self::KIND, context.name, context.body);
+        faults.extend(long.map(|message| Fault::new("", message)));
         faults
     }
 
@@ -231,6 +238,9 @@ fn put_file(call: &Call<'_>) -> Result<Reply, Refusal> {
     }
     let text = std::str::from_utf8(&call.body)
         .map_err(|error| Refusal::wrong("", format!("rule files are UTF-8; this one is not: {error}")))?;
+    if let Some(message) = unsendable(text) {
+        return Err(Refusal::wrong("", message));
+    }
     let file = parse_file(call.body.as_slice(), name);
     let (rules, refused) = (file.rules.len(), file.refused.len());
     let what = json!({ "bytes": call.body.len(), "rules": rules, "refused": refused });
@@ -241,6 +251,18 @@ fn put_file(call: &Call<'_>) -> Result<Reply, Refusal> {
         Ok(Draft { writes, ..Draft::default() })
     })?;
     Ok(Reply::json(200, &outcome))
+}
+
+/// Why devices cannot be sent a rule file.
+fn unsendable(text: &str) -> Option<String> {
+    let (mut lines, most) = (0usize, usize::try_from(limits::GROUP_RULES).unwrap_or(usize::MAX));
+    for line in text.split('\n') {
+        lines += 1;
+        if line.len() > LINE_MAX {
+            return Some(format!("line {lines} has {} bytes; {LINE_MAX} are allowed", line.len()));
+        }
+    }
+    (lines > most).then(|| format!("the file has {lines} lines; {most} are allowed: make several of it"))
 }
 
 fn delete_file(call: &Call<'_>) -> Result<Reply, Refusal> {

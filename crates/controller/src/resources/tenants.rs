@@ -5,6 +5,7 @@ use super::document::{Context, Kind, NoStatus};
 use crate::access::Need;
 use crate::controller::TOKENS;
 use crate::device::Touched;
+use crate::parts;
 use crate::problem::{Fault, Refusal};
 use crate::render;
 use crate::rest::route::read_lenient;
@@ -84,6 +85,8 @@ impl Kind for Tenants {
         if faults.is_empty() {
             faults.extend(conflict(context, spec));
         }
+        let long = parts::unsendable(context.model, Self::KIND, context.name, context.body);
+        faults.extend(long.map(|message| Fault::new("", message)));
         faults
     }
 

@@ -21,6 +21,16 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
+    fn put_status(&mut self, lines: &[Status]) {
+        for status in lines {
+            let key = (status.kind.clone(), status.id.clone());
+            match &status.body {
+                Some(body) => self.status.insert(key, body.clone()),
+                None => self.status.remove(&key),
+            };
+        }
+    }
+
     fn row(&mut self, change: &Change, subject: (&str, &str), hashes: (Option<String>, Option<String>)) {
         self.audit.push(AuditRow {
             row: self.audit.len() as u64 + 1,
@@ -48,13 +58,7 @@ impl MemoryStore {
         if let Some((kind, id)) = &change.remark {
             self.row(change, (kind, id), (None, None));
         }
-        for status in &change.status {
-            let key = (status.kind.clone(), status.id.clone());
-            match &status.body {
-                Some(body) => self.status.insert(key, body.clone()),
-                None => self.status.remove(&key),
-            };
-        }
+        self.put_status(&change.status);
     }
 }
 
@@ -92,10 +96,11 @@ impl Store for MemoryStore {
         Ok(self.audit.iter().filter(|row| row.row > behind).take(limit).cloned().collect())
     }
 
-    fn keep_alerts(&mut self, alerts: &[Alert], keep: u64) -> Result<u64, StoreError> {
+    fn keep_alerts(&mut self, alerts: &[Alert], keep: u64, status: &[Status]) -> Result<u64, StoreError> {
         if self.full {
             return Err(StoreError::Full);
         }
+        self.put_status(status);
         let mut forgotten = 0;
         for alert in alerts {
             self.numbers += 1;

@@ -67,8 +67,11 @@ pub struct Change {
     pub writes: Vec<Write>,
     /// Status.
     pub status: Vec<Status>,
-    /// A row of the audit log for what changes no document: a refused attempt.
+    /// A row of the audit log for what changes no document: a refused attempt, an order.
     pub remark: Option<(String, String)>,
+    /// Whoever said it says it again: status that survives the end of the process at once, that of the machine only with the next change
+    /// that does. Of no effect with documents or a remark.
+    pub repeats: bool,
 }
 
 /// A row of the audit log.
@@ -196,11 +199,12 @@ pub trait Store: Send {
     /// It cannot be read.
     fn audit(&mut self, behind: u64, limit: usize) -> Result<Vec<AuditRow>, StoreError>;
 
-    /// Keeps alerts, equal ones once, and of each tenant no more than `keep`; returns how many it forgot for that.
+    /// Keeps alerts, equal ones once, and of each tenant no more than `keep`; returns how many it forgot for that. `status` is written
+    /// along, all of it or nothing: what has come, so that no alert is counted twice.
     ///
     /// # Errors
     /// The disk is full, or fails.
-    fn keep_alerts(&mut self, alerts: &[Alert], keep: u64) -> Result<u64, StoreError>;
+    fn keep_alerts(&mut self, alerts: &[Alert], keep: u64, status: &[Status]) -> Result<u64, StoreError>;
 
     /// Up to `limit` alerts with lower numbers than `below`, newest first; of one tenant if named.
     ///
