@@ -4,11 +4,13 @@
 use crate::access::limiter::{BURST, REFILL_MICROS, SOURCES_MAX};
 use crate::client::{ANSWER_MAX, ANSWER_PATIENCE};
 use crate::controller::Settings;
-use crate::resources::libraries::FILE_MAX;
+use crate::numbers::TENANTS_MAX;
+use crate::resources::libraries::{FILE_MAX, LINE_MAX};
 use crate::rest::route::{BODY_MAX, NAME_MAX, PAGE_MAX};
 use crate::rollout::STEPS_MAX;
 use crate::server::{CONNECTIONS_MAX, HANDLERS_MAX, HEAD_MAX, PATIENCE};
 use crate::southbound::ServerConfig;
+use crate::southbound::listener::BY_SOURCE;
 use bartizan_base::PacketDuration;
 use bartizan_base::limit::Trace::{Metric, NotNeeded, Told};
 use bartizan_base::limit::{Limit, bytes, count, time};
@@ -30,6 +32,10 @@ pub const LIMITS: &[Limit] = limits! {
         "a connection is closed; a request waits", [Metric("bartizan_controller_requests_total")];
     Controller "time for a handshake, for a head, for a body" = "{} each" [span(PATIENCE)] in ["controller/server.rs"],
         "the connection is closed, or answered 408", [Metric("bartizan_controller_requests_total")];
+    Controller "bytes of a line of a rule file" = "{}" [bytes(LINE_MAX)] in ["controller/resources/libraries.rs"],
+        "answered 422", [Metric("bartizan_controller_requests_total")];
+    Controller "tenants that there ever were, by name" = "{}" [count(TENANTS_MAX)] in ["controller/numbers.rs"],
+        "answered 409", [Metric("bartizan_controller_requests_total")];
     Controller "items of a page, differences between two generations that are told" = "{}" [count(PAGE_MAX)] in ["controller/rest/route.rs"],
         "the next ones are on the next page; `more` says that there are more", [NotNeeded];
     Controller "letters of a name" = "{}" [count(NAME_MAX)] in ["controller/rest/route.rs"],
@@ -44,6 +50,8 @@ pub const LIMITS: &[Limit] = limits! {
         "the oldest go", [Metric("bartizan_controller_requests_total")];
     Controller "devices that are connected at once; orders to one that wait" = "{}; {}" [count(ServerConfig::default().connections), count(ServerConfig::default().orders)] in ["controller/southbound/server.rs"],
         "the connection, or the order, is refused", [Told("`connections_refused`, `orders_refused` of the southbound counters")];
+    Controller "connections of devices from one address" = "{}" [count(BY_SOURCE)] in ["controller/southbound/listener.rs"],
+        "refused; not on loopback", [Told("`source_refused` of the southbound counters")];
     Controller "time until a device has said who it is; between its signs of life" = "{}; {}" [span(Duration::from_millis(ServerConfig::default().greeting_ms)), span(Duration::from_millis(ServerConfig::default().keep_alive_ms.into()))] in ["controller/southbound/server.rs"],
         "the connection ends", [Told("`refused` of the southbound counters, by reason")];
     Controller "one-time tokens for certificates that are wrong, of an address and of all, in a minute" = "{}, {}" [count(FAILURES), count(ALL_FAILURES)] in ["channel/token.rs"],
