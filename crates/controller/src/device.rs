@@ -5,6 +5,7 @@ use crate::model::Model;
 use crate::store::Status;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The kind of document, and of status.
@@ -323,14 +324,17 @@ pub enum Touched {
 /// The devices that follow changes by themselves and are concerned by one.
 #[must_use]
 pub fn following(model: &Model, touched: &Touched) -> Vec<String> {
-    let concerned = |spec: &DeviceSpec| match touched {
+    // With every change, for all devices: it looks at what they say as it is, as `DeviceSpec` reads it.
+    let serves = |body: &Value, tenants: &BTreeSet<String>| {
+        let own = body.get("tenants").and_then(Value::as_array).into_iter().flatten();
+        own.filter_map(Value::as_str).any(|own| own == ALL || tenants.contains(own))
+    };
+    let concerned = |body: &Value| match touched {
         Touched::Nothing => false,
         Touched::All => true,
-        Touched::Tenants(tenants) => tenants.iter().any(|tenant| spec.serves(tenant)),
+        Touched::Tenants(tenants) => serves(body, tenants),
     };
-    if *touched == Touched::Nothing {
-        return Vec::new();
-    }
-    let specs = model.all(KIND).filter_map(|d| Some((&d.id, DeviceSpec::deserialize(&d.body).ok()?)));
-    specs.filter(|(_, s)| s.follow == Follow::Auto && concerned(s)).map(|(id, _)| id.clone()).collect()
+    let follows = |body: &Value| body.get("follow").is_none_or(|follow| follow == "auto");
+    let all = model.all(KIND).filter(|device| follows(&device.body) && concerned(&device.body));
+    all.map(|device| device.id.clone()).collect()
 }

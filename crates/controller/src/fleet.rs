@@ -31,6 +31,11 @@ pub trait Fleet: Send + Sync {
         Err(NoWay::None)
     }
 
+    /// What happened on the way, by name.
+    fn counters(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
     /// Revokes all certificates of a device. How many.
     ///
     /// # Errors

@@ -34,6 +34,10 @@ use std::sync::{Arc, OnceLock};
 
 /// Days that devices' certificates are valid.
 const DEVICE_DAYS: u64 = 30;
+/// Bytes of a text of a device that are kept.
+const TEXT_MAX: usize = 2_048;
+/// Workers of a device that are kept; generations of levels are those of all.
+const WORKERS_MAX: usize = 1_024;
 /// Milliseconds between two looks at the own certificate and the authority.
 const LOOK: u64 = 5_000;
 
@@ -41,6 +45,7 @@ const LOOK: u64 = 5_000;
 #[derive(Clone)]
 struct Given {
     number: u64,
+    generation: u64,
     tenants: Vec<String>,
     wanted: Arc<Wanted>,
 }
@@ -122,17 +127,23 @@ impl Office {
         if number == 0 {
             return None;
         }
-        let fits = |given: &&Given| given.number == number && given.tenants == spec.tenants;
-        if let Some(given) = self.given.borrow().get(device).filter(fits) {
+        let generation = status.wanted;
+        let fits = |given: &&Given| {
+            (given.number, given.generation) == (number, generation) && given.tenants == spec.tenants
+        };
+        // Another device's will do: what a generation has for the same tenants is the same.
+        let known = self.given.borrow();
+        if let Some(given) = known.get(device).filter(fits).or_else(|| known.values().find(fits)) {
             return Some(Ok(given.clone()));
         }
+        drop(known);
         // One that follows has what stands: whatever touched its tenants since made it want that.
         let follows = !status.chosen && spec.follow == device::Follow::Auto;
         if status.wanted != model.generation && !follows {
             return Some(Err(status.wanted));
         }
         let wanted = Arc::new(self.shelf.borrow_mut().wanted(&model, &model, &spec, number));
-        Some(Ok(Given { number, tenants: spec.tenants, wanted }))
+        Some(Ok(Given { number, generation, tenants: spec.tenants, wanted }))
     }
 
     /// The same of an older generation, which the store has. Nothing is locked while it is read.
@@ -151,7 +162,7 @@ impl Office {
         }
         let number = status.number();
         let wanted = Arc::new(self.shelf.borrow_mut().wanted(&old.1, &model, &spec, number));
-        Ok(Some(Given { number, tenants: spec.tenants, wanted }))
+        Ok(Some(Given { number, generation, tenants: spec.tenants, wanted }))
     }
 
     /// Tells the controller, and why it could not be told.
@@ -161,6 +172,14 @@ impl Office {
             Unavailable
         })
     }
+}
+
+/// Texts of devices are kept so far: what is longer says no more.
+fn cut(mut text: String) -> String {
+    if let Some((at, _)) = text.char_indices().find(|(at, letter)| at + letter.len_utf8() > TEXT_MAX) {
+        text.truncate(at);
+    }
+    text
 }
 
 fn show(kind: &str, id: String, body: &impl serde::Serialize) -> [Status; 1] {
@@ -212,7 +231,8 @@ impl Backend for Office {
 
     fn began(&mut self, device: &DeviceId, hello: &Hello, source: &str) {
         let (since, address) = (self.controller.now(), source.to_owned());
-        let session = SessionStatus { connected: true, since, address, software: hello.software.clone() };
+        let session =
+            SessionStatus { connected: true, since, address, software: cut(hello.software.clone()) };
         self.controller.show(&show(SESSIONS, device.to_string(), &session));
     }
 
@@ -237,7 +257,12 @@ impl Backend for Office {
         let answer = Acknowledgement {
             generation: generation_of(number),
             accepted: true,
-            workers: running.workers.iter().map(|worker| report(worker, generation_of)).collect(),
+            workers: running
+                .workers
+                .iter()
+                .take(WORKERS_MAX)
+                .map(|worker| report(worker, generation_of))
+                .collect(),
             levels: levels(&running.workers, generation_of),
             diagnostics,
         };
@@ -286,7 +311,10 @@ impl Backend for Office {
             "`{device}` runs something as number {number}, which is not what it was to be: was the controller's state put back? \
              It gets what it is to run under a higher number"
         ));
-        if let Err(refusal) = self.controller.change(&nobody(), "ahead", false, draft) {
+        // For operators who look later.
+        let noted = self.controller.note(&nobody(), "device ahead", device::KIND, device.as_str());
+        let done = noted.and_then(|()| self.controller.change(&nobody(), "ahead", false, draft));
+        if let Err(refusal) = done {
             (self.say)(&format!("`{device}` has to wait: {refusal}"));
         }
     }
@@ -357,7 +385,8 @@ impl Backend for Office {
         let known = known.and_then(|body| FunctionStatus::deserialize(body).ok());
         // The answer to an order that a newer one took the place of says nothing any more.
         let Some(asked) = known.filter(|known| known.request == request) else { return };
-        let (answered, FunctionState { done, state, reason, .. }) = (Some(self.controller.now()), state);
+        let (answered, done) = (Some(self.controller.now()), state.done);
+        let (state, reason) = (cut(state.state), cut(state.reason));
         self.controller.show(&show(
             FUNCTIONS,
             id,
@@ -441,7 +470,7 @@ fn place(found: &Diagnostic, names: &HashMap<u16, &str>, file: impl Fn(u32) -> O
         (line, 0) => format!(" line {line}"),
         (line, column) => format!(" line {line}, column {column}"),
     };
-    format!("{object}{pointer}{line}: {}", found.message)
+    cut(format!("{object}{pointer}{line}: {}", found.message))
 }
 
 /// An alert as it is kept.
@@ -456,7 +485,7 @@ fn kept(tenant: &str, alert: Alert) -> store::Alert {
         Value::Object(alert.event)
     };
     let (tenant, last) = (tenant.to_owned(), alert.last / 1_000);
-    store::Alert { tenant, key: alert.key, last, count: alert.count, body }
+    store::Alert { tenant, key: cut(alert.key), last, count: alert.count, body }
 }
 
 /// Adds what counters rose by. How many were left out: of tenants that the device does not serve, or beyond what is kept of a device.

@@ -65,6 +65,35 @@ impl Fleet for Way {
         Ok(Invitation { token: token.text(), expires: now.saturating_add(TOKEN_SECONDS), port: *port })
     }
 
+    fn counters(&self) -> Vec<(String, u64)> {
+        let Some((listener, _)) = self.listener.get() else { return Vec::new() };
+        let (sessions, links) = listener.counters();
+        let plain = [
+            ("sessions", sessions.sessions),
+            ("enrolled", sessions.enrolled),
+            ("acknowledged", sessions.acknowledged),
+            ("generations-refused", sessions.generations_refused),
+            ("objects-sent", sessions.objects_sent),
+            ("bytes-sent", sessions.bytes_sent),
+            ("objects-withheld", sessions.withheld),
+            ("alerts-foreign", sessions.alerts_foreign),
+            ("repeated", sessions.repeated),
+            ("ahead", sessions.ahead),
+            ("orders-refused", sessions.orders_refused),
+            ("connections-refused", sessions.connections_refused + links.source_refused),
+            ("handshakes-failed", links.handshakes_failed + links.handshakes_late),
+        ];
+        let plain = plain.into_iter().map(|(name, count)| (format!("agents-{name}"), count));
+        let name = |code| serde_json::to_value(code).ok().and_then(|name| Some(name.as_str()?.to_owned()));
+        let refused = sessions
+            .refused
+            .iter()
+            .filter_map(|(code, count)| Some((format!("agents-refused-{}", name(code)?), *count)));
+        let malformed = sessions.malformed.iter();
+        let malformed = malformed.map(|(kind, count)| (format!("agents-malformed-{}", kind.name()), *count));
+        plain.chain(refused).chain(malformed).collect()
+    }
+
     fn revoke(&self, device: &str) -> Result<usize, NoWay> {
         self.own.authority.revoke(device, (self.clock)()).map_err(failed)
     }

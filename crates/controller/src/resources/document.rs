@@ -4,7 +4,7 @@
 
 use crate::access::Need;
 use crate::controller::{Draft, Outcome, shown};
-use crate::device::Touched;
+use crate::device::{self, Touched};
 use crate::model::Model;
 use crate::problem::{Fault, Refusal};
 use crate::rest::http::{Method, Reply};
@@ -288,9 +288,9 @@ fn delete<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
         let context = Context { model, functions, tenant, name, body };
         K::free(&context)?;
         let mut draft = Draft::one(K::KIND, &id, None, K::touched(&context));
-        if K::KIND == crate::device::KIND {
+        if K::KIND == device::KIND {
             let gone = |kind: &str| Status { kind: kind.to_owned(), id: id.clone(), body: None };
-            let kinds = [K::KIND, crate::controller::STATISTICS, crate::device::RECEIVED];
+            let kinds = [K::KIND, crate::controller::STATISTICS, device::RECEIVED, device::SESSIONS];
             draft.status = kinds.into_iter().map(gone).collect();
         }
         Ok(draft)

@@ -149,6 +149,9 @@ fn a_store_that_was_put_back_overtakes_its_devices() {
     site.restart();
     until("it is overtaken", || port(&edge.texts(), "policy:1:web") == Some(1));
     site.runs("edge", generation);
+    let audit = site.get("/v1/audit?limit=500");
+    let ahead = |row: &Value| row["action"] == "device ahead" && row["id"] == "edge";
+    assert!(audit["items"].as_array().unwrap().iter().any(ahead));
     let next = site.policy("acme", "web", 9);
     site.runs("edge", next);
     assert_eq!(port(&edge.texts(), "policy:1:web"), Some(9));
@@ -200,6 +203,10 @@ fn alerts_statistics_and_orders_come_out_at_rest() {
     edge.handle.statistics(delta(&[("link/wan/packets", 1)]));
     until("more", || site.get("/v1/devices/edge/statistics")["counters"]["link/wan/packets"] == 8);
     assert_eq!(site.get("/v1/alerts")["items"][0]["count"], 4);
+    let metrics = site.get("/v1/metrics");
+    let metrics = metrics.as_str().unwrap();
+    assert!(metrics.contains("{what=\"agents-alerts-foreign\"} 0\n"), "a new process: {metrics}");
+    assert!(metrics.contains("{what=\"agents-sessions\"} 1\n"), "{metrics}");
     // Orders.
     let answer = |site: &mut Site| site.status("edge")["functions"]["ids"].take();
     site.post("/v1/devices/edge/functions/ids", &json!({ "order": "configure", "settings": { "a": 1 } }));
