@@ -18,6 +18,7 @@ mod planted;
 pub mod policy;
 pub mod protocol;
 mod receivers;
+pub mod record;
 pub mod regex;
 pub mod request;
 pub mod rules;
@@ -43,6 +44,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("open", open::run),
     ("policy", policy::run),
     ("protocol", protocol::run),
+    ("record", record::run),
     ("regex", regex::run),
     ("request", request::run),
     ("rules", rules::run),

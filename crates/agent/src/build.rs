@@ -31,7 +31,7 @@ const DETECTION: &str = "ids";
 /// What the default is called in events.
 pub const DEFAULT_POLICY: &str = "default";
 /// The function that the agent adds.
-const GATE: &str = "gate";
+pub(crate) const GATE: &str = "gate";
 
 /// What a fid stands for, for events and `explain`.
 #[derive(Clone, Debug, PartialEq, Eq)]

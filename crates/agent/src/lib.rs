@@ -7,6 +7,7 @@
 //! * [`classes`]: which class a new flow gets, by the one lookup for policies and functions;
 //! * [`staged`]: policies whose verdicts are only reported;
 //! * [`explain`]: why a flow is treated as it is;
+//! * [`replay`]: a generation over traffic that was;
 //! * [`session`]: the southbound protocol, the agent's side;
 //! * [`joined`]: a controller's objects to a policy file, and back from what is wrong in it;
 //! * [`build`]: a policy file to a generation, all or nothing.
@@ -21,6 +22,7 @@ pub mod grt;
 pub mod joined;
 mod lookup;
 pub mod order;
+pub mod replay;
 pub mod session;
 pub mod staged;
 pub mod tenants;

@@ -31,6 +31,7 @@ fn declared() -> impl Iterator<Item = &'static Limit> {
     let crates = [
         bartizan_api::limits::LIMITS,
         crate::control::limits::LIMITS,
+        bartizan_controller::limits::LIMITS,
         bartizan_packet::limits::LIMITS,
         bartizan_flow::limits::LIMITS,
         bartizan_dataplane::limits::LIMITS,
@@ -50,7 +51,8 @@ const END: &str = "<!-- end of limits -->";
 /// The page with its tables made anew.
 fn page(before: &str) -> String {
     let mut text = before.to_owned();
-    for table in [Table::Flow, Table::Protocol, Table::Rule, Table::Control] {
+    let tables = [Table::Flow, Table::Protocol, Table::Rule, Table::Control, Table::Controller];
+    for table in tables {
         let mark = format!("<!-- limits: {} -->\n", table.name());
         let (head, rest) = text.split_once(&mark).unwrap_or_else(|| panic!("no {mark}"));
         let (_, tail) = rest.split_once(END).unwrap_or_else(|| panic!("no {END} behind {mark}"));

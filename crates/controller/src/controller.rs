@@ -9,9 +9,10 @@ use crate::clock::Clock;
 use crate::counters::{Counters, count};
 use crate::device::{self, Acknowledgement, DeviceSpec, DeviceStatus, Touched};
 use crate::fleet::Fleet;
-use crate::model::Model;
+use crate::model::{Model, Step};
 use crate::numbers;
 use crate::problem::Refusal;
+use crate::queue::{Group, Queue};
 use crate::rollout;
 use crate::store::{Alert, Change, Loaded, Status, Store, StoreError, Write};
 use crate::waiting::{Bell, DeviceAnswer};
@@ -96,6 +97,7 @@ pub struct Outcome {
 pub struct Controller {
     store: Mutex<Box<dyn Store>>,
     model: RwLock<Model>,
+    queue: Queue,
     clock: Arc<dyn Clock>,
     fleet: Arc<dyn Fleet>,
     /// What the program says.
@@ -132,7 +134,7 @@ impl Controller {
             let (at, who) = (clock.now(), Principal::controller().id);
             let change = Change { at, who, action: "number".to_owned(), status, ..Change::default() };
             store.commit(&change)?;
-            model.apply(model.generation, &[], &change.status);
+            model.set(&change.status);
         }
         for device in model.all(device::KIND) {
             let status = DeviceStatus::of(&model, &device.id);
@@ -142,6 +144,7 @@ impl Controller {
         }
         Ok(Controller {
             store: Mutex::new(store),
+            queue: Queue::new(model.clone()),
             model: RwLock::new(model),
             clock,
             fleet,
@@ -191,7 +194,7 @@ impl Controller {
     }
 
     /// Does a change that is drafted from what stands, or only says what it would do (`dry`). Nobody else changes anything in
-    /// between.
+    /// between. Answered, also with a refusal, when all that it was drafted from is on the disk.
     ///
     /// # Errors
     /// Those of the draft, and of the store.
@@ -202,33 +205,66 @@ impl Controller {
         dry: bool,
         draft: impl FnOnce(&Model) -> Result<Draft, Refusal>,
     ) -> Result<Outcome, Refusal> {
+        let (drafted, awaited) = {
+            let mut ahead = self.queue.lock();
+            let drafted =
+                draft(&ahead.model).and_then(|draft| self.compose(&ahead.model, who, action, draft));
+            let drafted = drafted.map(|(change, outcome)| {
+                if !dry && (!change.writes.is_empty() || !change.status.is_empty()) {
+                    ahead.add(outcome.generation, change);
+                }
+                outcome
+            });
+            (drafted, ahead.awaited())
+        };
+        if let Some(group) = awaited {
+            self.settle(&group)?;
+        }
+        drafted
+    }
+
+    /// Waits until a group is on the disk: whoever comes to the store first takes all that wait there with it.
+    fn settle(&self, group: &Group) -> Result<(), StoreError> {
         let mut store = lock(&self.store);
-        let (change, outcome) = {
-            let model = self.model();
-            let draft = draft(&model)?;
-            self.compose(&model, who, action, draft)?
-        };
-        if dry || (change.writes.is_empty() && change.status.is_empty()) {
-            return Ok(outcome);
+        if let Some(result) = group.result() {
+            return result;
         }
-        let generation = store.commit(&change)?;
-        let wanted = {
-            let mut model = self.model.write().unwrap_or_else(PoisonError::into_inner);
-            let wanted = wanted(&model, &change.status);
-            model.apply(generation, &change.writes, &change.status);
-            wanted
-        };
-        self.bell.ring();
-        // Still as the only writer, so that the fleet hears of generations in their order.
-        for (device, generation) in &wanted {
-            self.fleet.wanted(device, *generation);
-        }
-        for write in change.writes.iter().filter(|write| write.kind == device::KIND) {
-            if !wanted.iter().any(|(device, _)| *device == write.id) {
-                self.fleet.changed(&write.id);
+        let taken = self.queue.take();
+        match store.commit_all(&taken.changes) {
+            Ok(_) => {
+                self.publish(&taken.steps);
+                self.queue.done(&taken);
+            }
+            Err(error) => {
+                self.queue.failed(&taken, &error, || self.model().clone());
             }
         }
-        Ok(outcome)
+        // It waited, so it was what was taken.
+        group.result().unwrap_or_else(|| Err(StoreError::Doubt("a writer broke off".to_owned())))
+    }
+
+    /// Shows to readers and the fleet what is on the disk now. By the only writer, so that the fleet hears of generations in their order.
+    fn publish(&self, steps: &[Step]) {
+        let (mut told, mut changed) = (Vec::new(), Vec::new());
+        {
+            let mut model = self.model.write().unwrap_or_else(PoisonError::into_inner);
+            for step in steps {
+                let wanted = wanted(&model, step.status());
+                // Still as the only writer, so that the fleet hears of generations in their order.
+                let devices =
+                    step.changed(device::KIND).filter(|id| !wanted.iter().any(|(device, _)| device == id));
+                changed.extend(devices.map(str::to_owned));
+                told.extend(wanted);
+                model.apply(step);
+            }
+        }
+        self.bell.ring();
+        for (device, generation) in told {
+            self.fleet.wanted(&device, generation);
+        }
+        for device in changed {
+            self.fleet.changed(&device);
+        }
     }
 
     fn compose(
@@ -373,9 +409,10 @@ impl Controller {
 
     /// Shows status that is not in the store: it ends with this process.
     pub fn show(&self, status: &[Status]) {
-        let mut model = self.model.write().unwrap_or_else(PoisonError::into_inner);
-        let generation = model.generation;
-        model.apply(generation, &[], status);
+        // Where changes are drafted first: what they say of it is newer than what is read.
+        let mut ahead = self.queue.lock();
+        ahead.model.set(status);
+        self.model.write().unwrap_or_else(PoisonError::into_inner).set(status);
     }
 
     /// Does something that changes no document, and notes it in the audit log first.

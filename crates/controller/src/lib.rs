@@ -19,14 +19,16 @@
 //! 11. `rollout`: a generation on its way to devices, in steps.
 //! 12. `fleet`: the way to the devices.
 //! 13. `southbound`: sessions with their agents.
-//! 14. `controller`: changes, one at a time, and what follows of them.
-//! 15. `bridge`: joins the sessions and the controller.
-//! 16. `rest`: requests without a transport: routes, dispatch, the OpenAPI document.
-//! 17. `resources`: the routes of all resources.
-//! 18. `state`: the folder of a controller.
-//! 19. `server`: HTTP over TLS.
-//! 20. `start`: all of it, in this process.
-//! 21. `client`: the other end of HTTP.
+//! 14. `queue`: changes on their way to the disk, several together.
+//! 15. `controller`: changes, one at a time, and what follows of them.
+//! 16. `bridge`: joins the sessions and the controller.
+//! 17. `rest`: requests without a transport: routes, dispatch, the OpenAPI document.
+//! 18. `resources`: the routes of all resources.
+//! 19. `state`: the folder of a controller.
+//! 20. `server`: HTTP over TLS.
+//! 21. `start`: all of it, in this process.
+//! 22. `client`: the other end of HTTP.
+//! 23. `limits`: bounds of all of them, for the manual.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod access;
@@ -37,10 +39,12 @@ pub mod controller;
 pub mod counters;
 pub mod device;
 pub mod fleet;
+pub mod limits;
 pub mod model;
 pub mod numbers;
 pub mod parts;
 pub mod problem;
+mod queue;
 pub mod render;
 pub mod resources;
 pub mod rest;

@@ -10,8 +10,10 @@ use serde_json::Value;
 
 /// The kind of status.
 const KIND: &str = "numbers";
+/// Tenants that there ever were, by name: sixteen bits are what the protocol has.
+pub const TENANTS_MAX: u64 = u16::MAX as u64;
 /// What has numbers, and the highest that there is. 0 is everybody's: what all devices may read.
-const NUMBERED: &[(&str, u64)] = &[(TENANTS, u16::MAX as u64), (RULE_FILES, u32::MAX as u64)];
+const NUMBERED: &[(&str, u64)] = &[(TENANTS, TENANTS_MAX), (RULE_FILES, u32::MAX as u64)];
 
 fn number(model: &Model, kind: &str, name: &str) -> Option<u64> {
     model.status(KIND, &format!("{kind}/{name}"))?.as_u64()

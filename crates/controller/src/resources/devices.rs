@@ -18,6 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 /// The kind.
 pub struct Devices;
@@ -137,13 +138,13 @@ pub struct AlertReport {
     /// How many.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 4294967295u32))]
-    pub count: u32,
+    pub count: NonZeroU32,
     /// The event, as EVE JSON.
     pub event: Map<String, Value>,
 }
 
-fn one() -> u32 {
-    1
+fn one() -> NonZeroU32 {
+    NonZeroU32::MIN
 }
 
 /// Alerts of a device.
@@ -272,7 +273,7 @@ fn alerts(call: &Call<'_>) -> Result<Reply, Refusal> {
         tenant: report.tenant,
         key: report.key,
         last,
-        count: u64::from(report.count.max(1)),
+        count: u64::from(report.count.get()),
         body: Value::Object(report.event),
     };
     let alerts: Vec<Alert> = reports.alerts.into_iter().map(alert).collect();

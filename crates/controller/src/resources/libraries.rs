@@ -29,7 +29,7 @@ pub const TEXTS: &str = render::RULE_TEXTS;
 pub const FILE_MAX: usize = 48 << 20;
 
 /// Bytes of a line of a rule file: however its bytes are written, it fits a message.
-const LINE_MAX: usize = 128 << 10;
+pub const LINE_MAX: usize = 128 << 10;
 
 /// A library.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

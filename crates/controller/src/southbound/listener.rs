@@ -26,7 +26,7 @@ const FIRST: usize = 2;
 const TICK: u64 = 250;
 
 /// Connections of one address at one time: one that comes with others is refused.
-const BY_SOURCE: usize = 64;
+pub const BY_SOURCE: usize = 64;
 
 enum Order {
     Changed(DeviceId),

@@ -44,23 +44,8 @@ impl MemoryStore {
             after: hashes.1,
         });
     }
-}
 
-impl Store for MemoryStore {
-    fn load(&mut self) -> Result<Loaded, StoreError> {
-        let status = self.status.iter().map(|((kind, id), body)| Status {
-            kind: kind.clone(),
-            id: id.clone(),
-            body: Some(body.clone()),
-        });
-        let status = status.collect();
-        Ok(Loaded { generation: self.generation, documents: self.at(self.generation)?, status })
-    }
-
-    fn commit(&mut self, change: &Change) -> Result<u64, StoreError> {
-        if self.full {
-            return Err(StoreError::Full);
-        }
+    fn commit_one(&mut self, change: &Change) {
         if !change.writes.is_empty() {
             self.generation += 1;
         }
@@ -74,6 +59,25 @@ impl Store for MemoryStore {
             self.row(change, (kind, id), (None, None));
         }
         self.put_status(&change.status);
+    }
+}
+
+impl Store for MemoryStore {
+    fn load(&mut self) -> Result<Loaded, StoreError> {
+        let status = self.status.iter().map(|((kind, id), body)| Status {
+            kind: kind.clone(),
+            id: id.clone(),
+            body: Some(body.clone()),
+        });
+        let status = status.collect();
+        Ok(Loaded { generation: self.generation, documents: self.at(self.generation)?, status })
+    }
+
+    fn commit_all(&mut self, changes: &[Change]) -> Result<u64, StoreError> {
+        if self.full {
+            return Err(StoreError::Full);
+        }
+        changes.iter().for_each(|change| self.commit_one(change));
         Ok(self.generation)
     }
 

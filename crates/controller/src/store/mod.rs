@@ -172,11 +172,20 @@ pub trait Store: Send {
     /// It cannot be read.
     fn load(&mut self) -> Result<Loaded, StoreError>;
 
-    /// Does a change, all of it or nothing, and returns the generation that stands then.
+    /// Does changes in their order, all of them or nothing, and returns the generation that stands then. Each that writes documents is a
+    /// generation of its own; together they wait for the disk once.
     ///
     /// # Errors
     /// The disk is full, or fails.
-    fn commit(&mut self, change: &Change) -> Result<u64, StoreError>;
+    fn commit_all(&mut self, changes: &[Change]) -> Result<u64, StoreError>;
+
+    /// Does one change; see [`Store::commit_all`].
+    ///
+    /// # Errors
+    /// The disk is full, or fails.
+    fn commit(&mut self, change: &Change) -> Result<u64, StoreError> {
+        self.commit_all(std::slice::from_ref(change))
+    }
 
     /// The documents as they stood in a generation, by kind and name.
     ///

@@ -189,6 +189,11 @@ fn commit(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<u6
     Ok(generation.unsigned_abs())
 }
 
+fn commit_each(transaction: &Transaction<'_>, changes: &[Change]) -> rusqlite::Result<u64> {
+    let stands = transaction.prepare_cached(NEWEST)?.query_row([], |row| number(row, 0))?;
+    changes.iter().try_fold(stands, |_, change| commit(transaction, change))
+}
+
 fn put_status(transaction: &Transaction<'_>, lines: &[Status]) -> rusqlite::Result<()> {
     for status in lines {
         match &status.body {
@@ -293,14 +298,15 @@ impl Store for SqliteStore {
         Ok(Loaded { generation, documents, status })
     }
 
-    fn commit(&mut self, change: &Change) -> Result<u64, StoreError> {
-        if !change.repeats || !change.writes.is_empty() || change.remark.is_some() {
-            return self.write(|transaction| commit(transaction, change));
+    fn commit_all(&mut self, changes: &[Change]) -> Result<u64, StoreError> {
+        let repeats = |change: &Change| change.repeats && change.writes.is_empty() && change.remark.is_none();
+        if !changes.iter().all(repeats) {
+            return self.write(|transaction| commit_each(transaction, changes));
         }
         // In the log, and on the disk with the next change whose answer somebody relies on.
         let level = |store: &Self, level: &str| store.connection.pragma_update(None, "synchronous", level);
         level(self, "NORMAL").map_err(|error| self.failed(&error))?;
-        let done = self.write(|transaction| commit(transaction, change));
+        let done = self.write(|transaction| commit_each(transaction, changes));
         // Without this, later changes would be answered too early: nothing more is changed then.
         level(self, "FULL").map_err(|error| self.failed(&error))?;
         done
