@@ -11,11 +11,13 @@ use crate::tenants::{Selector, TenantSelector};
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
 use bartizan_classify::{Entry, HeaderRule};
 use bartizan_config::policy::{
-    Bypass, DEFAULT_TENANT, DefaultAction, OneSided, Overload, OverloadAction, PolicyError, PolicyFile,
+    Bypass, DEFAULT_TENANT, DefaultAction, ForWant, OnFailure, OneSided, Overload, OverloadAction, PolicyError,
+    PolicyFile,
     Problem, Section, Target, Vars, did_you_mean, read, unknown_function,
 };
 use bartizan_dataplane::chain::{Chains, Class, ClassTraits, PolicyMap};
 use bartizan_dataplane::enough::Enough;
+use bartizan_function::contain::contained;
 use bartizan_function::{
     Function, FunctionKind, HeaderRules, HostTables, HostTablesConfig, RuleSource, RulesError,
 };
@@ -54,6 +56,8 @@ pub struct ClassInfo {
     pub overload: Overload,
     /// How much of its flows is inspected, at most.
     pub bypass: Bypass,
+    /// Functions of its chain without which its packets go on.
+    pub goes_on_without: Path,
 }
 
 /// A generation that is ready to run.
@@ -237,6 +241,14 @@ fn overload(said: Overload) -> bartizan_dataplane::overload::Overload {
     bartizan_dataplane::overload::Overload { priority: said.priority, action }
 }
 
+/// Callback `rules` of a function; one that panics has no rules, and the running generation stays.
+fn rules_of(kind: &dyn FunctionKind, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
+    contained(|| kind.rules(source)).unwrap_or_else(|panicked| {
+        let message = format!("this section cannot be used: {panicked}; please report it");
+        Err(vec![RulesError { function: kind.spec().name, place: "classes/0".to_owned(), message }])
+    })
+}
+
 /// What the policies and the default have in common.
 struct Owner<'f> {
     path: String,
@@ -249,6 +261,7 @@ struct Owner<'f> {
     one_sided: OneSided,
     overload: Overload,
     bypass: Bypass,
+    on_failure: &'f OnFailure,
     refuse: bool,
 }
 
@@ -296,6 +309,7 @@ impl<'a> Build<'a> {
             one_sided: p.one_sided,
             overload: p.overload,
             bypass: p.bypass,
+            on_failure: &p.on_failure,
             refuse: false,
         });
         let d = &self.file.default;
@@ -310,6 +324,7 @@ impl<'a> Build<'a> {
             one_sided: d.one_sided,
             overload: d.overload,
             bypass: d.bypass,
+            on_failure: &d.on_failure,
             refuse: d.action == DefaultAction::Drop,
         };
         policies.chain([default]).collect()
@@ -418,7 +433,9 @@ impl<'a> Build<'a> {
                 packets: packets.map(NonZeroU64::get),
                 bytes: bytes.map(|bytes| bytes.0),
             };
-            let traits = ClassTraits { policy: number, staged: info.staged, one_sided, overload, enough };
+            let goes_on_without = info.goes_on_without;
+            let staged = info.staged;
+            let traits = ClassTraits { policy: number, staged, one_sided, overload, enough, goes_on_without };
             classes.push((info.fid, traits));
         }
         let mut names: Vec<_> = numbers.iter().map(|(name, number)| (*number, name.clone())).collect();
@@ -621,8 +638,17 @@ impl<'a> Build<'a> {
             one_sided: owner.one_sided,
             overload: owner.overload,
             bypass: owner.bypass,
+            goes_on_without: self.goes_on_without(owner, path),
         });
         Some(Class { fid, path })
+    }
+
+    /// The functions of a path without which an owner's packets go on.
+    fn goes_on_without(&self, owner: &Owner<'_>, path: Path) -> Path {
+        let named = self.agent.kinds.iter().zip(&self.agent.ids).filter(|(_, id)| path.contains(**id));
+        named
+            .filter(|(kind, _)| owner.on_failure.of(kind.spec().name) == ForWant::Pass)
+            .fold(Path::EMPTY, |path, (_, id)| path.with(*id))
     }
 
     fn level_entries(&self) -> Vec<Entry> {
@@ -668,7 +694,7 @@ impl<'a> Build<'a> {
                 id: *id,
                 hosts: &agent.hosts,
             };
-            match kind.rules(&source) {
+            match rules_of(kind.as_ref(), &source) {
                 Ok(mut function) => {
                     let header_rules = function.take_header_rules();
                     let shared = header_rules.len() == 1;
