@@ -96,7 +96,12 @@ pub struct Agent {
     state: State,
     /// What functions keep per host.
     hosts: HostTables,
+    /// Settings that were given beside the sections.
+    overrides: Overrides,
 }
+
+/// Settings that orders gave to functions, beside what their sections say: by function, then by name.
+pub type Overrides = BTreeMap<String, Map<String, Value>>;
 
 /// What outlives generations.
 #[derive(Clone, Debug, Default)]
@@ -125,7 +130,8 @@ impl Agent {
         let ids = order::order(&specs)?;
         let mut state = State::default();
         state.tenants.insert(DEFAULT_TENANT.to_owned(), TenantId(0));
-        Ok(Agent { kinds, ids, together_max: TOGETHER_MAX, state, hosts: HostTables::default() })
+        let (hosts, overrides) = (HostTables::default(), Overrides::new());
+        Ok(Agent { kinds, ids, together_max: TOGETHER_MAX, state, hosts, overrides })
     }
 
     /// Sets bounds and hash of what functions keep per host. To be called before the first generation: what was kept is gone.
@@ -145,6 +151,45 @@ impl Agent {
     /// policy has its own classifier for those of its functions.
     pub fn set_together_max(&mut self, rules: usize) {
         self.together_max = rules;
+    }
+
+    /// Gives a function other settings, from the next generation on and in all its sections; `null` takes one back. What they may be the function says when it is built. Gives all that
+    /// were given before, for [`Agent::restore`].
+    ///
+    /// # Errors
+    /// There is no such function, or it has no such setting that can be changed so.
+    pub fn configure(&mut self, function: &str, settings: &Map<String, Value>) -> Result<Overrides, String> {
+        let Some(kind) = self.kinds.iter().find(|kind| kind.spec().name == function && function != GATE) else {
+            return Err(unknown_function(function, &self.function_names()));
+        };
+        let known = kind.changeable();
+        if known.is_empty() {
+            return Err(format!("`{function}` has no settings that can be changed so; change its section of the policy and reload"));
+        }
+        if let Some(other) = settings.keys().find(|name| !known.contains(&name.as_str())) {
+            return Err(format!(
+                "`{function}` has no setting `{other}` that can be changed so; there are {}",
+                known.join(", ")
+            ));
+        }
+        if settings.is_empty() {
+            return Err(format!("say which settings of `{function}`: {}", known.join(", ")));
+        }
+        let before = self.overrides.clone();
+        let own = self.overrides.entry(function.to_owned()).or_default();
+        for (name, value) in settings {
+            if value.is_null() {
+                own.remove(name);
+            } else {
+                own.insert(name.clone(), value.clone());
+            }
+        }
+        Ok(before)
+    }
+
+    /// Settings as they were.
+    pub fn restore(&mut self, overrides: Overrides) {
+        self.overrides = overrides;
     }
 
     /// Names that the sections of a policy file may have.
@@ -741,6 +786,11 @@ impl<'a> Build<'a> {
             let Some(owner) = owners.get(group.owner) else { continue };
             let section = owner.sections.iter().find(|s| s.function == group.function);
             let mut rules = section.map_or(Value::Null, |s| read::to_json(&s.node));
+            if let Some(own) = self.agent.overrides.get(&group.function).filter(|own| !own.is_empty()) {
+                let mut section = rules.as_object().cloned().unwrap_or_default();
+                section.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
+                rules = Value::Object(section);
+            }
             if group.function == GATE {
                 rules = json!({"refuse": owner.refuse, "drop-one-sided": owner.one_sided == OneSided::Drop});
             }

@@ -8,7 +8,7 @@ use crate::firewall::{self, FirewallOptions};
 use crate::outputs::Wanted;
 use crate::reload::Inventory;
 use crate::{findings, input, load, rule_files};
-use bartizan_agent::{Agent, ClassInfo, PolicyEntries, TenantSelector, one_chain};
+use bartizan_agent::{Agent, ClassInfo, Overrides, PolicyEntries, TenantSelector, one_chain};
 use bartizan_base::{FunctionId, Generation, LinkId, Settings, TenantId};
 use bartizan_classify::Entry;
 use bartizan_config::kind::FileKind;
@@ -28,6 +28,7 @@ use bartizan_functions::registry::{self, Services};
 use bartizan_functions::sfw::Hosts;
 use bartizan_pattern::CacheCounters;
 use bartizan_rules::{Diagnostic, RuleSetReport, Variables};
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -292,6 +293,24 @@ impl Builder {
     /// What the cache of compiled patterns did, if there is one.
     pub fn cache(&self) -> Option<CacheCounters> {
         self.base.compiler.info().cache
+    }
+
+    /// Other settings for a function from the next generation on; `null` takes one back. Gives all that were given before.
+    ///
+    /// # Errors
+    /// The function has no such settings, or there is no policy.
+    pub fn configure(&mut self, function: &str, settings: &Map<String, Value>) -> Result<Overrides, String> {
+        match &mut self.agent {
+            Some(agent) => agent.configure(function, settings),
+            None => Err("without a policy detection runs alone, and has no settings that can be changed; write a policy".to_owned()),
+        }
+    }
+
+    /// Settings for functions as they were.
+    pub fn restore(&mut self, overrides: Overrides) {
+        if let Some(agent) = &mut self.agent {
+            agent.restore(overrides);
+        }
     }
 
     /// To be called when a generation was freed: gives its memory back.

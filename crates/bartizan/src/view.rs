@@ -6,6 +6,7 @@ use crate::channel::Answer;
 use crate::metrics::Source;
 use crate::stats::{ANSWER, Statistics};
 use bartizan_base::Generation;
+use bartizan_dataplane::lifecycle::Act;
 use bartizan_dataplane::live::Control;
 use bartizan_dataplane::live::inquiry::{self, FlowsWanted};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,6 +32,10 @@ pub enum Question {
     Levels,
     /// How some flows stand.
     Flows(FlowsWanted),
+    /// How functions stand.
+    Functions,
+    /// To do something with a function.
+    Order(Arc<str>, Act),
 }
 
 /// See the module.
@@ -65,6 +70,8 @@ impl View {
             Question::Uptime => Answer::Number(lock(&self.statistics).uptime()),
             Question::Levels => self.ask(inquiry::Question::Levels),
             Question::Flows(wanted) => self.ask(inquiry::Question::Flows(*wanted)),
+            Question::Functions => self.ask(inquiry::Question::Functions),
+            Question::Order(function, act) => self.ask(inquiry::Question::Order(Arc::clone(function), *act)),
         }
     }
 

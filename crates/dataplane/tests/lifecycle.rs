@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Functions that panic, are stopped and started under traffic: packets go on or are refused as policies say, the others notice nothing.
 
-use bartizan_base::{Decision, FunctionId, LinkId, PacketDuration, Reason, Timestamp};
+use bartizan_base::{Decision, Fid, FunctionId, LinkId, PacketDuration, Reason, Timestamp};
 use bartizan_dataplane::lifecycle::{Act, Condition, News};
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::Frame;
+use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_function::{
-    Function, FunctionKind, FunctionSpec, Model, PacketContext, RuleSource, RulesError, SlotState, WorkerState,
-    state_in,
+    Below, FlowView, Function, FunctionKind, FunctionSpec, Model, PacketContext, RuleSource, RulesError, Slot,
+    SlotState, WorkerState, state_in,
 };
+use bartizan_offload::devices::mock::{Habits, MockDevice, MockPacket, MockWire};
+use bartizan_offload::{Action, DeviceKey, FlowManager};
 use bartizan_packet::LinkType;
-use bartizan_testkit::hosts::{ethernet, ip, tcp, udp};
+use bartizan_testkit::hosts::{address, ethernet, ip, tcp, udp};
+use bartizan_testkit::random::Random;
 use bartizan_testkit_worker::{Made, Stack};
 use serde_json::Value;
+use std::cell::Cell;
 use std::sync::Arc;
 
 const FIN: u8 = 1;
@@ -41,11 +46,30 @@ static HEADER: FunctionSpec = spec("fragile", Model::StatefulHeaders);
 static PAYLOAD: FunctionSpec =
     FunctionSpec { runs_after: &["ids"], runs_before: &[], ..spec("brittle", Model::Payload) };
 
+/// What the function keeps of flows now, in this thread: what is not given back shows.
+struct Kept;
+
+thread_local! {
+    static KEPT: Cell<i64> = const { Cell::new(0) };
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        KEPT.set(KEPT.get() + 1);
+        Kept
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        KEPT.set(KEPT.get() - 1);
+    }
+}
+
 #[derive(Default)]
 struct InFlow {
     packets: u64,
-    /// Kept so that memory that is not given back shows.
-    _room: Vec<u8>,
+    _kept: Kept,
 }
 
 impl SlotState for InFlow {
@@ -103,6 +127,11 @@ impl Function for Fragile {
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
         self.look(context)
+    }
+
+    /// Of datagrams it says the same whatever comes, so a level may have them.
+    fn below(&self, flow: &FlowView<'_>, _: Fid, _: &Slot) -> Below {
+        if flow.protocol == 17 && flow.established { Below::Nothing } else { Below::Judges }
     }
 
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
@@ -355,4 +384,165 @@ fn drop_records_say_whose_absence_it_is() {
         .filter_map(|event: &Value| event["bartizan"]["reason"].as_str())
         .collect();
     assert_eq!(reasons, ["function_failed"; 2], "{events:#?}");
+}
+
+/// A datagram of the random traffic: whose, and what it says.
+fn random_payload(random: &mut Random) -> (u16, &'static [u8]) {
+    let port = 1 + random.below(200) as u16;
+    let payload: &[u8] = match random.below(20) {
+        0 => b"panic, seen",
+        1..=8 => b"seen",
+        _ => b"nothing",
+    };
+    (port, payload)
+}
+
+fn at_once(settings: &mut EngineSettings) {
+    settings.restarts.attempts = u32::MAX;
+    settings.restarts.first = PacketDuration::ZERO;
+    settings.flow_capacity = 1_024;
+}
+
+#[test]
+fn of_a_hundred_failures_the_others_notice_nothing() {
+    const RULES: &str = "alert udp any any -> any any (content:\"seen\"; sid:1;)\n\
+        drop udp any any -> any any (content:\"nothing\"; threshold: type threshold, track by_src, count 50, seconds 600; sid:2;)";
+    let without = "chain: [portscan, pfw, sfw, ids], pfw: {default: allow}, ids: {}";
+    for (policy, name) in [(OPEN, "fragile"), (BRITTLE_OPEN, "brittle")] {
+        let mut bench = Bench::new("hundred", policy, RULES, at_once);
+        let mut alone = Bench::new("hundred-alone", without, RULES, at_once);
+        let mut random = Random::new(7);
+        let mut packets = 0;
+        while bench.stat("function.failures") < 100 {
+            packets += 1;
+            let (port, payload) = random_payload(&mut random);
+            // Flows end in the meantime, and come again.
+            let port = port + packets / 20;
+            let (with, without) = (bench.datagram(false, port, payload), alone.datagram(false, port, payload));
+            assert_eq!((with.verdict, with.reason), (without.verdict, without.reason));
+            assert!(packets < 20_000);
+        }
+        for counter in ["detect.alert", "flow.total", "ips.blocked", "decoder.pkts"] {
+            assert_eq!(bench.stat(counter), alone.stat(counter), "{counter}");
+        }
+        assert_eq!(bench.own("sfw", "admitted"), alone.own("sfw", "admitted"));
+        let restarts = bench.stat("function.restarts");
+        assert!((99..=100).contains(&restarts), "{restarts}");
+        // It keeps something of flows that it was called for since it began last; of those that have gone, nothing.
+        assert!(KEPT.get() <= i64::from(bench.stat("flow.total") as u32), "{}", KEPT.get());
+        assert!(bench.own(name, "seen") > u64::from(packets) / 3, "it comes back each time");
+        let (worker, _) = bench.stack.finish();
+        assert_eq!(worker.app_memory().used(), 0);
+        drop(worker);
+        assert_eq!(KEPT.get(), 0);
+        alone.stack.finish();
+    }
+}
+
+#[test]
+fn a_hundred_failures_refuse_what_the_policy_says_and_all_is_counted() {
+    for policy in [CLOSED, BRITTLE] {
+        let mut bench = Bench::new("hundred-closed", policy, SEES, |settings| {
+            at_once(settings);
+            settings.restarts.first = PacketDuration::from_millis(5);
+            settings.restarts.longest = PacketDuration::from_millis(5);
+        });
+        let mut random = Random::new(9);
+        let (mut packets, mut refused, mut seen) = (0, 0, 0);
+        while bench.stat("function.failures") < 100 {
+            packets += 1;
+            let (port, payload) = random_payload(&mut random);
+            let decision = bench.datagram(false, port + packets as u16 / 10, payload);
+            match decision.reason {
+                Some(Reason::FunctionFailed) => refused += 1,
+                None => seen += u64::from(payload == b"seen"),
+                other => panic!("{other:?}"),
+            }
+            assert!(packets < 40_000);
+        }
+        assert_eq!(bench.stat("ips.blocked"), refused);
+        assert_eq!(bench.stat("ips.accepted"), packets - refused);
+        // Alerts on packets that were refused for want of `brittle`, which comes last, there are as well.
+        assert!(bench.stat("detect.alert") >= seen && seen > 500, "{seen}");
+        let (worker, _) = bench.stack.finish();
+        drop(worker);
+        assert_eq!(KEPT.get(), 0);
+    }
+}
+
+/// Datagrams both ways that a level handles once they are decided.
+struct Sunk {
+    bench: Bench,
+    wire: MockWire,
+}
+
+impl Sunk {
+    fn new(policy: &str) -> Self {
+        let mut bench = Bench::new("sunk", policy, SEES, |_| ());
+        let (device, wire) = MockDevice::new(Habits::default());
+        bench.stack.worker.set_level(FlowManager::new(Box::new(device), bench.stack.worker.generation()));
+        Sunk { bench, wire }
+    }
+
+    /// Whether it went on, and whether the level handled it.
+    fn datagram(&mut self, client: bool, port: u16, payload: &[u8]) -> (bool, bool) {
+        let (hosts, ports) = if client { ((1, 2), (port, 53)) } else { ((2, 1), (53, port)) };
+        let bytes = ethernet(false, &ip(false, hosts, 17, &udp(ports, payload)));
+        let ends = |(host, port): (u8, u16)| (address(false, host), port);
+        let key = FlowKey::ported(&FlowScope::default(), 17, ends((hosts.0, ports.0)), ends((hosts.1, ports.1)));
+        let seen = MockPacket { from_low: !key.is_reversed(), bytes: bytes.len() as u64, segment: None };
+        match self.wire.packet(&DeviceKey::of(&key), seen, Timestamp::from_nanos(self.bench.nanos)) {
+            Some(action) => (action == Action::Forward, true),
+            None => (self.bench.send(&bytes).verdict.forwards(), false),
+        }
+    }
+
+    fn turns(&mut self, count: u64) {
+        for _ in 0..count {
+            self.bench.nanos += 20_000_000;
+            let now = Timestamp::from_nanos(self.bench.nanos);
+            self.bench.stack.worker.drive_level(now, &mut self.bench.stack.recorder);
+        }
+    }
+
+    /// Sends both ways until the level has the flow.
+    fn sink(&mut self, port: u16) {
+        for number in 0..100 {
+            self.turns(1);
+            if self.datagram(number % 2 == 0, port, b"x").1 {
+                return;
+            }
+        }
+        panic!("it does not go down");
+    }
+}
+
+#[test]
+fn flows_at_a_level_below_come_up_when_a_function_of_theirs_fails_or_is_stopped() {
+    let closed = "chain: [fragile]";
+    let open = "chain: [fragile], on-failure: pass";
+    for (policy, goes_on) in [(closed, false), (open, true)] {
+        for fails in [true, false] {
+            let mut sunk = Sunk::new(policy);
+            sunk.sink(7);
+            if fails {
+                assert_eq!(sunk.datagram(true, 8, b"panic"), (goes_on, false));
+            } else {
+                sunk.bench.stack.worker.order("fragile", Act::Stop).unwrap();
+            }
+            sunk.turns(10);
+            for client in [true, false, true, false] {
+                assert_eq!(sunk.datagram(client, 7, b"x"), (goes_on, false), "{policy}, {fails}");
+                sunk.turns(1);
+            }
+            assert_eq!(sunk.bench.stat("offload.left"), 1);
+            // Who has nobody to judge it does not go down.
+            if !fails {
+                sunk.bench.stack.worker.order("fragile", Act::Start).unwrap();
+            }
+            sunk.bench.wait(2);
+            sunk.sink(7);
+            sunk.bench.stack.finish();
+        }
+    }
 }

@@ -83,6 +83,10 @@ impl FunctionKind for IdsKind {
         &SPEC
     }
 
+    fn changeable(&self) -> &'static [&'static str] {
+        &["mode"]
+    }
+
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
         let (_, classes) = classes::read::<IdsSection>(SPEC.name, source)?;
         let (tenants, mut errors) = tenant_variables(source, self.compiler.variables());

@@ -32,6 +32,9 @@ Examples:
   bartizan ctl levels
   bartizan ctl explain-flow tcp 10.0.0.1:40000 192.0.2.7:80
   bartizan ctl explain-flow 192.0.2.7:80
+  bartizan ctl function list
+  bartizan ctl function stop portscan
+  bartizan ctl function configure portscan ports=10 window=30s
   bartizan ctl --json dump-counters
   bartizan ctl --socket /run/bartizan/lan.socket shutdown";
 
@@ -64,16 +67,26 @@ pub struct To {
 
 /// Gives a command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    let Some(spec) = command(&args.command) else {
+    let (name, arguments) = whole_name(&args.command, &args.arguments);
+    let Some(spec) = command(&name) else {
         let known: Vec<&str> = COMMANDS.iter().map(|spec| spec.name).collect();
         return Err(Failure::usage(format!(
             "there is no command `{}`; there are {}",
-            args.command,
+            name,
             known.join(", ")
         )));
     };
-    let request = spec.request(&args.arguments).map_err(Failure::usage)?;
+    let request = spec.request(arguments).map_err(Failure::usage)?;
     give(&args.to, &request, args.json)
+}
+
+/// `function stop NAME` is `function-stop NAME`.
+fn whole_name<'a>(command: &str, arguments: &'a [String]) -> (String, &'a [String]) {
+    match arguments {
+        [verb, rest @ ..] if command == "function" => (format!("function-{verb}"), rest),
+        _ if command == "function" => ("function-list".to_owned(), arguments),
+        _ => (command.to_owned(), arguments),
+    }
 }
 
 /// Gives a command, and shows what comes of it.

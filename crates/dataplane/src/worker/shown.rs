@@ -227,6 +227,8 @@ impl Worker {
             self.visit_functions_by_name(&mut |function, name, value| {
                 snapshot.own.push((function, name, value))
             });
+            snapshot.standing.clear();
+            snapshot.standing.extend(self.functions_now());
             let table = self.flows.table().memory();
             let defrag = self.intake.defrag().memory_used() as u64;
             let memory = &self.account.memory;
