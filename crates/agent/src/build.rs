@@ -11,9 +11,8 @@ use crate::tenants::{Selector, TenantSelector};
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
 use bartizan_classify::{Entry, HeaderRule};
 use bartizan_config::policy::{
-    Bypass, DEFAULT_TENANT, DefaultAction, ForWant, OnFailure, OneSided, Overload, OverloadAction, PolicyError,
-    PolicyFile,
-    Problem, Section, Target, Vars, did_you_mean, read, unknown_function,
+    Bypass, DEFAULT_TENANT, DefaultAction, ForWant, OnFailure, OneSided, Overload, OverloadAction,
+    PolicyError, PolicyFile, Problem, Section, Target, Vars, did_you_mean, read, unknown_function,
 };
 use bartizan_dataplane::chain::{Chains, Class, ClassTraits, PolicyMap};
 use bartizan_dataplane::enough::Enough;
@@ -159,12 +158,15 @@ impl Agent {
     /// # Errors
     /// There is no such function, or it has no such setting that can be changed so.
     pub fn configure(&mut self, function: &str, settings: &Map<String, Value>) -> Result<Overrides, String> {
-        let Some(kind) = self.kinds.iter().find(|kind| kind.spec().name == function && function != GATE) else {
+        let Some(kind) = self.kinds.iter().find(|kind| kind.spec().name == function && function != GATE)
+        else {
             return Err(unknown_function(function, &self.function_names()));
         };
         let known = kind.changeable();
         if known.is_empty() {
-            return Err(format!("`{function}` has no settings that can be changed so; change its section of the policy and reload"));
+            return Err(format!(
+                "`{function}` has no settings that can be changed so; change its section of the policy and reload"
+            ));
         }
         if let Some(other) = settings.keys().find(|name| !known.contains(&name.as_str())) {
             return Err(format!(

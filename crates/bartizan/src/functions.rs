@@ -26,6 +26,9 @@ pub struct Functions {
 /// How a function stands on the workers.
 type OnWorkers<'f> = (&'static str, Vec<&'f (WorkerId, FunctionNow)>);
 
+/// What workers said, and which have not answered.
+type Answered = (Vec<(WorkerId, FunctionNow)>, Vec<WorkerId>);
+
 impl Functions {
     /// By these ways.
     pub const fn new(channel: Channel, view: View) -> Self {
@@ -33,7 +36,12 @@ impl Functions {
     }
 
     /// Carries out an order about a function, and says how it stands then. `settings` by name, of [`FunctionOrder::Configure`] only.
-    pub fn carry_out(&self, order: FunctionOrder, function: &str, settings: &Map<String, Value>) -> FunctionState {
+    pub fn carry_out(
+        &self,
+        order: FunctionOrder,
+        function: &str,
+        settings: &Map<String, Value>,
+    ) -> FunctionState {
         let asked = match order {
             FunctionOrder::Configure => {
                 if let Err(why) = self.configure(function, settings) {
@@ -62,11 +70,14 @@ impl Functions {
             Ok(answered) => answered,
             Err(why) => return refused(why),
         };
-        let own: Vec<&(WorkerId, FunctionNow)> = said.iter().filter(|(_, now)| now.function == function).collect();
+        let own: Vec<&(WorkerId, FunctionNow)> =
+            said.iter().filter(|(_, now)| now.function == function).collect();
         let mut reasons: Vec<String> = if why.is_empty() { Vec::new() } else { vec![why.to_owned()] };
         if own.is_empty() && late.is_empty() {
             let known = self.names().join(", ");
-            reasons.push(format!("no chain of the running generation has a function `{function}`; there are {known}"));
+            reasons.push(format!(
+                "no chain of the running generation has a function `{function}`; there are {known}"
+            ));
             return refused(reasons.join("; "));
         }
         reasons.extend(own.iter().filter_map(|(worker, now)| why_not(*worker, now)));
@@ -78,7 +89,8 @@ impl Functions {
             Some(Act::Stop) => Some(Condition::Stopped),
             None => None,
         };
-        let is_done = |(_, now): &&(WorkerId, FunctionNow)| wanted.is_none_or(|wanted| now.condition == wanted);
+        let is_done =
+            |(_, now): &&(WorkerId, FunctionNow)| wanted.is_none_or(|wanted| now.condition == wanted);
         FunctionState {
             function: function.to_owned(),
             done: late.is_empty() && own.iter().all(is_done),
@@ -87,7 +99,7 @@ impl Functions {
         }
     }
 
-    fn ask(&self, question: &Question) -> Result<(Vec<(WorkerId, FunctionNow)>, Vec<WorkerId>), String> {
+    fn ask(&self, question: &Question) -> Result<Answered, String> {
         match self.view.tell(question) {
             Answer::Workers(collector) => Ok(collect(collector)),
             Answer::Refused(why) => Err(why),
@@ -98,9 +110,10 @@ impl Functions {
     fn configure(&self, function: &str, settings: &Map<String, Value>) -> Result<(), String> {
         match self.channel.ask(Command::Configure(function.to_owned(), settings.clone())) {
             Answer::Reloaded(generation) if self.view.wait_for(generation, WORKERS) => Ok(()),
-            Answer::Reloaded(generation) => {
-                Err(format!("generation {} has the settings, and some worker does not run it yet", generation.0))
-            }
+            Answer::Reloaded(generation) => Err(format!(
+                "generation {} has the settings, and some worker does not run it yet",
+                generation.0
+            )),
             Answer::Refused(why) => Err(why),
             _ => Err("the answer is to another question; please report it".to_owned()),
         }
@@ -123,7 +136,7 @@ impl Functions {
     }
 }
 
-fn collect(mut collector: Collector) -> (Vec<(WorkerId, FunctionNow)>, Vec<WorkerId>) {
+fn collect(mut collector: Collector) -> Answered {
     let end = Instant::now() + WORKERS;
     collector.collect(|| end.saturating_duration_since(Instant::now()));
     let (answer, late) = collector.finish();
@@ -154,7 +167,11 @@ fn why_not(worker: WorkerId, now: &FunctionNow) -> Option<String> {
         (Condition::Stopped, _) => Some(format!("worker {on}: stopped by an order")),
         (Condition::Failed, panicked) => {
             let what = panicked.map(ToString::to_string).unwrap_or_default();
-            let then = if now.restart_at.is_some() { "it is started again by itself" } else { "an order starts it again" };
+            let then = if now.restart_at.is_some() {
+                "it is started again by itself"
+            } else {
+                "an order starts it again"
+            };
             Some(format!("worker {on}: failed {} times; {what}; {then}", now.failures))
         }
     }

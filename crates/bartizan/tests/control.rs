@@ -116,8 +116,6 @@ fn commands(workers: &str) {
 
     flows(&mut client, &folder);
 
-    functions(&mut client, &folder, workers);
-
     let why = client.refused("no-such-command", NOTHING);
     assert!(why.contains("unknown command; there are command-list, help"), "{why}");
     let why = client.refused("iface-stat", NOTHING);
@@ -127,6 +125,8 @@ fn commands(workers: &str) {
         (&counted["clients"], &counted["clients_now"], &counted["malformed"]),
         (&json!(1), &json!(1), &json!(0))
     );
+
+    functions(&mut client, &folder, workers);
 
     // Who asked stands in the log.
     let who = format!("control: process {} (uid 0, gid 0) asks for reload-rules", std::process::id());
@@ -169,7 +169,10 @@ fn sets(client: &mut Client, folder: &Folder) {
 fn functions(client: &mut Client, folder: &Folder, workers: &str) {
     let list = client.ok("function-list", NOTHING);
     let ids = &list["functions"][0];
-    assert_eq!((&list["count"], &ids["function"], &ids["state"]), (&json!(1), &json!("ids"), &json!("running")));
+    assert_eq!(
+        (&list["count"], &ids["function"], &ids["state"]),
+        (&json!(1), &json!("ids"), &json!("running"))
+    );
     assert_eq!(ids["workers"].as_array().unwrap().len().to_string(), workers);
     let ids = json!({"function": "ids"});
     let state = |message: Value| message["state"].as_str().unwrap().to_owned();
@@ -213,7 +216,10 @@ fn functions_are_configured_by_order_and_what_they_refuse_changes_nothing() {
             assert!(why.contains(says), "{why}");
         };
         refused(json!({"ports": 1}), "generation 2 goes on");
-        refused(json!({"port": 9}), "has no setting `port` that can be changed so; there are ports, hosts, window");
+        refused(
+            json!({"port": 9}),
+            "has no setting `port` that can be changed so; there are ports, hosts, window",
+        );
         refused(json!("ports"), "write NAME=VALUE");
         // What was refused is not kept; what was given before is.
         assert_eq!(client.ok("reload-rules", NOTHING), "done");

@@ -124,7 +124,10 @@ impl core::fmt::Display for FunctionNews {
         match &self.what {
             News::Failed(panicked, Some(wait)) => {
                 let seconds = wait.as_nanos() as f64 / 1e9;
-                write!(f, "function `{name}` has failed: {panicked}; it is started again in {seconds} s, please report it")
+                write!(
+                    f,
+                    "function `{name}` has failed: {panicked}; it is started again in {seconds} s, please report it"
+                )
             }
             News::Failed(panicked, None) => write!(
                 f,
@@ -260,7 +263,12 @@ impl Lifecycle {
     }
 
     /// A function is called again, with nothing that it knew. `forgives`: somebody wants it so, and its attempts count anew.
-    pub(crate) fn started(&mut self, (id, function): (FunctionId, &'static str), now: Timestamp, forgives: bool) {
+    pub(crate) fn started(
+        &mut self,
+        (id, function): (FunctionId, &'static str),
+        now: Timestamp,
+        forgives: bool,
+    ) {
         self.away = self.away.without(id);
         self.stopped = self.stopped.without(id);
         self.begun = self.begun.saturating_add(1);
@@ -368,7 +376,8 @@ mod tests {
 
     #[test]
     fn who_has_run_for_long_has_its_attempts_anew_and_waits_have_a_bound() {
-        let bounds = RestartBounds { attempts: 40, longest: PacketDuration::from_secs(7), ..RestartBounds::default() };
+        let bounds =
+            RestartBounds { attempts: 40, longest: PacketDuration::from_secs(7), ..RestartBounds::default() };
         assert_eq!(bounds.wait(39), Some(PacketDuration::from_secs(7)));
         assert_eq!(bounds.wait(40), None);
         assert_eq!(RestartBounds { attempts: 0, ..bounds }.wait(0), None);

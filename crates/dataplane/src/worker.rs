@@ -170,7 +170,13 @@ impl Worker {
     #[inline]
     fn tend(&mut self, now: Timestamp) {
         self.hosts.expire(self.runner.chains(), now);
-        self.runner.start_due(now, &mut self.account.tally);
+        self.start_due(now);
+    }
+
+    /// Functions that have failed are started again when it is time. The clock may be ahead of a frame that comes from another worker.
+    #[inline]
+    fn start_due(&mut self, now: Timestamp) {
+        self.runner.start_due(self.position.clock.max(now), &mut self.account.tally);
     }
 
     /// Handles one packet of a frame.
@@ -313,6 +319,7 @@ impl Worker {
 
     /// A frame comes from another worker: it was counted there.
     pub(crate) fn take_over(&mut self, frame: &Frame<'_>, tag: u32, recorder: &mut dyn Recorder) {
+        self.start_due(frame.now);
         self.position.advance(frame.now);
         self.leaving.change = None;
         self.arrives_by(tag);

@@ -30,11 +30,11 @@
 mod moves;
 mod round;
 
-use crate::lifecycle::FunctionNews;
 use crate::chain::Chains;
 use crate::frame::{Place, next_frame};
 use crate::guests::{Guest, NotMoved};
 use crate::handover::Owners;
+use crate::lifecycle::FunctionNews;
 use crate::record::Recorder;
 use crate::settings::EngineSettings;
 use crate::stats::{Counters, Sum};

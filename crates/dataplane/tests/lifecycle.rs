@@ -7,8 +7,8 @@ use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::Frame;
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_function::{
-    Below, FlowView, Function, FunctionKind, FunctionSpec, Model, PacketContext, RuleSource, RulesError, Slot,
-    SlotState, WorkerState, state_in,
+    Below, FlowView, Function, FunctionKind, FunctionSpec, Model, PacketContext, RuleSource, RulesError,
+    Slot, SlotState, WorkerState, state_in,
 };
 use bartizan_offload::devices::mock::{Habits, MockDevice, MockPacket, MockWire};
 use bartizan_offload::{Action, DeviceKey, FlowManager};
@@ -173,7 +173,14 @@ impl Bench {
     }
 
     /// A segment of the client (`true`) or of the server.
-    fn segment(&mut self, v6: bool, client: bool, (seq, ack): (u32, u32), flags: u8, payload: &[u8]) -> Decision {
+    fn segment(
+        &mut self,
+        v6: bool,
+        client: bool,
+        (seq, ack): (u32, u32),
+        flags: u8,
+        payload: &[u8],
+    ) -> Decision {
         let (hosts, ports) = if client { ((1, 2), (1000, 80)) } else { ((2, 1), (80, 1000)) };
         self.send(&ethernet(v6, &ip(v6, hosts, 6, &tcp(ports, seq, ack, flags, payload))))
     }
@@ -280,8 +287,12 @@ fn where_the_policy_lets_packets_go_the_chain_goes_on_without_it() {
 fn a_connection_outlives_the_absence_of_a_function() {
     for policy in [CLOSED, BRITTLE] {
         for v6 in [false, true] {
-            let mut bench =
-                Bench::new("outlives", policy, "drop tcp any any -> any any (content:\"evil\"; sid:1;)", |_| ());
+            let mut bench = Bench::new(
+                "outlives",
+                policy,
+                "drop tcp any any -> any any (content:\"evil\"; sid:1;)",
+                |_| (),
+            );
             bench.open(v6);
             assert_eq!(bench.segment(v6, true, (101, 501), ACK, b"half of ev").reason, None);
             assert!(bench.datagram(v6, 2, b"panic").reason.is_some());
@@ -294,7 +305,10 @@ fn a_connection_outlives_the_absence_of_a_function() {
             }
             bench.wait(1);
             assert_eq!(bench.segment(v6, false, (501, 111), ACK, b"").reason, None);
-            assert_eq!(bench.segment(v6, true, (111, 501), ACK, b"il, the rest").reason, Some(Reason::IdsRule));
+            assert_eq!(
+                bench.segment(v6, true, (111, 501), ACK, b"il, the rest").reason,
+                Some(Reason::IdsRule)
+            );
         }
     }
 }
@@ -418,7 +432,8 @@ fn of_a_hundred_failures_the_others_notice_nothing() {
             let (port, payload) = random_payload(&mut random);
             // Flows end in the meantime, and come again.
             let port = port + packets / 20;
-            let (with, without) = (bench.datagram(false, port, payload), alone.datagram(false, port, payload));
+            let (with, without) =
+                (bench.datagram(false, port, payload), alone.datagram(false, port, payload));
             assert_eq!((with.verdict, with.reason), (without.verdict, without.reason));
             assert!(packets < 20_000);
         }
@@ -489,7 +504,8 @@ impl Sunk {
         let (hosts, ports) = if client { ((1, 2), (port, 53)) } else { ((2, 1), (53, port)) };
         let bytes = ethernet(false, &ip(false, hosts, 17, &udp(ports, payload)));
         let ends = |(host, port): (u8, u16)| (address(false, host), port);
-        let key = FlowKey::ported(&FlowScope::default(), 17, ends((hosts.0, ports.0)), ends((hosts.1, ports.1)));
+        let key =
+            FlowKey::ported(&FlowScope::default(), 17, ends((hosts.0, ports.0)), ends((hosts.1, ports.1)));
         let seen = MockPacket { from_low: !key.is_reversed(), bytes: bytes.len() as u64, segment: None };
         match self.wire.packet(&DeviceKey::of(&key), seen, Timestamp::from_nanos(self.bench.nanos)) {
             Some(action) => (action == Action::Forward, true),

@@ -81,7 +81,8 @@ pub fn contained<T>(call: impl FnOnce() -> T) -> Result<T, Box<Panicked>> {
 #[inline(never)]
 fn take(payload: Box<dyn Any + Send>) -> Box<Panicked> {
     let noted = LATEST.with(|latest| latest.try_borrow_mut().ok().and_then(|mut latest| latest.take()));
-    let panicked = noted.unwrap_or_else(|| Panicked { message: message_of(&*payload), ..Panicked::default() });
+    let panicked =
+        noted.unwrap_or_else(|| Panicked { message: message_of(&*payload), ..Panicked::default() });
     throw_away(payload);
     Box::new(panicked)
 }
@@ -120,7 +121,10 @@ mod tests {
             std::panic::resume_unwind(inner)
         });
         let panicked: Box<Panicked> = outer.map(|(): ()| ()).unwrap_err();
-        assert!(panicked.to_string().starts_with("it panicked at crates/function/src/contain.rs:"), "{panicked}");
+        assert!(
+            panicked.to_string().starts_with("it panicked at crates/function/src/contain.rs:"),
+            "{panicked}"
+        );
     }
 
     struct Bomb;

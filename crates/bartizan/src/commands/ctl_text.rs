@@ -79,7 +79,8 @@ fn lines(before: &str, value: &Value, text: &mut String) {
 
 fn functions(message: &Value, text: &mut String) {
     for function in array(message, "functions") {
-        let (name, state, reason) = (word(function, "function"), word(function, "state"), word(function, "reason"));
+        let (name, state, reason) =
+            (word(function, "function"), word(function, "state"), word(function, "reason"));
         let (failures, restarts) = (number(function, "failures"), number(function, "restarts"));
         let _ = write!(text, "{name:<12} {state:<8} failures {failures}, restarts {restarts}");
         let _ = if reason.is_empty() { writeln!(text) } else { writeln!(text, "  ({reason})") };

@@ -2,8 +2,8 @@
 //! From messages to commands, and from what comes of them to answers in the form that Suricata's tools know.
 
 use super::flow_words;
-use crate::functions::{self, Functions};
 use crate::channel::{Answer, Channel, Command, SetCommand, ValueCommand};
+use crate::functions::{self, Functions};
 use crate::view::{Question, View};
 use bartizan_api::control::{COMMANDS, Reply, Request, command};
 use bartizan_api::southbound::{FunctionOrder, FunctionState};

@@ -5,8 +5,8 @@
 
 use crate::offload::{LevelCounters, LevelPort};
 use bartizan_base::FunctionId;
-use bartizan_dataplane::lifecycle::Condition;
 use bartizan_dataplane::board::{Board, DecisionKey, Snapshot};
+use bartizan_dataplane::lifecycle::Condition;
 use bartizan_events::metrics as m;
 use bartizan_events::metrics::{Exposition, Metric};
 use bartizan_events::sink::{SinkProblem, SinkWatch};

@@ -329,8 +329,19 @@ fn lines(file: &str, problems: &[Problem]) -> String {
 }
 
 /// The keys of a policy that are no sections.
-const POLICY_KEYS: &[&str] =
-    &["name", "from", "to", "tenant", "link", "chain", "staged", "one-sided", "overload", "bypass", "on-failure"];
+const POLICY_KEYS: &[&str] = &[
+    "name",
+    "from",
+    "to",
+    "tenant",
+    "link",
+    "chain",
+    "staged",
+    "one-sided",
+    "overload",
+    "bypass",
+    "on-failure",
+];
 const DEFAULT_KEYS: &[&str] = &["action", "chain", "staged", "one-sided", "overload", "bypass", "on-failure"];
 const FILE_KEYS: &[&str] = &["groups", "rule-groups", "tenants", "service-levels", "policies", "default"];
 

@@ -4,8 +4,8 @@
 use super::inquiry::{FLOWS_TOLD, FlowsWanted, Inquiry, PART, Question};
 use super::told::{Counted, LevelsNow, LiveFlow, RefusedBy, StaysBy};
 use crate::chain::{Chains, Matches};
-use crate::lifecycle::FunctionNow;
 use crate::explain::history::{AllowedBy, Ends};
+use crate::lifecycle::FunctionNow;
 use crate::record::Entry;
 use crate::standing::Course;
 use crate::worker::Worker;

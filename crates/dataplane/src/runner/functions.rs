@@ -348,7 +348,8 @@ impl Runner {
             return;
         }
         let away = self.lifecycle.away();
-        let refusing = if own.and(away).is_empty() { Path::EMPTY } else { self.refusing_now(cx, hand, entry.fid) };
+        let refusing =
+            if own.and(away).is_empty() { Path::EMPTY } else { self.refusing_now(cx, hand, entry.fid) };
         let InHand { occasion, events, looks, parts, notes, .. } = hand;
         let summary = parts.app.as_deref().map(AppLayer::summary).unwrap_or_default();
         let flow = view(entry, summary, looks.established);

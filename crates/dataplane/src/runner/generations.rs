@@ -50,7 +50,8 @@ impl Past {
     /// A function begins anew: what it kept for another generation goes, too.
     pub(super) fn forget_visited(&mut self, id: FunctionId) {
         let Some((of, states)) = &mut self.visited else { return };
-        let made = of.upgrade().and_then(|chains| contained(|| chains.function(id).map(|f| f.worker())).ok()?);
+        let made =
+            of.upgrade().and_then(|chains| contained(|| chains.function(id).map(|f| f.worker())).ok()?);
         if let Some(state) = states.get_mut(usize::from(id.0)) {
             throw_away(core::mem::replace(state, made.unwrap_or_else(|| Box::new(()))));
         }
@@ -127,7 +128,8 @@ impl Runner {
         let before = own.before;
         let past = &mut self.past;
         visit(&chains, &states, &mut |function, name, value| {
-            let known = before.iter().find(|(f, n, _)| *f == function && *n == name).map_or(0, |known| known.2);
+            let known =
+                before.iter().find(|(f, n, _)| *f == function && *n == name).map_or(0, |known| known.2);
             past.add(function, name, value.saturating_sub(known));
         });
         self.past.visited = Some((Arc::downgrade(&chains), states));

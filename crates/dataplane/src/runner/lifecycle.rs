@@ -9,8 +9,8 @@ use super::Runner;
 use super::in_hand::InHand;
 use crate::chain::Chains;
 use crate::context::Context;
-use crate::lifecycle::{Act, FunctionNow};
 use crate::flow_ext::{FlowExt, FunctionSlot};
+use crate::lifecycle::{Act, FunctionNow};
 use crate::record::Cause;
 use crate::tally::Tally;
 use bartizan_base::{Decision, Fid, FunctionId, Path, Reason, Timestamp, Verdict};
@@ -190,8 +190,15 @@ impl Runner {
 
     /// Carries out an order, between two frames. The flows that a lower level has for the function's sake are to come up where `effects.left` says so. `None`: no chain of the running
     /// generation has it.
-    pub(crate) fn order(&mut self, name: &str, act: Act, now: Timestamp, tally: &mut Tally) -> Option<FunctionNow> {
-        let (id, name) = self.chains.functions.iter().map(|f| (f.id(), f.spec().name)).find(|(_, n)| *n == name)?;
+    pub(crate) fn order(
+        &mut self,
+        name: &str,
+        act: Act,
+        now: Timestamp,
+        tally: &mut Tally,
+    ) -> Option<FunctionNow> {
+        let (id, name) =
+            self.chains.functions.iter().map(|f| (f.id(), f.spec().name)).find(|(_, n)| *n == name)?;
         let is_away = self.lifecycle.away().contains(id);
         match act {
             Act::Start if !is_away => {}
