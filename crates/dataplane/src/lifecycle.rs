@@ -285,6 +285,17 @@ impl Lifecycle {
         self.tell(function, News::Started);
     }
 
+    /// No chain has a function any more that had failed: should it come back, it begins anew.
+    pub(crate) fn forget(&mut self, id: FunctionId) {
+        self.away = self.away.without(id);
+        self.begun = self.begun.saturating_add(1);
+        let begun = self.begun;
+        let Some(record) = self.record(id) else { return };
+        (record.begun, record.restart_at, record.attempts) = (begun, None, 0);
+        record.condition = Condition::Running;
+        self.note_due();
+    }
+
     /// A function is stopped.
     pub(crate) fn stopped(&mut self, (id, function): (FunctionId, &'static str), now: Timestamp) {
         self.leave(id);

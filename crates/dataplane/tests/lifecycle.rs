@@ -372,6 +372,14 @@ fn another_generation_starts_what_has_failed() {
     bench.stack.swap(CLOSED, "");
     assert_eq!(bench.datagram(false, 2, b"a").reason, None);
     assert_eq!(bench.condition("fragile"), Condition::Running);
+    // One without it forgets that it had failed.
+    bench.datagram(false, 3, b"panic");
+    bench.stack.swap("chain: [pfw], pfw: {default: allow}", "");
+    assert_eq!(bench.datagram(false, 2, b"a").reason, None);
+    assert_eq!(bench.stat("function.failed"), 0);
+    bench.stack.swap(CLOSED, "");
+    assert_eq!(bench.datagram(false, 2, b"a").reason, None);
+    assert_eq!(bench.condition("fragile"), Condition::Running);
 }
 
 #[test]

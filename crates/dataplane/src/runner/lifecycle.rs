@@ -178,10 +178,12 @@ impl Runner {
         if self.lifecycle.away().is_empty() {
             return;
         }
-        let known = self.chains.functions.iter().fold(Path::EMPTY, |path, f| path.with(f.id()));
-        for id in known.and(self.lifecycle.away()).functions() {
+        for id in self.lifecycle.away().functions() {
             if !self.lifecycle.is_stopped(id) {
-                self.start(id, (now, tally), true);
+                match self.chains.function(id) {
+                    Some(_) => self.start(id, (now, tally), true),
+                    None => self.lifecycle.forget(id),
+                }
             } else if let Some(state) = self.states.get_mut(usize::from(id.0)) {
                 throw_away(core::mem::replace(state, Box::new(())));
             }

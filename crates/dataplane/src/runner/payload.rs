@@ -7,7 +7,7 @@ use super::lifecycle::{Fallen, Said, clear, fate_without};
 use super::parts::view;
 use super::sight::{Hands, Sight, context};
 use crate::context::Context;
-use crate::record::{Entry, Occasion};
+use crate::record::{Cause, Entry, Occasion};
 use bartizan_applayer::flow::AppLayer;
 use bartizan_base::Path;
 use bartizan_flow::stream::{RawChunk, StreamPair};
@@ -174,7 +174,9 @@ impl Runner {
                 self.marks.forget(bit);
                 self.lifecycle.leave(bit);
                 self.fallen.push(Fallen { id: bit, panicked });
-                fate_without(chains, bit, (cx.settings.prevention, entry.fid))
+                // Of what is left of a flow nothing can be refused any more.
+                let refuses = cx.settings.prevention && !matches!(occasion.cause, Cause::FlowEnd);
+                fate_without(chains, bit, (refuses, entry.fid))
             });
             if decision.done && decision.verdict.forwards() {
                 path = path.without(bit);
