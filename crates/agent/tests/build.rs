@@ -407,8 +407,8 @@ default: {action: drop}
 ";
     let wrong = prepare(&mut agent, text).unwrap_err();
     for says in [
-        "policy.yaml:4:12: these functions run in another order; write `chain: [sfw, brittle, ids]`",
-        "policy.yaml:6:12: these functions run in another order; write `chain: [sfw, brittle]`",
+        "policy.yaml:4:5: these functions run in another order; write `chain: [sfw, brittle, ids]`",
+        "policy.yaml:6:5: these functions run in another order; write `chain: [sfw, brittle]`",
     ] {
         assert!(wrong.contains(says), "{wrong}");
     }
