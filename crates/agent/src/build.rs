@@ -11,11 +11,12 @@ use crate::tenants::{Selector, TenantSelector};
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
 use bartizan_classify::{Entry, HeaderRule};
 use bartizan_config::policy::{
-    Bypass, DEFAULT_TENANT, DefaultAction, OneSided, Overload, OverloadAction, PolicyError, PolicyFile,
-    Problem, Section, Target, Vars, did_you_mean, read, unknown_function,
+    Bypass, DEFAULT_TENANT, DefaultAction, ForWant, OnFailure, OneSided, Overload, OverloadAction,
+    PolicyError, PolicyFile, Problem, Section, Target, Vars, did_you_mean, read, unknown_function,
 };
 use bartizan_dataplane::chain::{Chains, Class, ClassTraits, PolicyMap};
 use bartizan_dataplane::enough::Enough;
+use bartizan_function::contain::contained;
 use bartizan_function::{
     Function, FunctionKind, HeaderRules, HostTables, HostTablesConfig, RuleSource, RulesError,
 };
@@ -54,6 +55,8 @@ pub struct ClassInfo {
     pub overload: Overload,
     /// How much of its flows is inspected, at most.
     pub bypass: Bypass,
+    /// Functions of its chain without which its packets go on.
+    pub goes_on_without: Path,
 }
 
 /// A generation that is ready to run.
@@ -92,7 +95,12 @@ pub struct Agent {
     state: State,
     /// What functions keep per host.
     hosts: HostTables,
+    /// Settings that were given beside the sections.
+    overrides: Overrides,
 }
+
+/// Settings that orders gave to functions, beside what their sections say: by function, then by name.
+pub type Overrides = BTreeMap<String, Map<String, Value>>;
 
 /// What outlives generations.
 #[derive(Clone, Debug, Default)]
@@ -121,7 +129,8 @@ impl Agent {
         let ids = order::order(&specs)?;
         let mut state = State::default();
         state.tenants.insert(DEFAULT_TENANT.to_owned(), TenantId(0));
-        Ok(Agent { kinds, ids, together_max: TOGETHER_MAX, state, hosts: HostTables::default() })
+        let (hosts, overrides) = (HostTables::default(), Overrides::new());
+        Ok(Agent { kinds, ids, together_max: TOGETHER_MAX, state, hosts, overrides })
     }
 
     /// Sets bounds and hash of what functions keep per host. To be called before the first generation: what was kept is gone.
@@ -141,6 +150,48 @@ impl Agent {
     /// policy has its own classifier for those of its functions.
     pub fn set_together_max(&mut self, rules: usize) {
         self.together_max = rules;
+    }
+
+    /// Gives a function other settings, from the next generation on and in all its sections; `null` takes one back. What they may be the function says when it is built. Gives all that
+    /// were given before, for [`Agent::restore`].
+    ///
+    /// # Errors
+    /// There is no such function, or it has no such setting that can be changed so.
+    pub fn configure(&mut self, function: &str, settings: &Map<String, Value>) -> Result<Overrides, String> {
+        let Some(kind) = self.kinds.iter().find(|kind| kind.spec().name == function && function != GATE)
+        else {
+            return Err(unknown_function(function, &self.function_names()));
+        };
+        let known = kind.changeable();
+        if known.is_empty() {
+            return Err(format!(
+                "`{function}` has no settings that can be changed so; change its section of the policy and reload"
+            ));
+        }
+        if let Some(other) = settings.keys().find(|name| !known.contains(&name.as_str())) {
+            return Err(format!(
+                "`{function}` has no setting `{other}` that can be changed so; there are {}",
+                known.join(", ")
+            ));
+        }
+        if settings.is_empty() {
+            return Err(format!("say which settings of `{function}`: {}", known.join(", ")));
+        }
+        let before = self.overrides.clone();
+        let own = self.overrides.entry(function.to_owned()).or_default();
+        for (name, value) in settings {
+            if value.is_null() {
+                own.remove(name);
+            } else {
+                own.insert(name.clone(), value.clone());
+            }
+        }
+        Ok(before)
+    }
+
+    /// Settings as they were.
+    pub fn restore(&mut self, overrides: Overrides) {
+        self.overrides = overrides;
     }
 
     /// Names that the sections of a policy file may have.
@@ -239,6 +290,14 @@ fn overload(said: Overload) -> bartizan_dataplane::overload::Overload {
     bartizan_dataplane::overload::Overload { priority: said.priority, action }
 }
 
+/// Callback `rules` of a function; one that panics has no rules, and the running generation stays.
+fn rules_of(kind: &dyn FunctionKind, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
+    contained(|| kind.rules(source)).unwrap_or_else(|panicked| {
+        let message = format!("this section cannot be used: {panicked}; please report it");
+        Err(vec![RulesError { function: kind.spec().name, place: "classes/0".to_owned(), message }])
+    })
+}
+
 /// What the policies and the default have in common.
 struct Owner<'f> {
     path: String,
@@ -251,6 +310,7 @@ struct Owner<'f> {
     one_sided: OneSided,
     overload: Overload,
     bypass: Bypass,
+    on_failure: &'f OnFailure,
     refuse: bool,
 }
 
@@ -303,6 +363,7 @@ impl<'a> Build<'a> {
             one_sided: p.one_sided,
             overload: p.overload,
             bypass: p.bypass,
+            on_failure: &p.on_failure,
             refuse: false,
         });
         let d = &self.file.default;
@@ -317,6 +378,7 @@ impl<'a> Build<'a> {
             one_sided: d.one_sided,
             overload: d.overload,
             bypass: d.bypass,
+            on_failure: &d.on_failure,
             refuse: d.action == DefaultAction::Drop,
         };
         policies.chain([default]).collect()
@@ -425,7 +487,9 @@ impl<'a> Build<'a> {
                 packets: packets.map(NonZeroU64::get),
                 bytes: bytes.map(|bytes| bytes.0),
             };
-            let traits = ClassTraits { policy: number, staged: info.staged, one_sided, overload, enough };
+            let goes_on_without = info.goes_on_without;
+            let staged = info.staged;
+            let traits = ClassTraits { policy: number, staged, one_sided, overload, enough, goes_on_without };
             classes.push((info.fid, traits));
         }
         let mut names: Vec<_> = numbers.iter().map(|(name, number)| (*number, name.clone())).collect();
@@ -621,8 +685,17 @@ impl<'a> Build<'a> {
             one_sided: owner.one_sided,
             overload: owner.overload,
             bypass: owner.bypass,
+            goes_on_without: self.goes_on_without(owner, path),
         });
         Some(Class { fid, path })
+    }
+
+    /// The functions of a path without which an owner's packets go on.
+    fn goes_on_without(&self, owner: &Owner<'_>, path: Path) -> Path {
+        let named = self.agent.kinds.iter().zip(&self.agent.ids).filter(|(_, id)| path.contains(**id));
+        named
+            .filter(|(kind, _)| owner.on_failure.of(kind.spec().name) == ForWant::Pass)
+            .fold(Path::EMPTY, |path, (_, id)| path.with(*id))
     }
 
     fn level_entries(&self) -> Vec<Entry> {
@@ -668,7 +741,7 @@ impl<'a> Build<'a> {
                 id: *id,
                 hosts: &agent.hosts,
             };
-            match kind.rules(&source) {
+            match rules_of(kind.as_ref(), &source) {
                 Ok(mut function) => {
                     let header_rules = function.take_header_rules();
                     let shared = header_rules.len() == 1;
@@ -715,6 +788,11 @@ impl<'a> Build<'a> {
             let Some(owner) = owners.get(group.owner) else { continue };
             let section = owner.sections.iter().find(|s| s.function == group.function);
             let mut rules = section.map_or(Value::Null, |s| read::to_json(&s.node));
+            if let Some(own) = self.agent.overrides.get(group.function).filter(|own| !own.is_empty()) {
+                let mut section = rules.as_object().cloned().unwrap_or_default();
+                section.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
+                rules = Value::Object(section);
+            }
             if group.function == GATE {
                 rules = json!({"refuse": owner.refuse, "drop-one-sided": owner.one_sided == OneSided::Drop});
             }

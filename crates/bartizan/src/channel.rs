@@ -13,6 +13,7 @@ use bartizan_base::Generation;
 use bartizan_dataplane::eve::RulesInForce;
 use bartizan_dataplane::live::inquiry::Collector;
 use bartizan_detect::ruleset::RefusedRule;
+use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, TrySendError, channel, sync_channel};
 use std::time::Duration;
@@ -43,6 +44,8 @@ pub enum Command {
     Swap,
     /// Forget what is ready.
     Abandon,
+    /// Give a function these settings, by name, beside those of its sections.
+    Configure(String, Map<String, Value>),
 }
 
 /// What is done with a data set.

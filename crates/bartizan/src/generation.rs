@@ -10,7 +10,7 @@ use crate::outputs::Wanted;
 use crate::reload::Inventory;
 use crate::{findings, input, load, rule_files};
 use bartizan_agent::joined::Joined;
-use bartizan_agent::{Agent, ClassInfo, PolicyEntries, TenantSelector, one_chain};
+use bartizan_agent::{Agent, ClassInfo, Overrides, PolicyEntries, TenantSelector, one_chain};
 use bartizan_base::{FunctionId, Generation, LinkId, Settings, TenantId};
 use bartizan_classify::Entry;
 use bartizan_config::kind::FileKind;
@@ -29,7 +29,7 @@ use bartizan_functions::registry::{self, Services};
 use bartizan_functions::sfw::Hosts;
 use bartizan_pattern::CacheCounters;
 use bartizan_rules::{Diagnostic, RuleSetReport};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -365,6 +365,24 @@ impl Builder {
         self.base.compiler.info().cache
     }
 
+    /// Other settings for a function from the next generation on; `null` takes one back. Gives all that were given before.
+    ///
+    /// # Errors
+    /// The function has no such settings, or there is no policy.
+    pub fn configure(&mut self, function: &str, settings: &Map<String, Value>) -> Result<Overrides, String> {
+        match &mut self.agent {
+            Some(agent) => agent.configure(function, settings),
+            None => Err("without a policy detection runs alone, and has no settings that can be changed; write a policy".to_owned()),
+        }
+    }
+
+    /// Settings for functions as they were.
+    pub fn restore(&mut self, overrides: Overrides) {
+        if let Some(agent) = &mut self.agent {
+            agent.restore(overrides);
+        }
+    }
+
     /// To be called when a generation was freed: gives its memory back.
     pub fn generation_freed(&self) {
         self.base.generation_freed();
@@ -421,10 +439,6 @@ impl Builder {
         &self.compiled
     }
 
-    /// Names of the functions that chains can have.
-    pub fn functions(&self) -> Vec<&'static str> {
-        self.agent.as_ref().map(Agent::function_names).unwrap_or_default()
-    }
 
     /// Numbers that this program has given to tenants, by name.
     pub fn tenants(&self) -> Vec<(String, TenantId)> {

@@ -17,6 +17,7 @@ mod engines;
 mod error;
 mod findings;
 mod firewall;
+mod functions;
 mod generation;
 mod input;
 mod interfaces;

@@ -22,6 +22,7 @@ use bartizan_base::Generation;
 use bartizan_dataplane::live::Control;
 use bartizan_events::output::Rights;
 use bartizan_events::sink::SinkProblem;
+use serde_json::{Map, Value};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -76,6 +77,9 @@ impl Steering<'_> {
         while !finished() {
             self.obey(&mut inbox, &mut course);
             self.source.problems().for_each(|problem| tell(&problem));
+            for (worker, news) in self.control.take_news() {
+                eprintln!("worker {}: {news}", worker.0);
+            }
             if self.control.free_left() {
                 course.builder.generation_freed();
             }
@@ -148,6 +152,7 @@ impl Steering<'_> {
                 Some(value) => Answer::Text(value.to_owned()),
                 None => no("Unable to get value"),
             },
+            Command::Configure(function, settings) => self.configure(function, settings, course),
             Command::Set(command) => sets::carry_out(command, course.builder.shared(), self.rights),
             Command::Build(joined) => self.build_held(joined, course),
             Command::Swap => match course.ready.take() {
@@ -225,6 +230,19 @@ impl Steering<'_> {
                 Answer::Refused(said)
             }
         }
+    }
+
+    /// Gives a function other settings: a generation is built with them as by a reload, from the files as they are now. One that is refused changes nothing.
+    fn configure(&self, function: &str, settings: &Map<String, Value>, course: &mut Course<'_>) -> Answer {
+        let before = match course.builder.configure(function, settings) {
+            Ok(before) => before,
+            Err(why) => return Answer::Refused(why),
+        };
+        let answer = self.reload(course);
+        if matches!(answer, Answer::Refused(_)) {
+            course.builder.restore(before);
+        }
+        answer
     }
 
     /// The next generation, if it may take the place of the running one.

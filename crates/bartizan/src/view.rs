@@ -6,6 +6,7 @@ use crate::channel::Answer;
 use crate::metrics::Source;
 use crate::stats::{ANSWER, Statistics};
 use bartizan_base::Generation;
+use bartizan_dataplane::lifecycle::Act;
 use bartizan_dataplane::live::Control;
 use bartizan_dataplane::live::inquiry::{self, FlowsWanted};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,6 +34,10 @@ pub enum Question {
     Flows(FlowsWanted),
     /// How the way to a controller stands.
     Controller,
+    /// How functions stand.
+    Functions,
+    /// To do something with a function.
+    Order(Arc<str>, Act),
 }
 
 /// See the module.
@@ -73,6 +78,8 @@ impl View {
             },
             Question::Levels => self.ask(inquiry::Question::Levels),
             Question::Flows(wanted) => self.ask(inquiry::Question::Flows(*wanted)),
+            Question::Functions => self.ask(inquiry::Question::Functions),
+            Question::Order(function, act) => self.ask(inquiry::Question::Order(Arc::clone(function), *act)),
         }
     }
 

@@ -11,6 +11,7 @@
 use crate::chain::{Chains, PolicyMap};
 use crate::counts::WorkerCounters;
 use crate::handover::counters::HandOverCounters;
+use crate::lifecycle::FunctionNow;
 use crate::live::counters::LiveCounters;
 use crate::tally::{Tally, staged_of};
 use bartizan_base::{FunctionId, Generation, Timestamp};
@@ -37,6 +38,8 @@ pub struct Snapshot {
     pub policies: Arc<PolicyMap>,
     /// Names of functions by their bit.
     pub functions: Vec<(FunctionId, &'static str)>,
+    /// How the functions stand.
+    pub standing: Vec<FunctionNow>,
     /// Packets that went on, by the policy's number.
     pub passed: Vec<Amount>,
     /// Alerts by the policy's number: of packets that were allowed, and that were blocked.

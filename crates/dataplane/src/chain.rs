@@ -56,6 +56,8 @@ pub struct ClassTraits {
     pub overload: Overload,
     /// When payload functions are done with its flows.
     pub enough: Enough,
+    /// Functions without which its packets go on where they have failed or are stopped; for want of others they are refused.
+    pub goes_on_without: Path,
 }
 
 /// What the lookup for a flow found among functions' rules on headers: the function, and the number of its rule.
@@ -195,6 +197,12 @@ impl PolicyMap {
         self.traits(fid).is_some_and(|traits| traits.staged)
     }
 
+    /// Functions without which packets of a class go on.
+    #[must_use]
+    pub fn goes_on_without(&self, fid: Fid) -> Path {
+        self.traits(fid).map(|traits| traits.goes_on_without).unwrap_or_default()
+    }
+
     /// Name of a policy.
     #[must_use]
     pub fn name(&self, number: u32) -> &str {
@@ -294,6 +302,18 @@ impl Chains {
     #[must_use]
     pub fn overload(&self, fid: Fid) -> Overload {
         self.policies.overload(fid)
+    }
+
+    /// Whether verdicts on a class are only reported.
+    #[must_use]
+    pub fn is_staged(&self, fid: Fid) -> bool {
+        self.policies.is_staged(fid)
+    }
+
+    /// Functions without which packets of a class go on where they have failed or are stopped.
+    #[must_use]
+    pub fn goes_on_without(&self, fid: Fid) -> Path {
+        self.policies.goes_on_without(fid)
     }
 
     /// A generation with all functions in one chain for every flow; none of them has rules on headers to be looked up.

@@ -51,6 +51,8 @@ pub struct FlowExt {
     pub app: Option<Box<AppLayer>>,
     /// What functions keep, by their bit in paths.
     pub slots: Vec<FunctionSlot>,
+    /// The latest beginning of a function when they were looked at last (`runner/lifecycle.rs`).
+    pub begun: u32,
     /// What the generation's lookup found among functions' rules on headers.
     pub matches: Matches,
     /// ICMP: type and code that they hold for, as the opener would send them.

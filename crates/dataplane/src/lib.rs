@@ -28,6 +28,7 @@ pub mod hosts;
 mod identity;
 mod intake;
 mod leaving;
+pub mod lifecycle;
 pub mod limits;
 pub mod live;
 pub mod moving;

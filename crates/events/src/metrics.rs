@@ -104,6 +104,12 @@ metrics! {
         "Packets that the normaliser changed or made.";
     FUNCTION_COUNTERS Counter Count "bartizan_function_total" ["function", "counter", "worker", "link"]
         "What functions count of their own.";
+    FUNCTION_STATE Gauge Count "bartizan_function_state" ["function", "state", "worker", "link"]
+        "How a function stands: 1 at its state (running, stopped, failed), 0 at the others.";
+    FUNCTION_FAILURES Counter Count "bartizan_function_failures_total" ["function", "worker", "link"]
+        "How often a function has panicked.";
+    FUNCTION_RESTARTS Counter Count "bartizan_function_restarts_total" ["function", "worker", "link"]
+        "How often a function was started again, by itself or by an order.";
     ALERTS Counter Events "bartizan_alerts_total" ["policy", "action", "worker", "link"]
         "Alerts of detection rules.";
     DECODE_EVENTS Counter Events "bartizan_decode_events_total" ["event", "worker", "link"]

@@ -8,6 +8,7 @@
 //! [`Notes`] of the packet.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+pub mod contain;
 mod context;
 mod description;
 mod finding;

@@ -136,6 +136,11 @@ pub trait FunctionKind: Send + Sync {
     /// Each with its position; the running generation stays.
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>>;
 
+    /// Keys of its section that can be changed by an order, without the policy file: each means what it means there, and a change makes a generation.
+    fn changeable(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// JSON schema of its section of a policy, for the schema of policy files. `None`: it has none, or brings its section with crate
     /// `config`.
     fn section_schema(&self) -> Option<serde_json::Value> {

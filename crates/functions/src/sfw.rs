@@ -82,6 +82,10 @@ impl FunctionKind for SfwKind {
         &SPEC
     }
 
+    fn changeable(&self) -> &'static [&'static str] {
+        &["max-half-open", "max-connections", "midstream", "window-check"]
+    }
+
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
         let (_, classes) = classes::read::<SfwSection>(SPEC.name, source)?;
         let by_fid = ByFid::new(&classes);

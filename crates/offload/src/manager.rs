@@ -19,7 +19,7 @@ use crate::device::{Action, Answered, Counts, Device, Install, Request, Said, Si
 use crate::key::{DeviceKey, directions};
 use crate::places::{Place, Places};
 use crate::stays::Stays;
-use bartizan_base::{FlowId, Generation, Level, PacketDuration, Reason, Timestamp};
+use bartizan_base::{FlowId, Generation, Level, PacketDuration, Path, Reason, Timestamp};
 use bartizan_flow::level::{Answer, Command, SinkError, SunkId, Task};
 use bartizan_flow::{EndReason, FlowTable};
 use bartizan_packet::windows::Windows;
@@ -120,6 +120,8 @@ pub struct ManagerCounters {
     pub stayed: [u64; Stays::ALL.len()],
     /// Flows that came up because another generation began.
     pub outdated: u64,
+    /// Flows that came up because a function of theirs does not look after them any more, or begins anew.
+    pub left: u64,
     /// Flows that came up so that busier ones find a place.
     pub gave_way: u64,
     /// What the device said of entries that are not there any more.
@@ -139,6 +141,7 @@ impl Default for ManagerCounters {
             offered: 0,
             stayed: [0; Stays::ALL.len()],
             outdated: 0,
+            left: 0,
             gave_way: 0,
             strays: 0,
             missed: 0,
@@ -190,6 +193,9 @@ pub struct FlowManager {
     give_way: u32,
     /// Where the next entries are looked at for another generation; `None`: all are of this one.
     next_raise: Option<u32>,
+    /// Functions whose flows come up, and where the next entries are looked at for them; `None`: nowhere.
+    left: Path,
+    next_left: Option<u32>,
     closed: bool,
 }
 
@@ -211,6 +217,8 @@ impl FlowManager {
             next_look: 0,
             give_way: GIVE_WAY_PER_TURN,
             next_raise: None,
+            left: Path::EMPTY,
+            next_left: None,
             closed: false,
         };
         manager.device.enter_generation(generation);
@@ -345,6 +353,15 @@ impl FlowManager {
         }
     }
 
+    /// These functions do not look after their flows any more, or begin anew: flows on whose path one of them is come up, [`RAISES_PER_TURN`] entries at a turn. Until then their packets are
+    /// handled as it had decided.
+    pub fn leave(&mut self, functions: Path) {
+        if !functions.is_empty() {
+            self.left = self.left.or(functions);
+            self.next_left = Some(0);
+        }
+    }
+
     /// How far the sides of a connection that is below have come, each if that was not said yet; `None`: it is not there. What was said is not repeated: the host may have got further since, by more
     /// than can be told from the numbers having gone round.
     pub fn sides<E: Default>(&mut self, table: &FlowTable<E>, id: FlowId) -> Option<Sides> {
@@ -387,6 +404,7 @@ impl FlowManager {
     pub fn turn<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
         self.give_way = GIVE_WAY_PER_TURN;
         self.raise_outdated(table, now);
+        self.raise_left(table, now);
         self.take_tasks(table, now);
         self.read_some(table, now);
         self.submit(now);
@@ -501,6 +519,25 @@ impl FlowManager {
             at += 1;
         }
         self.next_raise = (at < self.places.known()).then_some(at);
+    }
+
+    fn raise_left<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
+        let Some(mut at) = self.next_left else { return };
+        let last = at.saturating_add(RAISES_PER_TURN).min(self.places.known());
+        while at < last {
+            if let Some(sunk) = self.places.get(at).map(|place| place.sunk)
+                && table.stay(sunk.flow()).is_some_and(|stay| stay.sunk == sunk && !stay.step.in_removal())
+                && table.get(sunk.flow()).is_some_and(|entry| !entry.path.and(self.left).is_empty())
+                && table.raise(sunk.flow(), now)
+            {
+                self.counters.left += 1;
+            }
+            at += 1;
+        }
+        self.next_left = (at < self.places.known()).then_some(at);
+        if self.next_left.is_none() {
+            self.left = Path::EMPTY;
+        }
     }
 
     fn hear<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {

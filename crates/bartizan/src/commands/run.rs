@@ -5,6 +5,7 @@ use crate::crew::{self, Parts, Stack};
 use crate::engines::Engines;
 use crate::error::{Exit, Failure};
 use crate::generation::{Builder, Built};
+use crate::functions::Functions;
 use crate::links::Links;
 use crate::metrics::{self, Source};
 use crate::offload::{Below, LevelCounters};
@@ -93,7 +94,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     recorder.tap_alerts(tap.as_ref().map(AlertTap::another));
     let in_force = Arc::new(InForce::default());
     in_force.note(Generation(1), builder.held(), &builder.tenants());
-    let way = (channel.clone(), Workers::new(&control, &in_force, &plan.links), builder.functions());
+    let functions = Functions::new(channel.clone(), view.clone());
+    let way = (channel.clone(), Workers::new(&control, &in_force, &plan.links), functions);
     let running = southbound::start(controller, alerts, way, (&source, &statistics))?;
     let commands = commands_of(socket, (channel, view), &plan)?;
     tell_what_runs(&plan, &builder, refuses_midstream);

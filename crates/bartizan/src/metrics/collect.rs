@@ -7,6 +7,7 @@ use crate::offload::{LevelCounters, LevelPort};
 use crate::southbound::shown::Shown;
 use bartizan_base::FunctionId;
 use bartizan_dataplane::board::{Board, DecisionKey, Snapshot};
+use bartizan_dataplane::lifecycle::Condition;
 use bartizan_events::metrics as m;
 use bartizan_events::metrics::{Exposition, Metric};
 use bartizan_events::sink::{SinkProblem, SinkWatch};
@@ -317,6 +318,14 @@ impl Worker<'_> {
 
     /// What functions count of their own; the packet filter has a counter for each rule among them.
     fn functions(&self, page: &mut Exposition) {
+        for now in &self.snapshot.standing {
+            for condition in [Condition::Running, Condition::Stopped, Condition::Failed] {
+                let is = u64::from(now.condition == condition);
+                page.add(&m::FUNCTION_STATE, &[now.function, condition.name(), self.name, self.link], is);
+            }
+            page.add(&m::FUNCTION_FAILURES, &[now.function, self.name, self.link], now.failures);
+            page.add(&m::FUNCTION_RESTARTS, &[now.function, self.name, self.link], now.restarts);
+        }
         for (function, counter, value) in &self.snapshot.own {
             let rule = counter.strip_prefix("rule.").and_then(|rest| rest.rsplit_once('.'));
             let rule = rule.or_else(|| Some((counter.strip_prefix("default.")?, "default")));

@@ -3,6 +3,7 @@
 
 use super::in_force::InForce;
 use crate::channel::{Answer, Channel, Command};
+use crate::functions::Functions;
 use crate::generation::BuildError;
 use crate::plan::LinkPlan;
 use bartizan_agent::joined::{self, Joined};
@@ -82,8 +83,8 @@ pub struct SteeredDevice {
     pub channel: Channel,
     /// What comes of it.
     pub workers: Workers,
-    /// Functions that chains may have.
-    pub functions: Vec<&'static str>,
+    /// To the functions.
+    pub functions: Functions,
 }
 
 /// A refusal of this kind.
@@ -161,30 +162,8 @@ impl Device for SteeredDevice {
         &mut self,
         order: FunctionOrder,
         function: &str,
-        _settings: &Map<String, Value>,
+        settings: &Map<String, Value>,
     ) -> FunctionState {
-        let known = self.functions.contains(&function);
-        let state = |done, state: &str, reason: String| FunctionState {
-            function: function.to_owned(),
-            done,
-            state: state.to_owned(),
-            reason,
-        };
-        if !known {
-            return state(
-                false,
-                "unknown",
-                bartizan_config::policy::unknown_function(function, &self.functions),
-            );
-        }
-        match order {
-            FunctionOrder::Health => state(true, "running", String::new()),
-            _ => state(
-                false,
-                "running",
-                "functions run as parts of this program, as the chains of policies say; change the policies"
-                    .to_owned(),
-            ),
-        }
+        self.functions.carry_out(order, function, settings)
     }
 }

@@ -67,7 +67,7 @@ pub fn first(controller: Option<&mut Opened>, builder: &mut Builder) -> Result<B
     }
 }
 
-/// What the client needs of a run: the way to who steers, the workers, and the functions that chains may have.
+/// What the client needs of a run: the way to who steers, the workers, and the functions.
 type Way = (Channel, Workers, Vec<&'static str>);
 
 /// Begins to speak with a controller, if there is one. `None` as well if the device has no identity; what was stored runs.

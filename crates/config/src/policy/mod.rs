@@ -166,6 +166,44 @@ pub struct Bypass {
     pub bytes: Option<Size>,
 }
 
+/// What becomes of packets for want of a function that should have looked at them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ForWant {
+    /// They go on without it; the others of the chain decide.
+    Pass,
+    /// Where packets can be refused they are dropped.
+    #[default]
+    Drop,
+}
+
+/// What becomes of packets while a function of the chain has failed or is stopped: the same for all functions, or for some of them each by its name (for the others they are dropped).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum OnFailure {
+    /// For each function.
+    Each(ForWant),
+    /// By function.
+    By(BTreeMap<String, ForWant>),
+}
+
+impl Default for OnFailure {
+    fn default() -> Self {
+        OnFailure::Each(ForWant::default())
+    }
+}
+
+impl OnFailure {
+    /// What becomes of packets for want of a function.
+    #[must_use]
+    pub fn of(&self, function: &str) -> ForWant {
+        match self {
+            OnFailure::Each(each) => *each,
+            OnFailure::By(by) => by.get(function).copied().unwrap_or_default(),
+        }
+    }
+}
+
 /// What traffic gets that no policy names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -218,6 +256,9 @@ pub struct Policy {
     /// How much of its flows is inspected, at most.
     #[serde(default)]
     pub bypass: Bypass,
+    /// What becomes of its packets while a function of the chain has failed or is stopped.
+    #[serde(default)]
+    pub on_failure: OnFailure,
     /// The sections of the chain's functions.
     #[serde(skip)]
     #[schemars(skip)]
@@ -245,6 +286,9 @@ pub struct DefaultPolicy {
     /// How much of its flows is inspected, at most.
     #[serde(default)]
     pub bypass: Bypass,
+    /// What becomes of its packets while a function of the chain has failed or is stopped.
+    #[serde(default)]
+    pub on_failure: OnFailure,
     /// The sections of the chain's functions.
     #[serde(skip)]
     #[schemars(skip)]
@@ -285,9 +329,20 @@ fn lines(file: &str, problems: &[Problem]) -> String {
 }
 
 /// The keys of a policy that are no sections.
-const POLICY_KEYS: &[&str] =
-    &["name", "from", "to", "tenant", "link", "chain", "staged", "one-sided", "overload", "bypass"];
-const DEFAULT_KEYS: &[&str] = &["action", "chain", "staged", "one-sided", "overload", "bypass"];
+const POLICY_KEYS: &[&str] = &[
+    "name",
+    "from",
+    "to",
+    "tenant",
+    "link",
+    "chain",
+    "staged",
+    "one-sided",
+    "overload",
+    "bypass",
+    "on-failure",
+];
+const DEFAULT_KEYS: &[&str] = &["action", "chain", "staged", "one-sided", "overload", "bypass", "on-failure"];
 const FILE_KEYS: &[&str] = &["groups", "rule-groups", "tenants", "service-levels", "policies", "default"];
 
 /// Reads and checks a policy file. `functions`: the names that chains and sections may have; with an empty list, any.
@@ -516,11 +571,25 @@ impl Builder<'_> {
         }
     }
 
+    /// What is said for want of functions is said of functions of the chain.
+    fn on_failure(&mut self, node: &Node, path: &str, chain: &[String], said: &OnFailure) {
+        let OnFailure::By(by) = said else { return };
+        for name in by.keys().filter(|name| !chain.contains(name)) {
+            let place = format!("on-failure/{name}");
+            let message = format!(
+                "`{name}` is not in the chain; {}",
+                did_you_mean(name, chain.iter().map(String::as_str))
+            );
+            self.problem(locate(node, &place), &format!("{path}/{place}"), message);
+        }
+    }
+
     fn policy(&mut self, node: &Node, path: &str) -> Option<Policy> {
         let (own, sections) = self.sections(node, path, POLICY_KEYS);
         let policy: Policy = self.read(&own, path)?;
         self.known_functions(node, path, &policy.chain);
         self.unused_sections(path, &policy.chain, &sections);
+        self.on_failure(node, path, &policy.chain, &policy.on_failure);
         Some(Policy { sections, ..policy })
     }
 
@@ -529,6 +598,7 @@ impl Builder<'_> {
         let policy: DefaultPolicy = self.read(&own, "default")?;
         self.known_functions(node, "default", &policy.chain);
         self.unused_sections("default", &policy.chain, &sections);
+        self.on_failure(node, "default", &policy.chain, &policy.on_failure);
         if policy.action == DefaultAction::Drop && !policy.chain.is_empty() {
             let message = "traffic that is dropped needs no chain; remove `chain`, or write `action: allow`";
             self.problem(locate(node, "chain"), "default/chain", message.to_owned());

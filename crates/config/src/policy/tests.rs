@@ -53,6 +53,31 @@ fn reads_the_example() {
 }
 
 #[test]
+fn what_happens_for_want_of_a_function_is_said_of_all_or_of_some() {
+    let on = |said: &str| {
+        let text = format!("policies: [{{name: p, chain: [pfw, ids]{said}}}]\ndefault: {{action: drop}}\n");
+        parse("policy.yaml", &text, FUNCTIONS)
+    };
+    let of = |said: &str| {
+        let on_failure = &on(said).expect(said).policies[0].on_failure;
+        (on_failure.of("pfw"), on_failure.of("ids"))
+    };
+    assert_eq!(of(""), (ForWant::Drop, ForWant::Drop));
+    assert_eq!(of(", on-failure: pass"), (ForWant::Pass, ForWant::Pass));
+    assert_eq!(of(", on-failure: {ids: pass}"), (ForWant::Drop, ForWant::Pass));
+    let wrong = on(", on-failure: {idd: pass}").unwrap_err().to_string();
+    assert!(
+        wrong.starts_with("policy.yaml:1:")
+            && wrong.contains("`idd` is not in the chain; did you mean `ids`"),
+        "{wrong}"
+    );
+    let wrong = on(", on-failure: open").unwrap_err().to_string();
+    assert!(wrong.starts_with("policy.yaml:1:") && wrong.contains("on-failure"), "{wrong}");
+    let wrong = on(", on-failure: {ids: open}").unwrap_err().to_string();
+    assert!(wrong.starts_with("policy.yaml:1:"), "{wrong}");
+}
+
+#[test]
 fn sections_are_read_from_json_as_from_yaml() {
     let file = parse("policy.yaml", EXAMPLE, FUNCTIONS).expect("policy");
     let node = &file.policies[0].sections[0].node;

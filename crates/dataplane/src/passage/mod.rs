@@ -175,6 +175,11 @@ impl Passage<'_> {
     #[inline]
     pub(crate) fn apply_effects(&mut self, id: FlowId) {
         let effects = self.runner.take_effects();
+        if !effects.left.is_empty()
+            && let Some(manager) = self.flows.manager.as_deref_mut()
+        {
+            manager.leave(effects.left);
+        }
         if effects.bypassed && self.flows.bypass(id) {
             self.cx.account.counters.bypassed_flows += 1;
         }

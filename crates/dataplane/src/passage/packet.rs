@@ -231,6 +231,9 @@ impl Passage<'_> {
         if let Some(decision) = self.settled(arrival, id, length) {
             return decision;
         }
+        if let Some(decision) = self.wants_function(arrival, id, length) {
+            return decision;
+        }
         let mut outcome = Outcome::default();
         let tracked = match self.track_session(frame, arrival, id, opening, &mut outcome) {
             Ok(tracked) => tracked,
@@ -376,6 +379,28 @@ impl Passage<'_> {
         self.cx.recorder.refused(occasion, Some(entry), &Fate { decision, reject: None }, &[]);
         entry.ext.standing.note_told(occasion.direction);
         self.offer(id, Course::Refused(decision), arrival.decoded());
+        Some(decision)
+    }
+
+    /// A packet of a flow whose policy lets nothing go on while a function of its path is away: it is counted, and refused before its session is told. So the session
+    /// goes on when its sender sends it again, and nobody takes its bytes for inspected.
+    #[inline]
+    fn wants_function(&mut self, arrival: &Arrival<'_>, id: FlowId, length: u32) -> Option<Decision> {
+        if self.runner.lifecycle.away().is_empty() {
+            return None;
+        }
+        let entry = self.flows.get(id)?;
+        let chains = self.runner.chains();
+        let path = match entry.ext.standing.course(entry.state()) {
+            Course::Uninspected => chains.header_part(entry.path),
+            _ => entry.path,
+        };
+        let decision = self.runner.refused_for_want(path, entry.fid, self.cx.settings.prevention)?;
+        let occasion = &arrival.occasion;
+        self.flows.count(id, occasion.direction, length, occasion.now, true);
+        let entry = self.flows.get_mut(id)?;
+        entry.ext.standing.note_refusal(&decision);
+        self.cx.recorder.refused(occasion, Some(entry), &Fate { decision, reject: None }, &[]);
         Some(decision)
     }
 

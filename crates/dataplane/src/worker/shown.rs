@@ -115,6 +115,10 @@ impl Worker {
         if self.settings.prevention {
             self.visit_prevention(&mut each);
         }
+        let (failures, restarts, failed) = self.runner.lifecycle.sums();
+        each("function.failures", failures);
+        each("function.restarts", restarts);
+        each("function.failed", failed);
         visit_hosts(self.runner.chains(), &mut each);
         each("flow_bypassed.local_pkts", self.account.counters.bypassed_packets);
         each("flow_bypassed.local_bytes", self.account.counters.bypassed_bytes);
@@ -139,6 +143,7 @@ impl Worker {
         each("offload.entries", counters.entries);
         each("offload.offered", counters.offered);
         each("offload.outdated", counters.outdated);
+        each("offload.left", counters.left);
         each("offload.missed", counters.missed);
         each("offload.gave_way", counters.gave_way);
         each("offload.back", of_table.back);
@@ -222,6 +227,8 @@ impl Worker {
             self.visit_functions_by_name(&mut |function, name, value| {
                 snapshot.own.push((function, name, value))
             });
+            snapshot.standing.clear();
+            snapshot.standing.extend(self.functions_now());
             let table = self.flows.table().memory();
             let defrag = self.intake.defrag().memory_used() as u64;
             let memory = &self.account.memory;

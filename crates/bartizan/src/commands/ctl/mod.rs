@@ -36,6 +36,8 @@ Examples:
   bartizan ctl alerts acme --follow
   bartizan ctl reload-rules
   bartizan ctl explain-flow tcp 10.0.0.1:40000 192.0.2.7:80
+  bartizan ctl function list
+  bartizan ctl function configure portscan ports=10 window=30s
   bartizan ctl --socket /run/bartizan/lan.socket shutdown
 Which controller, and the token, can stand in a file: see the manual, page `ctl`.";
 
@@ -80,7 +82,8 @@ impl FromArgMatches for What {
             return Ok(What::Controller(action, matches.clone()));
         }
         let arguments = below.try_get_many::<String>(ARGUMENTS).ok().flatten().unwrap_or_default();
-        Ok(What::Running(name.to_owned(), arguments.cloned().collect()))
+        let (name, arguments) = running::whole_name(name, arguments.cloned().collect());
+        Ok(What::Running(name, arguments))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -94,10 +97,12 @@ const ARGUMENTS: &str = "ARGUMENT";
 
 impl Subcommand for What {
     fn augment_subcommands(command: Command) -> Command {
-        let running = COMMANDS.iter().map(|spec| {
-            // The help lists them by itself, with what they want to be told.
-            Command::new(spec.name).about(spec.about).hide(true).arg(clap::Arg::new(ARGUMENTS).num_args(0..))
-        });
+        // The help lists them by itself, with what they want to be told.
+        let listed = |name, about| {
+            Command::new(name).about(about).hide(true).arg(clap::Arg::new(ARGUMENTS).num_args(0..))
+        };
+        let running = COMMANDS.iter().map(|spec| listed(spec.name, spec.about));
+        let function = listed(running::FUNCTION, "functions of a running program: list, health, stop, ...");
         command
             .allow_external_subcommands(true)
             .subcommand_help_heading("Commands to a controller")
@@ -105,6 +110,7 @@ impl Subcommand for What {
             .subcommand(replay::Args::augment_args(Command::new(replay::NAME)))
             .subcommands(actions::commands())
             .subcommands(running)
+            .subcommand(function)
     }
 
     fn augment_subcommands_for_update(command: Command) -> Command {

@@ -38,11 +38,33 @@ pub struct To {
     pub timeout: u64,
 }
 
+/// What commands about functions begin with.
+pub const FUNCTION: &str = "function";
+
+/// `function stop NAME` is `function-stop NAME`.
+pub fn whole_name(command: &str, mut arguments: Vec<String>) -> (String, Vec<String>) {
+    if command != FUNCTION {
+        return (command.to_owned(), arguments);
+    }
+    let rest = arguments.split_off(arguments.len().min(1));
+    let verb = arguments.pop().unwrap_or_else(|| "list".to_owned());
+    (format!("{FUNCTION}-{verb}"), rest)
+}
+
 /// Gives a command by its name.
 pub fn run(to: &To, name: &str, arguments: &[String], json: bool) -> Result<Exit, Failure> {
     let spec = command(name).ok_or_else(|| Failure::usage(format!("there is no command `{name}`")))?;
     let request = spec.request(arguments).map_err(Failure::usage)?;
     give(to, &request, json)
+}
+
+/// `function stop NAME` is `function-stop NAME`.
+fn whole_name<'a>(command: &str, arguments: &'a [String]) -> (String, &'a [String]) {
+    match arguments {
+        [verb, rest @ ..] if command == "function" => (format!("function-{verb}"), rest),
+        _ if command == "function" => ("function-list".to_owned(), arguments),
+        _ => (command.to_owned(), arguments),
+    }
 }
 
 /// Gives a command, and shows what comes of it.

@@ -31,6 +31,7 @@ pub fn answer(command: &str, message: &Value) -> Shown {
             found = !array(message, "flows").is_empty();
             flows(message, &mut text);
         }
+        ("function-list", _) => functions(message, &mut text),
         ("levels", _) => levels(message, &mut text),
         ("command-list" | "help", _) => names(message, "commands", &mut text),
         ("iface-list", _) => names(message, "ifaces", &mut text),
@@ -73,6 +74,19 @@ fn lines(before: &str, value: &Value, text: &mut String) {
             Value::Array(all) => all.iter().for_each(|one| lines(&name, one, text)),
             other => lines(&name, other, text),
         }
+    }
+}
+
+fn functions(message: &Value, text: &mut String) {
+    for function in array(message, "functions") {
+        let (name, state, reason) =
+            (word(function, "function"), word(function, "state"), word(function, "reason"));
+        let (failures, restarts) = (number(function, "failures"), number(function, "restarts"));
+        let _ = write!(text, "{name:<12} {state:<8} failures {failures}, restarts {restarts}");
+        let _ = if reason.is_empty() { writeln!(text) } else { writeln!(text, "  ({reason})") };
+    }
+    for worker in array(message, "late_workers") {
+        let _ = writeln!(text, "worker {} has not answered", plain(worker));
     }
 }
 
