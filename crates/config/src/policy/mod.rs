@@ -179,7 +179,10 @@ pub enum ForWant {
 
 /// What becomes of packets while a function of the chain has failed or is stopped: the same for all functions, or for some of them each by its name (for the others they are dropped).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "write `on-failure: pass` or `drop`, or name functions: `on-failure: {ids: pass}`"
+)]
 pub enum OnFailure {
     /// For each function.
     Each(ForWant),
