@@ -439,7 +439,6 @@ impl Builder {
         &self.compiled
     }
 
-
     /// Numbers that this program has given to tenants, by name.
     pub fn tenants(&self) -> Vec<(String, TenantId)> {
         self.agent.as_ref().map(Agent::tenants).unwrap_or_default()

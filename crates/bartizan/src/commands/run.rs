@@ -4,8 +4,8 @@
 use crate::crew::{self, Parts, Stack};
 use crate::engines::Engines;
 use crate::error::{Exit, Failure};
-use crate::generation::{Builder, Built};
 use crate::functions::Functions;
+use crate::generation::{Builder, Built};
 use crate::links::Links;
 use crate::metrics::{self, Source};
 use crate::offload::{Below, LevelCounters};

@@ -23,6 +23,7 @@ use shown::Shown;
 
 use crate::channel::Channel;
 use crate::error::Failure;
+use crate::functions::Functions;
 use crate::generation::{Builder, Built};
 use crate::lock;
 use crate::metrics::Source;
@@ -68,7 +69,7 @@ pub fn first(controller: Option<&mut Opened>, builder: &mut Builder) -> Result<B
 }
 
 /// What the client needs of a run: the way to who steers, the workers, and the functions.
-type Way = (Channel, Workers, Vec<&'static str>);
+type Way = (Channel, Workers, Functions);
 
 /// Begins to speak with a controller, if there is one. `None` as well if the device has no identity; what was stored runs.
 ///
