@@ -18,6 +18,7 @@ pub mod classes;
 pub mod explain;
 pub mod grt;
 mod lookup;
+mod named;
 pub mod order;
 pub mod session;
 pub mod staged;

@@ -34,6 +34,7 @@ pub mod moving;
 pub mod normaliser;
 pub mod overload;
 mod passage;
+pub mod quotas;
 pub mod record;
 mod runner;
 mod segmentation;

@@ -4,8 +4,9 @@
 //! A scrape asks the workers, waits a little for their answers and reads what they show; nothing of it holds a worker up.
 
 use crate::offload::{LevelCounters, LevelPort};
-use bartizan_base::FunctionId;
+use bartizan_base::{FunctionId, Timestamp};
 use bartizan_dataplane::board::{Board, DecisionKey, Snapshot};
+use bartizan_dataplane::quotas::Used;
 use bartizan_events::metrics as m;
 use bartizan_events::metrics::{Exposition, Metric};
 use bartizan_events::sink::{SinkProblem, SinkWatch};
@@ -109,8 +110,9 @@ impl Source {
             std::thread::sleep(Duration::from_millis(1));
         }
         let mut page = Exposition::default();
-        let mut limits = BTreeMap::new();
+        let (mut limits, mut latest) = (BTreeMap::new(), Timestamp::ZERO);
         let mut hosts: BTreeMap<&str, HostCounters> = BTreeMap::new();
+        let mut tenants: BTreeMap<&str, Used> = BTreeMap::new();
         for (number, (snapshot, late)) in self.board.read().iter().enumerate() {
             let worker = number.to_string();
             let link = self.links.get(number).map_or("", String::as_str);
@@ -120,6 +122,15 @@ impl Source {
             for (part, _, limit) in &snapshot.memory {
                 *limits.entry(*part).or_insert(0u64) += limit;
             }
+            // Workers share what is counted here as well: who has looked last shows most.
+            for (tenant, _, used) in &snapshot.tenants {
+                let known = tenants.entry(tenant).or_insert(*used);
+                known.flows = if snapshot.clock >= latest { used.flows } else { known.flows };
+                known.gave_way = known.gave_way.max(used.gave_way);
+                known.flows_refused = known.flows_refused.max(used.flows_refused);
+                known.alerts_left_out = known.alerts_left_out.max(used.alerts_left_out);
+            }
+            latest = latest.max(snapshot.clock);
             // Workers share these tables: the counters that are furthest on are of now.
             for (function, counters) in &snapshot.hosts {
                 let known = hosts.entry(function).or_default();
@@ -130,6 +141,9 @@ impl Source {
         }
         for (part, limit) in limits {
             page.add(&m::MEMORY_LIMIT, &[part], limit);
+        }
+        for (tenant, used) in tenants {
+            add_tenant(&mut page, tenant, &used);
         }
         for (function, counters) in hosts {
             add_hosts(&mut page, function, &counters);
@@ -197,6 +211,18 @@ impl Source {
 fn add_sizes(page: &mut Exposition, (port, link): (&str, &str), sizes: &Sizes) {
     for (name, frames) in SIZE_NAMES.iter().zip(sizes) {
         page.add(&m::PORT_FRAMES, &[port, name, link], *frames);
+    }
+}
+
+/// What a tenant with a quota uses.
+fn add_tenant(page: &mut Exposition, tenant: &str, used: &Used) {
+    page.add(&m::TENANT_FLOWS, &[tenant], used.flows);
+    for (what, count) in [
+        ("gave_way", used.gave_way),
+        ("flows_refused", used.flows_refused),
+        ("alerts_left_out", used.alerts_left_out),
+    ] {
+        page.add(&m::TENANT_QUOTA, &[tenant, what], count);
     }
 }
 

@@ -68,7 +68,9 @@ impl<T: JsonSchema> JsonSchema for List<T> {
 }
 
 /// Reads text through `FromStr`; numbers count as their text.
-fn from_text<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(deserializer: D) -> Result<T, D::Error> {
+pub(super) fn from_text<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     struct Text<T>(PhantomData<T>);
     impl<T: FromStr<Err = String>> Visitor<'_> for Text<T> {
         type Value = T;
@@ -151,6 +153,8 @@ impl<T: fmt::Display> List<T> {
         }
     }
 }
+
+pub(super) use text_value;
 
 text_value!(
     AddressGroup,
