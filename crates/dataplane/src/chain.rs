@@ -321,12 +321,6 @@ impl Chains {
         }
     }
 
-    /// How much tenants may use.
-    #[must_use]
-    pub const fn quotas(&self) -> &Quotas {
-        &self.quotas
-    }
-
     /// How a class of flows stands under overload.
     #[must_use]
     pub fn overload(&self, fid: Fid) -> Overload {

@@ -112,7 +112,7 @@ impl Source {
         let mut page = Exposition::default();
         let (mut limits, mut latest) = (BTreeMap::new(), Timestamp::ZERO);
         let mut hosts: BTreeMap<&str, HostCounters> = BTreeMap::new();
-        let mut tenants: BTreeMap<&str, Used> = BTreeMap::new();
+        let mut tenants: BTreeMap<Arc<str>, Used> = BTreeMap::new();
         for (number, (snapshot, late)) in self.board.read().iter().enumerate() {
             let worker = number.to_string();
             let link = self.links.get(number).map_or("", String::as_str);
@@ -124,7 +124,7 @@ impl Source {
             }
             // Workers share what is counted here as well: who has looked last shows most.
             for (tenant, _, used) in &snapshot.tenants {
-                let known = tenants.entry(tenant).or_insert(*used);
+                let known = tenants.entry(Arc::clone(tenant)).or_insert(*used);
                 known.flows = if snapshot.clock >= latest { used.flows } else { known.flows };
                 known.gave_way = known.gave_way.max(used.gave_way);
                 known.flows_refused = known.flows_refused.max(used.flows_refused);
@@ -143,7 +143,7 @@ impl Source {
             page.add(&m::MEMORY_LIMIT, &[part], limit);
         }
         for (tenant, used) in tenants {
-            add_tenant(&mut page, tenant, &used);
+            add_tenant(&mut page, &tenant, &used);
         }
         for (function, counters) in hosts {
             add_hosts(&mut page, function, &counters);
