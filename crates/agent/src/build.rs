@@ -737,6 +737,7 @@ impl<'a> Build<'a> {
             let quota = Quota {
                 flows: tenant.quotas.flows.map(NonZeroU64::get),
                 alerts: tenant.quotas.alerts_per_second,
+                state: tenant.quotas.state_bytes.map(|size| size.0),
             };
             let id = self.state.tenants.get(&tenant.name).filter(|_| quota != Quota::default());
             if let Some(id) = id {
@@ -884,7 +885,7 @@ impl<'a> Build<'a> {
             Some(variables(&format!("tenants/{index}/vars"), *number, tenant.vars.as_ref()?))
         });
         let vars: Vec<Value> = own_vars.collect();
-        json!({"tenants": tenants, "vars": vars, "groups": groups, "rule-groups": self.file.rule_groups, "classes": classes})
+        json!({"tenants": tenants, "vars": vars, "groups": groups, "labels": self.file.labels, "rule-groups": self.file.rule_groups, "classes": classes})
     }
 
     /// A function's error, with the place in the file that its path means.

@@ -65,8 +65,11 @@ impl Bench {
 
     /// A flow with both directions.
     fn open(&mut self, worker: usize, port: u16) -> bool {
-        let (a, to) =
-            if port % 2 == 0 { ("10.1.0.1", "192.0.2.1") } else { ("2001:db8:1::1", "2001:db8:9::1") };
+        let (a, to) = if port.is_multiple_of(2) {
+            ("10.1.0.1", "192.0.2.1")
+        } else {
+            ("2001:db8:1::1", "2001:db8:9::1")
+        };
         let opened = self.datagram(worker, a, to, port);
         let end = |text: &str, port| (text.parse().unwrap(), port);
         let bytes = packet::udp(end(to, 9_000), end(a, port), b"y").bytes();

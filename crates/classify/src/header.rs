@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is classified, and by what: headers and header rules.
 
-use crate::names::{HeaderNames, NameId};
 use bartizan_base::{LinkId, TenantId};
 use core::net::IpAddr;
+use core::num::NonZeroU32;
+use smallvec::SmallVec;
 
 /// What a lookup looks at: the 5-tuple with tenant and link. ICMP has its type in `source_port` and its code
 /// in `destination_port`; other protocols without ports have zeros.
@@ -106,6 +107,30 @@ impl Range {
 impl Default for Range {
     fn default() -> Self {
         Range::ANY
+    }
+}
+
+/// Number of a name of a policy. It is the same in all generations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NameId(pub NonZeroU32);
+
+/// Names of one address.
+pub type NameIds = SmallVec<[NameId; 2]>;
+
+/// The names of a header's addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeaderNames {
+    /// Of its source.
+    pub source: NameIds,
+    /// Of its destination.
+    pub destination: NameIds,
+}
+
+impl HeaderNames {
+    /// Whether neither has any.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.source.is_empty() && self.destination.is_empty()
     }
 }
 

@@ -9,6 +9,7 @@
 //! Bounds: so many addresses of a tenant ([`Names::set_bounds`]), [`NAMES_MAX`] names of an address, [`IDS_MAX`] names in all. Who is refused at a bound
 //! is told ([`Learned`]), and nobody who is in is put out for one who comes: a flood of answers ends no membership.
 
+use crate::header::{NameId, NameIds};
 use bartizan_base::{TenantId, Timestamp};
 use core::net::IpAddr;
 use core::num::NonZeroU32;
@@ -28,30 +29,6 @@ pub const ADDRESSES: usize = 16_384;
 const PARTS: usize = 64;
 /// Nanoseconds between two looks for what has expired in a part.
 const SWEEP_EVERY: u64 = 1_000_000_000;
-
-/// Number of a name of a policy. It is the same in all generations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NameId(pub NonZeroU32);
-
-/// Names of one address.
-pub type NameIds = SmallVec<[NameId; 2]>;
-
-/// The names of a header's addresses.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HeaderNames {
-    /// Of its source.
-    pub source: NameIds,
-    /// Of its destination.
-    pub destination: NameIds,
-}
-
-impl HeaderNames {
-    /// Whether neither has any.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.source.is_empty() && self.destination.is_empty()
-    }
-}
 
 /// Why an address has a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -306,7 +283,7 @@ mod tests {
         let names = Names::default();
         names.set_bounds(100);
         let (id, asked) = (names.id("x").unwrap(), Arc::from("x"));
-        let mut learn = |tenant, n: u32, now, until| {
+        let learn = |tenant, n: u32, now, until| {
             names.learn((TenantId(tenant), address(n)), id, &asked, at(until), at(now))
         };
         (0..100).for_each(|n| assert_eq!(learn(0, n, 1_000, 2_000), Learned::Added));

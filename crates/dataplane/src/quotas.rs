@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much tenants may use, and what they use: flows and alerts of all workers together.
+//! How much tenants may use, and what they use: flows, alerts and bytes of state of all workers together.
 //!
 //! A tenant with a quota has a [`Meter`], which all workers share and which lives longer than generations. A flow is counted when it is made, by one
 //! atomic step that refuses what would be one too many, so the sum over the workers is never above the quota; it holds its place
@@ -7,6 +7,9 @@
 //! that were opened first, half-open ones before idle ones ([`Opened::victim`]). Nobody else's is touched. Where none may give way the new flow is refused as where the table is full.
 //!
 //! Tenants without quotas pay a look into a list when a flow is made and when an alert is written, and nothing for a packet.
+//!
+//! Bytes of state (streams, application layers and what functions keep of flows) are counted as they change ([`StateCharge`]); above the quota flows of the
+//! tenant give way in the order of `crate::app_memory`, on the worker whose packet made it more. So the sum is above the quota by what one packet of each worker brings.
 //!
 //! Flows that were there before their tenant got a quota count from their next packet on.
 
@@ -28,6 +31,8 @@ pub struct Quota {
     pub flows: Option<u64>,
     /// Alerts that are written of one second of the packet clock.
     pub alerts: Option<u32>,
+    /// Bytes of streams, application layers and what functions keep of flows.
+    pub state: Option<u64>,
 }
 
 /// What a tenant uses, of all workers.
@@ -39,6 +44,8 @@ pub struct Meter {
     /// Second, and alerts of it in the lowest 24 bits.
     alerts: AtomicU64,
     alerts_left_out: AtomicU64,
+    state: AtomicU64,
+    closed: AtomicU64,
 }
 
 /// What a meter shows.
@@ -52,6 +59,10 @@ pub struct Used {
     pub flows_refused: u64,
     /// Alerts that were counted and not written.
     pub alerts_left_out: u64,
+    /// Bytes of state now.
+    pub state: u64,
+    /// Flows that were closed because of these.
+    pub closed: u64,
 }
 
 /// Bits of [`Meter::alerts`] that count.
@@ -68,6 +79,8 @@ impl Meter {
             gave_way: of(&self.gave_way),
             flows_refused: of(&self.flows_refused),
             alerts_left_out: of(&self.alerts_left_out),
+            state: of(&self.state),
+            closed: of(&self.closed),
         }
     }
 
@@ -101,6 +114,41 @@ pub struct Counted(Arc<Meter>);
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.flows.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// What a worker's flows of a tenant hold, as it is counted for the tenant's quota; what is dropped is counted no more.
+#[derive(Debug)]
+pub(crate) struct StateCharge {
+    most: u64,
+    meter: Arc<Meter>,
+    charged: u64,
+}
+
+impl StateCharge {
+    /// They hold so much now.
+    pub(crate) fn set(&mut self, used: u64) {
+        let before = core::mem::replace(&mut self.charged, used);
+        match used.checked_sub(before) {
+            Some(more) => self.meter.state.fetch_add(more, Ordering::AcqRel),
+            None => self.meter.state.fetch_sub(before.saturating_sub(used), Ordering::AcqRel),
+        };
+    }
+
+    /// Whether the tenant holds more than it may, on all workers.
+    pub(crate) fn is_over(&self) -> bool {
+        self.charged > 0 && self.meter.state.load(Ordering::Acquire) > self.most
+    }
+
+    /// A flow was closed for it.
+    pub(crate) fn note_closed(&self) {
+        self.meter.closed.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for StateCharge {
+    fn drop(&mut self) {
+        self.set(0);
     }
 }
 
@@ -140,6 +188,17 @@ impl Quotas {
     #[inline]
     fn of(&self, tenant: TenantId) -> Option<&(Quota, Arc<Meter>)> {
         self.tenants.get(usize::from(tenant.0))?.as_ref()
+    }
+
+    /// Numbers of tenants up to the greatest that has one.
+    pub(crate) const fn len(&self) -> usize {
+        self.tenants.len()
+    }
+
+    /// What a worker counts of a tenant's state for its quota, if it has one.
+    pub(crate) fn state_charge(&self, tenant: TenantId) -> Option<StateCharge> {
+        let (Quota { state: Some(most), .. }, meter) = self.of(tenant)? else { return None };
+        Some(StateCharge { most: *most, meter: Arc::clone(meter), charged: 0 })
     }
 
     /// The tenants that have one, by name, with what they use.
@@ -242,7 +301,7 @@ mod tests {
     use super::*;
 
     fn quotas(flows: u64, alerts: u32) -> Quotas {
-        let quota = Quota { flows: Some(flows), alerts: Some(alerts) };
+        let quota = Quota { flows: Some(flows), alerts: Some(alerts), state: Some(1_000) };
         Quotas::new(vec![(TenantId(3), Arc::from("acme"), quota, Arc::default())])
     }
 
@@ -285,6 +344,21 @@ mod tests {
         assert_eq!(written, [true, true, false, true, true, false, true]);
         assert_eq!(used(&quotas).alerts_left_out, 2);
         assert!((0..9).all(|_| quotas.writes_alert(TenantId(1), at(1))));
+    }
+
+    #[test]
+    fn bytes_of_workers_add_up_and_who_goes_holds_none() {
+        let quotas = quotas(1, 1);
+        let mut charges: Vec<_> = (0..3).filter_map(|_| quotas.state_charge(TenantId(3))).collect();
+        for (worker, (used, over)) in [(400, false), (600, false), (1, true)].into_iter().enumerate() {
+            charges[worker].set(used);
+            assert_eq!(charges[worker].is_over(), over);
+        }
+        charges[0].set(300);
+        assert_eq!((used(&quotas).state, charges[2].is_over()), (901, false));
+        drop(charges);
+        assert_eq!(used(&quotas).state, 0);
+        assert!(quotas.state_charge(TenantId(1)).is_none());
     }
 
     #[test]

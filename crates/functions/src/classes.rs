@@ -2,13 +2,14 @@
 //! What a function is given of a generation's policies: its section of each policy, with the fids that it holds for.
 //!
 //! The agent hands it over as JSON ([`RuleSource::rules`]):
-//! `{"tenants": {name: id}, "groups": {name: [member]}, "classes": [{"policy", "fids", "from", "to", "one-sided", "rules"}]}`.
+//! `{"tenants": {name: id}, "groups": {name: [member]}, "labels": {group: {key: value}}, "classes": [{"policy", "fids", "from", "to", "one-sided", "rules"}]}`.
 //! A member is a prefix, or `name/NUMBER`: what addresses have a name of this number now ([`Names`](bartizan_classify::Names)).
 //! Errors carry the path of the key (`classes/0/rules/rules/2/to-ports`), from which the agent finds line and column.
 
 use bartizan_base::{Fid, TenantId};
 use bartizan_classify::{NameId, Net};
 use bartizan_config::policy::read::{self, from_json};
+use bartizan_config::policy::values::{Labels, carries};
 use bartizan_config::policy::{OneSided, Prefix, Target, did_you_mean};
 use bartizan_function::{RuleSource, RulesError};
 use core::net::IpAddr;
@@ -46,6 +47,8 @@ pub struct Names {
     tenants: BTreeMap<String, u16>,
     #[serde(default)]
     groups: BTreeMap<String, Vec<Member>>,
+    #[serde(default)]
+    labels: BTreeMap<String, Labels>,
 }
 
 #[derive(Deserialize)]
@@ -148,7 +151,7 @@ pub fn read<T: DeserializeOwned>(
     let mut fail = |problems: Vec<read::Problem>| {
         errors.extend(problems.into_iter().map(|p| error(function, p.path, p.message)));
     };
-    let names = read::read(&part(source.rules, &["tenants", "groups"])).unwrap_or_else(|p| {
+    let names = read::read(&part(source.rules, &["tenants", "groups", "labels"])).unwrap_or_else(|p| {
         fail(p);
         Names::default()
     });
@@ -196,6 +199,14 @@ impl Names {
                     all.extend(["0.0.0.0/0", "::/0"].iter().filter_map(|p| p.parse::<Member>().ok()))
                 }
                 Target::Prefix(prefix) => all.push(Member::Prefix(*prefix)),
+                Target::Label(asked) => {
+                    let meant = self.labels.iter().filter(|(_, carried)| carries(carried, asked));
+                    let mut meant = meant.filter_map(|(name, _)| self.groups.get(name)).peekable();
+                    if meant.peek().is_none() {
+                        return Err(format!("no group carries the label {target}; add it under `labels`"));
+                    }
+                    all.extend(meant.flatten());
+                }
                 Target::Group(name) => match self.groups.get(name) {
                     Some(members) => all.extend(members),
                     None => {

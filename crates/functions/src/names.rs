@@ -171,7 +171,7 @@ impl Asked {
         }
         let full = self.questions.len() >= ASKED_MAX;
         if full {
-            self.questions.pop_front().map(|q| self.held = self.held.saturating_sub(q.name.len()));
+            self.forget(0);
         }
         self.held = self.held.saturating_add(question.name.len());
         self.questions.push_back(question);
@@ -181,8 +181,14 @@ impl Asked {
     /// Takes a question that is answered; whether it was asked.
     fn take(&mut self, question: &Question) -> bool {
         let Some(at) = self.questions.iter().position(|q| q == question) else { return false };
-        self.questions.remove(at).map(|q| self.held = self.held.saturating_sub(q.name.len()));
+        self.forget(at);
         true
+    }
+
+    fn forget(&mut self, at: usize) {
+        if let Some(question) = self.questions.remove(at) {
+            self.held = self.held.saturating_sub(question.name.len());
+        }
     }
 }
 

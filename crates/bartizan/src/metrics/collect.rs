@@ -125,9 +125,12 @@ impl Source {
             // Workers share what is counted here as well: who has looked last shows most.
             for (tenant, _, used) in &snapshot.tenants {
                 let known = tenants.entry(Arc::clone(tenant)).or_insert(*used);
-                known.flows = if snapshot.clock >= latest { used.flows } else { known.flows };
+                if snapshot.clock >= latest {
+                    (known.flows, known.state) = (used.flows, used.state);
+                }
                 known.gave_way = known.gave_way.max(used.gave_way);
                 known.flows_refused = known.flows_refused.max(used.flows_refused);
+                known.closed = known.closed.max(used.closed);
                 known.alerts_left_out = known.alerts_left_out.max(used.alerts_left_out);
             }
             latest = latest.max(snapshot.clock);
@@ -217,9 +220,11 @@ fn add_sizes(page: &mut Exposition, (port, link): (&str, &str), sizes: &Sizes) {
 /// What a tenant with a quota uses.
 fn add_tenant(page: &mut Exposition, tenant: &str, used: &Used) {
     page.add(&m::TENANT_FLOWS, &[tenant], used.flows);
+    page.add(&m::TENANT_STATE, &[tenant], used.state);
     for (what, count) in [
         ("gave_way", used.gave_way),
         ("flows_refused", used.flows_refused),
+        ("closed", used.closed),
         ("alerts_left_out", used.alerts_left_out),
     ] {
         page.add(&m::TENANT_QUOTA, &[tenant, what], count);

@@ -19,7 +19,7 @@ pub mod values;
 pub use names::{ADDRESSES_MAX, DnsName, DnsSection, GroupMember, Member};
 pub use read::{Problem, did_you_mean, locate, nearest};
 pub use schema::schema;
-pub use values::{AddressGroup, List, PortGroup, Ports, Prefix, Protocol, Seconds, Size, Target};
+pub use values::{AddressGroup, Labels, List, PortGroup, Ports, Prefix, Protocol, Seconds, Size, Target};
 
 use crate::yaml::{self, Node, Position, Value};
 use core::num::NonZeroU64;
@@ -41,6 +41,8 @@ pub struct PolicyFile {
     pub tenants: Vec<Tenant>,
     /// Groups, their members down to prefixes and DNS names.
     pub groups: BTreeMap<String, Vec<Member>>,
+    /// What groups carry, by the group's name.
+    pub labels: BTreeMap<String, Labels>,
     /// Whose answers say which addresses names have.
     pub dns: DnsSection,
     /// Rule files by the name of their group.
@@ -80,6 +82,8 @@ pub struct Quotas {
     pub rules: Option<u64>,
     /// Alerts that are written of one second of the packet clock, of all workers; those beyond are counted.
     pub alerts_per_second: Option<u32>,
+    /// Bytes that streams, application layers and functions keep of its flows, of all workers. Beyond, its own flows give way.
+    pub state_bytes: Option<Size>,
 }
 
 impl Quotas {
@@ -316,7 +320,7 @@ const POLICY_KEYS: &[&str] =
     &["name", "from", "to", "tenant", "link", "chain", "staged", "one-sided", "overload", "bypass"];
 const DEFAULT_KEYS: &[&str] = &["action", "chain", "staged", "one-sided", "overload", "bypass"];
 const FILE_KEYS: &[&str] =
-    &["groups", "dns", "rule-groups", "tenants", "service-levels", "policies", "default"];
+    &["groups", "labels", "dns", "rule-groups", "tenants", "service-levels", "policies", "default"];
 
 /// Reads and checks a policy file. `functions`: the names that chains and sections may have; with an empty list, any.
 ///
@@ -383,7 +387,7 @@ impl PolicyFile {
     /// The members of a list of targets; `any` is both versions' whole space. The groups are known to exist.
     #[must_use]
     pub fn resolve(&self, targets: &[Target]) -> Vec<Member> {
-        resolve::targets(&self.groups, targets)
+        resolve::targets((&self.groups, &self.labels), targets)
     }
 
     /// The prefixes of a list of targets, without names.
@@ -399,11 +403,8 @@ impl PolicyFile {
     /// The DNS names of all groups, each once.
     #[must_use]
     pub fn names(&self) -> BTreeSet<&DnsName> {
-        let name = |member| match member {
-            &Member::Name(ref name) => Some(name),
-            Member::Prefix(_) => None,
-        };
-        self.groups.values().flatten().filter_map(name).collect()
+        let members = self.groups.values().flatten();
+        members.filter_map(|member| if let Member::Name(name) = member { Some(name) } else { None }).collect()
     }
 
     /// What is right and does nothing: groups by names, and nobody whose answers count.
@@ -449,6 +450,7 @@ impl Builder<'_> {
             self.problem(key.position, "", message);
         }
         let targets: Option<BTreeMap<String, List<GroupMember>>> = self.value(&root, "groups");
+        let labels: Option<BTreeMap<String, Labels>> = self.value(&root, "labels");
         let dns: Option<DnsSection> = self.value(&root, "dns");
         let rule_groups: Option<BTreeMap<String, List<String>>> = self.value(&root, "rule-groups");
         let tenants = self.list(&root, "tenants", |b, node, path| b.read::<Tenant>(node, path));
@@ -470,6 +472,7 @@ impl Builder<'_> {
             name: name.to_owned(),
             tenants,
             groups,
+            labels: labels.unwrap_or_default(),
             dns: dns.unwrap_or_default(),
             rule_groups,
             service_levels,

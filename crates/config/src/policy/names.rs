@@ -108,6 +108,9 @@ impl<'de> Deserialize<'de> for GroupMember {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<GroupMember, A::Error> {
                 let mut names = None;
                 while let Some(key) = map.next_key::<String>()? {
+                    if key == "label" {
+                        return map.next_value().map(|labels| GroupMember::Target(Target::Label(labels)));
+                    }
                     if key != "dns" {
                         return Err(de::Error::custom(format!(
                             "the key `{key}` is not known here; write `dns: NAME`"

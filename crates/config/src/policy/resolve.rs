@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Names of a policy file: groups down to prefixes, and whether every name that is used is defined.
 
+use super::values::carries;
 use super::{
-    ADDRESSES_MAX, Builder, DEFAULT_TENANT, GroupMember, Member, PolicyFile, Prefix, Target, did_you_mean,
-    locate,
+    ADDRESSES_MAX, Builder, DEFAULT_TENANT, GroupMember, Labels, Member, PolicyFile, Prefix, Target,
+    did_you_mean, locate,
 };
 use crate::yaml::Node;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,13 +17,20 @@ pub(super) const EVERYTHING: [Prefix; 2] = [
 ];
 
 /// Members of a list whose groups are known to exist; sorted, each once.
-pub(super) fn targets(groups: &BTreeMap<String, Vec<Member>>, targets: &[Target]) -> Vec<Member> {
+pub(super) fn targets(
+    (groups, labels): (&BTreeMap<String, Vec<Member>>, &BTreeMap<String, Labels>),
+    targets: &[Target],
+) -> Vec<Member> {
     let mut members = Vec::new();
     for target in targets {
         match target {
             Target::Any => return EVERYTHING.map(Member::Prefix).to_vec(),
             Target::Prefix(prefix) => members.push(Member::Prefix(*prefix)),
             Target::Group(name) => members.extend(groups.get(name).into_iter().flatten().cloned()),
+            Target::Label(asked) => {
+                let meant = labels.iter().filter(|(_, carried)| carries(carried, asked));
+                members.extend(meant.filter_map(|(name, _)| groups.get(name)).flatten().cloned());
+            }
         }
     }
     each_once(members)
@@ -74,6 +82,10 @@ fn follow(
     open.push(name.to_owned());
     for (index, member) in members.iter().enumerate() {
         let path = format!("groups/{name}/{index}");
+        if let GroupMember::Target(Target::Label(_)) = member {
+            let message = "groups carry labels and are not made of them; name the groups";
+            builder.problem(locate(root, &path), &path, message.to_owned());
+        }
         let GroupMember::Target(Target::Group(inner)) = member else { continue };
         if open.contains(inner) {
             let message =
@@ -89,7 +101,9 @@ fn follow(
     let mut all = Vec::new();
     for member in members.iter() {
         match member {
-            GroupMember::Target(target) => all.extend(targets(done, core::slice::from_ref(target))),
+            GroupMember::Target(target) => {
+                all.extend(targets((done, &BTreeMap::new()), core::slice::from_ref(target)))
+            }
             GroupMember::Names(names) => all.extend(names.iter().cloned().map(Member::Name)),
         }
     }
@@ -101,6 +115,15 @@ fn follow(
 pub(super) fn check(builder: &mut Builder<'_>, file: &PolicyFile) {
     tenants(builder, file);
     dns(builder, file);
+    for group in file.labels.keys().filter(|group| !file.groups.contains_key(*group)) {
+        let path = format!("labels/{group}");
+        let hint = did_you_mean(group, file.groups.keys().map(String::as_str));
+        builder.problem(
+            file.locate(&path),
+            &path,
+            format!("there is no group `{group}` to carry labels; {hint}"),
+        );
+    }
     let mut names = HashSet::new();
     for (index, policy) in file.policies.iter().enumerate() {
         let path = format!("policies/{index}");
@@ -173,7 +196,7 @@ fn dns(builder: &mut Builder<'_>, file: &PolicyFile) {
 /// Names have no addresses before answers are seen, so nothing that answers rest on may be said by them.
 fn without_names(builder: &mut Builder<'_>, file: &PolicyFile, path: &str, list: &[Target], what: &str) {
     for (index, target) in list.iter().enumerate() {
-        let members = targets(&file.groups, core::slice::from_ref(target));
+        let members = file.resolve(core::slice::from_ref(target));
         if let Some(Member::Name(name)) = members.iter().find(|m| matches!(m, Member::Name(_))) {
             let path = format!("{path}/{index}");
             let message =
@@ -185,6 +208,19 @@ fn without_names(builder: &mut Builder<'_>, file: &PolicyFile, path: &str, list:
 
 fn members(builder: &mut Builder<'_>, file: &PolicyFile, path: &str, targets: &[Target]) {
     for (index, target) in targets.iter().enumerate() {
+        if let Target::Label(asked) = target
+            && !file.labels.values().any(|carried| carries(carried, asked))
+        {
+            let path = format!("{path}/{index}");
+            let known = file.labels.values().flatten().map(|(key, value)| format!("{key}={value}"));
+            let known: Vec<String> = known.collect();
+            let hint = did_you_mean(&target.to_string(), known.iter().map(String::as_str));
+            builder.problem(
+                file.locate(&path),
+                &path,
+                format!("no group carries the label {target}; {hint}"),
+            );
+        }
         if let Target::Group(name) = target
             && !file.groups.contains_key(name)
         {
