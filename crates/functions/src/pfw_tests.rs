@@ -103,7 +103,7 @@ fn a_level_that_has_only_the_tables_decides_alike() {
         generation: Generation(1),
         id,
         hosts: &hosts,
-        names: &Arc::default(),
+        names: &std::sync::Arc::default(),
     };
     let mut pfw = PfwKind::default().build(&source).expect("rules");
     // What the host looks up, and what each rule does by its policy.

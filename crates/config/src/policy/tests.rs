@@ -39,7 +39,7 @@ fn reads_the_example() {
     let web = &file.policies[0];
     assert_eq!(file.resolve(&web.from).len(), 2);
     assert_eq!(file.resolve(&file.policies[1].from).len(), 3);
-    assert_eq!(file.resolve(&file.policies[1].to), resolve::EVERYTHING);
+    assert_eq!(file.prefixes(&file.policies[1].to), resolve::EVERYTHING);
     assert_eq!(web.tenant.0, ["default"]);
     let pfw: PfwSection = read::read(&web.sections[0].node).expect("pfw");
     assert_eq!(pfw.default, FilterAction::Drop);
