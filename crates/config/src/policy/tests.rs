@@ -336,6 +336,6 @@ fn groups_by_name_stand_where_addresses_may_and_nowhere_else() {
     assert!(wrong("10.0.0.53}", "10.0.0.53, ttl-min: 2h, ttl-max: 1h}").contains("longer than `ttl-max`"));
     assert!(wrong("10.0.0.53}", "10.0.0.53, addresses: 0}").contains("1 to 1048576"));
     assert!(wrong("x.example", "x..example").contains("is no DNS name"));
-    let tenants = wrong("dns:", "tenants: [{name: t, select: {prefixes: n}}]\ndns:");
+    let tenants = wrong("dns: {resolvers", "tenants: [{name: t, select: {prefixes: n}}]\ndns: {resolvers");
     assert!(tenants.contains("DNS names cannot say whose traffic it is"), "{tenants}");
 }
