@@ -2,24 +2,27 @@
 //! From a policy file to a generation: fids, paths, classifier, functions with their rules. All or nothing: an error
 //! leaves the agent, its global rule table and the running generation as they were.
 
-use crate::classes::{PolicyClassifier, Variants, both_ways};
+use crate::classes::{ByName, PolicyClassifier, Variants, both_ways};
 use crate::grt::{GlobalRuleTable, Meaning};
 use crate::lookup::{Lookup, PolicyRules, TOGETHER_MAX};
 use crate::order::{self, OrderError};
 use crate::staged::Staged;
 use crate::tenants::{Selector, TenantSelector};
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
-use bartizan_classify::{Entry, HeaderRule};
+use bartizan_classify::{Entry, HeaderRule, NameId, Names};
 use bartizan_config::policy::{
-    Bypass, DEFAULT_TENANT, DefaultAction, ForWant, OnFailure, OneSided, Overload, OverloadAction,
-    PolicyError, PolicyFile, Problem, Section, Target, Vars, did_you_mean, read, unknown_function,
+    Bypass, DEFAULT_TENANT, DefaultAction, DnsName, ForWant, Member, OnFailure, OneSided, Overload,
+    OverloadAction, PolicyError, PolicyFile, Problem, Section, Target, Vars, did_you_mean, read,
+    unknown_function,
 };
 use bartizan_dataplane::chain::{Chains, Class, ClassTraits, PolicyMap};
 use bartizan_dataplane::enough::Enough;
+use bartizan_dataplane::quotas::{Meter, Quota, Quotas};
 use bartizan_function::contain::contained;
 use bartizan_function::{
     Function, FunctionKind, HeaderRules, HostTables, HostTablesConfig, RuleSource, RulesError,
 };
+use bartizan_functions::classes::{Member as SideMember, Side, sides};
 use core::num::NonZeroU64;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -31,8 +34,9 @@ const NO_DETECTION: &str = "none";
 const DETECTION: &str = "ids";
 /// What the default is called in events.
 pub const DEFAULT_POLICY: &str = "default";
-/// The function that the agent adds.
+/// The functions that the agent adds: what a policy says of flows as a whole, and who reads answers of resolvers.
 pub(crate) const GATE: &str = "gate";
+const NAMES: &str = "names";
 
 /// What a fid stands for, for events and `explain`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +101,8 @@ pub struct Agent {
     hosts: HostTables,
     /// Settings that were given beside the sections.
     overrides: Overrides,
+    /// Which addresses have which DNS names now.
+    names: Arc<Names>,
 }
 
 /// Settings that orders gave to functions, beside what their sections say: by function, then by name.
@@ -108,6 +114,8 @@ struct State {
     table: GlobalRuleTable,
     /// Numbers of tenants, by name; a number is never given to another name.
     tenants: BTreeMap<String, TenantId>,
+    /// What tenants with quotas use, by their numbers.
+    meters: BTreeMap<TenantId, Arc<Meter>>,
     /// Numbers of policies for counters, from 1; a number is never given to another name.
     policies: HashMap<String, u32>,
     generation: Generation,
@@ -129,8 +137,8 @@ impl Agent {
         let ids = order::order(&specs)?;
         let mut state = State::default();
         state.tenants.insert(DEFAULT_TENANT.to_owned(), TenantId(0));
-        let (hosts, overrides) = (HostTables::default(), Overrides::new());
-        Ok(Agent { kinds, ids, together_max: TOGETHER_MAX, state, hosts, overrides })
+        let (hosts, names, overrides) = (HostTables::default(), Arc::default(), Overrides::new());
+        Ok(Agent { kinds, ids, together_max: TOGETHER_MAX, state, hosts, names, overrides })
     }
 
     /// Sets bounds and hash of what functions keep per host. To be called before the first generation: what was kept is gone.
@@ -194,10 +202,16 @@ impl Agent {
         self.overrides = overrides;
     }
 
+    /// Which addresses have which DNS names of policies now.
+    #[must_use]
+    pub const fn names(&self) -> &Arc<Names> {
+        &self.names
+    }
+
     /// Names that the sections of a policy file may have.
     #[must_use]
     pub fn function_names(&self) -> Vec<&'static str> {
-        self.kinds.iter().map(|k| k.spec().name).filter(|n| *n != GATE).collect()
+        self.kinds.iter().map(|k| k.spec().name).filter(|n| ![GATE, NAMES].contains(n)).collect()
     }
 
     /// The bit of a function.
@@ -230,6 +244,7 @@ impl Agent {
         match prepared {
             Some(prepared) if problems.is_empty() => {
                 self.state = state;
+                self.names.set_bounds(file.dns.addresses as usize);
                 Ok(prepared)
             }
             _ => Err(wrong(file, problems)),
@@ -414,7 +429,10 @@ impl<'a> Build<'a> {
             }
             selectors.push(selected);
         }
-        let (functions, rules) = self.functions(&owners);
+        let (mut functions, rules) = self.functions(&owners);
+        let by_name = self.by_name(&mut functions);
+        self.check_rule_quotas(&functions);
+        let quotas = self.quotas();
         if !self.problems.is_empty() {
             return None;
         }
@@ -440,6 +458,8 @@ impl<'a> Build<'a> {
             levels: self.file.service_levels.iter().map(|l| l.level.clone()).collect(),
             tenants: tenants.clone(),
             policies,
+            by_name,
+            quotas,
         });
         let chains = Chains::new(self.state.generation, functions, classifier);
         Some(Prepared { chains, tenants, classes: infos })
@@ -469,7 +489,8 @@ impl<'a> Build<'a> {
         let file = self.file;
         let Some(policy) = file.policies.get(index) else { return Vec::new() };
         let links = self.links_of(&format!("policies/{index}/link"), policy.link.as_deref());
-        both_ways(&file.resolve(&policy.from), &file.resolve(&policy.to), tenant, &links)
+        let (from, to) = (self.sides(&policy.from), self.sides(&policy.to));
+        both_ways(&from, &to, tenant, &links)
     }
 
     /// The policy of each class, by a number that stays; 0 for the default.
@@ -526,7 +547,7 @@ impl<'a> Build<'a> {
                 vnis: select.vni.as_deref().unwrap_or_default().to_vec(),
                 vlans: select.vlan.as_deref().unwrap_or_default().to_vec(),
                 links,
-                prefixes: select.prefixes.as_ref().map(|p| self.file.resolve(p)).unwrap_or_default(),
+                prefixes: select.prefixes.as_ref().map(|p| self.file.prefixes(p)).unwrap_or_default(),
             });
         }
         let names = self.file.tenants.iter().map(|t| t.name.as_str()).chain([DEFAULT_TENANT]);
@@ -573,7 +594,7 @@ impl<'a> Build<'a> {
         let names = self.agent.function_names();
         for (index, name) in owner.chain.iter().enumerate() {
             let place = format!("{}/chain/{index}", owner.path);
-            match self.agent.function_id(name).filter(|_| name != GATE) {
+            match self.agent.function_id(name).filter(|_| name != GATE && name != NAMES) {
                 None => self.problem(&place, unknown_function(name, &names)),
                 Some(id) if path.contains(id) => {
                     self.problem(&place, format!("`{name}` stands in the chain twice; remove one"))
@@ -699,10 +720,10 @@ impl<'a> Build<'a> {
     }
 
     fn level_entries(&self) -> Vec<Entry> {
-        let everything = self.file.resolve(&[Target::Any]);
+        let everything = self.sides(&[Target::Any]);
         let mut entries = Vec::new();
         for (index, level) in self.file.service_levels.iter().enumerate() {
-            let hosts = self.file.resolve(&level.hosts);
+            let hosts = self.sides(&level.hosts);
             let tenants: Vec<Option<TenantId>> = match &level.tenant {
                 Some(names) if !names.iter().any(|n| n == "any") => {
                     names.iter().filter_map(|n| self.state.tenants.get(n).map(|t| Some(*t))).collect()
@@ -740,6 +761,7 @@ impl<'a> Build<'a> {
                 generation: self.state.generation,
                 id: *id,
                 hosts: &agent.hosts,
+                names: &agent.names,
             };
             match rules_of(kind.as_ref(), &source) {
                 Ok(mut function) => {
@@ -781,6 +803,124 @@ impl<'a> Build<'a> {
         (functions.into_iter().map(|(_, f)| f).collect(), looked_up)
     }
 
+    /// How much the tenants may use in the data plane.
+    fn quotas(&mut self) -> Quotas {
+        let mut of = Vec::new();
+        for tenant in &self.file.tenants {
+            let quota = Quota {
+                flows: tenant.quotas.flows.map(NonZeroU64::get),
+                alerts: tenant.quotas.alerts_per_second,
+                state: tenant.quotas.state_bytes.map(|size| size.0),
+            };
+            let id = self.state.tenants.get(&tenant.name).filter(|_| quota != Quota::default());
+            if let Some(id) = id {
+                let meter = self.state.meters.entry(*id).or_default();
+                of.push((*id, Arc::from(tenant.name.as_str()), quota, Arc::clone(meter)));
+            }
+        }
+        Quotas::new(of)
+    }
+
+    /// Whether no tenant has more rules than it may, in the policies that name it. A set of rules that several of its classes have counts once.
+    fn check_rule_quotas(&mut self, functions: &[Arc<dyn Function>]) {
+        let file = self.file;
+        for (index, tenant) in file.tenants.iter().enumerate() {
+            let Some(most) = tenant.quotas.rules else { continue };
+            let names = |policy: &str| {
+                file.policies.iter().any(|p| p.name == policy && p.tenant.contains(&tenant.name))
+            };
+            let own = self
+                .infos
+                .iter()
+                .filter(|i| i.tenant == tenant.name && i.policy.as_deref().is_some_and(names));
+            let mut sets: BTreeMap<(FunctionId, usize), usize> = BTreeMap::new();
+            for fid in own.map(|info| info.fid) {
+                sets.extend(functions.iter().filter_map(|f| {
+                    let (set, rules) = f.rules_of(fid)?;
+                    Some(((f.id(), set), rules))
+                }));
+            }
+            let rules = sets.values().fold(0u64, |sum, rules| sum.saturating_add(*rules as u64));
+            if rules > most {
+                let message = format!(
+                    "the policies of tenant `{}` have {rules} rules, and it may have {most}; use fewer, or raise `rules` here",
+                    tenant.name
+                );
+                self.problem(&format!("tenants/{index}/quotas/rules"), message);
+            }
+        }
+    }
+
+    /// Who reads answers of resolvers, where some group has a DNS name, and what groups by name rest on.
+    fn by_name(&mut self, functions: &mut Vec<Arc<dyn Function>>) -> Option<ByName> {
+        let (agent, file) = (self.agent, self.file);
+        let names = file.names();
+        if names.is_empty() {
+            return None;
+        }
+        let kind = agent.kinds.iter().zip(&agent.ids).find(|(kind, _)| kind.spec().name == NAMES);
+        let Some((kind, reader)) = kind else {
+            self.problem(
+                "groups",
+                "groups by DNS name need the function `names`, which this program lacks".to_owned(),
+            );
+            return None;
+        };
+        let mut numbers: Map<String, Value> = Map::new();
+        for name in names {
+            let Some(id) = agent.names.id(name.as_str()) else {
+                self.problem(
+                    "groups",
+                    "no number is left for another DNS name; restart the program".to_owned(),
+                );
+                return None;
+            };
+            numbers.insert(name.to_string(), json!(id.0.get()));
+        }
+        let rules = json!({"names": numbers, "ttl-min": file.dns.ttl_min.0, "ttl-max": file.dns.ttl_max.0});
+        let source = RuleSource {
+            rules: &rules,
+            place: &file.name,
+            generation: self.state.generation,
+            id: *reader,
+            hosts: &agent.hosts,
+            names: &agent.names,
+        };
+        match kind.rules(&source) {
+            Ok(function) => {
+                let at = functions.partition_point(|f| f.id() < *reader);
+                functions.insert(at, Arc::from(function));
+            }
+            Err(errors) => errors.into_iter().for_each(|e| self.problem("dns", e.message)),
+        }
+        let resolvers = file.prefixes(&file.dns.resolvers);
+        Some(ByName { names: Arc::clone(&agent.names), reader: *reader, resolvers })
+    }
+
+    /// The number of a DNS name. Each was given one, or a problem stands there.
+    fn name_id(&self, name: &DnsName) -> Option<NameId> {
+        self.agent.names.id(name.as_str())
+    }
+
+    /// What rules ask of the address of a side that lies in these.
+    fn sides(&self, targets: &[Target]) -> Vec<Side> {
+        let member = |member| match member {
+            Member::Prefix(prefix) => Some(SideMember::Prefix(prefix)),
+            Member::Name(name) => self.name_id(&name).map(SideMember::Name),
+        };
+        let members: Vec<_> = self.file.resolve(targets).into_iter().filter_map(member).collect();
+        sides(&members)
+    }
+
+    /// Members as functions get them.
+    fn texts(&self, members: &[Member]) -> Vec<String> {
+        let text = |member: &Member| match member {
+            Member::Prefix(prefix) => Some(prefix.to_string()),
+            Member::Name(name) => self.name_id(name).map(|id| format!("name/{}", id.0)),
+        };
+        members.iter().filter_map(text).collect()
+    }
+
     /// What a function's rules are made from.
     fn envelope(&self, owners: &[Owner<'_>], groups: &[&Group<'_>]) -> Value {
         let mut classes = Vec::new();
@@ -803,9 +943,7 @@ impl<'a> Build<'a> {
                 object.insert("level".to_owned(), json!(level));
                 rules = Value::Object(object);
             }
-            let prefixes = |targets: &[Target]| -> Vec<String> {
-                self.file.resolve(targets).iter().map(ToString::to_string).collect()
-            };
+            let prefixes = |targets: &[Target]| self.texts(&self.file.resolve(targets));
             classes.push(json!({
                 "policy": owner.name.unwrap_or(DEFAULT_POLICY),
                 "fids": group.fids.iter().map(|f| f.0).collect::<Vec<_>>(),
@@ -816,9 +954,7 @@ impl<'a> Build<'a> {
             }));
         }
         let groups: Map<String, Value> = (self.file.groups.iter())
-            .map(|(name, prefixes)| {
-                (name.clone(), json!(prefixes.iter().map(ToString::to_string).collect::<Vec<_>>()))
-            })
+            .map(|(name, members)| (name.clone(), json!(self.texts(members))))
             .collect();
         let tenants: Map<String, Value> =
             self.known.iter().map(|(name, id)| (name.clone(), json!(id.0))).collect();
@@ -827,7 +963,7 @@ impl<'a> Build<'a> {
             Some(variables(&format!("tenants/{index}/vars"), *number, tenant.vars.as_ref()?))
         });
         let vars: Vec<Value> = own_vars.collect();
-        json!({"tenants": tenants, "vars": vars, "groups": groups, "rule-groups": self.file.rule_groups, "classes": classes})
+        json!({"tenants": tenants, "vars": vars, "groups": groups, "labels": self.file.labels, "rule-groups": self.file.rule_groups, "classes": classes})
     }
 
     /// A function's error, with the place in the file that its path means.

@@ -21,6 +21,7 @@ pub mod explain;
 pub mod grt;
 pub mod joined;
 mod lookup;
+mod named;
 pub mod order;
 pub mod replay;
 pub mod session;

@@ -5,7 +5,7 @@ mod common;
 
 use bartizan_agent::tenants::TenantQuestion;
 use bartizan_agent::{Agent, Prepared};
-use bartizan_base::{FunctionId, Generation, LinkId, TenantId};
+use bartizan_base::{FunctionId, Generation, LinkId, TenantId, Timestamp};
 use bartizan_config::policy;
 use bartizan_dataplane::chain::{Class, Matches};
 use bartizan_flow::{FlowKey, FlowScope};
@@ -30,7 +30,7 @@ fn classify(prepared: &Prepared, tenant: u16, from: &str, to: &str) -> Class {
 fn classify_on(prepared: &Prepared, tenant: u16, link: u16, from: &str, to: &str) -> Class {
     let scope = FlowScope { tenant: TenantId(tenant), link: LinkId(link), ..FlowScope::default() };
     let key = FlowKey::ported(&scope, 6, (from.parse().unwrap(), 40_000), (to.parse().unwrap(), 80));
-    prepared.chains.classifier.classify(&header_of_flow(&key, (0, 0)), &mut Matches::new())
+    prepared.chains.classifier.classify(&header_of_flow(&key, (0, 0)), Timestamp::ZERO, &mut Matches::new())
 }
 
 fn describe(prepared: &Prepared, agent: &Agent, class: Class) -> String {

@@ -140,6 +140,11 @@ pub trait Transaction: Send {
         None
     }
 
+    /// The message of DNS that it is, for functions that follow answers. `None`: another protocol's.
+    fn dns(&self) -> Option<&crate::protocols::dns::DnsTransaction> {
+        None
+    }
+
     /// The value of a header field of the request, by its name in lower case (HTTP).
     fn request_field(&self, name: &str) -> Option<&[u8]> {
         let _ = name;

@@ -543,6 +543,7 @@ impl Builder {
         let by_name: Vec<(&str, LinkId)> = links.iter().map(|(name, id)| (name.as_str(), *id)).collect();
         let mut prepared = agent.prepare(&file, &by_name)?;
         prepared.chains.generation = number;
+        file.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
         let detection = agent.function_id("ids");
         let detects = prepared.classes.iter().any(|c| detection.is_some_and(|id| c.path.contains(id)));
         if !detects && with_rules {
@@ -552,7 +553,7 @@ impl Builder {
             );
         }
         let mut names = vec!["?"; 32];
-        for name in agent.function_names().into_iter().chain(["gate"]) {
+        for name in agent.function_names().into_iter().chain(["gate", "names"]) {
             if let Some(slot) = agent.function_id(name).and_then(|id| names.get_mut(usize::from(id.0))) {
                 *slot = name;
             }

@@ -207,6 +207,7 @@ const fn entry(fid: u32, priority: u32) -> Entry {
         protocol: None,
         source_ports: Range::ANY,
         destination_ports: Range::ANY,
+        ..HeaderRule::default()
     };
     Entry { fid: Fid(fid), priority, rule }
 }

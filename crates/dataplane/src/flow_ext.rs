@@ -2,6 +2,7 @@
 //! What the data plane keeps in a flow's entry beside the flow table's own part.
 
 use crate::chain::Matches;
+use crate::quotas::Counted;
 use crate::standing::Standing;
 use bartizan_applayer::flow::AppLayer;
 use bartizan_base::FunctionId;
@@ -88,6 +89,8 @@ pub struct FlowExt {
     pub rate: Option<Box<Rate>>,
     /// An end-of-flow inspection took place.
     pub ended: bool,
+    /// Its place in its tenant's quota, where there is one.
+    pub quota: Option<Counted>,
     /// Why it is at no lower level, if it was asked in this generation.
     pub stays: Option<Stays>,
 }

@@ -35,6 +35,7 @@ pub mod moving;
 pub mod normaliser;
 pub mod overload;
 mod passage;
+pub mod quotas;
 pub mod record;
 mod runner;
 mod segmentation;

@@ -405,6 +405,7 @@ impl Worker {
 
     /// Takes another generation. To be called between frames.
     pub fn enter_generation(&mut self, chains: Arc<Chains>) {
+        self.account.memory.set_quotas(chains.quotas());
         self.runner.enter_generation(chains, (self.position.clock, &mut self.account.tally));
         if let Some(manager) = self.flows.manager.as_deref_mut() {
             manager.enter_generation(self.runner.generation());

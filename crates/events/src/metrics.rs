@@ -142,6 +142,12 @@ metrics! {
         "Hosts of which a function keeps something beyond their flows.";
     HOST_EVENTS Counter Count "bartizan_host_entries_total" ["function", "event"]
         "Such hosts: created, ended (expired, or nothing was left to be kept), evicted for others, refused; things that did not fit into one.";
+    TENANT_FLOWS Gauge Flows "bartizan_tenant_flows" ["tenant"]
+        "Flows of a tenant with a quota, of all workers.";
+    TENANT_STATE Gauge Bytes "bartizan_tenant_state_bytes" ["tenant"]
+        "Bytes that streams, application layers and functions keep of flows of a tenant with a quota, of all workers.";
+    TENANT_QUOTA Counter Count "bartizan_tenant_quota_total" ["tenant", "what"]
+        "What a tenant's quota has done: flows that gave way to new ones of it, packets that opened no flow (flows_refused), flows whose state was let go of (closed), alerts that were not written (alerts_left_out).";
     STATS Gauge Count "bartizan_stats" ["name", "worker", "link"]
         "Counters of EVE's `stats` event, by their names there.";
     RULES Gauge Rules "bartizan_rules" ["state", "reason"]

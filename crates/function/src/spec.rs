@@ -7,6 +7,7 @@ use crate::header::HeaderRules;
 use crate::hosts::{HostKeeper, HostSlot, HostTables};
 use crate::view::FlowView;
 use bartizan_base::{Decision, Fid, FunctionId, Generation, Reason, Verdict};
+use bartizan_classify::Names;
 use core::any::Any;
 use std::sync::Arc;
 
@@ -123,6 +124,8 @@ pub struct RuleSource<'r> {
     pub id: FunctionId,
     /// Where it finds what it keeps per host ([`HostTables::of`]).
     pub hosts: &'r HostTables,
+    /// Which addresses have which names now.
+    pub names: &'r Arc<Names>,
 }
 
 /// A kind of function: makes an instance for the rules of a generation.
@@ -231,6 +234,11 @@ pub trait Function: Send + Sync {
     /// [`Notes`](crate::Notes::matched).
     fn take_header_rules(&mut self) -> Vec<HeaderRules> {
         Vec::new()
+    }
+
+    /// Rules that flows of a class meet, for quotas: which set of rules it is, of those that this function has, and how many there are.
+    fn rules_of(&self, fid: Fid) -> Option<(usize, usize)> {
+        self.inner()?.rules_of(fid)
     }
 
     /// Callback **packet**: the header half.

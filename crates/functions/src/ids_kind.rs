@@ -3,7 +3,7 @@
 
 use crate::classes::{self, ByFid};
 use crate::ids::{HEADER_RULE, Ids, SPEC};
-use bartizan_base::{Decision, FunctionId, TenantId};
+use bartizan_base::{Decision, Fid, FunctionId, TenantId};
 use bartizan_config::policy::sections::{IdsMode, IdsSection};
 use bartizan_detect::groups::{Groups, RULES_MAX};
 use bartizan_detect::ruleset::RuleSet;
@@ -243,6 +243,12 @@ impl Function for PolicyIds {
 
     fn take_header_rules(&mut self) -> Vec<HeaderRules> {
         core::mem::take(&mut self.header_rules)
+    }
+
+    fn rules_of(&self, fid: Fid) -> Option<(usize, usize)> {
+        let set = self.sets.get(self.by_fid.get(fid)?)?;
+        let rules = set.ids.rules();
+        Some((Arc::as_ptr(rules).addr(), rules.signatures.len()))
     }
 
     fn is_idle(&self) -> bool {

@@ -5,9 +5,10 @@
 
 use crate::offload::{LevelCounters, LevelPort};
 use crate::southbound::shown::Shown;
-use bartizan_base::FunctionId;
+use bartizan_base::{FunctionId, Timestamp};
 use bartizan_dataplane::board::{Board, DecisionKey, Snapshot};
 use bartizan_dataplane::lifecycle::Condition;
+use bartizan_dataplane::quotas::Used;
 use bartizan_events::metrics as m;
 use bartizan_events::metrics::{Exposition, Metric};
 use bartizan_events::sink::{SinkProblem, SinkWatch};
@@ -124,8 +125,9 @@ impl Source {
             std::thread::sleep(Duration::from_millis(1));
         }
         let mut page = Exposition::default();
-        let mut limits = BTreeMap::new();
+        let (mut limits, mut latest) = (BTreeMap::new(), Timestamp::ZERO);
         let mut hosts: BTreeMap<&str, HostCounters> = BTreeMap::new();
+        let mut tenants: BTreeMap<Arc<str>, Used> = BTreeMap::new();
         for (number, (snapshot, late)) in self.board.read().iter().enumerate() {
             let worker = number.to_string();
             let link = self.links.get(number).map_or("", String::as_str);
@@ -135,6 +137,18 @@ impl Source {
             for (part, _, limit) in &snapshot.memory {
                 *limits.entry(*part).or_insert(0u64) += limit;
             }
+            // Workers share what is counted here as well: who has looked last shows most.
+            for (tenant, _, used) in &snapshot.tenants {
+                let known = tenants.entry(Arc::clone(tenant)).or_insert(*used);
+                if snapshot.clock >= latest {
+                    (known.flows, known.state) = (used.flows, used.state);
+                }
+                known.gave_way = known.gave_way.max(used.gave_way);
+                known.flows_refused = known.flows_refused.max(used.flows_refused);
+                known.closed = known.closed.max(used.closed);
+                known.alerts_left_out = known.alerts_left_out.max(used.alerts_left_out);
+            }
+            latest = latest.max(snapshot.clock);
             // Workers share these tables: the counters that are furthest on are of now.
             for (function, counters) in &snapshot.hosts {
                 let known = hosts.entry(function).or_default();
@@ -145,6 +159,9 @@ impl Source {
         }
         for (part, limit) in limits {
             page.add(&m::MEMORY_LIMIT, &[part], limit);
+        }
+        for (tenant, used) in tenants {
+            add_tenant(&mut page, &tenant, &used);
         }
         for (function, counters) in hosts {
             add_hosts(&mut page, function, &counters);
@@ -220,6 +237,20 @@ impl Source {
 fn add_sizes(page: &mut Exposition, (port, link): (&str, &str), sizes: &Sizes) {
     for (name, frames) in SIZE_NAMES.iter().zip(sizes) {
         page.add(&m::PORT_FRAMES, &[port, name, link], *frames);
+    }
+}
+
+/// What a tenant with a quota uses.
+fn add_tenant(page: &mut Exposition, tenant: &str, used: &Used) {
+    page.add(&m::TENANT_FLOWS, &[tenant], used.flows);
+    page.add(&m::TENANT_STATE, &[tenant], used.state);
+    for (what, count) in [
+        ("gave_way", used.gave_way),
+        ("flows_refused", used.flows_refused),
+        ("closed", used.closed),
+        ("alerts_left_out", used.alerts_left_out),
+    ] {
+        page.add(&m::TENANT_QUOTA, &[tenant, what], count);
     }
 }
 

@@ -11,7 +11,9 @@ use crate::render;
 use crate::rest::route::read_lenient;
 use crate::store::Document;
 use bartizan_config::policy::sections::{IdsSection, PfwSection, SfwSection};
-use bartizan_config::policy::{self, List, Policy, PolicyError, PolicyFile, Problem, Target, read};
+use bartizan_config::policy::{
+    self, GroupMember, List, Policy, PolicyError, PolicyFile, Problem, Target, read,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -45,7 +47,7 @@ pub struct GroupSpec {
     #[serde(default)]
     pub description: String,
     /// Addresses, networks, and other groups of the tenant.
-    pub members: List<Target>,
+    pub members: List<GroupMember>,
 }
 
 /// Policies.

@@ -3,7 +3,7 @@
 
 use super::inquiry::{FLOWS_TOLD, FlowsWanted, Inquiry, PART, Question};
 use super::told::{Counted, LevelsNow, LiveFlow, RefusedBy, StaysBy};
-use crate::chain::{Chains, Matches};
+use crate::chain::Chains;
 use crate::explain::history::{AllowedBy, Ends};
 use crate::lifecycle::FunctionNow;
 use crate::record::Entry;
@@ -97,6 +97,7 @@ pub(super) fn tell(worker: &Worker, me: WorkerId, id: FlowId, entry: &Entry) -> 
             dest_port: key.destination_port(),
         },
         vlans: entry.ext.vlan.as_slice().to_vec(),
+        names: chains.classifier.names(&header_of_flow(key, entry.ext.matched_icmp), worker.clock()),
         fid: entry.fid.0,
         staged: class.as_ref().is_some_and(|class| class.staged),
         policy: class.map_or_else(|| "default".to_owned(), |class| class.policy.to_string()),
@@ -153,7 +154,7 @@ fn counted(worker: &Worker, id: FlowId) -> BTreeMap<&'static str, Counted> {
 /// The functions that the running generation has for a flow.
 fn chain_of(chains: &Chains, entry: &Entry) -> Path {
     let header = header_of_flow(entry.key(), entry.ext.matched_icmp);
-    chains.classifier.classify(&header, &mut Matches::new()).path
+    chains.classifier.classify(&header, entry.last_seen, &mut entry.ext.matches.clone()).path
 }
 
 fn names(chains: &Chains, path: Path) -> Vec<&'static str> {

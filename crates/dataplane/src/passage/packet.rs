@@ -187,11 +187,17 @@ impl Passage<'_> {
     }
 
     fn new_flow(&mut self, key: &FlowKey, frame: &Frame<'_>, packet: &Decoded) -> Result<FlowId, Flowless> {
-        for _ in 0..2 {
+        // One of its tenant's for the quota, and one of anybody's for the table.
+        for _ in 0..3 {
             let when = (frame.now, self.cx.position.place);
             match self.flows.open(key, self.runner.chains(), packet, when) {
                 Made::Flow(id) => return Ok(id),
                 Made::Evict(id) => self.end_flow(id, EndReason::Forced),
+                Made::OverQuota { gives_way } => {
+                    self.runner.chains().quotas.note(key.tenant(), gives_way.is_some());
+                    let Some(id) = gives_way else { break };
+                    self.end_flow(id, EndReason::Forced);
+                }
                 Made::Full => break,
             }
         }

@@ -31,7 +31,7 @@ impl Runner {
         // By its own header, also if it is about a flow that is not known: what it quotes can be made up.
         let mut matches = Matches::new();
         let header = header_of_packet(packet, whence.tenant, whence.link);
-        let class = header.map(|header| chains.classifier.classify(&header, &mut matches));
+        let class = header.map(|header| chains.classifier.classify(&header, occasion.now, &mut matches));
         let headers = class.is_some() && !packet.is_fragment();
         let fid = class.map(|c| c.fid).unwrap_or_default();
         cx.account.fid = fid;
@@ -85,6 +85,9 @@ impl Runner {
         let fate = Fate { decision: notes.decision, reject };
         for finding in self.findings.iter().filter(|finding| finding.action.is_alert()) {
             cx.account.alert(finding.action);
+            if !chains.quotas.writes_alert(whence.tenant, occasion.now) {
+                continue;
+            }
             cx.recorder.alert(occasion, None, finding, &fate, None);
         }
         if !notes.decision.verdict.forwards() {

@@ -432,6 +432,9 @@ impl Runner {
             cx.account.alert(finding.action);
             let app = entry.ext.app.as_deref();
             let tx = finding.tx.and_then(|tx| super::transactions::record_of(app?, tx));
+            if !self.chains.quotas.writes_alert(entry.tenant(), occasion.now) {
+                continue;
+            }
             cx.recorder.alert(occasion, Some(entry), finding, fate, tx);
         }
         if !decision.verdict.forwards() {

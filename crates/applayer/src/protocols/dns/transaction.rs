@@ -118,6 +118,10 @@ impl Transaction for DnsTransaction {
         Some(if self.response { Direction::ToClient } else { Direction::ToServer })
     }
 
+    fn dns(&self) -> Option<&DnsTransaction> {
+        Some(self)
+    }
+
     fn common(&self) -> &TxCommon {
         &self.common
     }
