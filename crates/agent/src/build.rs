@@ -3,6 +3,7 @@
 //! leaves the agent, its global rule table and the running generation as they were.
 
 use crate::classes::{PolicyClassifier, Variants, both_ways};
+use crate::early::{self, Selected};
 use crate::grt::{GlobalRuleTable, Meaning};
 use crate::lookup::{Lookup, PolicyRules, TOGETHER_MAX};
 use crate::order::{self, OrderError};
@@ -89,6 +90,8 @@ pub struct Agent {
     kinds: Vec<Arc<dyn FunctionKind>>,
     ids: Vec<FunctionId>,
     together_max: usize,
+    /// Generations say what a level below may refuse of packets without a flow.
+    early: bool,
     state: State,
     /// What functions keep per host.
     hosts: HostTables,
@@ -121,7 +124,14 @@ impl Agent {
         let ids = order::order(&specs)?;
         let mut state = State::default();
         state.tenants.insert(DEFAULT_TENANT.to_owned(), TenantId(0));
-        Ok(Agent { kinds, ids, together_max: TOGETHER_MAX, state, hosts: HostTables::default() })
+        Ok(Agent {
+            kinds,
+            ids,
+            together_max: TOGETHER_MAX,
+            early: false,
+            state,
+            hosts: HostTables::default(),
+        })
     }
 
     /// Sets bounds and hash of what functions keep per host. To be called before the first generation: what was kept is gone.
@@ -141,6 +151,11 @@ impl Agent {
     /// policy has its own classifier for those of its functions.
     pub fn set_together_max(&mut self, rules: usize) {
         self.together_max = rules;
+    }
+
+    /// Generations say what a level below may refuse of packets without a flow (`Chains::early`).
+    pub fn set_early(&mut self, early: bool) {
+        self.early = early;
     }
 
     /// Names that the sections of a policy file may have.
@@ -268,6 +283,16 @@ fn variables(place: &str, tenant: TenantId, vars: &Vars) -> Value {
     json!({"place": place, "tenant": tenant.0, "address-groups": addresses, "port-groups": ports})
 }
 
+/// What each owner selects, the last one, the default, all; and the class of its flows for its first tenant. One without tenants has no flows.
+fn selected_by(selectors: &[Vec<HeaderRule>], classes: &[Option<Class>]) -> Vec<Selected> {
+    let behind = selectors.len().saturating_sub(1);
+    let of = |(index, (within, class)): (usize, (&Vec<HeaderRule>, &Option<Class>))| {
+        let within = if index == behind { vec![HeaderRule::default()] } else { within.clone() };
+        Selected { within, class: class.unwrap_or_default() }
+    };
+    selectors.iter().zip(classes).enumerate().map(of).collect()
+}
+
 struct Build<'a> {
     agent: &'a Agent,
     file: &'a PolicyFile,
@@ -320,15 +345,18 @@ impl<'a> Build<'a> {
         let tenants = self.tenants()?;
         let mut entries = Vec::new();
         let mut selectors: Vec<Vec<HeaderRule>> = Vec::new();
+        let mut first_classes: Vec<Option<Class>> = Vec::new();
         let mut classes: Vec<(Fid, usize, Variants)> = Vec::new();
         let mut defaults: Vec<(TenantId, usize, Variants)> = Vec::new();
         for (index, owner) in owners.iter().enumerate() {
             let path = self.chain(owner)?;
             let mut selected = Vec::new();
+            let mut first = None;
             let tenants = self.tenants_of(index);
             let all_tenants = tenants.len() == self.all_tenants().len();
             for (tenant_name, tenant) in tenants {
                 let variants = self.variants(&owners, index, path, &tenant_name, tenant)?;
+                first.get_or_insert(variants.plain);
                 if owner.name.is_none() {
                     defaults.push((tenant, index, variants));
                     continue;
@@ -344,11 +372,16 @@ impl<'a> Build<'a> {
                 classes.push((fid, index, variants));
             }
             selectors.push(selected);
+            first_classes.push(first);
         }
         let (functions, rules) = self.functions(&owners);
         if !self.problems.is_empty() {
             return None;
         }
+        let early = self
+            .agent
+            .early
+            .then(|| Arc::new(early::list(&selected_by(&selectors, &first_classes), &functions, &rules)));
         let called = |id: &FunctionId| rules.iter().find(|r| r.function == *id).map_or("rule", |r| r.called);
         let agent = self.agent;
         let named = agent.kinds.iter().zip(&agent.ids).map(|(kind, id)| (*id, kind.spec().name, called(id)));
@@ -372,7 +405,8 @@ impl<'a> Build<'a> {
             tenants: tenants.clone(),
             policies,
         });
-        let chains = Chains::new(self.state.generation, functions, classifier);
+        let mut chains = Chains::new(self.state.generation, functions, classifier);
+        chains.early = early;
         Some(Prepared { chains, tenants, classes: infos })
     }
 

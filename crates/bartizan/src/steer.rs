@@ -140,13 +140,16 @@ impl Steering<'_> {
 
     /// Builds a generation beside the running one and swaps it when it is whole and does not weaken.
     fn reload(&self, course: &mut Course<'_>) -> Answer {
-        let Course { builder, running, number, .. } = course;
+        let Course { builder, below, running, number } = course;
         let built = self.build(builder, Generation(*number + 1), running);
         self.source.reloaded(built.is_ok());
         match built {
             Ok(built) => {
                 *number += 1;
                 self.engines.ask(&built);
+                if let Some(said) = below.prepare(&built.chains) {
+                    eprintln!("warning: {said}");
+                }
                 self.control.swap(built.chains);
                 self.source.loaded(&built.report, builder.cache());
                 view::lock(self.statistics).loaded(stats::rules_of(&built.report));

@@ -4,13 +4,14 @@
 //! A flow's first packet is looked up once, for all rule sets together: [`Classifier`]. [`Linear`] is the reference
 //! that defines what is right; [`BitVector`] is small and quick to build; [`Live`] (compiled tables with updates) is
 //! the one for large and fast-changing sets, [`Hsm`] that of the IPP paper, [`StrideBv`] the twin of the hardware's table;
-//! [`Auto`] chooses. [`Segments`] explain a lookup. [`classbench`] reads and writes rule files, [`generate`] draws rule sets, [`trace`] headers.
+//! [`Auto`] chooses. [`Segments`] explain a lookup. [`early`] makes tables by which a level below refuses packets without a flow. [`classbench`] reads and writes rule files, [`generate`] draws rule sets, [`trace`] headers.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod auto;
 mod bitvector;
 pub mod classbench;
 mod classifier;
+pub mod early;
 mod flat;
 pub mod generate;
 mod header;

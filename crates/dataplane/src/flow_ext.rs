@@ -10,7 +10,7 @@ use bartizan_flow::rate::Rate;
 use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, TcpFlags, TcpSession};
 use bartizan_function::{FlowDescription, Slot, SlotState};
-use bartizan_offload::Stays;
+use bartizan_offload::{Mark, Stays};
 use bartizan_packet::VlanIds;
 
 /// What is kept of a flow for one function.
@@ -86,6 +86,8 @@ pub struct FlowExt {
     pub rate: Option<Box<Rate>>,
     /// An end-of-flow inspection took place.
     pub ended: bool,
+    /// Where packets without a flow are refused below: its packets are not.
+    pub mark: Option<Mark>,
     /// Why it is at no lower level, if it was asked in this generation.
     pub stays: Option<Stays>,
 }

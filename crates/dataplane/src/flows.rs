@@ -3,6 +3,7 @@
 
 use crate::chain::Chains;
 use crate::class::look_up;
+use crate::early::Credit;
 use crate::flow_ext::FlowExt;
 use crate::guests::{Guest, Guests};
 use crate::identity::icmp_of;
@@ -33,6 +34,8 @@ pub(crate) struct Flows {
     due: Vec<(u64, FlowId)>,
     /// Who hands decided flows to a lower level, where there is one.
     pub manager: Option<Box<FlowManager>>,
+    /// What was credited of packets that were refused below without a flow.
+    pub early: Credit,
     /// Before this time packets have gone on that nobody saw here.
     pub missed: Option<Timestamp>,
 }
@@ -65,6 +68,7 @@ impl Flows {
             guests: Guests::default(),
             due: Vec::new(),
             manager: None,
+            early: Credit::default(),
             missed: None,
         })
     }

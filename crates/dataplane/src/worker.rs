@@ -21,7 +21,7 @@ use crate::intake::joined::Joined;
 use crate::leaving::Leaving;
 use crate::live::inquiry::Inquiry;
 use crate::normaliser::{NormaliserCounters, Rewrite};
-use crate::passage::{ENDS_WHEN_IDLE, Passage};
+use crate::passage::{ENDS_WHEN_IDLE, Passage, credit_early};
 use crate::record::{Entry, Recorder};
 use crate::runner::Runner;
 use crate::settings::{ChecksumMode, EngineSettings};
@@ -390,6 +390,8 @@ impl Worker {
 
     /// Takes another generation. To be called between frames.
     pub fn enter_generation(&mut self, chains: Arc<Chains>) {
+        credit_early(&mut self.flows, &mut self.runner, &mut self.account, self.settings.prevention);
+        self.flows.early.leave(self.runner.generation(), self.runner.chains().early.as_ref());
         self.runner.enter_generation(chains, &mut self.account.tally);
         if let Some(manager) = self.flows.manager.as_deref_mut() {
             manager.enter_generation(self.runner.generation());

@@ -85,6 +85,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut of_links = links.open(stacks, &mut warnings)?;
     let mut below = Below::open(&plan, &interfaces, &mut of_links)?;
     warnings.append(&mut below.notes);
+    warnings.extend(below.prepare(&built.chains));
     let Built { chains, report, inventory, function_names, .. } = built;
     warnings.iter().chain(&inventory.notes()).for_each(|warning| eprintln!("warning: {warning}"));
     let workers = plan.links.iter().map(|link| link.workers).sum();
