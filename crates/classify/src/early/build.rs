@@ -75,10 +75,10 @@ struct Segments {
     classes: Classes,
 }
 
-/// Cuts a field of one version into segments. `last`: rows that decide whatever other fields say.
+/// Cuts a field of one version, whose largest value is `most`, into segments. `last`: rows that decide whatever other fields say.
 fn segments<'r>(
     of_rows: impl Iterator<Item = &'r [Span]>,
-    v6: bool,
+    (v6, most): (bool, u128),
     count: usize,
     last: &Rows,
 ) -> Result<Segments, TooLarge> {
@@ -86,7 +86,8 @@ fn segments<'r>(
     for (row, spans) in of_rows.enumerate() {
         for span in spans.iter().filter(|span| span.v6 == v6) {
             turns.push((span.first, row));
-            turns.extend(span.last.checked_add(1).map(|behind| (behind, row)));
+            // Behind the last value there is no segment.
+            turns.extend((span.last < most).then(|| (span.last + 1, row)));
         }
     }
     turns.sort_unstable();
@@ -185,7 +186,7 @@ fn is_everywhere(spans: &[Span], v6: bool) -> bool {
 
 fn services(all: &[Row], links: &[LinkId]) -> Result<Services, TooLarge> {
     let none = Rows::new();
-    let ports = |of: fn(&Row) -> &[Span]| segments(all.iter().map(of), false, all.len(), &none);
+    let ports = |of: fn(&Row) -> &[Span]| segments(all.iter().map(of), (false, u16::MAX.into()), all.len(), &none);
     let source_ports = ports(|row| &row.fields.source_ports)?;
     let destination_ports = ports(|row| &row.fields.destination_ports)?;
     let last = rows_that(all, |row| {
@@ -267,10 +268,10 @@ fn version(all: &[Row], v6: bool, services: &[Rows], words: &mut Words) -> Resul
     let to_all = rows_that(all, |row| is_any_service(row) && is_everywhere(&row.fields.destinations, v6));
     let from_all = rows_that(all, |row| is_any_service(row) && is_everywhere(&row.fields.sources, v6));
     let any_service = rows_that(all, is_any_service);
-    let count = all.len();
-    let sources = segments(all.iter().map(|row| row.fields.sources.as_slice()), v6, count, &to_all)?;
+    let (of, count) = ((v6, Span::version(v6).last), all.len());
+    let sources = segments(all.iter().map(|row| row.fields.sources.as_slice()), of, count, &to_all)?;
     let destinations =
-        segments(all.iter().map(|row| row.fields.destinations.as_slice()), v6, count, &from_all)?;
+        segments(all.iter().map(|row| row.fields.destinations.as_slice()), of, count, &from_all)?;
     let (cells, classes) = pairs(&sources.classes.sets, &destinations.classes.sets, &any_service)?;
     if classes.sets.len().saturating_mul(services.len()) > CELLS_MAX {
         return Err(TooLarge);
