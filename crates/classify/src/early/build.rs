@@ -186,7 +186,8 @@ fn is_everywhere(spans: &[Span], v6: bool) -> bool {
 
 fn services(all: &[Row], links: &[LinkId]) -> Result<Services, TooLarge> {
     let none = Rows::new();
-    let ports = |of: fn(&Row) -> &[Span]| segments(all.iter().map(of), (false, u16::MAX.into()), all.len(), &none);
+    let ports =
+        |of: fn(&Row) -> &[Span]| segments(all.iter().map(of), (false, u16::MAX.into()), all.len(), &none);
     let source_ports = ports(|row| &row.fields.source_ports)?;
     let destination_ports = ports(|row| &row.fields.destination_ports)?;
     let last = rows_that(all, |row| {
