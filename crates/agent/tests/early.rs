@@ -339,31 +339,22 @@ fn first_packets(level: &mut Level, random: &mut Random, met: &mut Met) {
         met.early += u32::from(early);
         met.forwarded += u32::from(told.verdict.forwards());
         met.rejected += u32::from(told.verdict == Verdict::Reject);
+        let question = Question {
+            link: 0,
+            source: ends[0].0,
+            destination: ends[1].0,
+            udp: frame_protocol(&frame) == Some(UDP),
+            ports: (ends[0].1, ends[1].1),
+        };
+        let listed = is_plain(&frame) && outcome(&hosts.words, &question).is_some();
+        // The host takes the receiver of a SYN/ACK for the opener, if it picks up connections.
+        met.answers += u32::from(listed && told.verdict.forwards());
         let by_rule =
             matches!(told.reason, Some(Reason::PfwRule | Reason::PfwDefault | Reason::PolicyDefault));
         if told.verdict == Verdict::Drop && by_rule && !early {
             met.refused_at_host += 1;
-            // Nothing that can be told of at the level was left out: the rule is not in the table, or nothing plain came.
-            let question = Question {
-                link: 0,
-                source: ends[0].0,
-                destination: ends[1].0,
-                udp: frame_protocol(&frame) == Some(UDP),
-                ports: (ends[0].1, ends[1].1),
-            };
-            let back = Question {
-                source: question.destination,
-                destination: question.source,
-                ports: (question.ports.1, question.ports.0),
-                ..question
-            };
-            if is_plain(&frame) && outcome(&hosts.words, &question).is_some() {
-                if answers && outcome(&hosts.words, &back).is_none() {
-                    met.answers += 1;
-                } else {
-                    met.unlucky += 1;
-                }
-            }
+            // What can be told of at the level is refused there.
+            met.unlucky += u32::from(listed && !answers);
         }
         met.by_others += u32::from(told.verdict == Verdict::Drop && !by_rule);
     }
@@ -407,7 +398,7 @@ fn the_level_refuses_what_the_host_would_and_nothing_else() {
     }
     eprintln!("{met:?}");
     assert!(met.early > 5_000 && met.forwarded > 5_000 && met.rejected > 500, "{met:?}");
-    assert!(met.refused_at_host > 500 && met.by_others > 500 && met.answers > 0, "{met:?}");
+    assert!(met.refused_at_host > 500 && met.by_others > 500, "{met:?}");
     assert!(met.unlucky < met.early / 50, "{met:?}");
 }
 
