@@ -523,6 +523,29 @@ fn samples_come_up_and_a_failed_worker_is_not_spoken_for() {
     drop(hosts);
 }
 
+/// A host that picks connections up takes the receiver of a SYN/ACK for the one that has opened.
+#[test]
+fn who_may_have_opened_unseen_is_asked_as_well() {
+    if !inside("who_may_have_opened_unseen_is_asked_as_well") {
+        return;
+    }
+    let mut level = Level::new();
+    let mut settings = bartizan_config::suricata::shipped();
+    for (key, value) in [("stream.midstream", "yes"), ("stream.midstream-policy", "ignore")] {
+        settings.set(key, value);
+    }
+    let mut hosts = Hosts::new(&mut level, INSIDE_OPENS, &settings);
+    let ends =
+        |from: &str, to: &str| -> (End, End) { ((from.parse().unwrap(), 443), (to.parse().unwrap(), 777)) };
+    let (outer, inner) = ends("10.2.0.9", "10.1.0.9");
+    let (told, verdict, early) = hosts.fates(&mut level, &segment(outer, inner, SYN | ACK), (0, 1));
+    assert_eq!((told.verdict, verdict, early), (Verdict::Continue, Verdict::Continue, false));
+    // Where neither may open nothing is to be asked.
+    let (outer, other) = ends("10.2.0.9", "10.3.0.9");
+    let (told, verdict, early) = hosts.fates(&mut level, &segment(outer, other, SYN | ACK), (0, 1));
+    assert_eq!((told.verdict, verdict, early), (Verdict::Drop, Verdict::Drop, true));
+}
+
 /// What it costs: printed.
 #[test]
 fn ten_thousand_prefixes_cost_two_searches() {

@@ -218,7 +218,7 @@ fn take_away_left(link: &LinkPlan, interfaces: &[Interface], notes: &mut Vec<Str
 }
 
 impl Below {
-    /// Loads and attaches what links want, and gives each worker its device. To be called once their ports are open; `interfaces` by link.
+    /// Loads and attaches what links want, and gives each worker its device. To be called once their ports are open; `interfaces` by link; `chains`: the first generation.
     ///
     /// # Errors
     /// A level that is wanted cannot be used: which, why, and what to do.
@@ -226,6 +226,7 @@ impl Below {
         plan: &Plan,
         interfaces: &[Vec<Interface>],
         of_links: &mut [OfLink],
+        chains: &Chains,
     ) -> Result<Self, Failure> {
         let mut below = Below::default();
         let mut slots = 0;
@@ -312,6 +313,8 @@ impl Below {
             of_link.devices = below.devices(number, link, (spread, first), max_layers);
         }
         below.opened = boot_time();
+        let said = below.prepare(chains);
+        below.notes.extend(said);
         Ok(below)
     }
 
