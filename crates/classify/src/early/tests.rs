@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//! Tables against the list that they are made from.
+
 use super::{EarlyRules, Question, outcome};
 use crate::header::{Header, HeaderRule, Net, Range};
 use bartizan_base::{LinkId, TenantId};
