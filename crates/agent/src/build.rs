@@ -3,6 +3,7 @@
 //! leaves the agent, its global rule table and the running generation as they were.
 
 use crate::classes::{ByName, PolicyClassifier, Variants, both_ways};
+use crate::early::{self, Selected};
 use crate::grt::{GlobalRuleTable, Meaning};
 use crate::lookup::{Lookup, PolicyRules, TOGETHER_MAX};
 use crate::order::{self, OrderError};
@@ -96,6 +97,8 @@ pub struct Agent {
     kinds: Vec<Arc<dyn FunctionKind>>,
     ids: Vec<FunctionId>,
     together_max: usize,
+    /// Generations say what a level below may refuse of packets without a flow.
+    early: bool,
     state: State,
     /// What functions keep per host.
     hosts: HostTables,
@@ -138,7 +141,8 @@ impl Agent {
         let mut state = State::default();
         state.tenants.insert(DEFAULT_TENANT.to_owned(), TenantId(0));
         let (hosts, names, overrides) = (HostTables::default(), Arc::default(), Overrides::new());
-        Ok(Agent { kinds, ids, together_max: TOGETHER_MAX, state, hosts, names, overrides })
+        let (together_max, early) = (TOGETHER_MAX, false);
+        Ok(Agent { kinds, ids, together_max, early, state, hosts, names, overrides })
     }
 
     /// Sets bounds and hash of what functions keep per host. To be called before the first generation: what was kept is gone.
@@ -206,6 +210,11 @@ impl Agent {
     #[must_use]
     pub const fn names(&self) -> &Arc<Names> {
         &self.names
+    }
+
+    /// Generations say what a level below may refuse of packets without a flow (`Chains::early`).
+    pub fn set_early(&mut self, early: bool) {
+        self.early = early;
     }
 
     /// Names that the sections of a policy file may have.
@@ -345,6 +354,16 @@ fn variables(place: &str, tenant: TenantId, vars: &Vars) -> Value {
     json!({"place": place, "tenant": tenant.0, "address-groups": addresses, "port-groups": ports})
 }
 
+/// What each owner selects, the last one, the default, all; and the class of its flows for its first tenant. One without tenants has no flows.
+fn selected_by(selectors: &[Vec<HeaderRule>], classes: &[Option<Class>]) -> Vec<Selected> {
+    let behind = selectors.len().saturating_sub(1);
+    let of = |(index, (within, class)): (usize, (&Vec<HeaderRule>, &Option<Class>))| {
+        let within = if index == behind { vec![HeaderRule::default()] } else { within.clone() };
+        Selected { within, class: class.unwrap_or_default() }
+    };
+    selectors.iter().zip(classes).enumerate().map(of).collect()
+}
+
 struct Build<'a> {
     agent: &'a Agent,
     file: &'a PolicyFile,
@@ -404,15 +423,22 @@ impl<'a> Build<'a> {
         let tenants = self.tenants()?;
         let mut entries = Vec::new();
         let mut selectors: Vec<Vec<HeaderRule>> = Vec::new();
+        let mut first_classes: Vec<Option<Class>> = Vec::new();
         let mut classes: Vec<(Fid, usize, Variants)> = Vec::new();
         let mut defaults: Vec<(TenantId, usize, Variants)> = Vec::new();
         for (index, owner) in owners.iter().enumerate() {
             let path = self.chain(owner)?;
             let mut selected = Vec::new();
+            let mut first = None;
+            // Where packets go on while the first function is away nobody may refuse them in its name.
+            let without = self.goes_on_without(owner, path);
+            let is_sure = path.functions().next().is_none_or(|id| !without.contains(id));
+            let of_early = |class: Class| if is_sure { class } else { Class { path: Path::EMPTY, ..class } };
             let tenants = self.tenants_of(index);
             let all_tenants = tenants.len() == self.known.len();
             for (tenant_name, tenant) in tenants {
                 let variants = self.variants(&owners, index, path, &tenant_name, tenant)?;
+                first.get_or_insert(of_early(variants.plain));
                 if owner.name.is_none() {
                     defaults.push((tenant, index, variants));
                     continue;
@@ -428,6 +454,7 @@ impl<'a> Build<'a> {
                 classes.push((fid, index, variants));
             }
             selectors.push(selected);
+            first_classes.push(first);
         }
         let (mut functions, rules) = self.functions(&owners);
         let by_name = self.by_name(&mut functions);
@@ -436,6 +463,10 @@ impl<'a> Build<'a> {
         if !self.problems.is_empty() {
             return None;
         }
+        let early = self
+            .agent
+            .early
+            .then(|| Arc::new(early::list(&selected_by(&selectors, &first_classes), &functions, &rules)));
         let called = |id: &FunctionId| rules.iter().find(|r| r.function == *id).map_or("rule", |r| r.called);
         let agent = self.agent;
         let named = agent.kinds.iter().zip(&agent.ids).map(|(kind, id)| (*id, kind.spec().name, called(id)));
@@ -461,7 +492,8 @@ impl<'a> Build<'a> {
             by_name,
             quotas,
         });
-        let chains = Chains::new(self.state.generation, functions, classifier);
+        let mut chains = Chains::new(self.state.generation, functions, classifier);
+        chains.early = early;
         Some(Prepared { chains, tenants, classes: infos })
     }
 

@@ -5,6 +5,7 @@
 //! * [`order`]: in which order functions run;
 //! * [`tenants`]: whose traffic a packet is;
 //! * [`classes`]: which class a new flow gets, by the one lookup for policies and functions;
+//! * `early`: what a level below may refuse of packets without a flow;
 //! * [`staged`]: policies whose verdicts are only reported;
 //! * [`explain`]: why a flow is treated as it is;
 //! * [`replay`]: a generation over traffic that was;
@@ -17,6 +18,7 @@
 
 pub mod build;
 pub mod classes;
+mod early;
 pub mod explain;
 pub mod grt;
 pub mod joined;

@@ -149,6 +149,10 @@ impl Function for Staged {
         self.run(context, |function, context| function.payload(context))
     }
 
+    fn refuses(&self, fid: Fid, matched: Option<u32>) -> Option<Decision> {
+        if self.fids.contains(&fid) { None } else { self.inner.refuses(fid, matched) }
+    }
+
     fn repeated(&self, worker: &mut WorkerState, fid: Fid, decision: &Decision, packets: u64) {
         if let Some(worker) = worker.downcast_mut::<Worker>() {
             self.inner.repeated(&mut worker.inner, fid, decision, packets);

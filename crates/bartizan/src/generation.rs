@@ -78,6 +78,9 @@ pub struct Options {
     /// A controller says what runs, and `policy` and `rules` hold until it has.
     #[arg(skip)]
     pub controlled: bool,
+    /// A level below refuses packets without a flow on some link.
+    #[arg(skip)]
+    pub early: bool,
 }
 
 impl Options {
@@ -503,6 +506,7 @@ impl Builder {
         let mut kinds = self.kinds.clone();
         let alerts_max = self.alerts_max()?;
         kinds.push(Arc::new(IdsKind::new(Arc::clone(&compiler) as Arc<dyn RuleCompiler>, alerts_max)));
+        let early = self.options.early;
         let agent = match &mut self.agent {
             Some(agent) => {
                 agent.set_kinds(kinds);
@@ -514,6 +518,7 @@ impl Builder {
                     memory: self.options.function_hosts.unwrap_or(HOST_MEMORY),
                     hasher: FlowHasher::new(load::seed()),
                 });
+                agent.set_early(early);
                 agent
             }
         };

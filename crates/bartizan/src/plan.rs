@@ -181,6 +181,11 @@ pub struct Filter {
 }
 
 impl LinkPlan {
+    /// Packets without a flow may be refused by its level. Where refusals are only reported none are.
+    pub fn drops_early(&self) -> bool {
+        self.prevention && self.offload.as_ref().is_some_and(|offload| offload.early_drop)
+    }
+
     /// Whether frames leave by it.
     pub const fn is_inline(&self) -> bool {
         matches!(self.ports, Ports::Inline { .. })
@@ -248,6 +253,7 @@ pub fn plan(given: &Given) -> Result<Plan, Failure> {
     let detect = given.detect || file.as_ref().is_some_and(|f| f.detect);
     links.iter_mut().for_each(|link| link.prevention = link.is_inline() && !detect);
     options.links = links.iter().map(|link| link.name.clone()).collect();
+    options.early = links.iter().any(LinkPlan::drops_early);
     let spin = given.spin.or_else(|| file.as_ref()?.spin.map(u64::from));
     Ok(Plan {
         awake: links.iter().any(LinkPlan::is_inline)

@@ -194,8 +194,11 @@ impl Steering<'_> {
 
     /// Lets workers run a generation. What is said of it.
     fn swap(&self, built: Built, course: &mut Course<'_>) -> String {
-        let Course { builder, running, number, .. } = course;
+        let Course { builder, below, running, number, .. } = course;
         *number += 1;
+        if let Some(said) = below.prepare(&built.chains) {
+            eprintln!("warning: {said}");
+        }
         self.in_force.note(Generation(*number), builder.held(), &builder.tenants());
         self.engines.ask(&built);
         self.control.swap(built.chains);

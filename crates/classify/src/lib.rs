@@ -4,7 +4,7 @@
 //! A flow's first packet is looked up once, for all rule sets together: [`Classifier`]. [`Linear`] is the reference
 //! that defines what is right; [`BitVector`] is small and quick to build; [`Live`] (compiled tables with updates) is
 //! the one for large and fast-changing sets, [`Hsm`] that of the IPP paper, [`StrideBv`] the twin of the hardware's table;
-//! [`Auto`] chooses. [`Segments`] explain a lookup. [`classbench`] reads and writes rule files, [`generate`] draws rule sets, [`trace`] headers. [`names`] knows which
+//! [`Auto`] chooses. [`Segments`] explain a lookup. [`early`] makes tables by which a level below refuses packets without a flow. [`classbench`] reads and writes rule files, [`generate`] draws rule sets, [`trace`] headers. [`names`] knows which
 //! addresses have a name of a policy now.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -12,6 +12,7 @@ mod auto;
 mod bitvector;
 pub mod classbench;
 mod classifier;
+pub mod early;
 mod flat;
 pub mod generate;
 mod header;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The functions of a generation and the chains that policies make of them.
 
+use crate::early::Early;
 use crate::enough::Enough;
 use crate::overload::Overload;
 use crate::quotas::Quotas;
@@ -33,6 +34,8 @@ pub struct Chains {
     pub(crate) quotas: Quotas,
     /// Those that must be asked about the protocol before bytes reach their receiver.
     waits: Path,
+    /// What a level below may refuse of packets without a flow; `None`: nothing.
+    pub early: Option<Arc<Early>>,
     /// Tables of what functions keep per host, with the function's name.
     pub(crate) host_tables: Vec<(&'static str, Arc<dyn HostKeeper>)>,
 }
@@ -325,6 +328,7 @@ impl Chains {
             policies,
             quotas,
             waits,
+            early: None,
             host_tables,
         }
     }

@@ -11,7 +11,7 @@ use bartizan_flow::rate::Rate;
 use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, TcpFlags, TcpSession};
 use bartizan_function::{FlowDescription, Slot, SlotState};
-use bartizan_offload::Stays;
+use bartizan_offload::{Mark, Stays};
 use bartizan_packet::VlanIds;
 
 /// What is kept of a flow for one function.
@@ -91,6 +91,8 @@ pub struct FlowExt {
     pub ended: bool,
     /// Its place in its tenant's quota, where there is one.
     pub quota: Option<Counted>,
+    /// Where packets without a flow are refused below: its packets are not.
+    pub mark: Option<Mark>,
     /// Why it is at no lower level, if it was asked in this generation.
     pub stays: Option<Stays>,
 }

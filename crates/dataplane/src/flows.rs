@@ -3,6 +3,7 @@
 
 use crate::chain::Chains;
 use crate::class::look_up;
+use crate::early::Credit;
 use crate::flow_ext::FlowExt;
 use crate::guests::{Guest, Guests};
 use crate::identity::icmp_of;
@@ -36,6 +37,8 @@ pub(crate) struct Flows {
     pub manager: Option<Box<FlowManager>>,
     /// Flows of tenants with quotas.
     opened: Opened,
+    /// What was credited of packets that were refused below without a flow.
+    pub early: Credit,
     /// Before this time packets have gone on that nobody saw here.
     pub missed: Option<Timestamp>,
 }
@@ -74,6 +77,7 @@ impl Flows {
             due: Vec::new(),
             manager: None,
             opened: Opened::default(),
+            early: Credit::default(),
             missed: None,
         })
     }

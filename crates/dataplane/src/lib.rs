@@ -14,6 +14,7 @@ mod checksums;
 mod class;
 mod context;
 mod counts;
+pub mod early;
 pub mod enough;
 pub mod eve;
 pub mod event_ring;

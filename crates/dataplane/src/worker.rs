@@ -22,7 +22,7 @@ use crate::leaving::Leaving;
 use crate::lifecycle::{Act, FunctionNews, FunctionNow};
 use crate::live::inquiry::Inquiry;
 use crate::normaliser::{NormaliserCounters, Rewrite};
-use crate::passage::{ENDS_WHEN_IDLE, Passage};
+use crate::passage::{ENDS_WHEN_IDLE, Passage, credit_early};
 use crate::record::{Entry, Recorder};
 use crate::runner::Runner;
 use crate::settings::{ChecksumMode, EngineSettings};
@@ -405,6 +405,8 @@ impl Worker {
 
     /// Takes another generation. To be called between frames.
     pub fn enter_generation(&mut self, chains: Arc<Chains>) {
+        credit_early(&mut self.flows, &mut self.runner, &mut self.account, self.settings.prevention);
+        self.flows.early.leave(self.runner.generation(), self.runner.chains().early.as_ref());
         self.account.memory.set_quotas(chains.quotas());
         self.runner.enter_generation(chains, (self.position.clock, &mut self.account.tally));
         if let Some(manager) = self.flows.manager.as_deref_mut() {

@@ -129,7 +129,7 @@ metrics! {
     PORT_FRAMES Counter Packets "bartizan_port_frames_total" ["port", "size", "link"]
         "Frames that came by a port, at whatever level they were handled, by their size in bytes with the frame's checksum (RFC 2819; two classes more for jumbo frames).";
     PORT_LEVEL Counter Packets "bartizan_port_level_total" ["port", "what", "link"]
-        "Frames that came by a port with a level below the host, by what it did with them: up, forwarded, dropped, and open or closed while nobody served them.";
+        "Frames that came by a port with a level below the host, by what it did with them: up, forwarded, dropped (for their flow), early (dropped without one), and open or closed while nobody served them.";
     PORT_DROPPED Counter Packets "bartizan_port_dropped_total" ["port", "reason", "link"]
         "Packets that a port or its kernel ring lost.";
     PORT_MERGED Counter Packets "bartizan_port_merged_total" ["port", "what", "link"]

@@ -296,6 +296,12 @@ pub trait Function: Send + Sync {
         }
     }
 
+    /// What becomes of each packet of TCP and UDP that opens a flow of this class, or belongs to none, where the lookup has found this rule of its header rules (`None`: none), whatever
+    /// else is known of it: a refusal by [`Verdict::Drop`] that a level below may do in its place. `None`: that depends on more, or it goes on, or is answered.
+    fn refuses(&self, fid: Fid, matched: Option<u32>) -> Option<Decision> {
+        self.inner()?.refuses(fid, matched)
+    }
+
     /// A level below the host has handled so many packets of a flow of this class as the function had decided ([`Decision::repeats`]): they are counted as if it had been asked.
     fn repeated(&self, worker: &mut WorkerState, fid: Fid, decision: &Decision, packets: u64) {
         if let Some(inner) = self.inner() {

@@ -283,6 +283,19 @@ impl Pfw {
         self.filters.get(self.by_fid.get(fid)?).copied()
     }
 
+    /// What is answered where the table says this.
+    fn decision(&self, outcome: &Outcome) -> Decision {
+        Decision {
+            verdict: outcome.verdict,
+            reason: outcome.reason,
+            function: self.id,
+            rule: NonZeroU32::new(outcome.rule),
+            rule_id: None,
+            done: outcome.for_flow && outcome.verdict.forwards(),
+            repeats: outcome.for_flow,
+        }
+    }
+
     /// What the table says of a packet.
     fn outcome(&self, span: Span, context: &PacketContext<'_>) -> Option<Outcome> {
         let entry = self.table.get(span.place(context.notes.matched(self.id)))?;
@@ -331,15 +344,14 @@ impl Function for Pfw {
             return Decision::CONTINUE;
         };
         counts.count(&outcome, 1);
-        Decision {
-            verdict: outcome.verdict,
-            reason: outcome.reason,
-            function: self.id,
-            rule: NonZeroU32::new(outcome.rule),
-            rule_id: None,
-            done: outcome.for_flow && outcome.verdict.forwards(),
-            repeats: outcome.for_flow,
-        }
+        self.decision(&outcome)
+    }
+
+    fn refuses(&self, fid: Fid, matched: Option<u32>) -> Option<Decision> {
+        let entry = self.table.get(self.span(fid)?.place(matched))?;
+        // Any protocol but ICMP.
+        let outcome = pfw_table::interpret(entry, Some(6));
+        (outcome.verdict == Verdict::Drop).then(|| self.decision(&outcome))
     }
 
     fn repeated(&self, worker: &mut WorkerState, fid: Fid, decision: &Decision, packets: u64) {

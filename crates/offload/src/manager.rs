@@ -23,6 +23,7 @@ use bartizan_base::{FlowId, Generation, Level, PacketDuration, Path, Reason, Tim
 use bartizan_flow::level::{Answer, Command, SinkError, SunkId, Task};
 use bartizan_flow::{EndReason, FlowTable};
 use bartizan_packet::windows::Windows;
+use bartizan_xdp::Mark;
 use std::collections::VecDeque;
 
 /// In this time the counts of all entries are read once.
@@ -130,8 +131,10 @@ pub struct ManagerCounters {
     pub missed: u64,
     /// Packets that the device forwarded.
     pub forwarded: Handled,
-    /// Packets that the device dropped, by their reason.
+    /// Packets that the device dropped, by their reason; those without a flow as well.
     pub dropped: [Handled; Reason::COUNT],
+    /// Those of them that had no flow.
+    pub early: Handled,
 }
 
 impl Default for ManagerCounters {
@@ -147,6 +150,7 @@ impl Default for ManagerCounters {
             missed: 0,
             forwarded: Handled::default(),
             dropped: [Handled::default(); Reason::COUNT],
+            early: Handled::default(),
         }
     }
 }
@@ -397,6 +401,36 @@ impl FlowManager {
             *known = *windows;
             self.device.publish(at, sunk, windows);
         }
+    }
+
+    /// Whether the device refuses packets without a flow.
+    #[must_use]
+    pub fn is_early(&self) -> bool {
+        self.device.is_early()
+    }
+
+    /// The host lets packets of a flow go on: see [`Device::mark`].
+    #[must_use]
+    pub fn mark(&self, key: &bartizan_flow::FlowKey) -> Option<Mark> {
+        self.device.mark(&DeviceKey::of(key))
+    }
+
+    /// What was refused of packets without a flow by the list of a generation, since the last call for this or an earlier one. `reason`: of an outcome, by its number.
+    pub fn early(
+        &mut self,
+        generation: Generation,
+        outcomes: u32,
+        reason: impl Fn(u32) -> Option<Reason>,
+        each: &mut dyn FnMut(u32, u64, u64),
+    ) {
+        let FlowManager { device, counters, .. } = self;
+        device.early(generation, outcomes, &mut |outcome, packets, bytes| {
+            if let Some(reason) = reason(outcome) {
+                counters.handled(Action::Drop(reason), packets, bytes);
+                counters.early.add(packets, bytes);
+            }
+            each(outcome, packets, bytes);
+        });
     }
 
     /// One turn: what is due of removals, counts, and generations goes to the device; what it has said is done. Then [`FlowManager::next_done`] and

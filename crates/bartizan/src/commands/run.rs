@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         |(link, settings): (&LinkPlan, _)| Some(Stack { settings, engine: engines.of(link.prevention)? });
     let stacks: Vec<Stack> = plan.links.iter().zip(settings).filter_map(stack).collect();
     let mut of_links = links.open(stacks, &mut warnings)?;
-    let mut below = Below::open(&plan, &interfaces, &mut of_links)?;
+    let mut below = Below::open(&plan, &interfaces, &mut of_links, &built.chains)?;
     warnings.append(&mut below.notes);
     let Built { chains, report, inventory, function_names, .. } = built;
     warnings.iter().chain(&inventory.notes()).for_each(|warning| eprintln!("warning: {warning}"));

@@ -182,6 +182,7 @@ impl Source {
                 ("up", counters.up),
                 ("forwarded", counters.forwarded),
                 ("dropped", counters.dropped),
+                ("early", counters.early),
                 ("open", counters.open),
                 ("closed", counters.closed),
             ];

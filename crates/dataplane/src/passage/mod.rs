@@ -2,11 +2,13 @@
 //! The way of a frame through the stages: intake, flows, chain runner, account. Here stands their order; each stage works on its own
 //! state and on what it is handed, and knows no other one but the account.
 
+mod early;
 mod ending;
 mod level;
 mod overload;
 mod packet;
 
+pub(crate) use early::credit_early;
 pub(crate) use ending::{ENDS_WHEN_IDLE, TIMERS_PER_PACKET};
 pub(crate) use overload::{CLOSINGS, DRAWS, LOOKED_AT};
 pub(crate) use packet::SESSIONS_ENDED;

@@ -298,6 +298,7 @@ impl Passage<'_> {
             Looks { flow: Some(id), inspect: !passed, spared: passed, established, related, restored: false };
         let decision = self.runner.functions(&mut self.cx, entry, occasion, tcp, &events, looks);
         self.apply_effects(id);
+        self.mark(id, &decision);
         self.offer_if_unjudged(id, &decision, packet);
         decision
     }
@@ -367,6 +368,7 @@ impl Passage<'_> {
                 self.cx.account.counters.bypassed_packets += 1;
                 self.cx.account.counters.bypassed_bytes += u64::from(length);
                 self.flows.count(id, occasion.direction, length, occasion.now, true);
+                self.mark(id, &Decision::CONTINUE);
                 self.offer(id, Course::Bypassed, arrival.decoded());
                 return Some(Decision::CONTINUE);
             }
@@ -455,6 +457,7 @@ impl Passage<'_> {
             decision = self.runner.functions(&mut self.cx, entry, occasion, tcp, events, looks);
         }
         self.apply_effects(id);
+        self.mark(id, &decision);
         decision
     }
 

@@ -134,12 +134,19 @@ impl Worker {
         });
         let of_table = self.flows.table().level_counters();
         each("flow_bypassed.closed", of_table.ended);
-        each("flow_bypassed.pkts", counters.forwarded.packets.saturating_add(dropped.0));
-        each("flow_bypassed.bytes", counters.forwarded.bytes.saturating_add(dropped.1));
+        // What was refused without a flow is of none.
+        let of_flows = (
+            dropped.0.saturating_sub(counters.early.packets),
+            dropped.1.saturating_sub(counters.early.bytes),
+        );
+        each("flow_bypassed.pkts", counters.forwarded.packets.saturating_add(of_flows.0));
+        each("flow_bypassed.bytes", counters.forwarded.bytes.saturating_add(of_flows.1));
         each("offload.forwarded_pkts", counters.forwarded.packets);
         each("offload.forwarded_bytes", counters.forwarded.bytes);
         each("offload.dropped_pkts", dropped.0);
         each("offload.dropped_bytes", dropped.1);
+        each("offload.early_pkts", counters.early.packets);
+        each("offload.early_bytes", counters.early.bytes);
         each("offload.entries", counters.entries);
         each("offload.offered", counters.offered);
         each("offload.outdated", counters.outdated);
