@@ -19,7 +19,7 @@ use bartizan_events::metrics::METRICS;
 use bartizan_events::tls_store::TlsStoreCounters;
 use bartizan_flow::host::HostCounters;
 use bartizan_flow::tcp::StreamEvent;
-use bartizan_functions::{gate, ids, pfw, portscan, sfw};
+use bartizan_functions::{gate, ids, names, pfw, portscan, sfw};
 use bartizan_packet::DecodeEvent;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -148,9 +148,11 @@ fn exists(trace: Trace, counters: &BTreeSet<&str>, events: &BTreeSet<String>) ->
         },
         Trace::Metric(name) => METRICS.iter().any(|metric| metric.name == name),
         Trace::Event(name) => events.contains(name),
-        Trace::Function(name) => [&gate::SPEC, &portscan::SPEC, &pfw::SPEC, &sfw::SPEC, &ids::SPEC]
-            .iter()
-            .any(|spec| spec.counters.iter().any(|counter| counter.name == name)),
+        Trace::Function(name) => {
+            [&gate::SPEC, &names::SPEC, &portscan::SPEC, &pfw::SPEC, &sfw::SPEC, &ids::SPEC]
+                .iter()
+                .any(|spec| spec.counters.iter().any(|counter| counter.name == name))
+        }
         Trace::Refused(_) | Trace::Told(_) | Trace::NotNeeded | Trace::Nothing => true,
     }
 }

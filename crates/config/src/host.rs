@@ -800,8 +800,8 @@ controller: {address: 'controller.example:9444', identity: id, state: /var/lib/b
         for (keys, expected) in [
             ("address: here", "2:23: `here` is no name or address with a port"),
             ("address: 'h:0'", "2:23: `h:0` is no name"),
-            ("statistics-every: 1s", "2:13: where is it? give `address`"),
-            ("address: 'h:1', here: {state: c}", "2:13: `address` and `here` are given"),
+            ("statistics-every: 1s", "2:1: where is it? give `address`"),
+            ("address: 'h:1', here: {state: c}", "2:1: `address` and `here` are given"),
             ("here: {state: c, listen: nowhere}", "2:39: `nowhere` is no address with a port"),
             ("address: 'h:1', statistics-every: 2h", "2:48: 7200 seconds are out of range"),
         ] {

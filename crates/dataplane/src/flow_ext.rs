@@ -62,7 +62,7 @@ pub struct FlowExt {
     pub ttl: PerDirection<Option<(u8, u8)>>,
     /// Ethernet addresses on the client's (`to_server`) and on the server's side, each once; only where some output
     /// shows them.
-    pub macs: PerDirection<Vec<[u8; 6]>>,
+    pub macs: Option<Box<PerDirection<Vec<[u8; 6]>>>>,
     /// VLAN ids of the first packet.
     pub vlan: VlanIds,
     /// ICMP: type and code of the first packet.
@@ -104,11 +104,17 @@ impl FlowExt {
     /// Notes the Ethernet addresses of a packet.
     pub fn note_macs(&mut self, direction: Direction, (source, destination): ([u8; 6], [u8; 6])) {
         for (side, address) in [(direction, source), (direction.flip(), destination)] {
-            let known = &mut self.macs[side];
+            let known = &mut self.macs.get_or_insert_default()[side];
             if known.len() < MACS_MAX && !known.contains(&address) {
                 known.push(address);
             }
         }
+    }
+
+    /// Ethernet addresses of a side.
+    #[must_use]
+    pub fn macs_of(&self, side: Direction) -> &[[u8; 6]] {
+        self.macs.as_ref().map_or(&[], |macs| &macs[side])
     }
 
     /// What functions say of the flow, with the functions' bits and in their order.

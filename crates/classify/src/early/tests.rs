@@ -2,10 +2,11 @@
 //! Tables against the list that they are made from.
 
 use super::{EarlyRules, Question, outcome};
-use crate::header::{Header, HeaderRule, Net, Range};
+use crate::header::{Header, HeaderRule, NameId, Net, Range};
 use bartizan_base::{LinkId, TenantId};
 use bartizan_testkit::random::Random;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::num::NonZeroU32;
 
 const LINKS: [LinkId; 2] = [LinkId(3), LinkId(0)];
 
@@ -45,6 +46,8 @@ fn rule(random: &mut Random, tenants: bool) -> HeaderRule {
         protocol: random.percent(60).then(|| *random.pick(&[6, 17, 1])),
         source_ports: ports(random),
         destination_ports: ports(random),
+        destination_name: (tenants && random.percent(10)).then_some(NameId(NonZeroU32::MIN)),
+        ..HeaderRule::default()
     }
 }
 
@@ -57,8 +60,9 @@ struct Listed {
 /// What the first rule says that surely matches; nothing where one before it may match.
 fn expected(list: &[Listed], header: &Header) -> Option<u32> {
     let sure = |rules: &[HeaderRule]| rules.iter().any(|rule| rule.tenant.is_none() && rule.matches(header));
-    let may =
-        |rules: &[HeaderRule]| rules.iter().any(|rule| HeaderRule { tenant: None, ..*rule }.matches(header));
+    let may = |rules: &[HeaderRule]| {
+        rules.iter().any(|rule| HeaderRule { tenant: None, destination_name: None, ..*rule }.matches(header))
+    };
     for listed in list {
         if sure(&listed.within) && sure(&listed.alternatives) {
             return listed.outcome;

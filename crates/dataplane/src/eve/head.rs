@@ -204,7 +204,9 @@ pub(super) fn head<'a>(
 
 /// What is told without a packet shows the flow's addresses, from the client's side.
 fn flow_ether(flow: Option<&Entry>) -> Ether<'_> {
-    let sides = flow.map(|f| &f.ext.macs).and_then(|m| Some((*m.to_server.first()?, *m.to_client.first()?)));
+    let sides = flow
+        .and_then(|f| f.ext.macs.as_deref())
+        .and_then(|m| Some((*m.to_server.first()?, *m.to_client.first()?)));
     match sides {
         Some((src, dest)) => Ether::Packet { ether_type: None, src, dest },
         None => Ether::None,

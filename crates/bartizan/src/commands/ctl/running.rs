@@ -58,15 +58,6 @@ pub fn run(to: &To, name: &str, arguments: &[String], json: bool) -> Result<Exit
     give(to, &request, json)
 }
 
-/// `function stop NAME` is `function-stop NAME`.
-fn whole_name<'a>(command: &str, arguments: &'a [String]) -> (String, &'a [String]) {
-    match arguments {
-        [verb, rest @ ..] if command == "function" => (format!("function-{verb}"), rest),
-        _ if command == "function" => ("function-list".to_owned(), arguments),
-        _ => (command.to_owned(), arguments),
-    }
-}
-
 /// Gives a command, and shows what comes of it.
 pub fn give(to: &To, request: &Request, json: bool) -> Result<Exit, Failure> {
     let (reply, text) = ask(to, request)?;
