@@ -2,7 +2,11 @@
 //! From a policy file to a generation: fids, paths, classifier, functions with their rules. All or nothing: an error
 //! leaves the agent, its global rule table and the running generation as they were.
 
-use crate::classes::{ByName, PolicyClassifier, Variants, both_ways};
+mod names;
+mod overrides;
+mod quotas;
+
+use crate::classes::{PolicyClassifier, Variants, both_ways};
 use crate::early::{self, Selected};
 use crate::grt::{GlobalRuleTable, Meaning};
 use crate::lookup::{Lookup, PolicyRules, TOGETHER_MAX};
@@ -10,20 +14,18 @@ use crate::order::{self, OrderError};
 use crate::staged::Staged;
 use crate::tenants::{Selector, TenantSelector};
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
-use bartizan_classify::{Entry, HeaderRule, NameId, Names};
+use bartizan_classify::{Entry, HeaderRule, Names};
 use bartizan_config::policy::{
-    Bypass, DEFAULT_TENANT, DefaultAction, DnsName, ForWant, Member, OnFailure, OneSided, Overload,
-    OverloadAction, PolicyError, PolicyFile, Problem, Section, Target, Vars, did_you_mean, read,
-    unknown_function,
+    Bypass, DEFAULT_TENANT, DefaultAction, ForWant, OnFailure, OneSided, Overload, OverloadAction,
+    PolicyError, PolicyFile, Problem, Section, Target, Vars, did_you_mean, read, unknown_function,
 };
 use bartizan_dataplane::chain::{Chains, Class, ClassTraits, PolicyMap};
 use bartizan_dataplane::enough::Enough;
-use bartizan_dataplane::quotas::{Meter, Quota, Quotas};
+use bartizan_dataplane::quotas::Meter;
 use bartizan_function::contain::contained;
 use bartizan_function::{
     Function, FunctionKind, HeaderRules, HostTables, HostTablesConfig, RuleSource, RulesError,
 };
-use bartizan_functions::classes::{Member as SideMember, Side, sides};
 use core::num::NonZeroU64;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -162,48 +164,6 @@ impl Agent {
     /// policy has its own classifier for those of its functions.
     pub fn set_together_max(&mut self, rules: usize) {
         self.together_max = rules;
-    }
-
-    /// Gives a function other settings, from the next generation on and in all its sections; `null` takes one back. What they may be the function says when it is built. Gives all that
-    /// were given before, for [`Agent::restore`].
-    ///
-    /// # Errors
-    /// There is no such function, or it has no such setting that can be changed so.
-    pub fn configure(&mut self, function: &str, settings: &Map<String, Value>) -> Result<Overrides, String> {
-        let Some(kind) = self.kinds.iter().find(|kind| kind.spec().name == function && function != GATE)
-        else {
-            return Err(unknown_function(function, &self.function_names()));
-        };
-        let known = kind.changeable();
-        if known.is_empty() {
-            return Err(format!(
-                "`{function}` has no settings that can be changed so; change its section of the policy and reload"
-            ));
-        }
-        if let Some(other) = settings.keys().find(|name| !known.contains(&name.as_str())) {
-            return Err(format!(
-                "`{function}` has no setting `{other}` that can be changed so; there are {}",
-                known.join(", ")
-            ));
-        }
-        if settings.is_empty() {
-            return Err(format!("say which settings of `{function}`: {}", known.join(", ")));
-        }
-        let before = self.overrides.clone();
-        let own = self.overrides.entry(function.to_owned()).or_default();
-        for (name, value) in settings {
-            if value.is_null() {
-                own.remove(name);
-            } else {
-                own.insert(name.clone(), value.clone());
-            }
-        }
-        Ok(before)
-    }
-
-    /// Settings as they were.
-    pub fn restore(&mut self, overrides: Overrides) {
-        self.overrides = overrides;
     }
 
     /// Which addresses have which DNS names of policies now.
@@ -833,124 +793,6 @@ impl<'a> Build<'a> {
         }
         functions.sort_by_key(|(id, _)| *id);
         (functions.into_iter().map(|(_, f)| f).collect(), looked_up)
-    }
-
-    /// How much the tenants may use in the data plane.
-    fn quotas(&mut self) -> Quotas {
-        let mut of = Vec::new();
-        for tenant in &self.file.tenants {
-            let quota = Quota {
-                flows: tenant.quotas.flows.map(NonZeroU64::get),
-                alerts: tenant.quotas.alerts_per_second,
-                state: tenant.quotas.state_bytes.map(|size| size.0),
-            };
-            let id = self.state.tenants.get(&tenant.name).filter(|_| quota != Quota::default());
-            if let Some(id) = id {
-                let meter = self.state.meters.entry(*id).or_default();
-                of.push((*id, Arc::from(tenant.name.as_str()), quota, Arc::clone(meter)));
-            }
-        }
-        Quotas::new(of)
-    }
-
-    /// Whether no tenant has more rules than it may, in the policies that name it. A set of rules that several of its classes have counts once.
-    fn check_rule_quotas(&mut self, functions: &[Arc<dyn Function>]) {
-        let file = self.file;
-        for (index, tenant) in file.tenants.iter().enumerate() {
-            let Some(most) = tenant.quotas.rules else { continue };
-            let names = |policy: &str| {
-                file.policies.iter().any(|p| p.name == policy && p.tenant.contains(&tenant.name))
-            };
-            let own = self
-                .infos
-                .iter()
-                .filter(|i| i.tenant == tenant.name && i.policy.as_deref().is_some_and(names));
-            let mut sets: BTreeMap<(FunctionId, usize), usize> = BTreeMap::new();
-            for fid in own.map(|info| info.fid) {
-                sets.extend(functions.iter().filter_map(|f| {
-                    let (set, rules) = f.rules_of(fid)?;
-                    Some(((f.id(), set), rules))
-                }));
-            }
-            let rules = sets.values().fold(0u64, |sum, rules| sum.saturating_add(*rules as u64));
-            if rules > most {
-                let message = format!(
-                    "the policies of tenant `{}` have {rules} rules, and it may have {most}; use fewer, or raise `rules` here",
-                    tenant.name
-                );
-                self.problem(&format!("tenants/{index}/quotas/rules"), message);
-            }
-        }
-    }
-
-    /// Who reads answers of resolvers, where some group has a DNS name, and what groups by name rest on.
-    fn by_name(&mut self, functions: &mut Vec<Arc<dyn Function>>) -> Option<ByName> {
-        let (agent, file) = (self.agent, self.file);
-        let names = file.names();
-        if names.is_empty() {
-            return None;
-        }
-        let kind = agent.kinds.iter().zip(&agent.ids).find(|(kind, _)| kind.spec().name == NAMES);
-        let Some((kind, reader)) = kind else {
-            self.problem(
-                "groups",
-                "groups by DNS name need the function `names`, which this program lacks".to_owned(),
-            );
-            return None;
-        };
-        let mut numbers: Map<String, Value> = Map::new();
-        for name in names {
-            let Some(id) = agent.names.id(name.as_str()) else {
-                self.problem(
-                    "groups",
-                    "no number is left for another DNS name; restart the program".to_owned(),
-                );
-                return None;
-            };
-            numbers.insert(name.to_string(), json!(id.0.get()));
-        }
-        let rules = json!({"names": numbers, "ttl-min": file.dns.ttl_min.0, "ttl-max": file.dns.ttl_max.0});
-        let source = RuleSource {
-            rules: &rules,
-            place: &file.name,
-            generation: self.state.generation,
-            id: *reader,
-            hosts: &agent.hosts,
-            names: &agent.names,
-        };
-        match kind.rules(&source) {
-            Ok(function) => {
-                let at = functions.partition_point(|f| f.id() < *reader);
-                functions.insert(at, Arc::from(function));
-            }
-            Err(errors) => errors.into_iter().for_each(|e| self.problem("dns", e.message)),
-        }
-        let resolvers = file.prefixes(&file.dns.resolvers);
-        Some(ByName { names: Arc::clone(&agent.names), reader: *reader, resolvers })
-    }
-
-    /// The number of a DNS name. Each was given one, or a problem stands there.
-    fn name_id(&self, name: &DnsName) -> Option<NameId> {
-        self.agent.names.id(name.as_str())
-    }
-
-    /// What rules ask of the address of a side that lies in these.
-    fn sides(&self, targets: &[Target]) -> Vec<Side> {
-        let member = |member| match member {
-            Member::Prefix(prefix) => Some(SideMember::Prefix(prefix)),
-            Member::Name(name) => self.name_id(&name).map(SideMember::Name),
-        };
-        let members: Vec<_> = self.file.resolve(targets).into_iter().filter_map(member).collect();
-        sides(&members)
-    }
-
-    /// Members as functions get them.
-    fn texts(&self, members: &[Member]) -> Vec<String> {
-        let text = |member: &Member| match member {
-            Member::Prefix(prefix) => Some(prefix.to_string()),
-            Member::Name(name) => self.name_id(name).map(|id| format!("name/{}", id.0)),
-        };
-        members.iter().filter_map(text).collect()
     }
 
     /// What a function's rules are made from.

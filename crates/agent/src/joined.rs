@@ -221,9 +221,7 @@ impl Joining {
     }
 
     fn tenant(&mut self, key: &ObjectKey, policy: &Policy) {
-        let Some(TenantPart { mut tenant, order }) = self.read(key, policy) else { return };
-        // They bound what the controller takes; the reader of policy files has none.
-        tenant.remove("quotas");
+        let Some(TenantPart { tenant, order }) = self.read(key, policy) else { return };
         let Some(name) = tenant.get("name").and_then(Value::as_str).map(str::to_owned) else {
             return self.wrong(key, "/tenant/name", "a tenant has a name; add it");
         };

@@ -140,8 +140,8 @@ pub trait Transaction: Send {
         None
     }
 
-    /// The message of DNS that it is, for functions that follow answers. `None`: another protocol's.
-    fn dns(&self) -> Option<&crate::protocols::dns::DnsTransaction> {
+    /// The transaction as its own type, for functions that follow one protocol. `None`: no function does.
+    fn as_any(&self) -> Option<&dyn core::any::Any> {
         None
     }
 

@@ -7,7 +7,7 @@
 use crate::access::{Limiter, Principal, Scope, Secret};
 use crate::clock::Clock;
 use crate::counters::{Counters, count};
-use crate::device::{self, Acknowledgement, DeviceSpec, DeviceStatus, Touched};
+use crate::device::{self, Acknowledgement, DeviceSpec, DeviceStatus, State, Touched};
 use crate::fleet::Fleet;
 use crate::model::{Model, Step};
 use crate::numbers;
@@ -15,7 +15,7 @@ use crate::problem::Refusal;
 use crate::queue::{Group, Queue};
 use crate::rollout;
 use crate::store::{Alert, Change, Loaded, Status, Store, StoreError, Write};
-use crate::waiting::{Bell, DeviceAnswer};
+use crate::waiting::{Bell, DeviceAnswer, Place};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
 
 /// The kind of document of tokens.
 pub const TOKENS: &str = "tokens";
@@ -548,4 +549,39 @@ fn wanted(model: &Model, status: &[Status]) -> Vec<(String, u64)> {
         other.then(|| (line.id.clone(), then.wanted))
     };
     lines.filter_map(told).collect()
+}
+
+impl Controller {
+    /// A place among those that wait: to be had before the change, so that nothing is done for a request that is refused.
+    ///
+    /// # Errors
+    /// All are taken.
+    pub fn wait_place(&self) -> Result<Place<'_>, Refusal> {
+        self.bell.place().ok_or(Refusal::Limited(1))
+    }
+
+    /// Waits until the devices of a change have answered it, or one that came behind it; for some time at most.
+    #[must_use]
+    pub fn answers(
+        &self,
+        _place: &Place<'_>,
+        outcome: &Outcome,
+        most: Duration,
+    ) -> BTreeMap<String, DeviceAnswer> {
+        let mut answers = BTreeMap::new();
+        self.bell.until(Instant::now() + most, || {
+            let model = self.model();
+            let mut all = true;
+            for device in &outcome.devices {
+                let status = DeviceStatus::of(&model, device);
+                // A refusal is of what is wanted now; who runs a later one runs this change as well.
+                let refused = status.state == State::Refused && status.wanted >= outcome.generation;
+                all &= refused || status.running >= outcome.generation;
+                let DeviceStatus { state, running, diagnostics, .. } = status;
+                answers.insert(device.clone(), DeviceAnswer { state, running, diagnostics });
+            }
+            all
+        });
+        answers
+    }
 }

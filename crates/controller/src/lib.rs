@@ -20,15 +20,16 @@
 //! 12. `fleet`: the way to the devices.
 //! 13. `southbound`: sessions with their agents.
 //! 14. `queue`: changes on their way to the disk, several together.
-//! 15. `controller`: changes, one at a time, and what follows of them.
-//! 16. `bridge`: joins the sessions and the controller.
-//! 17. `rest`: requests without a transport: routes, dispatch, the OpenAPI document.
-//! 18. `resources`: the routes of all resources.
-//! 19. `state`: the folder of a controller.
-//! 20. `server`: HTTP over TLS.
-//! 21. `start`: all of it, in this process.
-//! 22. `client`: the other end of HTTP.
-//! 23. `limits`: bounds of all of them, for the manual.
+//! 15. `waiting`: who waits for devices.
+//! 16. `controller`: changes, one at a time, and what follows of them.
+//! 17. `bridge`: joins the sessions and the controller.
+//! 18. `rest`: requests without a transport: routes, dispatch, the OpenAPI document.
+//! 19. `resources`: the routes of all resources.
+//! 20. `state`: the folder of a controller.
+//! 21. `server`: HTTP over TLS.
+//! 22. `start`: all of it, in this process.
+//! 23. `client`: the other end of HTTP.
+//! 24. `limits`: bounds of all of them, for the manual.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod access;

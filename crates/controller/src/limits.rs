@@ -11,6 +11,7 @@ use crate::rollout::STEPS_MAX;
 use crate::server::{CONNECTIONS_MAX, HANDLERS_MAX, HEAD_MAX, PATIENCE};
 use crate::southbound::ServerConfig;
 use crate::southbound::listener::BY_SOURCE;
+use crate::waiting::{SECONDS_MAX, WAITING_MAX};
 use bartizan_base::PacketDuration;
 use bartizan_base::limit::Trace::{Metric, NotNeeded, Told};
 use bartizan_base::limit::{Limit, bytes, count, time};
@@ -26,6 +27,8 @@ fn span(of: Duration) -> String {
 pub const LIMITS: &[Limit] = limits! {
     Controller "bytes of a request's body; of a rule file" = "{}; {}" [bytes(BODY_MAX), bytes(FILE_MAX)] in ["controller/rest/route.rs", "controller/resources/libraries.rs"],
         "answered 413, unread", [Metric("bartizan_controller_requests_total")];
+    Controller "requests that wait for devices (`?wait`); how long" = "{}; {}" [count(WAITING_MAX), span(Duration::from_secs(SECONDS_MAX))] in ["controller/waiting.rs"],
+        "answered 429; answered with what devices have said by then", [Metric("bartizan_controller_requests_total")];
     Controller "bytes of a request's head" = "{}" [bytes(HEAD_MAX)] in ["controller/server.rs"],
         "answered 431", [Metric("bartizan_controller_requests_total")];
     Controller "connections to the REST API, requests that are worked on (whose changes are committed together)" = "{}, {}" [count(CONNECTIONS_MAX), count(HANDLERS_MAX)] in ["controller/server.rs"],

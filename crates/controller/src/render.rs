@@ -76,12 +76,23 @@ pub fn groups(model: &Model, tenant: &str) -> BTreeMap<String, Value> {
     qualified
 }
 
+/// What devices keep of a tenant's quotas; the others are the controller's.
+const DEVICE_QUOTAS: &[&str] = &["flows", "rules", "alerts-per-second", "state-bytes"];
+
 /// A tenant as the file has it.
 #[must_use]
 pub fn tenant(id: &str, body: &Value) -> Value {
     let mut tenant = json!({ "name": id, "select": body.get("select").cloned().unwrap_or(Value::Null) });
     if let (Some(vars), Some(object)) = (body.get("vars").filter(|v| !v.is_null()), tenant.as_object_mut()) {
         object.insert("vars".to_owned(), vars.clone());
+    }
+    let said = body.get("quotas").and_then(Value::as_object).into_iter().flatten();
+    let own: Map<String, Value> = said
+        .filter(|(name, value)| DEVICE_QUOTAS.contains(&name.as_str()) && !value.is_null())
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    if let (false, Some(object)) = (own.is_empty(), tenant.as_object_mut()) {
+        object.insert("quotas".to_owned(), Value::Object(own));
     }
     tenant
 }

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Waiting for devices: a change may be answered once those that it concerns have answered it.
 
-use crate::controller::{Controller, Outcome};
-use crate::device::{DeviceStatus, State};
-use crate::problem::Refusal;
+use crate::device::State;
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// Requests that wait at one time: each has a thread.
-pub const WAITING_MAX: usize = 64;
+/// Requests that wait at one time: each has one of the server's threads, half of them at most.
+pub const WAITING_MAX: usize = 32;
 /// Seconds that a request may wait.
 pub const SECONDS_MAX: u64 = 60;
 
@@ -33,8 +30,16 @@ impl Bell {
         }
     }
 
+    /// A place among those that wait; `None` if all are taken.
+    pub fn place(&self) -> Option<Place<'_>> {
+        let taken = self.waiting.fetch_add(1, Ordering::SeqCst);
+        // Given back at once if it is one too many.
+        let place = Place(self);
+        (taken < WAITING_MAX).then_some(place)
+    }
+
     /// Looks again after each ring, until something is found or the time is over.
-    fn until(&self, end: Instant, mut found: impl FnMut() -> bool) {
+    pub fn until(&self, end: Instant, mut found: impl FnMut() -> bool) {
         let mut rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let before = *rung;
@@ -73,44 +78,4 @@ pub struct DeviceAnswer {
     pub running: u64,
     /// Why not, or what is not as wanted.
     pub diagnostics: Vec<String>,
-}
-
-impl Controller {
-    /// A place among those that wait: to be had before the change, so that nothing is done for a request that is refused.
-    ///
-    /// # Errors
-    /// All are taken.
-    pub fn wait_place(&self) -> Result<Place<'_>, Refusal> {
-        let taken = self.bell.waiting.fetch_add(1, Ordering::SeqCst);
-        let place = Place(&self.bell);
-        if taken >= WAITING_MAX {
-            return Err(Refusal::Limited(1));
-        }
-        Ok(place)
-    }
-
-    /// Waits until the devices of a change have answered it, or one that came behind it; for some time at most.
-    #[must_use]
-    pub fn answers(
-        &self,
-        _place: &Place<'_>,
-        outcome: &Outcome,
-        most: Duration,
-    ) -> BTreeMap<String, DeviceAnswer> {
-        let mut answers = BTreeMap::new();
-        self.bell.until(Instant::now() + most, || {
-            let model = self.model();
-            let mut all = true;
-            for device in &outcome.devices {
-                let status = DeviceStatus::of(&model, device);
-                // A refusal is of what is wanted now; who runs a later one runs this change as well.
-                let refused = status.state == State::Refused && status.wanted >= outcome.generation;
-                all &= refused || status.running >= outcome.generation;
-                let DeviceStatus { state, running, diagnostics, .. } = status;
-                answers.insert(device.clone(), DeviceAnswer { state, running, diagnostics });
-            }
-            all
-        });
-        answers
-    }
 }

@@ -333,7 +333,7 @@ impl Function for NamesFunction {
         let seen = Seen { goes_on, tenant: context.notes.tenant, now: context.now };
         let Some((asked, _)) = state_in::<Asked>(context.slot) else { return Decision::CONTINUE };
         for (_, tx) in app.transactions() {
-            let Some(tx) = tx.dns() else { continue };
+            let Some(tx) = tx.as_any().and_then(|tx| tx.downcast_ref::<DnsTransaction>()) else { continue };
             let message = DnsTransaction::message(tx);
             match (tx.is_response(), message.header.is_response()) {
                 (false, false) => self.asks(message, asked, counts),

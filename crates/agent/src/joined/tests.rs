@@ -26,7 +26,8 @@ fn all(objects: impl IntoIterator<Item = Object>) -> Objects {
 }
 
 fn tenant(number: u16, name: &str, order: u64) -> Object {
-    let text = json!({"tenant": {"name": name, "select": {"vni": number}, "quotas": {"policies": 3}}, "order": order});
+    let text =
+        json!({"tenant": {"name": name, "select": {"vni": number}, "quotas": {"flows": 3}}, "order": order});
     part(number, "@tenant", &text)
 }
 

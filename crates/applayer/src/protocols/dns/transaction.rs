@@ -118,7 +118,7 @@ impl Transaction for DnsTransaction {
         Some(if self.response { Direction::ToClient } else { Direction::ToServer })
     }
 
-    fn dns(&self) -> Option<&DnsTransaction> {
+    fn as_any(&self) -> Option<&dyn core::any::Any> {
         Some(self)
     }
 
