@@ -224,7 +224,7 @@ fn an_open_flow_stays_when_its_address_has_no_name_any_more() {
     assert_eq!(bench.decide(&segment(client, server, (1, 0), SYN, &[])), None);
     assert_eq!(bench.decide(&segment(server, client, (9, 2), 0x12, &[])), None);
     assert_eq!(bench.decide(&segment(client, server, (2, 10), 0x10, &[])), None);
-    bench.now += 300;
+    bench.now += 100;
     assert_eq!(bench.decide(&segment(client, server, (2, 10), 0x10, &[])), None);
     assert!(!bench.goes("192.0.2.7"));
     // Another generation looks it up anew: with the names by which it was found.

@@ -69,12 +69,13 @@ fn passes([from, to]: &mut [InlinePort; 2], source: u16) -> bool {
     false
 }
 
-struct Rest(Client);
+struct Rest(Client, String);
 
 impl Rest {
     fn new(state: &Path, token: &str) -> Self {
         let certificate = state.join("tls-certificate.pem");
-        Rest(Client::new("127.0.0.1:9443".parse().unwrap(), &certificate, Some(token.to_owned())).unwrap())
+        let client = Client::new("127.0.0.1:9443".parse().unwrap(), &certificate, Some(token.to_owned()));
+        Rest(client.unwrap(), token.to_owned())
     }
 
     /// With the token that the first start left, a new administrator's.
@@ -145,6 +146,7 @@ fn an_alert_comes_out_and_what_is_answered_blocks() {
         // It begins with what ran, and its controller says the same.
         let running = start(&folder);
         assert!(!passes(&mut net, 1_003));
+        let mut rest = Rest::new(&state, &rest.1);
         until("the device is back", || {
             let status = &rest.ask(Method::Get, "/v1/devices/edge", None)["status"];
             status["state"] == "running" && status["session"]["connected"] == true
