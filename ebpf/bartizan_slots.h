@@ -30,6 +30,12 @@
 /* How often a word is tried to be changed. */
 #define BARTIZAN_WINDOW_TRIES 4U
 
+/* Words of an early table; there are two, for generations of even and odd numbers. */
+#define BARTIZAN_EARLY_WORDS 1048576U
+
+/* Steps in which an address is found among the segments of an early table. */
+#define BARTIZAN_EARLY_STEPS 17U
+
 /* Actions. */
 #define BARTIZAN_ACTION_FORWARD 0 /* They leave by the port across the link. */
 #define BARTIZAN_ACTION_REDIRECT 1 /* They leave by the port `egress`. */
@@ -66,6 +72,7 @@
 #define BARTIZAN_PORT_PAIR(word)            ((__u8)((word) >> 32))  /* Number of the port across the link. */
 #define BARTIZAN_PORT_FLAGS(word)           ((__u8)((word) >> 40))  /* See the flags of ports. */
 #define BARTIZAN_PORT_SAMPLE(word)          ((__u8)((word) >> 48))  /* Of 2^(n-1) packets that would be dropped one goes up instead, by chance; 0: none does. */
+#define BARTIZAN_PORT_EARLY(word)           ((__u8)((word) >> 56))  /* One more than the number of its link among those whose packets without a flow may be refused early; 0: they go up. */
 
 /* What may leave by a port. The kernel would drop what may not in silence. The host writes it. */
 #define BARTIZAN_EXIT_LONGEST(word)         ((__u32)((word) >> 0))  /* The longest frame, in bytes. */
@@ -129,11 +136,11 @@ _Static_assert(__builtin_offsetof(struct bartizan_windows, offer_high) == 32, "w
 
 /* What came by a port, as one processor counts it: line `port * processors + processor`. Only while the port is enabled. */
 struct bartizan_counts {
-	__u64 frames;           /*   0: Frames that came: those that went up, were forwarded, were dropped, failed open and failed closed. */
+	__u64 frames;           /*   0: Frames that came: those that went up, were forwarded, were dropped (for their flow or early), failed open and failed closed. */
 	__u64 bytes;            /*   8: Their bytes, without the checksum of the frame. */
 	__u64 up;               /*  16: Frames that went up to the host. */
 	__u64 forwarded;        /*  24: Frames that left by another port. */
-	__u64 dropped;          /*  32: Frames that were dropped. */
+	__u64 dropped;          /*  32: Frames that were dropped for their flow. */
 	__u64 size_64;          /*  40: Frames by size, with the 4 bytes of their checksum as RFC 2819 has it: up to 64. */
 	__u64 size_127;         /*  48: 65 to 127. */
 	__u64 size_255;         /*  56: 128 to 255. */
@@ -144,7 +151,7 @@ struct bartizan_counts {
 	__u64 size_larger;      /*  96: Larger. */
 	__u64 open;             /* 104: Frames that were forwarded because the worker that serves them was not heard of. */
 	__u64 closed;           /* 112: Frames that were dropped because the worker that serves them was not heard of. */
-	__u8 reserved[8];       /* 120: Zero. */
+	__u64 early;            /* 120: Frames without a flow that were dropped as the host would drop them, by an early table. */
 };
 _Static_assert(sizeof(struct bartizan_counts) == 128, "counts");
 _Static_assert(__builtin_offsetof(struct bartizan_counts, frames) == 0, "counts.frames");
@@ -162,6 +169,7 @@ _Static_assert(__builtin_offsetof(struct bartizan_counts, size_9216) == 88, "cou
 _Static_assert(__builtin_offsetof(struct bartizan_counts, size_larger) == 96, "counts.size_larger");
 _Static_assert(__builtin_offsetof(struct bartizan_counts, open) == 104, "counts.open");
 _Static_assert(__builtin_offsetof(struct bartizan_counts, closed) == 112, "counts.closed");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, early) == 120, "counts.early");
 
 /* Which of 64 UDP ports may carry a tunnel that the host looks into: a bit each, the lowest port in the lowest bit. */
 struct bartizan_udp_ports {
@@ -207,6 +215,63 @@ struct bartizan_heartbeat {
 };
 _Static_assert(sizeof(struct bartizan_heartbeat) == 64, "heartbeat");
 _Static_assert(__builtin_offsetof(struct bartizan_heartbeat, seen) == 0, "heartbeat.seen");
+
+/* How an early table begins: which generation it is of, and in which of its words the parts are. The host writes it; `classify::early` says what the parts mean. */
+struct bartizan_early {
+	__u64 generation;       /*   0: Low 8 bits of its generation, and 256; 0: it holds nothing. */
+	__u32 source_ports;     /*   8: Classes of source ports, four in a word. */
+	__u32 destination_ports;/*  12: Classes of destination ports. */
+	__u32 services;         /*  16: Classes of services, two in a word, by link, protocol and classes of ports. */
+	__u32 source_port_classes;/*  20: How many classes of source ports there are. */
+	__u32 destination_port_classes;/*  24: How many classes of destination ports there are. */
+	__u32 service_classes;  /*  28: How many classes of services there are. */
+	__u32 v4_sources;       /*  32: IPv4: segments of source addresses. */
+	__u32 v4_source_count;  /*  36: How many there are; 0: all packets of the family go up. */
+	__u32 v4_destinations;  /*  40: Segments of destination addresses. */
+	__u32 v4_destination_count;/*  44: How many there are. */
+	__u32 v4_destination_classes;/*  48: How many classes of destination addresses there are. */
+	__u32 v4_pairs;         /*  52: Classes of pairs of addresses, two in a word, by the classes of both. */
+	__u32 v4_outcomes;      /*  56: Outcomes, two in a word, by classes of pair and service. */
+	__u32 v6_sources;       /*  60: The same of IPv6. */
+	__u32 v6_source_count;  /*  64: See IPv4. */
+	__u32 v6_destinations;  /*  68: See IPv4. */
+	__u32 v6_destination_count;/*  72: See IPv4. */
+	__u32 v6_destination_classes;/*  76: See IPv4. */
+	__u32 v6_pairs;         /*  80: See IPv4. */
+	__u32 v6_outcomes;      /*  84: See IPv4. */
+	__u8 reserved[40];      /*  88: Zero. */
+};
+_Static_assert(sizeof(struct bartizan_early) == 128, "early");
+_Static_assert(__builtin_offsetof(struct bartizan_early, generation) == 0, "early.generation");
+_Static_assert(__builtin_offsetof(struct bartizan_early, source_ports) == 8, "early.source_ports");
+_Static_assert(__builtin_offsetof(struct bartizan_early, destination_ports) == 12, "early.destination_ports");
+_Static_assert(__builtin_offsetof(struct bartizan_early, services) == 16, "early.services");
+_Static_assert(__builtin_offsetof(struct bartizan_early, source_port_classes) == 20, "early.source_port_classes");
+_Static_assert(__builtin_offsetof(struct bartizan_early, destination_port_classes) == 24, "early.destination_port_classes");
+_Static_assert(__builtin_offsetof(struct bartizan_early, service_classes) == 28, "early.service_classes");
+_Static_assert(__builtin_offsetof(struct bartizan_early, v4_sources) == 32, "early.v4_sources");
+_Static_assert(__builtin_offsetof(struct bartizan_early, v4_source_count) == 36, "early.v4_source_count");
+_Static_assert(__builtin_offsetof(struct bartizan_early, v4_destinations) == 40, "early.v4_destinations");
+_Static_assert(__builtin_offsetof(struct bartizan_early, v4_destination_count) == 44, "early.v4_destination_count");
+_Static_assert(__builtin_offsetof(struct bartizan_early, v4_destination_classes) == 48, "early.v4_destination_classes");
+_Static_assert(__builtin_offsetof(struct bartizan_early, v4_pairs) == 52, "early.v4_pairs");
+_Static_assert(__builtin_offsetof(struct bartizan_early, v4_outcomes) == 56, "early.v4_outcomes");
+_Static_assert(__builtin_offsetof(struct bartizan_early, v6_sources) == 60, "early.v6_sources");
+_Static_assert(__builtin_offsetof(struct bartizan_early, v6_source_count) == 64, "early.v6_source_count");
+_Static_assert(__builtin_offsetof(struct bartizan_early, v6_destinations) == 68, "early.v6_destinations");
+_Static_assert(__builtin_offsetof(struct bartizan_early, v6_destination_count) == 72, "early.v6_destination_count");
+_Static_assert(__builtin_offsetof(struct bartizan_early, v6_destination_classes) == 76, "early.v6_destination_classes");
+_Static_assert(__builtin_offsetof(struct bartizan_early, v6_pairs) == 80, "early.v6_pairs");
+_Static_assert(__builtin_offsetof(struct bartizan_early, v6_outcomes) == 84, "early.v6_outcomes");
+
+/* What was dropped for an outcome of an early table, as one processor counts it. */
+struct bartizan_early_count {
+	__u64 packets;          /*   0: Packets. */
+	__u64 bytes;            /*   8: Bytes of their frames. */
+};
+_Static_assert(sizeof(struct bartizan_early_count) == 16, "early_count");
+_Static_assert(__builtin_offsetof(struct bartizan_early_count, packets) == 0, "early_count.packets");
+_Static_assert(__builtin_offsetof(struct bartizan_early_count, bytes) == 8, "early_count.bytes");
 
 /* What became of frames that were redirected to try a port. */
 struct bartizan_probe {

@@ -58,6 +58,8 @@
 #define BARTIZAN_REASON_EGRESS_RING 35
 #define BARTIZAN_REASON_HAND_OVER_RING 36
 #define BARTIZAN_REASON_PORTSCAN 37
+#define BARTIZAN_REASON_FUNCTION_FAILED 38
+#define BARTIZAN_REASON_FUNCTION_STOPPED 39
 
 /* Flags of flow entries. */
 #define BARTIZAN_FLOW_FLAG_VALID 0x01 /* The entry holds a flow. Set last, and taken away first. */

@@ -6,7 +6,8 @@
  *
  * In doubt a frame goes up: what is not plain Ethernet, VLAN tags, IPv4 or IPv6, TCP or UDP, all with right lengths and without
  * fragments, options and extension headers, of TCP with no other options than open connections usually have; what opens or ends a TCP
- * connection. A packet in a tunnel belongs to two flows, its own and that of the packet around it: see tunnels.h.
+ * connection. A packet in a tunnel belongs to two flows, its own and that of the packet around it: see tunnels.h. A packet without a flow may be refused
+ * by the rules of the packet filter, where a link wants that: see early.h.
  *
  * The key of a flow is that of the host (crates/flow/src/key.rs, the first 56 bytes of bartizan_flow_entry) with tenant 0. What tells tenants apart
  * is in the key all the same: link and addresses always, VLAN ids where the port says so, and the number of a tunnel. So no two tenants share
@@ -63,8 +64,14 @@ char licence[] SEC("license") = "Apache-2.0";
 
 #define KEY_WORDS 7
 
-/* Lines of processors stand side by side: how many. The loader writes it. */
+/* Lines of processors stand side by side: how many. The loader writes it, and what follows. */
 const volatile __u32 processors = 1;
+/* Links whose packets without a flow may be refused early, and outcomes that are counted of each. */
+const volatile __u32 early_links = 1;
+const volatile __u32 early_outcomes = 1;
+/* Marks of flows: how many less one, and what begins their hash. */
+const volatile __u32 marks_mask = 0;
+const volatile __u64 marks_seed = 0;
 
 struct {
 	NUMBER(type, BPF_MAP_TYPE_HASH);
@@ -143,6 +150,31 @@ struct {
 } heartbeats SEC(".maps");
 
 struct {
+	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(map_flags, BPF_F_MMAPABLE);
+	NUMBER(max_entries, 1); /* the loader says how many: two tables, if any */
+	TYPE(key, __u32);
+	TYPE(value, __u64);
+} early SEC(".maps");
+
+struct {
+	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(map_flags, BPF_F_MMAPABLE);
+	NUMBER(max_entries, 1); /* the loader says how many: of both tables, by processor, link and outcome */
+	TYPE(key, __u32);
+	TYPE(value, struct bartizan_early_count);
+} early_counts SEC(".maps");
+
+/* How many flows of the host have a hash: two numbers of 32 bits in each. The host writes it. */
+struct {
+	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(map_flags, BPF_F_MMAPABLE);
+	NUMBER(max_entries, 1);
+	TYPE(key, __u32);
+	TYPE(value, __u64);
+} marks SEC(".maps");
+
+struct {
 	NUMBER(type, BPF_MAP_TYPE_DEVMAP);
 	NUMBER(max_entries, BARTIZAN_PORTS);
 	TYPE(key, __u32);
@@ -168,6 +200,8 @@ struct network {
 	__u32 at, length;
 	__u8 protocol;
 	__u8 carries; /* see above */
+	__u8 odd;     /* of TCP: no flow's entry handles it */
+	__u8 answers; /* of TCP: it may answer what nobody saw, and tells nothing of who opens */
 	struct segment segment; /* of TCP */
 };
 
@@ -348,20 +382,20 @@ INLINE int tcp(const struct frame *frame, struct network *network, int which)
 	HEADER(tcp, header, frame, network->at, 1)
 	network->source.port = BE16(header->source);
 	network->destination.port = BE16(header->destination);
+	network->carries = CARRIES_NO_TUNNEL;
+	network->odd = network->answers = 0;
 	if (which == ANY)
 		return 0;
 	__u32 length = (header->offset >> 4) * 4;
 	if (length < sizeof(*header) || length > network->length)
 		return 1;
 	struct segment *segment = &network->segment;
-	if (!usual_options(frame, network->at + sizeof(*header), length - sizeof(*header), segment))
-		return 1;
 	/* What opens and ends a connection is the host's, and so is what no connection sends. */
-	if ((header->flags & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK)) != TCP_ACK)
-		return 1;
+	network->odd = !usual_options(frame, network->at + sizeof(*header), length - sizeof(*header), segment) ||
+		       (header->flags & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK)) != TCP_ACK;
+	network->answers = (header->flags & (TCP_SYN | TCP_ACK)) == (TCP_SYN | TCP_ACK);
 	if (is_open(network, BE16(header->checksum)))
 		return 1;
-	network->carries = CARRIES_NO_TUNNEL;
 	segment->sequence = BE32(header->sequence);
 	segment->end = segment->sequence + network->length - length;
 	segment->acknowledged = BE32(header->acknowledgement);
@@ -419,6 +453,7 @@ INLINE int udp(const struct frame *frame, struct network *network, int which)
 	__u16 source = BE16(header->source), destination = BE16(header->destination);
 	network->source.port = source;
 	network->destination.port = destination;
+	network->odd = network->answers = 0;
 	if (which == ANY)
 		return 0;
 	/* Bytes behind the datagram within the packet are odd. */
@@ -441,6 +476,7 @@ INLINE int transport_header(const struct frame *frame, struct network *network, 
 		return udp(frame, network, which);
 	if (network->protocol == PROTOCOL_IPV4 || network->protocol == PROTOCOL_IPV6) {
 		network->source.port = network->destination.port = 0;
+		network->odd = network->answers = 0;
 		network->segment = (struct segment){};
 		network->carries = CARRIES_IP;
 		return 0;
@@ -616,35 +652,6 @@ INLINE int act(const struct frame *frame, const struct network *network, __u64 p
 	return result;
 }
 
-#include "tunnels.h"
-
-/* What becomes of a frame, or `CARRIES`: that is a matter of what is in `around` then, and of what that carries. Not inlined, so that its stack is free again before
- * `carry` has its own: of both together there would be too little. */
-static __attribute__((noinline)) int handle(const struct frame *frame, __u64 port, __u32 processor, struct around *around)
-{
-	__u64 key[KEY_WORDS];
-	struct network network;
-	int from_high = parse(frame, port, key, &network, PLAIN);
-	if (from_high < 0)
-		return XDP_PASS;
-	const __u32 *slot = bpf_map_lookup_elem(&flows, key);
-	if (!slot)
-		return XDP_PASS;
-	if (network.carries) {
-		around->port = port;
-		around->at = network.at;
-		around->length = network.length;
-		around->frame_length = frame->length;
-		around->slot = *slot;
-		around->processor = processor;
-		around->from_high = from_high;
-		around->carries = network.carries;
-		around->protocol = network.protocol;
-		return CARRIES;
-	}
-	return act(frame, &network, port, *slot, processor, from_high);
-}
-
 /* What the hash of `worker_of` adds for a word of both addresses. */
 INLINE __u32 part(__u32 source, __u32 destination, __u64 factor)
 {
@@ -688,6 +695,58 @@ INLINE __u32 worker_of(const struct frame *frame, const struct bartizan_watch *w
 	return ((hash >> 16) * (__u32)watch->workers) >> 16;
 }
 
+/* The worker that a frame would go to was not heard of for too long. Without a watch all are taken for alive. */
+static __attribute__((noinline)) int is_stale(const struct frame *frame, __u64 port)
+{
+	__u32 index = BARTIZAN_PORT_INDEX(port);
+	const struct bartizan_watch *watch = bpf_map_lookup_elem(&watches, &index);
+	__u64 stale = watch ? *(const volatile __u64 *)&watch->stale : 0;
+	if (!watch || !stale)
+		return 0;
+	__u32 worker = watch->first + worker_of(frame, watch);
+	const volatile struct bartizan_heartbeat *heartbeat = bpf_map_lookup_elem(&heartbeats, &worker);
+	/* The sign may be younger than the clock that is read here. */
+	return heartbeat && (__s64)(bpf_ktime_get_boot_ns() - heartbeat->seen) > (__s64)stale;
+}
+
+#include "tunnels.h"
+#include "early.h"
+
+/* What becomes of a frame, or `CARRIES`: that is a matter of what is in `around` then, and of what that carries; or `MISSED`: it has no flow here, and `question` says of which rules
+ * there are to be asked. Not inlined, so that its stack is free again before
+ * `carry` has its own: of both together there would be too little. */
+static __attribute__((noinline)) int handle(const struct frame *frame, __u64 port, __u32 processor, struct around *around,
+					    struct question *question)
+{
+	__u64 key[KEY_WORDS];
+	struct network network;
+	int from_high = parse(frame, port, key, &network, PLAIN);
+	if (from_high < 0 || (network.odd && !BARTIZAN_PORT_EARLY(port)))
+		return XDP_PASS;
+	const __u32 *slot = bpf_map_lookup_elem(&flows, key);
+	if (!slot) {
+		if (!BARTIZAN_PORT_EARLY(port) || network.carries)
+			return XDP_PASS;
+		ask(question, key, &network);
+		return MISSED;
+	}
+	if (network.odd)
+		return XDP_PASS;
+	if (network.carries) {
+		around->port = port;
+		around->at = network.at;
+		around->length = network.length;
+		around->frame_length = frame->length;
+		around->slot = *slot;
+		around->processor = processor;
+		around->from_high = from_high;
+		around->carries = network.carries;
+		around->protocol = network.protocol;
+		return CARRIES;
+	}
+	return act(frame, &network, port, *slot, processor, from_high);
+}
+
 /* Whether a frame is of a flow that is refused, by whichever generation, also where it is none that is handled here (a FIN, odd options). */
 INLINE int is_refused(const struct frame *frame, __u64 port, __u32 processor)
 {
@@ -711,17 +770,7 @@ INLINE int is_refused(const struct frame *frame, __u64 port, __u32 processor)
  * port says; refused flows stay refused, and what cannot leave goes up all the same. Not inlined: as `handle`. */
 static __attribute__((noinline)) int go_up(const struct frame *frame, __u64 port, __u32 processor, struct bartizan_counts *counted)
 {
-	__u32 index = BARTIZAN_PORT_INDEX(port);
-	const struct bartizan_watch *watch = bpf_map_lookup_elem(&watches, &index);
-	__u64 stale = watch ? *(const volatile __u64 *)&watch->stale : 0;
-	if (!watch || !stale) {
-		counted->up++;
-		return XDP_PASS;
-	}
-	__u32 worker = watch->first + worker_of(frame, watch);
-	const volatile struct bartizan_heartbeat *heartbeat = bpf_map_lookup_elem(&heartbeats, &worker);
-	/* The sign may be younger than the clock that is read here. */
-	if (!heartbeat || (__s64)(bpf_ktime_get_boot_ns() - heartbeat->seen) <= (__s64)stale) {
+	if (!is_stale(frame, port)) {
 		counted->up++;
 		return XDP_PASS;
 	}
@@ -762,9 +811,14 @@ int bartizan_flows(struct xdp_md *context)
 	line->bytes += frame.length;
 	count_size(line, frame.length);
 	struct around around = {};
-	int result = handle(&frame, port, processor, &around);
+	struct question question;
+	int result = handle(&frame, port, processor, &around, &question);
 	if (result == CARRIES)
 		result = carry(context, &around);
+	if (result == MISSED && refuses_early(&frame, port, processor, &question)) {
+		line->early++;
+		return XDP_DROP;
+	}
 	if (result == XDP_REDIRECT)
 		line->forwarded++;
 	else if (result == XDP_DROP)

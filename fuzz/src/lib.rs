@@ -11,12 +11,14 @@ pub mod control;
 pub mod decode;
 pub mod defrag;
 pub mod fragments;
+pub mod joined;
 pub mod load;
 pub mod open;
 mod planted;
 pub mod policy;
 pub mod protocol;
 mod receivers;
+pub mod record;
 pub mod regex;
 pub mod request;
 pub mod rules;
@@ -37,10 +39,12 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("decode", decode::run),
     ("defrag", defrag::run),
     ("fragments", fragments::run),
+    ("joined", joined::run),
     ("load", load::run),
     ("open", open::run),
     ("policy", policy::run),
     ("protocol", protocol::run),
+    ("record", record::run),
     ("regex", regex::run),
     ("request", request::run),
     ("rules", rules::run),

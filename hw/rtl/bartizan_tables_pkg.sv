@@ -57,6 +57,8 @@ package bartizan_tables_pkg;
   localparam logic [7:0] REASON_EGRESS_RING = 8'd35;
   localparam logic [7:0] REASON_HAND_OVER_RING = 8'd36;
   localparam logic [7:0] REASON_PORTSCAN = 8'd37;
+  localparam logic [7:0] REASON_FUNCTION_FAILED = 8'd38;
+  localparam logic [7:0] REASON_FUNCTION_STOPPED = 8'd39;
 
   // Flags of flow entries.
   localparam logic [7:0] FLOW_FLAG_VALID = 8'h01;  // The entry holds a flow. Set last, and taken away first.

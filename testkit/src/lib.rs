@@ -11,6 +11,7 @@
 //! and then the tests of `base` would wait for the data plane.
 
 pub mod capture;
+pub mod dns;
 pub mod hosts;
 pub mod layers;
 pub mod namespace;

@@ -2,26 +2,33 @@
 //! From a policy file to a generation: fids, paths, classifier, functions with their rules. All or nothing: an error
 //! leaves the agent, its global rule table and the running generation as they were.
 
+mod names;
+mod overrides;
+mod quotas;
+
 use crate::classes::{PolicyClassifier, Variants, both_ways};
+use crate::early::{self, Selected};
 use crate::grt::{GlobalRuleTable, Meaning};
 use crate::lookup::{Lookup, PolicyRules, TOGETHER_MAX};
 use crate::order::{self, OrderError};
 use crate::staged::Staged;
 use crate::tenants::{Selector, TenantSelector};
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
-use bartizan_classify::{Entry, HeaderRule};
+use bartizan_classify::{Entry, HeaderRule, Names};
 use bartizan_config::policy::{
-    Bypass, DEFAULT_TENANT, DefaultAction, OneSided, Overload, OverloadAction, PolicyError, PolicyFile,
-    Problem, Section, Target, Vars, did_you_mean, read, unknown_function,
+    Bypass, DEFAULT_TENANT, DefaultAction, ForWant, OnFailure, OneSided, Overload, OverloadAction,
+    PolicyError, PolicyFile, Problem, Section, Target, Vars, did_you_mean, read, unknown_function,
 };
 use bartizan_dataplane::chain::{Chains, Class, ClassTraits, PolicyMap};
 use bartizan_dataplane::enough::Enough;
+use bartizan_dataplane::quotas::Meter;
+use bartizan_function::contain::contained;
 use bartizan_function::{
     Function, FunctionKind, HeaderRules, HostTables, HostTablesConfig, RuleSource, RulesError,
 };
 use core::num::NonZeroU64;
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// The level of hosts that need no detection.
@@ -30,8 +37,9 @@ const NO_DETECTION: &str = "none";
 const DETECTION: &str = "ids";
 /// What the default is called in events.
 pub const DEFAULT_POLICY: &str = "default";
-/// The function that the agent adds.
-const GATE: &str = "gate";
+/// The functions that the agent adds: what a policy says of flows as a whole, and who reads answers of resolvers.
+pub(crate) const GATE: &str = "gate";
+const NAMES: &str = "names";
 
 /// What a fid stands for, for events and `explain`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +62,8 @@ pub struct ClassInfo {
     pub overload: Overload,
     /// How much of its flows is inspected, at most.
     pub bypass: Bypass,
+    /// Functions of its chain without which its packets go on.
+    pub goes_on_without: Path,
 }
 
 /// A generation that is ready to run.
@@ -89,10 +99,19 @@ pub struct Agent {
     kinds: Vec<Arc<dyn FunctionKind>>,
     ids: Vec<FunctionId>,
     together_max: usize,
+    /// Generations say what a level below may refuse of packets without a flow.
+    early: bool,
     state: State,
     /// What functions keep per host.
     hosts: HostTables,
+    /// Settings that were given beside the sections.
+    overrides: Overrides,
+    /// Which addresses have which DNS names now.
+    names: Arc<Names>,
 }
+
+/// Settings that orders gave to functions, beside what their sections say: by function, then by name.
+pub type Overrides = BTreeMap<String, Map<String, Value>>;
 
 /// What outlives generations.
 #[derive(Clone, Debug, Default)]
@@ -100,6 +119,8 @@ struct State {
     table: GlobalRuleTable,
     /// Numbers of tenants, by name; a number is never given to another name.
     tenants: BTreeMap<String, TenantId>,
+    /// What tenants with quotas use, by their numbers.
+    meters: BTreeMap<TenantId, Arc<Meter>>,
     /// Numbers of policies for counters, from 1; a number is never given to another name.
     policies: HashMap<String, u32>,
     generation: Generation,
@@ -121,7 +142,9 @@ impl Agent {
         let ids = order::order(&specs)?;
         let mut state = State::default();
         state.tenants.insert(DEFAULT_TENANT.to_owned(), TenantId(0));
-        Ok(Agent { kinds, ids, together_max: TOGETHER_MAX, state, hosts: HostTables::default() })
+        let (hosts, names, overrides) = (HostTables::default(), Arc::default(), Overrides::new());
+        let (together_max, early) = (TOGETHER_MAX, false);
+        Ok(Agent { kinds, ids, together_max, early, state, hosts, names, overrides })
     }
 
     /// Sets bounds and hash of what functions keep per host. To be called before the first generation: what was kept is gone.
@@ -143,10 +166,21 @@ impl Agent {
         self.together_max = rules;
     }
 
+    /// Which addresses have which DNS names of policies now.
+    #[must_use]
+    pub const fn names(&self) -> &Arc<Names> {
+        &self.names
+    }
+
+    /// Generations say what a level below may refuse of packets without a flow (`Chains::early`).
+    pub fn set_early(&mut self, early: bool) {
+        self.early = early;
+    }
+
     /// Names that the sections of a policy file may have.
     #[must_use]
     pub fn function_names(&self) -> Vec<&'static str> {
-        self.kinds.iter().map(|k| k.spec().name).filter(|n| *n != GATE).collect()
+        self.kinds.iter().map(|k| k.spec().name).filter(|n| ![GATE, NAMES].contains(n)).collect()
     }
 
     /// The bit of a function.
@@ -179,6 +213,7 @@ impl Agent {
         match prepared {
             Some(prepared) if problems.is_empty() => {
                 self.state = state;
+                self.names.set_bounds(file.dns.addresses as usize);
                 Ok(prepared)
             }
             _ => Err(wrong(file, problems)),
@@ -197,8 +232,7 @@ impl Agent {
     ) -> Result<PolicyEntries, PolicyError> {
         let mut build = self.begin(file, links);
         let entries = build.policy_entries();
-        let tenants = build.all_tenants();
-        let Build { problems, .. } = build;
+        let Build { problems, known: tenants, .. } = build;
         match entries {
             Some(entries) if problems.is_empty() => Ok(PolicyEntries { entries, tenants }),
             _ => Err(wrong(file, problems)),
@@ -213,7 +247,10 @@ impl Agent {
             state: self.state.clone(),
             problems: Vec::new(),
             groups: Vec::new(),
+            group_places: HashMap::new(),
             infos: Vec::new(),
+            known: Vec::new(),
+            known_places: HashMap::new(),
         }
     }
 }
@@ -237,6 +274,14 @@ fn overload(said: Overload) -> bartizan_dataplane::overload::Overload {
     bartizan_dataplane::overload::Overload { priority: said.priority, action }
 }
 
+/// Callback `rules` of a function; one that panics has no rules, and the running generation stays.
+fn rules_of(kind: &dyn FunctionKind, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
+    contained(|| kind.rules(source)).unwrap_or_else(|panicked| {
+        let message = format!("this section cannot be used: {panicked}; please report it");
+        Err(vec![RulesError { function: kind.spec().name, place: "classes/0".to_owned(), message }])
+    })
+}
+
 /// What the policies and the default have in common.
 struct Owner<'f> {
     path: String,
@@ -249,13 +294,14 @@ struct Owner<'f> {
     one_sided: OneSided,
     overload: Overload,
     bypass: Bypass,
+    on_failure: &'f OnFailure,
     refuse: bool,
 }
 
 /// The classes that one owner's section of a function holds for.
 struct Group<'f> {
     owner: usize,
-    function: String,
+    function: &'static str,
     fids: Vec<Fid>,
     /// Detection's level, where it is not the section's.
     level: Option<&'f str>,
@@ -268,6 +314,16 @@ fn variables(place: &str, tenant: TenantId, vars: &Vars) -> Value {
     json!({"place": place, "tenant": tenant.0, "address-groups": addresses, "port-groups": ports})
 }
 
+/// What each owner selects, the last one, the default, all; and the class of its flows for its first tenant. One without tenants has no flows.
+fn selected_by(selectors: &[Vec<HeaderRule>], classes: &[Option<Class>]) -> Vec<Selected> {
+    let behind = selectors.len().saturating_sub(1);
+    let of = |(index, (within, class)): (usize, (&Vec<HeaderRule>, &Option<Class>))| {
+        let within = if index == behind { vec![HeaderRule::default()] } else { within.clone() };
+        Selected { within, class: class.unwrap_or_default() }
+    };
+    selectors.iter().zip(classes).enumerate().map(of).collect()
+}
+
 struct Build<'a> {
     agent: &'a Agent,
     file: &'a PolicyFile,
@@ -275,7 +331,12 @@ struct Build<'a> {
     state: State,
     problems: Vec<Problem>,
     groups: Vec<Group<'a>>,
+    /// Where a group stands: by owner, function and level.
+    group_places: HashMap<(usize, &'static str, Option<&'a str>), usize>,
     infos: Vec<ClassInfo>,
+    /// The tenants of the file in its order, the default one last; and where one of a name stands.
+    known: Vec<(String, TenantId)>,
+    known_places: HashMap<String, usize>,
 }
 
 impl<'a> Build<'a> {
@@ -296,6 +357,7 @@ impl<'a> Build<'a> {
             one_sided: p.one_sided,
             overload: p.overload,
             bypass: p.bypass,
+            on_failure: &p.on_failure,
             refuse: false,
         });
         let d = &self.file.default;
@@ -310,6 +372,7 @@ impl<'a> Build<'a> {
             one_sided: d.one_sided,
             overload: d.overload,
             bypass: d.bypass,
+            on_failure: &d.on_failure,
             refuse: d.action == DefaultAction::Drop,
         };
         policies.chain([default]).collect()
@@ -320,15 +383,22 @@ impl<'a> Build<'a> {
         let tenants = self.tenants()?;
         let mut entries = Vec::new();
         let mut selectors: Vec<Vec<HeaderRule>> = Vec::new();
+        let mut first_classes: Vec<Option<Class>> = Vec::new();
         let mut classes: Vec<(Fid, usize, Variants)> = Vec::new();
         let mut defaults: Vec<(TenantId, usize, Variants)> = Vec::new();
         for (index, owner) in owners.iter().enumerate() {
             let path = self.chain(owner)?;
             let mut selected = Vec::new();
+            let mut first = None;
+            // Where packets go on while the first function is away nobody may refuse them in its name.
+            let without = self.goes_on_without(owner, path);
+            let is_sure = path.functions().next().is_none_or(|id| !without.contains(id));
+            let of_early = |class: Class| if is_sure { class } else { Class { path: Path::EMPTY, ..class } };
             let tenants = self.tenants_of(index);
-            let all_tenants = tenants.len() == self.all_tenants().len();
+            let all_tenants = tenants.len() == self.known.len();
             for (tenant_name, tenant) in tenants {
                 let variants = self.variants(&owners, index, path, &tenant_name, tenant)?;
+                first.get_or_insert(of_early(variants.plain));
                 if owner.name.is_none() {
                     defaults.push((tenant, index, variants));
                     continue;
@@ -344,11 +414,19 @@ impl<'a> Build<'a> {
                 classes.push((fid, index, variants));
             }
             selectors.push(selected);
+            first_classes.push(first);
         }
-        let (functions, rules) = self.functions(&owners);
+        let (mut functions, rules) = self.functions(&owners);
+        let by_name = self.by_name(&mut functions);
+        self.check_rule_quotas(&functions);
+        let quotas = self.quotas();
         if !self.problems.is_empty() {
             return None;
         }
+        let early = self
+            .agent
+            .early
+            .then(|| Arc::new(early::list(&selected_by(&selectors, &first_classes), &functions, &rules)));
         let called = |id: &FunctionId| rules.iter().find(|r| r.function == *id).map_or("rule", |r| r.called);
         let agent = self.agent;
         let named = agent.kinds.iter().zip(&agent.ids).map(|(kind, id)| (*id, kind.spec().name, called(id)));
@@ -371,8 +449,11 @@ impl<'a> Build<'a> {
             levels: self.file.service_levels.iter().map(|l| l.level.clone()).collect(),
             tenants: tenants.clone(),
             policies,
+            by_name,
+            quotas,
         });
-        let chains = Chains::new(self.state.generation, functions, classifier);
+        let mut chains = Chains::new(self.state.generation, functions, classifier);
+        chains.early = early;
         Some(Prepared { chains, tenants, classes: infos })
     }
 
@@ -400,7 +481,8 @@ impl<'a> Build<'a> {
         let file = self.file;
         let Some(policy) = file.policies.get(index) else { return Vec::new() };
         let links = self.links_of(&format!("policies/{index}/link"), policy.link.as_deref());
-        both_ways(&file.resolve(&policy.from), &file.resolve(&policy.to), tenant, &links)
+        let (from, to) = (self.sides(&policy.from), self.sides(&policy.to));
+        both_ways(&from, &to, tenant, &links)
     }
 
     /// The policy of each class, by a number that stays; 0 for the default.
@@ -418,7 +500,9 @@ impl<'a> Build<'a> {
                 packets: packets.map(NonZeroU64::get),
                 bytes: bytes.map(|bytes| bytes.0),
             };
-            let traits = ClassTraits { policy: number, staged: info.staged, one_sided, overload, enough };
+            let goes_on_without = info.goes_on_without;
+            let staged = info.staged;
+            let traits = ClassTraits { policy: number, staged, one_sided, overload, enough, goes_on_without };
             classes.push((info.fid, traits));
         }
         let mut names: Vec<_> = numbers.iter().map(|(name, number)| (*number, name.clone())).collect();
@@ -455,25 +539,25 @@ impl<'a> Build<'a> {
                 vnis: select.vni.as_deref().unwrap_or_default().to_vec(),
                 vlans: select.vlan.as_deref().unwrap_or_default().to_vec(),
                 links,
-                prefixes: select.prefixes.as_ref().map(|p| self.file.resolve(p)).unwrap_or_default(),
+                prefixes: select.prefixes.as_ref().map(|p| self.file.prefixes(p)).unwrap_or_default(),
             });
         }
+        let names = self.file.tenants.iter().map(|t| t.name.as_str()).chain([DEFAULT_TENANT]);
+        self.known = names.filter_map(|n| Some((n.to_owned(), *self.state.tenants.get(n)?))).collect();
+        let places = self.known.iter().enumerate().map(|(at, (name, _))| (name.clone(), at));
+        self.known_places = places.collect();
         Some(TenantSelector { selectors })
     }
 
-    /// The tenants of this file.
-    fn all_tenants(&self) -> Vec<(String, TenantId)> {
-        let names = self.file.tenants.iter().map(|t| t.name.as_str()).chain([DEFAULT_TENANT]);
-        names.filter_map(|n| Some((n.to_owned(), *self.state.tenants.get(n)?))).collect()
-    }
-
+    /// The tenants that an owner is about, in the order of the file.
     fn tenants_of(&self, owner: usize) -> Vec<(String, TenantId)> {
-        let all = self.all_tenants();
         match self.file.policies.get(owner) {
             Some(policy) if !policy.tenant.iter().any(|t| t == "any") => {
-                all.into_iter().filter(|(name, _)| policy.tenant.contains(name)).collect()
+                let places: BTreeSet<usize> =
+                    policy.tenant.iter().filter_map(|name| self.known_places.get(name).copied()).collect();
+                places.into_iter().filter_map(|at| self.known.get(at).cloned()).collect()
             }
-            _ => all,
+            _ => self.known.clone(),
         }
     }
 
@@ -502,7 +586,7 @@ impl<'a> Build<'a> {
         let names = self.agent.function_names();
         for (index, name) in owner.chain.iter().enumerate() {
             let place = format!("{}/chain/{index}", owner.path);
-            match self.agent.function_id(name).filter(|_| name != GATE) {
+            match self.agent.function_id(name).filter(|_| name != GATE && name != NAMES) {
                 None => self.problem(&place, unknown_function(name, &names)),
                 Some(id) if path.contains(id) => {
                     self.problem(&place, format!("`{name}` stands in the chain twice; remove one"))
@@ -597,18 +681,11 @@ impl<'a> Build<'a> {
         for (kind, _) in on_path {
             let function = kind.spec().name;
             let level = level.filter(|_| function == DETECTION);
-            let known = self
-                .groups
-                .iter_mut()
-                .find(|g| g.owner == index && g.function == function && g.level == level);
-            match known {
+            let next = self.groups.len();
+            let place = *self.group_places.entry((index, function, level)).or_insert(next);
+            match self.groups.get_mut(place) {
                 Some(group) => group.fids.push(fid),
-                None => self.groups.push(Group {
-                    owner: index,
-                    function: function.to_owned(),
-                    fids: vec![fid],
-                    level,
-                }),
+                None => self.groups.push(Group { owner: index, function, fids: vec![fid], level }),
             }
         }
         self.infos.push(ClassInfo {
@@ -621,15 +698,24 @@ impl<'a> Build<'a> {
             one_sided: owner.one_sided,
             overload: owner.overload,
             bypass: owner.bypass,
+            goes_on_without: self.goes_on_without(owner, path),
         });
         Some(Class { fid, path })
     }
 
+    /// The functions of a path without which an owner's packets go on.
+    fn goes_on_without(&self, owner: &Owner<'_>, path: Path) -> Path {
+        let named = self.agent.kinds.iter().zip(&self.agent.ids).filter(|(_, id)| path.contains(**id));
+        named
+            .filter(|(kind, _)| owner.on_failure.of(kind.spec().name) == ForWant::Pass)
+            .fold(Path::EMPTY, |path, (_, id)| path.with(*id))
+    }
+
     fn level_entries(&self) -> Vec<Entry> {
-        let everything = self.file.resolve(&[Target::Any]);
+        let everything = self.sides(&[Target::Any]);
         let mut entries = Vec::new();
         for (index, level) in self.file.service_levels.iter().enumerate() {
-            let hosts = self.file.resolve(&level.hosts);
+            let hosts = self.sides(&level.hosts);
             let tenants: Vec<Option<TenantId>> = match &level.tenant {
                 Some(names) if !names.iter().any(|n| n == "any") => {
                     names.iter().filter_map(|n| self.state.tenants.get(n).map(|t| Some(*t))).collect()
@@ -667,8 +753,9 @@ impl<'a> Build<'a> {
                 generation: self.state.generation,
                 id: *id,
                 hosts: &agent.hosts,
+                names: &agent.names,
             };
-            match kind.rules(&source) {
+            match rules_of(kind.as_ref(), &source) {
                 Ok(mut function) => {
                     let header_rules = function.take_header_rules();
                     let shared = header_rules.len() == 1;
@@ -715,6 +802,11 @@ impl<'a> Build<'a> {
             let Some(owner) = owners.get(group.owner) else { continue };
             let section = owner.sections.iter().find(|s| s.function == group.function);
             let mut rules = section.map_or(Value::Null, |s| read::to_json(&s.node));
+            if let Some(own) = self.agent.overrides.get(group.function).filter(|own| !own.is_empty()) {
+                let mut section = rules.as_object().cloned().unwrap_or_default();
+                section.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
+                rules = Value::Object(section);
+            }
             if group.function == GATE {
                 rules = json!({"refuse": owner.refuse, "drop-one-sided": owner.one_sided == OneSided::Drop});
             }
@@ -725,9 +817,7 @@ impl<'a> Build<'a> {
                 object.insert("level".to_owned(), json!(level));
                 rules = Value::Object(object);
             }
-            let prefixes = |targets: &[Target]| -> Vec<String> {
-                self.file.resolve(targets).iter().map(ToString::to_string).collect()
-            };
+            let prefixes = |targets: &[Target]| self.texts(&self.file.resolve(targets));
             classes.push(json!({
                 "policy": owner.name.unwrap_or(DEFAULT_POLICY),
                 "fids": group.fids.iter().map(|f| f.0).collect::<Vec<_>>(),
@@ -738,18 +828,16 @@ impl<'a> Build<'a> {
             }));
         }
         let groups: Map<String, Value> = (self.file.groups.iter())
-            .map(|(name, prefixes)| {
-                (name.clone(), json!(prefixes.iter().map(ToString::to_string).collect::<Vec<_>>()))
-            })
+            .map(|(name, members)| (name.clone(), json!(self.texts(members))))
             .collect();
         let tenants: Map<String, Value> =
-            self.all_tenants().into_iter().map(|(n, id)| (n, json!(id.0))).collect();
+            self.known.iter().map(|(name, id)| (name.clone(), json!(id.0))).collect();
         let own_vars = self.file.tenants.iter().enumerate().filter_map(|(index, tenant)| {
             let number = self.state.tenants.get(&tenant.name)?;
             Some(variables(&format!("tenants/{index}/vars"), *number, tenant.vars.as_ref()?))
         });
         let vars: Vec<Value> = own_vars.collect();
-        json!({"tenants": tenants, "vars": vars, "groups": groups, "rule-groups": self.file.rule_groups, "classes": classes})
+        json!({"tenants": tenants, "vars": vars, "groups": groups, "labels": self.file.labels, "rule-groups": self.file.rule_groups, "classes": classes})
     }
 
     /// A function's error, with the place in the file that its path means.

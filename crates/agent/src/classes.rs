@@ -3,13 +3,19 @@
 
 use crate::lookup::{Found, Lookup, Places, PolicyRules, TOGETHER_MAX};
 use crate::tenants::{TenantQuestion, TenantSelector};
+use bartizan_base::Timestamp;
+use bartizan_base::turns::wait_for_turn;
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
-use bartizan_classify::{Header, HeaderRule, InsertError, Match, Net};
+use bartizan_classify::{Header, HeaderNames, HeaderRule, InsertError, Match, Names};
 use bartizan_config::policy::Prefix;
 use bartizan_dataplane::chain::{
-    Chains, Class, FlowClassifier, LookupExplained, Matches, PolicyMap, SegmentExplained, SetExplained,
+    Chains, Class, FlowClassifier, LookupExplained, Matches, NameExplained, PolicyMap, SegmentExplained,
+    SetExplained,
 };
-use bartizan_function::{Function, HeaderRules};
+use bartizan_dataplane::quotas::Quotas;
+use bartizan_function::header::{CLIENT_NAME, SERVER_NAME};
+use bartizan_function::{Function, HeaderRules, names_among};
+use bartizan_functions::classes::Side;
 use bartizan_packet::Decoded;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -47,6 +53,63 @@ pub struct PolicyClassifier {
     pub(crate) tenants: TenantSelector,
     /// Which policy a class belongs to.
     pub(crate) policies: Arc<PolicyMap>,
+    /// How much tenants may use.
+    pub(crate) quotas: Quotas,
+    /// Groups by DNS name, where there are some.
+    pub(crate) by_name: Option<ByName>,
+}
+
+/// What groups by DNS name rest on.
+#[derive(Debug)]
+pub(crate) struct ByName {
+    pub(crate) names: Arc<Names>,
+    /// Who reads answers.
+    pub(crate) reader: FunctionId,
+    /// Whose answers count.
+    pub(crate) resolvers: Vec<Prefix>,
+}
+
+/// Port of DNS servers.
+const DNS_PORT: u16 = 53;
+
+impl ByName {
+    /// The names that a header's addresses have now, with those by which its flow was found before.
+    fn of(&self, header: &Header, now: Timestamp, before: &Matches) -> HeaderNames {
+        let mut names = names_among(before);
+        // Captures: workers touch what they share in the order of the packets.
+        wait_for_turn();
+        let sides = [(&mut names.source, header.source), (&mut names.destination, header.destination)];
+        for (known, address) in sides {
+            let new = self.names.of(header.tenant, address, now);
+            new.into_iter().for_each(|id| {
+                if !known.contains(&id) {
+                    known.push(id)
+                }
+            });
+        }
+        names
+    }
+
+    /// Whether a flow asks a resolver whose answers count.
+    fn is_asking(&self, header: &Header) -> bool {
+        header.destination_port == DNS_PORT
+            && matches!(header.protocol, 6 | 17)
+            && self.resolvers.iter().any(|prefix| prefix.contains(header.destination))
+    }
+
+    fn explain(&self, header: &Header, now: Timestamp) -> Vec<NameExplained> {
+        let mut told = Vec::new();
+        for address in [header.source, header.destination] {
+            let own = self.names.memberships(header.tenant, address, now);
+            told.extend(own.into_iter().map(|membership| NameExplained {
+                address,
+                name: self.names.text(membership.id).unwrap_or_default().to_string(),
+                asked: membership.asked.to_string(),
+                until: membership.until.as_secs(),
+            }));
+        }
+        told
+    }
 }
 
 /// Matching rules that are listed.
@@ -74,11 +137,12 @@ impl FlowClassifier for PolicyClassifier {
         Arc::clone(&self.policies)
     }
 
-    fn classify(&self, header: &Header, matches: &mut Matches) -> Class {
-        let found = self.lookup.find(header);
-        match self.variants(&found, header.tenant) {
+    fn classify(&self, header: &Header, now: Timestamp, matches: &mut Matches) -> Class {
+        let names = self.by_name.as_ref().map(|by| by.of(header, now, matches)).unwrap_or_default();
+        let found = self.lookup.find(header, &names);
+        let class = match self.variants(&found, header.tenant) {
             Some(variants) => {
-                found.matches(&variants.places, header, matches);
+                found.matches(&variants.places, (header, &names), matches);
                 variants.of(found.level)
             }
             // A flow of a tenant that is gone, which no packet belongs to any more.
@@ -86,12 +150,28 @@ impl FlowClassifier for PolicyClassifier {
                 matches.clear();
                 self.defaults.get(&TenantId(0)).map(|v| v.plain).unwrap_or_default()
             }
+        };
+        let sides = [(CLIENT_NAME, &names.source), (SERVER_NAME, &names.destination)];
+        matches.extend(sides.iter().flat_map(|(side, ids)| ids.iter().map(|id| (*side, id.0.get()))));
+        match &self.by_name {
+            Some(by) if by.is_asking(header) => Class { path: class.path.with(by.reader), ..class },
+            _ => class,
         }
     }
 
-    fn explain(&self, header: &Header) -> Option<LookupExplained> {
-        let variants = self.variants(&self.lookup.find(header), header.tenant);
-        let met = self.lookup.explain(header, &variants.map(|v| v.places.clone()).unwrap_or_default());
+    fn quotas(&self) -> Quotas {
+        self.quotas.clone()
+    }
+
+    fn names(&self, header: &Header, now: Timestamp) -> Vec<NameExplained> {
+        self.by_name.as_ref().map(|by| by.explain(header, now)).unwrap_or_default()
+    }
+
+    fn explain(&self, header: &Header, now: Timestamp) -> Option<LookupExplained> {
+        let names = self.by_name.as_ref().map(|by| by.of(header, now, &Matches::new())).unwrap_or_default();
+        let variants = self.variants(&self.lookup.find(header, &names), header.tenant);
+        let places = variants.map(|v| v.places.clone()).unwrap_or_default();
+        let met = self.lookup.explain(header, &names, &places);
         let policy = |fid: u32| self.policies.name(self.policies.number(Fid(fid))).to_owned();
         let level = |number: u32| self.levels.get(number as usize).cloned().unwrap_or_default();
         let mut sets = vec![
@@ -104,7 +184,7 @@ impl FlowClassifier for PolicyClassifier {
             explained(name, rules, |number| format!("{called} {}", u64::from(number) + 1))
         }));
         let segments = met.segments.texts().map(|(field, values)| SegmentExplained { field, values });
-        Some(LookupExplained { segments: segments.collect(), sets })
+        Some(LookupExplained { segments: segments.collect(), sets, names: self.names(header, now) })
     }
 
     fn tenant_of(&self, packet: &Decoded, link: LinkId) -> TenantId {
@@ -163,39 +243,42 @@ pub fn one_chain(generation: Generation, functions: Vec<Box<dyn Function>>) -> R
         levels: Vec::new(),
         tenants: TenantSelector::default(),
         policies: Arc::default(),
+        quotas: Quotas::default(),
+        by_name: None,
     };
     Ok(Chains::new(generation, shared, Box::new(classifier)))
 }
 
 /// A pair of sides, both ways round.
 pub(crate) fn both_ways(
-    from: &[Prefix],
-    to: &[Prefix],
+    from: &[Side],
+    to: &[Side],
     tenant: Option<TenantId>,
     links: &[Option<LinkId>],
 ) -> Vec<HeaderRule> {
     let mut rules = Vec::new();
-    let (from, to) = (nets(from), nets(to));
     for (a, b) in from.iter().flat_map(|a| to.iter().map(move |b| (*a, *b))) {
-        if matches!((a, b), (Some(a), Some(b)) if a.address.is_ipv4() != b.address.is_ipv4()) {
+        if matches!((a.net, b.net), (Some(a), Some(b)) if a.address.is_ipv4() != b.address.is_ipv4()) {
             continue;
         }
         for link in links {
-            let rule = HeaderRule { tenant, link: *link, source: a, destination: b, ..HeaderRule::default() };
+            let rule = between(a, b, HeaderRule { tenant, link: *link, ..HeaderRule::default() });
             rules.push(rule);
             if a != b {
-                rules.push(HeaderRule { source: b, destination: a, ..rule });
+                rules.push(between(b, a, rule));
             }
         }
     }
     rules
 }
 
-/// Both versions' whole space is no condition at all.
-fn nets(prefixes: &[Prefix]) -> Vec<Option<Net>> {
-    let all = |v4: bool| prefixes.iter().any(|p| p.length == 0 && p.address.is_ipv4() == v4);
-    if all(true) && all(false) {
-        return vec![None];
+/// A rule with these sides.
+fn between(source: Side, destination: Side, rule: HeaderRule) -> HeaderRule {
+    HeaderRule {
+        source: source.net,
+        destination: destination.net,
+        source_name: source.name,
+        destination_name: destination.name,
+        ..rule
     }
-    prefixes.iter().map(|p| Some(Net { address: p.address, length: p.length })).collect()
 }

@@ -395,7 +395,7 @@ impl Asking<'_> {
 
     /// The prefix of a list that an address lies in.
     fn prefix(&self, targets: &[Target], address: IpAddr) -> Option<Prefix> {
-        self.file().resolve(targets).into_iter().find(|p| p.contains(address))
+        self.file().prefixes(targets).into_iter().find(|p| p.contains(address))
     }
 
     /// Which side of a policy opens the flow, and the prefixes of source and destination.

@@ -10,10 +10,9 @@
 //! Rules that cutting would multiply too much, or that one structure cannot hold, stand alone: each policy has a classifier of its
 //! own for them, which is asked when the policy is known.
 
+use crate::named::NamedClassifier;
 use bartizan_base::{Fid, FunctionId};
-use bartizan_classify::{
-    Auto, Classifier, Entry, Header, HeaderRule, InsertError, Match, SETS_MAX, Segments,
-};
+use bartizan_classify::{Entry, Header, HeaderNames, HeaderRule, InsertError, Match, SETS_MAX, Segments};
 use bartizan_dataplane::chain::Matches;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,7 +48,7 @@ enum Place {
     /// In a set, by these numbers from the first on.
     Together { set: usize, first: u32, count: u32 },
     /// In a classifier of their own.
-    Alone(Arc<dyn Classifier>),
+    Alone(Arc<NamedClassifier>),
 }
 
 /// Where a policy's rules are found, by function.
@@ -59,7 +58,7 @@ pub(crate) struct Places(Arc<[(FunctionId, Place)]>);
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Lookup {
-    classifier: Box<dyn Classifier>,
+    classifier: NamedClassifier,
     places: BTreeMap<usize, Places>,
 }
 
@@ -90,20 +89,20 @@ impl Lookup {
             together(&rules, selectors, together_max.saturating_sub(own))
         {
             sets.extend(more);
-            let auto = Auto::new(&sets, TOGETHER_BYTES)?;
-            if auto.fits || rules.is_empty() {
-                return Ok(Lookup { classifier: auto.classifier, places });
+            let classifier = NamedClassifier::new(&sets, TOGETHER_BYTES)?;
+            if classifier.fits || rules.is_empty() {
+                return Ok(Lookup { classifier, places });
             }
             sets.truncate(OWN_SETS);
         }
-        let classifier = Auto::new(&sets, TOGETHER_BYTES)?.classifier;
+        let classifier = NamedClassifier::new(&sets, TOGETHER_BYTES)?;
         let mut places = BTreeMap::new();
         for PolicyRules { function, policies, rules, .. } in rules {
             let bytes = if rules.len() <= FEW_RULES { FEW_BYTES } else { ALONE_BYTES };
             let entry = |(number, rule)| Entry { fid: Fid(number), priority: number, rule };
             let entries = rules.into_iter().map(entry).collect();
-            let alone = Auto::new(&[entries], bytes)?.classifier;
-            add(&mut places, &policies, function, Place::Alone(Arc::from(alone)));
+            let alone = NamedClassifier::new(&[entries], bytes)?;
+            add(&mut places, &policies, function, Place::Alone(Arc::new(alone)));
         }
         Ok(Lookup { classifier, places })
     }
@@ -113,10 +112,10 @@ impl Lookup {
         self.places.get(&policy).cloned().unwrap_or_default()
     }
 
-    /// The lookup.
-    pub(crate) fn find(&self, header: &Header) -> Found {
+    /// The lookup of a header whose addresses have these names.
+    pub(crate) fn find(&self, header: &Header, names: &HeaderNames) -> Found {
         let mut results = [None; SETS_MAX as usize];
-        self.classifier.lookup(header, &mut results);
+        self.classifier.lookup(header, names, &mut results);
         let [policy, level, ..] = results;
         Found { policy, level, results }
     }
@@ -134,13 +133,13 @@ pub(crate) struct Met {
 
 impl Lookup {
     /// What the lookup of a header meets for a policy that has its rules in `places`.
-    pub(crate) fn explain(&self, header: &Header, places: &Places) -> Met {
+    pub(crate) fn explain(&self, header: &Header, names: &HeaderNames, places: &Places) -> Met {
         let mut segments = Segments::new(header);
         let mut matching = |sets: Vec<Vec<Entry>>| -> Vec<Vec<u32>> {
             sets.iter().flatten().for_each(|entry| segments.cut(&entry.rule));
             let of = |set: &Vec<Entry>| {
                 let mut fids: Vec<u32> =
-                    set.iter().filter(|e| e.rule.matches(header)).map(|e| e.fid.0).collect();
+                    set.iter().filter(|e| e.rule.matches_named(header, names)).map(|e| e.fid.0).collect();
                 // A rule may stand there several times.
                 fids.dedup();
                 fids
@@ -165,7 +164,12 @@ impl Lookup {
 
 impl Found {
     /// What was found among the rules of a policy, into `matches`.
-    pub(crate) fn matches(&self, places: &Places, header: &Header, matches: &mut Matches) {
+    pub(crate) fn matches(
+        &self,
+        places: &Places,
+        (header, names): (&Header, &HeaderNames),
+        matches: &mut Matches,
+    ) {
         matches.clear();
         for (function, place) in places.0.iter() {
             let rule = match place {
@@ -175,7 +179,7 @@ impl Found {
                 }
                 Place::Alone(classifier) => {
                     let mut result = [None];
-                    classifier.lookup(header, &mut result);
+                    classifier.lookup(header, names, &mut result);
                     let [found] = result;
                     found.map(|m| m.fid.0)
                 }
@@ -221,6 +225,10 @@ fn together(rules: &[PolicyRules], selectors: &[Vec<HeaderRule>], most: usize) -
             }
             for (number, rule) in rules {
                 let number = first.checked_add(*number)?;
+                // An address may have both names, and a rule can ask for one of each side: by itself it is looked up exactly.
+                if selectors.iter().any(|selector| selector.asks_other_names(rule)) {
+                    return None;
+                }
                 for rule in selectors.iter().filter_map(|selector| selector.and(rule)) {
                     left = left.checked_sub(1)?;
                     entries.push(Entry { fid: Fid(number), priority: number, rule });

@@ -6,7 +6,7 @@
 //! registered does, so that the numbers are the same each time.
 
 use bartizan_base::FunctionId;
-use bartizan_function::{ENTRY_BYTES_MAX, FunctionSpec, LOOKUPS_MAX};
+use bartizan_function::{ENTRY_BYTES_MAX, FunctionSpec, LOOKUPS_MAX, Model};
 
 /// Functions that a path has room for.
 pub const FUNCTIONS_MAX: usize = 32;
@@ -25,6 +25,11 @@ pub enum OrderError {
         "the header half of function `{0}` has entries of more than {ENTRY_BYTES_MAX} bytes or more than {LOOKUPS_MAX} lookups; make its tables smaller, or declare none"
     )]
     HeaderHalf(&'static str),
+    /// The first looks at payloads and wants to run before the second, which looks at headers.
+    #[error(
+        "function `{0}` looks at payloads and wants to run before `{1}`, which looks at headers: header functions run first; change `runs_before` or `runs_after`"
+    )]
+    PayloadFirst(&'static str, &'static str),
     /// Two have the same name.
     #[error("two functions are called `{0}`; rename one")]
     SameName(&'static str),
@@ -51,6 +56,13 @@ pub fn order(specs: &[&'static FunctionSpec]) -> Result<Vec<FunctionId>, OrderEr
     let before = |a: &FunctionSpec, b: &FunctionSpec| {
         a.runs_before.contains(&b.name) || b.runs_after.contains(&a.name)
     };
+    // Whatever their numbers are, header functions run before streams are read.
+    for spec in specs.iter().filter(|spec| spec.model == Model::Payload) {
+        let later = |other: &&&FunctionSpec| other.model != Model::Payload && before(spec, other);
+        if let Some(other) = specs.iter().find(later) {
+            return Err(OrderError::PayloadFirst(spec.name, other.name));
+        }
+    }
     let mut numbers: Vec<Option<FunctionId>> = vec![None; specs.len()];
     for number in 0..specs.len() {
         let now = numbers.clone();
@@ -94,7 +106,7 @@ fn circle(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bartizan_function::{HeaderHalf, Model};
+    use bartizan_function::HeaderHalf;
 
     fn spec(
         name: &'static str,
@@ -134,6 +146,18 @@ mod tests {
         assert_eq!(with(128, 2), Ok(vec![FunctionId(0)]));
         assert_eq!(with(129, 2), Err(OrderError::HeaderHalf("x")));
         assert_eq!(with(128, 3), Err(OrderError::HeaderHalf("x")));
+    }
+
+    #[test]
+    fn no_payload_function_runs_before_a_header_function() {
+        let payload = |name, after, before| -> &'static FunctionSpec {
+            Box::leak(Box::new(FunctionSpec { model: Model::Payload, ..*spec(name, after, before) }))
+        };
+        let (x, y) = (spec("x", &[], &[]), spec("y", &["p"], &[]));
+        let p = payload("p", &[], &["x"]);
+        assert_eq!(order(&[x, p]), Err(OrderError::PayloadFirst("p", "x")));
+        assert_eq!(order(&[payload("p", &[], &[]), y]), Err(OrderError::PayloadFirst("p", "y")));
+        assert!(order(&[payload("p", &["x"], &["q"]), x, payload("q", &[], &[])]).is_ok());
     }
 
     #[test]

@@ -12,6 +12,7 @@ use bartizan_function::{
     Finding, FindingAction, Function, FunctionSpec, PacketContext, RuleInfo, WorkerState,
 };
 use std::collections::{BTreeMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 /// Generator id of findings about would-be refusals.
@@ -65,8 +66,16 @@ impl Staged {
         core::mem::swap(context.worker, &mut worker.inner);
         let staged = self.fids.contains(&context.notes.fid);
         let (before, edits) = (context.findings.len(), context.edits.len());
-        let mut decision = callback(self.inner.as_ref(), context);
+        let called = catch_unwind(AssertUnwindSafe(|| callback(self.inner.as_ref(), context)));
         core::mem::swap(context.worker, &mut worker.inner);
+        let mut decision = match called {
+            Ok(decision) => decision,
+            Err(panicked) => {
+                // What it has counted is asked for once more.
+                *context.worker = worker;
+                resume_unwind(panicked)
+            }
+        };
         if staged {
             // A staged policy changes nothing.
             context.edits.truncate(edits);
@@ -138,6 +147,10 @@ impl Function for Staged {
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
         self.run(context, |function, context| function.payload(context))
+    }
+
+    fn refuses(&self, fid: Fid, matched: Option<u32>) -> Option<Decision> {
+        if self.fids.contains(&fid) { None } else { self.inner.refuses(fid, matched) }
     }
 
     fn repeated(&self, worker: &mut WorkerState, fid: Fid, decision: &Decision, packets: u64) {

@@ -5,13 +5,15 @@ mod common;
 
 use bartizan_agent::tenants::TenantQuestion;
 use bartizan_agent::{Agent, Prepared};
-use bartizan_base::{Generation, LinkId, TenantId};
+use bartizan_base::{FunctionId, Generation, LinkId, TenantId, Timestamp};
 use bartizan_config::policy;
 use bartizan_dataplane::chain::{Class, Matches};
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_function::header::header_of_flow;
+use bartizan_function::{Function, FunctionKind, FunctionSpec, Model, RuleSource, RulesError};
 use bartizan_packet::{TunnelKind, TunnelTag};
 use common::agent_with_ids as agent;
+use std::sync::Arc;
 
 const LINKS: &[(&str, LinkId)] = &[("wan", LinkId(1)), ("dmz", LinkId(2))];
 
@@ -28,7 +30,7 @@ fn classify(prepared: &Prepared, tenant: u16, from: &str, to: &str) -> Class {
 fn classify_on(prepared: &Prepared, tenant: u16, link: u16, from: &str, to: &str) -> Class {
     let scope = FlowScope { tenant: TenantId(tenant), link: LinkId(link), ..FlowScope::default() };
     let key = FlowKey::ported(&scope, 6, (from.parse().unwrap(), 40_000), (to.parse().unwrap(), 80));
-    prepared.chains.classifier.classify(&header_of_flow(&key, (0, 0)), &mut Matches::new())
+    prepared.chains.classifier.classify(&header_of_flow(&key, (0, 0)), Timestamp::ZERO, &mut Matches::new())
 }
 
 fn describe(prepared: &Prepared, agent: &Agent, class: Class) -> String {
@@ -296,4 +298,122 @@ fn staged_policies_report_what_they_would_refuse_and_drop_nothing() {
             assert_eq!(finding.rule.message, "staged policy: pfw would refuse this (pfw_default)");
         }
     }
+}
+
+/// A function whose rules cannot be read without a panic once it is told so.
+struct Brittle;
+
+static BRITTLE: FunctionSpec = FunctionSpec {
+    name: "brittle",
+    summary: "Panics while its rules are read.",
+    model: Model::StatelessHeaders,
+    runs_after: &["sfw"],
+    runs_before: &["ids"],
+    header_half: None,
+    host_slot: None,
+    counters: &[],
+};
+
+struct Quiet(FunctionId);
+
+impl Function for Quiet {
+    fn spec(&self) -> &'static FunctionSpec {
+        &BRITTLE
+    }
+
+    fn id(&self) -> FunctionId {
+        self.0
+    }
+}
+
+impl FunctionKind for Brittle {
+    fn spec(&self) -> &'static FunctionSpec {
+        &BRITTLE
+    }
+
+    fn changeable(&self) -> &'static [&'static str] {
+        &["breaks", "level"]
+    }
+
+    fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
+        let section = &source.rules["classes"][0]["rules"];
+        assert!(section["breaks"] != true, "a defect, made by the test");
+        if section["level"] == 9 {
+            let (place, message) = ("classes/0/rules/level".to_owned(), "9 is too high".to_owned());
+            return Err(vec![RulesError { function: "brittle", place, message }]);
+        }
+        Ok(Box::new(Quiet(source.id)))
+    }
+}
+
+fn with_brittle() -> Agent {
+    let mut kinds = common::kinds_with_ids();
+    kinds.push(Arc::new(Brittle));
+    Agent::new(kinds).unwrap()
+}
+
+const CHAINED: &str = "policies: [{name: p, chain: [sfw, brittle, ids], brittle: {level: 1}, on-failure: {ids: pass}}]\ndefault: {action: drop}\n";
+
+#[test]
+fn a_function_that_panics_while_its_rules_are_read_is_an_error_with_a_place() {
+    let mut agent = with_brittle();
+    prepare(&mut agent, CHAINED).unwrap();
+    let wrong = prepare(&mut agent, &CHAINED.replace("level: 1", "breaks: true")).unwrap_err();
+    assert!(wrong.starts_with("policy.yaml:1:") && wrong.contains("made by the test"), "{wrong}");
+    let prepared = prepare(&mut agent, CHAINED).unwrap();
+    assert_eq!(prepared.chains.generation, Generation(2));
+    let passes = prepared.classes.iter().find(|class| class.policy.is_some()).unwrap().goes_on_without;
+    assert_eq!(passes.functions().collect::<Vec<_>>(), [agent.function_id("ids").unwrap()]);
+}
+
+#[test]
+fn settings_by_order_are_those_that_the_function_names_and_accepts() {
+    let mut agent = with_brittle();
+    let settings = |text: &str| serde_json::from_str::<serde_json::Map<_, _>>(text).unwrap();
+    for (function, given, says) in [
+        ("brittel", r#"{"level": 2}"#, "there is no function `brittel`; did you mean `brittle`"),
+        ("brittle", r#"{"lever": 2}"#, "no setting `lever` that can be changed so; there are breaks, level"),
+        ("brittle", "{}", "say which settings of `brittle`: breaks, level"),
+        ("pfw", r#"{"default": "drop"}"#, "`pfw` has no settings that can be changed so"),
+        ("gate", r#"{"refuse": false}"#, "there is no function `gate`"),
+    ] {
+        let why = agent.configure(function, &settings(given)).unwrap_err();
+        assert!(why.contains(says), "{why}");
+    }
+    prepare(&mut agent, CHAINED).unwrap();
+    let before = agent.configure("brittle", &settings(r#"{"level": 9}"#)).unwrap();
+    let wrong = prepare(&mut agent, CHAINED).unwrap_err();
+    assert!(wrong.starts_with("policy.yaml:1:") && wrong.contains("9 is too high"), "{wrong}");
+    agent.restore(before);
+    prepare(&mut agent, CHAINED).unwrap();
+    agent.configure("brittle", &settings(r#"{"level": 3, "breaks": true}"#)).unwrap();
+    assert!(prepare(&mut agent, CHAINED).unwrap_err().contains("made by the test"));
+    agent.configure("brittle", &settings(r#"{"breaks": null}"#)).unwrap();
+    prepare(&mut agent, CHAINED).unwrap();
+}
+
+#[test]
+fn a_chain_that_cannot_run_in_its_order_is_refused_whole_with_its_place() {
+    let mut agent = with_brittle();
+    prepare(&mut agent, CHAINED).unwrap();
+    let text = "\
+policies:
+  - {name: good, to: [192.0.2.1], chain: [sfw, ids]}
+  - name: broken
+    chain: [sfw, ids, brittle]
+  - name: other
+    chain: [brittle, sfw]
+default: {action: drop}
+";
+    let wrong = prepare(&mut agent, text).unwrap_err();
+    for says in [
+        "policy.yaml:4:5: these functions run in another order; write `chain: [sfw, brittle, ids]`",
+        "policy.yaml:6:5: these functions run in another order; write `chain: [sfw, brittle]`",
+    ] {
+        assert!(wrong.contains(says), "{wrong}");
+    }
+    // Nothing of it is used, not even the policy that is right.
+    let prepared = prepare(&mut agent, CHAINED).unwrap();
+    assert_eq!(prepared.chains.generation, Generation(2));
+    assert!(!prepared.classes.iter().any(|class| class.policy.as_deref() == Some("good")));
 }

@@ -5,7 +5,7 @@
 mod common;
 
 use bartizan_agent::{Agent, PolicyEntries, Prepared, TOGETHER_MAX};
-use bartizan_base::{LinkId, TenantId};
+use bartizan_base::{LinkId, TenantId, Timestamp};
 use bartizan_classify::{Classifier, Header, Linear};
 use bartizan_config::policy::Prefix;
 use bartizan_dataplane::chain::Matches;
@@ -259,7 +259,7 @@ proptest! {
             // What was there before must not stay.
             let mut matches: Matches = [(pfw, 99)].into_iter().collect();
             for header in &headers {
-                let class = prepared.chains.classifier.classify(header, &mut matches);
+                let class = prepared.chains.classifier.classify(header, Timestamp::ZERO, &mut matches);
                 let info = prepared.classes.iter().find(|c| c.fid == class.fid).expect("a class");
                 let (policy, rule) = search(&policies, header);
                 let name = (policy + 1 < policies.len()).then(|| format!("p{policy}"));
@@ -269,7 +269,7 @@ proptest! {
                 let number = number[0].map_or(policies.len() - 1, |m| m.fid.0 as usize);
                 prop_assert_eq!(number, policy, "{:?}\n{}", header, text);
                 prop_assert_eq!(&info.tenant, TENANTS[usize::from(header.tenant.0)]);
-                let told = prepared.chains.classifier.explain(header).expect("an explanation");
+                let told = prepared.chains.classifier.explain(header, Timestamp::ZERO).expect("an explanation");
                 let of = |name| told.sets.iter().find(|s| s.set == name).map(|s| s.matching.clone());
                 let (last, selecting) = (policies.len() - 1, policies[..policies.len() - 1].iter().enumerate());
                 let selecting: Vec<_> =

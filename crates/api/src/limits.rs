@@ -2,8 +2,13 @@
 //! Bounds of wire contracts, for docs/limits.md.
 
 use crate::control::{ANSWER_MAX, MESSAGE_MAX};
-use bartizan_base::limit::Trace::Told;
-use bartizan_base::limit::{Limit, bytes};
+use crate::southbound::DEAD_AFTER;
+use crate::southbound::limits::{
+    ALERTS, COUNTERS, DIAGNOSTICS, GROUP_RULES, INFLATED_BYTES, INVENTORY_PAGE, JSON_DEPTH, MESSAGE_BYTES,
+    NAME_LETTERS, OBJECT_BYTES, OBJECTS,
+};
+use bartizan_base::limit::Trace::{NotNeeded, Told};
+use bartizan_base::limit::{Limit, bytes, count};
 use bartizan_base::limits;
 
 /// All of this crate.
@@ -12,4 +17,22 @@ pub const LIMITS: &[Limit] = limits! {
         "the client is told and let go", [Told("`too_long` of `control-stats`")];
     Control "bytes of an answer that `bartizan ctl` takes" = "{}" [bytes(ANSWER_MAX)] in ["api/control/mod.rs"],
         "`bartizan ctl` says so and ends", [Told("an error of `bartizan ctl`")];
+    Controller "bytes of a message between controller and device; unpacked" = "{}; {}" [bytes(MESSAGE_BYTES), bytes(INFLATED_BYTES)] in ["api/southbound/limits.rs"],
+        "the connection ends; a larger rule group goes in parts", [Told("malformed messages by kind, of both sides")];
+    Controller "depth of JSON in a message between controller and device" = "{}" [count(JSON_DEPTH)] in ["api/southbound/limits.rs"],
+        "the connection ends", [Told("malformed messages by kind, of both sides")];
+    Controller "letters of a name in a message between controller and device" = "{}" [count(NAME_LETTERS)] in ["api/southbound/limits.rs"],
+        "the connection ends", [Told("malformed messages by kind, of both sides")];
+    Controller "objects that a device holds, bytes of all" = "{}, {}" [count(OBJECTS), bytes(OBJECT_BYTES)] in ["api/southbound/limits.rs"],
+        "the device refuses the generation", [Told("diagnostics of the device")];
+    Controller "entries of an inventory message" = "{}" [count(INVENTORY_PAGE)] in ["api/southbound/limits.rs"],
+        "the next ones go in the next message", [NotNeeded];
+    Controller "rules of a group" = "{}" [count(GROUP_RULES)] in ["api/southbound/limits.rs"],
+        "the connection ends", [Told("malformed messages by kind, of both sides")];
+    Controller "diagnostics of a refusal" = "{}" [count(DIAGNOSTICS)] in ["api/southbound/limits.rs"],
+        "counted, not told", [Told("the number in the refusal")];
+    Controller "counters of a message of statistics, alerts of a message" = "{}, {}" [count(COUNTERS), count(ALERTS)] in ["api/southbound/limits.rs"],
+        "the next ones go in the next message", [NotNeeded];
+    Controller "signs of life that are missed" = "{}" [count(DEAD_AFTER)] in ["api/southbound/pulse.rs"],
+        "the connection ends, and the device comes again", [Told("sessions that ended, by reason")];
 };

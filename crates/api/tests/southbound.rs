@@ -49,6 +49,10 @@ fn messages() -> Vec<(&'static str, Message)> {
         count: 12,
         first: 1_000,
         last: 2_000,
+        event: serde_json::json!({"src_ip": "10.0.0.1", "dest_ip": "10.0.0.2", "proto": "TCP"})
+            .as_object()
+            .unwrap()
+            .clone(),
     };
     let session = Message::Session;
     vec![
@@ -299,6 +303,23 @@ fn rule_heads_have_to_agree_with_their_bodies() {
     for message in bad {
         assert!(decode(&Message::Rule(message.clone()).encode(1).unwrap()).is_err(), "{message:?}");
     }
+}
+
+#[test]
+fn events_of_alerts_have_a_bound_and_as_many_as_may_be_fit_a_message() {
+    let raise = |alerts: usize, letters: usize| {
+        let event = serde_json::json!({"a": "x".repeat(letters)}).as_object().unwrap().clone();
+        let (key, rule, message) = ("k".repeat(200), "1:2:3".to_owned(), "m".repeat(500));
+        let alert = Alert { key, tenant: 1, rule, message, count: 1, first: 1, last: 1, event };
+        let length = alert.event_bytes();
+        let message = AlertMessage::Raise { alerts: vec![alert; alerts], lost: 0 };
+        (length, decode(&Message::Alert(1, message).encode(1).unwrap()).map(|message| message.is_some()))
+    };
+    let longest = limits::EVENT_BYTES - r#"{"a":""}"#.len();
+    assert_eq!(raise(limits::ALERTS, longest), (limits::EVENT_BYTES, Ok(true)));
+    assert_eq!(raise(1, longest + 1).1.unwrap_err().kind(), ErrorKind::Bounds);
+    // Not even what cannot be compressed passes the bound of a message.
+    const { assert!(limits::ALERTS * 2 * limits::EVENT_BYTES <= limits::MESSAGE_BYTES) };
 }
 
 #[test]

@@ -140,6 +140,11 @@ pub trait Transaction: Send {
         None
     }
 
+    /// The transaction as its own type, for functions that follow one protocol. `None`: no function does.
+    fn as_any(&self) -> Option<&dyn core::any::Any> {
+        None
+    }
+
     /// The value of a header field of the request, by its name in lower case (HTTP).
     fn request_field(&self, name: &str) -> Option<&[u8]> {
         let _ = name;

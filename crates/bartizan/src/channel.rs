@@ -7,10 +7,14 @@
 
 use crate::signals;
 use crate::stats::InterfaceStat;
+use bartizan_agent::joined::Joined;
+use bartizan_api::southbound::Refusal;
 use bartizan_base::Generation;
 use bartizan_dataplane::eve::RulesInForce;
 use bartizan_dataplane::live::inquiry::Collector;
 use bartizan_detect::ruleset::RefusedRule;
+use serde_json::{Map, Value};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, TrySendError, channel, sync_channel};
 use std::time::Duration;
 
@@ -34,6 +38,14 @@ pub enum Command {
     Setting(String),
     /// Look into a data set, or change it.
     Set(SetCommand),
+    /// Build what a controller says beside what runs, and keep it ready.
+    Build(Arc<Joined>),
+    /// Run what is ready.
+    Swap,
+    /// Forget what is ready.
+    Abandon,
+    /// Give a function these settings, by name, beside those of its sections.
+    Configure(String, Map<String, Value>),
 }
 
 /// What is done with a data set.
@@ -83,6 +95,10 @@ pub enum Answer {
     Number(u64),
     /// Workers are asked, and will say it.
     Workers(Collector),
+    /// A controller's generation cannot be built, and where.
+    NotBuilt(Box<Refusal>),
+    /// What is told of something, by name.
+    Told(serde_json::Map<String, serde_json::Value>),
 }
 
 /// A command on its way.

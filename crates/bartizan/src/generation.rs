@@ -3,34 +3,36 @@
 
 use crate::allocator;
 use crate::cache::CacheOption;
+use crate::compiling::{Compiled, Compiler, Texts};
 use crate::error::Failure;
 use crate::firewall::{self, FirewallOptions};
 use crate::outputs::Wanted;
 use crate::reload::Inventory;
 use crate::{findings, input, load, rule_files};
-use bartizan_agent::{Agent, ClassInfo, PolicyEntries, TenantSelector, one_chain};
+use bartizan_agent::joined::Joined;
+use bartizan_agent::{Agent, ClassInfo, Overrides, PolicyEntries, TenantSelector, one_chain};
 use bartizan_base::{FunctionId, Generation, LinkId, Settings, TenantId};
 use bartizan_classify::Entry;
 use bartizan_config::kind::FileKind;
-use bartizan_config::policy::{self, PolicyFile, did_you_mean};
+use bartizan_config::policy::{self, PolicyError, PolicyFile, did_you_mean, read};
 use bartizan_config::suricata;
 use bartizan_dataplane::chain::Chains;
+use bartizan_detect::needs::Needs;
 use bartizan_detect::shared::Shared;
-use bartizan_detect::signature::Member;
-use bartizan_detect::{needs::Needs, ruleset::RuleSet};
 use bartizan_flow::FlowHasher;
 use bartizan_flow::host::HostTable;
 use bartizan_function::hosts::HOST_MEMORY;
-use bartizan_function::{FunctionKind, HostTablesConfig, RuleSource};
+use bartizan_function::{FunctionKind, HostTablesConfig};
 use bartizan_functions::ids::Ids;
-use bartizan_functions::ids_kind::{CompileError, IdsKind, RuleCompiler};
+use bartizan_functions::ids_kind::{IdsKind, RuleCompiler};
 use bartizan_functions::registry::{self, Services};
 use bartizan_functions::sfw::Hosts;
 use bartizan_pattern::CacheCounters;
-use bartizan_rules::{Diagnostic, RuleSetReport, Variables};
+use bartizan_rules::{Diagnostic, RuleSetReport};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// What a generation is built from.
 #[derive(clap::Args, Clone, Default)]
@@ -73,6 +75,12 @@ pub struct Options {
     /// Names of the links, by number.
     #[arg(skip)]
     pub links: Vec<String>,
+    /// A controller says what runs, and `policy` and `rules` hold until it has.
+    #[arg(skip)]
+    pub controlled: bool,
+    /// A level below refuses packets without a flow on some link.
+    #[arg(skip)]
+    pub early: bool,
 }
 
 impl Options {
@@ -86,11 +94,12 @@ impl Options {
         load::overrides(&mut settings, &self.overrides)?;
         self.firewall.apply(&mut settings)?;
         let settings = load::checked(settings)?;
-        if self.policy.is_some() && firewall::is_on(&settings)? {
-            return Err(Failure::input(
-                "firewall mode (`firewall.enabled`) and a policy file both say what may go on, and do not go together: leave one out, \
+        let other = if self.controlled { "a controller" } else { "a policy file" };
+        if (self.policy.is_some() || self.controlled) && firewall::is_on(&settings)? {
+            return Err(Failure::input(format!(
+                "firewall mode (`firewall.enabled`) and {other} both say what may go on, and do not go together: leave one out, \
                  or write the firewall's rules as `pfw` rules of the policy",
-            ));
+            )));
         }
         Ok(settings)
     }
@@ -206,6 +215,57 @@ pub fn is_policy(path: &Path) -> bool {
     name.ends_with(".yaml") || name.ends_with(".yml")
 }
 
+/// Where a policy comes from.
+enum Origin {
+    /// A file.
+    File(PathBuf),
+    /// A controller.
+    Held(Arc<Joined>),
+    /// Nowhere: there is a controller, and it has said nothing yet.
+    Until,
+}
+
+/// What messages call a policy that is in no file.
+const CONTROLLER: &str = "controller";
+
+impl Origin {
+    fn name(&self) -> String {
+        match self {
+            Origin::File(path) => path.display().to_string(),
+            Origin::Held(_) | Origin::Until => CONTROLLER.to_owned(),
+        }
+    }
+}
+
+/// Why no generation comes of a policy.
+pub enum BuildError {
+    /// The policy says something wrong.
+    Policy(PolicyError),
+    /// Something else is wrong.
+    Other(Failure),
+}
+
+impl From<PolicyError> for BuildError {
+    fn from(error: PolicyError) -> Self {
+        BuildError::Policy(error)
+    }
+}
+
+impl From<Failure> for BuildError {
+    fn from(failure: Failure) -> Self {
+        BuildError::Other(failure)
+    }
+}
+
+impl From<BuildError> for Failure {
+    fn from(error: BuildError) -> Self {
+        match error {
+            BuildError::Policy(error) => Failure::input(error),
+            BuildError::Other(failure) => failure,
+        }
+    }
+}
+
 /// Builds generations.
 pub struct Builder {
     options: Options,
@@ -217,6 +277,10 @@ pub struct Builder {
     kinds: Vec<Arc<dyn FunctionKind>>,
     /// The links by name; `None`: whatever links the policy names.
     links: Option<Vec<(String, LinkId)>>,
+    /// What a controller has said.
+    held: Option<Arc<Joined>>,
+    /// Rule sets of a controller's libraries that were built last.
+    compiled: Arc<Vec<Compiled>>,
 }
 
 impl Builder {
@@ -266,7 +330,17 @@ impl Builder {
         let base = Arc::new(load::Base::with(&settings, cache, entries, &mut warnings)?);
         let hosts: Hosts = Arc::new(HostTable::new(&load::hosts(entries)));
         let kinds = registry::kinds(&Services { hosts });
-        Ok(Builder { options: options.clone(), settings, base, warnings, agent: None, kinds, links })
+        Ok(Builder {
+            options: options.clone(),
+            settings,
+            base,
+            warnings,
+            agent: None,
+            kinds,
+            links,
+            held: None,
+            compiled: Arc::default(),
+        })
     }
 
     /// The settings.
@@ -294,21 +368,83 @@ impl Builder {
         self.base.compiler.info().cache
     }
 
+    /// Other settings for a function from the next generation on; `null` takes one back. Gives all that were given before.
+    ///
+    /// # Errors
+    /// The function has no such settings, or there is no policy.
+    pub fn configure(&mut self, function: &str, settings: &Map<String, Value>) -> Result<Overrides, String> {
+        match &mut self.agent {
+            Some(agent) => agent.configure(function, settings),
+            None => Err("without a policy detection runs alone, and has no settings that can be changed; write a policy".to_owned()),
+        }
+    }
+
+    /// Settings for functions as they were.
+    pub fn restore(&mut self, overrides: Overrides) {
+        if let Some(agent) = &mut self.agent {
+            agent.restore(overrides);
+        }
+    }
+
     /// To be called when a generation was freed: gives its memory back.
     pub fn generation_freed(&self) {
         self.base.generation_freed();
         allocator::give_back();
     }
 
-    /// Builds a generation from the files as they are now. Nothing of one that fails is used.
+    /// Builds a generation from what a controller has said, else from the files as they are now. Nothing of one that fails is used.
     pub fn build(&mut self, number: Generation) -> Result<Built, Failure> {
-        let built = match self.options.policy.clone() {
-            Some(path) => self.build_policy(&path, number),
+        let origin = match (&self.held, &self.options.policy) {
+            (Some(held), _) => Some(Origin::Held(Arc::clone(held))),
+            (None, Some(path)) => Some(Origin::File(path.clone())),
+            (None, None) => self.options.controlled.then_some(Origin::Until),
+        };
+        let built = match origin {
+            Some(origin) => self.build_policy(&origin, number).map_err(Failure::from),
             None => self.build_detection(number),
         };
         // Texts, their parsed form, and what libhs needs to compile sets (150 MB for Emerging Threats Open) are for loading alone.
         allocator::give_back();
         built
+    }
+
+    /// Builds a generation from what a controller says. It is held only once it is to run ([`Builder::hold`]).
+    pub fn build_held(&mut self, joined: &Arc<Joined>, number: Generation) -> Result<Built, BuildError> {
+        let built = self.build_policy(&Origin::Held(Arc::clone(joined)), number);
+        allocator::give_back();
+        built
+    }
+
+    /// From here on [`Builder::build`] builds this.
+    pub fn hold(&mut self, joined: Option<Arc<Joined>>) {
+        self.held = joined;
+    }
+
+    /// What a controller has said, as it is held.
+    pub fn held(&self) -> Option<&Joined> {
+        self.held.as_deref()
+    }
+
+    /// What runs until a controller has said something, for people.
+    pub fn meanwhile(&self) -> String {
+        match (&self.options.policy, self.rules().is_empty()) {
+            (Some(path), _) => format!("the policy {} holds", path.display()),
+            (None, false) => "this host's own rules hold for all traffic".to_owned(),
+            (None, true) => {
+                "nothing goes on by inline links, since this host has neither `policy` nor `rules`".to_owned()
+            }
+        }
+    }
+
+    /// Rule sets of the libraries that were built last.
+    #[cfg(test)]
+    pub fn compiled(&self) -> &[Compiled] {
+        &self.compiled
+    }
+
+    /// Numbers that this program has given to tenants, by name.
+    pub fn tenants(&self) -> Vec<(String, TenantId)> {
+        self.agent.as_ref().map(Agent::tenants).unwrap_or_default()
     }
 
     /// Detection alone, for every flow.
@@ -348,20 +484,29 @@ impl Builder {
         Ok(most)
     }
 
+    /// Where the rules of a policy come from.
+    fn texts(&self, origin: &Origin) -> Texts {
+        match origin {
+            Origin::File(path) => Texts::Files {
+                always: self.options.rules.clone(),
+                folder: path.parent().unwrap_or(Path::new("")).to_owned(),
+            },
+            Origin::Held(joined) => {
+                Texts::Held { joined: Arc::clone(joined), known: Arc::clone(&self.compiled) }
+            }
+            Origin::Until => Texts::Files { always: self.rules(), folder: PathBuf::new() },
+        }
+    }
+
     /// The agent with this program's functions, and what compiles rules for it.
-    fn agent(&mut self, path: &Path) -> Result<(&mut Agent, Arc<Compiler>), Failure> {
-        let compiler = Arc::new(Compiler {
-            base: Arc::clone(&self.base),
-            settings: self.settings.clone(),
-            always: self.options.rules.clone(),
-            folder: path.parent().unwrap_or(Path::new("")).to_owned(),
-            compiled: Mutex::default(),
-            inventory: Mutex::default(),
-        });
+    fn agent(&mut self, origin: &Origin) -> Result<(&mut Agent, Arc<Compiler>), Failure> {
+        let texts = self.texts(origin);
+        let compiler = Arc::new(Compiler::new(Arc::clone(&self.base), self.settings.clone(), texts));
         // The agent outlives generations: fids, tenants and bits stay. Only what compiles rules is new.
         let mut kinds = self.kinds.clone();
         let alerts_max = self.alerts_max()?;
         kinds.push(Arc::new(IdsKind::new(Arc::clone(&compiler) as Arc<dyn RuleCompiler>, alerts_max)));
+        let early = self.options.early;
         let agent = match &mut self.agent {
             Some(agent) => {
                 agent.set_kinds(kinds);
@@ -373,6 +518,7 @@ impl Builder {
                     memory: self.options.function_hosts.unwrap_or(HOST_MEMORY),
                     hasher: FlowHasher::new(load::seed()),
                 });
+                agent.set_early(early);
                 agent
             }
         };
@@ -382,8 +528,9 @@ impl Builder {
     /// Whom the policies of a file are about, for lookups of headers alone: no function is built, no rule file is read.
     pub fn policy_entries(&mut self, path: &Path) -> Result<Policies, Failure> {
         let links = self.links.clone();
-        let (agent, _) = self.agent(path)?;
-        let file = read_policy(path, agent)?;
+        let origin = Origin::File(path.to_owned());
+        let (agent, compiler) = self.agent(&origin)?;
+        let file = read_policy(&origin, agent, &compiler)?;
         let links = links.unwrap_or_else(|| links_of(&file));
         let by_name: Vec<(&str, LinkId)> = links.iter().map(|(name, id)| (name.as_str(), *id)).collect();
         let PolicyEntries { entries, tenants } =
@@ -391,33 +538,34 @@ impl Builder {
         Ok(Policies { count: file.policies.len(), entries, tenants, links })
     }
 
-    /// What a policy file says.
-    fn build_policy(&mut self, path: &Path, number: Generation) -> Result<Built, Failure> {
-        let (links, with_rules) = (self.links.clone(), !self.options.rules.is_empty());
-        let with_options = self.options.clone();
-        let (agent, compiler) = self.agent(path)?;
-        let file = read_policy(path, agent)?;
+    /// What a policy says.
+    fn build_policy(&mut self, origin: &Origin, number: Generation) -> Result<Built, BuildError> {
+        let with_rules = !self.options.rules.is_empty() && matches!(origin, Origin::File(_));
+        let (links, with_options) = (self.links.clone(), self.options.clone());
+        let (agent, compiler) = self.agent(origin)?;
+        let file = read_policy(origin, agent, &compiler)?;
         let links = links.unwrap_or_else(|| links_of(&file));
         let by_name: Vec<(&str, LinkId)> = links.iter().map(|(name, id)| (name.as_str(), *id)).collect();
-        let mut prepared = agent.prepare(&file, &by_name).map_err(Failure::input)?;
+        let mut prepared = agent.prepare(&file, &by_name)?;
         prepared.chains.generation = number;
+        file.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
         let detection = agent.function_id("ids");
         let detects = prepared.classes.iter().any(|c| detection.is_some_and(|id| c.path.contains(id)));
         if !detects && with_rules {
             eprintln!(
                 "warning: --rules has no effect: no chain of {} has `ids`; add it to a chain there",
-                path.display()
+                origin.name()
             );
         }
         let mut names = vec!["?"; 32];
-        for name in agent.function_names().into_iter().chain(["gate"]) {
+        for name in agent.function_names().into_iter().chain(["gate", "names"]) {
             if let Some(slot) = agent.function_id(name).and_then(|id| names.get_mut(usize::from(id.0))) {
                 *slot = name;
             }
         }
         let (report, needs) = compiler.totals();
-        with_options.accepts(&report, &compiler.base.malformed_thresholds())?;
-        let inventory = compiler.inventory.lock().map(|i| i.clone()).unwrap_or_default();
+        with_options.accepts(&report, &compiler.malformed_thresholds())?;
+        let inventory = compiler.inventory();
         let policy = BuiltPolicy {
             tenant_ids: agent.tenants(),
             file,
@@ -426,15 +574,34 @@ impl Builder {
             links,
         };
         let chains = Arc::new(prepared.chains);
+        if matches!(origin, Origin::Held(_)) {
+            self.compiled = Arc::new(compiler.compiled());
+        }
         Ok(Built { chains, report, inventory, function_names: names, needs, policy: Some(policy) })
     }
 }
 
-/// Reads a policy file for the functions that the agent has.
-fn read_policy(path: &Path, agent: &Agent) -> Result<PolicyFile, Failure> {
+/// Reads a policy for the functions that the agent has.
+fn read_policy(origin: &Origin, agent: &Agent, compiler: &Compiler) -> Result<PolicyFile, BuildError> {
+    let functions = agent.function_names();
+    let path = match origin {
+        Origin::File(path) => path,
+        Origin::Held(joined) => {
+            return Ok(policy::from_node(CONTROLLER, read::from_json(&joined.file), &functions)?);
+        }
+        Origin::Until => {
+            // Who has rules is looked at with them; who has none gets through nothing.
+            let default = match compiler.has_rules_for_all() {
+                true => json!({"action": "allow", "chain": ["ids"]}),
+                false => json!({"action": "drop"}),
+            };
+            let node = read::from_json(&json!({"default": default}));
+            return Ok(policy::from_node(CONTROLLER, node, &functions)?);
+        }
+    };
     let text = input::read_utf8(path, "policy file")?;
     input::is_no_other(path, &text, FileKind::Policy)?;
-    policy::parse(&path.display().to_string(), &text, &agent.function_names()).map_err(Failure::input)
+    Ok(policy::parse(&path.display().to_string(), &text, &functions)?)
 }
 
 /// Numbers for the links that a policy names, in the order of their first place in the file.
@@ -449,84 +616,4 @@ fn links_of(file: &PolicyFile) -> Vec<(String, LinkId)> {
         }
     }
     names
-}
-
-/// What a policy file calls a tenant.
-fn tenant_name(source: &RuleSource<'_>, tenant: TenantId) -> String {
-    let names = source.rules.get("tenants").and_then(|t| t.as_object());
-    let known = names.and_then(|names| names.iter().find(|(_, id)| id.as_u64() == Some(tenant.0.into())));
-    known.map_or_else(|| tenant.0.to_string(), |(name, _)| name.clone())
-}
-
-/// Compiles the rule files that policies name: each set of files once per generation.
-struct Compiler {
-    base: Arc<load::Base>,
-    settings: Settings,
-    /// Rule files of the command line, which every flow with detection gets.
-    always: Vec<PathBuf>,
-    folder: PathBuf,
-    compiled: Mutex<BTreeMap<Vec<PathBuf>, Arc<RuleSet>>>,
-    inventory: Mutex<Inventory>,
-}
-
-impl Compiler {
-    /// What became of all rules, and what they ask of parsers.
-    fn totals(&self) -> (RuleSetReport, Needs) {
-        let mut total = RuleSetReport::new();
-        let mut needs = Needs::default();
-        for rules in self.compiled.lock().iter().flat_map(|sets| sets.values()) {
-            total.absorb(&rules.report);
-            needs = needs.and(Needs::of(rules));
-        }
-        (total, needs)
-    }
-}
-
-impl RuleCompiler for Compiler {
-    fn variables(&self) -> &Variables {
-        self.base.variables()
-    }
-
-    fn compile(
-        &self,
-        files: &[String],
-        source: &RuleSource<'_>,
-        tenants: &[(TenantId, Variables)],
-    ) -> Result<Arc<RuleSet>, CompileError> {
-        let named = files.iter().map(|f| self.folder.join(f));
-        let paths: Vec<PathBuf> = self.always.iter().cloned().chain(named).collect();
-        let mut compiled = self.compiled.lock().map_err(|_| "an earlier load broke off".to_owned())?;
-        if let Some(known) = compiled.get(&paths) {
-            return Ok(Arc::clone(known));
-        }
-        let mut parsed = Vec::new();
-        for (place, path) in paths.iter().enumerate() {
-            let read = load::rule_files(std::slice::from_ref(path));
-            // Files of the command line stand in no policy.
-            let file = place.checked_sub(self.always.len());
-            parsed.extend(read.map_err(|error| CompileError { file, message: error.to_string() })?);
-        }
-        let loaded = self
-            .base
-            .rules(&mut parsed, &self.settings, source.generation, tenants)
-            .map_err(|e| e.to_string())?;
-        findings::report(&loaded.diagnostics, &loaded.rules.report);
-        if let Ok(mut inventory) = self.inventory.lock() {
-            inventory.add(&parsed, &loaded);
-        }
-        for (tenant, _) in tenants {
-            let heads = loaded.rules.heads.of(*tenant);
-            let nothing = |s: &&Member| heads.get(s.head as usize).is_none_or(Option::is_none);
-            let count = loaded.rules.signatures.iter().filter(nothing).count();
-            if count > 0 {
-                let name = tenant_name(source, *tenant);
-                eprintln!(
-                    "note: {count} rules match nothing of tenant `{name}`: no address or port is left with its variables"
-                );
-            }
-        }
-        let rules = Arc::new(loaded.rules);
-        compiled.insert(paths, Arc::clone(&rules));
-        Ok(rules)
-    }
 }

@@ -19,7 +19,7 @@ use bartizan_events::metrics::METRICS;
 use bartizan_events::tls_store::TlsStoreCounters;
 use bartizan_flow::host::HostCounters;
 use bartizan_flow::tcp::StreamEvent;
-use bartizan_functions::{gate, ids, pfw, portscan, sfw};
+use bartizan_functions::{gate, ids, names, pfw, portscan, sfw};
 use bartizan_packet::DecodeEvent;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -31,6 +31,7 @@ fn declared() -> impl Iterator<Item = &'static Limit> {
     let crates = [
         bartizan_api::limits::LIMITS,
         crate::control::limits::LIMITS,
+        bartizan_controller::limits::LIMITS,
         bartizan_packet::limits::LIMITS,
         bartizan_flow::limits::LIMITS,
         bartizan_dataplane::limits::LIMITS,
@@ -50,7 +51,8 @@ const END: &str = "<!-- end of limits -->";
 /// The page with its tables made anew.
 fn page(before: &str) -> String {
     let mut text = before.to_owned();
-    for table in [Table::Flow, Table::Protocol, Table::Rule, Table::Control] {
+    let tables = [Table::Flow, Table::Protocol, Table::Rule, Table::Control, Table::Controller];
+    for table in tables {
         let mark = format!("<!-- limits: {} -->\n", table.name());
         let (head, rest) = text.split_once(&mark).unwrap_or_else(|| panic!("no {mark}"));
         let (_, tail) = rest.split_once(END).unwrap_or_else(|| panic!("no {END} behind {mark}"));
@@ -146,9 +148,11 @@ fn exists(trace: Trace, counters: &BTreeSet<&str>, events: &BTreeSet<String>) ->
         },
         Trace::Metric(name) => METRICS.iter().any(|metric| metric.name == name),
         Trace::Event(name) => events.contains(name),
-        Trace::Function(name) => [&gate::SPEC, &portscan::SPEC, &pfw::SPEC, &sfw::SPEC, &ids::SPEC]
-            .iter()
-            .any(|spec| spec.counters.iter().any(|counter| counter.name == name)),
+        Trace::Function(name) => {
+            [&gate::SPEC, &names::SPEC, &portscan::SPEC, &pfw::SPEC, &sfw::SPEC, &ids::SPEC]
+                .iter()
+                .any(|spec| spec.counters.iter().any(|counter| counter.name == name))
+        }
         Trace::Refused(_) | Trace::Told(_) | Trace::NotNeeded | Trace::Nothing => true,
     }
 }

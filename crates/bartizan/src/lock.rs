@@ -10,7 +10,7 @@ use crate::error::Failure;
 use bartizan_events::output::{Rights, Unfit};
 use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read, Seek, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// A lock that is held until this is dropped.
@@ -60,6 +60,21 @@ pub fn folder(folder: &Path) -> Result<Lock, Failure> {
                 folder.display()
             ),
         })
+    })
+}
+
+/// Locks the folder of what a controller has sent, which is made if it is not there.
+pub fn state(folder: &Path) -> Result<Lock, Failure> {
+    let failed = |error: &dyn std::fmt::Display| {
+        let folder = folder.display();
+        Failure::stopped(format!(
+            "cannot use the folder {folder} for what the controller sends: {error}; check its permissions, or choose another (`controller`, `state`)"
+        ))
+    };
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| failed(&error))?;
+    take(&folder.join("bartizan.lock")).map_err(|refusal| match refusal {
+        Refusal::Held(who) => failed(&format!("another bartizan{who} uses it")),
+        Refusal::System(error) => failed(&error),
     })
 }
 

@@ -10,12 +10,14 @@ mod allocator;
 mod cache;
 mod channel;
 mod commands;
+mod compiling;
 mod control;
 mod crew;
 mod engines;
 mod error;
 mod findings;
 mod firewall;
+mod functions;
 mod generation;
 mod input;
 mod interfaces;
@@ -28,11 +30,13 @@ mod metrics;
 mod offload;
 mod outputs;
 mod plan;
+mod plane;
 mod reload;
 mod rule_files;
 mod sets;
 #[allow(unsafe_code)] // Signal handlers; the argument stands in the module.
 mod signals;
+mod southbound;
 mod stats;
 mod steer;
 mod stores;
@@ -80,8 +84,8 @@ enum Command {
         after_help = "`bartizan explain flow --help` and `bartizan explain rule --help` have examples."
     )]
     Explain(commands::explain::Args),
-    /// Give a command to a running program: reload, counters, why a live flow is where it is, end.
-    #[command(after_help = commands::ctl::commands_help())]
+    /// Tell a controller or a running program what to do, and ask them: policies, devices, roll-outs; reload, counters, live flows.
+    #[command(after_help = commands::ctl::after_help(), disable_help_subcommand = true)]
     Ctl(commands::ctl::Args),
     /// Load header rules or policies and classify headers, or say how fast that is.
     #[command(after_help = commands::classify::EXAMPLES)]

@@ -16,13 +16,14 @@ use bartizan_base::{LinkId, Spread};
 use bartizan_config::host::{
     OFFLOAD_DROP_SAMPLES_USUAL, OFFLOAD_ENTRIES_USUAL, OFFLOAD_STALE_USUAL, Offload, OffloadFail, OffloadMode,
 };
+use bartizan_dataplane::chain::Chains;
 use bartizan_dataplane::stats::Counters;
 use bartizan_offload::Device;
 use bartizan_offload::devices::xdp::XdpDevice;
 use bartizan_ports::Interface;
 use bartizan_xdp::{
-    Fail, Left, Mode, ModeChoice, Options, PortCounters, PortSetup, Program, Side, Tables, Watch, XdpError,
-    boot_time, remove_left,
+    EarlyOptions, Fail, Left, Mode, ModeChoice, Options, PortCounters, PortSetup, Program, Side, Tables,
+    Watch, XdpError, boot_time, remove_left,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -140,6 +141,8 @@ pub struct Below {
     links: Vec<LinkLevel>,
     /// Numbers of the workers of links that have a level, among those of all links.
     workers: Vec<u32>,
+    /// Links whose packets without a flow are refused by rules, in the order of their numbers at the level.
+    early: Vec<LinkId>,
     /// When it was opened, by the clock of signs of life: a worker that was heard of since works.
     opened: u64,
     /// What a killed run had left on its interfaces.
@@ -174,6 +177,21 @@ fn drop_samples(offload: &Offload) -> Option<u8> {
     of.checked_ilog2().and_then(|power| u8::try_from(power).ok())
 }
 
+/// How much room is needed for refusing packets without a flow on some links.
+fn early_options(early: &[LinkId], plan: &Plan, of_links: &[OfLink]) -> Option<EarlyOptions> {
+    let of = |link: &LinkId| {
+        let number = usize::from(link.0);
+        let workers = plan.links.get(number).map_or(1, |link| u64::from(link.workers.max(1)));
+        of_links.get(number).map_or(0, |link| u64::from(link.stack.settings.flow_capacity) * workers)
+    };
+    let links = u32::try_from(early.len()).ok().filter(|links| *links > 0)?;
+    let seed = of_links.first().map_or(0, |link| {
+        let [one, other] = link.stack.settings.seed;
+        one ^ other.rotate_left(32)
+    });
+    Some(EarlyOptions { links, flows: early.iter().map(of).sum(), seed })
+}
+
 /// Who serves a link's frames, the first of them of this number, and what becomes of those that nobody serves.
 fn watch(offload: &Offload, spread: Spread, first: u32) -> Watch {
     let fail = match offload.fail {
@@ -200,7 +218,7 @@ fn take_away_left(link: &LinkPlan, interfaces: &[Interface], notes: &mut Vec<Str
 }
 
 impl Below {
-    /// Loads and attaches what links want, and gives each worker its device. To be called once their ports are open; `interfaces` by link.
+    /// Loads and attaches what links want, and gives each worker its device. To be called once their ports are open; `interfaces` by link; `chains`: the first generation.
     ///
     /// # Errors
     /// A level that is wanted cannot be used: which, why, and what to do.
@@ -208,6 +226,7 @@ impl Below {
         plan: &Plan,
         interfaces: &[Vec<Interface>],
         of_links: &mut [OfLink],
+        chains: &Chains,
     ) -> Result<Self, Failure> {
         let mut below = Below::default();
         let mut slots = 0;
@@ -220,6 +239,9 @@ impl Below {
             below.shares.push(share);
         }
         one_mode(plan)?;
+        below.early =
+            (0..).zip(&plan.links).filter(|(_, link)| link.drops_early()).map(|(n, _)| LinkId(n)).collect();
+        let early = early_options(&below.early, plan, of_links);
         let mut firsts = Vec::new();
         let mut all_workers = 0;
         for link in &plan.links {
@@ -250,11 +272,12 @@ impl Below {
                     link.name
                 ))
             };
+            let own_number = below.early_number(LinkId(number));
             let program = match &mut below.program {
                 Some(program) => program,
                 none => {
                     let (flows, tunnels, workers) = (slots, settings.decoder, all_workers);
-                    let options = Options { flows, mode, tunnels, workers };
+                    let options = Options { flows, mode, tunnels, workers, early };
                     none.insert(Program::load(&options).map_err(failed)?)
                 }
             };
@@ -268,6 +291,7 @@ impl Below {
                     pair: index ^ 1,
                     vlans_in_key: settings.vlan_in_key,
                     drop_samples: drop_samples(offload),
+                    early: own_number,
                     watch: Some(watch),
                 }
             };
@@ -289,7 +313,29 @@ impl Below {
             of_link.devices = below.devices(number, link, (spread, first), max_layers);
         }
         below.opened = boot_time();
+        let said = below.prepare(chains);
+        below.notes.extend(said);
         Ok(below)
+    }
+
+    /// Number of a link among those whose packets without a flow are refused.
+    fn early_number(&self, link: LinkId) -> Option<u8> {
+        self.early.iter().position(|early| *early == link).and_then(|number| u8::try_from(number).ok())
+    }
+
+    /// Makes the table of a generation by which packets without a flow are refused, before any worker enters it. What is to be said: how much of the rules it holds, if not all.
+    pub fn prepare(&self, chains: &Chains) -> Option<String> {
+        let (program, early) = (self.program.as_ref()?, chains.early.as_ref()?);
+        let tables = program.tables();
+        let tables = tables.early()?;
+        let table = early.rules.table(&self.early, tables.outcomes());
+        let (held, all) = (table.held, early.rules.len());
+        if !tables.write(chains.generation.0 as u8, &table.words) {
+            return Some("packets without a flow are not refused early: their table has no room".to_owned());
+        }
+        (held < all).then(|| {
+            format!("early-drop: the XDP level has room for the first {held} of {all} rules, each policy's default counted as one; what none of these decides comes up and is dropped here")
+        })
     }
 
     /// Takes over what a killed run has left, once workers serve their frames; and looks for MTUs that were changed: frames that are longer than what may leave go up from then
@@ -400,7 +446,11 @@ impl Below {
         let watch = watch(offload, spread, first_worker);
         let device = |worker: u32| {
             let device = XdpDevice::new(program.tables(), first + worker * each, each).limited_to(max_layers);
-            Box::new(device.watched(first_worker + worker, &watch)) as Box<dyn Device>
+            let device = device.watched(first_worker + worker, &watch);
+            match u16::try_from(number).ok().and_then(|number| self.early_number(LinkId(number))) {
+                Some(link) => Box::new(device.with_early(link, worker == 0)) as Box<dyn Device>,
+                None => Box::new(device),
+            }
         };
         (0..u32::from(link.workers)).map(device).collect()
     }

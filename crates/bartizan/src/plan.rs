@@ -181,6 +181,11 @@ pub struct Filter {
 }
 
 impl LinkPlan {
+    /// Packets without a flow may be refused by its level. Where refusals are only reported none are.
+    pub fn drops_early(&self) -> bool {
+        self.prevention && self.offload.as_ref().is_some_and(|offload| offload.early_drop)
+    }
+
     /// Whether frames leave by it.
     pub const fn is_inline(&self) -> bool {
         matches!(self.ports, Ports::Inline { .. })
@@ -214,6 +219,8 @@ pub struct Plan {
     pub pid_file: Option<PathBuf>,
     /// Standard output belongs to events.
     pub stdout_taken: bool,
+    /// Who says what runs.
+    pub controller: Option<host::Controller>,
 }
 
 /// What a reload may take away: the command line's word, else that of the host file as it is now.
@@ -246,6 +253,7 @@ pub fn plan(given: &Given) -> Result<Plan, Failure> {
     let detect = given.detect || file.as_ref().is_some_and(|f| f.detect);
     links.iter_mut().for_each(|link| link.prevention = link.is_inline() && !detect);
     options.links = links.iter().map(|link| link.name.clone()).collect();
+    options.early = links.iter().any(LinkPlan::drops_early);
     let spin = given.spin.or_else(|| file.as_ref()?.spin.map(u64::from));
     Ok(Plan {
         awake: links.iter().any(LinkPlan::is_inline)
@@ -261,8 +269,9 @@ pub fn plan(given: &Given) -> Result<Plan, Failure> {
             group: file.as_ref().and_then(|file| file.control.group.clone()),
         },
         pid_file: given.pidfile.clone().or_else(|| file.as_ref()?.pid_file.clone()),
-        metrics: given.metrics.or_else(|| Some(file?.metrics?.listen)),
+        metrics: given.metrics.or_else(|| Some(file.as_ref()?.metrics.as_ref()?.listen)),
         stdout_taken,
+        controller: file.and_then(|file| file.controller),
     })
 }
 
@@ -287,6 +296,7 @@ fn take_options(options: &mut Options, file: &HostFile) {
         options.rules.clone_from(&file.rules.0);
     }
     options.policy = options.policy.take().or_else(|| file.policy.clone());
+    options.controlled = file.controller.is_some();
     options.suricata_config = options.suricata_config.take().or_else(|| file.suricata_config.clone());
     options.cache.cache = options.cache.cache.take().or_else(|| file.cache.clone());
     options.hosts = file.memory.hosts;

@@ -59,6 +59,30 @@ pub struct Inventory {
 }
 
 impl Inventory {
+    /// Adds what became of other rules.
+    pub fn absorb(&mut self, other: &Inventory) {
+        for (name, file) in &other.files {
+            self.add_file(name.clone(), file.clone());
+        }
+        for rule in &other.malformed {
+            if self.malformed.len() < FAILED_TOLD && !self.malformed.contains(rule) {
+                self.malformed.push(rule.clone());
+            }
+        }
+        for (id, rule) in &other.unsupported {
+            self.unsupported.entry(*id).or_insert_with(|| rule.clone());
+        }
+        self.loaded.extend(&other.loaded);
+    }
+
+    /// One that several policies name is judged by the worst that became of it.
+    fn add_file(&mut self, name: String, file: OfFile) {
+        let known = self.files.entry(name).or_default();
+        if known.rules + known.malformed == 0 || known.malformed < file.malformed {
+            *known = file;
+        }
+    }
+
     /// Adds files that were read, and what became of their rules.
     pub fn add(&mut self, files: &[RuleFile], loaded: &Loaded) {
         let mut of: BTreeMap<String, OfFile> = BTreeMap::new();
@@ -82,11 +106,7 @@ impl Inventory {
             }
         }
         for (name, file) in of {
-            // One that several policies name is judged by the worst that became of it.
-            let known = self.files.entry(name).or_default();
-            if known.rules + known.malformed == 0 || known.malformed < file.malformed {
-                *known = file;
-            }
+            self.add_file(name, file);
         }
         self.loaded.extend(loaded.rules.signatures.iter().map(|s| (s.id.gid, s.id.sid)));
     }

@@ -6,10 +6,11 @@
 
 use crate::error::Failure;
 use bartizan_base::{Settings, Timestamp};
-use bartizan_dataplane::board::{Board, Snapshot};
+use bartizan_dataplane::board::{Amount, Board, Snapshot};
 use bartizan_dataplane::eve::{RulesInForce, StatsNow, StatsWriter};
 use bartizan_dataplane::stats::{Counters, Sum, mostly_wrong_checksums, visit_capture};
 use bartizan_rules::RuleSetReport;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How long the answers of workers are waited for. An idle one looks up ten times a second.
@@ -177,6 +178,23 @@ impl Statistics {
         self.writer.show(&now)
     }
 
+    /// All counters as workers show them now, with what is counted beside them, and what each of the links and policies has seen.
+    pub fn sums(&self) -> Sums {
+        let shown: Vec<Snapshot> = self.board.read().into_iter().map(|(shown, _)| shown).collect();
+        let totals = with_beside(&self.gather(&shown).totals, &self.beside);
+        let mut links = BTreeMap::new();
+        let mut policies = BTreeMap::new();
+        let mut rest = shown.as_slice();
+        for link in &self.links {
+            let (own, others) = rest.split_at(rest.len().min(link.workers.into()));
+            rest = others;
+            let seen: &mut Seen = links.entry(link.name.clone()).or_default();
+            own.iter().for_each(|snapshot| seen.add_worker(snapshot));
+        }
+        shown.iter().for_each(|snapshot| Seen::add_policies(snapshot, &mut policies));
+        Sums { totals, links, policies }
+    }
+
     /// What came by an interface, and what of it was lost. Of wrong checksums those of its link are told. What a level below has handled is not counted here.
     pub fn interface(&self, name: &str) -> InterfaceStat {
         let shown: Vec<Snapshot> = self.board.read().into_iter().map(|(shown, _)| shown).collect();
@@ -272,6 +290,74 @@ impl Statistics {
         let several = self.links.len() > 1;
         let names = self.links.iter().filter(|_| several).map(|link| link.name.clone());
         (with_beside(totals, &self.beside), threads, names.zip(links).collect())
+    }
+}
+
+/// What counters stand at.
+pub struct Sums {
+    /// All, by their names in EVE's `stats`.
+    pub totals: Counters,
+    /// What links have seen.
+    pub links: BTreeMap<String, Seen>,
+    /// What policies have seen.
+    pub policies: BTreeMap<String, Seen>,
+}
+
+/// What a link or a policy has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Packets.
+    pub packets: u64,
+    /// Their captured bytes.
+    pub bytes: u64,
+    /// Packets that did not go on.
+    pub refused: u64,
+    /// Packets that would not have: in detection, and in staged policies.
+    pub would: u64,
+    /// Alerts.
+    pub alerts: u64,
+}
+
+impl Seen {
+    fn passed(&mut self, amount: Amount) {
+        self.packets += amount.packets;
+        self.bytes += amount.bytes;
+    }
+
+    fn refused(&mut self, amount: Amount) {
+        self.passed(amount);
+        self.refused += amount.packets;
+    }
+
+    fn add_worker(&mut self, snapshot: &Snapshot) {
+        snapshot.passed.iter().for_each(|amount| self.passed(*amount));
+        snapshot.refused.iter().for_each(|(_, amount)| self.refused(*amount));
+        self.would += snapshot.would.iter().map(|(_, amount)| amount.packets).sum::<u64>();
+        self.would += snapshot.staged.iter().map(|(.., packets)| packets).sum::<u64>();
+        self.alerts += snapshot.alerts.iter().flatten().sum::<u64>();
+    }
+
+    fn add_policies(snapshot: &Snapshot, policies: &mut BTreeMap<String, Seen>) {
+        let names = &snapshot.policies;
+        let mut of = |number: u32, add: &dyn Fn(&mut Seen)| match policies.get_mut(names.name(number)) {
+            Some(seen) => add(seen),
+            None => add(policies.entry(names.name(number).to_owned()).or_default()),
+        };
+        for (number, amount) in (0..).zip(&snapshot.passed) {
+            of(number, &|seen| seen.passed(*amount));
+        }
+        for (number, alerts) in (0..).zip(&snapshot.alerts) {
+            of(number, &|seen| seen.alerts += alerts.iter().sum::<u64>());
+        }
+        for (key, amount) in &snapshot.refused {
+            of(key.policy, &|seen| seen.refused(*amount));
+        }
+        for (key, amount) in &snapshot.would {
+            of(key.policy, &|seen| seen.would += amount.packets);
+        }
+        for (_, key, packets) in &snapshot.staged {
+            of(key.policy, &|seen| seen.would += packets);
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! A reload is built here: what comes meanwhile waits for it, signals as well. Workers do not, nor does who only asks ([`crate::view`]).
 
-use crate::channel::{Answer, Asked, Command, Inbox};
+use crate::channel::{Answer, Asked, COMMANDS_WAITING, Command, Inbox};
 use crate::engines::Engines;
 use crate::error::Failure;
 use crate::generation::{Builder, Built};
@@ -13,13 +13,17 @@ use crate::offload::Below;
 use crate::plan::{self, Given};
 use crate::reload::Inventory;
 use crate::sets;
+use crate::southbound::InForce;
+use crate::southbound::device::refused;
 use crate::stats::{self, Statistics};
 use crate::view;
+use bartizan_agent::joined::Joined;
 use bartizan_base::Generation;
 use bartizan_dataplane::live::Control;
 use bartizan_events::output::Rights;
 use bartizan_events::sink::SinkProblem;
-use std::sync::Mutex;
+use serde_json::{Map, Value};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How often links, statistics and outputs are looked at while no command comes.
@@ -41,6 +45,8 @@ pub struct Steering<'r> {
     pub rights: &'r Rights,
     /// What is told of it.
     pub statistics: &'r Mutex<Statistics>,
+    /// A controller's numbers of what runs.
+    pub in_force: &'r InForce,
 }
 
 /// What changes while it is steered.
@@ -49,6 +55,10 @@ struct Course<'s> {
     below: &'s mut Below,
     running: Inventory,
     number: u64,
+    /// A controller's generation that is built, and is to run once it is stored.
+    ready: Option<(Arc<Joined>, Built)>,
+    /// Reloads that wait until it does: a generation has one number.
+    waiting: Vec<Asked>,
 }
 
 impl Steering<'_> {
@@ -61,11 +71,15 @@ impl Steering<'_> {
         (links, below): (&mut Links, &mut Below),
         finished: &dyn Fn() -> bool,
     ) {
-        let mut course = Course { builder, below, running, number: 1 };
+        let (ready, waiting) = (None, Vec::new());
+        let mut course = Course { builder, below, running, number: 1, ready, waiting };
         let mut read_beside = Instant::now();
         while !finished() {
             self.obey(&mut inbox, &mut course);
             self.source.problems().for_each(|problem| tell(&problem));
+            for (worker, news) in self.control.take_news() {
+                eprintln!("worker {}: {news}", worker.0);
+            }
             if self.control.free_left() {
                 course.builder.generation_freed();
             }
@@ -100,7 +114,12 @@ impl Steering<'_> {
     }
 
     fn carry_out(&self, asked: Asked, course: &mut Course<'_>) {
-        let refused = |why: &str| Answer::Refused(why.to_owned());
+        let no = |why: &str| Answer::Refused(why.to_owned());
+        let reloads = matches!(asked.command, Command::Reload | Command::ReloadLater);
+        if reloads && course.ready.is_some() && course.waiting.len() < COMMANDS_WAITING {
+            course.waiting.push(asked);
+            return;
+        }
         let answer = match &asked.command {
             Command::ReloadLater => {
                 asked.answer_early(Answer::Done);
@@ -131,11 +150,70 @@ impl Steering<'_> {
             }
             Command::Setting(key) => match course.builder.settings().get(key) {
                 Some(value) => Answer::Text(value.to_owned()),
-                None => refused("Unable to get value"),
+                None => no("Unable to get value"),
             },
+            Command::Configure(function, settings) => self.configure(function, settings, course),
             Command::Set(command) => sets::carry_out(command, course.builder.shared(), self.rights),
+            Command::Build(joined) => self.build_held(joined, course),
+            Command::Swap => match course.ready.take() {
+                Some(ready) => self.run_held(ready, course),
+                None => no("nothing is ready"),
+            },
+            Command::Abandon => {
+                course.ready = None;
+                Answer::Done
+            }
         };
         asked.answer(answer);
+        if course.ready.is_none() {
+            std::mem::take(&mut course.waiting).into_iter().for_each(|asked| self.carry_out(asked, course));
+        }
+    }
+
+    /// Builds a controller's generation beside the running one. That it weakens is meant so.
+    fn build_held(&self, joined: &Arc<Joined>, course: &mut Course<'_>) -> Answer {
+        course.ready = None;
+        match course.builder.build_held(joined, Generation(course.number + 1)) {
+            Ok(built) => {
+                course.ready = Some((Arc::clone(joined), built));
+                Answer::Done
+            }
+            Err(error) => Answer::NotBuilt(Box::new(refused(joined, error))),
+        }
+    }
+
+    /// Hands a controller's generation to the workers.
+    fn run_held(&self, (joined, built): (Arc<Joined>, Built), course: &mut Course<'_>) -> Answer {
+        let generation = joined.generation;
+        course.builder.hold(Some(joined));
+        self.source.reloaded(true);
+        let said = self.swap(built, course);
+        eprintln!("generation {generation} of the controller runs: {said}");
+        Answer::Reloaded(Generation(course.number))
+    }
+
+    /// Lets workers run a generation. What is said of it.
+    fn swap(&self, built: Built, course: &mut Course<'_>) -> String {
+        let Course { builder, below, running, number, .. } = course;
+        *number += 1;
+        if let Some(said) = below.prepare(&built.chains) {
+            eprintln!("warning: {said}");
+        }
+        self.in_force.note(Generation(*number), builder.held(), &builder.tenants());
+        self.engines.ask(&built);
+        self.control.swap(built.chains);
+        self.source.loaded(&built.report, builder.cache());
+        view::lock(self.statistics).loaded(stats::rules_of(&built.report));
+        let (loaded, refused) = (built.report.loaded, built.report.refused_total());
+        for left_out in running.left_out(&built.inventory) {
+            eprintln!("warning: {left_out}");
+        }
+        *running = built.inventory;
+        let malformed = match running.malformed() {
+            0 => String::new(),
+            some => format!(", {some} of them malformed lines"),
+        };
+        format!("{loaded} rules loaded, {refused} refused{malformed}")
     }
 
     /// Builds a generation beside the running one and swaps it when it is whole and does not weaken.
@@ -145,22 +223,9 @@ impl Steering<'_> {
         self.source.reloaded(built.is_ok());
         match built {
             Ok(built) => {
-                *number += 1;
-                self.engines.ask(&built);
-                self.control.swap(built.chains);
-                self.source.loaded(&built.report, builder.cache());
-                view::lock(self.statistics).loaded(stats::rules_of(&built.report));
-                let (loaded, refused) = (built.report.loaded, built.report.refused_total());
-                for left_out in running.left_out(&built.inventory) {
-                    eprintln!("warning: {left_out}");
-                }
-                *running = built.inventory;
-                let malformed = match running.malformed() {
-                    0 => String::new(),
-                    some => format!(", {some} of them malformed lines"),
-                };
-                eprintln!("generation {number}: {loaded} rules loaded, {refused} refused{malformed}");
-                Answer::Reloaded(Generation(*number))
+                let said = self.swap(built, course);
+                eprintln!("generation {}: {said}", course.number);
+                Answer::Reloaded(Generation(course.number))
             }
             Err(error) => {
                 let said = format!("reload refused, generation {number} goes on: {error}");
@@ -168,6 +233,19 @@ impl Steering<'_> {
                 Answer::Refused(said)
             }
         }
+    }
+
+    /// Gives a function other settings: a generation is built with them as by a reload, from the files as they are now. One that is refused changes nothing.
+    fn configure(&self, function: &str, settings: &Map<String, Value>, course: &mut Course<'_>) -> Answer {
+        let before = match course.builder.configure(function, settings) {
+            Ok(before) => before,
+            Err(why) => return Answer::Refused(why),
+        };
+        let answer = self.reload(course);
+        if matches!(answer, Answer::Refused(_)) {
+            course.builder.restore(before);
+        }
+        answer
     }
 
     /// The next generation, if it may take the place of the running one.

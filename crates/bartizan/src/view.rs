@@ -6,6 +6,7 @@ use crate::channel::Answer;
 use crate::metrics::Source;
 use crate::stats::{ANSWER, Statistics};
 use bartizan_base::Generation;
+use bartizan_dataplane::lifecycle::Act;
 use bartizan_dataplane::live::Control;
 use bartizan_dataplane::live::inquiry::{self, FlowsWanted};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,6 +32,12 @@ pub enum Question {
     Levels,
     /// How some flows stand.
     Flows(FlowsWanted),
+    /// How the way to a controller stands.
+    Controller,
+    /// How functions stand.
+    Functions,
+    /// To do something with a function.
+    Order(Arc<str>, Act),
 }
 
 /// See the module.
@@ -63,8 +70,16 @@ impl View {
             Question::Interfaces => Answer::Names(self.interfaces.clone()),
             Question::Rules => Answer::Rules(lock(&self.statistics).rules()),
             Question::Uptime => Answer::Number(lock(&self.statistics).uptime()),
+            Question::Controller => match self.source.controller() {
+                Some(shown) => Answer::Told(shown.told()),
+                None => Answer::Refused(
+                    "this run belongs to no controller; say `controller` in the host file".to_owned(),
+                ),
+            },
             Question::Levels => self.ask(inquiry::Question::Levels),
             Question::Flows(wanted) => self.ask(inquiry::Question::Flows(*wanted)),
+            Question::Functions => self.ask(inquiry::Question::Functions),
+            Question::Order(function, act) => self.ask(inquiry::Question::Order(Arc::clone(function), *act)),
         }
     }
 

@@ -336,3 +336,52 @@ fn transactions_go_with_rules_and_without() {
     let alerts = events.iter().filter(|e| e["alert"]["signature_id"] == 1).count();
     assert_eq!((http, alerts), (asked, asked / 2));
 }
+
+#[test]
+fn a_tenant_above_its_quota_gives_way_alone() {
+    const QUOTA: u64 = 300 << 10;
+    // The rest of the file behind the policy's own text.
+    let policy = "tenant: any, chain: [ids]}\ntenants:\n\
+        \x20 - {name: a, select: {prefixes: [0.0.0.0/0]}, quotas: {state-bytes: 300KiB, alerts-per-second: 3}}\n\
+        \x20 - {name: b, select: {prefixes: [\"::/0\"]}";
+    let mut run = Run::new("state-quota", policy, &[], |_| ());
+    let state = |run: &Run| run.stack.worker.chains().quotas().used().next().unwrap().2;
+    let mut most = 0;
+    for n in 0..40u16 {
+        for v6 in [true, false] {
+            let (mut connection, mut frames) = Connection::open(v6, (10_000 + n, 80));
+            frames.extend(open_post(&mut connection));
+            run.frames(frames);
+            most = most.max(state(&run).state);
+        }
+    }
+    let (used, counters) = (state(&run), *run.stack.worker.app_memory().counters());
+    // What is above between two packets is what one brings.
+    assert!(used.state <= QUOTA && most <= QUOTA + (64 << 10), "{most}, {used:?}");
+    assert_eq!(used.closed, counters.closed + counters.streams, "only its flows gave way");
+    assert!(used.closed >= 10, "{used:?}");
+    // Without its quota nothing is counted, and with it again what is there is.
+    let without = policy.replace("state-bytes: 300KiB, ", "");
+    run.stack.swap(&without, RULES);
+    assert_eq!(state(&run).state, 0);
+    run.stack.swap(policy, RULES);
+    assert_eq!(state(&run).state, used.state);
+    // Alerts beyond the quota act and are counted, and are not written.
+    for n in 0..20u16 {
+        for v6 in [true, false] {
+            let (mut connection, mut frames) = Connection::open(v6, (30_000 + n, 80));
+            frames.extend(connection.send(true, b"GET /good HTTP/1.1\r\nHost: h\r\n\r\n"));
+            run.frames(frames);
+        }
+    }
+    let left_out = state(&run).alerts_left_out;
+    let (_, events) = run.stack.finish();
+    let alerts = |v6| {
+        let is_it = |e: &&serde_json::Value| {
+            e["alert"]["signature_id"] == 1 && e["src_ip"].as_str().is_some_and(|ip| ip.contains(':') == v6)
+        };
+        events.iter().filter(is_it).count()
+    };
+    assert_eq!((alerts(true), alerts(false) as u64 + left_out), (20, 20));
+    assert!(alerts(false) <= 6, "three a second, in two seconds at most: {}", alerts(false));
+}

@@ -126,6 +126,8 @@ fn commands(workers: &str) {
         (&json!(1), &json!(1), &json!(0))
     );
 
+    functions(&mut client, &folder, workers);
+
     // Who asked stands in the log.
     let who = format!("control: process {} (uid 0, gid 0) asks for reload-rules", std::process::id());
     assert!(running.stderr().contains(&who), "{}", running.stderr());
@@ -162,6 +164,73 @@ fn sets(client: &mut Client, folder: &Folder) {
         let why = client.refused("dataset-add", wrong);
         assert!(why.contains(says), "{why}");
     }
+}
+
+fn functions(client: &mut Client, folder: &Folder, workers: &str) {
+    let list = client.ok("function-list", NOTHING);
+    let ids = &list["functions"][0];
+    assert_eq!(
+        (&list["count"], &ids["function"], &ids["state"]),
+        (&json!(1), &json!("ids"), &json!("running"))
+    );
+    assert_eq!(ids["workers"].as_array().unwrap().len().to_string(), workers);
+    let ids = json!({"function": "ids"});
+    let state = |message: Value| message["state"].as_str().unwrap().to_owned();
+    assert_eq!(state(client.ok("function-health", ids.clone())), "running");
+    let stopped = client.ok("function-stop", ids.clone());
+    assert!(stopped["reason"].as_str().unwrap().contains("worker 0: stopped by an order"), "{stopped}");
+    assert_eq!(state(client.ok("function-health", ids.clone())), "stopped");
+    let ended = ctl(folder, &["function", "list"]);
+    assert!(ended.code == Some(0) && ended.stdout.contains("ids          stopped"), "{ended:?}");
+    assert_eq!(state(client.ok("function-start", ids.clone())), "running");
+    assert_eq!(state(client.ok("function-restart", ids)), "running");
+    let why = client.refused("function-stop", json!({"function": "sfw"}));
+    assert!(why.contains("has a function `sfw`; there are ids"), "{why}");
+    let why = client.refused("function-configure", json!({"function": "ids", "settings": "mode=detect"}));
+    assert!(why.contains("without a policy"), "{why}");
+    let ended = ctl(folder, &["function", "start"]);
+    assert!(ended.code == Some(2) && ended.stderr.contains("write `function-start FUNCTION`"), "{ended:?}");
+}
+
+#[test]
+fn functions_are_configured_by_order_and_what_they_refuse_changes_nothing() {
+    in_namespace(|| {
+        let folder = Folder::new();
+        let _sender = network();
+        folder.write(
+            "policy.yaml",
+            "policies:\n  - name: all\n    chain: [portscan, sfw]\n    portscan: {ports: 20}\ndefault: {action: drop}\n",
+        );
+        let arguments = ["run", "--tap", "a1", "--policy", "policy.yaml", "--cache", "none", "--out", "out"];
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments).args(["--control", "c.socket", "--workers", "1"]).current_dir(&folder.0);
+        let running = Running::start(&mut command);
+        ready(&folder, &running);
+        let ended = ctl(&folder, &["function", "configure", "portscan", "ports=5", "action=drop"]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        running.until("generation 2:");
+        let mut client = Client::greeted(&folder.path("c.socket"));
+        let mut refused = |settings: Value, says: &str| {
+            let function = json!({"function": "portscan", "settings": settings});
+            let why = client.refused("function-configure", function);
+            assert!(why.contains(says), "{why}");
+        };
+        refused(json!({"ports": 1}), "generation 2 goes on");
+        refused(
+            json!({"port": 9}),
+            "has no setting `port` that can be changed so; there are ports, hosts, window",
+        );
+        refused(json!("ports"), "write NAME=VALUE");
+        // What was refused is not kept; what was given before is.
+        assert_eq!(client.ok("reload-rules", NOTHING), "done");
+        let back = json!({"function": "portscan", "settings": {"ports": null, "action": null}});
+        assert_eq!(client.ok("function-configure", back)["state"], "running");
+        let sfw = json!({"function": "sfw", "settings": "max-connections=100"});
+        assert_eq!(client.ok("function-configure", sfw)["state"], "running");
+        let why = client.refused("function-configure", json!({"function": "sfx", "settings": "a=1"}));
+        assert!(why.contains("there is no function `sfx`"), "{why}");
+        assert_eq!(running.stop().code, Some(0));
+    });
 }
 
 fn flows(client: &mut Client, folder: &Folder) {

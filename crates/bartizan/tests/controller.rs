@@ -288,3 +288,45 @@ fn what_is_no_request_is_refused_and_counted() {
     let mut wrong = Client::new(running.address, &certificate, Some(token)).unwrap();
     assert!(matches!(wrong.ask(Method::Get, "/v1/tenants", None, &[]), Err(ClientError::Unreachable { .. })));
 }
+
+/// What a controller that listens for agents says when it starts.
+fn says_with_agents(state: &Path) -> String {
+    let mut child = Command::new(PROGRAM)
+        .args(["controller", "--listen", "127.0.0.1:0", "--southbound", "127.0.0.1:0", "--state"])
+        .arg(state)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let mut said = String::new();
+    for line in lines {
+        said.push_str(&line);
+        if line.contains("listens for agents on 127.0.0.1:") {
+            break;
+        }
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    said
+}
+
+#[test]
+fn the_first_start_makes_what_agents_need_and_the_next_one_takes_it() {
+    let folder = Folder::new();
+    let state = folder.path("state");
+    let said = says_with_agents(&state);
+    assert!(
+        said.contains("made an authority in") && said.contains("made the controller's certificate"),
+        "{said}"
+    );
+    let authority = std::fs::read(state.join("ca/ca.pem")).unwrap();
+    let certificate = std::fs::read(state.join("controller.pem")).unwrap();
+    let said = says_with_agents(&state);
+    assert!(!said.contains("made"), "{said}");
+    assert_eq!(std::fs::read(state.join("ca/ca.pem")).unwrap(), authority);
+    assert_eq!(std::fs::read(state.join("controller.pem")).unwrap(), certificate);
+    // An authority for nobody is a mistake.
+    let done =
+        Command::new(PROGRAM).args(["controller", "--ca", "x", "--state"]).arg(&state).output().unwrap();
+    assert_eq!(done.status.code(), Some(2));
+}

@@ -6,14 +6,16 @@
 #[path = "../../dataplane/tests/common/mod.rs"]
 mod common;
 
-use bartizan_base::{LinkId, Reason, Timestamp};
+use bartizan_base::{Decision, FunctionId, LinkId, Reason, Timestamp};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
 use bartizan_dataplane::handover::{Handled, connect};
+use bartizan_dataplane::lifecycle::Act;
 use bartizan_dataplane::live::{Control, LiveOptions, run_inline};
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::Worker;
 use bartizan_flow::WhenFull;
 use bartizan_flow::tcp::OverlapAction;
+use bartizan_function::{Function, FunctionKind, FunctionSpec, Model, PacketContext, RuleSource, RulesError};
 use bartizan_ports::{InlinePair, TestClock, TestPort};
 use bartizan_testkit::hosts::{Shape, ethernet, fragments, ip, marked, tcp, udp};
 use bartizan_testkit_worker::{Captured, Made, Nothing, Stack, events};
@@ -47,10 +49,51 @@ struct Packets {
     frames: fn(bool) -> Vec<Vec<u8>>,
     /// The frame's own reason, where the reason is that of a packet around or in another one.
     counted_as: Option<Reason>,
+    /// A function that an order stops before.
+    stopped: Option<&'static str>,
+}
+
+/// Panics.
+struct Fragile(FunctionId);
+struct FragileKind;
+
+static FRAGILE: FunctionSpec = FunctionSpec {
+    name: "fragile",
+    summary: "Panics.",
+    model: Model::StatelessHeaders,
+    runs_after: &[],
+    runs_before: &[],
+    header_half: None,
+    host_slot: None,
+    counters: &[],
+};
+
+impl FunctionKind for FragileKind {
+    fn spec(&self) -> &'static FunctionSpec {
+        &FRAGILE
+    }
+
+    fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
+        Ok(Box::new(Fragile(source.id)))
+    }
+}
+
+impl Function for Fragile {
+    fn spec(&self) -> &'static FunctionSpec {
+        &FRAGILE
+    }
+
+    fn id(&self) -> FunctionId {
+        self.0
+    }
+
+    fn packet(&self, _: &mut PacketContext<'_>) -> Decision {
+        panic!("made by the test")
+    }
 }
 
 fn packets(chain: &'static str, frames: fn(bool) -> Vec<Vec<u8>>) -> Packets {
-    Packets { chain, set: &[], tune: |_| (), rules: "", frames, counted_as: None }
+    Packets { chain, set: &[], tune: |_| (), rules: "", frames, counted_as: None, stopped: None }
 }
 
 fn datagram(v6: bool, ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
@@ -175,6 +218,10 @@ fn row(reason: Reason) -> Row {
         Reason::PolicyDefault => packets("to: [192.0.2.1], chain: [ids]", |v6| vec![datagram(v6, (1000, 53), b"x")]),
         Reason::OneSided => packets("chain: [ids], one-sided: drop",
             |v6| (0..10).map(|_| segment(v6, (1000, 80), 1, 0, SYN, b"")).collect()),
+        Reason::FunctionFailed => packets("chain: [fragile]",
+            |v6| vec![datagram(v6, (1000, 53), b"x"), datagram(v6, (1001, 53), b"x")]),
+        Reason::FunctionStopped => Packets { stopped: Some("pfw"), ..packets("chain: [pfw], pfw: {default: allow}",
+            |v6| vec![datagram(v6, (1000, 53), b"x")]) },
         Reason::EgressMtu => return Row::Egress { mtu: 100, capacity: 100 },
         Reason::EgressRing => return Row::Egress { mtu: 1500, capacity: 1 },
         Reason::HandOverRing => return Row::HandOver,
@@ -208,7 +255,10 @@ fn play(row: &Packets, v6: bool, name: &str) -> Result_ {
         rules: row.rules,
         thresholds: if row.rules.starts_with("alert") { RATE } else { "" },
     };
-    let mut stack = Stack::new(&made);
+    let mut stack = Stack::with_functions(&made, vec![Arc::new(FragileKind)]);
+    if let Some(function) = row.stopped {
+        stack.worker.order(function, Act::Stop).expect("the chain has it");
+    }
     let mut refused = BTreeMap::new();
     for (n, bytes) in (0u64..).zip((row.frames)(v6)) {
         let frame = Captured { now: Timestamp::from_nanos(1_000_000_000 + n * 1_000_000), bytes };

@@ -42,6 +42,8 @@ pub enum Table {
     Rule,
     /// Of the command socket.
     Control,
+    /// Of the controller, its REST API and what it says to devices.
+    Controller,
 }
 
 impl Table {
@@ -53,6 +55,7 @@ impl Table {
             Table::Protocol => "protocol",
             Table::Rule => "rule",
             Table::Control => "control",
+            Table::Controller => "controller",
         }
     }
 }

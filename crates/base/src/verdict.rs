@@ -160,6 +160,10 @@ reasons! {
     HandOverRing => "hand_over_ring",
     /// Its source scans ports or sweeps the network, and the policy drops what such a source opens.
     Portscan => "portscan",
+    /// A function of its chain has failed, and the policy lets nothing go on without it.
+    FunctionFailed => "function_failed",
+    /// A function of its chain was stopped by an order, and the policy lets nothing go on without it.
+    FunctionStopped => "function_stopped",
 }
 
 /// The answer of one function: verdict, reason, what caused it, and whether the function is done.
@@ -199,7 +203,11 @@ impl Reason {
     /// The reason of what comes behind a packet with this one, where the whole flow is refused.
     #[must_use]
     pub const fn of_flow(self) -> Reason {
-        if self.is_firewall() { Reason::FirewallFlow } else { Reason::IdsFlow }
+        match self {
+            Reason::FunctionFailed => self,
+            _ if self.is_firewall() => Reason::FirewallFlow,
+            _ => Reason::IdsFlow,
+        }
     }
 }
 

@@ -46,6 +46,14 @@ pub enum InsertError {
     /// An entry has the fid that stands for no match.
     #[error("classifier: fid {} stands for no match and can be no entry's; give the entry another", NO_FID.0)]
     ReservedFid,
+    /// An entry asks for names, which headers do not have.
+    #[error(
+        "classifier: a rule asks for a name, which no header says; split rules with names off before they are inserted"
+    )]
+    Named,
+    /// There are more conditions on names than a lookup can tell apart.
+    #[error("classifier: rules ask for {0} different pairs of names and links, of {max} at most; use fewer names, or `*.` in their place", max = u16::MAX)]
+    Names(usize),
     /// The structure would grow beyond its bound.
     #[error(
         "classifier: {rules} rules need more than {limit} bytes; use fewer or coarser rules, or raise the limit"
@@ -66,6 +74,9 @@ impl InsertError {
         }
         if entries.iter().any(|e| e.fid == NO_FID) {
             return Err(InsertError::ReservedFid);
+        }
+        if entries.iter().any(|e| e.rule.is_named()) {
+            return Err(InsertError::Named);
         }
         Ok(())
     }

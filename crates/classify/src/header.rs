@@ -3,6 +3,8 @@
 
 use bartizan_base::{LinkId, TenantId};
 use core::net::IpAddr;
+use core::num::NonZeroU32;
+use smallvec::SmallVec;
 
 /// What a lookup looks at: the 5-tuple with tenant and link. ICMP has its type in `source_port` and its code
 /// in `destination_port`; other protocols without ports have zeros.
@@ -108,6 +110,30 @@ impl Default for Range {
     }
 }
 
+/// Number of a name of a policy. It is the same in all generations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NameId(pub NonZeroU32);
+
+/// Names of one address.
+pub type NameIds = SmallVec<[NameId; 2]>;
+
+/// The names of a header's addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeaderNames {
+    /// Of its source.
+    pub source: NameIds,
+    /// Of its destination.
+    pub destination: NameIds,
+}
+
+impl HeaderNames {
+    /// Whether neither has any.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.source.is_empty() && self.destination.is_empty()
+    }
+}
+
 /// What a header has to be like; what is `None` matches anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HeaderRule {
@@ -125,12 +151,34 @@ pub struct HeaderRule {
     pub source_ports: Range,
     /// Destination ports or ICMP codes.
     pub destination_ports: Range,
+    /// A name that the source has now. What a header does not say: classifiers refuse such rules, who knows the names splits them off.
+    pub source_name: Option<NameId>,
+    /// The same of the destination.
+    pub destination_name: Option<NameId>,
 }
 
 impl HeaderRule {
-    /// Whether a header is like this.
+    /// Whether it asks for names, which a header alone does not have.
+    #[must_use]
+    pub const fn is_named(&self) -> bool {
+        self.source_name.is_some() || self.destination_name.is_some()
+    }
+
+    /// Whether a header is like this. What asks for a name matches none.
     #[must_use]
     pub fn matches(&self, header: &Header) -> bool {
+        !self.is_named() && self.matches_named(header, &HeaderNames::default())
+    }
+
+    /// Whether a header whose addresses have these names is like this.
+    #[must_use]
+    pub fn matches_named(&self, header: &Header, names: &HeaderNames) -> bool {
+        self.source_name.is_none_or(|n| names.source.contains(&n))
+            && self.destination_name.is_none_or(|n| names.destination.contains(&n))
+            && self.matches_fields(header)
+    }
+
+    fn matches_fields(&self, header: &Header) -> bool {
         self.tenant.is_none_or(|t| t == header.tenant)
             && self.link.is_none_or(|l| l == header.link)
             && self.protocol.is_none_or(|p| p == header.protocol)
@@ -140,7 +188,14 @@ impl HeaderRule {
             && self.destination.is_none_or(|n| n.contains(header.destination))
     }
 
-    /// What both match; `None` if that is nothing.
+    /// Whether both ask for names of the same side, and for different ones: no one rule says what both match.
+    #[must_use]
+    pub fn asks_other_names(&self, other: &HeaderRule) -> bool {
+        let differ = |a: Option<NameId>, b: Option<NameId>| a.zip(b).is_some_and(|(a, b)| a != b);
+        differ(self.source_name, other.source_name) || differ(self.destination_name, other.destination_name)
+    }
+
+    /// What both match; `None` if that is nothing, or no one rule ([`HeaderRule::asks_other_names`]).
     #[must_use]
     pub fn and(&self, other: &HeaderRule) -> Option<HeaderRule> {
         let net = |a: Net, b: Net| a.and(b);
@@ -152,6 +207,8 @@ impl HeaderRule {
             protocol: both(self.protocol, other.protocol, equal)?,
             source_ports: self.source_ports.and(other.source_ports)?,
             destination_ports: self.destination_ports.and(other.destination_ports)?,
+            source_name: both(self.source_name, other.source_name, equal)?,
+            destination_name: both(self.destination_name, other.destination_name, equal)?,
         })
     }
 }

@@ -4,18 +4,21 @@
 //! A flow's first packet is looked up once, for all rule sets together: [`Classifier`]. [`Linear`] is the reference
 //! that defines what is right; [`BitVector`] is small and quick to build; [`Live`] (compiled tables with updates) is
 //! the one for large and fast-changing sets, [`Hsm`] that of the IPP paper, [`StrideBv`] the twin of the hardware's table;
-//! [`Auto`] chooses. [`Segments`] explain a lookup. [`classbench`] reads and writes rule files, [`generate`] draws rule sets, [`trace`] headers.
+//! [`Auto`] chooses. [`Segments`] explain a lookup. [`early`] makes tables by which a level below refuses packets without a flow. [`classbench`] reads and writes rule files, [`generate`] draws rule sets, [`trace`] headers. [`names`] knows which
+//! addresses have a name of a policy now.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod auto;
 mod bitvector;
 pub mod classbench;
 mod classifier;
+pub mod early;
 mod flat;
 pub mod generate;
 mod header;
 mod hsm;
 mod live;
+pub mod names;
 pub mod segments;
 mod split;
 mod stride;
@@ -26,9 +29,10 @@ pub use auto::{Auto, LINEAR_MAX};
 pub use bitvector::BitVector;
 pub use classifier::{Classifier, Entry, InsertError, Linear, Match, NO_FID, SETS_MAX};
 pub use flat::{Flat, FlatV4, FlatV6};
-pub use header::{Header, HeaderRule, Net, Range};
+pub use header::{Header, HeaderNames, HeaderRule, NameId, NameIds, Net, Range};
 pub use hsm::{Hsm, Segmentation};
 pub use live::{Live, Reader, Rebuild, Rebuilt, Version};
+pub use names::Names;
 pub use segments::Segments;
 pub use split::{Compiled, Level, Options};
 pub use stride::{StrideBv, Ternary};

@@ -47,6 +47,7 @@ fn rule() -> impl Strategy<Value = HeaderRule> {
             protocol,
             source_ports,
             destination_ports,
+            ..HeaderRule::default()
         },
     )
 }
@@ -179,6 +180,7 @@ fn random_sets_of_all_shapes() {
                             protocol: [None, Some(6), Some(17), Some(255)][random.below(4)],
                             tenant: [None, None, None, Some(TenantId(3))][random.below(4)],
                             link: [None, None, None, Some(LinkId(255)), Some(LinkId(256))][random.below(5)],
+                            ..HeaderRule::default()
                         }
                     })
                     .collect()

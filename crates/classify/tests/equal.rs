@@ -54,6 +54,7 @@ fn rule() -> impl Strategy<Value = HeaderRule> {
             protocol,
             source_ports,
             destination_ports,
+            ..HeaderRule::default()
         },
     )
 }

@@ -198,17 +198,8 @@ enum Step {
 }
 
 /// An entry that matches everything.
-const fn entry(fid: u32, priority: u32) -> Entry {
-    let rule = HeaderRule {
-        tenant: None,
-        link: None,
-        source: None,
-        destination: None,
-        protocol: None,
-        source_ports: Range::ANY,
-        destination_ports: Range::ANY,
-    };
-    Entry { fid: Fid(fid), priority, rule }
+fn entry(fid: u32, priority: u32) -> Entry {
+    Entry { fid: Fid(fid), priority, rule: HeaderRule::default() }
 }
 
 /// What is right after each of the steps, the first before any.

@@ -4,10 +4,19 @@
 //! A key that is left out leaves things as the program's own defaults and the Suricata settings have them, which is why
 //! most are optional here. Not done: whether interfaces exist (the ports say so), defaults that depend on the machine.
 
+mod address;
+mod controller;
+
+pub use address::listen_address;
+pub use controller::{
+    Controller, HERE_AGENTS, HERE_DEVICE, HERE_LISTEN, Here, STATISTICS_EVERY, STATISTICS_EVERY_USUAL,
+};
+
 use crate::policy::read;
 use crate::policy::values::{List, Seconds, Share, Size};
 use crate::policy::{PolicyError, Problem};
 use crate::yaml;
+use address::read_listen_address;
 use core::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -59,6 +68,8 @@ pub struct HostFile {
     pub cache: Option<PathBuf>,
     /// File that names the process while it runs, beside this file or absolute.
     pub pid_file: Option<PathBuf>,
+    /// Where policies and rules come from instead of `policy` and `rules`, which hold only until something has come; nowhere unless given.
+    pub controller: Option<Controller>,
 }
 
 /// What packets come in by: exactly one of `inline`, `tap` and `capture`.
@@ -117,6 +128,10 @@ pub struct Offload {
     /// Of so many packets that the level would drop one comes up to this program, which drops it, and writes a `drop` event if such are wanted: a power of two up to 1,048,576, or 0 for
     /// none; 1,024 unless given.
     pub drop_samples: Option<u32>,
+    /// `true`: packets of TCP and UDP without a flow that a policy's packet filter, or its default action, drops are dropped at the level, before the host makes a flow of them, as far as the level has the rules. They are
+    /// counted by rule, but have no flow record; of their `drop` events there are samples (`drop-samples`).
+    #[serde(default)]
+    pub early_drop: bool,
 }
 
 impl Offload {
@@ -130,6 +145,7 @@ impl Offload {
             fail: OffloadFail::default(),
             stale: None,
             drop_samples: None,
+            early_drop: false,
         }
     }
 }
@@ -346,20 +362,6 @@ pub struct Metrics {
     #[schemars(with = "String")]
     #[serde(deserialize_with = "read_listen_address")]
     pub listen: SocketAddr,
-}
-
-fn read_listen_address<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
-    listen_address(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
-}
-
-/// Reads an address with a port.
-///
-/// # Errors
-/// What is wrong, and how it is written.
-pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| {
-        format!("`{text}` is no address with a port; write it like 127.0.0.1:9100 or '[::1]:9100'")
-    })
 }
 
 /// Most workers of a run.
@@ -581,6 +583,7 @@ fn numbers(file: &HostFile) -> Vec<(&'static str, String)> {
             found.push((path, message));
         }
     }
+    found.extend(file.controller.iter().flat_map(Controller::wrong));
     if let Some(mode) = file.outputs.mode.as_deref().filter(|mode| !is_mode(mode)) {
         let message =
             format!("`{mode}` is no mode of files; write octal digits such as 640, with 6 for the owner");
@@ -619,10 +622,19 @@ impl HostFile {
             [&mut self.policy, &mut self.suricata_config, &mut self.outputs.socket, &mut self.pid_file];
         let eve = self.outputs.eve.as_mut().map(|e| &mut e.dir);
         let rules = self.rules.0.iter_mut();
+        let of_controller = self.controller.iter_mut().flat_map(Controller::folders);
         let captures = self.links.iter_mut().filter_map(|l| l.capture.as_mut()).flat_map(|l| l.0.iter_mut());
         let or_none = [&mut self.cache, &mut self.control.socket].into_iter().flatten();
         let or_none = or_none.filter(|path| path.as_os_str() != "none");
-        for path in named.into_iter().flatten().chain(eve).chain(rules).chain(captures).chain(or_none) {
+        for path in named
+            .into_iter()
+            .flatten()
+            .chain(eve)
+            .chain(rules)
+            .chain(captures)
+            .chain(or_none)
+            .chain(of_controller)
+        {
             *path = folder.join(&*path);
         }
     }
@@ -654,6 +666,7 @@ detect: true
 reload: {max-loss: 25%, accept-malformed: true}
 spin: 0
 cache: none
+controller: {address: 'controller.example:9444', identity: id, state: /var/lib/bartizan, statistics-every: 1m}
 ";
 
     #[test]
@@ -678,6 +691,11 @@ cache: none
         assert_eq!((file.outputs.mode.as_deref(), file.outputs.owner.as_deref()), (Some("0660"), None));
         assert_eq!(file.outputs.group.as_deref(), Some("adm"));
         assert_eq!(file.metrics.expect("metrics").listen.port(), 9100);
+        let controller = file.controller.expect("controller");
+        assert_eq!(
+            (controller.address.as_deref(), controller.statistics_every),
+            (Some("controller.example:9444"), Some(Seconds(60)))
+        );
     }
 
     #[test]
@@ -778,6 +796,22 @@ cache: none
     }
 
     #[test]
+    fn a_controller_has_an_address_with_a_port() {
+        for (keys, expected) in [
+            ("address: here", "2:23: `here` is no name or address with a port"),
+            ("address: 'h:0'", "2:23: `h:0` is no name"),
+            ("statistics-every: 1s", "2:1: where is it? give `address`"),
+            ("address: 'h:1', here: {state: c}", "2:1: `address` and `here` are given"),
+            ("here: {state: c, listen: nowhere}", "2:39: `nowhere` is no address with a port"),
+            ("address: 'h:1', statistics-every: 2h", "2:48: 7200 seconds are out of range"),
+        ] {
+            let text = format!("links: []\ncontroller: {{{keys}, identity: i, state: s}}");
+            let error = parse("bartizan.yaml", &text).unwrap_err().to_string();
+            assert!(error.contains(&format!("bartizan.yaml:{expected}")), "{error}");
+        }
+    }
+
+    #[test]
     fn a_level_fails_closed_unless_it_is_told() {
         let level = |keys: &str| {
             let text =
@@ -820,6 +854,9 @@ cache: none
         assert_eq!(file.rules[..], [Path::new("/etc/bartizan/a.rules"), Path::new("/etc/b.rules")]);
         assert_eq!(file.outputs.socket.as_deref(), Some(Path::new("/run/bartizan/eve.sock")));
         assert_eq!(file.cache.as_deref(), Some(Path::new("none")));
+        let controller = file.controller.as_ref().unwrap();
+        assert_eq!(controller.identity, Path::new("/etc/bartizan/id"));
+        assert_eq!(controller.state, Path::new("/var/lib/bartizan"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How long a change takes, beside the disk's own time: 1,000 tenants, 10,000 policies and 50 devices over REST with TLS, each answered when
-//! it is on the disk; then single changes alternated with bare fsyncs of as many bytes on the same disk.
+//! it is on the disk; then single changes alternated with bare fsyncs of as many bytes on the same disk; then 8 and 32 writers at once.
 //!
 //! `cargo run --release -p bartizan-controller --example load [FOLDER]`
 
@@ -25,8 +25,10 @@ const TENANTS: usize = 1000;
 const POLICIES: usize = 10;
 const DEVICES: usize = 50;
 const SAMPLES: usize = 1000;
+/// How many write at once, and what each of them writes.
+const WRITERS: [(usize, usize); 2] = [(8, 250), (32, 100)];
 
-fn start(folder: &Path) -> Result<(Server, Client), Failed> {
+fn start(folder: &Path) -> Result<(Server, Client, String), Failed> {
     let _ = std::fs::remove_dir_all(folder);
     state::make(folder)?;
     let store = SqliteStore::open(&folder.join(state::STORE))?;
@@ -39,8 +41,41 @@ fn start(folder: &Path) -> Result<(Server, Client), Failed> {
     let mut client = Client::new(server.address(), &folder.join(state::CERTIFICATE), Some(token))?;
     let body = json!({ "name": "load", "scope": "admin" });
     let made = client.ask(Method::Post, "/v1/tokens", Some(&body), &[])?;
-    client.set_token(made.body["token"].as_str().map(str::to_owned));
-    Ok((server, client))
+    let token = made.body["token"].as_str().ok_or("no token")?.to_owned();
+    client.set_token(Some(token.clone()));
+    Ok((server, client, token))
+}
+
+/// So many write at once, each to tenants of its own.
+fn together(server: &Server, folder: &Path, token: &str, writers: usize, each: usize) -> Result<(), Failed> {
+    let certificate = folder.join(state::CERTIFICATE);
+    let open = |_| Client::new(server.address(), &certificate, Some(token.to_owned()));
+    let clients = (0..writers).map(open).collect::<Result<Vec<_>, _>>()?;
+    let begun = Instant::now();
+    let done: Vec<_> = std::thread::scope(|scope| {
+        let all = clients.into_iter().enumerate();
+        let all: Vec<_> =
+            all.map(|(writer, client)| scope.spawn(move || write(client, writer, each))).collect();
+        all.into_iter().map(|one| one.join().unwrap_or_else(|_| Err("a writer broke".to_owned()))).collect()
+    });
+    let mut times = done.into_iter().collect::<Result<Vec<_>, _>>()?.concat();
+    let seconds = begun.elapsed().as_secs_f64();
+    show(&format!("{writers} writers"), &mut times);
+    println!("{:<28} {:>6.0} changes/s", "", times.len() as f64 / seconds);
+    Ok(())
+}
+
+fn write(mut client: Client, writer: usize, each: usize) -> Result<Vec<Duration>, String> {
+    let change = |number: usize| {
+        let path = format!("/v1/tenants/t{}/policies/p0", writer + 32 * (number % 8));
+        put(&mut client, &path, &policy(writer * 1000 + number)).map_err(|error| error.to_string())
+    };
+    (0..each).map(change).collect()
+}
+
+fn policy(port: usize) -> Value {
+    let rules = json!([{ "allow": "tcp", "to-ports": [port % 65536] }]);
+    json!({ "policy": { "from": "10.0.0.0/8", "chain": ["pfw", "ids"], "pfw": { "default": "drop", "rules": rules } } })
 }
 
 fn put(client: &mut Client, path: &str, body: &Value) -> Result<Duration, Failed> {
@@ -66,7 +101,7 @@ fn show(name: &str, times: &mut [Duration]) {
 fn main() -> Result<(), Failed> {
     let folder =
         std::env::args_os().nth(1).map_or_else(|| PathBuf::from("target/controller-load"), PathBuf::from);
-    let (_server, mut client) = start(&folder)?;
+    let (server, mut client, token) = start(&folder)?;
     let begun = Instant::now();
     let (mut tenants, mut policies) = (Vec::new(), Vec::new());
     for tenant in 0..TENANTS {
@@ -78,10 +113,6 @@ fn main() -> Result<(), Failed> {
             (device..TENANTS).step_by(DEVICES).map(|tenant| format!("t{tenant}")).collect();
         put(&mut client, &format!("/v1/devices/d{device}"), &json!({ "tenants": own }))?;
     }
-    let policy = |port: usize| {
-        let rules = json!([{ "allow": "tcp", "to-ports": [port % 65536] }]);
-        json!({ "policy": { "from": "10.0.0.0/8", "chain": ["pfw", "ids"], "pfw": { "default": "drop", "rules": rules } } })
-    };
     for number in 0..TENANTS * POLICIES {
         let path = format!("/v1/tenants/t{}/policies/p{}", number % TENANTS, number / TENANTS);
         policies.push(put(&mut client, &path, &policy(number))?);
@@ -99,5 +130,5 @@ fn main() -> Result<(), Failed> {
     }
     show("a policy, all there", &mut changes);
     show("append 8 KiB and fdatasync", &mut syncs);
-    Ok(())
+    WRITERS.iter().try_for_each(|(writers, each)| together(&server, &folder, &token, *writers, *each))
 }

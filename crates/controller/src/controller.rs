@@ -7,18 +7,23 @@
 use crate::access::{Limiter, Principal, Scope, Secret};
 use crate::clock::Clock;
 use crate::counters::{Counters, count};
-use crate::device::{self, Acknowledgement, DeviceSpec, DeviceStatus, Touched};
+use crate::device::{self, Acknowledgement, DeviceSpec, DeviceStatus, State, Touched};
 use crate::fleet::Fleet;
-use crate::model::Model;
+use crate::model::{Model, Step};
+use crate::numbers;
 use crate::problem::Refusal;
+use crate::queue::{Group, Queue};
 use crate::rollout;
 use crate::store::{Alert, Change, Loaded, Status, Store, StoreError, Write};
+use crate::waiting::{Bell, DeviceAnswer, Place};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
 
 /// The kind of document of tokens.
 pub const TOKENS: &str = "tokens";
@@ -49,6 +54,8 @@ pub struct Draft {
     pub status: Vec<Status>,
     /// Whose traffic it concerns.
     pub touched: Touched,
+    /// Status that comes again if the machine dies; see [`Change::repeats`].
+    pub repeats: bool,
 }
 
 impl Draft {
@@ -82,12 +89,16 @@ pub struct Outcome {
     pub changes: Vec<Difference>,
     /// The devices that are to run it at once.
     pub devices: Vec<String>,
+    /// What they said to it, where the request waited for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answers: Option<BTreeMap<String, DeviceAnswer>>,
 }
 
 /// The controller.
 pub struct Controller {
     store: Mutex<Box<dyn Store>>,
     model: RwLock<Model>,
+    queue: Queue,
     clock: Arc<dyn Clock>,
     fleet: Arc<dyn Fleet>,
     /// What the program says.
@@ -96,6 +107,9 @@ pub struct Controller {
     pub counters: Counters,
     failures: Mutex<Limiter<IpAddr>>,
     refusals: Mutex<Limiter<String>>,
+    requests: AtomicU32,
+    /// Rings after each change.
+    pub(crate) bell: Bell,
 }
 
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -114,7 +128,15 @@ impl Controller {
         fleet: Arc<dyn Fleet>,
         settings: Settings,
     ) -> Result<Self, StoreError> {
-        let model = Model::of(store.load()?);
+        let mut model = Model::of(store.load()?);
+        // An older program gave no numbers. If there are none left, the documents are still there to be removed.
+        let status = numbers::missing(&model).unwrap_or_default();
+        if !status.is_empty() {
+            let (at, who) = (clock.now(), Principal::controller().id);
+            let change = Change { at, who, action: "number".to_owned(), status, ..Change::default() };
+            store.commit(&change)?;
+            model.set(&change.status);
+        }
         for device in model.all(device::KIND) {
             let status = DeviceStatus::of(&model, &device.id);
             if status.wanted > 0 {
@@ -123,6 +145,7 @@ impl Controller {
         }
         Ok(Controller {
             store: Mutex::new(store),
+            queue: Queue::new(model.clone()),
             model: RwLock::new(model),
             clock,
             fleet,
@@ -130,6 +153,8 @@ impl Controller {
             counters: Counters::default(),
             failures: Mutex::new(Limiter::default()),
             refusals: Mutex::new(Limiter::default()),
+            bell: Bell::default(),
+            requests: AtomicU32::new(0),
         })
     }
 
@@ -170,7 +195,7 @@ impl Controller {
     }
 
     /// Does a change that is drafted from what stands, or only says what it would do (`dry`). Nobody else changes anything in
-    /// between.
+    /// between. Answered, also with a refusal, when all that it was drafted from is on the disk.
     ///
     /// # Errors
     /// Those of the draft, and of the store.
@@ -181,30 +206,75 @@ impl Controller {
         dry: bool,
         draft: impl FnOnce(&Model) -> Result<Draft, Refusal>,
     ) -> Result<Outcome, Refusal> {
-        let mut store = lock(&self.store);
-        let (change, outcome) = {
-            let model = self.model();
-            let draft = draft(&model)?;
-            self.compose(&model, who, action, draft)
+        let (drafted, awaited) = {
+            let mut ahead = self.queue.lock();
+            let drafted =
+                draft(&ahead.model).and_then(|draft| self.compose(&ahead.model, who, action, draft));
+            let drafted = drafted.map(|(change, outcome)| {
+                if !dry && (!change.writes.is_empty() || !change.status.is_empty()) {
+                    ahead.add(outcome.generation, change);
+                }
+                outcome
+            });
+            (drafted, ahead.awaited())
         };
-        if dry || (change.writes.is_empty() && change.status.is_empty()) {
-            return Ok(outcome);
+        if let Some(group) = awaited {
+            self.settle(&group)?;
         }
-        let generation = store.commit(&change)?;
-        let wanted = {
-            let mut model = self.model.write().unwrap_or_else(PoisonError::into_inner);
-            let wanted = wanted(&model, &change.status);
-            model.apply(generation, &change.writes, &change.status);
-            wanted
-        };
-        // Still as the only writer, so that the fleet hears of generations in their order.
-        for (device, generation) in wanted {
-            self.fleet.wanted(&device, generation);
-        }
-        Ok(outcome)
+        drafted
     }
 
-    fn compose(&self, model: &Model, who: &Principal, action: &str, draft: Draft) -> (Change, Outcome) {
+    /// Waits until a group is on the disk: whoever comes to the store first takes all that wait there with it.
+    fn settle(&self, group: &Group) -> Result<(), StoreError> {
+        let mut store = lock(&self.store);
+        if let Some(result) = group.result() {
+            return result;
+        }
+        let taken = self.queue.take();
+        match store.commit_all(&taken.changes) {
+            Ok(_) => {
+                self.publish(&taken.steps);
+                self.queue.done(&taken);
+            }
+            Err(error) => {
+                self.queue.failed(&taken, &error, || self.model().clone());
+            }
+        }
+        // It waited, so it was what was taken.
+        group.result().unwrap_or_else(|| Err(StoreError::Doubt("a writer broke off".to_owned())))
+    }
+
+    /// Shows to readers and the fleet what is on the disk now. By the only writer, so that the fleet hears of generations in their order.
+    fn publish(&self, steps: &[Step]) {
+        let (mut told, mut changed) = (Vec::new(), Vec::new());
+        {
+            let mut model = self.model.write().unwrap_or_else(PoisonError::into_inner);
+            for step in steps {
+                let wanted = wanted(&model, step.status());
+                // Still as the only writer, so that the fleet hears of generations in their order.
+                let devices =
+                    step.changed(device::KIND).filter(|id| !wanted.iter().any(|(device, _)| device == id));
+                changed.extend(devices.map(str::to_owned));
+                told.extend(wanted);
+                model.apply(step);
+            }
+        }
+        self.bell.ring();
+        for (device, generation) in told {
+            self.fleet.wanted(&device, generation);
+        }
+        for device in changed {
+            self.fleet.changed(&device);
+        }
+    }
+
+    fn compose(
+        &self,
+        model: &Model,
+        who: &Principal,
+        action: &str,
+        draft: Draft,
+    ) -> Result<(Change, Outcome), Refusal> {
         let mut writes = Vec::new();
         for (kind, id, after) in draft.writes {
             let before = model.get(&kind, &id).map(|document| document.body.clone());
@@ -213,12 +283,15 @@ impl Controller {
             }
         }
         let generation = model.generation + u64::from(!writes.is_empty());
-        let mut status = draft.status;
+        let (mut status, repeats) = (draft.status, draft.repeats);
+        let new = writes.iter().filter(|write| write.after.is_some());
+        let new: Vec<(&str, &str)> = new.map(|write| (write.kind.as_str(), write.id.as_str())).collect();
+        status.extend(numbers::give(model, &new)?);
         let mut devices: Vec<String> = wanted(model, &status).into_iter().map(|(device, _)| device).collect();
         if !writes.is_empty() {
             for id in device::following(model, &draft.touched) {
                 if !devices.contains(&id) {
-                    status.push(DeviceStatus::of(model, &id).want(generation).line(&id));
+                    status.push(DeviceStatus::of(model, &id).follow(generation).line(&id));
                     devices.push(id);
                 }
             }
@@ -232,9 +305,9 @@ impl Controller {
                 after: write.after.as_ref().map(|body| shown(&write.kind, body)),
             })
             .collect();
-        let outcome = Outcome { generation, changes, devices };
+        let outcome = Outcome { generation, changes, devices, answers: None };
         let (who, action) = (who.id.clone(), action.to_owned());
-        (Change { at: self.now(), who, action, writes, status, remark: None }, outcome)
+        Ok((Change { at: self.now(), who, action, writes, status, remark: None, repeats }, outcome))
     }
 
     /// Notes in the audit log that someone was refused a change; of each token so many at once only, the rest is counted.
@@ -291,6 +364,20 @@ impl Controller {
     /// # Errors
     /// There is no such device, or the store did not do it.
     pub fn acknowledge(&self, who: &Principal, id: &str, answer: &Acknowledgement) -> Result<(), Refusal> {
+        self.answered(who, id, None, answer)
+    }
+
+    /// The same over its session, to what it was sent under a number. It says so again with each session.
+    ///
+    /// # Errors
+    /// There is no such device, or the store did not do it.
+    pub fn answered(
+        &self,
+        who: &Principal,
+        id: &str,
+        number: Option<u64>,
+        answer: &Acknowledgement,
+    ) -> Result<(), Refusal> {
         let now = self.now();
         let draft = |model: &Model| {
             if model.get(device::KIND, id).is_none() {
@@ -303,9 +390,9 @@ impl Controller {
                 );
                 return Err(Refusal::wrong("/generation", message));
             }
-            let own = DeviceStatus::of(model, id).answered(answer, now);
+            let own = DeviceStatus::of(model, id).answered(answer, number, now);
             let mut lines = BTreeMap::from([(id.to_owned(), own.line(id))]);
-            let mut draft = Draft::default();
+            let mut draft = Draft { repeats: number.is_some(), ..Draft::default() };
             if let Some((name, mut rollout)) = rollout::under_way(model) {
                 let status = |device: &str| match device == id {
                     true => own.clone(),
@@ -321,11 +408,42 @@ impl Controller {
         self.change(who, "acknowledge", false, draft).map(|_| ())
     }
 
-    /// A device tells alerts; those of tenants that it does not serve are counted and left out. Returns how many were taken.
+    /// Shows status that is not in the store: it ends with this process.
+    pub fn show(&self, status: &[Status]) {
+        // Where changes are drafted first: what they say of it is newer than what is read.
+        let mut ahead = self.queue.lock();
+        ahead.model.set(status);
+        self.model.write().unwrap_or_else(PoisonError::into_inner).set(status);
+    }
+
+    /// Does something that changes no document, and notes it in the audit log first.
+    ///
+    /// # Errors
+    /// The store did not take the note; then it is not done.
+    pub fn note(&self, who: &Principal, action: &str, kind: &str, id: &str) -> Result<(), Refusal> {
+        let remark = Some((kind.to_owned(), id.to_owned()));
+        let (at, who, action) = (self.now(), who.id.clone(), action.to_owned());
+        let change = Change { at, who, action, remark, ..Change::default() };
+        self.ask(|store| store.commit(&change)).map(drop)
+    }
+
+    /// A number for an order; numbers begin anew with the process, as sessions do.
+    pub fn next_request(&self) -> u32 {
+        self.requests.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+    }
+
+    /// The way to the devices.
+    #[must_use]
+    pub fn fleet(&self) -> &dyn Fleet {
+        self.fleet.as_ref()
+    }
+
+    /// A device tells alerts; those of tenants that it does not serve are counted and left out. `status` is written along, all of it
+    /// or nothing. Returns how many were taken.
     ///
     /// # Errors
     /// There is no such device, or the store did not do it.
-    pub fn alerts(&self, id: &str, alerts: &[Alert]) -> Result<u64, Refusal> {
+    pub fn alerts(&self, id: &str, alerts: &[Alert], status: &[Status]) -> Result<u64, Refusal> {
         let Some(spec) = self.model().get(device::KIND, id).map(|d| DeviceSpec::deserialize(&d.body)) else {
             return Err(Refusal::NotFound(format!("there is no device `{id}`")));
         };
@@ -340,7 +458,12 @@ impl Controller {
             count(&self.counters.alerts_unknown);
         }
         let bound = self.settings.alerts_max;
-        let forgotten = self.ask(|store| store.keep_alerts(&taken, bound))?;
+        let forgotten = {
+            let mut store = lock(&self.store);
+            let forgotten = store.keep_alerts(&taken, bound, status)?;
+            self.show(status);
+            forgotten
+        };
         for _ in 0..forgotten {
             count(&self.counters.alerts_forgotten);
         }
@@ -416,12 +539,49 @@ pub fn shown(kind: &str, body: &Value) -> Value {
     body
 }
 
-/// The devices that are to run something else by these lines of status.
+/// The devices that are to run something else by these lines of status, or the same under another number.
 fn wanted(model: &Model, status: &[Status]) -> Vec<(String, u64)> {
     let lines = status.iter().filter(|line| line.kind == device::KIND);
-    let wanted = |line: &Status| line.body.as_ref()?.get("wanted")?.as_u64();
-    lines
-        .filter_map(|line| Some((line.id.clone(), wanted(line)?)))
-        .filter(|(id, generation)| DeviceStatus::of(model, id).wanted != *generation)
-        .collect()
+    let told = |line: &Status| {
+        let then = DeviceStatus::deserialize(line.body.as_ref()?).ok()?;
+        let now = DeviceStatus::of(model, &line.id);
+        let other = (now.wanted, now.number()) != (then.wanted, then.number());
+        other.then(|| (line.id.clone(), then.wanted))
+    };
+    lines.filter_map(told).collect()
+}
+
+impl Controller {
+    /// A place among those that wait: to be had before the change, so that nothing is done for a request that is refused.
+    ///
+    /// # Errors
+    /// All are taken.
+    pub fn wait_place(&self) -> Result<Place<'_>, Refusal> {
+        self.bell.place().ok_or(Refusal::Limited(1))
+    }
+
+    /// Waits until the devices of a change have answered it, or one that came behind it; for some time at most.
+    #[must_use]
+    pub fn answers(
+        &self,
+        _place: &Place<'_>,
+        outcome: &Outcome,
+        most: Duration,
+    ) -> BTreeMap<String, DeviceAnswer> {
+        let mut answers = BTreeMap::new();
+        self.bell.until(Instant::now() + most, || {
+            let model = self.model();
+            let mut all = true;
+            for device in &outcome.devices {
+                let status = DeviceStatus::of(&model, device);
+                // A refusal is of what is wanted now; who runs a later one runs this change as well.
+                let refused = status.state == State::Refused && status.wanted >= outcome.generation;
+                all &= refused || status.running >= outcome.generation;
+                let DeviceStatus { state, running, diagnostics, .. } = status;
+                answers.insert(device.clone(), DeviceAnswer { state, running, diagnostics });
+            }
+            all
+        });
+        answers
+    }
 }

@@ -36,6 +36,8 @@ counters! {
     busy "busy" "Connections beyond the number that may be open.";
     tls "tls" "Connections whose handshake failed.";
     alerts_forgotten "alerts-forgotten" "Alerts that made room for newer ones.";
+    alerts_lost "alerts-lost" "Messages of agents which say that alerts were lost before they could be sent.";
+    counters_refused "counters-refused" "Counters of devices that are not kept: of tenants that they do not serve, or too many.";
     alerts_unknown "alerts-unknown" "Alerts of tenants that the device does not serve.";
 }
 

@@ -5,6 +5,7 @@ use crate::model::Model;
 use crate::store::Status;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The kind of document, and of status.
@@ -52,6 +53,9 @@ impl DeviceSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct WorkerReport {
+    /// Its link.
+    #[serde(default)]
+    pub link: String,
     /// The worker.
     pub worker: u32,
     /// The generation that it runs.
@@ -102,6 +106,19 @@ pub enum State {
     Refused,
 }
 
+/// A generation on its way to a device. The numbers that a device is sent only grow, whatever generation it is: an older one that is
+/// wanted again goes out under a new number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Sent {
+    /// The number that the device knows it by.
+    pub number: u64,
+    /// The generation.
+    pub generation: u64,
+}
+
+/// Of what was sent to a device, so many are remembered beside what it runs.
+const SENT_MAX: usize = 8;
+
 /// What is known of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", default)]
@@ -120,6 +137,12 @@ pub struct DeviceStatus {
     pub levels: Vec<LevelReport>,
     /// Why not, or what is not as wanted.
     pub diagnostics: Vec<String>,
+    /// What was sent to it over its session, the newest last.
+    pub sent: Vec<Sent>,
+    /// The number that it said last that it runs.
+    pub held: u64,
+    /// Whether a roll-out chose `wanted`, or the changes that it follows.
+    pub chosen: bool,
 }
 
 impl DeviceStatus {
@@ -130,10 +153,55 @@ impl DeviceStatus {
         known.and_then(|body| DeviceStatus::deserialize(body).ok()).unwrap_or_default()
     }
 
+    /// The number under which it is sent what it is to run; 0 for nothing.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        let last = self.sent.last().filter(|sent| sent.generation == self.wanted);
+        last.map_or(self.wanted, |sent| sent.number)
+    }
+
+    /// The generation that it was sent under a number, if that is remembered.
+    #[must_use]
+    pub fn generation_of(&self, number: u64) -> Option<u64> {
+        self.sent.iter().rev().find(|sent| sent.number == number).map(|sent| sent.generation)
+    }
+
+    /// It runs something under a number that is not below the newest: only a higher one reaches it.
+    #[must_use]
+    pub fn beyond(mut self, number: u64) -> Self {
+        if self.wanted > 0 {
+            self.send(number);
+            self.state = State::Waiting;
+        }
+        self
+    }
+
+    /// Gives what is wanted a number that no other had, above `floor`.
+    fn send(&mut self, floor: u64) {
+        let last = self.sent.last().map_or(0, |sent| sent.number).max(self.held).max(floor);
+        let number = self.wanted.max(last.saturating_add(1));
+        self.sent.push(Sent { number, generation: self.wanted });
+        while self.sent.len() > SENT_MAX {
+            let at = self.sent.iter().position(|sent| sent.number != self.held).unwrap_or(0);
+            self.sent.remove(at);
+        }
+    }
+
+    /// It follows a change.
+    #[must_use]
+    pub fn follow(self, generation: u64) -> Self {
+        DeviceStatus { chosen: false, ..self.want(generation) }
+    }
+
     /// It is to run a generation.
     #[must_use]
     pub fn want(mut self, generation: u64) -> Self {
-        self.wanted = generation;
+        // What it refused it is to try again, which it does with a new number only.
+        let again = self.wanted != generation || self.state == State::Refused || self.sent.is_empty();
+        (self.wanted, self.chosen) = (generation, true);
+        if again && generation > 0 {
+            self.send(0);
+        }
         self.state = match (self.seen, self.running == generation) {
             (0, _) => State::New,
             (_, true) => State::Running,
@@ -142,14 +210,16 @@ impl DeviceStatus {
         self
     }
 
-    /// It answered.
+    /// It answered; over its session, to what it was sent under a number.
     #[must_use]
-    pub fn answered(mut self, answer: &Acknowledgement, now: u64) -> Self {
+    pub fn answered(mut self, answer: &Acknowledgement, number: Option<u64>, now: u64) -> Self {
         self.seen = now;
         if answer.accepted {
             self.running = answer.generation;
+            self.held = number.unwrap_or(self.held);
         }
-        self.state = match (answer.generation == self.wanted, answer.accepted) {
+        let newest = number.is_none_or(|number| number == self.number());
+        self.state = match (newest && answer.generation == self.wanted, answer.accepted) {
             (true, true) => State::Running,
             (true, false) => State::Refused,
             (false, _) => State::Waiting,
@@ -168,6 +238,77 @@ impl DeviceStatus {
     }
 }
 
+/// The connection of a device's agent. Not in the store: it ends with the controller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct SessionStatus {
+    /// Whether it stands.
+    pub connected: bool,
+    /// Since when it stands, or stands no more, in microseconds since 1970.
+    pub since: u64,
+    /// Where it comes from.
+    pub address: String,
+    /// What the agent says that it is.
+    pub software: String,
+}
+
+/// The kind of status of sessions.
+pub const SESSIONS: &str = "sessions";
+
+/// An order to a function of a device, and what became of it. Not in the store: an order belongs to a connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct FunctionStatus {
+    /// The order's number.
+    pub request: u32,
+    /// The order.
+    pub order: String,
+    /// When it was given, in microseconds since 1970.
+    pub asked: u64,
+    /// When it was answered; null while it is not.
+    pub answered: Option<u64>,
+    /// Whether it was carried out.
+    pub done: bool,
+    /// `running`, `stopped`, `failed` or `unknown`.
+    pub state: String,
+    /// Why it is so, or why not.
+    pub reason: String,
+}
+
+/// The kind of status of orders to functions, by device and function.
+pub const FUNCTIONS: &str = "functions";
+/// The kind of status of what came from a device's agent: the last sequences.
+pub const RECEIVED: &str = "received";
+
+/// What came from one start of a device's agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Received {
+    /// The start of the agent.
+    pub instance: u64,
+    /// The last sequence of statistics.
+    pub statistics: u64,
+    /// The last sequence of alerts.
+    pub alerts: u64,
+}
+
+impl Received {
+    /// What came from a start of a device's agent; nothing of another start than the last.
+    #[must_use]
+    pub fn of(model: &Model, device: &str, instance: u64) -> Self {
+        let known = model.status(RECEIVED, device).and_then(|body| Received::deserialize(body).ok());
+        known
+            .filter(|known| known.instance == instance)
+            .unwrap_or(Received { instance, ..Received::default() })
+    }
+
+    /// As a line of status.
+    #[must_use]
+    pub fn line(&self, device: &str) -> Status {
+        let body = serde_json::to_value(self).ok();
+        Status { kind: RECEIVED.to_owned(), id: device.to_owned(), body }
+    }
+}
+
 /// Whose traffic a change concerns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Touched {
@@ -183,14 +324,17 @@ pub enum Touched {
 /// The devices that follow changes by themselves and are concerned by one.
 #[must_use]
 pub fn following(model: &Model, touched: &Touched) -> Vec<String> {
-    let concerned = |spec: &DeviceSpec| match touched {
+    // With every change, for all devices: it looks at what they say as it is, as `DeviceSpec` reads it.
+    let serves = |body: &Value, tenants: &BTreeSet<String>| {
+        let own = body.get("tenants").and_then(Value::as_array).into_iter().flatten();
+        own.filter_map(Value::as_str).any(|own| own == ALL || tenants.contains(own))
+    };
+    let concerned = |body: &Value| match touched {
         Touched::Nothing => false,
         Touched::All => true,
-        Touched::Tenants(tenants) => tenants.iter().any(|tenant| spec.serves(tenant)),
+        Touched::Tenants(tenants) => serves(body, tenants),
     };
-    if *touched == Touched::Nothing {
-        return Vec::new();
-    }
-    let specs = model.all(KIND).filter_map(|d| Some((&d.id, DeviceSpec::deserialize(&d.body).ok()?)));
-    specs.filter(|(_, s)| s.follow == Follow::Auto && concerned(s)).map(|(id, _)| id.clone()).collect()
+    let follows = |body: &Value| body.get("follow").is_none_or(|follow| follow == "auto");
+    let all = model.all(KIND).filter(|device| follows(&device.body) && concerned(&device.body));
+    all.map(|device| device.id.clone()).collect()
 }

@@ -13,35 +13,49 @@
 //! 5. `access`: who may do what.
 //! 6. `model`: what stands, in memory.
 //! 7. `render`: the policy file that a device is given.
-//! 8. `device`: a host, what it is to run and what it runs.
-//! 9. `rollout`: a generation on its way to devices, in steps.
-//! 10. `fleet`: the way to the devices.
-//! 11. `southbound`: sessions with their agents.
-//! 12. `controller`: changes, one at a time, and what follows of them.
-//! 13. `rest`: requests without a transport: routes, dispatch, the OpenAPI document.
-//! 14. `resources`: the routes of all resources.
-//! 15. `state`: the folder of a controller.
-//! 16. `server`: HTTP over TLS.
-//! 17. `client`: its other end.
+//! 8. `numbers`: of tenants and rule files.
+//! 9. `parts`: the same file in parts, as they travel.
+//! 10. `device`: a host, what it is to run and what it runs.
+//! 11. `rollout`: a generation on its way to devices, in steps.
+//! 12. `fleet`: the way to the devices.
+//! 13. `southbound`: sessions with their agents.
+//! 14. `queue`: changes on their way to the disk, several together.
+//! 15. `waiting`: who waits for devices.
+//! 16. `controller`: changes, one at a time, and what follows of them.
+//! 17. `bridge`: joins the sessions and the controller.
+//! 18. `rest`: requests without a transport: routes, dispatch, the OpenAPI document.
+//! 19. `resources`: the routes of all resources.
+//! 20. `state`: the folder of a controller.
+//! 21. `server`: HTTP over TLS.
+//! 22. `start`: all of it, in this process.
+//! 23. `client`: the other end of HTTP.
+//! 24. `limits`: bounds of all of them, for the manual.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod access;
+pub mod bridge;
 pub mod client;
 pub mod clock;
 pub mod controller;
 pub mod counters;
 pub mod device;
 pub mod fleet;
+pub mod limits;
 pub mod model;
+pub mod numbers;
+pub mod parts;
 pub mod problem;
+mod queue;
 pub mod render;
 pub mod resources;
 pub mod rest;
 pub mod rollout;
 pub mod server;
 pub mod southbound;
+pub mod start;
 pub mod state;
 pub mod store;
+pub mod waiting;
 
 pub use controller::{Controller, Settings};
 pub use rest::Api;

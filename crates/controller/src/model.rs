@@ -17,6 +17,40 @@ pub struct Model {
     status: BTreeMap<String, BTreeMap<String, Value>>,
 }
 
+/// What a change makes of a model. Two models that take the same step share its documents.
+#[derive(Clone, Debug)]
+pub struct Step {
+    generation: u64,
+    documents: Vec<(String, String, Option<Arc<Document>>)>,
+    status: Vec<Status>,
+}
+
+impl Step {
+    /// The step of a change that makes a generation, or stays in it.
+    #[must_use]
+    pub fn new(generation: u64, writes: &[Write], status: &[Status]) -> Self {
+        let document = |write: &Write| {
+            let (kind, id) = (write.kind.clone(), write.id.clone());
+            let body = write.after.clone();
+            let document =
+                body.map(|body| Arc::new(Document { kind: kind.clone(), id: id.clone(), generation, body }));
+            (kind, id, document)
+        };
+        Step { generation, documents: writes.iter().map(document).collect(), status: status.to_vec() }
+    }
+
+    /// The documents of a kind that it writes or removes.
+    pub fn changed<'s>(&'s self, kind: &'s str) -> impl Iterator<Item = &'s str> {
+        self.documents.iter().filter(move |(of, ..)| of == kind).map(|(_, id, _)| id.as_str())
+    }
+
+    /// Its lines of status.
+    #[must_use]
+    pub fn status(&self) -> &[Status] {
+        &self.status
+    }
+}
+
 impl Model {
     /// What a store held.
     #[must_use]
@@ -26,7 +60,7 @@ impl Model {
             let kind = model.documents.entry(document.kind.clone()).or_default();
             kind.insert(document.id.clone(), Arc::new(document));
         }
-        model.apply(loaded.generation, &[], &loaded.status);
+        model.set(&loaded.status);
         model
     }
 
@@ -69,6 +103,12 @@ impl Model {
         self.list(kind, "", None)
     }
 
+    /// How many documents a kind has.
+    #[must_use]
+    pub fn count(&self, kind: &str) -> usize {
+        self.documents.get(kind).map_or(0, BTreeMap::len)
+    }
+
     /// Every document, by kind and name.
     pub fn documents(&self) -> impl Iterator<Item = &Document> {
         self.documents.values().flat_map(|all| all.values().map(Arc::as_ref))
@@ -80,26 +120,33 @@ impl Model {
         self.status.get(kind)?.get(id)
     }
 
+    /// Lines of status of a kind whose names begin with `prefix`.
+    pub fn statuses<'m>(
+        &'m self,
+        kind: &str,
+        prefix: &'m str,
+    ) -> impl Iterator<Item = (&'m str, &'m Value)> + use<'m> {
+        let all = self.status.get(kind).into_iter();
+        all.flat_map(move |all| all.range::<str, _>((Bound::Included(prefix), Bound::Unbounded)))
+            .take_while(move |(id, _)| id.starts_with(prefix))
+            .map(|(id, body)| (id.as_str(), body))
+    }
+
     /// What stands after a change.
-    pub fn apply(&mut self, generation: u64, writes: &[Write], status: &[Status]) {
-        self.generation = generation;
-        for write in writes {
-            let kind = self.documents.entry(write.kind.clone()).or_default();
-            match &write.after {
-                Some(body) => {
-                    let document = Document {
-                        kind: write.kind.clone(),
-                        id: write.id.clone(),
-                        generation,
-                        body: body.clone(),
-                    };
-                    kind.insert(write.id.clone(), Arc::new(document));
-                }
-                None => {
-                    kind.remove(&write.id);
-                }
-            }
+    pub fn apply(&mut self, step: &Step) {
+        self.generation = step.generation;
+        for (kind, id, document) in &step.documents {
+            let kind = self.documents.entry(kind.clone()).or_default();
+            match document {
+                Some(document) => kind.insert(id.clone(), Arc::clone(document)),
+                None => kind.remove(id),
+            };
         }
+        self.set(&step.status);
+    }
+
+    /// Lines of status, without a change.
+    pub fn set(&mut self, status: &[Status]) {
         for line in status {
             let kind = self.status.entry(line.kind.clone()).or_default();
             match &line.body {

@@ -6,7 +6,7 @@
 
 use crate::model::Model;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The kinds of documents that a policy file is made of.
 pub const TENANTS: &str = "tenants";
@@ -16,6 +16,10 @@ pub const POLICIES: &str = "policies";
 pub const GROUPS: &str = "groups";
 /// Rule libraries.
 pub const LIBRARIES: &str = "libraries";
+/// Rule files: what is in them.
+pub const RULE_FILES: &str = "rule-files";
+/// Their texts.
+pub const RULE_TEXTS: &str = "rule-texts";
 /// Settings of the whole: what traffic gets that no policy names.
 pub const SETTINGS: &str = "settings";
 /// The name of that setting.
@@ -27,18 +31,19 @@ pub const ORDER: u64 = 100;
 /// Keys whose values name groups.
 const TARGETS: &[&str] = &["from", "to"];
 
-fn order(body: &Value) -> u64 {
+/// In which order it is tried.
+pub(crate) fn order(body: &Value) -> u64 {
     body.get("order").and_then(Value::as_u64).unwrap_or(ORDER)
 }
 
 /// A tenant's group as the file calls it: a name that begins as a group's has to, with a sign that no name here has.
-fn group_name(tenant: &str, name: &str) -> String {
+pub(crate) fn group_name(tenant: &str, name: &str) -> String {
     format!("{name}@{tenant}")
 }
 
 /// Puts the tenant behind the names of groups, wherever targets stand. A name that is no group of the tenant stays, so that whoever
 /// reads the file says that it is not known.
-fn qualify(value: &mut Value, tenant: &str, groups: &BTreeMap<String, Value>, target: bool) {
+pub(crate) fn qualify(value: &mut Value, tenant: &str, groups: &BTreeMap<String, Value>, target: bool) {
     match value {
         Value::String(text) if target => {
             let own = group_name(tenant, text);
@@ -71,12 +76,23 @@ pub fn groups(model: &Model, tenant: &str) -> BTreeMap<String, Value> {
     qualified
 }
 
+/// What devices keep of a tenant's quotas; the others are the controller's.
+const DEVICE_QUOTAS: &[&str] = &["flows", "rules", "alerts-per-second", "state-bytes"];
+
 /// A tenant as the file has it.
 #[must_use]
 pub fn tenant(id: &str, body: &Value) -> Value {
     let mut tenant = json!({ "name": id, "select": body.get("select").cloned().unwrap_or(Value::Null) });
     if let (Some(vars), Some(object)) = (body.get("vars").filter(|v| !v.is_null()), tenant.as_object_mut()) {
         object.insert("vars".to_owned(), vars.clone());
+    }
+    let said = body.get("quotas").and_then(Value::as_object).into_iter().flatten();
+    let own: Map<String, Value> = said
+        .filter(|(name, value)| DEVICE_QUOTAS.contains(&name.as_str()) && !value.is_null())
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    if let (false, Some(object)) = (own.is_empty(), tenant.as_object_mut()) {
+        object.insert("quotas".to_owned(), Value::Object(own));
     }
     tenant
 }
@@ -94,7 +110,7 @@ pub fn policy(owner: &str, id: &str, body: &Value, groups: &BTreeMap<String, Val
 }
 
 /// What traffic gets that no policy names, unless a document says something else: nothing goes on.
-fn default(model: &Model) -> Value {
+pub(crate) fn default(model: &Model) -> Value {
     let said = model.get(SETTINGS, DEFAULT).map(|document| document.body.clone());
     said.unwrap_or_else(|| json!({ "action": "drop" }))
 }
@@ -104,6 +120,11 @@ fn default(model: &Model) -> Value {
 pub fn rule_groups(model: &Model) -> Map<String, Value> {
     let group = |id: &String| (id.clone(), json!([format!("{id}.rules")]));
     model.all(LIBRARIES).map(|document| group(&document.id)).collect()
+}
+
+/// The library that a policy names.
+pub(crate) fn library_of(policy: &Value) -> Option<&str> {
+    policy.pointer("/ids/level").and_then(Value::as_str).filter(|level| *level != "none")
 }
 
 /// The policy file of a generation for a device that serves some tenants.
@@ -122,12 +143,16 @@ pub fn policy_file(model: &Model, serves: impl Fn(&str) -> bool) -> Value {
         );
         all_groups.extend(groups);
     }
+    let named: BTreeSet<String> =
+        policies.iter().filter_map(|(.., policy)| library_of(policy)).map(str::to_owned).collect();
+    let mut libraries = rule_groups(model);
+    libraries.retain(|name, _| named.contains(name));
     policies.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
     let policies: Vec<Value> = policies.into_iter().map(|(.., policy)| policy).collect();
     let tenants: Vec<Value> = tenants.iter().map(|document| tenant(&document.id, &document.body)).collect();
     json!({
         "groups": all_groups,
-        "rule-groups": rule_groups(model),
+        "rule-groups": libraries,
         "tenants": tenants,
         "policies": policies,
         "default": default(model),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Roll-outs: a generation goes to devices in steps; each step waits until all of its devices run it, and the first refusal stops it.
 
-use crate::device::{self, Acknowledgement, DeviceSpec, DeviceStatus};
+use crate::device::{self, Acknowledgement, DeviceSpec, DeviceStatus, State};
 use crate::model::Model;
 use crate::store::Status;
 use schemars::JsonSchema;
@@ -136,7 +136,7 @@ impl Rollout {
             for id in self.devices() {
                 let now = status(id);
                 waits |= now.running != self.generation;
-                if now.wanted != self.generation {
+                if now.wanted != self.generation || now.state == State::Refused {
                     lines.push(now.want(self.generation).line(id));
                 }
             }

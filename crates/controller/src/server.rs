@@ -22,6 +22,8 @@ use tokio_rustls::TlsAcceptor;
 
 /// Connections that are open at once.
 pub const CONNECTIONS_MAX: usize = 512;
+/// Requests that are worked on at once; others wait.
+pub const HANDLERS_MAX: usize = 64;
 /// Time for a handshake, for a request's head (and between requests), and for a body.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes of a request's head.
@@ -50,7 +52,7 @@ impl Server {
         let acceptor = TlsAcceptor::from(Arc::new(tls(identity)?));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
-            .max_blocking_threads(64)
+            .max_blocking_threads(HANDLERS_MAX)
             .thread_name("rest")
             .enable_all()
             .build()

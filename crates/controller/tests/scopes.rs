@@ -39,6 +39,7 @@ fn may(method: Method, path: &str) -> &'static str {
         }
         "/v1/devices/{device}/policy" => "ARd",
         "/v1/devices/{device}/statistics" if reads => "ARd",
+        "/v1/devices/{device}/enrolment" | "/v1/devices/{device}/functions/{function}" => "A",
         p if p.starts_with("/v1/devices/{device}/") => "Ad",
         _ => {
             if reads {

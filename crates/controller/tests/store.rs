@@ -32,7 +32,8 @@ fn write(kind: &str, id: &str, before: Option<Value>, after: Option<Value>) -> W
 }
 
 fn change(writes: Vec<Write>, status: Vec<Status>) -> Change {
-    Change { at: 7, who: "me".to_owned(), action: "put".to_owned(), writes, status, remark: None }
+    let (who, action) = ("me".to_owned(), "put".to_owned());
+    Change { at: 7, who, action, writes, status, ..Change::default() }
 }
 
 /// Both stores, with the same changes done.
@@ -80,6 +81,11 @@ fn stores_do_the_same() {
         assert_eq!(hashes(3), (Some(hash(&b)), None));
         assert_eq!(hashes(4), (None, None));
         assert_eq!(store.audit(2, 2).unwrap().iter().map(|r| r.row).collect::<Vec<_>>(), [3, 4]);
+        // What comes again if it is lost is there as well, and after it others are answered as before.
+        let again = Status { body: Some(json!({"s": 2})), ..status.clone() };
+        let repeats = Change { repeats: true, ..change(vec![], vec![again.clone()]) };
+        assert_eq!(store.commit(&repeats), Ok(3));
+        assert_eq!(store.load().unwrap().status, [again]);
         // A status line goes, too.
         assert_eq!(store.commit(&change(vec![], vec![Status { body: None, ..status }])), Ok(3));
         assert_eq!(store.load().unwrap().status, []);
@@ -95,7 +101,10 @@ fn equal_alerts_are_kept_once_and_the_oldest_go_first() {
     let folder = Folder::new("alerts");
     for mut store in both(&folder) {
         let first = [alert("a", "1", 1), alert("a", "2", 2), alert("b", "1", 3), alert("a", "1", 4)];
-        assert_eq!(store.keep_alerts(&first, 2), Ok(0));
+        // What came is written with it.
+        let came = Status { kind: "r".to_owned(), id: "d".to_owned(), body: Some(json!(4)) };
+        assert_eq!(store.keep_alerts(&first, 2, std::slice::from_ref(&came)), Ok(0));
+        assert_eq!(store.load().unwrap().status, [came]);
         let shown = |store: &mut Box<dyn Store>, tenant, below, limit| -> Vec<(String, u64, u64, u64)> {
             let all = store.alerts(tenant, below, limit).unwrap();
             all.into_iter().map(|a| (a.tenant, a.count, a.first, a.last)).collect()
@@ -105,7 +114,7 @@ fn equal_alerts_are_kept_once_and_the_oldest_go_first() {
         assert_eq!(shown(&mut store, None, u64::MAX, 2), [a1.clone(), b1.clone()]);
         let second = store.alerts(None, u64::MAX, 2).unwrap()[1].number;
         assert_eq!(shown(&mut store, None, second, 9), [a2]);
-        assert_eq!(store.keep_alerts(&[alert("a", "3", 5)], 2), Ok(1));
+        assert_eq!(store.keep_alerts(&[alert("a", "3", 5)], 2, &[]), Ok(1));
         assert_eq!(shown(&mut store, Some("a"), u64::MAX, 9), [("a".to_owned(), 1, 5, 5), a1]);
         assert_eq!(shown(&mut store, Some("b"), u64::MAX, 9), [b1]);
     }

@@ -30,11 +30,13 @@ pub(crate) struct Account {
 
 impl Account {
     pub(crate) fn new(settings: &EngineSettings, chains: &Chains) -> Self {
+        let mut memory = AppMemory::new(&settings.app_memory, settings.stream.reassembly.memcap);
+        memory.set_quotas(chains.quotas());
         Account {
             counters: WorkerCounters::default(),
             tally: Tally::new(chains),
             app_stats: AppStats::default(),
-            memory: AppMemory::new(&settings.app_memory, settings.stream.reassembly.memcap),
+            memory,
             fid: Fid(0),
         }
     }

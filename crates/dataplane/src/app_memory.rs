@@ -9,9 +9,13 @@
 //! bound is passed by no more than what one packet brings. Buffers of streams have a hard bound, which their budget keeps
 //! ([`bartizan_flow::stream::MemoryBudget`]): flows give way a little before it is reached, so that there is room for those that come.
 //!
+//! A tenant with a quota of bytes ([`crate::quotas`]) has a bound of its own for both pools together, of all workers: what it holds here is added to what it
+//! holds elsewhere with each change, and when that is too much its flows of this worker give way, and nobody else's.
+//!
 //! Flows that hold something stand in a list by tenant, from which those that may give way are drawn in turn. A list costs nothing per
 //! packet: a flow enters with the first byte that it holds and leaves with the last.
 
+use crate::quotas::{Quotas, StateCharge};
 use bartizan_applayer::protocol::ProtocolId;
 use bartizan_base::{FlowId, TenantId};
 use smallvec::SmallVec;
@@ -112,6 +116,21 @@ struct Tenant {
     flows: Vec<FlowId>,
     /// Where to look on for one that gives way.
     hand: usize,
+    /// What it holds here is counted there, if it has a quota.
+    charge: Option<StateCharge>,
+}
+
+impl Tenant {
+    fn note(&mut self) {
+        let used = self.used.app.saturating_add(self.used.streams);
+        if let Some(charge) = &mut self.charge {
+            charge.set(used);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.charge.as_ref().is_some_and(StateCharge::is_over) && !self.flows.is_empty()
+    }
 }
 
 /// The bytes of a protocol.
@@ -179,6 +198,8 @@ pub(crate) enum Passed {
     Protocol(ProtocolId),
     /// That of streams, soon.
     Streams,
+    /// That of a tenant, which holds most of this pool.
+    Tenant(TenantId, Pool),
 }
 
 impl Passed {
@@ -187,6 +208,7 @@ impl Passed {
         match self {
             Passed::Total | Passed::Protocol(_) => Pool::App,
             Passed::Streams => Pool::Streams,
+            Passed::Tenant(_, pool) => pool,
         }
     }
 }
@@ -218,6 +240,10 @@ pub struct AppMemory {
     active: u64,
     /// The tenant that holds most of application layers and of streams, as far as was seen.
     heaviest: PerPool<usize>,
+    /// A tenant that may hold more than its quota.
+    over: Option<usize>,
+    /// Whose flows give way; the heaviest one's unless told.
+    aimed: Option<usize>,
     /// The rank of the flow that gave way last, by pool.
     last: PerPool<Rank>,
     /// Flows that hold more since the last packet.
@@ -296,6 +322,10 @@ impl AppMemory {
         let at = usize::from(charge.tenant.0);
         let tenant = self.tenants.get_mut(at)?;
         tenant.used.change(&before, &held);
+        tenant.note();
+        if tenant.charge.is_some() && tenant.is_over() {
+            self.over = Some(at);
+        }
         let used = tenant.used;
         for pool in [Pool::App, Pool::Streams] {
             if self.heaviest(pool).is_none_or(|t| t.used[pool] < used[pool]) {
@@ -350,11 +380,63 @@ impl AppMemory {
         if self.streams.is_passed() {
             return Some(Passed::Streams);
         }
+        if self.over.is_some() {
+            let passed = self.tenant_passed();
+            if passed.is_some() {
+                return passed;
+            }
+        }
         if !self.checks_protocols {
             return None;
         }
         let at = self.protocols.iter().position(Bound::is_passed)?;
         Some(Passed::Protocol(ProtocolId(u8::try_from(at).ok()?)))
+    }
+
+    #[cold]
+    fn tenant_passed(&self) -> Option<Passed> {
+        let at = self.over?;
+        let tenant = self.tenants.get(at).filter(|tenant| tenant.is_over())?;
+        let pool = if tenant.used.app >= tenant.used.streams { Pool::App } else { Pool::Streams };
+        Some(Passed::Tenant(TenantId(u16::try_from(at).ok()?), pool))
+    }
+
+    /// Which tenants have a quota of bytes from here on.
+    pub(crate) fn set_quotas(&mut self, quotas: &Quotas) {
+        let most = self.tenants.len().max(quotas.len());
+        if !quotas.is_empty() {
+            self.tenants.resize_with(most, Tenant::default);
+        }
+        for (tenant, at) in self.tenants.iter_mut().zip(0u16..) {
+            // What was charged before goes first, so that nothing counts twice.
+            tenant.charge = None;
+            tenant.charge = quotas.state_charge(TenantId(at));
+            tenant.note();
+        }
+        self.over = None;
+    }
+
+    /// Flows of this bound are to give way: those of a tenant with a quota, or of the one that holds most.
+    pub(crate) fn aim(&mut self, passed: Passed) {
+        self.aimed = match passed {
+            Passed::Tenant(tenant, _) => Some(usize::from(tenant.0)),
+            _ => None,
+        };
+    }
+
+    /// A flow of the tenant that is aimed at gave way.
+    pub(crate) fn note_closed(&mut self) {
+        let charge = self.aimed.and_then(|at| self.tenants.get(at)?.charge.as_ref());
+        if let Some(charge) = charge {
+            charge.note_closed();
+        }
+    }
+
+    /// The tenant among whose flows one gives way is no longer above its quota, if it was.
+    pub(crate) fn note_relieved(&mut self) {
+        if self.over.is_some() && self.tenant_passed().is_none() {
+            self.over = None;
+        }
     }
 
     /// The next flows among which one is to give way: of the tenant that holds most of a pool, which is over its fair share when the
@@ -369,13 +451,16 @@ impl AppMemory {
             Pool::Streams => self.streams,
         };
         // Some tenant holds more than its share, if the bound of everything is passed.
+        let aimed = self.aimed;
         let share = if whole.is_passed() { whole.limit / self.active.max(1) } else { 0 };
-        if self.heaviest(pool).is_none_or(|t| t.flows.is_empty() || t.used[pool] <= share) {
+        if aimed.is_none() && self.heaviest(pool).is_none_or(|t| t.flows.is_empty() || t.used[pool] <= share)
+        {
             // The one that was heaviest is no more. There are few tenants with flows of their own, and this is not done per packet.
             let heaviest = self.tenants.iter().enumerate().max_by_key(|(_, t)| t.used[pool]);
             self.heaviest[pool] = heaviest.map_or(0, |(at, _)| at);
         }
-        let Some(tenant) = self.tenants.get_mut(self.heaviest[pool]) else { return };
+        let at = aimed.unwrap_or(self.heaviest[pool]);
+        let Some(tenant) = self.tenants.get_mut(at) else { return };
         if tenant.hand >= tenant.flows.len() {
             tenant.hand = 0;
         }
@@ -385,7 +470,8 @@ impl AppMemory {
 
     /// The first `count` of those that were drawn last need not be looked at again soon.
     pub(crate) fn pass_over(&mut self, pool: Pool, count: usize) {
-        if let Some(tenant) = self.tenants.get_mut(self.heaviest[pool]) {
+        let at = self.aimed.unwrap_or(self.heaviest[pool]);
+        if let Some(tenant) = self.tenants.get_mut(at) {
             tenant.hand = (tenant.hand + count) % tenant.flows.len().max(1);
         }
     }

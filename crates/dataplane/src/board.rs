@@ -11,7 +11,9 @@
 use crate::chain::{Chains, PolicyMap};
 use crate::counts::WorkerCounters;
 use crate::handover::counters::HandOverCounters;
+use crate::lifecycle::FunctionNow;
 use crate::live::counters::LiveCounters;
+use crate::quotas::{Quota, Used};
 use crate::tally::{Tally, staged_of};
 use bartizan_base::{FunctionId, Generation, Timestamp};
 use bartizan_flow::host::HostCounters;
@@ -37,6 +39,8 @@ pub struct Snapshot {
     pub policies: Arc<PolicyMap>,
     /// Names of functions by their bit.
     pub functions: Vec<(FunctionId, &'static str)>,
+    /// How the functions stand.
+    pub standing: Vec<FunctionNow>,
     /// Packets that went on, by the policy's number.
     pub passed: Vec<Amount>,
     /// Alerts by the policy's number: of packets that were allowed, and that were blocked.
@@ -53,6 +57,8 @@ pub struct Snapshot {
     pub memory: Vec<(&'static str, u64, u64)>,
     /// What functions keep per host: the tables of all workers, by function.
     pub hosts: Vec<(&'static str, HostCounters)>,
+    /// Tenants with quotas: name, quota and what all workers use of it.
+    pub tenants: Vec<(Arc<str>, Quota, Used)>,
     /// Its ports, by their interfaces.
     pub ports: Vec<(String, PortStats)>,
     /// What a live worker counts besides.
@@ -75,6 +81,8 @@ impl Snapshot {
     pub(crate) fn fill(&mut self, chains: &Chains, states: &[WorkerState], tally: &Tally) {
         self.generation = chains.generation;
         self.policies = Arc::clone(&tally.policies);
+        self.tenants.clear();
+        self.tenants.extend(chains.quotas.used().map(|(name, quota, used)| (Arc::clone(name), quota, used)));
         self.functions.clear();
         self.functions.extend(chains.functions.iter().map(|f| (f.id(), f.spec().name)));
         self.passed.clone_from(&tally.passed);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The functions of a generation and the chains that policies make of them.
 
+use crate::early::Early;
 use crate::enough::Enough;
 use crate::overload::Overload;
-use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
+use crate::quotas::Quotas;
+use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId, Timestamp};
 use bartizan_classify::Header;
 use bartizan_function::{Function, HostKeeper, Model, Together, VariableNames, WorkerState};
 use smallvec::SmallVec;
@@ -28,8 +30,12 @@ pub struct Chains {
     each: Path,
     /// The policies of the classes.
     policies: Arc<PolicyMap>,
+    /// How much tenants may use.
+    pub(crate) quotas: Quotas,
     /// Those that must be asked about the protocol before bytes reach their receiver.
     waits: Path,
+    /// What a level below may refuse of packets without a flow; `None`: nothing.
+    pub early: Option<Arc<Early>>,
     /// Tables of what functions keep per host, with the function's name.
     pub(crate) host_tables: Vec<(&'static str, Arc<dyn HostKeeper>)>,
 }
@@ -56,6 +62,8 @@ pub struct ClassTraits {
     pub overload: Overload,
     /// When payload functions are done with its flows.
     pub enough: Enough,
+    /// Functions without which its packets go on where they have failed or are stopped; for want of others they are refused.
+    pub goes_on_without: Path,
 }
 
 /// What the lookup for a flow found among functions' rules on headers: the function, and the number of its rule.
@@ -68,6 +76,22 @@ pub struct LookupExplained {
     pub segments: Vec<SegmentExplained>,
     /// The rule sets.
     pub sets: Vec<SetExplained>,
+    /// Which of its addresses have names of policies now, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<NameExplained>,
+}
+
+/// Why an address is a member of a DNS name of a policy.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct NameExplained {
+    /// The address.
+    pub address: core::net::IpAddr,
+    /// The name of the policy.
+    pub name: String,
+    /// The name that was asked for when the address was answered.
+    pub asked: String,
+    /// Until when, in seconds of the packet clock since 1970.
+    pub until: u64,
 }
 
 /// The segment of a field.
@@ -92,9 +116,9 @@ pub struct SetExplained {
 
 /// Gives a new flow its class.
 pub trait FlowClassifier: Send + Sync {
-    /// The class and the chain of a flow by the header of its first packet, and into `matches` what functions' rules on
-    /// headers say of it; what was there before goes.
-    fn classify(&self, header: &Header, matches: &mut Matches) -> Class;
+    /// The class and the chain of a flow by the header of its first packet at a time of the packet clock, and into `matches` what functions' rules on
+    /// headers say of it; what was there before goes, except for names of its addresses, which it keeps.
+    fn classify(&self, header: &Header, now: Timestamp, matches: &mut Matches) -> Class;
 
     /// Whose traffic a packet is, the same for both directions of a flow. Without tenants there is one.
     fn tenant_of(&self, packet: &bartizan_packet::Decoded, link: LinkId) -> TenantId {
@@ -113,9 +137,20 @@ pub trait FlowClassifier: Send + Sync {
     }
 
     /// For `explain`: what the lookup of a header meets. Never called for traffic.
-    fn explain(&self, header: &Header) -> Option<LookupExplained> {
-        let _ = header;
+    fn explain(&self, header: &Header, now: Timestamp) -> Option<LookupExplained> {
+        let _ = (header, now);
         None
+    }
+
+    /// For people: which names of policies the addresses of a header have now, and why.
+    fn names(&self, header: &Header, now: Timestamp) -> Vec<NameExplained> {
+        let _ = (header, now);
+        Vec::new()
+    }
+
+    /// How much tenants may use.
+    fn quotas(&self) -> Quotas {
+        Quotas::default()
     }
 
     /// Which policy a class belongs to. Without policies all are of none.
@@ -195,6 +230,12 @@ impl PolicyMap {
         self.traits(fid).is_some_and(|traits| traits.staged)
     }
 
+    /// Functions without which packets of a class go on.
+    #[must_use]
+    pub fn goes_on_without(&self, fid: Fid) -> Path {
+        self.traits(fid).map(|traits| traits.goes_on_without).unwrap_or_default()
+    }
+
     /// Name of a policy.
     #[must_use]
     pub fn name(&self, number: u32) -> &str {
@@ -235,7 +276,7 @@ pub struct Class {
 pub struct OneClass(pub Class);
 
 impl FlowClassifier for OneClass {
-    fn classify(&self, _header: &Header, matches: &mut Matches) -> Class {
+    fn classify(&self, _header: &Header, _: Timestamp, matches: &mut Matches) -> Class {
         matches.clear();
         self.0
     }
@@ -274,7 +315,7 @@ impl Chains {
                 }
             }
         }
-        let policies = classifier.policies();
+        let (policies, quotas) = (classifier.policies(), classifier.quotas());
         Chains {
             generation,
             functions,
@@ -285,7 +326,9 @@ impl Chains {
             apart,
             each,
             policies,
+            quotas,
             waits,
+            early: None,
             host_tables,
         }
     }
@@ -294,6 +337,24 @@ impl Chains {
     #[must_use]
     pub fn overload(&self, fid: Fid) -> Overload {
         self.policies.overload(fid)
+    }
+
+    /// Whether verdicts on a class are only reported.
+    #[must_use]
+    pub fn is_staged(&self, fid: Fid) -> bool {
+        self.policies.is_staged(fid)
+    }
+
+    /// Functions without which packets of a class go on where they have failed or are stopped.
+    #[must_use]
+    pub fn goes_on_without(&self, fid: Fid) -> Path {
+        self.policies.goes_on_without(fid)
+    }
+
+    /// How much tenants may use.
+    #[must_use]
+    pub const fn quotas(&self) -> &Quotas {
+        &self.quotas
     }
 
     /// A generation with all functions in one chain for every flow; none of them has rules on headers to be looked up.

@@ -10,7 +10,7 @@ use bartizan_packet::Decoded;
 /// Looks a flow up: gives its class and keeps what functions' rules on headers say of it.
 pub(crate) fn look_up(chains: &Chains, entry: &mut Entry) -> Class {
     let header = header_of_flow(entry.key(), entry.ext.matched_icmp);
-    chains.classifier.classify(&header, &mut entry.ext.matches)
+    chains.classifier.classify(&header, entry.last_seen, &mut entry.ext.matches)
 }
 
 /// What functions' rules on headers say is that of a flow's first packet, except for ICMP, where it is that of the packet in
@@ -32,6 +32,7 @@ pub(crate) fn reverse(chains: &Chains, entry: &mut Entry) {
     if let Some(rate) = entry.ext.rate.as_deref_mut() {
         rate.turn();
     }
-    // Policies hold for both directions, rules for the side that opens a flow.
+    // Policies hold for both directions, rules for the side that opens a flow; names stand by sides, and are asked for anew.
+    entry.ext.matches.clear();
     look_up(chains, entry);
 }

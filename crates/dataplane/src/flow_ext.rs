@@ -2,6 +2,7 @@
 //! What the data plane keeps in a flow's entry beside the flow table's own part.
 
 use crate::chain::Matches;
+use crate::quotas::Counted;
 use crate::standing::Standing;
 use bartizan_applayer::flow::AppLayer;
 use bartizan_base::FunctionId;
@@ -10,7 +11,7 @@ use bartizan_flow::rate::Rate;
 use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, TcpFlags, TcpSession};
 use bartizan_function::{FlowDescription, Slot, SlotState};
-use bartizan_offload::Stays;
+use bartizan_offload::{Mark, Stays};
 use bartizan_packet::VlanIds;
 
 /// What is kept of a flow for one function.
@@ -51,6 +52,8 @@ pub struct FlowExt {
     pub app: Option<Box<AppLayer>>,
     /// What functions keep, by their bit in paths.
     pub slots: Vec<FunctionSlot>,
+    /// The latest beginning of a function when they were looked at last (`runner/lifecycle.rs`).
+    pub begun: u32,
     /// What the generation's lookup found among functions' rules on headers.
     pub matches: Matches,
     /// ICMP: type and code that they hold for, as the opener would send them.
@@ -59,7 +62,7 @@ pub struct FlowExt {
     pub ttl: PerDirection<Option<(u8, u8)>>,
     /// Ethernet addresses on the client's (`to_server`) and on the server's side, each once; only where some output
     /// shows them.
-    pub macs: PerDirection<Vec<[u8; 6]>>,
+    pub macs: Option<Box<PerDirection<Vec<[u8; 6]>>>>,
     /// VLAN ids of the first packet.
     pub vlan: VlanIds,
     /// ICMP: type and code of the first packet.
@@ -86,6 +89,10 @@ pub struct FlowExt {
     pub rate: Option<Box<Rate>>,
     /// An end-of-flow inspection took place.
     pub ended: bool,
+    /// Its place in its tenant's quota, where there is one.
+    pub quota: Option<Counted>,
+    /// Where packets without a flow are refused below: its packets are not.
+    pub mark: Option<Mark>,
     /// Why it is at no lower level, if it was asked in this generation.
     pub stays: Option<Stays>,
 }
@@ -97,11 +104,17 @@ impl FlowExt {
     /// Notes the Ethernet addresses of a packet.
     pub fn note_macs(&mut self, direction: Direction, (source, destination): ([u8; 6], [u8; 6])) {
         for (side, address) in [(direction, source), (direction.flip(), destination)] {
-            let known = &mut self.macs[side];
+            let known = &mut self.macs.get_or_insert_default()[side];
             if known.len() < MACS_MAX && !known.contains(&address) {
                 known.push(address);
             }
         }
+    }
+
+    /// Ethernet addresses of a side.
+    #[must_use]
+    pub fn macs_of(&self, side: Direction) -> &[[u8; 6]] {
+        self.macs.as_ref().map_or(&[], |macs| &macs[side])
     }
 
     /// What functions say of the flow, with the functions' bits and in their order.

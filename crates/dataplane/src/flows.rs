@@ -3,12 +3,14 @@
 
 use crate::chain::Chains;
 use crate::class::look_up;
+use crate::early::Credit;
 use crate::flow_ext::FlowExt;
 use crate::guests::{Guest, Guests};
 use crate::identity::icmp_of;
+use crate::quotas::{Gives, IDLE, Opened};
 use crate::record::Entry;
 use crate::settings::EngineSettings;
-use bartizan_base::{Direction, Fid, FlowId, Level, Timestamp, WorkerId};
+use bartizan_base::{Direction, Fid, FlowId, Level, TenantId, Timestamp, WorkerId};
 use bartizan_flow::counters::Elephants;
 use bartizan_flow::level::Amounts;
 use bartizan_flow::rate::{Rate, RateLimit};
@@ -33,6 +35,10 @@ pub(crate) struct Flows {
     due: Vec<(u64, FlowId)>,
     /// Who hands decided flows to a lower level, where there is one.
     pub manager: Option<Box<FlowManager>>,
+    /// Flows of tenants with quotas.
+    opened: Opened,
+    /// What was credited of packets that were refused below without a flow.
+    pub early: Credit,
     /// Before this time packets have gone on that nobody saw here.
     pub missed: Option<Timestamp>,
 }
@@ -45,6 +51,11 @@ pub(crate) enum Made {
     Evict(FlowId),
     /// There is no room.
     Full,
+    /// Its tenant has as many as it may; the flow that has to end first, if one does.
+    OverQuota {
+        /// See above.
+        gives_way: Option<FlowId>,
+    },
 }
 
 impl Flows {
@@ -65,6 +76,8 @@ impl Flows {
             guests: Guests::default(),
             due: Vec::new(),
             manager: None,
+            opened: Opened::default(),
+            early: Credit::default(),
             missed: None,
         })
     }
@@ -191,6 +204,9 @@ impl Flows {
         packet: &Decoded,
         (now, began): (Timestamp, u64),
     ) -> Made {
+        let Ok(place) = chains.quotas.place(key.tenant()) else {
+            return Made::OverQuota { gives_way: self.gives_way(key.tenant(), now) };
+        };
         let id = match self.table.insert(key, now) {
             Insert::Created { id } => id,
             Insert::Evict { id } => return Made::Evict(id),
@@ -203,12 +219,36 @@ impl Flows {
             entry.ext.matched_icmp = icmp_numbers(packet, Direction::ToServer);
             let class = look_up(chains, entry);
             (entry.fid, entry.path, entry.generation) = (class.fid, class.path, chains.generation);
+            let counted = place.is_some();
+            entry.ext.quota = place;
             entry.ext.event_id = event_id(number, hash.0);
             entry.ext.began = began;
             entry.ext.vlan = packet.vlan;
             entry.ext.icmp = icmp_of(packet);
+            if counted {
+                let flow = (id, entry.serial());
+                let table = &self.table;
+                let is_there = |id, serial| table.get(id).is_some_and(|entry| entry.serial() == serial);
+                self.opened.push(key.tenant(), flow, is_there);
+            }
         }
         Made::Flow(id)
+    }
+
+    /// The flow of a tenant that gives way to a new one of it.
+    #[cold]
+    fn gives_way(&mut self, tenant: TenantId, now: Timestamp) -> Option<FlowId> {
+        let table = &self.table;
+        self.opened.victim(tenant, |id, serial| {
+            let entry = table.get(id).filter(|entry| entry.serial() == serial)?;
+            let (last, idle) = (entry.last_seen, now.since(entry.last_seen) >= IDLE);
+            Some(match entry.state() {
+                _ if !entry.is_at_host() => None,
+                FlowState::New => Some(Gives::HalfOpen(last)),
+                FlowState::Closed => Some(Gives::HalfOpen(Timestamp::ZERO)),
+                _ => idle.then_some(Gives::Idle(last)),
+            })
+        })
     }
 
     /// Sets the state of a flow, and with it its timeout.

@@ -136,4 +136,8 @@ pub const LIMITS: &[Limit] = limits! {
         in ["dataplane/live/inquiry.rs"], "the next ones between the next two", [NotNeeded];
     Control "flows that one worker tells of, questions that wait for one" = "{}, {}" [count(FLOWS_TOLD), count(QUESTIONS)]
         in ["dataplane/live/inquiry.rs"], "counted, not told; the question is refused", [Told("`omitted` in the answer, the answer")];
+    Control "different alerts for a controller that a worker holds until it is idle, and for so many batches" = "{}, {}" [count(eve::ALERTS_HELD), count(eve::HELD_TURNS)] in ["dataplane/eve/tap.rs"],
+        "the alert is not sent (outputs have it)", [Told("`lost` of alert messages, `alerts-lost` of `bartizan ctl controller`")];
+    Control "different alerts of all workers that wait for the way to a controller" = "{}" [count(eve::ALERTS_WAITING)] in ["dataplane/eve/tap.rs"],
+        "the same", [Told("the same")];
 };

@@ -3,6 +3,7 @@
 
 use crate::app_memory::AppMemoryLimits;
 use crate::hosts::HostPolicies;
+use crate::lifecycle::RestartBounds;
 use bartizan_applayer::flow::HoldBounds;
 use bartizan_applayer::protocols;
 use bartizan_base::{PacketDuration, SettingError, Settings};
@@ -72,6 +73,8 @@ pub struct EngineSettings {
     pub count_stream_events: bool,
     /// Ethernet addresses of flows are kept for their records (`ethernet` of some eve-log output).
     pub keep_macs: bool,
+    /// When functions that have failed are started again.
+    pub restarts: RestartBounds,
     /// Seed of the keyed hashes.
     pub seed: [u64; 2],
 }
@@ -122,6 +125,7 @@ impl EngineSettings {
             firewall: settings.bool("firewall.enabled", false)?,
             count_stream_events: settings.bool("stats.stream-events", false)?,
             keep_macs: keep_macs(settings)?,
+            restarts: restarts(settings)?,
             seed,
         };
         Ok((result, warnings))
@@ -185,6 +189,19 @@ pub(crate) const ENDS_LIVE: u32 = 2;
 
 fn error(key: &str, value: &str, expected: &'static str) -> SettingError {
     SettingError { key: key.to_owned(), value: value.to_owned(), expected }
+}
+
+fn restarts(settings: &Settings) -> Result<RestartBounds, SettingError> {
+    let usual = RestartBounds::default();
+    let seconds = |key: &str, usual: PacketDuration| {
+        settings.number(key, usual.as_secs()).map(PacketDuration::from_secs)
+    };
+    Ok(RestartBounds {
+        attempts: settings.number("functions.restart.attempts", usual.attempts)?,
+        first: seconds("functions.restart.first", usual.first)?,
+        longest: seconds("functions.restart.longest", usual.longest)?,
+        steady: seconds("functions.restart.steady", usual.steady)?,
+    })
 }
 
 fn keep_macs(settings: &Settings) -> Result<bool, SettingError> {

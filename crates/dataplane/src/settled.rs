@@ -38,6 +38,7 @@ pub(crate) fn renew(entry: &mut Entry, chains: &Chains) -> Option<FlowState> {
     let before = chains.payload_part(entry.path);
     (entry.fid, entry.path, entry.generation) = (class.fid, class.path, chains.generation);
     entry.ext.stays = None;
+    entry.ext.quota = entry.ext.quota.take().or_else(|| chains.quotas.place_of_known(entry.tenant()));
     entry.ext.standing.forget_repeated();
     if forward && entry.ext.standing.refusal().is_some_and(|refused| !stands(&refused, entry, chains)) {
         entry.ext.standing.lift();

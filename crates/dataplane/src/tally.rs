@@ -3,7 +3,8 @@
 
 use crate::chain::{Chains, PolicyMap};
 use bartizan_base::{Decision, Fid, FunctionId, Reason, Verdict};
-use bartizan_function::{FindingAction, WorkerState};
+use bartizan_function::contain::contained;
+use bartizan_function::{FindingAction, Function, WorkerState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -76,6 +77,14 @@ impl Tally {
         });
     }
 
+    /// The same of one function.
+    pub(crate) fn leave_one(&mut self, function: &dyn Function, state: &WorkerState) {
+        let Tally { staged, policies, .. } = self;
+        staged_of_one(function, state, policies, &mut |function, key, value| {
+            *staged.entry((function, key)).or_default() += value;
+        });
+    }
+
     /// States that were left are taken up again: what they counted is in them.
     pub(crate) fn discount(&mut self, chains: &Chains, states: &[WorkerState]) {
         let Tally { staged, policies, .. } = self;
@@ -131,9 +140,19 @@ pub(crate) fn staged_of(
 ) {
     for function in &chains.functions {
         let Some(state) = states.get(usize::from(function.id().0)) else { continue };
-        let (name, id) = (function.spec().name, function.id());
-        function.staged(state, &mut |fid, verdict, reason, value| {
-            each(name, DecisionKey { policy: policies.number(fid), function: id, verdict, reason }, value);
-        });
+        // Of one that cannot say it nothing is known.
+        let _ = contained(|| staged_of_one(function.as_ref(), state, policies, &mut each));
     }
+}
+
+fn staged_of_one(
+    function: &dyn Function,
+    state: &WorkerState,
+    policies: &PolicyMap,
+    each: &mut dyn FnMut(&'static str, DecisionKey, u64),
+) {
+    let (name, id) = (function.spec().name, function.id());
+    function.staged(state, &mut |fid, verdict, reason, value| {
+        each(name, DecisionKey { policy: policies.number(fid), function: id, verdict, reason }, value);
+    });
 }

@@ -19,9 +19,10 @@ use crate::intake::Intake;
 use crate::intake::fragment::{Fragmented, Settled};
 use crate::intake::joined::Joined;
 use crate::leaving::Leaving;
+use crate::lifecycle::{Act, FunctionNews, FunctionNow};
 use crate::live::inquiry::Inquiry;
 use crate::normaliser::{NormaliserCounters, Rewrite};
-use crate::passage::{ENDS_WHEN_IDLE, Passage};
+use crate::passage::{ENDS_WHEN_IDLE, Passage, credit_early};
 use crate::record::{Entry, Recorder};
 use crate::runner::Runner;
 use crate::settings::{ChecksumMode, EngineSettings};
@@ -153,7 +154,7 @@ impl Worker {
         follows: bool,
         recorder: &mut dyn Recorder,
     ) -> Option<Decision> {
-        self.hosts.expire(self.runner.chains(), frame.now);
+        self.tend(frame.now);
         let mut passage = self.passage(recorder);
         passage.begin(frame, follows);
         passage.frame(frame)
@@ -161,8 +162,21 @@ impl Worker {
 
     /// A frame has come, whose packets are handed in by themselves.
     pub(crate) fn begin_frame(&mut self, frame: &Frame<'_>, follows: bool, recorder: &mut dyn Recorder) {
-        self.hosts.expire(self.runner.chains(), frame.now);
+        self.tend(frame.now);
         self.passage(recorder).begin(frame, follows);
+    }
+
+    /// What time has come for: values per host that expire, functions that are started again. To be called for each frame, which costs two comparisons.
+    #[inline]
+    fn tend(&mut self, now: Timestamp) {
+        self.hosts.expire(self.runner.chains(), now);
+        self.start_due(now);
+    }
+
+    /// Functions that have failed are started again when it is time. The clock may be ahead of a frame that comes from another worker.
+    #[inline]
+    fn start_due(&mut self, now: Timestamp) {
+        self.runner.start_due(self.position.clock.max(now), &mut self.account.tally);
     }
 
     /// Handles one packet of a frame.
@@ -191,7 +205,7 @@ impl Worker {
     /// No packets came: flows whose time is over end, fragments are given up. `true`: there is more to be done, so look whether packets
     /// have come, and call this again instead of sleeping.
     pub fn idle(&mut self, now: Timestamp, recorder: &mut dyn Recorder) -> bool {
-        self.hosts.expire(self.runner.chains(), now);
+        self.tend(now);
         let mut passage = self.passage(recorder);
         passage.cx.position.advance(now);
         let more = passage.end_due(now, ENDS_WHEN_IDLE);
@@ -305,6 +319,7 @@ impl Worker {
 
     /// A frame comes from another worker: it was counted there.
     pub(crate) fn take_over(&mut self, frame: &Frame<'_>, tag: u32, recorder: &mut dyn Recorder) {
+        self.start_due(frame.now);
         self.position.advance(frame.now);
         self.leaving.change = None;
         self.arrives_by(tag);
@@ -390,7 +405,10 @@ impl Worker {
 
     /// Takes another generation. To be called between frames.
     pub fn enter_generation(&mut self, chains: Arc<Chains>) {
-        self.runner.enter_generation(chains, &mut self.account.tally);
+        credit_early(&mut self.flows, &mut self.runner, &mut self.account, self.settings.prevention);
+        self.flows.early.leave(self.runner.generation(), self.runner.chains().early.as_ref());
+        self.account.memory.set_quotas(chains.quotas());
+        self.runner.enter_generation(chains, (self.position.clock, &mut self.account.tally));
         if let Some(manager) = self.flows.manager.as_deref_mut() {
             manager.enter_generation(self.runner.generation());
         }
@@ -413,6 +431,39 @@ impl Worker {
     /// Lets go of what is kept for frames of another generation once there can be none. To be called between batches.
     pub(crate) fn forget_generation(&mut self) {
         self.runner.forget_generation();
+    }
+
+    /// Carries out an order about a function. To be called between batches. `None`: no chain of the running generation has it.
+    pub fn order(&mut self, function: &str, act: Act) -> Option<FunctionNow> {
+        let now = self.position.clock;
+        let said = self.runner.order(function, act, now, &mut self.account.tally);
+        self.raise_left();
+        said
+    }
+
+    /// How the functions of the running generation stand.
+    pub fn functions_now(&self) -> impl Iterator<Item = FunctionNow> {
+        self.runner.functions_now()
+    }
+
+    /// Whether [`Worker::take_news`] has something.
+    #[inline]
+    #[must_use]
+    pub const fn has_news(&self) -> bool {
+        self.runner.lifecycle.has_news()
+    }
+
+    /// What has happened to functions since the last call.
+    pub fn take_news(&mut self) -> Vec<FunctionNews> {
+        self.runner.lifecycle.take_news()
+    }
+
+    /// Flows that a lower level has because a function let them go there come up when it does not look after them any more.
+    fn raise_left(&mut self) {
+        let left = self.runner.take_left();
+        if let Some(manager) = self.flows.manager.as_deref_mut() {
+            manager.leave(left);
+        }
     }
 
     /// Counters of the functions with whose they are, over all generations.

@@ -34,6 +34,7 @@ use crate::chain::Chains;
 use crate::frame::{Place, next_frame};
 use crate::guests::{Guest, NotMoved};
 use crate::handover::Owners;
+use crate::lifecycle::FunctionNews;
 use crate::record::Recorder;
 use crate::settings::EngineSettings;
 use crate::stats::{Counters, Sum};
@@ -190,6 +191,8 @@ pub struct Finished<R> {
     pub recorders: Vec<R>,
     /// How often a flow went from one worker to another.
     pub moved: u64,
+    /// What has happened to functions, worker by worker.
+    pub news: Vec<FunctionNews>,
 }
 
 impl<R: WorkerRecorder> Pool<R> {
@@ -433,7 +436,8 @@ impl<R: WorkerRecorder> Pool<R> {
         let clock = workers.iter().map(Worker::clock).fold(front.clock(), Timestamp::max);
         let threads = core::iter::once(front).chain(&workers).map(stats_of).collect();
         let moved = workers.iter().map(|worker| worker.guests().taken_in).sum();
-        Ok(Finished { counters, stats: stats.finish(), threads, clock, recorders, moved })
+        let news = workers.iter_mut().flat_map(Worker::take_news).collect();
+        Ok(Finished { counters, stats: stats.finish(), threads, clock, recorders, moved, news })
     }
 }
 

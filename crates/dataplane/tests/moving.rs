@@ -613,7 +613,7 @@ fn so_many_flows_are_away_and_no_more() {
 struct ByVlan(Path);
 
 impl FlowClassifier for ByVlan {
-    fn classify(&self, _: &Header, _: &mut Matches) -> Class {
+    fn classify(&self, _: &Header, _: Timestamp, _: &mut Matches) -> Class {
         Class { fid: bartizan_base::Fid(0), path: self.0 }
     }
 

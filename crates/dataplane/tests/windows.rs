@@ -3,6 +3,7 @@
 //! comes; and the host goes on where the level is.
 
 use bartizan_base::{LinkId, Timestamp};
+use bartizan_dataplane::lifecycle::Act;
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::Frame;
 use bartizan_flow::{FlowKey, FlowScope};
@@ -598,5 +599,40 @@ fn a_device_that_is_late_changes_nothing() {
         simulation.close();
         assert!(simulation.below > 100, "{}", simulation.below);
         simulation.twins.finish();
+    }
+}
+
+#[test]
+fn connections_below_come_up_when_their_firewall_is_stopped_and_go_down_again() {
+    for (policy, goes_on) in [(SFW, false), ("chain: [sfw], on-failure: {sfw: pass}", true)] {
+        let mut twins = Twins::below("stopped", policy);
+        let order = |twins: &mut Twins, act| {
+            for stack in [&mut twins.with, &mut twins.without] {
+                stack.worker.order("sfw", act).expect("the chain has it");
+            }
+        };
+        let turns = |twins: &mut Twins| {
+            for _ in 0..20 {
+                twins.nanos += 10_000_000;
+                twins.turn();
+            }
+        };
+        order(&mut twins, Act::Stop);
+        turns(&mut twins);
+        for _ in 0..3 {
+            assert_eq!(twins.plain(0, (101, 501), ACK, b"data"), (goes_on, false));
+            assert_eq!(twins.plain(1, (501, 101), ACK, b""), (goes_on, false));
+            turns(&mut twins);
+        }
+        order(&mut twins, Act::Start);
+        // The connection is one that its sender goes on with: what was refused is sent again.
+        assert_eq!(twins.plain(0, (101, 501), ACK, b"data"), (true, false));
+        let is_below = (0..20).any(|_| {
+            turns(&mut twins);
+            twins.plain(1, (501, 105), ACK, b"").1
+        });
+        assert!(is_below, "it goes down again");
+        assert_eq!(twins.plain(0, (105, 501), ACK | FIN, b""), (true, false));
+        twins.finish();
     }
 }

@@ -3,11 +3,13 @@
 
 mod common;
 
-use bartizan_base::{Generation, Reason, Timestamp, WorkerId};
+use bartizan_base::{Direction, Generation, Reason, Timestamp, Verdict, WorkerId};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
 use bartizan_dataplane::event_ring::{WhenFull, event_ring, write_all};
+use bartizan_dataplane::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
 use bartizan_dataplane::worker::{Frame, Worker, WorkerCounters};
-use bartizan_dataplane::workers::{Pool, PoolOptions};
+use bartizan_dataplane::workers::{Pool, PoolOptions, WorkerRecorder};
+use bartizan_function::Finding;
 use bartizan_packet::LinkType;
 use bartizan_packet::capture::CaptureReader;
 use bartizan_testkit_worker::events;
@@ -403,10 +405,10 @@ fn a_swap_reaches_all_workers_between_two_frames_also_idle_ones() {
     assert_eq!(seen.len(), number as usize);
 }
 
-/// Fails at its first packet.
-struct Fails;
+/// Refuses everything.
+struct Refuses;
 
-impl bartizan_function::Function for Fails {
+impl bartizan_function::Function for Refuses {
     fn spec(&self) -> &'static bartizan_function::FunctionSpec {
         &common::HEADER_SPEC
     }
@@ -416,16 +418,40 @@ impl bartizan_function::Function for Fails {
     }
 
     fn packet(&self, _: &mut bartizan_function::PacketContext<'_>) -> bartizan_base::Decision {
-        panic!("a defect, made for this test");
+        bartizan_base::Decision::refuse(Verdict::Drop, Reason::PfwRule, bartizan_base::FunctionId(0))
     }
 }
 
+/// Fails at the first refusal. (What fails in a function costs no worker.)
+struct Fails;
+
+impl Recorder for Fails {
+    fn alert(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Finding, _: &Fate, _: Option<TxRecord<'_>>) {
+    }
+
+    fn tagged(&mut self, _: &Occasion<'_>, _: Option<&Entry>) {}
+
+    fn anomaly(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: Anomaly<'_>) {}
+
+    fn refused(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Fate, _: &[Finding]) {
+        panic!("a defect, made for this test");
+    }
+
+    fn transaction(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>) {}
+
+    fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: Direction, _: usize) {}
+
+    fn flow(&mut self, _: &Entry, _: &EndOfFlow) {}
+}
+
+impl WorkerRecorder for Fails {}
+
 #[test]
 fn a_worker_that_fails_is_an_error_and_no_standstill() {
-    let mut bench = bench(false, "no");
-    bench.chains = Arc::new(bartizan_dataplane::chain::Chains::one(Generation(1), vec![Arc::new(Fails)]));
+    let mut bench = bench(true, "no");
+    bench.chains = Arc::new(bartizan_dataplane::chain::Chains::one(Generation(1), vec![Arc::new(Refuses)]));
     let options = PoolOptions { rounds: 2, frames: 2, bytes: 1 << 16, moves: None };
-    let halves = (0..2).map(|_| Nothing).collect();
+    let halves = (0..2).map(|_| Fails).collect();
     let mut pool =
         Pool::start(&bench.engine_settings, &bench.engine, &bench.chains, halves, options).unwrap();
     let mut failed = None;

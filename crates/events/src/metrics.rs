@@ -104,6 +104,12 @@ metrics! {
         "Packets that the normaliser changed or made.";
     FUNCTION_COUNTERS Counter Count "bartizan_function_total" ["function", "counter", "worker", "link"]
         "What functions count of their own.";
+    FUNCTION_STATE Gauge Count "bartizan_function_state" ["function", "state", "worker", "link"]
+        "How a function stands: 1 at its state (running, stopped, failed), 0 at the others.";
+    FUNCTION_FAILURES Counter Count "bartizan_function_failures_total" ["function", "worker", "link"]
+        "How often a function has panicked.";
+    FUNCTION_RESTARTS Counter Count "bartizan_function_restarts_total" ["function", "worker", "link"]
+        "How often a function was started again, by itself or by an order.";
     ALERTS Counter Events "bartizan_alerts_total" ["policy", "action", "worker", "link"]
         "Alerts of detection rules.";
     DECODE_EVENTS Counter Events "bartizan_decode_events_total" ["event", "worker", "link"]
@@ -123,7 +129,7 @@ metrics! {
     PORT_FRAMES Counter Packets "bartizan_port_frames_total" ["port", "size", "link"]
         "Frames that came by a port, at whatever level they were handled, by their size in bytes with the frame's checksum (RFC 2819; two classes more for jumbo frames).";
     PORT_LEVEL Counter Packets "bartizan_port_level_total" ["port", "what", "link"]
-        "Frames that came by a port with a level below the host, by what it did with them: up, forwarded, dropped, and open or closed while nobody served them.";
+        "Frames that came by a port with a level below the host, by what it did with them: up, forwarded, dropped (for their flow), early (dropped without one), and open or closed while nobody served them.";
     PORT_DROPPED Counter Packets "bartizan_port_dropped_total" ["port", "reason", "link"]
         "Packets that a port or its kernel ring lost.";
     PORT_MERGED Counter Packets "bartizan_port_merged_total" ["port", "what", "link"]
@@ -136,6 +142,12 @@ metrics! {
         "Hosts of which a function keeps something beyond their flows.";
     HOST_EVENTS Counter Count "bartizan_host_entries_total" ["function", "event"]
         "Such hosts: created, ended (expired, or nothing was left to be kept), evicted for others, refused; things that did not fit into one.";
+    TENANT_FLOWS Gauge Flows "bartizan_tenant_flows" ["tenant"]
+        "Flows of a tenant with a quota, of all workers.";
+    TENANT_STATE Gauge Bytes "bartizan_tenant_state_bytes" ["tenant"]
+        "Bytes that streams, application layers and functions keep of flows of a tenant with a quota, of all workers.";
+    TENANT_QUOTA Counter Count "bartizan_tenant_quota_total" ["tenant", "what"]
+        "What a tenant's quota has done: flows that gave way to new ones of it, packets that opened no flow (flows_refused), flows whose state was let go of (closed), alerts that were not written (alerts_left_out).";
     STATS Gauge Count "bartizan_stats" ["name", "worker", "link"]
         "Counters of EVE's `stats` event, by their names there.";
     RULES Gauge Rules "bartizan_rules" ["state", "reason"]
@@ -156,6 +168,12 @@ metrics! {
         "Requests to the controller by what became of them; connections and alerts that it had no room for.";
     CONTROLLER_GENERATION Gauge Count "bartizan_controller_generation" []
         "Newest generation of the controller.";
+    SOUTHBOUND_CONNECTED Gauge Count "bartizan_southbound_connected" []
+        "1 when the controller that the device belongs to has taken its session.";
+    SOUTHBOUND_GENERATION Gauge Count "bartizan_southbound_generation" []
+        "The controller's number of the generation that the device runs; 0 for none.";
+    SOUTHBOUND_EVENTS Counter Events "bartizan_southbound_events_total" ["what"]
+        "What happened on the way to the controller: connections, refusals, what was lost or no message.";
     UPTIME Gauge Seconds "bartizan_uptime_seconds" []
         "Seconds since the start.";
 }

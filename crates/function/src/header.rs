@@ -1,10 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rules on headers, which a generation looks up for its functions, and the headers that are looked up.
 
-use bartizan_base::{Direction, Fid, LinkId, TenantId};
-use bartizan_classify::{Header, HeaderRule};
+use bartizan_base::{Direction, Fid, FunctionId, LinkId, TenantId};
+use bartizan_classify::{Header, HeaderNames, HeaderRule, NameId};
 use bartizan_flow::FlowKey;
 use bartizan_packet::{Decoded, Transport, icmpv4_counterpart, icmpv6_counterpart};
+use core::num::NonZeroU32;
+
+/// Under these numbers, which no function has, the names stand among what a lookup found by which it was found: those of the address of the side
+/// that opened the flow, and of the other side. They go along with the flow, so that it keeps them when its addresses have lost them.
+pub const CLIENT_NAME: FunctionId = FunctionId(253);
+/// See [`CLIENT_NAME`].
+pub const SERVER_NAME: FunctionId = FunctionId(254);
+
+/// The names of a flow's addresses among what its lookup found; its client is the source.
+#[must_use]
+pub fn names_among(matches: &[(FunctionId, u32)]) -> HeaderNames {
+    let of = |side| {
+        let own = matches.iter().filter(move |(of, _)| *of == side);
+        own.filter_map(|(_, number)| NonZeroU32::new(*number).map(NameId)).collect()
+    };
+    HeaderNames { source: of(CLIENT_NAME), destination: of(SERVER_NAME) }
+}
 
 /// A function's rules on the headers of some classes of flows. Each class is in one of these at most. Best is one for all
 /// classes: the rules of several have to be kept apart.

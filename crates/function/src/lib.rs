@@ -8,6 +8,7 @@
 //! [`Notes`] of the packet.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+pub mod contain;
 mod context;
 mod description;
 mod finding;
@@ -20,7 +21,7 @@ pub mod view;
 pub use context::{Notes, PacketContext, StreamNews};
 pub use description::{FlowDescription, OfFlow, VariableNames};
 pub use finding::{Edit, Finding, FindingAction, RejectTo, RuleInfo};
-pub use header::HeaderRules;
+pub use header::{HeaderRules, names_among};
 pub use hosts::{HostData, HostKeeper, HostSlot, HostTables, HostTablesConfig, HostValues};
 pub use spec::{
     Below, Counter, ENTRY_BYTES_MAX, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf,

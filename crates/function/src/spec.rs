@@ -7,6 +7,7 @@ use crate::header::HeaderRules;
 use crate::hosts::{HostKeeper, HostSlot, HostTables};
 use crate::view::FlowView;
 use bartizan_base::{Decision, Fid, FunctionId, Generation, Reason, Verdict};
+use bartizan_classify::Names;
 use core::any::Any;
 use std::sync::Arc;
 
@@ -123,6 +124,8 @@ pub struct RuleSource<'r> {
     pub id: FunctionId,
     /// Where it finds what it keeps per host ([`HostTables::of`]).
     pub hosts: &'r HostTables,
+    /// Which addresses have which names now.
+    pub names: &'r Arc<Names>,
 }
 
 /// A kind of function: makes an instance for the rules of a generation.
@@ -135,6 +138,11 @@ pub trait FunctionKind: Send + Sync {
     /// # Errors
     /// Each with its position; the running generation stays.
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>>;
+
+    /// Keys of its section that can be changed by an order, without the policy file: each means what it means there, and a change makes a generation.
+    fn changeable(&self) -> &'static [&'static str] {
+        &[]
+    }
 
     /// JSON schema of its section of a policy, for the schema of policy files. `None`: it has none, or brings its section with crate
     /// `config`.
@@ -228,6 +236,11 @@ pub trait Function: Send + Sync {
         Vec::new()
     }
 
+    /// Rules that flows of a class meet, for quotas: which set of rules it is, of those that this function has, and how many there are.
+    fn rules_of(&self, fid: Fid) -> Option<(usize, usize)> {
+        self.inner()?.rules_of(fid)
+    }
+
     /// Callback **packet**: the header half.
     fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
         self.inner().map_or(Decision::CONTINUE, |inner| inner.packet(context))
@@ -281,6 +294,12 @@ pub trait Function: Send + Sync {
         if let Some(inner) = self.inner() {
             inner.log(worker, each);
         }
+    }
+
+    /// What becomes of each packet of TCP and UDP that opens a flow of this class, or belongs to none, where the lookup has found this rule of its header rules (`None`: none), whatever
+    /// else is known of it: a refusal by [`Verdict::Drop`] that a level below may do in its place. `None`: that depends on more, or it goes on, or is answered.
+    fn refuses(&self, fid: Fid, matched: Option<u32>) -> Option<Decision> {
+        self.inner()?.refuses(fid, matched)
     }
 
     /// A level below the host has handled so many packets of a flow of this class as the function had decided ([`Decision::repeats`]): they are counted as if it had been asked.

@@ -190,6 +190,17 @@ pub struct Marks {
     refused: u64,
 }
 
+impl Marks {
+    /// A function has panicked: what it said of transactions with the packet in hand is not done. (Marks for who writes records stay: they do not say whose they are.)
+    pub fn forget(&mut self, function: FunctionId) {
+        self.later = self.later.without(function);
+        self.said.retain(|said| match said {
+            Said::Done(_, by) | Said::Hold(_, by) => *by != function,
+            Said::Mark(_) => true,
+        });
+    }
+}
+
 /// The transactions of a flow that the functions of its path are shown with a packet: what the data plane does before and after.
 #[derive(Debug)]
 pub struct Showing {

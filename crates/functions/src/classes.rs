@@ -2,17 +2,22 @@
 //! What a function is given of a generation's policies: its section of each policy, with the fids that it holds for.
 //!
 //! The agent hands it over as JSON ([`RuleSource::rules`]):
-//! `{"tenants": {name: id}, "groups": {name: [prefix]}, "classes": [{"policy", "fids", "from", "to", "one-sided", "rules"}]}`.
+//! `{"tenants": {name: id}, "groups": {name: [member]}, "labels": {group: {key: value}}, "classes": [{"policy", "fids", "from", "to", "one-sided", "rules"}]}`.
+//! A member is a prefix, or `name/NUMBER`: what addresses have a name of this number now ([`Names`](bartizan_classify::Names)).
 //! Errors carry the path of the key (`classes/0/rules/rules/2/to-ports`), from which the agent finds line and column.
 
 use bartizan_base::{Fid, TenantId};
+use bartizan_classify::{NameId, Net};
 use bartizan_config::policy::read::{self, from_json};
+use bartizan_config::policy::values::{Labels, carries};
 use bartizan_config::policy::{OneSided, Prefix, Target, did_you_mean};
 use bartizan_function::{RuleSource, RulesError};
+use core::net::IpAddr;
+use core::str::FromStr;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -24,9 +29,9 @@ pub struct Class<T> {
     /// Classes: one for each tenant and service level of the policy.
     pub fids: Vec<Fid>,
     /// One side of the policy.
-    pub from: Vec<Prefix>,
+    pub from: Vec<Member>,
     /// The other side.
-    pub to: Vec<Prefix>,
+    pub to: Vec<Member>,
     /// What is done with flows of which one direction is not seen.
     pub one_sided: OneSided,
     /// The section.
@@ -41,7 +46,9 @@ pub struct Names {
     #[serde(default)]
     tenants: BTreeMap<String, u16>,
     #[serde(default)]
-    groups: BTreeMap<String, Vec<Prefix>>,
+    groups: BTreeMap<String, Vec<Member>>,
+    #[serde(default)]
+    labels: BTreeMap<String, Labels>,
 }
 
 #[derive(Deserialize)]
@@ -50,11 +57,75 @@ struct Head {
     policy: String,
     fids: Vec<u32>,
     #[serde(default)]
-    from: Vec<Prefix>,
+    from: Vec<Member>,
     #[serde(default)]
-    to: Vec<Prefix>,
+    to: Vec<Member>,
     #[serde(default)]
     one_sided: OneSided,
+}
+
+/// What one side of a policy or rule may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Member {
+    /// These addresses.
+    Prefix(Prefix),
+    /// Those that have a name now.
+    Name(NameId),
+}
+
+impl FromStr for Member {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("name/") {
+            Some(number) => match number.parse() {
+                Ok(number) => Ok(Member::Name(NameId(number))),
+                Err(_) => Err(format!("`{text}` is no number of a name")),
+            },
+            None => text.parse().map(Member::Prefix),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Member {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl Member {
+    /// Whether an address that has these names is one.
+    #[must_use]
+    pub fn is(&self, address: IpAddr, names: &[NameId]) -> bool {
+        match self {
+            Member::Prefix(prefix) => prefix.contains(address),
+            Member::Name(name) => names.contains(name),
+        }
+    }
+}
+
+/// What a rule asks of the address of one side; what is `None` is any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Side {
+    /// Where it lies.
+    pub net: Option<Net>,
+    /// A name that it has now.
+    pub name: Option<NameId>,
+}
+
+/// Both versions' whole space is no condition at all.
+#[must_use]
+pub fn sides(members: &[Member]) -> Vec<Side> {
+    let is_all =
+        |m: &Member, v4| matches!(m, Member::Prefix(p) if p.length == 0 && p.address.is_ipv4() == v4);
+    let everything = |v4: bool| members.iter().any(|m| is_all(m, v4));
+    if everything(true) && everything(false) {
+        return vec![Side::default()];
+    }
+    let side = |member: &Member| match member {
+        Member::Prefix(p) => Side { net: Some(Net { address: p.address, length: p.length }), name: None },
+        Member::Name(name) => Side { net: None, name: Some(*name) },
+    };
+    members.iter().map(side).collect()
 }
 
 /// An error at a path.
@@ -80,7 +151,7 @@ pub fn read<T: DeserializeOwned>(
     let mut fail = |problems: Vec<read::Problem>| {
         errors.extend(problems.into_iter().map(|p| error(function, p.path, p.message)));
     };
-    let names = read::read(&part(source.rules, &["tenants", "groups"])).unwrap_or_else(|p| {
+    let names = read::read(&part(source.rules, &["tenants", "groups", "labels"])).unwrap_or_else(|p| {
         fail(p);
         Names::default()
     });
@@ -116,20 +187,28 @@ pub fn schema<T: JsonSchema>() -> Value {
 }
 
 impl Names {
-    /// Prefixes of a list of targets; `any` gives both versions' whole space.
+    /// Members of a list of targets; `any` gives both versions' whole space.
     ///
     /// # Errors
     /// A group does not exist.
-    pub fn prefixes(&self, targets: &[Target]) -> Result<Vec<Prefix>, String> {
+    pub fn members(&self, targets: &[Target]) -> Result<Vec<Member>, String> {
         let mut all = Vec::new();
         for target in targets {
             match target {
                 Target::Any => {
-                    all.extend(["0.0.0.0/0", "::/0"].iter().filter_map(|p| p.parse::<Prefix>().ok()))
+                    all.extend(["0.0.0.0/0", "::/0"].iter().filter_map(|p| p.parse::<Member>().ok()))
                 }
-                Target::Prefix(prefix) => all.push(*prefix),
+                Target::Prefix(prefix) => all.push(Member::Prefix(*prefix)),
+                Target::Label(asked) => {
+                    let meant = self.labels.iter().filter(|(_, carried)| carries(carried, asked));
+                    let mut meant = meant.filter_map(|(name, _)| self.groups.get(name)).peekable();
+                    if meant.peek().is_none() {
+                        return Err(format!("no group carries the label {target}; add it under `labels`"));
+                    }
+                    all.extend(meant.flatten());
+                }
                 Target::Group(name) => match self.groups.get(name) {
-                    Some(prefixes) => all.extend(prefixes),
+                    Some(members) => all.extend(members),
                     None => {
                         let hint =
                             did_you_mean(name, self.groups.keys().map(String::as_str).collect::<Vec<_>>());

@@ -5,7 +5,7 @@
 //! The agent puts it on the path of a class that needs it; it has no section of its own.
 
 use crate::classes::{self, ByFid};
-use bartizan_base::{Decision, Direction, FunctionId, Reason, Verdict};
+use bartizan_base::{Decision, Direction, Fid, FunctionId, Reason, Verdict};
 use bartizan_function::{
     Counter, FlowView, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, Model, PacketContext,
     RuleSource, RulesError, WorkerState,
@@ -114,6 +114,19 @@ impl Function for Gate {
             return Decision::refuse(Verdict::Drop, Reason::OneSided, self.id);
         }
         Decision::CONTINUE
+    }
+
+    fn refuses(&self, fid: Fid, _: Option<u32>) -> Option<Decision> {
+        let section = self.by_fid.get(fid).and_then(|i| self.sections.get(i))?;
+        section.refuse.then(|| Decision::refuse(Verdict::Drop, Reason::PolicyDefault, self.id))
+    }
+
+    fn repeated(&self, worker: &mut WorkerState, _: Fid, decision: &Decision, packets: u64) {
+        if let Some(counts) = worker.downcast_mut::<Counts>()
+            && decision.reason == Some(Reason::PolicyDefault)
+        {
+            counts.refused += packets;
+        }
     }
 
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {

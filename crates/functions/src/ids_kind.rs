@@ -3,7 +3,7 @@
 
 use crate::classes::{self, ByFid};
 use crate::ids::{HEADER_RULE, Ids, SPEC};
-use bartizan_base::{Decision, FunctionId, TenantId};
+use bartizan_base::{Decision, Fid, FunctionId, TenantId};
 use bartizan_config::policy::sections::{IdsMode, IdsSection};
 use bartizan_detect::groups::{Groups, RULES_MAX};
 use bartizan_detect::ruleset::RuleSet;
@@ -13,6 +13,7 @@ use bartizan_function::{
 };
 use bartizan_rules::Variables;
 use serde_json::Value;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 /// Compiles rule files; the program implements it, as it knows settings and folders.
@@ -80,6 +81,10 @@ fn level_files(source: &RuleSource<'_>, level: &str) -> Option<Vec<String>> {
 impl FunctionKind for IdsKind {
     fn spec(&self) -> &'static FunctionSpec {
         &SPEC
+    }
+
+    fn changeable(&self) -> &'static [&'static str] {
+        &["mode"]
     }
 
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
@@ -240,6 +245,12 @@ impl Function for PolicyIds {
         core::mem::take(&mut self.header_rules)
     }
 
+    fn rules_of(&self, fid: Fid) -> Option<(usize, usize)> {
+        let set = self.sets.get(self.by_fid.get(fid)?)?;
+        let rules = set.ids.rules();
+        Some((Arc::as_ptr(rules).addr(), rules.signatures.len()))
+    }
+
     fn is_idle(&self) -> bool {
         self.sets.iter().all(|set| set.ids.is_idle())
     }
@@ -270,7 +281,7 @@ impl Function for PolicyIds {
         let all = core::mem::replace(context.worker, own);
         let prevention = context.prevention;
         context.prevention = prevention && !set.detect_only;
-        let decision = set.ids.payload(context);
+        let called = catch_unwind(AssertUnwindSafe(|| set.ids.payload(context)));
         context.prevention = prevention;
         let own = core::mem::replace(context.worker, all);
         if let Some(states) = context.worker.downcast_mut::<Vec<WorkerState>>()
@@ -278,7 +289,8 @@ impl Function for PolicyIds {
         {
             *state = own;
         }
-        decision
+        // Who contains a panic asks for what was counted once more.
+        called.unwrap_or_else(|panicked| resume_unwind(panicked))
     }
 
     fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, Value> {

@@ -7,6 +7,7 @@ pub mod gate;
 pub mod ids;
 pub mod ids_kind;
 pub mod limits;
+pub mod names;
 pub mod pfw;
 pub mod pfw_table;
 pub mod portscan;

@@ -2,12 +2,14 @@
 //! Bounds of the functions, for docs/limits.md.
 
 use crate::ids::ALERTS_PER_PACKET;
+use crate::names::{ALIASES_MAX, ASKED_MAX};
 use crate::portscan::ATTEMPTS_MAX;
 use crate::sfw::ICMP_IDS_MAX;
 use bartizan_base::Reason::{SfwState, SfwUnrelatedIcmp};
 use bartizan_base::limit::Trace::{Function, Metric, Refused, Stats};
 use bartizan_base::limit::{Limit, bytes, count};
 use bartizan_base::limits;
+use bartizan_classify::names::{ADDRESSES, NAMES_MAX};
 use bartizan_function::hosts::HOST_MEMORY;
 
 /// All of this crate, and of the interface of functions.
@@ -23,6 +25,14 @@ pub const LIMITS: &[Limit] = limits! {
         [Metric("bartizan_host_entries_total"), Stats("host.evicted")];
     Flow "attempts that `portscan` keeps of a source" = "{}" [count(ATTEMPTS_MAX)] in ["functions/portscan.rs"],
         "the oldest is forgotten", [Metric("bartizan_host_entries_total")];
+    Flow "addresses that a tenant has by DNS names" = "`dns: {{addresses}}` of the policy file ({})" [count(ADDRESSES)]
+        in ["classify/names.rs"], "further ones are no members; those that are stay", [Function("full")];
+    Flow "DNS names of policies that an address has" = "{}" [count(NAMES_MAX)] in ["classify/names.rs"],
+        "it is no member of further ones", [Function("crowded")];
+    Flow "questions of a flow that wait for an answer (groups by DNS name)" = "{}" [count(ASKED_MAX)] in ["functions/names.rs"],
+        "the oldest is forgotten: its answer does not count", [Function("forgotten")];
+    Flow "aliases that are followed in an answer (groups by DNS name)" = "{}" [count(ALIASES_MAX)] in ["functions/names.rs"],
+        "what lies behind makes no members", [Function("answers")];
     Rule "findings of a packet" = "{}" [count(ALERTS_PER_PACKET)] in ["functions/ids.rs"],
         "further ones act and are not reported", [Function("alerts_discarded"), Stats("detect.alert_queue_overflow")];
 };

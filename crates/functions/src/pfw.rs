@@ -11,12 +11,12 @@
 //!
 //! Not done: TCP flags, DSCP, time of day.
 
-use crate::classes::{self, ByFid, Class, Names};
+use crate::classes::{self, ByFid, Class, Member, Names, Side, sides};
 use crate::pfw_table::{self, Entry, Outcome, Span};
 use bartizan_base::{Decision, Fid, FunctionId, Generation, TenantId, Verdict};
 use bartizan_classify::{HeaderRule, Net, Range};
 use bartizan_config::policy::sections::{FilterAction, PfwRule, PfwSection};
-use bartizan_config::policy::{List, Ports, Prefix};
+use bartizan_config::policy::{List, Ports};
 use bartizan_function::{
     Counter, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, HeaderRules, Model,
     PacketContext, RuleSource, RulesError, WorkerState,
@@ -179,8 +179,8 @@ impl Pfw {
 struct Expansion {
     protocols: Vec<Option<u8>>,
     tenants: Vec<Option<TenantId>>,
-    from: Vec<Option<Net>>,
-    to: Vec<Option<Net>>,
+    from: Vec<Side>,
+    to: Vec<Side>,
     first_ports: Vec<Range>,
     second_ports: Vec<Range>,
 }
@@ -213,9 +213,9 @@ impl Expansion {
             let key = if rule.to_ports.is_some() { "/to-ports" } else { "/from-ports" };
             return Err((key, "only tcp, udp and sctp have ports; split the rule".to_owned()));
         }
-        let side = |targets: &Option<List<_>>, own: &[Prefix], key| match targets {
-            Some(targets) => names.prefixes(targets).map(|p| nets(&p)).map_err(|message| (key, message)),
-            None => Ok(nets(own)),
+        let side = |targets: &Option<List<_>>, own: &[Member], key| match targets {
+            Some(targets) => names.members(targets).map(|m| sides(&m)).map_err(|message| (key, message)),
+            None => Ok(sides(own)),
         };
         let tenants = match &rule.tenant {
             None => vec![None],
@@ -240,7 +240,7 @@ impl Expansion {
     fn entries(&self, index: u32, entries: &mut Vec<(u32, HeaderRule)>) {
         for (source, destination) in self.from.iter().flat_map(|f| self.to.iter().map(move |t| (f, t))) {
             let mixed = |a: &Net, b: &Net| a.address.is_ipv4() != b.address.is_ipv4();
-            if matches!((source, destination), (Some(a), Some(b)) if mixed(a, b)) {
+            if matches!((&source.net, &destination.net), (Some(a), Some(b)) if mixed(a, b)) {
                 continue;
             }
             for (protocol, tenant) in
@@ -255,11 +255,13 @@ impl Expansion {
                     let rule = HeaderRule {
                         tenant: *tenant,
                         link: None,
-                        source: *source,
-                        destination: *destination,
+                        source: source.net,
+                        destination: destination.net,
                         protocol: *protocol,
                         source_ports: *source_ports,
                         destination_ports: *destination_ports,
+                        source_name: source.name,
+                        destination_name: destination.name,
                     };
                     entries.push((index, rule));
                 }
@@ -275,19 +277,23 @@ fn ranges(ports: &Option<List<Ports>>) -> Vec<Range> {
     }
 }
 
-/// Both versions' whole space is no condition at all.
-fn nets(prefixes: &[Prefix]) -> Vec<Option<Net>> {
-    let everything = |v4: bool| prefixes.iter().any(|p| p.length == 0 && p.address.is_ipv4() == v4);
-    if everything(true) && everything(false) {
-        return vec![None];
-    }
-    prefixes.iter().map(|p| Some(Net { address: p.address, length: p.length })).collect()
-}
-
 impl Pfw {
     /// Where the outcomes of a class of flows are.
     fn span(&self, fid: Fid) -> Option<Span> {
         self.filters.get(self.by_fid.get(fid)?).copied()
+    }
+
+    /// What is answered where the table says this.
+    fn decision(&self, outcome: &Outcome) -> Decision {
+        Decision {
+            verdict: outcome.verdict,
+            reason: outcome.reason,
+            function: self.id,
+            rule: NonZeroU32::new(outcome.rule),
+            rule_id: None,
+            done: outcome.for_flow && outcome.verdict.forwards(),
+            repeats: outcome.for_flow,
+        }
     }
 
     /// What the table says of a packet.
@@ -327,21 +333,25 @@ impl Function for Pfw {
         core::mem::take(&mut self.header_rules)
     }
 
+    fn rules_of(&self, fid: Fid) -> Option<(usize, usize)> {
+        let span = self.span(fid)?;
+        Some((span.first as usize, span.rules as usize))
+    }
+
     fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
         let outcome = self.span(context.notes.fid).and_then(|span| self.outcome(span, context));
         let (Some(outcome), Some(counts)) = (outcome, context.worker.downcast_mut::<Counts>()) else {
             return Decision::CONTINUE;
         };
         counts.count(&outcome, 1);
-        Decision {
-            verdict: outcome.verdict,
-            reason: outcome.reason,
-            function: self.id,
-            rule: NonZeroU32::new(outcome.rule),
-            rule_id: None,
-            done: outcome.for_flow && outcome.verdict.forwards(),
-            repeats: outcome.for_flow,
-        }
+        self.decision(&outcome)
+    }
+
+    fn refuses(&self, fid: Fid, matched: Option<u32>) -> Option<Decision> {
+        let entry = self.table.get(self.span(fid)?.place(matched))?;
+        // Any protocol but ICMP.
+        let outcome = pfw_table::interpret(entry, Some(6));
+        (outcome.verdict == Verdict::Drop).then(|| self.decision(&outcome))
     }
 
     fn repeated(&self, worker: &mut WorkerState, fid: Fid, decision: &Decision, packets: u64) {

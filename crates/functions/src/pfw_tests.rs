@@ -97,7 +97,14 @@ fn a_level_that_has_only_the_tables_decides_alike() {
     });
     let id = FunctionId(0);
     let hosts = HostTables::default();
-    let source = RuleSource { rules: &rules, place: "", generation: Generation(1), id, hosts: &hosts };
+    let source = RuleSource {
+        rules: &rules,
+        place: "",
+        generation: Generation(1),
+        id,
+        hosts: &hosts,
+        names: &std::sync::Arc::default(),
+    };
     let mut pfw = PfwKind::default().build(&source).expect("rules");
     // What the host looks up, and what each rule does by its policy.
     let host: Vec<HeaderRules> = pfw.take_header_rules();

@@ -395,6 +395,10 @@ impl FunctionKind for PortscanKind {
         }
     }
 
+    fn changeable(&self) -> &'static [&'static str] {
+        &["ports", "hosts", "window", "action", "block"]
+    }
+
     fn section_schema(&self) -> Option<serde_json::Value> {
         Some(classes::schema::<Section>())
     }

@@ -4,7 +4,7 @@
 //! A function that others add is one file (see docs/writing-a-function.md) and one line here.
 
 use crate::sfw::Hosts;
-use crate::{gate, pfw, portscan, sfw};
+use crate::{gate, names, pfw, portscan, sfw};
 use bartizan_function::FunctionKind;
 use std::sync::Arc;
 
@@ -23,5 +23,6 @@ pub fn kinds(services: &Services) -> Vec<Arc<dyn FunctionKind>> {
         Arc::new(portscan::PortscanKind),
         Arc::new(pfw::PfwKind::default()),
         Arc::new(sfw::SfwKind::new(Arc::clone(&services.hosts))),
+        Arc::new(names::NamesKind),
     ]
 }

@@ -11,22 +11,23 @@
 //!
 //! Not done: expectations of FTP and SIP, NAT.
 
-use crate::classes::{self, ByFid};
+use crate::classes::{self, ByFid, Member};
 use crate::sfw_messages::{self, IcmpKind, Known, Message};
 use crate::sfw_table::{self, Action, Share, Transition};
 use crate::sfw_tcp::{self, Tracked, Wants};
 use bartizan_base::{Decision, Direction, Fid, FunctionId, Generation, Reason, Timestamp, Verdict};
+use bartizan_classify::NameId;
+use bartizan_config::policy::OneSided;
 use bartizan_config::policy::sections::{Initiate, Midstream, SfwSection};
-use bartizan_config::policy::{OneSided, Prefix};
 use bartizan_flow::host::{HostKey, HostState, HostTable};
 use bartizan_flow::tcp::TcpState;
 use bartizan_function::{
     Below, Counter, FlowView, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, HostKeeper,
-    Model, PacketContext, RuleSource, RulesError, Slot, SlotState, WorkerState, slot_as, slot_as_mut,
+    Model, Notes, PacketContext, RuleSource, RulesError, Slot, SlotState, WorkerState, names_among, slot_as,
+    slot_as_mut,
 };
 use bartizan_packet::tables::FlowEntry;
 use bartizan_packet::{Decoded, Icmp, Transport};
-use core::net::IpAddr;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -82,6 +83,10 @@ impl FunctionKind for SfwKind {
         &SPEC
     }
 
+    fn changeable(&self) -> &'static [&'static str] {
+        &["max-half-open", "max-connections", "midstream", "window-check"]
+    }
+
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
         let (_, classes) = classes::read::<SfwSection>(SPEC.name, source)?;
         let by_fid = ByFid::new(&classes);
@@ -120,8 +125,8 @@ pub struct Sfw {
 #[derive(Debug)]
 struct Rules {
     section: SfwSection,
-    from: Vec<Prefix>,
-    to: Vec<Prefix>,
+    from: Vec<Member>,
+    to: Vec<Member>,
     wants: Wants,
 }
 
@@ -192,15 +197,17 @@ impl Drop for Counted {
 
 impl Rules {
     /// Whether the side that opened the flow may do so.
-    fn may_open(&self, client: IpAddr, server: IpAddr) -> bool {
-        let lies = |list: &[Prefix], address| list.is_empty() || list.iter().any(|p| p.contains(address));
-        let forward = lies(&self.from, client) && lies(&self.to, server);
-        let backward = lies(&self.to, client) && lies(&self.from, server);
-        match self.section.initiate {
-            Initiate::From => forward,
-            Initiate::To => backward,
-            Initiate::Both => true,
-        }
+    fn may_open(&self, flow: &FlowView<'_>, notes: &Notes<'_>) -> bool {
+        let (from, to) = match self.section.initiate {
+            Initiate::From => (&self.from, &self.to),
+            Initiate::To => (&self.to, &self.from),
+            Initiate::Both => return true,
+        };
+        let names = names_among(notes.matches);
+        let lies = |list: &[Member], address, names: &[NameId]| {
+            list.is_empty() || list.iter().any(|member| member.is(address, names))
+        };
+        lies(from, flow.client.0, &names.source) && lies(to, flow.server.0, &names.destination)
     }
 }
 
@@ -350,7 +357,7 @@ impl Sfw {
         if known.as_ref().is_some_and(|s| s.generation == self.generation) {
             return Ok(());
         }
-        if !rules.may_open(flow.client.0, flow.server.0) {
+        if !rules.may_open(flow, context.notes) {
             return Err(Reason::SfwInitiator);
         }
         if let Some(known) = known {
@@ -478,7 +485,7 @@ impl Function for Sfw {
             Initiate::Both => "both",
         };
         said.insert("initiate".to_owned(), initiate.into());
-        said.insert("may_open".to_owned(), rules.may_open(flow.client.0, flow.server.0).into());
+        said.insert("may_open".to_owned(), rules.may_open(flow, context.notes).into());
         for (name, limit) in [
             ("max_half_open", rules.section.max_half_open),
             ("max_connections", rules.section.max_connections),

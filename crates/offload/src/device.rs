@@ -25,6 +25,7 @@ use bartizan_flow::level::{Answer, SunkId};
 use bartizan_flow::tcp::Progress;
 use bartizan_packet::TunnelKind;
 use bartizan_packet::windows::Windows;
+use bartizan_xdp::Mark;
 
 /// IP protocols of packets that carry a packet of IPv4, and of IPv6.
 const IP_IN_IP: [u8; 2] = [4, 41];
@@ -183,6 +184,22 @@ pub trait Device: Send {
 
     /// Packets of this owner's entries of other generations go up from now on.
     fn enter_generation(&mut self, generation: Generation);
+
+    /// Lets [`Device::mark`] and [`Device::early`] work for a link whose packets without a flow are refused early: whether they do.
+    fn is_early(&self) -> bool {
+        false
+    }
+
+    /// Says that the host knows a flow, and lets it go on: while this is there, the device refuses no packet of it for want of an entry. `None`: it refuses none.
+    fn mark(&self, key: &DeviceKey) -> Option<Mark> {
+        let _ = key;
+        None
+    }
+
+    /// What was refused of packets without a flow by the list of a generation with so many outcomes, since the last call for this or an earlier one: number of the outcome, packets, bytes.
+    fn early(&mut self, generation: Generation, outcomes: u32, each: &mut dyn FnMut(u32, u64, u64)) {
+        let _ = (generation, outcomes, each);
+    }
 
     /// All entries of this owner are to go: passes their packets up, waits until nothing that had found one is under way (some milliseconds), and takes them away.
     /// The next [`Device::poll`] gives their last counts and `Deleted` of each. What refuses flows may go on until the device itself goes, counted for nobody.

@@ -24,6 +24,7 @@ pub mod manager;
 mod places;
 pub mod stays;
 
+pub use bartizan_xdp::Mark;
 pub use device::{Action, Answered, Capabilities, Counts, Device, Install, Request, Said, Sides, Wish};
 pub use key::{DeviceKey, direction_from_low, directions};
 pub use manager::{Done, Ended, FlowManager, ManagerCounters, Offer};

@@ -19,10 +19,11 @@ use crate::device::{Action, Answered, Counts, Device, Install, Request, Said, Si
 use crate::key::{DeviceKey, directions};
 use crate::places::{Place, Places};
 use crate::stays::Stays;
-use bartizan_base::{FlowId, Generation, Level, PacketDuration, Reason, Timestamp};
+use bartizan_base::{FlowId, Generation, Level, PacketDuration, Path, Reason, Timestamp};
 use bartizan_flow::level::{Answer, Command, SinkError, SunkId, Task};
 use bartizan_flow::{EndReason, FlowTable};
 use bartizan_packet::windows::Windows;
+use bartizan_xdp::Mark;
 use std::collections::VecDeque;
 
 /// In this time the counts of all entries are read once.
@@ -120,6 +121,8 @@ pub struct ManagerCounters {
     pub stayed: [u64; Stays::ALL.len()],
     /// Flows that came up because another generation began.
     pub outdated: u64,
+    /// Flows that came up because a function of theirs does not look after them any more, or begins anew.
+    pub left: u64,
     /// Flows that came up so that busier ones find a place.
     pub gave_way: u64,
     /// What the device said of entries that are not there any more.
@@ -128,8 +131,10 @@ pub struct ManagerCounters {
     pub missed: u64,
     /// Packets that the device forwarded.
     pub forwarded: Handled,
-    /// Packets that the device dropped, by their reason.
+    /// Packets that the device dropped, by their reason; those without a flow as well.
     pub dropped: [Handled; Reason::COUNT],
+    /// Those of them that had no flow.
+    pub early: Handled,
 }
 
 impl Default for ManagerCounters {
@@ -139,11 +144,13 @@ impl Default for ManagerCounters {
             offered: 0,
             stayed: [0; Stays::ALL.len()],
             outdated: 0,
+            left: 0,
             gave_way: 0,
             strays: 0,
             missed: 0,
             forwarded: Handled::default(),
             dropped: [Handled::default(); Reason::COUNT],
+            early: Handled::default(),
         }
     }
 }
@@ -190,6 +197,9 @@ pub struct FlowManager {
     give_way: u32,
     /// Where the next entries are looked at for another generation; `None`: all are of this one.
     next_raise: Option<u32>,
+    /// Functions whose flows come up, and where the next entries are looked at for them; `None`: nowhere.
+    left: Path,
+    next_left: Option<u32>,
     closed: bool,
 }
 
@@ -211,6 +221,8 @@ impl FlowManager {
             next_look: 0,
             give_way: GIVE_WAY_PER_TURN,
             next_raise: None,
+            left: Path::EMPTY,
+            next_left: None,
             closed: false,
         };
         manager.device.enter_generation(generation);
@@ -345,6 +357,15 @@ impl FlowManager {
         }
     }
 
+    /// These functions do not look after their flows any more, or begin anew: flows on whose path one of them is come up, [`RAISES_PER_TURN`] entries at a turn. Until then their packets are
+    /// handled as it had decided.
+    pub fn leave(&mut self, functions: Path) {
+        if !functions.is_empty() {
+            self.left = self.left.or(functions);
+            self.next_left = Some(0);
+        }
+    }
+
     /// How far the sides of a connection that is below have come, each if that was not said yet; `None`: it is not there. What was said is not repeated: the host may have got further since, by more
     /// than can be told from the numbers having gone round.
     pub fn sides<E: Default>(&mut self, table: &FlowTable<E>, id: FlowId) -> Option<Sides> {
@@ -382,11 +403,42 @@ impl FlowManager {
         }
     }
 
+    /// Whether the device refuses packets without a flow.
+    #[must_use]
+    pub fn is_early(&self) -> bool {
+        self.device.is_early()
+    }
+
+    /// The host lets packets of a flow go on: see [`Device::mark`].
+    #[must_use]
+    pub fn mark(&self, key: &bartizan_flow::FlowKey) -> Option<Mark> {
+        self.device.mark(&DeviceKey::of(key))
+    }
+
+    /// What was refused of packets without a flow by the list of a generation, since the last call for this or an earlier one. `reason`: of an outcome, by its number.
+    pub fn early(
+        &mut self,
+        generation: Generation,
+        outcomes: u32,
+        reason: impl Fn(u32) -> Option<Reason>,
+        each: &mut dyn FnMut(u32, u64, u64),
+    ) {
+        let FlowManager { device, counters, .. } = self;
+        device.early(generation, outcomes, &mut |outcome, packets, bytes| {
+            if let Some(reason) = reason(outcome) {
+                counters.handled(Action::Drop(reason), packets, bytes);
+                counters.early.add(packets, bytes);
+            }
+            each(outcome, packets, bytes);
+        });
+    }
+
     /// One turn: what is due of removals, counts, and generations goes to the device; what it has said is done. Then [`FlowManager::next_done`] and
     /// [`FlowManager::next_ended`] have what the data plane is to do.
     pub fn turn<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
         self.give_way = GIVE_WAY_PER_TURN;
         self.raise_outdated(table, now);
+        self.raise_left(table, now);
         self.take_tasks(table, now);
         self.read_some(table, now);
         self.submit(now);
@@ -503,6 +555,25 @@ impl FlowManager {
         self.next_raise = (at < self.places.known()).then_some(at);
     }
 
+    fn raise_left<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
+        let Some(mut at) = self.next_left else { return };
+        let last = at.saturating_add(RAISES_PER_TURN).min(self.places.known());
+        while at < last {
+            if let Some(sunk) = self.places.get(at).map(|place| place.sunk)
+                && table.stay(sunk.flow()).is_some_and(|stay| stay.sunk == sunk && !stay.step.in_removal())
+                && table.get(sunk.flow()).is_some_and(|entry| !entry.path.and(self.left).is_empty())
+                && table.raise(sunk.flow(), now)
+            {
+                self.counters.left += 1;
+            }
+            at += 1;
+        }
+        self.next_left = (at < self.places.known()).then_some(at);
+        if self.next_left.is_none() {
+            self.left = Path::EMPTY;
+        }
+    }
+
     fn hear<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
         let mut said = core::mem::take(&mut self.said);
         self.device.poll(now, &mut said);
@@ -573,260 +644,4 @@ impl FlowManager {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::devices::mock::{Habits, MockDevice, MockPacket, MockWire};
-    use bartizan_flow::level::LevelWaits;
-    use bartizan_flow::tcp::{Progress, Seq};
-    use bartizan_flow::{FlowHasher, FlowKey, FlowScope, FlowTableConfig, Insert};
-    use bartizan_packet::windows::{Segment, Side};
-    use core::net::{IpAddr, Ipv4Addr};
-
-    struct Rig {
-        table: FlowTable<()>,
-        manager: FlowManager,
-        wire: MockWire,
-        now: Timestamp,
-    }
-
-    fn key(port: u16) -> FlowKey {
-        let address = |last| IpAddr::V4(Ipv4Addr::new(10, 0, 0, last));
-        FlowKey::ported(&FlowScope::default(), 6, (address(1), port), (address(2), 80))
-    }
-
-    impl Rig {
-        fn new(habits: Habits) -> Self {
-            Rig::waiting(habits, LevelWaits::default())
-        }
-
-        fn waiting(habits: Habits, waits: LevelWaits) -> Self {
-            let (device, wire) = MockDevice::new(habits);
-            let config = FlowTableConfig { waits, ..FlowTableConfig::new(64, FlowHasher::new([1, 2])) };
-            let table = FlowTable::new(&config).unwrap();
-            let manager = FlowManager::new(Box::new(device), Generation(1));
-            Rig { table, manager, wire, now: Timestamp::from_parts(100, 0) }
-        }
-
-        fn flow(&mut self, port: u16) -> FlowId {
-            match self.table.insert(&key(port), self.now) {
-                Insert::Created { id } => id,
-                other => panic!("{other:?}"),
-            }
-        }
-
-        fn offer(&mut self, id: FlowId, action: Action) -> Result<(), Stays> {
-            let offer = Offer { action, generation: Generation(1), expected: 0, again: false, windows: None };
-            self.manager.offer(&mut self.table, id, offer, self.now)
-        }
-
-        fn packet(&mut self, port: u16) -> Option<Action> {
-            let packet = MockPacket { from_low: true, bytes: 100, segment: None };
-            self.wire.packet(&DeviceKey::of(&key(port)), packet, self.now)
-        }
-
-        /// Turns over so many milliseconds.
-        fn pass(&mut self, millis: u64) -> Vec<Done> {
-            let mut done = Vec::new();
-            for _ in 0..millis.div_ceil(50) {
-                self.now = self.now + PacketDuration::from_millis(50);
-                self.manager.turn(&mut self.table, self.now);
-                done.extend(std::iter::from_fn(|| self.manager.next_done()));
-            }
-            done
-        }
-    }
-
-    #[test]
-    fn a_flow_goes_down_is_counted_and_comes_up_in_another_generation() {
-        let mut rig = Rig::new(Habits::default());
-        let id = rig.flow(1_000);
-        rig.offer(id, Action::Forward).unwrap();
-        assert_eq!(rig.packet(1_000), None, "the device does not know it yet");
-        rig.pass(50);
-        assert_eq!(rig.packet(1_000), Some(Action::Forward));
-        assert_eq!(rig.offer(id, Action::Forward), Err(Stays::Taken));
-        let done = rig.pass(2_000);
-        let sides = Sides::default();
-        assert_eq!(
-            done,
-            [Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100, sides, windows: None }]
-        );
-        assert_eq!(rig.table.get(id).unwrap().packets.to_server, 1);
-        rig.manager.enter_generation(Generation(2));
-        assert_eq!(rig.packet(1_000), None, "at once");
-        rig.pass(1_000);
-        assert!(rig.table.get(id).unwrap().is_at_host());
-        assert_eq!((rig.wire.entries(), rig.manager.counters().outdated), (0, 1));
-    }
-
-    #[test]
-    fn who_finds_no_place_stays_and_is_counted() {
-        let mut rig = Rig::new(Habits { entries: 2, ..Habits::default() });
-        let ids: Vec<_> = (0..3).map(|n| rig.flow(1_000 + n)).collect();
-        let answers: Vec<_> = ids.iter().map(|id| rig.offer(*id, Action::Forward)).collect();
-        assert_eq!(answers, [Ok(()), Ok(()), Err(Stays::Full)]);
-        assert_eq!(rig.manager.counters().stayed[Stays::Full as usize], 1);
-        rig.table.raise(ids[0], rig.now);
-        rig.pass(1_000);
-        assert_eq!(rig.offer(ids[2], Action::Drop(Reason::IdsFlow)), Ok(()));
-        rig.pass(50);
-        assert_eq!(rig.packet(1_002), Some(Action::Drop(Reason::IdsFlow)));
-        rig.pass(1_500);
-        assert_eq!(
-            rig.manager.counters().dropped[Reason::IdsFlow as usize],
-            Handled { packets: 1, bytes: 100 }
-        );
-    }
-
-    #[test]
-    fn how_far_a_connection_has_come_is_said_once() {
-        let mut rig = Rig::new(Habits::default());
-        let id = rig.flow(1_000);
-        rig.offer(id, Action::Forward).unwrap();
-        rig.pass(50);
-        let segment = |rig: &mut Rig, sent: u32| {
-            let progress = Some(Progress { sent: Seq(sent), acknowledged: Seq(7) });
-            let segment = Some(Segment { end: sent, acknowledged: 7, ..Segment::default() });
-            let packet = MockPacket { from_low: true, bytes: 100, segment };
-            assert!(rig.wire.packet(&DeviceKey::of(&key(1_000)), packet, rig.now).is_some());
-            [progress, None]
-        };
-        let said = segment(&mut rig, 100);
-        assert_eq!(rig.manager.sides(&rig.table, id), Some(said));
-        assert_eq!(rig.manager.sides(&rig.table, id), Some([None, None]));
-        // Nor with the counts of the same packets, which come later.
-        let sides = Sides::default();
-        let counted =
-            Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100, sides, windows: None };
-        assert_eq!(rig.pass(1_500), [counted]);
-        let said = segment(&mut rig, 200);
-        let counted =
-            Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100, sides: said, windows: None };
-        assert_eq!(rig.pass(1_500), [counted]);
-        assert_eq!(rig.manager.sides(&rig.table, id), Some([None, None]));
-    }
-
-    #[test]
-    fn a_connection_begins_below_with_what_the_host_knows_by_then_and_is_said_once() {
-        let mut rig = Rig::new(Habits::default());
-        let id = rig.flow(1_000);
-        let side = |sent| Side { sent, acknowledged: 50, edge: 900, ..Side::default() };
-        let at = |sent| Windows { sides: [side(sent), side(70)], timestamps: false };
-        let (action, generation) = (Action::Forward, Generation(1));
-        let offer = Offer { action, generation, expected: 0, again: false, windows: Some(at(100)) };
-        rig.manager.offer(&mut rig.table, id, offer, rig.now).unwrap();
-        rig.manager.publish(&rig.table, id, &at(200));
-        rig.pass(50);
-        assert!(rig.manager.compares(&rig.table, id) && rig.manager.sides(&rig.table, id).is_none());
-        assert_eq!(rig.manager.windows(&rig.table, id), Some(at(200)));
-        assert_eq!(rig.manager.windows(&rig.table, id), None);
-        // What is behind moves nothing.
-        rig.manager.publish(&rig.table, id, &at(150));
-        assert_eq!(rig.manager.windows(&rig.table, id), None);
-        let segment =
-            |end| Segment { sequence: end, end, acknowledged: 60, window: 100, ..Segment::default() };
-        let packet = |end| MockPacket { from_low: true, bytes: 100, segment: Some(segment(end)) };
-        assert_eq!(rig.wire.packet(&DeviceKey::of(&key(1_000)), packet(901), rig.now), None, "out of window");
-        assert_eq!(rig.wire.packet(&DeviceKey::of(&key(1_000)), packet(300), rig.now), Some(action));
-        let mut expected = at(300);
-        expected.sides[1].acknowledged = 60;
-        assert_eq!(rig.manager.windows(&rig.table, id), Some(expected));
-
-        let mut none = Rig::new(Habits { windows: false, ..Habits::default() });
-        let id = none.flow(1_000);
-        assert_eq!(none.manager.offer(&mut none.table, id, offer, none.now), Err(Stays::Window));
-    }
-
-    #[test]
-    fn where_places_are_short_a_silent_flow_gives_way_to_a_busy_one() {
-        let mut rig = Rig::new(Habits { entries: 4, ..Habits::default() });
-        let ids: Vec<_> = (0..5).map(|n| rig.flow(1_000 + n)).collect();
-        for id in &ids[..4] {
-            rig.offer(*id, Action::Forward).unwrap();
-        }
-        rig.pass(50);
-        let ask = |rig: &mut Rig, expected: u32, again: bool| {
-            let offer =
-                Offer { action: Action::Forward, generation: Generation(1), expected, again, windows: None };
-            rig.manager.offer(&mut rig.table, ids[4], offer, rig.now)
-        };
-        assert_eq!(ask(&mut rig, 1_000, false), Err(Stays::Full));
-        rig.pass(1_000);
-        assert_eq!(rig.manager.counters().gave_way, 0, "nothing is known of the entries yet");
-        // All but the third handle ten packets a second.
-        for _ in 0..30 {
-            for port in [1_000, 1_001, 1_003] {
-                assert_eq!(rig.packet(port), Some(Action::Forward));
-            }
-            rig.pass(100);
-        }
-        assert_eq!(ask(&mut rig, 0, true), Err(Stays::Full), "it is expected to bring nothing");
-        assert_eq!(rig.manager.counters().gave_way, 0);
-        assert_eq!(ask(&mut rig, 5, true), Err(Stays::Full));
-        assert_eq!(rig.manager.counters().gave_way, 1);
-        rig.pass(1_000);
-        assert_eq!(rig.packet(1_002), None, "it has come up");
-        assert_eq!(ask(&mut rig, 5, true), Ok(()));
-        assert_eq!(rig.manager.counters().stayed[Stays::Full as usize], 1, "one flow, however often it asks");
-        // Against those that are busy five packets more are not enough.
-        rig.pass(50);
-        for _ in 0..30 {
-            for port in [1_000, 1_001, 1_003, 1_004] {
-                assert_eq!(rig.packet(port), Some(Action::Forward));
-            }
-            rig.pass(100);
-        }
-        let other = rig.flow(2_000);
-        let offer = Offer {
-            action: Action::Forward,
-            generation: Generation(1),
-            expected: 15,
-            again: false,
-            windows: None,
-        };
-        assert_eq!(rig.manager.offer(&mut rig.table, other, offer, rig.now), Err(Stays::Full));
-        assert_eq!(rig.manager.counters().gave_way, 1);
-    }
-
-    #[test]
-    fn an_entry_that_nobody_waits_for_any_more_is_taken_away() {
-        let waits = LevelWaits { answer: PacketDuration::from_millis(100), ..LevelWaits::default() };
-        let mut rig = Rig::waiting(Habits { late: 200, ..Habits::default() }, waits);
-        let id = rig.flow(1_000);
-        rig.offer(id, Action::Forward).unwrap();
-        rig.pass(50);
-        // It is to leave before the device has ever answered.
-        rig.table.raise(id, rig.now);
-        rig.pass(20_000);
-        assert_eq!(rig.table.level_counters().unanswered, 1);
-        assert_eq!(rig.offer(id, Action::Forward), Err(Stays::Unanswered));
-        rig.pass(60_000);
-        assert_eq!((rig.wire.entries(), rig.manager.counters().entries), (0, 0));
-    }
-
-    #[test]
-    fn a_flow_is_up_before_the_packet_that_raised_it_goes_on() {
-        for turns in [0, 50] {
-            let mut rig = Rig::new(Habits::default());
-            let id = rig.flow(1_000);
-            rig.offer(id, Action::Forward).unwrap();
-            rig.pass(turns);
-            rig.manager.raise_now(&mut rig.table, id, rig.now);
-            assert_eq!(rig.packet(1_000), None, "after {turns} ms");
-        }
-    }
-
-    #[test]
-    fn at_the_end_all_is_credited_and_nothing_goes_down_any_more() {
-        let mut rig = Rig::new(Habits { flight: PacketDuration::from_secs(1), ..Habits::default() });
-        let id = rig.flow(1_000);
-        rig.offer(id, Action::Forward).unwrap();
-        rig.pass(50);
-        rig.packet(1_000);
-        rig.packet(1_000);
-        rig.manager.close(&mut rig.table, rig.now);
-        assert_eq!(rig.table.get(id).unwrap().packets.to_server, 2);
-        assert!(rig.table.get(id).unwrap().is_at_host());
-        assert_eq!(rig.offer(id, Action::Forward), Err(Stays::Ending));
-    }
-}
+mod tests;

@@ -33,6 +33,25 @@ pub const TIMESTAMP_FAR_AHEAD: u32 = 1 << 29;
 /// How often a word is tried to be changed that others change meanwhile. Then the segment goes up.
 pub const WINDOW_TRIES: u32 = 4;
 
+/// Words of 64 bits of an early table (a power of two). There are two: one for generations of even numbers, one for odd ones.
+pub const EARLY_WORDS: u32 = 1 << 20;
+
+/// Steps in which an address is found among the segments of an early table: 2^17 of them.
+pub const EARLY_STEPS: u32 = 17;
+
+/// Outcomes of early tables that are counted by themselves, of all links together.
+pub const EARLY_OUTCOMES: u32 = 1 << 14;
+
+/// The constants that the program needs: name, number, what it is.
+pub const EARLY_CONSTANTS: &[(&str, u32, &str)] = &[
+    (
+        "EARLY_WORDS",
+        EARLY_WORDS,
+        "Words of an early table; there are two, for generations of even and odd numbers.",
+    ),
+    ("EARLY_STEPS", EARLY_STEPS, "Steps in which an address is found among the segments of an early table."),
+];
+
 /// Words.
 pub const WORDS: &[Layout] = &[
     SlotControl::LAYOUT,
@@ -51,6 +70,8 @@ pub const COUNTERS: &[Layout] = &[
     UdpPorts::LAYOUT,
     WatchEntry::LAYOUT,
     Heartbeat::LAYOUT,
+    EarlyHeader::LAYOUT,
+    EarlyCount::LAYOUT,
     ProbeOutcome::LAYOUT,
 ];
 
@@ -74,6 +95,7 @@ layout! {
         pair: u8 ["PAIR"] @ 4, "Number of the port across the link.";
         flags: u8 ["FLAGS"] @ 5, "See the flags of ports.";
         sample: u8 ["SAMPLE"] @ 6, "Of 2^(n-1) packets that would be dropped one goes up instead, by chance; 0: none does.";
+        early: u8 ["EARLY"] @ 7, "One more than the number of its link among those whose packets without a flow may be refused early; 0: they go up.";
     }
 }
 
@@ -142,11 +164,11 @@ layout! {
 layout! {
     /// What came by a port, as one processor counts it: line `port * processors + processor`. Only while the port is enabled.
     PortLine, "counts", 128 {
-        frames: u64 ["FRAMES"] @ 0, "Frames that came: those that went up, were forwarded, were dropped, failed open and failed closed.";
+        frames: u64 ["FRAMES"] @ 0, "Frames that came: those that went up, were forwarded, were dropped (for their flow or early), failed open and failed closed.";
         bytes: u64 ["BYTES"] @ 8, "Their bytes, without the checksum of the frame.";
         up: u64 ["UP"] @ 16, "Frames that went up to the host.";
         forwarded: u64 ["FORWARDED"] @ 24, "Frames that left by another port.";
-        dropped: u64 ["DROPPED"] @ 32, "Frames that were dropped.";
+        dropped: u64 ["DROPPED"] @ 32, "Frames that were dropped for their flow.";
         size_64: u64 ["SIZE_64"] @ 40, "Frames by size, with the 4 bytes of their checksum as RFC 2819 has it: up to 64.";
         size_127: u64 ["SIZE_127"] @ 48, "65 to 127.";
         size_255: u64 ["SIZE_255"] @ 56, "128 to 255.";
@@ -157,6 +179,7 @@ layout! {
         size_larger: u64 ["SIZE_LARGER"] @ 96, "Larger.";
         open: u64 ["OPEN"] @ 104, "Frames that were forwarded because the worker that serves them was not heard of.";
         closed: u64 ["CLOSED"] @ 112, "Frames that were dropped because the worker that serves them was not heard of.";
+        early: u64 ["EARLY"] @ 120, "Frames without a flow that were dropped as the host would drop them, by an early table.";
     }
 }
 
@@ -189,6 +212,41 @@ layout! {
     /// A worker's sign of life, which it gives between two batches. One cache line.
     Heartbeat, "heartbeat", 64 {
         seen: u64 ["SEEN"] @ 0, "When it was last heard of: nanoseconds of CLOCK_BOOTTIME, which goes on while the machine sleeps and is never set.";
+    }
+}
+
+layout! {
+    /// How an early table begins: which generation it is of, and in which of its words the parts are. The host writes it; `classify::early` says what the parts mean.
+    EarlyHeader, "early", 128 {
+        generation: u64 ["GENERATION"] @ 0, "Low 8 bits of its generation, and 256; 0: it holds nothing.";
+        source_ports: u32 ["SOURCE_PORTS"] @ 8, "Classes of source ports, four in a word.";
+        destination_ports: u32 ["DESTINATION_PORTS"] @ 12, "Classes of destination ports.";
+        services: u32 ["SERVICES"] @ 16, "Classes of services, two in a word, by link, protocol and classes of ports.";
+        source_port_classes: u32 ["SOURCE_PORT_CLASSES"] @ 20, "How many classes of source ports there are.";
+        destination_port_classes: u32 ["DESTINATION_PORT_CLASSES"] @ 24, "How many classes of destination ports there are.";
+        service_classes: u32 ["SERVICE_CLASSES"] @ 28, "How many classes of services there are.";
+        v4_sources: u32 ["V4_SOURCES"] @ 32, "IPv4: segments of source addresses.";
+        v4_source_count: u32 ["V4_SOURCE_COUNT"] @ 36, "How many there are; 0: all packets of the family go up.";
+        v4_destinations: u32 ["V4_DESTINATIONS"] @ 40, "Segments of destination addresses.";
+        v4_destination_count: u32 ["V4_DESTINATION_COUNT"] @ 44, "How many there are.";
+        v4_destination_classes: u32 ["V4_DESTINATION_CLASSES"] @ 48, "How many classes of destination addresses there are.";
+        v4_pairs: u32 ["V4_PAIRS"] @ 52, "Classes of pairs of addresses, two in a word, by the classes of both.";
+        v4_outcomes: u32 ["V4_OUTCOMES"] @ 56, "Outcomes, two in a word, by classes of pair and service.";
+        v6_sources: u32 ["V6_SOURCES"] @ 60, "The same of IPv6.";
+        v6_source_count: u32 ["V6_SOURCE_COUNT"] @ 64, "See IPv4.";
+        v6_destinations: u32 ["V6_DESTINATIONS"] @ 68, "See IPv4.";
+        v6_destination_count: u32 ["V6_DESTINATION_COUNT"] @ 72, "See IPv4.";
+        v6_destination_classes: u32 ["V6_DESTINATION_CLASSES"] @ 76, "See IPv4.";
+        v6_pairs: u32 ["V6_PAIRS"] @ 80, "See IPv4.";
+        v6_outcomes: u32 ["V6_OUTCOMES"] @ 84, "See IPv4.";
+    }
+}
+
+layout! {
+    /// What was dropped for an outcome of an early table, as one processor counts it.
+    EarlyCount, "early_count", 16 {
+        packets: u64 ["PACKETS"] @ 0, "Packets.";
+        bytes: u64 ["BYTES"] @ 8, "Bytes of their frames.";
     }
 }
 

@@ -4,10 +4,10 @@
 
 use bartizan_packet::layout::Layout;
 use bartizan_packet::slots::{
-    ACTIONS, CONTROL_FLAGS, COUNTERS, EXIT_FLAGS, ExitWord, FLIGHT_MAX, Heartbeat, NUMBERS_FLAGS,
-    NumbersWord, OfferWord, PORT_FLAGS, PORTS, PortLine, PortWord, ProbeOutcome, ProgressWord, SEEN_SHIFT,
-    SEQUENCE_BACK, SlotControl, SlotLine, TIMESTAMP_FAR_AHEAD, UDP_PORT_BLOCKS, UdpPorts, WINDOW_TRIES,
-    WORDS, WatchEntry, WindowLine,
+    ACTIONS, CONTROL_FLAGS, COUNTERS, EARLY_CONSTANTS, EXIT_FLAGS, EarlyCount, EarlyHeader, ExitWord,
+    FLIGHT_MAX, Heartbeat, NUMBERS_FLAGS, NumbersWord, OfferWord, PORT_FLAGS, PORTS, PortLine, PortWord,
+    ProbeOutcome, ProgressWord, SEEN_SHIFT, SEQUENCE_BACK, SlotControl, SlotLine, TIMESTAMP_FAR_AHEAD,
+    UDP_PORT_BLOCKS, UdpPorts, WINDOW_TRIES, WORDS, WatchEntry, WindowLine,
 };
 use bartizan_testkit::random::Random;
 use std::fmt::Write as _;
@@ -80,6 +80,9 @@ fn header() -> String {
     ] {
         let _ = writeln!(out, "\n/* {what} */\n#define BARTIZAN_{name} {number}U");
     }
+    for (name, number, what) in EARLY_CONSTANTS {
+        let _ = writeln!(out, "\n/* {what} */\n#define BARTIZAN_{name} {number}U");
+    }
     out.push_str("\n/* Actions. */\n");
     for (number, name, what) in ACTIONS {
         let _ = writeln!(out, "#define BARTIZAN_ACTION_{name} {number} /* {what} */");
@@ -133,6 +136,8 @@ fn rust(layout: &Layout, bytes: &[u8]) -> String {
         "udp_ports" => format!("{:?}", UdpPorts::read(bytes.try_into().unwrap())),
         "watch" => format!("{:?}", WatchEntry::read(bytes.try_into().unwrap())),
         "heartbeat" => format!("{:?}", Heartbeat::read(bytes.try_into().unwrap())),
+        "early" => format!("{:?}", EarlyHeader::read(bytes.try_into().unwrap())),
+        "early_count" => format!("{:?}", EarlyCount::read(bytes.try_into().unwrap())),
         "probe" => format!("{:?}", ProbeOutcome::read(bytes.try_into().unwrap())),
         other => panic!("{other} is new; say here how Rust reads it"),
     }

@@ -26,6 +26,7 @@ mod diagnostic;
 mod dialect;
 mod expr;
 mod header;
+pub mod library;
 mod meta;
 mod options;
 mod parse;

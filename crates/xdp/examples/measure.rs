@@ -145,6 +145,7 @@ fn main() -> Result<(), Failed> {
         mode: ModeChoice::Auto,
         tunnels: DecoderConfig::default(),
         workers: 2,
+        early: None,
     })?;
     println!(
         "load: {:.0} ms, {} instructions verified, memory of the maps {:.0} MiB",
@@ -165,6 +166,7 @@ fn main() -> Result<(), Failed> {
             pair,
             vlans_in_key: false,
             drop_samples: None,
+            early: None,
             watch: Some(watch),
         })
     };

@@ -95,7 +95,7 @@ impl Counts {
 /// Numbers of a port since the program was loaded, of the time while it was enabled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
-    /// Frames that came by it: those that went up, were forwarded or dropped, and that failed open or closed.
+    /// Frames that came by it: those that went up, were forwarded or dropped (for their flow or early), and that failed open or closed.
     pub frames: u64,
     /// Their bytes, without the checksum of a frame.
     pub bytes: u64,
@@ -103,8 +103,10 @@ pub struct PortCounters {
     pub up: u64,
     /// Frames that left by another port. What its device does not take then is counted by the device.
     pub forwarded: u64,
-    /// Frames that were dropped.
+    /// Frames that were dropped for their flow.
     pub dropped: u64,
+    /// Frames without a flow that were dropped early.
+    pub early: u64,
     /// Frames that left by the port across the link because who serves them had failed.
     pub open: u64,
     /// Frames that were dropped because who serves them had failed.
@@ -121,6 +123,7 @@ impl PortCounters {
             (&mut self.up, line.up),
             (&mut self.forwarded, line.forwarded),
             (&mut self.dropped, line.dropped),
+            (&mut self.early, line.early),
             (&mut self.open, line.open),
             (&mut self.closed, line.closed),
         ] {

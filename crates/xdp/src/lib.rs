@@ -3,6 +3,7 @@
 //!
 //! * [`Program`]: loads the program and attaches it to the two ports of a link, once both were tried;
 //! * [`Tables`]: flows by key, what is done with them, what was counted;
+//! * [`EarlyTables`]: what the packet filter refuses of packets without a flow;
 //! * [`XdpError`]: why it cannot be used, and what to do.
 //!
 //! Which flows go down, and when they come back, is not decided here. Everything else goes up, and so does every packet when in doubt.
@@ -10,6 +11,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod counters;
+mod early;
 mod error;
 mod features;
 mod left;
@@ -29,6 +31,7 @@ mod sys;
 mod tables;
 
 pub use counters::{Counts, PortCounters, Progress};
+pub use early::{EarlyCounted, EarlyOptions, EarlyTables, Mark};
 pub use error::{InsertError, XdpError};
 pub use left::{Handled, Left, remove_left};
 pub use pin::PINS;

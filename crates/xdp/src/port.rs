@@ -105,6 +105,8 @@ pub struct PortSetup {
     pub vlans_in_key: bool,
     /// Of two to the power of so many packets that would be dropped one goes up instead, by chance. `None`: none does.
     pub drop_samples: Option<u8>,
+    /// Number of its link among those whose packets without a flow may be refused early ([`crate::EarlyTables`]). `None`: they go up.
+    pub early: Option<u8>,
     /// Who serves it. `None`: nobody is watched, and frames go up whatever happens.
     pub watch: Option<Watch>,
 }

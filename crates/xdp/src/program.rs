@@ -5,6 +5,7 @@
 //! (`pin.rs`): they go on when the process is killed. The next one finds them, and puts its own program in the place of the one that runs, in one step
 //! ([`Program::take_over`]). Not done: several programs on one interface.
 
+use crate::early::{EarlyOptions, EarlyTables, Size};
 use crate::error::XdpError;
 use crate::features;
 use crate::left::{self, Left, LeftTables};
@@ -20,8 +21,8 @@ use aya::programs::{Xdp, loaded_programs};
 use aya::{Ebpf, EbpfLoader};
 use bartizan_packet::DecoderConfig;
 use bartizan_packet::slots::{
-    ExitFlags, ExitWord, Heartbeat, PORTS, PortFlags, PortLine, PortWord, SlotLine, UdpPorts, WatchEntry,
-    WindowLine,
+    EarlyCount, ExitFlags, ExitWord, Heartbeat, PORTS, PortFlags, PortLine, PortWord, SlotLine, UdpPorts,
+    WatchEntry, WindowLine,
 };
 use bartizan_packet::windows::WINDOW_WORDS;
 use std::collections::BTreeMap;
@@ -50,6 +51,8 @@ pub struct Options {
     pub tunnels: DecoderConfig,
     /// Workers of all links together, which give signs of life.
     pub workers: u32,
+    /// Whether packets without a flow are refused early on some links.
+    pub early: Option<EarlyOptions>,
 }
 
 /// A port with the program on it.
@@ -135,7 +138,7 @@ impl Program {
     /// # Errors
     /// No permission, no such kernel, too many flows, no memory.
     pub fn load(options: &Options) -> Result<Self, XdpError> {
-        let Options { flows, mode, tunnels, workers } = *options;
+        let Options { flows, mode, tunnels, workers, early } = *options;
         let processors = processors()?;
         let most = u32::MAX / processors / 2;
         if flows == 0 || flows > most {
@@ -149,6 +152,16 @@ impl Program {
             .map_max_entries("windows", flows)
             .map_max_entries("counts", PORTS * processors)
             .map_max_entries("heartbeats", workers.max(1));
+        let size = Size::of(early, processors);
+        let mask = size.marks_mask();
+        loader
+            .override_global("early_links", &size.links, true)
+            .override_global("early_outcomes", &size.outcomes, true)
+            .override_global("marks_mask", &mask, true)
+            .override_global("marks_seed", &size.seed, true)
+            .map_max_entries("early", size.words())
+            .map_max_entries("early_counts", size.counts())
+            .map_max_entries("marks", size.marks / 2);
         let mut bpf = object::load(&mut loader, OBJECT, NAME).map_err(|error| match error {
             // The only step that fails so: there is no memory.
             XdpError::System { .. } => XdpError::Memory {
@@ -167,7 +180,22 @@ impl Program {
         let counts = map(&bpf, "counts", 4, PortLine::LEN)?;
         let state = map(&bpf, "state", 4, 8)?;
         let heartbeats = map(&bpf, "heartbeats", 4, Heartbeat::LEN)?;
+        let early = match early {
+            None => None,
+            Some(_) => {
+                let maps = [
+                    map(&bpf, "early", 4, 8)?,
+                    map(&bpf, "early_counts", 4, EarlyCount::LEN)?,
+                    map(&bpf, "marks", 4, 8)?,
+                ];
+                Some(
+                    EarlyTables::map(&maps, size)
+                        .map_err(|source| XdpError::system(None, "mapping a table", source))?,
+                )
+            }
+        };
         let tables = Tables {
+            early,
             flows: map(&bpf, "flows", KEY_LEN, SLOT_LEN)?,
             udp_ports: map(&bpf, "udp_ports", 4, UdpPorts::LEN)?,
             slots: words(&slots, flows * processors, SLOT_WORDS)?,
@@ -315,6 +343,7 @@ impl Program {
             pair: port.pair,
             flags: flags.bits(),
             sample: port.drop_samples.map_or(0, |power| power.min(31) + 1),
+            early: port.early.map_or(0, |link| link.saturating_add(1)),
         };
         self.by_interface.update(&port.ifindex.to_ne_bytes(), &native(word.write()), Write::Any)
     }

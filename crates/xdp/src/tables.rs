@@ -10,6 +10,7 @@
 //! packets have gone up for the whole time of grace.
 
 use crate::counters::{Counts, PortCounters, bytes_of};
+use crate::early::EarlyTables;
 use crate::error::InsertError;
 use crate::memory::Words;
 use crate::sys::{self, Map, Write};
@@ -89,6 +90,7 @@ pub struct Tables {
     pub(crate) counts: Words,
     pub(crate) state: Words,
     pub(crate) heartbeats: Words,
+    pub(crate) early: Option<EarlyTables>,
     pub(crate) slot_count: u32,
     pub(crate) processors: u32,
 }
@@ -244,6 +246,12 @@ impl Tables {
         if let Some(word) = self.state.get().first() {
             word.store(generation.into(), Ordering::Release);
         }
+    }
+
+    /// By what packets without a flow are refused. `None`: none are.
+    #[must_use]
+    pub const fn early(&self) -> Option<&EarlyTables> {
+        self.early.as_ref()
     }
 
     /// What was counted for a port. `None`: there is no such number.

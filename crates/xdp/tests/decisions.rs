@@ -667,8 +667,13 @@ fn tables_outlive_the_program() {
 #[test]
 fn who_has_no_rights_is_told_which() {
     common::without_rights(|| {
-        let options =
-            Options { flows: 16, mode: ModeChoice::Auto, tunnels: DecoderConfig::default(), workers: 2 };
+        let options = Options {
+            flows: 16,
+            mode: ModeChoice::Auto,
+            tunnels: DecoderConfig::default(),
+            workers: 2,
+            early: None,
+        };
         let error = Program::load(&options).unwrap_err();
         assert!(matches!(error, XdpError::NoPermission { .. }), "{error}");
         assert!(error.to_string().contains("setcap cap_bpf"), "{error}");
@@ -683,6 +688,7 @@ fn too_many_flows_are_refused() {
             mode: ModeChoice::Only(Mode::Native),
             tunnels: DecoderConfig::default(),
             workers: 2,
+            early: None,
         })
     };
     for flows in [0, u32::MAX] {

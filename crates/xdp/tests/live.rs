@@ -40,8 +40,14 @@ fn both_ways(mode: ModeChoice, mtu: u32, load: usize) {
             ethtool(&format!("-K {end} gro off"));
         }
     }
-    let mut program =
-        Program::load(&Options { flows: 16, mode, tunnels: DecoderConfig::default(), workers: 2 }).unwrap();
+    let mut program = Program::load(&Options {
+        flows: 16,
+        mode,
+        tunnels: DecoderConfig::default(),
+        workers: 2,
+        early: None,
+    })
+    .unwrap();
     let expected = if mode == ModeChoice::Auto { Mode::Native } else { Mode::Generic };
     for port in ports() {
         assert_eq!(program.attach(&port).unwrap_or_else(|error| panic!("{error}")).mode, expected);
@@ -252,8 +258,14 @@ fn a_driver_without_native_mode_gets_the_generic_one_unless_it_is_forced() {
         ip("link set dev bridge up");
         let setup = port("bridge", Side::First, 4, 9);
         let load = |mode| {
-            Program::load(&Options { flows: 16, mode, tunnels: DecoderConfig::default(), workers: 2 })
-                .unwrap()
+            Program::load(&Options {
+                flows: 16,
+                mode,
+                tunnels: DecoderConfig::default(),
+                workers: 2,
+                early: None,
+            })
+            .unwrap()
         };
         let error = load(ModeChoice::Only(Mode::Native)).attach(&setup).unwrap_err();
         if let XdpError::Offloads { .. } = error {

@@ -2,7 +2,7 @@
 //! Writes first inputs for the targets from captures and rule files: `seed CORPUS FILE...`.
 //!
 //! Captures become frames (decode, worker), streams (protocol, split, tcp) and whole files (capture); files named `*.rules`
-//! become rules (rules, load), `*.yaml` settings and policies, `*.json` messages of the command socket, `*.southbound` messages between planes. Names are numbers; what is too large is left out.
+//! become rules (rules, load), `*.yaml` settings and policies, `*.json` messages of the command socket, `*.southbound` messages between planes, `*.joined` parts of a policy file, `*.eve` flow records. Names are numbers; what is too large is left out.
 
 use bartizan_fuzz::protocol::choices;
 use bartizan_packet::capture::CaptureReader;
@@ -87,6 +87,11 @@ fn main() {
                 corpus.add("policy", &bytes);
             }
             Some("southbound") => messages(&mut corpus, &bytes),
+            Some("joined") => corpus.add("joined", &bytes),
+            Some("eve") => {
+                corpus.add("record", &bytes);
+                bytes.split(|byte| *byte == b'\n').for_each(|line| corpus.add("record", line));
+            }
             _ => capture(&mut corpus, &path, &bytes),
         }
     }

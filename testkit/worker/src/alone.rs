@@ -95,7 +95,7 @@ struct OneClass {
 }
 
 impl FlowClassifier for OneClass {
-    fn classify(&self, header: &Header, matches: &mut Matches) -> Class {
+    fn classify(&self, header: &Header, _: Timestamp, matches: &mut Matches) -> Class {
         let (fid, _) = *self.whose.lock().unwrap();
         let own = self.rules.iter().find(|rules| rules.fids.is_empty() || rules.fids.contains(&fid));
         let matching = own.iter().flat_map(|own| &own.rules).filter(|(_, rule)| rule.matches(header));
@@ -251,7 +251,9 @@ fn make(
     (number, hosts): (u64, &HostTables),
 ) -> Result<Box<dyn Function>, Vec<RulesError>> {
     let rules = serde_json::from_str(&class(rules)).expect("JSON");
-    kind.rules(&RuleSource { rules: &rules, place: "test", generation: Generation(number), id: ID, hosts })
+    let names = Arc::default();
+    let (place, generation) = ("test", Generation(number));
+    kind.rules(&RuleSource { rules: &rules, place, generation, id: ID, hosts, names: &names })
 }
 
 fn generation(

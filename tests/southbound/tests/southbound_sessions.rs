@@ -471,6 +471,7 @@ fn orders_beyond_the_bound_are_answered_and_reports_beyond_it_are_counted() {
         count: 1,
         first: 1,
         last: 1,
+        event: serde_json::Map::new(),
     };
     (0..5).for_each(|n| session.alert(alert(n.to_string())));
     session.alert(alert("k".repeat(10_000)));

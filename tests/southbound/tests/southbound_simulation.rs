@@ -484,7 +484,8 @@ impl Device {
         self.raised += 1;
         let tenant = *tenants_of(&self.id).first().unwrap();
         let (key, rule, message) = (format!("key {}", now % 5), "1:1:1".to_owned(), "m".to_owned());
-        self.session.alert(Alert { key, tenant, rule, message, count: 1, first: now, last: now });
+        let event = serde_json::Map::new();
+        self.session.alert(Alert { key, tenant, rule, message, count: 1, first: now, last: now, event });
     }
 }
 

@@ -46,6 +46,7 @@ pub fn program(flows: u32) -> Result<Program, Failed> {
         mode: ModeChoice::Auto,
         tunnels: DecoderConfig::default(),
         workers: 1,
+        early: None,
     })?)
 }
 

@@ -25,6 +25,7 @@ pub fn run(names: [&str; 2], flows: u32) -> Result<(), Failed> {
             pair: 1 - index,
             vlans_in_key: false,
             drop_samples: None,
+            early: None,
             watch: None,
         };
         program.attach(&setup)?;

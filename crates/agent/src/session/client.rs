@@ -20,7 +20,8 @@ use serde_json::{Map, Value};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -45,6 +46,9 @@ pub trait Device: Send {
 
     /// Lets all workers run what was built last, and says what they run.
     fn swap(&mut self) -> Vec<WorkerRuns>;
+
+    /// What was built last is not to run: it could not be stored.
+    fn abandon(&mut self) {}
 
     /// Carries out an order to a function.
     fn order(&mut self, order: FunctionOrder, function: &str, settings: &Map<String, Value>)
@@ -72,8 +76,11 @@ pub fn wall_clock() -> Clock {
 enum Order {
     Statistics(Delta),
     Alert(Alert),
-    Stop,
+    Workers(Vec<WorkerRuns>),
 }
+
+/// Orders that wait for a client which is busy (it looks up a name).
+const ORDERS: usize = 4_096;
 
 /// What a client shows of itself.
 #[derive(Clone, Debug, Default)]
@@ -91,25 +98,42 @@ pub struct Status {
 /// The way to a client that runs in its thread.
 #[derive(Clone)]
 pub struct ClientHandle {
-    orders: Sender<Order>,
+    orders: SyncSender<Order>,
     waker: Arc<Waker>,
     status: Arc<Mutex<Status>>,
+    stop: Arc<AtomicBool>,
+    /// Alerts that there was no room for.
+    lost: Arc<AtomicU64>,
 }
 
 impl ClientHandle {
-    /// Hands over what counters rose by.
-    pub fn statistics(&self, delta: Delta) {
-        self.give(Order::Statistics(delta));
+    /// Hands over what counters rose by. `false`: it is not taken now.
+    pub fn statistics(&self, delta: Delta) -> bool {
+        self.give(Order::Statistics(delta))
     }
 
-    /// Hands over an alert.
+    /// Hands over an alert. One that there is no room for is counted as lost.
     pub fn alert(&self, alert: Alert) {
-        self.give(Order::Alert(alert));
+        let count = alert.count;
+        if !self.give(Order::Alert(alert)) {
+            self.count_lost(count);
+        }
+    }
+
+    /// Alerts were lost on the way here.
+    pub fn count_lost(&self, alerts: u64) {
+        self.lost.fetch_add(alerts, Ordering::Relaxed);
+    }
+
+    /// Says what workers run, where that has changed without a generation of the controller's. `false`: it is not taken now.
+    pub fn workers(&self, workers: Vec<WorkerRuns>) -> bool {
+        self.give(Order::Workers(workers))
     }
 
     /// Ends the client. What runs on the device goes on.
     pub fn stop(&self) {
-        self.give(Order::Stop);
+        self.stop.store(true, Ordering::Release);
+        let _ = self.waker.wake();
     }
 
     /// How it stands.
@@ -118,11 +142,13 @@ impl ClientHandle {
         self.status.lock().map(|status| status.clone()).unwrap_or_default()
     }
 
-    fn give(&self, order: Order) {
+    fn give(&self, order: Order) -> bool {
         // A client that has ended takes nothing more.
-        if self.orders.send(order).is_ok() {
+        let given = self.orders.try_send(order).is_ok();
+        if given {
             let _ = self.waker.wake();
         }
+        given
     }
 }
 
@@ -184,6 +210,7 @@ impl<D: Device, S: Store> Workshop<D, S> {
         match self.store.save(&candidate.held) {
             Ok(()) => (Ok(self.device.swap()), None),
             Err(error) => {
+                self.device.abandon();
                 let refusal = Refusal { code: RefusalCode::Store, diagnostics: Vec::new(), more: 0 };
                 (Err(refusal), Some(format!("a generation cannot be stored: {error}")))
             }
@@ -216,18 +243,49 @@ impl Client {
     /// The store cannot be read, or the system gives no poll.
     pub fn new(
         config: ClientConfig,
+        mut store: impl Store + Send + 'static,
+        device: impl Device + 'static,
+    ) -> io::Result<Self> {
+        let held = store.load()?;
+        let mut workshop = Workshop { device, store };
+        let (workers, last_end) = workshop.begin(&held);
+        Self::with(config, workshop, held, workers, last_end)
+    }
+
+    /// Sets a client up for a device that runs a generation already, which its store has; none (the default) if what was stored cannot
+    /// be used, and why.
+    ///
+    /// # Errors
+    /// The system gives no poll.
+    pub fn resume(
+        config: ClientConfig,
         store: impl Store + Send + 'static,
         device: impl Device + 'static,
+        held: Held,
+        trouble: Option<String>,
+    ) -> io::Result<Self> {
+        Self::with(config, Workshop { device, store }, held, Vec::new(), trouble)
+    }
+
+    fn with(
+        config: ClientConfig,
+        mut workshop: Workshop<impl Device + 'static, impl Store + Send + 'static>,
+        held: Held,
+        workers: Vec<WorkerRuns>,
+        last_end: Option<String>,
     ) -> io::Result<Self> {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
-        let held = store.load()?;
-        let (give_orders, orders) = channel();
+        let (give_orders, orders) = sync_channel(ORDERS);
         let (work, to_do) = channel();
         let (give_done, done) = channel();
-        let handle = ClientHandle { orders: give_orders, waker: waker.clone(), status: Arc::default() };
-        let mut workshop = Workshop { device, store };
-        let (workers, last_end) = workshop.begin(&held);
+        let handle = ClientHandle {
+            orders: give_orders,
+            waker: waker.clone(),
+            status: Arc::default(),
+            stop: Arc::default(),
+            lost: Arc::default(),
+        };
         thread::Builder::new()
             .name("southbound-work".into())
             .spawn(move || workshop.carry_out(&to_do, &give_done, &waker))?;
@@ -299,10 +357,11 @@ impl Client {
             match order {
                 Order::Statistics(delta) => self.session.statistics(delta),
                 Order::Alert(alert) => self.session.alert(alert),
-                Order::Stop => return false,
+                Order::Workers(workers) => self.session.workers_changed(workers),
             }
         }
-        true
+        self.session.count_lost(self.handle.lost.swap(0, Ordering::Relaxed));
+        !self.handle.stop.load(Ordering::Acquire)
     }
 
     fn take_done(&mut self) {

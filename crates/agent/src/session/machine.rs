@@ -516,7 +516,8 @@ impl Session {
         }
     }
 
-    /// Hands over an alert. Texts beyond 2 KiB are cut; an alert whose key is that long is counted as lost.
+    /// Hands over an alert. Texts beyond 2 KiB are cut, an event beyond its bound is left out; an alert whose key is that long is counted
+    /// as lost.
     pub fn alert(&mut self, mut alert: Alert) {
         if alert.key.len() + alert.rule.len() > ALERT_BYTES {
             self.alerts.outbox.count_lost(alert.count);
@@ -525,7 +526,15 @@ impl Session {
         if let Some((cut, _)) = alert.message.char_indices().find(|(at, c)| at + c.len_utf8() > ALERT_BYTES) {
             alert.message.truncate(cut);
         }
+        if alert.event_bytes() > limits::EVENT_BYTES {
+            alert.event.clear();
+        }
         self.alerts.push(alert);
+    }
+
+    /// Alerts were thrown away before they came here.
+    pub fn count_lost(&mut self, alerts: u64) {
+        self.alerts.outbox.count_lost(alerts);
     }
 
     /// Asks for a new certificate, for a key that the device has made.

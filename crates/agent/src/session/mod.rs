@@ -7,12 +7,13 @@
 //! * `stage`: what is held ready for the next generation;
 //! * `outbox`: statistics and alerts that wait, bounded;
 //! * `backoff`: when to dial again;
-//! * [`store`]: what outlives the process.
+//! * [`store`]: what outlives the process; [`disk`]: the files that it has.
 //!
 //! A session never touches what runs: a controller that is away, refuses or speaks nonsense costs a device no protection.
 
 mod backoff;
 pub mod client;
+pub mod disk;
 pub mod enrolment;
 mod machine;
 mod outbox;

@@ -132,6 +132,7 @@ mod tests {
             count: 1,
             first: time,
             last: time,
+            event: serde_json::Map::new(),
         }
     }
 

@@ -61,14 +61,23 @@ pub fn agent_with_ids() -> (Agent, Arc<Ids>) {
     (with(Some(Arc::clone(&ids) as Arc<dyn FunctionKind>)), ids)
 }
 
+/// The functions of that agent.
+pub fn kinds_with_ids() -> Vec<Arc<dyn FunctionKind>> {
+    kinds_with(Some(Arc::new(Ids::default())))
+}
+
 fn with(more: Option<Arc<dyn FunctionKind>>) -> Agent {
+    Agent::new(kinds_with(more)).expect("an order")
+}
+
+fn kinds_with(more: Option<Arc<dyn FunctionKind>>) -> Vec<Arc<dyn FunctionKind>> {
     let hosts = Arc::new(HostTable::new(&HostTableConfig {
         capacity: 16,
         shards: 1,
         hasher: FlowHasher::new([3, 4]),
         when_full: WhenHostsFull::Refuse,
     }));
-    Agent::new(kinds(&Services { hosts }).into_iter().chain(more).collect()).expect("an order")
+    kinds(&Services { hosts }).into_iter().chain(more).collect()
 }
 
 /// A policy file that is right, for this agent's functions.

@@ -131,8 +131,13 @@ struct Xdp {
 impl Xdp {
     fn new() -> Self {
         let names = [["one-a", "one-b"], ["two-a", "two-b"]];
-        let options =
-            Options { flows: ENTRIES, mode: ModeChoice::Auto, tunnels: DecoderConfig::default(), workers: 1 };
+        let options = Options {
+            flows: ENTRIES,
+            mode: ModeChoice::Auto,
+            tunnels: DecoderConfig::default(),
+            workers: 1,
+            early: None,
+        };
         let mut program = Program::load(&options).unwrap();
         for (link, names) in (0..).zip(names) {
             ports(names);
@@ -147,6 +152,7 @@ impl Xdp {
                     pair,
                     vlans_in_key: true,
                     drop_samples: None,
+                    early: None,
                     watch: None,
                 };
                 program.attach(&setup).unwrap();

@@ -43,6 +43,7 @@ const fn text(name: &'static str, what: &'static str) -> Argument {
     Argument { name, what, form: Form::Text }
 }
 
+const FUNCTION: Argument = text("function", "FUNCTION");
 const SET: Argument = text("setname", "NAME");
 const KIND: Argument = text("settype", "TYPE");
 const VALUE: Argument = text("datavalue", "VALUE");
@@ -83,6 +84,14 @@ pub const COMMANDS: &[CommandSpec] = commands! {
     "levels" [] "live flows by the level that handles them, and why the others are at the host";
     "explain-flow" [Argument { name: "flow", what: "FLOW", form: Form::Rest }]
         "of each live flow that fits: policy, chain, what is decided and by whom, level since when, why not lower";
+    "controller" [] "the controller that this device belongs to: whether it is connected, the generation that runs, what was counted, how the last connection ended";
+    "function-list" [] "the functions that run: how each stands on each worker, failures, restarts";
+    "function-health" [FUNCTION] "how a function stands: `running`, `stopped` or `failed`, and why";
+    "function-stop" [FUNCTION] "call a function no more: chains go on without it, or refuse, as `on-failure` of each policy says";
+    "function-start" [FUNCTION] "call a function again that is stopped or has failed; it begins anew";
+    "function-restart" [FUNCTION] "the same, also if it runs";
+    "function-configure" [FUNCTION, Argument { name: "settings", what: "NAME=VALUE...", form: Form::Rest }]
+        "other settings for a function than its sections of the policy say, until the program ends; `NAME=` takes one back";
     "control-stats" [] "what this socket has counted: clients, messages, refusals";
 };
 

@@ -6,6 +6,7 @@ use super::error::{DecodeError, EncodeError};
 use super::limits;
 use super::statistics::{HEAD, head};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// Alerts with one key within a time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +26,34 @@ pub struct Alert {
     pub first: u64,
     /// The last of them.
     pub last: u64,
+    /// The first of them as an EVE object: `timestamp`, addresses, ports, `proto`, `link`, `alert`; no payload and no packet. As JSON at
+    /// most [`limits::EVENT_BYTES`].
+    pub event: Map<String, Value>,
+}
+
+impl Alert {
+    /// Bytes of the event as JSON, which have a bound: [`limits::EVENT_BYTES`].
+    #[must_use]
+    pub fn event_bytes(&self) -> usize {
+        let mut bytes = Count(0);
+        // Objects with text keys can always be written, and counting does not fail.
+        let _ = serde_json::to_writer(&mut bytes, &self.event);
+        bytes.0
+    }
+}
+
+/// Counts what is written.
+struct Count(usize);
+
+impl std::io::Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -64,6 +93,8 @@ impl AlertMessage {
             1 => {
                 let Raise { alerts, lost } = body::read::<Raise<Vec<Alert>>>("raise", bytes)?;
                 body::bound("raise", "alerts", alerts.len(), limits::ALERTS)?;
+                let longest = alerts.iter().map(Alert::event_bytes).max().unwrap_or(0);
+                body::bound("raise", "bytes of an event", longest, limits::EVENT_BYTES)?;
                 AlertMessage::Raise { alerts, lost }
             }
             2 => body::none("received", bytes, AlertMessage::Received)?,

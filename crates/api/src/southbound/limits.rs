@@ -31,5 +31,8 @@ pub const DIAGNOSTICS: usize = 64;
 /// Counters of one statistics message.
 pub const COUNTERS: usize = 16_384;
 
-/// Alerts of one alert message.
-pub const ALERTS: usize = 256;
+/// Alerts of one alert message: with events of the greatest length they fit into a message, compressed or not.
+pub const ALERTS: usize = 128;
+
+/// Bytes of an alert's event as JSON.
+pub const EVENT_BYTES: usize = 4_096;

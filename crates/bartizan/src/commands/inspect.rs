@@ -404,6 +404,7 @@ fn inspect_alone(
     let (incomplete, filtered) = reading.all(captures).map_err(Failure::stopped)?;
     let Alone { mut worker, recorder } = alone;
     worker.shutdown(recorder);
+    worker.take_news().iter().for_each(|news| eprintln!("warning: {news}"));
     let stats = stats_of(&worker);
     let threads = vec![stats.clone()];
     let (counters, clock) = (*worker.counters(), worker.clock());
@@ -437,7 +438,8 @@ fn inspect_together(
     for half in &finished.recorders {
         recorder.absorb(half);
     }
-    let Finished { counters, mut stats, threads, clock, moved, .. } = finished;
+    let Finished { counters, mut stats, threads, clock, moved, news, .. } = finished;
+    news.iter().for_each(|news| eprintln!("warning: {news}"));
     if moved > 0 {
         stats.push(("flow.moved", moved));
     }

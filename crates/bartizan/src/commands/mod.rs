@@ -9,7 +9,6 @@ pub mod classify;
 pub mod completions;
 pub mod controller;
 pub mod ctl;
-mod ctl_text;
 pub mod explain;
 pub mod inspect;
 pub mod man;

@@ -4,20 +4,22 @@
 use crate::crew::{self, Parts, Stack};
 use crate::engines::Engines;
 use crate::error::{Exit, Failure};
+use crate::functions::Functions;
 use crate::generation::{Builder, Built};
 use crate::links::Links;
 use crate::metrics::{self, Source};
 use crate::offload::{Below, LevelCounters};
 use crate::plan::{self, Given, LinkPlan, Plan};
+use crate::southbound::{InForce, Workers};
 use crate::stats::{Statistics, StatsLink};
 use crate::steer::{Steering, tell};
 use crate::stores::Stores;
 use crate::view::{self, View};
-use crate::{channel, control, firewall, load, lock, signals, stats, unused};
+use crate::{channel, control, firewall, load, lock, signals, southbound, stats, unused};
 use bartizan_base::Generation;
 use bartizan_config::suricata;
 use bartizan_dataplane::board::Board;
-use bartizan_dataplane::eve::{EveRecorder, RunInfo};
+use bartizan_dataplane::eve::{AlertTap, EveRecorder, RunInfo};
 use bartizan_dataplane::live::{Control, LiveOptions};
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_events::file_store::WhenBehind;
@@ -42,7 +44,7 @@ pub struct Args {
 /// Runs until a signal.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     signals::install();
-    let plan = plan::plan(&args.given)?;
+    let mut plan = plan::plan(&args.given)?;
     // What can be refused at once is looked at before rules are loaded, which takes its time.
     let seed = load::seed();
     let interfaces = interfaces(&plan)?;
@@ -55,23 +57,13 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let _locks = locks(&plan, &rights)?;
     let listener = plan.metrics.map(metrics::listen).transpose()?;
     let socket = control::open(&plan.control, builder.settings())?;
-    let built = builder.build(Generation(1))?;
+    let plane = southbound::here::start(plan.controller.as_mut())?;
+    let mut controller = plan.controller.as_ref().map(southbound::Opened::open).transpose()?;
+    let built = southbound::first(controller.as_mut(), &mut builder)?;
     let mut warnings: Vec<String> = builder.warnings().to_vec();
-    let settings = plan
-        .links
-        .iter()
-        .map(|link| engine_settings(&builder, &plan, link, seed, &mut warnings))
-        .collect::<Result<Vec<_>, _>>()?;
+    let settings = settings_of(&plan, &builder, seed, &mut warnings)?;
     let runs = runs_of(&plan, &built.function_names);
-    let mut recorder = EveRecorder::new(
-        builder.settings(),
-        folder,
-        plan.links.iter().any(|link| link.prevention),
-        // Of one link with one worker; others have recorders of their own.
-        runs.first().cloned().unwrap_or_default(),
-        &mut warnings,
-    )
-    .map_err(Failure::outputs(builder.settings()))?;
+    let mut recorder = recorder_of(&plan, &builder, &runs, &mut warnings)?;
     let engines = Engines::new(&plan, &builder, &built)?;
     let mut stores =
         Stores::open(builder.settings(), &built.needs, folder, WhenBehind::GiveUp, &mut warnings)?;
@@ -83,7 +75,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         |(link, settings): (&LinkPlan, _)| Some(Stack { settings, engine: engines.of(link.prevention)? });
     let stacks: Vec<Stack> = plan.links.iter().zip(settings).filter_map(stack).collect();
     let mut of_links = links.open(stacks, &mut warnings)?;
-    let mut below = Below::open(&plan, &interfaces, &mut of_links)?;
+    let mut below = Below::open(&plan, &interfaces, &mut of_links, &built.chains)?;
     warnings.append(&mut below.notes);
     let Built { chains, report, inventory, function_names, .. } = built;
     warnings.iter().chain(&inventory.notes()).for_each(|warning| eprintln!("warning: {warning}"));
@@ -98,6 +90,13 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let statistics = Arc::new(Mutex::new(statistics));
     let (channel, inbox) = channel::open();
     let view = view_of(&plan, &control, &source, &statistics);
+    let (tap, alerts) = southbound::tap(plan.controller.as_ref());
+    recorder.tap_alerts(tap.as_ref().map(AlertTap::another));
+    let in_force = Arc::new(InForce::default());
+    in_force.note(Generation(1), builder.held(), &builder.tenants());
+    let functions = Functions::new(channel.clone(), view.clone());
+    let way = (channel.clone(), Workers::new(&control, &in_force, &plan.links), functions);
+    let running = southbound::start(controller, alerts, way, (&source, &statistics))?;
     let commands = commands_of(socket, (channel, view), &plan)?;
     tell_what_runs(&plan, &builder, refuses_midstream);
     let spin = plan.spin.unwrap_or_else(|| crew::spin(workers));
@@ -111,16 +110,17 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         let mut half =
             EveRecorder::for_worker(&yaml, prevention, run, ring).map_err(Failure::outputs(&yaml))?;
         handles.clone().give(&mut half);
+        half.tap_alerts(tap.as_ref().map(AlertTap::another));
         Ok(half)
     };
     let steer = |finished: &dyn Fn() -> bool| {
         let (control, source, engines, given) = (&*control, &*source, &engines, &args.given);
-        let (rights, statistics) = (&rights, &*statistics);
-        let steering = Steering { control, source, engines, given, rights, statistics };
+        let (rights, statistics, in_force) = (&rights, &*statistics, &*in_force);
+        let steering = Steering { control, source, engines, given, rights, statistics, in_force };
         steering.run(&mut builder, inventory, inbox, (&mut links, &mut below), finished);
     };
     let mut ended = crew::run(parts, &mut recorder, for_worker, steer)?;
-    drop((server, commands));
+    drop((server, commands, running, plane));
     let mut statistics = view::lock(&statistics);
     statistics.counted_beside(below.close(ended.failure.is_some()));
     let (threads, of_links) = ended.take_counters();
@@ -139,6 +139,20 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         None if events_failed || !problems.is_empty() => Ok(Exit::Stopped),
         None => Ok(Exit::Done),
     }
+}
+
+/// What writes events of one link with one worker; others have recorders of their own, whose events it writes.
+fn recorder_of(
+    plan: &Plan,
+    builder: &Builder,
+    runs: &[RunInfo],
+    warnings: &mut Vec<String>,
+) -> Result<EveRecorder, Failure> {
+    let folder = plan.out.as_deref().unwrap_or(Path::new(""));
+    let prevention = plan.links.iter().any(|link| link.prevention);
+    let run = runs.first().cloned().unwrap_or_default();
+    EveRecorder::new(builder.settings(), folder, prevention, run, warnings)
+        .map_err(Failure::outputs(builder.settings()))
 }
 
 /// Says what became of the run. Whether events were lost.
@@ -311,6 +325,16 @@ fn twice(link: &LinkPlan, name: &str, other: &str, of: &str) -> String {
     format!(
         "`{other}` {what}: inline, packets come in by one interface and leave by another; give two, or watch one with --tap"
     )
+}
+
+/// Settings of the workers of each link.
+fn settings_of(
+    plan: &Plan,
+    builder: &Builder,
+    seed: [u64; 2],
+    warnings: &mut Vec<String>,
+) -> Result<Vec<EngineSettings>, Failure> {
+    plan.links.iter().map(|link| engine_settings(builder, plan, link, seed, warnings)).collect()
 }
 
 /// Settings of a link's workers.

@@ -3,8 +3,10 @@
 
 use super::flow_words;
 use crate::channel::{Answer, Channel, Command, SetCommand, ValueCommand};
+use crate::functions::{self, Functions};
 use crate::view::{Question, View};
 use bartizan_api::control::{COMMANDS, Reply, Request, command};
+use bartizan_api::southbound::{FunctionOrder, FunctionState};
 use bartizan_base::Generation;
 use bartizan_dataplane::eve::RulesInForce;
 use bartizan_dataplane::live::inquiry::{self, Collector, FlowsWanted};
@@ -23,14 +25,16 @@ const WORKERS: Duration = Duration::from_secs(5);
 pub struct Desk {
     channel: Channel,
     view: View,
+    functions: Functions,
     /// Names of the links, by number.
     links: Vec<String>,
 }
 
 impl Desk {
     /// With these names of links, by number.
-    pub const fn new(channel: Channel, view: View, links: Vec<String>) -> Self {
-        Desk { channel, view, links }
+    pub fn new(channel: Channel, view: View, links: Vec<String>) -> Self {
+        let functions = Functions::new(channel.clone(), view.clone());
+        Desk { channel, view, functions, links }
     }
 
     /// Carries a command out, and says in the log who wanted it.
@@ -48,6 +52,10 @@ impl Desk {
             "capture-mode" => Reply::ok("AF_PACKET_DEV"),
             _ => match asked(request) {
                 Ok(Asked::Question(question)) => self.reply(name, self.view.tell(&question)),
+                Ok(Asked::List) => self.functions.list().map_or_else(Reply::refused, Reply::ok),
+                Ok(Asked::Order(order, function, settings)) => {
+                    state(&self.functions.carry_out(order, &function, &settings))
+                }
                 Ok(Asked::Command(command)) => self.reply(name, self.channel.ask(command)),
                 Err(why) => Reply::refused(format!("{why}; write `{}`", spec.usage())),
             },
@@ -79,6 +87,8 @@ impl Desk {
             Answer::FailedRules(rules, more) => failed(&rules, more),
             Answer::Text(text) => Reply::ok(text),
             Answer::Number(number) => Reply::ok(number),
+            Answer::Told(told) => Reply::ok(told),
+            Answer::NotBuilt(_) => Reply::refused("it cannot be built"),
             Answer::Workers(mut collector) => {
                 let end = Instant::now() + WORKERS;
                 collector.collect(|| end.saturating_duration_since(Instant::now()));
@@ -126,6 +136,10 @@ fn version() -> String {
 enum Asked {
     Command(Command),
     Question(Question),
+    /// All functions.
+    List,
+    /// Of a function, with settings.
+    Order(FunctionOrder, String, Map<String, Value>),
 }
 
 /// What a request asks for.
@@ -134,6 +148,7 @@ fn asked(request: &Request) -> Result<Asked, String> {
     let value = |what| {
         Ok::<_, String>(SetCommand::Value(what, text("setname")?, text("settype")?, text("datavalue")?))
     };
+    let order = |order, settings| Ok(Asked::Order(order, text("function")?, settings));
     let question = match request.command.as_str() {
         "uptime" => Question::Uptime,
         "dump-counters" => Question::Counters,
@@ -145,6 +160,13 @@ fn asked(request: &Request) -> Result<Asked, String> {
             Question::Flows(FlowsWanted { number, ..FlowsWanted::default() })
         }
         "levels" => Question::Levels,
+        "controller" => Question::Controller,
+        "function-list" => return Ok(Asked::List),
+        "function-health" => return order(FunctionOrder::Health, Map::new()),
+        "function-stop" => return order(FunctionOrder::Stop, Map::new()),
+        "function-start" => return order(FunctionOrder::Start, Map::new()),
+        "function-restart" => return order(FunctionOrder::Restart, Map::new()),
+        "function-configure" => return order(FunctionOrder::Configure, settings_of(request)?),
         "explain-flow" => Question::Flows(flow_words::parse(request.text("flow")?)?),
         name => {
             return Ok(Asked::Command(match name {
@@ -164,6 +186,22 @@ fn asked(request: &Request) -> Result<Asked, String> {
         }
     };
     Ok(Asked::Question(question))
+}
+
+/// Settings as an object, or as words of a command line.
+fn settings_of(request: &Request) -> Result<Map<String, Value>, String> {
+    match request.arguments.get("settings") {
+        Some(Value::Object(settings)) => Ok(settings.clone()),
+        _ => functions::settings(request.text("settings")?),
+    }
+}
+
+/// How a function stands. An order that was not carried out is refused.
+fn state(state: &FunctionState) -> Reply {
+    match state.done {
+        true => Reply::ok(json!({"function": state.function, "state": state.state, "reason": state.reason})),
+        false => Reply::refused(format!("`{}` is {}: {}", state.function, state.state, state.reason)),
+    }
 }
 
 /// The event's own part, with what Suricata does not count beside it.
@@ -251,7 +289,11 @@ mod tests {
             let words: Vec<String> = spec
                 .arguments
                 .iter()
-                .map(|argument| if argument.name == "flow" { "tcp 10.0.0.1" } else { "1" }.to_owned())
+                .map(|argument| match argument.name {
+                    "flow" => "tcp 10.0.0.1".to_owned(),
+                    "settings" => "ports=2".to_owned(),
+                    _ => "1".to_owned(),
+                })
                 .collect();
             let request = spec.request(&words).unwrap();
             let here = matches!(

@@ -4,8 +4,11 @@
 //! A scrape asks the workers, waits a little for their answers and reads what they show; nothing of it holds a worker up.
 
 use crate::offload::{LevelCounters, LevelPort};
-use bartizan_base::FunctionId;
+use crate::southbound::shown::Shown;
+use bartizan_base::{FunctionId, Timestamp};
 use bartizan_dataplane::board::{Board, DecisionKey, Snapshot};
+use bartizan_dataplane::lifecycle::Condition;
+use bartizan_dataplane::quotas::Used;
 use bartizan_events::metrics as m;
 use bartizan_events::metrics::{Exposition, Metric};
 use bartizan_events::sink::{SinkProblem, SinkWatch};
@@ -16,7 +19,7 @@ use bartizan_rules::RuleSetReport;
 use bartizan_xdp::PortCounters;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How long a scrape waits for workers. An idle one looks up ten times a second.
@@ -36,6 +39,8 @@ pub struct Source {
     rules: Mutex<RuleSetReport>,
     cache: Mutex<Option<CacheCounters>>,
     reloads: [AtomicU64; 2],
+    /// The way to a controller.
+    controller: OnceLock<Shown>,
 }
 
 impl Source {
@@ -57,7 +62,18 @@ impl Source {
             rules: Mutex::new(RuleSetReport::new()),
             cache: Mutex::new(None),
             reloads: [AtomicU64::new(0), AtomicU64::new(0)],
+            controller: OnceLock::new(),
         }
+    }
+
+    /// The run belongs to a controller.
+    pub fn set_controller(&self, shown: Shown) {
+        let _ = self.controller.set(shown);
+    }
+
+    /// The way to a controller, if there is one.
+    pub fn controller(&self) -> Option<&Shown> {
+        self.controller.get()
     }
 
     /// Rules of the generation that was handed to the workers, and what the cache did for them.
@@ -109,8 +125,9 @@ impl Source {
             std::thread::sleep(Duration::from_millis(1));
         }
         let mut page = Exposition::default();
-        let mut limits = BTreeMap::new();
+        let (mut limits, mut latest) = (BTreeMap::new(), Timestamp::ZERO);
         let mut hosts: BTreeMap<&str, HostCounters> = BTreeMap::new();
+        let mut tenants: BTreeMap<Arc<str>, Used> = BTreeMap::new();
         for (number, (snapshot, late)) in self.board.read().iter().enumerate() {
             let worker = number.to_string();
             let link = self.links.get(number).map_or("", String::as_str);
@@ -120,6 +137,18 @@ impl Source {
             for (part, _, limit) in &snapshot.memory {
                 *limits.entry(*part).or_insert(0u64) += limit;
             }
+            // Workers share what is counted here as well: who has looked last shows most.
+            for (tenant, _, used) in &snapshot.tenants {
+                let known = tenants.entry(Arc::clone(tenant)).or_insert(*used);
+                if snapshot.clock >= latest {
+                    (known.flows, known.state) = (used.flows, used.state);
+                }
+                known.gave_way = known.gave_way.max(used.gave_way);
+                known.flows_refused = known.flows_refused.max(used.flows_refused);
+                known.closed = known.closed.max(used.closed);
+                known.alerts_left_out = known.alerts_left_out.max(used.alerts_left_out);
+            }
+            latest = latest.max(snapshot.clock);
             // Workers share these tables: the counters that are furthest on are of now.
             for (function, counters) in &snapshot.hosts {
                 let known = hosts.entry(function).or_default();
@@ -130,6 +159,9 @@ impl Source {
         }
         for (part, limit) in limits {
             page.add(&m::MEMORY_LIMIT, &[part], limit);
+        }
+        for (tenant, used) in tenants {
+            add_tenant(&mut page, &tenant, &used);
         }
         for (function, counters) in hosts {
             add_hosts(&mut page, function, &counters);
@@ -150,6 +182,7 @@ impl Source {
                 ("up", counters.up),
                 ("forwarded", counters.forwarded),
                 ("dropped", counters.dropped),
+                ("early", counters.early),
                 ("open", counters.open),
                 ("closed", counters.closed),
             ];
@@ -190,6 +223,14 @@ impl Source {
             page.add(&m::EVENTS_WRITTEN, &[&name], output.written());
             page.add(&m::EVENTS_LOST, &[&name], output.lost());
         }
+        if let Some(shown) = self.controller() {
+            let status = shown.handle.status();
+            page.add(&m::SOUTHBOUND_CONNECTED, &[], u64::from(status.in_step));
+            page.add(&m::SOUTHBOUND_GENERATION, &[], status.generation);
+            for (what, count) in shown.counted() {
+                page.add(&m::SOUTHBOUND_EVENTS, &[&what], count);
+            }
+        }
         page.add(&m::UPTIME, &[], self.started.elapsed().as_secs());
     }
 }
@@ -197,6 +238,20 @@ impl Source {
 fn add_sizes(page: &mut Exposition, (port, link): (&str, &str), sizes: &Sizes) {
     for (name, frames) in SIZE_NAMES.iter().zip(sizes) {
         page.add(&m::PORT_FRAMES, &[port, name, link], *frames);
+    }
+}
+
+/// What a tenant with a quota uses.
+fn add_tenant(page: &mut Exposition, tenant: &str, used: &Used) {
+    page.add(&m::TENANT_FLOWS, &[tenant], used.flows);
+    page.add(&m::TENANT_STATE, &[tenant], used.state);
+    for (what, count) in [
+        ("gave_way", used.gave_way),
+        ("flows_refused", used.flows_refused),
+        ("closed", used.closed),
+        ("alerts_left_out", used.alerts_left_out),
+    ] {
+        page.add(&m::TENANT_QUOTA, &[tenant, what], count);
     }
 }
 
@@ -295,6 +350,14 @@ impl Worker<'_> {
 
     /// What functions count of their own; the packet filter has a counter for each rule among them.
     fn functions(&self, page: &mut Exposition) {
+        for now in &self.snapshot.standing {
+            for condition in [Condition::Running, Condition::Stopped, Condition::Failed] {
+                let is = u64::from(now.condition == condition);
+                page.add(&m::FUNCTION_STATE, &[now.function, condition.name(), self.name, self.link], is);
+            }
+            page.add(&m::FUNCTION_FAILURES, &[now.function, self.name, self.link], now.failures);
+            page.add(&m::FUNCTION_RESTARTS, &[now.function, self.name, self.link], now.restarts);
+        }
         for (function, counter, value) in &self.snapshot.own {
             let rule = counter.strip_prefix("rule.").and_then(|rest| rest.rsplit_once('.'));
             let rule = rule.or_else(|| Some((counter.strip_prefix("default.")?, "default")));

@@ -9,21 +9,23 @@
 //! Not done here: in which order the functions of a chain run (the agent knows them), and whether they exist, unless
 //! [`parse`] is told their names.
 
+mod names;
 pub mod read;
 mod resolve;
 mod schema;
 pub mod sections;
 pub mod values;
 
+pub use names::{ADDRESSES_MAX, DnsName, DnsSection, GroupMember, Member};
 pub use read::{Problem, did_you_mean, locate, nearest};
 pub use schema::schema;
-pub use values::{AddressGroup, List, PortGroup, Ports, Prefix, Protocol, Seconds, Size, Target};
+pub use values::{AddressGroup, Labels, List, PortGroup, Ports, Prefix, Protocol, Seconds, Size, Target};
 
 use crate::yaml::{self, Node, Position, Value};
 use core::num::NonZeroU64;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Name of the tenant of traffic that no selector names.
 pub const DEFAULT_TENANT: &str = "default";
@@ -37,8 +39,12 @@ pub struct PolicyFile {
     pub name: String,
     /// The tenants, in the order in which their selectors are tried.
     pub tenants: Vec<Tenant>,
-    /// Groups, their members down to prefixes.
-    pub groups: BTreeMap<String, Vec<Prefix>>,
+    /// Groups, their members down to prefixes and DNS names.
+    pub groups: BTreeMap<String, Vec<Member>>,
+    /// What groups carry, by the group's name.
+    pub labels: BTreeMap<String, Labels>,
+    /// Whose answers say which addresses names have.
+    pub dns: DnsSection,
     /// Rule files by the name of their group.
     pub rule_groups: BTreeMap<String, Vec<String>>,
     /// How much detection hosts get, first match first.
@@ -61,6 +67,31 @@ pub struct Tenant {
     /// Variables of detection rules that the tenant has for itself; others are those of the settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vars: Option<Vars>,
+    /// How much it may use; without bounds of its own unless given.
+    #[serde(default, skip_serializing_if = "Quotas::is_none")]
+    pub quotas: Quotas,
+}
+
+/// How much a tenant may use. What is left out has no bound but those of the whole program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Quotas {
+    /// Flows at a time, of all workers. At the bound its own half-open and idle flows give way to new ones; others get no flow.
+    pub flows: Option<NonZeroU64>,
+    /// Rules of the policies that name it: those of `pfw`, and those of each different set of `ids`. A file with more is refused.
+    pub rules: Option<u64>,
+    /// Alerts that are written of one second of the packet clock, of all workers; those beyond are counted.
+    pub alerts_per_second: Option<u32>,
+    /// Bytes that streams, application layers and functions keep of its flows, of all workers. Beyond, its own flows give way.
+    pub state_bytes: Option<Size>,
+}
+
+impl Quotas {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Quotas::default()
+    }
 }
 
 /// Variables of rules, named as in Suricata's settings.
@@ -166,6 +197,47 @@ pub struct Bypass {
     pub bytes: Option<Size>,
 }
 
+/// What becomes of packets for want of a function that should have looked at them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ForWant {
+    /// They go on without it; the others of the chain decide.
+    Pass,
+    /// Where packets can be refused they are dropped.
+    #[default]
+    Drop,
+}
+
+/// What becomes of packets while a function of the chain has failed or is stopped: the same for all functions, or for some of them each by its name (for the others they are dropped).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "write `on-failure: pass` or `drop`, or name functions: `on-failure: {ids: pass}`"
+)]
+pub enum OnFailure {
+    /// For each function.
+    Each(ForWant),
+    /// By function.
+    By(BTreeMap<String, ForWant>),
+}
+
+impl Default for OnFailure {
+    fn default() -> Self {
+        OnFailure::Each(ForWant::default())
+    }
+}
+
+impl OnFailure {
+    /// What becomes of packets for want of a function.
+    #[must_use]
+    pub fn of(&self, function: &str) -> ForWant {
+        match self {
+            OnFailure::Each(each) => *each,
+            OnFailure::By(by) => by.get(function).copied().unwrap_or_default(),
+        }
+    }
+}
+
 /// What traffic gets that no policy names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -218,6 +290,9 @@ pub struct Policy {
     /// How much of its flows is inspected, at most.
     #[serde(default)]
     pub bypass: Bypass,
+    /// What becomes of its packets while a function of the chain has failed or is stopped.
+    #[serde(default)]
+    pub on_failure: OnFailure,
     /// The sections of the chain's functions.
     #[serde(skip)]
     #[schemars(skip)]
@@ -245,6 +320,9 @@ pub struct DefaultPolicy {
     /// How much of its flows is inspected, at most.
     #[serde(default)]
     pub bypass: Bypass,
+    /// What becomes of its packets while a function of the chain has failed or is stopped.
+    #[serde(default)]
+    pub on_failure: OnFailure,
     /// The sections of the chain's functions.
     #[serde(skip)]
     #[schemars(skip)]
@@ -285,10 +363,22 @@ fn lines(file: &str, problems: &[Problem]) -> String {
 }
 
 /// The keys of a policy that are no sections.
-const POLICY_KEYS: &[&str] =
-    &["name", "from", "to", "tenant", "link", "chain", "staged", "one-sided", "overload", "bypass"];
-const DEFAULT_KEYS: &[&str] = &["action", "chain", "staged", "one-sided", "overload", "bypass"];
-const FILE_KEYS: &[&str] = &["groups", "rule-groups", "tenants", "service-levels", "policies", "default"];
+const POLICY_KEYS: &[&str] = &[
+    "name",
+    "from",
+    "to",
+    "tenant",
+    "link",
+    "chain",
+    "staged",
+    "one-sided",
+    "overload",
+    "bypass",
+    "on-failure",
+];
+const DEFAULT_KEYS: &[&str] = &["action", "chain", "staged", "one-sided", "overload", "bypass", "on-failure"];
+const FILE_KEYS: &[&str] =
+    &["groups", "labels", "dns", "rule-groups", "tenants", "service-levels", "policies", "default"];
 
 /// Reads and checks a policy file. `functions`: the names that chains and sections may have; with an empty list, any.
 ///
@@ -352,10 +442,44 @@ impl PolicyFile {
         format!("{}:{}:{}", self.name, at.line, at.column)
     }
 
-    /// The prefixes of a list of targets; `any` is both versions' whole space. The groups are known to exist.
+    /// The members of a list of targets; `any` is both versions' whole space. The groups are known to exist.
     #[must_use]
-    pub fn resolve(&self, targets: &[Target]) -> Vec<Prefix> {
-        resolve::targets(&self.groups, targets)
+    pub fn resolve(&self, targets: &[Target]) -> Vec<Member> {
+        resolve::targets((&self.groups, &self.labels), targets)
+    }
+
+    /// The prefixes of a list of targets, without names.
+    #[must_use]
+    pub fn prefixes(&self, targets: &[Target]) -> Vec<Prefix> {
+        let prefix = |member| match member {
+            Member::Prefix(prefix) => Some(prefix),
+            Member::Name(_) => None,
+        };
+        self.resolve(targets).into_iter().filter_map(prefix).collect()
+    }
+
+    /// The DNS names of all groups, each once.
+    #[must_use]
+    pub fn names(&self) -> BTreeSet<&DnsName> {
+        let members = self.groups.values().flatten();
+        members.filter_map(|member| if let Member::Name(name) = member { Some(name) } else { None }).collect()
+    }
+
+    /// What is right and does nothing: groups by names, and nobody whose answers count.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let without = |(group, members): (&String, &Vec<Member>)| {
+            let name =
+                members.iter().find_map(|m| if let Member::Name(name) = m { Some(name) } else { None })?;
+            self.dns.resolvers.is_empty().then(|| {
+                format!(
+                    "{}: group `{group}` has the DNS name `{name}`, and the file names no resolver whose answers count, so no address is \
+                     ever a member of it; add `dns: {{resolvers: [ADDRESS]}}`",
+                    self.place(&format!("groups/{group}"))
+                )
+            })
+        };
+        self.groups.iter().filter_map(without).collect()
     }
 }
 
@@ -383,7 +507,9 @@ impl Builder<'_> {
             let message = format!("the key `{}` stands here twice; remove one", key.as_str().unwrap_or("?"));
             self.problem(key.position, "", message);
         }
-        let targets: Option<BTreeMap<String, List<Target>>> = self.value(&root, "groups");
+        let targets: Option<BTreeMap<String, List<GroupMember>>> = self.value(&root, "groups");
+        let labels: Option<BTreeMap<String, Labels>> = self.value(&root, "labels");
+        let dns: Option<DnsSection> = self.value(&root, "dns");
         let rule_groups: Option<BTreeMap<String, List<String>>> = self.value(&root, "rule-groups");
         let tenants = self.list(&root, "tenants", |b, node, path| b.read::<Tenant>(node, path));
         let service_levels =
@@ -404,6 +530,8 @@ impl Builder<'_> {
             name: name.to_owned(),
             tenants,
             groups,
+            labels: labels.unwrap_or_default(),
+            dns: dns.unwrap_or_default(),
             rule_groups,
             service_levels,
             policies,
@@ -516,11 +644,25 @@ impl Builder<'_> {
         }
     }
 
+    /// What is said for want of functions is said of functions of the chain.
+    fn on_failure(&mut self, node: &Node, path: &str, chain: &[String], said: &OnFailure) {
+        let OnFailure::By(by) = said else { return };
+        for name in by.keys().filter(|name| !chain.contains(name)) {
+            let place = format!("on-failure/{name}");
+            let message = format!(
+                "`{name}` is not in the chain; {}",
+                did_you_mean(name, chain.iter().map(String::as_str))
+            );
+            self.problem(locate(node, &place), &format!("{path}/{place}"), message);
+        }
+    }
+
     fn policy(&mut self, node: &Node, path: &str) -> Option<Policy> {
         let (own, sections) = self.sections(node, path, POLICY_KEYS);
         let policy: Policy = self.read(&own, path)?;
         self.known_functions(node, path, &policy.chain);
         self.unused_sections(path, &policy.chain, &sections);
+        self.on_failure(node, path, &policy.chain, &policy.on_failure);
         Some(Policy { sections, ..policy })
     }
 
@@ -529,6 +671,7 @@ impl Builder<'_> {
         let policy: DefaultPolicy = self.read(&own, "default")?;
         self.known_functions(node, "default", &policy.chain);
         self.unused_sections("default", &policy.chain, &sections);
+        self.on_failure(node, "default", &policy.chain, &policy.on_failure);
         if policy.action == DefaultAction::Drop && !policy.chain.is_empty() {
             let message = "traffic that is dropped needs no chain; remove `chain`, or write `action: allow`";
             self.problem(locate(node, "chain"), "default/chain", message.to_owned());

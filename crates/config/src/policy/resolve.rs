@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Names of a policy file: groups down to prefixes, and whether every name that is used is defined.
 
-use super::{Builder, DEFAULT_TENANT, PolicyFile, Prefix, Target, did_you_mean, locate};
+use super::values::carries;
+use super::{
+    ADDRESSES_MAX, Builder, DEFAULT_TENANT, GroupMember, Labels, Member, PolicyFile, Prefix, Target,
+    did_you_mean, locate,
+};
 use crate::yaml::Node;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::{BTreeMap, HashSet};
@@ -12,27 +16,42 @@ pub(super) const EVERYTHING: [Prefix; 2] = [
     Prefix { address: IpAddr::V6(Ipv6Addr::UNSPECIFIED), length: 0 },
 ];
 
-/// Prefixes of a list whose groups are known to exist; sorted, each once.
-pub(super) fn targets(groups: &BTreeMap<String, Vec<Prefix>>, targets: &[Target]) -> Vec<Prefix> {
-    let mut prefixes = Vec::new();
+/// Members of a list whose groups are known to exist; sorted, each once.
+pub(super) fn targets(
+    (groups, labels): (&BTreeMap<String, Vec<Member>>, &BTreeMap<String, Labels>),
+    targets: &[Target],
+) -> Vec<Member> {
+    let mut members = Vec::new();
     for target in targets {
         match target {
-            Target::Any => return EVERYTHING.to_vec(),
-            Target::Prefix(prefix) => prefixes.push(*prefix),
-            Target::Group(name) => prefixes.extend(groups.get(name).into_iter().flatten()),
+            Target::Any => return EVERYTHING.map(Member::Prefix).to_vec(),
+            Target::Prefix(prefix) => members.push(Member::Prefix(*prefix)),
+            Target::Group(name) => members.extend(groups.get(name).into_iter().flatten().cloned()),
+            Target::Label(asked) => {
+                let meant = labels.iter().filter(|(_, carried)| carries(carried, asked));
+                members.extend(meant.filter_map(|(name, _)| groups.get(name)).flatten().cloned());
+            }
         }
     }
-    prefixes.sort_unstable();
-    prefixes.dedup();
-    prefixes
+    each_once(members)
+}
+
+fn each_once(mut members: Vec<Member>) -> Vec<Member> {
+    let everything = EVERYTHING.map(Member::Prefix);
+    if everything.iter().all(|all| members.contains(all)) {
+        return everything.to_vec();
+    }
+    members.sort_unstable();
+    members.dedup();
+    members
 }
 
 /// Follows groups within groups.
 pub(super) fn groups(
     builder: &mut Builder<'_>,
     root: &Node,
-    raw: &BTreeMap<String, super::List<Target>>,
-) -> BTreeMap<String, Vec<Prefix>> {
+    raw: &BTreeMap<String, super::List<GroupMember>>,
+) -> BTreeMap<String, Vec<Member>> {
     let mut done = BTreeMap::new();
     for name in raw.keys() {
         let mut open = Vec::new();
@@ -51,9 +70,9 @@ pub(super) fn groups(
 fn follow(
     builder: &mut Builder<'_>,
     root: &Node,
-    raw: &BTreeMap<String, super::List<Target>>,
+    raw: &BTreeMap<String, super::List<GroupMember>>,
     name: &str,
-    done: &mut BTreeMap<String, Vec<Prefix>>,
+    done: &mut BTreeMap<String, Vec<Member>>,
     open: &mut Vec<String>,
 ) {
     let Some(members) = raw.get(name) else { return };
@@ -63,7 +82,11 @@ fn follow(
     open.push(name.to_owned());
     for (index, member) in members.iter().enumerate() {
         let path = format!("groups/{name}/{index}");
-        let Target::Group(inner) = member else { continue };
+        if let GroupMember::Target(Target::Label(_)) = member {
+            let message = "groups carry labels and are not made of them; name the groups";
+            builder.problem(locate(root, &path), &path, message.to_owned());
+        }
+        let GroupMember::Target(Target::Group(inner)) = member else { continue };
         if open.contains(inner) {
             let message =
                 format!("group `{inner}` contains itself ({} > {inner}); remove it here", open.join(" > "));
@@ -75,14 +98,32 @@ fn follow(
             builder.problem(locate(root, &path), &path, format!("there is no group `{inner}`; {hint}"));
         }
     }
-    let prefixes = targets(done, members);
-    done.insert(name.to_owned(), prefixes);
+    let mut all = Vec::new();
+    for member in members.iter() {
+        match member {
+            GroupMember::Target(target) => {
+                all.extend(targets((done, &BTreeMap::new()), core::slice::from_ref(target)))
+            }
+            GroupMember::Names(names) => all.extend(names.iter().cloned().map(Member::Name)),
+        }
+    }
+    done.insert(name.to_owned(), each_once(all));
     open.pop();
 }
 
 /// Checks every name that is used in a file against what it defines.
 pub(super) fn check(builder: &mut Builder<'_>, file: &PolicyFile) {
     tenants(builder, file);
+    dns(builder, file);
+    for group in file.labels.keys().filter(|group| !file.groups.contains_key(*group)) {
+        let path = format!("labels/{group}");
+        let hint = did_you_mean(group, file.groups.keys().map(String::as_str));
+        builder.problem(
+            file.locate(&path),
+            &path,
+            format!("there is no group `{group}` to carry labels; {hint}"),
+        );
+    }
     let mut names = HashSet::new();
     for (index, policy) in file.policies.iter().enumerate() {
         let path = format!("policies/{index}");
@@ -124,7 +165,9 @@ fn tenants(builder: &mut Builder<'_>, file: &PolicyFile) {
             builder.problem(file.locate(&format!("{path}/select")), &path, message.to_owned());
         }
         if let Some(prefixes) = &select.prefixes {
-            members(builder, file, &format!("{path}/select/prefixes"), prefixes);
+            let path = format!("{path}/select/prefixes");
+            members(builder, file, &path, prefixes);
+            without_names(builder, file, &path, prefixes, "whose traffic it is");
         }
         for (item, vlan) in select.vlan.iter().flat_map(|l| l.iter()).enumerate() {
             if !(1..=4094).contains(vlan) {
@@ -135,8 +178,49 @@ fn tenants(builder: &mut Builder<'_>, file: &PolicyFile) {
     }
 }
 
+fn dns(builder: &mut Builder<'_>, file: &PolicyFile) {
+    let section = &file.dns;
+    members(builder, file, "dns/resolvers", &section.resolvers);
+    without_names(builder, file, "dns/resolvers", &section.resolvers, "whose answers count");
+    if section.ttl_min > section.ttl_max {
+        let message =
+            format!("`ttl-min` ({}) is longer than `ttl-max` ({})", section.ttl_min, section.ttl_max);
+        builder.problem(file.locate("dns/ttl-min"), "dns/ttl-min", message);
+    }
+    if !(1..=ADDRESSES_MAX).contains(&section.addresses) {
+        let message = format!("`addresses` has to be 1 to {ADDRESSES_MAX}");
+        builder.problem(file.locate("dns/addresses"), "dns/addresses", message);
+    }
+}
+
+/// Names have no addresses before answers are seen, so nothing that answers rest on may be said by them.
+fn without_names(builder: &mut Builder<'_>, file: &PolicyFile, path: &str, list: &[Target], what: &str) {
+    for (index, target) in list.iter().enumerate() {
+        let members = file.resolve(core::slice::from_ref(target));
+        if let Some(Member::Name(name)) = members.iter().find(|m| matches!(m, Member::Name(_))) {
+            let path = format!("{path}/{index}");
+            let message =
+                format!("DNS names cannot say {what}, and `{target}` has `{name}`; write addresses");
+            builder.problem(file.locate(&path), &path, message);
+        }
+    }
+}
+
 fn members(builder: &mut Builder<'_>, file: &PolicyFile, path: &str, targets: &[Target]) {
     for (index, target) in targets.iter().enumerate() {
+        if let Target::Label(asked) = target
+            && !file.labels.values().any(|carried| carries(carried, asked))
+        {
+            let path = format!("{path}/{index}");
+            let known = file.labels.values().flatten().map(|(key, value)| format!("{key}={value}"));
+            let known: Vec<String> = known.collect();
+            let hint = did_you_mean(&target.to_string(), known.iter().map(String::as_str));
+            builder.problem(
+                file.locate(&path),
+                &path,
+                format!("no group carries the label {target}; {hint}"),
+            );
+        }
         if let Target::Group(name) = target
             && !file.groups.contains_key(name)
         {

@@ -2,7 +2,7 @@
 //! The JSON schema of policy files, generated from the types.
 
 use super::sections::{IdsSection, PfwSection, SfwSection};
-use super::{DefaultPolicy, List, Policy, ServiceLevel, Target, Tenant};
+use super::{DefaultPolicy, DnsSection, GroupMember, Labels, List, Policy, ServiceLevel, Tenant};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -14,7 +14,13 @@ use std::collections::BTreeMap;
 struct File {
     /// Names for lists of addresses; groups may contain groups.
     #[schemars(default)]
-    groups: BTreeMap<String, List<Target>>,
+    groups: BTreeMap<String, List<GroupMember>>,
+    /// Labels that groups carry, by the group's name; policies may ask for groups by them.
+    #[schemars(default)]
+    labels: BTreeMap<String, Labels>,
+    /// Whose answers say which addresses the DNS names of groups have.
+    #[schemars(default)]
+    dns: DnsSection,
     /// Names for lists of rule files.
     #[schemars(default)]
     rule_groups: BTreeMap<String, List<String>>,

@@ -39,7 +39,7 @@ fn reads_the_example() {
     let web = &file.policies[0];
     assert_eq!(file.resolve(&web.from).len(), 2);
     assert_eq!(file.resolve(&file.policies[1].from).len(), 3);
-    assert_eq!(file.resolve(&file.policies[1].to), resolve::EVERYTHING);
+    assert_eq!(file.prefixes(&file.policies[1].to), resolve::EVERYTHING);
     assert_eq!(web.tenant.0, ["default"]);
     let pfw: PfwSection = read::read(&web.sections[0].node).expect("pfw");
     assert_eq!(pfw.default, FilterAction::Drop);
@@ -50,6 +50,31 @@ fn reads_the_example() {
     assert_eq!((file.policies[0].overload, file.policies[1].overload), (Overload::default(), overload));
     assert_eq!(file.place("policies/0/sfw/max-half-open"), "policy.yaml:16:42");
     assert_eq!(file.place("policies/0/sfw/nothing"), "policy.yaml:16:5");
+}
+
+#[test]
+fn what_happens_for_want_of_a_function_is_said_of_all_or_of_some() {
+    let on = |said: &str| {
+        let text = format!("policies: [{{name: p, chain: [pfw, ids]{said}}}]\ndefault: {{action: drop}}\n");
+        parse("policy.yaml", &text, FUNCTIONS)
+    };
+    let of = |said: &str| {
+        let on_failure = &on(said).expect(said).policies[0].on_failure;
+        (on_failure.of("pfw"), on_failure.of("ids"))
+    };
+    assert_eq!(of(""), (ForWant::Drop, ForWant::Drop));
+    assert_eq!(of(", on-failure: pass"), (ForWant::Pass, ForWant::Pass));
+    assert_eq!(of(", on-failure: {ids: pass}"), (ForWant::Drop, ForWant::Pass));
+    let wrong = on(", on-failure: {idd: pass}").unwrap_err().to_string();
+    assert!(
+        wrong.starts_with("policy.yaml:1:")
+            && wrong.contains("`idd` is not in the chain; did you mean `ids`"),
+        "{wrong}"
+    );
+    let wrong = on(", on-failure: open").unwrap_err().to_string();
+    assert!(wrong.starts_with("policy.yaml:1:") && wrong.contains("on-failure"), "{wrong}");
+    let wrong = on(", on-failure: {ids: open}").unwrap_err().to_string();
+    assert!(wrong.starts_with("policy.yaml:1:"), "{wrong}");
 }
 
 #[test]
@@ -273,4 +298,69 @@ proptest::proptest! {
         proptest::prop_assert!(prefix.contains(address));
         proptest::prop_assert_eq!(prefix.to_string().parse::<Prefix>(), Ok(prefix));
     }
+}
+
+#[test]
+fn labels_mean_all_groups_that_carry_them() {
+    let text = |from: &str| {
+        format!(
+            "groups: {{a: 10.0.1.0/24, b: [10.0.2.0/24, {{dns: x.example}}], c: 10.0.3.0/24}}\n\
+             labels: {{a: {{role: web, zone: \"1\"}}, b: {{role: web}}, c: {{role: db}}}}\n\
+             policies: [{{name: p, from: {from}, chain: []}}]\ndefault: {{action: drop}}\n"
+        )
+    };
+    let from = |from: &str| {
+        let file = parse("p.yaml", &text(from), &[]).unwrap_or_else(|e| panic!("{e}"));
+        let members = file.resolve(&file.policies[0].from);
+        members
+            .iter()
+            .map(|m| match m {
+                Member::Prefix(prefix) => prefix.to_string(),
+                Member::Name(name) => name.to_string(),
+            })
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(from("{label: {role: web}}"), "10.0.1.0/24 10.0.2.0/24 x.example");
+    assert_eq!(from("{label: {role: web, zone: \"1\"}}"), "10.0.1.0/24");
+    assert_eq!(from("[{label: {role: db}}, 192.0.2.1]"), "10.0.3.0/24 192.0.2.1/32");
+    let wrong = |text: &str| parse("p.yaml", text, &[]).expect_err("wrong").to_string();
+    assert!(
+        wrong(&text("{label: {role: wob}}")).contains("p.yaml:3:"),
+        "{}",
+        wrong(&text("{label: {role: wob}}"))
+    );
+    assert!(
+        wrong(&text("{label: {role: wob}}"))
+            .contains("no group carries the label role=wob; did you mean `role=web`")
+    );
+    assert!(wrong(&text("{lable: {role: web}}")).contains("`lable` is not known here"));
+    assert!(
+        wrong(&text("a").replace("c: {role: db}", "d: {role: db}")).contains("no group `d` to carry labels")
+    );
+    assert!(
+        wrong(&text("a").replace("c: 10.0.3.0/24", "c: {label: {role: web}}")).contains("not made of them")
+    );
+}
+
+#[test]
+fn groups_by_name_stand_where_addresses_may_and_nowhere_else() {
+    let text = "groups: {n: {dns: [\"*.Example.com\", x.example]}, all: [n, 10.0.0.1]}\n\
+        dns: {resolvers: 10.0.0.53}\npolicies: [{name: p, to: all, chain: []}]\ndefault: {action: drop}\n";
+    let file = parse("p.yaml", text, &[]).unwrap_or_else(|e| panic!("{e}"));
+    let names: Vec<&str> = file.names().into_iter().map(DnsName::as_str).collect();
+    assert_eq!(names, ["*.example.com", "x.example"]);
+    assert_eq!((file.resolve(&file.policies[0].to).len(), file.warnings().len()), (3, 0));
+    let wrong = |from: &str, to: &str| {
+        let text = text.replace(from, to);
+        parse("p.yaml", &text, &[]).expect_err(&text).to_string()
+    };
+    assert!(
+        wrong("resolvers: 10.0.0.53", "resolvers: all").contains("DNS names cannot say whose answers count")
+    );
+    assert!(wrong("10.0.0.53}", "10.0.0.53, ttl-min: 2h, ttl-max: 1h}").contains("longer than `ttl-max`"));
+    assert!(wrong("10.0.0.53}", "10.0.0.53, addresses: 0}").contains("1 to 1048576"));
+    assert!(wrong("x.example", "x..example").contains("is no DNS name"));
+    let tenants = wrong("dns: {resolvers", "tenants: [{name: t, select: {prefixes: n}}]\ndns: {resolvers");
+    assert!(tenants.contains("DNS names cannot say whose traffic it is"), "{tenants}");
 }

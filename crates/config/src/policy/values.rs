@@ -6,9 +6,10 @@ use core::marker::PhantomData;
 use core::net::IpAddr;
 use core::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
-use serde::ser::{Serialize, Serializer};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// A list; with one item, the brackets may be left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +69,9 @@ impl<T: JsonSchema> JsonSchema for List<T> {
 }
 
 /// Reads text through `FromStr`; numbers count as their text.
-fn from_text<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(deserializer: D) -> Result<T, D::Error> {
+pub(super) fn from_text<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     struct Text<T>(PhantomData<T>);
     impl<T: FromStr<Err = String>> Visitor<'_> for Text<T> {
         type Value = T;
@@ -151,6 +154,8 @@ impl<T: fmt::Display> List<T> {
         }
     }
 }
+
+pub(super) use text_value;
 
 text_value!(
     AddressGroup,
@@ -242,6 +247,17 @@ pub enum Target {
     Prefix(Prefix),
     /// The addresses of a group.
     Group(String),
+    /// `{label: {role: web}}`: the addresses of all groups that carry these labels.
+    Label(Labels),
+}
+
+/// Labels that groups carry, and that policies ask for: keys and values.
+pub type Labels = BTreeMap<String, String>;
+
+/// Whether a group that carries `carried` is meant by `asked`: it carries all of these.
+#[must_use]
+pub fn carries(carried: &Labels, asked: &Labels) -> bool {
+    asked.iter().all(|(key, value)| carried.get(key) == Some(value))
 }
 
 impl fmt::Display for Target {
@@ -250,6 +266,10 @@ impl fmt::Display for Target {
             Target::Any => f.write_str("any"),
             Target::Prefix(prefix) => prefix.fmt(f),
             Target::Group(name) => f.write_str(name),
+            Target::Label(labels) => {
+                let texts: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                f.write_str(&texts.join(", "))
+            }
         }
     }
 }
@@ -265,7 +285,67 @@ impl FromStr for Target {
     }
 }
 
-text_value!(Target, "An address, a prefix, the name of a group, or `any`.", "string");
+impl Serialize for Target {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Target::Label(labels) => {
+                let mut map = serializer.serialize_map(Some(1))?;
+                map.serialize_entry("label", labels)?;
+                map.end()
+            }
+            other => serializer.collect_str(other),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Target {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Written;
+        impl<'de> Visitor<'de> for Written {
+            type Value = Target;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an address, a prefix, the name of a group, `any`, or `label: {KEY: VALUE}`")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Target, E> {
+                text.parse().map_err(E::custom)
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Target, A::Error> {
+                let mut labels = None;
+                while let Some(key) = map.next_key::<String>()? {
+                    if key != "label" {
+                        let message =
+                            format!("the key `{key}` is not known here; write `label: {{KEY: VALUE}}`");
+                        return Err(de::Error::custom(message));
+                    }
+                    labels = Some(map.next_value::<Labels>()?);
+                }
+                let labels = labels.filter(|labels| !labels.is_empty());
+                labels.map(Target::Label).ok_or_else(|| de::Error::custom("write `label: {KEY: VALUE}`"))
+            }
+        }
+        deserializer.deserialize_any(Written)
+    }
+}
+
+impl JsonSchema for Target {
+    fn schema_name() -> Cow<'static, str> {
+        "Target".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "anyOf": [
+                {"type": "string", "description": "An address, a prefix, the name of a group, or `any`."},
+                {
+                    "type": "object",
+                    "description": "The groups that carry all of these labels.",
+                    "properties": {"label": {"type": "object", "minProperties": 1, "additionalProperties": {"type": "string"}}},
+                    "required": ["label"],
+                    "additionalProperties": false
+                }
+            ]
+        })
+    }
+}
 
 /// Ports (or ICMP types and codes) from a first to a last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

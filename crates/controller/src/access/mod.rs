@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who may do what: tokens, what they reach, and how often unknown ones may be tried.
 
-mod limiter;
+pub(crate) mod limiter;
 mod token;
 
 pub use limiter::Limiter;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A client of the REST API: one connection that is opened again when it breaks, the controller's own certificate as the only one that
-//! is trusted.
+//! A client of the REST API: one connection that is opened again when it breaks, the controller's own certificate, or those that sign it,
+//! as the only ones that are trusted.
 //!
 //! Not done: proxies, redirects, several requests at once.
 
@@ -14,16 +14,16 @@ use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::Value;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_rustls::TlsConnector;
 
 /// Time for a request and its answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes of an answer.
-const ANSWER_MAX: usize = 256 << 20;
+pub(crate) const ANSWER_MAX: usize = 256 << 20;
 
 /// Why there is no answer. Whether a change was done is then not known: ask.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +40,7 @@ pub enum ClientError {
     #[error("cannot reach the controller at {address}: {message}")]
     Unreachable {
         /// Where.
-        address: SocketAddr,
+        address: String,
         /// What is wrong.
         message: String,
     },
@@ -70,7 +70,10 @@ impl Answer {
 
 /// A client; see the module.
 pub struct Client {
-    address: SocketAddr,
+    /// Where it may be, in the order in which it is tried.
+    addresses: Vec<SocketAddr>,
+    /// Whose certificate it has to show.
+    name: ServerName<'static>,
     token: Option<String>,
     tls: TlsConnector,
     runtime: tokio::runtime::Runtime,
@@ -83,11 +86,36 @@ impl Client {
     /// # Errors
     /// The certificate cannot be read.
     pub fn new(address: SocketAddr, certificate: &Path, token: Option<String>) -> Result<Self, ClientError> {
+        Client::at(vec![address], ServerName::from(address.ip()), certificate, token)
+    }
+
+    /// A client of a controller by the name of its host, or its address; its certificate has to be for that.
+    ///
+    /// # Errors
+    /// The certificate cannot be read, or nobody knows the host.
+    pub fn of(host: &str, port: u16, certificate: &Path, token: Option<String>) -> Result<Self, ClientError> {
+        let unreachable = |message: String| ClientError::Unreachable { address: host.to_owned(), message };
+        let name = ServerName::try_from(host.to_owned()).map_err(|e| unreachable(e.to_string()))?;
+        let found = (host, port).to_socket_addrs().map_err(|e| unreachable(e.to_string()))?;
+        Client::at(found.collect(), name, certificate, token)
+    }
+
+    fn at(
+        addresses: Vec<SocketAddr>,
+        name: ServerName<'static>,
+        certificate: &Path,
+        token: Option<String>,
+    ) -> Result<Self, ClientError> {
         let wrong =
             |message: String| ClientError::Certificate { path: certificate.display().to_string(), message };
-        let trusted = CertificateDer::from_pem_file(certificate).map_err(|e| wrong(e.to_string()))?;
         let mut roots = rustls::RootCertStore::empty();
-        roots.add(trusted).map_err(|e| wrong(e.to_string()))?;
+        for trusted in CertificateDer::pem_file_iter(certificate).map_err(|e| wrong(e.to_string()))? {
+            let trusted = trusted.map_err(|e| wrong(e.to_string()))?;
+            roots.add(trusted).map_err(|e| wrong(e.to_string()))?;
+        }
+        if roots.is_empty() {
+            return Err(wrong("no certificate is in it".to_owned()));
+        }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -99,7 +127,7 @@ impl Client {
             .build()
             .map_err(|e| ClientError::Broken(e.to_string()))?;
         let tls = TlsConnector::from(Arc::new(config));
-        Ok(Client { address, token, tls, runtime, connection: None })
+        Ok(Client { addresses, name, token, tls, runtime, connection: None })
     }
 
     /// Asks with another token from now on.
@@ -133,7 +161,8 @@ impl Client {
         body: Option<Bytes>,
         fields: &[(&str, &str)],
     ) -> Result<Answer, ClientError> {
-        let mut request = Request::builder().method(method.name()).uri(path).header(HOST, "localhost");
+        let host = self.name.to_str();
+        let mut request = Request::builder().method(method.name()).uri(path).header(HOST, host.as_ref());
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));
         }
@@ -146,31 +175,38 @@ impl Client {
         let request = request
             .body(Full::new(body.unwrap_or_default()))
             .map_err(|error| ClientError::Broken(error.to_string()))?;
-        let (address, tls, connection) = (self.address, self.tls.clone(), self.connection.take());
+        let (addresses, name) = (self.addresses.clone(), self.name.clone());
+        let (tls, connection) = (self.tls.clone(), self.connection.take());
         let asked = async {
             let mut sender = match connection.filter(|sender| !sender.is_closed()) {
                 Some(sender) => sender,
-                None => connect(address, tls).await?,
+                None => connect(&addresses, name, tls).await?,
             };
             let broken = |error: &dyn std::fmt::Display| ClientError::Broken(error.to_string());
             sender.ready().await.map_err(|e| broken(&e))?;
             let response = sender.send_request(request).await.map_err(|e| broken(&e))?;
             Ok::<_, ClientError>((answer(response).await?, sender))
         };
-        let slow = || ClientError::Broken(format!("nothing for {} s", PATIENCE.as_secs()));
-        let patient = async { tokio::time::timeout(PATIENCE, asked).await.map_err(|_| slow())? };
+        let slow = || ClientError::Broken(format!("nothing for {} s", ANSWER_PATIENCE.as_secs()));
+        let patient = async { tokio::time::timeout(ANSWER_PATIENCE, asked).await.map_err(|_| slow())? };
         let (answer, sender) = self.runtime.block_on(patient)?;
         self.connection = Some(sender);
         Ok(answer)
     }
 }
 
-async fn connect(address: SocketAddr, tls: TlsConnector) -> Result<SendRequest<Full<Bytes>>, ClientError> {
-    let unreachable =
-        |error: &dyn std::fmt::Display| ClientError::Unreachable { address, message: error.to_string() };
-    let stream = tokio::net::TcpStream::connect(address).await.map_err(|e| unreachable(&e))?;
+async fn connect(
+    addresses: &[SocketAddr],
+    name: ServerName<'static>,
+    tls: TlsConnector,
+) -> Result<SendRequest<Full<Bytes>>, ClientError> {
+    let shown = addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ");
+    let unreachable = |error: &dyn std::fmt::Display| ClientError::Unreachable {
+        address: shown.clone(),
+        message: error.to_string(),
+    };
+    let stream = tokio::net::TcpStream::connect(addresses).await.map_err(|e| unreachable(&e))?;
     let _ = stream.set_nodelay(true);
-    let name = ServerName::from(address.ip());
     let stream = tls.connect(name, stream).await.map_err(|e| unreachable(&e))?;
     let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|e| unreachable(&e))?;
     // How it ends is told to whoever waits for an answer.

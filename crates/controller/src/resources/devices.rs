@@ -2,8 +2,12 @@
 //! Devices: which there are, what each is to run and runs, the policy it gets, and what it reports by REST.
 
 use super::document::{Context, Kind};
-use crate::access::Need;
-use crate::device::{self, ALL, Acknowledgement, DeviceSpec, DeviceStatus, Follow, Touched};
+use crate::access::{Need, Principal};
+use crate::controller::{Controller, Draft};
+use crate::device::{
+    self, ALL, Acknowledgement, DeviceSpec, DeviceStatus, FUNCTIONS, Follow, FunctionStatus, SESSIONS,
+    SessionStatus, Touched,
+};
 use crate::model::Model;
 use crate::problem::{Fault, Refusal};
 use crate::render;
@@ -13,6 +17,8 @@ use crate::store::Alert;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 /// The kind.
 pub struct Devices;
@@ -24,7 +30,7 @@ impl Kind for Devices {
     const READ: Need = Need::ReadDevice;
     const WRITE: Need = Need::Admin;
     type Spec = DeviceSpec;
-    type Status = DeviceStatus;
+    type Status = DeviceView;
 
     fn check(context: &Context<'_>, spec: &DeviceSpec) -> Vec<Fault> {
         let known = |name: &str| name == ALL || context.model.get(render::TENANTS, name).is_some();
@@ -47,8 +53,8 @@ impl Kind for Devices {
         }
     }
 
-    fn status(model: &Model, id: &str) -> Option<DeviceStatus> {
-        Some(DeviceStatus::of(model, id))
+    fn status(model: &Model, id: &str) -> Option<DeviceView> {
+        Some(DeviceView::of(model, id))
     }
 
     fn also(context: &Context<'_>) -> Vec<crate::store::Status> {
@@ -57,10 +63,58 @@ impl Kind for Devices {
         match spec.follow {
             Follow::Auto => {
                 let status = DeviceStatus::of(context.model, context.name);
-                vec![status.want(context.model.generation + 1).line(context.name)]
+                vec![status.follow(context.model.generation + 1).line(context.name)]
             }
             Follow::Manual => Vec::new(),
         }
+    }
+}
+
+impl Controller {
+    /// Sees to it that there is a device of this name: a new one serves all tenants, and follows.
+    ///
+    /// # Errors
+    /// The store did not do it.
+    pub fn has_device(&self, name: &str) -> Result<(), Refusal> {
+        let body = json!({ "tenants": [ALL] });
+        let draft = |model: &Model| {
+            if model.get(device::KIND, name).is_some() {
+                return Ok(Draft::default());
+            }
+            let functions = &self.settings.functions;
+            let context = Context { model, functions, tenant: "", name, body: &body };
+            let draft = Draft::one(device::KIND, name, Some(body.clone()), Devices::touched(&context));
+            Ok(Draft { status: Devices::also(&context), ..draft })
+        };
+        self.change(&Principal::controller(), "put", false, draft).map(drop)
+    }
+}
+
+/// What is known of a device: what it runs, and how it is reached.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct DeviceView {
+    /// What it is to run and runs.
+    #[serde(flatten)]
+    pub status: DeviceStatus,
+    /// Its agent's session; null if there was none since the controller started.
+    pub session: Option<SessionStatus>,
+    /// The last order to each function, and what became of it, since the controller started.
+    pub functions: BTreeMap<String, FunctionStatus>,
+}
+
+impl DeviceView {
+    fn of(model: &Model, id: &str) -> Self {
+        let session = model.status(SESSIONS, id).and_then(|body| SessionStatus::deserialize(body).ok());
+        let prefix = format!("{id}/");
+        let functions = model
+            .statuses(FUNCTIONS, &prefix)
+            .filter_map(|(id, body)| {
+                let name = id.strip_prefix(&prefix)?;
+                Some((name.to_owned(), FunctionStatus::deserialize(body).ok()?))
+            })
+            .collect();
+        DeviceView { status: DeviceStatus::of(model, id), session, functions }
     }
 }
 
@@ -84,13 +138,13 @@ pub struct AlertReport {
     /// How many.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 4294967295u32))]
-    pub count: u32,
+    pub count: NonZeroU32,
     /// The event, as EVE JSON.
     pub event: Map<String, Value>,
 }
 
-fn one() -> u32 {
-    1
+fn one() -> NonZeroU32 {
+    NonZeroU32::MIN
 }
 
 /// Alerts of a device.
@@ -167,7 +221,12 @@ pub(super) fn routes() -> Vec<Route> {
         Route {
             answer: Some(schema::<Statistics>()),
             handler: get_statistics,
-            ..route(Method::Get, "statistics", "get-statistics", "A device's newest counters.")
+            ..route(
+                Method::Get,
+                "statistics",
+                "get-statistics",
+                "A device's counters: sums since its agent started.",
+            )
         },
         Route {
             body: body(schema::<Counts>()),
@@ -214,11 +273,11 @@ fn alerts(call: &Call<'_>) -> Result<Reply, Refusal> {
         tenant: report.tenant,
         key: report.key,
         last,
-        count: u64::from(report.count.max(1)),
+        count: u64::from(report.count.get()),
         body: Value::Object(report.event),
     };
     let alerts: Vec<Alert> = reports.alerts.into_iter().map(alert).collect();
-    let taken = call.controller.alerts(call.name("device"), &alerts)?;
+    let taken = call.controller.alerts(call.name("device"), &alerts, &[])?;
     Ok(Reply::json(200, &Taken { taken }))
 }
 

@@ -4,11 +4,13 @@
 
 use crate::access::Need;
 use crate::controller::{Draft, Outcome, shown};
-use crate::device::Touched;
+use crate::device::{self, Touched};
 use crate::model::Model;
 use crate::problem::{Fault, Refusal};
 use crate::rest::http::{Method, Reply};
-use crate::rest::route::{BODY_MAX, Body, CURSOR, Call, DRY_RUN, LIMIT, Route, first_page, read_as, schema};
+use crate::rest::route::{
+    BODY_MAX, Body, CURSOR, Call, DRY_RUN, LIMIT, Route, WAIT, first_page, read_as, schema,
+};
 use crate::store::Status;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -145,13 +147,13 @@ pub fn routes<K: Kind>() -> Vec<Route> {
             ..route(Method::Get, &one, "get", "One ONE.")
         },
         Route {
-            query: &[DRY_RUN],
+            query: &[DRY_RUN, WAIT],
             body: Some(Body { schema: Some(schema::<K::Spec>()), max: BODY_MAX }),
             handler: put::<K>,
             ..route(Method::Put, &one, "put", "Makes or replaces a ONE.")
         },
         Route {
-            query: &[DRY_RUN],
+            query: &[DRY_RUN, WAIT],
             handler: delete::<K>,
             ..route(Method::Delete, &one, "delete", "Removes a ONE.")
         },
@@ -251,7 +253,7 @@ fn put<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
     let spec = K::read(&body)?;
     let id = id::<K>(call);
     let there = |faults: Vec<Fault>| Refusal::Wrong(faults.into_iter().map(|f| f.within(&body)).collect());
-    let outcome = call.controller.change(&call.who(), "put", call.dry(), |model| {
+    let draft = |model: &Model| {
         exists_if::<K>(call, model)?;
         let stands = model.get(K::KIND, &id).map(|document| document.generation);
         let functions = &call.controller.settings.functions;
@@ -269,7 +271,8 @@ fn put<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
         // What stands already changes nothing, status neither.
         let same = model.get(K::KIND, &id).is_some_and(|document| document.body == body);
         Ok(Draft { status: if same { Vec::new() } else { K::also(&context) }, ..draft })
-    })?;
+    };
+    let outcome = call.waiting(|| call.controller.change(&call.who(), "put", call.dry(), draft))?;
     let generation = match outcome.changes.is_empty() {
         true => call.controller.model().get(K::KIND, &id).map_or(outcome.generation, |d| d.generation),
         false => outcome.generation,
@@ -279,7 +282,7 @@ fn put<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
 
 fn delete<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
     let id = id::<K>(call);
-    let outcome = call.controller.change(&call.who(), "delete", call.dry(), |model| {
+    let draft = |model: &Model| {
         exists_if::<K>(call, model)?;
         let document = model.get(K::KIND, &id).ok_or_else(|| missing::<K>(call))?;
         unchanged(call, Some(document.generation))?;
@@ -288,11 +291,13 @@ fn delete<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
         let context = Context { model, functions, tenant, name, body };
         K::free(&context)?;
         let mut draft = Draft::one(K::KIND, &id, None, K::touched(&context));
-        if K::KIND == crate::device::KIND {
+        if K::KIND == device::KIND {
             let gone = |kind: &str| Status { kind: kind.to_owned(), id: id.clone(), body: None };
-            draft.status = vec![gone(K::KIND), gone(crate::controller::STATISTICS)];
+            let kinds = [K::KIND, crate::controller::STATISTICS, device::RECEIVED, device::SESSIONS];
+            draft.status = kinds.into_iter().map(gone).collect();
         }
         Ok(draft)
-    })?;
+    };
+    let outcome = call.waiting(|| call.controller.change(&call.who(), "delete", call.dry(), draft))?;
     Ok(Reply::json(200, &outcome))
 }

@@ -8,7 +8,7 @@ use crate::model::Model;
 use crate::problem::Refusal;
 use crate::render;
 use crate::rest::http::{Method, Reply};
-use crate::rest::route::{Call, DRY_RUN, Parameter, ParameterKind, Route, schema};
+use crate::rest::route::{Call, DRY_RUN, Parameter, ParameterKind, Route, WAIT, schema};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -80,7 +80,7 @@ pub(super) fn routes() -> Vec<Route> {
         },
         Route {
             need: Need::Admin,
-            query: &[DRY_RUN],
+            query: &[DRY_RUN, WAIT],
             answer: Some(schema::<Outcome>()),
             handler: restore,
             ..route(
@@ -140,12 +140,14 @@ fn diff(call: &Call<'_>) -> Result<Reply, Refusal> {
 fn restore(call: &Call<'_>) -> Result<Reply, Refusal> {
     let number = generation(call)?;
     let old = call.controller.model_at(number)?;
-    let outcome = call.controller.change(&call.who(), &format!("restore {number}"), call.dry(), |model| {
+    let draft = |model: &Model| {
         let changes = differences(model, &old, |kind| RESTORED.contains(&kind));
         held(model, &old)?;
         let writes = changes.into_iter().map(|change| (change.kind, change.id, change.after)).collect();
         Ok(Draft { writes, touched: Touched::All, ..Draft::default() })
-    })?;
+    };
+    let action = format!("restore {number}");
+    let outcome = call.waiting(|| call.controller.change(&call.who(), &action, call.dry(), draft))?;
     Ok(Reply::json(200, &outcome))
 }
 

@@ -6,11 +6,14 @@ use crate::access::Need;
 use crate::controller::{Draft, Outcome};
 use crate::device::Touched;
 use crate::model::Model;
+use crate::parts;
 use crate::problem::{Fault, Refusal};
 use crate::render;
 use crate::rest::http::{Method, Reply};
 use crate::rest::route::{Body, CURSOR, Call, LIMIT, Route, first_page, schema};
 use crate::store::hex;
+use bartizan_api::southbound::limits;
+use bartizan_rules::library::{Choice, takes};
 use bartizan_rules::{Rule, parse_file};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,27 +22,14 @@ use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The kind of document of rule files: what is in them.
-pub const FILES: &str = "rule-files";
+pub const FILES: &str = render::RULE_FILES;
 /// The kind of document of their texts.
-pub const TEXTS: &str = "rule-texts";
+pub const TEXTS: &str = render::RULE_TEXTS;
 /// Bytes of a rule file.
 pub const FILE_MAX: usize = 48 << 20;
 
-/// Which rules: those that fit all that is said.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Choice {
-    /// Ids (`sid`).
-    #[serde(default)]
-    #[schemars(with = "Option<Vec<u32>>")]
-    pub sids: Option<BTreeSet<u32>>,
-    /// Category (`classtype`).
-    #[serde(default)]
-    pub category: Option<String>,
-    /// Metadata, all of it: `{"attack_target": "Server"}`.
-    #[serde(default)]
-    pub metadata: BTreeMap<String, String>,
-}
+/// Bytes of a line of a rule file: however its bytes are written, it fits a message.
+pub const LINE_MAX: usize = 128 << 10;
 
 /// A library.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -89,6 +79,8 @@ impl Kind for Libraries {
             let message = "say `sids`, `category` or `metadata`; all rules are there without `choose`";
             faults.push(Fault::new(format!("/choose/{index}"), message));
         }
+        let long = parts::unsendable(context.model, Self::KIND, context.name, context.body);
+        faults.extend(long.map(|message| Fault::new("", message)));
         faults
     }
 
@@ -231,6 +223,9 @@ fn put_file(call: &Call<'_>) -> Result<Reply, Refusal> {
     }
     let text = std::str::from_utf8(&call.body)
         .map_err(|error| Refusal::wrong("", format!("rule files are UTF-8; this one is not: {error}")))?;
+    if let Some(message) = unsendable(text) {
+        return Err(Refusal::wrong("", message));
+    }
     let file = parse_file(call.body.as_slice(), name);
     let (rules, refused) = (file.rules.len(), file.refused.len());
     let what = json!({ "bytes": call.body.len(), "rules": rules, "refused": refused });
@@ -241,6 +236,18 @@ fn put_file(call: &Call<'_>) -> Result<Reply, Refusal> {
         Ok(Draft { writes, ..Draft::default() })
     })?;
     Ok(Reply::json(200, &outcome))
+}
+
+/// Why devices cannot be sent a rule file.
+fn unsendable(text: &str) -> Option<String> {
+    let (mut lines, most) = (0usize, usize::try_from(limits::GROUP_RULES).unwrap_or(usize::MAX));
+    for line in text.split('\n') {
+        lines += 1;
+        if line.len() > LINE_MAX {
+            return Some(format!("line {lines} has {} bytes; {LINE_MAX} are allowed", line.len()));
+        }
+    }
+    (lines > most).then(|| format!("the file has {lines} lines; {most} are allowed: make several of it"))
 }
 
 fn delete_file(call: &Call<'_>) -> Result<Reply, Refusal> {
@@ -262,14 +269,6 @@ fn delete_file(call: &Call<'_>) -> Result<Reply, Refusal> {
     Ok(Reply::json(200, &outcome))
 }
 
-fn fits(choice: &Choice, rule: &Rule) -> bool {
-    let has =
-        |key: &str, value: &str| rule.metadata().any(|(k, v)| k == key.as_bytes() && v == value.as_bytes());
-    choice.sids.as_ref().is_none_or(|sids| sids.contains(&rule.meta.id.sid))
-        && choice.category.as_deref().is_none_or(|wanted| rule.classtype() == Some(wanted))
-        && choice.metadata.iter().all(|(key, value)| has(key, value))
-}
-
 /// The rules that a library chooses, by their ids; of two with one id, that of the file named first.
 ///
 /// # Errors
@@ -277,10 +276,7 @@ fn fits(choice: &Choice, rule: &Rule) -> bool {
 pub fn chosen(model: &Model, library: &str) -> Result<BTreeMap<u32, Rule>, Refusal> {
     let missing = || Refusal::NotFound(format!("there is no library `{library}`"));
     let spec: LibrarySpec = model.read(render::LIBRARIES, library).ok_or_else(missing)?;
-    let wanted = |rule: &Rule| {
-        let chosen = spec.choose.is_empty() || spec.choose.iter().any(|choice| fits(choice, rule));
-        chosen && !spec.except.contains(&rule.meta.id.sid)
-    };
+    let wanted = |rule: &Rule| takes(&spec.choose, &spec.except, rule);
     let mut rules = BTreeMap::new();
     for hash in &spec.files {
         let text = text(model, hash).unwrap_or_default();

@@ -80,6 +80,9 @@ fn metrics(call: &Call<'_>) -> Result<Reply, Refusal> {
     for (what, count) in call.controller.counters.rows() {
         page.add(&CONTROLLER_REQUESTS, &[what], count);
     }
+    for (what, count) in call.controller.fleet().counters() {
+        page.add(&CONTROLLER_REQUESTS, &[what.as_str()], count);
+    }
     page.add(&CONTROLLER_GENERATION, &[], call.controller.model().generation);
     Ok(Reply::text(page.text()))
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The resources, a file each, and the table of all their routes. A new resource is a file and a line in [`routes`].
 
+mod agents;
 mod devices;
 mod document;
 mod generations;
@@ -25,6 +26,7 @@ pub fn routes() -> Vec<Route> {
         libraries::routes(),
         document::routes::<devices::Devices>(),
         devices::routes(),
+        agents::routes(),
         document::routes::<settings::SettingKind>(),
         tokens::routes(),
         rollouts::routes(),

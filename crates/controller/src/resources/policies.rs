@@ -5,11 +5,15 @@ use super::document::{Context, Kind, NoStatus};
 use super::tenants::{Quotas, TenantSpec};
 use crate::access::Need;
 use crate::device::Touched;
+use crate::parts;
 use crate::problem::{Fault, Refusal};
 use crate::render;
 use crate::rest::route::read_lenient;
+use crate::store::Document;
 use bartizan_config::policy::sections::{IdsSection, PfwSection, SfwSection};
-use bartizan_config::policy::{self, List, Policy, PolicyError, PolicyFile, Problem, Target, read};
+use bartizan_config::policy::{
+    self, GroupMember, List, Policy, PolicyError, PolicyFile, Problem, Target, read,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -43,7 +47,7 @@ pub struct GroupSpec {
     #[serde(default)]
     pub description: String,
     /// Addresses, networks, and other groups of the tenant.
-    pub members: List<Target>,
+    pub members: List<GroupMember>,
 }
 
 /// Policies.
@@ -68,7 +72,10 @@ impl Kind for Policies {
             .collect();
         let one = [(context.name.to_owned(), context.body)];
         match parse(context, &raw_groups(context, None), &one) {
-            Ok(file) => faults.extend(file.policies.iter().flat_map(|p| sections(context, &file, p))),
+            Ok(file) => {
+                faults.extend(file.policies.iter().flat_map(|p| sections(context, &file, p)));
+                faults.extend(too_long(context, Self::KIND));
+            }
             Err(problems) => faults.extend(problems.iter().map(|p| moved(p, "/policies/0", "/policy"))),
         }
         faults
@@ -102,7 +109,9 @@ impl Kind for Groups {
             return vec![Fault::new("", message)];
         }
         let own = format!("/groups/{}", context.name);
-        with_groups(context, Some(context.body)).iter().map(|p| moved(p, &own, "/members")).collect()
+        let wrong = with_groups(context, Some(context.body));
+        let wrong = wrong.iter().map(|p| moved(p, &own, "/members"));
+        wrong.chain(too_long(context, Self::KIND)).collect()
     }
 
     fn room(context: &Context<'_>) -> Result<(), Refusal> {
@@ -122,6 +131,24 @@ impl Kind for Groups {
     fn touched(context: &Context<'_>) -> Touched {
         Touched::Tenants(BTreeSet::from([context.tenant.to_owned()]))
     }
+}
+
+/// Why what devices are sent of it is no message.
+fn too_long(context: &Context<'_>, kind: &str) -> Option<Fault> {
+    let id = format!("{}/{}", context.tenant, context.name);
+    let document = Document { kind: kind.to_owned(), id, generation: 0, body: context.body.clone() };
+    let mut groups = render::groups(context.model, context.tenant);
+    let part = if kind == render::POLICIES {
+        parts::policy(u16::MAX, context.tenant, &document, &groups)
+    } else {
+        let own = render::group_name(context.tenant, context.name);
+        let mut members = context.body.get("members").cloned().unwrap_or_default();
+        groups.insert(own.clone(), Value::Null);
+        render::qualify(&mut members, context.tenant, &groups, true);
+        groups.insert(own, members);
+        parts::group(u16::MAX, context.tenant, &document, &groups)
+    };
+    Some(Fault::new("", parts::too_long(&part)?))
 }
 
 fn room(context: &Context<'_>, kind: &str, quota: impl Fn(&Quotas) -> u32) -> Result<(), Refusal> {

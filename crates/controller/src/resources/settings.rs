@@ -24,6 +24,13 @@ impl JsonSchema for Setting {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut schema = DefaultPolicy::json_schema(generator);
         schema.remove("additionalProperties");
+        // A key with nothing behind it says nothing, where what it stands for has keys itself.
+        let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+        for (_, of) in
+            properties.into_iter().flatten().filter(|(key, _)| *key == "overload" || *key == "bypass")
+        {
+            *of = json!({ "anyOf": [of.clone(), { "type": "null" }] });
+        }
         schema
     }
 }

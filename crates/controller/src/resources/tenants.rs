@@ -5,10 +5,12 @@ use super::document::{Context, Kind, NoStatus};
 use crate::access::Need;
 use crate::controller::TOKENS;
 use crate::device::Touched;
+use crate::parts;
 use crate::problem::{Fault, Refusal};
 use crate::render;
 use crate::rest::route::read_lenient;
-use bartizan_config::policy::{self, List, PolicyError, Prefix, Select, Target, Vars, read};
+use bartizan_config::policy::{self, List, PolicyError, Prefix, Select, Size, Target, Vars, read};
+use core::num::NonZeroU64;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -22,11 +24,20 @@ pub struct Quotas {
     pub policies: u32,
     /// Groups.
     pub groups: u32,
+    /// Flows at a time on each device; without a bound of its own unless given, as the following.
+    pub flows: Option<NonZeroU64>,
+    /// Rules of its policies; a device refuses a generation with more.
+    pub rules: Option<u64>,
+    /// Alerts of one second on each device; those beyond are counted.
+    pub alerts_per_second: Option<u32>,
+    /// Bytes that streams, application layers and functions of a device keep of its flows.
+    pub state_bytes: Option<Size>,
 }
 
 impl Default for Quotas {
     fn default() -> Self {
-        Quotas { policies: 1000, groups: 1000 }
+        let (flows, rules, alerts_per_second, state_bytes) = (None, None, None, None);
+        Quotas { policies: 1000, groups: 1000, flows, rules, alerts_per_second, state_bytes }
     }
 }
 
@@ -84,6 +95,8 @@ impl Kind for Tenants {
         if faults.is_empty() {
             faults.extend(conflict(context, spec));
         }
+        let long = parts::unsendable(context.model, Self::KIND, context.name, context.body);
+        faults.extend(long.map(|message| Fault::new("", message)));
         faults
     }
 

@@ -4,13 +4,14 @@
 
 use super::http::{Head, Method, Reply};
 use crate::access::{Need, Principal};
-use crate::controller::Controller;
+use crate::controller::{Controller, Outcome};
 use crate::problem::{Fault, Refusal};
 use bartizan_config::policy::read;
 use bartizan_config::yaml::{self, Node};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::time::Duration;
 
 /// Bytes of a body unless a route says otherwise.
 pub const BODY_MAX: usize = 1 << 20;
@@ -57,6 +58,12 @@ pub const DRY_RUN: Parameter = Parameter {
     name: "dry-run",
     about: "Only say what would change, and which devices would run it.",
     kind: ParameterKind::Flag,
+};
+/// Waits for devices.
+pub const WAIT: Parameter = Parameter {
+    name: "wait",
+    about: "Seconds that the answer may wait until the devices that follow have answered; `answers` has what they said.",
+    kind: ParameterKind::Number(1, crate::waiting::SECONDS_MAX),
 };
 /// How many items a page has.
 pub const LIMIT: Parameter =
@@ -146,6 +153,18 @@ impl Call<'_> {
     #[must_use]
     pub fn dry(&self) -> bool {
         self.parameter("dry-run") == Some("true")
+    }
+
+    /// Does a change, and waits for its devices if that is asked for.
+    ///
+    /// # Errors
+    /// Those of the change; too many wait.
+    pub fn waiting(&self, change: impl FnOnce() -> Result<Outcome, Refusal>) -> Result<Outcome, Refusal> {
+        let Some(seconds) = self.number("wait").filter(|_| !self.dry()) else { return change() };
+        let place = self.controller.wait_place()?;
+        let mut outcome = change()?;
+        outcome.answers = Some(self.controller.answers(&place, &outcome, Duration::from_secs(seconds)));
+        Ok(outcome)
     }
 
     /// Items of a page.

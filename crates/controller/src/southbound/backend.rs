@@ -2,7 +2,7 @@
 //! What sessions ask of the rest of the controller: what devices shall run, and who takes what they say.
 
 use bartizan_api::southbound::{
-    Alert, Delta, DeviceId, Enrol, Enrolled, FunctionState, Manifest, Now, Object, ObjectKey, Refusal,
+    Alert, Delta, DeviceId, Enrol, Enrolled, FunctionState, Hello, Manifest, Now, Object, ObjectKey, Refusal,
     RefuseCode, Running,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +31,12 @@ impl Wanted {
     #[must_use]
     pub fn new(generation: u64, objects: BTreeMap<ObjectKey, Arc<Object>>) -> Self {
         let manifest = Manifest::of(objects.values().map(Arc::as_ref));
+        Wanted { generation, objects, manifest }
+    }
+
+    /// The same, of objects whose hashes are known.
+    #[must_use]
+    pub fn known(generation: u64, objects: BTreeMap<ObjectKey, Arc<Object>>, manifest: Manifest) -> Self {
         Wanted { generation, objects, manifest }
     }
 
@@ -69,6 +75,12 @@ pub trait Backend {
 
     /// What it shall run; nothing if that is not decided.
     fn wanted(&self, device: &DeviceId) -> Option<Arc<Wanted>>;
+
+    /// Its session begins: what its agent says of itself, and where it comes from.
+    fn began(&mut self, _device: &DeviceId, _hello: &Hello, _source: &str) {}
+
+    /// Its session is over.
+    fn ended(&mut self, _device: &DeviceId) {}
 
     /// It runs a generation: the acknowledgement.
     ///

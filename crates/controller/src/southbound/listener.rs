@@ -5,11 +5,12 @@ use super::backend::Backend;
 use super::counters::Counters;
 use super::server::{Server, ServerConfig};
 use super::session::Peer;
-use bartizan_api::southbound::{DeviceId, Now};
+use bartizan_api::southbound::{DeviceId, FunctionOrder, FunctionState, Now};
 use bartizan_channel::tls::Clock;
 use bartizan_channel::wire::{Turn, Wire};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
+use serde_json::{Map, Value};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::SocketAddr;
@@ -25,10 +26,17 @@ const FIRST: usize = 2;
 const TICK: u64 = 250;
 
 /// Connections of one address at one time: one that comes with others is refused.
-const BY_SOURCE: usize = 64;
+pub const BY_SOURCE: usize = 64;
 
 enum Order {
     Changed(DeviceId),
+    Function {
+        device: DeviceId,
+        request: u32,
+        order: FunctionOrder,
+        function: String,
+        settings: Map<String, Value>,
+    },
     Tls(Arc<rustls::ServerConfig>),
     Stop,
 }
@@ -58,6 +66,18 @@ impl ListenerHandle {
     /// What a device shall run has changed.
     pub fn changed(&self, device: &DeviceId) {
         self.give(Order::Changed(device.clone()));
+    }
+
+    /// Gives an order to a function of a device. It is answered in any case: at once if the device is away, or has too many open.
+    pub fn order(
+        &self,
+        device: &DeviceId,
+        request: u32,
+        order: FunctionOrder,
+        function: String,
+        settings: Map<String, Value>,
+    ) {
+        self.give(Order::Function { device: device.clone(), request, order, function, settings });
     }
 
     /// New connections get this TLS: a certificate was renewed, an authority rotated.
@@ -213,6 +233,17 @@ impl<B: Backend> Listener<B> {
                     self.server.changed(&device);
                     let connection = self.server.connection_of(&device);
                     ready.extend(connection.and_then(|connection| usize::try_from(connection).ok()));
+                }
+                Order::Function { device, request, order, function, settings } => {
+                    if self.server.order(&device, request, order, &function, settings) {
+                        let connection = self.server.connection_of(&device);
+                        ready.extend(connection.and_then(|connection| usize::try_from(connection).ok()));
+                    } else {
+                        let reason =
+                            "the device is away, or has too many orders that it has not answered".into();
+                        let state = FunctionState { function, done: false, state: "unknown".into(), reason };
+                        self.server.backend().function(&device, request, state);
+                    }
                 }
                 Order::Tls(config) => self.tls = config,
                 Order::Stop => return false,

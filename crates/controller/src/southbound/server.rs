@@ -142,8 +142,10 @@ impl<B: Backend> Server<B> {
     /// The connection is its device's session no more.
     fn leave(&mut self, connection: Connection) {
         let Some(Line { state: State::InStep(device), .. }) = self.lines.get(&connection) else { return };
-        if self.sessions.get(&device.device) == Some(&connection) {
-            self.sessions.remove(&device.device);
+        let device = device.device.clone();
+        if self.sessions.get(&device) == Some(&connection) {
+            self.sessions.remove(&device);
+            self.backend.ended(&device);
         }
     }
 
@@ -272,7 +274,9 @@ impl<B: Backend> Server<B> {
             statistics,
             alerts,
         })));
+        let source = line.source.clone();
         self.sessions.insert(hello.device.clone(), connection);
+        self.backend.began(&hello.device, hello, &source);
         self.changed(&hello.device);
     }
 

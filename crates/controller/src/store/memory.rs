@@ -21,6 +21,16 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
+    fn put_status(&mut self, lines: &[Status]) {
+        for status in lines {
+            let key = (status.kind.clone(), status.id.clone());
+            match &status.body {
+                Some(body) => self.status.insert(key, body.clone()),
+                None => self.status.remove(&key),
+            };
+        }
+    }
+
     fn row(&mut self, change: &Change, subject: (&str, &str), hashes: (Option<String>, Option<String>)) {
         self.audit.push(AuditRow {
             row: self.audit.len() as u64 + 1,
@@ -33,6 +43,22 @@ impl MemoryStore {
             before: hashes.0,
             after: hashes.1,
         });
+    }
+
+    fn commit_one(&mut self, change: &Change) {
+        if !change.writes.is_empty() {
+            self.generation += 1;
+        }
+        for write in &change.writes {
+            let key = (write.kind.clone(), write.id.clone());
+            self.versions.entry(key).or_default().push((self.generation, write.after.clone()));
+            let hashes = (write.before.as_ref().map(hash), write.after.as_ref().map(hash));
+            self.row(change, (&write.kind, &write.id), hashes);
+        }
+        if let Some((kind, id)) = &change.remark {
+            self.row(change, (kind, id), (None, None));
+        }
+        self.put_status(&change.status);
     }
 }
 
@@ -47,29 +73,11 @@ impl Store for MemoryStore {
         Ok(Loaded { generation: self.generation, documents: self.at(self.generation)?, status })
     }
 
-    fn commit(&mut self, change: &Change) -> Result<u64, StoreError> {
+    fn commit_all(&mut self, changes: &[Change]) -> Result<u64, StoreError> {
         if self.full {
             return Err(StoreError::Full);
         }
-        if !change.writes.is_empty() {
-            self.generation += 1;
-        }
-        for write in &change.writes {
-            let key = (write.kind.clone(), write.id.clone());
-            self.versions.entry(key).or_default().push((self.generation, write.after.clone()));
-            let hashes = (write.before.as_ref().map(hash), write.after.as_ref().map(hash));
-            self.row(change, (&write.kind, &write.id), hashes);
-        }
-        if let Some((kind, id)) = &change.remark {
-            self.row(change, (kind, id), (None, None));
-        }
-        for status in &change.status {
-            let key = (status.kind.clone(), status.id.clone());
-            match &status.body {
-                Some(body) => self.status.insert(key, body.clone()),
-                None => self.status.remove(&key),
-            };
-        }
+        changes.iter().for_each(|change| self.commit_one(change));
         Ok(self.generation)
     }
 
@@ -88,10 +96,11 @@ impl Store for MemoryStore {
         Ok(self.audit.iter().filter(|row| row.row > behind).take(limit).cloned().collect())
     }
 
-    fn keep_alerts(&mut self, alerts: &[Alert], keep: u64) -> Result<u64, StoreError> {
+    fn keep_alerts(&mut self, alerts: &[Alert], keep: u64, status: &[Status]) -> Result<u64, StoreError> {
         if self.full {
             return Err(StoreError::Full);
         }
+        self.put_status(status);
         let mut forgotten = 0;
         for alert in alerts {
             self.numbers += 1;

@@ -67,8 +67,11 @@ pub struct Change {
     pub writes: Vec<Write>,
     /// Status.
     pub status: Vec<Status>,
-    /// A row of the audit log for what changes no document: a refused attempt.
+    /// A row of the audit log for what changes no document: a refused attempt, an order.
     pub remark: Option<(String, String)>,
+    /// Whoever said it says it again: status that survives the end of the process at once, that of the machine only with the next change
+    /// that does. Of no effect with documents or a remark.
+    pub repeats: bool,
 }
 
 /// A row of the audit log.
@@ -169,11 +172,20 @@ pub trait Store: Send {
     /// It cannot be read.
     fn load(&mut self) -> Result<Loaded, StoreError>;
 
-    /// Does a change, all of it or nothing, and returns the generation that stands then.
+    /// Does changes in their order, all of them or nothing, and returns the generation that stands then. Each that writes documents is a
+    /// generation of its own; together they wait for the disk once.
     ///
     /// # Errors
     /// The disk is full, or fails.
-    fn commit(&mut self, change: &Change) -> Result<u64, StoreError>;
+    fn commit_all(&mut self, changes: &[Change]) -> Result<u64, StoreError>;
+
+    /// Does one change; see [`Store::commit_all`].
+    ///
+    /// # Errors
+    /// The disk is full, or fails.
+    fn commit(&mut self, change: &Change) -> Result<u64, StoreError> {
+        self.commit_all(std::slice::from_ref(change))
+    }
 
     /// The documents as they stood in a generation, by kind and name.
     ///
@@ -187,11 +199,12 @@ pub trait Store: Send {
     /// It cannot be read.
     fn audit(&mut self, behind: u64, limit: usize) -> Result<Vec<AuditRow>, StoreError>;
 
-    /// Keeps alerts, equal ones once, and of each tenant no more than `keep`; returns how many it forgot for that.
+    /// Keeps alerts, equal ones once, and of each tenant no more than `keep`; returns how many it forgot for that. `status` is written
+    /// along, all of it or nothing: what has come, so that no alert is counted twice.
     ///
     /// # Errors
     /// The disk is full, or fails.
-    fn keep_alerts(&mut self, alerts: &[Alert], keep: u64) -> Result<u64, StoreError>;
+    fn keep_alerts(&mut self, alerts: &[Alert], keep: u64, status: &[Status]) -> Result<u64, StoreError>;
 
     /// Up to `limit` alerts with lower numbers than `below`, newest first; of one tenant if named.
     ///

@@ -185,7 +185,17 @@ fn commit(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<u6
         let none: Option<String> = None;
         audit.execute(params![generation, at, change.who, change.action, kind, id, none, none])?;
     }
-    for status in &change.status {
+    put_status(transaction, &change.status)?;
+    Ok(generation.unsigned_abs())
+}
+
+fn commit_each(transaction: &Transaction<'_>, changes: &[Change]) -> rusqlite::Result<u64> {
+    let stands = transaction.prepare_cached(NEWEST)?.query_row([], |row| number(row, 0))?;
+    changes.iter().try_fold(stands, |_, change| commit(transaction, change))
+}
+
+fn put_status(transaction: &Transaction<'_>, lines: &[Status]) -> rusqlite::Result<()> {
+    for status in lines {
         match &status.body {
             Some(body) => transaction
                 .prepare_cached("INSERT OR REPLACE INTO status VALUES (?, ?, ?)")?
@@ -195,7 +205,7 @@ fn commit(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<u6
                 .execute(params![status.kind, status.id])?,
         };
     }
-    Ok(generation.unsigned_abs())
+    Ok(())
 }
 
 fn keep(transaction: &Transaction<'_>, alert: &Alert) -> rusqlite::Result<()> {
@@ -288,8 +298,18 @@ impl Store for SqliteStore {
         Ok(Loaded { generation, documents, status })
     }
 
-    fn commit(&mut self, change: &Change) -> Result<u64, StoreError> {
-        self.write(|transaction| commit(transaction, change))
+    fn commit_all(&mut self, changes: &[Change]) -> Result<u64, StoreError> {
+        let repeats = |change: &Change| change.repeats && change.writes.is_empty() && change.remark.is_none();
+        if !changes.iter().all(repeats) {
+            return self.write(|transaction| commit_each(transaction, changes));
+        }
+        // In the log, and on the disk with the next change whose answer somebody relies on.
+        let level = |store: &Self, level: &str| store.connection.pragma_update(None, "synchronous", level);
+        level(self, "NORMAL").map_err(|error| self.failed(&error))?;
+        let done = self.write(|transaction| commit_each(transaction, changes));
+        // Without this, later changes would be answered too early: nothing more is changed then.
+        level(self, "FULL").map_err(|error| self.failed(&error))?;
+        done
     }
 
     fn at(&mut self, generation: u64) -> Result<Vec<Document>, StoreError> {
@@ -312,10 +332,11 @@ impl Store for SqliteStore {
         )
     }
 
-    fn keep_alerts(&mut self, alerts: &[Alert], bound: u64) -> Result<u64, StoreError> {
+    fn keep_alerts(&mut self, alerts: &[Alert], bound: u64, status: &[Status]) -> Result<u64, StoreError> {
         let bound = i64::try_from(bound).unwrap_or(i64::MAX);
         let tenants: BTreeSet<&str> = alerts.iter().map(|alert| alert.tenant.as_str()).collect();
         self.write(|transaction| {
+            put_status(transaction, status)?;
             alerts.iter().try_for_each(|alert| keep(transaction, alert))?;
             tenants.iter().map(|tenant| forget(transaction, tenant, bound)).sum()
         })

@@ -102,11 +102,11 @@ fn tcp_record(flow: &Entry) -> Option<TcpRecord<'static>> {
 
 /// The addresses of a flow's sides, as a packet of a direction has them.
 fn ethers(flow: &Entry, direction: Direction) -> Ether<'_> {
-    let macs = &flow.ext.macs;
-    if macs.to_server.is_empty() && macs.to_client.is_empty() {
+    let (src, dest) = (flow.ext.macs_of(direction), flow.ext.macs_of(direction.flip()));
+    if src.is_empty() && dest.is_empty() {
         return Ether::None;
     }
-    Ether::Flow { src: &macs[direction], dest: &macs[direction.flip()] }
+    Ether::Flow { src, dest }
 }
 
 fn action_of(flow: &Entry) -> Option<FlowAction> {

@@ -137,7 +137,7 @@ fn source(cause: Cause<'_>) -> Option<PacketSource> {
 }
 
 /// Addresses, ports and protocol of an occasion as they stand in it: those of its packet, or of its flow in the occasion's direction.
-fn own_tuple(occasion: &Occasion<'_>, flow: Option<&Entry>) -> Option<Tuple> {
+pub(super) fn own_tuple(occasion: &Occasion<'_>, flow: Option<&Entry>) -> Option<Tuple> {
     match (occasion.packet(), flow) {
         (Some(packet), _) => packet_tuple(packet),
         (None, Some(flow)) => Some(directed(flow, occasion.direction)),
@@ -204,7 +204,9 @@ pub(super) fn head<'a>(
 
 /// What is told without a packet shows the flow's addresses, from the client's side.
 fn flow_ether(flow: Option<&Entry>) -> Ether<'_> {
-    let sides = flow.map(|f| &f.ext.macs).and_then(|m| Some((*m.to_server.first()?, *m.to_client.first()?)));
+    let sides = flow
+        .and_then(|f| f.ext.macs.as_deref())
+        .and_then(|m| Some((*m.to_server.first()?, *m.to_client.first()?)));
     match sides {
         Some((src, dest)) => Ether::Packet { ether_type: None, src, dest },
         None => Ether::None,

@@ -7,6 +7,7 @@ mod flow;
 mod head;
 pub(crate) mod packet;
 mod stats;
+mod tap;
 
 use crate::chain::{Chains, ClassName, PolicyMap};
 use crate::event_ring::{EventSender, LineSink, RingCounters};
@@ -26,6 +27,7 @@ use std::sync::Arc;
 
 use stats::Posted;
 pub use stats::{RulesInForce, StatsNow, StatsWriter};
+pub use tap::{ALERTS_HELD, ALERTS_WAITING, AlertKey, AlertTap, HELD_TURNS, Tapped, TappedAlerts};
 
 /// One EVE output.
 struct Output {
@@ -102,6 +104,8 @@ pub struct EveRecorder {
     certificates: Option<TlsStoreHandle>,
     /// One of several workers: formats events, the writer writes them.
     ring: Option<EventSender>,
+    /// Who gets alerts besides the outputs.
+    tap: Option<AlertTap>,
 }
 
 impl EveRecorder {
@@ -174,6 +178,7 @@ impl EveRecorder {
             store: None,
             certificates: None,
             ring: None,
+            tap: None,
         })
     }
 
@@ -351,6 +356,7 @@ impl Recorder for EveRecorder {
         tx: Option<TxRecord<'_>>,
     ) {
         *self.alerts.entry(finding.rule.id.sid).or_default() += 1;
+        self.tap_alert(occasion, flow, finding, fate);
         self.write_alert(occasion, flow, finding, fate, tx);
     }
 
@@ -431,16 +437,19 @@ impl Recorder for EveRecorder {
 
     fn turn(&mut self) {
         self.write_posted();
+        self.tap.iter_mut().for_each(AlertTap::turn);
     }
 
     fn idle(&mut self) {
         self.write_posted();
+        self.tap.iter_mut().for_each(AlertTap::flush);
         for sink in self.outputs.iter_mut().filter_map(|o| o.sink.as_mut()) {
             sink.flush();
         }
     }
 
     fn ending(&mut self) {
+        self.tap.iter_mut().for_each(AlertTap::flush);
         if let Some(ring) = &mut self.ring {
             ring.wait_when_full();
         }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Records of packets and transactions: alerts, anomalies, drops, protocol records, files.
 
-use super::head::{FlowClass, Orientation, VariableNames, app_protocols, flow_tuple};
+use super::head::{FlowClass, Orientation, VariableNames, app_protocols, flow_tuple, own_tuple};
+use super::tap::{AlertKey, AlertTap};
 use super::{EveRecorder, RunInfo, flow};
 use crate::record::{Anomaly, Around, Entry, Fate, Occasion, TxRecord, Unsent};
 use bartizan_applayer::file::FileState as State;
 use bartizan_applayer::frames::{Frame, Frames};
 use bartizan_applayer::protocol::ProtocolSpec;
 use bartizan_applayer::transaction::{Bodies, LogOptions};
-use bartizan_base::{Decision, Direction, FunctionId, Reason, Verdict};
-use bartizan_events::config::EventTypes;
+use bartizan_base::{Decision, Direction, FunctionId, Reason, TenantId, Verdict};
+use bartizan_events::config::{AlertOptions, EventTypes};
 use bartizan_events::record::{
     AlertFlow, AlertInfo, AlertRecord, AnomalyKind, AnomalyRecord, ArpRecord, DropRecord, FileInfo,
     FileRecord, FileState, FrameRecord, InPlace, MetadataRecord, NetworkHeader, PacketBytes, PacketRecord,
@@ -23,13 +24,13 @@ use bartizan_packet::{Network, PacketView, Transport};
 use std::sync::Arc;
 
 /// What an alert says of its rule, with the texts that it borrows.
-struct RuleTexts<'r> {
+pub(super) struct RuleTexts<'r> {
     metadata: Vec<u8>,
     references: Vec<&'r str>,
 }
 
 impl<'r> RuleTexts<'r> {
-    fn of(rule: &'r RuleInfo) -> Self {
+    pub(super) fn of(rule: &'r RuleInfo) -> Self {
         let pairs: Vec<(&str, &str)> = rule.metadata.iter().map(|(k, v)| (&**k, &**v)).collect();
         RuleTexts {
             metadata: rule_metadata_json(&pairs),
@@ -38,7 +39,7 @@ impl<'r> RuleTexts<'r> {
     }
 
     /// `firewall`: the mode is on.
-    fn info<'a>(&'a self, finding: &'a Finding, firewall: bool) -> AlertInfo<'a> {
+    pub(super) fn info<'a>(&'a self, finding: &'a Finding, firewall: bool) -> AlertInfo<'a> {
         let rule = &finding.rule;
         AlertInfo {
             transaction: finding.tx.map(|id| Transaction { id, guessed: finding.guessed }),
@@ -307,6 +308,45 @@ fn tunnel_of(around: &Around, depth: u8) -> Option<Tunnel> {
         pcap_cnt: around.number,
         packet_source: PacketSource::ALL.into_iter().find(|s| s.name() == name)?,
     })
+}
+
+impl EveRecorder {
+    /// Shows alerts to somebody who is no output.
+    pub fn tap_alerts(&mut self, tap: Option<AlertTap>) {
+        self.tap = tap;
+    }
+
+    pub(super) fn tap_alert(
+        &mut self,
+        occasion: &Occasion<'_>,
+        flow: Option<&Entry>,
+        finding: &Finding,
+        fate: &Fate,
+    ) {
+        let Some(mut tap) = self.tap.take() else { return };
+        let tuple = own_tuple(occasion, flow);
+        let key = AlertKey {
+            tenant: flow.map_or(TenantId(0), Entry::tenant),
+            rule: finding.rule.id,
+            source: tuple.map(|tuple| tuple.src),
+            destination: tuple.map(|tuple| tuple.dest),
+        };
+        tap.take(key, occasion.now, |header| {
+            let texts = RuleTexts::of(&finding.rule);
+            let heads = Heads::of(self, flow);
+            let refusal = Some(&fate.decision).filter(|d| !d.verdict.forwards());
+            let common = heads.head(occasion, flow, Orientation::Packet, refusal);
+            let record = AlertRecord {
+                alert: texts.info(finding, self.firewall),
+                direction: flow.map(|_| occasion.direction),
+                ..AlertRecord::default()
+            };
+            let mut writer = JsonWriter::new();
+            record.write(&mut writer, header, &AlertOptions::NOTHING, &common, |_| {});
+            (finding.rule.message.to_string(), writer.bytes().to_vec())
+        });
+        self.tap = Some(tap);
+    }
 }
 
 impl EveRecorder {

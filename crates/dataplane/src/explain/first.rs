@@ -76,6 +76,9 @@ pub struct FirstPacket {
     pub decision: Decision,
 }
 
+/// When it arrives.
+const NOW: Timestamp = Timestamp::from_parts(1, 0);
+
 /// Asks the chain about a flow's first packet. Refusals count as in prevention.
 ///
 /// # Errors
@@ -97,7 +100,7 @@ pub fn first_packet(
     let mut worker = Worker::new(settings, Arc::clone(engine), watched)?;
     let bytes = probe::packet(asked);
     let frame = Frame {
-        now: Timestamp::from_parts(1, 0),
+        now: NOW,
         bytes: &bytes,
         wire_len: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
         link_type: LinkType::RAW,
@@ -108,8 +111,8 @@ pub fn first_packet(
     let calls = take(&calls);
     let decision = calls.iter().fold(Decision::CONTINUE, |all, call| all.strictest(call.decision));
     let header = asked.header();
-    let class = chains.classifier.classify(&header, &mut Matches::new());
-    Ok(FirstPacket { class, lookup: chains.classifier.explain(&header), calls, decision })
+    let class = chains.classifier.classify(&header, NOW, &mut Matches::new());
+    Ok(FirstPacket { class, lookup: chains.classifier.explain(&header, NOW), calls, decision })
 }
 
 /// Records nothing.

@@ -2,7 +2,8 @@
 //! A function that is looked at: it does what it does, and each call is written down.
 
 use crate::chain::{Chains, Class, FlowClassifier, Matches, PolicyMap};
-use bartizan_base::{Decision, Direction, FunctionId, LinkId, RuleId, TenantId};
+use crate::quotas::Quotas;
+use bartizan_base::{Decision, Direction, FunctionId, LinkId, RuleId, TenantId, Timestamp};
 use bartizan_classify::Header;
 use bartizan_function::{FlowView, Function, FunctionSpec, Model, PacketContext};
 use core::net::IpAddr;
@@ -178,12 +179,16 @@ struct Borrowed {
 }
 
 impl FlowClassifier for Borrowed {
-    fn classify(&self, header: &Header, matches: &mut Matches) -> Class {
-        self.chains.classifier.classify(header, matches)
+    fn classify(&self, header: &Header, now: Timestamp, matches: &mut Matches) -> Class {
+        self.chains.classifier.classify(header, now, matches)
     }
 
     fn tenant_of(&self, packet: &bartizan_packet::Decoded, link: LinkId) -> TenantId {
         self.tenant.unwrap_or_else(|| self.chains.classifier.tenant_of(packet, link))
+    }
+
+    fn quotas(&self) -> Quotas {
+        self.chains.classifier.quotas()
     }
 
     fn policies(&self) -> Arc<PolicyMap> {

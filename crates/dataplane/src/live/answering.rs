@@ -3,8 +3,9 @@
 
 use super::inquiry::{FLOWS_TOLD, FlowsWanted, Inquiry, PART, Question};
 use super::told::{Counted, LevelsNow, LiveFlow, RefusedBy, StaysBy};
-use crate::chain::{Chains, Matches};
+use crate::chain::Chains;
 use crate::explain::history::{AllowedBy, Ends};
+use crate::lifecycle::FunctionNow;
 use crate::record::Entry;
 use crate::standing::Course;
 use crate::worker::Worker;
@@ -16,15 +17,30 @@ use bartizan_function::header::header_of_flow;
 use std::collections::BTreeMap;
 
 /// Looks at the next part for a question. `None`: it is answered.
-pub(super) fn go_on(worker: &Worker, me: WorkerId, mut inquiry: Box<Inquiry>) -> Option<Box<Inquiry>> {
+pub(super) fn go_on(worker: &mut Worker, me: WorkerId, mut inquiry: Box<Inquiry>) -> Option<Box<Inquiry>> {
+    let of_me = |now: FunctionNow| (me, now);
+    match &inquiry.asked.question {
+        Question::Functions => inquiry.answer.functions.extend(worker.functions_now().map(of_me)),
+        Question::Order(name, act) => inquiry.answer.functions.extend(worker.order(name, *act).map(of_me)),
+        Question::Levels | Question::Flows(_) => return look_on(worker, me, inquiry),
+    }
+    say(me, *inquiry);
+    None
+}
+
+/// Looks at the next flows.
+fn look_on(worker: &Worker, me: WorkerId, mut inquiry: Box<Inquiry>) -> Option<Box<Inquiry>> {
     if let Some(at) = look(worker, me, &mut inquiry) {
         inquiry.at = at;
         return Some(inquiry);
     }
-    // Who asked may have gone.
-    let Inquiry { asked, answer, .. } = *inquiry;
-    let _ = asked.to.send((me, answer));
+    say(me, *inquiry);
     None
+}
+
+/// Says the answer. Who asked may have gone.
+fn say(me: WorkerId, Inquiry { asked, answer, .. }: Inquiry) {
+    let _ = asked.to.send((me, answer));
 }
 
 fn look(worker: &Worker, me: WorkerId, inquiry: &mut Inquiry) -> Option<u32> {
@@ -40,7 +56,7 @@ fn look(worker: &Worker, me: WorkerId, inquiry: &mut Inquiry) -> Option<u32> {
                     answer.omitted += 1;
                 }
             }
-            Question::Flows(_) => {}
+            Question::Flows(_) | Question::Functions | Question::Order(..) => {}
         }
     }
     next
@@ -81,6 +97,7 @@ pub(super) fn tell(worker: &Worker, me: WorkerId, id: FlowId, entry: &Entry) -> 
             dest_port: key.destination_port(),
         },
         vlans: entry.ext.vlan.as_slice().to_vec(),
+        names: chains.classifier.names(&header_of_flow(key, entry.ext.matched_icmp), worker.clock()),
         fid: entry.fid.0,
         staged: class.as_ref().is_some_and(|class| class.staged),
         policy: class.map_or_else(|| "default".to_owned(), |class| class.policy.to_string()),
@@ -137,7 +154,7 @@ fn counted(worker: &Worker, id: FlowId) -> BTreeMap<&'static str, Counted> {
 /// The functions that the running generation has for a flow.
 fn chain_of(chains: &Chains, entry: &Entry) -> Path {
     let header = header_of_flow(entry.key(), entry.ext.matched_icmp);
-    chains.classifier.classify(&header, &mut Matches::new()).path
+    chains.classifier.classify(&header, entry.last_seen, &mut entry.ext.matches.clone()).path
 }
 
 fn names(chains: &Chains, path: Path) -> Vec<&'static str> {

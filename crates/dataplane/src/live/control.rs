@@ -8,6 +8,7 @@
 use super::answering;
 use super::inquiry::{self, Collector, Question, Waiting};
 use crate::chain::Chains;
+use crate::lifecycle::{FunctionNews, NEWS_MAX};
 use crate::worker::Worker;
 use bartizan_base::{Generation, WorkerId};
 use bartizan_flow::FlowKey;
@@ -22,6 +23,8 @@ pub struct Control {
     seats: Box<[Seat]>,
     /// Generations that a worker has left: freed by who steers, which takes longer than a worker may wait.
     left: Mutex<Vec<Arc<Chains>>>,
+    /// What has happened to functions, for who steers.
+    news: Mutex<Vec<(WorkerId, FunctionNews)>>,
 }
 
 /// One worker's part, on cache lines of its own.
@@ -75,6 +78,7 @@ impl Control {
             broken: AtomicBool::new(false),
             seats: (0..count.max(1)).map(seat).collect::<std::io::Result<_>>()?,
             left: Mutex::new(Vec::new()),
+            news: Mutex::default(),
         })
     }
 
@@ -211,6 +215,23 @@ impl Control {
         }
         seat.running.store(worker.generation().0, Ordering::Release);
         Self::answer(seat, me, worker);
+        if worker.has_news() {
+            self.put_news(me, worker);
+        }
+    }
+
+    /// Leaves what has happened to functions for who steers. What nobody takes is not kept: health and counters say it all the same.
+    #[cold]
+    fn put_news(&self, me: WorkerId, worker: &mut Worker) {
+        let Ok(mut news) = self.news.lock() else { return };
+        let room = NEWS_MAX.saturating_sub(news.len());
+        news.extend(worker.take_news().into_iter().take(room).map(|what| (me, what)));
+    }
+
+    /// What has happened to functions since the last call.
+    #[must_use]
+    pub fn take_news(&self) -> Vec<(WorkerId, FunctionNews)> {
+        self.news.lock().map(|mut news| core::mem::take(&mut *news)).unwrap_or_default()
     }
 
     /// What a worker sleeps on.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Questions about the flows of live workers: which level handles how many and why not a lower one, and how single flows stand.
+//! Questions about the flows of live workers: which level handles how many and why not a lower one, how single flows stand, and how functions stand; orders about functions come the same way.
 //!
 //! A flow belongs to its worker, which therefore answers itself, between two batches: it walks its table in parts of [`PART`] entries, one part at each
 //! look, and one question after the other, so that traffic waits for one part at most; a worker without traffic wakes itself for the next. While nobody asks it costs one load at each look.
@@ -10,10 +10,12 @@
 //! Not done: what functions know of a flow beyond its standing; flows that have ended (their records say it).
 
 use super::told::{LevelsNow, LiveFlow};
+use crate::lifecycle::{Act, FunctionNow};
 use bartizan_base::WorkerId;
 use bartizan_flow::FlowKey;
 use core::net::IpAddr;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -49,13 +51,17 @@ impl FlowsWanted {
     }
 }
 
-/// A question to all workers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A question to all workers, or an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
     /// How flows are handled.
     Levels,
     /// How some flows stand.
     Flows(FlowsWanted),
+    /// How the functions of the running generation stand.
+    Functions,
+    /// To do something with a function, of which the answer tells how it stands then.
+    Order(Arc<str>, Act),
 }
 
 /// What a worker has to say.
@@ -67,6 +73,8 @@ pub struct Answer {
     pub flows: Vec<LiveFlow>,
     /// Flows that fit and are left out.
     pub omitted: u64,
+    /// To [`Question::Functions`] all functions, to [`Question::Order`] the one that was meant if the worker's generation has it.
+    pub functions: Vec<(WorkerId, FunctionNow)>,
 }
 
 /// A question on its way to a worker.
@@ -96,7 +104,7 @@ pub struct Collector {
 /// One question, made ready for workers, and who collects the answers.
 pub(super) fn ask(question: Question, workers: u16) -> (Vec<Asked>, Collector) {
     let (to, from) = channel();
-    let asked = (0..workers).map(|_| Asked { question, to: to.clone() }).collect();
+    let asked = (0..workers).map(|_| Asked { question: question.clone(), to: to.clone() }).collect();
     let waited_for = (0..workers).map(WorkerId).collect();
     (asked, Collector { from, waited_for, answer: Answer::default() })
 }
@@ -122,12 +130,14 @@ impl Collector {
         self.answer.levels.add(&answer.levels);
         self.answer.flows.extend(answer.flows);
         self.answer.omitted += answer.omitted;
+        self.answer.functions.extend(answer.functions);
     }
 
     /// What came, and the workers that have not answered.
     #[must_use]
     pub fn finish(mut self) -> (Answer, Vec<WorkerId>) {
         self.answer.flows.sort_by_key(|flow| (flow.worker, flow.flow_id));
+        self.answer.functions.sort_by_key(|(worker, now)| (now.id, *worker));
         (self.answer, self.waited_for)
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What live workers tell of their flows: who a flow is, what is decided of it and by whom, where its packets are handled and why not lower; and how many there are by that.
 
+use crate::chain::NameExplained;
 use crate::explain::history::{AllowedBy, Ends};
 use bartizan_base::PerDirection;
 use serde::Serialize;
@@ -22,6 +23,9 @@ pub struct LiveFlow {
     /// VLAN ids of its first packet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub vlans: Vec<u16>,
+    /// DNS names of policies that its addresses have now.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<NameExplained>,
     /// Its class.
     pub fid: u32,
     /// The policy of the class.

@@ -55,7 +55,7 @@ impl Passage<'_> {
         let Some(entry) = self.flows.get_mut(id) else { return };
         let protocol = entry.key().protocol();
         self.cx.account.app_stats.note(protocol, &mut entry.ext);
-        let [sources, destinations] = Direction::BOTH.map(|side| entry.ext.macs[side].len() as u64);
+        let [sources, destinations] = Direction::BOTH.map(|side| entry.ext.macs_of(side).len() as u64);
         let session = &entry.ext.session;
         if let Some(state) = session.exists().then(|| session.state()) {
             self.flows.table_mut().counters_mut().ended_tcp(state);

@@ -162,12 +162,16 @@ impl Passage<'_> {
     pub(crate) fn drive_level(&mut self, now: Timestamp) {
         self.cx.position.advance(now);
         self.announce();
+        if self.flows.early.is_due(now) {
+            self.credit_early();
+        }
         self.with_level(|manager, passage| manager.turn(passage.flows.table_mut(), now));
     }
 
     /// The run ends: what the level below has is the host's again.
     pub(super) fn leave_level(&mut self) {
         let now = self.cx.position.clock;
+        self.credit_early();
         self.with_level(|manager, passage| manager.close(passage.flows.table_mut(), now));
     }
 

@@ -2,11 +2,13 @@
 //! The way of a frame through the stages: intake, flows, chain runner, account. Here stands their order; each stage works on its own
 //! state and on what it is handed, and knows no other one but the account.
 
+mod early;
 mod ending;
 mod level;
 mod overload;
 mod packet;
 
+pub(crate) use early::credit_early;
 pub(crate) use ending::{ENDS_WHEN_IDLE, TIMERS_PER_PACKET};
 pub(crate) use overload::{CLOSINGS, DRAWS, LOOKED_AT};
 pub(crate) use packet::SESSIONS_ENDED;
@@ -175,6 +177,11 @@ impl Passage<'_> {
     #[inline]
     pub(crate) fn apply_effects(&mut self, id: FlowId) {
         let effects = self.runner.take_effects();
+        if !effects.left.is_empty()
+            && let Some(manager) = self.flows.manager.as_deref_mut()
+        {
+            manager.leave(effects.left);
+        }
         if effects.bypassed && self.flows.bypass(id) {
             self.cx.account.counters.bypassed_flows += 1;
         }

@@ -65,20 +65,27 @@ impl Passage<'_> {
             self.close(id, passed.pool());
         }
         for id in grown {
-            if self.cx.account.memory.passed().is_none_or(|passed| passed.pool() == Pool::Streams) {
+            let passed = self.cx.account.memory.passed();
+            if passed.is_none_or(|passed| passed.pool() == Pool::Streams) {
                 break;
             }
-            if self.flows.get(id).is_some_and(|entry| entry.ext.memory.held.app > 0) {
+            let counts = |entry: &Entry| match passed {
+                Some(Passed::Tenant(tenant, _)) => entry.tenant() == tenant && entry.ext.memory.held.app > 0,
+                _ => entry.ext.memory.held.app > 0,
+            };
+            if self.flows.get(id).is_some_and(counts) {
                 self.cx.account.memory.counters.in_hand += 1;
                 self.close(id, Pool::App);
             }
         }
+        self.cx.account.memory.note_relieved();
         (self.cx.account.fid, self.cx.leaving.change) = kept;
     }
 
     /// The flow that is closed next. `grown`: those that the packet in hand made larger.
     fn next_to_give_way(&mut self, passed: Passed, grown: &[FlowId]) -> Option<FlowId> {
         let pool = passed.pool();
+        self.cx.account.memory.aim(passed);
         let mut drawn = SmallVec::new();
         let mut first: Option<(Rank, FlowId)> = None;
         for _ in 0..DRAWS {
@@ -90,7 +97,10 @@ impl Passage<'_> {
                     Passed::Total => charge.held.app > 0,
                     Passed::Protocol(protocol) => charge.protocol() == Some(protocol),
                     // There still is room for what came just now.
-                    Passed::Streams => charge.held.streams > 0 && !grown.contains(id),
+                    Passed::Streams | Passed::Tenant(_, Pool::Streams) => {
+                        charge.held.streams > 0 && !grown.contains(id)
+                    }
+                    Passed::Tenant(_, Pool::App) => charge.held.app > 0,
                 };
                 let (held, usual) = match pool {
                     Pool::App => (charge.held.app, IDLE),
@@ -157,6 +167,7 @@ impl Passage<'_> {
         }
         self.apply_effects(id);
         self.cx.account.measure(self.flows, id);
+        self.cx.account.memory.note_closed();
         let counters = &mut self.cx.account.memory.counters;
         match pool {
             Pool::App => counters.closed += 1,

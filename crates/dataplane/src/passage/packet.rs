@@ -187,11 +187,17 @@ impl Passage<'_> {
     }
 
     fn new_flow(&mut self, key: &FlowKey, frame: &Frame<'_>, packet: &Decoded) -> Result<FlowId, Flowless> {
-        for _ in 0..2 {
+        // One of its tenant's for the quota, and one of anybody's for the table.
+        for _ in 0..3 {
             let when = (frame.now, self.cx.position.place);
             match self.flows.open(key, self.runner.chains(), packet, when) {
                 Made::Flow(id) => return Ok(id),
                 Made::Evict(id) => self.end_flow(id, EndReason::Forced),
+                Made::OverQuota { gives_way } => {
+                    self.runner.chains().quotas.note(key.tenant(), gives_way.is_some());
+                    let Some(id) = gives_way else { break };
+                    self.end_flow(id, EndReason::Forced);
+                }
                 Made::Full => break,
             }
         }
@@ -229,6 +235,9 @@ impl Passage<'_> {
         }
         let arrival = &arrival.going(if anew { Direction::ToServer } else { came });
         if let Some(decision) = self.settled(arrival, id, length) {
+            return decision;
+        }
+        if let Some(decision) = self.wants_function(arrival, id, length) {
             return decision;
         }
         let mut outcome = Outcome::default();
@@ -289,6 +298,7 @@ impl Passage<'_> {
             Looks { flow: Some(id), inspect: !passed, spared: passed, established, related, restored: false };
         let decision = self.runner.functions(&mut self.cx, entry, occasion, tcp, &events, looks);
         self.apply_effects(id);
+        self.mark(id, &decision);
         self.offer_if_unjudged(id, &decision, packet);
         decision
     }
@@ -358,6 +368,7 @@ impl Passage<'_> {
                 self.cx.account.counters.bypassed_packets += 1;
                 self.cx.account.counters.bypassed_bytes += u64::from(length);
                 self.flows.count(id, occasion.direction, length, occasion.now, true);
+                self.mark(id, &Decision::CONTINUE);
                 self.offer(id, Course::Bypassed, arrival.decoded());
                 return Some(Decision::CONTINUE);
             }
@@ -376,6 +387,28 @@ impl Passage<'_> {
         self.cx.recorder.refused(occasion, Some(entry), &Fate { decision, reject: None }, &[]);
         entry.ext.standing.note_told(occasion.direction);
         self.offer(id, Course::Refused(decision), arrival.decoded());
+        Some(decision)
+    }
+
+    /// A packet of a flow whose policy lets nothing go on while a function of its path is away: it is counted, and refused before its session is told. So the session
+    /// goes on when its sender sends it again, and nobody takes its bytes for inspected.
+    #[inline]
+    fn wants_function(&mut self, arrival: &Arrival<'_>, id: FlowId, length: u32) -> Option<Decision> {
+        if self.runner.lifecycle.away().is_empty() {
+            return None;
+        }
+        let entry = self.flows.get(id)?;
+        let chains = self.runner.chains();
+        let path = match entry.ext.standing.course(entry.state()) {
+            Course::Uninspected => chains.header_part(entry.path),
+            _ => entry.path,
+        };
+        let decision = self.runner.refused_for_want(path, entry.fid, self.cx.settings.prevention)?;
+        let occasion = &arrival.occasion;
+        self.flows.count(id, occasion.direction, length, occasion.now, true);
+        let entry = self.flows.get_mut(id)?;
+        entry.ext.standing.note_refusal(&decision);
+        self.cx.recorder.refused(occasion, Some(entry), &Fate { decision, reject: None }, &[]);
         Some(decision)
     }
 
@@ -424,6 +457,7 @@ impl Passage<'_> {
             decision = self.runner.functions(&mut self.cx, entry, occasion, tcp, events, looks);
         }
         self.apply_effects(id);
+        self.mark(id, &decision);
         decision
     }
 

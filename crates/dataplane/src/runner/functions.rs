@@ -4,6 +4,7 @@
 
 use super::Runner;
 use super::in_hand::{Detection, InHand, Looks, Shows};
+use super::lifecycle::{Fallen, Said, clear, fate_without};
 use super::parts::{FlowParts, view};
 use super::sight::{Hands, Sight, context};
 use crate::context::Context;
@@ -15,6 +16,7 @@ use bartizan_applayer::flow::{AppLayer, AppSummary, Hold};
 use bartizan_base::{Decision, Direction, FunctionId, Path, Reason, Verdict};
 use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{Advice, ExceptionPolicy, ExceptionTarget, Outcome, Seq, StreamEvent, TcpState};
+use bartizan_function::contain::contained;
 use bartizan_function::{Below, FindingAction, Notes, Together};
 use bartizan_offload::Stays;
 use bartizan_packet::{PacketFlags, PacketView, Transport};
@@ -67,9 +69,11 @@ impl Runner {
             self.run_headers(cx, entry, &mut hand);
         }
         if wants_payload && self.lets_wait(cx, entry, &mut hand) {
+            self.settle_fallen(cx);
             return Decision::CONTINUE;
         }
         let touched = self.inspect(cx, entry, &mut hand, wants_payload);
+        self.settle_fallen(cx);
         self.note_changes(cx, &mut hand, wants_payload);
         self.put_down(cx, entry, hand, touched)
     }
@@ -100,6 +104,7 @@ impl Runner {
         {
             notes.decision = Decision::refuse(Verdict::Drop, *reason, FunctionId::ENGINE);
         }
+        self.renew_slots(&mut entry.ext);
         let parts = FlowParts::take(&mut entry.ext);
         InHand {
             occasion: *occasion,
@@ -305,7 +310,7 @@ impl Runner {
             || settings.hold.bytes == 0
             || !looks.inspect
             || occasion.payload().is_empty()
-            || !self.chains.waits_for_protocol(entry.path, entry.fid)
+            || !self.chains.waits_for_protocol(entry.path.and_not(self.lifecycle.away()), entry.fid)
         {
             return Hold::No;
         }
@@ -315,14 +320,16 @@ impl Runner {
 
     /// What a level below has to hold of a flow, so that nothing goes on there which a function of its path would refuse. Who looks at payloads sees each packet.
     pub(crate) fn below(&self, entry: &Entry) -> Below {
-        if self.chains.wants_payload(entry.path) {
+        // Of one that is away it is not known what it will say when it is there again.
+        if self.chains.wants_payload(entry.path) || !entry.path.and(self.lifecycle.away()).is_empty() {
             return Below::Judges;
         }
         let flow = view(entry, AppSummary::default(), entry.both_seen());
         let needs = |bit: FunctionId| {
             let function = self.chains.function(bit)?;
             let slot = entry.ext.slots.get(usize::from(bit.0))?;
-            Some(function.below(&flow, entry.fid, &slot.own))
+            // Who panics here is asked again with the next packet, which it judges.
+            Some(contained(|| function.below(&flow, entry.fid, &slot.own)).unwrap_or(Below::Judges))
         };
         entry.path.functions().map(|bit| needs(bit).unwrap_or_default()).max().unwrap_or(Below::Nothing)
     }
@@ -340,6 +347,9 @@ impl Runner {
         if own.is_empty() {
             return;
         }
+        let away = self.lifecycle.away();
+        let refusing =
+            if own.and(away).is_empty() { Path::EMPTY } else { self.refusing_now(cx, hand, entry.fid) };
         let InHand { occasion, events, looks, parts, notes, .. } = hand;
         let summary = parts.app.as_deref().map(AppLayer::summary).unwrap_or_default();
         let flow = view(entry, summary, looks.established);
@@ -348,17 +358,34 @@ impl Runner {
         let mut reject = None;
         let mut noted = Notes { matches: &entry.ext.matches, ..*notes };
         for bit in own.functions() {
+            if away.contains(bit) {
+                if refusing.contains(bit) {
+                    noted.decision = noted.decision.strictest(self.for_want_of(bit));
+                    break;
+                }
+                continue;
+            }
             let Some(function) = chains.function(bit) else { continue };
             let (Some(state), Some(slot)) = (self.states.get_mut(usize::from(bit.0)), parts.slot(bit)) else {
                 continue;
             };
+            let said = Said::before(&self.findings, &self.edits, reject);
             let sight = Sight::of(occasion, Some(&flow), events);
             let hands = Hands::of(state, slot, &mut reject, (&mut self.findings, &mut self.edits));
             let mut context = context(sight, &noted, hands, cx.settings.prevention);
-            let decision = function.packet(&mut context);
+            let called = contained(|| function.packet(&mut context));
+            let fell = called.is_err();
+            let decision = called.unwrap_or_else(|panicked| {
+                said.restore(&mut self.findings, &mut self.edits, &mut reject);
+                clear(slot);
+                self.lifecycle.leave(bit);
+                self.fallen.push(Fallen { id: bit, panicked });
+                fate_without(chains, bit, (cx.settings.prevention, entry.fid))
+            });
             if decision.done {
                 path = path.without(bit);
-                allowed = Some(decision).filter(|decision| decision.verdict.forwards()).or(allowed);
+                let allows = |decision: &Decision| decision.verdict.forwards() && !fell;
+                allowed = Some(decision).filter(allows).or(allowed);
             }
             noted.decision = noted.decision.strictest(decision);
             if !noted.decision.verdict.forwards() {
@@ -405,6 +432,9 @@ impl Runner {
             cx.account.alert(finding.action);
             let app = entry.ext.app.as_deref();
             let tx = finding.tx.and_then(|tx| super::transactions::record_of(app?, tx));
+            if !self.chains.quotas.writes_alert(entry.tenant(), occasion.now) {
+                continue;
+            }
             cx.recorder.alert(occasion, Some(entry), finding, fate, tx);
         }
         if !decision.verdict.forwards() {

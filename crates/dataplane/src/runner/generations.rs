@@ -10,7 +10,9 @@
 use super::Runner;
 use crate::chain::Chains;
 use crate::tally::Tally;
+use bartizan_base::{FunctionId, Timestamp};
 use bartizan_function::WorkerState;
+use bartizan_function::contain::{contained, throw_away};
 use std::sync::{Arc, Weak};
 
 /// What is left of other generations.
@@ -20,6 +22,8 @@ pub(crate) struct Past {
     counters: Vec<(&'static str, &'static str, u64)>,
     /// States of another generation, for frames that other workers began in it.
     visited: Option<(Weak<Chains>, Vec<WorkerState>)>,
+    /// The worker works in another generation.
+    visiting: bool,
 }
 
 /// A worker's own generation, while it works in another one.
@@ -38,6 +42,21 @@ impl Past {
         }
     }
 
+    /// Whether the worker works in another generation than its own.
+    pub(super) const fn is_visiting(&self) -> bool {
+        self.visiting
+    }
+
+    /// A function begins anew: what it kept for another generation goes, too.
+    pub(super) fn forget_visited(&mut self, id: FunctionId) {
+        let Some((of, states)) = &mut self.visited else { return };
+        let made =
+            of.upgrade().and_then(|chains| contained(|| chains.function(id).map(|f| f.worker())).ok()?);
+        if let Some(state) = states.get_mut(usize::from(id.0)) {
+            throw_away(core::mem::replace(state, made.unwrap_or_else(|| Box::new(()))));
+        }
+    }
+
     fn get(&self, function: &str, name: &str) -> u64 {
         self.counters.iter().find(|(f, n, _)| *f == function && *n == name).map_or(0, |(_, _, sum)| *sum)
     }
@@ -48,14 +67,15 @@ fn visit(chains: &Chains, states: &[WorkerState], each: &mut dyn FnMut(&'static 
     for function in &chains.functions {
         if let Some(state) = states.get(usize::from(function.id().0)) {
             let of = function.spec().name;
-            function.log(state, &mut |name, value| each(of, name, value));
+            // Of one that cannot say it nothing is known.
+            let _ = contained(|| function.log(state, &mut |name, value| each(of, name, value)));
         }
     }
 }
 
 impl Runner {
     /// Takes another generation. To be called between frames.
-    pub(crate) fn enter_generation(&mut self, chains: Arc<Chains>, tally: &mut Tally) {
+    pub(crate) fn enter_generation(&mut self, chains: Arc<Chains>, (now, tally): (Timestamp, &mut Tally)) {
         let past = &mut self.past;
         visit(&self.chains, &self.states, &mut |function, name, value| past.add(function, name, value));
         tally.leave(&self.chains, &self.states);
@@ -63,6 +83,17 @@ impl Runner {
         let states = core::mem::replace(&mut self.states, chains.worker_states());
         self.past.visited = Some((Arc::downgrade(&self.chains), states));
         self.chains = chains;
+        self.begin_generation(now, tally);
+    }
+
+    /// What a function's state has counted so far stays; the state goes.
+    pub(super) fn keep_counts_of(&mut self, id: FunctionId, tally: &mut Tally) {
+        let chains = Arc::clone(&self.chains);
+        let state = self.states.get(usize::from(id.0));
+        let (Some(function), Some(state)) = (chains.function(id), state) else { return };
+        let (of, past) = (function.spec().name, &mut self.past);
+        let _ = contained(|| function.log(state, &mut |name, value| past.add(of, name, value)));
+        let _ = contained(|| tally.leave_one(function.as_ref(), state));
     }
 
     /// Works in another generation until [`Runner::end_visit`]. `None`: it runs already.
@@ -79,6 +110,7 @@ impl Runner {
         visit(chains, &states, &mut |function, name, value| before.push((function, name, value)));
         tally.enter(chains);
         tally.discount(chains, &states);
+        self.past.visiting = true;
         Some(Visit {
             before,
             chains: core::mem::replace(&mut self.chains, Arc::clone(chains)),
@@ -88,15 +120,16 @@ impl Runner {
 
     /// Goes on in its own generation.
     pub(crate) fn end_visit(&mut self, own: Visit, tally: &mut Tally) {
+        self.past.visiting = false;
         let chains = core::mem::replace(&mut self.chains, own.chains);
         let states = core::mem::replace(&mut self.states, own.states);
         tally.leave(&chains, &states);
         tally.enter(&self.chains);
-        let mut before = own.before.into_iter();
+        let before = own.before;
         let past = &mut self.past;
         visit(&chains, &states, &mut |function, name, value| {
-            // The same functions give the same counters in the same order.
-            let known = before.next().map_or(0, |(_, _, value)| value);
+            let known =
+                before.iter().find(|(f, n, _)| *f == function && *n == name).map_or(0, |known| known.2);
             past.add(function, name, value.saturating_sub(known));
         });
         self.past.visited = Some((Arc::downgrade(&chains), states));

@@ -7,6 +7,7 @@ mod flowless;
 mod functions;
 mod generations;
 mod in_hand;
+mod lifecycle;
 mod parts;
 mod payload;
 mod reader;
@@ -18,14 +19,17 @@ mod transactions;
 mod waiting;
 
 use crate::chain::Chains;
+use crate::lifecycle::Lifecycle;
 use crate::settings::EngineSettings;
 use crate::train::Train;
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Decision, Fid, Generation};
+use bartizan_base::{Decision, Fid, Generation, Path};
 use bartizan_flow::stream::MemoryBudget;
 use bartizan_flow::tcp::{StreamCounters, TcpSession};
+use bartizan_function::contain::{contained, note_places};
 use bartizan_function::{Edit, Finding, Marks, WorkerState};
 use generations::Past;
+use lifecycle::Fallen;
 use std::sync::Arc;
 
 pub(crate) use functions::{apply_policy, verdict_of};
@@ -39,6 +43,8 @@ pub(crate) struct Effects {
     pub touched: bool,
     /// No function is left on the flow's path.
     pub bypassed: bool,
+    /// Functions that have been called for the last time, or begin anew: flows at a lower level that they let go there come up.
+    pub left: Path,
 }
 
 /// See the module.
@@ -59,12 +65,17 @@ pub(crate) struct Runner {
     /// Room for a frame with the inspected bytes put back.
     restored: Vec<u8>,
     effects: Effects,
+    /// How the functions stand.
+    pub(crate) lifecycle: Lifecycle,
+    /// Functions that panicked with the packet in hand.
+    fallen: Vec<Fallen>,
     /// Segments that wait for those behind them.
     pub(crate) train: Train,
 }
 
 impl Runner {
     pub(crate) fn new(settings: &EngineSettings, engine: Arc<Engine>, chains: Arc<Chains>) -> Self {
+        note_places();
         Runner {
             states: chains.worker_states(),
             past: Past::default(),
@@ -78,6 +89,8 @@ impl Runner {
             before_switch: None,
             restored: Vec::new(),
             effects: Effects::default(),
+            lifecycle: Lifecycle::new(settings.restarts),
+            fallen: Vec::new(),
             train: Train::default(),
         }
     }
@@ -100,8 +113,12 @@ impl Runner {
     /// A level below has handled packets of a flow of a class as a function had decided.
     pub(crate) fn repeated(&mut self, fid: Fid, decision: &Decision, packets: u64) {
         let state = self.states.get_mut(usize::from(decision.function.0));
-        if let (Some(function), Some(state)) = (self.chains.function(decision.function), state) {
-            function.repeated(state, fid, decision, packets);
+        if let (Some(function), Some(state)) = (self.chains.function(decision.function), state)
+            && !self.lifecycle.away().contains(decision.function)
+            && let Err(panicked) = contained(|| function.repeated(state, fid, decision, packets))
+        {
+            self.lifecycle.leave(decision.function);
+            self.fallen.push(Fallen { id: decision.function, panicked });
         }
     }
 
@@ -133,6 +150,11 @@ impl Runner {
     /// Whether there is room for another session.
     pub(crate) fn has_session_room(&self, settings: &EngineSettings) -> bool {
         TcpSession::has_room(&settings.stream, &self.stream_counters)
+    }
+
+    /// The functions whose flows at a lower level are to come up.
+    pub(crate) fn take_left(&mut self) -> Path {
+        core::mem::take(&mut self.effects.left)
     }
 
     /// What was asked for since the last call.

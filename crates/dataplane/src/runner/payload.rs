@@ -3,14 +3,16 @@
 
 use super::Runner;
 use super::in_hand::{Detection, InHand, Shows, is_shown_early};
+use super::lifecycle::{Fallen, Said, clear, fate_without};
 use super::parts::view;
 use super::sight::{Hands, Sight, context};
 use crate::context::Context;
-use crate::record::{Entry, Occasion};
+use crate::record::{Cause, Entry, Occasion};
 use bartizan_applayer::flow::AppLayer;
 use bartizan_base::Path;
 use bartizan_flow::stream::{RawChunk, StreamPair};
 use bartizan_flow::tcp::{PacketKind, Seq, TcpState};
+use bartizan_function::contain::contained;
 use bartizan_function::{Notes, Showing, StreamNews};
 use bartizan_packet::{Tcp, TcpFlags};
 
@@ -114,13 +116,21 @@ impl Runner {
         news: Option<StreamNews<'_>>,
         (reading, detection): (Reading, &Detection),
     ) -> Path {
-        let InHand { occasion, tcp, events, looks, parts, notes, reject, shows, .. } = hand;
         let chains = &self.chains;
         let mut path = entry.path;
         let all = chains.payload_part(path);
-        let functions = if *shows == Shows::Packet { chains.each_part(all) } else { all };
-        let shown = app.filter(|_| *shows != Shows::Packet);
-        let idle = chains.idle_part(functions);
+        let functions = if hand.shows == Shows::Packet { chains.each_part(all) } else { all };
+        let shown = app.filter(|_| hand.shows != Shows::Packet);
+        let away = functions.and(self.lifecycle.away());
+        if !away.is_empty() {
+            let mut refusing = away.and(self.refusing_now(cx, hand, entry.fid)).functions();
+            if let Some(first) = refusing.next() {
+                hand.notes.decision = hand.notes.decision.strictest(self.for_want_of(first));
+            }
+        }
+        // Who is away counts as done with what it would have been shown.
+        let idle = chains.idle_part(functions).or(away);
+        let InHand { occasion, tcp, events, looks, parts, notes, reject, .. } = hand;
         // Transactions are not done with a packet whose checksum is wrong, whoever looks.
         if let Some(layer) = shown.filter(|_| tcp.is_some_and(|tcp| tcp.checksum_invalid)) {
             idle.functions().for_each(|bit| showing.view(layer, bit, &mut self.marks).later());
@@ -139,6 +149,7 @@ impl Runner {
             let (Some(state), Some(slot)) = (self.states.get_mut(usize::from(bit.0)), parts.slot(bit)) else {
                 continue;
             };
+            let said = Said::before(&self.findings, &self.edits, *reject);
             let sight = Sight {
                 occasion,
                 flow: Some(&flow),
@@ -155,10 +166,21 @@ impl Runner {
             };
             let hands = Hands::of(state, slot, reject, (&mut self.findings, &mut self.edits));
             let mut context = context(sight, &noted, hands, cx.settings.prevention);
-            let decision = function.payload(&mut context);
+            let called = contained(|| function.payload(&mut context));
+            let fell = called.is_err();
+            let decision = called.unwrap_or_else(|panicked| {
+                said.restore(&mut self.findings, &mut self.edits, reject);
+                clear(slot);
+                self.marks.forget(bit);
+                self.lifecycle.leave(bit);
+                self.fallen.push(Fallen { id: bit, panicked });
+                // Of what is left of a flow nothing can be refused any more.
+                let refuses = cx.settings.prevention && !matches!(occasion.cause, Cause::FlowEnd);
+                fate_without(chains, bit, (refuses, entry.fid))
+            });
             if decision.done && decision.verdict.forwards() {
                 path = path.without(bit);
-                allowed = Some(decision);
+                allowed = Some(decision).filter(|_| !fell).or(allowed);
             }
             noted.decision = noted.decision.strictest(decision);
         }

@@ -28,6 +28,7 @@ impl Worker {
         let mut flow = self.flows.table_mut().take(id, keeps_room)?;
         let of = flow.entry().tenant();
         let ext = &mut flow.entry_mut().ext;
+        self.runner.let_flow_go(ext);
         ext.session.leave(self.runner.stream_counters_mut());
         if let Some(pair) = ext.streams.as_deref() {
             pair.leave(self.runner.budget_mut());
@@ -78,7 +79,8 @@ impl Worker {
         moved: Box<MovedFlow>,
         put: impl FnOnce(&mut FlowTable<FlowExt>, Moved<FlowExt>) -> Result<FlowId, Moved<FlowExt>>,
     ) -> Result<FlowId, Box<MovedFlow>> {
-        let MovedFlow { flow, held } = *moved;
+        let MovedFlow { mut flow, held } = *moved;
+        self.runner.let_flow_in(&mut flow.entry_mut().ext);
         let id = put(self.flows.table_mut(), flow).map_err(|flow| Box::new(MovedFlow { flow, held }))?;
         if let Some(entry) = self.flows.get(id) {
             entry.ext.session.join(self.runner.stream_counters_mut());

@@ -115,6 +115,10 @@ impl Worker {
         if self.settings.prevention {
             self.visit_prevention(&mut each);
         }
+        let (failures, restarts, failed) = self.runner.lifecycle.sums();
+        each("function.failures", failures);
+        each("function.restarts", restarts);
+        each("function.failed", failed);
         visit_hosts(self.runner.chains(), &mut each);
         each("flow_bypassed.local_pkts", self.account.counters.bypassed_packets);
         each("flow_bypassed.local_bytes", self.account.counters.bypassed_bytes);
@@ -130,15 +134,23 @@ impl Worker {
         });
         let of_table = self.flows.table().level_counters();
         each("flow_bypassed.closed", of_table.ended);
-        each("flow_bypassed.pkts", counters.forwarded.packets.saturating_add(dropped.0));
-        each("flow_bypassed.bytes", counters.forwarded.bytes.saturating_add(dropped.1));
+        // What was refused without a flow is of none.
+        let of_flows = (
+            dropped.0.saturating_sub(counters.early.packets),
+            dropped.1.saturating_sub(counters.early.bytes),
+        );
+        each("flow_bypassed.pkts", counters.forwarded.packets.saturating_add(of_flows.0));
+        each("flow_bypassed.bytes", counters.forwarded.bytes.saturating_add(of_flows.1));
         each("offload.forwarded_pkts", counters.forwarded.packets);
         each("offload.forwarded_bytes", counters.forwarded.bytes);
         each("offload.dropped_pkts", dropped.0);
         each("offload.dropped_bytes", dropped.1);
+        each("offload.early_pkts", counters.early.packets);
+        each("offload.early_bytes", counters.early.bytes);
         each("offload.entries", counters.entries);
         each("offload.offered", counters.offered);
         each("offload.outdated", counters.outdated);
+        each("offload.left", counters.left);
         each("offload.missed", counters.missed);
         each("offload.gave_way", counters.gave_way);
         each("offload.back", of_table.back);
@@ -222,6 +234,8 @@ impl Worker {
             self.visit_functions_by_name(&mut |function, name, value| {
                 snapshot.own.push((function, name, value))
             });
+            snapshot.standing.clear();
+            snapshot.standing.extend(self.functions_now());
             let table = self.flows.table().memory();
             let defrag = self.intake.defrag().memory_used() as u64;
             let memory = &self.account.memory;

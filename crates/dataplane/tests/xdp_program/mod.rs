@@ -28,7 +28,8 @@ pub fn config() -> DecoderConfig {
 /// A link, and the program.
 pub fn program() -> Program {
     ports(["lan", "wan"]);
-    Program::load(&Options { flows: 64, mode: ModeChoice::Auto, tunnels: config(), workers: 1 }).unwrap()
+    Program::load(&Options { flows: 64, mode: ModeChoice::Auto, tunnels: config(), workers: 1, early: None })
+        .unwrap()
 }
 
 /// How a link's ports are set up.
@@ -49,6 +50,7 @@ pub fn attach(program: &mut Program, setting: Setting) {
             pair,
             vlans_in_key: setting.vlans,
             drop_samples: None,
+            early: None,
             watch: None,
         };
         program.attach(&port).unwrap();

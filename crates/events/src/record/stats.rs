@@ -26,6 +26,7 @@ const OWN: &[&str] = &[
     "flow.moved",
     "flow.moves_refused",
     "flow.room",
+    "function.",
     "host.active",
     "host.created",
     "host.ended",

@@ -5,13 +5,16 @@
 //! poll. Each poll is a sign of life of the worker: where it gives none for too long, the program does without it (docs/failing.md).
 
 use crate::device::{Action, Answered, Capabilities, Counts, Device, Install, Request, Said, Sides, Wish};
+use crate::key::DeviceKey;
 use crate::stays::Stays;
 use bartizan_base::{Generation, Level, Timestamp};
 use bartizan_flow::level::{Answer, SunkId};
 use bartizan_flow::tcp::{Progress, Seq};
 use bartizan_packet::TunnelKind;
 use bartizan_packet::windows::Windows;
-use bartizan_xdp::{Control, Fail, InsertError, Key, Tables, Watch, boot_time, boot_to_real};
+use bartizan_xdp::{
+    Control, EarlyCounted, Fail, InsertError, Key, Mark, Tables, Watch, boot_time, boot_to_real,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,10 +66,23 @@ pub struct XdpDevice {
     entries: Vec<Option<Entry>>,
     said: Vec<(u32, SunkId, Said)>,
     heart: Option<Heart>,
+    early: Option<Early>,
     /// The program's clock, and from it to that of packets, in nanoseconds; read once for all requests of a call.
     now: u64,
     to_packets: i64,
 }
+
+/// Its share in what is refused of packets without a flow.
+#[derive(Clone, Debug)]
+struct Early {
+    link: u8,
+    counts: bool,
+    /// What was given of each outcome, by tables of even and odd generations.
+    given: [Vec<EarlyCounted>; 2],
+}
+
+/// Protocols whose packets are judged without a flow.
+const EARLY_PROTOCOLS: [u8; 2] = [6, 17];
 
 fn sides(counts: &bartizan_xdp::Counts) -> Sides {
     counts.progress.map(|side| {
@@ -89,8 +105,8 @@ impl XdpDevice {
             windows: true,
         };
         let (now, to_packets) = (boot_time(), boot_to_real());
-        let (entries, said, heart) = (Vec::new(), Vec::new(), None);
-        XdpDevice { tables, first, capabilities, entries, said, heart, now, to_packets }
+        let (entries, said, heart, early) = (Vec::new(), Vec::new(), None, None);
+        XdpDevice { tables, first, capabilities, entries, said, heart, early, now, to_packets }
     }
 
     /// The host gives a packet up that has so many layers (`decoder.max-layers`). Where the program would read more it holds no flows in tunnels.
@@ -99,6 +115,19 @@ impl XdpDevice {
         if max_layers <= LAYERS {
             self.capabilities.tunnels = &[];
         }
+        self
+    }
+
+    /// Packets without a flow are refused early on its link, by its number among such links. `counts`: this worker of the link gives what was counted.
+    #[must_use]
+    pub fn with_early(mut self, link: u8, counts: bool) -> Self {
+        let given = [false, true].map(|odd| {
+            let early = self.tables.early();
+            early.map_or_else(Vec::new, |early| {
+                (0..early.outcomes()).map(|outcome| early.counted(odd, link, outcome)).collect()
+            })
+        });
+        self.early = Some(Early { link, counts, given });
         self
     }
 
@@ -263,6 +292,35 @@ impl Device for XdpDevice {
 
     fn has_missed(&mut self) -> bool {
         self.heart.as_mut().is_some_and(|heart| core::mem::take(&mut heart.missed))
+    }
+
+    fn is_early(&self) -> bool {
+        self.early.is_some()
+    }
+
+    fn mark(&self, key: &DeviceKey) -> Option<Mark> {
+        let judged = self.early.is_some()
+            && !key.is_in_tunnel()
+            && EARLY_PROTOCOLS.contains(&(key.0.last().copied().unwrap_or(0) as u8));
+        if judged { Mark::new(&self.tables, &key.0) } else { None }
+    }
+
+    fn early(&mut self, generation: Generation, outcomes: u32, each: &mut dyn FnMut(u32, u64, u64)) {
+        let (Some(Early { link, counts: true, given }), Some(tables)) =
+            (&mut self.early, self.tables.early())
+        else {
+            return;
+        };
+        let odd = generation.0 & 1 == 1;
+        let Some(given) = given.get_mut(usize::from(odd)) else { return };
+        for (outcome, given) in (0..outcomes).zip(given) {
+            let now = tables.counted(odd, *link, outcome);
+            let packets = now.packets.wrapping_sub(given.packets);
+            if packets > 0 {
+                each(outcome, packets, now.bytes.wrapping_sub(given.bytes));
+                *given = now;
+            }
+        }
     }
 
     fn enter_generation(&mut self, generation: Generation) {

@@ -215,6 +215,7 @@ pub fn port(name: &str, side: Side, index: u8, pair: u8) -> PortSetup {
         pair,
         vlans_in_key: true,
         drop_samples: None,
+        early: None,
         watch: None,
     }
 }
@@ -231,8 +232,14 @@ pub fn program(flows: u32) -> Program {
 
 /// A program for so many flows and workers.
 pub fn program_for(flows: u32, workers: u32) -> Program {
-    Program::load(&Options { flows, mode: ModeChoice::Auto, tunnels: DecoderConfig::default(), workers })
-        .unwrap_or_else(|error| panic!("{error}"))
+    Program::load(&Options {
+        flows,
+        mode: ModeChoice::Auto,
+        tunnels: DecoderConfig::default(),
+        workers,
+        early: None,
+    })
+    .unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A program on both ports of a new link.

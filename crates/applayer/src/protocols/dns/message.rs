@@ -84,6 +84,8 @@ pub struct Query {
     pub name: Name,
     /// Type of record asked for.
     pub rrtype: u16,
+    /// Class: 1 is the Internet's.
+    pub class: u16,
 }
 
 /// A resource record.
@@ -93,6 +95,8 @@ pub struct Record {
     pub name: Name,
     /// Type.
     pub rrtype: u16,
+    /// Class: 1 is the Internet's.
+    pub class: u16,
     /// Seconds that it may be cached.
     pub ttl: u32,
     /// Offsets of the data in the message: from, to.
@@ -310,8 +314,8 @@ fn read_query(message: &[u8], at: usize, odd: &mut NameFlags) -> Result<(Query, 
     *odd |= name.flags();
     let mut cursor = field(message, next, message.len());
     let rrtype = cursor.u16().ok_or(Bad::Short)?;
-    let _class = cursor.u16().ok_or(Bad::Short)?;
-    Ok((Query { name, rrtype }, next.saturating_add(cursor.position())))
+    let class = cursor.u16().ok_or(Bad::Short)?;
+    Ok((Query { name, rrtype, class }, next.saturating_add(cursor.position())))
 }
 
 /// Reads a section: its records up to the first that is broken, and where it ends if none is.
@@ -339,7 +343,7 @@ fn read_record(message: &[u8], at: usize, odd: &mut NameFlags) -> Result<(Record
     *odd |= name.flags();
     let mut cursor = field(message, next, message.len());
     let rrtype = cursor.u16().ok_or(Bad::Short)?;
-    let _class = cursor.u16().ok_or(Bad::Short)?;
+    let class = cursor.u16().ok_or(Bad::Short)?;
     let ttl = cursor.u32().ok_or(Bad::Short)?;
     let length = cursor.u16().ok_or(Bad::Short)?;
     let from = next.saturating_add(cursor.position());
@@ -353,7 +357,7 @@ fn read_record(message: &[u8], at: usize, odd: &mut NameFlags) -> Result<(Record
     let (Ok(first), Ok(last)) = (u16::try_from(from), u16::try_from(to)) else {
         return Err(Bad::Broken);
     };
-    Ok((Record { name, rrtype, ttl, data: (first, last) }, to))
+    Ok((Record { name, rrtype, class, ttl, data: (first, last) }, to))
 }
 
 /// Reads a record's data, which stands at `from..to`.

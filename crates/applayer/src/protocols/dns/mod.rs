@@ -10,8 +10,8 @@
 //! first packet is a response is turned. In prevention it takes at its ports what servers take, too (`likely`), and messages are read as
 //! lenient receivers do (`message`).
 //!
-//! Not done: matching of responses to queries, DNS over TLS, EDNS response codes above 15, classes (IN and CH are
-//! not told apart).
+//! Not done: matching of responses to queries (function `names` does it for itself), DNS over TLS, EDNS response codes above 15,
+//! classes (detection and records do not tell IN and CH apart).
 
 mod buffers;
 mod likely;

@@ -118,6 +118,10 @@ impl Transaction for DnsTransaction {
         Some(if self.response { Direction::ToClient } else { Direction::ToServer })
     }
 
+    fn as_any(&self) -> Option<&dyn core::any::Any> {
+        Some(self)
+    }
+
     fn common(&self) -> &TxCommon {
         &self.common
     }

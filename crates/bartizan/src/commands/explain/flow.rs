@@ -2,7 +2,7 @@
 //! `bartizan explain flow`: for a 5-tuple what the policy makes of it, for a capture what happened to its flows.
 
 use super::flow_text;
-use crate::commands::ctl::{self, To};
+use crate::commands::ctl::running::{self, To};
 use crate::error::{Exit, Failure};
 use crate::generation::{Builder, Built, BuiltPolicy, Options, find_link, find_tenant, unnamed_link};
 use crate::load;
@@ -126,7 +126,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 fn live(args: &Args) -> Result<Exit, Failure> {
     let spec = command("explain-flow").ok_or_else(|| Failure::usage("there is no such command"))?;
     let request = spec.request(&args.subject).map_err(Failure::usage)?;
-    ctl::give(&args.to, &request, args.json)
+    running::give(&args.to, &request, args.json)
 }
 
 fn asked(args: &Args) -> Result<Asked, Failure> {

@@ -31,6 +31,7 @@ pub fn answer(command: &str, message: &Value) -> Shown {
             found = !array(message, "flows").is_empty();
             flows(message, &mut text);
         }
+        ("function-list", _) => functions(message, &mut text),
         ("levels", _) => levels(message, &mut text),
         ("command-list" | "help", _) => names(message, "commands", &mut text),
         ("iface-list", _) => names(message, "ifaces", &mut text),
@@ -73,6 +74,19 @@ fn lines(before: &str, value: &Value, text: &mut String) {
             Value::Array(all) => all.iter().for_each(|one| lines(&name, one, text)),
             other => lines(&name, other, text),
         }
+    }
+}
+
+fn functions(message: &Value, text: &mut String) {
+    for function in array(message, "functions") {
+        let (name, state, reason) =
+            (word(function, "function"), word(function, "state"), word(function, "reason"));
+        let (failures, restarts) = (number(function, "failures"), number(function, "restarts"));
+        let _ = write!(text, "{name:<12} {state:<8} failures {failures}, restarts {restarts}");
+        let _ = if reason.is_empty() { writeln!(text) } else { writeln!(text, "  ({reason})") };
+    }
+    for worker in array(message, "late_workers") {
+        let _ = writeln!(text, "worker {} has not answered", plain(worker));
     }
 }
 
@@ -215,6 +229,14 @@ fn standing(flow: &Value) -> Vec<(&'static str, String)> {
     if let Some(by) = flow.get("allowed") {
         told.push(("", format!("let go on by {}", with_rule(by))));
     }
+    for name in array(flow, "names") {
+        let left = number(name, "until") as f64 - flow.get("now").and_then(Value::as_f64).unwrap_or_default();
+        let (address, of, asked) = (word(name, "address"), word(name, "name"), word(name, "asked"));
+        told.push((
+            "name",
+            format!("{address} is of `{of}` for {left:.0} s more: an answer for {asked} said so"),
+        ));
+    }
     told
 }
 
@@ -279,6 +301,7 @@ mod tests {
             "flow_id": 7, "worker": 1, "link": "wan", "tenant": 0, "fid": 3, "policy": "all", "generation": 1, "running": 2,
             "ends": {"protocol": 17, "src_ip": "2001:db8::1", "src_port": 5, "dest_ip": "2001:db8::2", "dest_port": 53},
             "chain": ["pfw", "ids"], "path": [], "state": "bypassed", "course": "bypassed", "level": "xdp", "step": "active",
+            "names": [{"address": "2001:db8::2", "name": "*.example.com", "asked": "api.example.com", "until": 42}],
             "allowed": {"function": "ids", "rule": 2}, "since": 10.0, "start": 5.0, "last": 11.5, "now": 12.0,
             "levels": {"host": {"pkts_toserver": 2, "bytes_toserver": 99}, "xdp": {"pkts_toserver": 50}},
         });
@@ -291,6 +314,7 @@ mod tests {
             "chain     pfw > ids; none looks any more",
             "standing  bypassed: its packets go on, nobody looks",
             "          let go on by ids, rule 2",
+            "name      2001:db8::2 is of `*.example.com` for 30 s more: an answer for api.example.com said so",
             "level     xdp for 2.0 s",
             "counted   host: 2 packets, 99 bytes to the server; 0 packets, 0 bytes to the client",
             "seen      first 7.0 s ago, last 0.5 s ago",

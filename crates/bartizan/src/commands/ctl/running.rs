@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan ctl`: gives a command to a running program, by its socket, and shows what comes of it.
+//! Commands to a running program: given by its socket, with what comes of it.
 
-use super::ctl_text;
+use super::running_text;
 use crate::control;
 use crate::error::{Exit, Failure};
 use bartizan_api::control::{ANSWER_MAX, COMMANDS, Messages, Reply, Request, command, hello};
@@ -10,11 +10,11 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Shown below `--help`.
+/// The commands, for the help.
 pub fn commands_help() -> String {
     let widest =
         COMMANDS.iter().map(|spec| spec.usage().len()).filter(|width| *width < 34).max().unwrap_or(0);
-    let mut text = "Commands:\n".to_owned();
+    let mut text = "Commands to a running program:\n".to_owned();
     for spec in COMMANDS {
         let usage = spec.usage();
         if usage.len() > widest {
@@ -23,57 +23,39 @@ pub fn commands_help() -> String {
             text += &format!("  {usage:widest$}  {}\n", spec.about);
         }
     }
-    text + EXAMPLES
-}
-
-const EXAMPLES: &str = "
-Examples:
-  bartizan ctl reload-rules
-  bartizan ctl levels
-  bartizan ctl explain-flow tcp 10.0.0.1:40000 192.0.2.7:80
-  bartizan ctl explain-flow 192.0.2.7:80
-  bartizan ctl --json dump-counters
-  bartizan ctl --socket /run/bartizan/lan.socket shutdown";
-
-/// Arguments.
-#[derive(clap::Args)]
-pub struct Args {
-    #[command(flatten)]
-    to: To,
-    /// Print the answer as it came, as JSON.
-    #[arg(long)]
-    json: bool,
-    /// What the program is to do.
-    #[arg(value_name = "COMMAND", required = true)]
-    command: String,
-    /// What it wants to be told.
-    #[arg(value_name = "ARGUMENT")]
-    arguments: Vec<String>,
+    text
 }
 
 /// Which program, and how long it is waited for.
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
+#[command(next_help_heading = "Which running program")]
 pub struct To {
     /// The program's socket [default: control.socket in /run/bartizan, of other users in their own]; a run says where it lies when it starts.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", global = true)]
     pub socket: Option<PathBuf>,
     /// How long to wait for the answer; a reload takes as long as loading rules.
-    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, global = true)]
     pub timeout: u64,
 }
 
-/// Gives a command.
-pub fn run(args: &Args) -> Result<Exit, Failure> {
-    let Some(spec) = command(&args.command) else {
-        let known: Vec<&str> = COMMANDS.iter().map(|spec| spec.name).collect();
-        return Err(Failure::usage(format!(
-            "there is no command `{}`; there are {}",
-            args.command,
-            known.join(", ")
-        )));
-    };
-    let request = spec.request(&args.arguments).map_err(Failure::usage)?;
-    give(&args.to, &request, args.json)
+/// What commands about functions begin with.
+pub const FUNCTION: &str = "function";
+
+/// `function stop NAME` is `function-stop NAME`.
+pub fn whole_name(command: &str, mut arguments: Vec<String>) -> (String, Vec<String>) {
+    if command != FUNCTION {
+        return (command.to_owned(), arguments);
+    }
+    let rest = arguments.split_off(arguments.len().min(1));
+    let verb = arguments.pop().unwrap_or_else(|| "list".to_owned());
+    (format!("{FUNCTION}-{verb}"), rest)
+}
+
+/// Gives a command by its name.
+pub fn run(to: &To, name: &str, arguments: &[String], json: bool) -> Result<Exit, Failure> {
+    let spec = command(name).ok_or_else(|| Failure::usage(format!("there is no command `{name}`")))?;
+    let request = spec.request(arguments).map_err(Failure::usage)?;
+    give(to, &request, json)
 }
 
 /// Gives a command, and shows what comes of it.
@@ -84,9 +66,9 @@ pub fn give(to: &To, request: &Request, json: bool) -> Result<Exit, Failure> {
         return Ok(if reply.ok { Exit::Done } else { Exit::Input });
     }
     if !reply.ok {
-        return Err(Failure::input(ctl_text::plain(&reply.message)));
+        return Err(Failure::input(running_text::plain(&reply.message)));
     }
-    let shown = ctl_text::answer(&request.command, &reply.message);
+    let shown = running_text::answer(&request.command, &reply.message);
     println!("{}", shown.text);
     Ok(if shown.found { Exit::Done } else { Exit::Input })
 }

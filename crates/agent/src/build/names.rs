@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Groups by DNS name: who reads answers, and what stands for a name in rules.
+
+use super::{Build, NAMES};
+use crate::classes::ByName;
+use bartizan_classify::NameId;
+use bartizan_config::policy::{DnsName, Member, Target};
+use bartizan_function::{Function, RuleSource};
+use bartizan_functions::classes::{Member as SideMember, Side, sides};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+impl Build<'_> {
+    /// Who reads answers of resolvers, where some group has a DNS name, and what groups by name rest on.
+    pub(super) fn by_name(&mut self, functions: &mut Vec<Arc<dyn Function>>) -> Option<ByName> {
+        let (agent, file) = (self.agent, self.file);
+        let names = file.names();
+        if names.is_empty() {
+            return None;
+        }
+        let kind = agent.kinds.iter().zip(&agent.ids).find(|(kind, _)| kind.spec().name == NAMES);
+        let Some((kind, reader)) = kind else {
+            self.problem(
+                "groups",
+                "groups by DNS name need the function `names`, which this program lacks".to_owned(),
+            );
+            return None;
+        };
+        let mut numbers: Map<String, Value> = Map::new();
+        for name in names {
+            let Some(id) = agent.names.id(name.as_str()) else {
+                self.problem(
+                    "groups",
+                    "no number is left for another DNS name; restart the program".to_owned(),
+                );
+                return None;
+            };
+            numbers.insert(name.to_string(), json!(id.0.get()));
+        }
+        let rules = json!({"names": numbers, "ttl-min": file.dns.ttl_min.0, "ttl-max": file.dns.ttl_max.0});
+        let source = RuleSource {
+            rules: &rules,
+            place: &file.name,
+            generation: self.state.generation,
+            id: *reader,
+            hosts: &agent.hosts,
+            names: &agent.names,
+        };
+        match kind.rules(&source) {
+            Ok(function) => {
+                let at = functions.partition_point(|f| f.id() < *reader);
+                functions.insert(at, Arc::from(function));
+            }
+            Err(errors) => errors.into_iter().for_each(|e| self.problem("dns", e.message)),
+        }
+        let resolvers = file.prefixes(&file.dns.resolvers);
+        Some(ByName { names: Arc::clone(&agent.names), reader: *reader, resolvers })
+    }
+
+    /// The number of a DNS name. Each was given one, or a problem stands there.
+    pub(super) fn name_id(&self, name: &DnsName) -> Option<NameId> {
+        self.agent.names.id(name.as_str())
+    }
+
+    /// What rules ask of the address of a side that lies in these.
+    pub(super) fn sides(&self, targets: &[Target]) -> Vec<Side> {
+        let member = |member| match member {
+            Member::Prefix(prefix) => Some(SideMember::Prefix(prefix)),
+            Member::Name(name) => self.name_id(&name).map(SideMember::Name),
+        };
+        let members: Vec<_> = self.file.resolve(targets).into_iter().filter_map(member).collect();
+        sides(&members)
+    }
+
+    /// Members as functions get them.
+    pub(super) fn texts(&self, members: &[Member]) -> Vec<String> {
+        let text = |member: &Member| match member {
+            Member::Prefix(prefix) => Some(prefix.to_string()),
+            Member::Name(name) => self.name_id(name).map(|id| format!("name/{}", id.0)),
+        };
+        members.iter().filter_map(text).collect()
+    }
+}

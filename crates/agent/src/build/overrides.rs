@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Settings that orders give to functions, beside what their sections of the policy say.
+
+use super::{Agent, GATE, Overrides};
+use bartizan_config::policy::unknown_function;
+use serde_json::{Map, Value};
+
+impl Agent {
+    /// Gives a function other settings, from the next generation on and in all its sections; `null` takes one back. What they may be the function says when it is built. Gives all that
+    /// were given before, for [`Agent::restore`].
+    ///
+    /// # Errors
+    /// There is no such function, or it has no such setting that can be changed so.
+    pub fn configure(&mut self, function: &str, settings: &Map<String, Value>) -> Result<Overrides, String> {
+        let Some(kind) = self.kinds.iter().find(|kind| kind.spec().name == function && function != GATE)
+        else {
+            return Err(unknown_function(function, &self.function_names()));
+        };
+        let known = kind.changeable();
+        if known.is_empty() {
+            return Err(format!(
+                "`{function}` has no settings that can be changed so; change its section of the policy and reload"
+            ));
+        }
+        if let Some(other) = settings.keys().find(|name| !known.contains(&name.as_str())) {
+            return Err(format!(
+                "`{function}` has no setting `{other}` that can be changed so; there are {}",
+                known.join(", ")
+            ));
+        }
+        if settings.is_empty() {
+            return Err(format!("say which settings of `{function}`: {}", known.join(", ")));
+        }
+        let before = self.overrides.clone();
+        let own = self.overrides.entry(function.to_owned()).or_default();
+        for (name, value) in settings {
+            if value.is_null() {
+                own.remove(name);
+            } else {
+                own.insert(name.clone(), value.clone());
+            }
+        }
+        Ok(before)
+    }
+
+    /// Settings as they were.
+    pub fn restore(&mut self, overrides: Overrides) {
+        self.overrides = overrides;
+    }
+}

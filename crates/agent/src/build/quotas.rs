@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How much tenants may have: what the data plane counts, and how many rules.
+
+use super::Build;
+use bartizan_base::FunctionId;
+use bartizan_dataplane::quotas::{Quota, Quotas};
+use bartizan_function::Function;
+use core::num::NonZeroU64;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+impl Build<'_> {
+    /// How much the tenants may use in the data plane.
+    pub(super) fn quotas(&mut self) -> Quotas {
+        let mut of = Vec::new();
+        for tenant in &self.file.tenants {
+            let quota = Quota {
+                flows: tenant.quotas.flows.map(NonZeroU64::get),
+                alerts: tenant.quotas.alerts_per_second,
+                state: tenant.quotas.state_bytes.map(|size| size.0),
+            };
+            let id = self.state.tenants.get(&tenant.name).filter(|_| quota != Quota::default());
+            if let Some(id) = id {
+                let meter = self.state.meters.entry(*id).or_default();
+                of.push((*id, Arc::from(tenant.name.as_str()), quota, Arc::clone(meter)));
+            }
+        }
+        Quotas::new(of)
+    }
+
+    /// Whether no tenant has more rules than it may, in the policies that name it. A set of rules that several of its classes have counts once.
+    pub(super) fn check_rule_quotas(&mut self, functions: &[Arc<dyn Function>]) {
+        let file = self.file;
+        for (index, tenant) in file.tenants.iter().enumerate() {
+            let Some(most) = tenant.quotas.rules else { continue };
+            let names = |policy: &str| {
+                file.policies.iter().any(|p| p.name == policy && p.tenant.contains(&tenant.name))
+            };
+            let own = self
+                .infos
+                .iter()
+                .filter(|i| i.tenant == tenant.name && i.policy.as_deref().is_some_and(names));
+            let mut sets: BTreeMap<(FunctionId, usize), usize> = BTreeMap::new();
+            for fid in own.map(|info| info.fid) {
+                sets.extend(functions.iter().filter_map(|f| {
+                    let (set, rules) = f.rules_of(fid)?;
+                    Some(((f.id(), set), rules))
+                }));
+            }
+            let rules = sets.values().fold(0u64, |sum, rules| sum.saturating_add(*rules as u64));
+            if rules > most {
+                let message = format!(
+                    "the policies of tenant `{}` have {rules} rules, and it may have {most}; use fewer, or raise `rules` here",
+                    tenant.name
+                );
+                self.problem(&format!("tenants/{index}/quotas/rules"), message);
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a level below may refuse of packets without a flow: policies and the rules of their first function as one list, in the order in which the lookup of a new flow has them.
+//!
+//! A policy's rules are asked within what the policy selects; what none of them matches its default decides. So nothing behind a policy is asked about its flows. A policy
+//! of which something else comes first (a function that judges by more than headers, a staged one) sends its packets up.
+
+use crate::lookup::PolicyRules;
+use bartizan_base::Decision;
+use bartizan_classify::HeaderRule;
+use bartizan_dataplane::chain::Class;
+use bartizan_dataplane::early::Early;
+use bartizan_function::Function;
+use std::sync::Arc;
+
+/// A policy, or the default behind all of them.
+pub(crate) struct Selected {
+    /// What it selects, whole.
+    pub within: Vec<HeaderRule>,
+    /// The class of its flows. (Others of its classes have the same rules.)
+    pub class: Class,
+}
+
+/// Makes the list. `rules`: those that are looked up, of all functions.
+pub(crate) fn list(owners: &[Selected], functions: &[Arc<dyn Function>], rules: &[PolicyRules]) -> Early {
+    let mut early = Early::default();
+    for (index, owner) in owners.iter().enumerate() {
+        let first = owner.class.path.functions().next();
+        let function = functions.iter().find(|function| Some(function.id()) == first);
+        let own = rules.iter().find(|own| Some(own.function) == first && own.policies.contains(&index));
+        add(&mut early, owner, function, own.map(|own| own.rules.as_slice()).unwrap_or_default());
+    }
+    early
+}
+
+/// Adds the rules of a policy.
+fn add(
+    early: &mut Early,
+    Selected { within, class }: &Selected,
+    function: Option<&Arc<dyn Function>>,
+    rules: &[(u32, HeaderRule)],
+) {
+    let mut refuses = |rule: Option<u32>| -> Option<u32> {
+        let decision: Decision = function?.refuses(class.fid, rule)?;
+        let number = u32::try_from(early.outcomes.len()).ok()?;
+        early.outcomes.push((class.fid, decision));
+        Some(number)
+    };
+    let mut sorted = rules.to_vec();
+    sorted.sort_by_key(|(number, _)| *number);
+    for rule in sorted.chunk_by(|a, b| a.0 == b.0) {
+        let alternatives: Vec<HeaderRule> = rule.iter().map(|(_, header)| *header).collect();
+        let outcome = rule.first().and_then(|(number, _)| refuses(Some(*number)));
+        early.rules.push(within, &alternatives, outcome);
+    }
+    early.rules.push(within, &[HeaderRule::default()], refuses(None));
+}

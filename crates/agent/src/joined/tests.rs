@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Parts of policy files and what comes of them, right and wrong.
+
+use super::*;
+use bartizan_api::southbound::RuleType;
+use bartizan_config::policy::{self, PolicyError, read};
+use proptest::prelude::*;
+
+type Objects = BTreeMap<ObjectKey, Arc<Object>>;
+
+fn join(objects: &Objects) -> Result<Joined, Vec<Diagnostic>> {
+    super::join(&Held { generation: 4, objects: objects.clone() })
+}
+
+fn part(tenant: u16, name: &str, text: &Value) -> Object {
+    Object::Policy(Policy { name: name.into(), tenant, text: text.to_string() })
+}
+
+fn file(id: u32, lines: &[&str]) -> Object {
+    let rules = Rules::Raw(lines.iter().map(|line| (*line).to_owned()).collect());
+    Object::Group(RuleGroup { id, tenant: 0, rule_type: RuleType::Ids, rules })
+}
+
+fn all(objects: impl IntoIterator<Item = Object>) -> Objects {
+    objects.into_iter().map(|object| (object.key(), Arc::new(object))).collect()
+}
+
+fn tenant(number: u16, name: &str, order: u64) -> Object {
+    let text =
+        json!({"tenant": {"name": name, "select": {"vni": number}, "quotas": {"flows": 3}}, "order": order});
+    part(number, "@tenant", &text)
+}
+
+fn policy(number: u16, tenant: &str, name: &str, order: u64) -> Object {
+    let said = json!({"name": format!("{tenant}/{name}"), "tenant": [tenant], "chain": ["pfw"], "pfw": {"default": "drop"}});
+    part(number, name, &json!({"policy": said, "order": order}))
+}
+
+fn names(joined: &Joined, key: &str) -> Vec<String> {
+    let items = joined.file[key].as_array().unwrap();
+    items.iter().map(|item| item["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// What is wrong of a generation's objects: object, pointer, message.
+fn wrong(objects: &Objects) -> Vec<(String, String, String)> {
+    let said = |d: Diagnostic| (d.object.as_str().to_owned(), d.pointer, d.message);
+    join(objects).unwrap_err().into_iter().map(said).collect()
+}
+
+#[test]
+fn parts_are_one_file_in_the_order_that_they_say() {
+    let library = json!({"library": {"files": [{"group": 17, "sha256": "abc"}], "choose": [{"sids": [2]}], "except": []}});
+    let objects = all([
+        tenant(7, "acme", 100),
+        tenant(3, "zeta", 50),
+        policy(7, "acme", "web", 10),
+        policy(7, "acme", "all", 100),
+        policy(3, "zeta", "a", 10),
+        part(7, "@group/lan", &json!({"groups": {"lan@acme": ["10.0.0.0/8"]}})),
+        part(0, "@default", &json!({"default": {"action": "allow"}})),
+        part(0, "@library/web", &library),
+        file(17, &["alert tcp any any -> any any (sid:1;)", "", "alert tcp any any -> any any (sid:2;)"]),
+    ]);
+    let joined = join(&objects).unwrap();
+    assert_eq!(names(&joined, "tenants"), ["zeta", "acme"]);
+    assert_eq!(names(&joined, "policies"), ["acme/web", "zeta/a", "acme/all"]);
+    assert_eq!(joined.tenants, [("zeta".to_owned(), 3), ("acme".to_owned(), 7)]);
+    assert_eq!(joined.file["groups"], json!({"lan@acme": ["10.0.0.0/8"]}));
+    assert_eq!(joined.file["rule-groups"], json!({"web": ["web.rules"]}));
+    assert_eq!(joined.file["default"], json!({"action": "allow"}));
+    let rules = joined.libraries["web.rules"].rules();
+    let lines: Vec<_> =
+        rules[0].rules.iter().map(|r| (rules[0].source.position(r.span.start).line, r.meta.id.sid)).collect();
+    assert_eq!((&**rules[0].source.name(), lines), ("abc", vec![(3, 2)]));
+    let read = policy::from_node("controller", read::from_json(&joined.file), &["pfw", "ids"]).unwrap();
+    assert_eq!(read.policies.len(), 3);
+}
+
+#[test]
+fn without_anything_everything_is_dropped() {
+    let joined = join(&Objects::new()).unwrap();
+    assert_eq!(joined.file["default"], json!({"action": "drop"}));
+    policy::from_node("controller", read::from_json(&joined.file), &["pfw"]).unwrap();
+}
+
+#[test]
+fn what_is_wrong_is_said_of_its_object() {
+    let cases: [(Object, &str, &str, &str); 12] = [
+        (part(7, "web", &json!({"policy": 3})), "policy:7:web", "", "expected a map"),
+        (part(7, "web", &json!({"polic": {}})), "policy:7:web", "", "unknown field `polic`"),
+        (part(7, "web", &json!({"policy": {}})), "policy:7:web", "/policy/name", "has a name"),
+        (
+            policy(7, "zeta", "web", 1),
+            "policy:7:web",
+            "/policy/tenant",
+            "of tenant `acme` is about that one alone",
+        ),
+        (policy(8, "acme", "web", 1), "policy:8:web", "/policy/tenant", "which is not there"),
+        (policy(0, "default", "web", 1), "policy:0:web", "", "tenant 0 has none of its own"),
+        (part(7, "@default", &json!({})), "policy:7:@default", "", "it is of tenant 0"),
+        (part(7, "@nothing", &json!({})), "policy:7:@nothing", "", "no part that is known here"),
+        (tenant(8, "acme", 1), "policy:8:@tenant", "/tenant/name", "another tenant is called `acme`"),
+        (
+            part(7, "@group/lan", &json!({"groups": {"lan@zeta": []}})),
+            "policy:7:@group/lan",
+            "/groups/lan@zeta",
+            "the name of its tenant",
+        ),
+        (
+            part(0, "@library/web", &json!({"library": {"files": [{"group": 9, "sha256": ""}]}})),
+            "policy:0:@library/web",
+            "/library/files/0/group",
+            "there is no group 9",
+        ),
+        (
+            part(0, "@library/web", &json!({"library": {"files": [], "choose": [{"sid": 1}]}})),
+            "policy:0:@library/web",
+            "",
+            "unknown field `sid`",
+        ),
+    ];
+    for (object, key, pointer, message) in cases {
+        let found = wrong(&all([tenant(7, "acme", 1), object]));
+        let (at, place, said) = &found[0];
+        assert_eq!((at.as_str(), place.as_str(), found.len()), (key, pointer, 1), "{said}");
+        assert!(said.contains(message), "{said}");
+    }
+    let broken = Object::Policy(Policy { name: "x".into(), tenant: 7, text: "{\n \"policy\": }".into() });
+    let diagnostic = join(&all([tenant(7, "acme", 1), broken])).unwrap_err().remove(0);
+    assert_eq!((diagnostic.line, diagnostic.column), (2, 12));
+}
+
+/// What the reader of policy files finds in the whole has its place in the object.
+#[test]
+fn places_in_the_file_are_places_in_the_objects() {
+    let mut bad = policy(7, "acme", "web", 10);
+    if let Object::Policy(policy) = &mut bad {
+        policy.text = policy.text.replace("\"pfw\"]", "\"pfv\"]");
+    }
+    let library = json!({"library": {"files": [{"group": 17, "sha256": "abc"}]}});
+    let objects = all([
+        tenant(3, "zeta", 1),
+        tenant(7, "acme", 2),
+        policy(7, "acme", "first", 1),
+        bad,
+        part(7, "@group/lan", &json!({"groups": {"lan@acme": ["10.0.0.0/99"]}})),
+        part(0, "@default", &json!({"default": {"action": "dorp"}})),
+        part(0, "@library/web", &library),
+        file(17, &[]),
+    ]);
+    let joined = join(&objects).unwrap();
+    let read = policy::from_node("controller", read::from_json(&joined.file), &["pfw", "ids"]);
+    let Err(PolicyError::Wrong { problems, .. }) = read else { panic!("it is taken") };
+    let mut found: Vec<_> = problems
+        .iter()
+        .map(|p| joined.diagnostic(p))
+        .map(|d| (d.object.as_str().to_owned(), d.pointer))
+        .collect();
+    found.sort();
+    found.dedup();
+    let expected = [
+        ("policy:0:@default", "/default/action"),
+        ("policy:7:@group/lan", "/groups/lan@acme/0"),
+        ("policy:7:web", "/policy/chain/0"),
+        ("policy:7:web", "/policy/pfw"),
+    ];
+    assert_eq!(found, expected.map(|(object, pointer)| (object.to_owned(), pointer.to_owned())));
+    let at = |path: &str| {
+        let problem = Problem { position: Default::default(), path: path.into(), message: String::new() };
+        let found = joined.diagnostic(&problem);
+        (found.object.as_str().to_owned(), found.pointer)
+    };
+    assert_eq!(at("tenants/1/select/vni"), ("policy:7:@tenant".into(), "/tenant/select/vni".into()));
+    assert_eq!(at("rule-groups/web/0"), ("policy:0:@library/web".into(), "/library".into()));
+    assert_eq!(at("policies/99/name").1, "");
+    assert_eq!(at("").1, "");
+}
+
+#[test]
+fn libraries_are_the_same_by_what_they_are_made_of() {
+    let library = |text: &str, sids: &[u32]| {
+        let part = part(
+            0,
+            "@library/l",
+            &json!({"library": {"files": [{"group": 1, "sha256": "h"}], "choose": [{"sids": sids}]}}),
+        );
+        join(&all([part, file(1, &[text])])).unwrap().libraries["l.rules"].clone()
+    };
+    assert_eq!(library("a", &[1]), library("a", &[1]));
+    assert_ne!(library("a", &[1]), library("b", &[1]));
+    assert_ne!(library("a", &[1]), library("a", &[2]));
+}
+
+/// The example that controller and agent have in common.
+#[test]
+fn the_committed_parts_are_the_committed_file() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../api/tests/vectors/joined");
+    let text = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let objects: Vec<Object> = serde_json::from_str(&text("parts.json")).unwrap();
+    let expected: Value = serde_json::from_str(&text("policy.json")).unwrap();
+    assert_eq!(join(&all(objects)).unwrap().file, expected);
+}
+
+proptest! {
+    /// Whatever texts say: parts or diagnostics, and diagnostics are of objects that are there.
+    #[test]
+    fn any_texts_are_joined_or_refused(
+        parts in prop::collection::vec((0u16..3, "(@tenant|@group/x|@default|@library/y|@|p)", ".{0,80}"), 0..6),
+        cut in 0usize..200,
+    ) {
+        let whole = json!({"policy": {"name": "a/p", "tenant": ["a"], "chain": []}, "order": 1}).to_string();
+        let end = (0..=cut.min(whole.len())).rev().find(|at| whole.is_char_boundary(*at)).unwrap_or(0);
+        let cut = Object::Policy(Policy { name: "cut".into(), tenant: 1, text: whole[..end].to_owned() });
+        let objects = all(parts.into_iter()
+            .map(|(tenant, name, text)| Object::Policy(Policy { name, tenant, text }))
+            .chain([cut]));
+        match join(&objects) {
+            Ok(joined) => { let _ = policy::from_node("p", read::from_json(&joined.file), &[]); }
+            Err(found) => prop_assert!(found.iter().all(|d| objects.contains_key(&d.object))),
+        }
+    }
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Rule sets of which some rules ask for names of addresses, as one classifier.
+//!
+//! A classifier knows headers, and a header does not say which names its addresses have now. So the rules that ask for names stand in a
+//! classifier of their own, in which the field of the link holds a number for what they ask beyond the header: names of source and
+//! destination, and the link. A header is looked up there once for each such number that holds for it, which is none for addresses without
+//! names. The lowest rule of all lookups is the answer: exactly what one list of all rules would say. Nothing is compiled when an address
+//! gets a name or loses one, and nothing grows by it.
+
+use bartizan_base::LinkId;
+use bartizan_classify::{Auto, Classifier, Entry, Header, HeaderNames, InsertError, Match, NameId, SETS_MAX};
+use std::collections::HashMap;
+
+/// What a rule asks beyond the fields of the header: link, name of the source, name of the destination.
+type Asks = (Option<LinkId>, Option<NameId>, Option<NameId>);
+
+/// The rules that ask for names.
+#[derive(Debug)]
+struct Named {
+    classifier: Box<dyn Classifier>,
+    numbers: HashMap<Asks, LinkId>,
+    /// What each number stands for.
+    asks: Vec<Asks>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct NamedClassifier {
+    plain: Box<dyn Classifier>,
+    named: Option<Named>,
+    /// Whether both keep to the budget without searching many rules linearly.
+    pub(crate) fits: bool,
+}
+
+impl NamedClassifier {
+    /// From rule sets, each in its order; tables take about `budget` bytes at most, twice that where rules ask for names.
+    ///
+    /// # Errors
+    /// It cannot be built.
+    pub(crate) fn new(sets: &[Vec<Entry>], budget: usize) -> Result<Self, InsertError> {
+        if !sets.iter().flatten().any(|entry| entry.rule.is_named()) {
+            let Auto { classifier, fits, .. } = Auto::new(sets, budget)?;
+            return Ok(NamedClassifier { plain: classifier, named: None, fits });
+        }
+        let (mut numbers, mut asks) = (HashMap::new(), Vec::new());
+        let (mut plain, mut named) = (Vec::new(), Vec::new());
+        for set in sets {
+            let (mut of_plain, mut of_named) = (Vec::new(), Vec::new());
+            for entry in set {
+                if !entry.rule.is_named() {
+                    of_plain.push(*entry);
+                    continue;
+                }
+                let ask = (entry.rule.link, entry.rule.source_name, entry.rule.destination_name);
+                let next = u16::try_from(asks.len()).map_err(|_| InsertError::Names(asks.len()))?;
+                let number = *numbers.entry(ask).or_insert_with(|| {
+                    asks.push(ask);
+                    LinkId(next)
+                });
+                let mut entry = *entry;
+                entry.rule.link = Some(number);
+                (entry.rule.source_name, entry.rule.destination_name) = (None, None);
+                of_named.push(entry);
+            }
+            plain.push(of_plain);
+            named.push(of_named);
+        }
+        let (plain, named) = (Auto::new(&plain, budget)?, Auto::new(&named, budget)?);
+        Ok(NamedClassifier {
+            plain: plain.classifier,
+            named: Some(Named { classifier: named.classifier, numbers, asks }),
+            fits: plain.fits && named.fits,
+        })
+    }
+
+    /// Looks a header up whose addresses have these names.
+    pub(crate) fn lookup(&self, header: &Header, names: &HeaderNames, results: &mut [Option<Match>]) {
+        self.plain.lookup(header, results);
+        if let Some(named) = self.named.as_ref().filter(|_| !names.is_empty()) {
+            named.lookup(header, names, results);
+        }
+    }
+
+    /// All entries, each set in its order, as they were given.
+    pub(crate) fn all_entries(&self) -> Vec<Vec<Entry>> {
+        let mut sets = self.plain.all_entries();
+        let Some(named) = &self.named else { return sets };
+        for (set, more) in sets.iter_mut().zip(named.classifier.all_entries()) {
+            set.extend(more.into_iter().map(|entry| named.as_given(entry)));
+            set.sort_by_key(|entry| entry.priority);
+        }
+        sets
+    }
+}
+
+impl Named {
+    fn as_given(&self, mut entry: Entry) -> Entry {
+        let asks = entry.rule.link.and_then(|number| self.asks.get(usize::from(number.0)));
+        if let Some((link, source, destination)) = asks {
+            entry.rule.link = *link;
+            (entry.rule.source_name, entry.rule.destination_name) = (*source, *destination);
+        }
+        entry
+    }
+
+    fn lookup(&self, header: &Header, names: &HeaderNames, results: &mut [Option<Match>]) {
+        let or_none = |ids: &[NameId]| -> Vec<Option<NameId>> {
+            core::iter::once(None).chain(ids.iter().copied().map(Some)).collect()
+        };
+        let destinations = or_none(&names.destination);
+        for source in or_none(&names.source) {
+            for destination in &destinations {
+                for link in [None, Some(header.link)] {
+                    let Some(number) = self.numbers.get(&(link, source, *destination)) else { continue };
+                    self.add(&Header { link: *number, ..*header }, results);
+                }
+            }
+        }
+    }
+
+    /// Looks up once more; of two matches of a set the one that comes first stays.
+    fn add(&self, header: &Header, results: &mut [Option<Match>]) {
+        let mut found = [None; SETS_MAX as usize];
+        let sets = results.len().min(found.len());
+        self.classifier.lookup(header, found.get_mut(..sets).unwrap_or_default());
+        for (result, found) in results.iter_mut().zip(found) {
+            if let Some(found) = found
+                && result.is_none_or(|known| found.priority < known.priority)
+            {
+                *result = Some(found);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bartizan_base::{Fid, TenantId};
+    use bartizan_classify::{HeaderRule, Names, Net, Range};
+    use core::net::{IpAddr, Ipv4Addr};
+    use proptest::prelude::*;
+
+    fn address(number: u8) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::new(10, 0, 0, number))
+    }
+
+    /// A rule of small fields, so that rules overlap.
+    fn rule(ids: &[NameId], n: (u8, u8, u8, u8, u8, u8)) -> HeaderRule {
+        let net = |n: u8| (n < 4).then(|| Net { address: address(n & 2), length: 31 });
+        let name = |n: u8| ids.get(usize::from(n)).copied();
+        HeaderRule {
+            link: (n.0 < 2).then_some(LinkId(u16::from(n.0))),
+            source: net(n.1),
+            destination: net(n.2),
+            destination_ports: if n.3 < 2 { Range::one(u16::from(n.3)) } else { Range::ANY },
+            source_name: name(n.4),
+            destination_name: name(n.5),
+            ..HeaderRule::default()
+        }
+    }
+
+    proptest! {
+        /// With names or without, two sets, any links: the same as going through one list.
+        #[test]
+        fn the_same_as_one_list(
+            rules in proptest::collection::vec((0u8..4, 0u8..8, 0u8..8, 0u8..4, 0u8..6, 0u8..6), 1..60),
+            headers in proptest::collection::vec((0u16..3, 0u8..5, 0u8..5, 0u16..3, 0u8..8, 0u8..8), 1..40),
+        ) {
+            let names = Names::default();
+            let ids: Vec<NameId> = ["a", "b", "c"].iter().filter_map(|n| names.id(n)).collect();
+            let mut sets = vec![Vec::new(), Vec::new()];
+            for (place, n) in rules.into_iter().enumerate() {
+                let number = place as u32;
+                sets[place % 2].push(Entry { fid: Fid(number), priority: number, rule: rule(&ids, n) });
+            }
+            let classifier = NamedClassifier::new(&sets, 1 << 20).unwrap();
+            prop_assert_eq!(&classifier.all_entries(), &sets);
+            let of = |mask: u8| ids.iter().enumerate().filter(|(n, _)| mask & 1 << n != 0).map(|(_, id)| *id).collect();
+            for (link, source, destination, port, a, b) in headers {
+                let header = Header {
+                    tenant: TenantId(0),
+                    link: LinkId(link),
+                    source: address(source),
+                    destination: address(destination),
+                    protocol: 6,
+                    source_port: 9,
+                    destination_port: port,
+                };
+                let names = HeaderNames { source: of(a), destination: of(b) };
+                let mut found = [None; 2];
+                classifier.lookup(&header, &names, &mut found);
+                for (set, found) in sets.iter().zip(found) {
+                    let want = set.iter().find(|e| e.rule.matches_named(&header, &names)).map(|e| e.fid);
+                    prop_assert_eq!(found.map(|m| m.fid), want);
+                }
+            }
+        }
+    }
+}

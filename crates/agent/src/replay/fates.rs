@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What became of the flows of a capture that went through the engine: a recorder that keeps the end of each.
+
+use super::headers::staged_reason;
+use super::outcome::{Amounts, Fate, FlowName, Outcome};
+use crate::build::{ClassInfo, DEFAULT_POLICY};
+use bartizan_base::{Direction, Fid, Reason};
+use bartizan_dataplane::record::{
+    Anomaly, EndOfFlow, Entry, Fate as PacketFate, Occasion, Recorder, TxRecord,
+};
+use bartizan_events::time_text;
+use bartizan_function::Finding;
+use std::collections::HashMap;
+
+/// Flows that are kept.
+pub const FLOWS_MAX: usize = 1_000_000;
+
+/// A flow, what became of it, and how much it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Which.
+    pub flow: FlowName,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// How much it was.
+    pub amounts: Amounts,
+}
+
+/// See the module.
+pub struct Fates {
+    classes: HashMap<Fid, ClassInfo>,
+    names: Vec<&'static str>,
+    /// Why staged policies would refuse flows that have not ended, by the number of the flow.
+    staged: HashMap<u64, String>,
+    /// The flows, in the order of their ends.
+    pub seen: Vec<Seen>,
+    /// Flows beyond those that are kept.
+    pub left_out: u64,
+    /// Packets without a flow that were refused.
+    pub refused_without_flow: u64,
+}
+
+impl Fates {
+    /// `names`: of the functions, by their bit.
+    #[must_use]
+    pub fn new(classes: &[ClassInfo], names: &[&'static str]) -> Self {
+        Fates {
+            classes: classes.iter().map(|class| (class.fid, class.clone())).collect(),
+            names: names.to_vec(),
+            staged: HashMap::new(),
+            seen: Vec::new(),
+            left_out: 0,
+            refused_without_flow: 0,
+        }
+    }
+
+    fn fate(&mut self, flow: &Entry) -> Fate {
+        let staged = self.staged.remove(&flow.ext.event_id);
+        if let Some(refusal) = flow.ext.standing.last_refusal() {
+            let function = self.names.get(usize::from(refusal.function.0)).copied().unwrap_or_default();
+            return Fate::Refused {
+                function: function.to_owned(),
+                reason: refusal.reason.map(Reason::name).unwrap_or_default().to_owned(),
+                rule: refusal.rule.map(core::num::NonZeroU32::get),
+            };
+        }
+        staged.map_or(Fate::Forwarded, |reason| Fate::Staged { reason })
+    }
+}
+
+impl Recorder for Fates {
+    fn alert(
+        &mut self,
+        _: &Occasion<'_>,
+        flow: Option<&Entry>,
+        finding: &Finding,
+        _: &PacketFate,
+        _: Option<TxRecord<'_>>,
+    ) {
+        let id = finding.rule.id;
+        if let (Some(flow), Some(reason)) = (flow, staged_reason(id.gid, id.sid)) {
+            self.staged.entry(flow.ext.event_id).or_insert(reason);
+        }
+    }
+
+    fn tagged(&mut self, _: &Occasion<'_>, _: Option<&Entry>) {}
+
+    fn anomaly(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: Anomaly<'_>) {}
+
+    fn refused(&mut self, _: &Occasion<'_>, flow: Option<&Entry>, _: &PacketFate, _: &[Finding]) {
+        self.refused_without_flow += u64::from(flow.is_none());
+    }
+
+    fn transaction(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>) {}
+
+    fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: Direction, _: usize) {}
+
+    fn flow(&mut self, flow: &Entry, _: &EndOfFlow) {
+        let fate = self.fate(flow);
+        if self.seen.len() >= FLOWS_MAX {
+            self.left_out += 1;
+            return;
+        }
+        let class = self.classes.get(&flow.fid);
+        let policy =
+            class.and_then(|class| class.policy.clone()).unwrap_or_else(|| DEFAULT_POLICY.to_owned());
+        let tenant = class.map(|class| class.tenant.clone()).unwrap_or_default();
+        let key = flow.key();
+        let sum = |of: &bartizan_base::PerDirection<u64>| of.to_server.saturating_add(of.to_client);
+        self.seen.push(Seen {
+            flow: FlowName {
+                protocol: key.protocol(),
+                src_ip: key.source(),
+                src_port: key.source_port(),
+                dest_ip: key.destination(),
+                dest_port: key.destination_port(),
+                start: time_text(flow.start),
+            },
+            outcome: Outcome { tenant, policy, fate },
+            amounts: Amounts { flows: 1, packets: sum(&flow.packets), bytes: sum(&flow.bytes) },
+        });
+    }
+}

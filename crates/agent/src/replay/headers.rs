@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A generation asked about flows by what their records say: the classifier and the functions that look at headers only. What the others
+//! would say is not known, and told as undecided.
+
+use super::outcome::{Fate, Outcome};
+use super::record::Record;
+use crate::build::{ClassInfo, DEFAULT_POLICY, GATE};
+use crate::explain::Subject;
+use crate::staged::STAGED_GID;
+use crate::tenants::TenantQuestion;
+use bartizan_base::{Fid, FunctionId, LinkId, Reason, TenantId};
+use bartizan_dataplane::explain::first::{FirstPacket, Probe, first_packet};
+use bartizan_dataplane::explain::observe::Call;
+use bartizan_flow::TableError;
+use bartizan_function::Model;
+use bartizan_packet::TunnelTag;
+use std::collections::HashMap;
+
+/// See the module.
+pub struct Headers<'s> {
+    subject: &'s Subject<'s>,
+    classes: HashMap<Fid, &'s ClassInfo>,
+    /// The link of records that name none, or one that the policy does not know.
+    link: LinkId,
+    /// The tenant of all records, where it is given.
+    tenant: Option<TenantId>,
+    /// Tenants are told by networks of tunnels, which records do not name.
+    by_network: bool,
+}
+
+impl<'s> Headers<'s> {
+    /// `link`: of records that name none; `tenant`: of all records, else the policy's selectors decide.
+    #[must_use]
+    pub fn new(subject: &'s Subject<'s>, link: LinkId, tenant: Option<TenantId>) -> Self {
+        let classes = subject.classes.iter().map(|class| (class.fid, class)).collect();
+        let by_network = subject.file.tenants.iter().any(|tenant| tenant.select.vni.is_some());
+        Headers { subject, classes, link, tenant, by_network }
+    }
+
+    /// What becomes of a flow.
+    ///
+    /// # Errors
+    /// There is no memory for a flow table of a few entries.
+    pub fn judge(&self, record: &Record) -> Result<Outcome, TableError> {
+        if self.tenant.is_none() && self.by_network {
+            let fate = Fate::Undecided { by: vec!["the tenant (its network is in no record)".to_owned()] };
+            return Ok(Outcome { tenant: String::new(), policy: String::new(), fate });
+        }
+        let subject = self.subject;
+        let named = record.link.as_ref().and_then(|name| subject.links.iter().find(|(n, _)| n == name));
+        let link = named.map_or(self.link, |(_, id)| *id);
+        let flow = &record.flow;
+        let tenant = self.tenant.unwrap_or_else(|| {
+            subject.tenants.select(&TenantQuestion {
+                tunnel: TunnelTag::NONE,
+                vlans: &record.vlans,
+                link,
+                addresses: Some((flow.src_ip, flow.dest_ip)),
+            })
+        });
+        let probe = Probe {
+            tenant,
+            link,
+            protocol: flow.protocol,
+            source: (flow.src_ip, flow.src_port),
+            destination: (flow.dest_ip, flow.dest_port),
+            icmp: record.icmp,
+        };
+        let first = first_packet(subject.chains, subject.settings, subject.engine, &probe)?;
+        let class = self.classes.get(&first.class.fid);
+        let policy = class.and_then(|class| class.policy.as_deref()).unwrap_or(DEFAULT_POLICY).to_owned();
+        let tenant = class.map(|class| class.tenant.clone()).unwrap_or_default();
+        Ok(Outcome { tenant, policy, fate: self.fate(&first) })
+    }
+
+    fn fate(&self, first: &FirstPacket) -> Fate {
+        // Of the gate a first packet meets what holds for the whole flow; whether both directions are seen is known later.
+        let decides = |call: &&Call| self.by_headers(call.function) || call.name == GATE;
+        let mut staged = None;
+        for call in first.calls.iter().filter(decides) {
+            if !call.decision.verdict.forwards() {
+                return Fate::Refused {
+                    function: call.name.to_owned(),
+                    reason: call.decision.reason.map(Reason::name).unwrap_or_default().to_owned(),
+                    rule: call.decision.rule.map(core::num::NonZeroU32::get),
+                };
+            }
+            let mut reasons = call.findings.iter().filter_map(|(rule, _)| staged_reason(rule.gid, rule.sid));
+            staged = staged.or_else(|| reasons.next());
+        }
+        if let Some(reason) = staged {
+            return Fate::Staged { reason };
+        }
+        let left = first.class.path.functions().filter(|id| !self.by_headers(*id));
+        let name =
+            |id: FunctionId| self.subject.functions.get(usize::from(id.0)).copied().unwrap_or_default();
+        let by: Vec<String> = left.map(|id| name(id).to_owned()).collect();
+        if by.is_empty() { Fate::Forwarded } else { Fate::Undecided { by } }
+    }
+
+    /// Whether a function looks at nothing but headers.
+    fn by_headers(&self, id: FunctionId) -> bool {
+        let function = self.subject.chains.functions.iter().find(|function| function.id() == id);
+        function.is_some_and(|function| function.spec().model == Model::StatelessHeaders)
+    }
+}
+
+/// The reason that a finding of a staged policy stands for.
+pub(super) fn staged_reason(gid: u32, sid: u32) -> Option<String> {
+    let place = sid.checked_sub(1).filter(|_| gid == STAGED_GID)?;
+    Reason::ALL.get(place as usize).map(|reason| reason.name().to_owned())
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a store does with files, so that tests can stop it at any step.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+/// See the module. What an operation has done is durable where it says so, and only there.
+pub trait Disk {
+    /// The content of a file.
+    ///
+    /// # Errors
+    /// It is not there, or cannot be read.
+    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>>;
+
+    /// Writes a file in place of the one that may be there. Its content is durable then.
+    ///
+    /// # Errors
+    /// It cannot be written; part of it may be there.
+    fn write(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+
+    /// Gives a file another name, in place of the file that may have it.
+    ///
+    /// # Errors
+    /// Nothing has changed.
+    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Names that were given in a folder are durable then.
+    ///
+    /// # Errors
+    /// They may not be.
+    fn sync_folder(&mut self, folder: &Path) -> io::Result<()>;
+
+    /// Makes a folder, and those above it, for the owner only, if it is not there.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    fn make_folder(&mut self, folder: &Path) -> io::Result<()>;
+
+    /// The names of a folder's files.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn names(&mut self, folder: &Path) -> io::Result<Vec<String>>;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// It is still there.
+    fn remove(&mut self, path: &Path) -> io::Result<()>;
+}
+
+/// The system's files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemDisk;
+
+impl Disk for SystemDisk {
+    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
+        fs::read(path)
+    }
+
+    fn write(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    }
+
+    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn sync_folder(&mut self, folder: &Path) -> io::Result<()> {
+        File::open(folder)?.sync_all()
+    }
+
+    fn make_folder(&mut self, folder: &Path) -> io::Result<()> {
+        if folder.is_dir() {
+            return Ok(());
+        }
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        // The names of the new folders, up to one that was there.
+        folder.ancestors().skip(1).take(2).try_for_each(|above| self.sync_folder(above))
+    }
+
+    fn names(&mut self, folder: &Path) -> io::Result<Vec<String>> {
+        fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    }
+
+    fn remove(&mut self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+}

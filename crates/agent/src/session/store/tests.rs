@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The store, stopped at every step, and with broken files.
+
+use super::*;
+use bartizan_api::southbound::{Policy, RuleGroup, RuleType, Rules};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// A disk that does so many more steps, and then nothing any more, as if the program had been killed; a write stops half way.
+#[derive(Clone, Default)]
+struct Killed {
+    left: Rc<Cell<usize>>,
+    /// Bytes written to files of objects and lists.
+    bytes: Rc<Cell<usize>>,
+}
+
+impl Killed {
+    fn after(steps: usize) -> Self {
+        Killed { left: Rc::new(Cell::new(steps)), bytes: Rc::default() }
+    }
+
+    fn step(&self) -> io::Result<()> {
+        match self.left.get().checked_sub(1) {
+            Some(left) => {
+                self.left.set(left);
+                Ok(())
+            }
+            None => Err(io::Error::other("killed")),
+        }
+    }
+}
+
+impl Disk for Killed {
+    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
+        SystemDisk.read(path)
+    }
+
+    fn write(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        if let Err(killed) = self.step() {
+            SystemDisk.write(path, &bytes[..bytes.len() / 2])?;
+            return Err(killed);
+        }
+        self.bytes.set(self.bytes.get() + bytes.len());
+        SystemDisk.write(path, bytes)
+    }
+
+    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        self.step()?;
+        SystemDisk.rename(from, to)
+    }
+
+    fn sync_folder(&mut self, folder: &Path) -> io::Result<()> {
+        self.step()?;
+        SystemDisk.sync_folder(folder)
+    }
+
+    fn make_folder(&mut self, folder: &Path) -> io::Result<()> {
+        self.step()?;
+        SystemDisk.make_folder(folder)
+    }
+
+    fn names(&mut self, folder: &Path) -> io::Result<Vec<String>> {
+        self.step()?;
+        SystemDisk.names(folder)
+    }
+
+    fn remove(&mut self, path: &Path) -> io::Result<()> {
+        self.step()?;
+        SystemDisk.remove(path)
+    }
+}
+
+fn policy(name: &str, text: &str) -> Arc<Object> {
+    Arc::new(Object::Policy(Policy { name: name.into(), tenant: 1, text: text.into() }))
+}
+
+fn held(generation: u64, objects: &[Arc<Object>]) -> Held {
+    Held { generation, objects: objects.iter().map(|object| (object.key(), Arc::clone(object))).collect() }
+}
+
+/// A folder that is gone behind the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("bartizan-store-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Folder(path.join("deep/state"))
+    }
+
+    fn objects(&self) -> usize {
+        std::fs::read_dir(self.0.join(OBJECTS)).map_or(0, Iterator::count)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(self.0.ancestors().nth(2).unwrap());
+    }
+}
+
+#[test]
+fn a_save_that_is_killed_at_any_step_leaves_the_one_before_or_the_next() {
+    let (kept, gone, new) = (policy("kept", "k"), policy("changed", "1"), policy("changed", "2"));
+    let first = held(1, &[kept.clone(), gone]);
+    let second = held(2, &[kept, new, policy("more", "m")]);
+    let mut seen = BTreeSet::new();
+    for steps in 0.. {
+        let folder = Folder::new(&format!("killed-{steps}"));
+        FileStore::new(&folder.0).save(&first).unwrap();
+        let disk = Killed::after(steps);
+        let mut store = FileStore::on(&folder.0, disk.clone());
+        assert_eq!(store.load().unwrap(), first);
+        let saved = store.save(&second).is_ok();
+        let whole = disk.left.get() > 0;
+        // The next start.
+        let mut again = FileStore::new(&folder.0);
+        let found = again.load().unwrap();
+        assert!(found == first || found == second, "{steps}");
+        assert!(!saved || found == second, "{steps}: said to be stored, and is not");
+        seen.insert(found.generation);
+        // Whatever was left behind does no harm, and goes.
+        again.save(&held(3, &[policy("changed", "3")])).unwrap();
+        assert_eq!((again.load().unwrap().generation, folder.objects()), (3, 1), "{steps}");
+        if whole {
+            break;
+        }
+    }
+    assert_eq!(seen, [1, 2].into());
+}
+
+#[test]
+fn a_change_writes_what_is_new_and_the_list() {
+    let lines = (0..2_000).map(|n| format!("alert tcp any any -> any any (content:\"abcdefgh\"; sid:{n};)"));
+    let rules = Rules::Raw(lines.collect());
+    let rules = Arc::new(Object::Group(RuleGroup { id: 1, tenant: 0, rule_type: RuleType::Ids, rules }));
+    let many: Vec<Arc<Object>> = (0..100).map(|n| policy(&format!("p{n}"), "text")).chain([rules]).collect();
+    let folder = Folder::new("small");
+    let disk = Killed::after(usize::MAX);
+    let mut store = FileStore::on(&folder.0, disk.clone());
+    store.save(&held(1, &many)).unwrap();
+    let all = disk.bytes.take();
+    let mut next = many.clone();
+    next[7] = policy("p7", "another text");
+    // Also behind a start.
+    let mut store = FileStore::on(&folder.0, disk.clone());
+    let loaded = store.load().unwrap();
+    assert_eq!(loaded, held(1, &many));
+    let mut next = held(2, &next);
+    next.objects.iter_mut().for_each(|(key, object)| {
+        if let Some(same) = loaded.objects.get(key).filter(|known| **known == *object) {
+            *object = Arc::clone(same);
+        }
+    });
+    store.save(&next).unwrap();
+    let written = disk.bytes.get();
+    assert!(all > 100_000 && written < 15_000, "{all} {written}");
+    assert_eq!((store.load().unwrap(), folder.objects()), (next, 101));
+}
+
+#[test]
+fn what_is_broken_is_said_with_the_file_and_what_to_do() {
+    let folder = Folder::new("broken");
+    let mut store = FileStore::new(&folder.0);
+    assert_eq!(store.load().unwrap(), Held::default());
+    let object = policy("a", "text");
+    store.save(&held(1, std::slice::from_ref(&object))).unwrap();
+    let path = folder.0.join(OBJECTS).join(object.hash().to_string());
+    let good = std::fs::read(&path).unwrap();
+    let other = String::from_utf8(good.clone()).unwrap().replace(r#":"text""#, r#":"txet""#);
+    for (bytes, expected) in [
+        (other.into_bytes(), "not what was stored under the name"),
+        (good[..good.len() / 2].to_vec(), "EOF"),
+        (vec![0xff; 9], "line 1"),
+    ] {
+        std::fs::write(&path, bytes).unwrap();
+        let error = FileStore::new(&folder.0).load().unwrap_err().to_string();
+        assert!(error.contains(expected) && error.contains("move the folder"), "{error}");
+    }
+    std::fs::remove_file(&path).unwrap();
+    assert!(FileStore::new(&folder.0).load().unwrap_err().to_string().contains("No such file"));
+    std::fs::write(folder.0.join(LIST), r#"{"form":1,"generation":1,"objects":{}}"#).unwrap();
+    assert!(FileStore::new(&folder.0).load().unwrap_err().to_string().contains("form 1 is not known"));
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A controller's generation with many policies: what becomes of it, and how long its parts take. `--ignored` builds 10,000.
+
+mod common;
+
+use bartizan_agent::joined::join;
+use bartizan_agent::session::Held;
+use bartizan_agent::{Agent, Prepared};
+use bartizan_api::southbound::{Object, Policy};
+use bartizan_config::policy::{self, read};
+use common::agent;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+fn part(tenant: u16, name: &str, text: &Value) -> Object {
+    Object::Policy(Policy { name: name.into(), tenant, text: text.to_string() })
+}
+
+/// A policy of a tenant for a network of its own.
+fn web(tenant: u16, number: u16, port: u16) -> Object {
+    let name = format!("p{number}");
+    let said = json!({
+        "name": format!("t{tenant}/{name}"), "tenant": [format!("t{tenant}")], "chain": ["pfw", "sfw"],
+        "from": [format!("10.{number}.0.0/16")],
+        "pfw": {"default": "drop", "rules": [{"allow": "tcp", "to-ports": [80, port]}]},
+    });
+    part(tenant, &name, &json!({"policy": said, "order": 10}))
+}
+
+fn many(tenants: u16, each: u16) -> Held {
+    let of = |tenant: u16| {
+        let own = json!({"tenant": {"name": format!("t{tenant}"), "select": {"vni": tenant}}, "order": 100});
+        (0..each).map(move |number| web(tenant, number, 443)).chain([part(tenant, "@tenant", &own)])
+    };
+    let objects = (1..=tenants).flat_map(of).map(|object| (object.key(), Arc::new(object))).collect();
+    Held { generation: 1, objects }
+}
+
+/// How long joining, reading and building take.
+fn build(agent: &mut Agent, held: &Held) -> ([Duration; 3], Prepared) {
+    let begun = Instant::now();
+    let joined = join(held).unwrap();
+    let joined_at = begun.elapsed();
+    let names = agent.function_names();
+    let file = policy::from_node("controller", read::from_json(&joined.file), &names).unwrap();
+    let read_at = begun.elapsed();
+    let prepared = agent.prepare(&file, &[]).unwrap();
+    ([joined_at, read_at - joined_at, begun.elapsed() - read_at], prepared)
+}
+
+fn change_one(tenants: u16, each: u16) {
+    let (mut agent, mut held) = (agent(), many(tenants, each));
+    let (first, prepared) = build(&mut agent, &held);
+    let all = usize::from(tenants) * usize::from(each);
+    // The tenants and the default one have a class for what no policy names.
+    assert_eq!(prepared.classes.len(), all + usize::from(tenants) + 1);
+    let fid = |prepared: &Prepared, name: &str| {
+        prepared.classes.iter().find(|class| class.policy.as_deref() == Some(name)).unwrap().fid
+    };
+    let before = fid(&prepared, "t1/p0");
+    let changed = web(1, 0, 8443);
+    held.objects.insert(changed.key(), Arc::new(changed));
+    let (next, prepared) = build(&mut agent, &held);
+    // Who had a fid has it still.
+    assert_eq!((fid(&prepared, "t1/p0"), prepared.classes.len()), (before, all + usize::from(tenants) + 1));
+    println!(
+        "{all} policies of {tenants} tenants: join, read, build: first {first:.1?}, one changed {next:.1?}"
+    );
+}
+
+#[test]
+fn one_of_a_thousand_policies_changes() {
+    change_one(100, 10);
+}
+
+#[test]
+#[ignore = "takes seconds: for figures"]
+fn one_of_ten_thousand_policies_changes() {
+    change_one(1_000, 10);
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Asks a controller what one command says, and shows the answer.
+
+use super::access::Whom;
+use super::actions::{self, Action, FILE, FOLLOW, FlagKind, IF_MATCH, NEW, PERCENT};
+use super::ask::{self, JSON, Request, ask};
+use super::document::{self, Document};
+use super::show;
+use crate::error::{Exit, Failure};
+use bartizan_controller::client::Client;
+use bartizan_controller::rest::Route;
+use bartizan_controller::rest::route::ParameterKind;
+use bartizan_controller::store::hex;
+use clap::ArgMatches;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use std::time::Duration;
+
+/// How often a log is looked at.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What was typed, by the arguments of a command.
+struct Typed<'m>(&'m ArgMatches);
+
+impl Typed<'_> {
+    fn text(&self, id: &str) -> Option<&str> {
+        self.0.try_get_one::<String>(id).ok().flatten().map(String::as_str)
+    }
+
+    fn flag(&self, id: &str) -> bool {
+        self.0.try_get_one::<bool>(id).ok().flatten().copied().unwrap_or(false)
+    }
+
+    fn texts(&self, id: &str) -> Option<Vec<&str>> {
+        Some(self.0.try_get_many::<String>(id).ok()??.map(String::as_str).collect())
+    }
+}
+
+/// Does it.
+pub fn run(action: &Action, matches: &ArgMatches, whom: &Whom, json: bool) -> Result<Exit, Failure> {
+    let typed = Typed(matches);
+    let (route, mut path) = route(action, &typed)?;
+    let document = typed.text(FILE).filter(|_| !action.named_by_content()).map(Document::read).transpose()?;
+    let body = body(action, route, &typed, document.as_ref())?;
+    if let (true, Some((bytes, _))) = (action.named_by_content(), &body) {
+        path = path.replace("{rule-file}", &hex(&Sha256::digest(bytes)));
+    }
+    let mut client = whom.client()?;
+    if action.lists() {
+        return list(action, &mut client, &path, &typed, json);
+    }
+    let query = query(action, &typed);
+    if !query.is_empty() {
+        path = format!("{path}?{}", query.join("&"));
+    }
+    let mut fields = Vec::new();
+    if let Some(generation) = typed.text(IF_MATCH) {
+        fields.push(("if-match", format!("\"{}\"", generation.trim_matches('"'))));
+    }
+    if typed.flag(NEW) {
+        fields.push(("if-none-match", "*".to_owned()));
+    }
+    let of = document.as_ref().map(|document| (document, ""));
+    let answer = ask(&mut client, Request { method: route.method, path, body, fields, of })?;
+    shown(&answer.body, action, typed.flag(&actions::id("query", "dry-run")), json);
+    Ok(Exit::Done)
+}
+
+fn shown(body: &Value, action: &Action, dry: bool, json: bool) {
+    let text = match body {
+        Value::String(text) => text.clone(),
+        body if json => format!("{body:#}"),
+        body if body.get("changes").is_some() && !action.reads() => show::outcome(body, dry),
+        body => show::document(body),
+    };
+    println!("{}", text.trim_end_matches('\n'));
+}
+
+/// The route with all names that were given, and its path.
+fn route<'a>(action: &'a Action, typed: &Typed<'_>) -> Result<(&'a Route, String), Failure> {
+    let given = |name: &&str| action.named_by_content() || typed.text(&actions::id("name", name)).is_some();
+    let fits = |route: &&Route| actions::names(route).iter().all(given);
+    let longest = action.routes.iter().filter(fits).max_by_key(|route| actions::names(route).len());
+    let route = longest.ok_or_else(|| Failure::usage("a name is missing; see --help"))?;
+    let mut path = route.path.clone();
+    for name in actions::names(route) {
+        if let Some(value) = typed.text(&actions::id("name", name)) {
+            path = path.replace(&format!("{{{name}}}"), &ask::part(value));
+        }
+    }
+    Ok((route, path))
+}
+
+fn query(action: &Action, typed: &Typed<'_>) -> Vec<String> {
+    let said = action.parameters().into_iter().filter_map(|parameter| {
+        let id = actions::id("query", parameter.name);
+        match parameter.kind {
+            ParameterKind::Flag => typed.flag(&id).then(|| format!("{}=true", parameter.name)),
+            ParameterKind::Number(..) => {
+                let number = typed.0.try_get_one::<i64>(&id).ok().flatten()?;
+                Some(format!("{}={number}", parameter.name))
+            }
+            ParameterKind::Cursor => None,
+        }
+    });
+    said.collect()
+}
+
+/// The body: the document, with what options say in it.
+fn body(
+    action: &Action,
+    route: &Route,
+    typed: &Typed<'_>,
+    document: Option<&Document>,
+) -> Result<Option<(Vec<u8>, &'static str)>, Failure> {
+    let Some(of) = route.body else { return Ok(None) };
+    if of.schema.is_none() {
+        let Some(file) = typed.text(FILE) else { return Ok(None) };
+        return Ok(Some((document::bytes(file)?, "text/plain")));
+    }
+    let mut value = document.map_or_else(|| json!({}), |document| document.body.clone());
+    let options = options(action, typed)?;
+    if let Some(pairs) = value.as_object_mut() {
+        pairs.extend(options);
+    } else if let (false, Some(document)) = (options.is_empty(), document) {
+        return Err(document.wrong("", "options go into a document of keys, and this is none"));
+    }
+    Ok(Some((value.to_string().into_bytes(), JSON)))
+}
+
+fn options(action: &Action, typed: &Typed<'_>) -> Result<Map<String, Value>, Failure> {
+    let mut said = Map::new();
+    for flag in &action.flags {
+        let id = actions::id("body", &flag.key);
+        let value = match &flag.kind {
+            FlagKind::Text | FlagKind::Word(_) => typed.text(&id).map(Value::from),
+            FlagKind::Number => typed.0.try_get_one::<u64>(&id).ok().flatten().map(|n| Value::from(*n)),
+            FlagKind::Yes => typed.flag(&id).then_some(Value::Bool(true)),
+            FlagKind::List => typed.texts(&id).map(Value::from),
+            FlagKind::Pairs => typed.texts(&id).map(|texts| pairs(&flag.key, &texts)).transpose()?,
+        };
+        said.extend(value.map(|value| (flag.key.clone(), value)));
+    }
+    if let Ok(Some(steps)) = typed.0.try_get_many::<u8>(PERCENT) {
+        let steps: Vec<Value> = steps.map(|percent| json!({ "percent": percent })).collect();
+        said.insert("steps".to_owned(), Value::Array(steps));
+    }
+    Ok(said)
+}
+
+fn pairs(key: &str, texts: &[&str]) -> Result<Value, Failure> {
+    let pair = |text: &&str| {
+        let (name, value) = text
+            .split_once('=')
+            .ok_or_else(|| Failure::usage(format!("--{key} `{text}`: write NAME=VALUE")))?;
+        Ok((name.to_owned(), Value::from(value)))
+    };
+    texts.iter().map(pair).collect::<Result<Map<_, _>, Failure>>().map(Value::Object)
+}
+
+/// A list: all of it, unless so many are asked for; of a log a page.
+fn list(
+    action: &Action,
+    client: &mut Client,
+    path: &str,
+    typed: &Typed<'_>,
+    json: bool,
+) -> Result<Exit, Failure> {
+    let limit = typed.0.try_get_one::<i64>(&actions::id("query", "limit")).ok().flatten();
+    let limit = limit.and_then(|limit| usize::try_from(*limit).ok());
+    let most = limit.or(action.follows().then_some(bartizan_controller::rest::route::PAGE_MAX));
+    let mut items = ask::items(client, path, most)?;
+    if !(action.follows() && typed.flag(FOLLOW)) {
+        print_items(action, &items, json, true);
+        return Ok(Exit::Done);
+    }
+    items.reverse();
+    print_items(action, &items, json, true);
+    let mut last = items.last().and_then(number).unwrap_or(0);
+    loop {
+        std::thread::sleep(PAUSE);
+        let mut new = newer(client, path, last)?;
+        new.reverse();
+        last = new.last().and_then(number).unwrap_or(last);
+        if !new.is_empty() {
+            print_items(action, &new, json, false);
+        }
+    }
+}
+
+fn number(item: &Value) -> Option<u64> {
+    item.get("number")?.as_u64()
+}
+
+/// What came since an item, the newest first. An alert that comes once more has a new number, with its new count.
+fn newer(client: &mut Client, path: &str, last: u64) -> Result<Vec<Value>, Failure> {
+    let is_new = |item: &Value| number(item).is_some_and(|number| number > last);
+    let mut most = 50;
+    loop {
+        let items = ask::items(client, path, Some(most))?;
+        if items.len() < most || !items.iter().all(is_new) {
+            return Ok(items.into_iter().filter(is_new).collect());
+        }
+        most *= 10;
+    }
+}
+
+fn print_items(action: &Action, items: &[Value], json: bool, begin: bool) {
+    if json && action.follows() {
+        // A line each, so that whoever reads along can.
+        items.iter().for_each(|item| println!("{item}"));
+    } else if json {
+        println!("{:#}", Value::from(items));
+    } else {
+        // The rules of a library are no libraries.
+        let resource = if action.verb == "list" { action.resource.as_str() } else { "" };
+        let text = show::table(resource, items, begin);
+        if !text.is_empty() {
+            println!("{}", text.trim_end());
+        }
+    }
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Asks a controller, and makes of its refusals what this program says: with the place in the document, and the exit code.
+
+use super::document::Document;
+use crate::error::{Exit, Failure};
+use bartizan_controller::client::{Answer, Client};
+use bartizan_controller::rest::Method;
+use serde_json::Value;
+
+/// A request.
+pub struct Request<'r> {
+    /// Method.
+    pub method: Method,
+    /// Path, with its query.
+    pub path: String,
+    /// The body and its kind.
+    pub body: Option<(Vec<u8>, &'static str)>,
+    /// Fields of its head.
+    pub fields: Vec<(&'static str, String)>,
+    /// Where the body is from, and the pointer of its part that is the body.
+    pub of: Option<(&'r Document, &'r str)>,
+}
+
+impl Request<'_> {
+    /// To read.
+    pub fn get(path: String) -> Self {
+        Request { method: Method::Get, path, body: None, fields: Vec::new(), of: None }
+    }
+}
+
+/// The kind of bodies that are JSON.
+pub const JSON: &str = "application/json";
+
+/// Asks; what is refused is a failure.
+pub fn ask(client: &mut Client, request: Request<'_>) -> Result<Answer, Failure> {
+    let answer = try_ask(client, &request)?;
+    if answer.done() { Ok(answer) } else { Err(refused(&answer, request.of)) }
+}
+
+/// Asks for what may not be there.
+pub fn ask_if_there(client: &mut Client, path: String) -> Result<Option<Answer>, Failure> {
+    let answer = try_ask(client, &Request::get(path))?;
+    match answer.status {
+        404 => Ok(None),
+        _ if answer.done() => Ok(Some(answer)),
+        _ => Err(refused(&answer, None)),
+    }
+}
+
+fn try_ask(client: &mut Client, request: &Request<'_>) -> Result<Answer, Failure> {
+    let mut fields: Vec<(&str, &str)> = request.fields.iter().map(|(n, v)| (*n, v.as_str())).collect();
+    if let Some((_, kind)) = request.body {
+        fields.push(("content-type", kind));
+    }
+    let body = request.body.as_ref().map(|(bytes, _)| bytes.clone().into());
+    client.ask_bytes(request.method, &request.path, body, &fields).map_err(Failure::stopped)
+}
+
+/// What a refusal says.
+fn refused(answer: &Answer, of: Option<(&Document, &str)>) -> Failure {
+    let exit = if answer.status / 100 == 4 { Exit::Input } else { Exit::Stopped };
+    let text =
+        |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let errors = answer.body.get("errors").and_then(Value::as_array);
+    let fault = |fault: &Value| {
+        let (pointer, message) = (text(fault, "pointer"), text(fault, "message"));
+        let shown = if pointer.is_empty() { String::new() } else { format!("{pointer}: ") };
+        match of {
+            Some((document, under)) => {
+                format!("{}: {shown}{message}", document.place(&format!("{under}{pointer}")))
+            }
+            None => format!("{shown}{message}"),
+        }
+    };
+    let message = match errors {
+        Some(all) if !all.is_empty() => all.iter().map(fault).collect::<Vec<_>>().join("\n"),
+        _ => match (text(&answer.body, "detail"), of) {
+            (detail, _) if detail.is_empty() => {
+                format!("the controller answered {} and no more", answer.status)
+            }
+            (detail, Some((document, _))) => format!("{}: {detail}", document.file),
+            (detail, None) => detail,
+        },
+    };
+    Failure { message, exit }
+}
+
+/// All items of a list, page by page, up to so many. `path` has no query of its own.
+pub fn items(client: &mut Client, path: &str, most: Option<usize>) -> Result<Vec<Value>, Failure> {
+    let mut all: Vec<Value> = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let left = most.map_or(usize::MAX, |most| most.saturating_sub(all.len()));
+        let page = left.min(bartizan_controller::rest::route::PAGE_MAX);
+        let mut answer = ask(client, Request::get(format!("{path}?limit={page}{cursor}")))?;
+        if let Some(Value::Array(items)) = answer.body.get_mut("items").map(Value::take) {
+            all.extend(items);
+        }
+        match answer.body.get("next").and_then(Value::as_str) {
+            Some(next) if most.is_none_or(|most| all.len() < most) => cursor = format!("&cursor={next}"),
+            _ => return Ok(all),
+        }
+    }
+}
+
+/// A part of a path.
+pub fn part(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'~');
+    let one = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    name.bytes().map(one).collect()
+}

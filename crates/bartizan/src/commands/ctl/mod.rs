@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `bartizan ctl`: the operator's side of the program. What is asked of a controller goes over its REST API, the commands of which are made
+//! of the controller's own table of routes ([`actions`]); what is asked of a running program goes over its socket ([`running`]).
+
+mod access;
+mod act;
+mod actions;
+mod apply;
+mod ask;
+mod candidate;
+mod diff;
+mod document;
+mod replay;
+pub mod running;
+mod running_text;
+mod show;
+mod yaml_text;
+
+use crate::error::{Exit, Failure};
+use actions::Action;
+use bartizan_api::control::COMMANDS;
+use clap::{ArgMatches, Args as _, Command, FromArgMatches, Subcommand};
+
+/// Shown below `--help`.
+pub fn after_help() -> String {
+    running::commands_help() + EXAMPLES
+}
+
+const EXAMPLES: &str = "
+Examples:
+  bartizan ctl policies list acme
+  bartizan ctl policies put acme web web.yaml --dry-run
+  bartizan ctl apply -f site/                          # a folder of documents; the difference is shown first
+  bartizan ctl replay --device edge --with web.yaml eve.json.gz
+  bartizan ctl rollouts start --percent 10,50,100
+  bartizan ctl alerts acme --follow
+  bartizan ctl reload-rules
+  bartizan ctl explain-flow tcp 10.0.0.1:40000 192.0.2.7:80
+  bartizan ctl function list
+  bartizan ctl function configure portscan ports=10 window=30s
+  bartizan ctl --socket /run/bartizan/lan.socket shutdown
+Which controller, and the token, can stand in a file: see the manual, page `ctl`.";
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    to: running::To,
+    #[command(flatten)]
+    whom: access::Whom,
+    /// Print answers as they came, as JSON.
+    #[arg(long, global = true, help_heading = "Output")]
+    json: bool,
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What is asked.
+enum What {
+    /// Of a running program.
+    Running(String, Vec<String>),
+    /// Of the controller.
+    Controller(&'static Action, ArgMatches),
+    /// Documents of files.
+    Apply(apply::Args),
+    /// Of a policy and traffic that was.
+    Replay(Box<replay::Args>),
+}
+
+impl FromArgMatches for What {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let Some((name, below)) = matches.subcommand() else {
+            return Err(clap::Error::new(clap::error::ErrorKind::MissingSubcommand));
+        };
+        if name == apply::NAME {
+            return apply::Args::from_arg_matches(below).map(What::Apply);
+        }
+        if name == replay::NAME {
+            return replay::Args::from_arg_matches(below).map(|args| What::Replay(Box::new(args)));
+        }
+        if let Some((action, matches)) = actions::chosen(name, below) {
+            return Ok(What::Controller(action, matches.clone()));
+        }
+        let arguments = below.try_get_many::<String>(ARGUMENTS).ok().flatten().unwrap_or_default();
+        let (name, arguments) = running::whole_name(name, arguments.cloned().collect());
+        Ok(What::Running(name, arguments))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = What::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Where the arguments of a command to a running program are.
+const ARGUMENTS: &str = "ARGUMENT";
+
+impl Subcommand for What {
+    fn augment_subcommands(command: Command) -> Command {
+        // The help lists them by itself, with what they want to be told.
+        let listed = |name, about| {
+            Command::new(name).about(about).hide(true).arg(clap::Arg::new(ARGUMENTS).num_args(0..))
+        };
+        let running = COMMANDS.iter().map(|spec| listed(spec.name, spec.about));
+        let function = listed(running::FUNCTION, "functions of a running program: list, health, stop, ...");
+        command
+            .allow_external_subcommands(true)
+            .subcommand_help_heading("Commands to a controller")
+            .subcommand(apply::Args::augment_args(Command::new(apply::NAME)))
+            .subcommand(replay::Args::augment_args(Command::new(replay::NAME)))
+            .subcommands(actions::commands())
+            .subcommands(running)
+            .subcommand(function)
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        What::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        [apply::NAME, replay::NAME].contains(&name)
+            || actions::resources().contains(&name)
+            || COMMANDS.iter().any(|spec| spec.name == name)
+    }
+}
+
+/// Does it.
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    match &args.what {
+        What::Running(name, _) if !What::has_subcommand(name) => {
+            let running = COMMANDS.iter().map(|spec| spec.name);
+            let known: Vec<&str> =
+                running.chain([apply::NAME, replay::NAME]).chain(actions::resources()).collect();
+            let known = known.join(", ");
+            Err(Failure::usage(format!("there is no command `{name}`; there are {known}")))
+        }
+        What::Running(name, arguments) => running::run(&args.to, name, arguments, args.json),
+        What::Controller(action, matches) => act::run(action, matches, &args.whom, args.json),
+        What::Replay(replay) => replay::run(replay, &args.whom, args.json),
+        What::Apply(apply) => apply::run(apply, &args.whom, args.json),
+    }
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Answers of a controller for people: lists as tables, documents as YAML that can be put again, changes by what differs.
+
+use super::{diff, yaml_text};
+use bartizan_base::Timestamp;
+use bartizan_events::harmless_line;
+use bartizan_events::time_text;
+use serde_json::Value;
+use std::fmt::Write as _;
+
+/// A column: its head, and where it stands in an item.
+type Column = (&'static str, &'static str);
+
+/// What is shown of the items of a list.
+const COLUMNS: &[(&str, &[Column])] = &[
+    (
+        "tenants",
+        &[
+            ("NAME", "/name"),
+            ("GENERATION", "/generation"),
+            ("ORDER", "/spec/order"),
+            ("SELECT", "/spec/select"),
+            ABOUT,
+        ],
+    ),
+    (
+        "policies",
+        &[
+            ("NAME", "/name"),
+            ("GENERATION", "/generation"),
+            ("ORDER", "/spec/order"),
+            ("FROM", "/spec/policy/from"),
+            ("TO", "/spec/policy/to"),
+            ("CHAIN", "/spec/policy/chain"),
+            ("STAGED", "/spec/policy/staged"),
+            ABOUT,
+        ],
+    ),
+    ("groups", &[("NAME", "/name"), ("GENERATION", "/generation"), ("MEMBERS", "/spec/members"), ABOUT]),
+    (
+        "devices",
+        &[
+            ("NAME", "/name"),
+            ("TENANTS", "/spec/tenants"),
+            ("LABELS", "/spec/labels"),
+            ("FOLLOW", "/spec/follow"),
+            ("STATE", "/status/state"),
+            ("WANTED", "/status/wanted"),
+            ("RUNNING", "/status/running"),
+            ("SEEN", "/status/seen"),
+        ],
+    ),
+    ("libraries", &[("NAME", "/name"), ("GENERATION", "/generation"), ("FILES", "/spec/files"), ABOUT]),
+    ("rule-files", &[("NAME", "/name"), ("BYTES", "/bytes"), ("RULES", "/rules"), ("REFUSED", "/refused")]),
+    ("settings", &[("NAME", "/name"), ("GENERATION", "/generation"), ("SAYS", "/spec")]),
+    (
+        "rollouts",
+        &[
+            ("NAME", "/name"),
+            ("GENERATION", "/spec/generation"),
+            ("STATE", "/spec/state"),
+            ("STEP", "/spec/step"),
+            ("DEVICES", "/spec/plan"),
+            ("REFUSED", "/spec/refusals"),
+        ],
+    ),
+    (
+        "tokens",
+        &[
+            ("ID", "/id"),
+            ("NAME", "/name"),
+            ("SCOPE", "/scope"),
+            ("TENANT", "/tenant"),
+            ("DEVICE", "/device"),
+            ("CREATED", "/created"),
+            ("EXPIRES", "/expires"),
+        ],
+    ),
+    (
+        "alerts",
+        &[
+            ("NUMBER", "/number"),
+            ("LAST", "/last"),
+            ("TENANT", "/tenant"),
+            ("COUNT", "/count"),
+            ("RULE", "/event/alert/signature_id"),
+            ("FROM", "/event/src_ip"),
+            ("TO", "/event/dest_ip"),
+            ("PORT", "/event/dest_port"),
+            ("ACTION", "/event/alert/action"),
+            ("MESSAGE", "/event/alert/signature"),
+        ],
+    ),
+    (
+        "audit",
+        &[
+            ("ROW", "/row"),
+            ("GENERATION", "/generation"),
+            ("AT", "/at"),
+            ("WHO", "/who"),
+            ("ACTION", "/action"),
+            ("KIND", "/kind"),
+            ("NAME", "/id"),
+        ],
+    ),
+];
+const ABOUT: Column = ("DESCRIPTION", "/spec/description");
+/// Columns that are times, in microseconds since 1970.
+const TIMES: &[&str] = &["AT", "CREATED", "EXPIRES", "FIRST", "LAST", "SEEN"];
+/// Characters of a cell.
+const CELL: usize = 60;
+
+/// A list as a table; `head`: with the names of the columns.
+pub fn table(resource: &str, items: &[Value], head: bool) -> String {
+    let found = COLUMNS.iter().find(|(name, _)| *name == resource).map(|(_, columns)| *columns);
+    let columns: Vec<(String, String)> = match found {
+        Some(columns) => columns.iter().map(|(head, at)| ((*head).to_owned(), (*at).to_owned())).collect(),
+        None => own_columns(items),
+    };
+    let cells = |item: &Value| -> Vec<String> {
+        columns.iter().map(|(head, at)| cell(head, item.pointer(at))).collect()
+    };
+    let heads = head.then(|| columns.iter().map(|(head, _)| head.clone()).collect());
+    let rows: Vec<Vec<String>> = heads.into_iter().chain(items.iter().map(cells)).collect();
+    aligned(&rows)
+}
+
+/// A resource that is not in the table above has the keys of its first item that are plain.
+fn own_columns(items: &[Value]) -> Vec<(String, String)> {
+    let keys = items.first().and_then(Value::as_object).into_iter().flatten();
+    let plain = keys.filter(|(_, value)| !value.is_object());
+    plain.map(|(key, _)| (key.to_ascii_uppercase(), format!("/{key}"))).collect()
+}
+
+/// Rows with their columns below one another.
+pub fn aligned(rows: &[Vec<String>]) -> String {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let length = |cell: &String| cell.chars().count();
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(length).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..count).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        let _ = writeln!(text, "{}", cells.join("  ").trim_end());
+    }
+    text
+}
+
+fn cell(head: &str, value: Option<&Value>) -> String {
+    let text = match value {
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(Value::Number(number)) if TIMES.contains(&head) => {
+            number.as_u64().filter(|at| *at > 0).map_or_else(|| "-".to_owned(), time)
+        }
+        Some(value) => brief(value),
+    };
+    let text = if text.is_empty() { "-".to_owned() } else { text };
+    let short = match text.char_indices().nth(CELL) {
+        Some((at, _)) => format!("{}...", text.get(..at).unwrap_or_default()),
+        None => text,
+    };
+    harmless_line(&short).into_owned()
+}
+
+fn time(micros: u64) -> String {
+    let text = time_text(Timestamp::from_nanos(micros.saturating_mul(1_000)));
+    // To the second, as people read it.
+    text.get(..19).map_or_else(|| text.clone(), |text| format!("{text}Z"))
+}
+
+fn brief(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(brief).collect::<Vec<_>>().join(","),
+        Value::Object(pairs) => {
+            pairs.iter().map(|(key, value)| format!("{key}={}", brief(value))).collect::<Vec<_>>().join(" ")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// A document: what it says as YAML, what is known of it as remarks.
+pub fn document(answer: &Value) -> String {
+    let Some(spec) = answer.get("spec") else { return yaml_text::text(answer) };
+    let mut text = String::new();
+    let name = answer.get("name").map(brief).unwrap_or_default();
+    let generation = answer.get("generation").map(brief).unwrap_or_default();
+    let _ = writeln!(text, "# {name}, written by generation {generation}");
+    text += &yaml_text::text(spec);
+    if let Some(status) = answer.get("status") {
+        let _ = writeln!(text, "# status:");
+        yaml_text::text(status).lines().for_each(|line| _ = writeln!(text, "#   {line}"));
+    }
+    text
+}
+
+/// What a change did, or would do.
+pub fn outcome(outcome: &Value, dry: bool) -> String {
+    let mut text = String::new();
+    let changes = outcome.get("changes").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let generation = outcome.get("generation").map(brief).unwrap_or_default();
+    for change in changes {
+        let of = |key: &str| change.get(key).filter(|value| !value.is_null());
+        let what = match (of("before"), of("after")) {
+            (None, Some(_)) => "new",
+            (Some(_), None) => "gone",
+            _ => "changed",
+        };
+        let name = |key: &str| change.get(key).map(brief).unwrap_or_default();
+        let _ = writeln!(text, "{} {}: {what}", name("kind"), name("id"));
+        difference(of("before"), of("after")).iter().for_each(|line| _ = writeln!(text, "    {line}"));
+    }
+    let devices = outcome.get("devices").map(brief).unwrap_or_default();
+    match (changes.is_empty() && devices.is_empty(), dry) {
+        (true, _) => _ = writeln!(text, "nothing to change; generation {generation} stands"),
+        (_, true) => _ = writeln!(text, "would be generation {generation}; nothing was changed"),
+        (_, false) => _ = writeln!(text, "generation {generation}"),
+    }
+    if !devices.is_empty() {
+        let word = if dry { "would run" } else { "are to run" };
+        let _ = writeln!(text, "devices that {word} it at once: {}", devices.replace(',', ", "));
+    }
+    text
+}
+
+/// What differs between two documents, as lines of YAML.
+pub fn difference(before: Option<&Value>, after: Option<&Value>) -> Vec<String> {
+    let written = |value: Option<&Value>| value.map(yaml_text::text).unwrap_or_default();
+    diff::lines(&written(before), &written(after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn lists_are_tables_with_what_matters() {
+        let items = [
+            json!({"name": "web", "generation": 4, "spec": {"order": 10, "policy": {"from": "lan", "chain": ["pfw", "ids"]}}}),
+            json!({"name": "longer", "generation": 12, "spec": {"policy": {"chain": []}, "description": "a\u{1b}b"}}),
+        ];
+        assert_eq!(
+            table("policies", &items, true),
+            "NAME    GENERATION  ORDER  FROM  TO  CHAIN    STAGED  DESCRIPTION\n\
+             web     4           10     lan   -   pfw,ids  -       -\n\
+             longer  12          -      -     -   -        -       a\\u001bb\n"
+        );
+        let others = [json!({"sid": 7, "msg": "x", "more": {"a": 1}})];
+        assert_eq!(table("none-such", &others, true), "SID  MSG\n7    x\n");
+        let alert = [
+            json!({"number": 3, "last": 1_700_000_000_000_000_u64, "tenant": "acme", "count": 2, "event": {}}),
+        ];
+        assert!(table("alerts", &alert, false).starts_with("3  2023-11-14T22:13:20Z  acme  2  -"));
+    }
+
+    #[test]
+    fn changes_say_what_differs() {
+        let change = json!({"kind": "tenants", "id": "acme", "before": {"order": 1, "x": "y"}, "after": {"order": 2, "x": "y"}});
+        let told = json!({"generation": 9, "changes": [change], "devices": ["a", "b"]});
+        assert_eq!(
+            outcome(&told, true),
+            "tenants acme: changed\n    - order: 1\n    + order: 2\n      x: \"y\"\nwould be generation 9; nothing was changed\n\
+             devices that would run it at once: a, b\n"
+        );
+        let nothing = json!({"generation": 9, "changes": [], "devices": []});
+        assert_eq!(outcome(&nothing, false), "nothing to change; generation 9 stands\n");
+    }
+}

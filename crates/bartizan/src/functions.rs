@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The life of functions in a running program: orders, and how functions stand, over all workers. The command socket and the southbound protocol ask here.
+//!
+//! Start, stop, restart and health go to the workers, which carry them out between two batches, also while a reload is built. New settings make a generation, so they
+//! go to who steers.
+
+use crate::channel::{Answer, Channel, Command};
+use crate::view::{Question, View};
+use bartizan_api::southbound::{FunctionOrder, FunctionState};
+use bartizan_base::WorkerId;
+use bartizan_dataplane::lifecycle::{Act, Condition, FunctionNow};
+use bartizan_dataplane::live::inquiry::Collector;
+use serde_json::{Map, Value, json};
+use std::time::{Duration, Instant};
+
+/// How long workers are waited for; one that is idle is woken.
+const WORKERS: Duration = Duration::from_secs(5);
+
+/// Gives orders about functions.
+#[derive(Clone)]
+pub struct Functions {
+    channel: Channel,
+    view: View,
+}
+
+/// How a function stands on the workers.
+type OnWorkers<'f> = (&'static str, Vec<&'f (WorkerId, FunctionNow)>);
+
+/// What workers said, and which have not answered.
+type Answered = (Vec<(WorkerId, FunctionNow)>, Vec<WorkerId>);
+
+impl Functions {
+    /// By these ways.
+    pub const fn new(channel: Channel, view: View) -> Self {
+        Functions { channel, view }
+    }
+
+    /// Carries out an order about a function, and says how it stands then. `settings` by name, of [`FunctionOrder::Configure`] only.
+    pub fn carry_out(
+        &self,
+        order: FunctionOrder,
+        function: &str,
+        settings: &Map<String, Value>,
+    ) -> FunctionState {
+        let asked = match order {
+            FunctionOrder::Configure => {
+                if let Err(why) = self.configure(function, settings) {
+                    return FunctionState { done: false, ..self.state(function, None, &why) };
+                }
+                return self.state(function, None, "");
+            }
+            FunctionOrder::Health => None,
+            FunctionOrder::Start => Some(Act::Start),
+            FunctionOrder::Stop => Some(Act::Stop),
+            FunctionOrder::Restart => Some(Act::Restart),
+        };
+        self.state(function, asked, "")
+    }
+
+    /// Gives an order to the workers (`None`: only asks), and says what they answer. `why`: what is said before that.
+    fn state(&self, function: &str, act: Option<Act>, why: &str) -> FunctionState {
+        let refused = |reason: String| FunctionState {
+            function: function.to_owned(),
+            done: false,
+            state: "unknown".to_owned(),
+            reason,
+        };
+        let question = act.map_or(Question::Functions, |act| Question::Order(function.into(), act));
+        let (said, late) = match self.ask(&question) {
+            Ok(answered) => answered,
+            Err(why) => return refused(why),
+        };
+        let own: Vec<&(WorkerId, FunctionNow)> =
+            said.iter().filter(|(_, now)| now.function == function).collect();
+        let mut reasons: Vec<String> = if why.is_empty() { Vec::new() } else { vec![why.to_owned()] };
+        if own.is_empty() && late.is_empty() {
+            let known = self.names().join(", ");
+            reasons.push(format!(
+                "no chain of the running generation has a function `{function}`; there are {known}"
+            ));
+            return refused(reasons.join("; "));
+        }
+        reasons.extend(own.iter().filter_map(|(worker, now)| why_not(*worker, now)));
+        reasons.extend(late.iter().map(|worker| {
+            format!("worker {} has not answered yet: an order is carried out when it does (does it hang? see the log)", worker.0)
+        }));
+        let wanted = match act {
+            Some(Act::Start | Act::Restart) => Some(Condition::Running),
+            Some(Act::Stop) => Some(Condition::Stopped),
+            None => None,
+        };
+        let is_done =
+            |(_, now): &&(WorkerId, FunctionNow)| wanted.is_none_or(|wanted| now.condition == wanted);
+        FunctionState {
+            function: function.to_owned(),
+            done: late.is_empty() && own.iter().all(is_done),
+            state: worst(&own).name().to_owned(),
+            reason: reasons.join("; "),
+        }
+    }
+
+    fn ask(&self, question: &Question) -> Result<Answered, String> {
+        match self.view.tell(question) {
+            Answer::Workers(collector) => Ok(collect(collector)),
+            Answer::Refused(why) => Err(why),
+            _ => Err("the answer is to another question; please report it".to_owned()),
+        }
+    }
+
+    fn configure(&self, function: &str, settings: &Map<String, Value>) -> Result<(), String> {
+        match self.channel.ask(Command::Configure(function.to_owned(), settings.clone())) {
+            Answer::Reloaded(generation) if self.view.wait_for(generation, WORKERS) => Ok(()),
+            Answer::Reloaded(generation) => Err(format!(
+                "generation {} has the settings, and some worker does not run it yet",
+                generation.0
+            )),
+            Answer::Refused(why) => Err(why),
+            _ => Err("the answer is to another question; please report it".to_owned()),
+        }
+    }
+
+    fn names(&self) -> Vec<&'static str> {
+        let Ok((said, _)) = self.ask(&Question::Functions) else { return Vec::new() };
+        by_function(&said).into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// All functions of the running generation.
+    ///
+    /// # Errors
+    /// Workers cannot be asked now.
+    pub fn list(&self) -> Result<Value, String> {
+        let (said, late) = self.ask(&Question::Functions)?;
+        let functions: Vec<Value> = by_function(&said).iter().map(told).collect();
+        let late: Vec<u16> = late.iter().map(|worker| worker.0).collect();
+        Ok(json!({"count": functions.len(), "functions": functions, "late_workers": late}))
+    }
+}
+
+fn collect(mut collector: Collector) -> Answered {
+    let end = Instant::now() + WORKERS;
+    collector.collect(|| end.saturating_duration_since(Instant::now()));
+    let (answer, late) = collector.finish();
+    (answer.functions, late)
+}
+
+/// In the order of their bits.
+fn by_function(said: &[(WorkerId, FunctionNow)]) -> Vec<OnWorkers<'_>> {
+    let mut all: Vec<OnWorkers<'_>> = Vec::new();
+    for one in said {
+        match all.iter_mut().find(|(name, _)| *name == one.1.function) {
+            Some((_, known)) => known.push(one),
+            None => all.push((one.1.function, vec![one])),
+        }
+    }
+    all
+}
+
+fn worst(on_workers: &[&(WorkerId, FunctionNow)]) -> Condition {
+    on_workers.iter().map(|(_, now)| now.condition).max().unwrap_or_default()
+}
+
+/// Why a function does not run on a worker.
+fn why_not(worker: WorkerId, now: &FunctionNow) -> Option<String> {
+    let on = worker.0;
+    match (now.condition, now.panicked.as_deref()) {
+        (Condition::Running, _) => None,
+        (Condition::Stopped, _) => Some(format!("worker {on}: stopped by an order")),
+        (Condition::Failed, panicked) => {
+            let what = panicked.map(ToString::to_string).unwrap_or_default();
+            let then = if now.restart_at.is_some() {
+                "it is started again by itself"
+            } else {
+                "an order starts it again"
+            };
+            Some(format!("worker {on}: failed {} times; {what}; {then}", now.failures))
+        }
+    }
+}
+
+fn told((name, on_workers): &OnWorkers<'_>) -> Value {
+    let sum = |of: fn(&FunctionNow) -> u64| on_workers.iter().map(|(_, now)| of(now)).sum::<u64>();
+    let workers: Vec<Value> = on_workers
+        .iter()
+        .map(|(worker, now)| {
+            json!({
+                "worker": worker.0,
+                "state": now.condition.name(),
+                "since": now.since.as_nanos() / 1_000_000_000,
+                "failures": now.failures,
+                "restarts": now.restarts,
+                "latest_failure": now.panicked.as_deref().map(ToString::to_string),
+            })
+        })
+        .collect();
+    let reasons: Vec<String> = on_workers.iter().filter_map(|(worker, now)| why_not(*worker, now)).collect();
+    json!({
+        "function": name,
+        "state": worst(on_workers).name(),
+        "reason": reasons.join("; "),
+        "failures": sum(|now| now.failures),
+        "restarts": sum(|now| now.restarts),
+        "workers": workers,
+    })
+}
+
+/// Settings as they are written on a command line: `ports=5 action=drop window=30s`; without a value, a setting is that of the policy again.
+///
+/// # Errors
+/// A word is none: how it is written.
+pub fn settings(words: &str) -> Result<Map<String, Value>, String> {
+    let mut settings = Map::new();
+    for word in words.split_whitespace() {
+        let (name, value) =
+            word.split_once('=').ok_or_else(|| format!("`{word}` is no setting; write NAME=VALUE"))?;
+        let value = match value {
+            "" => Value::Null,
+            text => serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)),
+        };
+        settings.insert(name.to_owned(), value);
+    }
+    Ok(settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_become_settings() {
+        let read = settings("ports=5 action=drop  window=30s block=").unwrap();
+        assert_eq!(Value::from(read), json!({"ports": 5, "action": "drop", "window": "30s", "block": null}));
+        assert!(settings("ports").unwrap_err().contains("NAME=VALUE"));
+    }
+
+    #[test]
+    fn a_function_is_as_well_as_on_its_worst_worker() {
+        let now = |condition| FunctionNow {
+            function: "ids",
+            id: bartizan_base::FunctionId(3),
+            condition,
+            since: bartizan_base::Timestamp::ZERO,
+            failures: 1,
+            restarts: 0,
+            restart_at: None,
+            panicked: None,
+        };
+        let said = [(WorkerId(0), now(Condition::Running)), (WorkerId(1), now(Condition::Failed))];
+        let all = by_function(&said);
+        let told = told(&all[0]);
+        assert_eq!((&told["state"], &told["failures"]), (&json!("failed"), &json!(2)));
+        assert!(told["reason"].as_str().unwrap().starts_with("worker 1: failed 1 times"), "{told}");
+    }
+}

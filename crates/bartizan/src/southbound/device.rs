@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the southbound client does with this program: its commands go the way of all others, to who steers the run.
+
+use super::in_force::InForce;
+use crate::channel::{Answer, Channel, Command};
+use crate::functions::Functions;
+use crate::generation::BuildError;
+use crate::plan::LinkPlan;
+use bartizan_agent::joined::{self, Joined};
+use bartizan_agent::session::Candidate;
+use bartizan_agent::session::client::Device;
+use bartizan_api::southbound::{Diagnostic, FunctionOrder, FunctionState, Refusal, RefusalCode, WorkerRuns};
+use bartizan_base::{Generation, WorkerId};
+use bartizan_config::policy::{PolicyError, Problem};
+use bartizan_dataplane::live::Control;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long workers have until they run a generation that was handed to them. One that is idle looks up ten times a second, and is woken.
+const WORKERS: Duration = Duration::from_secs(5);
+
+/// A link, as a controller is told of it.
+#[derive(Clone, Debug)]
+struct LinkOf {
+    name: String,
+    workers: u16,
+    /// The name of its level below the host.
+    level: Option<&'static str>,
+}
+
+impl LinkOf {
+    fn new(link: &LinkPlan) -> Self {
+        let level = link.offload.as_ref().map(|_| "xdp");
+        LinkOf { name: link.name.clone(), workers: link.workers, level }
+    }
+}
+
+/// What workers run.
+#[derive(Clone)]
+pub struct Workers {
+    /// The workers.
+    pub control: Arc<Control>,
+    /// Whose numbers they have.
+    pub in_force: Arc<InForce>,
+    /// Their links, in order.
+    links: Vec<LinkOf>,
+}
+
+impl Workers {
+    /// Those of the links of a run.
+    pub fn new(control: &Arc<Control>, in_force: &Arc<InForce>, links: &[LinkPlan]) -> Self {
+        let links = links.iter().map(LinkOf::new).collect();
+        Workers { control: Arc::clone(control), in_force: Arc::clone(in_force), links }
+    }
+
+    /// What each of them and each level runs now. A worker takes its level along to another generation, before its next packet.
+    pub fn runs(&self) -> Vec<WorkerRuns> {
+        let places = self.links.iter().flat_map(|link| (0..link.workers).map(move |worker| (link, worker)));
+        let one = |(number, (link, worker)): (u16, (&LinkOf, u16))| {
+            let running = self.control.running_in(WorkerId(number)).unwrap_or(Generation(0));
+            let generation = self.in_force.generation(running);
+            let levels = ["host"].into_iter().chain(link.level);
+            let levels: BTreeMap<String, u64> = levels.map(|level| (level.to_owned(), generation)).collect();
+            WorkerRuns { link: link.name.clone(), worker, levels }
+        };
+        (0u16..).zip(places).map(one).collect()
+    }
+
+    /// Waits for some time until all of them run a generation, or a later one.
+    fn wait_for(&self, generation: Generation) {
+        let end = Instant::now() + WORKERS;
+        while self.control.running() < generation && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// The way of the client to this program.
+pub struct SteeredDevice {
+    /// To who steers.
+    pub channel: Channel,
+    /// What comes of it.
+    pub workers: Workers,
+    /// To the functions.
+    pub functions: Functions,
+}
+
+/// A refusal of this kind.
+fn refusal(code: RefusalCode, diagnostics: Vec<Diagnostic>) -> Refusal {
+    Refusal { code, diagnostics, more: 0 }
+}
+
+/// Something that is about no object of a generation.
+fn whole(joined: &Joined, message: String) -> Diagnostic {
+    joined.diagnostic(&Problem { position: Default::default(), path: String::new(), message })
+}
+
+/// What is wrong with a generation, said of its objects.
+pub fn refused(joined: &Joined, error: BuildError) -> Refusal {
+    let problem = |message: String| Problem { position: Default::default(), path: String::new(), message };
+    let problems = match error {
+        BuildError::Policy(PolicyError::Wrong { problems, .. }) => problems,
+        BuildError::Policy(error) => vec![problem(error.to_string())],
+        BuildError::Other(failure) => vec![problem(failure.to_string())],
+    };
+    refusal(RefusalCode::Policy, problems.iter().map(|problem| joined.diagnostic(problem)).collect())
+}
+
+/// A refusal for people, on several lines.
+pub fn told(refusal: &Refusal) -> String {
+    const SHOWN: usize = 10;
+    let said = |d: &Diagnostic| match d.line {
+        0 => format!("\n  {} {}: {}", d.object.as_str(), d.pointer, d.message),
+        line => format!("\n  {} {line}:{}: {}", d.object.as_str(), d.column, d.message),
+    };
+    let mut text: String = refusal.diagnostics.iter().take(SHOWN).map(said).collect();
+    let more = (refusal.diagnostics.len().saturating_sub(SHOWN) as u64).saturating_add(refusal.more);
+    if more > 0 {
+        text.push_str(&format!("\n  ... and {more} more"));
+    }
+    text
+}
+
+impl Device for SteeredDevice {
+    fn build(&mut self, candidate: &Candidate) -> Result<(), Refusal> {
+        let number = candidate.held.generation;
+        let built = joined::join(&candidate.held)
+            .map_err(|wrong| refusal(RefusalCode::Policy, wrong))
+            .and_then(|joined| {
+                let joined = Arc::new(joined);
+                match self.channel.ask(Command::Build(joined.clone())) {
+                    Answer::Done => Ok(()),
+                    Answer::NotBuilt(refusal) => Err(*refusal),
+                    // The run is about to end, or too much waits: it may be taken another time.
+                    Answer::Refused(why) => Err(refusal(RefusalCode::Store, vec![whole(&joined, why)])),
+                    _ => Err(refusal(RefusalCode::Store, Vec::new())),
+                }
+            });
+        if let Err(refusal) = &built {
+            eprintln!(
+                "generation {number} of the controller is refused, what runs goes on:{}",
+                told(refusal)
+            );
+        }
+        built
+    }
+
+    fn swap(&mut self) -> Vec<WorkerRuns> {
+        if let Answer::Reloaded(generation) = self.channel.ask(Command::Swap) {
+            self.workers.wait_for(generation);
+        }
+        self.workers.runs()
+    }
+
+    fn abandon(&mut self) {
+        let _ = self.channel.ask(Command::Abandon);
+    }
+
+    fn order(
+        &mut self,
+        order: FunctionOrder,
+        function: &str,
+        settings: &Map<String, Value>,
+    ) -> FunctionState {
+        self.functions.carry_out(order, function, settings)
+    }
+}

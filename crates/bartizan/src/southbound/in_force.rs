@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What of a controller's runs under which numbers of this program: workers know generations and tenants by numbers of their own, which
+//! begin anew with each start.
+
+use bartizan_agent::joined::Joined;
+use bartizan_base::{Generation, TenantId};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Generations that are remembered: workers that are late run one of the last.
+const REMEMBERED: usize = 16;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct InForce(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    generations: VecDeque<(Generation, u64)>,
+    /// A number of a tenant is never given to another one.
+    tenants: BTreeMap<TenantId, u16>,
+}
+
+impl InForce {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A generation is about to run; of a controller's, or one of this host's own. `tenants`: this program's numbers.
+    pub fn note(&self, number: Generation, held: Option<&Joined>, tenants: &[(String, TenantId)]) {
+        let mut inner = self.inner();
+        inner.generations.truncate(REMEMBERED - 1);
+        inner.generations.push_front((number, held.map_or(0, |held| held.generation)));
+        for (name, theirs) in held.iter().flat_map(|held| &held.tenants) {
+            if let Some((_, own)) = tenants.iter().find(|(known, _)| known == name) {
+                inner.tenants.insert(*own, *theirs);
+            }
+        }
+    }
+
+    /// The controller's number of a generation; 0 if it is none of a controller's.
+    pub fn generation(&self, number: Generation) -> u64 {
+        self.inner().generations.iter().find(|(own, _)| *own == number).map_or(0, |(_, theirs)| *theirs)
+    }
+
+    /// The controller's number of a tenant; 0 for traffic of none.
+    pub fn tenant(&self, tenant: TenantId) -> u16 {
+        self.inner().tenants.get(&tenant).copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bartizan_agent::joined::join;
+    use bartizan_agent::session::Held;
+
+    #[test]
+    fn numbers_are_those_of_the_controller() {
+        let in_force = InForce::default();
+        let joined = |generation, tenant: u16| {
+            let mut joined = join(&Held::default()).unwrap();
+            joined.generation = generation;
+            joined.tenants = vec![("acme".to_owned(), tenant), ("gone".to_owned(), 9)];
+            joined
+        };
+        in_force.note(Generation(1), None, &[]);
+        let tenants = [("default".to_owned(), TenantId(0)), ("acme".to_owned(), TenantId(1))];
+        in_force.note(Generation(2), Some(&joined(70, 33)), &tenants);
+        in_force.note(Generation(3), Some(&joined(70, 33)), &tenants);
+        let known = [1, 2, 3, 4].map(|number| in_force.generation(Generation(number)));
+        assert_eq!(known, [0, 70, 70, 0]);
+        assert_eq!([0, 1, 2].map(|id| in_force.tenant(TenantId(id))), [0, 33, 0]);
+        for number in 10..30 {
+            in_force.note(Generation(number), Some(&joined(number, 33)), &tenants);
+        }
+        assert_eq!([2, 14, 29].map(|number| in_force.generation(Generation(number))), [0, 14, 29]);
+    }
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `bartizan run` that belongs to a controller: what the controller says refuses traffic accordingly, goes on without it and over a restart, is
+//! refused whole when it is broken; alerts and counters arrive once (needs root; says so and returns otherwise).
+
+mod command_socket;
+mod common;
+#[path = "../../ports/tests/common/mod.rs"]
+mod namespace;
+mod office;
+
+use bartizan_api::southbound::{Object, Policy, RuleGroup, RuleType, Rules};
+use bartizan_ports::{Batch, InlineOptions, InlinePort, Port, wait_any};
+use command_socket::{Client, ready};
+use common::{Folder, PROGRAM, Running, get, run, udp, until, value};
+use namespace::{in_namespace, ip, veth};
+use office::Site;
+use serde_json::{Value, json};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const NOTHING: Value = Value::Null;
+const FILE: u32 = 17;
+
+fn host(more: &str) -> String {
+    format!(
+        "links: [{{name: wan, inline: {{a: a1, b: b1}}}}]\ncache: none\noutputs: {{eve: {{dir: out}}}}\ncontrol: {{socket: c.socket}}\n\
+         metrics: {{listen: '127.0.0.1:9100'}}\nsettings: {{capture.checksum-validation: none}}\n\
+         controller: {{address: '{}', identity: identity, state: state/edge, statistics-every: 1s}}\n{more}",
+        office::ADDRESS
+    )
+}
+
+/// The far ends of the link's interfaces.
+fn network() -> [InlinePort; 2] {
+    ip("link set dev lo up");
+    ["a", "b"].map(|name| {
+        veth(&format!("{name}0"), &format!("{name}1"), 1500);
+        InlinePort::open(&format!("{name}0"), &InlineOptions { frames: 1024, ..InlineOptions::default() })
+            .unwrap()
+    })
+}
+
+fn start(folder: &Folder) -> Running {
+    let running =
+        Running::start(Command::new(PROGRAM).args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
+    ready(folder, &running);
+    running
+}
+
+/// Datagrams of new flows to these ports: those to which they came out at the other end.
+fn passed(net: &mut [InlinePort; 2], ports: &[u16]) -> Vec<u16> {
+    use std::sync::atomic::{AtomicU16, Ordering};
+    static SOURCE: AtomicU16 = AtomicU16::new(1_024);
+    let [from, to] = net;
+    for port in ports {
+        let source = SOURCE.fetch_add(1, Ordering::Relaxed);
+        from.transmit_frame(&udp(false, source, *port, b"a secret")).unwrap();
+    }
+    from.flush().unwrap();
+    let mut batch = Batch::with_capacity(256);
+    let (mut came, mut end) = (Vec::new(), Instant::now() + Duration::from_millis(1_500));
+    while Instant::now() < end && came.len() < ports.len() {
+        to.receive(&mut batch).unwrap();
+        for bytes in batch.indices().filter_map(|at| batch.bytes(at)) {
+            if bytes.starts_with(&[2, 0, 0, 0, 0, 2]) && bytes.len() > 38 {
+                came.push(u16::from_be_bytes([bytes[36], bytes[37]]));
+                end = Instant::now() + Duration::from_millis(1_500);
+            }
+        }
+        if batch.is_empty() {
+            wait_any(&mut [&mut *to], None, Duration::ZERO, Duration::from_millis(20)).unwrap();
+        }
+    }
+    came
+}
+
+fn part(tenant: u16, name: &str, text: &Value) -> Object {
+    Object::Policy(Policy { name: name.into(), tenant, text: text.to_string() })
+}
+
+fn tenant() -> Object {
+    part(
+        3,
+        "@tenant",
+        &json!({"tenant": {"name": "acme", "select": {"prefixes": ["192.0.2.0/24"]}}, "order": 100}),
+    )
+}
+
+/// The policy of the tenant that lets datagrams to one port go on and looks at them.
+fn web(port: u16) -> Object {
+    let said = json!({
+        "name": "acme/web", "tenant": ["acme"], "chain": ["pfw", "ids"], "ids": {"level": "web"},
+        "pfw": {"default": "drop", "rules": [{"allow": "udp", "to-ports": [port]}]},
+    });
+    part(3, "web", &json!({"policy": said, "order": 10}))
+}
+
+fn library(sids: &[u32]) -> [Object; 2] {
+    let lines = [
+        "# chosen by id",
+        "alert udp any any -> any any (msg:\"seen\"; content:\"secret\"; sid:2001; rev:3;)",
+        "alert udp any any -> any any (content:\"a\"; sid:2002;)",
+        "",
+    ];
+    let rules = Rules::Raw(lines.map(str::to_owned).to_vec());
+    let text = json!({"library": {"files": [{"group": FILE, "sha256": "web.rules"}], "choose": [{"sids": sids}], "except": []}});
+    [
+        part(0, "@library/web", &text),
+        Object::Group(RuleGroup { id: FILE, tenant: 0, rule_type: RuleType::Ids, rules }),
+    ]
+}
+
+fn generation(port: u16, sids: &[u32]) -> Vec<Object> {
+    let default = part(0, "@default", &json!({"default": {"action": "drop"}}));
+    [default, tenant(), web(port)].into_iter().chain(library(sids)).collect()
+}
+
+fn begin(more: &str) -> (Folder, [InlinePort; 2], Site) {
+    let folder = Folder::new();
+    let net = network();
+    let site = Site::new(&folder.path("ca"), &[0, 3]);
+    site.enrol(&folder.path("identity"));
+    folder.write("bartizan.yaml", host(more));
+    (folder, net, site)
+}
+
+#[test]
+fn what_a_controller_says_runs_and_outlives_it() {
+    in_namespace(|| {
+        let (folder, mut net, site) = begin("");
+        let running = start(&folder);
+        // Nothing has come: nothing goes on.
+        running.until("nothing goes on by inline links");
+        assert!(passed(&mut net, &[4000]).is_empty());
+        site.publish(1, &generation(4000, &[2001]));
+        until("generation 1", || site.acknowledged() == 1);
+        assert_eq!(site.running().workers[0].levels, [("host".to_owned(), 1)].into());
+        assert_eq!(passed(&mut net, &[53, 4000, 5000]), [4000]);
+        reports(&site);
+        broken(&site, &mut net, &running);
+        site.publish(3, &generation(5000, &[2001, 2002]));
+        until("generation 3", || site.acknowledged() == 3);
+        assert_eq!(passed(&mut net, &[4000, 5000]), [5000]);
+        let told = Client::greeted(&folder.path("c.socket")).ok("controller", NOTHING);
+        assert_eq!(
+            (&told["connected"], &told["generation"], &told["device"]),
+            (&json!(true), &json!(3), &json!("edge"))
+        );
+        let page = get("/metrics");
+        assert_eq!(value(&page, "bartizan_southbound_generation", &[]), 3);
+        assert_eq!(value(&page, "bartizan_southbound_connected", &[]), 1);
+        // A reload builds what is held.
+        running.signal("USR2");
+        running.until("generation 4: 2 rules loaded");
+        assert_eq!(passed(&mut net, &[4000, 5000]), [5000]);
+        // The controller has gone.
+        drop(site);
+        assert_eq!(passed(&mut net, &[4000, 5000]), [5000]);
+        running.signal("KILL");
+        drop(running);
+        // Its first packets.
+        let running = start(&folder);
+        assert_eq!(passed(&mut net, &[4000, 5000]), [5000]);
+        assert!(running.stderr().contains("generation 3 runs, as it was stored"), "{}", running.stderr());
+        let ended = running.stop();
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        // Whoever has lost the device's key has not lost its protection.
+        std::fs::remove_dir_all(folder.path("identity")).unwrap();
+        let running = start(&folder);
+        running.until("nothing new comes");
+        assert_eq!(passed(&mut net, &[4000, 5000]), [5000]);
+        assert_eq!(running.stop().code, Some(0));
+    });
+}
+
+#[test]
+fn without_an_identity_and_anything_stored_a_run_does_not_begin() {
+    in_namespace(|| {
+        let folder = Folder::new();
+        let _net = network();
+        folder.write("bartizan.yaml", host(""));
+        let ended = run(&folder.0, &["run", "-c", "bartizan.yaml"]);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.stderr.contains("enrol the device (`bartizan ca enrol"), "{}", ended.stderr);
+    });
+}
+
+/// The alert and the counters of one datagram come, once.
+fn reports(site: &Site) {
+    until("an alert", || !site.shared().alerts.is_empty());
+    until("counters", || site.shared().counters.contains_key("tenant/acme/web/packets"));
+    let shared = site.shared();
+    let alert = &shared.alerts[0];
+    let said = (shared.alerts.len(), alert.key.as_str(), alert.count, alert.message.as_str());
+    assert_eq!(said, (1, "3/1:2001:3/192.0.2.1/192.0.2.2", 1, "seen"));
+    let event = &alert.event;
+    assert_eq!(
+        (&event["link"], &event["dest_port"], &event["proto"]),
+        (&json!("wan"), &json!(4000), &json!("UDP"))
+    );
+    assert_eq!((&event["alert"]["signature_id"], event.get("payload")), (&json!(2001), None));
+    let counted = |name: &str| shared.counters.get(name).copied().unwrap_or(0);
+    assert_eq!((counted("tenant/acme/web/packets"), counted("tenant/acme/web/refused")), (3, 2));
+    assert_eq!(counted("tenant/acme/web/alerts"), 1);
+    // With the datagram that came before there was a policy, and what the kernel says by itself.
+    assert!(counted("link/wan/packets") >= 4);
+}
+
+/// What cannot be built is refused whole, with the place in its object, and what ran goes on.
+fn broken(site: &Site, net: &mut [InlinePort; 2], running: &Running) {
+    let mut objects = generation(5000, &[2001]);
+    let bad = json!({"name": "acme/bad", "tenant": ["acme"], "chain": ["pfv"]});
+    objects.push(part(3, "bad", &json!({"policy": bad, "order": 1})));
+    site.publish(2, &objects);
+    until("a refusal", || !site.shared().refused.is_empty());
+    let diagnostic = site.shared().refused[0].diagnostics[0].clone();
+    assert_eq!(
+        (diagnostic.object.as_str(), diagnostic.pointer.as_str()),
+        ("policy:3:bad", "/policy/chain/0")
+    );
+    assert!(diagnostic.message.contains("no function `pfv`"), "{}", diagnostic.message);
+    running.until("generation 2 of the controller is refused");
+    assert_eq!((passed(net, &[4000, 5000]), site.acknowledged()), (vec![4000], 1));
+}
+
+#[test]
+fn what_was_stored_and_is_broken_is_said_and_the_hosts_own_policy_holds() {
+    in_namespace(|| {
+        let (folder, mut net, site) = begin("policy: own.yaml\n");
+        folder.write(
+            "own.yaml",
+            "policies: [{name: own, chain: [pfw], pfw: {default: drop, rules: [{allow: udp, to-ports: 7000}]}}]\ndefault: {action: drop}\n",
+        );
+        let running = start(&folder);
+        running.until("own.yaml holds");
+        assert_eq!(passed(&mut net, &[4000, 7000]), [7000]);
+        site.publish(1, &generation(4000, &[2001]));
+        until("generation 1", || site.acknowledged() == 1);
+        assert_eq!(passed(&mut net, &[4000, 7000]), [4000]);
+        assert_eq!(running.stop().code, Some(0));
+        let list = folder.path("state/edge/generation.json");
+        std::fs::write(&list, "{").unwrap();
+        drop(site);
+        let running = start(&folder);
+        running.until("what was stored cannot be read");
+        assert_eq!(passed(&mut net, &[4000, 7000]), [7000]);
+        assert_eq!(running.stop().code, Some(0));
+    });
+}

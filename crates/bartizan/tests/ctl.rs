@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `bartizan ctl` for a controller, as programs: every route has its command, documents go there and come back, folders are applied in an
+//! order that works, mistakes are told with file and line, and tokens come from files that nobody else reads.
+
+mod common;
+
+use bartizan_controller::client::Client;
+use bartizan_controller::rest::Method;
+use common::{Ended, Folder, PROGRAM};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A controller that runs, and a user with a file that says so; killed when dropped.
+struct World {
+    folder: Folder,
+    child: Child,
+    address: SocketAddr,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = Folder::new();
+        let state = folder.path("state");
+        let mut command = Command::new(PROGRAM);
+        command.args(["controller", "--listen", "127.0.0.1:0", "--state"]).arg(&state);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap());
+        let address = loop {
+            let mut line = String::new();
+            assert_ne!(lines.read_line(&mut line).unwrap(), 0, "the controller ended");
+            if let Some((_, address)) = line.split_once("listens on https://") {
+                break address.trim().parse().unwrap();
+            }
+        };
+        std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+        let world = World { folder, child, address };
+        world.write("config/bartizan/ctl.yaml", &format!("controller: https://localhost:{}\nca: ../../state/tls-certificate.pem\ntoken-file: ../../token\n", address.port()));
+        world.secret("config/bartizan/ctl.yaml", 0o600);
+        let bootstrap = state.join("bootstrap-token");
+        let made = world.ctl(&[
+            "--token-file",
+            bootstrap.to_str().unwrap(),
+            "--json",
+            "tokens",
+            "create",
+            "--name",
+            "me",
+            "--scope",
+            "admin",
+        ]);
+        assert_eq!(made.code, Some(0), "{made:?}");
+        let made: Value = serde_json::from_str(&made.stdout).unwrap();
+        world.write("token", made["token"].as_str().unwrap());
+        world.secret("token", 0o600);
+        world
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.folder.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn secret(&self, name: &str, mode: u32) {
+        std::fs::set_permissions(self.folder.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.arg("ctl").args(arguments).current_dir(&self.folder.0);
+        command.env("XDG_CONFIG_HOME", self.folder.path("config"));
+        ["BARTIZAN_CONTROLLER", "BARTIZAN_TOKEN_FILE", "BARTIZAN_CA"]
+            .iter()
+            .for_each(|name| _ = command.env_remove(name));
+        command
+    }
+
+    fn ctl(&self, arguments: &[&str]) -> Ended {
+        let output = self.command(arguments).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ended { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+    }
+
+    /// What has to work; what it prints.
+    fn told(&self, arguments: &[&str]) -> String {
+        let ended = self.ctl(arguments);
+        assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
+        ended.stdout
+    }
+
+    /// What has to be refused, with its exit code and message.
+    fn refused(&self, arguments: &[&str], code: i32, says: &str) {
+        let ended = self.ctl(arguments);
+        assert_eq!(ended.code, Some(code), "{arguments:?}: {ended:?}");
+        assert!(ended.stderr.contains(says), "{arguments:?}: {}", ended.stderr);
+    }
+
+    fn client(&self) -> Client {
+        let token = std::fs::read_to_string(self.folder.path("token")).unwrap();
+        Client::new(self.address, &self.folder.path("state/tls-certificate.pem"), Some(token)).unwrap()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const POLICY: &str = "order: 10\npolicy:\n  from: lan\n  chain: [pfw, sfw]\n  pfw:\n    default: drop\n    rules:\n      - allow: tcp\n        to-ports: [80, 443]\n";
+
+#[test]
+fn every_route_has_its_command() {
+    let table = bartizan_controller::resources::routes();
+    let world = Folder::new();
+    let help = |arguments: &[&str]| {
+        let all = [&["ctl"], arguments, &["--help"]].concat();
+        common::run(&world.0, &all).stdout
+    };
+    let whole = help(&[]);
+    // What each does is its command's help.
+    let mut told = String::new();
+    for line in whole.lines().skip_while(|line| !line.starts_with("Commands to a controller")).skip(1) {
+        let Some(resource) = line.split_whitespace().next() else { break };
+        told += &help(&[resource]);
+    }
+    let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let told = flat(&told);
+    for route in table {
+        let about = route.about.trim_end_matches('.');
+        // Of two routes of one command the first stands there.
+        assert!(
+            told.contains(&flat(about)) || route.operation == "list-tenant-alerts",
+            "{}: {about}\n{told}",
+            route.operation
+        );
+    }
+}
+
+#[test]
+fn documents_go_there_and_come_back() {
+    let world = World::new();
+    assert!(world.told(&["settings", "list"]).starts_with("NAME"));
+    world.write("acme.yaml", "select: {vni: 101}\n");
+    assert!(world.told(&["tenants", "put", "acme", "acme.yaml"]).starts_with("tenants acme: new\n"));
+    world.write("lan.json", "{\"members\": [\"10.1.0.0/16\", \"2001:db8:1::/48\"]}");
+    world.told(&["groups", "put", "acme", "lan", "lan.json", "--description", "the office"]);
+    world.write("web.yaml", POLICY);
+    let dry = world.told(&["policies", "put", "acme", "web", "web.yaml", "--dry-run"]);
+    assert!(dry.contains("policies acme/web: new") && dry.contains("nothing was changed"), "{dry}");
+    world.refused(&["policies", "get", "acme", "web"], 1, "there is no policy `web`");
+    world.told(&["policies", "put", "acme", "web", "web.yaml"]);
+    // What is printed can be put again.
+    let text = world.told(&["policies", "get", "acme", "web"]);
+    world.write("again.yaml", &text);
+    assert!(world.told(&["policies", "put", "acme", "web", "again.yaml"]).starts_with("nothing to change"));
+    let table = world.told(&["policies", "list", "acme"]);
+    assert!(
+        table
+            .lines()
+            .nth(1)
+            .unwrap()
+            .split_whitespace()
+            .eq(["web", "5", "10", "lan", "-", "pfw,sfw", "-", "-"]),
+        "{table}"
+    );
+    assert!(world.told(&["groups", "list", "acme"]).contains("the office"));
+    let listed: Value = serde_json::from_str(&world.told(&["policies", "list", "acme", "--json"])).unwrap();
+    assert_eq!(listed[0]["spec"]["order"], 10);
+    // Options alone say a device; roll-outs have steps.
+    assert!(
+        world
+            .told(&[
+                "devices",
+                "put",
+                "edge",
+                "--tenants",
+                "acme",
+                "--labels",
+                "ring=canary",
+                "--follow",
+                "manual"
+            ])
+            .contains("devices edge: new")
+    );
+    let begun = world.told(&["rollouts", "start", "--percent", "50,100"]);
+    assert!(begun.contains("devices that are to run it at once: edge"), "{begun}");
+    let table = world.told(&["rollouts", "list"]);
+    assert!(table.contains("running"), "{table}");
+    let name = table.lines().nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
+    world.told(&["rollouts", "cancel", &name]);
+    // A file of rules has the name of its content.
+    world.write("web.rules", "alert tcp any any -> any any (msg:\"x\"; sid:1;)\n");
+    let put = world.told(&["rule-files", "put", "web.rules"]);
+    let hash = put.split_whitespace().nth(1).unwrap().trim_end_matches(':').to_owned();
+    world.write("library.json", &json!({ "files": [hash] }).to_string());
+    world.told(&["libraries", "put", "web", "library.json"]);
+    let rules = world.told(&["libraries", "rules", "web"]);
+    assert!(rules.lines().count() == 2 && rules.contains("SID") && rules.contains('x'), "{rules}");
+    assert!(world.told(&["rule-files", "get", &hash]).starts_with("alert tcp"));
+    // Tags.
+    world.refused(&["policies", "delete", "acme", "web", "--if-match", "1"], 1, "it is \"5\" now");
+    world.refused(&["groups", "put", "acme", "lan", "lan.json", "--new"], 1, "it is there already");
+    assert!(
+        world
+            .told(&["policies", "delete", "acme", "web", "--if-match", "5"])
+            .contains("policies acme/web: gone")
+    );
+    assert!(world.told(&["audit"]).lines().count() > 10);
+    assert!(world.told(&["metrics"]).contains("bartizan_controller_generation"));
+    let restored = world.told(&["generations", "restore", "5", "--dry-run"]);
+    assert!(restored.contains("policies acme/web: new"), "{restored}");
+    assert!(world.told(&["generations", "diff", "5"]).contains("policies"));
+}
+
+#[test]
+fn mistakes_are_told_with_file_and_line() {
+    let world = World::new();
+    world.write("acme.yaml", "select: {vni: 101}\n");
+    world.told(&["tenants", "put", "acme", "acme.yaml"]);
+    world.write("web.yaml", "order: 10\npolicy:\n  from: nowhere\n  chain: [pfw]\n  pfw:\n    default: drop\n    rules:\n      - allow: tcp\n        to-port: 80\n");
+    world.refused(&["policies", "put", "acme", "web", "web.yaml"], 1, "web.yaml:3:");
+    world.refused(&["policies", "put", "acme", "web", "web.yaml"], 1, "/policy/from: ");
+    world.write("web.yaml", "policy:\n  chain: [pfw\n");
+    world.refused(&["policies", "put", "acme", "web", "web.yaml"], 1, "web.yaml:");
+    world.refused(&["policies", "put", "acme", "web", "none.yaml"], 1, "none.yaml");
+    world.refused(&["policies", "put", "acme"], 2, "required");
+    world.refused(&["no-such"], 2, "there is no command `no-such`; there are command-list");
+    world.refused(&["tenants", "list", "--controller", "http://localhost"], 2, "https");
+    world.refused(
+        &["tenants", "list", "--controller", "https://localhost:1"],
+        3,
+        "cannot reach the controller",
+    );
+    world.refused(&["tenants", "list", "--ca", "token"], 3, "no certificate");
+    // What others can read is no secret.
+    world.secret("token", 0o640);
+    world.refused(&["tenants", "list"], 1, "chmod 600");
+    world.secret("token", 0o600);
+    world.secret("config/bartizan/ctl.yaml", 0o604);
+    world.refused(&["tenants", "list"], 1, "chmod 600");
+    world.secret("config/bartizan/ctl.yaml", 0o600);
+    world.write("wrong", "btz_wrong");
+    world.secret("wrong", 0o600);
+    world.refused(&["tenants", "list", "--token-file", "wrong"], 1, "this token is not known here");
+    world.write("config/bartizan/ctl.yaml", "controler: https://localhost\n");
+    world.refused(&["tenants", "list"], 1, "ctl.yaml:1: ");
+}
+
+#[test]
+fn a_folder_is_applied_in_an_order_that_works() {
+    let world = World::new();
+    world.write(
+        "site/rules/web.rules",
+        "alert tcp any any -> any any (msg:\"x\"; classtype:web-application-attack; sid:1;)\n",
+    );
+    world.write("site/a.yaml", &format!(
+        "kind: policy\ntenant: acme\nname: web\nspec:\n{}---\n# the device\nkind: device\nname: edge\nspec: {{tenants: [acme]}}\n",
+        POLICY.lines().map(|line| format!("  {line}\n")).collect::<String>()
+    ));
+    world.write("site/b.yaml", "kind: group\ntenant: acme\nname: all\nspec: {members: [lan, 192.0.2.0/24]}\n---\nkind: group\ntenant: acme\nname: lan\nspec: {members: [10.0.0.0/8]}\n");
+    world.write("site/c/z.yml", "kind: library\nname: web\nspec: {files: [../rules/web.rules]}\n---\nkind: tenant\nname: acme\nspec: {select: {vni: 7}}\n");
+    world.write(
+        "site/c/s.json",
+        "{\"kind\": \"setting\", \"name\": \"default\", \"spec\": {\"action\": \"drop\"}}",
+    );
+    let dry = world.told(&["apply", "-f", "site", "--dry-run"]);
+    assert!(
+        dry.contains("policy acme/web: new") && dry.contains("7 would change") && dry.contains("+ rule file"),
+        "{dry}"
+    );
+    assert!(!world.told(&["tenants", "list"]).contains("acme"));
+    let done = world.told(&["apply", "-f", "site"]);
+    assert!(done.contains("7 changed, 0 were as they stand; generation"), "{done}");
+    assert!(world.told(&["apply", "-f", "site"]).starts_with("nothing to change: 7 documents"));
+    // A change is shown, and only it is put.
+    world.write(
+        "site/c/s.json",
+        "{\"kind\": \"setting\", \"name\": \"default\", \"spec\": {\"action\": \"allow\"}}",
+    );
+    let done = world.told(&["apply", "-f", "site"]);
+    assert!(
+        done.contains("    - action: drop\n    + action: allow\n") && done.contains("1 changed, 6"),
+        "{done}"
+    );
+    let changes: Value = serde_json::from_str(&world.told(&["apply", "-f", "site", "--json"])).unwrap();
+    assert_eq!(changes["same"], 7);
+    // Mistakes have the place in the whole file.
+    world.write("bad.yaml", "kind: tenant\nname: other\nspec: {select: {vni: 8}}\n---\nkind: policy\ntenant: other\nname: web\nspec:\n  policy:\n    from: nowhere\n    chain: []\n");
+    world.refused(&["apply", "-f", "bad.yaml"], 1, "bad.yaml:10:");
+    world.refused(&["apply", "-f", "bad.yaml"], 1, "0 of 1 are done; not done: policy other/web");
+    for (text, says) in [
+        ("kind: polcy\nname: x\nspec: {}\n", "bad.yaml:1:7: there is no kind `polcy`"),
+        ("kind: policy\nname: x\nspec: {}\n", "`tenant` is missing"),
+        ("kind: tenant\ntenant: x\nname: x\nspec: {}\n", "bad.yaml:2:"),
+        (
+            "kind: tenant\nname: x\nspec: {}\n---\nkind: tenant\nname: x\nspec: {}\n",
+            "bad.yaml:6:7: tenant x is at bad.yaml:2:7 already",
+        ),
+        ("kind: tenant\nname: x\nspce: {}\n", "there is no key `spce` here"),
+        ("# nothing\n", "there are no documents"),
+    ] {
+        world.write("bad.yaml", text);
+        world.refused(&["apply", "-f", "bad.yaml"], 1, says);
+    }
+}
+
+#[test]
+fn alerts_are_followed() {
+    let world = World::new();
+    world.write("acme.yaml", "select: {vni: 101}\n");
+    world.told(&["tenants", "put", "acme", "acme.yaml"]);
+    world.told(&["devices", "put", "edge", "--tenants", "acme"]);
+    let mut client = world.client();
+    let mut report = |key: &str| {
+        let event = json!({ "src_ip": "192.0.2.1", "dest_ip": "10.0.0.1", "alert": { "signature": format!("seen {key}"), "signature_id": 7 } });
+        let body = json!({ "alerts": [{ "tenant": "acme", "key": key, "event": event }] });
+        assert!(client.ask(Method::Post, "/v1/devices/edge/alerts", Some(&body), &[]).unwrap().done());
+    };
+    report("a");
+    assert!(world.told(&["alerts", "acme"]).contains("seen a"));
+    assert!(world.told(&["alerts", "list"]).contains("192.0.2.1"));
+    let mut following =
+        world.command(&["alerts", "acme", "--follow", "--json"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(following.stdout.take().unwrap()).lines();
+    let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!(next()["event"]["alert"]["signature"], "seen a");
+    report("b");
+    report("c");
+    assert_eq!(next()["event"]["alert"]["signature"], "seen b");
+    assert_eq!(next()["event"]["alert"]["signature"], "seen c");
+    report("b");
+    let again = next();
+    assert_eq!((&again["event"]["alert"]["signature"], &again["count"]), (&json!("seen b"), &json!(2)));
+    following.kill().unwrap();
+    let begun = Instant::now();
+    following.wait().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
+fn a_change_is_replayed_before_it_is_put() {
+    let world = World::new();
+    world.write("acme.yaml", "select: {prefixes: [192.0.2.0/24]}\n");
+    world.told(&["tenants", "put", "acme", "acme.yaml"]);
+    world.write("lan.yaml", "members: [192.0.2.1]\n");
+    world.told(&["groups", "put", "acme", "lan", "lan.yaml"]);
+    let policy = |ports: &str| {
+        format!(
+            "order: 10\npolicy:\n  from: lan\n  chain: [pfw]\n  pfw: {{default: drop, rules: [{{allow: udp, to-ports: [{ports}]}}]}}\n"
+        )
+    };
+    world.write("web.yaml", &policy("53"));
+    world.told(&["policies", "put", "acme", "web", "web.yaml"]);
+    world.told(&["devices", "put", "edge", "--tenants", "acme"]);
+    let spec: String = policy("99").lines().map(|line| format!("  {line}\n")).collect();
+    world.write("new.yaml", &format!("kind: policy\ntenant: acme\nname: web\nspec:\n{spec}"));
+    let frames = [53, 99].map(|port| common::udp(false, 1000, port, b"hello"));
+    world.folder.write("c.pcap", common::capture(&frames));
+    let told = |arguments: &[&str]| -> Value {
+        let all = [&["replay", "--json", "--device", "edge"], arguments].concat();
+        serde_json::from_str(&world.told(&all)).unwrap()
+    };
+    // The device runs nothing yet: nothing to compare with.
+    let report = told(&["c.pcap"]);
+    assert_eq!((&report["all"]["flows"], &report["changing"]["flows"]), (&2.into(), &0.into()));
+    world.refused(&["replay", "--device", "edge", "--against", "running", "c.pcap"], 1, "has not said yet");
+    let generation: Value = serde_json::from_str(&world.told(&["generations", "get", "--json"])).unwrap();
+    let generation = generation["generation"].to_string();
+    world.told(&["devices", "acknowledge", "edge", "--generation", &generation, "--accepted"]);
+    // What is not put yet, beside what runs.
+    let report = told(&["--with", "new.yaml", "c.pcap"]);
+    assert_eq!(report["changing"]["flows"], 2, "{report}");
+    assert_eq!(report["changed"][0]["after"]["policy"], "acme/web");
+    // As it says when it is put.
+    world.told(&["apply", "-f", "new.yaml"]);
+    assert_eq!(told(&["c.pcap"]), report);
+    let back = told(&["--generation", &generation, "--against", "running", "c.pcap"]);
+    assert_eq!(back["changing"]["flows"], 0);
+    world.refused(&["replay", "--device", "none", "c.pcap"], 1, "there is no device `none`");
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `bartizan run` with `early-drop`, in a network namespace of its own (needs root; says so and returns otherwise): a flood from a block list of 10,000 prefixes is dropped by the
+//! kernel while connections of others go on, also while policies are loaded anew; every packet is counted for its rule.
+
+mod common;
+mod level;
+#[path = "../../ports/tests/common/mod.rs"]
+mod namespace;
+
+use bartizan_ports::{InlinePort, Port};
+use bartizan_testkit::packet::{Datagram, Layer, Packet};
+use bartizan_testkit::packet::{Ip, SYN, Segment, TCP, UDP};
+use bartizan_testkit_worker::events;
+use common::{Folder, PROGRAM, Running, get, value};
+use level::{counter, datagrams, ends_well, network, send, take};
+use namespace::in_namespace;
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Prefixes of the block list: every second network of 24 bits from 11.0.0.0 on.
+const PREFIXES: u32 = 10_000;
+/// Frames of the flood that are sent at once.
+const BURST: usize = 500;
+
+/// A policy that drops what the list names, and UDP to a port.
+fn policy(port: u16) -> String {
+    let mut list = String::new();
+    for number in 0..PREFIXES {
+        let _ = write!(list, "{}/24, ", Ipv4Addr::from(0x0b00_0000 + number * 512));
+    }
+    format!(
+        "groups: {{bad: [{list}10.255.0.0/16]}}\n\
+         policies: [{{name: all, from: any, to: any, chain: [pfw], pfw: {{default: allow, rules: [{{drop: any, from: bad}}, {{drop: udp, to-ports: {port}}}]}}}}]\n\
+         default: {{action: drop}}\n"
+    )
+}
+
+fn start(folder: &Folder, workers: u16, early: bool) -> Running {
+    folder.write("policy.yaml", policy(1));
+    folder.write(
+        "bartizan.yaml",
+        format!(
+            "links: [{{name: wan, inline: {{a: a1, b: b1, offload: {{level: xdp, entries: 1024, stale: 30s, early-drop: {early}, drop-samples: 1024}}}}, workers: {workers}}}]\n\
+             policy: policy.yaml\ncache: none\noutputs: {{eve: {{dir: out}}}}\nmetrics: {{listen: '127.0.0.1:9100'}}\nreload: {{max-loss: 100%}}\n"
+        ),
+    );
+    let mut command = Command::new(PROGRAM);
+    let running = Running::start(command.args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
+    running.until("running on");
+    running
+}
+
+/// A packet of the flood: another source and another port each time.
+fn of_flood(number: u32) -> Vec<u8> {
+    let source = IpAddr::V4(Ipv4Addr::from(0x0b00_0000 + number % PREFIXES * 512 + number % 251));
+    let target = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
+    let ports = (1024 + (number.wrapping_mul(40_503) % 60_000) as u16, 80);
+    if number.is_multiple_of(3) {
+        let layer = Layer::Udp(Datagram::new(ports, b"flood"));
+        return Packet { ip: Ip::new(source, target, UDP), layer, piece: None }.frame();
+    }
+    let mut segment = Segment::new(ports, (number, 0), SYN, &[]);
+    segment.options = vec![(2, vec![5, 0xb4]), (1, vec![]), (3, vec![7])];
+    Packet::tcp(&Ip::new(source, target, TCP), segment).frame()
+}
+
+/// Sends so many packets of the flood from a number on, as fast as they go.
+fn flood(port: &mut InlinePort, first: u32, count: usize) {
+    for number in (first..).take(count) {
+        port.transmit_frame(&of_flood(number)).unwrap();
+        if (number as usize).is_multiple_of(64) {
+            port.flush().unwrap();
+        }
+    }
+    port.flush().unwrap();
+}
+
+/// Packets counted for a rule of the policy, by the metrics.
+fn of_rule(rule: u32) -> u64 {
+    let rule = format!("rule=\"{rule}\"");
+    value(&get("/metrics"), "bartizan_filter_rule_packets_total", &["policy=\"all\"", &rule])
+}
+
+/// Frames that came by the client's port, by what became of them. What its ring had no room for is in none.
+fn by_port(what: &str) -> u64 {
+    value(&get("/metrics"), "bartizan_port_level_total", &["port=\"a1\"", &format!("what=\"{what}\"")])
+}
+
+fn arrived() -> u64 {
+    ["up", "forwarded", "dropped", "early"].iter().map(|what| by_port(what)).sum()
+}
+
+/// Records of flows of the flood.
+fn records(events: &[serde_json::Value]) -> u64 {
+    let of_flood = |event: &&serde_json::Value| {
+        event["event_type"] == "flow"
+            && event["src_ip"].as_str().is_some_and(|source| source.starts_with("11."))
+    };
+    events.iter().filter(of_flood).count() as u64
+}
+
+#[test]
+fn a_flood_from_a_block_list_is_dropped_early_and_counted_for_its_rule() {
+    for workers in [1, 2] {
+        in_namespace(move || dropped_early(workers));
+    }
+}
+
+fn dropped_early(workers: u16) {
+    let folder = Folder::new();
+    let [mut client, mut server] = network(1500);
+    let running = start(&folder, workers, true);
+    let (mut sent, mut good) = (0, 0);
+    let mut round = |client: &mut InlinePort, server: &mut InlinePort| {
+        flood(client, sent, BURST);
+        sent += BURST as u32;
+        send(client, &datagrams(4000, b"good"));
+        good += 8;
+        assert_eq!(take(server, 8), 8, "good packets arrive, and no others");
+    };
+    for generation in 2..6u16 {
+        (0..5).for_each(|_| round(&mut client, &mut server));
+        // Another generation, in which another port is closed, while the flood goes on.
+        folder.write("policy.yaml", policy(generation));
+        running.signal("USR2");
+        let begin = Instant::now();
+        while !running.stderr().contains(&format!("generation {generation}:")) {
+            assert!(begin.elapsed() < Duration::from_secs(30), "{}", running.stderr());
+            round(&mut client, &mut server);
+        }
+    }
+    (0..5).for_each(|_| round(&mut client, &mut server));
+    // Everything is counted once a second.
+    std::thread::sleep(Duration::from_millis(1_500));
+    let (early, of_rule, flood) = (by_port("early"), of_rule(1), arrived() - good);
+    eprintln!(
+        "{workers} workers: {sent} sent, {flood} came, {early} dropped early, {of_rule} counted for the rule"
+    );
+    ends_well(running);
+    assert!(flood > u64::from(sent) / 2);
+    // One of 1,024 comes up, and what came by an older generation while a worker was not in the new one.
+    assert!(early > flood * 95 / 100, "{early} of {flood}");
+    assert_eq!(counter(&folder, "offload.early_pkts"), early);
+    let lost = counter(&folder, "capture.kernel_drops");
+    assert_eq!(counter(&folder, "ips.blocked") + lost, flood, "every packet is counted, at one level");
+    // What was dropped just before a reload is counted for no rule.
+    assert!(of_rule <= flood && of_rule > flood * 95 / 100, "{of_rule} of {flood}");
+    let events = events::read(&folder.path("out/eve.json"));
+    assert!(records(&events) <= flood - early, "{} records", records(&events));
+    let of_good = events.iter().filter(|event| event["event_type"] == "flow" && event["dest_port"] == 4000);
+    let packets: u64 = of_good.map(|flow| flow["flow"]["pkts_toserver"].as_u64().unwrap()).sum();
+    assert_eq!(packets, good);
+}
+
+/// Without it the same flood comes up and has records. What both cost is printed.
+#[test]
+fn without_early_drop_the_flood_comes_up_and_has_records() {
+    in_namespace(|| {
+        let mut rates = Vec::new();
+        for early in [true, false] {
+            let folder = Folder::new();
+            let [mut client, server] = network(1500);
+            let running = start(&folder, 1, early);
+            let begin = Instant::now();
+            (0..40).for_each(|round| flood(&mut client, round * BURST as u32, BURST));
+            let seconds = begin.elapsed().as_secs_f64();
+            std::thread::sleep(Duration::from_millis(1_500));
+            let (came, refused_early) = (arrived(), by_port("early"));
+            rates.push(came as f64 / seconds);
+            ends_well(running);
+            let lost = counter(&folder, "capture.kernel_drops");
+            assert_eq!(counter(&folder, "ips.blocked") + lost, came);
+            let records = records(&events::read(&folder.path("out/eve.json")));
+            eprintln!(
+                "early-drop {early}: {came} of {} came in {seconds:.2} s, {refused_early} early, {lost} lost, {records} records",
+                40 * BURST
+            );
+            assert!(if early {
+                refused_early > came * 9 / 10
+            } else {
+                refused_early == 0 && records + lost == came
+            });
+            drop((client, server));
+            for name in ["a0", "b0"] {
+                namespace::ip(&format!("link del {name}"));
+            }
+        }
+        eprintln!("packets/s that came: {rates:.0?}");
+    });
+}

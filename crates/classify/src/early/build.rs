@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From rules to the words of a table.
+
+use super::rows::{EarlyRules, Row, any_port};
+use super::sets::{Rows, Span, common, cut, first, rows};
+use bartizan_base::LinkId;
+use bartizan_packet::slots::{EARLY_STEPS, EARLY_WORDS, EarlyHeader};
+use std::collections::HashMap;
+
+/// Rows at most.
+const ROWS_MAX: usize = 1 << 15;
+/// Cells of one table of classes at most.
+const CELLS_MAX: usize = 1 << 20;
+/// Segments of addresses at most: as many as the steps of a search tell apart.
+const SEGMENTS_MAX: usize = 1 << EARLY_STEPS;
+
+/// A table, and how much of the list it holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EarlyTable {
+    /// The words, as [`EarlyHeader`] lays them out; the first, which names the generation, is 0. None: nothing is refused.
+    pub words: Vec<u64>,
+    /// Rules that it holds: the first ones of the list.
+    pub held: usize,
+}
+
+/// It does not fit.
+struct TooLarge;
+
+impl EarlyRules {
+    /// Makes the table. `links`: those whose packets are judged, in the order of their numbers at the level; `outcomes`: outcomes that can be counted.
+    #[must_use]
+    pub fn table(&self, links: &[LinkId], outcomes: u32) -> EarlyTable {
+        let countable = |row: &Row| row.outcome.is_none_or(|outcome| outcome < outcomes);
+        let mut count = self.rows.iter().take(ROWS_MAX).take_while(|row| countable(row)).count();
+        loop {
+            let rows = self.rows.get(..count).unwrap_or_default();
+            if rows.iter().all(|row| row.outcome.is_none()) {
+                return EarlyTable { words: Vec::new(), held: self.held(count) };
+            }
+            match build(rows, links) {
+                Ok(words) => return EarlyTable { words, held: self.held(count) },
+                Err(TooLarge) => count = count * 3 / 4,
+            }
+        }
+    }
+
+    /// Rules that are whole in so many rows.
+    fn held(&self, rows: usize) -> usize {
+        self.rows.get(rows).map_or(self.len(), |next| next.rule)
+    }
+}
+
+/// Numbers for sets of rows: one for each set that is met.
+#[derive(Default)]
+struct Classes {
+    numbers: HashMap<Rows, u32>,
+    sets: Vec<Rows>,
+}
+
+impl Classes {
+    fn number(&mut self, set: Rows) -> u32 {
+        if let Some(number) = self.numbers.get(&set) {
+            return *number;
+        }
+        let number = u32::try_from(self.sets.len()).unwrap_or(u32::MAX);
+        self.numbers.insert(set.clone(), number);
+        self.sets.push(set);
+        number
+    }
+}
+
+/// The segments of a field: where each begins, and its class.
+struct Segments {
+    begins: Vec<(u128, u32)>,
+    classes: Classes,
+}
+
+/// Cuts a field of one version, whose largest value is `most`, into segments. `last`: rows that decide whatever other fields say.
+fn segments<'r>(
+    of_rows: impl Iterator<Item = &'r [Span]>,
+    (v6, most): (bool, u128),
+    count: usize,
+    last: &Rows,
+) -> Result<Segments, TooLarge> {
+    let mut turns: Vec<(u128, usize)> = Vec::new();
+    for (row, spans) in of_rows.enumerate() {
+        for span in spans.iter().filter(|span| span.v6 == v6) {
+            turns.push((span.first, row));
+            // Behind the last value there is no segment.
+            turns.extend((span.last < most).then(|| (span.last + 1, row)));
+        }
+    }
+    turns.sort_unstable();
+    let mut bits = vec![0u64; count.div_ceil(64)];
+    let mut made = Segments { begins: Vec::new(), classes: Classes::default() };
+    let mut groups = turns.chunk_by(|a, b| a.0 == b.0).peekable();
+    if groups.peek().is_none_or(|group| group.first().is_none_or(|(at, _)| *at != 0)) {
+        made.begins.push((0, made.classes.number(Rows::new())));
+    }
+    for group in groups {
+        for (_, row) in group {
+            if let Some(word) = bits.get_mut(row / 64) {
+                *word ^= 1 << (row % 64);
+            }
+        }
+        let mut set = rows(&bits);
+        cut(&mut set, last);
+        let class = made.classes.number(set);
+        let at = group.first().map_or(0, |(at, _)| *at);
+        if made.begins.last().is_none_or(|(_, before)| *before != class) {
+            made.begins.push((at, class));
+        }
+    }
+    if made.begins.len() > SEGMENTS_MAX { Err(TooLarge) } else { Ok(made) }
+}
+
+/// The rows for which something holds.
+fn rows_that(all: &[Row], holds: impl Fn(&Row) -> bool) -> Rows {
+    let mut bits = vec![0u64; all.len().div_ceil(64)];
+    for (number, _) in all.iter().enumerate().filter(|(_, row)| holds(row)) {
+        if let Some(word) = bits.get_mut(number / 64) {
+            *word |= 1 << (number % 64);
+        }
+    }
+    rows(&bits)
+}
+
+/// The classes of pairs of classes. `last`: rows that decide whatever the other fields say.
+fn pairs(a: &[Rows], b: &[Rows], last: &Rows) -> Result<(Vec<u32>, Classes), TooLarge> {
+    if a.len().saturating_mul(b.len()) > CELLS_MAX {
+        return Err(TooLarge);
+    }
+    let mut classes = Classes::default();
+    let mut cells = Vec::with_capacity(a.len() * b.len());
+    for x in a {
+        for y in b {
+            let mut set = common(x, y);
+            cut(&mut set, last);
+            cells.push(classes.number(set));
+        }
+    }
+    Ok((cells, classes))
+}
+
+/// Words that are written one part after the other.
+#[derive(Default)]
+struct Words(Vec<u64>);
+
+impl Words {
+    /// Where the next part begins.
+    fn next(&self) -> u32 {
+        u32::try_from(self.0.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Appends numbers, so many in a word.
+    fn pack(&mut self, numbers: &[u32], in_word: usize) -> u32 {
+        let (at, bits) = (self.next(), 64 / in_word);
+        self.0.extend(numbers.chunks(in_word).map(|chunk| {
+            chunk.iter().rev().fold(0u64, |word, number| word.unbounded_shl(bits as u32) | u64::from(*number))
+        }));
+        at
+    }
+}
+
+/// What services there are: classes of ports, and of all together.
+struct Services {
+    source_ports: Segments,
+    destination_ports: Segments,
+    cells: Vec<u32>,
+    classes: Classes,
+}
+
+/// A row that matches every port, protocol and link.
+fn is_any_service(row: &Row) -> bool {
+    let fields = &row.fields;
+    fields.source_ports == any_port()
+        && fields.destination_ports == any_port()
+        && fields.protocols == 3
+        && fields.links.is_none()
+}
+
+/// A row that matches every address of a version.
+fn is_everywhere(spans: &[Span], v6: bool) -> bool {
+    spans.contains(&Span::version(v6))
+}
+
+fn services(all: &[Row], links: &[LinkId]) -> Result<Services, TooLarge> {
+    let none = Rows::new();
+    let ports =
+        |of: fn(&Row) -> &[Span]| segments(all.iter().map(of), (false, u16::MAX.into()), all.len(), &none);
+    let source_ports = ports(|row| &row.fields.source_ports)?;
+    let destination_ports = ports(|row| &row.fields.destination_ports)?;
+    let last = rows_that(all, |row| {
+        [false, true]
+            .iter()
+            .all(|v6| is_everywhere(&row.fields.sources, *v6) && is_everywhere(&row.fields.destinations, *v6))
+    });
+    let (from, to) = (&source_ports.classes.sets, &destination_ports.classes.sets);
+    if from.len().saturating_mul(to.len()).saturating_mul(links.len() * 2) > CELLS_MAX {
+        return Err(TooLarge);
+    }
+    let (mut cells, mut classes) = (Vec::new(), Classes::default());
+    for (link, protocol) in links.iter().flat_map(|link| [(link, 1), (link, 2)]) {
+        let here = rows_that(all, |row| {
+            let fields = &row.fields;
+            fields.protocols & protocol != 0 && fields.links.as_ref().is_none_or(|links| links.contains(link))
+        });
+        for source in from {
+            let source = common(source, &here);
+            for destination in to {
+                let mut set = common(&source, destination);
+                cut(&mut set, &last);
+                cells.push(classes.number(set));
+            }
+        }
+    }
+    Ok(Services { source_ports, destination_ports, cells, classes })
+}
+
+/// The class of each port.
+fn by_port(segments: &Segments) -> Vec<u32> {
+    let mut classes = Vec::with_capacity(1 << 16);
+    for (begin, class) in &segments.begins {
+        let begin = usize::try_from(*begin).unwrap_or(usize::MAX).min(1 << 16);
+        let before = classes.last().copied().unwrap_or(0);
+        classes.resize(begin, before);
+        if begin < 1 << 16 {
+            classes.push(*class);
+        }
+    }
+    let last = classes.last().copied().unwrap_or(0);
+    classes.resize(1 << 16, last);
+    classes
+}
+
+/// Where the parts of a version are.
+#[derive(Default)]
+struct Version {
+    sources: u32,
+    source_count: u32,
+    destinations: u32,
+    destination_count: u32,
+    destination_classes: u32,
+    pairs: u32,
+    outcomes: u32,
+}
+
+fn write_segments(words: &mut Words, segments: &Segments, v6: bool) -> u32 {
+    let at = words.next();
+    for (begin, class) in &segments.begins {
+        if v6 {
+            words.0.extend([(begin >> 64) as u64, *begin as u64, u64::from(*class)]);
+        } else {
+            words.0.push((*begin as u64) << 32 | u64::from(*class));
+        }
+    }
+    at
+}
+
+fn version(all: &[Row], v6: bool, services: &[Rows], words: &mut Words) -> Result<Version, TooLarge> {
+    let refuses = |row: &Row| {
+        row.outcome.is_some()
+            && row.fields.sources.iter().any(|span| span.v6 == v6)
+            && row.fields.destinations.iter().any(|span| span.v6 == v6)
+    };
+    if !all.iter().any(refuses) {
+        return Ok(Version::default());
+    }
+    let to_all = rows_that(all, |row| is_any_service(row) && is_everywhere(&row.fields.destinations, v6));
+    let from_all = rows_that(all, |row| is_any_service(row) && is_everywhere(&row.fields.sources, v6));
+    let any_service = rows_that(all, is_any_service);
+    let (of, count) = ((v6, Span::version(v6).last), all.len());
+    let sources = segments(all.iter().map(|row| row.fields.sources.as_slice()), of, count, &to_all)?;
+    let destinations =
+        segments(all.iter().map(|row| row.fields.destinations.as_slice()), of, count, &from_all)?;
+    let (cells, classes) = pairs(&sources.classes.sets, &destinations.classes.sets, &any_service)?;
+    if classes.sets.len().saturating_mul(services.len()) > CELLS_MAX {
+        return Err(TooLarge);
+    }
+    let said = |pair: &Rows, service: &Rows| {
+        let row = first(&common(pair, service)).and_then(|row| all.get(row));
+        row.and_then(|row| row.outcome).map_or(0, |outcome| outcome + 1)
+    };
+    let outcomes: Vec<u32> =
+        classes.sets.iter().flat_map(|pair| services.iter().map(|service| said(pair, service))).collect();
+    let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    Ok(Version {
+        sources: write_segments(words, &sources, v6),
+        source_count: number(sources.begins.len()),
+        destinations: write_segments(words, &destinations, v6),
+        destination_count: number(destinations.begins.len()),
+        destination_classes: number(destinations.classes.sets.len()),
+        pairs: words.pack(&cells, 2),
+        outcomes: words.pack(&outcomes, 2),
+    })
+}
+
+fn build(all: &[Row], links: &[LinkId]) -> Result<Vec<u64>, TooLarge> {
+    let mut words = Words(vec![0; EarlyHeader::LEN / 8]);
+    let services = services(all, links)?;
+    let number = |classes: &Classes| u32::try_from(classes.sets.len()).unwrap_or(u32::MAX);
+    let (from, to) = (&services.source_ports, &services.destination_ports);
+    if number(&from.classes).max(number(&to.classes)) > u16::MAX.into() {
+        return Err(TooLarge);
+    }
+    let mut header = EarlyHeader {
+        source_ports: words.pack(&by_port(from), 4),
+        destination_ports: words.pack(&by_port(to), 4),
+        services: words.pack(&services.cells, 2),
+        source_port_classes: number(&from.classes),
+        destination_port_classes: number(&to.classes),
+        service_classes: number(&services.classes),
+        ..EarlyHeader::default()
+    };
+    let v4 = version(all, false, &services.classes.sets, &mut words)?;
+    let v6 = version(all, true, &services.classes.sets, &mut words)?;
+    header = EarlyHeader {
+        v4_sources: v4.sources,
+        v4_source_count: v4.source_count,
+        v4_destinations: v4.destinations,
+        v4_destination_count: v4.destination_count,
+        v4_destination_classes: v4.destination_classes,
+        v4_pairs: v4.pairs,
+        v4_outcomes: v4.outcomes,
+        v6_sources: v6.sources,
+        v6_source_count: v6.source_count,
+        v6_destinations: v6.destinations,
+        v6_destination_count: v6.destination_count,
+        v6_destination_classes: v6.destination_classes,
+        v6_pairs: v6.pairs,
+        v6_outcomes: v6.outcomes,
+        ..header
+    };
+    for (place, bytes) in words.0.iter_mut().zip(header.write().as_chunks::<8>().0) {
+        *place = u64::from_le_bytes(*bytes);
+    }
+    if words.0.len() > EARLY_WORDS as usize { Err(TooLarge) } else { Ok(words.0) }
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reading a table, as `ebpf/early.h` does.
+
+use bartizan_packet::slots::{EARLY_STEPS, EarlyHeader};
+use core::net::IpAddr;
+
+/// What is asked of a packet without a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// Number of its link among those whose packets are judged.
+    pub link: u32,
+    /// Where it comes from.
+    pub source: IpAddr,
+    /// Where it goes.
+    pub destination: IpAddr,
+    /// It is a datagram of UDP; else a segment of TCP.
+    pub udp: bool,
+    /// Its ports.
+    pub ports: (u16, u16),
+}
+
+fn word(words: &[u64], at: u32) -> u64 {
+    words.get(at as usize).copied().unwrap_or(0)
+}
+
+fn half(words: &[u64], first: u32, index: u32) -> u32 {
+    (word(words, first + index / 2) >> (index % 2 * 32)) as u32
+}
+
+fn quarter(words: &[u64], first: u32, index: u32) -> u32 {
+    u32::from((word(words, first + index / 4) >> (index % 4 * 16)) as u16)
+}
+
+fn class_of_ipv4(words: &[u64], mut first: u32, mut count: u32, address: u32) -> u32 {
+    for _ in 0..EARLY_STEPS {
+        if count <= 1 {
+            break;
+        }
+        let left = count / 2;
+        if word(words, first + left) >> 32 <= u64::from(address) {
+            first += left;
+            count -= left;
+        } else {
+            count = left;
+        }
+    }
+    word(words, first) as u32
+}
+
+fn class_of_ipv6(words: &[u64], mut first: u32, mut count: u32, address: u128) -> u32 {
+    for _ in 0..EARLY_STEPS {
+        if count <= 1 {
+            break;
+        }
+        let left = count / 2;
+        let at = first + left * 3;
+        if u128::from(word(words, at)) << 64 | u128::from(word(words, at + 1)) <= address {
+            first = at;
+            count -= left;
+        } else {
+            count = left;
+        }
+    }
+    word(words, first + 2) as u32
+}
+
+/// The number of the outcome that decides of a packet; `None`: it goes up.
+#[must_use]
+pub fn outcome(words: &[u64], question: &Question) -> Option<u32> {
+    let mut bytes = [0; EarlyHeader::LEN];
+    for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    let header = EarlyHeader::read(&bytes);
+    let Question { link, source, destination, udp, ports } = *question;
+    let mut service = link * 2 + u32::from(udp);
+    service = service * header.source_port_classes + quarter(words, header.source_ports, ports.0.into());
+    service =
+        service * header.destination_port_classes + quarter(words, header.destination_ports, ports.1.into());
+    let service = half(words, header.services, service);
+    let (pair, outcomes) = match (source, destination) {
+        (IpAddr::V4(from), IpAddr::V4(to)) if header.v4_source_count > 0 => {
+            let source = class_of_ipv4(words, header.v4_sources, header.v4_source_count, from.into());
+            let destination =
+                class_of_ipv4(words, header.v4_destinations, header.v4_destination_count, to.into());
+            let cell = source * header.v4_destination_classes + destination;
+            (half(words, header.v4_pairs, cell), header.v4_outcomes)
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) if header.v6_source_count > 0 => {
+            let source = class_of_ipv6(words, header.v6_sources, header.v6_source_count, from.into());
+            let destination =
+                class_of_ipv6(words, header.v6_destinations, header.v6_destination_count, to.into());
+            let cell = source * header.v6_destination_classes + destination;
+            (half(words, header.v6_pairs, cell), header.v6_outcomes)
+        }
+        _ => return None,
+    };
+    half(words, outcomes, pair * header.service_classes + service).checked_sub(1)
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The list of rules that an early table is made from.
+
+use super::sets::{Span, Values, both, values};
+use crate::header::{HeaderRule, Net};
+use bartizan_base::LinkId;
+use std::collections::BTreeMap;
+
+/// Protocols that are judged; a bit each.
+const PROTOCOLS: [u8; 2] = [6, 17];
+const ALL_PROTOCOLS: u8 = 3;
+
+/// What a row matches: a set of values for each field.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Fields {
+    pub sources: Values,
+    pub destinations: Values,
+    pub source_ports: Values,
+    pub destination_ports: Values,
+    /// A bit each.
+    pub protocols: u8,
+    /// Sorted; `None`: all.
+    pub links: Option<Vec<LinkId>>,
+}
+
+/// All addresses.
+pub(super) fn everywhere() -> Values {
+    vec![Span::version(false), Span::version(true)]
+}
+
+/// All ports.
+pub(super) fn any_port() -> Values {
+    vec![Span { v6: false, first: 0, last: u16::MAX.into() }]
+}
+
+impl Fields {
+    /// `None`: it matches no packet that is judged.
+    fn of(rule: &HeaderRule) -> Option<Self> {
+        let addresses = |net: Option<Net>| net.map_or_else(everywhere, |net| vec![Span::of_net(net)]);
+        let protocols = match rule.protocol {
+            None => ALL_PROTOCOLS,
+            Some(one) => 1 << PROTOCOLS.iter().position(|known| *known == one)?,
+        };
+        Some(Fields {
+            sources: addresses(rule.source),
+            destinations: addresses(rule.destination),
+            source_ports: vec![Span::of_ports(rule.source_ports)],
+            destination_ports: vec![Span::of_ports(rule.destination_ports)],
+            protocols,
+            links: rule.link.map(|link| vec![link]),
+        })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.sources.is_empty()
+            || self.destinations.is_empty()
+            || self.source_ports.is_empty()
+            || self.destination_ports.is_empty()
+            || self.protocols == 0
+            || self.links.as_ref().is_some_and(Vec::is_empty)
+    }
+
+    /// What both match.
+    fn and(&self, other: &Fields) -> Option<Self> {
+        let links = match (&self.links, &other.links) {
+            (Some(a), Some(b)) => Some(a.iter().filter(|link| b.contains(link)).copied().collect()),
+            (a, b) => a.as_ref().or(b.as_ref()).cloned(),
+        };
+        let fields = Fields {
+            sources: both(&self.sources, &other.sources),
+            destinations: both(&self.destinations, &other.destinations),
+            source_ports: both(&self.source_ports, &other.source_ports),
+            destination_ports: both(&self.destination_ports, &other.destination_ports),
+            protocols: self.protocols & other.protocols,
+            links,
+        };
+        (!fields.is_empty()).then_some(fields)
+    }
+}
+
+/// Puts alternatives together that differ in one field only, field by field: a product of sets becomes one again.
+fn put_together(mut all: Vec<Fields>) -> Vec<Fields> {
+    type Take = fn(&mut Fields) -> Values;
+    let takes: [Take; 4] = [
+        |fields| core::mem::take(&mut fields.sources),
+        |fields| core::mem::take(&mut fields.destinations),
+        |fields| core::mem::take(&mut fields.source_ports),
+        |fields| core::mem::take(&mut fields.destination_ports),
+    ];
+    let puts: [fn(&mut Fields, Values); 4] = [
+        |fields, set| fields.sources = set,
+        |fields, set| fields.destinations = set,
+        |fields, set| fields.source_ports = set,
+        |fields, set| fields.destination_ports = set,
+    ];
+    for (take, put) in takes.iter().zip(puts) {
+        let mut groups: BTreeMap<Fields, Vec<Span>> = BTreeMap::new();
+        for mut fields in all {
+            let set = take(&mut fields);
+            groups.entry(fields).or_default().extend(set);
+        }
+        all = groups
+            .into_iter()
+            .map(|(mut fields, set)| {
+                put(&mut fields, values(set));
+                fields
+            })
+            .collect();
+    }
+    let mut groups: BTreeMap<Fields, u8> = BTreeMap::new();
+    for mut fields in all {
+        let protocols = core::mem::take(&mut fields.protocols);
+        *groups.entry(fields).or_default() |= protocols;
+    }
+    let mut by_link: BTreeMap<Fields, Option<Vec<LinkId>>> = BTreeMap::new();
+    for (fields, protocols) in groups {
+        let mut fields = Fields { protocols, ..fields };
+        let links = fields.links.take();
+        let known = by_link.entry(fields).or_insert(Some(Vec::new()));
+        *known = known.take().zip(links).map(|(mut known, links)| {
+            known.extend(links);
+            known.sort_unstable();
+            known.dedup();
+            known
+        });
+    }
+    by_link.into_iter().map(|(fields, links)| Fields { links, ..fields }).collect()
+}
+
+/// A row of the list.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub fields: Fields,
+    /// What it says; `None`: the packet goes up.
+    pub outcome: Option<u32>,
+    /// Number of its rule in the list.
+    pub rule: usize,
+}
+
+/// Rules in their order: of those that match a packet the first decides.
+#[derive(Clone, Debug, Default)]
+pub struct EarlyRules {
+    pub(super) rows: Vec<Row>,
+    rules: usize,
+}
+
+/// Header rules as the list has them: those that a header alone decides, and those that ask for what is not known below: the tenant, DNS names of an address.
+fn split(rules: &[HeaderRule]) -> [Vec<Fields>; 2] {
+    let of = |unknown: bool| {
+        let own = rules.iter().filter(|rule| (rule.tenant.is_some() || rule.is_named()) == unknown);
+        put_together(own.filter_map(Fields::of).collect())
+    };
+    [of(false), of(true)]
+}
+
+impl EarlyRules {
+    /// Appends a rule that matches what one of `alternatives` and one of `within` match. `outcome`: what is counted for it where it decides; `None`: what it matches goes up. Where one
+    /// asks for the tenant or a DNS name, nobody knows below: what it matches goes up.
+    pub fn push(&mut self, within: &[HeaderRule], alternatives: &[HeaderRule], outcome: Option<u32>) {
+        let ([sure, unsure], [within, within_unsure]) = (split(alternatives), split(within));
+        // What surely matches is decided; what may match goes up then, before anything behind it decides.
+        let all = |a: &[Fields], b: &[Fields]| {
+            put_together(a.iter().flat_map(|x| b.iter().filter_map(|y| x.and(y))).collect())
+        };
+        let mut add = |fields: Vec<Fields>, outcome| {
+            let rule = self.rules;
+            self.rows.extend(fields.into_iter().map(|fields| Row { fields, outcome, rule }));
+        };
+        add(all(&sure, &within), outcome);
+        for (a, b) in [(&sure, &within_unsure), (&unsure, &within), (&unsure, &within_unsure)] {
+            add(all(a, b), None);
+        }
+        self.rules += 1;
+    }
+
+    /// How many rules it has.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.rules
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.rules == 0
+    }
+}

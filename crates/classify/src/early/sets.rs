@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Sets of values of a field, and sets of rows.
+
+use crate::header::{Net, Range};
+
+/// Values from a first to a last one, both included; of addresses also of which version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Span {
+    pub v6: bool,
+    pub first: u128,
+    pub last: u128,
+}
+
+impl Span {
+    pub fn of_net(net: Net) -> Self {
+        let (v6, first, last) = net.range();
+        Span { v6, first, last }
+    }
+
+    pub fn of_ports(range: Range) -> Self {
+        Span { v6: false, first: range.first.into(), last: range.last.into() }
+    }
+
+    /// All addresses of a version.
+    pub const fn version(v6: bool) -> Self {
+        Span { v6, first: 0, last: if v6 { u128::MAX } else { u32::MAX as u128 } }
+    }
+
+    fn and(self, other: Span) -> Option<Span> {
+        let (first, last) = (self.first.max(other.first), self.last.min(other.last));
+        (self.v6 == other.v6 && first <= last).then_some(Span { v6: self.v6, first, last })
+    }
+}
+
+/// A set of values: spans that are sorted and do not touch.
+pub(super) type Values = Vec<Span>;
+
+/// The set of some spans.
+pub(super) fn values(mut spans: Vec<Span>) -> Values {
+    spans.sort_unstable();
+    let mut set: Values = Vec::new();
+    for span in spans {
+        match set.last_mut() {
+            Some(last) if last.v6 == span.v6 && span.first <= last.last.saturating_add(1) => {
+                last.last = last.last.max(span.last);
+            }
+            _ => set.push(span),
+        }
+    }
+    set
+}
+
+/// What lies in both.
+pub(super) fn both(a: &[Span], b: &[Span]) -> Values {
+    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+    let mut set = Values::new();
+    while let (Some(x), Some(y)) = (a.peek(), b.peek()) {
+        set.extend(x.and(**y));
+        if (x.v6, x.last) < (y.v6, y.last) {
+            a.next();
+        } else {
+            b.next();
+        }
+    }
+    set
+}
+
+/// A set of rows: 64 of them for each number, of which those that are 0 are left out.
+pub(super) type Rows = Vec<(u32, u64)>;
+
+/// From the bits of all rows.
+pub(super) fn rows(bits: &[u64]) -> Rows {
+    (0u32..).zip(bits).filter(|(_, bits)| **bits != 0).map(|(at, bits)| (at, *bits)).collect()
+}
+
+/// Rows that are in both.
+pub(super) fn common(a: &[(u32, u64)], b: &[(u32, u64)]) -> Rows {
+    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+    let mut set = Rows::new();
+    while let (Some((at, x)), Some((other, y))) = (a.peek(), b.peek()) {
+        match at.cmp(other) {
+            core::cmp::Ordering::Less => drop(a.next()),
+            core::cmp::Ordering::Greater => drop(b.next()),
+            core::cmp::Ordering::Equal => {
+                if x & y != 0 {
+                    set.push((*at, x & y));
+                }
+                a.next();
+                b.next();
+            }
+        }
+    }
+    set
+}
+
+/// The first row of a set.
+pub(super) fn first(set: &[(u32, u64)]) -> Option<usize> {
+    set.first().map(|(at, bits)| *at as usize * 64 + bits.trailing_zeros() as usize)
+}
+
+/// Leaves out what stands behind the first row that is in `last` as well: that one decides, whatever the fields say that are not looked at yet.
+pub(super) fn cut(set: &mut Rows, last: &[(u32, u64)]) {
+    let Some(row) = first(&common(set, last)) else { return };
+    let (at, bit) = ((row / 64) as u32, row % 64);
+    set.retain(|(of, _)| *of <= at);
+    if let Some((_, bits)) = set.last_mut() {
+        *bits &= u64::MAX >> (63 - bit);
+    }
+}

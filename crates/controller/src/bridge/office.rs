@@ -1,0 +1,506 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From the sessions to the controller: what devices say becomes status, alerts and statistics, and what they ask is answered. It lives in
+//! the listener's thread.
+
+use super::own::{Own, Shown};
+use super::shelf::Shelf;
+use crate::access::Principal;
+use crate::controller::{Controller, Draft, STATISTICS};
+use crate::counters::count;
+use crate::device::{
+    self, Acknowledgement, DeviceSpec, DeviceStatus, FUNCTIONS, FunctionStatus, LevelReport, Received,
+    SESSIONS, SessionStatus, WorkerReport,
+};
+use crate::model::Model;
+use crate::numbers;
+use crate::parts;
+use crate::problem::Refusal;
+use crate::render::TENANTS;
+use crate::southbound::enrolment::{Enroller, Revocations};
+use crate::southbound::listener::ListenerHandle;
+use crate::southbound::{Backend, DeviceRecord, EnrolRefusal, Unavailable, Wanted};
+use crate::store::{self, Status};
+use bartizan_api::southbound::{
+    Alert, Delta, DeviceId, Diagnostic, Enrol, Enrolled, FunctionState, Hello, Now, Refusal as NotTaken,
+    RefusalCode, Running, WorkerRuns, limits,
+};
+use bartizan_channel::ChannelError;
+use bartizan_channel::tls::Clock;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, OnceLock};
+
+/// Days that devices' certificates are valid.
+const DEVICE_DAYS: u64 = 30;
+/// Bytes of a text of a device that are kept.
+const TEXT_MAX: usize = 2_048;
+/// Workers of a device that are kept; generations of levels are those of all.
+const WORKERS_MAX: usize = 1_024;
+/// Milliseconds between two looks at the own certificate and the authority.
+const LOOK: u64 = 5_000;
+
+/// What a device was sent last: made anew only for another number or other tenants.
+#[derive(Clone)]
+struct Given {
+    number: u64,
+    generation: u64,
+    tenants: Vec<String>,
+    wanted: Arc<Wanted>,
+}
+
+/// The controller, as sessions see it.
+pub struct Office {
+    controller: Arc<Controller>,
+    shelf: RefCell<Shelf>,
+    given: RefCell<HashMap<DeviceId, Given>>,
+    /// The older generation that was read last: a roll-out has many devices.
+    old: RefCell<Option<(u64, Model)>>,
+    enroller: Enroller,
+    revocations: Revocations,
+    own: Own,
+    shown: Shown,
+    clock: Clock,
+    looked: u64,
+    listener: Arc<OnceLock<ListenerHandle>>,
+    say: fn(&str),
+}
+
+impl Office {
+    /// One for a controller. `listener` is set once there is one: it gets another TLS when certificates change. `say` gets what an
+    /// operator should know.
+    ///
+    /// # Errors
+    /// Certificates cannot be read.
+    pub fn new(
+        controller: Arc<Controller>,
+        own: Own,
+        revocations: Revocations,
+        clock: Clock,
+        listener: Arc<OnceLock<ListenerHandle>>,
+        say: fn(&str),
+    ) -> Result<Self, ChannelError> {
+        let (enroller, shown) = (Enroller::new(own.authority.clone(), DEVICE_DAYS), own.shown(clock())?);
+        let (shelf, given, old) = (RefCell::default(), RefCell::default(), RefCell::default());
+        Ok(Office {
+            controller,
+            shelf,
+            given,
+            old,
+            enroller,
+            revocations,
+            own,
+            shown,
+            clock,
+            looked: 0,
+            listener,
+            say,
+        })
+    }
+
+    fn spec(&self, model: &Model, device: &DeviceId) -> Option<DeviceSpec> {
+        DeviceSpec::deserialize(&model.get(device::KIND, device.as_str())?.body).ok()
+    }
+
+    /// Renews the own certificate in time, and follows authorities that were rotated.
+    fn look(&mut self) -> Result<(), ChannelError> {
+        let now = (self.clock)();
+        if let Some(said) = self.own.renew(now)? {
+            (self.say)(&said);
+        }
+        let shown = self.own.shown(now)?;
+        if shown != self.shown
+            && let Some(listener) = self.listener.get()
+        {
+            listener.set_tls(shown.tls(&self.clock, &self.revocations)?);
+            self.shown = shown;
+        }
+        Ok(())
+    }
+
+    /// What a device is to run, if that is made of what stands; or the older generation that was chosen for it.
+    fn make(&self, device: &DeviceId) -> Option<Result<Given, u64>> {
+        let model = self.controller.model();
+        let (spec, status) = (self.spec(&model, device)?, DeviceStatus::of(&model, device.as_str()));
+        let number = status.number();
+        if number == 0 {
+            return None;
+        }
+        let generation = status.wanted;
+        let fits = |given: &&Given| {
+            (given.number, given.generation) == (number, generation) && given.tenants == spec.tenants
+        };
+        // Another device's will do: what a generation has for the same tenants is the same.
+        let known = self.given.borrow();
+        if let Some(given) = known.get(device).filter(fits).or_else(|| known.values().find(fits)) {
+            return Some(Ok(given.clone()));
+        }
+        drop(known);
+        // One that follows has what stands: whatever touched its tenants since made it want that.
+        let follows = !status.chosen && spec.follow == device::Follow::Auto;
+        if status.wanted != model.generation && !follows {
+            return Some(Err(status.wanted));
+        }
+        let wanted = Arc::new(self.shelf.borrow_mut().wanted(&model, &model, &spec, number));
+        Some(Ok(Given { number, generation, tenants: spec.tenants, wanted }))
+    }
+
+    /// The same of an older generation, which the store has. Nothing is locked while it is read.
+    fn make_of(&self, device: &DeviceId, generation: u64) -> Result<Option<Given>, Refusal> {
+        let mut old = self.old.borrow_mut();
+        let old = match old.take().filter(|(known, _)| *known == generation) {
+            Some(known) => old.insert(known),
+            None => old.insert((generation, self.controller.model_at(generation)?)),
+        };
+        let model = self.controller.model();
+        let status = DeviceStatus::of(&model, device.as_str());
+        let Some(spec) = self.spec(&model, device) else { return Ok(None) };
+        if status.wanted != generation {
+            // It was changed meanwhile, which is told as well.
+            return Ok(None);
+        }
+        let number = status.number();
+        let wanted = Arc::new(self.shelf.borrow_mut().wanted(&old.1, &model, &spec, number));
+        Ok(Some(Given { number, generation, tenants: spec.tenants, wanted }))
+    }
+
+    /// Tells the controller, and why it could not be told.
+    fn told<T>(&self, what: Result<T, Refusal>) -> Result<T, Unavailable> {
+        what.map_err(|refusal| {
+            (self.say)(&format!("what a device said is not stored: {refusal}"));
+            Unavailable
+        })
+    }
+}
+
+/// Texts of devices are kept so far: what is longer says no more.
+fn cut(mut text: String) -> String {
+    if let Some((at, _)) = text.char_indices().find(|(at, letter)| at + letter.len_utf8() > TEXT_MAX) {
+        text.truncate(at);
+    }
+    text
+}
+
+fn show(kind: &str, id: String, body: &impl serde::Serialize) -> [Status; 1] {
+    [Status { kind: kind.to_owned(), id, body: serde_json::to_value(body).ok() }]
+}
+
+/// Who does what devices say.
+fn nobody() -> Principal {
+    Principal::controller()
+}
+
+impl Backend for Office {
+    fn tick(&mut self, now: Now) {
+        // If the register cannot be read, those that are known to be revoked still are.
+        let _ = self.revocations.refresh();
+        if now.ms >= self.looked.saturating_add(LOOK) {
+            self.looked = now.ms;
+            *self.old.borrow_mut() = None;
+            if let Err(error) = self.look() {
+                (self.say)(&format!("the certificate for agents: {error}"));
+            }
+        }
+    }
+
+    fn device(&self, device: &DeviceId) -> Option<DeviceRecord> {
+        let model = self.controller.model();
+        let spec = self.spec(&model, device)?;
+        let mut tenants: std::collections::BTreeSet<u16> =
+            served(&model, &spec).filter_map(|name| numbers::tenant(&model, name)).collect();
+        tenants.insert(parts::EVERYBODY);
+        Some(DeviceRecord { tenants })
+    }
+
+    fn wanted(&self, device: &DeviceId) -> Option<Arc<Wanted>> {
+        let given = match self.make(device)? {
+            Ok(given) => given,
+            Err(generation) => match self.make_of(device, generation) {
+                Ok(given) => given?,
+                Err(refusal) => {
+                    (self.say)(&format!("what `{device}` is to run cannot be read: {refusal}"));
+                    return None;
+                }
+            },
+        };
+        let wanted = given.wanted.clone();
+        self.given.borrow_mut().insert(device.clone(), given);
+        Some(wanted)
+    }
+
+    fn began(&mut self, device: &DeviceId, hello: &Hello, source: &str) {
+        let (since, address) = (self.controller.now(), source.to_owned());
+        let session =
+            SessionStatus { connected: true, since, address, software: cut(hello.software.clone()) };
+        self.controller.show(&show(SESSIONS, device.to_string(), &session));
+    }
+
+    fn ended(&mut self, device: &DeviceId) {
+        let known = self.controller.model().status(SESSIONS, device.as_str()).cloned();
+        let known = known.and_then(|body| SessionStatus::deserialize(body).ok());
+        if let Some(session) = known {
+            let session = SessionStatus { connected: false, since: self.controller.now(), ..session };
+            self.controller.show(&show(SESSIONS, device.to_string(), &session));
+        }
+        // A device that is away needs no copy of what it was sent.
+        self.given.borrow_mut().remove(device);
+    }
+
+    fn running(&mut self, device: &DeviceId, number: u64, running: &Running) -> Result<(), Unavailable> {
+        let status = DeviceStatus::of(&self.controller.model(), device.as_str());
+        let generation_of = |number: u64| status.generation_of(number).unwrap_or(0);
+        let mut diagnostics = Vec::new();
+        if status.generation_of(number).is_none() {
+            diagnostics.push(unknown(number));
+        }
+        let answer = Acknowledgement {
+            generation: generation_of(number),
+            accepted: true,
+            workers: running
+                .workers
+                .iter()
+                .take(WORKERS_MAX)
+                .map(|worker| report(worker, generation_of))
+                .collect(),
+            levels: levels(&running.workers, generation_of),
+            diagnostics,
+        };
+        self.told(self.controller.answered(&nobody(), device.as_str(), Some(number), &answer))
+    }
+
+    fn refused(&mut self, device: &DeviceId, number: u64, refusal: &NotTaken) -> Result<(), Unavailable> {
+        if refusal.code == RefusalCode::Manifest {
+            // Something was lost on the way: it is sent again, and if that does not help the session ends.
+            return Ok(());
+        }
+        let (status, mut diagnostics) = {
+            let model = self.controller.model();
+            let spec = self.spec(&model, device).unwrap_or_default();
+            let names: HashMap<u16, &str> = served(&model, &spec)
+                .filter_map(|name| Some((numbers::tenant(&model, name)?, name)))
+                .collect();
+            let file = |group| numbers::file_of(&model, group);
+            let lines =
+                refusal.diagnostics.iter().map(|found| place(found, &names, file)).collect::<Vec<_>>();
+            (DeviceStatus::of(&model, device.as_str()), lines)
+        };
+        if diagnostics.is_empty() {
+            diagnostics.push(reason(refusal.code).to_owned());
+        }
+        if refusal.more > 0 {
+            diagnostics.push(format!("and {} more", refusal.more));
+        }
+        let answer = Acknowledgement {
+            generation: status.generation_of(number).unwrap_or(0),
+            accepted: false,
+            // What it runs has not changed.
+            workers: status.workers,
+            levels: status.levels,
+            diagnostics,
+        };
+        self.told(self.controller.answered(&nobody(), device.as_str(), Some(number), &answer))
+    }
+
+    fn ahead(&mut self, device: &DeviceId, number: u64) {
+        let draft = |model: &Model| {
+            let status = DeviceStatus::of(model, device.as_str()).beyond(number);
+            Ok(Draft { status: vec![status.line(device.as_str())], ..Draft::default() })
+        };
+        (self.say)(&format!(
+            "`{device}` runs something as number {number}, which is not what it was to be: was the controller's state put back? \
+             It gets what it is to run under a higher number"
+        ));
+        // For operators who look later.
+        let noted = self.controller.note(&nobody(), "device ahead", device::KIND, device.as_str());
+        let done = noted.and_then(|()| self.controller.change(&nobody(), "ahead", false, draft));
+        if let Err(refusal) = done {
+            (self.say)(&format!("`{device}` has to wait: {refusal}"));
+        }
+    }
+
+    fn received(&self, device: &DeviceId, instance: u64) -> (u64, u64) {
+        let received = Received::of(&self.controller.model(), device.as_str(), instance);
+        (received.statistics, received.alerts)
+    }
+
+    fn statistics(
+        &mut self,
+        device: &DeviceId,
+        instance: u64,
+        sequence: u64,
+        delta: Delta,
+    ) -> Result<(), Unavailable> {
+        let (id, now) = (device.as_str(), self.controller.now());
+        let mut foreign = 0;
+        let draft = |model: &Model| {
+            let Some(spec) = self.spec(model, device) else {
+                return Err(Refusal::NotFound(format!("there is no device `{id}`")));
+            };
+            let received = Received::of(model, id, instance);
+            // Sums are those of one start of the agent.
+            let begins = received.statistics == 0;
+            let known = model.status(STATISTICS, id).filter(|_| !begins).and_then(Value::as_object);
+            let mut sums = known.cloned().unwrap_or_default();
+            foreign = add(&mut sums, delta, &spec);
+            let line =
+                Status { kind: STATISTICS.to_owned(), id: id.to_owned(), body: Some(Value::Object(sums)) };
+            let seen = DeviceStatus { seen: now, ..DeviceStatus::of(model, id) }.line(id);
+            let received = Received { statistics: sequence, ..received }.line(id);
+            Ok(Draft { status: vec![line, received, seen], ..Draft::default() })
+        };
+        let done = self.controller.change(&nobody(), "statistics", false, draft);
+        (0..foreign).for_each(|_| count(&self.controller.counters.counters_refused));
+        self.told(done).map(drop)
+    }
+
+    fn alerts(
+        &mut self,
+        device: &DeviceId,
+        instance: u64,
+        sequence: u64,
+        alerts: Vec<Alert>,
+        lost: u64,
+    ) -> Result<(), Unavailable> {
+        let (kept, received) = {
+            let model = self.controller.model();
+            let spec = self.spec(&model, device).ok_or(Unavailable)?;
+            let names: BTreeMap<u16, &str> = served(&model, &spec)
+                .filter_map(|name| Some((numbers::tenant(&model, name)?, name)))
+                .collect();
+            let of = |alert: Alert| Some(kept(names.get(&alert.tenant)?, alert));
+            let kept: Vec<store::Alert> = alerts.into_iter().filter_map(of).collect();
+            (kept, Received { alerts: sequence, ..Received::of(&model, device.as_str(), instance) })
+        };
+        if lost > 0 {
+            count(&self.controller.counters.alerts_lost);
+        }
+        let done = self.controller.alerts(device.as_str(), &kept, &[received.line(device.as_str())]);
+        self.told(done).map(drop)
+    }
+
+    fn function(&mut self, device: &DeviceId, request: u32, state: FunctionState) {
+        let id = format!("{device}/{}", state.function);
+        let known = self.controller.model().status(FUNCTIONS, &id).cloned();
+        let known = known.and_then(|body| FunctionStatus::deserialize(body).ok());
+        // The answer to an order that a newer one took the place of says nothing any more.
+        let Some(asked) = known.filter(|known| known.request == request) else { return };
+        let (answered, done) = (Some(self.controller.now()), state.done);
+        let (state, reason) = (cut(state.state), cut(state.reason));
+        self.controller.show(&show(
+            FUNCTIONS,
+            id,
+            &FunctionStatus { answered, done, state, reason, ..asked },
+        ));
+    }
+
+    fn enrol(
+        &mut self,
+        now: Now,
+        source: &str,
+        enrol: &Enrol,
+        certified: Option<&DeviceId>,
+    ) -> Result<Enrolled, EnrolRefusal> {
+        self.enroller.enrol(now, source, enrol, certified)
+    }
+
+    fn is_revoked(&self, serial: &str) -> bool {
+        self.revocations.has(serial)
+    }
+}
+
+/// The tenants that a device serves and that are there.
+fn served<'m>(model: &'m Model, spec: &'m DeviceSpec) -> Box<dyn Iterator<Item = &'m str> + 'm> {
+    if spec.tenants.iter().any(|tenant| tenant == device::ALL) {
+        return Box::new(model.all(TENANTS).map(|document| document.id.as_str()));
+    }
+    Box::new(spec.tenants.iter().map(String::as_str).filter(|name| model.get(TENANTS, name).is_some()))
+}
+
+fn unknown(number: u64) -> String {
+    format!(
+        "it runs something as number {number}, which it was not sent, or long ago: what it is is not known here"
+    )
+}
+
+fn report(worker: &WorkerRuns, generation_of: impl Fn(u64) -> u64) -> WorkerReport {
+    // A worker runs what its lowest level has of the host's generation; levels are told beside it.
+    let number = worker.levels.get("host").or_else(|| worker.levels.values().min()).copied().unwrap_or(0);
+    let generation = generation_of(number);
+    WorkerReport { link: worker.link.clone(), worker: u32::from(worker.worker), generation }
+}
+
+/// What runs at each level: the oldest of what workers have there.
+fn levels(workers: &[WorkerRuns], generation_of: impl Fn(u64) -> u64) -> Vec<LevelReport> {
+    let mut oldest: BTreeMap<&str, u64> = BTreeMap::new();
+    for (level, number) in workers.iter().flat_map(|worker| &worker.levels) {
+        let known = oldest.entry(level).or_insert(*number);
+        *known = (*known).min(*number);
+    }
+    let report = |(level, number): (&str, u64)| LevelReport {
+        level: level.to_owned(),
+        generation: generation_of(number),
+    };
+    oldest.into_iter().map(report).collect()
+}
+
+fn reason(code: RefusalCode) -> &'static str {
+    match code {
+        RefusalCode::Stale => "the device runs a newer one already",
+        RefusalCode::Manifest => "something was lost on the way",
+        RefusalCode::Limit => "it is more than a device holds",
+        RefusalCode::Policy => "it cannot be built there; the device does not say where",
+        RefusalCode::Store => "the device cannot store it: is its disk full?",
+    }
+}
+
+/// A diagnostic in words, with its place: `acme/web /policy/chain/0: ...`.
+fn place(found: &Diagnostic, names: &HashMap<u16, &str>, file: impl Fn(u32) -> Option<String>) -> String {
+    let object = match (found.object.policy_name(), found.object.group_id()) {
+        (Some((parts::EVERYBODY, name)), _) => name.to_owned(),
+        (Some((tenant, name)), _) => format!("{}/{name}", names.get(&tenant).unwrap_or(&"?")),
+        (None, Some(group)) => {
+            format!("rule file {}", file(group).unwrap_or_else(|| format!("number {group}")))
+        }
+        (None, None) => found.object.as_str().to_owned(),
+    };
+    let pointer = if found.pointer.is_empty() { String::new() } else { format!(" {}", found.pointer) };
+    let line = match (found.line, found.column) {
+        (0, _) => String::new(),
+        (line, 0) => format!(" line {line}"),
+        (line, column) => format!(" line {line}, column {column}"),
+    };
+    cut(format!("{object}{pointer}{line}: {}", found.message))
+}
+
+/// An alert as it is kept.
+fn kept(tenant: &str, alert: Alert) -> store::Alert {
+    let body = if alert.event.is_empty() {
+        // An agent that sends none still says which rule it was.
+        let mut ids = alert.rule.split(':').map(|part| part.parse::<u64>().unwrap_or(0));
+        let mut next = || ids.next().unwrap_or(0);
+        let (gid, sid, rev) = (next(), next(), next());
+        json!({ "alert": { "gid": gid, "signature_id": sid, "rev": rev, "signature": alert.message } })
+    } else {
+        Value::Object(alert.event)
+    };
+    let (tenant, last) = (tenant.to_owned(), alert.last / 1_000);
+    store::Alert { tenant, key: cut(alert.key), last, count: alert.count, body }
+}
+
+/// Adds what counters rose by. How many were left out: of tenants that the device does not serve, or beyond what is kept of a device.
+fn add(sums: &mut Map<String, Value>, delta: Delta, spec: &DeviceSpec) -> u64 {
+    let mut refused = 0;
+    for (name, rose) in delta.counters {
+        let tenant = name.strip_prefix("tenant/").map(|rest| rest.split('/').next().unwrap_or(rest));
+        let known = sums.get(&name).and_then(Value::as_u64);
+        let room = known.is_some() || sums.len() < limits::COUNTERS;
+        let fits = name.len() <= limits::NAME_LETTERS && tenant.is_none_or(|tenant| spec.serves(tenant));
+        if room && fits {
+            sums.insert(name, Value::from(known.unwrap_or(0).saturating_add(rose)));
+        } else {
+            refused += 1;
+        }
+    }
+    refused
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bounds of the controller, for docs/limits.md.
+
+use crate::access::limiter::{BURST, REFILL_MICROS, SOURCES_MAX};
+use crate::client::{ANSWER_MAX, ANSWER_PATIENCE};
+use crate::controller::Settings;
+use crate::numbers::TENANTS_MAX;
+use crate::resources::libraries::{FILE_MAX, LINE_MAX};
+use crate::rest::route::{BODY_MAX, NAME_MAX, PAGE_MAX};
+use crate::rollout::STEPS_MAX;
+use crate::server::{CONNECTIONS_MAX, HANDLERS_MAX, HEAD_MAX, PATIENCE};
+use crate::southbound::ServerConfig;
+use crate::southbound::listener::BY_SOURCE;
+use crate::waiting::{SECONDS_MAX, WAITING_MAX};
+use bartizan_base::PacketDuration;
+use bartizan_base::limit::Trace::{Metric, NotNeeded, Told};
+use bartizan_base::limit::{Limit, bytes, count, time};
+use bartizan_base::limits;
+use bartizan_channel::token::{ALL_FAILURES, FAILURES};
+use std::time::Duration;
+
+fn span(of: Duration) -> String {
+    time(PacketDuration::from_millis(u64::try_from(of.as_millis()).unwrap_or(u64::MAX)))
+}
+
+/// All of this crate.
+pub const LIMITS: &[Limit] = limits! {
+    Controller "bytes of a request's body; of a rule file" = "{}; {}" [bytes(BODY_MAX), bytes(FILE_MAX)] in ["controller/rest/route.rs", "controller/resources/libraries.rs"],
+        "answered 413, unread", [Metric("bartizan_controller_requests_total")];
+    Controller "requests that wait for devices (`?wait`); how long" = "{}; {}" [count(WAITING_MAX), span(Duration::from_secs(SECONDS_MAX))] in ["controller/waiting.rs"],
+        "answered 429; answered with what devices have said by then", [Metric("bartizan_controller_requests_total")];
+    Controller "bytes of a request's head" = "{}" [bytes(HEAD_MAX)] in ["controller/server.rs"],
+        "answered 431", [Metric("bartizan_controller_requests_total")];
+    Controller "connections to the REST API, requests that are worked on (whose changes are committed together)" = "{}, {}" [count(CONNECTIONS_MAX), count(HANDLERS_MAX)] in ["controller/server.rs"],
+        "a connection is closed; a request waits", [Metric("bartizan_controller_requests_total")];
+    Controller "time for a handshake, for a head, for a body" = "{} each" [span(PATIENCE)] in ["controller/server.rs"],
+        "the connection is closed, or answered 408", [Metric("bartizan_controller_requests_total")];
+    Controller "bytes of a line of a rule file" = "{}" [bytes(LINE_MAX)] in ["controller/resources/libraries.rs"],
+        "answered 422", [Metric("bartizan_controller_requests_total")];
+    Controller "tenants that there ever were, by name" = "{}" [count(TENANTS_MAX)] in ["controller/numbers.rs"],
+        "answered 409", [Metric("bartizan_controller_requests_total")];
+    Controller "items of a page, differences between two generations that are told" = "{}" [count(PAGE_MAX)] in ["controller/rest/route.rs"],
+        "the next ones are on the next page; `more` says that there are more", [NotNeeded];
+    Controller "letters of a name" = "{}" [count(NAME_MAX)] in ["controller/rest/route.rs"],
+        "answered 400", [Metric("bartizan_controller_requests_total")];
+    Controller "steps of a roll-out" = "{}" [count(STEPS_MAX)] in ["controller/rollout.rs"],
+        "answered 422", [Metric("bartizan_controller_requests_total")];
+    Controller "unknown tokens of an address; time until one more; addresses that are remembered" = "{}; {}; {}" [count(BURST), span(Duration::from_micros(REFILL_MICROS)), count(SOURCES_MAX)] in ["controller/access/limiter.rs"],
+        "answered 429; the address that failed longest ago is forgotten", [Metric("bartizan_controller_requests_total")];
+    Controller "refused changes of a token that the audit log has at once; time until one more" = "{}; {}" [count(BURST), span(Duration::from_micros(REFILL_MICROS))] in ["controller/access/limiter.rs"],
+        "only counted", [Metric("bartizan_controller_requests_total")];
+    Controller "alerts of a tenant, equal ones once" = "{}" [count(Settings::default().alerts_max)] in ["controller/controller.rs"],
+        "the oldest go", [Metric("bartizan_controller_requests_total")];
+    Controller "devices that are connected at once; orders to one that wait" = "{}; {}" [count(ServerConfig::default().connections), count(ServerConfig::default().orders)] in ["controller/southbound/server.rs"],
+        "the connection, or the order, is refused", [Told("`connections_refused`, `orders_refused` of the southbound counters")];
+    Controller "connections of devices from one address" = "{}" [count(BY_SOURCE)] in ["controller/southbound/listener.rs"],
+        "refused; not on loopback", [Told("`source_refused` of the southbound counters")];
+    Controller "time until a device has said who it is; between its signs of life" = "{}; {}" [span(Duration::from_millis(ServerConfig::default().greeting_ms)), span(Duration::from_millis(ServerConfig::default().keep_alive_ms.into()))] in ["controller/southbound/server.rs"],
+        "the connection ends", [Told("`refused` of the southbound counters, by reason")];
+    Controller "one-time tokens for certificates that are wrong, of an address and of all, in a minute" = "{}, {}" [count(FAILURES), count(ALL_FAILURES)] in ["channel/token.rs"],
+        "refused, with the time to wait", [Told("`refused` of the southbound counters, by reason")];
+    Controller "bytes of an answer that `bartizan ctl` takes from a controller; time that it waits for one" = "{}; {}" [bytes(ANSWER_MAX), span(ANSWER_PATIENCE)] in ["controller/client/mod.rs"],
+        "`bartizan ctl` says so and ends", [Told("an error of `bartizan ctl`")];
+};

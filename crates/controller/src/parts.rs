@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What travels to devices: each document as a part of a policy file, which the device joins (docs/southbound.md). The joined file says the
+//! same as `render::policy_file`.
+//!
+//! A part follows from its document alone: whatever begins as a group's name in one is a group of its tenant, since nothing else is taken.
+//! So a part is known by its document's name and generation, and is made and hashed once for all generations and devices.
+
+use crate::model::Model;
+use crate::numbers;
+use crate::render;
+use crate::store::Document;
+use bartizan_api::southbound::{
+    Hash, Message, Object, ObjectKey, Policy, PolicyMessage, RuleGroup, RuleType, Rules,
+};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The tenant of what every device may read.
+pub const EVERYBODY: u16 = 0;
+
+/// An object with what is known of it.
+#[derive(Debug)]
+pub struct Part {
+    /// Its key.
+    pub key: ObjectKey,
+    /// The object.
+    pub object: Arc<Object>,
+    /// Its hash.
+    pub hash: Hash,
+    /// The library that it names, and the rule files.
+    pub needs: Vec<String>,
+}
+
+impl Part {
+    fn new(object: Object, needs: Vec<String>) -> Self {
+        Part { key: object.key(), hash: object.hash(), object: Arc::new(object), needs }
+    }
+
+    fn policy(tenant: u16, name: String, says: &Value, needs: Vec<String>) -> Self {
+        Part::new(Object::Policy(Policy { name, tenant, text: says.to_string() }), needs)
+    }
+}
+
+/// A tenant.
+#[must_use]
+pub fn tenant(number: u16, document: &Document) -> Part {
+    let says = json!({
+        "tenant": render::tenant(&document.id, &document.body), "order": render::order(&document.body),
+    });
+    Part::policy(number, "@tenant".to_owned(), &says, Vec::new())
+}
+
+/// A group of a tenant; `groups`: all of the tenant's as the file has them.
+#[must_use]
+pub fn group(number: u16, owner: &str, document: &Document, groups: &BTreeMap<String, Value>) -> Part {
+    let name = own_name(document);
+    let full = render::group_name(owner, name);
+    let members = groups.get(&full).cloned().unwrap_or_default();
+    Part::policy(number, format!("@group/{name}"), &json!({ "groups": { full: members } }), Vec::new())
+}
+
+/// A policy of a tenant.
+#[must_use]
+pub fn policy(number: u16, owner: &str, document: &Document, groups: &BTreeMap<String, Value>) -> Part {
+    let policy = render::policy(owner, &document.id, &document.body, groups);
+    let needs = render::library_of(&policy).map(str::to_owned).into_iter().collect();
+    let says = json!({ "policy": policy, "order": render::order(&document.body) });
+    Part::policy(number, own_name(document).to_owned(), &says, needs)
+}
+
+/// What traffic gets that no policy names.
+#[must_use]
+pub fn default(model: &Model) -> Part {
+    Part::policy(EVERYBODY, "@default".to_owned(), &json!({ "default": render::default(model) }), Vec::new())
+}
+
+/// The choice of a library; `numbered` has the numbers of rule files.
+#[must_use]
+pub fn library(numbered: &Model, document: &Document) -> Part {
+    let of = |key: &str| document.body.get(key).cloned().unwrap_or_else(|| json!([]));
+    let hashes: Vec<String> = match of("files") {
+        Value::Array(all) => all.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        _ => Vec::new(),
+    };
+    let file = |hash: &String| json!({ "group": numbers::rule_file(numbered, hash), "sha256": hash });
+    let files: Vec<Value> = hashes.iter().map(file).collect();
+    let says = json!({ "library": { "files": files, "choose": of("choose"), "except": of("except") } });
+    Part::policy(EVERYBODY, format!("@library/{}", document.id), &says, hashes)
+}
+
+/// A rule file: the pieces between its line feeds, so that it comes out of them to the byte.
+#[must_use]
+pub fn rule_file(number: u32, document: &Document) -> Part {
+    let text = document.body.get("text").and_then(Value::as_str).unwrap_or_default();
+    let rules = Rules::Raw(text.split('\n').map(str::to_owned).collect());
+    Part::new(
+        Object::Group(RuleGroup { id: number, tenant: EVERYBODY, rule_type: RuleType::Ids, rules }),
+        Vec::new(),
+    )
+}
+
+/// Why a document cannot travel: as a part it has more bytes than a message.
+#[must_use]
+pub fn too_long(part: &Part) -> Option<String> {
+    let Object::Policy(policy) = part.object.as_ref() else { return None };
+    let message = Message::Policy(u64::MAX, PolicyMessage::Put(policy.clone()));
+    let error = message.encode(1).err()?;
+    Some(format!("it is too long to be sent to devices: {error}; make several of it"))
+}
+
+/// Whether a tenant, or a library, as it is written can travel.
+#[must_use]
+pub fn unsendable(model: &Model, kind: &str, id: &str, body: &Value) -> Option<String> {
+    let document = Document { kind: kind.to_owned(), id: id.to_owned(), generation: 0, body: body.clone() };
+    too_long(&if kind == render::LIBRARIES { library(model, &document) } else { tenant(u16::MAX, &document) })
+}
+
+fn own_name(document: &Document) -> &str {
+    document.id.rsplit('/').next().unwrap_or(&document.id)
+}

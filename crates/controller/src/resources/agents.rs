@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Devices' agents: their enrolment, and orders to functions. Both go over the controller's listener for agents.
+
+use crate::access::Need;
+use crate::device::{self, FUNCTIONS, FunctionStatus, SESSIONS};
+use crate::fleet::{NoWay, Order};
+use crate::model::Model;
+use crate::problem::Refusal;
+use crate::rest::http::{Method, Reply};
+use crate::rest::route::{BODY_MAX, Body, Call, Route, read_as, schema};
+use crate::store::Status;
+use bartizan_api::southbound::FunctionOrder;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// What a device needs to be enrolled.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct EnrolmentToken {
+    /// The token, for `bartizan ca enrol` on the device; it is not shown again.
+    pub token: String,
+    /// Until when it can be used, in seconds since 1970.
+    pub expires: u64,
+    /// Port of the controller's listener for agents.
+    pub port: u16,
+}
+
+/// Certificates that were revoked.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Revoked {
+    /// How many.
+    pub revoked: u64,
+}
+
+/// What is asked of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OrderKind {
+    /// Start it.
+    Start,
+    /// Stop it: chains go on without it.
+    Stop,
+    /// Stop it and start it again.
+    Restart,
+    /// Give it settings.
+    Configure,
+    /// Say how it is.
+    Health,
+}
+
+impl OrderKind {
+    const fn on_the_wire(self) -> (FunctionOrder, &'static str) {
+        match self {
+            OrderKind::Start => (FunctionOrder::Start, "start"),
+            OrderKind::Stop => (FunctionOrder::Stop, "stop"),
+            OrderKind::Restart => (FunctionOrder::Restart, "restart"),
+            OrderKind::Configure => (FunctionOrder::Configure, "configure"),
+            OrderKind::Health => (FunctionOrder::Health, "health"),
+        }
+    }
+}
+
+/// An order to a function.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct FunctionRequest {
+    /// What it is to do.
+    pub order: OrderKind,
+    /// Settings by name, for `configure` only.
+    #[serde(default)]
+    pub settings: Map<String, Value>,
+}
+
+/// The routes.
+pub(super) fn routes() -> Vec<Route> {
+    let route = |method, path: &str, operation: &str, about: &str| Route {
+        method,
+        path: format!("/v1/devices/{{device}}/{path}"),
+        operation: operation.to_owned(),
+        about: about.to_owned(),
+        need: Need::Admin,
+        query: &[],
+        body: None,
+        tagged: false,
+        status: 201,
+        answer: Some(schema::<EnrolmentToken>()),
+        handler: enrol,
+    };
+    vec![
+        route(
+            Method::Post,
+            "enrolment",
+            "enrol-device",
+            "Makes a one-time token for a device's first certificate. It is good for an hour.",
+        ),
+        Route {
+            status: 200,
+            answer: Some(schema::<Revoked>()),
+            handler: revoke,
+            ..route(
+                Method::Delete,
+                "enrolment",
+                "revoke-device",
+                "Revokes all certificates of a device; its session ends within a second.",
+            )
+        },
+        Route {
+            status: 202,
+            body: Some(Body { schema: Some(schema::<FunctionRequest>()), max: BODY_MAX }),
+            answer: Some(schema::<FunctionStatus>()),
+            handler: order,
+            ..route(
+                Method::Post,
+                "functions/{function}",
+                "order-function",
+                "Gives an order to a function of a device that is connected. What became of it is in the device's status.",
+            )
+        },
+    ]
+}
+
+impl From<NoWay> for Refusal {
+    fn from(error: NoWay) -> Refusal {
+        Refusal::Conflict(error.to_string())
+    }
+}
+
+fn there(model: &Model, name: &str) -> Result<(), Refusal> {
+    match model.get(device::KIND, name) {
+        Some(_) => Ok(()),
+        None => Err(Refusal::NotFound(format!("there is no device `{name}`"))),
+    }
+}
+
+fn enrol(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let name = call.name("device");
+    there(&call.controller.model(), name)?;
+    call.controller.note(&call.who(), "enrol", device::KIND, name)?;
+    let invitation = call.controller.fleet().invite(name)?;
+    let made = EnrolmentToken { token: invitation.token, expires: invitation.expires, port: invitation.port };
+    Ok(Reply::json(201, &made).with("cache-control", "no-store".to_owned()))
+}
+
+fn revoke(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let name = call.name("device");
+    // Also of a device that is removed: its key may still be somewhere.
+    call.controller.note(&call.who(), "revoke", device::KIND, name)?;
+    let revoked = call.controller.fleet().revoke(name)?;
+    Ok(Reply::json(200, &Revoked { revoked: revoked as u64 }))
+}
+
+fn order(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let request: FunctionRequest = read_as(&call.json()?)?;
+    let (name, function) = (call.name("device"), call.name("function"));
+    let (order, word) = request.order.on_the_wire();
+    if !request.settings.is_empty() && order != FunctionOrder::Configure {
+        return Err(Refusal::wrong("/settings", "only `configure` has settings; leave them out"));
+    }
+    {
+        let model = call.controller.model();
+        there(&model, name)?;
+        let connected = model.status(SESSIONS, name).and_then(|session| session.get("connected"));
+        if connected != Some(&Value::Bool(true)) {
+            let message = format!("`{name}` is not connected; orders are not kept for later");
+            return Err(Refusal::Conflict(message));
+        }
+    }
+    let id = format!("{name}/{function}");
+    call.controller.note(&call.who(), &format!("{word} function"), FUNCTIONS, &id)?;
+    let (number, asked) = (call.controller.next_request(), call.controller.now());
+    let status =
+        FunctionStatus { request: number, order: word.to_owned(), asked, ..FunctionStatus::default() };
+    // Shown first: the answer may be quick.
+    let body = serde_json::to_value(&status).ok();
+    call.controller.show(&[Status { kind: FUNCTIONS.to_owned(), id, body }]);
+    let (function, settings) = (function.to_owned(), request.settings);
+    call.controller.fleet().order(name, Order { request: number, order, function, settings })?;
+    Ok(Reply::json(202, &status))
+}

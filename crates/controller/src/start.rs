@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A whole controller in this process: the REST API, and the listener for agents.
+
+use crate::access::Secret;
+use crate::bridge::{Office, Own, Way};
+use crate::clock::{Clock, WallClock};
+use crate::fleet::{Fleet, MemoryFleet};
+use crate::problem::Refusal;
+use crate::server::ServerError;
+use crate::southbound::ServerConfig;
+use crate::southbound::enrolment::Revocations;
+use crate::southbound::listener::{Listener, ListenerHandle};
+use crate::state::{self, StateError};
+use crate::store::{SqliteStore, StoreError};
+use crate::{Api, Controller, Server, Settings, resources};
+use bartizan_channel::ChannelError;
+use bartizan_channel::tls;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+
+/// How a controller is set.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Folder of the state; it is made if it is not there.
+    pub state: PathBuf,
+    /// Where the REST API listens; port 0 for any that is free.
+    pub listen: SocketAddr,
+    /// The listener for agents, if there is to be one.
+    pub southbound: Option<Southbound>,
+    /// What the program says to the controller.
+    pub settings: Settings,
+    /// Gets what an operator should know while it runs.
+    pub say: fn(&str),
+}
+
+/// The listener for agents.
+#[derive(Clone, Debug)]
+pub struct Southbound {
+    /// Where it listens; port 0 for any that is free.
+    pub listen: SocketAddr,
+    /// Folder of the authority; `ca` in the state's folder unless given. It is made if it is not there.
+    pub authority: Option<PathBuf>,
+    /// How sessions are set.
+    pub server: ServerConfig,
+}
+
+/// The folder of the authority within that of the state.
+pub const AUTHORITY: &str = "ca";
+
+/// Why there is no controller.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The folder of the state.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The first token.
+    #[error("the first token: {0}")]
+    Token(#[from] Refusal),
+    /// Certificates for agents.
+    #[error("certificates for agents: {0}")]
+    Certificates(#[from] ChannelError),
+    /// HTTP.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// An address cannot be listened at.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// A controller that runs. Dropping it ends it; what was answered stands.
+pub struct Plane {
+    /// The controller.
+    pub controller: Arc<Controller>,
+    /// Where the REST API listens.
+    pub address: SocketAddr,
+    /// Where it listens for agents.
+    pub agents: Option<SocketAddr>,
+    /// What was done to begin, for operators: a line each.
+    pub said: Vec<String>,
+    server: Option<Server>,
+    listener: Option<(ListenerHandle, JoinHandle<io::Result<()>>)>,
+}
+
+impl Plane {
+    /// The listener for agents, for its counters.
+    #[must_use]
+    pub fn listener(&self) -> Option<&ListenerHandle> {
+        self.listener.as_ref().map(|(handle, _)| handle)
+    }
+
+    /// Whether all of it still runs: a listener whose system calls fail ends.
+    #[must_use]
+    pub fn stands(&self) -> bool {
+        self.listener.as_ref().is_none_or(|(_, thread)| !thread.is_finished())
+    }
+}
+
+impl Drop for Plane {
+    fn drop(&mut self) {
+        drop(self.server.take());
+        if let Some((handle, thread)) = self.listener.take() {
+            handle.stop();
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Starts a controller.
+///
+/// # Errors
+/// Something that it needs is not there, or taken.
+pub fn start(config: &Config) -> Result<Plane, StartError> {
+    state::make(&config.state)?;
+    let listen =
+        |address| TcpListener::bind(address).map_err(|source| StartError::Listen { address, source });
+    let listener = listen(config.listen)?;
+    let store = SqliteStore::open(&config.state.join(state::STORE))?;
+    let clock: Arc<dyn Clock> = Arc::new(WallClock);
+    let seconds = seconds(&clock);
+    let mut said = Vec::new();
+    let own = config.southbound.as_ref().map(|southbound| own(config, southbound, &seconds)).transpose()?;
+    let way = own.map(|(own, lines)| {
+        said.extend(lines);
+        (Arc::new(Way::new(own.clone(), seconds.clone())), own)
+    });
+    let fleet: Arc<dyn Fleet> = match &way {
+        Some((way, _)) => way.clone(),
+        None => Arc::new(MemoryFleet::default()),
+    };
+    let controller = Arc::new(Controller::new(Box::new(store), clock, fleet, config.settings.clone())?);
+    said.extend(first_token(config, &controller)?);
+    let identity = state::identity(&config.state)?;
+    said.push(format!("certificate {}", config.state.join(state::CERTIFICATE).display()));
+    said.push(format!("its SHA-256 {}", identity.fingerprint()));
+    let (agents, listener_of_agents) = match (way, &config.southbound) {
+        (Some((way, own)), Some(southbound)) => {
+            let (address, handle, thread) = agents(config, southbound, &controller, own, &way, seconds)?;
+            (Some(address), Some((handle, thread)))
+        }
+        _ => (None, None),
+    };
+    let api = Arc::new(Api::new(controller.clone(), resources::routes()));
+    let server = Server::start(listener, api, identity)?;
+    let address = server.address();
+    said.push(format!("controller listens on https://{address}"));
+    said.extend(agents.map(|agents| format!("controller listens for agents on {agents}")));
+    Ok(Plane { controller, address, agents, said, server: Some(server), listener: listener_of_agents })
+}
+
+/// The same clock in seconds, for certificates.
+fn seconds(clock: &Arc<dyn Clock>) -> tls::Clock {
+    let clock = clock.clone();
+    Arc::new(move || clock.now() / 1_000_000)
+}
+
+fn own(
+    config: &Config,
+    southbound: &Southbound,
+    clock: &tls::Clock,
+) -> Result<(Own, Vec<String>), ChannelError> {
+    let authority = southbound.authority.clone().unwrap_or_else(|| config.state.join(AUTHORITY));
+    Own::open(&config.state, &authority, &southbound.server.name, clock())
+}
+
+/// The bootstrap token: made with the first start; its file goes once it is used up.
+fn first_token(config: &Config, controller: &Controller) -> Result<Option<String>, StartError> {
+    // In the file first: a token that is known to the store and to nobody else would be of no use.
+    let put = |secret: &Secret| state::put_bootstrap(&config.state, secret);
+    match controller.bootstrap(put)? {
+        Some(path) => Ok(Some(format!("bootstrap token, to be used once: {}", path?.display()))),
+        None => {
+            if !controller.bootstraps() {
+                state::clear_bootstrap(&config.state);
+            }
+            Ok(None)
+        }
+    }
+}
+
+type Agents = (SocketAddr, ListenerHandle, JoinHandle<io::Result<()>>);
+
+/// Begins to listen for agents, in a thread.
+fn agents(
+    config: &Config,
+    southbound: &Southbound,
+    controller: &Arc<Controller>,
+    own: Own,
+    way: &Way,
+    clock: tls::Clock,
+) -> Result<Agents, StartError> {
+    let address = southbound.listen;
+    let wrong = |source| StartError::Listen { address, source };
+    let revocations = Revocations::new(own.authority.clone())?;
+    let tls = own.shown(clock())?.tls(&clock, &revocations)?;
+    let later = Arc::new(OnceLock::new());
+    let office = Office::new(controller.clone(), own, revocations, clock.clone(), later.clone(), config.say)?;
+    let listener = Listener::new(address, tls, clock, southbound.server.clone(), office).map_err(wrong)?;
+    let (address, handle) = (listener.address().map_err(wrong)?, listener.handle());
+    let _ = later.set(handle.clone());
+    way.lead_to(handle.clone(), address.port());
+    let thread =
+        std::thread::Builder::new().name("agents".to_owned()).spawn(move || listener.run()).map_err(wrong)?;
+    Ok((address, handle, thread))
+}

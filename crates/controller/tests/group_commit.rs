@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Changes that wait while another one's write to the disk runs: committed together, each a generation of its own that was checked against
+//! the one before, answered when it is on the disk; and none of them when the disk does not take them.
+
+use bartizan_controller::access::Principal;
+use bartizan_controller::clock::WallClock;
+use bartizan_controller::controller::Draft;
+use bartizan_controller::device::Touched;
+use bartizan_controller::fleet::MemoryFleet;
+use bartizan_controller::problem::Refusal;
+use bartizan_controller::store::{
+    Alert, AuditRow, Change, Document, KeptAlert, Loaded, MemoryStore, Status, Store, StoreError,
+};
+use bartizan_controller::{Controller, Settings};
+use serde_json::json;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+/// A store whose writes wait until the test lets them go on.
+struct Slow {
+    store: MemoryStore,
+    /// Tells how many changes a write has.
+    begun: Sender<usize>,
+    /// Whether it is done then, or refused as on a full disk.
+    go: Receiver<bool>,
+}
+
+impl Store for Slow {
+    fn load(&mut self) -> Result<Loaded, StoreError> {
+        self.store.load()
+    }
+    fn commit_all(&mut self, changes: &[Change]) -> Result<u64, StoreError> {
+        self.begun.send(changes.len()).unwrap();
+        match self.go.recv().unwrap() {
+            true => self.store.commit_all(changes),
+            false => Err(StoreError::Full),
+        }
+    }
+    fn at(&mut self, generation: u64) -> Result<Vec<Document>, StoreError> {
+        self.store.at(generation)
+    }
+    fn audit(&mut self, behind: u64, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
+        self.store.audit(behind, limit)
+    }
+    fn keep_alerts(&mut self, alerts: &[Alert], keep: u64, status: &[Status]) -> Result<u64, StoreError> {
+        self.store.keep_alerts(alerts, keep, status)
+    }
+    fn alerts(
+        &mut self,
+        tenant: Option<&str>,
+        below: u64,
+        limit: usize,
+    ) -> Result<Vec<KeptAlert>, StoreError> {
+        self.store.alerts(tenant, below, limit)
+    }
+}
+
+/// A controller, and the two ends of its store.
+fn world() -> (Arc<Controller>, Receiver<usize>, Sender<bool>) {
+    let ((begun, begins), (go, goes)) = (channel(), channel());
+    let store = Box::new(Slow { store: MemoryStore::default(), begun, go: goes });
+    let fleet = Arc::new(MemoryFleet::default());
+    let controller = Controller::new(store, Arc::new(WallClock), fleet, Settings::default()).unwrap();
+    (Arc::new(controller), begins, go)
+}
+
+/// A document that counts: whoever sees n writes n + 1. `drafted` tells that the draft is made.
+fn count_up(controller: &Controller, drafted: &Mutex<Sender<u64>>) -> Result<u64, Refusal> {
+    let outcome = controller.change(&Principal::controller(), "count", false, |model| {
+        let seen = model.get("settings", "n").and_then(|d| d.body.as_u64()).unwrap_or(0);
+        drafted.lock().unwrap().send(seen).unwrap();
+        if seen == 4 {
+            return Err(Refusal::Conflict("enough".to_owned()));
+        }
+        Ok(Draft::one("settings", "n", Some(json!(seen + 1)), Touched::Nothing))
+    })?;
+    Ok(outcome.generation)
+}
+
+/// Five at once, the first of which waits for the disk while the others are drafted.
+fn five(ends: [bool; 2]) -> (Arc<Controller>, Vec<Result<u64, Refusal>>, usize) {
+    let (controller, begins, go) = world();
+    let (send, seen) = channel();
+    let send = Arc::new(Mutex::new(send));
+    let start = || {
+        let (controller, send) = (Arc::clone(&controller), Arc::clone(&send));
+        std::thread::spawn(move || count_up(&controller, &send))
+    };
+    let mut all = vec![start()];
+    assert_eq!((seen.recv().unwrap(), begins.recv().unwrap()), (0, 1));
+    for number in 1..5 {
+        all.push(start());
+        assert_eq!(seen.recv().unwrap(), number);
+    }
+    // Nobody reads what is not on the disk.
+    assert_eq!((controller.model().generation, controller.model().get("settings", "n")), (0, None));
+    go.send(ends[0]).unwrap();
+    let second = if ends[0] { begins.recv().unwrap() } else { 0 };
+    if ends[0] {
+        assert_eq!(controller.model().generation, 1);
+        go.send(ends[1]).unwrap();
+    }
+    let results = all.into_iter().map(|one| one.join().unwrap()).collect();
+    (controller, results, second)
+}
+
+#[test]
+fn what_waits_is_committed_together_each_checked_against_the_one_before() {
+    let (controller, results, second) = five([true, true]);
+    let enough = Err(Refusal::Conflict("enough".to_owned()));
+    assert_eq!(results, [Ok(1), Ok(2), Ok(3), Ok(4), enough]);
+    assert_eq!(second, 3);
+    let model = controller.model();
+    assert_eq!((model.generation, &model.get("settings", "n").unwrap().body), (4, &json!(4)));
+    let rows = controller.ask(|store| store.audit(0, 10)).unwrap();
+    assert_eq!(rows.iter().map(|row| row.generation).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert_eq!(controller.model_at(2).unwrap().get("settings", "n").unwrap().body, json!(2));
+}
+
+#[test]
+fn a_full_disk_undoes_the_group_and_all_that_was_drafted_from_it() {
+    let full = Err(Refusal::Store(StoreError::Full));
+    // The first group is refused: what waited behind it was drafted from what is not there. Also the refusal was.
+    let (controller, results, _) = five([false, true]);
+    assert_eq!(results, vec![full.clone(); 5]);
+    assert_eq!((controller.model().generation, controller.model().get("settings", "n")), (0, None));
+    // The second is: the first stands.
+    let (controller, results, _) = five([true, false]);
+    assert_eq!(results, [vec![Ok(1)], vec![full; 4]].concat());
+    assert_eq!(controller.model().get("settings", "n").unwrap().body, json!(1));
+}
+
+#[test]
+fn after_a_full_disk_changes_are_drafted_from_what_stands() {
+    let (controller, begins, go) = world();
+    let (send, seen) = channel();
+    let send = Mutex::new(send);
+    for (done, expected) in [(true, 0), (false, 1), (true, 1)] {
+        go.send(done).unwrap();
+        assert_eq!(count_up(&controller, &send).is_ok(), done);
+        assert_eq!((seen.recv().unwrap(), begins.recv().unwrap()), (expected, 1));
+    }
+    assert_eq!(controller.model().generation, 2);
+}

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `names` reads the answers of resolvers and notes which addresses the names of policies have: what groups by DNS name are made of.
+//!
+//! It refuses nothing. The agent puts it on the path of flows to a resolver that the policy file trusts, when some group has a name, behind all
+//! other functions: an answer counts if nobody on the path refuses it. It counts as well only if the flow's client has asked for it (same
+//! number, name and type, not yet answered), its code says that all is well, and it was not cut short. Of its records those count that follow from the name that was asked for:
+//! addresses of it, or of what it is an alias of within the same answer. Which names of policies an address gets is decided by the name that was asked for
+//! alone: an alias into somebody else's name makes nobody a member of a group of that name.
+//!
+//! An address is a member as long as the least time to live of the records that lead to it says, within the bounds of the policy file.
+
+use bartizan_applayer::protocols::dns::{Data, DnsTransaction, Message, Name, Section};
+use bartizan_base::turns::wait_for_turn;
+use bartizan_base::{Decision, FunctionId, PacketDuration};
+use bartizan_classify::names::Learned;
+use bartizan_classify::{NameId, Names};
+use bartizan_function::{
+    Counter, Function, FunctionKind, FunctionSpec, Model, PacketContext, RuleSource, RulesError, SlotState,
+    Together, WorkerState, state_in,
+};
+use core::net::IpAddr;
+use serde::Deserialize;
+use smallvec::SmallVec;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// What it is.
+pub static SPEC: FunctionSpec = FunctionSpec {
+    name: "names",
+    summary: "Reads answers of trusted resolvers for groups by DNS name; the agent adds it to flows to these, and it refuses nothing.",
+    model: Model::Payload,
+    runs_after: &["gate", "portscan", "pfw", "sfw", "ids"],
+    runs_before: &[],
+    header_half: None,
+    host_slot: None,
+    counters: &[
+        Counter { name: "answers", help: "Answers to names of groups that count." },
+        Counter { name: "added", help: "Addresses that became members of a name." },
+        Counter { name: "renewed", help: "Members that an answer has given more time." },
+        Counter { name: "full", help: "Addresses that are no members: their tenant has as many as it may." },
+        Counter {
+            name: "crowded",
+            help: "Addresses that are no members of one more name: they have as many as they may.",
+        },
+        Counter {
+            name: "not_asked",
+            help: "Answers that do not count: the flow's client has not asked so, or has its answer.",
+        },
+        Counter {
+            name: "failed",
+            help: "Answers that do not count: their code is an error, or they were cut short.",
+        },
+        Counter { name: "refused", help: "Answers that do not count: a function refused their packet." },
+        Counter {
+            name: "forgotten",
+            help: "Questions forgotten, because their flow asked more than are kept.",
+        },
+    ],
+};
+
+/// Questions of a flow that wait for their answers; the oldest is forgotten.
+pub(crate) const ASKED_MAX: usize = 64;
+/// Aliases that are followed in an answer.
+pub(crate) const ALIASES_MAX: usize = 16;
+/// The class of the Internet (RFC 1035 section 3.2.4).
+const INTERNET: u16 = 1;
+/// Types of records (RFC 1035 section 3.2.2, RFC 3596).
+const A: u16 = 1;
+const CNAME: u16 = 5;
+const AAAA: u16 = 28;
+/// An answer is cut short (RFC 1035 section 4.1.1).
+const TRUNCATED: u16 = 0x0200;
+
+/// What the agent says to it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Said {
+    names: HashMap<String, u32>,
+    ttl_min: u64,
+    ttl_max: u64,
+}
+
+/// Makes it.
+#[derive(Debug, Default)]
+pub struct NamesKind;
+
+impl FunctionKind for NamesKind {
+    fn spec(&self) -> &'static FunctionSpec {
+        &SPEC
+    }
+
+    fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
+        let said = Said::deserialize(source.rules);
+        let said = said.map_err(|e| vec![crate::classes::error(SPEC.name, "dns", e.to_string())])?;
+        let mut watched = Watched::default();
+        for (name, number) in said.names {
+            let Some(id) = core::num::NonZeroU32::new(number).map(NameId) else { continue };
+            match name.strip_prefix("*.") {
+                Some(below) => watched.below.insert(below.into(), id),
+                None => watched.exact.insert(name.into(), id),
+            };
+        }
+        Ok(Box::new(NamesFunction {
+            id: source.id,
+            watched,
+            lives: (said.ttl_min, said.ttl_max),
+            names: Arc::clone(source.names),
+        }))
+    }
+}
+
+/// The names of policies.
+#[derive(Debug, Default)]
+struct Watched {
+    exact: HashMap<Box<str>, NameId>,
+    below: HashMap<Box<str>, NameId>,
+}
+
+impl Watched {
+    /// Those that a name is, or lies below.
+    fn of(&self, name: &str) -> SmallVec<[NameId; 2]> {
+        let mut found: SmallVec<[NameId; 2]> = self.exact.get(name).copied().into_iter().collect();
+        if !self.below.is_empty() {
+            let parents = name.match_indices('.').filter_map(|(dot, _)| name.get(dot.saturating_add(1)..));
+            found.extend(parents.filter_map(|parent| self.below.get(parent)).copied());
+        }
+        found
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+struct NamesFunction {
+    id: FunctionId,
+    watched: Watched,
+    /// Least and greatest time to live, in seconds.
+    lives: (u64, u64),
+    names: Arc<Names>,
+}
+
+/// A question that waits for its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Question {
+    number: u16,
+    rrtype: u16,
+    name: Box<str>,
+}
+
+/// What is kept of a flow to a resolver: questions that could make members.
+#[derive(Debug, Default)]
+struct Asked {
+    questions: VecDeque<Question>,
+    held: usize,
+}
+
+impl SlotState for Asked {
+    fn held(&self) -> usize {
+        self.held.saturating_add(self.questions.capacity().saturating_mul(size_of::<Question>()))
+    }
+
+    fn let_go(&mut self) {
+        *self = Asked::default();
+    }
+}
+
+impl Asked {
+    /// Notes a question; gives whether another was forgotten for it.
+    fn note(&mut self, question: Question) -> bool {
+        if self.questions.contains(&question) {
+            return false;
+        }
+        let full = self.questions.len() >= ASKED_MAX;
+        if full {
+            self.forget(0);
+        }
+        self.held = self.held.saturating_add(question.name.len());
+        self.questions.push_back(question);
+        full
+    }
+
+    /// Takes a question that is answered; whether it was asked.
+    fn take(&mut self, question: &Question) -> bool {
+        let Some(at) = self.questions.iter().position(|q| q == question) else { return false };
+        self.forget(at);
+        true
+    }
+
+    fn forget(&mut self, at: usize) {
+        if let Some(question) = self.questions.remove(at) {
+            self.held = self.held.saturating_sub(question.name.len());
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    answers: u64,
+    added: u64,
+    renewed: u64,
+    full: u64,
+    crowded: u64,
+    not_asked: u64,
+    failed: u64,
+    refused: u64,
+    forgotten: u64,
+}
+
+/// A name of a message as policies have it: small letters. `None`: it is not known to its end.
+fn text(message: &Message, name: Name) -> Option<Box<str>> {
+    if name.is_truncated() || name.is_empty() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    name.decode(message.bytes(), &mut bytes);
+    bytes.make_ascii_lowercase();
+    String::from_utf8(bytes).ok().map(String::into_boxed_str)
+}
+
+/// The one question of a message, if it asks for addresses.
+fn question(message: &Message) -> Option<Question> {
+    let [query] = message.queries.as_slice() else { return None };
+    let is_address = query.class == INTERNET && matches!(query.rrtype, A | AAAA);
+    let name = text(message, query.name).filter(|_| is_address)?;
+    Some(Question { number: message.header.id, rrtype: query.rrtype, name })
+}
+
+/// The addresses that an answer gives for a name, by way of aliases, each with the least time to live on the way.
+fn addresses(message: &Message, asked: &str) -> Vec<(IpAddr, u32)> {
+    let records = message.section(Section::Answers);
+    let of = |name: &str| {
+        let own = records.iter().filter(|r| r.class == INTERNET);
+        let own = own.filter(|r| text(message, r.name).as_deref() == Some(name));
+        own.collect::<Vec<_>>()
+    };
+    // A time to live with its highest bit set counts as none (RFC 2181 section 8).
+    let lives = |ttl: u32| if ttl > i32::MAX as u32 { 0 } else { ttl };
+    let (mut name, mut least, mut found) = (Box::<str>::from(asked), u32::MAX, Vec::new());
+    for _ in 0..=ALIASES_MAX {
+        let own = of(&name);
+        let direct = own.iter().filter_map(|record| {
+            let address = match (record.rrtype, message.data(record)) {
+                (A, Data::Address(bytes)) => IpAddr::from(<[u8; 4]>::try_from(bytes).ok()?),
+                (AAAA, Data::Address(bytes)) => IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?),
+                _ => return None,
+            };
+            Some((address, least.min(lives(record.ttl))))
+        });
+        found.extend(direct);
+        let alias = own.iter().find(|record| record.rrtype == CNAME);
+        let Some(record) = alias.filter(|_| found.is_empty()) else { break };
+        let Data::Name(target) = message.data(record) else { break };
+        let Some(target) = text(message, target) else { break };
+        (name, least) = (target, least.min(lives(record.ttl)));
+    }
+    found
+}
+
+impl NamesFunction {
+    fn asks(&self, message: &Message, asked: &mut Asked, counts: &mut Counts) {
+        if let Some(question) = question(message).filter(|q| !self.watched.of(&q.name).is_empty()) {
+            counts.forgotten += u64::from(asked.note(question));
+        }
+    }
+
+    fn answers(&self, message: &Message, asked: &mut Asked, counts: &mut Counts, context: &Seen) {
+        let Some(question) = question(message) else { return };
+        let ids = self.watched.of(&question.name);
+        if ids.is_empty() {
+            return;
+        }
+        if !context.goes_on {
+            counts.refused += 1;
+            return;
+        }
+        if !asked.take(&question) {
+            counts.not_asked += 1;
+            return;
+        }
+        if message.header.rcode() != 0 || message.header.flags & TRUNCATED != 0 || message.malformed {
+            counts.failed += 1;
+            return;
+        }
+        counts.answers += 1;
+        // Captures: workers touch what they share in the order of the packets.
+        wait_for_turn();
+        let name: Arc<str> = Arc::from(question.name);
+        for (address, ttl) in addresses(message, &name) {
+            let (least, most) = self.lives;
+            let lives = PacketDuration::from_secs(u64::from(ttl).max(least).min(most));
+            let until = context.now + lives;
+            for id in &ids {
+                match self.names.learn((context.tenant, address), *id, &name, until, context.now) {
+                    Learned::Added => counts.added += 1,
+                    Learned::Renewed => counts.renewed += 1,
+                    Learned::Full => counts.full += 1,
+                    Learned::Crowded => counts.crowded += 1,
+                }
+            }
+        }
+    }
+}
+
+/// What counts of the packet that brings an answer.
+struct Seen {
+    goes_on: bool,
+    tenant: bartizan_base::TenantId,
+    now: bartizan_base::Timestamp,
+}
+
+impl Function for NamesFunction {
+    fn spec(&self) -> &'static FunctionSpec {
+        &SPEC
+    }
+
+    fn id(&self) -> FunctionId {
+        self.id
+    }
+
+    fn worker(&self) -> WorkerState {
+        Box::new(Counts::default())
+    }
+
+    fn together(&self) -> Together {
+        Together::Joined
+    }
+
+    fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
+        let Some(app) = context.app.as_mut().filter(|app| !app.changed().is_empty()) else {
+            return Decision::CONTINUE;
+        };
+        let Some(counts) = context.worker.downcast_mut::<Counts>() else { return Decision::CONTINUE };
+        let goes_on = context.notes.decision.verdict.forwards() && !context.flow_ends;
+        let seen = Seen { goes_on, tenant: context.notes.tenant, now: context.now };
+        let Some((asked, _)) = state_in::<Asked>(context.slot) else { return Decision::CONTINUE };
+        for (_, tx) in app.transactions() {
+            let Some(tx) = tx.as_any().and_then(|tx| tx.downcast_ref::<DnsTransaction>()) else { continue };
+            let message = DnsTransaction::message(tx);
+            match (tx.is_response(), message.header.is_response()) {
+                (false, false) => self.asks(message, asked, counts),
+                (true, true) => self.answers(message, asked, counts, &seen),
+                // What says of itself that it is the other one is neither.
+                _ => {}
+            }
+        }
+        Decision::CONTINUE
+    }
+
+    fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
+        let Some(counts) = worker.downcast_ref::<Counts>() else { return };
+        each("answers", counts.answers);
+        each("added", counts.added);
+        each("renewed", counts.renewed);
+        each("full", counts.full);
+        each("crowded", counts.crowded);
+        each("not_asked", counts.not_asked);
+        each("failed", counts.failed);
+        each("refused", counts.refused);
+        each("forgotten", counts.forgotten);
+    }
+}

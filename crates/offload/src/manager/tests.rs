@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The flow manager with the mock device.
+
+use super::*;
+use crate::devices::mock::{Habits, MockDevice, MockPacket, MockWire};
+use bartizan_flow::level::LevelWaits;
+use bartizan_flow::tcp::{Progress, Seq};
+use bartizan_flow::{FlowHasher, FlowKey, FlowScope, FlowTableConfig, Insert};
+use bartizan_packet::windows::{Segment, Side};
+use core::net::{IpAddr, Ipv4Addr};
+
+struct Rig {
+    table: FlowTable<()>,
+    manager: FlowManager,
+    wire: MockWire,
+    now: Timestamp,
+}
+
+fn key(port: u16) -> FlowKey {
+    let address = |last| IpAddr::V4(Ipv4Addr::new(10, 0, 0, last));
+    FlowKey::ported(&FlowScope::default(), 6, (address(1), port), (address(2), 80))
+}
+
+impl Rig {
+    fn new(habits: Habits) -> Self {
+        Rig::waiting(habits, LevelWaits::default())
+    }
+
+    fn waiting(habits: Habits, waits: LevelWaits) -> Self {
+        let (device, wire) = MockDevice::new(habits);
+        let config = FlowTableConfig { waits, ..FlowTableConfig::new(64, FlowHasher::new([1, 2])) };
+        let table = FlowTable::new(&config).unwrap();
+        let manager = FlowManager::new(Box::new(device), Generation(1));
+        Rig { table, manager, wire, now: Timestamp::from_parts(100, 0) }
+    }
+
+    fn flow(&mut self, port: u16) -> FlowId {
+        match self.table.insert(&key(port), self.now) {
+            Insert::Created { id } => id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn offer(&mut self, id: FlowId, action: Action) -> Result<(), Stays> {
+        let offer = Offer { action, generation: Generation(1), expected: 0, again: false, windows: None };
+        self.manager.offer(&mut self.table, id, offer, self.now)
+    }
+
+    fn packet(&mut self, port: u16) -> Option<Action> {
+        let packet = MockPacket { from_low: true, bytes: 100, segment: None };
+        self.wire.packet(&DeviceKey::of(&key(port)), packet, self.now)
+    }
+
+    /// Turns over so many milliseconds.
+    fn pass(&mut self, millis: u64) -> Vec<Done> {
+        let mut done = Vec::new();
+        for _ in 0..millis.div_ceil(50) {
+            self.now = self.now + PacketDuration::from_millis(50);
+            self.manager.turn(&mut self.table, self.now);
+            done.extend(std::iter::from_fn(|| self.manager.next_done()));
+        }
+        done
+    }
+}
+
+#[test]
+fn a_flow_goes_down_is_counted_and_comes_up_in_another_generation() {
+    let mut rig = Rig::new(Habits::default());
+    let id = rig.flow(1_000);
+    rig.offer(id, Action::Forward).unwrap();
+    assert_eq!(rig.packet(1_000), None, "the device does not know it yet");
+    rig.pass(50);
+    assert_eq!(rig.packet(1_000), Some(Action::Forward));
+    assert_eq!(rig.offer(id, Action::Forward), Err(Stays::Taken));
+    let done = rig.pass(2_000);
+    let sides = Sides::default();
+    assert_eq!(
+        done,
+        [Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100, sides, windows: None }]
+    );
+    assert_eq!(rig.table.get(id).unwrap().packets.to_server, 1);
+    rig.manager.enter_generation(Generation(2));
+    assert_eq!(rig.packet(1_000), None, "at once");
+    rig.pass(1_000);
+    assert!(rig.table.get(id).unwrap().is_at_host());
+    assert_eq!((rig.wire.entries(), rig.manager.counters().outdated), (0, 1));
+}
+
+#[test]
+fn who_finds_no_place_stays_and_is_counted() {
+    let mut rig = Rig::new(Habits { entries: 2, ..Habits::default() });
+    let ids: Vec<_> = (0..3).map(|n| rig.flow(1_000 + n)).collect();
+    let answers: Vec<_> = ids.iter().map(|id| rig.offer(*id, Action::Forward)).collect();
+    assert_eq!(answers, [Ok(()), Ok(()), Err(Stays::Full)]);
+    assert_eq!(rig.manager.counters().stayed[Stays::Full as usize], 1);
+    rig.table.raise(ids[0], rig.now);
+    rig.pass(1_000);
+    assert_eq!(rig.offer(ids[2], Action::Drop(Reason::IdsFlow)), Ok(()));
+    rig.pass(50);
+    assert_eq!(rig.packet(1_002), Some(Action::Drop(Reason::IdsFlow)));
+    rig.pass(1_500);
+    assert_eq!(rig.manager.counters().dropped[Reason::IdsFlow as usize], Handled { packets: 1, bytes: 100 });
+}
+
+#[test]
+fn how_far_a_connection_has_come_is_said_once() {
+    let mut rig = Rig::new(Habits::default());
+    let id = rig.flow(1_000);
+    rig.offer(id, Action::Forward).unwrap();
+    rig.pass(50);
+    let segment = |rig: &mut Rig, sent: u32| {
+        let progress = Some(Progress { sent: Seq(sent), acknowledged: Seq(7) });
+        let segment = Some(Segment { end: sent, acknowledged: 7, ..Segment::default() });
+        let packet = MockPacket { from_low: true, bytes: 100, segment };
+        assert!(rig.wire.packet(&DeviceKey::of(&key(1_000)), packet, rig.now).is_some());
+        [progress, None]
+    };
+    let said = segment(&mut rig, 100);
+    assert_eq!(rig.manager.sides(&rig.table, id), Some(said));
+    assert_eq!(rig.manager.sides(&rig.table, id), Some([None, None]));
+    // Nor with the counts of the same packets, which come later.
+    let sides = Sides::default();
+    let counted = Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100, sides, windows: None };
+    assert_eq!(rig.pass(1_500), [counted]);
+    let said = segment(&mut rig, 200);
+    let counted =
+        Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100, sides: said, windows: None };
+    assert_eq!(rig.pass(1_500), [counted]);
+    assert_eq!(rig.manager.sides(&rig.table, id), Some([None, None]));
+}
+
+#[test]
+fn a_connection_begins_below_with_what_the_host_knows_by_then_and_is_said_once() {
+    let mut rig = Rig::new(Habits::default());
+    let id = rig.flow(1_000);
+    let side = |sent| Side { sent, acknowledged: 50, edge: 900, ..Side::default() };
+    let at = |sent| Windows { sides: [side(sent), side(70)], timestamps: false };
+    let (action, generation) = (Action::Forward, Generation(1));
+    let offer = Offer { action, generation, expected: 0, again: false, windows: Some(at(100)) };
+    rig.manager.offer(&mut rig.table, id, offer, rig.now).unwrap();
+    rig.manager.publish(&rig.table, id, &at(200));
+    rig.pass(50);
+    assert!(rig.manager.compares(&rig.table, id) && rig.manager.sides(&rig.table, id).is_none());
+    assert_eq!(rig.manager.windows(&rig.table, id), Some(at(200)));
+    assert_eq!(rig.manager.windows(&rig.table, id), None);
+    // What is behind moves nothing.
+    rig.manager.publish(&rig.table, id, &at(150));
+    assert_eq!(rig.manager.windows(&rig.table, id), None);
+    let segment = |end| Segment { sequence: end, end, acknowledged: 60, window: 100, ..Segment::default() };
+    let packet = |end| MockPacket { from_low: true, bytes: 100, segment: Some(segment(end)) };
+    assert_eq!(rig.wire.packet(&DeviceKey::of(&key(1_000)), packet(901), rig.now), None, "out of window");
+    assert_eq!(rig.wire.packet(&DeviceKey::of(&key(1_000)), packet(300), rig.now), Some(action));
+    let mut expected = at(300);
+    expected.sides[1].acknowledged = 60;
+    assert_eq!(rig.manager.windows(&rig.table, id), Some(expected));
+
+    let mut none = Rig::new(Habits { windows: false, ..Habits::default() });
+    let id = none.flow(1_000);
+    assert_eq!(none.manager.offer(&mut none.table, id, offer, none.now), Err(Stays::Window));
+}
+
+#[test]
+fn where_places_are_short_a_silent_flow_gives_way_to_a_busy_one() {
+    let mut rig = Rig::new(Habits { entries: 4, ..Habits::default() });
+    let ids: Vec<_> = (0..5).map(|n| rig.flow(1_000 + n)).collect();
+    for id in &ids[..4] {
+        rig.offer(*id, Action::Forward).unwrap();
+    }
+    rig.pass(50);
+    let ask = |rig: &mut Rig, expected: u32, again: bool| {
+        let offer =
+            Offer { action: Action::Forward, generation: Generation(1), expected, again, windows: None };
+        rig.manager.offer(&mut rig.table, ids[4], offer, rig.now)
+    };
+    assert_eq!(ask(&mut rig, 1_000, false), Err(Stays::Full));
+    rig.pass(1_000);
+    assert_eq!(rig.manager.counters().gave_way, 0, "nothing is known of the entries yet");
+    // All but the third handle ten packets a second.
+    for _ in 0..30 {
+        for port in [1_000, 1_001, 1_003] {
+            assert_eq!(rig.packet(port), Some(Action::Forward));
+        }
+        rig.pass(100);
+    }
+    assert_eq!(ask(&mut rig, 0, true), Err(Stays::Full), "it is expected to bring nothing");
+    assert_eq!(rig.manager.counters().gave_way, 0);
+    assert_eq!(ask(&mut rig, 5, true), Err(Stays::Full));
+    assert_eq!(rig.manager.counters().gave_way, 1);
+    rig.pass(1_000);
+    assert_eq!(rig.packet(1_002), None, "it has come up");
+    assert_eq!(ask(&mut rig, 5, true), Ok(()));
+    assert_eq!(rig.manager.counters().stayed[Stays::Full as usize], 1, "one flow, however often it asks");
+    // Against those that are busy five packets more are not enough.
+    rig.pass(50);
+    for _ in 0..30 {
+        for port in [1_000, 1_001, 1_003, 1_004] {
+            assert_eq!(rig.packet(port), Some(Action::Forward));
+        }
+        rig.pass(100);
+    }
+    let other = rig.flow(2_000);
+    let offer = Offer {
+        action: Action::Forward,
+        generation: Generation(1),
+        expected: 15,
+        again: false,
+        windows: None,
+    };
+    assert_eq!(rig.manager.offer(&mut rig.table, other, offer, rig.now), Err(Stays::Full));
+    assert_eq!(rig.manager.counters().gave_way, 1);
+}
+
+#[test]
+fn an_entry_that_nobody_waits_for_any_more_is_taken_away() {
+    let waits = LevelWaits { answer: PacketDuration::from_millis(100), ..LevelWaits::default() };
+    let mut rig = Rig::waiting(Habits { late: 200, ..Habits::default() }, waits);
+    let id = rig.flow(1_000);
+    rig.offer(id, Action::Forward).unwrap();
+    rig.pass(50);
+    // It is to leave before the device has ever answered.
+    rig.table.raise(id, rig.now);
+    rig.pass(20_000);
+    assert_eq!(rig.table.level_counters().unanswered, 1);
+    assert_eq!(rig.offer(id, Action::Forward), Err(Stays::Unanswered));
+    rig.pass(60_000);
+    assert_eq!((rig.wire.entries(), rig.manager.counters().entries), (0, 0));
+}
+
+#[test]
+fn a_flow_is_up_before_the_packet_that_raised_it_goes_on() {
+    for turns in [0, 50] {
+        let mut rig = Rig::new(Habits::default());
+        let id = rig.flow(1_000);
+        rig.offer(id, Action::Forward).unwrap();
+        rig.pass(turns);
+        rig.manager.raise_now(&mut rig.table, id, rig.now);
+        assert_eq!(rig.packet(1_000), None, "after {turns} ms");
+    }
+}
+
+#[test]
+fn at_the_end_all_is_credited_and_nothing_goes_down_any_more() {
+    let mut rig = Rig::new(Habits { flight: PacketDuration::from_secs(1), ..Habits::default() });
+    let id = rig.flow(1_000);
+    rig.offer(id, Action::Forward).unwrap();
+    rig.pass(50);
+    rig.packet(1_000);
+    rig.packet(1_000);
+    rig.manager.close(&mut rig.table, rig.now);
+    assert_eq!(rig.table.get(id).unwrap().packets.to_server, 2);
+    assert!(rig.table.get(id).unwrap().is_at_host());
+    assert_eq!(rig.offer(id, Action::Forward), Err(Stays::Ending));
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Rule libraries: choices of rules from files, by id, category or metadata. Controller and devices choose by the same words, so that
+//! what an operator is shown is what devices run.
+
+use crate::{Rule, RuleFile};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// Which rules: those that fit all that is said.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Choice {
+    /// Ids (`sid`).
+    #[serde(default)]
+    #[schemars(with = "Option<Vec<u32>>")]
+    pub sids: Option<BTreeSet<u32>>,
+    /// Category (`classtype`).
+    #[serde(default)]
+    pub category: Option<String>,
+    /// Metadata, all of it: `{"attack_target": "Server"}`.
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
+}
+
+impl Choice {
+    /// Whether a rule is one of those.
+    #[must_use]
+    pub fn fits(&self, rule: &Rule) -> bool {
+        let has = |key: &str, value: &str| {
+            rule.metadata().any(|(k, v)| k == key.as_bytes() && v == value.as_bytes())
+        };
+        self.sids.as_ref().is_none_or(|sids| sids.contains(&rule.meta.id.sid))
+            && self.category.as_deref().is_none_or(|wanted| rule.classtype() == Some(wanted))
+            && self.metadata.iter().all(|(key, value)| has(key, value))
+    }
+}
+
+/// Whether a library has a rule: one that any of the choices takes (all, if there are none), and that is not left out by its id.
+#[must_use]
+pub fn takes(choose: &[Choice], except: &BTreeSet<u32>, rule: &Rule) -> bool {
+    let chosen = choose.is_empty() || choose.iter().any(|choice| choice.fits(rule));
+    chosen && !except.contains(&rule.meta.id.sid)
+}
+
+/// Leaves in files what a library takes of them, with the places that it has there; of two rules with one id, that of the file named
+/// first, and in it the first. Lines that are no rules are chosen by nothing, and stay only where everything is taken.
+pub fn choose(files: &mut [RuleFile], choose: &[Choice], except: &BTreeSet<u32>) {
+    let mut known = HashSet::new();
+    for file in files {
+        file.rules.retain(|rule| takes(choose, except, rule) && known.insert(rule.meta.id.sid));
+        file.counts.rules = u32::try_from(file.rules.len()).unwrap_or(u32::MAX);
+        if !choose.is_empty() {
+            file.refused.clear();
+            file.counts.refused = 0;
+            file.diagnostics.clear();
+            file.diagnostics_dropped = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse_file;
+
+    const FILE: &str = "\
+alert tcp any any -> any any (msg:\"a\"; classtype:web; metadata:for server, since 1; sid:1;)
+# alert tcp any any -> any any (sid:2;)
+alert tcp any any -> any any (msg:\"c\"; classtype:web; sid:3;)
+alert tcp any
+alert tcp any any -> any any (msg:\"again\"; sid:1;)
+alert tcp any any -> any any (msg:\"e\"; metadata:for server; sid:5;)
+";
+
+    fn chosen(choices: &str, except: &[u32]) -> (Vec<(usize, u32, u32)>, u32) {
+        let choices: Vec<Choice> = serde_json::from_str(choices).unwrap();
+        let other = "alert tcp any any -> any any (sid:3;)\nalert tcp any any -> any any (sid:7;)\n";
+        let mut files = [parse_file(FILE, "a"), parse_file(other, "b")];
+        choose(&mut files, &choices, &except.iter().copied().collect());
+        let all = files.iter().enumerate().flat_map(|(at, file)| {
+            file.rules
+                .iter()
+                .map(move |rule| (at, file.source.position(rule.span.start).line, rule.meta.id.sid))
+        });
+        (all.collect(), files.iter().map(|file| file.counts.refused).sum())
+    }
+
+    #[test]
+    fn rules_are_chosen_by_id_category_and_metadata_and_keep_their_places() {
+        assert_eq!(chosen("[]", &[]), (vec![(0, 1, 1), (0, 3, 3), (0, 6, 5), (1, 2, 7)], 1));
+        assert_eq!(chosen("[]", &[1, 7]), (vec![(0, 3, 3), (0, 6, 5)], 1));
+        assert_eq!(chosen(r#"[{"category": "web"}]"#, &[]), (vec![(0, 1, 1), (0, 3, 3)], 0));
+        let both = r#"[{"category": "web", "metadata": {"for": "server"}}, {"sids": [7, 9]}]"#;
+        assert_eq!(chosen(both, &[]), (vec![(0, 1, 1), (1, 2, 7)], 0));
+        assert_eq!(chosen(r#"[{"sids": []}]"#, &[]), (vec![], 0));
+        assert_eq!(chosen(r#"[{"metadata": {"for": "clients"}}]"#, &[]), (vec![], 0));
+    }
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the program refuses of packets without a flow: the two early tables, what was counted by their outcomes, and the marks of flows that the host knows.
+//!
+//! A table is written whole while nobody reads it, and is read from the moment at which the level enters its generation ([`crate::Tables::set_generation`]): generations of even numbers
+//! have one, those of odd numbers the other. What its words mean is told by crate `classify` (`early`), which makes them.
+
+use crate::memory::Words;
+use crate::sys::Map;
+use crate::tables::Key;
+use bartizan_packet::slots::{EARLY_OUTCOMES, EARLY_WORDS, EarlyCount};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::Tables;
+
+/// Who reads a table that is about to be written over is done with its packet long before.
+const GRACE: std::time::Duration = std::time::Duration::from_millis(5);
+
+/// Marks there are at least and at most.
+const MARKS: (u32, u32) = (1 << 12, 1 << 24);
+/// Marks for each flow: so few packets go up for the mark of another flow.
+const MARKS_PER_FLOW: u64 = 4;
+/// 64-bit numbers of an outcome's line.
+const COUNT_WORDS: usize = EarlyCount::LEN / 8;
+
+/// How much there is room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EarlyOptions {
+    /// Links whose packets are judged.
+    pub links: u32,
+    /// Flows that the host can have on them together.
+    pub flows: u64,
+    /// What begins the hash of marks. Nobody outside is to know it.
+    pub seed: u64,
+}
+
+/// How large the tables are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    wanted: bool,
+    pub(crate) links: u32,
+    pub(crate) outcomes: u32,
+    pub(crate) marks: u32,
+    pub(crate) seed: u64,
+    processors: u32,
+}
+
+impl Size {
+    pub(crate) fn of(options: Option<EarlyOptions>, processors: u32) -> Self {
+        let Some(EarlyOptions { links, flows, seed }) = options else {
+            return Size { wanted: false, links: 1, outcomes: 1, marks: 2, seed: 0, processors: 1 };
+        };
+        let links = links.max(1);
+        let marks = flows.saturating_mul(MARKS_PER_FLOW).next_power_of_two();
+        let marks = u32::try_from(marks).unwrap_or(MARKS.1).clamp(MARKS.0, MARKS.1);
+        Size { wanted: true, links, outcomes: (EARLY_OUTCOMES / links).max(1), marks, seed, processors }
+    }
+
+    pub(crate) const fn words(&self) -> u32 {
+        if self.wanted { 2 * EARLY_WORDS } else { 1 }
+    }
+
+    pub(crate) const fn counts(&self) -> u32 {
+        2 * self.links * self.outcomes * self.processors
+    }
+
+    pub(crate) const fn marks_mask(&self) -> u32 {
+        self.marks - 1
+    }
+}
+
+/// What was dropped for an outcome.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EarlyCounted {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of their frames.
+    pub bytes: u64,
+}
+
+/// See the module. All methods may be called by several threads at once, [`EarlyTables::write`] by one.
+#[derive(Debug)]
+pub struct EarlyTables {
+    words: Words,
+    counts: Words,
+    marks: Words,
+    size: Size,
+}
+
+impl EarlyTables {
+    pub(crate) fn map([words, counts, marks]: &[Map; 3], size: Size) -> io::Result<Self> {
+        Ok(EarlyTables {
+            words: Words::map(words.fd(), size.words() as usize)?,
+            counts: Words::map(counts.fd(), size.counts() as usize * COUNT_WORDS)?,
+            marks: Words::map(marks.fd(), size.marks as usize / 2)?,
+            size,
+        })
+    }
+
+    /// Outcomes that a table can have; those beyond are not counted, so it must not have them.
+    #[must_use]
+    pub const fn outcomes(&self) -> u32 {
+        self.size.outcomes
+    }
+
+    /// Writes the table of a generation that the level is not at, and not about to enter. It counts once the level is. The first word, which names the generation, comes last.
+    /// Waits some milliseconds, until nobody reads what was there. `false`: there is no room for so many words.
+    pub fn write(&self, generation: u8, table: &[u64]) -> bool {
+        let whole = EARLY_WORDS as usize;
+        let Some(place) = self.words.get().chunks_exact(whole).nth(usize::from(generation & 1)) else {
+            return false;
+        };
+        let (Some(first), true) = (place.first(), table.len() <= whole) else { return false };
+        first.store(0, Ordering::Release);
+        std::thread::sleep(GRACE);
+        for (word, value) in place.iter().zip(table).skip(1) {
+            word.store(*value, Ordering::Relaxed);
+        }
+        let named = u64::from(generation) | 256;
+        first.store(if table.is_empty() { 0 } else { named }, Ordering::Release);
+        true
+    }
+
+    /// What was counted for an outcome of a link by tables of even (`false`) or odd generations, since the program was loaded. Zeros: there is no such outcome.
+    #[must_use]
+    pub fn counted(&self, odd: bool, link: u8, outcome: u32) -> EarlyCounted {
+        let Size { links, outcomes, processors, .. } = self.size;
+        let mut sum = EarlyCounted::default();
+        if u32::from(link) >= links || outcome >= outcomes {
+            return sum;
+        }
+        for processor in 0..processors {
+            let line = ((processor * 2 + u32::from(odd)) * links + u32::from(link)) * outcomes + outcome;
+            let line = self.counts.get().chunks_exact(COUNT_WORDS).nth(line as usize);
+            if let Some([packets, bytes]) = line {
+                sum.packets = sum.packets.wrapping_add(packets.load(Ordering::Relaxed));
+                sum.bytes = sum.bytes.wrapping_add(bytes.load(Ordering::Relaxed));
+            }
+        }
+        sum
+    }
+
+    fn mark_of(&self, key: &Key) -> u32 {
+        let hash = key.iter().fold(self.size.seed, |hash, word| {
+            let hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            hash ^ hash >> 32
+        });
+        (hash >> 32) as u32 & self.size.marks_mask()
+    }
+
+    fn mark(&self, mark: u32) -> Option<&AtomicU64> {
+        self.marks.get().get(mark as usize / 2)
+    }
+}
+
+/// A flow that the host knows: while this is there, packets of it go up whatever the rules say. Its key has no tenant.
+#[derive(Debug)]
+pub struct Mark {
+    tables: Arc<Tables>,
+    at: u32,
+}
+
+/// One flow more in a mark's word.
+const fn one(at: u32) -> u64 {
+    1 << (at % 2 * 32)
+}
+
+impl Mark {
+    /// Marks a flow. `None`: no packets are refused early. What leaves after this call is answered by nothing that is refused for want of the mark.
+    #[must_use]
+    pub fn new(tables: &Arc<Tables>, key: &Key) -> Option<Self> {
+        let early = tables.early()?;
+        let at = early.mark_of(key);
+        early.mark(at)?.fetch_add(one(at), Ordering::SeqCst);
+        Some(Mark { tables: Arc::clone(tables), at })
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        if let Some(word) = self.tables.early().and_then(|early| early.mark(self.at)) {
+            word.fetch_sub(one(self.at), Ordering::SeqCst);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Packets without a flow, for flows.bpf.c, of which this is a part: those that the host's packet filter refuses whatever else is known of them are dropped here.
+ *
+ * Nothing is searched but segments of addresses: address, ports and link have classes, and tables of classes say the rest (crates/classify/src/early, which reads the same words in
+ * Rust). The host has two tables and writes that which nobody reads; the level's generation says which one counts, so each packet is judged by one of them, whole.
+ *
+ * A packet of a flow that the host knows and lets go on is marked (`marks`), and goes up: its rule was asked when it was opened. A mark may be another flow's; then a
+ * packet goes up that need not.
+ *
+ * Not done: ICMP, packets in tunnels, rules that reject with an answer. */
+#ifndef BARTIZAN_EARLY_H
+#define BARTIZAN_EARLY_H
+
+/* No action of XDP. */
+#define MISSED 254
+
+/* What is asked of a packet without a flow. */
+struct question {
+	__u64 source_high, source_low, destination_high, destination_low;
+	__u64 hash;
+	__u16 source_port, destination_port;
+	__u8 udp, ipv6, answers, reserved;
+};
+
+/* The hash of a flow's key: that of `mark_of` in crates/xdp/src/early.rs. */
+INLINE __u64 mark_of(const __u64 *key)
+{
+	__u64 hash = marks_seed;
+#pragma clang loop unroll(full)
+	for (int word = 0; word < KEY_WORDS; word++) {
+		hash = (hash ^ key[word]) * 0x9e3779b97f4a7c15ULL;
+		hash ^= hash >> 32;
+	}
+	return hash;
+}
+
+INLINE void ask(struct question *question, const __u64 *key, const struct network *network)
+{
+	question->source_high = network->source.high;
+	question->source_low = network->source.low;
+	question->destination_high = network->destination.high;
+	question->destination_low = network->destination.low;
+	question->hash = mark_of(key);
+	question->source_port = network->source.port;
+	question->destination_port = network->destination.port;
+	question->udp = network->protocol == PROTOCOL_UDP;
+	question->ipv6 = network->flags == KEY_IPV6;
+	question->answers = network->answers;
+	question->reserved = 0;
+}
+
+/* A word of one of the two tables. */
+INLINE __u64 early_word(__u32 table, __u32 index)
+{
+	__u32 at = (table & 1) * BARTIZAN_EARLY_WORDS + (index & (BARTIZAN_EARLY_WORDS - 1));
+	const volatile __u64 *word = bpf_map_lookup_elem(&early, &at);
+	return word ? *word : 0;
+}
+
+/* A number of 32 bits, of 16 bits, of many that stand side by side. */
+INLINE __u32 early_half(__u32 table, __u32 first, __u32 index)
+{
+	return early_word(table, first + index / 2) >> (index % 2 * 32);
+}
+
+INLINE __u16 early_quarter(__u32 table, __u32 first, __u32 index)
+{
+	return early_word(table, first + index / 4) >> (index % 4 * 16);
+}
+
+/* A field of a table's header. */
+#define EARLY_FIELD(table, field) \
+	((__u32)(early_word(table, __builtin_offsetof(struct bartizan_early, field) / 8) >> \
+		 (__builtin_offsetof(struct bartizan_early, field) % 8 * 8)))
+
+/* The class of the segment that an address lies in. Segments are sorted by their first address, which is 0 of the first one. Not static: the verifier looks at it once, with
+ * arguments that can be anything. */
+__attribute__((noinline)) __u32 class_of_ipv4(__u32 table, __u32 first, __u32 count, __u32 address)
+{
+	for (__u32 step = 0; step < BARTIZAN_EARLY_STEPS && count > 1; step++) {
+		__u32 left = count / 2;
+		if (early_word(table, first + left) >> 32 <= address) {
+			first += left;
+			count -= left;
+		} else {
+			count = left;
+		}
+	}
+	return early_word(table, first);
+}
+
+__attribute__((noinline)) __u32 class_of_ipv6(__u32 table_first, __u32 count, __u64 high, __u64 low)
+{
+	__u32 table = table_first >> 31, first = table_first & 0x7fffffff;
+	for (__u32 step = 0; step < BARTIZAN_EARLY_STEPS && count > 1; step++) {
+		__u32 left = count / 2, at = first + left * 3;
+		__u64 begin = early_word(table, at);
+		if (begin < high || (begin == high && early_word(table, at + 1) <= low)) {
+			first = at;
+			count -= left;
+		} else {
+			count = left;
+		}
+	}
+	return early_word(table, first + 2);
+}
+
+/* What the rules say of a packet, or with `turned` of one that answers it: one more than the number of the outcome; 0: it goes up. */
+__attribute__((noinline)) __u32 early_outcome(const struct question *question, __u32 table, __u32 link, __u32 turned)
+{
+	if (!question)
+		return 0;
+	__u16 source_port = turned ? question->destination_port : question->source_port;
+	__u16 destination_port = turned ? question->source_port : question->destination_port;
+	__u64 source_high = turned ? question->destination_high : question->source_high;
+	__u64 source_low = turned ? question->destination_low : question->source_low;
+	__u64 destination_high = turned ? question->source_high : question->destination_high;
+	__u64 destination_low = turned ? question->source_low : question->destination_low;
+	__u32 service = link * 2 + question->udp;
+	service = service * EARLY_FIELD(table, source_port_classes) +
+		  early_quarter(table, EARLY_FIELD(table, source_ports), source_port);
+	service = service * EARLY_FIELD(table, destination_port_classes) +
+		  early_quarter(table, EARLY_FIELD(table, destination_ports), destination_port);
+	service = early_half(table, EARLY_FIELD(table, services), service);
+	__u32 source, destination, pair, outcomes;
+	if (question->ipv6) {
+		__u32 count = EARLY_FIELD(table, v6_source_count);
+		if (!count)
+			return 0;
+		source = class_of_ipv6(table << 31 | EARLY_FIELD(table, v6_sources), count, source_high, source_low);
+		destination = class_of_ipv6(table << 31 | EARLY_FIELD(table, v6_destinations),
+					    EARLY_FIELD(table, v6_destination_count), destination_high, destination_low);
+		pair = early_half(table, EARLY_FIELD(table, v6_pairs),
+				  source * EARLY_FIELD(table, v6_destination_classes) + destination);
+		outcomes = EARLY_FIELD(table, v6_outcomes);
+	} else {
+		__u32 count = EARLY_FIELD(table, v4_source_count);
+		if (!count)
+			return 0;
+		source = class_of_ipv4(table, EARLY_FIELD(table, v4_sources), count, source_low);
+		destination = class_of_ipv4(table, EARLY_FIELD(table, v4_destinations),
+					    EARLY_FIELD(table, v4_destination_count), destination_low);
+		pair = early_half(table, EARLY_FIELD(table, v4_pairs),
+				  source * EARLY_FIELD(table, v4_destination_classes) + destination);
+		outcomes = EARLY_FIELD(table, v4_outcomes);
+	}
+	return early_half(table, outcomes, pair * EARLY_FIELD(table, service_classes) + service);
+}
+
+/* Whether some flow that the host knows, and has not refused by its packet filter, has this hash. */
+INLINE int is_marked(__u64 hash)
+{
+	__u32 mark = (hash >> 32) & marks_mask, at = mark / 2;
+	const volatile __u64 *word = bpf_map_lookup_elem(&marks, &at);
+	return !word || (__u32)(*word >> (mark % 2 * 32));
+}
+
+/* Whether a packet without a flow is dropped here, and counted. Not where the worker that it would go to has failed: nobody marks flows then, and what becomes of its packets is
+ * told by `go_up`. Not inlined: as `handle`. */
+static __attribute__((noinline)) int refuses_early(const struct frame *frame, __u64 port, __u32 processor,
+						   const struct question *question)
+{
+	__u32 zero = 0, link = BARTIZAN_PORT_EARLY(port) - 1;
+	const volatile __u64 *state_now = bpf_map_lookup_elem(&state, &zero);
+	if (!state_now || is_marked(question->hash))
+		return 0;
+	__u64 generation = (__u8)*state_now;
+	__u32 table = generation & 1;
+	if (early_word(table, 0) != (generation | 256))
+		return 0;
+	__u32 outcome = early_outcome(question, table, link, 0);
+	if (!outcome || outcome > early_outcomes)
+		return 0;
+	/* Who opened may be the one that it goes to. */
+	if (question->answers && !early_outcome(question, table, link, 1))
+		return 0;
+	if (is_stale(frame, port) || is_sample(port))
+		return 0;
+	/* It was not written over meanwhile. */
+	if (early_word(table, 0) != (generation | 256))
+		return 0;
+	__u32 index = ((processor * 2 + table) * early_links + link) * early_outcomes + outcome - 1;
+	struct bartizan_early_count *count = bpf_map_lookup_elem(&early_counts, &index);
+	if (!count)
+		return 0;
+	count->packets++;
+	count->bytes += frame->length;
+	return 1;
+}
+
+#endif

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A whole controller in this process, and agents with devices that build everything.
+
+use bartizan_agent::session::client::{Client, ClientConfig, ClientHandle, Device, enrol, wall_clock};
+use bartizan_agent::session::store::{FileStore, Store};
+use bartizan_agent::session::{Candidate, Held, SessionConfig};
+use bartizan_api::southbound::*;
+use bartizan_controller::Settings;
+use bartizan_controller::client::{Answer, Client as Rest};
+use bartizan_controller::rest::Method;
+use bartizan_controller::southbound::ServerConfig;
+use bartizan_controller::start::{Config, Plane, Southbound, start};
+use bartizan_controller::state;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::{Duration, Instant};
+
+/// A folder that goes with the test.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("planes-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A controller.
+pub struct Site {
+    pub folder: Folder,
+    pub plane: Option<Plane>,
+    pub rest: Rest,
+    token: String,
+    /// Where agents connect: the same over restarts, since they know no other.
+    pub agents: SocketAddr,
+}
+
+pub fn config(folder: &Path, agents: SocketAddr) -> Config {
+    let server = ServerConfig { keep_alive_ms: 1_000, ..ServerConfig::default() };
+    Config {
+        state: folder.join("controller"),
+        listen: "127.0.0.1:0".parse().unwrap(),
+        southbound: Some(Southbound { listen: agents, authority: None, server }),
+        settings: Settings {
+            functions: ["pfw", "sfw", "ids"].map(str::to_owned).to_vec(),
+            ..Settings::default()
+        },
+        say: |line| eprintln!("controller: {line}"),
+    }
+}
+
+impl Site {
+    pub fn new(name: &str) -> Self {
+        let folder = Folder::new(name);
+        let plane = start(&config(&folder.0, "127.0.0.1:0".parse().unwrap())).unwrap();
+        let state = folder.0.join("controller");
+        let bootstrap = std::fs::read_to_string(state.join(state::BOOTSTRAP)).unwrap();
+        let certificate = state.join(state::CERTIFICATE);
+        let mut rest = Rest::new(plane.address, &certificate, Some(bootstrap.trim().to_owned())).unwrap();
+        let body = json!({ "name": "test", "scope": "admin" });
+        let made = rest.ask(Method::Post, "/v1/tokens", Some(&body), &[]).unwrap();
+        let token = made.body["token"].as_str().unwrap().to_owned();
+        rest.set_token(Some(token.clone()));
+        let agents = plane.agents.unwrap();
+        Site { folder, plane: Some(plane), rest, token, agents }
+    }
+
+    /// The controller of this process again, on the same state.
+    pub fn restart(&mut self) {
+        drop(self.plane.take());
+        let plane = start(&config(&self.folder.0, self.agents)).unwrap();
+        self.rest = self.client(plane.address);
+        self.plane = Some(plane);
+    }
+
+    /// A client with the administrator's token of a controller that listens elsewhere.
+    pub fn client(&self, address: SocketAddr) -> Rest {
+        let certificate = self.folder.0.join("controller").join(state::CERTIFICATE);
+        Rest::new(address, &certificate, Some(self.token.clone())).unwrap()
+    }
+
+    pub fn ask(&mut self, method: Method, path: &str, body: &Value) -> Answer {
+        self.rest.ask(method, path, (!body.is_null()).then_some(body), &[]).unwrap()
+    }
+
+    /// What has to work.
+    pub fn put(&mut self, path: &str, body: &Value) -> Value {
+        let answer = self.ask(Method::Put, path, body);
+        assert!(answer.done(), "{path}: {}", answer.body);
+        answer.body
+    }
+
+    pub fn post(&mut self, path: &str, body: &Value) -> Value {
+        let answer = self.ask(Method::Post, path, body);
+        assert!(answer.done(), "{path}: {}", answer.body);
+        answer.body
+    }
+
+    pub fn get(&mut self, path: &str) -> Value {
+        let answer = self.ask(Method::Get, path, &Value::Null);
+        assert!(answer.done(), "{path}: {}", answer.body);
+        answer.body
+    }
+
+    pub fn status(&mut self, device: &str) -> Value {
+        self.get(&format!("/v1/devices/{device}"))["status"].take()
+    }
+
+    pub fn tenant(&mut self, name: &str, vni: u32) {
+        self.put(&format!("/v1/tenants/{name}"), &json!({ "select": { "vni": vni } }));
+    }
+
+    /// A policy that lets a port go on. The generation that it made.
+    pub fn policy(&mut self, tenant: &str, name: &str, port: u16) -> u64 {
+        let rules = json!([{ "allow": "tcp", "to-ports": [port] }]);
+        let policy = json!({ "chain": ["pfw"], "pfw": { "default": "drop", "rules": rules } });
+        let made = self.put(&format!("/v1/tenants/{tenant}/policies/{name}"), &json!({ "policy": policy }));
+        made["generation"].as_u64().unwrap()
+    }
+
+    /// Waits until a device runs a generation, as REST shows it.
+    pub fn runs(&mut self, device: &str, generation: u64) -> Value {
+        let mut status = Value::Null;
+        until(&format!("{device} runs {generation}"), || {
+            status = self.status(device);
+            status["running"] == generation && status["state"] == "running"
+        });
+        status
+    }
+
+    /// A device with an agent, enrolled with a token made by REST.
+    pub fn agent(&mut self, device: &str, tenants: &[&str]) -> Agent {
+        self.put(&format!("/v1/devices/{device}"), &json!({ "tenants": tenants }));
+        self.enrol(device);
+        self.begin(device)
+    }
+
+    pub fn enrol(&mut self, device: &str) {
+        let made = self.post(&format!("/v1/devices/{device}/enrolment"), &Value::Null);
+        assert_eq!(made["port"], self.agents.port());
+        let token = made["token"].as_str().unwrap();
+        let address = self.agents.to_string();
+        enrol(&address, token, &id(device), &self.folder.0.join(device), &wall_clock()).unwrap();
+    }
+
+    /// The agent of a device that is enrolled.
+    pub fn begin(&self, device: &str) -> Agent {
+        let folder = self.folder.0.join(device);
+        let config = ClientConfig {
+            session: SessionConfig::new(id(device), INSTANCES.fetch_add(1, Ordering::Relaxed)),
+            controller: self.agents.to_string(),
+            identity: folder.clone(),
+            clock: wall_clock(),
+        };
+        let shared = Arc::new(Mutex::new(Shared::default()));
+        let mut store = FileStore::new(&folder);
+        shared.lock().unwrap().runs = store.load().unwrap();
+        let client = Client::new(config, store, Builder(shared.clone(), Held::default())).unwrap();
+        let handle = client.handle();
+        Agent { handle, shared, thread: Some(spawn(|| client.run().unwrap())) }
+    }
+}
+
+/// Starts of agents.
+static INSTANCES: AtomicU64 = AtomicU64::new(1);
+
+pub fn id(name: &str) -> DeviceId {
+    DeviceId::new(name).unwrap()
+}
+
+/// What a device was given, and what it does with it.
+#[derive(Default)]
+pub struct Shared {
+    pub runs: Held,
+    /// Generations that were built, and when the last of them came to be.
+    pub built: usize,
+    pub came: Option<Instant>,
+    /// It refuses with this.
+    pub refuses: Option<Refusal>,
+}
+
+/// Builds everything, and runs it on one worker with two levels.
+struct Builder(Arc<Mutex<Shared>>, Held);
+
+impl Device for Builder {
+    fn build(&mut self, candidate: &Candidate) -> Result<(), Refusal> {
+        let mut shared = self.0.lock().unwrap();
+        shared.built += 1;
+        shared.came = Some(Instant::now());
+        self.1 = candidate.held.clone();
+        shared.refuses.clone().map_or(Ok(()), Err)
+    }
+    fn swap(&mut self) -> Vec<WorkerRuns> {
+        self.0.lock().unwrap().runs = self.1.clone();
+        let levels = ["host", "xdp"].map(|level| (level.to_owned(), self.1.generation));
+        vec![WorkerRuns { link: "wan".into(), worker: 3, levels: BTreeMap::from(levels) }]
+    }
+    fn order(
+        &mut self,
+        order: FunctionOrder,
+        function: &str,
+        settings: &Map<String, Value>,
+    ) -> FunctionState {
+        let (function, state) = (function.to_owned(), "running".to_owned());
+        FunctionState {
+            function,
+            done: order != FunctionOrder::Stop,
+            state,
+            reason: format!("{} settings", settings.len()),
+        }
+    }
+}
+
+/// An agent.
+pub struct Agent {
+    pub handle: ClientHandle,
+    pub shared: Arc<Mutex<Shared>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Agent {
+    /// What the policies say that it runs, by key.
+    pub fn texts(&self) -> BTreeMap<String, Value> {
+        let shared = self.shared.lock().unwrap();
+        let text = |object: &Arc<Object>| match object.as_ref() {
+            Object::Policy(policy) => serde_json::from_str(&policy.text).unwrap(),
+            Object::Group(group) => serde_json::to_value(group).unwrap(),
+        };
+        shared.runs.objects.iter().map(|(key, object)| (key.as_str().to_owned(), text(object))).collect()
+    }
+
+    /// Keys of what it runs.
+    pub fn keys(&self) -> Vec<String> {
+        self.texts().into_keys().collect()
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.handle.stop();
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Waits, with patience: machines are busy.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{what}");
+        sleep(Duration::from_millis(2));
+    }
+}
