@@ -221,6 +221,12 @@ pub fn outcome(outcome: &Value, dry: bool) -> String {
         let word = if dry { "would run" } else { "are to run" };
         let _ = writeln!(text, "devices that {word} it at once: {}", devices.replace(',', ", "));
     }
+    for (device, answer) in outcome.get("answers").and_then(Value::as_object).into_iter().flatten() {
+        let of = |key: &str| answer.get(key).map(brief).unwrap_or_default();
+        let _ = writeln!(text, "  {device}: {}, runs generation {}", of("state"), of("running"));
+        let why = answer.get("diagnostics").and_then(Value::as_array).into_iter().flatten();
+        why.for_each(|line| text.push_str(&format!("    {}\n", brief(line))));
+    }
     text
 }
 
@@ -263,6 +269,12 @@ mod tests {
             outcome(&told, true),
             "tenants acme: changed\n    - order: 1\n    + order: 2\n      x: \"y\"\nwould be generation 9; nothing was changed\n\
              devices that would run it at once: a, b\n"
+        );
+        let refused = json!({"state": "refused", "running": 8, "diagnostics": ["acme/web /policy/chain/0: no function"]});
+        let answered = json!({"generation": 9, "changes": [], "devices": ["a"], "answers": {"a": refused}});
+        assert!(
+            outcome(&answered, false)
+                .ends_with("  a: refused, runs generation 8\n    acme/web /policy/chain/0: no function\n")
         );
         let nothing = json!({"generation": 9, "changes": [], "devices": []});
         assert_eq!(outcome(&nothing, false), "nothing to change; generation 9 stands\n");
