@@ -4,11 +4,11 @@
 //! A tenant with a quota has a [`Meter`], which all workers share and which lives longer than generations. A flow is counted when it is made, by one
 //! atomic step that refuses what would be one too many, so the sum over the workers is never above the quota; it holds its place
 //! ([`Counted`]) until it ends, also when it moves to another worker. At its quota one of the tenant's own flows on the same worker gives way: of some
-//! that were opened first, half-open ones before idle ones ([`Opened::victim`]). Nobody else's is touched. Where none may give way the new flow is refused as where the table is full.
+//! that were opened first, half-open ones before idle ones (`Opened::victim`). Nobody else's is touched. Where none may give way the new flow is refused as where the table is full.
 //!
 //! Tenants without quotas pay a look into a list when a flow is made and when an alert is written, and nothing for a packet.
 //!
-//! Bytes of state (streams, application layers and what functions keep of flows) are counted as they change ([`StateCharge`]); above the quota flows of the
+//! Bytes of state (streams, application layers and what functions keep of flows) are counted as they change (`StateCharge`); above the quota flows of the
 //! tenant give way in the order of `crate::app_memory`, on the worker whose packet made it more. So the sum is above the quota by what one packet of each worker brings.
 //!
 //! Flows that were there before their tenant got a quota count from their next packet on.
