@@ -142,7 +142,7 @@ impl Api {
             }
         }
         if methods.is_empty() {
-            let message = "there is no such path; `GET /v1/openapi.json` says which there are";
+            let message = "there is no such path; docs/reference/openapi.json of the manual lists them, `bartizan ctl --help` what they are for";
             return Err(Refusal::NotFound(message.to_owned()));
         }
         Err(Refusal::Method(methods.join(", ")))
