@@ -6,6 +6,7 @@ mod common;
 use bartizan_agent::Agent;
 use bartizan_base::{LinkId, Reason, Settings, TenantId, Timestamp};
 use bartizan_dataplane::explain::first::Nobody;
+use bartizan_dataplane::lifecycle::Act;
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_packet::LinkType;
 use bartizan_testkit::dns::{self, Record};
@@ -212,6 +213,18 @@ fn who_was_not_asked_writes_no_policy() {
     assert_eq!(bench.udp((RESOLVER, 53), (CLIENT, port), &right), None);
     assert!(!bench.goes("192.0.2.66"));
     assert!(bench.goes("192.0.2.5"));
+}
+
+#[test]
+fn who_only_reads_answers_refuses_nothing_when_it_is_away() {
+    let mut bench = Bench::new(POLICY);
+    assert!(bench.worker.order("names", Act::Stop).is_some());
+    // Questions and answers go on, whatever `on-failure` says of functions that judge; nobody learns of them.
+    bench.resolve("api.example.com", A, &[a("api.example.com", 300, "192.0.2.7")]);
+    assert!(!bench.goes("192.0.2.7"));
+    bench.worker.order("names", Act::Start).unwrap();
+    bench.resolve("api.example.com", A, &[a("api.example.com", 300, "192.0.2.7")]);
+    assert!(bench.goes("192.0.2.7"));
 }
 
 #[test]
