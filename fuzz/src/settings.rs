@@ -3,7 +3,7 @@
 
 use crate::planted::planted;
 use bartizan_applayer::{file::FileSettings, flow::Engine};
-use bartizan_dataplane::settings::EngineSettings;
+use bartizan_stages::settings::EngineSettings;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 

@@ -8,14 +8,14 @@ use crate::planted::planted;
 use crate::take::Take;
 use bartizan_applayer::{file::FileSettings, flow::Engine, transaction::LogOptions};
 use bartizan_base::{Direction, FunctionId, Generation, LinkId, Timestamp};
-use bartizan_dataplane::chain::Chains;
-use bartizan_dataplane::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
-use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_events::JsonWriter;
 use bartizan_function::Finding;
 use bartizan_functions::ids::{ALERTS_PER_PACKET, Ids};
 use bartizan_packet::LinkType;
+use bartizan_stages::chain::Chains;
+use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_stages::settings::EngineSettings;
 use std::sync::{Arc, LazyLock};
 
 /// A few rules, so that detection has something to do.
@@ -83,7 +83,7 @@ pub fn run(data: &[u8]) {
         return;
     };
     settings.flow_capacity = 64;
-    settings.checksums = bartizan_dataplane::settings::ChecksumMode::Ignore;
+    settings.checksums = bartizan_stages::settings::ChecksumMode::Ignore;
     settings.decoder = crate::decode::open_config();
     let Ok(mut worker) = Worker::new(settings, Arc::clone(&ENGINE), Arc::clone(&CHAINS)) else { return };
     let mut sink = Sink::default();

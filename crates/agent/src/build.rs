@@ -19,13 +19,13 @@ use bartizan_config::policy::{
     Bypass, DEFAULT_TENANT, DefaultAction, ForWant, OnFailure, OneSided, Overload, OverloadAction,
     PolicyError, PolicyFile, Problem, Section, Target, Vars, did_you_mean, read, unknown_function,
 };
-use bartizan_dataplane::chain::{Chains, Class, ClassTraits, PolicyMap};
-use bartizan_dataplane::enough::Enough;
-use bartizan_dataplane::quotas::Meter;
 use bartizan_function::contain::contained;
 use bartizan_function::{
     Function, FunctionKind, HeaderRules, HostTables, HostTablesConfig, RuleSource, RulesError,
 };
+use bartizan_stages::chain::{Chains, Class, ClassTraits, PolicyMap};
+use bartizan_stages::enough::Enough;
+use bartizan_stages::quotas::Meter;
 use core::num::NonZeroU64;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -263,15 +263,15 @@ fn wrong(file: &PolicyFile, mut problems: Vec<Problem>) -> PolicyError {
 }
 
 /// What the data plane is told of overload.
-fn overload(said: Overload) -> bartizan_dataplane::overload::Overload {
-    use bartizan_dataplane::overload::OverloadAction as Action;
+fn overload(said: Overload) -> bartizan_stages::overload::Overload {
+    use bartizan_stages::overload::OverloadAction as Action;
     let action = match said.action {
         None => Action::Settings,
         Some(OverloadAction::Inspect) => Action::Inspect,
         Some(OverloadAction::Pass) => Action::Pass,
         Some(OverloadAction::Drop) => Action::Drop,
     };
-    bartizan_dataplane::overload::Overload { priority: said.priority, action }
+    bartizan_stages::overload::Overload { priority: said.priority, action }
 }
 
 /// Callback `rules` of a function; one that panics has no rules, and the running generation stays.

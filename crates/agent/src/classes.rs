@@ -8,15 +8,15 @@ use bartizan_base::turns::wait_for_turn;
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
 use bartizan_classify::{Header, HeaderNames, HeaderRule, InsertError, Match, Names};
 use bartizan_config::policy::Prefix;
-use bartizan_dataplane::chain::{
-    Chains, Class, FlowClassifier, LookupExplained, Matches, NameExplained, PolicyMap, SegmentExplained,
-    SetExplained,
-};
-use bartizan_dataplane::quotas::Quotas;
 use bartizan_function::header::{CLIENT_NAME, SERVER_NAME};
 use bartizan_function::{Function, HeaderRules, names_among};
 use bartizan_functions::classes::Side;
 use bartizan_packet::Decoded;
+use bartizan_stages::chain::{
+    Chains, Class, FlowClassifier, LookupExplained, Matches, NameExplained, PolicyMap, SegmentExplained,
+    SetExplained,
+};
+use bartizan_stages::quotas::Quotas;
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -7,9 +7,9 @@
 use crate::lookup::PolicyRules;
 use bartizan_base::Decision;
 use bartizan_classify::HeaderRule;
-use bartizan_dataplane::chain::Class;
-use bartizan_dataplane::early::Early;
 use bartizan_function::Function;
+use bartizan_stages::chain::Class;
+use bartizan_stages::early::Early;
 use std::sync::Arc;
 
 /// A policy, or the default behind all of them.

@@ -13,7 +13,7 @@
 use crate::named::NamedClassifier;
 use bartizan_base::{Fid, FunctionId};
 use bartizan_classify::{Entry, Header, HeaderNames, HeaderRule, InsertError, Match, SETS_MAX, Segments};
-use bartizan_dataplane::chain::Matches;
+use bartizan_stages::chain::Matches;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

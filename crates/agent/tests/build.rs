@@ -7,11 +7,11 @@ use bartizan_agent::tenants::TenantQuestion;
 use bartizan_agent::{Agent, Prepared};
 use bartizan_base::{FunctionId, Generation, LinkId, TenantId, Timestamp};
 use bartizan_config::policy;
-use bartizan_dataplane::chain::{Class, Matches};
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_function::header::header_of_flow;
 use bartizan_function::{Function, FunctionKind, FunctionSpec, Model, RuleSource, RulesError};
 use bartizan_packet::{TunnelKind, TunnelTag};
+use bartizan_stages::chain::{Class, Matches};
 use common::agent_with_ids as agent;
 use std::sync::Arc;
 

@@ -6,11 +6,11 @@ mod common;
 
 use bartizan_base::{Decision, Generation, LinkId, Reason, Settings, Spread, Timestamp, Verdict};
 use bartizan_classify::early::{Question, outcome};
-use bartizan_dataplane::chain::Chains;
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_offload::FlowManager;
 use bartizan_offload::devices::xdp::XdpDevice;
 use bartizan_packet::{DecoderConfig, LinkType};
+use bartizan_stages::chain::Chains;
 use bartizan_testkit::namespace::{inside, number, ports};
 use bartizan_testkit::packet::{
     ACK, Datagram, End, FIN, Ip, Layer, PSH, Packet, RST, SYN, Segment, TCP, UDP,

@@ -8,7 +8,7 @@ use bartizan_agent::{Agent, Prepared};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{LinkId, Settings, TenantId};
 use bartizan_config::policy::PolicyFile;
-use bartizan_dataplane::settings::EngineSettings;
+use bartizan_stages::settings::EngineSettings;
 use common::{agent_with_ids, engine, links, read};
 use proptest::prelude::*;
 use std::sync::Arc;

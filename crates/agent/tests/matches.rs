@@ -37,7 +37,7 @@ impl Bench {
         Bench { agent, worker: Worker::new(settings, engine, chains).expect("a worker") }
     }
 
-    fn chains(agent: &mut Agent, text: &str) -> Arc<bartizan_dataplane::chain::Chains> {
+    fn chains(agent: &mut Agent, text: &str) -> Arc<bartizan_stages::chain::Chains> {
         let file = read(agent, text);
         Arc::new(agent.prepare(&file, &[]).expect("a generation").chains)
     }

@@ -8,7 +8,7 @@ use bartizan_agent::{Agent, PolicyEntries, Prepared, TOGETHER_MAX};
 use bartizan_base::{LinkId, TenantId, Timestamp};
 use bartizan_classify::{Classifier, Header, Linear};
 use bartizan_config::policy::Prefix;
-use bartizan_dataplane::chain::Matches;
+use bartizan_stages::chain::Matches;
 use common::{agent, links, read};
 use core::net::IpAddr;
 use proptest::prelude::*;

@@ -7,11 +7,11 @@ mod common;
 
 use bartizan_base::{Decision, Direction, Reason, Timestamp};
 use bartizan_dataplane::handover::{Handled, Station};
-use bartizan_dataplane::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
-use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::workers::WorkerRecorder;
 use bartizan_function::Finding;
 use bartizan_functions::portscan::PortscanKind;
+use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::packet;
 use bartizan_testkit_worker::{Captured, Made, Stack};
 use common::{ACK, Bench, FIN, PSH, RST, SYN};

@@ -5,11 +5,11 @@ mod common;
 
 use bartizan_agent::Agent;
 use bartizan_base::{LinkId, Settings, Timestamp};
-use bartizan_dataplane::chain::Chains;
 use bartizan_dataplane::explain::first::Nobody;
-use bartizan_dataplane::quotas::Used;
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_packet::LinkType;
+use bartizan_stages::chain::Chains;
+use bartizan_stages::quotas::Used;
 use bartizan_testkit::packet;
 use common::{agent, engine, read};
 use std::sync::Arc;

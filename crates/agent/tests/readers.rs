@@ -5,10 +5,10 @@
 use bartizan_applayer::flow::{HOLDS_MAX, HOLDS_SPAN};
 use bartizan_applayer::transaction::TxId;
 use bartizan_base::{Decision, Direction, FunctionId, Verdict};
-use bartizan_dataplane::settings::EngineSettings;
 use bartizan_function::{
     AppView, Function, FunctionKind, FunctionSpec, Model, PacketContext, RuleSource, RulesError,
 };
+use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::hosts::{ethernet, ip, tcp, udp};
 use bartizan_testkit_worker::{Captured, Made, Stack};
 use serde_json::Value;

@@ -3,8 +3,8 @@
 //! ask for a header do not hold there, those on addresses do, as in Suricata.
 
 use bartizan_base::{Decision, Direction, FunctionId};
-use bartizan_dataplane::settings::EngineSettings;
 use bartizan_function::{Function, FunctionKind, FunctionSpec, Model, PacketContext, RuleSource, RulesError};
+use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::hosts::{ethernet, ip, tcp};
 use bartizan_testkit_worker::{Captured, Made, Stack};
 use serde_json::Value;

@@ -6,7 +6,6 @@ use crate::error::Failure;
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{LinkId, Timestamp};
 use bartizan_dataplane::board::Board;
-use bartizan_dataplane::chain::Chains;
 use bartizan_dataplane::eve::EveRecorder;
 use bartizan_dataplane::event_ring::{
     EventReceiver, EventSender, RING_BYTES, RingCounters, WhenFull, event_ring, write_all,
@@ -16,12 +15,13 @@ use bartizan_dataplane::live::together::{
     Balance, Berth, PARCELS, Places, Ports, Post, run_together, stations_of,
 };
 use bartizan_dataplane::live::{Control, LiveCounters, LiveOptions, run_inline, run_passive};
-use bartizan_dataplane::settings::EngineSettings;
-use bartizan_dataplane::stats::{Counters, Sum, visit_capture};
 use bartizan_dataplane::worker::{Worker, WorkerCounters};
 use bartizan_dataplane::workers::{add_stats, stats_of};
 use bartizan_offload::{Device, FlowManager};
 use bartizan_ports::{PortStats, processors};
+use bartizan_stages::chain::Chains;
+use bartizan_stages::settings::EngineSettings;
+use bartizan_stages::stats::{Counters, Sum, visit_capture};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;

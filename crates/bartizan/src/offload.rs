@@ -16,11 +16,11 @@ use bartizan_base::{LinkId, Spread};
 use bartizan_config::host::{
     OFFLOAD_DROP_SAMPLES_USUAL, OFFLOAD_ENTRIES_USUAL, OFFLOAD_STALE_USUAL, Offload, OffloadFail, OffloadMode,
 };
-use bartizan_dataplane::chain::Chains;
-use bartizan_dataplane::stats::Counters;
 use bartizan_offload::Device;
 use bartizan_offload::devices::xdp::XdpDevice;
 use bartizan_ports::Interface;
+use bartizan_stages::chain::Chains;
+use bartizan_stages::stats::Counters;
 use bartizan_xdp::{
     EarlyOptions, Fail, Left, Mode, ModeChoice, Options, PortCounters, PortSetup, Program, Side, Tables,
     Watch, XdpError, boot_time, remove_left,

@@ -309,7 +309,7 @@ fn take_options(options: &mut Options, file: &HostFile) {
     );
     if let Some(flows) = memory.flows {
         // The setting is bytes in Suricata's accounting.
-        let bytes = u64::from(flows) * bartizan_dataplane::settings::SURICATA_FLOW_BYTES;
+        let bytes = u64::from(flows) * bartizan_stages::settings::SURICATA_FLOW_BYTES;
         below.push(("flow.memcap".to_owned(), bytes.to_string()));
     }
     let outputs = &file.outputs;
@@ -426,7 +426,7 @@ fn ports(link: &host::Link, given: &Given) -> Result<Ports, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bartizan_dataplane::settings::EngineSettings;
+    use bartizan_stages::settings::EngineSettings;
     use clap::Parser;
 
     #[derive(Parser)]

@@ -8,8 +8,8 @@ use crate::error::Failure;
 use bartizan_base::{Settings, Timestamp};
 use bartizan_dataplane::board::{Amount, Board, Snapshot};
 use bartizan_dataplane::eve::{RulesInForce, StatsNow, StatsWriter};
-use bartizan_dataplane::stats::{Counters, Sum, mostly_wrong_checksums, visit_capture};
 use bartizan_rules::RuleSetReport;
+use bartizan_stages::stats::{Counters, Sum, mostly_wrong_checksums, visit_capture};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 

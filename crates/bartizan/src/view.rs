@@ -6,9 +6,9 @@ use crate::channel::Answer;
 use crate::metrics::Source;
 use crate::stats::{ANSWER, Statistics};
 use bartizan_base::Generation;
-use bartizan_dataplane::lifecycle::Act;
 use bartizan_dataplane::live::Control;
 use bartizan_dataplane::live::inquiry::{self, FlowsWanted};
+use bartizan_stages::lifecycle::Act;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 

@@ -3,7 +3,7 @@
 //! still parsed, matched and let through (docs/limits.md).
 
 use bartizan_base::{Reason, Timestamp};
-use bartizan_dataplane::settings::EngineSettings;
+use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::hosts::{ethernet, ip, tcp};
 use bartizan_testkit_worker::{Captured, Made, Stack, events};
 

@@ -2,7 +2,7 @@
 //! Detection over trains: what rules say of segments that came together is what they say of them one by one.
 
 use bartizan_base::Timestamp;
-use bartizan_dataplane::train;
+use bartizan_stages::train;
 use bartizan_testkit::hosts::{ethernet, ip, tcp};
 use bartizan_testkit_worker::{Captured, Made, Stack, events};
 

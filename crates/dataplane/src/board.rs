@@ -8,21 +8,21 @@
 //!
 //! Not done: histograms, counters per flow class (they are per policy).
 
-use crate::chain::{Chains, PolicyMap};
-use crate::counts::WorkerCounters;
 use crate::handover::counters::HandOverCounters;
-use crate::lifecycle::FunctionNow;
 use crate::live::counters::LiveCounters;
-use crate::quotas::{Quota, Used};
-use crate::tally::{Tally, staged_of};
 use bartizan_base::{FunctionId, Generation, Timestamp};
 use bartizan_flow::host::HostCounters;
 use bartizan_function::WorkerState;
 use bartizan_ports::{Port, PortStats};
+use bartizan_stages::chain::{Chains, PolicyMap};
+use bartizan_stages::counts::WorkerCounters;
+use bartizan_stages::lifecycle::FunctionNow;
+use bartizan_stages::quotas::{Quota, Used};
+use bartizan_stages::tally::{Tally, staged_of};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-pub use crate::tally::{Amount, DecisionKey};
+pub use bartizan_stages::tally::{Amount, DecisionKey};
 
 /// A worker's counters at one moment.
 #[derive(Clone, Debug, Default)]

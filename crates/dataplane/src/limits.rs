@@ -9,9 +9,8 @@ use crate::live::inquiry::{FLOWS_TOLD, PART, QUESTIONS};
 use crate::live::together::PARCELS;
 use crate::passage::{CLOSINGS, DRAWS, ENDS_WHEN_IDLE, LOOKED_AT, SESSIONS_ENDED, TIMERS_PER_PACKET};
 
+use crate::eve;
 use crate::segmentation::datagrams;
-use crate::settings::{APP_MEMORY, ENDS_LIVE, EngineSettings, FLOWS_LEAST, FLOWS_MOST, SURICATA_FLOW_BYTES};
-use crate::{app_memory, eve, host_tables, train};
 use bartizan_base::Reason::{
     AppLayerError, AppLayerMemory, Defrag, DefragMemory, EgressMtu, HandOverRing, ProtocolOpen, StreamMemory,
     StreamReassembly, Unreadable,
@@ -23,6 +22,10 @@ use bartizan_config::host::OFFLOAD_ENTRIES_USUAL;
 use bartizan_config::suricata;
 use bartizan_events::config::AlertOptions;
 use bartizan_offload::manager::{GIVE_WAY_PER_TURN, LOOKS, RAISES_PER_TURN, READS_PER_TURN};
+use bartizan_stages::settings::{
+    APP_MEMORY, ENDS_LIVE, EngineSettings, FLOWS_LEAST, FLOWS_MOST, SURICATA_FLOW_BYTES,
+};
+use bartizan_stages::{app_memory, host_tables, train};
 
 /// A figure of the settings that hold where no file is given.
 fn of(figure: impl Fn(&EngineSettings) -> String) -> String {
@@ -37,7 +40,7 @@ fn of(figure: impl Fn(&EngineSettings) -> String) -> String {
 pub const LIMITS: &[Limit] = limits! {
     Flow "flows of a worker" = "`flow.memcap` / {}, {} to {} (as shipped {})"
         [count(SURICATA_FLOW_BYTES), count(FLOWS_LEAST), count(FLOWS_MOST), of(|s| count(s.flow_capacity))]
-        in ["dataplane/settings.rs", "flow/table.rs"],
+        in ["stages/settings.rs", "flow/table.rs"],
         "a flow ends: of the closed ones, else of those that are not established, else of all, the one nearest to its timeout (see below); emergency timeouts",
         [Stats("flow.get_used"), Stats("flow.emerg_mode_entered")];
     Flow "an application parser's failures" = "the first" [] in ["applayer/flow.rs"],
@@ -45,23 +48,23 @@ pub const LIMITS: &[Limit] = limits! {
         [Stats("app_layer.error.*"), Refused(AppLayerError)];
     Flow "bytes and time for which prevention holds what no protocol is known of yet, where a rule wants to know it"
         = "`app-layer.hold.bytes` ({}), `app-layer.hold.milliseconds` ({})"
-        [of(|s| bytes(s.hold.bytes)), of(|s| time(s.hold.time))] in ["applayer/flow.rs", "dataplane/runner/functions.rs"],
+        [of(|s| bytes(s.hold.bytes)), of(|s| time(s.hold.time))] in ["applayer/flow.rs", "stages/runner/functions.rs"],
         "0 bytes: nothing is held. Then detection closes, rules decide, what they leave goes on; with `app-layer.hold.policy: drop-flow` the flow is refused",
         [Refused(ProtocolOpen)];
     Flow "flows ended per packet by timeout" = "{} on a live link ({} a turn when idle), all in a replay; of timers {} looked at on a live link"
-        [count(ENDS_LIVE), count(ENDS_WHEN_IDLE), count(TIMERS_PER_PACKET)] in ["dataplane/settings.rs", "dataplane/passage/ending.rs"],
+        [count(ENDS_LIVE), count(ENDS_WHEN_IDLE), count(TIMERS_PER_PACKET)] in ["stages/settings.rs", "dataplane/passage/ending.rs"],
         "the rest ends with the next packets, or when none come; a flow past its timeout is not found either way", [NotNeeded];
     Flow "layers of a packet" = "`decoder.max-layers` ({})" [of(|s| count(s.decoder.max_layers))]
-        in ["dataplane/settings.rs", "packet/decode/mod.rs"], "decode event; live prevention refuses it",
+        in ["stages/settings.rs", "packet/decode/mod.rs"], "decode event; live prevention refuses it",
         [Event("too_many_layers"), Refused(Unreadable)];
     Flow "fragments, datagrams, memory of defragmentation" = "`defrag.max-frags` ({}), `defrag.trackers` ({}), `defrag.memcap` ({})"
         [of(|s| count(s.defrag.max_fragments)), of(|s| count(s.defrag.max_trackers)), of(|s| bytes(s.defrag.memory))]
-        in ["dataplane/settings.rs", "packet/defrag/mod.rs"], "the datagram that waited longest is given up",
+        in ["stages/settings.rs", "packet/defrag/mod.rs"], "the datagram that waited longest is given up",
         [Stats("defrag.max_frags_reached"), Stats("defrag.max_trackers_reached"), Stats("defrag.dropped.memory")];
     Flow "the same in prevention" = "the bounds hold what waits of frames as well" [] in ["packet/defrag/holding.rs"],
         "the new fragment is refused with its datagram", [Refused(DefragMemory)];
     Flow "time that a fragment waits for its datagram in live prevention" = "`defrag.timeout` ({}) after the last one"
-        [of(|s| time(s.defrag.timeout))] in ["dataplane/settings.rs", "packet/defrag/holding.rs"], "refused",
+        [of(|s| time(s.defrag.timeout))] in ["stages/settings.rs", "packet/defrag/holding.rs"], "refused",
         [Stats("defrag.dropped.incomplete"), Refused(Defrag)];
     Flow "datagrams that left and whose ids are not taken again for `defrag.timeout`" = "{} a worker"
         [of(|s| count(s.defrag.remember))] in ["packet/defrag/config.rs", "packet/defrag/remembered.rs"],
@@ -72,41 +75,41 @@ pub const LIMITS: &[Limit] = limits! {
         [Stats("defrag.dropped.datagram_fragments"), Stats("defrag.max_frags_reached"), Refused(DefragMemory)];
     Flow "memory of application layers (parsers, transactions, bodies, files, decoders, what functions remember for them) of all flows"
         = "`app-layer.memcap` ({}; zero for no bound); each worker has its part" [bytes(APP_MEMORY)]
-        in ["dataplane/settings.rs", "dataplane/app_memory.rs"], "flows give way, see below",
+        in ["stages/settings.rs", "stages/app_memory.rs"], "flows give way, see below",
         [Stats("app_layer_memory.*"), Metric("bartizan_memory_bytes"), Refused(AppLayerMemory)];
     Flow "the same of one protocol" = "`app-layer.protocols.NAME.memcap` (`http.memcap` of Suricata; {})"
         [of(|s| bytes_or_none(s.app_memory.by_protocol.iter().copied().max().unwrap_or(0)))]
-        in ["dataplane/settings.rs", "dataplane/app_memory.rs"], "the same, flows of the protocol",
+        in ["stages/settings.rs", "stages/app_memory.rs"], "the same, flows of the protocol",
         [Stats("http.memuse"), Stats("http.memcap")];
     Flow "flows closed per packet when a bound is passed"
         = "{}, and those that the packet made larger; {} looked at for each; {} if none of them holds what is short, or all are needed more than the one that went last"
         [count(CLOSINGS), count(LOOKED_AT), count(LOOKED_AT * DRAWS)] in ["dataplane/passage/overload.rs"],
         "the flows that the packet made larger are closed (not for memory of streams)", [Stats("app_layer_memory.closed_in_hand")];
     Flow "memory of TCP sessions" = "`stream.memcap` ({})" [of(|s| bytes_or_none(s.stream.memcap))]
-        in ["dataplane/settings.rs", "flow/tcp/pickup.rs"],
+        in ["stages/settings.rs", "flow/tcp/pickup.rs"],
         "in prevention closed or half-open connections end for a new one; else `stream.memcap-policy`",
         [Stats("flow.end.reason.forced"), Stats("tcp.ssn_memcap_drop"), Refused(StreamMemory)];
     Flow "connections that end for one when that is used up" = "{}" [count(SESSIONS_ENDED)] in ["dataplane/passage/packet.rs"],
         "`stream.memcap-policy`", [Stats("tcp.ssn_memcap_drop"), Refused(StreamMemory)];
     Flow "memory of reassembly" = "`stream.reassembly.memcap` ({}); flows give way when a {}th of it is left"
         [of(|s| bytes_or_none(s.stream.reassembly.memcap)), count(app_memory::STREAM_ROOM)]
-        in ["dataplane/settings.rs", "dataplane/app_memory.rs", "flow/stream/feed.rs"],
+        in ["stages/settings.rs", "stages/app_memory.rs", "flow/stream/feed.rs"],
         "what finds no room goes by `stream.reassembly.memcap-policy`",
         [Stats("tcp.reassembly_memory_closed"), Stats("tcp.segment_memcap_drop"), Refused(StreamReassembly)];
     Flow "reassembled bytes of a direction" = "`stream.reassembly.depth` ({})" [of(|s| bytes_or_none(s.stream.reassembly.depth))]
-        in ["dataplane/settings.rs", "flow/stream/feed.rs"], "inspection ends there", [Stats("tcp.stream_depth_reached")];
+        in ["stages/settings.rs", "flow/stream/feed.rs"], "inspection ends there", [Stats("tcp.stream_depth_reached")];
     Flow "islands of out-of-order data" = "`stream.reassembly.max-regions` ({})" [of(|s| count(s.stream.reassembly.max_regions))]
-        in ["dataplane/settings.rs", "flow/stream/feed.rs"], "as for `stream.reassembly.memcap`",
+        in ["stages/settings.rs", "flow/stream/feed.rs"], "as for `stream.reassembly.memcap`",
         [Stats("tcp.insert_data_normal_fail"), Event("stream.reassembly_insert_limit"), Refused(StreamReassembly)];
     Flow "queued SYNs and SYN/ACKs" = "`stream.max-syn-queued` ({}), `stream.max-synack-queued` ({})"
         [of(|s| count(s.stream.max_syn_queued)), of(|s| count(s.stream.max_synack_queued))]
-        in ["dataplane/settings.rs", "flow/tcp/queue.rs"], "stream event", [Event("stream.3whs_syn_flood"), Event("stream.3whs_synack_flood")];
+        in ["stages/settings.rs", "flow/tcp/queue.rs"], "stream event", [Event("stream.3whs_syn_flood"), Event("stream.3whs_synack_flood")];
     Flow "datagrams that are taken out of one frame" = "{}" [count(datagrams::MOST)] in ["dataplane/segmentation/datagrams.rs"],
         "inline the frame is refused; passively it is seen as one datagram", [Stats("normaliser.joined"), Refused(EgressMtu)];
-    Flow "bytes that wait in a train inline" = "{}" [bytes(train::MOST)] in ["dataplane/train.rs"],
+    Flow "bytes that wait in a train inline" = "{}" [bytes(train::MOST)] in ["stages/train.rs"],
         "the next segment shows them", [NotNeeded];
     Flow "timers of a host table that a worker looks at" = "{} each {} of the packet clock"
-        [count(host_tables::TIMERS), time(host_tables::EVERY)] in ["dataplane/host_tables.rs"],
+        [count(host_tables::TIMERS), time(host_tables::EVERY)] in ["stages/host_tables.rs"],
         "the rest expires later; what has expired is not seen either way", [NotNeeded];
     Flow "frames that a live worker has under way to others, and room of each ring between two workers" = "{}"
         [count(PARCELS)] in ["dataplane/live/together.rs"], "refused", [Stats("flow.hand_over_refused"), Refused(HandOverRing)];

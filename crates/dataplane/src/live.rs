@@ -13,10 +13,7 @@ pub mod together;
 mod told;
 mod unsent;
 
-use crate::normaliser::{self, NormaliserCounters};
-use crate::record::Recorder;
 use crate::segmentation;
-use crate::train;
 use crate::worker::{Frame, Worker};
 use bartizan_base::{Decision, LinkId, Verdict, WorkerId};
 use bartizan_packet::{Checksums, DecodeOutput, Decoder, InternetChecksum, LinkType, PacketView};
@@ -24,6 +21,9 @@ use bartizan_ports::{
     Awake, Batch, Disposition, FrameFlags, FrameInfo, InlinePair, PendingChecksum, Port, PortError,
     Segmentation, Side, Woke, wait_any,
 };
+use bartizan_stages::normaliser::{self, NormaliserCounters};
+use bartizan_stages::record::Recorder;
+use bartizan_stages::train;
 use std::time::Duration;
 
 pub use control::{Control, MOVES_ASKED};

@@ -5,38 +5,38 @@
 mod moving;
 mod shown;
 
-use crate::account::Account;
-use crate::app_memory::AppMemory;
 use crate::board::Presenter;
-use crate::chain::Chains;
-use crate::checksums::ChecksumSample;
-use crate::context::{Context, Position};
-use crate::flow_ext::FlowExt;
-use crate::flows::Flows;
-use crate::frame::Place;
-use crate::host_tables::HostCare;
-use crate::intake::Intake;
-use crate::intake::fragment::{Fragmented, Settled};
-use crate::intake::joined::Joined;
-use crate::leaving::Leaving;
-use crate::lifecycle::{Act, FunctionNews, FunctionNow};
 use crate::live::inquiry::Inquiry;
-use crate::normaliser::{NormaliserCounters, Rewrite};
 use crate::passage::{ENDS_WHEN_IDLE, Passage, credit_early};
-use crate::record::{Entry, Recorder};
-use crate::runner::Runner;
-use crate::settings::{ChecksumMode, EngineSettings};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::turns::Turn;
 use bartizan_base::{Decision, Generation, Reason, Timestamp, WorkerId};
 use bartizan_flow::{FlowTable, TableError};
 use bartizan_offload::{FlowManager, ManagerCounters, Stays};
 use bartizan_packet::{Checksums, Decoded, DecoderConfig};
+use bartizan_stages::account::Account;
+use bartizan_stages::app_memory::AppMemory;
+use bartizan_stages::chain::Chains;
+use bartizan_stages::checksums::ChecksumSample;
+use bartizan_stages::context::{Context, Position};
+use bartizan_stages::flow_ext::FlowExt;
+use bartizan_stages::flows::Flows;
+use bartizan_stages::frame::Place;
+use bartizan_stages::host_tables::HostCare;
+use bartizan_stages::intake::Intake;
+use bartizan_stages::intake::fragment::{Fragmented, Settled};
+use bartizan_stages::intake::joined::Joined;
+use bartizan_stages::leaving::Leaving;
+use bartizan_stages::lifecycle::{Act, FunctionNews, FunctionNow};
+use bartizan_stages::normaliser::{NormaliserCounters, Rewrite};
+use bartizan_stages::record::{Entry, Recorder};
+use bartizan_stages::runner::Runner;
+use bartizan_stages::settings::{ChecksumMode, EngineSettings};
 use shown::Held;
 use std::sync::Arc;
 
-pub use crate::counts::{ExceptionCounters, RefusalCounters, StreamEventCounters, WorkerCounters};
-pub use crate::frame::Frame;
+pub use bartizan_stages::counts::{ExceptionCounters, RefusalCounters, StreamEventCounters, WorkerCounters};
+pub use bartizan_stages::frame::Frame;
 
 /// See the module.
 pub struct Worker {
@@ -146,7 +146,7 @@ impl Worker {
     }
 
     /// [`Worker::frame`], for a frame of a batch. `follows`: the frame behind it goes on with its TCP segment
-    /// ([`crate::train::follows`]), and is handed in next. `None`: it waits for that one, or is held as a fragment; after each
+    /// ([`bartizan_stages::train::follows`]), and is handed in next. `None`: it waits for that one, or is held as a fragment; after each
     /// frame, [`Worker::waiting`] frames before it are to be released.
     pub fn frame_in_batch(
         &mut self,

@@ -30,19 +30,19 @@
 mod moves;
 mod round;
 
-use crate::chain::Chains;
-use crate::frame::{Place, next_frame};
-use crate::guests::{Guest, NotMoved};
 use crate::handover::Owners;
-use crate::lifecycle::FunctionNews;
-use crate::record::Recorder;
-use crate::settings::EngineSettings;
-use crate::stats::{Counters, Sum};
 use crate::worker::{Frame, Worker, WorkerCounters};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::turns::Turns;
 use bartizan_base::{Generation, Spread, Timestamp, WorkerId};
 use bartizan_flow::{FlowKey, TableError};
+use bartizan_stages::chain::Chains;
+use bartizan_stages::frame::{Place, next_frame};
+use bartizan_stages::guests::{Guest, NotMoved};
+use bartizan_stages::lifecycle::FunctionNews;
+use bartizan_stages::record::Recorder;
+use bartizan_stages::settings::EngineSettings;
+use bartizan_stages::stats::{Counters, Sum};
 use moves::Places;
 use round::{Front, Head, Part, Round, pack};
 use rtrb::{Consumer, Producer, RingBuffer};

@@ -4,16 +4,16 @@
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
 use bartizan_base::Settings;
-use bartizan_dataplane::chain::Chains;
 use bartizan_dataplane::event_ring::RingCounters;
 use bartizan_dataplane::handover::HandOverCounters;
 use bartizan_dataplane::live::LiveCounters;
-use bartizan_dataplane::settings::EngineSettings;
-use bartizan_dataplane::stats::visit_capture;
 use bartizan_dataplane::worker::Worker;
 use bartizan_events::record::is_own;
 use bartizan_events::{FileStoreCounters, TlsStoreCounters};
 use bartizan_ports::PortStats;
+use bartizan_stages::chain::Chains;
+use bartizan_stages::settings::EngineSettings;
+use bartizan_stages::stats::visit_capture;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -5,9 +5,9 @@
 mod common;
 
 use bartizan_base::{PacketDuration, Reason, Timestamp};
-use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::Worker;
 use bartizan_flow::FlowState;
+use bartizan_stages::settings::EngineSettings;
 use common::{Bench, Captured, Nothing, bench, ethernet, ip, tcp};
 use std::sync::Arc;
 

@@ -5,9 +5,9 @@ mod common;
 
 use bartizan_base::{Decision, Reason, Timestamp, Verdict};
 use bartizan_dataplane::handover::{Handled, connect};
-use bartizan_dataplane::normaliser::{NormaliserCounters, rewrite};
 use bartizan_dataplane::worker::Worker;
 use bartizan_packet::{Checksums, DecodeOutput, Decoder, LinkType, PacketView};
+use bartizan_stages::normaliser::{NormaliserCounters, rewrite};
 use bartizan_testkit::packet::{Datagram, sum_ipv4_header};
 use common::{Captured, Nothing, bench, ethernet, fragments, gre, header, ip, tcp, udp};
 use std::sync::Arc;

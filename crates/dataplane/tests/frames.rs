@@ -7,10 +7,10 @@ mod common;
 
 use bartizan_base::{LinkId, Timestamp};
 use bartizan_dataplane::live::{Control, LiveCounters, LiveOptions, run_inline};
-use bartizan_dataplane::normaliser::{self, NormaliserCounters};
 use bartizan_dataplane::worker::Worker;
 use bartizan_packet::capture::CaptureReader;
 use bartizan_ports::{InlinePair, TestClock, TestPort};
+use bartizan_stages::normaliser::{self, NormaliserCounters};
 use common::{Bench, Captured, Nothing, bench, ethernet, fragments, gre, ip, tcp, udp};
 use proptest::prelude::*;
 use std::sync::Arc;

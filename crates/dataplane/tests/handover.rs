@@ -5,8 +5,8 @@ mod common;
 
 use bartizan_base::{Reason, Timestamp};
 use bartizan_dataplane::handover::{Handled, Station, connect};
-use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::Worker;
+use bartizan_stages::settings::EngineSettings;
 use common::{Bench, Captured, Nothing, Seen, Shape, bench, marked};
 use proptest::prelude::*;
 use std::collections::HashMap;

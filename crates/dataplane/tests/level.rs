@@ -2,13 +2,13 @@
 //! A level below the host under random traffic: each packet is handled and counted in one place, and the records of flows have the sums.
 
 use bartizan_base::{LinkId, PacketDuration, Timestamp};
-use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::Frame;
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_offload::devices::mock::{Habits, MockDevice, MockPacket, MockWire};
 use bartizan_offload::{Action, DeviceKey, FlowManager};
 use bartizan_packet::windows::Segment;
 use bartizan_packet::{LinkType, TunnelKind, TunnelTag};
+use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::hosts::{address, ethernet, ip, tcp, udp};
 use bartizan_testkit::layers::vxlan;
 use bartizan_testkit::random::Random;

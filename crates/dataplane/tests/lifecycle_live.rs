@@ -2,13 +2,13 @@
 //! A function that panics again and again, and orders about it, under inline traffic of live workers in threads.
 
 use bartizan_base::{Decision, FunctionId, PacketDuration, Reason, Timestamp};
-use bartizan_dataplane::lifecycle::{Act, Condition};
 use bartizan_dataplane::live::inquiry::Question;
 use bartizan_dataplane::live::together::{Ports, Post, run_together};
 use bartizan_dataplane::live::{Control, LiveOptions};
-use bartizan_dataplane::settings::EngineSettings;
 use bartizan_function::{Function, FunctionKind, FunctionSpec, Model, PacketContext, RuleSource, RulesError};
 use bartizan_ports::{InlinePair, Port, TestClock, TestPort};
+use bartizan_stages::lifecycle::{Act, Condition};
+use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::hosts::{ethernet, ip, udp};
 use bartizan_testkit::random::Random;
 use bartizan_testkit_worker::{Made, Nothing, Stack};

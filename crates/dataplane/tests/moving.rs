@@ -6,13 +6,13 @@ mod common;
 
 use bartizan_base::{Generation, LinkId, Path, TenantId, Timestamp, WorkerId};
 use bartizan_classify::Header;
-use bartizan_dataplane::chain::{Chains, Class, FlowClassifier, Matches};
 use bartizan_dataplane::handover::{AWAY_MAX, Handled, Station, connect};
-use bartizan_dataplane::moving::NotMoved;
-use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::Worker;
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_packet::Decoded;
+use bartizan_stages::chain::{Chains, Class, FlowClassifier, Matches};
+use bartizan_stages::moving::NotMoved;
+use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::layers::tagged;
 use common::{Bench, Captured, Nothing, Shape, bench, ethernet, ip, ip_as_is, marked, tcp, udp, unreachable};
 use proptest::prelude::*;

@@ -8,13 +8,13 @@ mod common;
 mod inline_net;
 
 use bartizan_base::{Decision, Direction, FunctionId, Generation, Spread};
-use bartizan_dataplane::chain::Chains;
 use bartizan_dataplane::live::together::{Balance, PARCELS, Ports, Post, run_together, stations};
 use bartizan_dataplane::live::{Control, LiveOptions};
-use bartizan_dataplane::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
 use bartizan_flow::{FlowKey, FlowScope, FlowSide};
 use bartizan_function::{Finding, Function, FunctionSpec, Model, PacketContext};
 use bartizan_ports::{InlineOptions, InlinePair};
+use bartizan_stages::chain::Chains;
+use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
 use inline_net::{AtEnd, in_namespace, run, sysctl};
 use std::collections::HashMap;
 use std::io::{Read, Write};

@@ -6,17 +6,17 @@ mod common;
 mod refusing_ports;
 
 use bartizan_base::{Direction, LinkId, PacketDuration, Reason, Timestamp, WorkerId};
-use bartizan_dataplane::chain::Chains;
 use bartizan_dataplane::live::inquiry::{FLOWS_TOLD, FlowsWanted, PART, Question};
 use bartizan_dataplane::live::together::{
     Balance, Berth, LiveError, Places, Ports, Post, run_together, stations, stations_of,
 };
 use bartizan_dataplane::live::{Control, LiveOptions};
-use bartizan_dataplane::moving::Chance;
-use bartizan_dataplane::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord, Unsent};
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_function::Finding;
 use bartizan_ports::{Batch, InlinePair, Port, PortError, PortStats, SendRefusal, Side, TestClock, TestPort};
+use bartizan_stages::chain::Chains;
+use bartizan_stages::moving::Chance;
+use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord, Unsent};
 use common::{Bench, Shape, bench, chains, marked_saying, read_mark};
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;

@@ -5,13 +5,13 @@
 mod common;
 
 use bartizan_base::{Decision, Direction, FunctionId, Generation, Reason, Timestamp, Verdict, WorkerId};
-use bartizan_dataplane::chain::Chains;
 use bartizan_dataplane::handover::{Handled, connect};
-use bartizan_dataplane::moving::NotMoved;
-use bartizan_dataplane::train;
 use bartizan_dataplane::worker::{Worker, WorkerCounters};
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_function::{Function, FunctionSpec, Model, PacketContext, Together};
+use bartizan_stages::chain::Chains;
+use bartizan_stages::moving::NotMoved;
+use bartizan_stages::train;
 use common::{Bench, Captured, Nothing, bench, ethernet, ip, spec, tcp};
 use proptest::prelude::*;
 use std::collections::HashMap;

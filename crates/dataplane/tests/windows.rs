@@ -3,14 +3,14 @@
 //! comes; and the host goes on where the level is.
 
 use bartizan_base::{LinkId, Timestamp};
-use bartizan_dataplane::lifecycle::Act;
-use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::Frame;
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_offload::devices::mock::{Habits, MockCounters, MockDevice, MockPacket, MockWire};
 use bartizan_offload::{DeviceKey, FlowManager};
 use bartizan_packet::LinkType;
 use bartizan_packet::windows as rule;
+use bartizan_stages::lifecycle::Act;
+use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::hosts::{address, ethernet, ip, udp, unreachable};
 use bartizan_testkit::packet::{ACK, FIN, PSH, RST, SYN, Segment, URG};
 use bartizan_testkit::random::Random;

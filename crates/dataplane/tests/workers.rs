@@ -6,12 +6,12 @@ mod common;
 use bartizan_base::{Direction, Generation, Reason, Timestamp, Verdict, WorkerId};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
 use bartizan_dataplane::event_ring::{WhenFull, event_ring, write_all};
-use bartizan_dataplane::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
 use bartizan_dataplane::worker::{Frame, Worker, WorkerCounters};
 use bartizan_dataplane::workers::{Pool, PoolOptions, WorkerRecorder};
 use bartizan_function::Finding;
 use bartizan_packet::LinkType;
 use bartizan_packet::capture::CaptureReader;
+use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
 use bartizan_testkit_worker::events;
 use common::{
     Bench, Captured, Nothing, Seen, Shape, bench, chains, ethernet, ip, ip_as_is, marked, marked_wrong, tcp,
@@ -449,7 +449,7 @@ impl WorkerRecorder for Fails {}
 #[test]
 fn a_worker_that_fails_is_an_error_and_no_standstill() {
     let mut bench = bench(true, "no");
-    bench.chains = Arc::new(bartizan_dataplane::chain::Chains::one(Generation(1), vec![Arc::new(Refuses)]));
+    bench.chains = Arc::new(bartizan_stages::chain::Chains::one(Generation(1), vec![Arc::new(Refuses)]));
     let options = PoolOptions { rounds: 2, frames: 2, bytes: 1 << 16, moves: None };
     let halves = (0..2).map(|_| Fails).collect();
     let mut pool =

@@ -9,14 +9,14 @@ use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{Decision, Fid, FunctionId, Generation, LinkId, Path, Reason, TenantId, Timestamp};
 use bartizan_classify::Header;
-use bartizan_dataplane::chain::{Chains, Class, FlowClassifier, Matches};
-use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_function::{
     Function, FunctionKind, FunctionSpec, HeaderRules, HostKeeper, HostTables, Model, PacketContext,
     RuleSource, RulesError, Together, WorkerState,
 };
 use bartizan_packet::{Decoded, LinkType};
+use bartizan_stages::chain::{Chains, Class, FlowClassifier, Matches};
+use bartizan_stages::settings::EngineSettings;
 use std::sync::{Arc, LazyLock, Mutex};
 
 /// See the module.

@@ -14,11 +14,11 @@ pub use alone::Alone;
 pub use stack::{FIREWALL, Made, Stack};
 
 use bartizan_base::{Direction, LinkId, Timestamp};
-use bartizan_dataplane::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
 use bartizan_dataplane::worker::Frame;
 use bartizan_dataplane::workers::WorkerRecorder;
 use bartizan_function::Finding;
 use bartizan_packet::LinkType;
+use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
 
 /// A frame with its time.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("7", &["bartizan"]),
     ("6", &["controller", "agent"]),
     ("5", &["dataplane"]),
-    ("4", &["functions"]),
+    ("4", &["functions", "stages"]),
     ("3", &["detect"]),
     ("2", &["function", "offload", "ports", "toe"]),
     ("1", &["applayer", "flow", "classify", "config", "xdp"]),

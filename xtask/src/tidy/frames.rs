@@ -91,7 +91,7 @@ mod tests {
             ("crates/flow/tests/x.rs", header),
             ("crates/flow/src/part/tests.rs", header),
             ("crates/flow/src/lib.rs", header),
-            ("crates/dataplane/src/normaliser.rs", mixed),
+            ("crates/stages/src/normaliser.rs", mixed),
             ("fuzz/src/x.rs", "let magic = 0xa1b2_c3d4u32;\n"),
             ("testkit/src/packet/tcp.rs", header),
         ]);
@@ -99,7 +99,7 @@ mod tests {
         let expected = [
             ("crates/flow/tests/x.rs", 1),
             ("crates/flow/src/part/tests.rs", 1),
-            ("crates/dataplane/src/normaliser.rs", 4),
+            ("crates/stages/src/normaliser.rs", 4),
             ("fuzz/src/x.rs", 1),
         ];
         assert_eq!(found, expected.map(|(path, line)| (path.to_owned(), line)));

@@ -3,8 +3,8 @@
 
 use super::Build;
 use bartizan_base::FunctionId;
-use bartizan_dataplane::quotas::{Quota, Quotas};
 use bartizan_function::Function;
+use bartizan_stages::quotas::{Quota, Quotas};
 use core::num::NonZeroU64;
 use std::collections::BTreeMap;
 use std::sync::Arc;

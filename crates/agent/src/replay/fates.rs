@@ -5,11 +5,9 @@ use super::headers::staged_reason;
 use super::outcome::{Amounts, Fate, FlowName, Outcome};
 use crate::build::{ClassInfo, DEFAULT_POLICY};
 use bartizan_base::{Direction, Fid, Reason};
-use bartizan_dataplane::record::{
-    Anomaly, EndOfFlow, Entry, Fate as PacketFate, Occasion, Recorder, TxRecord,
-};
 use bartizan_events::time_text;
 use bartizan_function::Finding;
+use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate as PacketFate, Occasion, Recorder, TxRecord};
 use std::collections::HashMap;
 
 /// Flows that are kept.

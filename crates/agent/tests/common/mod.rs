@@ -7,11 +7,11 @@ use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{FunctionId, LinkId, Settings};
 use bartizan_config::policy::{self, PolicyFile};
-use bartizan_dataplane::settings::EngineSettings;
 use bartizan_flow::FlowHasher;
 use bartizan_flow::host::{HostTable, HostTableConfig, WhenHostsFull};
 use bartizan_function::{Function, FunctionKind, FunctionSpec, Model, RuleSource, RulesError};
 use bartizan_functions::registry::{Services, kinds};
+use bartizan_stages::settings::EngineSettings;
 use std::sync::{Arc, Mutex};
 
 static IDS: FunctionSpec = FunctionSpec {

@@ -8,12 +8,12 @@ use crate::generation::{Builder, Options, is_policy};
 use crate::reload::Inventory;
 use crate::{control, findings, load, rule_files, say, unused};
 use bartizan_base::{Generation, Settings};
-use bartizan_dataplane::settings::EngineSettings;
 use bartizan_detect::needs::Needs;
 use bartizan_detect::ruleset::Loaded;
 use bartizan_events::output::Rights;
 use bartizan_events::{EveOutputs, TlsStoreOptions};
 use bartizan_rules::{Diagnostic, RuleSetReport, Severity};
+use bartizan_stages::settings::EngineSettings;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 

@@ -11,8 +11,6 @@ use bartizan_dataplane::eve::{EveRecorder, RunInfo, StatsNow};
 use bartizan_dataplane::event_ring::{
     EventReceiver, RING_BYTES, RingCounters, WhenFull, event_ring, write_all,
 };
-use bartizan_dataplane::settings::EngineSettings;
-use bartizan_dataplane::stats::Counters;
 use bartizan_dataplane::worker::{Frame, Worker, WorkerCounters};
 use bartizan_dataplane::workers::{Finished, Pool, PoolError, PoolOptions, stats_of};
 use bartizan_events::EveOutputs;
@@ -20,6 +18,8 @@ use bartizan_events::config::{Destination, EveOutput};
 use bartizan_events::file_store::WhenBehind;
 use bartizan_events::output::{Rights, Unfit};
 use bartizan_rules::RuleSetReport;
+use bartizan_stages::settings::EngineSettings;
+use bartizan_stages::stats::Counters;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

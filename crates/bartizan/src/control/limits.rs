@@ -8,7 +8,7 @@ use bartizan_base::PacketDuration;
 use bartizan_base::limit::Trace::Told;
 use bartizan_base::limit::{Limit, count, time};
 use bartizan_base::limits;
-use bartizan_dataplane::lifecycle::NEWS_MAX;
+use bartizan_stages::lifecycle::NEWS_MAX;
 use std::time::Duration;
 
 fn span(of: Duration) -> String {
@@ -27,6 +27,6 @@ pub const LIMITS: &[Limit] = limits! {
         "the command is refused", [Told("the answer, `refused` of `control-stats`")];
     Control "rules of which `ruleset-failed-rules` tells" = "{}" [count(FAILED_TOLD)] in ["bartizan/reload.rs"],
         "counted, not told", [Told("`omitted` in the answer")];
-    Control "failures and restarts of functions that wait for the log" = "{}" [count(NEWS_MAX)] in ["dataplane/lifecycle.rs"],
+    Control "failures and restarts of functions that wait for the log" = "{}" [count(NEWS_MAX)] in ["stages/lifecycle.rs"],
         "they do not stand in the log", [Told("failures and restarts of `function-list`")];
 };

@@ -3,9 +3,9 @@
 
 use super::EveRecorder;
 use super::head::flow_tuple;
-use crate::record::{Entry, Occasion, TxRecord};
 use bartizan_base::Direction;
 use bartizan_events::StoredChain;
+use bartizan_stages::record::{Entry, Occasion, TxRecord};
 
 impl EveRecorder {
     pub(super) fn store_certificates(

@@ -4,7 +4,6 @@
 use super::EveRecorder;
 use super::head::{Orientation, VariableNames};
 use super::packet::{Heads, file_info, show_forwarded, write_inside};
-use crate::record::{Entry, Kept, Occasion, TxRecord};
 use bartizan_applayer::file::{FileState, FileTrack};
 use bartizan_applayer::transaction::Bodies;
 use bartizan_base::Direction;
@@ -12,6 +11,7 @@ use bartizan_events::JsonWriter;
 use bartizan_events::config::HeaderOptions;
 use bartizan_events::record::{FileInfo, FileRecord};
 use bartizan_events::xff::XffOptions;
+use bartizan_stages::record::{Entry, Kept, Occasion, TxRecord};
 use core::sync::atomic::Ordering;
 
 impl EveRecorder {

@@ -3,7 +3,6 @@
 
 use super::EveRecorder;
 use super::head::{FlowClass, VariableNames, app_protocols, flow_tuple};
-use crate::record::{EndOfFlow, Entry};
 use bartizan_base::{Direction, Level, PerDirection};
 use bartizan_events::Common;
 use bartizan_events::record::{
@@ -14,6 +13,7 @@ use bartizan_flow::level::Amounts;
 use bartizan_flow::{EndReason, FlowFlags, FlowState};
 use bartizan_function::OfFlow;
 use bartizan_offload::Stays;
+use bartizan_stages::record::{EndOfFlow, Entry};
 use smallvec::SmallVec;
 
 const fn reason_of(reason: EndReason) -> Reason {

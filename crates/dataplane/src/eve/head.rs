@@ -2,14 +2,14 @@
 //! The head of events, from packets and flows.
 
 use super::{EveRecorder, RunInfo};
-use crate::chain::ClassName;
-use crate::record::{Cause, Entry, Occasion};
 use bartizan_applayer::flow::{AppLayer, Known};
 use bartizan_applayer::protocols;
 use bartizan_base::{Decision, Direction, Generation};
 use bartizan_events::Common;
 use bartizan_events::record::{AppProtocols, Ether, Own, PacketSource, Tuple};
 use bartizan_packet::{PacketView, Transport};
+use bartizan_stages::chain::ClassName;
+use bartizan_stages::record::{Cause, Entry, Occasion};
 use smallvec::SmallVec;
 
 /// Which way round addresses and ports stand.

@@ -9,9 +9,7 @@ pub(crate) mod packet;
 mod stats;
 mod tap;
 
-use crate::chain::{Chains, ClassName, PolicyMap};
 use crate::event_ring::{EventSender, LineSink, RingCounters};
-use crate::record::{Anomaly, EndOfFlow, Entry, Fate, Kept, Occasion, Recorder, TxRecord, Unsent};
 use crate::workers::WorkerRecorder;
 use bartizan_applayer::frames::{Frame, Frames};
 use bartizan_applayer::protocol::ProtocolSpec;
@@ -21,6 +19,8 @@ use bartizan_events::config::{Destination, EventTypes, ProtocolOptions};
 use bartizan_events::sink::{OpenError, SinkProblem, SinkWatch};
 use bartizan_events::{EveOutput, EveOutputs, FileStoreHandle, JsonWriter, Sink, TlsStoreHandle};
 use bartizan_function::{Finding, VariableNames};
+use bartizan_stages::chain::{Chains, ClassName, PolicyMap};
+use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Kept, Occasion, Recorder, TxRecord, Unsent};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;

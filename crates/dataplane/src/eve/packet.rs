@@ -4,7 +4,6 @@
 use super::head::{FlowClass, Orientation, VariableNames, app_protocols, flow_tuple, own_tuple};
 use super::tap::{AlertKey, AlertTap};
 use super::{EveRecorder, RunInfo, flow};
-use crate::record::{Anomaly, Around, Entry, Fate, Occasion, TxRecord, Unsent};
 use bartizan_applayer::file::FileState as State;
 use bartizan_applayer::frames::{Frame, Frames};
 use bartizan_applayer::protocol::ProtocolSpec;
@@ -21,6 +20,7 @@ use bartizan_events::xff::XffOptions;
 use bartizan_events::{Common, JsonWriter};
 use bartizan_function::{Finding, FindingAction, RejectTo, RuleInfo};
 use bartizan_packet::{Network, PacketView, Transport};
+use bartizan_stages::record::{Anomaly, Around, Entry, Fate, Occasion, TxRecord, Unsent};
 use std::sync::Arc;
 
 /// What an alert says of its rule, with the texts that it borrows.

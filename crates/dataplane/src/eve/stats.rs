@@ -2,7 +2,7 @@
 //! Events of type `stats`: made by whoever steers the run, from what workers show, and written by whoever has the outputs.
 //!
 //! The outputs belong to one thread. [`StatsWriter`] formats elsewhere and posts finished lines; the recorder takes them between two
-//! batches ([`crate::record::Recorder::turn`]), so no worker waits for a counter.
+//! batches ([`bartizan_stages::record::Recorder::turn`]), so no worker waits for a counter.
 
 use super::EveRecorder;
 use bartizan_base::Timestamp;
@@ -216,7 +216,7 @@ impl StatsWriter {
         if let Some(store) = &self.certificates {
             store.for_each(|name, value| all.push((name, value)));
         }
-        let wrong = u64::from(crate::stats::mostly_wrong_checksums(&all).is_some());
+        let wrong = u64::from(bartizan_stages::stats::mostly_wrong_checksums(&all).is_some());
         all.push(("tcp.checksums_mostly_wrong", wrong));
         all
     }

@@ -3,9 +3,6 @@
 
 use super::observe::{Call, How, observed, take};
 use super::probe;
-use crate::chain::{Chains, Class, LookupExplained, Matches};
-use crate::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
-use crate::settings::{ChecksumMode, EngineSettings};
 use crate::worker::{Frame, Worker};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{Decision, Direction, LinkId, TenantId, Timestamp};
@@ -14,6 +11,9 @@ use bartizan_flow::{FlowKey, FlowScope, TableError};
 use bartizan_function::Finding;
 use bartizan_function::header::header_of_flow;
 use bartizan_packet::LinkType;
+use bartizan_stages::chain::{Chains, Class, LookupExplained, Matches};
+use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_stages::settings::{ChecksumMode, EngineSettings};
 use core::net::IpAddr;
 use std::sync::Arc;
 

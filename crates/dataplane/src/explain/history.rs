@@ -6,13 +6,13 @@
 use super::notes::{Ended, Note, Notes, What};
 use super::observe::{Call, Calls, FlowSeen, Half, How, observed, take};
 pub use super::told::{Alert, AllowedBy, Ends, FlowHistory, Histories, Moment, Part, Refusal};
-use crate::chain::Chains;
-use crate::settings::EngineSettings;
 use crate::worker::{Frame, Worker};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{Decision, Direction, Timestamp};
 use bartizan_flow::TableError;
 use bartizan_packet::{DecodeOutput, Decoder};
+use bartizan_stages::chain::Chains;
+use bartizan_stages::settings::EngineSettings;
 use core::net::IpAddr;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -2,10 +2,10 @@
 //! The recorder of histories: writes down what the data plane records, flow by flow.
 
 use super::observe::FlowSeen;
-use crate::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
-use crate::standing::Allowed;
 use bartizan_base::{Decision, Direction, PerDirection, Timestamp};
 use bartizan_function::{Finding, FindingAction};
+use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_stages::standing::Allowed;
 
 /// What was recorded, in order.
 #[derive(Default)]

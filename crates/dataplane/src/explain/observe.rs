@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A function that is looked at: it does what it does, and each call is written down.
 
-use crate::chain::{Chains, Class, FlowClassifier, Matches, PolicyMap};
-use crate::quotas::Quotas;
 use bartizan_base::{Decision, Direction, FunctionId, LinkId, RuleId, TenantId, Timestamp};
 use bartizan_classify::Header;
 use bartizan_function::{FlowView, Function, FunctionSpec, Model, PacketContext};
+use bartizan_stages::chain::{Chains, Class, FlowClassifier, Matches, PolicyMap};
+use bartizan_stages::quotas::Quotas;
 use core::net::IpAddr;
 use serde_json::{Map, Value};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,7 +40,7 @@ pub struct FlowSeen {
 }
 
 impl FlowSeen {
-    pub(super) fn of_entry(flow: &crate::record::Entry) -> Self {
+    pub(super) fn of_entry(flow: &bartizan_stages::record::Entry) -> Self {
         let key = flow.key();
         let summary = flow.ext.app.as_deref().map(|app| app.summary()).unwrap_or_default();
         let session = &flow.ext.session;

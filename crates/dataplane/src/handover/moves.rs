@@ -23,11 +23,11 @@
 use super::away::{AWAY_MAX, State};
 use super::walk::Directed;
 use super::{Decided, Parcel, Sent, Station};
-use crate::guests::{Guest, NotMoved};
-use crate::moving::MovedFlow;
-use crate::record::Recorder;
 use bartizan_base::{Decision, FlowId, WorkerId};
 use bartizan_flow::FlowKey;
+use bartizan_stages::guests::{Guest, NotMoved};
+use bartizan_stages::moving::MovedFlow;
+use bartizan_stages::record::Recorder;
 use std::collections::VecDeque;
 
 impl Station {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who owns a packet, and the walk of a frame from owner to owner.
 
-use crate::chain::Chains;
-use crate::frame::{Around, Frame, MAX_DEPTH, Place};
-use crate::guests::Guest;
-use crate::intake::fragment::{Fragmented, refused_as_it_is};
-use crate::intake::joined::Joined;
-use crate::normaliser::Rewrite;
-use crate::record::Recorder;
 use crate::worker::Worker;
 use bartizan_base::spread::Part;
 use bartizan_base::{Decision, Reason, Spread, WorkerId};
 use bartizan_flow::FlowKey;
 use bartizan_packet::{DecodeOutput, Decoded};
+use bartizan_stages::chain::Chains;
+use bartizan_stages::frame::{Around, Frame, MAX_DEPTH, Place};
+use bartizan_stages::guests::Guest;
+use bartizan_stages::intake::fragment::{Fragmented, refused_as_it_is};
+use bartizan_stages::intake::joined::Joined;
+use bartizan_stages::normaliser::Rewrite;
+use bartizan_stages::record::Recorder;
 use std::sync::Arc;
 
 /// Says who owns what. The same in every worker of an instance.

@@ -3,17 +3,17 @@
 
 use super::inquiry::{FLOWS_TOLD, FlowsWanted, Inquiry, PART, Question};
 use super::told::{Counted, LevelsNow, LiveFlow, RefusedBy, StaysBy};
-use crate::chain::Chains;
 use crate::explain::history::{AllowedBy, Ends};
-use crate::lifecycle::FunctionNow;
-use crate::record::Entry;
-use crate::standing::Course;
 use crate::worker::Worker;
 use bartizan_applayer::flow::{AppLayer, Known};
 use bartizan_applayer::protocols;
 use bartizan_base::{Decision, FlowId, FunctionId, Level, Path, Timestamp, WorkerId};
 use bartizan_flow::level::Step;
 use bartizan_function::header::header_of_flow;
+use bartizan_stages::chain::Chains;
+use bartizan_stages::lifecycle::FunctionNow;
+use bartizan_stages::record::Entry;
+use bartizan_stages::standing::Course;
 use std::collections::BTreeMap;
 
 /// Looks at the next part for a question. `None`: it is answered.

@@ -7,12 +7,12 @@
 
 use super::answering;
 use super::inquiry::{self, Collector, Question, Waiting};
-use crate::chain::Chains;
-use crate::lifecycle::{FunctionNews, NEWS_MAX};
 use crate::worker::Worker;
 use bartizan_base::{Generation, WorkerId};
 use bartizan_flow::FlowKey;
 use bartizan_ports::Waker;
+use bartizan_stages::chain::Chains;
+use bartizan_stages::lifecycle::{FunctionNews, NEWS_MAX};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a live run counts beside its worker.
 
-use crate::normaliser::NormaliserCounters;
+use bartizan_stages::normaliser::NormaliserCounters;
 
 /// What a live run counted beyond the worker's own counters.
 #[derive(Clone, Copy, Debug, Default)]

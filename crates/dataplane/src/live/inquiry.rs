@@ -10,9 +10,9 @@
 //! Not done: what functions know of a flow beyond its standing; flows that have ended (their records say it).
 
 use super::told::{LevelsNow, LiveFlow};
-use crate::lifecycle::{Act, FunctionNow};
 use bartizan_base::WorkerId;
 use bartizan_flow::FlowKey;
+use bartizan_stages::lifecycle::{Act, FunctionNow};
 use core::net::IpAddr;
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -19,12 +19,7 @@ use super::{
     LastTurns, LiveCounters, LiveOptions, Rejecter, checksums_of, fill_in_checksums, frame_of, is_followed,
     is_to_be_cut, release, send_as_segments, send_large, send_released, settle, take_apart,
 };
-use crate::chain::Chains;
 use crate::handover::{Handled, Station, connect};
-use crate::moving::Chance;
-use crate::normaliser;
-use crate::record::Recorder;
-use crate::settings::EngineSettings;
 use crate::worker::{Worker, WorkerCounters};
 use crate::workers::share_of;
 use bartizan_applayer::flow::Engine;
@@ -34,6 +29,11 @@ use bartizan_ports::{
     Awake, Batch, FrameFlags, FrameInfo, MergedTap, PortError, PortStats, Segmentation, Side, Woke,
     stay_on_processor,
 };
+use bartizan_stages::chain::Chains;
+use bartizan_stages::moving::Chance;
+use bartizan_stages::normaliser;
+use bartizan_stages::record::Recorder;
+use bartizan_stages::settings::EngineSettings;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What live workers tell of their flows: who a flow is, what is decided of it and by whom, where its packets are handled and why not lower; and how many there are by that.
 
-use crate::chain::NameExplained;
 use crate::explain::history::{AllowedBy, Ends};
 use bartizan_base::PerDirection;
+use bartizan_stages::chain::NameExplained;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -7,10 +7,10 @@
 //! of a port's records sum up to what it counted for the frames that came to it here; what a device gives back after it
 //! had taken it, and answers that the normaliser made, are only counted by the port.
 
-use crate::record::{Occasion, Recorder, Unsent};
 use bartizan_base::{Generation, PacketDuration, Timestamp};
 use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
 use bartizan_ports::{Batch, Disposition, InlinePair, SendRefusal, Side};
+use bartizan_stages::record::{Occasion, Recorder, Unsent};
 
 /// Between two records of one cause at one port.
 const INTERVAL: PacketDuration = PacketDuration::from_secs(1);
@@ -106,10 +106,10 @@ impl UnsentFrames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Anomaly, EndOfFlow, Entry, Fate, TxRecord};
     use bartizan_base::Direction;
     use bartizan_function::Finding;
     use bartizan_ports::{TestClock, TestPort};
+    use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, TxRecord};
 
     #[derive(Default)]
     struct Told(Vec<(String, &'static str, u64)>);

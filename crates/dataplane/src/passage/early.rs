@@ -3,12 +3,12 @@
 //! refused, and the credit for what was.
 
 use super::Passage;
-use crate::account::Account;
-use crate::early::Early;
-use crate::flows::Flows;
-use crate::runner::Runner;
 use bartizan_base::{Decision, FlowId, Generation};
 use bartizan_offload::FlowManager;
+use bartizan_stages::account::Account;
+use bartizan_stages::early::Early;
+use bartizan_stages::flows::Flows;
+use bartizan_stages::runner::Runner;
 
 impl Passage<'_> {
     /// A packet of a flow was judged. What answers it must not be refused for being of no flow, so the flow is marked before the packet leaves; but where the first function of its path

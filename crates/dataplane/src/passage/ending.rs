@@ -2,10 +2,10 @@
 //! The end of a flow: what is held is inspected and recorded, then the flow's own record is written.
 
 use super::Passage;
-use crate::record::EndOfFlow;
-use crate::settings::ENDS_REPLAYED;
 use bartizan_base::{Direction, FlowId, Timestamp};
 use bartizan_flow::EndReason;
+use bartizan_stages::record::EndOfFlow;
+use bartizan_stages::settings::ENDS_REPLAYED;
 
 /// Timers that are looked at per packet, so that no packet waits for a long list.
 pub(crate) const TIMERS_PER_PACKET: u32 = 256;

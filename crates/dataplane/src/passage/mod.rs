@@ -13,16 +13,16 @@ pub(crate) use ending::{ENDS_WHEN_IDLE, TIMERS_PER_PACKET};
 pub(crate) use overload::{CLOSINGS, DRAWS, LOOKED_AT};
 pub(crate) use packet::SESSIONS_ENDED;
 
-use crate::chain::Chains;
-use crate::context::Context;
-use crate::flows::Flows;
-use crate::frame::{Around, Frame, MAX_DEPTH, Place, next_frame};
-use crate::identity::Whence;
-use crate::intake::Intake;
-use crate::intake::fragment::{Fragmented, Settled, refused_as_it_is};
-use crate::runner::Runner;
 use bartizan_base::{Decision, FlowId, FunctionId, Reason, TenantId, Verdict};
 use bartizan_packet::{DecodeOutput, Decoded};
+use bartizan_stages::chain::Chains;
+use bartizan_stages::context::Context;
+use bartizan_stages::flows::Flows;
+use bartizan_stages::frame::{Around, Frame, MAX_DEPTH, Place, next_frame};
+use bartizan_stages::identity::Whence;
+use bartizan_stages::intake::Intake;
+use bartizan_stages::intake::fragment::{Fragmented, Settled, refused_as_it_is};
+use bartizan_stages::runner::Runner;
 
 /// See the module.
 pub(crate) struct Passage<'w> {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A worker gives flows away and takes others' in: see [`crate::moving`].
+//! A worker gives flows away and takes others' in: see [`bartizan_stages::moving`].
 
 use super::Worker;
-use crate::flow_ext::FlowExt;
-use crate::frame::Frame;
-use crate::guests::{Guest, Guests, NotMoved};
-use crate::identity::Whence;
-use crate::moving::MovedFlow;
-use crate::record::Recorder;
 use bartizan_base::FlowId;
 use bartizan_flow::stream::StreamPair;
 use bartizan_flow::table::moving::Moved;
 use bartizan_flow::{EndReason, FlowKey, FlowTable};
 use bartizan_packet::Decoded;
+use bartizan_stages::flow_ext::FlowExt;
+use bartizan_stages::frame::Frame;
+use bartizan_stages::guests::{Guest, Guests, NotMoved};
+use bartizan_stages::identity::Whence;
+use bartizan_stages::moving::MovedFlow;
+use bartizan_stages::record::Recorder;
 
 impl Worker {
     /// Gives a flow away, to be called between batches; it is no matter of this worker's any more. `keeps_room`: it may come back

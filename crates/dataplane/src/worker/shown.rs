@@ -3,11 +3,11 @@
 
 use super::Worker;
 use crate::board::{Presenter, Snapshot};
-use crate::host_tables::{host_counters, visit_hosts};
 use bartizan_applayer::protocols;
 use bartizan_base::Reason;
 use bartizan_flow::tcp::StreamEvent;
 use bartizan_offload::{ManagerCounters, Stays};
+use bartizan_stages::host_tables::{host_counters, visit_hosts};
 
 /// Reasons by the names of EVE's `stats.firewall.drop_reason`.
 const FIREWALL_REASONS: &[(&str, Reason)] = &[

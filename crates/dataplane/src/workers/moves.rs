@@ -5,15 +5,15 @@
 //! Whoever gives flows away at a round gives all of them before it waits for one itself, and waits for nobody to give; so somebody always goes on. Who waits
 //! for a flow is at the beginning of a round, and nobody who is further back waits for its turn ([`bartizan_base::turns`]).
 
-use crate::guests::{Chance, NotMoved};
 use crate::handover::AWAY_MAX;
 use crate::handover::Owners;
 use crate::handover::away::moved_key;
-use crate::moving::MovedFlow;
 use crate::worker::{Frame, Worker};
 use bartizan_base::WorkerId;
 use bartizan_flow::FlowKey;
 use bartizan_packet::Decoded;
+use bartizan_stages::guests::{Chance, NotMoved};
+use bartizan_stages::moving::MovedFlow;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

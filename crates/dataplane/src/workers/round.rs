@@ -4,16 +4,16 @@
 //! Not done: decoding in the workers (the reader decodes, since it has to know owners and put fragments together).
 
 use super::moves::{Crossing, Places};
-use crate::chain::Chains;
-use crate::frame::{Around, Frame, MAX_DEPTH, Place};
 use crate::handover::walk::Owners;
-use crate::intake::fragment::Fragmented;
-use crate::intake::joined::Joined;
-use crate::settings::ChecksumMode;
 use crate::worker::Worker;
 use bartizan_base::{Decision, FunctionId, LinkId, Reason, Timestamp, Verdict, WorkerId};
 use bartizan_flow::FlowKey;
 use bartizan_packet::{DecodeOutput, Decoded, LinkType, PacketView, Transport};
+use bartizan_stages::chain::Chains;
+use bartizan_stages::frame::{Around, Frame, MAX_DEPTH, Place};
+use bartizan_stages::intake::fragment::Fragmented;
+use bartizan_stages::intake::joined::Joined;
+use bartizan_stages::settings::ChecksumMode;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 

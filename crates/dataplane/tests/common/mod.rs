@@ -8,12 +8,12 @@ pub use bartizan_testkit_worker::{Captured, Nothing};
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{Decision, FunctionId, Generation, RuleId, Settings, Timestamp};
-use bartizan_dataplane::chain::Chains;
-use bartizan_dataplane::settings::EngineSettings;
 use bartizan_function::{
     Finding, FindingAction, Function, FunctionSpec, Model, PacketContext, RuleInfo, WorkerState,
 };
 use bartizan_packet::{PacketSource, Transport};
+use bartizan_stages::chain::Chains;
+use bartizan_stages::settings::EngineSettings;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};

@@ -4,8 +4,8 @@
 use super::flow::Told;
 use crate::tuple::{end_text, protocol_name};
 use bartizan_agent::explain::{FlowExplanation, FlowQuestion, FunctionAnswer};
-use bartizan_dataplane::chain::LookupExplained;
 use bartizan_dataplane::explain::history::{FlowHistory, Moment};
+use bartizan_stages::chain::LookupExplained;
 use serde_json::{Map, Value, json};
 use std::net::IpAddr;
 

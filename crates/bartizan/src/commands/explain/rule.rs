@@ -5,9 +5,7 @@ use super::flow::{frames, print_json};
 use crate::error::{Exit, Failure};
 use crate::load;
 use bartizan_base::{FunctionId, Generation, LinkId, Settings};
-use bartizan_dataplane::chain::Chains;
 use bartizan_dataplane::explain::first::Nobody;
-use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_detect::builder::Origin;
 use bartizan_detect::explain::rule::{Condition, RuleExplanation, explain};
@@ -15,6 +13,8 @@ use bartizan_detect::explain::trace::{Trace, Traced, Tracer};
 use bartizan_detect::ruleset::{self, RuleSet};
 use bartizan_functions::ids::{ALERTS_PER_PACKET, Ids};
 use bartizan_rules::{Diagnostic, Rule, RuleFile, Severity};
+use bartizan_stages::chain::Chains;
+use bartizan_stages::settings::EngineSettings;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 

@@ -4,8 +4,8 @@
 use super::*;
 use bartizan_base::{Reason, Verdict};
 use bartizan_dataplane::board::Amount;
-use bartizan_dataplane::chain::PolicyMap;
 use bartizan_ports::PortStats;
+use bartizan_stages::chain::PolicyMap;
 use std::collections::{BTreeSet, HashMap};
 
 /// A sample: name, labels in order, value.

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The last stage: what is counted, and what flows hold of memory.
+
+use crate::app_memory::{AppMemory, Charge, Held};
+use crate::app_stats::AppStats;
+use crate::chain::Chains;
+use crate::counts::WorkerCounters;
+use crate::flow_ext::FlowExt;
+use crate::flows::Flows;
+use crate::settings::EngineSettings;
+use crate::tally::Tally;
+use bartizan_applayer::flow::AppLayer;
+use bartizan_base::{Decision, Fid, FlowId, TenantId};
+use bartizan_flow::stream::StreamPair;
+use bartizan_function::FindingAction;
+
+/// See the module.
+pub struct Account {
+    /// The worker's plain numbers.
+    pub counters: WorkerCounters,
+    /// By policy.
+    pub tally: Tally,
+    /// By protocol.
+    pub app_stats: AppStats,
+    /// Memory of application layers and streams.
+    pub memory: AppMemory,
+    /// Class of the packet in hand.
+    pub fid: Fid,
+}
+
+impl Account {
+    /// An empty account of the policies in force.
+    pub fn new(settings: &EngineSettings, chains: &Chains) -> Self {
+        let mut memory = AppMemory::new(&settings.app_memory, settings.stream.reassembly.memcap);
+        memory.set_quotas(chains.quotas());
+        Account {
+            counters: WorkerCounters::default(),
+            tally: Tally::new(chains),
+            app_stats: AppStats::default(),
+            memory,
+            fid: Fid(0),
+        }
+    }
+
+    /// Counts an alert of the packet in hand.
+    pub fn alert(&mut self, action: FindingAction) {
+        self.counters.alerts += 1;
+        self.tally.alert(self.fid, action);
+    }
+
+    /// Counts what became of the packet in hand. `acts`: refusals are done.
+    pub fn packet(&mut self, decision: &Decision, bytes: u32, acts: bool) {
+        self.tally.count(self.fid, decision, bytes, acts);
+    }
+
+    /// Counts what a flow holds now.
+    pub fn measure(&mut self, flows: &mut Flows, id: FlowId) {
+        let Some(entry) = flows.get_mut(id) else { return };
+        let of_tenant = entry.tenant();
+        let FlowExt { app, streams, slots, memory, .. } = &mut entry.ext;
+        let (parsed, protocol) = match app.as_deref_mut() {
+            Some(app) => (AppLayer::held(app), app.summary().current()),
+            None => (0, None),
+        };
+        let remembered = slots.iter().fold(0usize, |sum, slot| sum.saturating_add(slot.held()));
+        let held = Held {
+            app: parsed.saturating_add(remembered) as u64,
+            streams: streams.as_deref().map_or(0, StreamPair::held),
+        };
+        let moved = self.memory.set(id, memory, held, (of_tenant, protocol));
+        note_moved(flows, moved);
+    }
+
+    /// A flow goes to another worker: what it held is no matter of this one's any more.
+    pub fn discharge_moved(&mut self, flows: &mut Flows, id: FlowId, of: TenantId, memory: &mut Charge) {
+        let moved = self.memory.set(id, memory, Held::default(), (of, None));
+        note_moved(flows, moved);
+    }
+
+    /// A flow ends: what it held is free.
+    pub fn discharge(&mut self, flows: &mut Flows, id: FlowId) {
+        let Some(entry) = flows.get_mut(id) else { return };
+        let of = (entry.tenant(), None);
+        let moved = self.memory.set(id, &mut entry.ext.memory, Held::default(), of);
+        note_moved(flows, moved);
+    }
+}
+
+fn note_moved(flows: &mut Flows, moved: Option<(FlowId, u32)>) {
+    if let Some((other, place)) = moved
+        && let Some(entry) = flows.get_mut(other)
+    {
+        entry.ext.memory.moved(place);
+    }
+}

@@ -1,0 +1,650 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Memory that a worker's flows hold, in two pools with fair shares by tenant: application layers, with bounds by protocol, and
+//! buffers of streams.
+//!
+//! Each flow says after each packet what it holds: its application layer ([`bartizan_applayer::flow::AppLayer::held`]) with what functions
+//! remember ([`bartizan_function::SlotState::held`]), and its streams
+//! ([`bartizan_flow::stream::StreamPair::held`]); the difference goes here. When a bound is passed, flows give way until it holds again
+//! ([`crate::overload`]). Of application layers nothing is refused beforehand, and the flow in hand goes at last: the
+//! bound is passed by no more than what one packet brings. Buffers of streams have a hard bound, which their budget keeps
+//! ([`bartizan_flow::stream::MemoryBudget`]): flows give way a little before it is reached, so that there is room for those that come.
+//!
+//! A tenant with a quota of bytes ([`crate::quotas`]) has a bound of its own for both pools together, of all workers: what it holds here is added to what it
+//! holds elsewhere with each change, and when that is too much its flows of this worker give way, and nobody else's.
+//!
+//! Flows that hold something stand in a list by tenant, from which those that may give way are drawn in turn. A list costs nothing per
+//! packet: a flow enters with the first byte that it holds and leaves with the last.
+
+use crate::quotas::{Quotas, StateCharge};
+use bartizan_applayer::protocol::ProtocolId;
+use bartizan_base::{FlowId, TenantId};
+use smallvec::SmallVec;
+
+/// The pools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pool {
+    /// Application layers.
+    App,
+    /// Streams.
+    Streams,
+}
+
+/// Something of each pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PerPool<T> {
+    /// Of application layers.
+    pub app: T,
+    /// Of streams.
+    pub streams: T,
+}
+
+impl<T> core::ops::Index<Pool> for PerPool<T> {
+    type Output = T;
+
+    fn index(&self, pool: Pool) -> &T {
+        match pool {
+            Pool::App => &self.app,
+            Pool::Streams => &self.streams,
+        }
+    }
+}
+
+impl<T> core::ops::IndexMut<Pool> for PerPool<T> {
+    fn index_mut(&mut self, pool: Pool) -> &mut T {
+        match pool {
+            Pool::App => &mut self.app,
+            Pool::Streams => &mut self.streams,
+        }
+    }
+}
+
+/// Bytes by pool.
+pub type Held = PerPool<u64>;
+
+impl Held {
+    const fn is_nothing(&self) -> bool {
+        self.app == 0 && self.streams == 0
+    }
+
+    fn change(&mut self, before: &Held, after: &Held) {
+        self.app = self.app.saturating_add(after.app).saturating_sub(before.app);
+        self.streams = self.streams.saturating_add(after.streams).saturating_sub(before.streams);
+    }
+}
+
+/// What a flow is counted with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Charge {
+    /// Bytes.
+    pub held: Held,
+    /// For this protocol.
+    protocol: Option<ProtocolId>,
+    /// Whose they are.
+    tenant: TenantId,
+    /// Place in the tenant's list.
+    place: u32,
+}
+
+/// Bounds of the application layer's memory, in bytes; 0 for none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AppMemoryLimits {
+    /// Of all flows together.
+    pub total: u64,
+    /// By protocol, in the order of the table of protocols.
+    pub by_protocol: Vec<u64>,
+}
+
+impl AppMemoryLimits {
+    /// The part of one of so many workers.
+    #[must_use]
+    pub fn share(&self, workers: u16) -> Self {
+        let part = |limit: u64| limit.div_ceil(u64::from(workers.max(1)));
+        AppMemoryLimits {
+            total: part(self.total),
+            by_protocol: self.by_protocol.iter().map(|l| part(*l)).collect(),
+        }
+    }
+}
+
+/// A part of this size of the streams' memory is kept free by flows that give way.
+pub const STREAM_ROOM: u64 = 16;
+
+/// The flows of a tenant.
+#[derive(Debug, Default)]
+struct Tenant {
+    used: Held,
+    flows: Vec<FlowId>,
+    /// Where to look on for one that gives way.
+    hand: usize,
+    /// What it holds here is counted there, if it has a quota.
+    charge: Option<StateCharge>,
+}
+
+impl Tenant {
+    fn note(&mut self) {
+        let used = self.used.app.saturating_add(self.used.streams);
+        if let Some(charge) = &mut self.charge {
+            charge.set(used);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.charge.as_ref().is_some_and(StateCharge::is_over) && !self.flows.is_empty()
+    }
+}
+
+/// The bytes of a protocol.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bound {
+    limit: u64,
+    used: u64,
+}
+
+impl Bound {
+    const fn is_passed(&self) -> bool {
+        self.limit > 0 && self.used > self.limit
+    }
+}
+
+/// How soon a flow gives way: the least goes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rank {
+    /// Somebody looks at it, or it is not worth closing.
+    pub needed: bool,
+    /// Its policy's.
+    pub priority: u8,
+    /// Memory beyond the usual times idle time.
+    pub weight: u64,
+    /// Time since its last packet, in milliseconds.
+    pub idle: u64,
+}
+
+impl Rank {
+    fn key(&self) -> impl Ord {
+        (self.needed, self.priority, core::cmp::Reverse((self.weight, self.idle)))
+    }
+
+    /// Whether a flow of this rank is worth more than one of another rank, whatever they hold.
+    pub fn is_worth_more(&self, other: &Rank) -> bool {
+        (self.needed, self.priority) > (other.needed, other.priority)
+    }
+
+    /// Whether a flow of this rank goes about as soon as one of another rank does.
+    pub const fn is_about(&self, other: &Rank) -> bool {
+        let alike =
+            if other.weight > 0 { self.weight >= other.weight / 2 } else { self.idle >= other.idle / 2 };
+        alike && self.priority <= other.priority && (!self.needed || other.needed)
+    }
+}
+
+impl PartialOrd for Rank {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Rank {
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+/// A bound that is passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passed {
+    /// That of all application layers.
+    Total,
+    /// That of a protocol.
+    Protocol(ProtocolId),
+    /// That of streams, soon.
+    Streams,
+    /// That of a tenant, which holds most of this pool.
+    Tenant(TenantId, Pool),
+}
+
+impl Passed {
+    /// Whose it is.
+    pub const fn pool(self) -> Pool {
+        match self {
+            Passed::Total | Passed::Protocol(_) => Pool::App,
+            Passed::Streams => Pool::Streams,
+            Passed::Tenant(_, pool) => pool,
+        }
+    }
+}
+
+/// What was done to keep the bounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AppMemoryCounters {
+    /// Flows whose application layer was closed.
+    pub closed: u64,
+    /// Of these such as brought the packet in hand, since closing others did not suffice.
+    pub in_hand: u64,
+    /// Bytes that were let go of.
+    pub freed: u64,
+    /// Flows that gave way since memory of streams was nearly used up.
+    pub streams: u64,
+    /// Holds of functions on transactions that were refused, or ended since the transaction lay too far back.
+    pub holds_refused: u64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct AppMemory {
+    total: Bound,
+    streams: Bound,
+    peak: u64,
+    protocols: Vec<Bound>,
+    tenants: Vec<Tenant>,
+    /// Tenants that hold something.
+    active: u64,
+    /// The tenant that holds most of application layers and of streams, as far as was seen.
+    heaviest: PerPool<usize>,
+    /// A tenant that may hold more than its quota.
+    over: Option<usize>,
+    /// Whose flows give way; the heaviest one's unless told.
+    aimed: Option<usize>,
+    /// The rank of the flow that gave way last, by pool.
+    last: PerPool<Rank>,
+    /// Flows that hold more since the last packet.
+    grown: SmallVec<[FlowId; 4]>,
+    /// A protocol's bound may be passed.
+    checks_protocols: bool,
+    /// What was kept and refused, for the statistics.
+    pub counters: AppMemoryCounters,
+}
+
+impl AppMemory {
+    /// With these bounds; `streams`: bytes that buffers of streams may take, 0 for no bound.
+    #[must_use]
+    pub fn new(limits: &AppMemoryLimits, streams: u64) -> Self {
+        let bound = |limit: u64| Bound { limit, used: 0 };
+        AppMemory {
+            total: bound(limits.total),
+            streams: bound(streams - streams / STREAM_ROOM),
+            protocols: limits.by_protocol.iter().map(|l| bound(*l)).collect(),
+            checks_protocols: limits.by_protocol.iter().any(|l| *l > 0),
+            ..AppMemory::default()
+        }
+    }
+
+    /// Bytes of application layers held now.
+    #[must_use]
+    pub const fn used(&self) -> u64 {
+        self.total.used
+    }
+
+    /// Most bytes ever held.
+    #[must_use]
+    pub const fn peak(&self) -> u64 {
+        self.peak
+    }
+
+    /// The bound of everything; 0 for none.
+    #[must_use]
+    pub const fn limit(&self) -> u64 {
+        self.total.limit
+    }
+
+    /// Bytes that flows of a protocol hold, and their bound (0 for none).
+    #[must_use]
+    pub fn of_protocol(&self, protocol: ProtocolId) -> (u64, u64) {
+        self.protocols.get(usize::from(protocol.0)).map_or((0, 0), |b| (b.used, b.limit))
+    }
+
+    /// What was done to keep the bounds.
+    #[must_use]
+    pub const fn counters(&self) -> &AppMemoryCounters {
+        &self.counters
+    }
+
+    /// A flow holds so much now. Returns the flow that took its place in the list, with that place: the caller notes it in that
+    /// flow's charge ([`Charge::moved`]).
+    pub fn set(
+        &mut self,
+        id: FlowId,
+        charge: &mut Charge,
+        held: Held,
+        (tenant, protocol): (TenantId, Option<ProtocolId>),
+    ) -> Option<(FlowId, u32)> {
+        if charge.held == held && charge.protocol == protocol {
+            return None;
+        }
+        if held.app > charge.held.app || held.streams > charge.held.streams {
+            self.grown.push(id);
+        }
+        if charge.held.is_nothing() {
+            (charge.tenant, charge.place) = (tenant, self.enter(id, tenant));
+        }
+        let before = core::mem::replace(&mut charge.held, held);
+        let old = core::mem::replace(&mut charge.protocol, protocol);
+        self.count(old, 0, before.app);
+        self.count(protocol, held.app, 0);
+        let at = usize::from(charge.tenant.0);
+        let tenant = self.tenants.get_mut(at)?;
+        tenant.used.change(&before, &held);
+        tenant.note();
+        if tenant.charge.is_some() && tenant.is_over() {
+            self.over = Some(at);
+        }
+        let used = tenant.used;
+        for pool in [Pool::App, Pool::Streams] {
+            if self.heaviest(pool).is_none_or(|t| t.used[pool] < used[pool]) {
+                self.heaviest[pool] = at;
+            }
+        }
+        let mut all = Held { app: self.total.used, streams: self.streams.used };
+        all.change(&before, &held);
+        (self.total.used, self.streams.used) = (all.app, all.streams);
+        self.peak = self.peak.max(self.total.used);
+        if held.is_nothing() { self.leave(charge) } else { None }
+    }
+
+    /// The tenant that holds most of a pool, as far as was seen.
+    fn heaviest(&self, pool: Pool) -> Option<&Tenant> {
+        self.tenants.get(self.heaviest[pool])
+    }
+
+    fn count(&mut self, protocol: Option<ProtocolId>, more: u64, less: u64) {
+        if let Some(bound) = protocol.and_then(|p| self.protocols.get_mut(usize::from(p.0))) {
+            bound.used = bound.used.saturating_add(more).saturating_sub(less);
+        }
+    }
+
+    fn enter(&mut self, id: FlowId, tenant: TenantId) -> u32 {
+        let at = usize::from(tenant.0);
+        if self.tenants.len() <= at {
+            self.tenants.resize_with(at + 1, Tenant::default);
+        }
+        let Some(tenant) = self.tenants.get_mut(at) else { return 0 };
+        self.active += u64::from(tenant.flows.is_empty());
+        tenant.flows.push(id);
+        u32::try_from(tenant.flows.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    fn leave(&mut self, charge: &Charge) -> Option<(FlowId, u32)> {
+        let tenant = self.tenants.get_mut(usize::from(charge.tenant.0))?;
+        let place = charge.place as usize;
+        if place < tenant.flows.len() {
+            tenant.flows.swap_remove(place);
+        }
+        self.active -= u64::from(tenant.flows.is_empty()).min(self.active);
+        tenant.flows.get(place).map(|moved| (*moved, charge.place))
+    }
+
+    /// The first bound that is passed.
+    #[inline]
+    pub fn passed(&self) -> Option<Passed> {
+        if self.total.is_passed() {
+            return Some(Passed::Total);
+        }
+        if self.streams.is_passed() {
+            return Some(Passed::Streams);
+        }
+        if self.over.is_some() {
+            let passed = self.tenant_passed();
+            if passed.is_some() {
+                return passed;
+            }
+        }
+        if !self.checks_protocols {
+            return None;
+        }
+        let at = self.protocols.iter().position(Bound::is_passed)?;
+        Some(Passed::Protocol(ProtocolId(u8::try_from(at).ok()?)))
+    }
+
+    #[cold]
+    fn tenant_passed(&self) -> Option<Passed> {
+        let at = self.over?;
+        let tenant = self.tenants.get(at).filter(|tenant| tenant.is_over())?;
+        let pool = if tenant.used.app >= tenant.used.streams { Pool::App } else { Pool::Streams };
+        Some(Passed::Tenant(TenantId(u16::try_from(at).ok()?), pool))
+    }
+
+    /// Which tenants have a quota of bytes from here on.
+    pub fn set_quotas(&mut self, quotas: &Quotas) {
+        let most = self.tenants.len().max(quotas.len());
+        if !quotas.is_empty() {
+            self.tenants.resize_with(most, Tenant::default);
+        }
+        for (tenant, at) in self.tenants.iter_mut().zip(0u16..) {
+            // What was charged before goes first, so that nothing counts twice.
+            tenant.charge = None;
+            tenant.charge = quotas.state_charge(TenantId(at));
+            tenant.note();
+        }
+        self.over = None;
+    }
+
+    /// Flows of this bound are to give way: those of a tenant with a quota, or of the one that holds most.
+    pub fn aim(&mut self, passed: Passed) {
+        self.aimed = match passed {
+            Passed::Tenant(tenant, _) => Some(usize::from(tenant.0)),
+            _ => None,
+        };
+    }
+
+    /// A flow of the tenant that is aimed at gave way.
+    pub fn note_closed(&mut self) {
+        let charge = self.aimed.and_then(|at| self.tenants.get(at)?.charge.as_ref());
+        if let Some(charge) = charge {
+            charge.note_closed();
+        }
+    }
+
+    /// The tenant among whose flows one gives way is no longer above its quota, if it was.
+    pub fn note_relieved(&mut self) {
+        if self.over.is_some() && self.tenant_passed().is_none() {
+            self.over = None;
+        }
+    }
+
+    /// The next flows among which one is to give way: of the tenant that holds most of a pool, which is over its fair share when the
+    /// bound of the whole pool is passed.
+    ///
+    /// They stand in the order in which they came, and are looked at in that order: what neighbours hold often lies on the same pages, which go
+    /// back to the system when all of it is let go of.
+    pub fn draw(&mut self, pool: Pool, count: usize, out: &mut SmallVec<[FlowId; 16]>) {
+        out.clear();
+        let whole = match pool {
+            Pool::App => self.total,
+            Pool::Streams => self.streams,
+        };
+        // Some tenant holds more than its share, if the bound of everything is passed.
+        let aimed = self.aimed;
+        let share = if whole.is_passed() { whole.limit / self.active.max(1) } else { 0 };
+        if aimed.is_none() && self.heaviest(pool).is_none_or(|t| t.flows.is_empty() || t.used[pool] <= share)
+        {
+            // The one that was heaviest is no more. There are few tenants with flows of their own, and this is not done per packet.
+            let heaviest = self.tenants.iter().enumerate().max_by_key(|(_, t)| t.used[pool]);
+            self.heaviest[pool] = heaviest.map_or(0, |(at, _)| at);
+        }
+        let at = aimed.unwrap_or(self.heaviest[pool]);
+        let Some(tenant) = self.tenants.get_mut(at) else { return };
+        if tenant.hand >= tenant.flows.len() {
+            tenant.hand = 0;
+        }
+        let in_turn = tenant.flows.iter().cycle().skip(tenant.hand);
+        out.extend(in_turn.take(count.min(tenant.flows.len())).copied());
+    }
+
+    /// The first `count` of those that were drawn last need not be looked at again soon.
+    pub fn pass_over(&mut self, pool: Pool, count: usize) {
+        let at = self.aimed.unwrap_or(self.heaviest[pool]);
+        if let Some(tenant) = self.tenants.get_mut(at) {
+            tenant.hand = (tenant.hand + count) % tenant.flows.len().max(1);
+        }
+    }
+
+    /// The rank of the flow that gave way last in a pool.
+    pub fn last_rank(&mut self, pool: Pool) -> &mut Rank {
+        &mut self.last[pool]
+    }
+
+    /// The flows that hold more since this was asked last.
+    pub fn take_grown(&mut self) -> SmallVec<[FlowId; 4]> {
+        core::mem::take(&mut self.grown)
+    }
+
+    /// Forgets them: no bound is passed.
+    #[inline]
+    pub fn forget_grown(&mut self) {
+        self.grown.clear();
+    }
+}
+
+impl Charge {
+    /// The flow has another place in its tenant's list.
+    pub fn moved(&mut self, place: u32) {
+        self.place = place;
+    }
+
+    /// The protocol that it is counted for.
+    pub fn protocol(&self) -> Option<ProtocolId> {
+        self.protocol
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    /// A budget with the charges of its flows.
+    struct Rig {
+        memory: AppMemory,
+        charges: HashMap<u32, Charge>,
+    }
+
+    impl Rig {
+        fn new(total: u64, by_protocol: &[u64]) -> Self {
+            let limits = AppMemoryLimits { total, by_protocol: by_protocol.to_vec() };
+            Rig { memory: AppMemory::new(&limits, 0), charges: HashMap::new() }
+        }
+
+        fn set(&mut self, id: u32, tenant: u16, protocol: u8, bytes: u64) {
+            let charge = self.charges.entry(id).or_default();
+            let flow = FlowId(id);
+            let of = (TenantId(tenant), Some(ProtocolId(protocol)));
+            let held = Held { app: bytes, ..charge.held };
+            if let Some((moved, place)) = self.memory.set(flow, charge, held, of) {
+                self.charges.get_mut(&moved.0).unwrap().moved(place);
+            }
+        }
+
+        fn draw(&mut self, count: usize) -> Vec<u32> {
+            let mut out = SmallVec::new();
+            self.memory.draw(Pool::App, count, &mut out);
+            let mut ids: Vec<_> = out.iter().map(|id| id.0).collect();
+            ids.sort_unstable();
+            ids
+        }
+    }
+
+    #[test]
+    fn sums_hold_whatever_changes() {
+        let mut rig = Rig::new(0, &[0, 0]);
+        let mut state = 1u32;
+        for _ in 0..20_000 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let (id, bytes) = (state >> 8 & 63, u64::from(state >> 20 & 7) * 100);
+            rig.set(id, (id % 3) as u16, (id % 2) as u8, bytes);
+        }
+        let all: u64 = rig.charges.values().map(|c| c.held.app).sum();
+        assert_eq!(rig.memory.used(), all);
+        for protocol in 0..2 {
+            let part = rig.charges.iter().filter(|(id, _)| *id % 2 == u32::from(protocol));
+            assert_eq!(
+                rig.memory.of_protocol(ProtocolId(protocol)).0,
+                part.map(|(_, c)| c.held.app).sum::<u64>()
+            );
+        }
+        for id in 0..64 {
+            rig.set(id, 0, 0, 0);
+        }
+        assert_eq!((rig.memory.used(), rig.memory.active), (0, 0));
+        assert!(rig.memory.tenants.iter().all(|t| t.used.is_nothing() && t.flows.is_empty()));
+    }
+
+    #[test]
+    fn the_tenant_that_holds_most_gives_way() {
+        let mut rig = Rig::new(1000, &[]);
+        (0..50).for_each(|id| rig.set(id, 1, 0, 5));
+        (50..53).for_each(|id| rig.set(id, 2, 0, 300));
+        assert_eq!(rig.memory.passed(), Some(Passed::Total));
+        assert_eq!(rig.draw(16), [50, 51, 52]);
+        // It holds less than the other now.
+        (50..53).for_each(|id| rig.set(id, 2, 0, 1));
+        assert_eq!(rig.memory.passed(), None);
+        (0..50).for_each(|id| rig.set(id, 1, 0, 20));
+        assert_eq!(rig.memory.passed(), Some(Passed::Total));
+        let drawn = rig.draw(16);
+        assert!(drawn.len() == 16 && drawn.iter().all(|id| *id < 50), "{drawn:?}");
+        assert_eq!(rig.draw(16), drawn, "until they are passed over");
+        rig.memory.pass_over(Pool::App, 16);
+        assert_ne!(rig.draw(16), drawn);
+    }
+
+    #[test]
+    fn streams_have_a_pool_of_their_own() {
+        let limits = AppMemoryLimits { total: 1000, by_protocol: Vec::new() };
+        let mut memory = AppMemory::new(&limits, 1600);
+        let mut charges = [Charge::default(); 2];
+        let mut set = |memory: &mut AppMemory, n: usize, app, streams| {
+            let of = (TenantId(n as u16), None);
+            memory.set(FlowId(n as u32), &mut charges[n], Held { app, streams }, of);
+        };
+        set(&mut memory, 0, 900, 0);
+        set(&mut memory, 1, 10, 1500);
+        assert_eq!((memory.used(), memory.passed()), (910, None));
+        // There is room for those that come when the first gives way.
+        set(&mut memory, 1, 10, 1501);
+        assert_eq!(memory.passed(), Some(Passed::Streams));
+        let mut drawn = SmallVec::new();
+        for (pool, id) in [(Pool::Streams, 1), (Pool::App, 0)] {
+            memory.draw(pool, 1, &mut drawn);
+            assert_eq!(drawn.as_slice(), [FlowId(id)], "{pool:?}");
+        }
+        set(&mut memory, 1, 10, 0);
+        assert_eq!((memory.passed(), memory.active), (None, 2));
+        set(&mut memory, 1, 0, 0);
+        set(&mut memory, 0, 0, 0);
+        assert_eq!((memory.used(), memory.streams.used, memory.active), (0, 0, 0));
+    }
+
+    #[test]
+    fn ranks_go_by_need_priority_memory_and_time() {
+        let rank = |needed, priority, weight, idle| Rank { needed, priority, weight, idle };
+        let order = [
+            rank(false, 200, 0, 0),
+            rank(true, 1, 0, 5),
+            rank(true, 100, 9000, 1),
+            rank(true, 100, 4000, 90),
+            rank(true, 100, 0, 90),
+            rank(true, 100, 0, 10),
+        ];
+        assert!(order.is_sorted());
+        assert!(order[1].is_worth_more(&order[0]) && !order[5].is_worth_more(&order[2]));
+        let last = rank(true, 100, 8000, 1);
+        assert!(rank(true, 100, 4000, 0).is_about(&last) && rank(false, 1, 4000, 0).is_about(&last));
+        for other in [rank(true, 100, 3999, 99), rank(true, 101, 9000, 9)] {
+            assert!(!other.is_about(&last), "{other:?}");
+        }
+        assert!(!rank(true, 1, 8000, 1).is_about(&rank(false, 100, 8000, 1)));
+    }
+
+    #[test]
+    fn a_protocol_has_its_own_bound() {
+        let mut rig = Rig::new(0, &[0, 100]);
+        rig.set(1, 0, 0, 5000);
+        rig.set(2, 0, 1, 100);
+        assert_eq!(rig.memory.passed(), None);
+        rig.set(2, 0, 1, 101);
+        assert_eq!(rig.memory.passed(), Some(Passed::Protocol(ProtocolId(1))));
+        // A flow that speaks another protocol is counted there.
+        rig.set(2, 0, 0, 101);
+        assert_eq!(rig.memory.passed(), None);
+        assert_eq!(rig.memory.take_grown().len(), 3);
+    }
+}

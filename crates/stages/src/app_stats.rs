@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Flows and transactions by application protocol, as EVE's `stats.app_layer` counts them.
+//!
+//! A flow is counted when its protocol is known, or known not to be one, and again when it changes to another one; a transaction when
+//! it begins. Counting happens with the packet that brought it.
+
+use crate::flow_ext::FlowExt;
+use bartizan_applayer::flow::{AppLayer, Known};
+use bartizan_applayer::protocol::{ProtocolSpec, Transport};
+use bartizan_applayer::protocols::TABLE;
+use std::sync::LazyLock;
+
+const KINDS: usize = TABLE.len();
+/// TCP and UDP.
+const TRANSPORTS: usize = 2;
+/// Protocols whose counters have the transport in their names, whether this program parses both or not.
+const BY_TRANSPORT: &[&str] = &["dns", "krb5", "nfs", "dcerpc", "ldap", "sip", "enip"];
+
+/// Names of a protocol's counters over one transport.
+struct Names {
+    flow: String,
+    tx: String,
+    error: String,
+}
+
+/// By protocol and transport. A protocol without its transport in its name has the same ones twice.
+static NAMES: LazyLock<Vec<[Names; TRANSPORTS]>> = LazyLock::new(|| {
+    let of = |spec: &ProtocolSpec, ending: &str| {
+        let name = spec.name;
+        let ending = if BY_TRANSPORT.contains(&name) { ending } else { "" };
+        Names {
+            flow: format!("app_layer.flow.{name}{ending}"),
+            tx: format!("app_layer.tx.{name}{ending}"),
+            error: format!("app_layer.error.{name}{ending}.parser"),
+        }
+    };
+    TABLE.iter().map(|spec| [of(spec, "_tcp"), of(spec, "_udp")]).collect()
+});
+
+/// What of a flow has been counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    protocol: Option<Known>,
+    transactions: u64,
+    error: bool,
+}
+
+/// Counters of one worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AppStats {
+    flows: [[u64; TRANSPORTS]; KINDS],
+    transactions: [[u64; TRANSPORTS]; KINDS],
+    errors: [[u64; TRANSPORTS]; KINDS],
+    /// Flows whose protocol is none that is known.
+    failed: [u64; TRANSPORTS],
+}
+
+impl AppStats {
+    /// Counts what is new in a flow of this IP protocol.
+    pub fn note(&mut self, ip_protocol: u8, ext: &mut FlowExt) {
+        let Some(app) = ext.app.as_deref() else { return };
+        let transport = usize::from(ip_protocol == 17);
+        let (known, error) = (app.protocol(), app.failed_parsing);
+        let begun = begun(ext.earlier_tx, app);
+        let counted = &mut ext.counted;
+        let of = |counts: &mut [[u64; TRANSPORTS]; KINDS], more: u64| {
+            if let Known::Protocol(id) = known
+                && let Some(count) = counts.get_mut(usize::from(id.0)).and_then(|c| c.get_mut(transport))
+            {
+                *count += more;
+            }
+        };
+        if known != Known::Pending && counted.protocol != Some(known) {
+            counted.protocol = Some(known);
+            of(&mut self.flows, 1);
+            if known == Known::Failed
+                && let Some(count) = self.failed.get_mut(transport)
+            {
+                *count += 1;
+            }
+        }
+        // A new parser begins again.
+        counted.transactions = counted.transactions.min(begun);
+        if begun > counted.transactions {
+            of(&mut self.transactions, begun - counted.transactions);
+            counted.transactions = begun;
+        }
+        if error && !counted.error {
+            counted.error = true;
+            of(&mut self.errors, 1);
+        }
+    }
+
+    /// Each counter with its dotted name.
+    pub fn visit(&self, mut each: impl FnMut(&'static str, u64)) {
+        self.visit_one(&self.flows, |names| &names.flow, &mut each);
+        each("app_layer.flow.failed_tcp", self.failed.first().copied().unwrap_or(0));
+        each("app_layer.flow.failed_udp", self.failed.last().copied().unwrap_or(0));
+        self.visit_one(&self.errors, |names| &names.error, &mut each);
+        self.visit_one(&self.transactions, |names| &names.tx, &mut each);
+    }
+
+    fn visit_one(
+        &self,
+        counts: &[[u64; TRANSPORTS]; KINDS],
+        name: impl Fn(&'static Names) -> &'static String,
+        each: &mut impl FnMut(&'static str, u64),
+    ) {
+        for ((spec, names), [tcp, udp]) in TABLE.iter().zip(NAMES.iter()).zip(counts) {
+            let [over_tcp, over_udp] = names;
+            if !BY_TRANSPORT.contains(&spec.name) {
+                each(name(over_tcp), tcp + udp);
+                continue;
+            }
+            for (transport, names, count) in
+                [(Transport::Tcp, over_tcp, tcp), (Transport::Udp, over_udp, udp)]
+            {
+                if spec.transports.contains(&transport) {
+                    each(name(names), *count);
+                }
+            }
+        }
+    }
+}
+
+/// Transactions that were begun in a flow.
+fn begun(earlier: u64, app: &AppLayer) -> u64 {
+    earlier.saturating_add(app.parser().map_or(0, |parser| parser.tx_range().end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_protocol_has_its_names_once() {
+        let mut seen = BTreeSet::new();
+        AppStats::default().visit(|name, value| {
+            assert!(seen.insert(name), "{name} twice");
+            assert_eq!(value, 0);
+        });
+        for name in ["app_layer.flow.http", "app_layer.tx.dns_udp", "app_layer.error.dns_tcp.parser"] {
+            assert!(seen.contains(name), "{name}: {seen:?}");
+        }
+    }
+}

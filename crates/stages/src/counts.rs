@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a worker counts beside its parts, by plain numbers that can be added up.
+
+use bartizan_base::{Decision, Reason, Verdict};
+use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, StreamEvent};
+
+/// Names of `stats.exception_policy.tcp.midstream` by policy; the order of [`ExceptionCounters`].
+const MIDSTREAM: [(ExceptionPolicy, &str); 8] = [
+    (ExceptionPolicy::Ignore, "exception_policy.tcp.midstream.ignore"),
+    (ExceptionPolicy::DropFlow, "exception_policy.tcp.midstream.drop_flow"),
+    (ExceptionPolicy::DropPacket, "exception_policy.tcp.midstream.drop_packet"),
+    (ExceptionPolicy::PassFlow, "exception_policy.tcp.midstream.pass_flow"),
+    (ExceptionPolicy::PassPacket, "exception_policy.tcp.midstream.pass_packet"),
+    (ExceptionPolicy::Bypass, "exception_policy.tcp.midstream.bypass"),
+    (ExceptionPolicy::Reject, "exception_policy.tcp.midstream.reject"),
+    (ExceptionPolicy::RejectBoth, "exception_policy.tcp.midstream.reject_both"),
+];
+
+/// How often which policy was applied to sessions whose start was not seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExceptionCounters([u64; MIDSTREAM.len()]);
+
+impl ExceptionCounters {
+    /// Counts one.
+    pub fn add(&mut self, (target, policy): (ExceptionTarget, ExceptionPolicy)) {
+        if target == ExceptionTarget::Midstream
+            && policy != ExceptionPolicy::Ignore
+            && let Some(at) = MIDSTREAM.iter().position(|(p, _)| *p == policy)
+            && let Some(count) = self.0.get_mut(at)
+        {
+            *count += 1;
+        }
+    }
+}
+
+/// Refusals, by the number of their reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefusalCounters(pub [u64; Reason::COUNT]);
+
+impl Default for RefusalCounters {
+    fn default() -> Self {
+        RefusalCounters([0; Reason::COUNT])
+    }
+}
+
+impl core::ops::Deref for RefusalCounters {
+    type Target = [u64; Reason::COUNT];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl core::ops::DerefMut for RefusalCounters {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+impl IntoIterator for RefusalCounters {
+    type Item = u64;
+    type IntoIter = core::array::IntoIter<u64, { Reason::COUNT }>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+/// Counters of a worker beyond those of its parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerCounters {
+    /// Frames.
+    pub packets: u64,
+    /// Their captured bytes.
+    pub bytes: u64,
+    /// Alerts reported.
+    pub alerts: u64,
+    /// Packets refused, by [`bartizan_base::Reason`].
+    pub refused: RefusalCounters,
+    /// Frames forwarded (or that would have been).
+    pub forwarded: u64,
+    /// Frames that are counted as refused and go on all the same (detection).
+    pub let_go: u64,
+    /// Packets for which the flow table had no room.
+    pub no_flow: u64,
+    /// Exception policies that were applied.
+    pub exceptions: ExceptionCounters,
+    /// Packets refused with word to a side.
+    pub rejected: u64,
+    /// Those of them that the firewall rejected.
+    pub firewall_rejected: u64,
+    /// Packets of bypassed flows.
+    pub bypassed_packets: u64,
+    /// Their bytes.
+    pub bypassed_bytes: u64,
+    /// Flows that were bypassed.
+    pub bypassed_flows: u64,
+    /// Stream events, by their number; counted when the settings ask for it.
+    pub stream_events: StreamEventCounters,
+    /// Packets in which a rule replaced bytes.
+    pub replaced: u64,
+    /// Packets in which a rule wanted to replace bytes and could not.
+    pub not_replaced: u64,
+    /// Packets without a payload function on their path, spared reassembly and parsing.
+    pub spared: u64,
+}
+
+impl WorkerCounters {
+    /// The counters of two workers together.
+    #[must_use]
+    pub fn plus(mut self, other: &WorkerCounters) -> Self {
+        // Every field by name, so that a new one is not forgotten here.
+        let WorkerCounters {
+            packets,
+            bytes,
+            alerts,
+            refused,
+            forwarded,
+            let_go,
+            no_flow,
+            exceptions,
+            rejected,
+            firewall_rejected,
+            bypassed_packets,
+            bypassed_bytes,
+            bypassed_flows,
+            stream_events,
+            replaced,
+            not_replaced,
+            spared,
+        } = other;
+        self.packets += packets;
+        self.bytes += bytes;
+        self.alerts += alerts;
+        for (sum, more) in self.refused.0.iter_mut().zip(refused.0) {
+            *sum += more;
+        }
+        self.forwarded += forwarded;
+        self.let_go += let_go;
+        self.no_flow += no_flow;
+        for (sum, more) in self.exceptions.0.iter_mut().zip(exceptions.0) {
+            *sum += more;
+        }
+        self.rejected += rejected;
+        self.firewall_rejected += firewall_rejected;
+        self.bypassed_packets += bypassed_packets;
+        self.bypassed_bytes += bypassed_bytes;
+        self.bypassed_flows += bypassed_flows;
+        for (sum, more) in self.stream_events.0.iter_mut().zip(stream_events.0) {
+            *sum += more;
+        }
+        self.replaced += replaced;
+        self.not_replaced += not_replaced;
+        self.spared += spared;
+        self
+    }
+}
+
+/// Stream events, by their number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamEventCounters(pub [u64; StreamEvent::ALL.len()]);
+
+impl Default for StreamEventCounters {
+    fn default() -> Self {
+        StreamEventCounters([0; StreamEvent::ALL.len()])
+    }
+}
+
+impl WorkerCounters {
+    /// Counts what became of a frame, and gives what is done with it. `acts`: refusals are done (prevention); in detection every frame goes on.
+    pub fn decided(&mut self, decision: &Decision, acts: bool) -> Decision {
+        let rejected = decision.verdict == Verdict::Reject;
+        self.rejected += u64::from(rejected);
+        let by_firewall = decision.reason.is_some_and(Reason::is_firewall);
+        self.firewall_rejected += u64::from(rejected && by_firewall);
+        match (decision.verdict.forwards(), decision.reason) {
+            (false, Some(reason)) => {
+                if let Some(count) = self.refused.get_mut(reason as usize) {
+                    *count += 1;
+                }
+                self.let_go += u64::from(!acts);
+            }
+            _ => self.forwarded += 1,
+        }
+        if acts { *decision } else { Decision::CONTINUE }
+    }
+
+    /// A frame has come.
+    pub const fn came(&mut self, bytes: usize) {
+        self.packets += 1;
+        self.bytes += bytes as u64;
+    }
+}
+
+impl ExceptionCounters {
+    /// Each policy that was applied, by its name in `stats`.
+    pub fn visit(&self, mut each: impl FnMut(&'static str, u64)) {
+        for ((_, name), count) in MIDSTREAM.iter().zip(self.0) {
+            if count > 0 {
+                each(name, count);
+            }
+        }
+    }
+}

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The second stage: which flow a packet belongs to, what it counts for it, and what of the flow rests on a generation.
+
+use crate::chain::Chains;
+use crate::class::look_up;
+use crate::early::Credit;
+use crate::flow_ext::FlowExt;
+use crate::guests::{Guest, Guests};
+use crate::identity::icmp_of;
+use crate::quotas::{Gives, IDLE, Opened};
+use crate::record::Entry;
+use crate::settings::EngineSettings;
+use bartizan_base::{Direction, Fid, FlowId, Level, TenantId, Timestamp, WorkerId};
+use bartizan_flow::counters::Elephants;
+use bartizan_flow::level::Amounts;
+use bartizan_flow::rate::{Rate, RateLimit};
+use bartizan_flow::{
+    Accounted, Find, FlowFlags, FlowHasher, FlowKey, FlowState, FlowTable, FlowTableConfig, Insert,
+    TableError,
+};
+use bartizan_function::header::icmp_numbers;
+use bartizan_offload::FlowManager;
+use bartizan_packet::Decoded;
+
+/// See the module.
+pub struct Flows {
+    table: FlowTable<FlowExt>,
+    /// Number of the next flow in events.
+    next: u64,
+    /// Which rate makes an elephant flow.
+    rate: Option<RateLimit>,
+    /// Flows that other workers gave it.
+    pub guests: Guests,
+    /// Flows that are due, while they are ended: where they began, and which.
+    due: Vec<(u64, FlowId)>,
+    /// Who hands decided flows to a lower level, where there is one.
+    pub manager: Option<Box<FlowManager>>,
+    /// Flows of tenants with quotas.
+    opened: Opened,
+    /// What was credited of packets that were refused below without a flow.
+    pub early: Credit,
+    /// Before this time packets have gone on that nobody saw here.
+    pub missed: Option<Timestamp>,
+}
+
+/// What came of making a flow.
+pub enum Made {
+    /// It is there.
+    Flow(FlowId),
+    /// This one has to end first, to make room.
+    Evict(FlowId),
+    /// There is no room.
+    Full,
+    /// Its tenant has as many as it may; the flow that has to end first, if one does.
+    OverQuota {
+        /// See above.
+        gives_way: Option<FlowId>,
+    },
+}
+
+impl Flows {
+    /// Reserves the table.
+    ///
+    /// # Errors
+    /// It cannot be reserved.
+    pub fn new(settings: &EngineSettings) -> Result<Self, TableError> {
+        let mut config = FlowTableConfig::new(settings.flow_capacity, FlowHasher::new(settings.seed));
+        config.timeouts = settings.timeouts;
+        config.when_full = settings.flows_when_full;
+        let mut table = FlowTable::new(&config)?;
+        table.counters_mut().elephants = settings.flow_rate.map(|_| Elephants::default());
+        Ok(Flows {
+            table,
+            next: 1,
+            rate: settings.flow_rate,
+            guests: Guests::default(),
+            due: Vec::new(),
+            manager: None,
+            opened: Opened::default(),
+            early: Credit::default(),
+            missed: None,
+        })
+    }
+
+    /// The table.
+    pub const fn table(&self) -> &FlowTable<FlowExt> {
+        &self.table
+    }
+
+    /// The table, for who ends flows.
+    pub const fn table_mut(&mut self) -> &mut FlowTable<FlowExt> {
+        &mut self.table
+    }
+
+    /// The entry of a flow that is there.
+    #[inline]
+    pub fn get(&self, id: FlowId) -> Option<&Entry> {
+        self.table.get(id)
+    }
+
+    /// The same, to change it.
+    #[inline]
+    pub fn get_mut(&mut self, id: FlowId) -> Option<&mut Entry> {
+        self.table.get_mut(id)
+    }
+
+    /// Numbers of flows are unique in a run: each worker has its own range.
+    pub const fn number(&mut self, me: WorkerId) {
+        self.next = ((me.0 as u64) << 40) + 1;
+    }
+
+    /// The flow of a key, if it is there and not past its timeout.
+    #[inline]
+    pub fn find(&self, key: &FlowKey, now: Timestamp) -> Find {
+        self.table.find(key, now)
+    }
+
+    /// The flow of a key, whether its timeout has passed or not.
+    pub fn of_key(&self, key: &FlowKey) -> Option<FlowId> {
+        // Before all timeouts.
+        match self.table.find(key, Timestamp::ZERO) {
+            Find::Found { id, .. } | Find::Stale { id } => Some(id),
+            Find::Missing => None,
+        }
+    }
+
+    /// All flows by their place in the run: one that came from another worker stands last in the table, and may have begun first.
+    pub fn as_they_began(&self) -> Vec<FlowId> {
+        let mut ids = self.table.ids();
+        ids.sort_by_key(|id| self.get(*id).map_or(0, |flow| flow.ext.began));
+        ids
+    }
+
+    /// A packet was handled whose flow is a guest here.
+    pub fn note_guest(&mut self, key: &FlowKey, guest: Guest) {
+        self.guests.insert(*key, guest);
+        // It opened none, or has ended its flow.
+        if self.of_key(key).is_none() {
+            self.guests.may_have_ended(*key);
+        }
+    }
+
+    /// A flow is about to be removed: asked of each, so it looks first whether there are guests at all.
+    #[inline]
+    pub fn note_end(&mut self, id: FlowId) {
+        if !self.guests.is_empty()
+            && let Some(key) = self.get(id).map(|entry| *entry.key())
+            && self.guests.contains(&key)
+        {
+            self.guests.may_have_ended(key);
+        }
+    }
+
+    /// The next guest of which nothing is here any more.
+    pub fn next_ended_guest(&mut self) -> Option<(FlowKey, Guest)> {
+        while let Some(key) = self.guests.next_that_may_have_ended() {
+            if self.guests.contains(&key)
+                && self.of_key(&key).is_none()
+                && let Some(guest) = self.guests.remove(&key)
+            {
+                return Some((key, guest));
+            }
+        }
+        None
+    }
+
+    /// The table, and who hands its flows to a lower level.
+    pub fn with_manager(&mut self) -> Option<(&mut FlowTable<FlowExt>, &mut FlowManager)> {
+        Some((&mut self.table, self.manager.as_deref_mut()?))
+    }
+
+    /// What levels below the host have counted of a flow: XDP, and RTL. `None`: it never was below.
+    pub fn below(&self, id: FlowId) -> Option<[Amounts; 2]> {
+        if !self.table.was_below(id) {
+            return None;
+        }
+        let of = |level| self.table.amounts(id, level).unwrap_or_default();
+        Some([of(Level::Xdp), of(Level::Rtl)])
+    }
+
+    /// A bypassed flow ends of which a level below has handled packets: that is what its record says, also if it came up for its last ones.
+    pub fn note_bypassed_below(&mut self, id: FlowId, below: Option<&[Amounts; 2]>) {
+        let handled =
+            |amounts: &Amounts| Direction::BOTH.iter().any(|direction| amounts.packets[*direction] > 0);
+        if below.is_some_and(|below| below.iter().any(handled))
+            && self.get(id).is_some_and(|entry| entry.state() == FlowState::LocalBypassed)
+        {
+            self.table.set_state(id, FlowState::CaptureBypassed);
+        }
+    }
+
+    /// Room for a list of flows that are due.
+    pub fn take_due(&mut self) -> Vec<(u64, FlowId)> {
+        core::mem::take(&mut self.due)
+    }
+
+    /// Gives that room back.
+    pub fn give_back_due(&mut self, due: Vec<(u64, FlowId)>) {
+        self.due = due;
+    }
+
+    /// Makes the flow that a packet opens; `began`: where in the run.
+    pub fn open(
+        &mut self,
+        key: &FlowKey,
+        chains: &Chains,
+        packet: &Decoded,
+        (now, began): (Timestamp, u64),
+    ) -> Made {
+        let Ok(place) = chains.quotas.place(key.tenant()) else {
+            return Made::OverQuota { gives_way: self.gives_way(key.tenant(), now) };
+        };
+        let id = match self.table.insert(key, now) {
+            Insert::Created { id } => id,
+            Insert::Evict { id } => return Made::Evict(id),
+            Insert::Full => return Made::Full,
+        };
+        let number = self.next;
+        self.next += 1;
+        let hash = self.table.hash(key);
+        if let Some(entry) = self.table.get_mut(id) {
+            entry.ext.matched_icmp = icmp_numbers(packet, Direction::ToServer);
+            let class = look_up(chains, entry);
+            (entry.fid, entry.path, entry.generation) = (class.fid, class.path, chains.generation);
+            let counted = place.is_some();
+            entry.ext.quota = place;
+            entry.ext.event_id = event_id(number, hash.0);
+            entry.ext.began = began;
+            entry.ext.vlan = packet.vlan;
+            entry.ext.icmp = icmp_of(packet);
+            if counted {
+                let flow = (id, entry.serial());
+                let table = &self.table;
+                let is_there = |id, serial| table.get(id).is_some_and(|entry| entry.serial() == serial);
+                self.opened.push(key.tenant(), flow, is_there);
+            }
+        }
+        Made::Flow(id)
+    }
+
+    /// The flow of a tenant that gives way to a new one of it.
+    #[cold]
+    fn gives_way(&mut self, tenant: TenantId, now: Timestamp) -> Option<FlowId> {
+        let table = &self.table;
+        self.opened.victim(tenant, |id, serial| {
+            let entry = table.get(id).filter(|entry| entry.serial() == serial)?;
+            let (last, idle) = (entry.last_seen, now.since(entry.last_seen) >= IDLE);
+            Some(match entry.state() {
+                _ if !entry.is_at_host() => None,
+                FlowState::New => Some(Gives::HalfOpen(last)),
+                FlowState::Closed => Some(Gives::HalfOpen(Timestamp::ZERO)),
+                _ => idle.then_some(Gives::Idle(last)),
+            })
+        })
+    }
+
+    /// Sets the state of a flow, and with it its timeout.
+    pub fn set_state(&mut self, id: FlowId, state: FlowState) {
+        self.table.set_state(id, state);
+    }
+
+    /// No function is left on the flow's path. `true`: that is new.
+    pub fn bypass(&mut self, id: FlowId) -> bool {
+        let bypasses = self.get(id).is_some_and(|entry| entry.state() != FlowState::LocalBypassed);
+        if bypasses {
+            self.table.set_state(id, FlowState::LocalBypassed);
+        }
+        bypasses
+    }
+
+    /// Renews class and standing of a flow that another generation gave. Gives the class.
+    pub fn renew(&mut self, id: FlowId, chains: &Chains) -> Fid {
+        let Some(entry) = self.table.get_mut(id) else { return Fid(0) };
+        let state = crate::settled::renew(entry, chains);
+        let fid = entry.fid;
+        if let Some(state) = state {
+            self.table.set_state(id, state);
+        }
+        fid
+    }
+
+    /// Counts a packet of a flow, as [`FlowTable::account`] does, and for the flow's rate where rates are tracked
+    /// (`flow.rate-tracking`).
+    pub fn count(
+        &mut self,
+        id: FlowId,
+        direction: Direction,
+        length: u32,
+        now: Timestamp,
+        proves: bool,
+    ) -> Accounted {
+        let accounted = self.table.account(id, direction, length, now, proves);
+        if let Some(limit) = self.rate {
+            self.count_rate(id, direction, length, now, limit);
+        }
+        accounted
+    }
+
+    fn count_rate(
+        &mut self,
+        id: FlowId,
+        direction: Direction,
+        length: u32,
+        now: Timestamp,
+        limit: RateLimit,
+    ) {
+        let Some(entry) = self.table.get_mut(id) else { return };
+        let rate = entry.ext.rate.get_or_insert_with(|| Box::new(Rate::new(limit)));
+        let mark = FlowFlags::elephant(direction);
+        if rate.add(direction, length, now) < limit.bytes || entry.flags.contains(mark) {
+            return;
+        }
+        let first = !entry.is_elephant();
+        entry.flags.insert(mark);
+        let elephants = self.table.counters_mut().elephants.get_or_insert_default();
+        elephants.flows += u64::from(first);
+        elephants.by_direction[direction] += 1;
+    }
+}
+
+/// Number of a flow in events: below 2^53, so that every JSON reader keeps it whole.
+fn event_id(number: u64, hash: u64) -> u64 {
+    (hash & 0x1f) << 48 | number & 0xffff_ffff_ffff
+}

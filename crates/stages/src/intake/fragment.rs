@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Fragments: putting them to their datagrams, and what prevention does about them.
+//!
+//! In live prevention the frames of a datagram are held until it is whole and has been inspected; then they leave together, as they
+//! came. So a receiver gets nothing of a datagram that was not inspected as a whole, whatever it would have made of it: why,
+//! and which fragments are refused besides, is in docs/design/0011-what-the-receiver-reads.md.
+//!
+//! Of one frame several datagrams can hang: a fragment that makes one whole which carries a fragment of another. [`Joined`]
+//! remembers them while the frame's packets are handled; [`Intake::settle`] then does with all of them what was decided.
+
+use super::Intake;
+use super::joined::Joined;
+use crate::chain::Chains;
+use crate::context::Context;
+use crate::frame::Frame;
+use crate::identity::Whence;
+use crate::normaliser;
+use crate::record::{Entry, Fate, Occasion};
+use crate::settings::EngineSettings;
+use bartizan_base::{Decision, Direction, FunctionId, LinkId, Reason, TenantId, Timestamp, Verdict};
+use bartizan_packet::defrag::{Attached, DatagramId, DefragResult, Fragment, FragmentKey};
+use bartizan_packet::{DecodeEvent, DecodeOutput, Decoded, Ipv6ExtHeaders, LinkType, Network, PacketView};
+
+/// What became of a fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fragmented {
+    /// Its datagram is not whole yet.
+    Waits,
+    /// The buffer holds its datagram.
+    Whole,
+    /// Prevention: it must not go on.
+    Refused(Reason),
+}
+
+/// What becomes of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// This was decided.
+    Decided(Decision),
+    /// It waits for the rest of its datagram.
+    Held,
+}
+
+/// Whether prevention refuses a packet because of what receivers make of its fragment header: behind the header of a "datagram in one fragment"
+/// comes another one. Linux throws it away, others put it to a datagram.
+pub fn is_fragmented_twice(packet: &Decoded) -> bool {
+    packet.ipv6().is_some_and(|ip| ip.ext_headers.contains(Ipv6ExtHeaders::FRAGMENT_AGAIN))
+}
+
+impl Intake {
+    /// Puts a fragment to its datagram, which `datagram` then holds if it is whole.
+    pub fn defragment(
+        &mut self,
+        settings: &EngineSettings,
+        (frame, tenant): (&Frame<'_>, TenantId),
+        bytes: &[u8],
+        packet: &mut Decoded,
+        datagram: &mut Vec<u8>,
+    ) -> Fragmented {
+        let prevention = settings.prevention;
+        let refused = |reason| if prevention { Fragmented::Refused(reason) } else { Fragmented::Waits };
+        // What a receiver may throw away leaves room for another in its place.
+        if prevention && packet.is_invalid() {
+            return Fragmented::Refused(Reason::Defrag);
+        }
+        let whence = Whence { tenant, link: frame.link, arrived_by: self.arrived_by };
+        let Some((key, fragment)) = fragment_of(settings, &whence, bytes, packet) else {
+            return refused(Reason::Defrag);
+        };
+        datagram.clear();
+        let host = settings.hosts.fragments(key.dst);
+        let outcome = self.defrag.insert(&key, &fragment, host, frame.now, datagram);
+        for event in outcome.events.iter() {
+            if let Some(event) = DecodeEvent::from_rule_name(event.name()) {
+                packet.event(event);
+                self.decoder.counters_mut().event(event);
+            }
+        }
+        match outcome.result {
+            DefragResult::Complete => {
+                if let Some(id) = outcome.datagram {
+                    self.joined.push_whole(id);
+                }
+                // The link header of the last fragment stands before the datagram, as records show it.
+                let link = bytes.get(packet.start as usize..packet.l3 as usize).unwrap_or_default();
+                datagram.splice(..0, link.iter().copied());
+                Fragmented::Whole
+            }
+            DefragResult::Held => {
+                if settings.defrag.hold {
+                    self.joined.waiting = outcome.datagram;
+                }
+                Fragmented::Waits
+            }
+            DefragResult::Dropped(reason) => refused(reason.reason()),
+        }
+    }
+
+    /// All packets of a frame are handled, and `decision` is what they say. Datagrams that have become whole go or are refused with it;
+    /// one that is not whole keeps it.
+    pub fn settle(
+        &mut self,
+        cx: &mut Context<'_>,
+        chains: &Chains,
+        frame: &Frame<'_>,
+        decision: Decision,
+    ) -> Settled {
+        // Datagrams whose time was over when a fragment came.
+        self.discard(cx, chains, Reason::Defrag.into_decision());
+        let joined = core::mem::take(&mut self.joined);
+        if joined.is_empty() {
+            return Settled::Decided(decision);
+        }
+        let whole = joined.whole.into_iter().flatten();
+        if !decision.verdict.forwards() {
+            whole.chain(joined.waiting).for_each(|id| self.defrag.refuse(id));
+            self.discard(cx, chains, decision);
+            return Settled::Decided(decision);
+        }
+        let Some(waiting) = joined.waiting else {
+            let before = self.defrag.outgoing();
+            let mut pass = true;
+            whole.for_each(|id| pass &= self.defrag.pass(id, frame.now));
+            cx.account.counters.forwarded += u64::from(self.defrag.outgoing() - before);
+            // Its time ran out while others decided.
+            return if pass {
+                Settled::Decided(decision)
+            } else {
+                self.refuse_frame(cx, chains, frame, Reason::Defrag)
+            };
+        };
+        whole.for_each(|id| self.defrag.join(id, waiting, frame.now));
+        match self.attach(cx, waiting, frame) {
+            Ok(Attached::Waits) => Settled::Held,
+            Ok(Attached::Passed) => Settled::Decided(decision),
+            Err(reason) => {
+                let settled = self.refuse_frame(cx, chains, frame, reason);
+                self.discard(cx, chains, reason.into_decision());
+                settled
+            }
+        }
+    }
+
+    /// Lets a frame wait with its datagram, with the change that it needs before it leaves: a checksum that its sender left to hardware,
+    /// of a tunnel around it.
+    fn attach(
+        &mut self,
+        cx: &mut Context<'_>,
+        datagram: DatagramId,
+        frame: &Frame<'_>,
+    ) -> Result<Attached, Reason> {
+        let mut changed = self.datagrams.pop().unwrap_or_default();
+        let mut bytes = frame.bytes;
+        // What is missing of a frame cannot leave with it.
+        let mut fits = frame.bytes.len() as u64 >= u64::from(frame.wire_len);
+        let mut longer = Vec::new();
+        if let Some(change) = cx.leaving.change.take() {
+            changed.clear();
+            changed.extend_from_slice(frame.bytes);
+            fits = fits && normaliser::rewrite(&mut changed, &change, &mut longer, &mut cx.leaving.done);
+            bytes = if longer.is_empty() { &changed } else { &longer };
+            cx.leaving.reuse(change);
+        }
+        let attached = if fits {
+            let note = Note::of(frame, self.arrived_by).to_bytes();
+            self.defrag.attach(datagram, &note, bytes, frame.now).map_err(|reason| reason.reason())
+        } else {
+            self.defrag.refuse(datagram);
+            Err(Reason::Defrag)
+        };
+        self.datagrams.push(changed);
+        attached
+    }
+
+    /// Datagrams that have become whole go, whatever is decided of them later: over captures, where nothing waits.
+    pub fn pass_datagrams(&mut self, joined: Joined, now: Timestamp) {
+        for id in joined.whole.into_iter().flatten() {
+            self.defrag.pass(id, now);
+        }
+    }
+
+    /// The frame in hand cannot be handed on: neither can the datagrams that it belongs to.
+    pub fn unsettle(&mut self, cx: &mut Context<'_>, chains: &Chains, joined: Joined) {
+        joined.whole.into_iter().flatten().chain(joined.waiting).for_each(|id| self.defrag.refuse(id));
+        self.discard(cx, chains, Reason::HandOverRing.into_decision());
+    }
+
+    /// Counts and records the frames that waited and go nowhere.
+    pub fn discard(&mut self, cx: &mut Context<'_>, chains: &Chains, decision: Decision) {
+        if !self.defrag.has_discarded() {
+            return;
+        }
+        let mut bytes = self.datagrams.pop().unwrap_or_default();
+        while let Some(length) = self.defrag.pop_discarded(&mut bytes) {
+            let (note, frame) = bytes.split_at_checked(length).unwrap_or_default();
+            let frame = Note::from_bytes(note).frame(frame);
+            self.record_refused(cx, chains, &frame, None, decision);
+            cx.decided(&decision);
+        }
+        self.datagrams.push(bytes);
+    }
+
+    /// Gives up fragments whose time is over.
+    pub fn expire_fragments(&mut self, cx: &mut Context<'_>, chains: &Chains, now: Timestamp) {
+        self.forget_fragments(now);
+        self.discard(cx, chains, Reason::Defrag.into_decision());
+    }
+
+    /// Gives up all that waits.
+    pub fn discard_all(&mut self, cx: &mut Context<'_>, chains: &Chains) {
+        self.defrag.clear();
+        self.discard(cx, chains, Reason::Defrag.into_decision());
+    }
+
+    /// The next frame of a datagram that may leave: see [`crate::worker::Worker::take_released`].
+    pub fn take_released(&mut self, bytes: &mut Vec<u8>) -> Option<(u32, Timestamp)> {
+        let length = self.defrag.pop_outgoing(bytes)?;
+        let note = Note::from_bytes(bytes.get(..length).unwrap_or_default());
+        bytes.drain(..length);
+        Some((note.arrived_by, note.now))
+    }
+
+    fn refuse_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+        chains: &Chains,
+        frame: &Frame<'_>,
+        reason: Reason,
+    ) -> Settled {
+        let decision = reason.into_decision();
+        self.record_refused(cx, chains, frame, None, decision);
+        Settled::Decided(decision)
+    }
+
+    /// Records that a frame does not go on; `flow`: of which it is, and its direction.
+    pub fn record_refused(
+        &mut self,
+        cx: &mut Context<'_>,
+        chains: &Chains,
+        frame: &Frame<'_>,
+        flow: Option<(&Entry, Direction)>,
+        decision: Decision,
+    ) {
+        let mut output = DecodeOutput::new();
+        // It was counted when it came.
+        let counters = self.decoder.counters().clone();
+        self.decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
+        *self.decoder.counters_mut() = counters;
+        let Some(packet) = output.outer() else { return };
+        let view = PacketView::new(frame.bytes, packet);
+        let direction = flow.map_or(Direction::ToServer, |(_, direction)| direction);
+        let occasion = Occasion::of(&view, frame.number, frame.now, chains.generation).going(direction);
+        let fate = Fate { decision, reject: None };
+        cx.recorder.refused(&occasion, flow.map(|(entry, _)| entry), &fate, &[]);
+    }
+}
+
+/// Why prevention refuses a packet whoever it is for: nobody can tell what its receiver makes of it. Fragments that can be put to
+/// their datagram do not come here.
+pub fn refused_as_it_is(settings: &EngineSettings, packet: &Decoded) -> Option<Reason> {
+    if !settings.prevention {
+        None
+    } else if packet.is_fragment() || is_fragmented_twice(packet) {
+        Some(Reason::Defrag)
+    } else if packet.is_unreadable() && settings.has_real_receivers() {
+        Some(Reason::Unreadable)
+    } else {
+        None
+    }
+}
+
+/// The engine's refusal for a reason.
+trait IntoDecision {
+    fn into_decision(self) -> Decision;
+}
+
+impl IntoDecision for Reason {
+    fn into_decision(self) -> Decision {
+        Decision::refuse(Verdict::Drop, self, FunctionId::ENGINE)
+    }
+}
+
+/// What a frame that waits is kept with: all of [`Frame`] but the bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Note {
+    now: Timestamp,
+    number: Option<u64>,
+    wire_len: u32,
+    arrived_by: u32,
+    link_type: LinkType,
+    link: LinkId,
+}
+
+impl Note {
+    const LEN: usize = 32;
+
+    const fn of(frame: &Frame<'_>, arrived_by: u32) -> Note {
+        let Frame { now, bytes: _, wire_len, link_type, link, number } = *frame;
+        Note { now, number, wire_len, arrived_by, link_type, link }
+    }
+
+    fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        let parts: [&[u8]; 6] = [
+            &self.now.as_nanos().to_le_bytes(),
+            &self.number.unwrap_or(0).to_le_bytes(),
+            &self.wire_len.to_le_bytes(),
+            &self.arrived_by.to_le_bytes(),
+            &u32::from(self.link_type.0).to_le_bytes(),
+            &u32::from(self.link.0).to_le_bytes(),
+        ];
+        let places = bytes.iter_mut();
+        places.zip(parts.into_iter().flatten()).for_each(|(place, byte)| *place = *byte);
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Note {
+        let word = |at: usize| -> u32 {
+            let part = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>());
+            part.map_or(0, |part| u32::from_le_bytes(*part))
+        };
+        let long = |at: usize| u64::from(word(at)) | u64::from(word(at.saturating_add(4))) << 32;
+        Note {
+            now: Timestamp::from_nanos(long(0)),
+            // Frames of a capture count from 1.
+            number: Some(long(8)).filter(|number| *number != 0),
+            wire_len: word(16),
+            arrived_by: word(20),
+            link_type: LinkType(word(24) as _),
+            link: LinkId(word(28) as _),
+        }
+    }
+
+    const fn frame(self, bytes: &[u8]) -> Frame<'_> {
+        let Note { now, number, wire_len, arrived_by: _, link_type, link } = self;
+        Frame { now, bytes, wire_len, link_type, link, number }
+    }
+}
+
+/// By what a fragment came, beyond its headers: port, hardware address of the receiver, VLAN tags.
+fn path_of(arrived_by: u32, view: &PacketView<'_>) -> [u64; 2] {
+    let receiver = view.mac_addresses().map_or([0; 6], |(_, destination)| destination);
+    let receiver = receiver.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    let vlan = &view.decoded().vlan;
+    let tags = vlan.as_slice();
+    let ids = tags.iter().fold(tags.len() as u64, |number, id| number << 12 | u64::from(*id));
+    [receiver | u64::from(arrived_by & 1) << 48, ids]
+}
+
+fn fragment_of<'b>(
+    settings: &EngineSettings,
+    whence: &Whence,
+    bytes: &'b [u8],
+    packet: &'b Decoded,
+) -> Option<(FragmentKey, Fragment<'b>)> {
+    let view = PacketView::new(bytes, packet);
+    let payload = view.fragment_data()?;
+    let (fragment, id, protocol) = match &packet.network {
+        Network::Ipv4(ip) => {
+            let f = Fragment {
+                offset: ip.fragment.offset,
+                more: ip.fragment.more,
+                header: view.ip_header().unwrap_or_default(),
+                hop_limit: ip.ttl,
+                path: path_of(whence.arrived_by, &view),
+                reserved: ip.fragment.reserved,
+                next_header: 0,
+                payload,
+            };
+            (f, u32::from(ip.id), ip.proto)
+        }
+        Network::Ipv6(ip) => {
+            let part = ip.fragment?;
+            let f = Fragment {
+                offset: part.offset,
+                more: part.more,
+                header: view.frame().get(packet.l3 as usize..part.header as usize).unwrap_or_default(),
+                hop_limit: ip.hop_limit,
+                path: path_of(whence.arrived_by, &view),
+                reserved: reserved_bits(&view, part.header),
+                next_header: part.next_header,
+                payload,
+            };
+            (f, part.id, 0)
+        }
+        _ => return None,
+    };
+    let separate = |setting: bool| setting || settings.prevention;
+    let key = FragmentKey {
+        tenant: whence.tenant,
+        link: Some(whence.link),
+        // Fragments go one way, so in prevention what comes by another tag or tunnel is another datagram in any case.
+        vlans: if separate(settings.vlan_in_key) { packet.vlan.padded() } else { [0; 3] },
+        tunnel: if separate(settings.tunnel_in_key) { packet.tunnel.key() } else { 0 },
+        src: packet.src()?,
+        dst: packet.dst()?,
+        id,
+        protocol,
+        recursion: packet.recursion,
+    };
+    Some((key, fragment))
+}
+
+/// Whether a fragment header of IPv6 has a bit set that means nothing.
+fn reserved_bits(view: &PacketView<'_>, at: u32) -> bool {
+    let header = view.frame().get(at as usize..).unwrap_or_default();
+    header.get(1).is_some_and(|byte| *byte != 0) || header.get(3).is_some_and(|byte| byte & 6 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_comes_back_as_it_was() {
+        let note = Note {
+            now: Timestamp::from_nanos(1 << 60 | 5),
+            number: Some(1 << 40),
+            wire_len: 70_000,
+            arrived_by: 3,
+            link_type: LinkType::ETHERNET,
+            link: LinkId(9),
+        };
+        assert_eq!(Note::from_bytes(&note.to_bytes()), note);
+        let none = Note { number: None, ..note };
+        assert_eq!(Note::from_bytes(&none.to_bytes()), none);
+    }
+}

@@ -1,0 +1,566 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The normaliser: the one place where packets are changed or made. Each change is counted with its reason.
+//!
+//! Changes: inspected bytes put back into a retransmission that differs; bytes that a rule replaces (keyword `replace`); the
+//! urgent flag taken off, so that the receiver reads the byte in its place, as it was inspected (RFC 6093: receivers
+//! differ in what they take out, and Linux's choice depends on how fast its application reads); the first bytes of a stream put in front
+//! of a segment that a server with SYN cookies could take for the beginning. Made: the RST or ICMP message that tells of a
+//! rejected packet (RFC 9293 section 3.5.2, RFC 1812 section 4.3.3.1, RFC 4443 section 3.1).
+
+use bartizan_packet::{
+    Decoded, InternetChecksum, Network, PacketFlags, PacketSource, PacketView, TcpFlags, Transport,
+    pseudo_header,
+};
+use core::net::IpAddr;
+use smallvec::SmallVec;
+
+/// What the normaliser has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NormaliserCounters {
+    /// Segments into which the inspected bytes were put back.
+    pub rewritten: u64,
+    /// Segments whose urgent flag was taken off.
+    pub urgent_cleared: u64,
+    /// Segments that got the bytes before them in front.
+    pub completed: u64,
+    /// Packets in which a rule replaced bytes.
+    pub replaced: u64,
+    /// Packets whose transport checksum their sender left to hardware, and that got it here.
+    pub checksums: u64,
+    /// Frames that were larger than the egress port carries and left as segments.
+    pub cut: u64,
+    /// Frames more that this made.
+    pub pieces: u64,
+    /// Datagrams more that were made by taking apart those that came as one, before they were inspected.
+    pub datagrams: u64,
+    /// Frames of several datagrams that could not be taken apart: seen as one, and not sent.
+    pub joined: u64,
+    /// RST segments made.
+    pub resets: u64,
+    /// ICMP messages made.
+    pub unreachables: u64,
+    /// Rejected packets for which nothing can be made (no IP, a RST, an ICMP error, a tunnel).
+    pub silent: u64,
+}
+
+impl NormaliserCounters {
+    /// The counters of two workers together.
+    #[must_use]
+    pub const fn plus(self, other: NormaliserCounters) -> NormaliserCounters {
+        let NormaliserCounters {
+            rewritten,
+            replaced,
+            urgent_cleared,
+            completed,
+            checksums,
+            cut,
+            pieces,
+            datagrams,
+            joined,
+            resets,
+            unreachables,
+            silent,
+        } = other;
+        NormaliserCounters {
+            rewritten: self.rewritten + rewritten,
+            replaced: self.replaced + replaced,
+            urgent_cleared: self.urgent_cleared + urgent_cleared,
+            completed: self.completed + completed,
+            checksums: self.checksums + checksums,
+            cut: self.cut + cut,
+            pieces: self.pieces + pieces,
+            datagrams: self.datagrams + datagrams,
+            joined: self.joined + joined,
+            resets: self.resets + resets,
+            unreachables: self.unreachables + unreachables,
+            silent: self.silent + silent,
+        }
+    }
+
+    /// Each counter by name.
+    pub fn for_each(&self, mut each: impl FnMut(&'static str, u64)) {
+        each("normaliser.rewritten", self.rewritten);
+        each("normaliser.urgent_cleared", self.urgent_cleared);
+        each("normaliser.completed", self.completed);
+        each("normaliser.replaced", self.replaced);
+        each("normaliser.checksums", self.checksums);
+        each("normaliser.cut", self.cut);
+        each("normaliser.pieces", self.pieces);
+        each("normaliser.datagrams", self.datagrams);
+        each("normaliser.joined", self.joined);
+        each("normaliser.resets", self.resets);
+        each("normaliser.unreachables", self.unreachables);
+        each("normaliser.silent", self.silent);
+    }
+}
+
+/// A change of a TCP segment.
+#[derive(Clone, Debug, Default)]
+pub struct Rewrite {
+    /// Where the payload begins in the frame.
+    pub payload: usize,
+    /// Where the IP header begins.
+    pub network: usize,
+    /// Where the TCP header begins.
+    pub header: usize,
+    /// The payload, of the same length.
+    pub bytes: Vec<u8>,
+    /// The urgent flag and pointer are taken off.
+    pub urgent: bool,
+    /// Both ends, for the checksum.
+    pub ends: Option<(IpAddr, IpAddr)>,
+    /// IP protocol: TCP, UDP, ICMP or ICMPv6.
+    pub protocol: u8,
+    /// Inspected bytes are put back.
+    pub restored: bool,
+    /// A rule replaces bytes.
+    pub replaced: bool,
+    /// The checksum was left to hardware by its sender and is made here.
+    pub due: bool,
+    /// Bytes of the stream that come in front of the payload, so that the segment begins earlier by as many.
+    pub front: SmallVec<[u8; 8]>,
+}
+
+impl Rewrite {
+    /// Makes this the change of a packet that leaves its payload as it is.
+    pub fn take_up(&mut self, view: &PacketView<'_>) {
+        let packet = view.decoded();
+        self.payload = packet.payload as usize;
+        (self.network, self.header) = (packet.l3 as usize, packet.l4 as usize);
+        self.bytes.clear();
+        self.bytes.extend_from_slice(view.payload());
+        self.ends = packet.src().zip(packet.dst());
+        self.protocol = packet.proto().unwrap_or(0);
+        self.front.clear();
+        (self.restored, self.replaced, self.urgent, self.due) = (false, false, false, false);
+    }
+}
+
+/// Applies a change and makes the transport's checksum right again. `longer`: a frame that grows is written there, its own
+/// place is too small; otherwise that stays empty. `false`: the change does not fit the frame, nothing was changed.
+pub fn rewrite(
+    frame: &mut [u8],
+    change: &Rewrite,
+    longer: &mut Vec<u8>,
+    counters: &mut NormaliserCounters,
+) -> bool {
+    longer.clear();
+    let done = if change.front.is_empty() { apply(frame, change) } else { complete(frame, change, longer) };
+    if done.is_none() {
+        longer.clear();
+        return false;
+    }
+    counters.completed += u64::from(!change.front.is_empty());
+    counters.rewritten += u64::from(change.restored);
+    counters.replaced += u64::from(change.replaced);
+    counters.checksums += u64::from(change.due);
+    counters.urgent_cleared += u64::from(change.urgent);
+    true
+}
+
+fn apply(frame: &mut [u8], change: &Rewrite) -> Option<()> {
+    let (src, dst) = change.ends?;
+    let end = change.payload.checked_add(change.bytes.len())?;
+    let at = change.header.checked_add(match change.protocol {
+        6 => 16,
+        17 => 6,
+        1 | 58 => 2,
+        _ => return None,
+    })?;
+    let field = at..at.checked_add(2)?;
+    // All that can fail comes before the first byte is changed.
+    frame.get(change.header..end)?;
+    let had = frame.get(field.clone())? != [0, 0];
+    frame.get_mut(change.payload..end)?.copy_from_slice(&change.bytes);
+    if change.urgent {
+        // Flags, window (2), checksum (2), urgent pointer (2).
+        let [flags, _, _, _, _, high, low, ..] = frame.get_mut(change.header..end)?.get_mut(13..)? else {
+            return None;
+        };
+        *flags &= !TcpFlags::URG.bits();
+        (*high, *low) = (0, 0);
+    }
+    // A datagram over IPv4 without a checksum stays without one.
+    if change.protocol == 17 && src.is_ipv4() && !had {
+        return Some(());
+    }
+    frame.get_mut(field.clone())?.fill(0);
+    let segment = frame.get(change.header..end)?;
+    let sum = match change.protocol {
+        1 => InternetChecksum::new().with(segment).finish(),
+        protocol => l4_checksum(src, dst, protocol, segment)?,
+    };
+    // Zero says "no checksum" in UDP (RFC 768).
+    let sum = if change.protocol == 17 && sum == 0 { 0xffff } else { sum };
+    frame.get_mut(field)?.copy_from_slice(&sum.to_be_bytes());
+    Some(())
+}
+
+/// Whether a TCP segment may get bytes in front: it lies in IP directly in an Ethernet frame, so that no length but IP's and no
+/// checksum but IP's and TCP's speaks about it.
+pub fn can_grow(view: &PacketView<'_>) -> bool {
+    let packet = view.decoded();
+    let l3 = packet.l3 as usize;
+    let kind = |at: usize| {
+        let two = view.frame().get(at..at.checked_add(2)?)?;
+        two.try_into().ok().map(u16::from_be_bytes)
+    };
+    // Below 0x600 it is a length (IEEE 802.3).
+    let ethernet = kind(12).is_some_and(|kind| kind >= 0x600)
+        && l3.checked_sub(2).and_then(kind).is_some_and(|kind| matches!(kind, 0x0800 | 0x86dd));
+    let whole = packet.source == PacketSource::Wire && !packet.flags.contains(PacketFlags::REBUILT);
+    // An urgent pointer counts from the first byte, a signature covers all of them.
+    let plain = packet
+        .transport
+        .tcp()
+        .is_some_and(|tcp| !tcp.flags.contains(TcpFlags::URG) && !tcp.options.md5 && !tcp.options.ao);
+    ethernet && whole && plain && packet.recursion == 0
+}
+
+/// Writes the frame with bytes in front of its payload; what stood behind the payload (padding of the link) goes.
+fn complete(frame: &[u8], change: &Rewrite, out: &mut Vec<u8>) -> Option<()> {
+    let more = change.front.len();
+    out.extend_from_slice(frame.get(..change.payload)?);
+    out.extend_from_slice(&change.front);
+    out.extend_from_slice(&change.bytes);
+    let ends = change.ends?;
+    let ip = out.get_mut(change.network..change.header)?;
+    let field = if ends.0.is_ipv4() { 2..4 } else { 4..6 };
+    let length = ip.get_mut(field)?;
+    let old = u16::from_be_bytes(<[u8; 2]>::try_from(&*length).ok()?);
+    length.copy_from_slice(&old.checked_add(u16::try_from(more).ok()?)?.to_be_bytes());
+    if ends.0.is_ipv4() {
+        let words = usize::from(ip.first()? & 0x0f).checked_mul(4)?;
+        let header = ip.get_mut(..words)?;
+        header.get_mut(10..12)?.fill(0);
+        let sum = InternetChecksum::new().with(header).finish();
+        put_checksum(header, 10, sum)?;
+    }
+    let at = change.header.checked_add(4)?;
+    let seq = out.get_mut(at..at.checked_add(4)?)?;
+    let old = u32::from_be_bytes(<[u8; 4]>::try_from(&*seq).ok()?);
+    seq.copy_from_slice(&old.wrapping_sub(u32::try_from(more).ok()?).to_be_bytes());
+    let mut bytes = change.front.to_vec();
+    bytes.extend_from_slice(&change.bytes);
+    let whole = Rewrite { bytes, front: SmallVec::new(), ..change.clone() };
+    apply(out, &whole)
+}
+
+fn l4_checksum(src: IpAddr, dst: IpAddr, protocol: u8, segment: &[u8]) -> Option<u16> {
+    let length = u32::try_from(segment.len()).ok()?;
+    Some(pseudo_header(src, dst, protocol, length)?.with(segment).finish())
+}
+
+/// The frame that tells the sender of a rejected packet: a RST for TCP, else "administratively prohibited".
+pub fn rejection(view: &PacketView<'_>, counters: &mut NormaliserCounters) -> Option<Vec<u8>> {
+    let made = answer(view);
+    match (&made, &view.decoded().transport) {
+        (None, _) => counters.silent += 1,
+        (Some(_), Transport::Tcp(_)) => counters.resets += 1,
+        (Some(_), _) => counters.unreachables += 1,
+    }
+    made
+}
+
+fn answer(view: &PacketView<'_>) -> Option<Vec<u8>> {
+    let packet = view.decoded();
+    // Only what came straight from the wire can be answered: an inner packet's outer header is not ours to make.
+    if packet.recursion != 0 {
+        return None;
+    }
+    let (src, dst) = (packet.src()?, packet.dst()?);
+    let (protocol, body) = match &packet.transport {
+        Transport::Tcp(tcp) => (6, reset(view, tcp, src, dst)?),
+        // Never answer an error with an error (RFC 1122 section 3.2.2).
+        Transport::Icmp(icmp) if icmp.quoted.is_some() => return None,
+        Transport::Icmpv6(icmp) if icmp.kind < 128 => return None,
+        _ => unreachable_message(view, src, dst)?,
+    };
+    let mut frame = link_header(view, packet)?;
+    ip_header(&mut frame, packet, protocol, dst, src, &body)?;
+    frame.extend_from_slice(&body);
+    Some(frame)
+}
+
+/// The link header with both addresses exchanged, VLAN tags kept.
+fn link_header(view: &PacketView<'_>, packet: &Decoded) -> Option<Vec<u8>> {
+    let header = view.frame().get(..packet.l3 as usize)?;
+    let (destination, rest) = header.split_first_chunk::<6>()?;
+    let (source, rest) = rest.split_first_chunk::<6>()?;
+    let mut out = Vec::with_capacity(header.len() + 100);
+    out.extend_from_slice(source);
+    out.extend_from_slice(destination);
+    out.extend_from_slice(rest);
+    Some(out)
+}
+
+fn ip_header(
+    out: &mut Vec<u8>,
+    packet: &Decoded,
+    protocol: u8,
+    from: IpAddr,
+    to: IpAddr,
+    body: &[u8],
+) -> Option<()> {
+    let length = u16::try_from(body.len()).ok()?;
+    match (&packet.network, from, to) {
+        (Network::Ipv4(_), IpAddr::V4(from), IpAddr::V4(to)) => {
+            let mut header = [0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, protocol, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            let total = length.checked_add(20)?.to_be_bytes();
+            header[2..4].copy_from_slice(&total);
+            header[12..16].copy_from_slice(&from.octets());
+            header[16..20].copy_from_slice(&to.octets());
+            let sum = InternetChecksum::new().with(&header).finish();
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+            out.extend_from_slice(&header);
+        }
+        (Network::Ipv6(_), IpAddr::V6(from), IpAddr::V6(to)) => {
+            out.extend_from_slice(&[0x60, 0, 0, 0]);
+            out.extend_from_slice(&length.to_be_bytes());
+            out.extend_from_slice(&[protocol, 64]);
+            out.extend_from_slice(&from.octets());
+            out.extend_from_slice(&to.octets());
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// A RST that the sender of `tcp` accepts.
+fn reset(view: &PacketView<'_>, tcp: &bartizan_packet::Tcp, src: IpAddr, dst: IpAddr) -> Option<Vec<u8>> {
+    if tcp.flags.contains(TcpFlags::RST) {
+        return None;
+    }
+    let has_ack = tcp.flags.contains(TcpFlags::ACK);
+    let length = u32::try_from(view.payload().len()).ok()?;
+    let counted = u32::from(tcp.flags.contains(TcpFlags::SYN)) + u32::from(tcp.flags.contains(TcpFlags::FIN));
+    let (seq, ack, flags) = if has_ack {
+        (tcp.ack, 0, TcpFlags::RST)
+    } else {
+        (0, tcp.seq.wrapping_add(length).wrapping_add(counted), TcpFlags::RST | TcpFlags::ACK)
+    };
+    let mut out = Vec::with_capacity(20);
+    out.extend_from_slice(&tcp.dport.to_be_bytes());
+    out.extend_from_slice(&tcp.sport.to_be_bytes());
+    out.extend_from_slice(&seq.to_be_bytes());
+    out.extend_from_slice(&ack.to_be_bytes());
+    out.extend_from_slice(&[0x50, flags.bits(), 0, 0, 0, 0, 0, 0]);
+    let sum = l4_checksum(dst, src, 6, &out)?;
+    put_checksum(&mut out, 16, sum)?;
+    Some(out)
+}
+
+/// ICMP "communication administratively prohibited" with the beginning of the packet.
+fn unreachable_message(view: &PacketView<'_>, src: IpAddr, dst: IpAddr) -> Option<(u8, Vec<u8>)> {
+    let packet = view.decoded();
+    let quoted = view.frame().get(packet.l3 as usize..packet.end as usize)?;
+    match (src, dst) {
+        (IpAddr::V4(_), IpAddr::V4(_)) => {
+            // Header and 8 bytes at least; 548 bytes keep the message within 576 (RFC 1812 section 4.3.2.3).
+            let quoted = quoted.get(..quoted.len().min(548))?;
+            let mut out = vec![3, 13, 0, 0, 0, 0, 0, 0];
+            out.extend_from_slice(quoted);
+            let sum = InternetChecksum::new().with(&out).finish();
+            put_checksum(&mut out, 2, sum)?;
+            Some((1, out))
+        }
+        (IpAddr::V6(_), IpAddr::V6(_)) => {
+            // As much as fits the minimum MTU of 1280 (RFC 4443 section 3.1).
+            let quoted = quoted.get(..quoted.len().min(1232))?;
+            let mut out = vec![1, 1, 0, 0, 0, 0, 0, 0];
+            out.extend_from_slice(quoted);
+            let sum = l4_checksum(dst, src, 58, &out)?;
+            put_checksum(&mut out, 2, sum)?;
+            Some((58, out))
+        }
+        _ => None,
+    }
+}
+
+fn put_checksum(out: &mut [u8], at: usize, sum: u16) -> Option<()> {
+    out.get_mut(at..at.checked_add(2)?)?.copy_from_slice(&sum.to_be_bytes());
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bartizan_packet::{DecodeOutput, Decoder, LinkType};
+    use bartizan_testkit::hosts;
+    use bartizan_testkit::packet::{self, Datagram, End, Ip, Packet, Segment, address};
+
+    /// A packet with hardware addresses of its own.
+    fn frame(packet: Packet) -> Vec<u8> {
+        Packet { ip: Ip { mac: [1; 6], from_mac: [2; 6], ..packet.ip }, ..packet }.frame()
+    }
+
+    fn ends(v6: bool, ports: (u16, u16)) -> (End, End) {
+        ((address(v6, 1), ports.0), (address(v6, 2), ports.1))
+    }
+
+    fn syn_v4() -> Vec<u8> {
+        let (from, to) = ends(false, (0x1000, 80));
+        frame(packet::tcp(from, to, (9, 0), 2, b""))
+    }
+
+    fn decode(frame: &[u8], check: impl FnOnce(&PacketView<'_>)) {
+        let mut output = DecodeOutput::new();
+        Decoder::default().decode(LinkType::ETHERNET, frame, frame.len() as u32, &mut output);
+        check(&PacketView::new(frame, output.outer().unwrap()));
+    }
+
+    #[test]
+    fn a_syn_is_answered_with_a_reset_that_its_sender_accepts() {
+        let frame = syn_v4();
+        let mut counters = NormaliserCounters::default();
+        let mut made = Vec::new();
+        decode(&frame, |view| made = rejection(view, &mut counters).unwrap());
+        decode(&made, |view| {
+            assert_eq!(view.ip_checksum_ok(), Some(true));
+            assert_eq!(view.l4_checksum_ok(), Some(true));
+            let Transport::Tcp(tcp) = &view.decoded().transport else { panic!("no TCP") };
+            assert_eq!((tcp.sport, tcp.dport, tcp.ack), (80, 0x1000, 10));
+            assert_eq!(tcp.flags, TcpFlags::RST | TcpFlags::ACK);
+            assert_eq!(view.mac_addresses(), Some(([1; 6], [2; 6])));
+        });
+        // A reset is not answered.
+        decode(&made, |view| assert!(rejection(view, &mut counters).is_none()));
+        assert_eq!((counters.resets, counters.silent), (1, 1));
+    }
+
+    #[test]
+    fn a_datagram_is_answered_with_unreachable_in_both_versions() {
+        let mut counters = NormaliserCounters::default();
+        for (v6, kind, code) in [(false, 3, 13), (true, 1, 1)] {
+            let (from, to) = ends(v6, (0x1000, 53));
+            let frame = frame(packet::udp(from, to, b"x"));
+            let mut made = Vec::new();
+            decode(&frame, |view| made = rejection(view, &mut counters).unwrap());
+            decode(&made, |view| {
+                assert_eq!(view.l4_checksum_ok(), Some(true));
+                let (Transport::Icmp(icmp) | Transport::Icmpv6(icmp)) = &view.decoded().transport else {
+                    panic!("no ICMP")
+                };
+                assert_eq!((icmp.kind, icmp.code), (kind, code));
+                assert_eq!(icmp.quoted.unwrap().ports, Some((0x1000, 53)));
+            });
+        }
+        assert_eq!(counters.unreachables, 2);
+    }
+
+    #[test]
+    fn inspected_bytes_are_put_back_with_a_right_checksum() {
+        let mut frame = syn_v4();
+        frame[17] = 44;
+        frame[47] |= TcpFlags::URG.bits();
+        frame[53] = 3;
+        frame.extend_from_slice(b"evil");
+        let change = Rewrite {
+            payload: 54,
+            header: 34,
+            bytes: b"good".to_vec(),
+            urgent: true,
+            ends: Some(("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap())),
+            protocol: 6,
+            restored: true,
+            ..Rewrite::default()
+        };
+        let mut counters = NormaliserCounters::default();
+        assert!(rewrite(&mut frame, &change, &mut Vec::new(), &mut counters));
+        decode(&frame, |view| {
+            assert_eq!(view.payload(), b"good");
+            let Transport::Tcp(tcp) = &view.decoded().transport else { panic!("no TCP") };
+            assert_eq!((tcp.flags, tcp.urgent), (TcpFlags::SYN, 0));
+            assert_eq!(view.l4_checksum_ok(), Some(true));
+        });
+        let long = Rewrite { bytes: vec![0; 5], ..change };
+        assert!(!rewrite(&mut frame, &long, &mut Vec::new(), &mut counters));
+        assert_eq!((counters.rewritten, counters.urgent_cleared), (1, 1));
+    }
+
+    #[test]
+    fn a_segment_gets_the_bytes_before_it_in_front() {
+        for v6 in [false, true] {
+            let segment = Segment::new((9, 9), (2, 0), 0x18, b"body");
+            let segment = Segment { chksum: Some(0x1234), ..segment };
+            let mut frame = hosts::ethernet(v6, &hosts::ip_as_is(v6, (1, 2), 6, &segment.unsummed()));
+            // Padding of the link is no payload.
+            frame.extend_from_slice(&[0; 2]);
+            let mut change = Rewrite { protocol: 6, bytes: b"body".to_vec(), ..Rewrite::default() };
+            decode(&frame, |view| {
+                let packet = view.decoded();
+                assert!(can_grow(view));
+                (change.payload, change.network) = (packet.payload as usize, packet.l3 as usize);
+                (change.header, change.ends) = (packet.l4 as usize, packet.src().zip(packet.dst()));
+            });
+            change.front.extend_from_slice(b"head");
+            let (mut counters, mut longer) = (NormaliserCounters::default(), vec![9]);
+            assert!(rewrite(&mut frame, &change, &mut longer, &mut counters));
+            decode(&longer, |view| {
+                let Transport::Tcp(tcp) = &view.decoded().transport else { panic!("no TCP") };
+                // Over the wrap of the numbers.
+                assert_eq!((tcp.seq, view.payload()), (u32::MAX - 1, &b"headbody"[..]));
+                assert_eq!((view.l4_checksum_ok(), view.decoded().events.as_slice()), (Some(true), &[][..]));
+                if !v6 {
+                    assert_eq!(packet::sum(0, &longer[14..34]), 0xffff);
+                }
+            });
+            assert_eq!(counters, NormaliserCounters { completed: 1, ..NormaliserCounters::default() });
+        }
+    }
+
+    #[test]
+    fn replaced_bytes_have_a_right_checksum_in_every_transport() {
+        for v6 in [false, true] {
+            let wrong = Some(0x1234);
+            let datagram = Datagram { chksum: wrong, ..Datagram::new((9, 9), b"evil") };
+            let segment = Segment { chksum: wrong, ..Segment::new((9, 9), (9, 0), 0x10, b"evil") };
+            let echo = [&[if v6 { 128 } else { 8 }, 0, 0x12, 0x34, 0, 1, 0, 2], &b"evil"[..]].concat();
+            for (protocol, body) in
+                [(17, datagram.unsummed()), (6, segment.unsummed()), (if v6 { 58 } else { 1 }, echo)]
+            {
+                let mut frame = hosts::ethernet(v6, &hosts::ip_as_is(v6, (1, 2), protocol, &body));
+                let at = frame.len() - body.len();
+                let mut change = Rewrite::default();
+                decode(&frame, |view| {
+                    let packet = view.decoded();
+                    change.payload = packet.payload as usize;
+                    change.header = packet.l4 as usize;
+                    change.ends = packet.src().zip(packet.dst());
+                });
+                assert_eq!(change.header, at);
+                (change.bytes, change.protocol, change.replaced) = (b"good".to_vec(), protocol, true);
+                let mut counters = NormaliserCounters::default();
+                assert!(rewrite(&mut frame, &change, &mut Vec::new(), &mut counters));
+                decode(&frame, |view| {
+                    assert_eq!(view.payload(), b"good");
+                    assert_eq!(view.l4_checksum_ok(), Some(true), "{protocol} {v6}");
+                });
+                assert_eq!((counters.replaced, counters.rewritten), (1, 0));
+            }
+        }
+    }
+
+    #[test]
+    fn a_datagram_without_a_checksum_stays_without_one() {
+        let mut frame =
+            hosts::ethernet(false, &hosts::ip_as_is(false, (1, 2), 17, &hosts::udp((9, 9), b"evil")));
+        let ends = Some(("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()));
+        let mut change = Rewrite {
+            payload: 42,
+            header: 34,
+            bytes: b"good".to_vec(),
+            ends,
+            protocol: 17,
+            ..Rewrite::default()
+        };
+        let mut counters = NormaliserCounters::default();
+        assert!(rewrite(&mut frame, &change, &mut Vec::new(), &mut counters));
+        assert_eq!((&frame[40..42], &frame[42..]), (&[0, 0][..], &b"good"[..]));
+        // What has no checksum that is known here is left as it is.
+        change.protocol = 132;
+        let before = frame.clone();
+        assert!(!rewrite(&mut frame, &change, &mut Vec::new(), &mut counters));
+        assert_eq!(frame, before);
+    }
+}

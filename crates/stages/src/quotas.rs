@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How much tenants may use, and what they use: flows, alerts and bytes of state of all workers together.
+//!
+//! A tenant with a quota has a [`Meter`], which all workers share and which lives longer than generations. A flow is counted when it is made, by one
+//! atomic step that refuses what would be one too many, so the sum over the workers is never above the quota; it holds its place
+//! ([`Counted`]) until it ends, also when it moves to another worker. At its quota one of the tenant's own flows on the same worker gives way: of some
+//! that were opened first, half-open ones before idle ones (`Opened::victim`). Nobody else's is touched. Where none may give way the new flow is refused as where the table is full.
+//!
+//! Tenants without quotas pay a look into a list when a flow is made and when an alert is written, and nothing for a packet.
+//!
+//! Bytes of state (streams, application layers and what functions keep of flows) are counted as they change (`StateCharge`); above the quota flows of the
+//! tenant give way in the order of `crate::app_memory`, on the worker whose packet made it more. So the sum is above the quota by what one packet of each worker brings.
+//!
+//! Flows that were there before their tenant got a quota count from their next packet on.
+
+use bartizan_base::turns::wait_for_turn;
+use bartizan_base::{FlowId, PacketDuration, TenantId, Timestamp};
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Flows of a tenant that are looked at to find one that gives way.
+pub const LOOKED_AT: usize = 32;
+/// An established flow that had no packet for so long counts as idle.
+pub const IDLE: PacketDuration = PacketDuration::from_secs(10);
+
+/// How much a tenant may use; `None`: no bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quota {
+    /// Flows.
+    pub flows: Option<u64>,
+    /// Alerts that are written of one second of the packet clock.
+    pub alerts: Option<u32>,
+    /// Bytes of streams, application layers and what functions keep of flows.
+    pub state: Option<u64>,
+}
+
+/// What a tenant uses, of all workers.
+#[derive(Debug, Default)]
+pub struct Meter {
+    flows: AtomicU64,
+    gave_way: AtomicU64,
+    flows_refused: AtomicU64,
+    /// Second, and alerts of it in the lowest 24 bits.
+    alerts: AtomicU64,
+    alerts_left_out: AtomicU64,
+    state: AtomicU64,
+    closed: AtomicU64,
+}
+
+/// What a meter shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Flows now.
+    pub flows: u64,
+    /// Flows that ended to make room for others of the tenant.
+    pub gave_way: u64,
+    /// Packets that opened no flow because of the quota.
+    pub flows_refused: u64,
+    /// Alerts that were counted and not written.
+    pub alerts_left_out: u64,
+    /// Bytes of state now.
+    pub state: u64,
+    /// Flows that were closed because of these.
+    pub closed: u64,
+}
+
+/// Bits of [`Meter::alerts`] that count.
+const COUNT_BITS: u32 = 24;
+const COUNT_MOST: u64 = (1 << COUNT_BITS) - 1;
+
+impl Meter {
+    /// What is used.
+    #[must_use]
+    pub fn used(&self) -> Used {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Used {
+            flows: of(&self.flows),
+            gave_way: of(&self.gave_way),
+            flows_refused: of(&self.flows_refused),
+            alerts_left_out: of(&self.alerts_left_out),
+            state: of(&self.state),
+            closed: of(&self.closed),
+        }
+    }
+
+    /// Counts a flow, if there are fewer than `most`.
+    fn count(self: &Arc<Self>, most: u64) -> Option<Counted> {
+        let one_more = |flows| (flows < most).then_some(flows + 1);
+        let counted = self.flows.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
+        counted.ok().map(|_| Counted(Arc::clone(self)))
+    }
+
+    /// Whether an alert may be written: one of the first `most` of its second. A clock that is behind another worker's is in that one's second.
+    fn alert(&self, now: Timestamp, most: u32) -> bool {
+        let most = u64::from(most).min(COUNT_MOST);
+        let next = |word: u64| {
+            let (second, count) = (word >> COUNT_BITS, word & COUNT_MOST);
+            let (second, count) = if now.as_secs() > second { (now.as_secs(), 0) } else { (second, count) };
+            (count < most).then_some(second << COUNT_BITS | (count + 1))
+        };
+        let written = self.alerts.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).is_ok();
+        if !written {
+            self.alerts_left_out.fetch_add(1, Ordering::Relaxed);
+        }
+        written
+    }
+}
+
+/// The place that a flow holds in its tenant's quota; dropped with the flow.
+#[derive(Debug)]
+pub struct Counted(Arc<Meter>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.flows.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// What a worker's flows of a tenant hold, as it is counted for the tenant's quota; what is dropped is counted no more.
+#[derive(Debug)]
+pub struct StateCharge {
+    most: u64,
+    meter: Arc<Meter>,
+    charged: u64,
+}
+
+impl StateCharge {
+    /// They hold so much now.
+    pub fn set(&mut self, used: u64) {
+        let before = core::mem::replace(&mut self.charged, used);
+        match used.checked_sub(before) {
+            Some(more) => self.meter.state.fetch_add(more, Ordering::AcqRel),
+            None => self.meter.state.fetch_sub(before.saturating_sub(used), Ordering::AcqRel),
+        };
+    }
+
+    /// Whether the tenant holds more than it may, on all workers.
+    pub fn is_over(&self) -> bool {
+        self.charged > 0 && self.meter.state.load(Ordering::Acquire) > self.most
+    }
+
+    /// A flow was closed for it.
+    pub fn note_closed(&self) {
+        self.meter.closed.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for StateCharge {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+/// The quotas of a generation.
+#[derive(Clone, Debug, Default)]
+pub struct Quotas {
+    /// By the tenant's number.
+    tenants: Vec<Option<(Quota, Arc<Meter>)>>,
+    names: Vec<(TenantId, Arc<str>)>,
+}
+
+impl Quotas {
+    /// Of these tenants: number, name, quota and meter.
+    #[must_use]
+    pub fn new(of: Vec<(TenantId, Arc<str>, Quota, Arc<Meter>)>) -> Self {
+        let mut quotas = Quotas::default();
+        for (tenant, name, quota, meter) in of {
+            let at = usize::from(tenant.0);
+            if quotas.tenants.len() <= at {
+                quotas.tenants.resize(at + 1, None);
+            }
+            if let Some(place) = quotas.tenants.get_mut(at) {
+                *place = Some((quota, meter));
+            }
+            quotas.names.push((tenant, name));
+        }
+        quotas
+    }
+
+    /// Whether no tenant has one.
+    #[inline]
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.tenants.is_empty()
+    }
+
+    #[inline]
+    fn of(&self, tenant: TenantId) -> Option<&(Quota, Arc<Meter>)> {
+        self.tenants.get(usize::from(tenant.0))?.as_ref()
+    }
+
+    /// Numbers of tenants up to the greatest that has one.
+    pub const fn len(&self) -> usize {
+        self.tenants.len()
+    }
+
+    /// What a worker counts of a tenant's state for its quota, if it has one.
+    pub fn state_charge(&self, tenant: TenantId) -> Option<StateCharge> {
+        let (Quota { state: Some(most), .. }, meter) = self.of(tenant)? else { return None };
+        Some(StateCharge { most: *most, meter: Arc::clone(meter), charged: 0 })
+    }
+
+    /// The tenants that have one, by name, with what they use.
+    pub fn used(&self) -> impl Iterator<Item = (&Arc<str>, Quota, Used)> {
+        self.names.iter().filter_map(|(tenant, name)| {
+            let (quota, meter) = self.of(*tenant)?;
+            Some((name, *quota, meter.used()))
+        })
+    }
+
+    /// A place for a new flow of a tenant. `Ok(None)`: it needs none. `Err`: the quota is used up.
+    #[inline]
+    pub fn place(&self, tenant: TenantId) -> Result<Option<Counted>, ()> {
+        let Some((Quota { flows: Some(most), .. }, meter)) = self.of(tenant) else { return Ok(None) };
+        // Captures: workers touch what they share in the order of the packets.
+        wait_for_turn();
+        meter.count(*most).map(Some).ok_or(())
+    }
+
+    /// The place of a flow that is there already, whatever the quota.
+    pub fn place_of_known(&self, tenant: TenantId) -> Option<Counted> {
+        let (Quota { flows: Some(_), .. }, meter) = self.of(tenant)? else { return None };
+        meter.count(u64::MAX)
+    }
+
+    /// A flow of the tenant made room, or a packet opened none.
+    pub fn note(&self, tenant: TenantId, gave_way: bool) {
+        if let Some((_, meter)) = self.of(tenant) {
+            let counter = if gave_way { &meter.gave_way } else { &meter.flows_refused };
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether an alert of a tenant is written; else it is counted.
+    #[inline]
+    pub fn writes_alert(&self, tenant: TenantId, now: Timestamp) -> bool {
+        let Some((Quota { alerts: Some(most), .. }, meter)) = self.of(tenant) else { return true };
+        wait_for_turn();
+        meter.alert(now, *most)
+    }
+}
+
+/// How readily a flow gives way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Gives {
+    /// It is not open yet: no answer, no complete handshake; since when its last packet came.
+    HalfOpen(Timestamp),
+    /// It had no packet for [`IDLE`].
+    Idle(Timestamp),
+}
+
+/// Flows of tenants with quotas on a worker, as they were opened: number in the table and serial number.
+#[derive(Debug, Default)]
+pub struct Opened {
+    by_tenant: HashMap<TenantId, VecDeque<(FlowId, u64)>>,
+}
+
+impl Opened {
+    /// A flow was opened. `is_there`: whether a flow is yet.
+    pub fn push(&mut self, tenant: TenantId, flow: (FlowId, u64), is_there: impl Fn(FlowId, u64) -> bool) {
+        let flows = self.by_tenant.entry(tenant).or_default();
+        // Those that have ended are let go of when the list would grow: so it is at most twice as long as there ever were flows.
+        if flows.len() == flows.capacity() {
+            flows.retain(|(id, serial)| is_there(*id, *serial));
+        }
+        flows.push_back(flow);
+    }
+
+    /// The flow of a tenant that gives way: of [`LOOKED_AT`] that were opened first, the first half-open one, or the one that has been idle for longest.
+    /// `gives`: how readily a flow does. The outer `None`: it has ended, the inner: it does not.
+    pub fn victim(
+        &mut self,
+        tenant: TenantId,
+        gives: impl Fn(FlowId, u64) -> Option<Option<Gives>>,
+    ) -> Option<FlowId> {
+        let flows = self.by_tenant.get_mut(&tenant)?;
+        let mut first: Option<(Gives, (FlowId, u64))> = None;
+        for _ in 0..LOOKED_AT.min(flows.len()) {
+            let Some(flow) = flows.pop_front() else { break };
+            let Some(given) = gives(flow.0, flow.1) else { continue };
+            // Those that were looked at come again when all others were.
+            flows.push_back(flow);
+            if let Some(given) = given
+                && first.is_none_or(|(known, _)| given < known)
+            {
+                first = Some((given, flow));
+            }
+        }
+        first.map(|(_, (id, _))| id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quotas(flows: u64, alerts: u32) -> Quotas {
+        let quota = Quota { flows: Some(flows), alerts: Some(alerts), state: Some(1_000) };
+        Quotas::new(vec![(TenantId(3), Arc::from("acme"), quota, Arc::default())])
+    }
+
+    fn used(quotas: &Quotas) -> Used {
+        quotas.used().next().unwrap().2
+    }
+
+    #[test]
+    fn workers_together_never_have_more_flows_than_the_quota() {
+        let quotas = quotas(100, 1);
+        let most = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut held = Vec::new();
+                    for step in 0..20_000u32 {
+                        match quotas.place(TenantId(3)) {
+                            Ok(place) => held.push(place),
+                            Err(()) => drop(held.pop()),
+                        }
+                        most.fetch_max(used(&quotas).flows, Ordering::Relaxed);
+                        if step % 7 == 0 {
+                            drop(held.pop());
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!((most.into_inner(), used(&quotas).flows), (100, 0));
+        assert!(matches!(quotas.place(TenantId(0)), Ok(None)), "others have no bound");
+        assert!(matches!(quotas.place(TenantId(4)), Ok(None)));
+    }
+
+    #[test]
+    fn alerts_are_counted_by_second_and_clocks_behind_do_not_begin_another() {
+        let quotas = quotas(1, 2);
+        let at = |second| Timestamp::from_parts(second, 5);
+        let written: Vec<bool> =
+            [7, 7, 7, 8, 7, 8, 9].into_iter().map(|s| quotas.writes_alert(TenantId(3), at(s))).collect();
+        assert_eq!(written, [true, true, false, true, true, false, true]);
+        assert_eq!(used(&quotas).alerts_left_out, 2);
+        assert!((0..9).all(|_| quotas.writes_alert(TenantId(1), at(1))));
+    }
+
+    #[test]
+    fn bytes_of_workers_add_up_and_who_goes_holds_none() {
+        let quotas = quotas(1, 1);
+        let mut charges: Vec<_> = (0..3).filter_map(|_| quotas.state_charge(TenantId(3))).collect();
+        for (worker, (used, over)) in [(400, false), (600, false), (1, true)].into_iter().enumerate() {
+            charges[worker].set(used);
+            assert_eq!(charges[worker].is_over(), over);
+        }
+        charges[0].set(300);
+        assert_eq!((used(&quotas).state, charges[2].is_over()), (901, false));
+        drop(charges);
+        assert_eq!(used(&quotas).state, 0);
+        assert!(quotas.state_charge(TenantId(1)).is_none());
+    }
+
+    #[test]
+    fn the_oldest_half_open_flow_gives_way_then_the_one_idle_longest() {
+        let mut opened = Opened::default();
+        for n in 0..6u32 {
+            opened.push(TenantId(1), (FlowId(n), 1), |_, _| true);
+        }
+        let at = |second| Timestamp::from_parts(second, 0);
+        let gives = |half: &'static [u32]| {
+            move |id: FlowId, _| {
+                let given = match id.0 {
+                    0 => return None,
+                    n if half.contains(&n) => Some(Gives::HalfOpen(at(u64::from(n)))),
+                    1 => Some(Gives::Idle(at(9))),
+                    5 => Some(Gives::Idle(at(4))),
+                    _ => None,
+                };
+                Some(given)
+            }
+        };
+        assert_eq!(opened.victim(TenantId(1), gives(&[3, 4])), Some(FlowId(3)));
+        assert_eq!(opened.victim(TenantId(1), gives(&[])), Some(FlowId(5)));
+        assert_eq!(opened.victim(TenantId(2), gives(&[])), None, "another tenant's are not touched");
+    }
+}

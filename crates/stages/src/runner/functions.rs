@@ -1,0 +1,523 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The functions of a flow's path look at a packet: header halves, then streams and application layer are advanced and payload
+//! halves run; what they found is recorded.
+
+use super::Runner;
+use super::in_hand::{Detection, InHand, Looks, Shows};
+use super::lifecycle::{Fallen, Said, clear, fate_without};
+use super::parts::{FlowParts, view};
+use super::sight::{Hands, Sight, context};
+use crate::context::Context;
+use crate::leaving::{has_urgent_to_clear, restore};
+use crate::normaliser;
+use crate::record::{Cause, Entry, Fate, Occasion};
+use crate::settings::EngineSettings;
+use bartizan_applayer::flow::{AppLayer, AppSummary, Hold};
+use bartizan_base::{Decision, Direction, FunctionId, Path, Reason, Verdict};
+use bartizan_flow::stream::StreamPair;
+use bartizan_flow::tcp::{Advice, ExceptionPolicy, ExceptionTarget, Outcome, Seq, StreamEvent, TcpState};
+use bartizan_function::contain::contained;
+use bartizan_function::{Below, FindingAction, Notes, Together};
+use bartizan_offload::Stays;
+use bartizan_packet::{PacketFlags, PacketView, Transport};
+use smallvec::SmallVec;
+
+impl Runner {
+    /// Runs the functions of a flow's path on a packet: on one into which the inspected bytes are put back, as it leaves. What it asks of
+    /// the flow's place in the table is told by [`Runner::take_effects`].
+    pub fn functions(
+        &mut self,
+        cx: &mut Context<'_>,
+        entry: &mut Entry,
+        occasion: &Occasion<'_>,
+        tcp: Option<&Outcome>,
+        events: &[StreamEvent],
+        looks: Looks,
+    ) -> Decision {
+        let rewrites = matches!(tcp, Some(Outcome { advice: Advice::Rewrite, .. }));
+        let Some(packet) = occasion.packet().filter(|_| rewrites) else {
+            return self.functions_on(cx, entry, occasion, tcp, events, looks);
+        };
+        let mut bytes = core::mem::take(&mut self.restored);
+        let stream = entry.ext.streams.as_deref().map(|pair| pair.stream(occasion.direction));
+        let decision = if stream.is_some_and(|stream| restore(packet, stream, &mut bytes)) {
+            let packet = PacketView::new(&bytes, packet.decoded());
+            let occasion = Occasion { cause: Cause::Packet(&packet), ..*occasion };
+            let looks = Looks { restored: true, ..looks };
+            self.functions_on(cx, entry, &occasion, tcp, events, looks)
+        } else {
+            self.functions_on(cx, entry, occasion, tcp, events, looks)
+        };
+        self.restored = bytes;
+        decision
+    }
+
+    fn functions_on(
+        &mut self,
+        cx: &mut Context<'_>,
+        entry: &mut Entry,
+        occasion: &Occasion<'_>,
+        tcp: Option<&Outcome>,
+        events: &[StreamEvent],
+        looks: Looks,
+    ) -> Decision {
+        let mut hand = self.take_up(cx, entry, occasion, tcp, events, looks);
+        let wants_payload = self.chains.wants_payload(entry.path);
+        cx.account.counters.spared += u64::from(!wants_payload);
+        // What is left of a flow has no header to be judged.
+        if occasion.packet().is_some() {
+            self.run_headers(cx, entry, &mut hand);
+        }
+        if wants_payload && self.lets_wait(cx, entry, &mut hand) {
+            self.settle_fallen(cx);
+            return Decision::CONTINUE;
+        }
+        let touched = self.inspect(cx, entry, &mut hand, wants_payload);
+        self.settle_fallen(cx);
+        self.note_changes(cx, &mut hand, wants_payload);
+        self.put_down(cx, entry, hand, touched)
+    }
+
+    /// Takes a packet of a flow up.
+    fn take_up<'h>(
+        &mut self,
+        cx: &mut Context<'_>,
+        entry: &mut Entry,
+        occasion: &Occasion<'h>,
+        tcp: Option<&'h Outcome>,
+        events: &'h [StreamEvent],
+        looks: Looks,
+    ) -> InHand<'h> {
+        cx.account.fid = entry.fid;
+        self.findings.clear();
+        self.edits.clear();
+        let mut notes = Notes {
+            tcp,
+            fid: entry.fid,
+            tenant: entry.key().tenant(),
+            related: looks.related,
+            ..Notes::default()
+        };
+        if let Some(Outcome { advice: Advice::Drop(reason), .. }) = tcp
+            && cx.settings.prevention
+            && !looks.spared
+        {
+            notes.decision = Decision::refuse(Verdict::Drop, *reason, FunctionId::ENGINE);
+        }
+        self.renew_slots(&mut entry.ext);
+        let parts = FlowParts::take(&mut entry.ext);
+        InHand {
+            occasion: *occasion,
+            tcp,
+            events,
+            looks,
+            parts,
+            notes,
+            reject: None,
+            bypass: false,
+            shows: Shows::All,
+        }
+    }
+
+    /// Lets a segment wait for the one behind it, if both may be inspected together. Who wants to see each packet is shown it now.
+    fn lets_wait(&mut self, cx: &mut Context<'_>, entry: &mut Entry, hand: &mut InHand<'_>) -> bool {
+        if hand.notes.decision != Decision::CONTINUE
+            || !self.findings.is_empty()
+            || !self.may_wait(entry, &hand.occasion, hand.tcp, hand.looks, &hand.parts)
+        {
+            return false;
+        }
+        if self.chains.together(entry.path) == Together::StreamJoined {
+            hand.shows = Shows::Packet;
+            self.run_payload(cx, entry, hand, &Detection::default());
+            hand.shows = Shows::Stream;
+        }
+        if hand.notes.decision != Decision::CONTINUE || !self.chains.wants_payload(entry.path) {
+            return false;
+        }
+        self.wait(cx, entry, &hand.occasion, core::mem::take(&mut hand.parts), hand.looks);
+        if !self.findings.is_empty() {
+            let fate = Fate { decision: hand.notes.decision, reject: hand.reject };
+            self.record(cx, entry, &hand.occasion, &fate, true);
+        }
+        true
+    }
+
+    /// Shows payload functions what there is to see, with what waits for it. Whether what the flow holds may have changed.
+    fn inspect(
+        &mut self,
+        cx: &mut Context<'_>,
+        entry: &mut Entry,
+        hand: &mut InHand<'_>,
+        wants_payload: bool,
+    ) -> bool {
+        let (tcp, looks) = (hand.tcp, hand.looks);
+        // The bytes of segments that wait are judged by themselves: they have passed the header functions.
+        let waiting = looks.flow.and_then(|flow| self.train.waits_in(flow));
+        let header = hand.notes.decision;
+        if waiting.is_some() {
+            hand.notes.decision = Decision::CONTINUE;
+        }
+        let silent =
+            wants_payload && self.brings_nothing(cx.settings, entry, &hand.occasion, tcp, looks, &hand.parts);
+        // In detection the packet goes on whatever header functions say, so it is inspected all the same.
+        let goes_on = hand.notes.decision.verdict.forwards() || !cx.settings.prevention;
+        if wants_payload && !silent && goes_on {
+            self.read_and_show(cx, entry, hand, waiting);
+        } else if wants_payload && looks.inspect && is_refused_before_the_stream(&hand.notes.decision, tcp) {
+            // Rules look at packets until the handshake is complete, also at one that does not go on.
+            self.run_payload(cx, entry, hand, &Detection::default());
+        }
+        if waiting.is_some() {
+            self.train.decided(hand.notes.decision);
+            hand.notes.decision = hand.notes.decision.strictest(header);
+        }
+        !silent
+    }
+
+    /// Reads what a packet brought, and shows it to payload functions. `waiting`: the direction of segments that wait for it.
+    fn read_and_show(
+        &mut self,
+        cx: &mut Context<'_>,
+        entry: &mut Entry,
+        hand: &mut InHand<'_>,
+        waiting: Option<Direction>,
+    ) {
+        let InHand { tcp, looks, .. } = *hand;
+        let readable = tcp.map(|o| {
+            let mut readable = o.readable;
+            waiting.into_iter().for_each(|direction| readable[direction] = true);
+            readable
+        });
+        let before = Detection::before(hand.parts.app.as_deref());
+        let failed_before = has_failed(&hand.parts);
+        // What an earlier flow's end left there is no matter of this packet.
+        self.before_switch = None;
+        hand.bypass = self.advance(cx, entry, &mut hand.occasion, &mut hand.parts, readable)
+            || tcp.is_some_and(|o| o.bypass);
+        if let Some(decision) = self.before_switch.take() {
+            hand.notes.decision = hand.notes.decision.strictest(decision);
+        }
+        let hold = self.hold(cx.settings, entry, &hand.occasion, &mut hand.parts, looks);
+        let detection = before.after(hand.parts.app.as_deref_mut(), hand.occasion.direction);
+        let mut inspect = looks.inspect;
+        let policy = cx.settings.app_error;
+        let failed_now = !failed_before && has_failed(&hand.parts) && !looks.spared;
+        if failed_now {
+            entry.ext.exceptions.push((ExceptionTarget::AppLayerError, policy));
+        }
+        if failed_now && policy != ExceptionPolicy::Ignore {
+            // The policy speaks about inspection: where the parser failed there is none.
+            inspect = false;
+            hand.bypass |= policy == ExceptionPolicy::Bypass;
+            let refused = apply_policy(cx.settings, entry, ExceptionTarget::AppLayerError, policy);
+            hand.notes.decision = hand.notes.decision.strictest(refused.unwrap_or(Decision::CONTINUE));
+        }
+        if inspect {
+            self.run_payload(cx, entry, hand, &detection);
+        }
+        if let Some(held) = held(cx.settings, entry, hold) {
+            hand.notes.decision = hand.notes.decision.strictest(held);
+        }
+    }
+
+    /// Notes what is changed in the packet before it leaves; where that cannot be done it does not.
+    fn note_changes(&self, cx: &mut Context<'_>, hand: &mut InHand<'_>, wants_payload: bool) {
+        let InHand { occasion, tcp, looks, parts, notes, .. } = hand;
+        let Some(packet) = occasion.packet() else { return };
+        let goes_on = notes.decision.verdict.forwards();
+        let rewrite = tcp.is_some_and(|o| o.advice == Advice::Rewrite) && goes_on;
+        let urgent = wants_payload && goes_on && has_urgent_to_clear(cx.settings, packet.decoded());
+        // The bytes of a datagram that was put together lie in several frames, of which all but the last have gone.
+        if (rewrite || urgent) && packet.decoded().flags.contains(PacketFlags::REBUILT) {
+            notes.decision = Decision::refuse(Verdict::Drop, Reason::StreamOverlap, FunctionId::ENGINE);
+        }
+        if let Some(Outcome { advice: Advice::Complete(missing), .. }) = tcp
+            && notes.decision.verdict.forwards()
+            && cx.settings.prevention
+            && !looks.spared
+        {
+            match beginning(packet, parts.streams.as_deref(), occasion.direction, *missing) {
+                Some(front) => cx.leaving.note_completion(packet, &front),
+                None => {
+                    notes.decision = Decision::refuse(Verdict::Drop, Reason::StreamError, FunctionId::ENGINE);
+                }
+            }
+        }
+        if !notes.decision.verdict.forwards() {
+            return;
+        }
+        if rewrite
+            && let Transport::Tcp(tcp) = &packet.decoded().transport
+            && let Some(pair) = parts.streams.as_deref()
+        {
+            let stream = pair.stream(occasion.direction);
+            let restore = |payload: &mut [u8]| looks.restored || stream.restore(Seq(tcp.seq), payload);
+            cx.leaving.note(packet, restore);
+        }
+        if urgent {
+            cx.leaving.note_urgent(packet);
+        }
+        cx.note_edits(&self.edits, packet, &notes.decision);
+    }
+
+    /// Puts a packet of a flow down: what it brought is recorded, what its stream does not need any more is let go.
+    fn put_down(
+        &mut self,
+        cx: &mut Context<'_>,
+        entry: &mut Entry,
+        hand: InHand<'_>,
+        mut touched: bool,
+    ) -> Decision {
+        let InHand { occasion, looks, parts, notes, reject, bypass, .. } = hand;
+        let decision = notes.decision;
+        parts.put_back(&mut entry.ext);
+        self.record(cx, entry, &occasion, &Fate { decision, reject }, looks.inspect);
+        if let Some(pair) = entry.ext.streams.as_deref_mut() {
+            let before = pair.held();
+            pair.settle(occasion.direction, occasion.payload(), &mut self.budget);
+            touched |= pair.held() != before;
+            if !self.chains.wants_payload(entry.path) {
+                self.stop_reading(entry);
+                touched = true;
+            }
+        }
+        self.effects.touched |= touched;
+        // A parser or the depth of the stream says that nobody needs the rest: payload functions are done.
+        if bypass && decision.verdict.forwards() {
+            self.end_payload(entry);
+        } else if let Some(enough) = self.chains.enough(entry.fid)
+            && decision.verdict.forwards()
+            && self.chains.wants_payload(entry.path)
+            && enough.is_met(&entry.packets, &entry.bytes, entry.ext.app.as_deref())
+        {
+            self.leave_payload(entry);
+        }
+        decision
+    }
+
+    /// Whether a segment waits for its flow's protocol: inline, when a function of the path wants to know it before the bytes
+    /// reach their receiver. The segment is not kept: its sender sends it again.
+    fn hold(
+        &self,
+        settings: &EngineSettings,
+        entry: &Entry,
+        occasion: &Occasion<'_>,
+        parts: &mut FlowParts,
+        looks: Looks,
+    ) -> Hold {
+        if !settings.prevention
+            || settings.hold.bytes == 0
+            || !looks.inspect
+            || occasion.payload().is_empty()
+            || !self.chains.waits_for_protocol(entry.path.and_not(self.lifecycle.away()), entry.fid)
+        {
+            return Hold::No;
+        }
+        let bounds = &settings.hold;
+        parts.app.as_deref_mut().map_or(Hold::No, |app| app.hold(occasion.direction, occasion.now, bounds))
+    }
+
+    /// What a level below has to hold of a flow, so that nothing goes on there which a function of its path would refuse. Who looks at payloads sees each packet.
+    pub fn below(&self, entry: &Entry) -> Below {
+        // Of one that is away it is not known what it will say when it is there again.
+        if self.chains.wants_payload(entry.path) || !entry.path.and(self.lifecycle.away()).is_empty() {
+            return Below::Judges;
+        }
+        let flow = view(entry, AppSummary::default(), entry.both_seen());
+        let needs = |bit: FunctionId| {
+            let function = self.chains.function(bit)?;
+            let slot = entry.ext.slots.get(usize::from(bit.0))?;
+            // Who panics here is asked again with the next packet, which it judges.
+            Some(contained(|| function.below(&flow, entry.fid, &slot.own)).unwrap_or(Below::Judges))
+        };
+        entry.path.functions().map(|bit| needs(bit).unwrap_or_default()).max().unwrap_or(Below::Nothing)
+    }
+
+    /// Why a flow that was not offered to a level below was not.
+    pub fn why_not_offered(&self, entry: &Entry) -> Stays {
+        let decided = entry.ext.standing.is_refused() || self.below(entry) != Below::Judges;
+        if decided { Stays::Short } else { Stays::Judged }
+    }
+
+    /// Header halves, in the order of the path.
+    fn run_headers(&mut self, cx: &Context<'_>, entry: &mut Entry, hand: &mut InHand<'_>) {
+        let chains = &self.chains;
+        let own = chains.header_part(entry.path);
+        if own.is_empty() {
+            return;
+        }
+        let away = self.lifecycle.away();
+        let refusing =
+            if own.and(away).is_empty() { Path::EMPTY } else { self.refusing_now(cx, hand, entry.fid) };
+        let InHand { occasion, events, looks, parts, notes, .. } = hand;
+        let summary = parts.app.as_deref().map(AppLayer::summary).unwrap_or_default();
+        let flow = view(entry, summary, looks.established);
+        let mut path = entry.path;
+        let mut allowed = None;
+        let mut reject = None;
+        let mut noted = Notes { matches: &entry.ext.matches, ..*notes };
+        for bit in own.functions() {
+            if away.contains(bit) {
+                if refusing.contains(bit) {
+                    noted.decision = noted.decision.strictest(self.for_want_of(bit));
+                    break;
+                }
+                continue;
+            }
+            let Some(function) = chains.function(bit) else { continue };
+            let (Some(state), Some(slot)) = (self.states.get_mut(usize::from(bit.0)), parts.slot(bit)) else {
+                continue;
+            };
+            let said = Said::before(&self.findings, &self.edits, reject);
+            let sight = Sight::of(occasion, Some(&flow), events);
+            let hands = Hands::of(state, slot, &mut reject, (&mut self.findings, &mut self.edits));
+            let mut context = context(sight, &noted, hands, cx.settings.prevention);
+            let called = contained(|| function.packet(&mut context));
+            let fell = called.is_err();
+            let decision = called.unwrap_or_else(|panicked| {
+                said.restore(&mut self.findings, &mut self.edits, &mut reject);
+                clear(slot);
+                self.lifecycle.leave(bit);
+                self.fallen.push(Fallen { id: bit, panicked });
+                fate_without(chains, bit, (cx.settings.prevention, entry.fid))
+            });
+            if decision.done {
+                path = path.without(bit);
+                let allows = |decision: &Decision| decision.verdict.forwards() && !fell;
+                allowed = Some(decision).filter(allows).or(allowed);
+            }
+            noted.decision = noted.decision.strictest(decision);
+            if !noted.decision.verdict.forwards() {
+                break;
+            }
+        }
+        notes.decision = noted.decision;
+        entry.path = path;
+        if let Some(decision) = &allowed {
+            entry.ext.standing.note_allowed(decision);
+        }
+    }
+
+    /// Writes down what the packet brought.
+    fn record(
+        &self,
+        cx: &mut Context<'_>,
+        entry: &mut Entry,
+        occasion: &Occasion<'_>,
+        fate: &Fate,
+        inspected: bool,
+    ) {
+        let findings = &self.findings;
+        let variables = findings.iter().map(|finding| &*finding.variables).find(|set| !set.is_empty());
+        let occasion = &Occasion { variables: variables.unwrap_or_default(), ..*occasion };
+        let decision = &fate.decision;
+        let readers = if inspected { self.chains.payload_part(entry.path) } else { Path::EMPTY };
+        if findings.iter().any(|f| f.action.is_alert()) {
+            entry.flags.insert(bartizan_flow::FlowFlags::ALERTED);
+        }
+        for finding in findings {
+            match finding.action {
+                FindingAction::Tagged => {
+                    cx.recorder.tagged(occasion, Some(entry));
+                    continue;
+                }
+                FindingAction::Variables => {
+                    cx.recorder.variables(occasion, Some(entry), finding);
+                    continue;
+                }
+                FindingAction::Refusing => continue,
+                FindingAction::Allowed | FindingAction::Blocked => {}
+            }
+            cx.account.alert(finding.action);
+            let app = entry.ext.app.as_deref();
+            let tx = finding.tx.and_then(|tx| super::transactions::record_of(app?, tx));
+            if !self.chains.quotas.writes_alert(entry.tenant(), occasion.now) {
+                continue;
+            }
+            cx.recorder.alert(occasion, Some(entry), finding, fate, tx);
+        }
+        if !decision.verdict.forwards() {
+            entry.ext.standing.note_refusal(decision);
+            cx.recorder.refused(occasion, Some(entry), fate, findings);
+            if decision.done && cx.settings.prevention {
+                entry.ext.standing.refuse_behind(decision);
+            }
+            entry.ext.standing.note_told(occasion.direction);
+        }
+        super::transactions::log(entry, occasion, readers, cx.recorder);
+        let protocol = entry.key().protocol();
+        cx.account.app_stats.note(protocol, &mut entry.ext);
+    }
+}
+
+/// The first bytes of a stream, to be put in front of a packet's payload. `None`: they are not held, or cannot stand there.
+fn beginning(
+    packet: &PacketView<'_>,
+    streams: Option<&StreamPair>,
+    direction: Direction,
+    missing: u8,
+) -> Option<SmallVec<[u8; 8]>> {
+    let mut front: SmallVec<[u8; 8]> = smallvec::smallvec![0; usize::from(missing)];
+    (normaliser::can_grow(packet) && streams?.stream(direction).beginning(&mut front)).then_some(front)
+}
+
+/// Whether the parser of a flow has failed.
+fn has_failed(parts: &FlowParts) -> bool {
+    parts.app.as_deref().is_some_and(|app| app.failed_parsing)
+}
+
+/// Whether it is the stream engine that refuses a packet, and the stream has not begun.
+fn is_refused_before_the_stream(decision: &Decision, tcp: Option<&Outcome>) -> bool {
+    decision.function == FunctionId::ENGINE
+        && tcp.is_some_and(|o| o.state < TcpState::Established && matches!(o.advice, Advice::Drop(_)))
+}
+
+/// What an exception policy makes of a packet, if it refuses it, and of its flow.
+pub fn apply_policy(
+    settings: &EngineSettings,
+    entry: &mut Entry,
+    target: ExceptionTarget,
+    policy: ExceptionPolicy,
+) -> Option<Decision> {
+    let reason = match target {
+        ExceptionTarget::Midstream => Reason::StreamMidstream,
+        ExceptionTarget::SessionMemory => Reason::StreamMemory,
+        ExceptionTarget::ReassemblyMemory => Reason::StreamReassembly,
+        ExceptionTarget::AppLayerError => Reason::AppLayerError,
+        ExceptionTarget::AppLayerMemory => Reason::AppLayerMemory,
+    };
+    if policy.refuses() && settings.prevention {
+        let decision = Decision::refuse(verdict_of(policy), reason, FunctionId::ENGINE);
+        if policy != ExceptionPolicy::DropPacket {
+            entry.ext.standing.refuse_by_exception(&decision);
+        }
+        return Some(decision);
+    }
+    if matches!(policy, ExceptionPolicy::PassFlow | ExceptionPolicy::Bypass) {
+        entry.ext.standing.pass();
+    }
+    None
+}
+
+/// The verdict of a policy on the packet in hand.
+pub const fn verdict_of(policy: ExceptionPolicy) -> Verdict {
+    match policy {
+        ExceptionPolicy::Reject | ExceptionPolicy::RejectBoth => Verdict::Reject,
+        _ if policy.refuses() => Verdict::Drop,
+        _ => Verdict::Continue,
+    }
+}
+
+/// What holding makes of the packet, and of its flow.
+fn held(settings: &EngineSettings, entry: &mut Entry, hold: Hold) -> Option<Decision> {
+    let refused = Decision::refuse(Verdict::Drop, Reason::ProtocolOpen, FunctionId::ENGINE);
+    match hold {
+        Hold::Yes => Some(refused),
+        Hold::Over if settings.hold_refuses => {
+            entry.ext.standing.refuse_by_exception(&refused);
+            Some(refused)
+        }
+        Hold::Over | Hold::No => None,
+    }
+}

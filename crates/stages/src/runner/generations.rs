@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A worker between generations: it enters one between two frames, and can handle a frame that another worker began in
+//! another generation to its end in that one.
+//!
+//! Functions keep counters in their state of the generation; what a state counted stays when its generation goes.
+//!
+//! Freed: what a worker keeps of a generation that it left is its own states, never the chains; these live as long as a worker
+//! runs them or a frame on its way holds them.
+
+use super::Runner;
+use crate::chain::Chains;
+use crate::tally::Tally;
+use bartizan_base::{FunctionId, Timestamp};
+use bartizan_function::WorkerState;
+use bartizan_function::contain::{contained, throw_away};
+use std::sync::{Arc, Weak};
+
+/// What is left of other generations.
+#[derive(Default)]
+pub struct Past {
+    /// What states that are gone had counted: function, counter, value.
+    counters: Vec<(&'static str, &'static str, u64)>,
+    /// States of another generation, for frames that other workers began in it.
+    visited: Option<(Weak<Chains>, Vec<WorkerState>)>,
+    /// The worker works in another generation.
+    visiting: bool,
+}
+
+/// A worker's own generation, while it works in another one.
+pub struct Visit {
+    chains: Arc<Chains>,
+    states: Vec<WorkerState>,
+    /// What the states of the other one had counted.
+    before: Vec<(&'static str, &'static str, u64)>,
+}
+
+impl Past {
+    fn add(&mut self, function: &'static str, name: &'static str, value: u64) {
+        match self.counters.iter_mut().find(|(f, n, _)| *f == function && *n == name) {
+            Some((_, _, sum)) => *sum = sum.saturating_add(value),
+            None => self.counters.push((function, name, value)),
+        }
+    }
+
+    /// Whether the worker works in another generation than its own.
+    pub(super) const fn is_visiting(&self) -> bool {
+        self.visiting
+    }
+
+    /// A function begins anew: what it kept for another generation goes, too.
+    pub(super) fn forget_visited(&mut self, id: FunctionId) {
+        let Some((of, states)) = &mut self.visited else { return };
+        let made =
+            of.upgrade().and_then(|chains| contained(|| chains.function(id).map(|f| f.worker())).ok()?);
+        if let Some(state) = states.get_mut(usize::from(id.0)) {
+            throw_away(core::mem::replace(state, made.unwrap_or_else(|| Box::new(()))));
+        }
+    }
+
+    fn get(&self, function: &str, name: &str) -> u64 {
+        self.counters.iter().find(|(f, n, _)| *f == function && *n == name).map_or(0, |(_, _, sum)| *sum)
+    }
+}
+
+/// Each counter of the functions: function, counter, value.
+fn visit(chains: &Chains, states: &[WorkerState], each: &mut dyn FnMut(&'static str, &'static str, u64)) {
+    for function in &chains.functions {
+        if let Some(state) = states.get(usize::from(function.id().0)) {
+            let of = function.spec().name;
+            // Of one that cannot say it nothing is known.
+            let _ = contained(|| function.log(state, &mut |name, value| each(of, name, value)));
+        }
+    }
+}
+
+impl Runner {
+    /// Takes another generation. To be called between frames.
+    pub fn enter_generation(&mut self, chains: Arc<Chains>, (now, tally): (Timestamp, &mut Tally)) {
+        let past = &mut self.past;
+        visit(&self.chains, &self.states, &mut |function, name, value| past.add(function, name, value));
+        tally.leave(&self.chains, &self.states);
+        tally.enter(&chains);
+        let states = core::mem::replace(&mut self.states, chains.worker_states());
+        self.past.visited = Some((Arc::downgrade(&self.chains), states));
+        self.chains = chains;
+        self.begin_generation(now, tally);
+    }
+
+    /// What a function's state has counted so far stays; the state goes.
+    pub(super) fn keep_counts_of(&mut self, id: FunctionId, tally: &mut Tally) {
+        let chains = Arc::clone(&self.chains);
+        let state = self.states.get(usize::from(id.0));
+        let (Some(function), Some(state)) = (chains.function(id), state) else { return };
+        let (of, past) = (function.spec().name, &mut self.past);
+        let _ = contained(|| function.log(state, &mut |name, value| past.add(of, name, value)));
+        let _ = contained(|| tally.leave_one(function.as_ref(), state));
+    }
+
+    /// Works in another generation until [`Runner::end_visit`]. `None`: it runs already.
+    pub fn begin_visit(&mut self, chains: &Arc<Chains>, tally: &mut Tally) -> Option<Visit> {
+        if chains.generation == self.chains.generation {
+            return None;
+        }
+        let states = match self.past.visited.take() {
+            Some((of, states)) if Weak::as_ptr(&of) == Arc::as_ptr(chains) => states,
+            _ => chains.worker_states(),
+        };
+        // What the states have counted so far stands in the past, or is 0.
+        let mut before = Vec::new();
+        visit(chains, &states, &mut |function, name, value| before.push((function, name, value)));
+        tally.enter(chains);
+        tally.discount(chains, &states);
+        self.past.visiting = true;
+        Some(Visit {
+            before,
+            chains: core::mem::replace(&mut self.chains, Arc::clone(chains)),
+            states: core::mem::replace(&mut self.states, states),
+        })
+    }
+
+    /// Goes on in its own generation.
+    pub fn end_visit(&mut self, own: Visit, tally: &mut Tally) {
+        self.past.visiting = false;
+        let chains = core::mem::replace(&mut self.chains, own.chains);
+        let states = core::mem::replace(&mut self.states, own.states);
+        tally.leave(&chains, &states);
+        tally.enter(&self.chains);
+        let before = own.before;
+        let past = &mut self.past;
+        visit(&chains, &states, &mut |function, name, value| {
+            let known =
+                before.iter().find(|(f, n, _)| *f == function && *n == name).map_or(0, |known| known.2);
+            past.add(function, name, value.saturating_sub(known));
+        });
+        self.past.visited = Some((Arc::downgrade(&chains), states));
+    }
+
+    /// Lets go of what is kept for frames of another generation once there can be none. To be called between batches.
+    pub fn forget_generation(&mut self) {
+        if self.past.visited.as_ref().is_some_and(|(of, _)| of.strong_count() == 0) {
+            self.past.visited = None;
+        }
+    }
+
+    /// Counters of the functions, over all generations.
+    pub fn visit_functions(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        self.visit_functions_by_name(&mut |_, name, value| each(name, value));
+    }
+
+    /// Counters of the functions with whose they are, over all generations.
+    pub fn visit_functions_by_name(&self, each: &mut dyn FnMut(&'static str, &'static str, u64)) {
+        let mut told: Vec<(&str, &str)> = Vec::new();
+        visit(&self.chains, &self.states, &mut |function, name, value| {
+            told.push((function, name));
+            each(function, name, value.saturating_add(self.past.get(function, name)));
+        });
+        for (function, name, value) in &self.past.counters {
+            if !told.contains(&(*function, *name)) {
+                each(function, name, *value);
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The third stage: the chain runner. It tracks a flow's session, reads its streams, runs the functions of its path, and records what
+//! they find. It works on one flow's entry and its own state; what the flow's place in the table and its memory need afterwards it
+//! tells by [`Effects`].
+
+mod flowless;
+mod functions;
+mod generations;
+mod in_hand;
+mod lifecycle;
+mod parts;
+mod payload;
+mod reader;
+mod reading;
+mod rest;
+mod sight;
+mod tracking;
+mod transactions;
+mod waiting;
+
+use crate::chain::Chains;
+use crate::lifecycle::Lifecycle;
+use crate::settings::EngineSettings;
+use crate::train::Train;
+use bartizan_applayer::flow::Engine;
+use bartizan_base::{Decision, Fid, Generation, Path};
+use bartizan_flow::stream::MemoryBudget;
+use bartizan_flow::tcp::{StreamCounters, TcpSession};
+use bartizan_function::contain::{contained, note_places};
+use bartizan_function::{Edit, Finding, Marks, WorkerState};
+use generations::Past;
+use lifecycle::Fallen;
+use std::sync::Arc;
+
+pub use functions::{apply_policy, verdict_of};
+pub use in_hand::{Looks, is_shown_early};
+pub use reading::info_of;
+
+/// What running functions asks for beside their decision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effects {
+    /// What the flow holds may have changed: it is to be measured.
+    pub touched: bool,
+    /// No function is left on the flow's path.
+    pub bypassed: bool,
+    /// Functions that have been called for the last time, or begin anew: flows at a lower level that they let go there come up.
+    pub left: Path,
+}
+
+/// See the module.
+pub struct Runner {
+    chains: Arc<Chains>,
+    states: Vec<WorkerState>,
+    past: Past,
+    engine: Arc<Engine>,
+    /// Memory of streams.
+    budget: MemoryBudget,
+    stream_counters: StreamCounters,
+    /// What functions found in the packet in hand, and what they want replaced in it.
+    findings: Vec<Finding>,
+    edits: Vec<Edit>,
+    marks: Marks,
+    /// What was decided of the transactions before a switch of protocols, which the packet in hand brought.
+    before_switch: Option<Decision>,
+    /// Room for a frame with the inspected bytes put back.
+    restored: Vec<u8>,
+    effects: Effects,
+    /// How the functions stand.
+    pub lifecycle: Lifecycle,
+    /// Functions that panicked with the packet in hand.
+    fallen: Vec<Fallen>,
+    /// Segments that wait for those behind them.
+    pub train: Train,
+}
+
+impl Runner {
+    /// A runner of the chains in force.
+    pub fn new(settings: &EngineSettings, engine: Arc<Engine>, chains: Arc<Chains>) -> Self {
+        note_places();
+        Runner {
+            states: chains.worker_states(),
+            past: Past::default(),
+            chains,
+            engine,
+            budget: MemoryBudget::new(settings.stream.reassembly.memcap),
+            stream_counters: StreamCounters::default(),
+            findings: Vec::new(),
+            edits: Vec::new(),
+            marks: Marks::default(),
+            before_switch: None,
+            restored: Vec::new(),
+            effects: Effects::default(),
+            lifecycle: Lifecycle::new(settings.restarts),
+            fallen: Vec::new(),
+            train: Train::default(),
+        }
+    }
+
+    /// The running chains.
+    pub const fn chains(&self) -> &Arc<Chains> {
+        &self.chains
+    }
+
+    /// The running generation.
+    pub fn generation(&self) -> Generation {
+        self.chains.generation
+    }
+
+    /// What functions keep for the worker, by their bit.
+    pub fn states(&self) -> &[WorkerState] {
+        &self.states
+    }
+
+    /// A level below has handled packets of a flow of a class as a function had decided.
+    pub fn repeated(&mut self, fid: Fid, decision: &Decision, packets: u64) {
+        let state = self.states.get_mut(usize::from(decision.function.0));
+        if let (Some(function), Some(state)) = (self.chains.function(decision.function), state)
+            && !self.lifecycle.away().contains(decision.function)
+            && let Err(panicked) = contained(|| function.repeated(state, fid, decision, packets))
+        {
+            self.lifecycle.leave(decision.function);
+            self.fallen.push(Fallen { id: decision.function, panicked });
+        }
+    }
+
+    /// The parsers.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Memory of streams.
+    pub const fn budget(&self) -> &MemoryBudget {
+        &self.budget
+    }
+
+    /// The same, for flows that end.
+    pub const fn budget_mut(&mut self) -> &mut MemoryBudget {
+        &mut self.budget
+    }
+
+    /// What tracking and reassembly counted.
+    pub const fn stream_counters(&self) -> &StreamCounters {
+        &self.stream_counters
+    }
+
+    /// The same, for sessions that end.
+    pub const fn stream_counters_mut(&mut self) -> &mut StreamCounters {
+        &mut self.stream_counters
+    }
+
+    /// Whether there is room for another session.
+    pub fn has_session_room(&self, settings: &EngineSettings) -> bool {
+        TcpSession::has_room(&settings.stream, &self.stream_counters)
+    }
+
+    /// The functions whose flows at a lower level are to come up.
+    pub fn take_left(&mut self) -> Path {
+        core::mem::take(&mut self.effects.left)
+    }
+
+    /// What was asked for since the last call.
+    #[inline]
+    pub fn take_effects(&mut self) -> Effects {
+        core::mem::take(&mut self.effects)
+    }
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Advancing the application layer with what a packet made readable.
+
+use super::Runner;
+use super::parts::FlowParts;
+use super::reader::read;
+use super::transactions::log;
+use crate::class;
+use crate::context::Context;
+use crate::record::{Entry, Occasion};
+use crate::settings::EngineSettings;
+use bartizan_applayer::flow::FlowInfo;
+use bartizan_applayer::protocol::Transport as AppTransport;
+use bartizan_base::{Path, PerDirection, Timestamp};
+use bartizan_packet::{PacketFlags, PacketView, Transport};
+
+/// A flow's directions are read at most so often for one packet: enough for a protocol that switches twice and for a
+/// flow that is turned round.
+const ROUNDS_MAX: u32 = 12;
+
+impl Runner {
+    /// Runs the parsers on new data; `readable`: the directions of a TCP session that have some. When detection finds that the flow is the
+    /// wrong way round it is turned, and the occasion's direction with it. `true`: a parser says that the rest of the flow may be
+    /// bypassed.
+    pub fn advance(
+        &mut self,
+        cx: &mut Context<'_>,
+        entry: &mut Entry,
+        occasion: &mut Occasion<'_>,
+        parts: &mut FlowParts,
+        readable: Option<PerDirection<bool>>,
+    ) -> bool {
+        let Some(packet) = occasion.packet() else { return false };
+        match (&packet.decoded().transport, readable) {
+            (Transport::Tcp(_), Some(readable)) => {
+                (readable.to_server || readable.to_client)
+                    && self.read_stream(cx, entry, occasion, parts, readable)
+            }
+            (Transport::Udp(_), _) => {
+                if !cx.checksums.is_thrown_away(cx.settings, packet) {
+                    self.read_datagram(cx.settings, entry, (packet, occasion), parts);
+                }
+                false
+            }
+            _ => false,
+        }
+    }
+
+    fn read_datagram(
+        &self,
+        settings: &EngineSettings,
+        entry: &mut Entry,
+        (packet, occasion): (&PacketView<'_>, &mut Occasion<'_>),
+        parts: &mut FlowParts,
+    ) {
+        let payload = packet.payload();
+        let carries_packet = packet.decoded().flags.contains(PacketFlags::HAS_INNER);
+        if payload.is_empty() || carries_packet {
+            return;
+        }
+        let info = info_of(settings, entry, occasion.now, AppTransport::Udp);
+        let app = parts.app.get_or_insert_default();
+        let turns = app.datagram(&self.engine, occasion.direction, payload, &info).reverse;
+        // Before real receivers what a sender writes into a datagram does not make it the server: rules on the other side of the flow would
+        // not look at what it sends next. A flow whose first datagram was not seen stays as it was found.
+        if turns && !settings.has_real_receivers() {
+            app.turn();
+            class::reverse(&self.chains, entry);
+            occasion.direction = occasion.direction.flip();
+            let info = info_of(settings, entry, occasion.now, AppTransport::Udp);
+            app.datagram(&self.engine, occasion.direction, payload, &info);
+        }
+    }
+
+    /// Reads both directions as far as they go. `true`: the rest of the flow may be bypassed.
+    pub fn read_stream(
+        &mut self,
+        cx: &mut Context<'_>,
+        entry: &mut Entry,
+        occasion: &mut Occasion<'_>,
+        parts: &mut FlowParts,
+        mut readable: PerDirection<bool>,
+    ) -> bool {
+        let Some(mut pair) = parts.streams.take() else { return false };
+        let unseen = entry.ext.session.unseen();
+        if unseen.is_none()
+            && let Some(app) = parts.app.as_deref_mut()
+        {
+            app.rejoin();
+        }
+        let mut bypass = false;
+        // The other direction first: passively, a packet acknowledges what its receiver sent before.
+        let mut direction = occasion.direction.flip();
+        let mut turned = false;
+        for _ in 0..ROUNDS_MAX {
+            if !readable.to_server && !readable.to_client {
+                break;
+            }
+            if !core::mem::take(&mut readable[direction]) {
+                direction = direction.flip();
+                continue;
+            }
+            let info = info_of(cx.settings, entry, occasion.now, AppTransport::Tcp);
+            let own = if direction == occasion.direction { occasion.payload() } else { &[] };
+            let app = parts.app.get_or_insert_default();
+            let did = read(&self.engine, app, &mut *pair, direction, own, &info);
+            readable[direction.flip()] |= did.other_side_ready;
+            // What the other side sent before goes first, then this once more.
+            readable[direction] |= did.again;
+            bypass |= did.bypass;
+            if did.reverse && !turned {
+                // Everything that is kept by direction changes sides; then the same data is read again.
+                turned = true;
+                app.turn();
+                pair.reverse();
+                entry.ext.session.reverse();
+                class::reverse(&self.chains, entry);
+                occasion.direction = occasion.direction.flip();
+                readable.swap();
+                direction = direction.flip();
+                readable[direction] = true;
+                continue;
+            }
+            if did.switched {
+                self.before_switch(cx, entry, occasion, parts);
+                readable[direction] = true;
+            }
+            direction = direction.flip();
+        }
+        // Asked again: the flow may have been turned.
+        let unseen = unseen.and(entry.ext.session.unseen());
+        if let (Some(direction), Some(app)) = (unseen, parts.app.as_deref_mut()) {
+            app.leave_out(direction);
+        }
+        parts.streams = Some(pair);
+        bypass
+    }
+
+    /// A protocol gives way to another: its transactions are over, inspected and recorded before the new parser takes its place. The packet
+    /// in hand brought the switch, so what is decided of them is decided of it, too.
+    fn before_switch(
+        &mut self,
+        cx: &mut Context<'_>,
+        entry: &mut Entry,
+        occasion: &Occasion<'_>,
+        parts: &mut FlowParts,
+    ) {
+        if let Some(app) = parts.app.as_deref_mut() {
+            app.end_transactions();
+            // What is found now is of the old protocol, and the flow has no other one yet.
+            app.turn_switch();
+        }
+        parts.lend(&mut entry.ext);
+        // What was found in the packet in hand stays apart.
+        let found = (core::mem::take(&mut self.findings), core::mem::take(&mut self.edits));
+        let decision = self.inspect_what_is_there(cx, entry);
+        (self.findings, self.edits) = found;
+        self.before_switch = Some(decision);
+        log(entry, occasion, Path::EMPTY, cx.recorder);
+        parts.take_back(&mut entry.ext);
+        if let Some(app) = parts.app.as_deref_mut() {
+            app.turn_switch();
+        }
+    }
+}
+
+/// What the application layer is told about a flow.
+pub fn info_of(
+    settings: &EngineSettings,
+    entry: &Entry,
+    now: Timestamp,
+    transport: AppTransport,
+) -> FlowInfo {
+    let ports = PerDirection::new(entry.key().destination_port(), entry.key().source_port());
+    // Before real receivers what a sender writes does not make it the server, as with datagrams.
+    let may_turn = entry.ext.session.began_with_data() && !settings.has_real_receivers();
+    FlowInfo { now, ports, transport, prevents: settings.prevention, may_turn }
+}

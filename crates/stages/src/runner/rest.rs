@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is left of a flow is inspected without a packet: once in each direction, by what is known of the flow. Rules that ask for a
+//! header do not hold then, as in Suricata, where they require a real packet.
+
+use super::Runner;
+use super::in_hand::Looks;
+use super::parts::FlowParts;
+use super::reading::info_of;
+use crate::context::Context;
+use crate::record::{Cause, Entry, Occasion};
+use crate::settings::EngineSettings;
+use crate::settled;
+use crate::standing::Course;
+use bartizan_applayer::flow::AppLayer;
+use bartizan_applayer::protocol::Transport as AppTransport;
+use bartizan_base::{Decision, Direction, Path, PerDirection, Timestamp};
+use bartizan_flow::tcp::{StreamContext, TcpState};
+
+impl Runner {
+    /// Inspects what is left of a flow.
+    pub fn finish_inspection(&mut self, cx: &mut Context<'_>, entry: &mut Entry) {
+        let course = entry.ext.standing.course(entry.state());
+        let settled = matches!(course, Course::Refused(_) | Course::Bypassed);
+        if settled || entry.ext.ended || entry.ext.streams.is_none() && entry.ext.app.is_none() {
+            return;
+        }
+        entry.ext.ended = true;
+        let tcp = entry.key().protocol() == 6;
+        let now = entry.last_seen;
+        let both_seen = entry.both_seen();
+        let inspect = course == Course::Judged;
+        let mut parts = FlowParts::take(&mut entry.ext);
+        let state = entry.ext.session.state();
+        let readers = self.chains.payload_part(entry.path);
+        let due = PerDirection::new(
+            is_due(state, &parts, readers, Direction::ToServer),
+            is_due(state, &parts, readers, Direction::ToClient),
+        );
+        let outcome = parts.streams.as_deref_mut().map(|pair| {
+            let mut context = StreamContext {
+                config: &cx.settings.stream,
+                counters: &mut self.stream_counters,
+                budget: &mut self.budget,
+            };
+            entry.ext.session.end(pair, &mut context)
+        });
+        if !tcp && !self.end_datagrams(cx.settings, entry, now, &mut parts) {
+            parts.put_back(&mut entry.ext);
+            return;
+        }
+        let last = if due.to_client { Direction::ToClient } else { Direction::ToServer };
+        let mut over = !tcp;
+        // What is left is looked at by the functions of now.
+        // It was not bypassed, so its state stays.
+        let _ = settled::renew(entry, &self.chains);
+        // A direction of which nothing is left comes last: with it transactions are freed that the other one has yet to look at.
+        let mut order = Direction::BOTH;
+        if !due.to_server && due.to_client {
+            order.reverse();
+        }
+        for direction in order {
+            let mut occasion = self.without_packet(Cause::FlowEnd, now).going(direction);
+            // What is left of a direction is read and inspected by itself, the last one that looks sees the rest.
+            let all = direction == last;
+            let mut outcome = outcome;
+            if let Some(outcome) = &mut outcome {
+                outcome.readable[direction.flip()] &= all;
+            }
+            if !over {
+                over = all;
+                if let Some(outcome) = &outcome {
+                    self.read_stream(cx, entry, &mut occasion, &mut parts, outcome.readable);
+                }
+                if let Some(app) = parts.app.as_deref_mut() {
+                    let info = info_of(cx.settings, entry, now, AppTransport::Tcp);
+                    if all && order.first() == Some(&direction) {
+                        app.end(&self.engine, &info);
+                    } else {
+                        app.end_direction(&self.engine, direction, &info);
+                    }
+                    if all {
+                        app.end_detection();
+                        app.end_transactions();
+                    }
+                }
+            }
+            let established = outcome.is_some_and(|o| o.established) || !tcp && both_seen;
+            parts.put_back(&mut entry.ext);
+            let inspect = inspect && tcp && due[direction];
+            let looks = Looks { inspect, ..Looks::of_what_is_left(established) };
+            self.functions(cx, entry, &occasion, outcome.as_ref(), &[], looks);
+            parts = FlowParts::take(&mut entry.ext);
+        }
+        parts.put_back(&mut entry.ext);
+    }
+
+    /// A flow of datagrams ends: what is open of its application layer becomes complete. Whether there is something to be recorded.
+    fn end_datagrams(
+        &self,
+        settings: &EngineSettings,
+        entry: &Entry,
+        now: Timestamp,
+        parts: &mut FlowParts,
+    ) -> bool {
+        let Some(app) = parts.app.as_deref_mut() else { return false };
+        app.end(&self.engine, &info_of(settings, entry, now, AppTransport::Udp));
+        app.has_unrecorded()
+    }
+
+    /// Shows the functions what is open of a flow, without a packet. What they decide of it.
+    pub fn inspect_what_is_there(&mut self, cx: &mut Context<'_>, entry: &mut Entry) -> Decision {
+        let mut decision = Decision::CONTINUE;
+        for direction in Direction::BOTH {
+            let inspect = !entry.ext.standing.is_passed();
+            let looks = Looks { inspect, ..Looks::of_what_is_left(true) };
+            let occasion = self.without_packet(Cause::Flush, cx.position.clock).going(direction);
+            decision = decision.strictest(self.functions(cx, entry, &occasion, None, &[], looks));
+        }
+        decision
+    }
+
+    /// Shows the payload functions the bytes of segments that wait, without a packet: the segment that would have been the last took another
+    /// way. What is decided of them.
+    pub fn show_waiting(
+        &mut self,
+        cx: &mut Context<'_>,
+        entry: &mut Entry,
+        direction: Direction,
+    ) -> Decision {
+        let inspect = match entry.ext.standing.course(entry.state()) {
+            Course::Refused(refused) => return refused,
+            Course::Bypassed => return Decision::CONTINUE,
+            Course::Uninspected => false,
+            Course::Judged => true,
+        };
+        let now = entry.last_seen;
+        let mut parts = FlowParts::take(&mut entry.ext);
+        let mut occasion = self.without_packet(Cause::Flush, now).going(direction);
+        let all = PerDirection::new(true, true);
+        self.read_stream(cx, entry, &mut occasion, &mut parts, all);
+        parts.put_back(&mut entry.ext);
+        let looks = Looks { inspect, ..Looks::of_what_is_left(true) };
+        let fid = cx.account.fid;
+        let decision = self.functions(cx, entry, &occasion, None, &[], looks);
+        cx.account.fid = fid;
+        decision
+    }
+
+    fn without_packet(&self, cause: Cause<'static>, now: Timestamp) -> Occasion<'static> {
+        Occasion::by_itself(cause, now, self.chains.generation)
+    }
+}
+
+/// Whether something of a direction is left to be inspected by the payload functions of the path when the flow ends.
+fn is_due(state: TcpState, parts: &FlowParts, readers: Path, direction: Direction) -> bool {
+    if parts.app.as_deref().is_some_and(|app| app.unseen()[direction]) {
+        return false;
+    }
+    let open = state >= TcpState::Established && state != TcpState::Closed;
+    let unread = parts.streams.as_deref().is_some_and(|pair| pair.stream(direction).unread());
+    let transactions = parts.app.as_deref().and_then(AppLayer::parser).is_some_and(|parser| {
+        let open = |done: Path| done.is_empty() || !readers.and_not(done).is_empty();
+        parser.tx_range().any(|id| parser.tx(id).is_some_and(|tx| open(tx.common().done[direction])))
+    });
+    open || unread || transactions
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//! TCP sessions and their streams: tracked with each segment, read while a payload function is on the path.
+
+use super::Runner;
+use super::reading::info_of;
+use crate::class;
+use crate::flow_ext::FlowExt;
+use crate::record::{Entry, Occasion};
+use crate::settings::EngineSettings;
+use bartizan_applayer::protocol::Transport as AppTransport;
+use bartizan_base::{Direction, PerDirection, Timestamp};
+use bartizan_flow::tcp::{
+    Arrival, HostPolicy, Outcome, Segment, StreamConfig, StreamContext, StreamCounters, TcpFlags,
+};
+
+impl Runner {
+    /// Keeps the session of a bypassed flow in step. `true`: the segment begins another connection.
+    pub fn follow(
+        &mut self,
+        settings: &EngineSettings,
+        entry: &mut Entry,
+        segment: &Segment<'_>,
+        occasion: &Occasion<'_>,
+    ) -> bool {
+        let policy = host_policy(settings, entry, occasion.direction);
+        // Statistics are about what is inspected.
+        let mut uncounted = StreamCounters::default();
+        let mut context =
+            StreamContext { config: &settings.stream, counters: &mut uncounted, budget: &mut self.budget };
+        let arrival = Arrival { direction: occasion.direction, now: occasion.now, policy };
+        let mut outcome = Outcome::default();
+        entry.ext.session.handle(segment, arrival, None, &mut context, &mut outcome);
+        if outcome.reverse {
+            class::reverse(&self.chains, entry);
+        }
+        outcome.reuse
+    }
+
+    /// TCP tracking of a segment, with reassembly when a payload function is on the path.
+    pub fn track(
+        &mut self,
+        settings: &EngineSettings,
+        entry: &mut Entry,
+        segment: &Segment<'_>,
+        (direction, now): (Direction, Timestamp),
+        outcome: &mut Outcome,
+    ) {
+        let feeds = self.fit_streams(settings, entry, segment, now);
+        let policy = host_policy(settings, entry, direction);
+        let mut config = &settings.stream;
+        let one_sided;
+        // What a session is taken for is decided at its beginning.
+        if config.inline() && !entry.ext.session.is_under_way() && self.chains.allows_one_sided(entry.fid) {
+            one_sided = StreamConfig { one_sided: true, ..*config };
+            config = &one_sided;
+        }
+        let mut context =
+            StreamContext { config, counters: &mut self.stream_counters, budget: &mut self.budget };
+        let arrival = Arrival { direction, now, policy };
+        let ext = &mut entry.ext;
+        let streams = ext.streams.as_deref_mut().filter(|_| feeds);
+        ext.session.handle(segment, arrival, streams, &mut context, outcome);
+    }
+
+    /// Nobody needs the rest of the flow's payload: payload functions are done with it, header functions go on. Who keeps
+    /// parts of the flow in hand puts them back first.
+    pub fn end_payload(&mut self, entry: &mut Entry) {
+        entry.ext.standing.end_payload();
+        self.leave_payload(entry);
+    }
+
+    /// Payload functions are done with a flow for as long as its generation: its policy wants no more of it inspected.
+    pub fn leave_payload(&mut self, entry: &mut Entry) {
+        entry.path = self.chains.header_part(entry.path);
+        self.effects.bypassed |= entry.path.is_empty();
+        self.stop_reading(entry);
+    }
+
+    /// Ends reassembly of a flow whose path has no payload function any more.
+    pub fn stop_reading(&mut self, entry: &mut Entry) {
+        if let Some(pair) = entry.ext.streams.as_deref_mut()
+            && !entry.ext.reading_stopped
+        {
+            pair.stop(&mut self.budget);
+            entry.ext.reading_stopped = true;
+            self.effects.touched = true;
+        }
+    }
+
+    /// Makes the streams of a session fit the path of its flow, before a segment is tracked. `true`: they are to be fed.
+    ///
+    /// There are none until a segment comes that is not part of the opening, or brings data: a flood of SYNs, answered or not, costs no memory
+    /// beyond the table's. What they need to know of the opening the session knows.
+    fn fit_streams(
+        &mut self,
+        settings: &EngineSettings,
+        entry: &mut Entry,
+        segment: &Segment<'_>,
+        now: Timestamp,
+    ) -> bool {
+        if !self.chains.wants_payload(entry.path) {
+            self.stop_reading(entry);
+            return false;
+        }
+        let FlowExt { streams, session, reading_stopped, .. } = &mut entry.ext;
+        if streams.is_none() && opens(segment) && !session.has_brought_data() {
+            return true;
+        }
+        let late = core::mem::take(reading_stopped) || streams.is_none() && session.has_brought_data();
+        let pair = streams.get_or_insert_default();
+        if late {
+            let missed = pair.resume(session, &settings.stream);
+            self.tell_missed(settings, entry, missed, now);
+        }
+        true
+    }
+
+    /// Tells the parsers of a flow what was not read. Without a beginning no protocol is detected.
+    fn tell_missed(
+        &self,
+        settings: &EngineSettings,
+        entry: &mut Entry,
+        missed: PerDirection<u64>,
+        now: Timestamp,
+    ) {
+        let info = info_of(settings, entry, now, AppTransport::Tcp);
+        for direction in Direction::BOTH {
+            if missed[direction] > 0 {
+                let app = entry.ext.app.get_or_insert_default();
+                app.pass_over(&self.engine, direction, missed[direction], &info);
+            }
+        }
+    }
+}
+
+/// Whether a segment opens a connection, or answers one that does, and brings no data.
+fn opens(segment: &Segment<'_>) -> bool {
+    segment.has(TcpFlags::SYN) && segment.is_empty()
+}
+
+/// How the receiver of a direction of a flow puts overlapping data together.
+fn host_policy(settings: &EngineSettings, entry: &Entry, direction: Direction) -> HostPolicy {
+    settings.hosts.stream(match direction {
+        Direction::ToServer => entry.key().destination(),
+        Direction::ToClient => entry.key().source(),
+    })
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Transactions: records, anomalies, files, and when they are freed.
+
+use crate::record::{Anomaly, Entry, Kept, Occasion, Recorder, TxRecord};
+use bartizan_applayer::event;
+use bartizan_applayer::file::FileState;
+use bartizan_applayer::flow::AppLayer;
+use bartizan_applayer::protocol::{ProtocolId, ProtocolSpec};
+use bartizan_applayer::protocols;
+use bartizan_applayer::transaction::{Transaction, TxId};
+use bartizan_applayer::worklist::Look;
+use bartizan_base::{Direction, Path, PerDirection};
+
+/// Protocol of the transactions that a flow holds now: the one before a switch until the new one is known.
+fn protocol_of(app: &AppLayer) -> Option<(ProtocolId, &'static ProtocolSpec)> {
+    let id = app.protocol().protocol().or(app.original())?;
+    Some((id, protocols::spec(id)?))
+}
+
+/// A transaction as records want it.
+pub fn record_of(app: &AppLayer, id: TxId) -> Option<TxRecord<'_>> {
+    let (protocol, spec) = protocol_of(app)?;
+    let tx = app.parser()?.tx(id)?;
+    Some(TxRecord { protocol, spec, id, tx })
+}
+
+/// Name of an event of a protocol, or of detection.
+fn event_name(spec: Option<&'static ProtocolSpec>, code: event::EventCode) -> &'static str {
+    match code.checked_sub(event::GENERIC_BASE) {
+        Some(generic) => event::GENERIC.get(usize::from(generic)).copied().unwrap_or("unknown"),
+        None => spec.and_then(|s| s.events.get(usize::from(code))).copied().unwrap_or("unknown"),
+    }
+}
+
+/// Writes what is due and frees what is done. `readers`: the payload functions that a transaction has to wait for.
+pub fn log(entry: &mut Entry, occasion: &Occasion<'_>, readers: Path, recorder: &mut dyn Recorder) {
+    let Some(app) = entry.ext.app.as_deref_mut() else { return };
+    // Most packets change nothing that is told of.
+    if app.is_recorded(occasion.direction) {
+        app.set_readers(readers);
+        if app.is_recorded(occasion.direction) {
+            return;
+        }
+    }
+    let Some(mut app) = entry.ext.app.take() else { return };
+    log_flow_events(&mut app, entry, occasion, recorder);
+    let Some((protocol, spec)) = protocol_of(&app) else {
+        entry.ext.app = Some(app);
+        return;
+    };
+    if let Some(frames) = app.frames_mut() {
+        frames
+            .drain(occasion.direction, |frames, frame| recorder.frame(occasion, entry, spec, frames, frame));
+    }
+    app.set_readers(readers);
+    let Some(parser) = app.parser_mut() else {
+        entry.ext.app = Some(app);
+        return;
+    };
+    let direction = occasion.direction;
+    let held = parser.tx_range();
+    let unseen = parser.worklist().unseen();
+    let changed = parser.worklist_mut().take(Look::Record, direction);
+    for id in changed.iter().copied().filter(|id| held.contains(id)) {
+        let Some(tx) = parser.tx_mut(id) else { continue };
+        log_events(tx, spec, entry, occasion, id, recorder);
+        if !tx.common().logged && tx.log_ready(spec.complete) {
+            if spec.eve_type.is_some() && !tx.common().silent {
+                recorder.transaction(occasion, entry, TxRecord { protocol, spec, id, tx });
+            }
+            tx.common_mut().logged = true;
+        }
+        store_certificates(tx, protocol, spec, entry, occasion, id, recorder);
+        for side in Direction::BOTH {
+            // Files are recorded with packets of their own direction, as their content came; when neither side
+            // sends more, with any.
+            let ended = tx.common().ended;
+            if (side == direction || ended.to_server && ended.to_client) && !tx.files(side).is_empty() {
+                store_files(tx, (protocol, spec), entry, (occasion, side), id, recorder);
+                log_files(tx, (protocol, spec), entry, (occasion, side), id, recorder);
+            }
+        }
+        if is_done(tx, spec, readers, unseen) {
+            parser.free_tx(id);
+        }
+    }
+    parser.worklist_mut().give_back(Look::Record, direction, changed);
+    entry.ext.app = Some(app);
+}
+
+fn log_flow_events(app: &mut AppLayer, entry: &Entry, occasion: &Occasion<'_>, recorder: &mut dyn Recorder) {
+    let spec = protocol_of(app).map(|p| p.1);
+    let from = app.events_logged;
+    for code in app.events.as_slice().iter().skip(from) {
+        let anomaly = Anomaly::App {
+            protocol: spec,
+            event: event_name(spec, *code),
+            tx: None,
+            detection: *code >= event::GENERIC_BASE,
+        };
+        recorder.anomaly(occasion, Some(entry), anomaly);
+    }
+    app.events_logged = app.events.as_slice().len();
+}
+
+fn log_events(
+    tx: &mut dyn Transaction,
+    spec: &'static ProtocolSpec,
+    entry: &Entry,
+    occasion: &Occasion<'_>,
+    id: TxId,
+    recorder: &mut dyn Recorder,
+) {
+    let common = tx.common_mut();
+    if common.events.as_slice().len() == common.events_logged {
+        return;
+    }
+    for code in common.events.as_slice().iter().skip(common.events_logged) {
+        let anomaly = Anomaly::App {
+            protocol: Some(spec),
+            event: event_name(Some(spec), *code),
+            tx: Some(id),
+            detection: false,
+        };
+        recorder.anomaly(occasion, Some(entry), anomaly);
+    }
+    common.events_logged = common.events.as_slice().len();
+}
+
+/// Hands on the certificates that rules asked for: each side's once, when they are there.
+fn store_certificates(
+    tx: &mut dyn Transaction,
+    protocol: ProtocolId,
+    spec: &'static ProtocolSpec,
+    entry: &Entry,
+    occasion: &Occasion<'_>,
+    id: TxId,
+    recorder: &mut dyn Recorder,
+) {
+    if tx.common().silent {
+        return;
+    }
+    for side in [Direction::ToClient, Direction::ToServer] {
+        if tx.due_certificates(side).is_some() {
+            recorder.certificates(occasion, entry, TxRecord { protocol, spec, id, tx }, side);
+            tx.certificates_stored(side);
+        }
+    }
+}
+
+/// Hands on what is new of files that are to be kept.
+fn store_files(
+    tx: &mut dyn Transaction,
+    (protocol, spec): (ProtocolId, &'static ProtocolSpec),
+    entry: &Entry,
+    (occasion, direction): (&Occasion<'_>, Direction),
+    id: TxId,
+    recorder: &mut dyn Recorder,
+) {
+    let ended = tx.common().ended[direction];
+    for index in 0..tx.files(direction).len() {
+        let Some(file) = tx.files_mut(direction).get_mut(index) else { continue };
+        if !file.store || file.stored {
+            continue;
+        }
+        if file.state == FileState::Open && ended {
+            file.close(FileState::Truncated);
+        }
+        let kept = recorder.store(occasion, entry, TxRecord { protocol, spec, id, tx }, direction, index);
+        let Some(file) = tx.files_mut(direction).get_mut(index) else { continue };
+        match kept {
+            Kept::Nothing => {}
+            Kept::SoFar { id, bytes } => (file.store_id, file.kept) = (id, bytes),
+            Kept::Done { id } => (file.store_id, file.stored) = (id, true),
+            Kept::GivenUp => (file.store, file.store_id) = (false, 0),
+        }
+    }
+}
+
+fn log_files(
+    tx: &mut dyn Transaction,
+    (protocol, spec): (ProtocolId, &'static ProtocolSpec),
+    entry: &Entry,
+    (occasion, direction): (&Occasion<'_>, Direction),
+    id: TxId,
+    recorder: &mut dyn Recorder,
+) {
+    {
+        let ended = tx.common().ended[direction];
+        for index in 0..tx.files(direction).len() {
+            if let Some(file) = tx.files_mut(direction).get_mut(index) {
+                if file.state == FileState::Open && ended {
+                    file.close(FileState::Truncated);
+                }
+                if file.logged || file.state == FileState::Open {
+                    continue;
+                }
+                file.logged = true;
+            }
+            recorder.file(occasion, entry, TxRecord { protocol, spec, id, tx }, direction, index);
+        }
+    }
+}
+
+/// `unseen`: directions in which nobody looks, since no packet comes there.
+fn is_done(tx: &dyn Transaction, spec: &ProtocolSpec, readers: Path, unseen: PerDirection<bool>) -> bool {
+    let common = tx.common();
+    // What most often is not so comes first: this is asked with each packet of a long body.
+    (common.logged || spec.eve_type.is_none())
+        && common.waits_for(readers, unseen).is_empty()
+        && Direction::BOTH.into_iter().all(|d| tx.progress(d) >= spec.complete[d] || common.ended[d])
+        && Direction::BOTH.into_iter().all(|d| tx.files(d).iter().all(|f| f.logged))
+}

@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The data plane's own part of Suricata's settings.
+
+use crate::app_memory::AppMemoryLimits;
+use crate::hosts::HostPolicies;
+use crate::lifecycle::RestartBounds;
+use bartizan_applayer::flow::HoldBounds;
+use bartizan_applayer::protocols;
+use bartizan_base::{PacketDuration, SettingError, Settings};
+use bartizan_flow::rate::RateLimit;
+use bartizan_flow::tcp::{ExceptionPolicy, StreamConfig, StreamMode, UrgentPolicy};
+use bartizan_flow::{FlowTimeouts, WhenFull};
+use bartizan_packet::defrag::DefragConfig;
+use bartizan_packet::{DecoderConfig, PortList, TunnelPorts};
+
+/// Whether wrong checksums of captured packets matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChecksumMode {
+    /// Packets with a wrong checksum are not tracked.
+    Check,
+    /// Checksums are not looked at.
+    Ignore,
+    /// Checked, until a sample shows that the capture was taken where checksums are made later (offload).
+    Auto,
+}
+
+/// Settings of a worker.
+#[derive(Clone, Debug)]
+pub struct EngineSettings {
+    /// Decoder.
+    pub decoder: DecoderConfig,
+    /// Defragmentation.
+    pub defrag: DefragConfig,
+    /// TCP.
+    pub stream: StreamConfig,
+    /// When flows end.
+    pub timeouts: FlowTimeouts,
+    /// Entries of the flow table.
+    pub flow_capacity: u32,
+    /// What makes room in a full flow table.
+    pub flows_when_full: WhenFull,
+    /// Flows that end by timeout for each packet, at most.
+    pub ends_per_packet: u32,
+    /// What becomes of packets for whose flow there is no room.
+    pub flow_memory: ExceptionPolicy,
+    /// What becomes of a flow whose application-layer parser fails.
+    pub app_error: ExceptionPolicy,
+    /// How long prevention holds bytes whose protocol is open and a rule wants to know.
+    pub hold: HoldBounds,
+    /// At these bounds the flow is refused; else it goes on as one of no known protocol, and rules may refuse it.
+    pub hold_refuses: bool,
+    /// Bounds of the memory of application layers.
+    pub app_memory: AppMemoryLimits,
+    /// What becomes of a flow whose application layer gives way when that is used up, unless its policy says otherwise.
+    pub app_memory_policy: ExceptionPolicy,
+    /// VLAN ids are part of a flow's key.
+    pub vlan_in_key: bool,
+    /// Tunnel depth and tunnel id are part of a flow's key.
+    pub tunnel_in_key: bool,
+    /// The side of an inline link by which a packet came is part of it, too ([`EngineSettings::between_two_sides`]).
+    pub side_in_key: bool,
+    /// From which rate a flow is an elephant flow (`flow.rate-tracking`); `None`: rates are not tracked.
+    pub flow_rate: Option<RateLimit>,
+    /// Host policies.
+    pub hosts: HostPolicies,
+    /// Checksums.
+    pub checksums: ChecksumMode,
+    /// Refusals act.
+    pub prevention: bool,
+    /// Firewall mode: what no rule of the firewall accepts is refused.
+    pub firewall: bool,
+    /// Stream events stand in the statistics (`stats.stream-events`).
+    pub count_stream_events: bool,
+    /// Ethernet addresses of flows are kept for their records (`ethernet` of some eve-log output).
+    pub keep_macs: bool,
+    /// When functions that have failed are started again.
+    pub restarts: RestartBounds,
+    /// Seed of the keyed hashes.
+    pub seed: [u64; 2],
+}
+
+impl EngineSettings {
+    /// Reads them. `prevention`: inline, or its simulation over captures. Returns warnings beside them.
+    ///
+    /// # Errors
+    /// A value cannot be understood.
+    pub fn from_settings(
+        settings: &Settings,
+        prevention: bool,
+        seed: [u64; 2],
+    ) -> Result<(Self, Vec<String>), SettingError> {
+        let (hosts, unread) = HostPolicies::from_settings(settings);
+        let warnings =
+            unread.into_iter().map(|u| format!("{u}: not an address or network, left out")).collect();
+        let result = EngineSettings {
+            decoder: decoder(settings)?,
+            defrag: defrag(settings, prevention, seed)?,
+            stream: stream(settings, prevention)?,
+            timeouts: timeouts(settings)?,
+            flow_capacity: flow_capacity(settings)?,
+            flows_when_full: WhenFull::Evict { quiet: PacketDuration::ZERO },
+            ends_per_packet: ENDS_REPLAYED,
+            flow_memory: policy(settings, "flow.memcap-policy", prevention)?,
+            app_error: policy(settings, "app-layer.error-policy", prevention)?,
+            hold: HoldBounds {
+                bytes: settings.number("app-layer.hold.bytes", HOLD_BYTES)?,
+                time: PacketDuration::from_millis(
+                    settings.number("app-layer.hold.milliseconds", HOLD_MILLIS)?,
+                ),
+            },
+            hold_refuses: match settings.get("app-layer.hold.policy") {
+                None | Some("inspect") => false,
+                Some("drop-flow") => true,
+                Some(other) => return Err(error("app-layer.hold.policy", other, "inspect or drop-flow")),
+            },
+            app_memory: app_memory(settings)?,
+            app_memory_policy: policy(settings, "app-layer.memcap-policy", prevention)?,
+            vlan_in_key: settings.bool("vlan.use-for-tracking", true)?,
+            tunnel_in_key: settings.bool("decoder.recursion-level.use-for-tracking", true)?,
+            side_in_key: false,
+            flow_rate: flow_rate(settings)?,
+            hosts,
+            checksums: checksums(settings)?,
+            prevention,
+            firewall: settings.bool("firewall.enabled", false)?,
+            count_stream_events: settings.bool("stats.stream-events", false)?,
+            keep_macs: keep_macs(settings)?,
+            restarts: restarts(settings)?,
+            seed,
+        };
+        Ok((result, warnings))
+    }
+
+    /// What holds where packets cannot wait: on a live link.
+    #[must_use]
+    pub const fn for_live_links(mut self) -> Self {
+        self.ends_per_packet = ENDS_LIVE;
+        self
+    }
+
+    /// Traffic crosses a link with two sides, and the caller says by which one each frame came (`Worker::arrives_by`). A host then cannot speak
+    /// for the one that it talks to: what its packets acknowledge, answer or reset in that one's name belongs to another flow, since they
+    /// come by the wrong side. Their receiver never gets them, but the engine would believe them.
+    #[must_use]
+    pub const fn between_two_sides(mut self) -> Self {
+        self.side_in_key = true;
+        self
+    }
+
+    /// Whether what leaves is read by somebody: prevention, and not its simulation over captures.
+    #[must_use]
+    pub const fn has_real_receivers(&self) -> bool {
+        self.prevention && self.stream.strict
+    }
+
+    /// What live prevention does otherwise than Suricata: its receivers are real, so segments on which they may differ from
+    /// what is inspected are dropped ([`StreamConfig::strict`]). `urgent`: nobody has said what happens to urgent bytes;
+    /// they are inspected in their place, and the normaliser takes the flag off, so that receivers read them
+    /// there. (Which bytes a receiver takes out of band cannot be known from outside.) Fragments wait until their datagram may
+    /// go ([`DefragConfig::hold`]). Open connections are not forgotten while there is room, since what is picked up in the middle
+    /// is refused ([`FlowTimeouts::keeping_idle_tcp`]). Checksums count unless the settings say that they do not: no sample decides.
+    #[must_use]
+    pub fn for_real_receivers(mut self, urgent: bool) -> Self {
+        self.stream.strict = true;
+        self.defrag.hold = true;
+        // What the first thousand segments look like is for their senders to say.
+        if self.checksums == ChecksumMode::Auto {
+            self.checksums = ChecksumMode::Check;
+        }
+        self.timeouts = self.timeouts.keeping_idle_tcp();
+        if urgent {
+            self.stream.reassembly.urgent = UrgentPolicy::Inline;
+        }
+        self
+    }
+}
+
+/// What is held is a beginning of a pattern or probe, some ten bytes; a bound beyond any of them.
+const HOLD_BYTES: u32 = 1_024;
+/// Shorter than the first retransmission of common TCP stacks (200 ms), which then goes on.
+const HOLD_MILLIS: u64 = 150;
+
+/// In a capture nobody waits, and all that is due ends with the packet at which it is due, in the order in which it began: so the result is
+/// the same with any number of workers.
+pub const ENDS_REPLAYED: u32 = u32::MAX;
+/// More than a packet can open, so that what is due gets less with each packet; few, so that no packet waits for a thousand others' ends (they
+/// are due at once when a flood fills the table, and timeouts get short).
+pub const ENDS_LIVE: u32 = 2;
+
+fn error(key: &str, value: &str, expected: &'static str) -> SettingError {
+    SettingError { key: key.to_owned(), value: value.to_owned(), expected }
+}
+
+fn restarts(settings: &Settings) -> Result<RestartBounds, SettingError> {
+    let usual = RestartBounds::default();
+    let seconds = |key: &str, usual: PacketDuration| {
+        settings.number(key, usual.as_secs()).map(PacketDuration::from_secs)
+    };
+    Ok(RestartBounds {
+        attempts: settings.number("functions.restart.attempts", usual.attempts)?,
+        first: seconds("functions.restart.first", usual.first)?,
+        longest: seconds("functions.restart.longest", usual.longest)?,
+        steady: seconds("functions.restart.steady", usual.steady)?,
+    })
+}
+
+fn keep_macs(settings: &Settings) -> Result<bool, SettingError> {
+    for item in settings.children("outputs") {
+        if settings.bool(&format!("outputs.{item}.eve-log.ethernet"), false)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn checksums(settings: &Settings) -> Result<ChecksumMode, SettingError> {
+    let key = "capture.checksum-validation";
+    match settings.get(key) {
+        Some("none") => return Ok(ChecksumMode::Ignore),
+        Some("all") => return Ok(ChecksumMode::Check),
+        Some(other) => return Err(error(key, other, "`none` or `all`")),
+        None => {}
+    }
+    let key = "pcap-file.checksum-checks";
+    match settings.get(key) {
+        None | Some("auto") => Ok(ChecksumMode::Auto),
+        Some(text) => match bartizan_base::parse_bool(text) {
+            Some(true) => Ok(ChecksumMode::Check),
+            Some(false) => Ok(ChecksumMode::Ignore),
+            None => Err(error(key, text, "yes, no or auto")),
+        },
+    }
+}
+
+fn decoder(settings: &Settings) -> Result<DecoderConfig, SettingError> {
+    let built_in = DecoderConfig::built_in();
+    let tunnel = |name: &str, default: TunnelPorts| -> Result<TunnelPorts, SettingError> {
+        let enabled = settings.bool(&format!("decoder.{name}.enabled"), default.enabled)?;
+        let ports = match ports(settings, &format!("decoder.{name}.ports"))? {
+            Some(list) => PortList::new(&list),
+            None => default.ports,
+        };
+        Ok(TunnelPorts { enabled, ports })
+    };
+    Ok(DecoderConfig {
+        max_layers: settings.number("decoder.max-layers", built_in.max_layers)?,
+        teredo: tunnel("teredo", built_in.teredo)?,
+        vxlan: tunnel("vxlan", built_in.vxlan)?,
+        geneve: tunnel("geneve", built_in.geneve)?,
+        gtp: tunnel("gtp", built_in.gtp)?,
+        vxlan_reserved: match settings.get("decoder.vxlan.reserved-bits-check") {
+            None => built_in.vxlan_reserved,
+            Some("permissive") => bartizan_packet::VxlanReservedBits::Permissive,
+            Some("strict") => bartizan_packet::VxlanReservedBits::Strict,
+            Some(other) => {
+                return Err(error("decoder.vxlan.reserved-bits-check", other, "strict or permissive"));
+            }
+        },
+    })
+}
+
+/// Ports of a list, `$VARIABLES` resolved. `any` stands for none given.
+fn ports(settings: &Settings, key: &str) -> Result<Option<Vec<u16>>, SettingError> {
+    let listed = || {
+        let items: Vec<_> =
+            settings.children(key).filter_map(|i| settings.get(&format!("{key}.{i}"))).collect();
+        (!items.is_empty()).then(|| items.join(","))
+    };
+    let Some(given) = settings.get(key).map(str::to_owned).or_else(listed) else { return Ok(None) };
+    let mut text = given.clone();
+    for _ in 0..8 {
+        let Some(name) = text.trim().strip_prefix('$') else { break };
+        let Some(value) = settings.get(&format!("vars.port-groups.{name}")) else {
+            return Err(error(
+                key,
+                &given,
+                "a list of ports, or `$` and the name of one of vars.port-groups",
+            ));
+        };
+        text = value.to_owned();
+    }
+    let inner = text.trim().trim_matches(['[', ']']).trim();
+    if inner.is_empty() || inner.eq_ignore_ascii_case("any") {
+        return Ok(None);
+    }
+    let list: Result<Vec<u16>, _> = inner.split(',').map(|port| port.trim().parse()).collect();
+    list.map(Some).map_err(|_| error(key, &given, "a list of ports such as [4789, 4790]"))
+}
+
+fn defrag(settings: &Settings, prevention: bool, seed: [u64; 2]) -> Result<DefragConfig, SettingError> {
+    let default = DefragConfig::default();
+    let memory = settings.size("defrag.memcap", default.memory as u64)?;
+    Ok(DefragConfig {
+        max_trackers: settings.number("defrag.trackers", default.max_trackers)?,
+        max_fragments: settings.number("defrag.max-frags", default.max_fragments)?,
+        memory: usize::try_from(memory).unwrap_or(usize::MAX),
+        timeout: PacketDuration::from_secs(settings.number("defrag.timeout", 60)?),
+        hash_seed: seed.iter().fold(0, |a, b| a ^ b),
+        strict: prevention,
+        ..default
+    })
+}
+
+/// A timeout of 0 means "when somebody looks", which is about once a second in Suricata.
+const TIMEOUT_MIN: u64 = 1;
+
+fn timeouts(settings: &Settings) -> Result<FlowTimeouts, SettingError> {
+    let mut timeouts = FlowTimeouts::BUILT_IN;
+    for protocol in ["default", "tcp", "udp", "icmp"] {
+        for state in ["closed", "emergency-closed"] {
+            let _ = timeouts.set(&format!("{protocol}.{state}"), PacketDuration::from_secs(TIMEOUT_MIN));
+        }
+    }
+    for protocol in settings.children("flow-timeouts") {
+        for state in settings.children(&format!("flow-timeouts.{protocol}")) {
+            let key = format!("flow-timeouts.{protocol}.{state}");
+            let seconds: u64 = settings.number(&key, 0)?;
+            let name = format!("{protocol}.{state}");
+            // Unknown names are left to the general warning about keys that nobody reads.
+            let _ = timeouts.set(&name, PacketDuration::from_secs(seconds.max(TIMEOUT_MIN)));
+        }
+    }
+    Ok(timeouts)
+}
+
+/// A flow takes about this much memory in Suricata's accounting, by which `flow.memcap` is understood.
+pub const SURICATA_FLOW_BYTES: u64 = 416;
+/// Flows that a table has room for, at least and at most, whatever `flow.memcap` says.
+pub const FLOWS_LEAST: u32 = 1024;
+/// Flows of a worker, at most, whatever `flow.memcap` says.
+pub const FLOWS_MOST: u32 = 1 << 24;
+
+fn flow_capacity(settings: &Settings) -> Result<u32, SettingError> {
+    let memcap = settings.size("flow.memcap", 32 << 20)?;
+    let flows = memcap / SURICATA_FLOW_BYTES;
+    Ok(u32::try_from(flows).unwrap_or(u32::MAX).clamp(FLOWS_LEAST, FLOWS_MOST))
+}
+
+fn flow_rate(settings: &Settings) -> Result<Option<RateLimit>, SettingError> {
+    let (bytes, interval) = ("flow.rate-tracking.bytes", "flow.rate-tracking.interval");
+    if settings.get(bytes).is_none() && settings.get(interval).is_none() {
+        return Ok(None);
+    }
+    let limit = RateLimit { bytes: settings.size(bytes, 0)?, interval: settings.number(interval, 0)? };
+    if limit.bytes == 0 {
+        return Err(error(bytes, settings.get(bytes).unwrap_or_default(), "a size of at least one byte"));
+    }
+    if !(1..=RateLimit::INTERVAL_MAX).contains(&limit.interval) {
+        return Err(error(interval, settings.get(interval).unwrap_or_default(), "seconds from 1 to 3600"));
+    }
+    Ok(Some(limit))
+}
+
+/// Memory of all application layers together, unless `app-layer.memcap` says otherwise.
+pub const APP_MEMORY: u64 = 256 << 20;
+
+fn app_memory(settings: &Settings) -> Result<AppMemoryLimits, SettingError> {
+    let key = |name: &str| format!("app-layer.protocols.{name}.memcap");
+    let by_protocol: Result<Vec<u64>, SettingError> =
+        protocols::TABLE.iter().map(|spec| settings.size(&key(spec.name), 0)).collect();
+    Ok(AppMemoryLimits { total: settings.size("app-layer.memcap", APP_MEMORY)?, by_protocol: by_protocol? })
+}
+
+fn policy(settings: &Settings, key: &str, prevention: bool) -> Result<ExceptionPolicy, SettingError> {
+    let general = "exception-policy";
+    let own = settings.get(key).map(|text| (key, text));
+    let (named, text) =
+        own.or_else(|| settings.get(general).map(|text| (general, text))).unwrap_or((key, "auto"));
+    let chosen = match text {
+        "auto" => {
+            // Prevention fails closed, detection goes on; where sessions are picked up, picking up is no error.
+            let picked_up = key.ends_with("midstream-policy") && settings.bool("stream.midstream", false)?;
+            if prevention && !picked_up { ExceptionPolicy::DropFlow } else { ExceptionPolicy::Ignore }
+        }
+        "ignore" | "none" => ExceptionPolicy::Ignore,
+        "pass-packet" => ExceptionPolicy::PassPacket,
+        "pass-flow" => ExceptionPolicy::PassFlow,
+        "bypass" => ExceptionPolicy::Bypass,
+        "drop-packet" => ExceptionPolicy::DropPacket,
+        "drop-flow" => ExceptionPolicy::DropFlow,
+        "reject" => ExceptionPolicy::Reject,
+        "reject-both" | "rejectboth" => ExceptionPolicy::RejectBoth,
+        other => {
+            let expected =
+                "auto, ignore, pass-packet, pass-flow, bypass, drop-packet, drop-flow, reject or reject-both";
+            return Err(error(named, other, expected));
+        }
+    };
+    // Refusing needs prevention.
+    Ok(if chosen.refuses() && !prevention { ExceptionPolicy::Ignore } else { chosen })
+}
+
+fn urgent(settings: &Settings, key: &str, default: UrgentPolicy) -> Result<UrgentPolicy, SettingError> {
+    Ok(match settings.get(key) {
+        None => default,
+        Some("oob") => UrgentPolicy::OutOfBand,
+        Some("inline") => UrgentPolicy::Inline,
+        Some("drop") => UrgentPolicy::Drop,
+        Some("gap") => UrgentPolicy::Gap,
+        Some(other) => return Err(error(key, other, "oob, inline, drop or gap")),
+    })
+}
+
+fn stream(settings: &Settings, prevention: bool) -> Result<StreamConfig, SettingError> {
+    let d = StreamConfig::default();
+    let inline = match settings.get("stream.inline") {
+        None | Some("auto") => prevention,
+        Some(text) => {
+            bartizan_base::parse_bool(text).ok_or_else(|| error("stream.inline", text, "yes, no or auto"))?
+        }
+    };
+    let mut reassembly = d.reassembly;
+    let key = |name: &str| format!("stream.reassembly.{name}");
+    reassembly.memcap = settings.size(&key("memcap"), reassembly.memcap)?;
+    reassembly.depth =
+        u32::try_from(settings.size(&key("depth"), u64::from(reassembly.depth))?).unwrap_or(u32::MAX);
+    let chunk = |name: &str, default: u16| -> Result<u16, SettingError> {
+        Ok(u16::try_from(settings.size(&key(name), u64::from(default))?).unwrap_or(u16::MAX))
+    };
+    reassembly.toserver_chunk_size = chunk("toserver-chunk-size", reassembly.toserver_chunk_size)?;
+    reassembly.toclient_chunk_size = chunk("toclient-chunk-size", reassembly.toclient_chunk_size)?;
+    if inline {
+        // Inline the stream is shown with each packet: rules see a window of this size, as in Suricata.
+        let most = reassembly.toserver_chunk_size.max(reassembly.toclient_chunk_size);
+        reassembly.raw_overlap = u32::from(most);
+    }
+    reassembly.raw = settings.bool(&key("raw"), reassembly.raw)?;
+    reassembly.check_overlap_different_data =
+        settings.bool(&key("check-overlap-different-data"), reassembly.check_overlap_different_data)?;
+    reassembly.max_regions = settings.number(&key("max-regions"), reassembly.max_regions)?;
+    reassembly.urgent = urgent(settings, &key("urgent.policy"), reassembly.urgent)?;
+    reassembly.urgent_limit = urgent(settings, &key("urgent.oob-limit-policy"), reassembly.urgent_limit)?;
+    reassembly.memcap_policy = policy(settings, &key("memcap-policy"), prevention)?;
+    Ok(StreamConfig {
+        memcap: settings.size("stream.memcap", d.memcap)?,
+        memcap_policy: policy(settings, "stream.memcap-policy", prevention)?,
+        checksum_validation: settings.bool("stream.checksum-validation", d.checksum_validation)?,
+        midstream: settings.bool("stream.midstream", d.midstream)?,
+        midstream_policy: policy(settings, "stream.midstream-policy", prevention)?,
+        async_oneside: settings.bool("stream.async-oneside", d.async_oneside)?,
+        one_sided: d.one_sided,
+        mode: if inline { StreamMode::Inline } else { StreamMode::Passive },
+        bypass: settings.bool("stream.bypass", d.bypass)?,
+        drop_invalid: settings.bool("stream.drop-invalid", d.drop_invalid)?,
+        strict: d.strict,
+        max_syn_queued: settings.number("stream.max-syn-queued", d.max_syn_queued)?,
+        max_synack_queued: settings.number("stream.max-synack-queued", d.max_synack_queued)?,
+        liberal_timestamps: settings.bool("stream.liberal-timestamps", d.liberal_timestamps)?,
+        reassembly,
+    })
+}

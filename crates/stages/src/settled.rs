@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a flow's standing ([`crate::standing`]) rests on, packets of flows whose next packet is decided of, and what happens when that
+//! changes. What rests on a generation is judged anew in the next one.
+//!
+//! | standing | rests on | in another generation |
+//! |---|---|---|
+//! | class, path without the functions that are done | policies, rules | looked up anew: all functions of the new path judge again |
+//! | bypassed: no function is left | the path | ends when the new path has a function |
+//! | payload ended: a parser, the depth of the stream or an exception policy says that nobody needs the rest | the flow's bytes, settings | stays: payload functions are not on the new path |
+//! | passed by an exception policy | settings | stays |
+//! | refused by an exception policy | settings | stays while payload functions are on the path: the policy speaks about inspection |
+//! | refused packet by packet, each alike | policies, rules | judged anew |
+//! | refused by a function for all of the flow | its rules | TCP: stays while payload functions are on the path and the policy is not staged; others: judged anew |
+//!
+//! A refused TCP connection is not taken up again under the eyes of a payload function: the refused bytes would come once more, and
+//! count as inspected. As in Suricata it stays refused, also when the rule is gone; its ends open another one.
+//!
+//! Streams are read while a payload function is on the path. When the last one leaves, reassembly ends and memory goes back; when
+//! one comes (back), reading begins with the next byte that the session expects, and the parsers are told what they missed. So
+//! the session of a bypassed flow is followed, without streams and uncounted: whoever comes onto its path finds it where it is, and a
+//! new connection of the same ports is a new flow.
+
+use crate::chain::Chains;
+use crate::class::look_up;
+use crate::record::Entry;
+use bartizan_base::{Decision, Reason};
+use bartizan_flow::FlowState;
+
+/// Renews class and standing of a flow that another generation gave; what functions keep of it stays. Gives the state that the flow
+/// has from now on, if that changes.
+pub fn renew(entry: &mut Entry, chains: &Chains) -> Option<FlowState> {
+    if entry.generation == chains.generation {
+        return None;
+    }
+    // A frame that another worker began in an earlier generation lifts nothing.
+    let forward = entry.generation < chains.generation;
+    let class = look_up(chains, entry);
+    let before = chains.payload_part(entry.path);
+    (entry.fid, entry.path, entry.generation) = (class.fid, class.path, chains.generation);
+    entry.ext.stays = None;
+    entry.ext.quota = entry.ext.quota.take().or_else(|| chains.quotas.place_of_known(entry.tenant()));
+    entry.ext.standing.forget_repeated();
+    if forward && entry.ext.standing.refusal().is_some_and(|refused| !stands(&refused, entry, chains)) {
+        entry.ext.standing.lift();
+    }
+    if entry.ext.standing.is_payload_ended() {
+        entry.path = chains.header_part(entry.path);
+    }
+    let joined = chains.payload_part(entry.path).and_not(before);
+    if !joined.is_empty()
+        && let Some(app) = entry.ext.app.as_deref_mut()
+    {
+        app.show_to(joined);
+    }
+    let lifts = entry.state() == FlowState::LocalBypassed && !entry.path.is_empty();
+    lifts.then(|| unbypassed(entry))
+}
+
+/// Whether a refusal of a flow holds in the generation that has just classified it anew.
+fn stands(refused: &Decision, entry: &Entry, chains: &Chains) -> bool {
+    if !chains.wants_payload(entry.path) {
+        return false;
+    }
+    let by_exception = refused.reason == Some(Reason::ExceptionFlow);
+    let staged = || chains.classifier.policies().class_name(entry.fid).is_some_and(|name| name.staged);
+    by_exception || entry.key().protocol() == 6 && !staged()
+}
+
+/// The state that a flow would have if it had not been bypassed.
+fn unbypassed(entry: &Entry) -> FlowState {
+    if entry.key().protocol() == 6 && entry.ext.session.exists() {
+        return tcp_state(entry.ext.session.state().flow_state());
+    }
+    if entry.both_seen() { FlowState::Established } else { FlowState::New }
+}
+
+/// The flow state that goes with a TCP session's.
+pub const fn tcp_state(state: bartizan_flow::tcp::FlowState) -> FlowState {
+    match state {
+        bartizan_flow::tcp::FlowState::New => FlowState::New,
+        bartizan_flow::tcp::FlowState::Established => FlowState::Established,
+        bartizan_flow::tcp::FlowState::Closed => FlowState::Closed,
+    }
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A flow's standing: what becomes of its next packet before anybody looks at it. The chain, trains, the end of a flow, overload and
+//! records all ask [`Standing::course`], and so does who moves a flow to a lower level: what is bypassed is forwarded there, what is refused
+//! is dropped there.
+//!
+//! The path (which functions are left) and the generation that it is of stand in the flow table's part of the entry. What holds
+//! when the generation changes is told in `settled.rs`.
+
+use bartizan_base::{Decision, Direction, FunctionId, PerDirection, Reason, Verdict};
+use bartizan_flow::FlowState;
+use core::num::NonZeroU32;
+
+/// What becomes of a flow's next packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Course {
+    /// The functions of the path judge it.
+    Judged,
+    /// An exception policy lets it go uninspected: header functions judge it, payload functions do not look.
+    Uninspected,
+    /// No function is left: it goes on.
+    Bypassed,
+    /// It is refused with its flow.
+    Refused(Decision),
+}
+
+/// Who let a flow go on for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowed {
+    /// The function.
+    pub function: FunctionId,
+    /// Its rule, numbered as in [`Decision::rule`]; `None`: its default.
+    pub rule: Option<NonZeroU32>,
+}
+
+/// What a refusal says of the packets that come behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Behind {
+    /// Nothing: it was the packet's alone.
+    #[default]
+    Nothing,
+    /// They are refused as it was.
+    Same,
+    /// They are dropped, as the function refused the whole flow.
+    OfFlow,
+    /// They are dropped, as an exception policy refused the whole flow.
+    ByException,
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// The latest refusal, of the flow or of one of its packets.
+    refused: Option<Decision>,
+    /// Who let it go on for good.
+    allowed: Option<Allowed>,
+    /// What the latest refusal says of all further packets.
+    behind: Behind,
+    /// Directions in which a refusal was told since the flow is refused.
+    told: PerDirection<bool>,
+    /// An exception policy lets the flow go uninspected.
+    passed: bool,
+    /// Nobody needs the rest of the payload: no generation puts payload functions onto the path again.
+    payload_ended: bool,
+}
+
+impl Standing {
+    /// What becomes of the next packet of a flow in a state.
+    #[inline]
+    #[must_use]
+    pub fn course(&self, state: FlowState) -> Course {
+        if state == FlowState::LocalBypassed {
+            return Course::Bypassed;
+        }
+        match self.refusal() {
+            Some(decision) => Course::Refused(decision),
+            None if self.passed => Course::Uninspected,
+            None => Course::Judged,
+        }
+    }
+
+    /// Whether payload functions still look at what comes of a flow in a state.
+    #[must_use]
+    pub fn is_read(&self, state: FlowState) -> bool {
+        self.course(state) == Course::Judged && !self.payload_ended
+    }
+
+    /// Whether all further packets are refused.
+    #[inline]
+    #[must_use]
+    pub const fn is_refused(&self) -> bool {
+        !matches!(self.behind, Behind::Nothing)
+    }
+
+    /// The decision by which all further packets are refused.
+    #[inline]
+    #[must_use]
+    pub fn refusal(&self) -> Option<Decision> {
+        let decision = self.refused?;
+        let dropped = |reason| Decision { reason, verdict: Verdict::Drop, ..decision };
+        match self.behind {
+            Behind::Nothing => None,
+            Behind::Same => Some(decision),
+            Behind::OfFlow => Some(dropped(decision.reason.map(Reason::of_flow))),
+            Behind::ByException => Some(dropped(Some(Reason::ExceptionFlow))),
+        }
+    }
+
+    /// Refuses all further packets.
+    pub const fn refuse(&mut self, decision: Decision) {
+        (self.refused, self.behind) = (Some(decision), Behind::Same);
+    }
+
+    /// Refuses what comes behind a packet by whose decision a function refuses the whole flow.
+    pub const fn refuse_behind(&mut self, decision: &Decision) {
+        (self.refused, self.behind) = (Some(*decision), Behind::OfFlow);
+    }
+
+    /// Refuses what comes behind a packet that an exception policy refused with its flow.
+    pub const fn refuse_by_exception(&mut self, decision: &Decision) {
+        (self.refused, self.behind) = (Some(*decision), Behind::ByException);
+    }
+
+    /// Another generation does not refuse the flow.
+    pub const fn lift(&mut self) {
+        self.behind = Behind::Nothing;
+        self.told = PerDirection::new(false, false);
+    }
+
+    /// Lets the flow go uninspected.
+    pub const fn pass(&mut self) {
+        self.passed = true;
+    }
+
+    /// Whether an exception policy lets the flow go uninspected.
+    #[must_use]
+    pub const fn is_passed(&self) -> bool {
+        self.passed
+    }
+
+    /// Nobody needs the rest of the payload.
+    pub const fn end_payload(&mut self) {
+        self.payload_ended = true;
+    }
+
+    /// Whether nobody needs the rest of the payload.
+    #[must_use]
+    pub const fn is_payload_ended(&self) -> bool {
+        self.payload_ended
+    }
+
+    /// Keeps the refusal of a packet for the flow's record. What is said of each packet stands, whatever else is said of one of them.
+    pub fn note_refusal(&mut self, decision: &Decision) {
+        let repeats = self.repeated_refusal().is_some();
+        if !self.is_refused() && (decision.repeats || !repeats) {
+            self.refused = Some(*decision);
+        }
+    }
+
+    /// The refusal that a function repeats for each packet of the flow.
+    #[must_use]
+    pub fn repeated_refusal(&self) -> Option<Decision> {
+        self.refused.filter(|decision| decision.repeats && !self.is_refused())
+    }
+
+    /// Another generation: who repeated a refusal may say something else now.
+    pub const fn forget_repeated(&mut self) {
+        if let Some(decision) = &mut self.refused {
+            decision.repeats = false;
+        }
+    }
+
+    /// The refusal that the flow's record tells of: that of the flow, or else the latest of a packet.
+    #[must_use]
+    pub fn last_refusal(&self) -> Option<Decision> {
+        self.refusal().or(self.refused)
+    }
+
+    /// A function is done with the flow, and lets it go on.
+    pub const fn note_allowed(&mut self, decision: &Decision) {
+        self.allowed = Some(Allowed { function: decision.function, rule: decision.rule });
+    }
+
+    /// Who let the flow go on for good: the function that was done with it last. `None`: nobody did, they all still look.
+    #[must_use]
+    pub const fn allowed(&self) -> Option<Allowed> {
+        self.allowed
+    }
+
+    /// A refusal in a direction was told: of a flow that is refused as a whole the direction has had its record.
+    pub fn note_told(&mut self, direction: Direction) {
+        if self.is_refused() {
+            self.told[direction] = true;
+        }
+    }
+
+    /// Whether a refusal in a direction was told since the flow is refused.
+    #[must_use]
+    pub fn is_told(&self, direction: Direction) -> bool {
+        self.told[direction]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal() -> Decision {
+        Decision::refuse(Verdict::Reject, Reason::IdsRule, FunctionId(3))
+    }
+
+    #[test]
+    fn each_fact_decides_of_the_next_packet() {
+        let new = Standing::default();
+        assert_eq!(new.course(FlowState::Established), Course::Judged);
+        assert_eq!(new.course(FlowState::LocalBypassed), Course::Bypassed);
+        assert!(new.is_read(FlowState::New) && !new.is_read(FlowState::LocalBypassed));
+        let mut ended = new;
+        ended.end_payload();
+        assert_eq!(ended.course(FlowState::Established), Course::Judged, "header functions go on");
+        assert!(!ended.is_read(FlowState::Established));
+        let mut passed = new;
+        passed.pass();
+        assert_eq!(passed.course(FlowState::Established), Course::Uninspected);
+        assert!(!passed.is_read(FlowState::Established));
+        passed.refuse(refusal());
+        assert_eq!(
+            passed.course(FlowState::Established),
+            Course::Refused(refusal()),
+            "a refusal is stronger"
+        );
+    }
+
+    #[test]
+    fn what_comes_behind_is_dropped_for_the_flow() {
+        let mut standing = Standing::default();
+        standing.refuse_behind(&refusal());
+        let decision = standing.refusal().unwrap();
+        assert_eq!((decision.verdict, decision.reason), (Verdict::Drop, Some(Reason::IdsFlow)));
+        standing.refuse_by_exception(&refusal());
+        let decision = standing.refusal().unwrap();
+        assert_eq!((decision.verdict, decision.reason), (Verdict::Drop, Some(Reason::ExceptionFlow)));
+    }
+
+    #[test]
+    fn a_direction_is_told_once_until_the_refusal_is_lifted() {
+        let mut standing = Standing::default();
+        standing.note_told(Direction::ToServer);
+        assert!(!standing.is_told(Direction::ToServer), "a packet's refusal is not the flow's");
+        standing.refuse(refusal());
+        standing.note_told(Direction::ToServer);
+        assert!(standing.is_told(Direction::ToServer) && !standing.is_told(Direction::ToClient));
+        standing.lift();
+        assert!(!standing.is_told(Direction::ToServer) && !standing.is_refused());
+    }
+
+    #[test]
+    fn the_record_tells_of_the_flows_refusal_before_a_packets() {
+        let mut standing = Standing::default();
+        let packet = Decision::refuse(Verdict::Drop, Reason::StreamError, FunctionId::ENGINE);
+        standing.note_refusal(&packet);
+        assert_eq!(standing.last_refusal(), Some(packet));
+        standing.refuse(refusal());
+        standing.note_refusal(&packet);
+        assert_eq!(standing.last_refusal(), Some(refusal()));
+        standing.lift();
+        assert_eq!((standing.refusal(), standing.last_refusal()), (None, Some(refusal())));
+        standing.note_refusal(&packet);
+        assert_eq!(standing.last_refusal(), Some(packet));
+    }
+}
