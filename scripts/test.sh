@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything that must hold: format, lints, tests, the release build, the compatibility suite. All steps are run, also
-# after one that fails; the last line sums up. A step counts as one test, and `cargo test` as the tests in it.
-# The release build needs one core for long, so it runs beside the first steps. It is made without its profile, which makes another layout of
-# the same code and takes some minutes more; BARTIZAN_PROFILE=use tests the program as it is shipped, and .ci/run does.
+# Everything that must hold: format, lints, tests, links of the documentation, and the suites (compatibility, differential, good traffic, receivers).
+# All steps are run, also after one that fails; the last line sums up. A step counts as one test, and `cargo test` as the tests in it.
+# The suites run the program of the tests: nothing more is built, and its debug assertions have to hold under their traffic. With
+# BARTIZAN_PROFILE=use the program is built as it is shipped, and they run that one; .ci/run does so.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -41,7 +41,7 @@ compatibility() {
         # A program that agrees in more cases may raise the floor: add --write-floor and commit the list.
         [ -f "$floor" ] || echo "== compatibility: no case has to agree yet, $floor is not there"
         rm -rf "$target/compat-kept"
-        step compatibility "$suite" --program "$target/release/bartizan" --jobs 2 ${floor_there:+--floor "$floor"} \
+        step compatibility "$suite" --program "$program" --jobs 2 ${floor_there:+--floor "$floor"} \
             --keep "$target/compat-kept"
         eve_schema
     fi
@@ -71,7 +71,7 @@ good_traffic() {
     elif [ "$(id -u)" != 0 ] || ! unshare --net true 2>/dev/null; then
         echo "== good-traffic: not run, it needs root and network namespaces"
     else
-        step good-traffic "$suite" --program "$target/release/bartizan" --short
+        step good-traffic "$suite" --program "$program" --short
     fi
 }
 
@@ -90,27 +90,10 @@ receivers() {
 }
 
 step needs scripts/needs.sh build test good || { echo "0 passed, 1 failed"; exit 1; }
-export BARTIZAN_PROFILE=${BARTIZAN_PROFILE:-off}
-build_release() {
-    cargo build --release --locked --package bartizan >"$logs/release.log" 2>&1 &
-    release_pid=$!
-    trap 'kill "$release_pid" 2>/dev/null' EXIT
-}
-# With its profile it is the machine's main load for minutes: live tests are not to run beside that.
-release_pid=
-[ "$BARTIZAN_PROFILE" = use ] || build_release
-
-# The end of the release build.
-release() {
-    local status
-    [ -n "$release_pid" ] || build_release
-    wait "$release_pid"
-    status=$?
-    trap - EXIT
-    cat "$logs/release.log"
-    return "$status"
-}
-
+program=$target/debug/bartizan
+[ -z "${BARTIZAN_PROFILE:-}" ] || program=$target/release/bartizan
+# What an older tree left is not tested in its place.
+rm -f "$program"
 step format cargo fmt --all --check
 step lints cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 # The sum of cargo's own lines replaces the one test that a step counts as.
@@ -121,18 +104,14 @@ case " ${broken[*]-} " in *" tests "*) [ "$bad" -gt 0 ] || bad=1 ;; esac
 passed=$((passed + ok)) failed=$((failed + bad))
 # A link that leads nowhere, or from a public page to a private item, fails; the book is left to `make docs`.
 step docs env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
-echo "== release: cargo build --release, BARTIZAN_PROFILE=$BARTIZAN_PROFILE"
-if release; then
-    passed=$((passed + 1))
-    echo "== release: ok, $SECONDS s after the beginning"
+[ -z "${BARTIZAN_PROFILE:-}" ] || step release cargo build --release --locked --package bartizan
+if [ -x "$program" ]; then
     compatibility
-    PROGRAM=$target/release/bartizan step differential scripts/differential.sh
+    PROGRAM=$program step differential scripts/differential.sh
     good_traffic
-    PROGRAM=$target/release/bartizan step receivers receivers
+    PROGRAM=$program step receivers receivers
 else
-    failed=$((failed + 1))
-    broken+=(release)
-    echo "== release: FAILED"
+    echo "== suites: not run, the program was not built"
 fi
 
 [ ${#broken[@]} = 0 ] || echo "failed: ${broken[*]} (logs in $logs)"
