@@ -12,21 +12,49 @@ logs=$target/test
 mkdir -p "$logs"
 passed=0 failed=0 broken=()
 
+report() { # NAME STATUS WHEN
+    if [ "$2" = 0 ]; then
+        passed=$((passed + 1))
+        echo "== $1: ok, $3"
+    else
+        failed=$((failed + 1))
+        broken+=("$1")
+        echo "== $1: FAILED with exit code $2, $3; its output is in $logs/$1.log"
+    fi
+    return "$2"
+}
+
 step() { # NAME COMMAND...
-    local name=$1 begun=$SECONDS status
+    local name=$1 begun=$SECONDS
     shift
     echo "== $name: $*"
     "$@" 2>&1 | tee "$logs/$name.log"
-    status=${PIPESTATUS[0]}
-    if [ "$status" = 0 ]; then
-        passed=$((passed + 1))
-        echo "== $name: ok, $((SECONDS - begun)) s"
-    else
-        failed=$((failed + 1))
-        broken+=("$name")
-        echo "== $name: FAILED with exit code $status, $((SECONDS - begun)) s; its output is in $logs/$name.log"
-    fi
-    return "$status"
+    report "$name" "${PIPESTATUS[0]}" "$((SECONDS - begun)) s"
+}
+
+# Begins a step that goes on beside the tests, which wait most of the time: in the idle class, so that what wakes up has its processor at once. Not
+# before the first test runs, since cargo locks the folder while it builds, nor where the tests are not built.
+declare -A pids
+beside_tests() { # NAME COMMAND...
+    local name=$1
+    shift
+    echo "== $name, beside the tests: $*"
+    {
+        until grep -q '^     Running' "$logs/tests.log" 2>/dev/null || [ -e "$logs/tests.over" ]; do sleep 0.2; done
+        exec chrt --idle 0 "$@"
+    } >"$logs/$name.log" 2>&1 &
+    pids[$name]=$!
+}
+trap 'kill "${pids[@]}" 2>/dev/null' EXIT
+
+# The end of such a step.
+ended() { # NAME
+    local status
+    wait "${pids[$1]}"
+    status=$?
+    unset "pids[$1]"
+    cat "$logs/$1.log"
+    report "$1" "$status" "$SECONDS s after the beginning"
 }
 
 compatibility() {
@@ -95,16 +123,26 @@ program=$target/debug/bartizan
 # What an older tree left is not tested in its place.
 rm -f "$program"
 step format cargo fmt --all --check
-step lints cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+# With the harnesses of the suites, so that none of them is built between live tests.
+build() {
+    cargo test --workspace --locked --no-run && cargo build --workspace --locked --bin bartizan --bin differential --bin attack
+}
+step build build
+rm -f "$logs/tests.log" "$logs/tests.over"
+beside_tests lints cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+# A link that leads nowhere, or from a public page to a private item, fails; the book is left to `make docs`.
+beside_tests docs env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+[ -z "${BARTIZAN_PROFILE:-}" ] || beside_tests release cargo build --release --locked --package bartizan
 # The sum of cargo's own lines replaces the one test that a step counts as.
 if step tests cargo test --workspace --locked --no-fail-fast; then passed=$((passed - 1)); else failed=$((failed - 1)); fi
+touch "$logs/tests.over"
 read -r ok bad < <(awk '/^test result:/ { ok += $4; bad += $6 } END { print ok + 0, bad + 0 }' "$logs/tests.log")
 # Without a single failed test it did not compile.
 case " ${broken[*]-} " in *" tests "*) [ "$bad" -gt 0 ] || bad=1 ;; esac
 passed=$((passed + ok)) failed=$((failed + bad))
-# A link that leads nowhere, or from a public page to a private item, fails; the book is left to `make docs`.
-step docs env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
-[ -z "${BARTIZAN_PROFILE:-}" ] || step release cargo build --release --locked --package bartizan
+ended lints
+ended docs
+[ -z "${BARTIZAN_PROFILE:-}" ] || ended release
 if [ -x "$program" ]; then
     compatibility
     PROGRAM=$program step differential scripts/differential.sh
