@@ -13,7 +13,7 @@ run: ## build the program and watch it work on sample traffic
 check: ## between two edits: format, rules of the house, lints, unit tests; says what it leaves out
 	@scripts/check.sh
 
-test: ## format, lints, tests, release build, compatibility suite (installs what is missing, saying what)
+test: ## format, lints, tests, and the suites: compatibility, differential, good traffic, receivers (installs what is missing, saying what)
 	@scripts/test.sh
 
 good: ## good traffic of real programs passes unchanged and in time, all chains; ARGS='--cases http' and others for tests/good-traffic/run
@@ -27,7 +27,7 @@ profile: ## make profiles/release.profdata anew, which guides release builds (ro
 
 controller: ## kill the controller a hundred times under writes (KILLS=n): what it answered has to be there
 	@scripts/needs.sh build
-	BARTIZAN_KILLS=$(or $(KILLS),100) cargo test --locked -p bartizan --test controller -- --nocapture sudden
+	BARTIZAN_KILLS=$(or $(KILLS),100) cargo test --workspace --locked --test bartizan -- --nocapture controller::sudden
 
 fuzz: ## fuzz every decoder and parser: TIME=600 seconds each, TARGET=x for one, TOTAL=600 to share a time
 	@scripts/fuzz.sh

@@ -18,7 +18,8 @@ if [ -z "$program" ]; then
     program=$target/release/bartizan
 fi
 [ -x "$program" ] || { echo "attack: $program is not there or no program" >&2; exit 2; }
-cargo build --locked --quiet --package bartizan-receiver
+# With the features that the whole workspace gives its dependencies: those of one package are others, and all would be compiled once more.
+cargo build --workspace --locked --quiet --bin attack
 
 if [ -z "${STRATEGIES+set}" ]; then
     shopt -s nullglob

@@ -25,7 +25,7 @@ step units cargo test --workspace --lib --bin bartizan --locked --quiet --no-fai
 printf -v times '%s, ' "${took[@]}"
 echo "times: ${times%, }; $((SECONDS - begun)) s together"
 echo "left out, as \`make test\` runs them: tests in tests/ of crates (with those on live ports and namespaces, and those that compare" \
-    "generated files), tests in documentation, fuzz regressions, links of the documentation, the release build, the compatibility," \
+    "generated files), tests in documentation, fuzz regressions, links of the documentation, the compatibility," \
     "differential, good-traffic and receiver suites"
 if [ ${#broken[@]} = 0 ]; then echo "check: ok"; else echo "check: failed: ${broken[*]}"; fi
 [ ${#broken[@]} = 0 ]

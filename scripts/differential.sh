@@ -13,11 +13,12 @@ cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
 program=${PROGRAM:-}
 if [ -z "$program" ]; then
-    cargo build --locked --package bartizan
+    cargo build --workspace --locked --bin bartizan
     program=$target/debug/bartizan
 fi
 [ -x "$program" ] || { echo "differential: $program is not there or no program" >&2; exit 2; }
-cargo build --locked --quiet --package bartizan-differential
+# With the features that the whole workspace gives its dependencies: those of one package are others, and all would be compiled once more.
+cargo build --workspace --locked --quiet --bin differential
 differential=$target/debug/differential
 
 if [ -n "${SEED:-}" ]; then

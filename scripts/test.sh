@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything that must hold: format, lints, tests, the release build, the compatibility suite. All steps are run, also
-# after one that fails; the last line sums up. A step counts as one test, and `cargo test` as the tests in it.
-# The release build needs one core for long, so it runs beside the first steps. It is made without its profile, which makes another layout of
-# the same code and takes some minutes more; BARTIZAN_PROFILE=use tests the program as it is shipped, and .ci/run does.
+# Everything that must hold: format, lints, tests, links of the documentation, and the suites (compatibility, differential, good traffic, receivers).
+# All steps are run, also after one that fails; the last line sums up. A step counts as one test, and `cargo test` as the tests in it.
+# The suites run the program of the tests: nothing more is built, and its debug assertions have to hold under their traffic. With
+# BARTIZAN_PROFILE=use the program is built as it is shipped, and they run that one; .ci/run does so.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,21 +12,49 @@ logs=$target/test
 mkdir -p "$logs"
 passed=0 failed=0 broken=()
 
+report() { # NAME STATUS WHEN
+    if [ "$2" = 0 ]; then
+        passed=$((passed + 1))
+        echo "== $1: ok, $3"
+    else
+        failed=$((failed + 1))
+        broken+=("$1")
+        echo "== $1: FAILED with exit code $2, $3; its output is in $logs/$1.log"
+    fi
+    return "$2"
+}
+
 step() { # NAME COMMAND...
-    local name=$1 begun=$SECONDS status
+    local name=$1 begun=$SECONDS
     shift
     echo "== $name: $*"
     "$@" 2>&1 | tee "$logs/$name.log"
-    status=${PIPESTATUS[0]}
-    if [ "$status" = 0 ]; then
-        passed=$((passed + 1))
-        echo "== $name: ok, $((SECONDS - begun)) s"
-    else
-        failed=$((failed + 1))
-        broken+=("$name")
-        echo "== $name: FAILED with exit code $status, $((SECONDS - begun)) s; its output is in $logs/$name.log"
-    fi
-    return "$status"
+    report "$name" "${PIPESTATUS[0]}" "$((SECONDS - begun)) s"
+}
+
+# Begins a step that goes on beside the tests, which wait most of the time: in the idle class, so that what wakes up has its processor at once. Not
+# before the first test runs, since cargo locks the folder while it builds, nor where the tests are not built.
+declare -A pids
+beside_tests() { # NAME COMMAND...
+    local name=$1
+    shift
+    echo "== $name, beside the tests: $*"
+    {
+        until grep -q '^     Running' "$logs/tests.log" 2>/dev/null || [ -e "$logs/tests.over" ]; do sleep 0.2; done
+        exec chrt --idle 0 "$@"
+    } >"$logs/$name.log" 2>&1 &
+    pids[$name]=$!
+}
+trap 'kill "${pids[@]}" 2>/dev/null' EXIT
+
+# The end of such a step.
+ended() { # NAME
+    local status
+    wait "${pids[$1]}"
+    status=$?
+    unset "pids[$1]"
+    cat "$logs/$1.log"
+    report "$1" "$status" "$SECONDS s after the beginning"
 }
 
 compatibility() {
@@ -41,7 +69,7 @@ compatibility() {
         # A program that agrees in more cases may raise the floor: add --write-floor and commit the list.
         [ -f "$floor" ] || echo "== compatibility: no case has to agree yet, $floor is not there"
         rm -rf "$target/compat-kept"
-        step compatibility "$suite" --program "$target/release/bartizan" --jobs 2 ${floor_there:+--floor "$floor"} \
+        step compatibility "$suite" --program "$program" --jobs 2 ${floor_there:+--floor "$floor"} \
             --keep "$target/compat-kept"
         eve_schema
     fi
@@ -71,7 +99,7 @@ good_traffic() {
     elif [ "$(id -u)" != 0 ] || ! unshare --net true 2>/dev/null; then
         echo "== good-traffic: not run, it needs root and network namespaces"
     else
-        step good-traffic "$suite" --program "$target/release/bartizan" --short
+        step good-traffic "$suite" --program "$program" --short
     fi
 }
 
@@ -90,49 +118,38 @@ receivers() {
 }
 
 step needs scripts/needs.sh build test good || { echo "0 passed, 1 failed"; exit 1; }
-export BARTIZAN_PROFILE=${BARTIZAN_PROFILE:-off}
-build_release() {
-    cargo build --release --locked --package bartizan >"$logs/release.log" 2>&1 &
-    release_pid=$!
-    trap 'kill "$release_pid" 2>/dev/null' EXIT
-}
-# With its profile it is the machine's main load for minutes: live tests are not to run beside that.
-release_pid=
-[ "$BARTIZAN_PROFILE" = use ] || build_release
-
-# The end of the release build.
-release() {
-    local status
-    [ -n "$release_pid" ] || build_release
-    wait "$release_pid"
-    status=$?
-    trap - EXIT
-    cat "$logs/release.log"
-    return "$status"
-}
-
+program=$target/debug/bartizan
+[ -z "${BARTIZAN_PROFILE:-}" ] || program=$target/release/bartizan
+# What an older tree left is not tested in its place.
+rm -f "$program"
 step format cargo fmt --all --check
-step lints cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+# With the harnesses of the suites, so that none of them is built between live tests.
+build() {
+    cargo test --workspace --locked --no-run && cargo build --workspace --locked --bin bartizan --bin differential --bin attack
+}
+step build build
+rm -f "$logs/tests.log" "$logs/tests.over"
+beside_tests lints cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+# A link that leads nowhere, or from a public page to a private item, fails; the book is left to `make docs`.
+beside_tests docs env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+[ -z "${BARTIZAN_PROFILE:-}" ] || beside_tests release cargo build --release --locked --package bartizan
 # The sum of cargo's own lines replaces the one test that a step counts as.
 if step tests cargo test --workspace --locked --no-fail-fast; then passed=$((passed - 1)); else failed=$((failed - 1)); fi
+touch "$logs/tests.over"
 read -r ok bad < <(awk '/^test result:/ { ok += $4; bad += $6 } END { print ok + 0, bad + 0 }' "$logs/tests.log")
 # Without a single failed test it did not compile.
 case " ${broken[*]-} " in *" tests "*) [ "$bad" -gt 0 ] || bad=1 ;; esac
 passed=$((passed + ok)) failed=$((failed + bad))
-# A link that leads nowhere, or from a public page to a private item, fails; the book is left to `make docs`.
-step docs env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
-echo "== release: cargo build --release, BARTIZAN_PROFILE=$BARTIZAN_PROFILE"
-if release; then
-    passed=$((passed + 1))
-    echo "== release: ok, $SECONDS s after the beginning"
+ended lints
+ended docs
+[ -z "${BARTIZAN_PROFILE:-}" ] || ended release
+if [ -x "$program" ]; then
     compatibility
-    PROGRAM=$target/release/bartizan step differential scripts/differential.sh
+    PROGRAM=$program step differential scripts/differential.sh
     good_traffic
-    PROGRAM=$target/release/bartizan step receivers receivers
+    PROGRAM=$program step receivers receivers
 else
-    failed=$((failed + 1))
-    broken+=(release)
-    echo "== release: FAILED"
+    echo "== suites: not run, the program was not built"
 fi
 
 [ ${#broken[@]} = 0 ] || echo "failed: ${broken[*]} (logs in $logs)"

@@ -2,6 +2,7 @@
 //! A test in a network namespace of its own: it runs itself again as a child of unshare(1). The namespace has no name and ends with the child, however that
 //! ends, so nothing can be left behind.
 
+use std::panic::Location;
 use std::process::Command;
 
 /// Set in the child.
@@ -37,11 +38,33 @@ pub fn number(interface: &str) -> u32 {
     line.split(':').next().and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{line}"))
 }
 
-/// Runs the test of this name again, as root in an empty namespace; `true`: this is that run. Without root it says so and runs nothing.
+/// What a test's program is told to run the test `test`, of the file that calls, and no other. The files of `tests/` are modules of one program, or programs of
+/// their own: both names are given, and one is there.
+#[must_use]
+#[track_caller]
+pub fn only(test: &str) -> [String; 5] {
+    let whole = format!("{}::{test}", module(Location::caller().file()));
+    ["--exact".to_owned(), test.to_owned(), whole, "--nocapture".to_owned(), "--test-threads=1".to_owned()]
+}
+
+/// The module that a file of `tests/` is.
+fn module(file: &str) -> String {
+    let below = file.rsplit_once("tests/").map_or(file, |(_, below)| below).trim_end_matches(".rs");
+    below.trim_end_matches("/main").replace('/', "::")
+}
+
+/// Whether a test's program says that it ran one test. One that finds none of the name ends well, too.
+#[must_use]
+pub fn ran_one(stdout: &[u8]) -> bool {
+    String::from_utf8_lossy(stdout).contains("test result: ok. 1 passed; 0 failed;")
+}
+
+/// Runs the test of this name, of the file that calls, again, as root in an empty namespace; `true`: this is that run. Without root it says so and runs nothing.
 ///
 /// # Panics
 /// The test fails there.
 #[must_use]
+#[track_caller]
 pub fn inside(test: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
@@ -52,8 +75,11 @@ pub fn inside(test: &str) -> bool {
     }
     let program = std::env::current_exe().expect("this program has a path");
     let mut again = Command::new("unshare");
-    again.arg("--net").arg(program).args(["--exact", test, "--nocapture"]).env(INSIDE, "1");
-    assert!(again.status().expect("unshare can be run").success(), "{test} failed in its namespace");
+    again.arg("--net").arg(program).args(only(test)).env(INSIDE, "1");
+    let output = again.output().expect("unshare can be run");
+    eprint!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{test} failed in its namespace");
+    assert!(ran_one(&output.stdout), "{test} is no test of this program, or not of the file that calls");
     false
 }
 
@@ -69,5 +95,27 @@ pub fn ports(names: [&str; 2]) {
         run("ip", &format!("link set dev {end} arp off up"));
         run("ethtool", &format!("-K {port} tx off tso off gso off gro off rxvlan off"));
         run("ethtool", &format!("-K {end} gro on"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_a_module() {
+        for (file, named) in [
+            ("crates/bartizan/tests/inline.rs", "inline"),
+            ("crates/agent/tests/conformance/levels.rs", "conformance::levels"),
+            ("tests/southbound/tests/planes/main.rs", "planes"),
+        ] {
+            assert_eq!(module(file), named);
+        }
+    }
+
+    #[test]
+    fn a_run_without_tests_is_none() {
+        assert!(ran_one(b"\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out"));
+        assert!(!ran_one(b"\ntest result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out"));
     }
 }

@@ -54,4 +54,5 @@ rules! {
     test_helpers_stay_in_tests = tidy::arrows::check_helpers;
     no_circle_of_files_is_large = tidy::circles::check;
     folders_of_a_crate_use_those_below = tidy::folders::check;
+    every_test_file_is_run_by_one_program_of_its_crate = tidy::programs::check;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From the text of a policy to classes, paths and functions, and errors with their places.
 
-mod common;
+use crate::common;
 
 use bartizan_agent::tenants::TenantQuestion;
 use bartizan_agent::{Agent, Prepared};

@@ -2,7 +2,7 @@
 //! Packets without a flow that the XDP level refuses by the rules of the packet filter, against the host's own word: random policies and packets, the very program that the kernel
 //! runs (BPF_PROG_TEST_RUN, in a network namespace of the test's own; needs root), and two workers, of which one has no level.
 
-mod common;
+use crate::common;
 
 use bartizan_base::{Decision, Generation, LinkId, Reason, Settings, Spread, Timestamp, Verdict};
 use bartizan_classify::early::{Question, outcome};

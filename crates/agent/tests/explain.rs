@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is explained is what the classifier does: for any flow, the walk through the file finds the same policy.
 
-mod common;
+use crate::common;
 
 use bartizan_agent::explain::{FlowExplanation, FlowQuestion, Subject, explain};
 use bartizan_agent::{Agent, Prepared};

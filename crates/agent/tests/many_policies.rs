@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A controller's generation with many policies: what becomes of it, and how long its parts take. `--ignored` builds 10,000.
 
-mod common;
+use crate::common;
 
 use bartizan_agent::joined::join;
 use bartizan_agent::session::Held;

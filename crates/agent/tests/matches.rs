@@ -2,7 +2,7 @@
 //! What the one lookup found reaches the packet filter in a worker: for flows, packets without one, ICMP, flows that turn
 //! out to be the other way round, and other generations.
 
-mod common;
+use crate::common;
 
 use bartizan_agent::Agent;
 use bartizan_base::{Decision, LinkId, Reason, Settings, Timestamp};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Groups by DNS name, in a worker in prevention: whose answers make members, for how long, and who cannot write policy.
 
-mod common;
+use crate::common;
 
 use bartizan_agent::Agent;
 use bartizan_base::{LinkId, Reason, Settings, TenantId, Timestamp};

@@ -2,7 +2,7 @@
 //! The one lookup for policies and packet filters answers as a search does that first chooses the policy, one after the
 //! other, and then the policy's rule, one after the other; be the rules in one structure or each policy's in its own.
 
-mod common;
+use crate::common;
 
 use bartizan_agent::{Agent, PolicyEntries, Prepared, TOGETHER_MAX};
 use bartizan_base::{LinkId, TenantId, Timestamp};

@@ -2,8 +2,7 @@
 //! `portscan` in real workers with a policy: scans of each kind are told once, good clients never, over reloads and with any
 //! number of workers, in both IP versions.
 
-#[path = "../../functions/tests/common/mod.rs"]
-mod common;
+use crate::functions_bench as common;
 
 use bartizan_base::{Decision, Direction, Reason, Timestamp};
 use bartizan_dataplane::handover::{Handled, Station};

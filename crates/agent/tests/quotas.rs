@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Quotas of tenants: flows of workers together, whose gives way, rules of a file.
 
-mod common;
+use crate::common;
 
 use bartizan_agent::Agent;
 use bartizan_base::{LinkId, Settings, Timestamp};

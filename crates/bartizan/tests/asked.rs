@@ -2,7 +2,7 @@
 //! The program as callers of Suricata use it: suricata-update's exact command lines, `-T` and `check` with one result, a suricata.yaml
 //! with rule files and a log folder, settings that have no effect.
 
-mod common;
+use crate::common;
 
 use bartizan_testkit_worker::events;
 use common::{Ended, Folder, capture, run, udp};

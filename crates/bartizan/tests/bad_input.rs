@@ -2,7 +2,7 @@
 //! Bad input, a table: what is given, how the program ends, and what it says. Each case ends or goes on with one clear message
 //! (what, where, why, what to do), and nothing that was readable is lost.
 
-mod common;
+use crate::common;
 
 use common::{Folder, capture, run, udp};
 

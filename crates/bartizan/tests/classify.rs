@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `bartizan classify`: what it prints for rule files and policy files, and rule sets and traces that it draws.
 
-mod common;
+use crate::common;
 
 use common::{Folder, run};
 use std::io::Write;

@@ -2,10 +2,9 @@
 //! The command socket of a running program: every command, clients that behave and such that do not, rights, and what is there already; as suricatasc speaks to it and as
 //! `bartizan ctl` does (needs root; says so and returns otherwise).
 
-mod command_socket;
-mod common;
-#[path = "../../ports/tests/common/mod.rs"]
-mod namespace;
+use crate::command_socket;
+use crate::common;
+use crate::namespace;
 
 use bartizan_ports::{InlineOptions, InlinePort, Port};
 use bartizan_testkit_worker::events;

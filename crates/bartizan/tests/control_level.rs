@@ -2,11 +2,10 @@
 //! How live flows are explained where the link has the XDP level: those that are below, since when and by whose word, and those that are not and why; also while
 //! the answer takes many parts of the flow table (needs root; says so and returns otherwise).
 
-mod command_socket;
-mod common;
-mod level;
-#[path = "../../ports/tests/common/mod.rs"]
-mod namespace;
+use crate::command_socket;
+use crate::common;
+use crate::level;
+use crate::namespace;
 
 use bartizan_testkit::packet;
 use command_socket::{Client, ctl, ready};

@@ -2,21 +2,20 @@
 //! `bartizan run` that belongs to a controller: what the controller says refuses traffic accordingly, goes on without it and over a restart, is
 //! refused whole when it is broken; alerts and counters arrive once (needs root; says so and returns otherwise).
 
-mod command_socket;
-mod common;
-#[path = "../../ports/tests/common/mod.rs"]
-mod namespace;
-mod office;
+use crate::command_socket;
+use crate::common;
+use crate::inline_pair;
+use crate::namespace;
+use crate::office;
 
 use bartizan_api::southbound::{Object, Policy, RuleGroup, RuleType, Rules};
-use bartizan_ports::{Batch, InlineOptions, InlinePort, Port, wait_any};
-use command_socket::{Client, ready};
-use common::{Folder, PROGRAM, Running, get, run, udp, until, value};
-use namespace::{in_namespace, ip, veth};
+use bartizan_ports::InlinePort;
+use command_socket::Client;
+use common::{Folder, Running, get, run, until, value};
+use inline_pair::{network, start};
+use namespace::in_namespace;
 use office::Site;
 use serde_json::{Value, json};
-use std::process::Command;
-use std::time::{Duration, Instant};
 
 const NOTHING: Value = Value::Null;
 const FILE: u32 = 17;
@@ -30,48 +29,13 @@ fn host(more: &str) -> String {
     )
 }
 
-/// The far ends of the link's interfaces.
-fn network() -> [InlinePort; 2] {
-    ip("link set dev lo up");
-    ["a", "b"].map(|name| {
-        veth(&format!("{name}0"), &format!("{name}1"), 1500);
-        InlinePort::open(&format!("{name}0"), &InlineOptions { frames: 1024, ..InlineOptions::default() })
-            .unwrap()
-    })
-}
-
-fn start(folder: &Folder) -> Running {
-    let running =
-        Running::start(Command::new(PROGRAM).args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
-    ready(folder, &running);
-    running
-}
-
 /// Datagrams of new flows to these ports: those to which they came out at the other end.
 fn passed(net: &mut [InlinePort; 2], ports: &[u16]) -> Vec<u16> {
     use std::sync::atomic::{AtomicU16, Ordering};
     static SOURCE: AtomicU16 = AtomicU16::new(1_024);
-    let [from, to] = net;
-    for port in ports {
-        let source = SOURCE.fetch_add(1, Ordering::Relaxed);
-        from.transmit_frame(&udp(false, source, *port, b"a secret")).unwrap();
-    }
-    from.flush().unwrap();
-    let mut batch = Batch::with_capacity(256);
-    let (mut came, mut end) = (Vec::new(), Instant::now() + Duration::from_millis(1_500));
-    while Instant::now() < end && came.len() < ports.len() {
-        to.receive(&mut batch).unwrap();
-        for bytes in batch.indices().filter_map(|at| batch.bytes(at)) {
-            if bytes.starts_with(&[2, 0, 0, 0, 0, 2]) && bytes.len() > 38 {
-                came.push(u16::from_be_bytes([bytes[36], bytes[37]]));
-                end = Instant::now() + Duration::from_millis(1_500);
-            }
-        }
-        if batch.is_empty() {
-            wait_any(&mut [&mut *to], None, Duration::ZERO, Duration::from_millis(20)).unwrap();
-        }
-    }
-    came
+    let flow = |port: &u16| (SOURCE.fetch_add(1, Ordering::Relaxed), *port);
+    let flows: Vec<_> = ports.iter().map(flow).collect();
+    inline_pair::passed(net, &flows).into_iter().map(|(_, port)| port).collect()
 }
 
 fn part(tenant: u16, name: &str, text: &Value) -> Object {

@@ -2,7 +2,7 @@
 //! The controller as a program: what it has answered survives its sudden end, a full disk loses nothing, requests that are none are
 //! refused and counted, and only one runs on a state.
 
-mod common;
+use crate::common;
 
 use bartizan_controller::client::{Client, ClientError};
 use bartizan_controller::rest::Method;

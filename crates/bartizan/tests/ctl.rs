@@ -2,7 +2,7 @@
 //! `bartizan ctl` for a controller, as programs: every route has its command, documents go there and come back, folders are applied in an
 //! order that works, mistakes are told with file and line, and tokens come from files that nobody else reads.
 
-mod common;
+use crate::common;
 
 use bartizan_controller::client::Client;
 use bartizan_controller::rest::Method;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `bartizan ctl replay`: what a policy would make of captures and of flow records, beside what became of the flows.
 
-mod common;
+use crate::common;
 
 use common::{Ended, Folder, run};
 use serde_json::Value;

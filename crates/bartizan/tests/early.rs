@@ -2,10 +2,9 @@
 //! `bartizan run` with `early-drop`, in a network namespace of its own (needs root; says so and returns otherwise): a flood from a block list of 10,000 prefixes is dropped by the
 //! kernel while connections of others go on, also while policies are loaded anew; every packet is counted for its rule.
 
-mod common;
-mod level;
-#[path = "../../ports/tests/common/mod.rs"]
-mod namespace;
+use crate::common;
+use crate::level;
+use crate::namespace;
 
 use bartizan_ports::{InlinePort, Port};
 use bartizan_testkit::packet::{Datagram, Layer, Packet};

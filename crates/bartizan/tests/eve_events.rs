@@ -2,8 +2,7 @@
 //! What events say, through the whole program over captures: bodies and files of alerts, counters of `stats`, gaps of streams, and that
 //! all of it is the same with any number of workers.
 
-#[path = "common/sample.rs"]
-mod common;
+use crate::sample as common;
 
 use bartizan_testkit_worker::events;
 use common::{ACK, Capture, FIN, Folder, PSH, SYN};

@@ -2,8 +2,7 @@
 //! Options of the EVE outputs, through the whole program over captures, over IPv4 and IPv6: for whom a proxy forwards (`xff`),
 //! whose Ethernet addresses stand beside whose (`ethernet`), what `drop` records and `blocked` say. The answers are those of Suricata 8.0.8 for the same packets.
 
-#[path = "common/sample.rs"]
-mod common;
+use crate::sample as common;
 
 use bartizan_testkit::packet::{self, Layer, Packet};
 use common::{ACK, Capture, FIN, Folder, PSH, SYN};

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Fields of events over whole captures, over IPv4 and IPv6. The answers are those of Suricata 8.0.8 for the same packets.
 
-#[path = "common/sample.rs"]
-mod common;
+use crate::sample as common;
 
 use bartizan_testkit::packet::{self, address};
 use common::{ACK, Capture, FIN, Folder, PSH, SYN};

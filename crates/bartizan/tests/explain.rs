@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `explain flow` and `explain rule`: what they say, and what they say to wrong input.
 
-#[path = "common/sample.rs"]
-mod common;
+use crate::sample as common;
 
 use common::stage;
 use serde_json::Value;

@@ -2,10 +2,9 @@
 //! `bartizan run` that is killed or hangs, with the XDP level below it, in a network namespace and with a bpf file system of its own (needs root; says so and returns otherwise):
 //! the link fails open or closed as the host file says, refused flows stay refused, and the next run takes over.
 
-mod common;
-mod level;
-#[path = "../../ports/tests/common/mod.rs"]
-mod namespace;
+use crate::common;
+use crate::level;
+use crate::namespace;
 
 use bartizan_ports::{Batch, InlinePort, Port, wait_any};
 use bartizan_testkit::random::Random;

@@ -2,10 +2,10 @@
 //! The running program inline between two hosts: generations that are swapped under traffic (invariant 2), and how few
 //! system calls it makes (invariant 8).
 
-#[path = "../../dataplane/tests/inline_net/mod.rs"]
-mod inline_net;
+use crate::inline_net;
 
 use bartizan_ports::{InlineOptions, InlinePort, Port};
+use bartizan_testkit::namespace::only;
 use bartizan_testkit_worker::events;
 use inline_net::{AtEnd, SERVER, in_namespace, link, role, run, wire};
 use std::collections::{BTreeMap, BTreeSet};
@@ -170,7 +170,7 @@ fn two_hundred_swaps_lose_no_packet() {
         let mut other = Command::new("unshare")
             .arg("-n")
             .arg(std::env::current_exe().unwrap())
-            .args(["--exact", NAME, "--nocapture"])
+            .args(only(NAME))
             .env("BARTIZAN_TEST_NAMESPACE", "client")
             .env(STOP, &stop)
             .stdin(Stdio::piped())

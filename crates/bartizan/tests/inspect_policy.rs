@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `inspect --policy`: captures go through the policy's chains, and every refusal says who and why.
 
-#[path = "common/sample.rs"]
-mod common;
+use crate::sample as common;
 
 use common::stage;
 use serde_json::Value;

@@ -2,12 +2,11 @@
 //! The running program beside a host with its interfaces as they are by default: senders leave checksums and segmentation to a device that
 //! does not exist. Nothing of it is missed, the sums agree, and statistics come at their interval.
 
-#[path = "../../dataplane/tests/inline_net/mod.rs"]
-mod inline_net;
+use crate::inline_net;
 
-#[path = "common/mod.rs"]
-mod common;
+use crate::common;
 
+use bartizan_testkit::namespace::only;
 use bartizan_testkit_worker::events;
 use common::{Folder, PROGRAM, Running, until};
 use inline_net::{in_namespace, role, run, sysctl};
@@ -32,7 +31,7 @@ impl Host {
         let child = Command::new("unshare")
             .arg("-n")
             .arg(std::env::current_exe().unwrap())
-            .args(["--exact", test, "--nocapture"])
+            .args(only(test))
             .env("BARTIZAN_TEST_NAMESPACE", what)
             .env(DONE, done)
             .stdin(Stdio::piped())

@@ -2,9 +2,8 @@
 //! Groups by DNS name in a live inline run, in a network namespace of its own (needs root; says so and returns otherwise): an answer holds
 //! for the packet that its receiver sends because of it, whichever worker has that one, and metrics count.
 
-mod common;
-#[path = "../../ports/tests/common/mod.rs"]
-mod namespace;
+use crate::common;
+use crate::namespace;
 
 use bartizan_ports::{Batch, InlineOptions, InlinePort, Port, wait_any};
 use bartizan_testkit::{dns, packet};

@@ -2,8 +2,7 @@
 //! `portscan` finds real scans: nmap's connect, SYN and UDP scans of a host behind the running program, IPv4 and IPv6, and a client
 //! of that host's open port is none. Two hosts and the program in network namespaces that end with the test.
 
-#[path = "../../dataplane/tests/inline_net/mod.rs"]
-mod inline_net;
+use crate::inline_net;
 
 use bartizan_testkit_worker::events;
 use inline_net::{AtEnd, in_namespace, run, sysctl};

@@ -2,10 +2,9 @@
 //! `bartizan run` with the XDP level below it, in a network namespace of its own (needs root; says so and returns otherwise): decided flows are handled by the kernel,
 //! records and counters have every packet, a reload takes flows up, and where the level cannot be used the run says what to do.
 
-mod common;
-mod level;
-#[path = "../../ports/tests/common/mod.rs"]
-mod namespace;
+use crate::common;
+use crate::level;
+use crate::namespace;
 
 use bartizan_ports::{Batch, InlinePort, Port, wait_any};
 use bartizan_testkit::packet;

@@ -2,10 +2,9 @@
 //! `bartizan run` with the XDP level below it, and packets in tunnels: decided flows inside go below with the packets around them, and records have what the sender has sent
 //! (needs root; says so and returns otherwise).
 
-mod common;
-mod level;
-#[path = "../../ports/tests/common/mod.rs"]
-mod namespace;
+use crate::common;
+use crate::level;
+use crate::namespace;
 
 use bartizan_ports::InlinePort;
 use bartizan_testkit::packet;

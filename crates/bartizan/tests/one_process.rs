@@ -2,22 +2,20 @@
 //! All planes in one process: a run that has its controller with it. What is said by REST runs, an alert comes out there, and what is
 //! answered to it refuses the next packet (needs root; says so and returns otherwise).
 
-mod command_socket;
-mod common;
-#[path = "../../ports/tests/common/mod.rs"]
-mod namespace;
+use crate::common;
+use crate::inline_pair;
+use crate::namespace;
 
 use bartizan_controller::client::Client;
 use bartizan_controller::rest::Method;
-use bartizan_ports::{Batch, InlineOptions, InlinePort, Port, wait_any};
-use command_socket::ready;
-use common::{Folder, PROGRAM, Running, udp, until};
-use namespace::{in_namespace, ip, veth};
+use bartizan_ports::InlinePort;
+use common::{Folder, until};
+use inline_pair::{network, passed, start};
+use namespace::in_namespace;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::path::Path;
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const HOST: &str = "\
 links: [{name: wan, inline: {a: a1, b: b1}}]
@@ -33,40 +31,9 @@ controller:
 
 const RULES: &str = "alert udp any any -> any any (msg:\"a secret\"; content:\"secret\"; sid:2001; rev:1;)\n";
 
-/// The far ends of the link's interfaces.
-fn network() -> [InlinePort; 2] {
-    ip("link set dev lo up");
-    ["a", "b"].map(|name| {
-        veth(&format!("{name}0"), &format!("{name}1"), 1500);
-        InlinePort::open(&format!("{name}0"), &InlineOptions { frames: 1024, ..InlineOptions::default() })
-            .unwrap()
-    })
-}
-
-fn start(folder: &Folder) -> Running {
-    let running =
-        Running::start(Command::new(PROGRAM).args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
-    ready(folder, &running);
-    running
-}
-
-/// Whether a datagram of a new flow comes out at the other end; what must not is waited for long enough.
-fn passes([from, to]: &mut [InlinePort; 2], source: u16) -> bool {
-    from.transmit_frame(&udp(false, source, 4000, b"a secret")).unwrap();
-    from.flush().unwrap();
-    let mut batch = Batch::with_capacity(64);
-    let end = Instant::now() + Duration::from_millis(1_500);
-    while Instant::now() < end {
-        to.receive(&mut batch).unwrap();
-        let ours = |bytes: &[u8]| bytes.len() > 38 && bytes[34..36] == source.to_be_bytes();
-        if batch.indices().filter_map(|at| batch.bytes(at)).any(ours) {
-            return true;
-        }
-        if batch.is_empty() {
-            wait_any(&mut [&mut *to], None, Duration::ZERO, Duration::from_millis(20)).unwrap();
-        }
-    }
-    false
+/// Whether a datagram of this flow comes out at the other end.
+fn passes(net: &mut [InlinePort; 2], source: u16) -> bool {
+    !passed(net, &[(source, 4000)]).is_empty()
 }
 
 struct Rest(Client, String);

@@ -2,8 +2,7 @@
 //! What an operator relies on: files that only those may read who shall, links that are not followed, messages that a terminal only
 //! shows, settings that are refused with their place, losses that the exit code tells.
 
-#[path = "common/sample.rs"]
-mod sample;
+use crate::sample;
 
 use sample::{Capture, Folder, POLICY, RULES, stage};
 use std::net::IpAddr;

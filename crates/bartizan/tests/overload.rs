@@ -2,8 +2,7 @@
 //! The program under overload: who gives way first, by policy and by tenant, with one worker and with two; and that it does not end for
 //! want of address space within what its bounds add up to (docs/limits.md).
 
-#[path = "common/sample.rs"]
-mod sample;
+use crate::sample;
 
 use bartizan_testkit::capture::paced;
 use bartizan_testkit::hosts::{ethernet, ip, tcp};

@@ -2,7 +2,7 @@
 //! Compiled patterns on disk, as users meet them: found at the second start, several programs at once, damaged and foreign
 //! files, folders that others can write to. Without libhs nothing is compiled; says so and returns then.
 
-mod common;
+use crate::common;
 
 use common::{Ended, Folder, capture, run, udp};
 use std::fs;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `bypass` of a policy: how much of a flow is inspected at most. Both IP versions, passive and in prevention.
 
-#[path = "common/sample.rs"]
-mod common;
+use crate::sample as common;
 
 use common::{ACK, Capture, Folder, PSH, SYN};
 use serde_json::Value;

@@ -3,8 +3,7 @@
 //!
 //! [`row`] has one row for each variant of `Reason`: a new one does not compile without a row.
 
-#[path = "../../dataplane/tests/common/mod.rs"]
-mod common;
+use crate::worker_bench as common;
 
 use bartizan_base::{Decision, FunctionId, LinkId, Reason, Timestamp};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};

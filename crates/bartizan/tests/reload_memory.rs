@@ -2,9 +2,8 @@
 //! Reloads share what did not change, and give back what is gone (needs root; says so and returns otherwise). With Emerging Threats Open:
 //! `make bench NAME=reloads`.
 
-mod common;
-#[path = "../../ports/tests/common/mod.rs"]
-mod namespace;
+use crate::common;
+use crate::namespace;
 
 use bartizan_ports::{InlineOptions, InlinePort, Port};
 use common::{Folder, PROGRAM, Running, udp, until};

@@ -2,8 +2,7 @@
 //! What rules do besides alerting, through the whole program: replace bytes, leave records out, keep files, remember values,
 //! say more in alerts. IPv4 and IPv6 alike: the sample has the same exchange over both.
 
-#[path = "common/sample.rs"]
-mod common;
+use crate::sample as common;
 
 use common::{Capture, Folder, stage};
 use serde_json::{Value, json};

@@ -2,9 +2,8 @@
 //! `bartizan run` by a host file in a network namespace of its own (needs root; says so and returns otherwise): what the file
 //! says happens, metrics agree with what was sent, second instances and full disks are told of.
 
-mod common;
-#[path = "../../ports/tests/common/mod.rs"]
-mod namespace;
+use crate::common;
+use crate::namespace;
 
 use bartizan_ports::{Batch, InlineOptions, InlinePort, Port, wait_any};
 use common::{Ended, Folder, PROGRAM, Running, get, udp, until, value};

@@ -2,9 +2,8 @@
 //! `bartizan run` with several links in one process, in a network namespace of its own (needs root; says so and returns otherwise): equal
 //! packets on two links never meet, each link has its events and counters, and a link that goes and comes back disturbs no other.
 
-mod common;
-#[path = "../../ports/tests/common/mod.rs"]
-mod namespace;
+use crate::common;
+use crate::namespace;
 
 use bartizan_ports::{Batch, InlineOptions, InlinePort, Port, wait_any};
 use bartizan_testkit_worker::events;

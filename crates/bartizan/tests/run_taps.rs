@@ -2,15 +2,14 @@
 //! `bartizan run` on taps of several interfaces (needs root; says so and returns otherwise): the two directions of connections that come in by
 //! two interfaces give the events that one interface gives, and an interface that is quiet or gone keeps no other from being watched.
 
-#[path = "../../dataplane/tests/inline_net/mod.rs"]
-mod inline_net;
+use crate::inline_net;
 
-#[path = "common/mod.rs"]
-mod common;
+use crate::common;
 
 use bartizan_ports::{
     Batch, InlineOptions, InlinePort, PassiveOptions, PassivePort, Port, stay_on_processor, wait_any,
 };
+use bartizan_testkit::namespace::only;
 use bartizan_testkit_worker::events;
 use common::{Folder, PROGRAM, Running, udp, until};
 use inline_net::{in_namespace, role, run, sysctl};
@@ -32,7 +31,7 @@ impl Host {
         let child = Command::new("unshare")
             .arg("-n")
             .arg(std::env::current_exe().unwrap())
-            .args(["--exact", test, "--nocapture"])
+            .args(only(test))
             .env("BARTIZAN_TEST_NAMESPACE", "server")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

@@ -5,6 +5,7 @@
 //! Programs in other namespaces are this test again, with a role in the environment.
 
 use bartizan_ports::OffloadGuard;
+use bartizan_testkit::namespace::only;
 use bartizan_testkit_worker::events;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -169,7 +170,7 @@ impl Net {
 
     fn role(&self, which: &str) -> Command {
         let mut command = self.command(which, std::env::current_exe().unwrap().to_str().unwrap());
-        command.args(["--exact", "role", "--nocapture", "--test-threads=1"]).env(ROLE, which);
+        command.args(only("role")).env(ROLE, which);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         command
     }

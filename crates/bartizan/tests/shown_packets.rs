@@ -2,8 +2,7 @@
 //! Which bytes rules are shown with which packet, through the whole program over captures: what is put back into a packet, what
 //! was sent before, what lies behind a hole, what is left when a flow ends. The answers are those of Suricata 8.0.8.
 
-#[path = "common/sample.rs"]
-mod common;
+use crate::sample as common;
 
 use common::{ACK, Capture, FIN, Folder, PSH, SYN};
 use serde_json::{Value, json};

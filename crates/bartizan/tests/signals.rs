@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Signals with Suricata's meanings, both ways of logrotate, the pid file (the live part needs root; says so and returns otherwise).
 
-mod common;
-#[path = "../../ports/tests/common/mod.rs"]
-mod namespace;
+use crate::common;
+use crate::namespace;
 
 use bartizan_ports::{InlineOptions, InlinePort, Port};
 use bartizan_testkit_worker::events;

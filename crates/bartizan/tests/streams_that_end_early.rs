@@ -3,8 +3,7 @@
 //! transactions, of detection, of records and of the connection. The table is docs/design/0010-streams-that-end-early.md; each
 //! outcome was compared with Suricata 8.0.8 on the same packets.
 
-#[path = "common/sample.rs"]
-mod common;
+use crate::sample as common;
 
 use common::{Capture, Folder};
 use std::net::IpAddr;

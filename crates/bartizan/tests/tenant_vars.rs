@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Variables of tenants: one compiled set of rules, and each tenant's traffic is judged as if the settings had its variables.
 
-mod common;
+use crate::common;
 
 use bartizan_testkit_worker::events;
 use common::{Folder, capture, run, udp};

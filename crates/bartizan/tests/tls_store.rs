@@ -2,8 +2,7 @@
 //! `tls.store` through the whole program: certificates that a rule asks for lie on disk as Suricata 8.0.8 writes them. IPv4 and
 //! IPv6 alike.
 
-#[path = "common/sample.rs"]
-mod common;
+use crate::sample as common;
 
 use common::{ACK, Capture, FIN, Folder, SYN};
 use serde_json::Value;

@@ -2,10 +2,9 @@
 //! Connections under the stateful firewall with the XDP level below `bartizan run`: real hosts in namespaces of their own, big transfers both ways, ends, resets, ports that are used
 //! again, and somebody on the way who makes segments up (needs root; says so and returns otherwise).
 
-mod common;
-mod level;
-#[path = "../../ports/tests/common/mod.rs"]
-mod namespace;
+use crate::common;
+use crate::level;
+use crate::namespace;
 
 use bartizan_ports::InlinePort;
 use bartizan_testkit::packet::{ACK, FIN, RST, SYN, tcp};

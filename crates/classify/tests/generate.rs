@@ -6,7 +6,7 @@
 //! prefixes per rule by a factor of 2, how deep they lie in one another by 1 on average (in a set ten times as large, where short
 //! prefixes lie above more others by chance, up to 4 deeper); all port ranges but one in ten are there, and none is new.
 
-mod common;
+use crate::common;
 
 use bartizan_base::Fid;
 use bartizan_classify::generate::{GenerateError, Statistics};

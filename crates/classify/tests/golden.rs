@@ -2,7 +2,7 @@
 //! ClassBench sets: every structure gives the golden answers. The data is not part of the project; the tests say so
 //! where it is missing.
 
-mod common;
+use crate::common;
 
 use bartizan_classify::{Compiled, Flat, FlatV4, Level, Options, trace};
 use common::{SETS, load};

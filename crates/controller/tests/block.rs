@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The example that closes the loop from alert to block, against the API.
 
-mod common;
+use crate::common;
 #[path = "../examples/block/react.rs"]
 mod react;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What travels to devices says the same as the policy file, is made once, and has numbers that are given once.
 
-mod common;
+use crate::common;
 
 use bartizan_api::southbound::{Object, Rules};
 use bartizan_controller::bridge::shelf::Shelf;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the resources do: checks with pointers, tags, pages, dry run, generations and the way back, roll-outs, what a device is given.
 
-mod common;
+use crate::common;
 
 use common::{With, World};
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 //! Every route with every kind of token, from the table of routes: who may is written down here once more, by path, so that a
 //! new route has to be looked at.
 
-mod common;
+use crate::common;
 
 use bartizan_controller::rest::Method;
 use common::{With, World};

@@ -2,7 +2,7 @@
 //! Floods of SYNs: half-open flows make room for each other and for everyone, never a connection; they cost no more than their
 //! place in the table; and what is due at once does not end at one packet's expense.
 
-mod common;
+use crate::common;
 
 use bartizan_base::{PacketDuration, Reason, Timestamp};
 use bartizan_dataplane::worker::Worker;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Prevention and fragments: a receiver never completes a datagram that was not inspected as a whole, and gets every good one.
 
-mod common;
+use crate::common;
 
 use bartizan_base::{Decision, Reason, Timestamp, Verdict};
 use bartizan_dataplane::handover::{Handled, connect};

@@ -2,8 +2,8 @@
 //! Fragments to a real receiver: Linux's reassembly behind the inline loop. Decoys that Linux throws away do not let a forbidden
 //! datagram through, and good datagrams arrive.
 
-mod common;
-mod inline_net;
+use crate::common;
+use crate::inline_net;
 
 use bartizan_base::LinkId;
 use bartizan_dataplane::live::{Control, LiveOptions, run_inline};

@@ -3,7 +3,7 @@
 //! and the suite's captures go through the inline loop between ports in memory; a second worker, which has no port and cannot
 //! change anything, says which of them have to leave.
 
-mod common;
+use crate::common;
 
 use bartizan_base::{LinkId, Timestamp};
 use bartizan_dataplane::live::{Control, LiveCounters, LiveOptions, run_inline};

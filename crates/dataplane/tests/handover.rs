@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Hand-over between stations: every packet once, at its owner, in order; full rings counted exactly; the end found.
 
-mod common;
+use crate::common;
 
 use bartizan_base::{Reason, Timestamp};
 use bartizan_dataplane::handover::{Handled, Station, connect};

@@ -7,7 +7,7 @@
 //! connection, `BARTIZAN_TRACE=port` shows one segment by segment (ports count from 10000
 //! in the order of the seeds), `BARTIZAN_BASE=n` begins at another seed.
 
-mod inline_net;
+use crate::inline_net;
 
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
@@ -27,8 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
-#[path = "common/mod.rs"]
-mod common;
+use crate::common;
 
 /// What was inspected of each connection's data to the server.
 #[derive(Default)]

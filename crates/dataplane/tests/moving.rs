@@ -2,7 +2,7 @@
 //! Flows that move between stations: every packet once and in order, amounts exact, whatever moves when; flows that end away, rings and tables that are
 //! full, errors about flows that have moved, tenants with equal addresses.
 
-mod common;
+use crate::common;
 
 use bartizan_base::{Generation, LinkId, Path, TenantId, Timestamp, WorkerId};
 use bartizan_classify::Header;

@@ -4,8 +4,8 @@
 //!
 //! The client has a namespace of its own, which ends with a process of the test.
 
-mod common;
-mod inline_net;
+use crate::common;
+use crate::inline_net;
 
 use bartizan_base::{Decision, Direction, FunctionId, Generation, Spread};
 use bartizan_dataplane::live::together::{Balance, PARCELS, Ports, Post, run_together, stations};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Live prevention: who sends packets in the name of the host that it talks to is not believed, since they come by the wrong side.
 
-mod common;
+use crate::common;
 
 use bartizan_base::{Decision, Timestamp};
 use bartizan_dataplane::worker::Worker;

@@ -2,7 +2,8 @@
 //! Several workers with ports of their own, inline, in threads: each frame leaves once, in order within its flow, sums exact,
 //! whatever worker it arrives at; generations swapped under traffic and on idle links; the end of one is the end of all.
 
-mod common;
+use crate::common;
+#[path = "refusing_ports/mod.rs"]
 mod refusing_ports;
 
 use bartizan_base::{Direction, LinkId, PacketDuration, Reason, Timestamp, WorkerId};

@@ -2,7 +2,7 @@
 //! Trains: whether segments that came together are shown together or one by one, the same frames leave, the same bytes are
 //! inspected and the same is counted; and what is refused of a train's bytes is refused of all its segments.
 
-mod common;
+use crate::common;
 
 use bartizan_base::{Decision, Direction, FunctionId, Generation, Reason, Timestamp, Verdict, WorkerId};
 use bartizan_dataplane::handover::{Handled, connect};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Prevention and whole packets whose headers do not lead to what they carry: none leaves, and nothing that is merely odd is refused.
 
-mod common;
+use crate::common;
 
 use bartizan_base::{Decision, Reason, Timestamp};
 use bartizan_dataplane::handover::{Handled, connect};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Several workers behind one reader: results as with one, whatever comes; every packet once, at its owner, in order.
 
-mod common;
+use crate::common;
 
 use bartizan_base::{Direction, Generation, Reason, Timestamp, Verdict, WorkerId};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};

@@ -4,7 +4,7 @@
 //!
 //! The kernel runs the program on each frame, in a network namespace that ends with the test.
 
-mod xdp_program;
+use crate::xdp_program;
 
 use bartizan_base::{Generation, Reason, Spread, Timestamp};
 use bartizan_flow::{FlowHasher, FlowTable, FlowTableConfig, Insert};

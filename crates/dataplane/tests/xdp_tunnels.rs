@@ -4,7 +4,7 @@
 //!
 //! The kernel runs the program on each frame, in a network namespace that ends with the test.
 
-mod xdp_program;
+use crate::xdp_program;
 
 use bartizan_base::Reason;
 use bartizan_packet::{Decoded, DecoderConfig, PacketFlags, TunnelPorts, VxlanReservedBits};

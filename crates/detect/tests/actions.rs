@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the action of a match holds for: the packet, or the rest of the flow.
 
-mod common;
+use crate::common;
 
 use bartizan_base::{Direction, Settings};
 use bartizan_detect::signature::RuleAction;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Keywords on transactions: rules against conversations that the real parsers read.
 
-mod common;
+use crate::common;
 
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::{AppLayer, Engine, FlowInfo};

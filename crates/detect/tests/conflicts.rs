@@ -2,7 +2,7 @@
 //! Rules whose parts cannot be asked together, and what a rule with payload is evaluated on. As Suricata 8.0.8 has it: found by
 //! the differential test (docs/differential.md).
 
-mod common;
+use crate::common;
 
 use bartizan_base::Settings;
 use bartizan_detect::basis::{Basis, Packets};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Keywords on the bytes of a buffer: rule options against payloads.
 
-mod common;
+use crate::common;
 
 use common::{Lab, NONE, matches, refusal, refusal_of_http};
 

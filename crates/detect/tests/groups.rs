@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Signature groups: never fewer heads than a flow can meet, and as few as the bounds allow.
 
-mod common;
-
 use bartizan_base::{Direction, Generation, LinkId, Settings, TenantId};
 use bartizan_classify::Header;
 use bartizan_detect::groups::{Group, Groups, RULES_MAX};

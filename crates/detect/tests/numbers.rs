@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which forms of a number each keyword takes: what Suricata 8.0.8 says of each keyword with each form (`suricata -T`).
 
-mod common;
+use crate::common;
 
 use common::load_text;
 use std::sync::Arc;

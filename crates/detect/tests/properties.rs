@@ -5,7 +5,7 @@
 //! asked where giving up early cannot matter: each program is a chain in which every literal is placed by `within` (which
 //! asks for further occurrences of the one before it) or stands for itself.
 
-mod common;
+use crate::common;
 
 use common::Lab;
 use proptest::prelude::*;

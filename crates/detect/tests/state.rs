@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Keywords with a memory: flow variables, marks on hosts, thresholds; and those about the flow.
 
-mod common;
+use crate::common;
 
 use bartizan_base::{Direction, Settings, TenantId};
 use bartizan_detect::keywords::apply_thresholds;

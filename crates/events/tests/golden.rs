@@ -4,7 +4,7 @@
 //!
 //! `EVE_REFERENCE=DIR` compares all lines of all `eve.json` files below DIR as well.
 
-mod rebuild;
+use crate::rebuild;
 
 use rebuild::rewrite;
 use std::collections::BTreeMap;

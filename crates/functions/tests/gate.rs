@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The gate, packet by packet.
 
-mod common;
+use crate::common;
 
 use bartizan_base::Reason;
 use bartizan_functions::gate::GateKind;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The packet filter, packet by packet.
 
-mod common;
+use crate::common;
 
 use bartizan_base::{Reason, Verdict};
 use bartizan_functions::pfw::PfwKind;

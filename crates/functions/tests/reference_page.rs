@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The committed page of the functions is that of their specifications, and what they count they declare. `cargo xtask generate` writes it.
 
-mod common;
+use crate::common;
 
 use bartizan_config::policy;
 use bartizan_flow::FlowHasher;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The stateful firewall, packet by packet: each of its reasons is reached, in both IP versions.
 
-mod common;
+use crate::common;
 
 use bartizan_base::{Reason, Timestamp};
 use bartizan_flow::FlowHasher;

@@ -2,7 +2,7 @@
 //! The committed headers of the stateful firewall's tables are those of the tables, and a C compiler and Verilator read every cell as Rust does.
 //! `cargo xtask generate` writes them.
 
-mod transitions;
+use crate::transitions;
 
 use bartizan_functions::sfw_messages::{EXCHANGES, Message, icmpv4_kind, icmpv6_kind};
 use bartizan_functions::sfw_table::{Class, KINDS, Kind, NONE, STATES, TRANSITIONS, share};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The function of the tutorial works, and the tutorial shows its real text.
 
-mod common;
+use crate::common;
 #[path = "../examples/ttlguard.rs"]
 mod ttlguard;
 

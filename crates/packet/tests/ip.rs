@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! IPv4, IPv6 and transport headers, with hand-made packets.
-mod build;
+use crate::build;
 
 use bartizan_packet::DecodeEvent as E;
 use bartizan_packet::{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Link layers and what lies between them and IP, with hand-made frames.
-mod build;
+use crate::build;
 
 use bartizan_packet::DecodeEvent as E;
 use bartizan_packet::{DecoderConfig, LinkType, Network, PacketView, Transport};

@@ -2,7 +2,7 @@
 //! The committed headers of the packet metadata are those of its description, and a C compiler and Verilator read a block as Rust does.
 //! `cargo xtask generate` writes them.
 
-mod headers;
+use crate::headers;
 
 use bartizan_base::{Action, Path, PortIndex};
 use bartizan_packet::metadata::{

@@ -2,7 +2,7 @@
 //! The committed headers of the tables' entries are those of their description, and a C compiler and Verilator read random entries as Rust does.
 //! `cargo xtask generate` writes them.
 
-mod tables;
+use crate::tables;
 
 use bartizan_packet::layout::Layout;
 use bartizan_packet::tables::{ENTRIES, FlowEntry, MatchEntry, RuleEntry};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tunnels: the inner packets, their tags and depths, and where tunnels end.
-mod build;
+use crate::build;
 
 use bartizan_packet::DecodeEvent as E;
 use bartizan_packet::{

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Every engine against the case file and against a naive search on made-up data.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

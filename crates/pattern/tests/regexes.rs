@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Sets of regular expressions against the case file and against PCRE2 alone; single expressions with groups, options and limits.
 
-mod common;
+use crate::common;
 
 use std::sync::OnceLock;
 

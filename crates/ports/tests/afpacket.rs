@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The AF_PACKET ports on veth pairs in a network namespace of their own (needs root; says so and returns otherwise).
 
-mod common;
+use crate::common;
 
 use bartizan_ports::{
     Batch, FrameFlags, FrameInfo, InlineOptions, InlinePair, InlinePort, Offload, OpenError, PassiveOptions,

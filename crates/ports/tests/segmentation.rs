@@ -2,7 +2,7 @@
 //! Datagrams that a sender on this host leaves to a device to take apart (`UDP_SEGMENT`), as the ports hand them out: with the size that the
 //! kernel says (needs root; says so and returns otherwise).
 
-mod common;
+use crate::common;
 
 use bartizan_ports::{
     Batch, FrameFlags, FrameInfo, InlineOptions, InlinePort, PassiveOptions, PassivePort, Port, Segmentation,

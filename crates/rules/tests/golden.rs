@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Golden pairs: `tests/golden/X.rules` is read, the trees and the findings are printed and compared
-//! with `X.out`. `UPDATE_GOLDEN=1 cargo test -p bartizan-rules --test golden` writes them anew; look at
+//! with `X.out`. `UPDATE_GOLDEN=1 cargo test -p bartizan-rules golden::` writes them anew; look at
 //! the difference before committing it.
 
 use std::fmt::Write as _;

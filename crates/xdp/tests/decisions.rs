@@ -2,7 +2,7 @@
 //! What the program makes of single frames: each reason to go up, each action, what is counted. The kernel runs the very program on frames of the testkit
 //! (BPF_PROG_TEST_RUN).
 
-mod common;
+use crate::common;
 
 use bartizan_base::Reason;
 use bartizan_packet::DecoderConfig;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What becomes of frames while the workers that they would go to give no sign of life, and of a program whose process is gone.
 
-mod common;
+use crate::common;
 
 use bartizan_base::Reason;
 use bartizan_base::spread::{Part, Spread};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Real frames between virtual Ethernet pairs: what is forwarded arrives, what is not goes up, and ports that are not fit are refused with the command that mends them.
 
-mod common;
+use crate::common;
 
 use bartizan_base::Reason;
 use bartizan_packet::DecoderConfig;

@@ -2,7 +2,7 @@
 //! What the program makes of segments that it compares with a connection's numbers: it has the rule of `bartizan_packet::windows`, segment by segment, and keeps it with
 //! both directions on processors of their own. The kernel runs the very program (BPF_PROG_TEST_RUN).
 
-mod common;
+use crate::common;
 
 use bartizan_packet::slots::FLIGHT_MAX;
 use bartizan_packet::windows::{Line, Segment as Compared, Side, WINDOW_WORDS, Windows};

@@ -22,6 +22,7 @@ use bartizan_rules::Variables;
 use bartizan_stages::chain::Chains;
 use bartizan_stages::settings::EngineSettings;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Behind this line of the rules come those of the firewall.
@@ -163,7 +164,11 @@ impl Stack {
         let chains = chains(&mut agent, made.policy, name);
         let engine = Arc::new(Engine::new(&settings, FileSettings::default()).unwrap());
         let worker = Worker::new(engine_settings.clone(), Arc::clone(&engine), chains).unwrap();
-        let folder = std::env::temp_dir().join(format!("bartizan-stack-{}-{name}", std::process::id()));
+        // Two tests of one program may say the same name.
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder =
+            std::env::temp_dir().join(format!("bartizan-stack-{}-{number}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let of_bit = |bit: u8| {
             let is_it = |n: &&str| agent.function_id(n).is_some_and(|id| id.0 == bit);

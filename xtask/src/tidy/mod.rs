@@ -16,6 +16,7 @@ pub mod invariants;
 pub mod licences;
 pub mod links;
 pub mod manifests;
+pub mod programs;
 mod rust;
 pub mod specs;
 pub mod tables;
@@ -53,4 +54,5 @@ pub const CHECKS: &[(&str, Check)] = &[
     ("test helpers", arrows::check_helpers),
     ("circles", circles::check),
     ("folders", folders::check),
+    ("test programs", programs::check),
 ];

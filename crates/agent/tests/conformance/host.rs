@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The host: the real agent builds a case's policy, and a worker in prevention gets its frames.
 
-use crate::case::{Case, Outcome, bytes, folder};
+use super::case::{Case, Outcome, bytes, folder};
 use crate::common;
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;

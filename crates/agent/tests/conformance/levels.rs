@@ -4,8 +4,8 @@
 //!
 //! The kernel runs the very XDP program on each frame (BPF_PROG_TEST_RUN), in a network namespace that ends with the test.
 
-use crate::case::{Case, Outcome, bytes, cases};
-use crate::host::{Host, Stands, link};
+use super::case::{Case, Outcome, bytes, cases};
+use super::host::{Host, Stands, link};
 use bartizan_base::{LinkId, Timestamp};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
 use bartizan_flow::{FlowKey, FlowScope};
@@ -421,7 +421,7 @@ fn a_level_below_changes_nothing_with_the_mock_device() {
 
 #[test]
 fn a_level_below_changes_nothing_with_xdp() {
-    if !inside("levels::a_level_below_changes_nothing_with_xdp") {
+    if !inside("a_level_below_changes_nothing_with_xdp") {
         return;
     }
     for share in all_the_same("xdp", &mut Xdp::new()) {

@@ -6,8 +6,6 @@
 //! With a level below the worker every packet has the fate that it has without one, and flows have the same records (`levels.rs`).
 
 mod case;
-#[path = "../common/mod.rs"]
-mod common;
 mod host;
 mod levels;
 

@@ -10,6 +10,7 @@ pub mod receiver;
 pub mod sender;
 pub mod wire;
 
+use bartizan_testkit::namespace::{only, ran_one};
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
@@ -25,6 +26,7 @@ pub fn role() -> Option<String> {
 
 /// Runs `test`, which is the test function `name`, as root in a network namespace of its own. Says in one line why not,
 /// where that is not possible.
+#[track_caller]
 pub fn in_namespace(name: &str, test: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
         run("ip link set dev lo up");
@@ -50,13 +52,14 @@ pub fn in_namespace(name: &str, test: impl FnOnce()) {
     let output = Command::new("timeout")
         .args(["-k", "5", LIMIT, "unshare", "-n"])
         .arg(program)
-        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .args(only(name))
         .env(INSIDE, "1")
         .env("RUST_BACKTRACE", "0")
         .output()
         .unwrap();
     eprint!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "the test in the namespace failed; its output is above");
+    assert!(ran_one(&output.stdout), "{name} is no test of this program, or not of the file that calls");
 }
 
 fn is_there(program: &str) -> bool {

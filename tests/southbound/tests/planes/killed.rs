@@ -6,6 +6,7 @@ use super::site::{Site, config, until};
 use bartizan_api::southbound::{Alert, Delta};
 use bartizan_controller::rest::Method;
 use bartizan_controller::start::start;
+use bartizan_testkit::namespace::only;
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -38,7 +39,8 @@ impl Process {
     fn start(site: &Site) -> (Self, SocketAddr) {
         let place = format!("{} {}", site.agents, site.folder.0.display());
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "killed::a_controller_until_it_is_killed", "--ignored", "--nocapture"])
+            .args(only("a_controller_until_it_is_killed"))
+            .arg("--ignored")
             .env(PLACE, place)
             .stdout(Stdio::piped())
             .spawn()

@@ -90,7 +90,7 @@ fn a_change_is_built_once_by_the_device_that_it_concerns() {
     run(20, 5, 10);
 }
 
-/// `cargo test --workspace --test planes -- --ignored --nocapture`: 10,000 policies, 50 sessions.
+/// `cargo test --workspace --test southbound -- --ignored --nocapture load::`: 10,000 policies, 50 sessions.
 #[test]
 #[ignore = "takes minutes: a measurement"]
 fn changes_among_ten_thousand_policies_and_fifty_sessions() {

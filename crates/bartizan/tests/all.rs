@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//! All tests of the program in one program: each program more is linked with all that is tested. A file here is a module; `cargo xtask tidy` finds
+//! one that is not named. What has to be alone in its process is a program of its own in `Cargo.toml`, with the reason.
+
+// What they share.
+mod command_socket;
+mod common;
+#[path = "../../dataplane/tests/inline_net/mod.rs"]
+mod inline_net;
+mod inline_pair;
+mod level;
+#[path = "../../ports/tests/common/mod.rs"]
+mod namespace;
+mod office;
+#[path = "common/sample.rs"]
+mod sample;
+#[path = "../../dataplane/tests/common/mod.rs"]
+mod worker_bench;
+
+mod app_memory;
+mod asked;
+mod bad_input;
+mod ca;
+mod classify;
+mod control;
+mod control_level;
+mod controlled;
+mod controller;
+mod ctl;
+mod ctl_replay;
+mod decoys;
+mod early;
+mod eve_events;
+mod eve_options;
+mod eve_suricata;
+mod explain;
+mod failing;
+mod firewall;
+mod handshakes;
+mod icmp_errors;
+mod idle_hour;
+mod inline;
+mod inspect_policy;
+mod live_eve;
+mod moving_flows;
+mod names;
+mod nmap;
+mod offload;
+mod offload_tunnels;
+mod one_process;
+mod operation;
+mod overload;
+mod pattern_cache;
+mod policy_bypass;
+mod protocol_open;
+mod reasons;
+mod reload_memory;
+mod rule_effects;
+mod run_host;
+mod run_links;
+mod run_taps;
+mod run_workers;
+mod shown_packets;
+mod signals;
+mod staged_swaps;
+mod standing;
+mod streams_that_end_early;
+mod tenant_vars;
+mod tls_store;
+mod trains;
+mod windows;

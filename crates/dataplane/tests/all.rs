@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//! All tests of the data plane in one program: each program more is linked with all that is tested. A file here is a module; `cargo xtask tidy` finds
+//! one that is not named. What has to be alone in its process is a program of its own in `Cargo.toml`, with the reason.
+
+// What they share.
+mod common;
+mod inline_net;
+mod xdp_program;
+
+mod counters;
+mod flood;
+mod fragments;
+mod fragments_linux;
+mod frames;
+mod handover;
+mod level;
+mod lifecycle;
+mod lifecycle_live;
+mod linux_receiver;
+mod moving;
+mod moving_live;
+mod sides;
+mod together;
+mod trains;
+mod unreadable;
+mod windows;
+mod workers;
+mod xdp_keys;
+mod xdp_tunnels;
