@@ -2,6 +2,7 @@
 //! From a policy file to a generation: fids, paths, classifier, functions with their rules. All or nothing: an error
 //! leaves the agent, its global rule table and the running generation as they were.
 
+mod errors;
 mod names;
 mod overrides;
 mod quotas;
@@ -874,32 +875,5 @@ impl<'a> Build<'a> {
         envelope.insert("rule-groups".to_owned(), json!(self.file.rule_groups));
         envelope.insert("classes".to_owned(), Value::Array(classes));
         Value::Object(envelope)
-    }
-
-    /// A function's error, with the place in the file that its path means.
-    fn rules_error(&mut self, owners: &[Owner<'_>], groups: &[&Group<'_>], error: RulesError) {
-        let RulesError { function, place, message } = error;
-        if place.starts_with("tenants/") {
-            self.problem(&place, message);
-            return;
-        }
-        if place.starts_with("rule-groups/") {
-            self.problem(&place, format!("{function}: {message}"));
-            return;
-        }
-        let mut parts = place.splitn(4, '/');
-        let group = match (parts.next(), parts.next().and_then(|n| n.parse::<usize>().ok()), parts.next()) {
-            (Some("classes"), Some(index), _) => groups.get(index),
-            _ => None,
-        };
-        let owner = group.and_then(|g| owners.get(g.owner));
-        let path = match owner {
-            Some(owner) if owner.sections.iter().any(|s| s.function == function) => {
-                format!("{}/{function}/{}", owner.path, parts.next().unwrap_or_default())
-            }
-            Some(owner) => format!("{}/chain", owner.path),
-            None => String::new(),
-        };
-        self.problem(&path, format!("{function}: {message}"));
     }
 }
