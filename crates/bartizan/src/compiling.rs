@@ -313,6 +313,9 @@ mod tests {
         Arc::new(join(&Held { generation: 1, objects }).unwrap())
     }
 
+    /// Rule sets and their groups.
+    type Made = ([Arc<RuleSet>; 2], Arc<Groups>);
+
     #[test]
     fn libraries_that_nothing_has_changed_of_are_not_compiled_again() {
         let cache = CacheOption { cache: Some("none".into()) };
@@ -330,10 +333,15 @@ mod tests {
                 (built.report.loaded, built.inventory.loaded(), built.report.refused_total()),
                 (2, 2, 0)
             );
-            [of("one.rules"), of("two.rules")]
+            let groups = Arc::clone(&builder.known().grouped.as_ref().unwrap().groups);
+            ([of("one.rules"), of("two.rules")], groups)
         };
-        let same =
-            |a: &[Arc<RuleSet>; 2], b: &[Arc<RuleSet>; 2]| [0, 1].map(|at| Arc::ptr_eq(&a[at], &b[at]));
+        // Groups are those of the rule sets, and no others.
+        let same = |(a, of_a): &Made, (b, of_b): &Made| {
+            let same = [0, 1].map(|at| Arc::ptr_eq(&a[at], &b[at]));
+            assert_eq!(Arc::ptr_eq(of_a, of_b), same == [true, true]);
+            same
+        };
         let first = build(&held(80, "eight", "10.0.0.0/8"));
         let policy = build(&held(443, "eight", "10.0.0.0/8"));
         assert_eq!(same(&first, &policy), [true, true]);
