@@ -2,14 +2,16 @@
 //! From a policy file to a generation: fids, paths, classifier, functions with their rules. All or nothing: an error
 //! leaves the agent, its global rule table and the running generation as they were.
 
+mod errors;
 mod names;
 mod overrides;
 mod quotas;
 
 use crate::classes::{PolicyClassifier, Variants, both_ways};
+use crate::compaction::Compaction;
 use crate::early::{self, Selected};
 use crate::grt::{GlobalRuleTable, Meaning};
-use crate::lookup::{Lookup, PolicyRules, TOGETHER_MAX};
+use crate::lookup::{KeptLookup, Lookup, PolicyRules, TOGETHER_MAX};
 use crate::order::{self, OrderError};
 use crate::staged::Staged;
 use crate::tenants::{Selector, TenantSelector};
@@ -108,6 +110,9 @@ pub struct Agent {
     overrides: Overrides,
     /// Which addresses have which DNS names now.
     names: Arc<Names>,
+    /// What the next generation shares of the last one's lookup.
+    lookup: KeptLookup,
+    compaction: Compaction,
 }
 
 /// Settings that orders gave to functions, beside what their sections say: by function, then by name.
@@ -143,8 +148,18 @@ impl Agent {
         let mut state = State::default();
         state.tenants.insert(DEFAULT_TENANT.to_owned(), TenantId(0));
         let (hosts, names, overrides) = (HostTables::default(), Arc::default(), Overrides::new());
-        let (together_max, early) = (TOGETHER_MAX, false);
-        Ok(Agent { kinds, ids, together_max, early, state, hosts, names, overrides })
+        Ok(Agent {
+            kinds,
+            ids,
+            together_max: TOGETHER_MAX,
+            early: false,
+            state,
+            hosts,
+            names,
+            overrides,
+            lookup: KeptLookup::default(),
+            compaction: Compaction::default(),
+        })
     }
 
     /// Sets bounds and hash of what functions keep per host. To be called before the first generation: what was kept is gone.
@@ -209,10 +224,12 @@ impl Agent {
         let mut build = self.begin(file, links);
         build.state.generation = Generation(build.state.generation.0 + 1);
         let prepared = build.run();
-        let Build { state, problems, .. } = build;
+        let Build { state, problems, lookup, .. } = build;
         match prepared {
             Some(prepared) if problems.is_empty() => {
                 self.state = state;
+                self.compaction.ask(lookup.layers());
+                self.lookup = lookup;
                 self.names.set_bounds(file.dns.addresses as usize);
                 Ok(prepared)
             }
@@ -251,6 +268,7 @@ impl Agent {
             infos: Vec::new(),
             known: Vec::new(),
             known_places: HashMap::new(),
+            lookup: KeptLookup::default(),
         }
     }
 }
@@ -337,6 +355,8 @@ struct Build<'a> {
     /// The tenants of the file in its order, the default one last; and where one of a name stands.
     known: Vec<(String, TenantId)>,
     known_places: HashMap<String, usize>,
+    /// What the next generation may have of this one's lookup.
+    lookup: KeptLookup,
 }
 
 impl<'a> Build<'a> {
@@ -431,8 +451,10 @@ impl<'a> Build<'a> {
         let agent = self.agent;
         let named = agent.kinds.iter().zip(&agent.ids).map(|(kind, id)| (*id, kind.spec().name, called(id)));
         let function_names = named.collect();
-        let lookup = Lookup::new(entries, self.level_entries(), &selectors, rules, self.agent.together_max);
+        let (levels, most, before) = (self.level_entries(), agent.together_max, &agent.lookup);
+        let lookup = Lookup::new(entries, levels, &selectors, rules, most, before);
         let lookup = lookup.map_err(|error| self.problem("policies", error.to_string())).ok()?;
+        self.lookup = lookup.kept();
         let placed = |index, variants| Variants { places: lookup.places(index), ..variants };
         let classes = classes.into_iter().map(|(fid, i, v)| (fid.0, placed(i, v))).collect();
         let defaults = defaults.into_iter().map(|(tenant, i, v)| (tenant, placed(i, v))).collect();
@@ -763,12 +785,14 @@ impl<'a> Build<'a> {
             match rules_of(kind.as_ref(), &source) {
                 Ok(mut function) => {
                     let header_rules = function.take_header_rules();
+                    let owner_of: HashMap<Fid, usize> =
+                        own.iter().flat_map(|g| g.fids.iter().map(|fid| (*fid, g.owner))).collect();
                     let shared = header_rules.len() == 1;
                     for HeaderRules { called, fids, rules } in header_rules {
-                        let concerned =
-                            |g: &&&Group<'_>| fids.is_empty() || g.fids.iter().any(|f| fids.contains(f));
-                        let mut policies: Vec<usize> =
-                            own.iter().filter(concerned).map(|g| g.owner).collect();
+                        let mut policies: Vec<usize> = match fids.is_empty() {
+                            true => own.iter().map(|g| g.owner).collect(),
+                            false => fids.iter().filter_map(|fid| owner_of.get(fid).copied()).collect(),
+                        };
                         policies.sort_unstable();
                         policies.dedup();
                         let of =
@@ -823,14 +847,15 @@ impl<'a> Build<'a> {
                 rules = Value::Object(object);
             }
             let prefixes = |targets: &[Target]| self.texts(&self.file.resolve(targets));
-            classes.push(json!({
-                "policy": owner.name.unwrap_or(DEFAULT_POLICY),
-                "fids": group.fids.iter().map(|f| f.0).collect::<Vec<_>>(),
-                "from": prefixes(owner.from),
-                "to": prefixes(owner.to),
-                "one-sided": owner.one_sided,
-                "rules": rules,
-            }));
+            // Value by value: `json!` copies what it is given.
+            let mut class = Map::new();
+            class.insert("policy".to_owned(), owner.name.unwrap_or(DEFAULT_POLICY).into());
+            class.insert("fids".to_owned(), group.fids.iter().map(|f| f.0).collect());
+            class.insert("from".to_owned(), prefixes(owner.from).into());
+            class.insert("to".to_owned(), prefixes(owner.to).into());
+            class.insert("one-sided".to_owned(), json!(owner.one_sided));
+            class.insert("rules".to_owned(), rules);
+            classes.push(Value::Object(class));
         }
         let groups: Map<String, Value> = (self.file.groups.iter())
             .map(|(name, members)| (name.clone(), json!(self.texts(members))))
@@ -842,33 +867,13 @@ impl<'a> Build<'a> {
             Some(variables(&format!("tenants/{index}/vars"), *number, tenant.vars.as_ref()?))
         });
         let vars: Vec<Value> = own_vars.collect();
-        json!({"tenants": tenants, "vars": vars, "groups": groups, "labels": self.file.labels, "rule-groups": self.file.rule_groups, "classes": classes})
-    }
-
-    /// A function's error, with the place in the file that its path means.
-    fn rules_error(&mut self, owners: &[Owner<'_>], groups: &[&Group<'_>], error: RulesError) {
-        let RulesError { function, place, message } = error;
-        if place.starts_with("tenants/") {
-            self.problem(&place, message);
-            return;
-        }
-        if place.starts_with("rule-groups/") {
-            self.problem(&place, format!("{function}: {message}"));
-            return;
-        }
-        let mut parts = place.splitn(4, '/');
-        let group = match (parts.next(), parts.next().and_then(|n| n.parse::<usize>().ok()), parts.next()) {
-            (Some("classes"), Some(index), _) => groups.get(index),
-            _ => None,
-        };
-        let owner = group.and_then(|g| owners.get(g.owner));
-        let path = match owner {
-            Some(owner) if owner.sections.iter().any(|s| s.function == function) => {
-                format!("{}/{function}/{}", owner.path, parts.next().unwrap_or_default())
-            }
-            Some(owner) => format!("{}/chain", owner.path),
-            None => String::new(),
-        };
-        self.problem(&path, format!("{function}: {message}"));
+        let mut envelope = Map::new();
+        envelope.insert("tenants".to_owned(), Value::Object(tenants));
+        envelope.insert("vars".to_owned(), Value::Array(vars));
+        envelope.insert("groups".to_owned(), Value::Object(groups));
+        envelope.insert("labels".to_owned(), json!(self.file.labels));
+        envelope.insert("rule-groups".to_owned(), json!(self.file.rule_groups));
+        envelope.insert("classes".to_owned(), Value::Array(classes));
+        Value::Object(envelope)
     }
 }

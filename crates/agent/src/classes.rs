@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which class a new flow gets, and what functions' rules on headers say of it: one lookup.
 
-use crate::lookup::{Found, Lookup, Places, PolicyRules, TOGETHER_MAX};
+use crate::lookup::{Found, KeptLookup, Lookup, Places, PolicyRules, TOGETHER_MAX};
 use crate::tenants::{TenantQuestion, TenantSelector};
 use bartizan_base::Timestamp;
 use bartizan_base::turns::wait_for_turn;
@@ -232,7 +232,7 @@ pub fn one_chain(generation: Generation, functions: Vec<Box<dyn Function>>) -> R
         }
         shared.push(Arc::from(function));
     }
-    let lookup = Lookup::new(Vec::new(), Vec::new(), &[], rules, TOGETHER_MAX)?;
+    let lookup = Lookup::new(Vec::new(), Vec::new(), &[], rules, TOGETHER_MAX, &KeptLookup::default())?;
     let plain = Class { fid: Fid(0), path };
     let variants = Variants { plain, by_level: Vec::new(), places: lookup.places(0) };
     let classifier = PolicyClassifier {

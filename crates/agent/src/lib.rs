@@ -18,6 +18,7 @@
 
 pub mod build;
 pub mod classes;
+mod compaction;
 mod early;
 pub mod explain;
 pub mod grt;

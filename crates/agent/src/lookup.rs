@@ -12,9 +12,12 @@
 
 use crate::named::NamedClassifier;
 use bartizan_base::{Fid, FunctionId};
-use bartizan_classify::{Entry, Header, HeaderNames, HeaderRule, InsertError, Match, SETS_MAX, Segments};
+use bartizan_classify::{
+    Entry, Header, HeaderNames, HeaderRule, InsertError, Layered, List, Match, SETS_MAX, Segments,
+};
 use bartizan_stages::chain::Matches;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 /// Header rules that stand together in one lookup unless [`crate::Agent::set_together_max`] says otherwise.
@@ -58,8 +61,26 @@ pub(crate) struct Places(Arc<[(FunctionId, Place)]>);
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Lookup {
-    classifier: NamedClassifier,
+    classifier: Arc<NamedClassifier>,
     places: BTreeMap<usize, Places>,
+    alone: Alone,
+}
+
+/// Classifiers of single policies, by a hash of their rules.
+type Alone = HashMap<u64, Arc<NamedClassifier>>;
+
+/// What the lookup of the next generation may have of this one's.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeptLookup {
+    classifier: Option<Arc<NamedClassifier>>,
+    alone: Alone,
+}
+
+impl KeptLookup {
+    /// The tables that all policies are found by.
+    pub(crate) fn layers(&self) -> impl Iterator<Item = &Arc<Layered>> {
+        self.classifier.iter().flat_map(|classifier| classifier.layers())
+    }
 }
 
 /// What was found of a header.
@@ -71,7 +92,7 @@ pub(crate) struct Found {
 }
 
 impl Lookup {
-    /// Builds it. `selectors`: which headers a policy is about, by its number.
+    /// Builds it. `selectors`: which headers a policy is about, by its number. `before`: what is kept of the generation before, of which it shares what has not changed.
     ///
     /// # Errors
     /// The classifier cannot be built.
@@ -81,7 +102,12 @@ impl Lookup {
         selectors: &[Vec<HeaderRule>],
         mut rules: Vec<PolicyRules>,
         together_max: usize,
+        before: &KeptLookup,
     ) -> Result<Self, InsertError> {
+        let build = |sets: &[Vec<Entry>]| {
+            let lists = sets.iter().map(|set| List::from(set.as_slice())).collect();
+            NamedClassifier::new(before.classifier.as_deref(), lists, TOGETHER_BYTES)
+        };
         rules.sort_by_key(|r| (r.function, r.policies.first().copied()));
         let mut sets = vec![policies, levels];
         let own: usize = sets.iter().map(Vec::len).sum();
@@ -89,22 +115,37 @@ impl Lookup {
             together(&rules, selectors, together_max.saturating_sub(own))
         {
             sets.extend(more);
-            let classifier = NamedClassifier::new(&sets, TOGETHER_BYTES)?;
+            let classifier = build(&sets)?;
             if classifier.fits || rules.is_empty() {
-                return Ok(Lookup { classifier, places });
+                let classifier = Arc::new(classifier);
+                return Ok(Lookup { classifier, places, alone: Alone::default() });
             }
             sets.truncate(OWN_SETS);
         }
-        let classifier = NamedClassifier::new(&sets, TOGETHER_BYTES)?;
-        let mut places = BTreeMap::new();
-        for PolicyRules { function, policies, rules, .. } in rules {
-            let bytes = if rules.len() <= FEW_RULES { FEW_BYTES } else { ALONE_BYTES };
+        let classifier = Arc::new(build(&sets)?);
+        let (mut places, mut alone) = (BTreeMap::new(), Alone::default());
+        for PolicyRules { function, policies, mut rules, .. } in rules {
+            rules.sort_by_key(|(number, _)| *number);
+            let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&rules);
             let entry = |(number, rule)| Entry { fid: Fid(number), priority: number, rule };
-            let entries = rules.into_iter().map(entry).collect();
-            let alone = NamedClassifier::new(&[entries], bytes)?;
-            add(&mut places, &policies, function, Place::Alone(Arc::new(alone)));
+            let entries: List = rules.into_iter().map(entry).collect();
+            let own = before.alone.get(&hash).filter(|known| known.is_of(&entries)).cloned();
+            let own = match own {
+                Some(own) => own,
+                None => {
+                    let bytes = if entries.len() <= FEW_RULES { FEW_BYTES } else { ALONE_BYTES };
+                    Arc::new(NamedClassifier::new(None, vec![entries], bytes)?)
+                }
+            };
+            alone.insert(hash, Arc::clone(&own));
+            add(&mut places, &policies, function, Place::Alone(own));
         }
-        Ok(Lookup { classifier, places })
+        Ok(Lookup { classifier, places, alone })
+    }
+
+    /// What the next generation may have of it.
+    pub(crate) fn kept(&self) -> KeptLookup {
+        KeptLookup { classifier: Some(Arc::clone(&self.classifier)), alone: self.alone.clone() }
     }
 
     /// Where a policy's rules are found.

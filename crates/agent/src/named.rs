@@ -8,8 +8,11 @@
 //! gets a name or loses one, and nothing grows by it.
 
 use bartizan_base::LinkId;
-use bartizan_classify::{Auto, Classifier, Entry, Header, HeaderNames, InsertError, Match, NameId, SETS_MAX};
-use std::collections::HashMap;
+use bartizan_classify::{
+    Auto, Chosen, Entry, Header, HeaderNames, InsertError, Layered, List, Match, NameId, SETS_MAX,
+};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 /// What a rule asks beyond the fields of the header: link, name of the source, name of the destination.
 type Asks = (Option<LinkId>, Option<NameId>, Option<NameId>);
@@ -17,60 +20,66 @@ type Asks = (Option<LinkId>, Option<NameId>, Option<NameId>);
 /// The rules that ask for names.
 #[derive(Debug)]
 struct Named {
-    classifier: Box<dyn Classifier>,
+    classifier: Chosen,
     numbers: HashMap<Asks, LinkId>,
     /// What each number stands for.
-    asks: Vec<Asks>,
+    asks: HashMap<LinkId, Asks>,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct NamedClassifier {
-    plain: Box<dyn Classifier>,
+    plain: Chosen,
     named: Option<Named>,
     /// Whether both keep to the budget without searching many rules linearly.
     pub(crate) fits: bool,
 }
 
 impl NamedClassifier {
-    /// From rule sets, each in its order; tables take about `budget` bytes at most, twice that where rules ask for names.
+    /// From rule sets, each in its order; tables take about `budget` bytes at most, twice that where rules ask for names. `before`: what the same was for the
+    /// generation before, whose tables are shared as far as they go.
     ///
     /// # Errors
     /// It cannot be built.
-    pub(crate) fn new(sets: &[Vec<Entry>], budget: usize) -> Result<Self, InsertError> {
-        if !sets.iter().flatten().any(|entry| entry.rule.is_named()) {
-            let Auto { classifier, fits, .. } = Auto::new(sets, budget)?;
-            return Ok(NamedClassifier { plain: classifier, named: None, fits });
+    pub(crate) fn new(
+        before: Option<&NamedClassifier>,
+        lists: Vec<List>,
+        budget: usize,
+    ) -> Result<Self, InsertError> {
+        let before_plain = before.map(|before| &before.plain);
+        if !lists.iter().any(|list| list.iter().any(|entry| entry.rule.is_named())) {
+            let plain = Auto::after(before_plain, lists, budget)?;
+            let fits = plain.fits;
+            return Ok(NamedClassifier { plain, named: None, fits });
         }
-        let (mut numbers, mut asks) = (HashMap::new(), Vec::new());
+        let before = before.and_then(|before| before.named.as_ref());
+        let numbers = numbers(before, &lists)?;
         let (mut plain, mut named) = (Vec::new(), Vec::new());
-        for set in sets {
-            let (mut of_plain, mut of_named) = (Vec::new(), Vec::new());
-            for entry in set {
-                if !entry.rule.is_named() {
-                    of_plain.push(*entry);
-                    continue;
-                }
-                let ask = (entry.rule.link, entry.rule.source_name, entry.rule.destination_name);
-                let next = u16::try_from(asks.len()).map_err(|_| InsertError::Names(asks.len()))?;
-                let number = *numbers.entry(ask).or_insert_with(|| {
-                    asks.push(ask);
-                    LinkId(next)
-                });
-                let mut entry = *entry;
-                entry.rule.link = Some(number);
-                (entry.rule.source_name, entry.rule.destination_name) = (None, None);
-                of_named.push(entry);
-            }
-            plain.push(of_plain);
-            named.push(of_named);
+        for list in &lists {
+            let is_named = |entry: &&Entry| entry.rule.is_named();
+            plain.push(list.iter().filter(|entry| !is_named(entry)).copied().collect());
+            named.push(
+                list.iter().filter(is_named).filter_map(|entry| as_numbered(*entry, &numbers)).collect(),
+            );
         }
-        let (plain, named) = (Auto::new(&plain, budget)?, Auto::new(&named, budget)?);
-        Ok(NamedClassifier {
-            plain: plain.classifier,
-            named: Some(Named { classifier: named.classifier, numbers, asks }),
-            fits: plain.fits && named.fits,
-        })
+        let asks = numbers.iter().map(|(asks, number)| (*number, *asks)).collect();
+        let plain = Auto::after(before_plain, plain, budget)?;
+        let classifier = Auto::after(before.map(|before| &before.classifier), named, budget)?;
+        let fits = plain.fits && classifier.fits;
+        Ok(NamedClassifier { plain, named: Some(Named { classifier, numbers, asks }), fits })
+    }
+
+    /// Whether it is made of one rule set, with these entries.
+    pub(crate) fn is_of(&self, entries: &[Entry]) -> bool {
+        matches!(self.all_entries().as_slice(), [own] if own.as_slice() == entries)
+    }
+
+    /// Those of its parts whose tables others may share.
+    pub(crate) fn layers(&self) -> impl Iterator<Item = &Arc<Layered>> {
+        [Some(&self.plain), self.named.as_ref().map(|named| &named.classifier)]
+            .into_iter()
+            .flatten()
+            .filter_map(Chosen::layered)
     }
 
     /// Looks a header up whose addresses have these names.
@@ -93,9 +102,40 @@ impl NamedClassifier {
     }
 }
 
+/// A number for everything that rules ask; what had one keeps it.
+fn numbers(before: Option<&Named>, lists: &[List]) -> Result<HashMap<Asks, LinkId>, InsertError> {
+    let mut numbers = HashMap::new();
+    let mut new = Vec::new();
+    let mut seen = HashSet::new();
+    for entry in lists.iter().flat_map(|list| list.iter()).filter(|entry| entry.rule.is_named()) {
+        let asks = (entry.rule.link, entry.rule.source_name, entry.rule.destination_name);
+        if !seen.insert(asks) {
+            continue;
+        }
+        match before.and_then(|before| before.numbers.get(&asks)) {
+            Some(number) => drop(numbers.insert(asks, *number)),
+            None => new.push(asks),
+        }
+    }
+    let taken: BTreeSet<LinkId> = numbers.values().copied().collect();
+    let mut free = (0..u16::MAX).map(LinkId).filter(|number| !taken.contains(number));
+    for asks in new {
+        numbers.insert(asks, free.next().ok_or(InsertError::Names(seen.len()))?);
+    }
+    Ok(numbers)
+}
+
+/// A rule that asks for names as one that asks for a number.
+fn as_numbered(mut entry: Entry, numbers: &HashMap<Asks, LinkId>) -> Option<Entry> {
+    let asks = (entry.rule.link, entry.rule.source_name, entry.rule.destination_name);
+    entry.rule.link = Some(*numbers.get(&asks)?);
+    (entry.rule.source_name, entry.rule.destination_name) = (None, None);
+    Some(entry)
+}
+
 impl Named {
     fn as_given(&self, mut entry: Entry) -> Entry {
-        let asks = entry.rule.link.and_then(|number| self.asks.get(usize::from(number.0)));
+        let asks = entry.rule.link.and_then(|number| self.asks.get(&number));
         if let Some((link, source, destination)) = asks {
             entry.rule.link = *link;
             (entry.rule.source_name, entry.rule.destination_name) = (*source, *destination);
@@ -174,7 +214,11 @@ mod tests {
                 let number = place as u32;
                 sets[place % 2].push(Entry { fid: Fid(number), priority: number, rule: rule(&ids, n) });
             }
-            let classifier = NamedClassifier::new(&sets, 1 << 20).unwrap();
+            let lists = |sets: &[Vec<Entry>]| sets.iter().map(|set| List::from(set.as_slice())).collect();
+            // Behind one with some of the rules, which has given numbers to what they ask.
+            let some: Vec<Vec<Entry>> = sets.iter().map(|set| set.iter().step_by(2).copied().collect()).collect();
+            let before = NamedClassifier::new(None, lists(&some), 1 << 20).unwrap();
+            let classifier = NamedClassifier::new(Some(&before), lists(&sets), 1 << 20).unwrap();
             prop_assert_eq!(&classifier.all_entries(), &sets);
             let of = |mask: u8| ids.iter().enumerate().filter(|(n, _)| mask & 1 << n != 0).map(|(_, id)| *id).collect();
             for (link, source, destination, port, a, b) in headers {

@@ -7,11 +7,12 @@ use crate::reload::Inventory;
 use crate::{findings, load};
 use bartizan_agent::joined::{Joined, Library};
 use bartizan_base::{Settings, TenantId};
+use bartizan_detect::groups::Groups;
 use bartizan_detect::needs::Needs;
 use bartizan_detect::ruleset::RuleSet;
 use bartizan_detect::signature::Member;
 use bartizan_function::RuleSource;
-use bartizan_functions::ids_kind::{CompileError, RuleCompiler};
+use bartizan_functions::ids_kind::{CompileError, RuleCompiler, groups_of};
 use bartizan_rules::{Diagnostic, RuleFile, RuleSetReport, Variables};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -31,7 +32,7 @@ pub enum Texts {
         /// What it has said.
         joined: Arc<Joined>,
         /// What was compiled of what it had said before.
-        known: Arc<Vec<Compiled>>,
+        known: Arc<Known>,
     },
 }
 
@@ -41,7 +42,23 @@ pub struct Compiled {
     files: Vec<String>,
     made_of: Option<MadeOf>,
     rules: Arc<RuleSet>,
-    inventory: Inventory,
+    inventory: Arc<Inventory>,
+    needs: Needs,
+}
+
+/// Signature groups, and the rule sets that they are of.
+#[derive(Clone)]
+pub struct Grouped {
+    sets: Vec<Arc<RuleSet>>,
+    groups: Arc<Groups>,
+}
+
+/// What of the rules of a controller's libraries the next generation may have: what depends on nothing else.
+#[derive(Clone, Default)]
+pub struct Known {
+    /// The rule sets.
+    pub compiled: Vec<Compiled>,
+    grouped: Option<Grouped>,
 }
 
 /// What a rule set of a controller's rests on: sets that are made of the same are the same.
@@ -58,12 +75,13 @@ pub struct Compiler {
     settings: Settings,
     texts: Texts,
     compiled: Mutex<Vec<Compiled>>,
+    grouped: Mutex<Option<Grouped>>,
 }
 
 impl Compiler {
     /// For one generation.
     pub fn new(base: Arc<load::Base>, settings: Settings, texts: Texts) -> Self {
-        Compiler { base, settings, texts, compiled: Mutex::default() }
+        Compiler { base, settings, texts, compiled: Mutex::default(), grouped: Mutex::default() }
     }
 
     /// Whether there are rules that no policy has to name.
@@ -82,21 +100,36 @@ impl Compiler {
         let mut needs = Needs::default();
         for set in self.compiled.lock().iter().flat_map(|sets| sets.iter()) {
             total.absorb(&set.rules.report);
-            needs = needs.and(Needs::of(&set.rules));
+            needs = needs.and(set.needs);
         }
         (total, needs)
     }
 
     /// The rules by file.
-    pub fn inventory(&self) -> Inventory {
+    pub fn inventory(&self) -> Arc<Inventory> {
+        let compiled = self.compiled.lock();
+        let sets = compiled.as_deref().map(Vec::as_slice).unwrap_or_default();
+        // Of one nothing is copied: it has a place for each rule.
+        if let [set] = sets {
+            return Arc::clone(&set.inventory);
+        }
         let mut all = Inventory::default();
-        self.compiled.lock().iter().flat_map(|sets| sets.iter()).for_each(|set| all.absorb(&set.inventory));
-        all
+        sets.iter().for_each(|set| all.absorb(&set.inventory));
+        Arc::new(all)
     }
 
-    /// The sets, for the next generation.
-    pub fn compiled(&self) -> Vec<Compiled> {
-        self.compiled.lock().map(|sets| sets.clone()).unwrap_or_default()
+    /// What the next generation may have.
+    pub fn known(&self) -> Known {
+        let compiled = self.compiled.lock().map(|sets| sets.clone()).unwrap_or_default();
+        let grouped = self.grouped.lock().map(|grouped| grouped.clone()).unwrap_or_default();
+        Known { compiled, grouped }
+    }
+
+    /// Whether all rule sets are those of the generation before.
+    pub fn has_nothing_new(&self) -> bool {
+        let Texts::Held { known, .. } = &self.texts else { return false };
+        let is_known = |set: &Compiled| known.compiled.iter().any(|k| Arc::ptr_eq(&k.rules, &set.rules));
+        self.compiled.lock().is_ok_and(|sets| sets.len() == known.compiled.len() && sets.iter().all(is_known))
     }
 
     /// Reads the files, and says what a set of them is made of if that can be compared.
@@ -162,7 +195,9 @@ impl Compiler {
                 );
             }
         }
-        Ok(Compiled { files: files.to_vec(), made_of, rules: Arc::new(loaded.rules), inventory })
+        let needs = Needs::of(&loaded.rules);
+        let (rules, inventory) = (Arc::new(loaded.rules), Arc::new(inventory));
+        Ok(Compiled { files: files.to_vec(), made_of, rules, inventory, needs })
     }
 }
 
@@ -191,7 +226,7 @@ impl RuleCompiler for Compiler {
         let made_of = self.made_of(files, source)?;
         let before = match &self.texts {
             Texts::Held { known, .. } => {
-                known.iter().find(|set| set.made_of.is_some() && set.made_of == made_of).cloned()
+                known.compiled.iter().find(|set| set.made_of.is_some() && set.made_of == made_of).cloned()
             }
             Texts::Files { .. } => None,
         };
@@ -202,6 +237,22 @@ impl RuleCompiler for Compiler {
         let rules = Arc::clone(&set.rules);
         compiled.push(set);
         Ok(rules)
+    }
+
+    fn groups(&self, sets: &[Arc<RuleSet>]) -> Arc<Groups> {
+        let same = |grouped: &&Grouped| {
+            grouped.sets.len() == sets.len() && grouped.sets.iter().zip(sets).all(|(a, b)| Arc::ptr_eq(a, b))
+        };
+        let known = match &self.texts {
+            Texts::Held { known, .. } => known.grouped.as_ref().filter(same).cloned(),
+            Texts::Files { .. } => None,
+        };
+        let grouped = known.unwrap_or_else(|| Grouped { sets: sets.to_vec(), groups: groups_of(sets) });
+        let groups = Arc::clone(&grouped.groups);
+        if let Ok(mut kept) = self.grouped.lock() {
+            *kept = Some(grouped);
+        }
+        groups
     }
 }
 
@@ -262,6 +313,9 @@ mod tests {
         Arc::new(join(&Held { generation: 1, objects }).unwrap())
     }
 
+    /// Rule sets and their groups.
+    type Made = ([Arc<RuleSet>; 2], Arc<Groups>);
+
     #[test]
     fn libraries_that_nothing_has_changed_of_are_not_compiled_again() {
         let cache = CacheOption { cache: Some("none".into()) };
@@ -272,17 +326,22 @@ mod tests {
             number += 1;
             let built = builder.build_held(held, Generation(number)).ok().unwrap();
             let of = |file: &str| {
-                let set = builder.compiled().iter().find(|set| set.files == [file]).unwrap();
+                let set = builder.known().compiled.iter().find(|set| set.files == [file]).unwrap();
                 Arc::clone(&set.rules)
             };
             assert_eq!(
                 (built.report.loaded, built.inventory.loaded(), built.report.refused_total()),
                 (2, 2, 0)
             );
-            [of("one.rules"), of("two.rules")]
+            let groups = Arc::clone(&builder.known().grouped.as_ref().unwrap().groups);
+            ([of("one.rules"), of("two.rules")], groups)
         };
-        let same =
-            |a: &[Arc<RuleSet>; 2], b: &[Arc<RuleSet>; 2]| [0, 1].map(|at| Arc::ptr_eq(&a[at], &b[at]));
+        // Groups are those of the rule sets, and no others.
+        let same = |(a, of_a): &Made, (b, of_b): &Made| {
+            let same = [0, 1].map(|at| Arc::ptr_eq(&a[at], &b[at]));
+            assert_eq!(Arc::ptr_eq(of_a, of_b), same == [true, true]);
+            same
+        };
         let first = build(&held(80, "eight", "10.0.0.0/8"));
         let policy = build(&held(443, "eight", "10.0.0.0/8"));
         assert_eq!(same(&first, &policy), [true, true]);

@@ -3,7 +3,7 @@
 
 use crate::allocator;
 use crate::cache::CacheOption;
-use crate::compiling::{Compiled, Compiler, Texts};
+use crate::compiling::{Compiler, Known, Texts};
 use crate::error::Failure;
 use crate::firewall::{self, FirewallOptions};
 use crate::outputs::Wanted;
@@ -150,7 +150,7 @@ pub struct Built {
     /// What became of the rules.
     pub report: RuleSetReport,
     /// The rules by file, to be compared with those of another generation.
-    pub inventory: Inventory,
+    pub inventory: Arc<Inventory>,
     /// Names of the functions by their bit.
     pub function_names: Vec<&'static str>,
     /// What rules ask of parsers.
@@ -279,8 +279,10 @@ pub struct Builder {
     links: Option<Vec<(String, LinkId)>>,
     /// What a controller has said.
     held: Option<Arc<Joined>>,
-    /// Rule sets of a controller's libraries that were built last.
-    compiled: Arc<Vec<Compiled>>,
+    /// What was made of a controller's libraries last.
+    known: Arc<Known>,
+    /// Rules were compiled since memory was given back.
+    compiled: bool,
 }
 
 impl Builder {
@@ -339,7 +341,8 @@ impl Builder {
             kinds,
             links,
             held: None,
-            compiled: Arc::default(),
+            known: Arc::default(),
+            compiled: false,
         })
     }
 
@@ -387,9 +390,12 @@ impl Builder {
     }
 
     /// To be called when a generation was freed: gives its memory back.
-    pub fn generation_freed(&self) {
-        self.base.generation_freed();
-        allocator::give_back();
+    pub fn generation_freed(&mut self) {
+        // What shares all rules with what runs is small: the allocator gives it back by itself.
+        if std::mem::take(&mut self.compiled) {
+            self.base.generation_freed();
+            allocator::give_back();
+        }
     }
 
     /// Builds a generation from what a controller has said, else from the files as they are now. Nothing of one that fails is used.
@@ -403,15 +409,22 @@ impl Builder {
             Some(origin) => self.build_policy(&origin, number).map_err(Failure::from),
             None => self.build_detection(number),
         };
-        // Texts, their parsed form, and what libhs needs to compile sets (150 MB for Emerging Threats Open) are for loading alone.
-        allocator::give_back();
+        self.give_back();
         built
+    }
+
+    /// Texts, their parsed form, and what libhs needs to compile sets (150 MB for Emerging Threats Open) are for loading alone. It takes milliseconds, which
+    /// a generation without new rules does not.
+    fn give_back(&self) {
+        if self.compiled {
+            allocator::give_back();
+        }
     }
 
     /// Builds a generation from what a controller says. It is held only once it is to run ([`Builder::hold`]).
     pub fn build_held(&mut self, joined: &Arc<Joined>, number: Generation) -> Result<Built, BuildError> {
         let built = self.build_policy(&Origin::Held(Arc::clone(joined)), number);
-        allocator::give_back();
+        self.give_back();
         built
     }
 
@@ -436,10 +449,10 @@ impl Builder {
         }
     }
 
-    /// Rule sets of the libraries that were built last.
+    /// What was made of the libraries last.
     #[cfg(test)]
-    pub fn compiled(&self) -> &[Compiled] {
-        &self.compiled
+    pub fn known(&self) -> &Known {
+        &self.known
     }
 
     /// Numbers that this program has given to tenants, by name.
@@ -453,6 +466,7 @@ impl Builder {
         let mut warnings = Vec::new();
         files.extend(self.options.firewall.files(&self.settings, &mut warnings)?);
         warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+        self.compiled = true;
         let loaded = self.base.rules(&mut files, &self.settings, number, &[])?;
         let report = loaded.rules.report.clone();
         findings::report(&loaded.diagnostics, &report);
@@ -460,7 +474,7 @@ impl Builder {
         self.options.accepts(&report, &self.base.malformed_thresholds())?;
         let mut inventory = Inventory::default();
         inventory.add(&files, &loaded);
-        let needs = Needs::of(&loaded.rules);
+        let (needs, inventory) = (Needs::of(&loaded.rules), Arc::new(inventory));
         let ids = Ids::new(FunctionId(0), Arc::new(loaded.rules), self.alerts_max()?);
         let chains = Arc::new(one_chain(number, vec![Box::new(ids)]).map_err(Failure::input)?);
         Ok(Built { chains, report, inventory, function_names: vec!["ids"], needs, policy: None })
@@ -492,7 +506,7 @@ impl Builder {
                 folder: path.parent().unwrap_or(Path::new("")).to_owned(),
             },
             Origin::Held(joined) => {
-                Texts::Held { joined: Arc::clone(joined), known: Arc::clone(&self.compiled) }
+                Texts::Held { joined: Arc::clone(joined), known: Arc::clone(&self.known) }
             }
             Origin::Until => Texts::Files { always: self.rules(), folder: PathBuf::new() },
         }
@@ -540,13 +554,28 @@ impl Builder {
 
     /// What a policy says.
     fn build_policy(&mut self, origin: &Origin, number: Generation) -> Result<Built, BuildError> {
+        let mut has_new_rules = false;
+        let built = self.policy_built(origin, number, &mut has_new_rules);
+        self.compiled |= has_new_rules;
+        built
+    }
+
+    /// As [`Builder::build_policy`]; notes whether rules were compiled for it.
+    fn policy_built(
+        &mut self,
+        origin: &Origin,
+        number: Generation,
+        has_new_rules: &mut bool,
+    ) -> Result<Built, BuildError> {
         let with_rules = !self.options.rules.is_empty() && matches!(origin, Origin::File(_));
         let (links, with_options) = (self.links.clone(), self.options.clone());
         let (agent, compiler) = self.agent(origin)?;
         let file = read_policy(origin, agent, &compiler)?;
         let links = links.unwrap_or_else(|| links_of(&file));
         let by_name: Vec<(&str, LinkId)> = links.iter().map(|(name, id)| (name.as_str(), *id)).collect();
-        let mut prepared = agent.prepare(&file, &by_name)?;
+        let prepared = agent.prepare(&file, &by_name);
+        *has_new_rules = !compiler.has_nothing_new();
+        let mut prepared = prepared?;
         prepared.chains.generation = number;
         file.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
         let detection = agent.function_id("ids");
@@ -575,7 +604,7 @@ impl Builder {
         };
         let chains = Arc::new(prepared.chains);
         if matches!(origin, Origin::Held(_)) {
-            self.compiled = Arc::new(compiler.compiled());
+            self.known = Arc::new(compiler.known());
         }
         Ok(Built { chains, report, inventory, function_names: names, needs, policy: Some(policy) })
     }

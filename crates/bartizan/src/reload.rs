@@ -152,6 +152,9 @@ impl Inventory {
 
     /// Rules that run here and that `next`, which took its place, cannot evaluate.
     pub fn left_out(&self, next: &Inventory) -> Vec<String> {
+        if std::ptr::eq(self, next) {
+            return Vec::new();
+        }
         let out =
             next.unsupported.iter().filter(|(id, _)| self.loaded.contains(id) && !next.loaded.contains(id));
         let told = |(id, rule): (&(u32, u32), &RefusedRule)| {

@@ -53,7 +53,7 @@ pub struct Steering<'r> {
 struct Course<'s> {
     builder: &'s mut Builder,
     below: &'s mut Below,
-    running: Inventory,
+    running: Arc<Inventory>,
     number: u64,
     /// A controller's generation that is built, and is to run once it is stored.
     ready: Option<(Arc<Joined>, Built)>,
@@ -66,7 +66,7 @@ impl Steering<'_> {
     pub fn run(
         &self,
         builder: &mut Builder,
-        running: Inventory,
+        running: Arc<Inventory>,
         mut inbox: Inbox,
         (links, below): (&mut Links, &mut Below),
         finished: &dyn Fn() -> bool,

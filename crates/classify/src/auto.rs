@@ -8,14 +8,17 @@
 //! least: with a smaller budget, for those who have thousands of sets, bit vectors are taken, too.
 
 use crate::bitvector::BitVector;
-use crate::classifier::{Classifier, Entry, InsertError, Linear};
+use crate::classifier::{Classifier, Entry, InsertError, Linear, Match};
+use crate::header::Header;
+use crate::layered::{Layered, List};
 use crate::live::Live;
+use std::sync::Arc;
 
 /// Rules up to which a linear search is chosen.
 pub const LINEAR_MAX: usize = 12;
 
 /// Rules searched linearly up to which tables are kept: about what bit vectors take for a lookup.
-const REST_MAX: usize = 64;
+pub(crate) const REST_MAX: usize = 64;
 
 /// Bytes that the smallest tables take. With a smaller budget none are built, unless nothing else fits it.
 const TABLES_MIN: usize = 1 << 20;
@@ -78,6 +81,35 @@ impl Auto {
         Ok(Auto { classifier: Box::new(live), why, fits: rest <= REST_MAX })
     }
 
+    /// As [`Auto::new`], for a generation of rule sets behind another one, whose tables are shared as far as they go. `before`: what was made for that one.
+    ///
+    /// # Errors
+    /// As [`Auto::new`].
+    pub fn after(before: Option<&Chosen>, lists: Vec<List>, budget: usize) -> Result<Chosen, InsertError> {
+        let lists: Vec<List> = lists.into_iter().map(in_order).collect();
+        let rules: usize = lists.iter().map(|list| list.len()).sum();
+        if rules <= LINEAR_MAX || budget < TABLES_MIN {
+            return Auto::whole(&lists, budget);
+        }
+        if let Some(Chosen { structure: Structure::Layered(before), .. }) = before
+            && let Some(next) = before.next(&lists, budget)?
+        {
+            return Ok(Chosen { structure: Structure::Layered(Arc::new(next)), fits: true });
+        }
+        let layered = Layered::new(lists.clone(), budget)?;
+        if layered.rest() > REST_MAX {
+            return Auto::whole(&lists, budget);
+        }
+        Ok(Chosen { structure: Structure::Layered(Arc::new(layered)), fits: true })
+    }
+
+    /// What shares nothing.
+    fn whole(lists: &[List], budget: usize) -> Result<Chosen, InsertError> {
+        let sets: Vec<Vec<Entry>> = lists.iter().map(|list| list.to_vec()).collect();
+        let Auto { classifier, fits, .. } = Auto::new(&sets, budget)?;
+        Ok(Chosen { structure: Structure::Whole(Arc::from(classifier)), fits })
+    }
+
     /// The structure for large and changing sets, in its fastest form.
     ///
     /// # Errors
@@ -91,6 +123,58 @@ impl Auto {
         live.finish(rebuild.run());
         Ok(live)
     }
+}
+
+/// What suits rule sets that stay as they are, and may be followed by others.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    structure: Structure,
+    /// Whether it keeps to the budget without searching many rules linearly.
+    pub fits: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Structure {
+    Layered(Arc<Layered>),
+    Whole(Arc<dyn Classifier>),
+}
+
+impl Chosen {
+    /// Looks a header up: as [`Classifier::lookup`].
+    pub fn lookup(&self, header: &Header, results: &mut [Option<Match>]) {
+        match &self.structure {
+            Structure::Layered(layered) => layered.lookup(header, results),
+            Structure::Whole(classifier) => classifier.lookup(header, results),
+        }
+    }
+
+    /// All entries, each set in its order: everything is copied.
+    #[must_use]
+    pub fn all_entries(&self) -> Vec<Vec<Entry>> {
+        match &self.structure {
+            Structure::Layered(layered) => layered.lists().iter().map(|list| list.to_vec()).collect(),
+            Structure::Whole(classifier) => classifier.all_entries(),
+        }
+    }
+
+    /// Its tables, where it has some that others may share.
+    #[must_use]
+    pub fn layered(&self) -> Option<&Arc<Layered>> {
+        match &self.structure {
+            Structure::Layered(layered) => Some(layered),
+            Structure::Whole(_) => None,
+        }
+    }
+}
+
+/// A list in the order of priorities; of equals the earlier stays first.
+fn in_order(list: List) -> List {
+    if list.is_sorted_by_key(|entry| entry.priority) {
+        return list;
+    }
+    let mut sorted = list.to_vec();
+    sorted.sort_by_key(|entry| entry.priority);
+    sorted.into()
 }
 
 /// Bit vectors of the sets, if they fit the budget.

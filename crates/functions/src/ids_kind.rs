@@ -32,6 +32,18 @@ pub trait RuleCompiler: Send + Sync {
         source: &RuleSource<'_>,
         tenants: &[(TenantId, Variables)],
     ) -> Result<Arc<RuleSet>, CompileError>;
+
+    /// The signature groups of some rule sets. They depend on nothing else: who knows them of an earlier generation may give those.
+    fn groups(&self, sets: &[Arc<RuleSet>]) -> Arc<Groups> {
+        groups_of(sets)
+    }
+}
+
+/// Signature groups of some rule sets, formed anew.
+#[must_use]
+pub fn groups_of(sets: &[Arc<RuleSet>]) -> Arc<Groups> {
+    let heads: Vec<_> = sets.iter().map(|rules| &rules.heads).collect();
+    Arc::new(Groups::new(&heads, RULES_MAX))
 }
 
 /// Why files make no set.
@@ -121,8 +133,7 @@ impl FunctionKind for IdsKind {
         // Policies that name the same files have the same rules, and their heads stand in the groups once.
         let mut different: Vec<Arc<RuleSet>> = Vec::new();
         let places: Vec<usize> = compiled.iter().map(|(rules, ..)| place_in(&mut different, rules)).collect();
-        let heads: Vec<_> = different.iter().map(|rules| &rules.heads).collect();
-        let groups = Arc::new(Groups::new(&heads, RULES_MAX));
+        let groups = self.compiler.groups(&different);
         let fids = classes.iter().flat_map(|class| class.fids.iter().copied()).collect();
         let header_rules =
             vec![HeaderRules { called: HEADER_RULE, fids, rules: groups.header_rules().to_vec() }];

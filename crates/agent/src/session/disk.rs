@@ -20,6 +20,12 @@ pub trait Disk {
     /// It cannot be written; part of it may be there.
     fn write(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()>;
 
+    /// Writes behind the end of a file that is there. When it returns that is durable.
+    ///
+    /// # Errors
+    /// It cannot be written; part of it may be there.
+    fn append(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+
     /// Gives a file another name, in place of the file that may have it.
     ///
     /// # Errors
@@ -64,6 +70,12 @@ impl Disk for SystemDisk {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
         file.write_all(bytes)?;
         file.sync_all()
+    }
+
+    fn append(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut file = OpenOptions::new().append(true).open(path)?;
+        file.write_all(bytes)?;
+        file.sync_data()
     }
 
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {

@@ -20,6 +20,9 @@ use std::time::{Duration, Instant};
 
 /// How long workers have until they run a generation that was handed to them. One that is idle looks up ten times a second, and is woken.
 const WORKERS: Duration = Duration::from_secs(5);
+/// How long to sleep until they are looked at again: at first, and at most.
+const NAP_FIRST: Duration = Duration::from_micros(20);
+const NAP_LONGEST: Duration = Duration::from_millis(1);
 
 /// A link, as a controller is told of it.
 #[derive(Clone, Debug)]
@@ -71,8 +74,11 @@ impl Workers {
     /// Waits for some time until all of them run a generation, or a later one.
     fn wait_for(&self, generation: Generation) {
         let end = Instant::now() + WORKERS;
+        // They are woken: most need some tens of microseconds.
+        let mut nap = NAP_FIRST;
         while self.control.running() < generation && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(nap);
+            nap = (nap * 2).min(NAP_LONGEST);
         }
     }
 }

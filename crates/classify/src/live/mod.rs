@@ -10,6 +10,7 @@
 mod delta;
 mod version;
 
+pub(crate) use version::Stored;
 pub use version::Version;
 
 use crate::classifier::{Classifier, Entry, InsertError, Match, SETS_MAX};
@@ -23,7 +24,6 @@ use delta::Added;
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 use std::sync::Arc;
-use version::Stored;
 
 /// Where an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,14 +10,15 @@
 //! settled by itself, again while the count moves. Such headers are few (their best rule was deleted, or an added entry
 //! matches), what the tables gave for them stays, and to be settled again means that the writer has gone on.
 
-use super::delta::{Delta, Found};
+use super::delta::{Added, Delta, Found};
 use crate::classifier::{Entry, Match, NO_FID, SETS_MAX};
 use crate::flat::{Flat, FlatV4, FlatV6};
 use crate::header::Header;
 use crate::split::{BLOCK, Compiled, NONE, Options};
-use crate::sync::{AtomicU32, AtomicU64, DELTA_MAX, spin_loop};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, DELTA_MAX, spin_loop};
 use bartizan_base::Fid;
 use core::sync::atomic::Ordering;
+use std::sync::Arc;
 
 /// An entry with its place among equals.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +30,7 @@ pub(crate) struct Stored {
 /// The compiled entries of a set, by rank.
 #[derive(Debug)]
 pub(crate) struct Set {
-    pub stored: Vec<Stored>,
+    pub stored: Arc<[Stored]>,
     priorities: Vec<u32>,
     /// Which fid an entry has now, [`NO_FID`] while it is deleted. This is its valid flag: one load tells both. A power of
     /// two of them; the last, which no entry has, is that of no rank: the load needs neither branch nor check.
@@ -99,7 +100,24 @@ impl Set {
     fn new(stored: Vec<Stored>) -> Self {
         let mut fids: Vec<AtomicU32> = stored.iter().map(|s| AtomicU32::new(s.entry.fid.0)).collect();
         fids.resize_with((stored.len() + 1).next_power_of_two(), || AtomicU32::new(NO_FID.0));
-        Set { priorities: stored.iter().map(|s| s.entry.priority).collect(), fids, stored }
+        Set { priorities: stored.iter().map(|s| s.entry.priority).collect(), fids, stored: stored.into() }
+    }
+
+    /// Entries that are compiled, with what a list says of them now: `ranks` has the rank of each entry of the list, [`NONE`] of one that is not among them. What
+    /// the list lacks is deleted.
+    fn over(stored: &Arc<[Stored]>, list: &[Entry], ranks: &[u32]) -> Self {
+        let mut fids = vec![NO_FID.0; (stored.len() + 1).next_power_of_two()];
+        let mut priorities: Vec<u32> = stored.iter().map(|s| s.entry.priority).collect();
+        for (entry, rank) in list.iter().zip(ranks) {
+            // No rank is NONE: there are fewer entries.
+            if let (Some(fid), Some(priority)) =
+                (fids.get_mut(*rank as usize), priorities.get_mut(*rank as usize))
+            {
+                (*fid, *priority) = (entry.fid.0, entry.priority);
+            }
+        }
+        let fids = fids.into_iter().map(AtomicU32::new).collect();
+        Set { priorities, fids, stored: Arc::clone(stored) }
     }
 
     #[inline]
@@ -149,9 +167,15 @@ impl Set {
 
     /// Entries that are not deleted, with their present fids.
     pub fn live(&self) -> impl Iterator<Item = Stored> {
-        self.stored.iter().enumerate().filter_map(|(rank, s)| {
-            let fid = self.fid(rank as u32);
-            (fid != NO_FID).then_some(Stored { entry: Entry { fid, ..s.entry }, ..*s })
+        self.ranked().map(|(_, stored)| stored)
+    }
+
+    /// As [`Set::live`], with their ranks.
+    fn ranked(&self) -> impl Iterator<Item = (u32, Stored)> {
+        (0u32..).zip(self.stored.iter()).zip(&self.priorities).filter_map(|((rank, s), priority)| {
+            let fid = self.fid(rank);
+            let entry = Entry { fid, priority: *priority, ..s.entry };
+            (fid != NO_FID).then_some((rank, Stored { entry, ..*s }))
         })
     }
 }
@@ -160,7 +184,8 @@ impl Set {
 #[derive(Debug)]
 pub struct Version {
     pub(crate) sets: Vec<Set>,
-    pub(crate) compiled: Compiled,
+    /// Shared with other generations of the rule sets.
+    pub(crate) compiled: Arc<Compiled>,
     pub(crate) delta: Delta,
     /// Changes begun.
     changes: Apart,
@@ -176,11 +201,50 @@ impl Version {
     pub(crate) fn new(sets: Vec<Vec<Stored>>, options: Options) -> Self {
         let rules: Vec<_> = sets.iter().map(|s| s.iter().map(|s| s.entry.rule).collect()).collect();
         Version {
-            compiled: Compiled::new(&rules, options),
+            compiled: Arc::new(Compiled::new(&rules, options)),
             sets: sets.into_iter().map(Set::new).collect(),
             delta: Delta::new(),
             changes: Apart(AtomicU64::new(0)),
         }
+    }
+
+    /// Lists of entries over tables that were compiled of others: `ranks` says which entries are in the tables, by set; the others are added. `None`: they
+    /// are too many.
+    pub(crate) fn over(base: &Version, lists: &[Arc<[Entry]>], ranks: &[Arc<[u32]>]) -> Option<Self> {
+        let sets = base.sets.iter().zip(lists).zip(ranks);
+        let version = Version {
+            compiled: Arc::clone(&base.compiled),
+            sets: sets.map(|((set, list), ranks)| Set::over(&set.stored, list, ranks)).collect(),
+            delta: Delta::new(),
+            changes: Apart(AtomicU64::new(0)),
+        };
+        for (set, (list, ranks)) in (0u8..).zip(lists.iter().zip(ranks)) {
+            let mut before = 0;
+            for (sequence, (entry, rank)) in (0u64..).zip(list.iter().zip(ranks.iter())) {
+                if *rank != NONE {
+                    before = *rank + 1;
+                    continue;
+                }
+                let valid = AtomicBool::new(true);
+                version.delta.add(Added { set, entry: *entry, sequence, before, valid })?;
+            }
+        }
+        Some(version)
+    }
+
+    /// What is compiled, by set.
+    pub(crate) fn compiled_entries(&self) -> impl Iterator<Item = &[Stored]> {
+        self.sets.iter().map(|set| &*set.stored)
+    }
+
+    /// Rules that are in no table.
+    pub(crate) fn rest(&self) -> usize {
+        self.compiled.rest()
+    }
+
+    /// Whether both have the same tables.
+    pub(crate) fn shares_tables(&self, other: &Version) -> bool {
+        Arc::ptr_eq(&self.compiled, &other.compiled)
     }
 
     /// Says that a flag is about to be set or cleared.
@@ -191,7 +255,10 @@ impl Version {
 
     /// Lowers what lookups run on, to compare: see [`Compiled::set_level`].
     pub(crate) fn set_level(&mut self, level: crate::Level) {
-        self.compiled.set_level(level);
+        // Nobody else has them yet.
+        if let Some(compiled) = Arc::get_mut(&mut self.compiled) {
+            compiled.set_level(level);
+        }
     }
 
     /// Rule sets.
@@ -441,13 +508,17 @@ impl Version {
 
     fn search_once(&self, header: &Header, results: &mut [Option<Match>]) {
         for (index, (set, result)) in self.sets.iter().zip(results).enumerate() {
-            let compiled = set.live().find(|s| s.entry.rule.matches(header));
+            let compiled = set.ranked().find(|(_, s)| s.entry.rule.matches(header));
+            let rank = compiled.map_or(NONE, |(rank, _)| rank);
             let added = self.delta.iter().filter(|a| {
-                usize::from(a.set) == index && a.valid.load(Ordering::Acquire) && a.entry.rule.matches(header)
+                usize::from(a.set) == index
+                    && a.before <= rank
+                    && a.valid.load(Ordering::Acquire)
+                    && a.entry.rule.matches(header)
             });
-            let added = added.map(|a| Stored { entry: a.entry, sequence: a.sequence });
-            let best = compiled.into_iter().chain(added).min_by_key(|s| (s.entry.priority, s.sequence));
-            *result = best.map(|s| Match { fid: s.entry.fid, priority: s.entry.priority });
+            let added = added.min_by_key(|a| (a.entry.priority, a.sequence)).map(|a| a.entry);
+            let best = added.or(compiled.map(|(_, stored)| stored.entry));
+            *result = best.map(|entry| Match { fid: entry.fid, priority: entry.priority });
         }
     }
 
@@ -458,7 +529,7 @@ impl Version {
             |s: &Set| s.stored.len() * (size_of::<Stored>() + 4) + s.fids.len() * size_of::<AtomicU32>();
         self.compiled.memory()
             + self.sets.iter().map(of_set).sum::<usize>()
-            + size_of::<super::delta::Added>() * DELTA_MAX
+            + size_of::<Added>() * DELTA_MAX
             + (128 << 10)
     }
 }

@@ -131,14 +131,7 @@ impl Builder<'_> {
         self.full.extend_from_slice(&all);
         self.full_starts.push(self.full.len() as u32);
         self.entries += all.len();
-        let mut kept: Vec<u32> = Vec::with_capacity(all.len());
-        for rule in all {
-            let what = self.combination(rule);
-            let covered = kept.iter().any(|k| self.combination(*k).covers(&what));
-            if !covered {
-                kept.push(rule);
-            }
-        }
+        let kept = self.uncovered(all);
         let next = self.lists.len() as u32;
         let list = *self.by_content.entry(kept).or_insert_with_key(|kept| {
             self.lists.push(kept.clone());
@@ -147,6 +140,33 @@ impl Builder<'_> {
         });
         self.by_mark.insert(mark, (list, full));
         (list, full)
+    }
+
+    /// Those of some rules, best first, that no earlier one covers.
+    fn uncovered(&self, rules: Vec<u32>) -> Vec<u32> {
+        let mut kept = Vec::with_capacity(rules.len());
+        // A rule of one tenant covers no other tenant's, and there may be a thousand tenants with the same addresses.
+        let mut of_all: Vec<Combination> = Vec::new();
+        let mut of_one: HashMap<u16, Vec<Combination>, FixedState> = HashMap::default();
+        for rule in rules {
+            let what = self.combination(rule);
+            let covers = |kept: &Combination| kept.covers(&what);
+            let tenant = what.one_tenant();
+            let covered = of_all.iter().any(covers)
+                || match tenant {
+                    Some(tenant) => of_one.get(&tenant).is_some_and(|own| own.iter().any(covers)),
+                    None => of_one.values().flatten().any(covers),
+                };
+            if covered {
+                continue;
+            }
+            kept.push(rule);
+            match tenant {
+                Some(tenant) => of_one.entry(tenant).or_default().push(what),
+                None => of_all.push(what),
+            }
+        }
+        kept
     }
 
     fn combination(&self, rule: u32) -> Combination {

@@ -39,6 +39,11 @@ impl Combination {
         })
     }
 
+    /// The tenant that it asks for.
+    pub fn one_tenant(&self) -> Option<u16> {
+        (self.tenant.0 == self.tenant.1).then_some(self.tenant.0)
+    }
+
     /// Whether whatever satisfies `other` satisfies this.
     pub fn covers(&self, other: &Combination) -> bool {
         fn wider<T: PartialOrd>(a: (T, T), b: (T, T)) -> bool {

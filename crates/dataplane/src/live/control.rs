@@ -98,7 +98,6 @@ impl Control {
 
     /// Hands over another generation; each worker runs it from its next batch boundary on. Of several only the last counts.
     pub fn swap(&self, chains: Arc<Chains>) {
-        self.free_left();
         for seat in &self.seats {
             if let Ok(mut pending) = seat.pending.lock() {
                 *pending = Some(Arc::clone(&chains));

@@ -15,7 +15,7 @@ use crate::model::signature::{Member, RuleAction};
 use bartizan_base::Settings;
 use bartizan_rules::{Diagnostic, Duplicate, Duplicates, Rule, RuleFile, RuleSetReport, Severity};
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Nothing of the generation can be used.
 #[derive(Debug, thiserror::Error)]
@@ -178,6 +178,7 @@ pub fn load(files: &mut [RuleFile], input: &LoadInput<'_>) -> Result<Loaded, Loa
         head_of: signatures.iter().map(|s| s.head).collect(),
         deciding: signatures.iter().filter_map(|s| Some(((s.id.gid, s.id.sid), Says::of_rule(s)?))).collect(),
         accepting: accepting(&signatures),
+        looked: OnceLock::new(),
         firewall: policies.map(|policies| Firewall::new(&signatures, &policies)),
         signatures,
         heads: heads.finish(input.tenants),

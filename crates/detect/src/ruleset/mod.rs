@@ -19,7 +19,7 @@ use bartizan_rules::RuleSetReport;
 pub use load::{LoadError, Loaded, RefusedRule, load};
 pub use rule::{LoadInput, origins};
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A compiled set of rules.
 pub struct RuleSet {
@@ -50,6 +50,17 @@ pub struct RuleSet {
     pub firewall: Option<Firewall>,
     /// Rules of the firewall that accept flows, by generator and number: a flow stays accepted as long as there is such a rule.
     accepting: HashSet<(u32, u32)>,
+    /// What all rules were looked through for.
+    looked: OnceLock<Looked>,
+}
+
+/// What some rule of a set does. Generations that share the set ask, and it has tens of thousands of rules.
+#[derive(Clone, Copy)]
+struct Looked {
+    /// It refuses what speaks another protocol than it says.
+    waits_for_protocol: bool,
+    /// It changes bytes.
+    replaces: bool,
 }
 
 /// What a rule can decide of a flow.
@@ -96,8 +107,7 @@ impl RuleSet {
     /// Whether some rule refuses what speaks another protocol than it says (`app-layer-protocol:!tls`).
     #[must_use]
     pub fn waits_for_protocol(&self) -> bool {
-        let refuses = |s: &Member| matches!(s.action, RuleAction::Drop | RuleAction::Reject(_));
-        self.signatures.iter().any(|s| refuses(s) && s.packet.iter().any(|c| c.is_detection()))
+        self.looked().waits_for_protocol
     }
 
     /// Whether there is no rule at all: flows are only recorded.
@@ -109,10 +119,7 @@ impl RuleSet {
     /// How segments of a stream that came together may be shown.
     #[must_use]
     pub fn together(&self) -> Together {
-        let replaces = |s: &Member| {
-            s.values.iter().any(|v| v.program.literals().any(|(_, literal)| literal.replace.is_some()))
-        };
-        if self.tags || self.firewall.is_some() || self.signatures.iter().any(replaces) {
+        if self.tags || self.firewall.is_some() || self.looked().replaces {
             // What is tagged or changed is the packet, and each is judged by the firewall.
             Together::Apart
         } else if self.prefilters.looks_at_segments() {
@@ -120,6 +127,18 @@ impl RuleSet {
         } else {
             Together::Joined
         }
+    }
+
+    fn looked(&self) -> Looked {
+        let refuses = |s: &Member| matches!(s.action, RuleAction::Drop | RuleAction::Reject(_));
+        let waits = |s: &Member| refuses(s) && s.packet.iter().any(|c| c.is_detection());
+        let replaces = |s: &Member| {
+            s.values.iter().any(|v| v.program.literals().any(|(_, literal)| literal.replace.is_some()))
+        };
+        *self.looked.get_or_init(|| Looked {
+            waits_for_protocol: self.signatures.iter().any(waits),
+            replaces: self.signatures.iter().any(replaces),
+        })
     }
 }
 

@@ -44,6 +44,15 @@ impl Disk for Killed {
         SystemDisk.write(path, bytes)
     }
 
+    fn append(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        if let Err(killed) = self.step() {
+            SystemDisk.append(path, &bytes[..bytes.len() / 2])?;
+            return Err(killed);
+        }
+        self.bytes.set(self.bytes.get() + bytes.len());
+        SystemDisk.append(path, bytes)
+    }
+
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
         self.step()?;
         SystemDisk.rename(from, to)
@@ -127,6 +136,102 @@ fn a_save_that_is_killed_at_any_step_leaves_the_one_before_or_the_next() {
         }
     }
     assert_eq!(seen, [1, 2].into());
+}
+
+/// Changes one after the other, killed at any step: what was said to be stored is there behind the next start, and nothing that was not asked for.
+#[test]
+fn changes_that_are_killed_at_any_step_leave_the_last_that_was_stored_or_the_next() {
+    let text = |number: u64| policy("changed", &number.to_string());
+    let kept = policy("kept", "k");
+    let of = |number: u64| match number % 3 {
+        0 => held(number, &[kept.clone(), text(number)]),
+        1 => held(number, &[text(number), policy("more", "m")]),
+        _ => held(number, std::slice::from_ref(&kept)),
+    };
+    // Two journals that end, and into the third.
+    let last = 20;
+    for steps in 0..70 {
+        let folder = Folder::new(&format!("journal-{steps}"));
+        let disk = Killed::after(steps);
+        let mut store = FileStore::on(&folder.0, disk.clone());
+        store.records_max = 7;
+        let stored = (1..=last).take_while(|number| store.save(&of(*number)).is_ok()).last().unwrap_or(0);
+        let found = FileStore::new(&folder.0).load().unwrap();
+        let whole = |number: u64| if number == 0 { Held::default() } else { of(number) };
+        assert!(found == whole(stored) || found == whole(stored + 1), "{steps}: {stored}, {found:?}");
+        // It goes on from there.
+        let mut again = FileStore::new(&folder.0);
+        let number = again.load().unwrap().generation;
+        for number in number + 1..number + 5 {
+            again.save(&of(number)).unwrap();
+            assert_eq!(FileStore::new(&folder.0).load().unwrap(), of(number), "{steps}");
+        }
+        let journals = std::fs::read_dir(&folder.0).unwrap();
+        let journals =
+            journals.filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().starts_with(JOURNAL));
+        assert_eq!(journals.count(), 1, "{steps}");
+    }
+}
+
+#[test]
+fn a_small_change_is_one_step_on_the_disk() {
+    let many: Vec<Arc<Object>> = (0..100).map(|n| policy(&format!("p{n}"), "text")).collect();
+    let folder = Folder::new("steps");
+    let disk = Killed::after(1 << 20);
+    let mut store = FileStore::on(&folder.0, disk.clone());
+    store.records_max = 20;
+    store.save(&held(1, &many)).unwrap();
+    let mut next = many.clone();
+    for turn in 0..20 {
+        next[turn] = policy(&format!("p{turn}"), "another text");
+        let (left, bytes) = (disk.left.get(), disk.bytes.get());
+        store.save(&held(2, &next)).unwrap();
+        assert_eq!(left - disk.left.get(), 1);
+        assert!(disk.bytes.get() - bytes < 250);
+    }
+    // What fits no line, and what comes when the journal is full, is written with objects and list.
+    for large in [policy("p1", &"x".repeat(RECORD_MAX)), policy("p1", "small")] {
+        next[1] = large;
+        let left = disk.left.get();
+        store.save(&held(3, &next)).unwrap();
+        assert!(left - disk.left.get() > 1 || next[1].bytes() < 10);
+        assert_eq!(FileStore::new(&folder.0).load().unwrap(), held(3, &next));
+    }
+}
+
+#[test]
+fn a_broken_journal_is_said_and_a_cut_one_is_as_far_as_it_goes() {
+    let folder = Folder::new("journal");
+    let mut store = FileStore::new(&folder.0);
+    for number in 1..5 {
+        store.save(&held(number, &[policy("a", &format!("text {number}"))])).unwrap();
+    }
+    let path = folder.0.join(format!("{JOURNAL}1"));
+    let good = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(good.lines().count(), 3);
+    let load = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        FileStore::new(&folder.0).load()
+    };
+    for end in 0..=good.len() {
+        let lines = good[..end].matches('\n').count() as u64;
+        assert_eq!(load(&good[..end]).unwrap().generation, 1 + lines);
+    }
+    for (from, to, expected) in [
+        ("text 2", "text 9", "another object"),
+        ("\"gone\"", "\"went\"", "unknown field"),
+        ("{\"generation\":2", "{\"generation\":-2", "invalid value"),
+    ] {
+        let error = load(&good.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(error.contains(expected) && error.contains("move the folder"), "{error}");
+    }
+    // A list of the form before has none.
+    let list = folder.0.join(LIST);
+    let text = std::fs::read_to_string(&list).unwrap();
+    let old = text.replace("\"form\":3", "\"form\":2").replace(",\"journal\":1", "");
+    assert_ne!(text, old);
+    std::fs::write(&list, old).unwrap();
+    assert_eq!(load(&good).unwrap().generation, 1);
 }
 
 #[test]

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Rule sets of which a generation differs little from the one before: tables that both share, and what differs.
+//!
+//! [`Live`](crate::Live) changes what is looked up; this makes another to be looked up beside it, and the one before stays as it is. Tables know the order of their rules, not what
+//! rules stand for: so a list whose rules are the same in the same order has the same tables, whatever numbers it gives them. What a list lacks of those is deleted in it,
+//! what it has beyond them is added ([`Version::over`]). Nobody has to say what has changed: it is found by comparing with the list before.
+//!
+//! Added rules cost each lookup a little. [`Layered::compact`] compiles the whole list, and lookups under way go over to that; it is to be called beside the work, when changes rest.
+
+use crate::auto::REST_MAX;
+use crate::classifier::{Entry, InsertError, Match};
+use crate::header::{Header, HeaderRule};
+use crate::live::{Stored, Version};
+use crate::split::{NONE, Options};
+use crate::sync::{ArcSwap, DELTA_MAX};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The entries of a rule set, the first that matches wins.
+pub type List = Arc<[Entry]>;
+
+/// Entries of tables that a list lacks, beyond a half of them, with which lists are compiled anew.
+const DELETED_MAX: usize = 1_024;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Layered {
+    lists: Vec<List>,
+    budget: usize,
+    published: ArcSwap<Version>,
+    tables: Mutex<Tables>,
+}
+
+/// What the next generation may begin with.
+#[derive(Debug)]
+struct Tables {
+    /// Whose tables.
+    base: Arc<Version>,
+    /// By set, for each entry of the list its rank there, or [`NONE`].
+    ranks: Vec<Arc<[u32]>>,
+    /// The lists have other rules than the tables.
+    differ: bool,
+    /// Tables of the whole list would leave too much to a linear search: another structure is to be chosen.
+    unfit: bool,
+}
+
+impl Layered {
+    /// Compiles lists, in the order of their priorities; tables take about `budget` bytes at most.
+    ///
+    /// # Errors
+    /// An entry that can be in no classifier.
+    pub fn new(lists: Vec<List>, budget: usize) -> Result<Self, InsertError> {
+        check(&lists)?;
+        let base = Arc::new(compiled(&lists, budget));
+        let tables = Tables { base: Arc::clone(&base), ranks: whole(&lists), differ: false, unfit: false };
+        Ok(Layered { lists, budget, published: ArcSwap::from(base), tables: Mutex::new(tables) })
+    }
+
+    /// The same for lists that differ little, with the tables of this one. `None`: they differ too much, or ask for other tables.
+    ///
+    /// # Errors
+    /// As [`Layered::new`].
+    pub fn next(&self, lists: &[List], budget: usize) -> Result<Option<Self>, InsertError> {
+        check(lists)?;
+        let before = self.tables();
+        if lists.len() != self.lists.len() || budget != self.budget || before.unfit {
+            return Ok(None);
+        }
+        let base = Arc::clone(&before.base);
+        let ranks: Vec<Arc<[u32]>> =
+            (self.lists.iter().zip(&before.ranks).zip(lists).zip(base.compiled_entries()))
+                .map(|(((old, ranks), new), compiled)| follow(old, ranks, new, compiled))
+                .collect();
+        drop(before);
+        let count = |list: &[u32]| list.iter().filter(|rank| **rank == NONE).count();
+        let added: usize = ranks.iter().map(|ranks| count(ranks)).sum();
+        let listed: usize = lists.iter().map(|list| list.len()).sum();
+        let there: usize = base.compiled_entries().map(<[Stored]>::len).sum();
+        let deleted = there.saturating_sub(listed - added);
+        if added > DELTA_MAX || deleted > there / 2 + DELETED_MAX {
+            return Ok(None);
+        }
+        let Some(version) = Version::over(&base, lists, &ranks) else { return Ok(None) };
+        let tables = Tables { base, ranks, differ: added + deleted > 0, unfit: false };
+        Ok(Some(Layered {
+            lists: lists.to_vec(),
+            budget,
+            published: ArcSwap::from_pointee(version),
+            tables: Mutex::new(tables),
+        }))
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Entries that are in no table yet.
+    #[must_use]
+    pub fn added(&self) -> usize {
+        self.published.load().delta.len()
+    }
+
+    /// Whether the whole is in tables of its own, with nothing added and nothing deleted.
+    #[must_use]
+    pub fn is_compact(&self) -> bool {
+        let tables = self.tables();
+        tables.unfit || !tables.differ
+    }
+
+    /// Compiles the whole list, for lookups from now on and for the next generation. It takes as long as [`Layered::new`] does.
+    pub fn compact(&self) {
+        if self.is_compact() {
+            return;
+        }
+        let version = Arc::new(compiled(&self.lists, self.budget));
+        let mut tables = self.tables();
+        if version.rest() > REST_MAX {
+            tables.unfit = true;
+            return;
+        }
+        tables.base = Arc::clone(&version);
+        tables.ranks = whole(&self.lists);
+        tables.differ = false;
+        self.published.store(version);
+    }
+
+    /// Whether both have the same tables, which take memory once.
+    #[must_use]
+    pub fn shares_tables(&self, other: &Layered) -> bool {
+        self.published.load().shares_tables(&other.published.load())
+    }
+
+    /// As [`crate::Classifier::lookup`].
+    pub fn lookup(&self, header: &Header, results: &mut [Option<Match>]) {
+        results.fill(None);
+        self.published.load().lookup_one(header, results);
+    }
+
+    /// The lists.
+    #[must_use]
+    pub fn lists(&self) -> &[List] {
+        &self.lists
+    }
+
+    /// Rules that are in no table.
+    #[must_use]
+    pub fn rest(&self) -> usize {
+        self.published.load().rest()
+    }
+
+    /// Upper bound of the bytes in use, shared ones included.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let lists: usize = self.lists.iter().map(|list| list.len() * (size_of::<Entry>() + 4)).sum();
+        self.published.load().memory() + lists
+    }
+}
+
+fn check(lists: &[List]) -> Result<(), InsertError> {
+    (0u8..).zip(lists).try_for_each(|(set, list)| InsertError::check(set, lists.len(), list))
+}
+
+/// Tables of lists, in their fastest form.
+fn compiled(lists: &[List], budget: usize) -> Version {
+    let stored = |list: &List| {
+        (0u64..).zip(list.iter()).map(|(sequence, entry)| Stored { entry: *entry, sequence }).collect()
+    };
+    Version::new(lists.iter().map(stored).collect(), Options { budget, fast: true })
+}
+
+/// Ranks of lists that are compiled themselves.
+fn whole(lists: &[List]) -> Vec<Arc<[u32]>> {
+    lists.iter().map(|list| (0u32..).take(list.len()).collect()).collect()
+}
+
+/// The ranks of a list among what is compiled, rising, from those of the list before it.
+fn follow(old: &List, old_ranks: &Arc<[u32]>, new: &List, compiled: &[Stored]) -> Arc<[u32]> {
+    if Arc::ptr_eq(old, new) {
+        return Arc::clone(old_ranks);
+    }
+    let same = |(a, b): &(&Entry, &Entry)| a.rule == b.rule;
+    let head = old.iter().zip(new.iter()).take_while(same).count();
+    let most = old.len().min(new.len()) - head;
+    let tail = old.iter().rev().zip(new.iter().rev()).take(most).take_while(same).count();
+    let (head_ranks, rest) = old_ranks.split_at(head);
+    let tail_ranks = rest.get(rest.len() - tail..).unwrap_or_default();
+    // Between the last rank that the head has and the first of the tail.
+    let ranked = |rank: &&u32| **rank != NONE;
+    let first = head_ranks.iter().rev().find(ranked).map_or(0, |rank| rank + 1);
+    let end = tail_ranks.iter().find(ranked).map_or(compiled.len(), |rank| *rank as usize);
+    let middle = new.get(head..new.len() - tail).unwrap_or_default();
+    let among = compiled.get(first as usize..end).unwrap_or_default();
+    let between = rising(&matched(middle, among, first));
+    head_ranks.iter().chain(&between).chain(tail_ranks).copied().collect()
+}
+
+/// For each entry a compiled one with its rule, each at most once, or [`NONE`]; in any order. `first`: the first's rank.
+fn matched(list: &[Entry], compiled: &[Stored], first: u32) -> Vec<u32> {
+    let mut places: HashMap<HeaderRule, Vec<u32>, foldhash::fast::FixedState> = HashMap::default();
+    if !list.is_empty() {
+        for (place, stored) in compiled.iter().enumerate().rev() {
+            places.entry(stored.entry.rule).or_default().push(first + place as u32);
+        }
+    }
+    let take = |entry: &Entry| places.get_mut(&entry.rule).and_then(Vec::pop).unwrap_or(NONE);
+    list.iter().map(take).collect()
+}
+
+/// The longest rising part of some ranks; in place of what is not in it stands [`NONE`].
+fn rising(ranks: &[u32]) -> Vec<u32> {
+    // By length of a part less one: where the part with the lowest end has it.
+    let mut ends: Vec<usize> = Vec::new();
+    let mut before: Vec<Option<usize>> = vec![None; ranks.len()];
+    let rank = |place: usize| ranks.get(place).copied().unwrap_or(NONE);
+    for (place, of_place) in ranks.iter().enumerate().filter(|(_, rank)| **rank != NONE) {
+        let length = ends.partition_point(|end| rank(*end) < *of_place);
+        if let (Some(slot), Some(end)) = (before.get_mut(place), length.checked_sub(1).map(|l| ends.get(l))) {
+            *slot = end.copied();
+        }
+        match ends.get_mut(length) {
+            Some(end) => *end = place,
+            None => ends.push(place),
+        }
+    }
+    let mut kept = vec![NONE; ranks.len()];
+    let mut next = ends.last().copied();
+    while let Some(place) = next {
+        if let Some(slot) = kept.get_mut(place) {
+            *slot = rank(place);
+        }
+        next = before.get(place).copied().flatten();
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_longest_rising_part(ranks in proptest::collection::vec(prop_oneof![Just(NONE), 0u32..12], 0..10)) {
+            let kept = rising(&ranks);
+            let is_part = |mask: u32| {
+                let some: Vec<u32> = ranks.iter().enumerate().filter(|(i, _)| mask >> i & 1 == 1).map(|(_, r)| *r).collect();
+                (!some.contains(&NONE) && some.is_sorted_by(|a, b| a < b)).then_some(some.len())
+            };
+            let longest = (0..1u32 << ranks.len()).filter_map(is_part).max().unwrap_or(0);
+            let got: Vec<u32> = kept.iter().copied().filter(|r| *r != NONE).collect();
+            prop_assert!(got.is_sorted_by(|a, b| a < b));
+            prop_assert_eq!(got.len(), longest);
+            prop_assert!(kept.iter().zip(&ranks).all(|(kept, rank)| [NONE, *rank].contains(kept)));
+        }
+    }
+}
