@@ -6,6 +6,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod account;
+mod ahead;
 pub mod app_memory;
 pub mod app_stats;
 pub mod board;

@@ -6,6 +6,7 @@ mod moving;
 mod shown;
 
 use crate::account::Account;
+use crate::ahead::{AHEAD, Guess};
 use crate::app_memory::AppMemory;
 use crate::board::Presenter;
 use crate::chain::Chains;
@@ -15,6 +16,7 @@ use crate::flow_ext::FlowExt;
 use crate::flows::Flows;
 use crate::frame::Place;
 use crate::host_tables::HostCare;
+use crate::identity::Whence;
 use crate::intake::Intake;
 use crate::intake::fragment::{Fragmented, Settled};
 use crate::intake::joined::Joined;
@@ -28,8 +30,8 @@ use crate::runner::Runner;
 use crate::settings::{ChecksumMode, EngineSettings};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::turns::Turn;
-use bartizan_base::{Decision, Generation, Reason, Timestamp, WorkerId};
-use bartizan_flow::{FlowTable, TableError};
+use bartizan_base::{Decision, Generation, LinkId, Reason, Timestamp, WorkerId};
+use bartizan_flow::{FlowHash, FlowTable, TableError};
 use bartizan_offload::{FlowManager, ManagerCounters, Stays};
 use bartizan_packet::{Checksums, Decoded, DecoderConfig};
 use shown::Held;
@@ -158,6 +160,24 @@ impl Worker {
         let mut passage = self.passage(recorder);
         passage.begin(frame, follows);
         passage.frame(frame)
+    }
+
+    /// These frames are handed in next, [`AHEAD`] at most, which came in by this way ([`Worker::arrives_by`]): their flows are fetched meanwhile.
+    pub(crate) fn expect<'f>(
+        &self,
+        frames: impl Iterator<Item = &'f [u8]>,
+        (link, arrived_by): (LinkId, u32),
+    ) {
+        let whence = Whence { tenant: self.position.tenant, link, arrived_by };
+        let guess = Guess { scope: whence.plain_scope(&self.settings), vlans: self.settings.vlan_in_key };
+        let table = self.flows.table();
+        let mut hashes = [FlowHash(0); AHEAD];
+        let mut count = 0;
+        for (place, key) in hashes.iter_mut().zip(frames.filter_map(|frame| guess.key(frame))) {
+            *place = table.hash(&key);
+            count += 1;
+        }
+        table.prefetch_batch(hashes.get(..count).unwrap_or_default());
     }
 
     /// A frame has come, whose packets are handed in by themselves.
