@@ -109,7 +109,7 @@ fn how_far_a_connection_has_come_is_said_once() {
     rig.offer(id, Action::Forward).unwrap();
     rig.pass(50);
     let segment = |rig: &mut Rig, sent: u32| {
-        let progress = Some(Progress { sent: Seq(sent), acknowledged: Seq(7) });
+        let progress = Some(Progress { sent: Seq(sent), acknowledged: Seq(7), fin: None });
         let segment = Some(Segment { end: sent, acknowledged: 7, ..Segment::default() });
         let packet = MockPacket { from_low: true, bytes: 100, segment };
         assert!(rig.wire.packet(&DeviceKey::of(&key(1_000)), packet, rig.now).is_some());
