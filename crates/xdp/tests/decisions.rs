@@ -17,7 +17,7 @@ use bartizan_xdp::{
 };
 use common::{
     DROP, KINDS, PASS, REDIRECT, datagram, ends, header, in_namespace, key, level, number, plain, ports,
-    program, segment, wires,
+    program, segment, stay_on, wires,
 };
 
 const FORWARD: Control = Control { action: Action::Forward, generation: 0 };
@@ -131,6 +131,8 @@ fn how_far_a_connection_has_come_is_known() {
 #[test]
 fn a_fin_that_plainly_ends_what_came_is_forwarded_and_noted() {
     in_namespace(|| {
+        // Where a side's segments have ended is known to the processor that had them.
+        stay_on(0);
         let (mut program, tables) = level(16, 1500);
         for (slot, (v6, _)) in (0..).zip(KINDS).filter(|(_, (_, protocol))| *protocol == TCP) {
             install_all(&tables, FORWARD);
