@@ -58,6 +58,10 @@
 /* Flags of numbers. */
 #define BARTIZAN_NUMBERS_FLAG_TIMESTAMPS 0x01 /* Both endpoints send timestamps. */
 
+/* Flags of ends. */
+#define BARTIZAN_END_FLAG_SEEN 0x01 /* Its FIN came. */
+#define BARTIZAN_END_FLAG_SECOND 0x02 /* The other endpoint had ended before. */
+
 /* What is done with the packets of a slot's flow. The host writes it. */
 #define BARTIZAN_CONTROL_FLAGS(word)        ((__u8)((word) >> 0))   /* See the flags of controls. */
 #define BARTIZAN_CONTROL_ACTION(word)       ((__u8)((word) >> 8))   /* See the actions. */
@@ -91,6 +95,10 @@
 #define BARTIZAN_OFFER_ACKNOWLEDGED(word)   ((__u32)((word) >> 0))  /* The latest acknowledgement of it. */
 #define BARTIZAN_OFFER_EDGE(word)           ((__u32)((word) >> 32)) /* Right edge of the window that it may send into. */
 
+/* The end of what an endpoint sends. The program writes it, once. */
+#define BARTIZAN_END_NUMBER(word)           ((__u32)((word) >> 0))  /* The sequence number behind its FIN. */
+#define BARTIZAN_END_FLAGS(word)            ((__u8)((word) >> 32))  /* See the flags of ends. */
+
 /* A flow's slot, as one processor sees it: line `slot * processors + processor`. One cache line. */
 struct bartizan_slot {
 	__u64 control;          /*   0: What is done, the same in the lines of all processors; the host writes it, the rest the program. */
@@ -118,14 +126,16 @@ _Static_assert(__builtin_offsetof(struct bartizan_slot, sent_high) == 52, "slot.
 _Static_assert(__builtin_offsetof(struct bartizan_slot, acknowledged_low) == 56, "slot.acknowledged_low");
 _Static_assert(__builtin_offsetof(struct bartizan_slot, acknowledged_high) == 60, "slot.acknowledged_high");
 
-/* The numbers of a TCP connection whose segments are compared with them, one line for all processors. Its words change by compare and exchange only: see [`crate::windows`]. One cache line. */
+/* What all processors share of a TCP connection: the numbers that its segments are compared with, where they are, else how it ends. Words change by compare and exchange only: see [`crate::windows`]. One cache line. */
 struct bartizan_windows {
 	__u64 numbers;          /*   0: How they are read: a word `numbers`. */
 	__u64 progress_low;     /*   8: What the lower endpoint has sent: a word `progress`. */
 	__u64 offer_low;        /*  16: What the higher endpoint says of that: a word `offer`. */
 	__u64 progress_high;    /*  24: What the higher endpoint has sent. */
 	__u64 offer_high;       /*  32: What the lower endpoint says of that. */
-	__u8 reserved[24];      /*  40: Zero. */
+	__u64 end_low;          /*  40: Where nothing is compared: the end of what the lower endpoint sends, a word `end`, once it has come. */
+	__u64 end_high;         /*  48: The same of the higher endpoint. */
+	__u8 reserved[8];       /*  56: Zero. */
 };
 _Static_assert(sizeof(struct bartizan_windows) == 64, "windows");
 _Static_assert(__builtin_offsetof(struct bartizan_windows, numbers) == 0, "windows.numbers");
@@ -133,6 +143,8 @@ _Static_assert(__builtin_offsetof(struct bartizan_windows, progress_low) == 8, "
 _Static_assert(__builtin_offsetof(struct bartizan_windows, offer_low) == 16, "windows.offer_low");
 _Static_assert(__builtin_offsetof(struct bartizan_windows, progress_high) == 24, "windows.progress_high");
 _Static_assert(__builtin_offsetof(struct bartizan_windows, offer_high) == 32, "windows.offer_high");
+_Static_assert(__builtin_offsetof(struct bartizan_windows, end_low) == 40, "windows.end_low");
+_Static_assert(__builtin_offsetof(struct bartizan_windows, end_high) == 48, "windows.end_high");
 
 /* What came by a port, as one processor counts it: line `port * processors + processor`. Only while the port is enabled. */
 struct bartizan_counts {

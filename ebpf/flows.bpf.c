@@ -5,8 +5,8 @@
  * write; an entry leaves only by the host.
  *
  * In doubt a frame goes up: what is not plain Ethernet, VLAN tags, IPv4 or IPv6, TCP or UDP, all with right lengths and without
- * fragments, options and extension headers, of TCP with no other options than open connections usually have; what opens or ends a TCP
- * connection. A packet in a tunnel belongs to two flows, its own and that of the packet around it: see tunnels.h. A packet without a flow may be refused
+ * fragments, options and extension headers, of TCP with no other options than open connections usually have; what opens a TCP
+ * connection, resets it, or ends it otherwise than plainly (see ends_plainly). A packet in a tunnel belongs to two flows, its own and that of the packet around it: see tunnels.h. A packet without a flow may be refused
  * by the rules of the packet filter, where a link wants that: see early.h.
  *
  * The key of a flow is that of the host (crates/flow/src/key.rs, the first 56 bytes of bartizan_flow_entry) with tenant 0. What tells tenants apart
@@ -390,14 +390,15 @@ INLINE int tcp(const struct frame *frame, struct network *network, int which)
 	if (length < sizeof(*header) || length > network->length)
 		return 1;
 	struct segment *segment = &network->segment;
-	/* What opens and ends a connection is the host's, and so is what no connection sends. */
+	/* What opens and resets a connection is the host's, and so is what no connection sends. */
 	network->odd = !usual_options(frame, network->at + sizeof(*header), length - sizeof(*header), segment) ||
-		       (header->flags & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK)) != TCP_ACK;
+		       (header->flags & (TCP_SYN | TCP_RST | TCP_ACK)) != TCP_ACK;
+	segment->fin = header->flags & TCP_FIN;
 	network->answers = (header->flags & (TCP_SYN | TCP_ACK)) == (TCP_SYN | TCP_ACK);
 	if (is_open(network, BE16(header->checksum)))
 		return 1;
 	segment->sequence = BE32(header->sequence);
-	segment->end = segment->sequence + network->length - length;
+	segment->end = segment->sequence + network->length - length + segment->fin;
 	segment->acknowledged = BE32(header->acknowledgement);
 	segment->window = BE16(header->window);
 	segment->urgent = header->flags & TCP_URG;
@@ -608,6 +609,26 @@ INLINE int is_sample(__u64 port)
 	return sample && !(bpf_get_prandom_u32() & ((1U << ((sample - 1) & 31)) - 1));
 }
 
+/* Whether a FIN plainly ends what its sender has sent here: it begins where that ends, or came before. It is noted for the host, which reads it with the counts: so is told that the
+ * connection ends, while its segments go on here. Two FINs of a side are one; what was lost or overtaken before, or has come another way, only the host can tell. */
+INLINE int ends_plainly(const struct bartizan_slot *line, const struct segment *segment, __u32 slot, int from_high)
+{
+	struct bartizan_windows *shared = bpf_map_lookup_elem(&windows, &slot);
+	if (!shared)
+		return 0;
+	__u64 *own = from_high ? &shared->end_high : &shared->end_low;
+	__u64 *other = from_high ? &shared->end_low : &shared->end_high;
+	__u64 had = read_once(own);
+	if (had)
+		return BARTIZAN_END_NUMBER(had) == segment->end;
+	if (!(from_high ? line->packets_high : line->packets_low) ||
+	    (from_high ? line->sent_high : line->sent_low) != segment->sequence)
+		return 0;
+	__u64 flags = BARTIZAN_END_FLAG_SEEN | (read_once(other) ? BARTIZAN_END_FLAG_SECOND : 0);
+	had = __sync_val_compare_and_swap(own, 0, segment->end | flags << 32);
+	return !had || BARTIZAN_END_NUMBER(had) == segment->end;
+}
+
 /* What becomes of a frame whose flow has a slot. Only what is dropped or leaves here is counted for the flow. */
 INLINE int act(const struct frame *frame, const struct network *network, __u64 port, __u32 slot, __u32 processor,
 	       int from_high)
@@ -624,7 +645,8 @@ INLINE int act(const struct frame *frame, const struct network *network, __u64 p
 	__u8 action = BARTIZAN_CONTROL_ACTION(control);
 	int result = XDP_DROP;
 	struct numbers numbers;
-	if (action > BARTIZAN_ACTION_COMPARE)
+	/* Who refuses or follows a connection is to see its end. */
+	if (action > BARTIZAN_ACTION_COMPARE || (network->segment.fin && action != BARTIZAN_ACTION_FORWARD))
 		return XDP_PASS;
 	if (action == BARTIZAN_ACTION_COMPARE) {
 		struct bartizan_windows *shared = bpf_map_lookup_elem(&windows, &slot);
@@ -640,6 +662,8 @@ INLINE int act(const struct frame *frame, const struct network *network, __u64 p
 	} else {
 		__u32 out = action == BARTIZAN_ACTION_REDIRECT ? BARTIZAN_CONTROL_EGRESS(control) : BARTIZAN_PORT_PAIR(port);
 		if (!may_leave(frame, port, out))
+			return XDP_PASS;
+		if (network->segment.fin && !ends_plainly(line, &network->segment, slot, from_high))
 			return XDP_PASS;
 		/* Without such a port the answer is what stands in the flags. */
 		result = bpf_redirect_map(&egress, out, XDP_PASS);

@@ -235,7 +235,7 @@ __attribute__((noinline)) int carry(struct xdp_md *context, const struct around 
 	/* It ends where the tunnel does. */
 	struct frame inner = {.data = frame.data, .end = frame.end, .length = carried.end};
 	if (network_header(&inner, carried.at, carried.kind, &inside) || transport_header(&inner, &inside, PLAIN) ||
-	    inside.carries || inside.odd)
+	    inside.carries || inside.odd || inside.segment.fin)
 		return XDP_PASS;
 	int inside_from_high = make_key(key, &inside, port, 0);
 	key[4] = carried.tunnel;

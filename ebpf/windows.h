@@ -10,11 +10,11 @@
 #include "bpf.h"
 #include "bartizan_slots.h"
 
-/* What is compared of a segment that has ACK, and none of SYN, FIN and RST. */
+/* What is looked at of a segment that has ACK, and none of SYN and RST. `end` lies behind its FIN, if it has one. */
 struct segment {
 	__u32 sequence, end, acknowledged, timestamp;
 	__u16 window;
-	__u8 stamped, urgent;
+	__u8 stamped, urgent, fin;
 };
 
 /* The words of a connection, as one of its segments meets them: its sender's and the other endpoint's. */

@@ -6,7 +6,7 @@ use crate::common;
 use crate::level;
 use crate::namespace;
 
-use bartizan_ports::{Batch, InlinePort, Port, wait_any};
+use bartizan_ports::{Batch, InlinePort, Port, stay_on_processor, wait_any};
 use bartizan_testkit::packet;
 use bartizan_testkit_worker::events;
 use common::{Folder, PROGRAM, Running, address, get, until, value};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 const ALLOW: &str = "policies: [{name: all, from: any, to: any, chain: [pfw, ids], pfw: {default: allow}, ids: {rules: [local.rules]}}]\ndefault: {action: drop}\n";
 const BLOCK: &str = "policies: [{name: all, from: any, to: any, chain: [pfw, ids], pfw: {default: allow, rules: [{drop: udp, to-ports: 4000}]}, ids: {rules: [local.rules]}}]\ndefault: {action: drop}\n";
-const RULES: &str = "drop udp any any -> any 666 (msg:\"no\"; sid:1;)\npass udp any any -> any 4000 (msg:\"known\"; bypass; sid:2;)\n";
+const RULES: &str = "drop udp any any -> any 666 (msg:\"no\"; sid:1;)\npass udp any any -> any 4000 (msg:\"known\"; bypass; sid:2;)\npass tcp any any -> any 4000 (msg:\"known\"; bypass; sid:3;)\n";
 
 fn start(folder: &Folder, workers: u16, policy: &str) -> Running {
     folder.write("policy.yaml", policy);
@@ -115,6 +115,58 @@ fn forwarded(workers: u16) {
     assert_eq!(counter(&folder, "offload.forwarded_pkts"), below);
     assert_eq!(counter(&folder, "flow_bypassed.pkts"), below);
     assert_eq!((counter(&folder, "offload.entries"), counter(&folder, "offload.orphan_pkts")), (0, 0));
+}
+
+/// A connection that is bypassed with its SYN goes below with the SYN/ACK, and all that follows is handled there, its end as well: the record has it.
+#[test]
+fn connections_end_below_and_their_records_say_so() {
+    const SYN: u8 = 2;
+    const FIN: u8 = 1;
+    const ACK: u8 = 16;
+    in_namespace(|| {
+        let folder = Folder::new();
+        let mut ports = network(1500);
+        let running = start(&folder, 1, ALLOW);
+        // Where a side's segments have ended is known to the processor that had them.
+        assert!(stay_on_processor(0));
+        let segments = [
+            (0, 100, 0, SYN, 0),
+            (1, 500, 101, SYN | ACK, 0),
+            (0, 101, 501, ACK, 0),
+            (0, 101, 501, ACK, 300),
+            (1, 501, 401, ACK, 900),
+            (0, 401, 1401, ACK, 0),
+            (1, 1401, 401, FIN | ACK, 70),
+            (0, 401, 1472, ACK, 0),
+            (0, 401, 1472, FIN | ACK, 0),
+            (1, 1472, 402, ACK, 0),
+        ];
+        for (number, (side, seq, ack, flags, size)) in segments.into_iter().enumerate() {
+            for v6 in [false, true] {
+                let (client, server) = ((address(v6, 1), 40_000), (address(v6, 2), 4000));
+                let (from, to) = if side == 0 { (client, server) } else { (server, client) };
+                let frame = packet::tcp(from, to, (seq, ack), flags, &vec![7; size]).frame();
+                send(&mut ports[side], &[frame]);
+                assert_eq!(take(&mut ports[1 - side], 1), 1, "segment {number}");
+            }
+            // A turn of the worker, also of one that sleeps.
+            std::thread::sleep(Duration::from_millis(if number < 2 { 300 } else { 10 }));
+        }
+        until("entries of connections that are over go", || {
+            value(&get("/metrics"), "bartizan_port_level_total", &["port=\"a1\"", "forwarded"]) == 10
+        });
+        ends_well(running);
+        let mut flows = events::read(&folder.path("out/eve.json"));
+        flows.retain(|event| event["event_type"] == "flow" && event["proto"] == "TCP");
+        assert_eq!(flows.len(), 2);
+        for flow in &flows {
+            let (own, tcp) = (&flow["bartizan"]["levels"], &flow["tcp"]);
+            let of = |level: &str| ["pkts_toserver", "pkts_toclient"].map(|key| number(&own[level][key]));
+            assert_eq!((of("host"), of("xdp")), ([1, 1], [5, 3]), "{flow}");
+            assert_eq!((&tcp["state"], &tcp["fin"]), (&"closed".into(), &true.into()), "{flow}");
+            assert_eq!((&tcp["tcp_flags_ts"], &tcp["tcp_flags_tc"]), (&"13".into(), &"13".into()), "{flow}");
+        }
+    });
 }
 
 fn answer(v6: bool, port: u16) -> Vec<u8> {

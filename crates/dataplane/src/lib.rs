@@ -6,6 +6,7 @@
 //! refuses.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod ahead;
 pub mod board;
 pub mod eve;
 pub mod event_ring;

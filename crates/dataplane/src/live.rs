@@ -13,6 +13,9 @@ pub mod together;
 mod told;
 mod unsent;
 
+use crate::ahead::AHEAD;
+use bartizan_stages::normaliser::{self, NormaliserCounters};
+use bartizan_stages::record::Recorder;
 use crate::segmentation;
 use crate::worker::{Frame, Worker};
 use bartizan_base::{Decision, LinkId, Verdict, WorkerId};
@@ -21,8 +24,6 @@ use bartizan_ports::{
     Awake, Batch, Disposition, FrameFlags, FrameInfo, InlinePair, PendingChecksum, Port, PortError,
     Segmentation, Side, Woke, wait_any,
 };
-use bartizan_stages::normaliser::{self, NormaliserCounters};
-use bartizan_stages::record::Recorder;
 use bartizan_stages::train;
 use std::time::Duration;
 
@@ -111,6 +112,7 @@ pub fn run_inline(
             counters.turns += 1;
             worker.arrives_by(side as u32);
             for index in 0..frames {
+                look_ahead(worker, &batch, index, (link, side as u32));
                 let Some((frame, info)) = frame_of(&batch, index, link) else { continue };
                 worker.arrives_with(checksums_of(info.flags));
                 let follows = is_followed(worker, &batch, index);
@@ -296,6 +298,14 @@ const fn checksums_of(flags: FrameFlags) -> Checksums {
         Checksums::Valid
     } else {
         Checksums::Unknown
+    }
+}
+
+/// Fetches the flows of the next frames of a batch, some at a time. One alone is there as soon as it is looked up.
+fn look_ahead(worker: &Worker, batch: &Batch, index: usize, by: (LinkId, u32)) {
+    if index.is_multiple_of(AHEAD) && index + 1 < batch.len() {
+        let next = index..batch.len().min(index + AHEAD);
+        worker.expect(next.filter_map(|index| batch.bytes(index)), by);
     }
 }
 

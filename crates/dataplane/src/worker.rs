@@ -6,15 +6,8 @@ mod moving;
 mod shown;
 
 use crate::board::Presenter;
-use crate::live::inquiry::Inquiry;
-use crate::passage::{ENDS_WHEN_IDLE, Passage, credit_early};
-use bartizan_applayer::flow::Engine;
-use bartizan_base::turns::Turn;
-use bartizan_base::{Decision, Generation, Reason, Timestamp, WorkerId};
-use bartizan_flow::{FlowTable, TableError};
-use bartizan_offload::{FlowManager, ManagerCounters, Stays};
-use bartizan_packet::{Checksums, Decoded, DecoderConfig};
 use bartizan_stages::account::Account;
+use crate::ahead::{AHEAD, Guess};
 use bartizan_stages::app_memory::AppMemory;
 use bartizan_stages::chain::Chains;
 use bartizan_stages::checksums::ChecksumSample;
@@ -23,11 +16,20 @@ use bartizan_stages::flow_ext::FlowExt;
 use bartizan_stages::flows::Flows;
 use bartizan_stages::frame::Place;
 use bartizan_stages::host_tables::HostCare;
+use bartizan_stages::identity::Whence;
 use bartizan_stages::intake::Intake;
 use bartizan_stages::intake::fragment::{Fragmented, Settled};
 use bartizan_stages::intake::joined::Joined;
 use bartizan_stages::leaving::Leaving;
 use bartizan_stages::lifecycle::{Act, FunctionNews, FunctionNow};
+use crate::live::inquiry::Inquiry;
+use crate::passage::{ENDS_WHEN_IDLE, Passage, credit_early};
+use bartizan_applayer::flow::Engine;
+use bartizan_base::turns::Turn;
+use bartizan_base::{Decision, Generation, LinkId, Reason, Timestamp, WorkerId};
+use bartizan_flow::{FlowHash, FlowTable, TableError};
+use bartizan_offload::{FlowManager, ManagerCounters, Stays};
+use bartizan_packet::{Checksums, Decoded, DecoderConfig};
 use bartizan_stages::normaliser::{NormaliserCounters, Rewrite};
 use bartizan_stages::record::{Entry, Recorder};
 use bartizan_stages::runner::Runner;
@@ -158,6 +160,24 @@ impl Worker {
         let mut passage = self.passage(recorder);
         passage.begin(frame, follows);
         passage.frame(frame)
+    }
+
+    /// These frames are handed in next, [`AHEAD`] at most, which came in by this way ([`Worker::arrives_by`]): their flows are fetched meanwhile.
+    pub(crate) fn expect<'f>(
+        &self,
+        frames: impl Iterator<Item = &'f [u8]>,
+        (link, arrived_by): (LinkId, u32),
+    ) {
+        let whence = Whence { tenant: self.position.tenant, link, arrived_by };
+        let guess = Guess { scope: whence.plain_scope(&self.settings), vlans: self.settings.vlan_in_key };
+        let table = self.flows.table();
+        let mut hashes = [FlowHash(0); AHEAD];
+        let mut count = 0;
+        for (place, key) in hashes.iter_mut().zip(frames.filter_map(|frame| guess.key(frame))) {
+            *place = table.hash(&key);
+            count += 1;
+        }
+        table.prefetch_batch(hashes.get(..count).unwrap_or_default());
     }
 
     /// A frame has come, whose packets are handed in by themselves.

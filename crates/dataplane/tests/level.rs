@@ -90,7 +90,7 @@ fn as_seen(key: &FlowKey, frame: &[u8]) -> MockPacket {
         let data = tcp.len() - options;
         Segment {
             sequence: number(4),
-            end: number(4).wrapping_add(data as u32),
+            end: number(4).wrapping_add(data as u32 + u32::from(tcp[13] & FIN)),
             acknowledged: number(8),
             window: u16::from_be_bytes([tcp[14], tcp[15]]),
             timestamp: (options == 32).then(|| number(24)),
@@ -150,9 +150,9 @@ impl Bench {
         let mut flow = self.flows[number];
         let mut side = usize::from(self.random.percent(50));
         let payload = vec![b'x'; self.random.below(400)];
-        let (mut hands_up, mut last_ack) = (false, false);
+        let (mut flags, mut last_ack) = (0, false);
         let message = if flow.tcp {
-            let flags = match flow.opened {
+            flags = match flow.opened {
                 CLOSED => {
                     flow.seq = [self.random.draw() as u32, self.random.draw() as u32];
                     (side, flow.opened) = (0, SYN_SENT);
@@ -190,8 +190,8 @@ impl Bench {
                 }
                 _ => ACK,
             };
-            hands_up = flags & (SYN | FIN | RST) > 0;
-            let data: &[u8] = if hands_up || last_ack { b"" } else { &payload };
+            let bare = flags & (SYN | FIN | RST) > 0 || last_ack;
+            let data: &[u8] = if bare { b"" } else { &payload };
             let (from, to) = if side == 0 { (flow.client, flow.server) } else { (flow.server, flow.client) };
             let ack = if flags & ACK > 0 { flow.seq[1 - side] } else { 0 };
             let segment = tcp((from.1, to.1), flow.seq[side], ack, flags, data);
@@ -212,8 +212,10 @@ impl Bench {
             FlowScope { tunnel: tunnel.key(), level: flow.vni.is_some().into(), ..FlowScope::default() };
         let key = FlowKey::ported(&scope, protocol, ends(from), ends(to));
         match flow.vni {
-            None => self.arrives(&bytes, &key, side, hands_up),
-            Some(vni) => self.arrives_in_tunnel((vni, flow.around), &bytes, &key, side, hands_up),
+            None => self.arrives(&bytes, &key, side, flags),
+            Some(vni) => {
+                self.arrives_in_tunnel((vni, flow.around), &bytes, &key, side, flags & (SYN | FIN | RST) > 0);
+            }
         }
     }
 
@@ -223,16 +225,18 @@ impl Bench {
         let bytes = ethernet(false, &ip(false, (from.0, to.0), 17, &udp((from.1, to.1), b"some")));
         let ends = |(host, port): (u8, u16)| (address(false, host), port);
         let key = FlowKey::ported(&FlowScope::default(), 17, ends(from), ends(to));
-        self.arrives(&bytes, &key, side, false);
+        self.arrives(&bytes, &key, side, 0);
     }
 
-    fn arrives(&mut self, bytes: &[u8], key: &FlowKey, side: usize, hands_up: bool) {
+    fn arrives(&mut self, bytes: &[u8], key: &FlowKey, side: usize, flags: u8) {
         self.sent.0[side] += 1;
         self.sent.1[side] += bytes.len() as u64;
         let now = self.now();
-        let below = if hands_up {
+        let below = if flags & (SYN | RST) > 0 {
             self.wire.went_up();
             None
+        } else if flags & FIN > 0 {
+            self.wire.fin(&DeviceKey::of(key), as_seen(key, bytes), now)
         } else {
             self.wire.packet(&DeviceKey::of(key), as_seen(key, bytes), now)
         };
@@ -392,7 +396,14 @@ struct Connection {
 impl Connection {
     /// Both sides have sent four bytes that were acknowledged; the next numbers are 105 and 505.
     fn below(name: &str) -> Self {
-        let mut connection = Connection { bench: Bench::new(1, Some(Habits::default()), name), key: None };
+        let connection = Connection::open(name, Some(Habits::default()));
+        assert_eq!(connection.bench.wire.counters().forwarded, 6, "it is below");
+        connection
+    }
+
+    /// The same, with a level or without one.
+    fn open(name: &str, habits: Option<Habits>) -> Self {
+        let mut connection = Connection { bench: Bench::new(1, habits, name), key: None };
         connection.send(0, 100, 0, SYN, b"");
         connection.send(1, 500, 101, SYN | ACK, b"");
         connection.send(0, 101, 501, ACK, b"");
@@ -402,8 +413,22 @@ impl Connection {
             connection.send(1, 501 + number, 102 + number, ACK, b"x");
         }
         connection.send(0, 105, 505, ACK, b"");
-        assert_eq!(connection.bench.wire.counters().forwarded, 6, "it is below");
         connection
+    }
+
+    /// What its record says, but for levels; and of another one of its ports.
+    fn records(self) -> Vec<Value> {
+        let (_, events) = self.bench.stack.finish();
+        let flows = events.into_iter().filter(|event| event["event_type"] == "flow");
+        flows
+            .map(|event| {
+                let mut flow = event["flow"].clone();
+                ["bypassed", "bypass"]
+                    .iter()
+                    .for_each(|key| drop(flow.as_object_mut().unwrap().remove(*key)));
+                serde_json::json!({"flow": flow, "tcp": event["tcp"]})
+            })
+            .collect()
     }
 
     /// A segment of a side. Whether it went on.
@@ -415,7 +440,7 @@ impl Connection {
         let bytes = ethernet(false, &ip(false, (from.0, to.0), 6, &message));
         let ends = |(host, port): (u8, u16)| (address(false, host), port);
         let key = FlowKey::ported(&FlowScope::default(), 6, ends(from), ends(to));
-        self.bench.arrives(&bytes, &key, side, flags & (SYN | FIN | RST) > 0);
+        self.bench.arrives(&bytes, &key, side, flags);
         self.key = Some(key);
         self.bench.fates.last().copied().unwrap()
     }
@@ -443,6 +468,139 @@ fn another_connection_of_the_same_ports_finds_no_entry() {
     }
 }
 
+/// Segments with which a connection ends whose next numbers are 105 and 505: of a side (0: the client), number, acknowledgement, flags, data.
+type Ending = (&'static str, &'static [(usize, u32, u32, u8, &'static [u8])]);
+
+const FA: u8 = FIN | ACK;
+const ENDINGS: [Ending; 10] = [
+    (
+        "the client first",
+        &[(0, 105, 505, FA, b""), (1, 505, 106, ACK, b""), (1, 505, 106, FA, b""), (0, 106, 506, ACK, b"")],
+    ),
+    (
+        "the server first",
+        &[(1, 505, 105, FA, b""), (0, 105, 506, ACK, b""), (0, 105, 506, FA, b""), (1, 506, 106, ACK, b"")],
+    ),
+    ("answered at once", &[(0, 105, 505, FA, b""), (1, 505, 106, FA, b""), (0, 106, 506, ACK, b"")]),
+    (
+        "answered by the client at once",
+        &[(1, 505, 105, FA, b""), (0, 105, 506, FA, b""), (1, 506, 106, ACK, b"")],
+    ),
+    ("with data", &[(0, 105, 505, FA, b"bye"), (1, 505, 109, FA, b"well"), (0, 109, 510, ACK, b"")]),
+    (
+        "sent again",
+        &[
+            (0, 105, 505, FA, b""),
+            (0, 105, 505, FA, b""),
+            (1, 505, 106, FA, b""),
+            (1, 505, 106, FA, b""),
+            (0, 106, 506, ACK, b""),
+        ],
+    ),
+    (
+        "half of it",
+        &[
+            (0, 105, 505, FA, b""),
+            (1, 505, 106, ACK, b"more"),
+            (0, 106, 509, ACK, b""),
+            (1, 509, 106, ACK, b"more"),
+            (0, 106, 513, ACK, b""),
+        ],
+    ),
+    (
+        "half of it by the server",
+        &[(1, 505, 105, FA, b""), (0, 105, 506, ACK, b"more"), (1, 506, 109, ACK, b"")],
+    ),
+    (
+        "half of it, then all",
+        &[
+            (0, 105, 505, FA, b""),
+            (1, 505, 106, ACK, b"more"),
+            (0, 106, 509, ACK, b""),
+            (1, 509, 106, FA, b""),
+            (0, 106, 510, ACK, b""),
+        ],
+    ),
+    ("nobody answers", &[(0, 105, 505, FA, b"")]),
+];
+
+/// Where the level has all of a connection it has its end as well, and the record is the one that there is without a level: whenever the host looks.
+#[test]
+fn a_connection_that_ends_below_has_the_record_that_it_has_without_a_level() {
+    for (name, ending) in ENDINGS {
+        for looks in [0, 1, 2] {
+            let run = |habits: Option<Habits>| {
+                let mut connection = Connection::open("ends", habits);
+                for (side, seq, ack, flags, data) in ending.iter().copied() {
+                    assert!(connection.send(side, seq, ack, flags, data), "{name}");
+                    if looks == 1 {
+                        connection.bench.nanos += 1_100_000_000;
+                        connection.bench.turn();
+                    }
+                }
+                // Who looks in between finds that it is over, and has the rest of it come up.
+                if habits.is_some() && looks != 1 {
+                    assert_eq!(connection.bench.wire.counters().forwarded, 6 + ending.len() as u64, "{name}");
+                }
+                // Over a second the host has read all, and what is over has no entry any more.
+                for _ in 0..if looks == 2 { 40 } else { 0 } {
+                    connection.bench.nanos += 50_000_000;
+                    connection.bench.turn();
+                }
+                let over = ending.iter().filter(|segment| segment.3 & FIN > 0).map(|segment| segment.0);
+                let over = over.clone().any(|side| side == 0) && over.clone().any(|side| side == 1);
+                if habits.is_some() && looks == 2 {
+                    assert_eq!(connection.bench.wire.entries(), usize::from(!over), "{name}");
+                }
+                connection.records()
+            };
+            assert_eq!(run(Some(Habits::default())), run(None), "{name}, {looks}");
+        }
+    }
+}
+
+/// What does not plainly end what went below before comes up, and so does all that follows.
+#[test]
+fn an_end_that_is_not_plain_comes_up() {
+    for (side, seq, ack, data) in
+        [(0, 104, 505, b"".as_slice()), (0, 106, 505, b""), (1, 500, 105, b"xxx"), (1, 5_000, 105, b"")]
+    {
+        let mut connection = Connection::below("not-plain");
+        let before = connection.bench.wire.counters();
+        connection.send(side, seq, ack, FA, data);
+        connection.send(0, 105, 505, ACK, b"");
+        let after = connection.bench.wire.counters();
+        assert_eq!((after.forwarded, after.up), (before.forwarded, before.up + 2), "{seq}");
+        connection.bench.stack.finish();
+    }
+}
+
+/// Both sides have ended below, and nobody has looked: a SYN of the same ports finds the end, and opens another flow, of which nothing finds the entry of the old one.
+#[test]
+fn ports_are_used_again_right_after_an_end_below() {
+    let run = |habits: Option<Habits>| {
+        let mut connection = Connection::open("again", habits);
+        for (side, seq, ack, flags, data) in ENDINGS[0].1.iter().copied() {
+            connection.send(side, seq, ack, flags, data);
+        }
+        let before = connection.bench.wire.counters();
+        connection.send(0, 9_000_000, 0, SYN, b"");
+        connection.send(1, 7_000_000, 9_000_001, SYN | ACK, b"");
+        connection.send(0, 9_000_001, 7_000_001, ACK, b"");
+        connection.send(0, 9_000_001, 7_000_001, ACK, b"hello");
+        if habits.is_some() {
+            let after = connection.bench.wire.counters();
+            assert_eq!((after.forwarded, after.up), (before.forwarded, before.up + 4));
+        }
+        let mut records = connection.records();
+        records.sort_by_key(|record| record["flow"]["start"].to_string());
+        records
+    };
+    let (with, without) = (run(Some(Habits::default())), run(None));
+    assert_eq!(with.len(), 2);
+    assert_eq!(with, without);
+}
+
 /// While a worker hung its link was open: a connection is far ahead of what was seen of it, and is inspected from there on. Who is ahead for no such reason is refused.
 #[test]
 fn a_connection_that_went_on_while_the_host_hung_is_taken_up_where_it_is() {
@@ -464,7 +622,7 @@ fn a_connection_that_went_on_while_the_host_hung_is_taken_up_where_it_is() {
                 ethernet(false, &ip(false, (from.0, to.0), 6, &tcp((from.1, to.1), seq, ack, flags, data)));
             let ends = |(host, port): (u8, u16)| (address(false, host), port);
             let key = FlowKey::ported(&FlowScope::default(), 6, ends(from), ends(to));
-            bench.arrives(&bytes, &key, side, false);
+            bench.arrives(&bytes, &key, side, 0);
             bench.fates.pop().unwrap()
         };
         assert!(send(&mut bench, 0, (100, 0), SYN, b""));

@@ -18,3 +18,20 @@ pub(crate) fn prefetch<T>(value: &T) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = value;
 }
+
+/// Asks for all cache lines of `value`, which begins at one.
+#[inline]
+pub(crate) fn prefetch_lines<T>(value: &T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        const LINE: usize = 64;
+        let first = core::ptr::from_ref(value).cast::<i8>();
+        for line in 0..size_of::<T>().div_ceil(LINE) {
+            // SAFETY: as above; the address lies within the value, as its last line begins before its end.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(first.add(line * LINE)) }
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = value;
+}

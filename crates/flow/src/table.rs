@@ -39,7 +39,7 @@ use crate::entry::{EndReason, FlowEntry, FlowFlags, FlowState};
 use crate::index::Index;
 use crate::key::{FlowHash, FlowHasher, FlowKey, protocol};
 use crate::level::{LevelCounters, LevelWaits, Levels, Step};
-use crate::prefetch::prefetch;
+use crate::prefetch::prefetch_lines;
 use crate::timeouts::{CLASSES, class, sunk_class};
 use crate::wheel::{Tick, TimerLink, TimerWheel};
 use bartizan_base::{
@@ -144,15 +144,15 @@ impl<E: Default> FlowTable<E> {
     }
 
     /// Asks for the cache lines that the lookups of a batch will read: first all index buckets,
-    /// then all entries that they point to. Call it once for a batch, then look up.
+    /// then all entries that they point to. Call it once for a batch, then look up. More than some twenty are more
+    /// than a processor fetches at a time, and than its nearest cache keeps.
     pub fn prefetch_batch(&self, hashes: &[FlowHash]) {
         for hash in hashes {
             self.index.prefetch(*hash);
         }
         for hash in hashes {
             if let Some(entry) = self.index.guess(*hash).and_then(|id| self.entries.get(id as usize)) {
-                prefetch(entry);
-                prefetch(&entry.last_seen);
+                prefetch_lines(entry);
             }
         }
     }

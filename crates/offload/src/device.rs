@@ -12,7 +12,8 @@
 //! | [`Wish::Last`] | | counts, then `Read`: all that was under way before the grace is in them |
 //! | [`Wish::Delete`] | the entry is gone | counts, then `Deleted` |
 //!
-//! When in doubt a packet goes up: of another generation, of TCP with FIN, RST or SYN or without ACK, a fragment, anything odd.
+//! When in doubt a packet goes up: of another generation, of TCP with RST or SYN or without ACK, a fragment, anything odd. So does a FIN, unless the entry forwards without comparing and the FIN begins
+//! where its sender's segments have ended there: then it is forwarded, and told with the counts ([`Counts::sides`]).
 //!
 //! A packet in a tunnel and the packet around it are of two flows, and one frame. It is handled if both have entries whose action is [`Action::Forward`], and counted for
 //! both: for the inner one the bytes from where it begins, as the host's decoder says. Else it goes up, and is counted for neither. An entry of the flow around never acts by itself

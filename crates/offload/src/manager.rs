@@ -174,8 +174,12 @@ impl ManagerCounters {
     }
 }
 
-/// Of each side what was not told before.
-fn news([told_low, told_high]: Sides, [low, high]: Sides) -> Sides {
+/// Of each side what was not told before. How a connection ends both say together.
+fn news(told: Sides, now: Sides) -> Sides {
+    let ([told_low, told_high], [low, high]) = (told, now);
+    if told != now && now.iter().flatten().any(|side| side.fin.is_some()) {
+        return now;
+    }
     [low.filter(|_| low != told_low), high.filter(|_| high != told_high)]
 }
 
@@ -632,6 +636,10 @@ impl FlowManager {
             place.recent = Some(u32::try_from(packets).unwrap_or(u32::MAX));
         }
         if packets == 0 {
+            // A packet that is not counted yet may have brought some already: it is told of with that.
+            if let Some(place) = self.places.get_mut(at) {
+                (place.credited.sides, place.credited.windows) = (told, told_windows);
+            }
             return;
         }
         self.counters.handled(action, packets, bytes);

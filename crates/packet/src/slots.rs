@@ -60,6 +60,7 @@ pub const WORDS: &[Layout] = &[
     NumbersWord::LAYOUT,
     ProgressWord::LAYOUT,
     OfferWord::LAYOUT,
+    EndWord::LAYOUT,
 ];
 
 /// Structures of 64-bit numbers.
@@ -133,7 +134,15 @@ layout! {
 }
 
 layout! {
-    /// The numbers of a TCP connection whose segments are compared with them, one line for all processors. Its words change by compare and exchange only: see
+    /// The end of what an endpoint sends. The program writes it, once.
+    EndWord, "end", 8 {
+        number: u32 ["NUMBER"] @ 0, "The sequence number behind its FIN.";
+        flags: u8 ["FLAGS"] @ 4, "See the flags of ends.";
+    }
+}
+
+layout! {
+    /// What all processors share of a TCP connection: the numbers that its segments are compared with, where they are, else how it ends. Words change by compare and exchange only: see
     /// [`crate::windows`]. One cache line.
     WindowLine, "windows", 64 {
         numbers: u64 ["NUMBERS"] @ 0, "How they are read: a word `numbers`.";
@@ -141,6 +150,8 @@ layout! {
         offer_low: u64 ["OFFER_LOW"] @ 16, "What the higher endpoint says of that: a word `offer`.";
         progress_high: u64 ["PROGRESS_HIGH"] @ 24, "What the higher endpoint has sent.";
         offer_high: u64 ["OFFER_HIGH"] @ 32, "What the lower endpoint says of that.";
+        end_low: u64 ["END_LOW"] @ 40, "Where nothing is compared: the end of what the lower endpoint sends, a word `end`, once it has come.";
+        end_high: u64 ["END_HIGH"] @ 48, "The same of the higher endpoint.";
     }
 }
 
@@ -297,6 +308,16 @@ flags! {
     NumbersFlags, NUMBERS_FLAGS {
         /// Both endpoints send timestamps.
         TIMESTAMPS = 0,
+    }
+}
+
+flags! {
+    /// Flags of ends.
+    EndFlags, END_FLAGS {
+        /// Its FIN came.
+        SEEN = 0,
+        /// The other endpoint had ended before.
+        SECOND = 1,
     }
 }
 

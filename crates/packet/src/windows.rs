@@ -23,8 +23,8 @@
 //! then. A reader who sees an older upper bound finds less acceptable, not more.
 
 use crate::slots::{
-    FLIGHT_MAX, NumbersFlags, NumbersWord, OfferWord, ProgressWord, TIMESTAMP_FAR_AHEAD, WINDOW_TRIES,
-    WindowLine,
+    EndFlags, EndWord, FLIGHT_MAX, NumbersFlags, NumbersWord, OfferWord, ProgressWord, TIMESTAMP_FAR_AHEAD,
+    WINDOW_TRIES, WindowLine,
 };
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -73,6 +73,15 @@ pub struct Segment {
     pub timestamp: Option<u32>,
     /// It has urgent data.
     pub urgent: bool,
+}
+
+/// The end of what an endpoint sends, as a level has seen it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// The sequence number behind its FIN.
+    pub number: u32,
+    /// The other endpoint had ended before.
+    pub second: bool,
 }
 
 /// A line, as an atomic view of somebody's memory.
@@ -142,6 +151,26 @@ impl<'m> Line<'m> {
 
     fn rules(self) -> NumbersWord {
         NumbersWord::read(&self.numbers().load(Ordering::Relaxed).to_le_bytes())
+    }
+
+    const fn ends_words(self) -> [&'m AtomicU64; 2] {
+        let [_, _, _, _, _, end_low, end_high, ..] = self.0;
+        [end_low, end_high]
+    }
+
+    /// What came of the ends of a connection whose segments are not compared: of the lower endpoint, and of the higher one.
+    #[must_use]
+    pub fn ends(self) -> [Option<End>; 2] {
+        self.ends_words().map(|word| {
+            let EndWord { number, flags } = EndWord::read(&word.load(Ordering::Acquire).to_le_bytes());
+            let has = |flag: EndFlags| flags & flag.bits() != 0;
+            has(EndFlags::SEEN).then(|| End { number, second: has(EndFlags::SECOND) })
+        })
+    }
+
+    /// Forgets them, in a line that nobody uses yet.
+    pub fn clear_ends(self) {
+        self.ends_words().iter().for_each(|word| word.store(0, Ordering::Release));
     }
 
     /// Writes a line that nobody uses yet.

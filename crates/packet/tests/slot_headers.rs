@@ -4,10 +4,10 @@
 
 use bartizan_packet::layout::Layout;
 use bartizan_packet::slots::{
-    ACTIONS, CONTROL_FLAGS, COUNTERS, EARLY_CONSTANTS, EXIT_FLAGS, EarlyCount, EarlyHeader, ExitWord,
-    FLIGHT_MAX, Heartbeat, NUMBERS_FLAGS, NumbersWord, OfferWord, PORT_FLAGS, PORTS, PortLine, PortWord,
-    ProbeOutcome, ProgressWord, SEEN_SHIFT, SEQUENCE_BACK, SlotControl, SlotLine, TIMESTAMP_FAR_AHEAD,
-    UDP_PORT_BLOCKS, UdpPorts, WINDOW_TRIES, WORDS, WatchEntry, WindowLine,
+    ACTIONS, CONTROL_FLAGS, COUNTERS, EARLY_CONSTANTS, END_FLAGS, EXIT_FLAGS, EarlyCount, EarlyHeader,
+    EndWord, ExitWord, FLIGHT_MAX, Heartbeat, NUMBERS_FLAGS, NumbersWord, OfferWord, PORT_FLAGS, PORTS,
+    PortLine, PortWord, ProbeOutcome, ProgressWord, SEEN_SHIFT, SEQUENCE_BACK, SlotControl, SlotLine,
+    TIMESTAMP_FAR_AHEAD, UDP_PORT_BLOCKS, UdpPorts, WINDOW_TRIES, WORDS, WatchEntry, WindowLine,
 };
 use bartizan_testkit::random::Random;
 use std::fmt::Write as _;
@@ -92,6 +92,7 @@ fn header() -> String {
         ("port", "ports", PORT_FLAGS),
         ("exit", "exits", EXIT_FLAGS),
         ("numbers", "numbers", NUMBERS_FLAGS),
+        ("end", "ends", END_FLAGS),
     ] {
         let _ = writeln!(out, "\n/* Flags of {many}. */");
         for (bit, name, what) in flags {
@@ -130,6 +131,7 @@ fn rust(layout: &Layout, bytes: &[u8]) -> String {
         "numbers" => format!("{:?}", NumbersWord::read(bytes.try_into().unwrap())),
         "progress" => format!("{:?}", ProgressWord::read(bytes.try_into().unwrap())),
         "offer" => format!("{:?}", OfferWord::read(bytes.try_into().unwrap())),
+        "end" => format!("{:?}", EndWord::read(bytes.try_into().unwrap())),
         "windows" => format!("{:?}", WindowLine::read(bytes.try_into().unwrap())),
         "slot" => format!("{:?}", SlotLine::read(bytes.try_into().unwrap())),
         "counts" => format!("{:?}", PortLine::read(bytes.try_into().unwrap())),

@@ -7,7 +7,7 @@ use crate::leaving::{Leaving, Replaced};
 use crate::record::Recorder;
 use crate::settings::EngineSettings;
 use bartizan_base::turns::Turn;
-use bartizan_base::{Decision, Generation, Timestamp};
+use bartizan_base::{Decision, Generation, TenantId, Timestamp};
 use bartizan_function::Edit;
 use bartizan_packet::PacketView;
 
@@ -22,6 +22,8 @@ pub struct Position {
     pub turn: Option<Turn>,
     /// The generation of which the recorder was told last.
     pub announced: Option<Generation>,
+    /// Whose the latest packet with a flow was.
+    pub tenant: TenantId,
 }
 
 impl Position {

@@ -21,17 +21,21 @@ pub struct Whence {
 impl Whence {
     fn scope(&self, settings: &EngineSettings, packet: &Decoded) -> FlowScope {
         FlowScope {
-            tenant: self.tenant,
-            link: self.link,
             tunnel: if settings.tunnel_in_key { packet.tunnel.key() } else { 0 },
             level: if settings.tunnel_in_key { packet.recursion } else { 0 },
             vlans: if settings.vlan_in_key { packet.vlan.padded() } else { [0; 3] },
-            side: match self.arrived_by & 1 {
-                _ if !settings.side_in_key => FlowSide::Unknown,
-                0 => FlowSide::First,
-                _ => FlowSide::Second,
-            },
+            ..self.plain_scope(settings)
         }
+    }
+
+    /// That of a packet outside of VLANs and tunnels.
+    pub fn plain_scope(&self, settings: &EngineSettings) -> FlowScope {
+        let side = match self.arrived_by & 1 {
+            _ if !settings.side_in_key => FlowSide::Unknown,
+            0 => FlowSide::First,
+            _ => FlowSide::Second,
+        };
+        FlowScope { tenant: self.tenant, link: self.link, side, ..FlowScope::default() }
     }
 
     /// The identity of a packet's flow by its own header.

@@ -3,6 +3,7 @@
 
 use bartizan_packet::sizes::Sizes;
 use bartizan_packet::slots::{PortLine, SEEN_SHIFT, SlotLine};
+use bartizan_packet::windows::End;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Lines of processors that are this much apart in time, in units of [`SEEN_SHIFT`], are of one time: of those the number that is ahead counts. A connection
@@ -52,6 +53,8 @@ pub struct Counts {
     pub last_seen: [u64; 2],
     /// How far a TCP connection has come with these packets. Without meaning for other protocols; none where no packet came.
     pub progress: [Option<Progress>; 2],
+    /// The ends of a TCP connection, which came with these packets.
+    pub ends: [Option<End>; 2],
 }
 
 impl Counts {

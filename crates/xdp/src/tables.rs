@@ -207,8 +207,9 @@ impl Tables {
 
     /// Sets a slot back: no control, counters zero. Only when no packet can find it. `false`: there is no such slot.
     pub fn clear(&self, slot: u32) -> bool {
-        let Some(lines) = self.lines(slot) else { return false };
+        let (Some(lines), Some(shared)) = (self.lines(slot), self.line(slot)) else { return false };
         lines.flatten().for_each(|word| word.store(0, Ordering::Relaxed));
+        shared.clear_ends();
         true
     }
 
@@ -216,7 +217,9 @@ impl Tables {
     #[must_use]
     pub fn counts(&self, slot: u32, now: u64) -> Option<Counts> {
         let lines = self.lines(slot)?.map(|line| SlotLine::read(&bytes_of(line)));
-        Some(Counts::of(lines, now))
+        let counts = Counts::of(lines, now);
+        // Behind the lines: of a packet that is counted the end is noted.
+        Some(Counts { ends: self.line(slot)?.ends(), ..counts })
     }
 
     fn line(&self, slot: u32) -> Option<Line<'_>> {

@@ -7,6 +7,7 @@ use crate::common;
 use bartizan_base::Reason;
 use bartizan_packet::DecoderConfig;
 use bartizan_packet::sizes::SIZE_BOUNDS;
+use bartizan_packet::windows::End;
 use bartizan_testkit::layers;
 use bartizan_testkit::packet::{
     ACK, FIN, Ip, Layer, Packet, Piece, RST, SYN, TCP, UDP, sum_ipv4_header, udp,
@@ -16,7 +17,7 @@ use bartizan_xdp::{
 };
 use common::{
     DROP, KINDS, PASS, REDIRECT, datagram, ends, header, in_namespace, key, level, number, plain, ports,
-    program, segment, wires,
+    program, segment, stay_on, wires,
 };
 
 const FORWARD: Control = Control { action: Action::Forward, generation: 0 };
@@ -123,6 +124,67 @@ fn how_far_a_connection_has_come_is_known() {
             assert_eq!(send(300_000_000, 400_000_000, 10), (300_000_010, 400_000_000));
             // What lies further back than anything is sent again was gone round for.
             assert_eq!(send(200_000_000, 400_000_001, 10), (200_000_010, 400_000_001));
+        }
+    });
+}
+
+#[test]
+fn a_fin_that_plainly_ends_what_came_is_forwarded_and_noted() {
+    in_namespace(|| {
+        // Where a side's segments have ended is known to the processor that had them.
+        stay_on(0);
+        let (mut program, tables) = level(16, 1500);
+        for (slot, (v6, _)) in (0..).zip(KINDS).filter(|(_, (_, protocol))| *protocol == TCP) {
+            install_all(&tables, FORWARD);
+            let now = bartizan_xdp::boot_time;
+            let mut send = |flags, seq: u32, length: usize| {
+                let mut packet = plain(v6, TCP);
+                let tcp = segment(&mut packet);
+                (tcp.seq, tcp.flags, tcp.load) = (seq, flags, vec![7; length]);
+                let result = result(&mut program, &packet.frame());
+                (result, tables.counts(slot, now()).unwrap().ends[0])
+            };
+            let end = |number| Some(End { number, second: false });
+            assert_eq!(send(FIN | ACK, 100, 0), (PASS, None), "nothing of it came");
+            assert_eq!(send(ACK, 100, 50), (REDIRECT, None));
+            assert_eq!(send(FIN | ACK, 149, 0), (PASS, None), "before");
+            assert_eq!(send(FIN | ACK, 151, 0), (PASS, None), "behind a hole");
+            assert_eq!(send(FIN, 150, 0), (PASS, None));
+            assert_eq!(send(FIN | RST | ACK, 150, 0), (PASS, None));
+            assert_eq!(send(FIN | SYN | ACK, 150, 0), (PASS, None));
+            assert_eq!(send(FIN | ACK, 150, 20), (REDIRECT, end(171)));
+            let counts = tables.counts(slot, now()).unwrap();
+            assert_eq!((counts.packets, counts.progress[0].unwrap().sent), ([2, 0], 171));
+            assert_eq!(send(FIN | ACK, 150, 20), (REDIRECT, end(171)), "again");
+            assert_eq!(send(FIN | ACK, 170, 0), (REDIRECT, end(171)), "without its data");
+            assert_eq!(send(FIN | ACK, 171, 0), (PASS, end(171)), "another one");
+            assert_eq!(send(ACK, 171, 0), (REDIRECT, end(171)), "what follows goes on");
+            assert_eq!(send(SYN, 9_000, 0), (PASS, end(171)), "another connection");
+            let [low, high] = ends(v6);
+            tables.remove(&key(TCP, low, high, [0; 3])).unwrap();
+            assert!(tables.clear(slot));
+            assert_eq!(tables.counts(slot, now()).unwrap().ends, [None, None]);
+            for slot in 0..4 {
+                let (v6, protocol) = KINDS[slot as usize];
+                let [low, high] = ends(v6);
+                tables.remove(&key(protocol, low, high, [0; 3])).unwrap();
+            }
+        }
+        // Who refuses a connection, or follows it, is to see its end.
+        for action in [Action::Drop(Reason::IdsRule), Action::Compare, Action::Redirect(5)] {
+            install_all(&tables, Control { action, generation: 0 });
+            for (v6, _) in KINDS.into_iter().filter(|(_, protocol)| *protocol == TCP) {
+                let mut packet = plain(v6, TCP);
+                result(&mut program, &packet.frame());
+                let tcp = segment(&mut packet);
+                (tcp.seq, tcp.flags) = (tcp.seq.wrapping_add(tcp.load.len() as u32), FIN | ACK);
+                tcp.load.clear();
+                assert_eq!(result(&mut program, &packet.frame()), PASS, "{action:?}");
+            }
+            for (v6, protocol) in KINDS {
+                let [low, high] = ends(v6);
+                tables.remove(&key(protocol, low, high, [0; 3])).unwrap();
+            }
         }
     });
 }

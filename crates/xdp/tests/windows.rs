@@ -9,7 +9,7 @@ use bartizan_packet::windows::{Line, Segment as Compared, Side, WINDOW_WORDS, Wi
 use bartizan_testkit::packet::{ACK, FIN, PSH, Packet, RST, SYN, TCP, URG};
 use bartizan_testkit::random::Random;
 use bartizan_xdp::{Action, Control, Runner, Tables};
-use common::{PASS, REDIRECT, ends, in_namespace, key, level, number, plain, segment};
+use common::{PASS, REDIRECT, ends, in_namespace, key, level, number, plain, segment, stay_on};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 const COMPARE: Control = Control { action: Action::Compare, generation: 0 };
@@ -165,18 +165,6 @@ fn what_opens_ends_or_is_not_of_tcp_goes_up_and_moves_nothing() {
         // No slot has this line.
         assert!(!tables.set_windows(16, &open(false)) && tables.windows(16).is_none());
     });
-}
-
-/// Keeps the calling thread on one processor.
-#[allow(unsafe_code)]
-fn stay_on(processor: usize) {
-    // SAFETY: a set of processors is numbers, of which zeros are a value; the calls read and write it, and it lives through them.
-    let done = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(processor, &mut set);
-        libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
-    };
-    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
 }
 
 fn is_after(a: u32, b: u32) -> bool {

@@ -72,7 +72,7 @@ impl Level for NoLevel {
     }
 }
 
-/// A device that reads whatever the host reads, and passes up what its contract says: fragments, what is broken, what opens or ends a connection, tunnels in tunnels.
+/// A device that reads whatever the host reads, and passes up what its contract says: fragments, what is broken, what opens or resets a connection, tunnels in tunnels.
 #[derive(Default)]
 struct Mock(Option<MockWire>);
 
@@ -88,10 +88,18 @@ impl Level for Mock {
         match arrival.packets {
             [packet] => {
                 let (key, seen) = plain(packet, arrival.link)?;
-                let action = wire.packet(&key, seen, arrival.now)?;
+                let fin = packet.transport.tcp().is_some_and(|tcp| tcp.flags.contains(TcpFlags::FIN));
+                let action = if fin {
+                    wire.fin(&key, seen, arrival.now)?
+                } else {
+                    wire.packet(&key, seen, arrival.now)?
+                };
                 Some(if action == Action::Forward { Outcome::Forward } else { Outcome::Drop })
             }
             [outer, inner] => {
+                if inner.transport.tcp().is_some_and(|tcp| tcp.flags.contains(TcpFlags::FIN)) {
+                    return None;
+                }
                 let [outer, inner] = [plain(outer, arrival.link)?, plain(inner, arrival.link)?];
                 let both = [(&outer.0, outer.1), (&inner.0, inner.1)];
                 wire.in_tunnel(both, arrival.now).then_some(Outcome::Forward)
@@ -103,7 +111,7 @@ impl Level for Mock {
 
 /// A packet as the mock device sees it; `None`: it passes it up.
 fn plain(packet: &Decoded, link: LinkId) -> Option<(DeviceKey, MockPacket)> {
-    let told = TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST | TcpFlags::ACK;
+    let told = TcpFlags::SYN | TcpFlags::RST | TcpFlags::ACK;
     let tcp = packet.transport.tcp();
     let odd = packet.is_invalid()
         || !packet.wants_flow()
@@ -112,7 +120,7 @@ fn plain(packet: &Decoded, link: LinkId) -> Option<(DeviceKey, MockPacket)> {
     let key = key(packet, link).filter(|_| !odd)?;
     let segment = tcp.map(|tcp| Segment {
         sequence: tcp.seq,
-        end: tcp.seq.wrapping_add(packet.payload_len),
+        end: tcp.seq.wrapping_add(packet.payload_len + u32::from(tcp.flags.contains(TcpFlags::FIN))),
         acknowledged: tcp.ack,
         window: tcp.window,
         timestamp: tcp.options.timestamps.map(|(own, _)| own),

@@ -17,7 +17,7 @@ use super::control::Control;
 use super::unsent::UnsentFrames;
 use super::{
     LastTurns, LiveCounters, LiveOptions, Rejecter, checksums_of, fill_in_checksums, frame_of, is_followed,
-    is_to_be_cut, release, send_as_segments, send_large, send_released, settle, take_apart,
+    is_to_be_cut, look_ahead, release, send_as_segments, send_large, send_released, settle, take_apart,
 };
 use crate::handover::{Handled, Station, connect};
 use crate::worker::{Worker, WorkerCounters};
@@ -421,6 +421,7 @@ impl<R: Recorder> Post<R> {
                     fill_in_checksums(batch, counters);
                     seen += frames;
                     for index in 0..frames {
+                        look_ahead(station.worker(), batch, index, (link, side as u32));
                         let Some((frame, info)) = frame_of(batch, index, link) else { continue };
                         let tag = tag_of(side, info);
                         station.worker_mut().arrives_with(checksums_of(info.flags));

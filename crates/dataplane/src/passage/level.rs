@@ -5,7 +5,11 @@
 //! there, with its flow or by a header function that says the same of each packet. So who is silent from then on takes no place. A connection is offered once it is established, and goes back when it is over.
 
 use super::Passage;
+use bartizan_stages::record::Entry;
+use bartizan_stages::settled::tcp_state;
+use bartizan_stages::standing::Course;
 use bartizan_base::{Decision, Direction, FlowId, FunctionId, PerDirection, Timestamp, Verdict};
+use bartizan_flow::FlowState;
 use bartizan_flow::level::Step;
 use bartizan_flow::tcp::{Outcome, Progress, Segment, SharedWindows, TcpFlags, TcpState};
 use bartizan_function::Below;
@@ -14,8 +18,6 @@ use bartizan_offload::{
 };
 use bartizan_packet::windows::Windows;
 use bartizan_packet::{Decoded, PacketFlags, Transport, TunnelKind};
-use bartizan_stages::record::Entry;
-use bartizan_stages::standing::Course;
 
 impl Passage<'_> {
     /// A packet of a flow of which everything is decided was handled: offers the flow to the level below, unless that was answered in this generation.
@@ -321,16 +323,18 @@ impl Passage<'_> {
             return;
         }
         let (sent, acknowledged) = (segment.seq, segment.ack);
-        let sender = Progress { sent, acknowledged };
-        let mut sides =
-            PerDirection::new(Some(sender), Some(Progress { sent: acknowledged, acknowledged: sent }));
+        let sender = Progress { sent, acknowledged, fin: None };
+        let receiver = Progress { sent: acknowledged, acknowledged: sent, fin: None };
+        let mut sides = PerDirection::new(Some(sender), Some(receiver));
         if direction == Direction::ToClient {
             sides.swap();
         }
         entry.ext.session.resume(&sides);
     }
 
+    /// A level below says how far both sides of a connection have come. If both have ended there, it has no more to do with it.
     fn resume_session(&mut self, id: FlowId, [low, high]: Sides) {
+        let now = self.cx.position.clock;
         let Some(entry) = self.flows.get_mut(id) else { return };
         if !entry.ext.session.exists() {
             return;
@@ -339,7 +343,16 @@ impl Passage<'_> {
         if direction_from_low(entry.key()) == Direction::ToClient {
             below.swap();
         }
-        entry.ext.session.resume(&below);
+        let state = self.runner.catch_up(self.cx.settings, entry, &below, now);
+        let ended = [low, high].iter().flatten().any(|side| side.fin.is_some());
+        let over = ended && session_is_over(entry.ext.session.state());
+        let state = state.filter(|_| entry.state() != FlowState::LocalBypassed);
+        if let Some(state) = state {
+            self.flows.set_state(id, tcp_state(state));
+        }
+        if over {
+            self.flows.table_mut().raise(id, now);
+        }
     }
 
     fn take_over_windows(&mut self, id: FlowId, windows: &Windows) {

@@ -159,6 +159,7 @@ impl Passage<'_> {
     fn flow_of(&mut self, frame: &Frame<'_>, packet: &Decoded) -> Result<FlowOf, Flowless> {
         // An ICMP error belongs to the flow that it is about.
         let whence = self.whence(frame, packet);
+        self.cx.position.tenant = whence.tenant;
         let about = whence.key_about(self.cx.settings, packet);
         if let Some(key) = about {
             match self.flows.find(&key, frame.now) {

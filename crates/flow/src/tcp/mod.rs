@@ -84,7 +84,7 @@ pub use counters::StreamCounters;
 pub use event::{EventList, StreamEvent};
 pub use outcome::{Advice, Outcome, PacketKind};
 pub use peer::Peer;
-pub use resume::Progress;
+pub use resume::{Fin, Progress};
 pub use segment::{Arrival, HostPolicy, Segment, SegmentOptions, TcpFlags, WSCALE_MAX};
 pub use seq::Seq;
 pub use session::TcpSession;

@@ -4,10 +4,15 @@
 //! Neither side is believed about itself. Where a receiver is says the receiver, which acknowledges; it cannot have more than what was sent, so it is held to that.
 //! What a sender says it has sent only says which acknowledgements can be true: it may send one segment far ahead, which nobody reads, to have what
 //! follows at the true place taken for sent again.
+//!
+//! What numbers do not say (that the client has answered the SYN/ACK, that a side has ended, and that the other one knows) is told by segments as they went by below, without their data
+//! ([`TcpSession::next_untold`]).
 
-use super::session::{FLIGHT_MAX, SEQUENCE_BACK};
-use super::{Seq, TcpSession, WSCALE_MAX};
+use super::session::{FLIGHT_MAX, SEQUENCE_BACK, SessionFlags};
+use super::{Segment, SegmentOptions, Seq, TcpFlags, TcpSession, TcpState, WSCALE_MAX};
 use bartizan_base::{Direction, PerDirection};
+
+const FIN_ACK: TcpFlags = TcpFlags::FIN.union(TcpFlags::ACK);
 
 /// How far one side of a connection has come, by what a level below the host has handled of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +21,24 @@ pub struct Progress {
     pub sent: Seq,
     /// Its latest acknowledgement.
     pub acknowledged: Seq,
+    /// It has ended.
+    pub fin: Option<Fin>,
+}
+
+/// The end of what a side sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fin {
+    /// The number behind its FIN.
+    pub number: Seq,
+    /// The other side had ended before.
+    pub second: bool,
+}
+
+impl Progress {
+    /// The number behind its data: a FIN is told by itself, and nothing lies behind it.
+    fn data_sent(&self) -> Seq {
+        self.fin.map_or(self.sent, |fin| fin.number.minus(1))
+    }
 }
 
 /// A number that was learnt later than another one: it counts unless it lies a little behind, as what is sent again or overtaken does. (One that lies far
@@ -39,9 +62,12 @@ impl TcpSession {
             }
             let peer = &mut self.peers[direction];
             // What the session knows itself stands: a FIN has a number that was acknowledged before it counts as sent.
-            let sent = sender.map_or(peer.next_seq, |sender| later(peer.next_seq, sender.sent));
+            let sent = sender.map_or(peer.next_seq, |sender| later(peer.next_seq, sender.data_sent()));
+            // The acknowledgement of a FIN is told by itself as well.
+            let bound =
+                sender.filter(|sender| sender.fin.is_some()).map_or(sent, |sender| sender.data_sent());
             let acknowledged = receiver.map_or(peer.last_ack, |receiver| {
-                let most = if receiver.acknowledged.after(sent) { sent } else { receiver.acknowledged };
+                let most = if receiver.acknowledged.after(bound) { bound } else { receiver.acknowledged };
                 later(peer.last_ack, most)
             });
             // The window that the receiver offers now is not known, but how large it can be. What was sent beyond it nobody has.
@@ -58,6 +84,70 @@ impl TcpSession {
             peer.next_win = later(peer.next_win, edge);
         }
         self.queue.clear();
+    }
+
+    /// A segment that went by below and changes the connection's state, which is to be handled now: the acknowledgement of the SYN/ACK (before [`TcpSession::resume`]); the end of a side,
+    /// and the other one's acknowledgement of that (after it). To be asked again when it was handled, until there is none, or the same: then it was refused.
+    #[must_use]
+    pub fn next_untold(
+        &self,
+        below: &PerDirection<Option<Progress>>,
+    ) -> Option<(Direction, Segment<'static>)> {
+        if self.state == TcpState::SynRecv {
+            return self.untold_opening(below);
+        }
+        if !self.is_under_way() {
+            return None;
+        }
+        let server_first = match below[Direction::ToServer].and_then(|client| client.fin) {
+            Some(fin) => fin.second,
+            None => true,
+        };
+        let first = if server_first { Direction::ToClient } else { Direction::ToServer };
+        [first, first.flip()].into_iter().find_map(|direction| self.untold_end(direction, below))
+    }
+
+    fn untold_opening(
+        &self,
+        below: &PerDirection<Option<Progress>>,
+    ) -> Option<(Direction, Segment<'static>)> {
+        let client = below[Direction::ToServer]?;
+        let (seq, ack) = (self.peers[Direction::ToServer].next_seq, self.peers[Direction::ToClient].next_seq);
+        let answers = client.acknowledged.at_least(ack) && client.sent.at_least(seq);
+        answers.then(|| (Direction::ToServer, self.bare(Direction::ToServer, TcpFlags::ACK, seq, ack)))
+    }
+
+    fn untold_end(
+        &self,
+        direction: Direction,
+        below: &PerDirection<Option<Progress>>,
+    ) -> Option<(Direction, Segment<'static>)> {
+        let (own, other) = (below[direction]?, below[direction.flip()]);
+        let fin = own.fin?;
+        if !self.has_closed(direction) {
+            let known = later(self.peers[direction.flip()].last_ack, own.acknowledged);
+            // The acknowledgement of the other's end comes by itself.
+            let most = match other.and_then(|other| other.fin) {
+                Some(end) if !self.has_closed(direction.flip()) => end.number.minus(1),
+                _ => known,
+            };
+            let ack = if known.after(most) { most } else { known };
+            return Some((direction, self.bare(direction, FIN_ACK, fin.number.minus(1), ack)));
+        }
+        let answered = other.is_some_and(|other| other.acknowledged.at_least(fin.number))
+            && self.peers[direction].last_ack.before(fin.number);
+        let closed = self.has_closed(direction.flip());
+        let end = other.and_then(|other| other.fin).filter(|_| closed).map(|end| end.number);
+        let seq = end.unwrap_or(self.peers[direction.flip()].next_seq);
+        answered.then(|| (direction.flip(), self.bare(direction.flip(), TcpFlags::ACK, seq, fin.number)))
+    }
+
+    /// A segment without data, whose window is the largest that can be (as in [`TcpSession::resume`]).
+    fn bare(&self, direction: Direction, flags: TcpFlags, seq: Seq, ack: Seq) -> Segment<'static> {
+        let stamps = (self.peers[direction].last_ts, self.peers[direction.flip()].last_ts);
+        let ts = self.flags.contains(SessionFlags::TIMESTAMP).then_some(stamps);
+        let options = SegmentOptions { ts, ..SegmentOptions::default() };
+        Segment { seq, ack, flags, window: u16::MAX, options, checksum_ok: true, ..Segment::default() }
     }
 }
 
@@ -80,7 +170,7 @@ mod tests {
     }
 
     fn side(sent: u32, acknowledged: u32) -> Option<Progress> {
-        Some(Progress { sent: Seq(sent), acknowledged: Seq(acknowledged) })
+        Some(Progress { sent: Seq(sent), acknowledged: Seq(acknowledged), fin: None })
     }
 
     fn below(client: Option<Progress>, server: Option<Progress>) -> PerDirection<Option<Progress>> {
@@ -102,6 +192,60 @@ mod tests {
             let state = rig.session.state();
             assert!(matches!(state, TcpState::TimeWait | TcpState::Closed), "{state:?}");
         }
+    }
+
+    /// Tells a session all that it is not told yet.
+    fn catch_up(rig: &mut Rig, below: &PerDirection<Option<Progress>>) {
+        let tell = |rig: &mut Rig, most| {
+            let mut last = None;
+            for _ in 0..most {
+                let Some((direction, segment)) = rig.session.next_untold(below) else { return };
+                let said = Some((direction, segment.seq, segment.ack, segment.flags));
+                assert_ne!(said, last, "it was refused");
+                last = said;
+                rig.handle(direction, &segment);
+            }
+        };
+        tell(rig, usize::from(rig.session.state() == TcpState::SynRecv));
+        rig.session.resume(below);
+        tell(rig, 5);
+        assert!(rig.session.next_untold(below).is_none());
+    }
+
+    #[test]
+    fn ends_that_came_below_are_told() {
+        let end = |sent: u32, acknowledged, second| {
+            let fin = Some(Fin { number: Seq(sent), second });
+            side(sent, acknowledged).map(|progress| Progress { fin, ..progress })
+        };
+        let (c, s) = (101 + 5_000, 501 + 90_000);
+        for (client, server, state) in [
+            (end(c + 1, s, false), side(s, c), TcpState::CloseWait),
+            (end(c + 1, s, false), side(s, c + 1), TcpState::CloseWait),
+            (end(c + 1, s + 1, false), end(s + 1, c + 1, true), TcpState::Closed),
+            (end(c + 1, s + 1, true), end(s + 1, c + 1, false), TcpState::Closed),
+            (end(c + 1, s, false), end(s + 1, c + 1, true), TcpState::LastAck),
+            (side(c, s), end(s + 1, c, false), TcpState::FinWait1),
+            (side(c, s + 1), end(s + 1, c, false), TcpState::FinWait2),
+        ] {
+            let mut rig = open();
+            catch_up(&mut rig, &below(client, server));
+            assert_eq!(rig.session.state(), state, "{client:?} {server:?}");
+        }
+    }
+
+    #[test]
+    fn what_opens_a_connection_below_is_told() {
+        let mut rig = Rig::new(StreamConfig::default());
+        rig.handle(ToServer, &segment(TcpFlags::SYN, 100, 0, b""));
+        rig.handle(ToClient, &segment(TcpFlags::SYN.union(A), 500, 101, b""));
+        catch_up(&mut rig, &below(None, side(501, 101)));
+        assert_eq!(rig.session.state(), TcpState::SynRecv, "the client has not answered");
+        catch_up(&mut rig, &below(side(101, 400), None));
+        assert_eq!(rig.session.state(), TcpState::SynRecv, "it acknowledges something else");
+        catch_up(&mut rig, &below(side(101 + 20, 501 + 70), side(501 + 70, 121)));
+        assert_eq!(rig.session.state(), TcpState::Established);
+        assert_eq!(rig.session.peers[ToClient].next_seq, Seq(571));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::key::DeviceKey;
 use crate::stays::Stays;
 use bartizan_base::{Generation, Level, PacketDuration, Timestamp};
 use bartizan_flow::level::{Answer, SunkId};
-use bartizan_flow::tcp::{Progress, Seq};
+use bartizan_flow::tcp::{Fin, Progress, Seq};
 use bartizan_packet::TunnelKind;
 use bartizan_packet::windows::{Line, Segment, WINDOW_WORDS, Windows};
 use std::collections::{HashMap, VecDeque};
@@ -77,6 +77,23 @@ struct Entry {
 }
 
 impl Entry {
+    /// Whether a FIN begins where its sender's segments have ended, or came before.
+    fn ends_plainly(&self, packet: &MockPacket) -> bool {
+        let side = self.sides.get(usize::from(!packet.from_low)).copied().flatten();
+        let (Some(side), Some(segment), None) = (side, packet.segment, &self.line) else { return false };
+        match side.fin {
+            Some(fin) => fin.number == Seq(segment.end),
+            None => side.sent == Seq(segment.sequence),
+        }
+    }
+
+    fn note_fin(&mut self, end: usize, number: Seq) {
+        let second = self.sides.get(1 - end).copied().flatten().is_some_and(|other| other.fin.is_some());
+        if let Some(Some(side)) = self.sides.get_mut(end) {
+            side.fin.get_or_insert(Fin { number, second });
+        }
+    }
+
     fn windows(&self) -> Option<Windows> {
         self.line.as_ref().map(|line| Line::new(line).read())
     }
@@ -173,6 +190,11 @@ impl MockWire {
         lock(&self.0).packet(key, packet, now)
     }
 
+    /// A segment with FIN arrives, whose end lies behind that. As [`MockWire::packet`].
+    pub fn fin(&self, key: &DeviceKey, packet: MockPacket, now: Timestamp) -> Option<Action> {
+        lock(&self.0).fin(key, packet, now)
+    }
+
     /// A packet arrives in another one, which is given first. Whether both are forwarded, and counted; else the frame goes up.
     pub fn in_tunnel(&self, packets: [(&DeviceKey, MockPacket); 2], now: Timestamp) -> bool {
         lock(&self.0).in_tunnel(packets, now)
@@ -228,6 +250,23 @@ impl Core {
         Some(action)
     }
 
+    fn fin(&mut self, key: &DeviceKey, packet: MockPacket, now: Timestamp) -> Option<Action> {
+        let ends = self.acting(key).filter(|(place, action)| {
+            let entry = self.entries.get(*place as usize).and_then(Option::as_ref);
+            *action == Action::Forward && entry.is_some_and(|entry| entry.ends_plainly(&packet))
+        });
+        let Some((place, _)) = ends else {
+            self.counters.up += 1;
+            return None;
+        };
+        let action = self.packet(key, packet, now)?;
+        let entry = self.entries.get_mut(place as usize).and_then(Option::as_mut);
+        if let (Some(entry), Some(segment)) = (entry, packet.segment) {
+            entry.note_fin(usize::from(!packet.from_low), Seq(segment.end));
+        }
+        Some(action)
+    }
+
     /// Whether a segment plainly goes on with a connection whose segments are compared with its windows.
     fn goes_on(&self, place: u32, from_low: bool, segment: Option<&Segment>) -> bool {
         let entry = self.entries.get(place as usize).and_then(Option::as_ref);
@@ -255,8 +294,11 @@ impl Core {
     fn handle(&mut self, place: u32, packet: MockPacket, now: Timestamp) {
         let MockPacket { from_low, bytes, segment } = packet;
         let Some(entry) = self.entries.get_mut(place as usize).and_then(Option::as_mut) else { return };
-        let progress = segment
-            .map(|segment| Progress { sent: Seq(segment.end), acknowledged: Seq(segment.acknowledged) });
+        let progress = segment.map(|segment| Progress {
+            sent: Seq(segment.end),
+            acknowledged: Seq(segment.acknowledged),
+            fin: None,
+        });
         let sunk = entry.sunk;
         entry.under_way += 1;
         if let (Some(side), Some(new)) = (entry.sides.get_mut(usize::from(!from_low)), progress) {
@@ -268,6 +310,7 @@ impl Core {
                 } else {
                     had.acknowledged
                 },
+                fin: had.fin,
             });
         }
         let stay = PacketDuration::from_nanos(self.draw(self.habits.flight.as_nanos().saturating_add(1)));

@@ -9,7 +9,7 @@ use crate::key::DeviceKey;
 use crate::stays::Stays;
 use bartizan_base::{Generation, Level, Timestamp};
 use bartizan_flow::level::{Answer, SunkId};
-use bartizan_flow::tcp::{Progress, Seq};
+use bartizan_flow::tcp::{Fin, Progress, Seq};
 use bartizan_packet::TunnelKind;
 use bartizan_packet::windows::Windows;
 use bartizan_xdp::{
@@ -85,9 +85,12 @@ struct Early {
 const EARLY_PROTOCOLS: [u8; 2] = [6, 17];
 
 fn sides(counts: &bartizan_xdp::Counts) -> Sides {
+    let mut ends = counts.ends.iter();
     counts.progress.map(|side| {
+        let end = ends.next().copied().flatten();
         let bartizan_xdp::Progress { sent, acknowledged } = side?;
-        Some(Progress { sent: Seq(sent), acknowledged: Seq(acknowledged) })
+        let fin = end.map(|end| Fin { number: Seq(end.number), second: end.second });
+        Some(Progress { sent: Seq(sent), acknowledged: Seq(acknowledged), fin })
     })
 }
 
@@ -280,7 +283,7 @@ impl Device for XdpDevice {
     fn windows(&self, place: u32, sunk: SunkId) -> Option<Windows> {
         let entry = self.entries.get(place as usize)?.as_ref()?;
         let compared = entry.sunk == sunk && entry.compares;
-        self.tables.windows(self.slot(place)).filter(|_| compared)
+        if compared { self.tables.windows(self.slot(place)) } else { None }
     }
 
     fn publish(&mut self, place: u32, sunk: SunkId, windows: &Windows) {

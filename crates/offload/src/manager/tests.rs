@@ -4,7 +4,7 @@
 use super::*;
 use crate::devices::mock::{Habits, MockDevice, MockPacket, MockWire};
 use bartizan_flow::level::LevelWaits;
-use bartizan_flow::tcp::{Progress, Seq};
+use bartizan_flow::tcp::{Fin, Progress, Seq};
 use bartizan_flow::{FlowHasher, FlowKey, FlowScope, FlowTableConfig, Insert};
 use bartizan_packet::windows::{Segment, Side};
 use core::net::{IpAddr, Ipv4Addr};
@@ -109,7 +109,7 @@ fn how_far_a_connection_has_come_is_said_once() {
     rig.offer(id, Action::Forward).unwrap();
     rig.pass(50);
     let segment = |rig: &mut Rig, sent: u32| {
-        let progress = Some(Progress { sent: Seq(sent), acknowledged: Seq(7) });
+        let progress = Some(Progress { sent: Seq(sent), acknowledged: Seq(7), fin: None });
         let segment = Some(Segment { end: sent, acknowledged: 7, ..Segment::default() });
         let packet = MockPacket { from_low: true, bytes: 100, segment };
         assert!(rig.wire.packet(&DeviceKey::of(&key(1_000)), packet, rig.now).is_some());
@@ -126,6 +126,38 @@ fn how_far_a_connection_has_come_is_said_once() {
     let counted =
         Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100, sides: said, windows: None };
     assert_eq!(rig.pass(1_500), [counted]);
+    assert_eq!(rig.manager.sides(&rig.table, id), Some([None, None]));
+}
+
+#[test]
+fn how_a_connection_ends_both_sides_say_together() {
+    let mut rig = Rig::new(Habits::default());
+    let id = rig.flow(1_000);
+    rig.offer(id, Action::Forward).unwrap();
+    rig.pass(50);
+    let segment = |rig: &mut Rig, from_low, sequence: u32, acknowledged, fin: bool| {
+        let segment =
+            Segment { sequence, end: sequence + u32::from(fin), acknowledged, ..Segment::default() };
+        let packet = MockPacket { from_low, bytes: 100, segment: Some(segment) };
+        let key = DeviceKey::of(&key(1_000));
+        let handled =
+            if fin { rig.wire.fin(&key, packet, rig.now) } else { rig.wire.packet(&key, packet, rig.now) };
+        handled.is_some()
+    };
+    assert!(!segment(&mut rig, true, 100, 7, true), "nothing of that side came");
+    assert!(segment(&mut rig, true, 100, 7, false) && segment(&mut rig, false, 7, 100, false));
+    assert!(!segment(&mut rig, true, 99, 7, true) && !segment(&mut rig, true, 101, 7, true));
+    assert!(segment(&mut rig, true, 100, 7, true) && segment(&mut rig, true, 100, 7, true));
+    assert!(!segment(&mut rig, true, 101, 7, true), "another end");
+    let side = |sent, acknowledged, fin: Option<(u32, bool)>| {
+        let fin = fin.map(|(number, second)| Fin { number: Seq(number), second });
+        Some(Progress { sent: Seq(sent), acknowledged: Seq(acknowledged), fin })
+    };
+    let low = side(101, 7, Some((101, false)));
+    assert_eq!(rig.manager.sides(&rig.table, id), Some([low, side(7, 100, None)]));
+    assert!(segment(&mut rig, false, 7, 101, true));
+    let sides = [low, side(8, 101, Some((8, true)))];
+    assert_eq!(rig.manager.sides(&rig.table, id), Some(sides));
     assert_eq!(rig.manager.sides(&rig.table, id), Some([None, None]));
 }
 

@@ -10,8 +10,12 @@ use crate::settings::EngineSettings;
 use bartizan_applayer::protocol::Transport as AppTransport;
 use bartizan_base::{Direction, PerDirection, Timestamp};
 use bartizan_flow::tcp::{
-    Arrival, HostPolicy, Outcome, Segment, StreamConfig, StreamContext, StreamCounters, TcpFlags,
+    Arrival, FlowState, HostPolicy, Outcome, Progress, Segment, StreamConfig, StreamContext, StreamCounters,
+    TcpFlags, TcpState,
 };
+
+/// What a session is told of a connection below besides numbers: both ends, and their acknowledgements.
+const UNTOLD_MOST: usize = 4;
 
 impl Runner {
     /// Keeps the session of a bypassed flow in step. `true`: the segment begins another connection.
@@ -22,18 +26,67 @@ impl Runner {
         segment: &Segment<'_>,
         occasion: &Occasion<'_>,
     ) -> bool {
-        let policy = host_policy(settings, entry, occasion.direction);
-        // Statistics are about what is inspected.
-        let mut uncounted = StreamCounters::default();
-        let mut context =
-            StreamContext { config: &settings.stream, counters: &mut uncounted, budget: &mut self.budget };
-        let arrival = Arrival { direction: occasion.direction, now: occasion.now, policy };
-        let mut outcome = Outcome::default();
-        entry.ext.session.handle(segment, arrival, None, &mut context, &mut outcome);
+        let outcome = self.heed(settings, entry, segment, (occasion.direction, occasion.now));
         if outcome.reverse {
             class::reverse(&self.chains, entry);
         }
         outcome.reuse
+    }
+
+    /// A session takes a segment in that nobody inspects.
+    fn heed(
+        &mut self,
+        settings: &EngineSettings,
+        entry: &mut Entry,
+        segment: &Segment<'_>,
+        (direction, now): (Direction, Timestamp),
+    ) -> Outcome {
+        let policy = host_policy(settings, entry, direction);
+        // Statistics are about what is inspected.
+        let mut uncounted = StreamCounters::default();
+        let mut context =
+            StreamContext { config: &settings.stream, counters: &mut uncounted, budget: &mut self.budget };
+        let arrival = Arrival { direction, now, policy };
+        let mut outcome = Outcome::default();
+        entry.ext.session.handle(segment, arrival, None, &mut context, &mut outcome);
+        outcome
+    }
+
+    /// A level below has let segments of a connection go on: its session is as far as they are. Gives what the flow is by that, if it is something else than before.
+    pub fn catch_up(
+        &mut self,
+        settings: &EngineSettings,
+        entry: &mut Entry,
+        below: &PerDirection<Option<Progress>>,
+        now: Timestamp,
+    ) -> Option<FlowState> {
+        let opens = entry.ext.session.state() == TcpState::SynRecv;
+        let opened = self.tell(settings, entry, (below, usize::from(opens)), now);
+        entry.ext.session.resume(below);
+        self.tell(settings, entry, (below, UNTOLD_MOST), now).or(opened)
+    }
+
+    /// Tells a session what numbers do not say, by so many segments at most.
+    fn tell(
+        &mut self,
+        settings: &EngineSettings,
+        entry: &mut Entry,
+        (below, most): (&PerDirection<Option<Progress>>, usize),
+        now: Timestamp,
+    ) -> Option<FlowState> {
+        let (mut last, mut state) = (None, None);
+        for _ in 0..most {
+            let Some((direction, segment)) = entry.ext.session.next_untold(below) else { break };
+            let said = Some((direction, segment.flags, segment.seq, segment.ack));
+            // It was refused.
+            if said == last {
+                break;
+            }
+            last = said;
+            let outcome = self.heed(settings, entry, &segment, (direction, now));
+            state = outcome.flow_state.or(state);
+        }
+        state
     }
 
     /// TCP tracking of a segment, with reassembly when a payload function is on the path.

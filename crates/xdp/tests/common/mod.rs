@@ -396,3 +396,15 @@ impl Wire {
         Some(frame)
     }
 }
+
+/// Keeps the calling thread on one processor.
+#[allow(unsafe_code)]
+pub fn stay_on(processor: usize) {
+    // SAFETY: a set of processors is numbers, of which zeros are a value; the calls read and write it, and it lives through them.
+    let done = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(processor, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
+    };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+}
