@@ -31,7 +31,7 @@ usage: cargo xtask tidy        check the rules of the house (CONTRIBUTING.md lis
        cargo xtask generate    write all that is committed and made from tables in the code; with --check say what differs
        cargo xtask keywords    of that, write docs/reference/keywords.md and its neighbours from the registry of keywords";
 
-/// The tests that compare committed files with the tables that they are made from: package, test program (the unit
+/// The tests that compare committed files with the tables that they are made from: package, file of `tests/` (the unit
 /// tests of its program unless given), test (all unless given).
 const GENERATED: &[(&str, &str, &str)] = &[
     ("bartizan-detect", "reference_pages", ""),
@@ -53,23 +53,38 @@ const GENERATED: &[(&str, &str, &str)] = &[
 /// The test that compares files also writes them, if told to: the tables are in crates that this one need not build.
 fn generated(generated: &[(&str, &str, &str)], write: bool) -> ExitCode {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    for (package, program, test) in generated {
+    for (package, file, test) in generated {
         let mut command = std::process::Command::new(&cargo);
         command.args(["test", "--quiet", "-p", package]);
-        match *program {
-            "" => command.arg("--bins"),
-            program => command.args(["--test", program]),
+        // One program has all files of `tests/`, as its modules.
+        match *file {
+            "" => command.args(["--bins", "--", test]),
+            file => command.args(["--test", "*", "--", &format!("{file}::{test}")]),
         };
-        command.args(["--", test]);
         if write {
             command.env("UPDATE_REFERENCE", "1");
         } else {
             command.env_remove("UPDATE_REFERENCE");
         }
-        let done = command.status();
+        let done = command.stderr(std::process::Stdio::inherit()).output();
         match done {
-            Ok(status) if status.success() => {}
-            Ok(_) => return ExitCode::FAILURE,
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stdout);
+                print!("{said}");
+                // A run that finds no test of the name ends well, too.
+                let ran = said.lines().any(|line| {
+                    line.starts_with("test result: ok. ") && !line.starts_with("test result: ok. 0 passed")
+                });
+                if !output.status.success() {
+                    return ExitCode::FAILURE;
+                }
+                if !ran {
+                    eprintln!(
+                        "xtask: {package} has no test `{file}::{test}`; correct GENERATED in xtask/src/main.rs"
+                    );
+                    return ExitCode::FAILURE;
+                }
+            }
             Err(error) => {
                 eprintln!("xtask: cannot run cargo: {error}; run this by `cargo xtask generate`");
                 return ExitCode::FAILURE;
