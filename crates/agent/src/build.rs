@@ -108,6 +108,8 @@ pub struct Agent {
     overrides: Overrides,
     /// Which addresses have which DNS names now.
     names: Arc<Names>,
+    /// Names of the host's ports, by their numbers; `None`: there is no host, and a policy may name any.
+    ports: Option<Vec<String>>,
 }
 
 /// Settings that orders gave to functions, beside what their sections say: by function, then by name.
@@ -144,7 +146,7 @@ impl Agent {
         state.tenants.insert(DEFAULT_TENANT.to_owned(), TenantId(0));
         let (hosts, names, overrides) = (HostTables::default(), Arc::default(), Overrides::new());
         let (together_max, early) = (TOGETHER_MAX, false);
-        Ok(Agent { kinds, ids, together_max, early, state, hosts, names, overrides })
+        Ok(Agent { kinds, ids, together_max, early, state, hosts, names, overrides, ports: None })
     }
 
     /// Sets bounds and hash of what functions keep per host. To be called before the first generation: what was kept is gone.
@@ -175,6 +177,11 @@ impl Agent {
     /// Generations say what a level below may refuse of packets without a flow (`Chains::early`).
     pub fn set_early(&mut self, early: bool) {
         self.early = early;
+    }
+
+    /// The ports that the host file names, in its order: what policies may redirect to. Until this is called they may name any.
+    pub fn set_ports(&mut self, names: Vec<String>) {
+        self.ports = Some(names);
     }
 
     /// Names that the sections of a policy file may have.
@@ -454,6 +461,7 @@ impl<'a> Build<'a> {
         });
         let mut chains = Chains::new(self.state.generation, functions, classifier);
         chains.early = early;
+        chains.ports = self.agent.ports.clone().unwrap_or_default().into();
         Some(Prepared { chains, tenants, classes: infos })
     }
 
@@ -842,7 +850,9 @@ impl<'a> Build<'a> {
             Some(variables(&format!("tenants/{index}/vars"), *number, tenant.vars.as_ref()?))
         });
         let vars: Vec<Value> = own_vars.collect();
-        json!({"tenants": tenants, "vars": vars, "groups": groups, "labels": self.file.labels, "rule-groups": self.file.rule_groups, "classes": classes})
+        let ports =
+            self.agent.ports.as_deref().map(|names| names.iter().zip(0u8..).collect::<BTreeMap<_, _>>());
+        json!({"tenants": tenants, "ports": ports, "vars": vars, "groups": groups, "labels": self.file.labels, "rule-groups": self.file.rule_groups, "classes": classes})
     }
 
     /// A function's error, with the place in the file that its path means.
