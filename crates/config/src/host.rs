@@ -6,11 +6,14 @@
 
 mod address;
 mod controller;
+mod ports;
 
 pub use address::listen_address;
 pub use controller::{
     Controller, HERE_AGENTS, HERE_DEVICE, HERE_LISTEN, Here, STATISTICS_EVERY, STATISTICS_EVERY_USUAL,
 };
+
+pub use ports::{NAMED_PORTS, NamedPort};
 
 use crate::policy::read;
 use crate::policy::values::{List, Seconds, Share, Size};
@@ -92,19 +95,6 @@ pub struct Link {
     /// Of a tap: what is looked at, in tcpdump's language (pcap-filter(7)): `not port 22`. The kernel drops the rest.
     pub filter: Option<String>,
 }
-
-/// A port that redirected packets leave by.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct NamedPort {
-    /// Name, in policies and events.
-    pub name: String,
-    /// Its interface, which no link uses.
-    pub interface: String,
-}
-
-/// Most ports that a host file names.
-pub const NAMED_PORTS: usize = 16;
 
 /// Two interfaces that are bridged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -452,31 +442,8 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
             }
         }
     }
-    named_ports(&file, &interfaces, &mut problem);
+    ports::check(&file, &interfaces, &mut problem);
     if problems.is_empty() { Ok(file) } else { Err(wrong(problems)) }
-}
-
-/// Whether named ports are told apart, and are none of a link's (`used`): what is redirected would come back by it.
-fn named_ports(file: &HostFile, used: &HashSet<&String>, problem: &mut impl FnMut(String, String)) {
-    if file.ports.len() > NAMED_PORTS {
-        let message = format!("{} ports; more than {NAMED_PORTS} are not supported", file.ports.len());
-        problem("ports".to_owned(), message);
-    }
-    let (mut names, mut interfaces) = (HashSet::new(), HashSet::new());
-    for (index, port) in file.ports.iter().enumerate() {
-        if !names.insert(&port.name) {
-            let message = format!("two ports are called `{}`; rename one", port.name);
-            problem(format!("ports/{index}/name"), message);
-        }
-        let what = match (used.contains(&port.interface), interfaces.insert(&port.interface)) {
-            (true, _) => "belongs to a link, and what is redirected would come in by it again",
-            (_, false) => "is used by two ports",
-            _ => continue,
-        };
-        let message =
-            format!("interface `{}` {what}; give each port an interface of its own", port.interface);
-        problem(format!("ports/{index}/interface"), message);
-    }
 }
 
 /// Whether every link gets its workers.
@@ -752,14 +719,6 @@ controller: {address: 'controller.example:9444', identity: id, state: /var/lib/b
                 "1:9: interface `e0` is used twice; give each interface to one link, and once",
             ),
             ("links: [{name: a, inline: {a: e0, b: e1, c: e2}}]", "1:42: the key `c` is not known"),
-            (
-                "links: [{name: a, inline: {a: e0, b: e1}}]\nports: [{name: p, interface: e1}]",
-                "2:30: interface `e1` belongs to a link",
-            ),
-            (
-                "links: [{name: a, inline: {a: e0, b: e1}}]\nports: [{name: p, interface: e2}, {name: p, interface: e2}]",
-                "2:42: two ports are called `p`; rename one",
-            ),
             (
                 "links: [{name: a, tap: {interface: [e0, e1]}}, {name: b, tap: {interface: e1}}]",
                 "1:48: interface `e1` is used twice; give each interface to one link, and once",
