@@ -79,6 +79,7 @@
 /* Flags of rule entries. */
 #define BARTIZAN_RULE_FLAG_VALID 0x01 /* The entry counts. Set last, and taken away first. */
 #define BARTIZAN_RULE_FLAG_EACH_ICMP 0x02 /* ICMP is decided packet by packet, since rules of its class ask for codes, which a flow may change. */
+#define BARTIZAN_RULE_FLAG_REDIRECT 0x04 /* What goes on leaves by the named port `egress`, and not by the one across its link. */
 
 /* A flow. The first 56 bytes are its key, equal for both directions: the lower endpoint stands first. */
 #define BARTIZAN_FLOW_LEN 128
@@ -152,7 +153,8 @@ struct bartizan_rule_entry {
 	__u8 reason;                    /*   9: Why, where they are refused: number of the reason. */
 	__u8 flags;                     /*  10: See the flags of rule entries. */
 	__u8 generation;                /*  11: Low 8 bits of the generation. */
-	__u8 reserved[4];               /*  12: Zero. */
+	__u8 egress;                    /*  12: Number of the named port that packets leave by, if they are redirected. */
+	__u8 reserved[3];               /*  13: Zero. */
 } __attribute__((packed));
 
 /* The compiler lays the structures out as the description says. */
@@ -217,6 +219,7 @@ _Static_assert(__builtin_offsetof(struct bartizan_rule_entry, verdict) == 8, "ru
 _Static_assert(__builtin_offsetof(struct bartizan_rule_entry, reason) == 9, "rule.reason");
 _Static_assert(__builtin_offsetof(struct bartizan_rule_entry, flags) == 10, "rule.flags");
 _Static_assert(__builtin_offsetof(struct bartizan_rule_entry, generation) == 11, "rule.generation");
+_Static_assert(__builtin_offsetof(struct bartizan_rule_entry, egress) == 12, "rule.egress");
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define BARTIZAN_TABLES_LE16(x) (x)
@@ -303,5 +306,6 @@ BARTIZAN_TABLES_ACCESSORS(rule, verdict, 8, 8)
 BARTIZAN_TABLES_ACCESSORS(rule, reason, 8, 9)
 BARTIZAN_TABLES_ACCESSORS(rule, flags, 8, 10)
 BARTIZAN_TABLES_ACCESSORS(rule, generation, 8, 11)
+BARTIZAN_TABLES_ACCESSORS(rule, egress, 8, 12)
 
 #endif

@@ -3,7 +3,7 @@
  * Packets in tunnels, for flows.bpf.c, of which this is a part: VXLAN (RFC 7348), GENEVE (RFC 8926), GTP-U (3GPP TS 29.281), IP in IP (RFC 2003, 4213, 2473).
  *
  * The host counts a packet in a tunnel for its own flow, and the packet around it for another one, and inspects both. So a frame is handled here only if
- * both flows have an entry of this generation that forwards; each counts what the host would: of the packet inside the bytes from where it begins (behind
+ * both flows have an entry of this generation that forwards (the one inside perhaps after its segments were compared with windows: windows.h); each counts what the host would: of the packet inside the bytes from where it begins (behind
  * the Ethernet header of VXLAN, with that of GENEVE). What is refused inside goes up, since the host counts why the packet around it is dropped.
  *
  * Read is what the host's decoder reads in the same way (crates/packet/src/decode): one tunnel, with its header as the standard has it. Up goes the rest: what the
@@ -198,8 +198,9 @@ INLINE int carried_by(const struct frame *frame, const struct around *around, __
 	return odd;
 }
 
-/* This processor's line of a slot, if its flow is forwarded to the port across the link and nothing else is to be done with it. */
-INLINE struct bartizan_slot *forwarded(__u32 slot, __u32 processor)
+/* This processor's line of a slot, if its flow is forwarded to the port across the link: nothing else is to be done with it, or (`compare`) it is compared with the numbers of its
+ * connection. */
+INLINE struct bartizan_slot *forwarded(__u32 slot, __u32 processor, int *compare)
 {
 	__u32 zero = 0, index = slot * processors + processor;
 	struct bartizan_slot *line = bpf_map_lookup_elem(&slots, &index);
@@ -208,10 +209,10 @@ INLINE struct bartizan_slot *forwarded(__u32 slot, __u32 processor)
 		return 0;
 	__u64 control = *(volatile __u64 *)&line->control;
 	if (BARTIZAN_CONTROL_FLAGS(control) != BARTIZAN_CONTROL_FLAG_VALID ||
-	    BARTIZAN_CONTROL_GENERATION(control) != (__u8)*generation ||
-	    BARTIZAN_CONTROL_ACTION(control) != BARTIZAN_ACTION_FORWARD)
+	    BARTIZAN_CONTROL_GENERATION(control) != (__u8)*generation)
 		return 0;
-	return line;
+	*compare = BARTIZAN_CONTROL_ACTION(control) == BARTIZAN_ACTION_COMPARE;
+	return *compare || BARTIZAN_CONTROL_ACTION(control) == BARTIZAN_ACTION_FORWARD ? line : 0;
 }
 
 /* What becomes of a frame with a tunnel, whose outer flow has a slot. A function of its own, not inlined and not static: the verifier looks at it once, and not once
@@ -243,14 +244,29 @@ __attribute__((noinline)) int carry(struct xdp_md *context, const struct around 
 	const __u32 *slot = bpf_map_lookup_elem(&flows, key);
 	if (!slot)
 		return XDP_PASS;
-	struct bartizan_slot *line = forwarded(*slot, processor), *line_around = forwarded(around->slot, processor);
+	int compare, compare_around;
+	struct bartizan_slot *line = forwarded(*slot, processor, &compare);
+	struct bartizan_slot *line_around = forwarded(around->slot, processor, &compare_around);
 	__u32 out = BARTIZAN_PORT_PAIR(port);
-	if (!line || !line_around || !may_leave(&frame, port, out) ||
-	    bpf_redirect_map(&egress, out, XDP_PASS) != XDP_REDIRECT)
+	/* No connection is around another one. */
+	if (!line || !line_around || compare_around)
+		return XDP_PASS;
+	struct numbers numbers;
+	if (compare) {
+		__u32 shared_slot = *slot;
+		struct bartizan_windows *shared = bpf_map_lookup_elem(&windows, &shared_slot);
+		if (!shared)
+			return XDP_PASS;
+		find_numbers(shared, inside_from_high, &numbers);
+		if (!is_plain(&numbers, &inside.segment))
+			return XDP_PASS;
+	}
+	if (!may_leave(&frame, port, out) || bpf_redirect_map(&egress, out, XDP_PASS) != XDP_REDIRECT)
+		return XDP_PASS;
+	if (compare && !move_connection(&numbers, &inside.segment, inside_from_high))
 		return XDP_PASS;
 	inner.length = carried.end - carried.start;
 	count_flow(line, &inner, &inside, inside_from_high);
-	/* No connection is around another one. */
 	inside.segment = (struct segment){};
 	count_flow(line_around, &frame, &inside, around->from_high);
 	return XDP_REDIRECT;

@@ -78,6 +78,7 @@ package bartizan_tables_pkg;
   // Flags of rule entries.
   localparam logic [7:0] RULE_FLAG_VALID = 8'h01;  // The entry counts. Set last, and taken away first.
   localparam logic [7:0] RULE_FLAG_EACH_ICMP = 8'h02;  // ICMP is decided packet by packet, since rules of its class ask for codes, which a flow may change.
+  localparam logic [7:0] RULE_FLAG_REDIRECT = 8'h04;  // What goes on leaves by the named port `egress`, and not by the one across its link.
 
   // A flow. The first 56 bytes are its key, equal for both directions: the lower endpoint stands first.
   localparam int unsigned FLOW_BYTES = 128;
@@ -145,7 +146,8 @@ package bartizan_tables_pkg;
   // What is done with packets that a rule of the packet filter decides.
   localparam int unsigned RULE_BYTES = 16;
   typedef struct packed {
-    logic [31:0] reserved;                // byte  12: Zero.
+    logic [23:0] reserved;                // byte  13: Zero.
+    logic [7:0] egress;                   // byte  12: Number of the named port that packets leave by, if they are redirected.
     logic [7:0] generation;               // byte  11: Low 8 bits of the generation.
     logic [7:0] flags;                    // byte  10: See the flags of rule entries.
     logic [7:0] reason;                   // byte   9: Why, where they are refused: number of the reason.

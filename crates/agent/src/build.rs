@@ -113,6 +113,8 @@ pub struct Agent {
     /// What the next generation shares of the last one's lookup.
     lookup: KeptLookup,
     compaction: Compaction,
+    /// Names of the host's ports, by their numbers; `None`: there is no host, and a policy may name any.
+    ports: Option<Vec<String>>,
 }
 
 /// Settings that orders gave to functions, beside what their sections say: by function, then by name.
@@ -159,6 +161,7 @@ impl Agent {
             overrides,
             lookup: KeptLookup::default(),
             compaction: Compaction::default(),
+            ports: None,
         })
     }
 
@@ -190,6 +193,11 @@ impl Agent {
     /// Generations say what a level below may refuse of packets without a flow (`Chains::early`).
     pub fn set_early(&mut self, early: bool) {
         self.early = early;
+    }
+
+    /// The ports that the host file names, in its order: what policies may redirect to. Until this is called they may name any.
+    pub fn set_ports(&mut self, names: Vec<String>) {
+        self.ports = Some(names);
     }
 
     /// Names that the sections of a policy file may have.
@@ -476,6 +484,7 @@ impl<'a> Build<'a> {
         });
         let mut chains = Chains::new(self.state.generation, functions, classifier);
         chains.early = early;
+        chains.ports = self.agent.ports.clone().unwrap_or_default().into();
         Some(Prepared { chains, tenants, classes: infos })
     }
 
@@ -869,6 +878,9 @@ impl<'a> Build<'a> {
         let vars: Vec<Value> = own_vars.collect();
         let mut envelope = Map::new();
         envelope.insert("tenants".to_owned(), Value::Object(tenants));
+        let ports =
+            self.agent.ports.as_deref().map(|names| names.iter().zip(0u8..).collect::<BTreeMap<_, _>>());
+        envelope.insert("ports".to_owned(), json!(ports));
         envelope.insert("vars".to_owned(), Value::Array(vars));
         envelope.insert("groups".to_owned(), Value::Object(groups));
         envelope.insert("labels".to_owned(), json!(self.file.labels));

@@ -79,6 +79,7 @@ impl Staged {
         if staged {
             // A staged policy changes nothing.
             context.edits.truncate(edits);
+            decision.egress = None;
         }
         if staged && !decision.verdict.forwards() {
             worker.refusals += 1;

@@ -81,6 +81,9 @@ pub struct Options {
     /// A level below refuses packets without a flow on some link.
     #[arg(skip)]
     pub early: bool,
+    /// Names of the ports that packets may be redirected to, by number; `None`: whatever ports the policy names.
+    #[arg(skip)]
+    pub ports: Option<Vec<String>>,
 }
 
 impl Options {
@@ -533,6 +536,9 @@ impl Builder {
                     hasher: FlowHasher::new(load::seed()),
                 });
                 agent.set_early(early);
+                if let Some(ports) = &self.options.ports {
+                    agent.set_ports(ports.clone());
+                }
                 agent
             }
         };

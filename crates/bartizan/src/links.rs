@@ -10,12 +10,12 @@ use crate::error::Failure;
 use crate::interfaces::{InterfaceWatch, START_AGAIN};
 use crate::plan::{self, LinkPlan, Plan, Receive};
 use bartizan_base::{PacketDuration, Spread};
-use bartizan_config::host;
+use bartizan_config::host::{self, NamedPort};
 use bartizan_dataplane::live::together::{Berth, Ports};
 use bartizan_dataplane::live::{Control, LiveOptions};
 use bartizan_ports::{
-    InlineOptions, InlinePair, Interface, MERGE_WAIT, MergedTap, OpenError, PacketFilter, PassiveOptions,
-    PassivePort, Port, PortError, Timestamps, stamps_by_device,
+    ExitPort, InlineOptions, InlinePair, Interface, MERGE_WAIT, MergedTap, OpenError, PacketFilter,
+    PassiveOptions, PassivePort, Port, PortError, Side, Timestamps, stamps_by_device,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,6 +42,8 @@ struct Watched {
     several: bool,
     /// Who stamps packets of a tap; what is to be said of it.
     timestamps: (Timestamps, Option<String>),
+    /// Ports that its packets may be redirected to.
+    exits: Vec<NamedPort>,
 }
 
 /// What comes and goes as one.
@@ -63,6 +65,7 @@ impl Links {
     /// Of interfaces that work. `seed` is that of the workers' hash.
     pub fn new(plan: &Plan, interfaces: Vec<Vec<Interface>>, seed: [u64; 2]) -> Result<Self, Failure> {
         let several = plan.links.len() > 1;
+        let exits = &plan.exits;
         let watched = |(plan, interfaces): (&LinkPlan, Vec<Interface>)| {
             let parts = if plan.is_inline() {
                 vec![interfaces]
@@ -82,6 +85,7 @@ impl Links {
                 parts: parts.into_iter().map(part).collect(),
                 several,
                 timestamps: timestamps(plan)?,
+                exits: exits.clone(),
             })
         };
         let links = plan.links.iter().zip(interfaces).map(watched).collect::<Result<_, Failure>>()?;
@@ -217,6 +221,22 @@ impl Watched {
         Ok(())
     }
 
+    /// Gives a pair of ports of a worker its own named ports.
+    fn with_exits(&self, mut pair: InlinePair) -> Result<InlinePair, OpenError> {
+        let of_link = pair.port(Side::A);
+        let (name, mtu) = (of_link.name().to_owned(), of_link.mtu());
+        let open = |port: &NamedPort| {
+            let exit = ExitPort::open(&port.interface, &InlineOptions::default())?;
+            if exit.mtu() < mtu {
+                let (a, b) = (name.clone(), port.interface.clone());
+                return Err(OpenError::MtuMismatch { a, mtu_a: mtu, b, mtu_b: exit.mtu() });
+            }
+            Ok(Box::new(exit) as Box<dyn Port>)
+        };
+        let exits = self.exits.iter().map(open).collect::<Result<_, OpenError>>()?;
+        Ok(pair.with_exits(exits))
+    }
+
     /// Ports for each worker.
     fn open(&self, warnings: &mut Vec<String>) -> Result<Vec<Ports>, OpenError> {
         match &self.plan.ports {
@@ -226,7 +246,7 @@ impl Watched {
                 let options = InlineOptions { fix_offloads: *fix_offloads, frames, ..usual };
                 let (pairs, more) = InlinePair::open_group(a, b, &options, &self.spread, false)?;
                 warnings.extend(more.iter().map(ToString::to_string));
-                Ok(pairs.into_iter().map(Ports::Inline).collect())
+                pairs.into_iter().map(|pair| Ok(Ports::Inline(self.with_exits(pair)?))).collect()
             }
             plan::Ports::Tap { interfaces, .. } => {
                 let opened = (0..interfaces.len()).map(|at| self.open_tap(at, warnings));

@@ -18,6 +18,7 @@ use bartizan_config::host::{
 };
 use bartizan_offload::Device;
 use bartizan_offload::devices::xdp::XdpDevice;
+use bartizan_packet::slots::PORTS;
 use bartizan_ports::Interface;
 use bartizan_stages::chain::Chains;
 use bartizan_stages::stats::Counters;
@@ -139,6 +140,8 @@ pub struct Below {
     shares: Vec<Option<(u32, u32)>>,
     ports: Vec<LevelPort>,
     links: Vec<LinkLevel>,
+    /// Interfaces of named ports, with the numbers that they have in its tables; none where these are used up.
+    exits: Vec<(String, Option<u8>)>,
     /// Numbers of the workers of links that have a level, among those of all links.
     workers: Vec<u32>,
     /// Links whose packets without a flow are refused by rules, in the order of their numbers at the level.
@@ -306,6 +309,7 @@ impl Below {
             }));
             below.links.push(level);
         }
+        below.open_exits(plan)?;
         for (number, (of_link, link)) in of_links.iter_mut().zip(&plan.links).enumerate() {
             let first = firsts.get(number).copied().unwrap_or_default();
             let spread = Spread::new(of_link.stack.settings.seed, link.workers);
@@ -316,6 +320,28 @@ impl Below {
         let said = below.prepare(chains);
         below.notes.extend(said);
         Ok(below)
+    }
+
+    /// Makes named ports known to the program, behind the ports of all links.
+    fn open_exits(&mut self, plan: &Plan) -> Result<(), Failure> {
+        let Some(program) = &mut self.program else { return Ok(()) };
+        for (at, port) in plan.exits.iter().enumerate() {
+            let index =
+                u8::try_from(plan.links.len() * 2 + at).ok().filter(|index| u32::from(*index) < PORTS);
+            if let Some(index) = index {
+                let failed = |why: String| {
+                    Failure::input(format!(
+                        "port `{}`: the XDP level cannot send by it: {why}; or leave `offload` out",
+                        port.name
+                    ))
+                };
+                let interface =
+                    Interface::look_up(&port.interface).map_err(|error| failed(error.to_string()))?;
+                program.set_exit(index, interface.index).map_err(|error| failed(error.to_string()))?;
+            }
+            self.exits.push((port.interface.clone(), index));
+        }
+        Ok(())
     }
 
     /// Number of a link among those whose packets without a flow are refused.
@@ -366,6 +392,13 @@ impl Below {
         for port in &self.ports {
             // An interface that is gone takes the level with it.
             let _ = program.refresh_mtu(port.index);
+        }
+        for (interface, index) in self.exits.iter().filter_map(|(name, index)| Some((name, (*index)?))) {
+            let now = Interface::look_up(interface).ok().map(|interface| interface.index);
+            // What cannot leave by it goes up, and is refused by the host's own port.
+            if now.is_none_or(|now| program.set_exit(index, now).is_err()) {
+                let _ = program.clear_exit(index);
+            }
         }
         said
     }
@@ -446,7 +479,8 @@ impl Below {
         let watch = watch(offload, spread, first_worker);
         let device = |worker: u32| {
             let device = XdpDevice::new(program.tables(), first + worker * each, each).limited_to(max_layers);
-            let device = device.watched(first_worker + worker, &watch);
+            let exits = self.exits.iter().map(|(_, index)| *index).collect();
+            let device = device.watched(first_worker + worker, &watch).with_exits(exits);
             match u16::try_from(number).ok().and_then(|number| self.early_number(LinkId(number))) {
                 Some(link) => Box::new(device.with_early(link, worker == 0)) as Box<dyn Device>,
                 None => Box::new(device),

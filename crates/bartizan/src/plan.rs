@@ -8,7 +8,7 @@ use crate::error::Failure;
 use crate::generation::Options;
 use crate::reload::Terms;
 use crate::{control, input, outputs};
-use bartizan_config::host::{self, HostFile, LinkKind, Offload, OffloadLevel};
+use bartizan_config::host::{self, HostFile, LinkKind, NamedPort, Offload, OffloadLevel};
 use bartizan_config::kind::FileKind;
 use bartizan_config::policy::values::Share;
 use bartizan_ports::processors;
@@ -201,7 +201,9 @@ impl LinkPlan {
 pub struct Plan {
     /// The links, by number.
     pub links: Vec<LinkPlan>,
-    /// Their names are those of a host file.
+    /// Ports that packets may be redirected to, by number.
+    pub exits: Vec<NamedPort>,
+    /// Names of links are those of a host file.
     pub named: bool,
     /// How long workers look for packets before they sleep; `None`: as is right for their number.
     pub spin: Option<Duration>,
@@ -253,6 +255,8 @@ pub fn plan(given: &Given) -> Result<Plan, Failure> {
     let detect = given.detect || file.as_ref().is_some_and(|f| f.detect);
     links.iter_mut().for_each(|link| link.prevention = link.is_inline() && !detect);
     options.links = links.iter().map(|link| link.name.clone()).collect();
+    let exits = file.as_ref().map(|file| file.ports.clone()).unwrap_or_default();
+    options.ports = Some(exits.iter().map(|port| port.name.clone()).collect());
     options.early = links.iter().any(LinkPlan::drops_early);
     let spin = given.spin.or_else(|| file.as_ref()?.spin.map(u64::from));
     Ok(Plan {
@@ -260,6 +264,7 @@ pub fn plan(given: &Given) -> Result<Plan, Failure> {
             && !given.save_power
             && !file.as_ref().is_some_and(|f| f.save_power),
         links,
+        exits,
         named: given.inline.is_none() && given.tap.is_none(),
         spin: spin.map(Duration::from_micros),
         options,

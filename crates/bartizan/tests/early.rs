@@ -189,3 +189,81 @@ fn without_early_drop_the_flood_comes_up_and_has_records() {
         eprintln!("packets/s that came: {rates:.0?}");
     });
 }
+
+/// Two links with rules of their own: in generations of odd numbers the first one refuses datagrams to a port, in others the second one; both refuse what a list names.
+fn policy_of_two(generation: u32) -> String {
+    let (closed, open) = if generation % 2 == 1 { ("one", "two") } else { ("two", "one") };
+    let bad = 0x0b00_0000 + generation % 7 * 512;
+    format!(
+        "groups: {{bad: [{}/24, 12.0.0.0/8]}}\n\
+         policies:\n\
+         - {{name: closed, link: [{closed}], from: any, to: any, chain: [pfw], pfw: {{default: allow, rules: [{{drop: any, from: bad}}, {{drop: udp, to-ports: 4000}}]}}}}\n\
+         - {{name: open, link: [{open}], from: any, to: any, chain: [pfw], pfw: {{default: allow, rules: [{{drop: any, from: bad}}]}}}}\n\
+         default: {{action: drop}}\n",
+        Ipv4Addr::from(bad)
+    )
+}
+
+/// A datagram of a flow of its own, from a host or one that the list names.
+fn datagram_of(number: u32, bad: bool) -> Vec<u8> {
+    let source = Ipv4Addr::from(if bad { 0x0c00_0000 + number } else { 0x0a00_0001 + number % 60_000 });
+    let ports = (1024 + (number % 50_000) as u16, 4000);
+    let layer = Layer::Udp(Datagram::new(ports, b"one"));
+    Packet { ip: Ip::new(source.into(), Ipv4Addr::new(192, 0, 2, 2).into(), UDP), layer, piece: None }.frame()
+}
+
+/// Hundreds of reloads with two links: each packet is judged by its own link's rules of the generation that runs, and counted once.
+#[test]
+fn two_links_keep_their_own_rules_over_hundreds_of_reloads() {
+    in_namespace(|| {
+        const RELOADS: u32 = 200;
+        let folder = Folder::new();
+        let [mut client_one, mut server_one] = network(1500);
+        let [mut client_two, mut server_two] = level::ends(["c", "d"], 1500);
+        folder.write("policy.yaml", policy_of_two(1));
+        let offload = "offload: {level: xdp, entries: 1024, stale: 30s, early-drop: true, drop-samples: 64}";
+        folder.write(
+            "bartizan.yaml",
+            format!(
+                "links: [{{name: one, inline: {{a: a1, b: b1, {offload}}}, workers: 1}}, {{name: two, inline: {{a: c1, b: d1, {offload}}}, workers: 1}}]\n\
+                 policy: policy.yaml\ncache: none\noutputs: {{eve: {{dir: out}}}}\nreload: {{max-loss: 100%}}\n"
+            ),
+        );
+        let mut command = Command::new(PROGRAM);
+        let running = Running::start(command.args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
+        running.until("running on");
+        let (mut number, mut refused, mut passed) = (0, 0, 0);
+        for generation in 1..=RELOADS {
+            if generation > 1 {
+                folder.write("policy.yaml", policy_of_two(generation));
+                running.signal("USR2");
+                running.until(&format!("generation {generation}:"));
+            }
+            for (link, client, server) in
+                [(1, &mut client_one, &mut server_one), (0, &mut client_two, &mut server_two)]
+            {
+                let listed: Vec<_> = (0..10).map(|at| datagram_of(number + at, true)).collect();
+                send(client, &listed);
+                send(client, &[datagram_of(number, false)]);
+                number += 10;
+                refused += 10;
+                if generation % 2 == link {
+                    refused += 1;
+                } else {
+                    assert_eq!(take(server, 1), 1, "generation {generation}: it is open on this link");
+                    passed += 1;
+                }
+            }
+        }
+        for server in [&mut server_one, &mut server_two] {
+            assert_eq!(take(server, 1), 0, "nothing else has passed");
+        }
+        std::thread::sleep(Duration::from_millis(1_500));
+        ends_well(running);
+        let (early, lost) =
+            (counter(&folder, "offload.early_pkts"), counter(&folder, "capture.kernel_drops"));
+        eprintln!("{refused} refused, {early} of them early, {passed} passed");
+        assert_eq!(counter(&folder, "ips.blocked") + lost, refused, "every packet is counted, at one level");
+        assert!(early > refused * 80 / 100, "{early} of {refused}");
+    });
+}

@@ -26,7 +26,7 @@ id! {
     LinkId(u16)
 }
 id! {
-    /// Index of one port of the data plane.
+    /// Number of a named port, by which redirected packets leave: its place among the `ports` of the host file, from 0.
     PortIndex(u8)
 }
 id! {

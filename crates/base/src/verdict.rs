@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is done with a packet, and why.
 
-use crate::{FunctionId, RuleId};
+use crate::{FunctionId, PortIndex, RuleId};
 use core::num::NonZeroU32;
 
 /// What a function says about a packet, least severe first, so that `max` is the verdict that wins.
@@ -183,6 +183,8 @@ pub struct Decision {
     pub done: bool,
     /// The function says the same of each packet of this flow in this generation, whatever it carries and however many come. So a level below the host may say it.
     pub repeats: bool,
+    /// A packet that goes on leaves by this named port, and not by the one across its link. With `done` so do all of its flow, of both sides.
+    pub egress: Option<PortIndex>,
 }
 
 impl Reason {
@@ -221,6 +223,7 @@ impl Decision {
         rule_id: None,
         done: false,
         repeats: false,
+        egress: None,
     };
 
     /// A refusal with its reason.
@@ -234,13 +237,16 @@ impl Decision {
             rule_id: None,
             done: false,
             repeats: false,
+            egress: None,
         }
     }
 
-    /// Keeps the more severe of two decisions; of two equals the earlier.
+    /// Keeps the more severe of two decisions; of two equals the earlier. What goes on leaves by the port that the earlier one names, or else the later one.
     #[must_use]
     pub fn strictest(self, later: Decision) -> Decision {
-        if later.verdict > self.verdict { later } else { self }
+        let egress = self.egress.or(later.egress);
+        let strictest = if later.verdict > self.verdict { later } else { self };
+        Decision { egress: egress.filter(|_| strictest.verdict.forwards()), ..strictest }
     }
 }
 
@@ -266,5 +272,17 @@ mod tests {
         assert_eq!(Decision::CONTINUE.strictest(drop).reason, Some(Reason::PfwRule));
         assert_eq!(drop.strictest(again).reason, Some(Reason::PfwRule));
         assert_eq!(drop.strictest(reject).verdict, Verdict::Reject);
+    }
+
+    #[test]
+    fn what_goes_on_leaves_by_the_port_that_is_named_first() {
+        let to = |port| Decision { egress: Some(PortIndex(port)), ..Decision::CONTINUE };
+        let pass = Decision { verdict: Verdict::Pass, ..Decision::CONTINUE };
+        assert_eq!(to(1).strictest(to(2)).egress, Some(PortIndex(1)));
+        let passed = to(1).strictest(pass);
+        assert_eq!((passed.verdict, passed.egress), (Verdict::Pass, Some(PortIndex(1))));
+        assert_eq!(pass.strictest(to(2)).egress, Some(PortIndex(2)));
+        let drop = Decision::refuse(Verdict::Drop, Reason::IdsRule, FunctionId(2));
+        assert_eq!(to(1).strictest(drop).egress, None);
     }
 }

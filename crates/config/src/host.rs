@@ -6,11 +6,14 @@
 
 mod address;
 mod controller;
+mod ports;
 
 pub use address::listen_address;
 pub use controller::{
     Controller, HERE_AGENTS, HERE_DEVICE, HERE_LISTEN, Here, STATISTICS_EVERY, STATISTICS_EVERY_USUAL,
 };
+
+pub use ports::{NAMED_PORTS, NamedPort};
 
 use crate::policy::read;
 use crate::policy::values::{List, Seconds, Share, Size};
@@ -30,6 +33,9 @@ use std::path::{Path, PathBuf};
 pub struct HostFile {
     /// What packets come in by.
     pub links: Vec<Link>,
+    /// Ports that policies can redirect flows to (`redirect` of `pfw`): at most 16. Nothing is received by them.
+    #[serde(default)]
+    pub ports: Vec<NamedPort>,
     /// Worker threads of all links together; one per core unless given, and at least one for each link.
     pub workers: Option<u16>,
     /// Only report what would be refused, also inline.
@@ -436,6 +442,7 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
             }
         }
     }
+    ports::check(&file, &interfaces, &mut problem);
     if problems.is_empty() { Ok(file) } else { Err(wrong(problems)) }
 }
 

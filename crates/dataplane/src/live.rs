@@ -8,6 +8,7 @@ mod answering;
 mod berth;
 mod control;
 pub(crate) mod counters;
+mod exits;
 pub mod inquiry;
 pub mod together;
 mod told;
@@ -18,7 +19,7 @@ use bartizan_stages::normaliser::{self, NormaliserCounters};
 use bartizan_stages::record::Recorder;
 use crate::segmentation;
 use crate::worker::{Frame, Worker};
-use bartizan_base::{Decision, LinkId, Verdict, WorkerId};
+use bartizan_base::{Decision, LinkId, PortIndex, Verdict, WorkerId};
 use bartizan_packet::{Checksums, DecodeOutput, Decoder, InternetChecksum, LinkType, PacketView};
 use bartizan_ports::{
     Awake, Batch, Disposition, FrameFlags, FrameInfo, InlinePair, PendingChecksum, Port, PortError,
@@ -29,6 +30,7 @@ use std::time::Duration;
 
 pub use control::{Control, MOVES_ASKED};
 pub use counters::LiveCounters;
+use exits::Exits;
 pub use told::{Counted, LevelsNow, LiveFlow, RefusedBy, StaysBy};
 use unsent::UnsentFrames;
 
@@ -98,11 +100,12 @@ pub fn run_inline(
                 snapshot.live = counters;
                 let sides = Side::BOTH.into_iter().enumerate();
                 sides.for_each(|(at, side)| snapshot.port(at, pair.port(side)));
+                (2..).zip(pair.exits()).for_each(|(at, port)| snapshot.port(at, &mut **port));
             });
         }
         let mut seen = 0;
         for side in Side::BOTH {
-            let (ingress, egress) = pair.direction(side);
+            let (ingress, egress, exits) = pair.ways(side);
             if ingress.receive(&mut batch)? == 0 {
                 continue;
             }
@@ -117,10 +120,12 @@ pub fn run_inline(
                 worker.arrives_with(checksums_of(info.flags));
                 let follows = is_followed(worker, &batch, index);
                 let decision = worker.frame_in_batch(&frame, follows, recorder);
-                let held = (&mut released, &mut unsent);
-                send_released(worker, egress, Some(&mut batch), side, held, &mut counters);
+                let mut exits = Exits { ports: &mut *exits, unsent: &mut unsent };
+                let way = (side, decision.and_then(|decision| decision.egress));
+                let held = (&mut released, &mut exits);
+                send_released(worker, egress, Some(&mut batch), way, held, &mut decoder, &mut counters);
                 if let Some(decision) = decision {
-                    settle(worker, &mut batch, index, &decision, &mut decoder, &mut counters);
+                    settle(worker, &mut batch, index, &decision, &mut exits, &mut decoder, &mut counters);
                 }
                 let first = index.saturating_sub(worker.waiting());
                 release(worker, &mut batch, index, link, recorder);
@@ -128,6 +133,7 @@ pub fn run_inline(
             }
             egress.transmit(&mut batch);
             egress.flush()?;
+            exits::flush(exits);
             unsent.note_batch(side, &batch);
             batch.clear();
             decoder.send(ingress);
@@ -318,14 +324,15 @@ fn is_followed(worker: &Worker, batch: &Batch, index: usize) -> bool {
     both.is_some_and(|(frame, next)| train::follows(frame, next))
 }
 
-/// Sends the frames of a datagram that were held until the frame in hand, which came in by the same `side`: behind those that
+/// Sends the frames of a datagram that were held until the frame in hand, which came in by the same side and leaves by the same named port, if any: behind those that
 /// came before it in its batch, and before it.
 fn send_released(
     worker: &mut Worker,
     egress: &mut dyn Port,
     batch: Option<&mut Batch>,
-    side: Side,
-    (frame, unsent): (&mut Vec<u8>, &mut UnsentFrames),
+    (side, to): (Side, Option<PortIndex>),
+    (frame, exits): (&mut Vec<u8>, &mut Exits<'_>),
+    rejecter: &mut Rejecter,
     counters: &mut LiveCounters,
 ) {
     if !worker.has_released() {
@@ -336,9 +343,13 @@ fn send_released(
         egress.transmit(batch);
     }
     while let Some((_, came)) = worker.take_released(frame) {
+        if let Some(to) = to {
+            exits.send(to, (frame, Segmentation::default(), came), rejecter, counters);
+            continue;
+        }
         // The port counts it as well.
         if let Err(refusal) = egress.transmit_frame(frame) {
-            unsent.note(side, refusal, frame, came);
+            exits.unsent.note(side, refusal, frame, came);
         }
     }
 }
@@ -419,6 +430,7 @@ fn settle(
     batch: &mut Batch,
     index: usize,
     decision: &Decision,
+    exits: &mut Exits<'_>,
     rejecter: &mut Rejecter,
     counters: &mut LiveCounters,
 ) {
@@ -444,6 +456,10 @@ fn settle(
             counters.unwritable += 1;
             return;
         }
+    }
+    if let Some(to) = decision.egress {
+        exits.send_of(to, (batch, index), rejecter, counters);
+        return;
     }
     batch.set_disposition(index, Disposition::Forward);
 }

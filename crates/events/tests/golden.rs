@@ -89,12 +89,13 @@ fn own_fields_are_an_object_at_the_end_and_in_the_schema() {
             bytes: PerDirection::new(700, 800),
         }],
         stays: Some("full"),
+        egress: Some("trap"),
     };
     FlowRecord::default().write(&mut w, &options, &Common { own, ..Common::default() });
     let text = std::str::from_utf8(w.bytes()).unwrap();
     assert!(
         text.ends_with(
-            r#","bartizan":{"version":1,"tenant":7,"fid":12,"path":["pfw","ids"],"policy":"office","function":"pfw","verdict":"drop","reason":"pfw_rule","rule":3,"allowed_by":"sfw","allowed_rule":9,"staged":true,"generation":5000000000,"level":"host","link":"uplink","port":"eth1","cause":"ring_full","frames":42,"levels":{"xdp":{"pkts_toserver":5,"pkts_toclient":6,"bytes_toserver":700,"bytes_toclient":800}},"stays":"full"}}"#
+            r#","bartizan":{"version":1,"tenant":7,"fid":12,"path":["pfw","ids"],"policy":"office","function":"pfw","verdict":"drop","reason":"pfw_rule","rule":3,"allowed_by":"sfw","allowed_rule":9,"staged":true,"generation":5000000000,"level":"host","link":"uplink","port":"eth1","cause":"ring_full","frames":42,"levels":{"xdp":{"pkts_toserver":5,"pkts_toclient":6,"bytes_toserver":700,"bytes_toclient":800}},"stays":"full","egress":"trap"}}"#
         ),
         "{text}"
     );

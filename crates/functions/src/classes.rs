@@ -2,11 +2,11 @@
 //! What a function is given of a generation's policies: its section of each policy, with the fids that it holds for.
 //!
 //! The agent hands it over as JSON ([`RuleSource::rules`]):
-//! `{"tenants": {name: id}, "groups": {name: [member]}, "labels": {group: {key: value}}, "classes": [{"policy", "fids", "from", "to", "one-sided", "rules"}]}`.
+//! `{"tenants": {name: id}, "ports": {name: number}, "groups": {name: [member]}, "labels": {group: {key: value}}, "classes": [{"policy", "fids", "from", "to", "one-sided", "rules"}]}`.
 //! A member is a prefix, or `name/NUMBER`: what addresses have a name of this number now ([`Names`](bartizan_classify::Names)).
 //! Errors carry the path of the key (`classes/0/rules/rules/2/to-ports`), from which the agent finds line and column.
 
-use bartizan_base::{Fid, TenantId};
+use bartizan_base::{Fid, PortIndex, TenantId};
 use bartizan_classify::{NameId, Net};
 use bartizan_config::policy::read::{self, from_json};
 use bartizan_config::policy::values::{Labels, carries};
@@ -49,6 +49,8 @@ pub struct Names {
     groups: BTreeMap<String, Vec<Member>>,
     #[serde(default)]
     labels: BTreeMap<String, Labels>,
+    /// None where there is no host: then whatever the policy names is one.
+    ports: Option<BTreeMap<String, u8>>,
 }
 
 #[derive(Deserialize)]
@@ -151,10 +153,11 @@ pub fn read<T: DeserializeOwned>(
     let mut fail = |problems: Vec<read::Problem>| {
         errors.extend(problems.into_iter().map(|p| error(function, p.path, p.message)));
     };
-    let names = read::read(&part(source.rules, &["tenants", "groups", "labels"])).unwrap_or_else(|p| {
-        fail(p);
-        Names::default()
-    });
+    let names =
+        read::read(&part(source.rules, &["tenants", "groups", "labels", "ports"])).unwrap_or_else(|p| {
+            fail(p);
+            Names::default()
+        });
     let mut classes = Vec::new();
     let listed = source.rules.get("classes").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     for (index, json) in listed.iter().enumerate() {
@@ -218,6 +221,21 @@ impl Names {
             }
         }
         Ok(all)
+    }
+
+    /// Number of a named port. Without a host all are the first one.
+    ///
+    /// # Errors
+    /// The host has no such port.
+    pub fn port(&self, name: &str) -> Result<PortIndex, String> {
+        let Some(ports) = &self.ports else { return Ok(PortIndex(0)) };
+        ports.get(name).map(|port| PortIndex(*port)).ok_or_else(|| {
+            let hint = match ports.is_empty() {
+                true => "it has none: give it `ports: [{name: ..., interface: ...}]`".to_owned(),
+                false => did_you_mean(name, ports.keys().map(String::as_str).collect::<Vec<_>>()),
+            };
+            format!("the host file has no port `{name}`; {hint}")
+        })
     }
 
     /// Number of a tenant.

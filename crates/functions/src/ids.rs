@@ -413,6 +413,7 @@ impl Ids {
                     rule_id: Some(signature.id),
                     done: false,
                     repeats: false,
+                    egress: None,
                 });
                 whole |= hit.for_flow && verdict > Verdict::Pass;
             }

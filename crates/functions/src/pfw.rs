@@ -4,7 +4,7 @@
 //! A flow is decided once, by the tuple of the side that opened it; what is refused stays refused, what is allowed
 //! leaves the function's bit of the path. ICMP is decided packet by packet where rules ask for codes, which a flow
 //! may change. A rule counts the packets that were decided by it: of an allowed flow the first. Packets of a flow that it drops may be dropped by a level
-//! below the host, and are counted for their rule then.
+//! below the host, and are counted for their rule then. A flow that is redirected goes on by a named port, with the packets of both sides.
 //!
 //! It searches nothing: its rules are part of the generation's one lookup ([`Function::take_header_rules`]). What a rule does is an entry of a
 //! table, which [`pfw_table`] interprets.
@@ -12,10 +12,11 @@
 //! Not done: TCP flags, DSCP, time of day.
 
 use crate::classes::{self, ByFid, Class, Member, Names, Side, sides};
-use crate::pfw_table::{self, Entry, Outcome, Span};
+use crate::pfw_table::{self, Entry, Outcome, RuleAction, Span};
 use bartizan_base::{Decision, Fid, FunctionId, Generation, TenantId, Verdict};
 use bartizan_classify::{HeaderRule, Net, Range};
 use bartizan_config::policy::sections::{FilterAction, PfwRule, PfwSection};
+use bartizan_config::policy::values::Protocol;
 use bartizan_config::policy::{List, Ports};
 use bartizan_function::{
     Counter, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, HeaderRules, Model,
@@ -23,7 +24,7 @@ use bartizan_function::{
 };
 use bartizan_packet::tables::MatchEntry;
 use core::num::NonZeroU32;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 /// What it is.
@@ -51,6 +52,10 @@ pub static SPEC: FunctionSpec = FunctionSpec {
         Counter { name: "allowed", help: "Packets that were decided and allowed: the first of each flow." },
         Counter { name: "dropped", help: "Packets dropped." },
         Counter { name: "rejected", help: "Packets dropped whose sender was told." },
+        Counter {
+            name: "redirected",
+            help: "Those of the allowed packets whose flow leaves by a named port.",
+        },
     ],
 };
 
@@ -120,6 +125,8 @@ pub struct Pfw {
     header_rules: Vec<HeaderRules>,
     /// Names of the counters: at the place of an outcome that of its counter.
     counters: Vec<Option<&'static str>>,
+    /// Names of the ports that rules redirect to, by the places of their outcomes.
+    ports: BTreeMap<u32, String>,
 }
 
 #[derive(Debug, Default)]
@@ -127,6 +134,7 @@ struct Counts {
     allowed: u64,
     dropped: u64,
     rejected: u64,
+    redirected: u64,
     rules: Vec<u64>,
 }
 
@@ -147,6 +155,9 @@ impl Pfw {
             match Expansion::of(rule, class, names) {
                 Ok((action, expansion)) => {
                     let place = first + number;
+                    if let Some(name) = &rule.egress {
+                        self.ports.insert(place, name.clone());
+                    }
                     self.table.push(pfw_table::entry(action, number + 1, place, each_icmp, generation));
                     expansion.entries(number, &mut matches);
                 }
@@ -168,7 +179,8 @@ impl Pfw {
         }
         let span = Span { first, rules: rules.len() as u32 };
         let place = first + span.rules;
-        self.table.push(pfw_table::entry(class.rules.default, 0, place, each_icmp, generation));
+        let default = RuleAction::Filter(class.rules.default);
+        self.table.push(pfw_table::entry(default, 0, place, each_icmp, generation));
         self.filters.push(span);
         self.header_rules.push(HeaderRules { called: "rule", fids: class.fids.clone(), rules: matches });
         Ok(())
@@ -191,18 +203,37 @@ type Wrong = (&'static str, String);
 const WITH_PORTS: [u8; 3] = [6, 17, 132];
 const ICMP: [u8; 2] = [1, 58];
 
+/// What a rule does, and with which protocols.
+fn action_of<'r>(rule: &'r PfwRule, names: &Names) -> Result<(RuleAction, &'r List<Protocol>), Wrong> {
+    let filter = RuleAction::Filter;
+    let (action, protocols) = match (&rule.allow, &rule.drop, &rule.reject, &rule.redirect) {
+        (Some(protocols), None, None, None) => (filter(FilterAction::Allow), protocols),
+        (None, Some(protocols), None, None) => (filter(FilterAction::Drop), protocols),
+        (None, None, Some(protocols), None) => (filter(FilterAction::Reject), protocols),
+        (None, None, None, Some(protocols)) => {
+            let Some(name) = &rule.egress else {
+                let message = "it does not say where to; name a port of the host file: `egress: NAME`";
+                return Err(("/redirect", message.to_owned()));
+            };
+            let port = names.port(name).map_err(|message| ("/egress", message))?;
+            return Ok((RuleAction::Redirect(port), protocols));
+        }
+        _ => {
+            let message = "a rule needs exactly one of `allow`, `drop`, `reject` and `redirect`, with protocols: `allow: tcp`";
+            return Err(("", message.to_owned()));
+        }
+    };
+    match rule.egress {
+        None => Ok((action, protocols)),
+        Some(_) => {
+            Err(("/egress", "only what is redirected leaves by another port; write `redirect`".to_owned()))
+        }
+    }
+}
+
 impl Expansion {
-    fn of(rule: &PfwRule, class: &Class<PfwSection>, names: &Names) -> Result<(FilterAction, Self), Wrong> {
-        let (action, protocols) = match (&rule.allow, &rule.drop, &rule.reject) {
-            (Some(protocols), None, None) => (FilterAction::Allow, protocols),
-            (None, Some(protocols), None) => (FilterAction::Drop, protocols),
-            (None, None, Some(protocols)) => (FilterAction::Reject, protocols),
-            _ => {
-                let message =
-                    "a rule needs exactly one of `allow`, `drop` and `reject`, with protocols: `allow: tcp`";
-                return Err(("", message.to_owned()));
-            }
-        };
+    fn of(rule: &PfwRule, class: &Class<PfwSection>, names: &Names) -> Result<(RuleAction, Self), Wrong> {
+        let (action, protocols) = action_of(rule, names)?;
         let only = |allowed: &[u8]| protocols.iter().all(|p| p.0.is_some_and(|p| allowed.contains(&p)));
         let icmp = rule.r#type.is_some() || rule.code.is_some();
         if icmp && !only(&ICMP) {
@@ -293,6 +324,7 @@ impl Pfw {
             rule_id: None,
             done: outcome.for_flow && outcome.verdict.forwards(),
             repeats: outcome.for_flow,
+            egress: outcome.egress,
         }
     }
 
@@ -307,6 +339,9 @@ impl Counts {
     fn count(&mut self, outcome: &Outcome, packets: u64) {
         if let Some(count) = self.rules.get_mut(outcome.counter as usize) {
             *count += packets;
+        }
+        if outcome.egress.is_some() {
+            self.redirected += packets;
         }
         *match outcome.verdict {
             Verdict::Continue | Verdict::Pass => &mut self.allowed,
@@ -369,8 +404,15 @@ impl Function for Pfw {
         said.insert("rules".to_owned(), span.rules.into());
         let matched = if outcome.rule == 0 { "default".into() } else { outcome.rule.into() };
         said.insert("matched".to_owned(), matched);
-        let action = if outcome.verdict.forwards() { "allow" } else { outcome.verdict.name() };
+        let action = match outcome.egress {
+            Some(_) => "redirect",
+            None if outcome.verdict.forwards() => "allow",
+            None => outcome.verdict.name(),
+        };
         said.insert("action".to_owned(), action.into());
+        if let Some(name) = outcome.egress.and(self.ports.get(&outcome.counter)) {
+            said.insert("egress".to_owned(), name.as_str().into());
+        }
         said
     }
 
@@ -379,6 +421,7 @@ impl Function for Pfw {
         each("allowed", counts.allowed);
         each("dropped", counts.dropped);
         each("rejected", counts.rejected);
+        each("redirected", counts.redirected);
         for (name, count) in self.counters.iter().zip(&counts.rules) {
             if let Some(name) = name {
                 each(name, *count);

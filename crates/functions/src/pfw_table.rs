@@ -4,7 +4,7 @@
 //!
 //! Two lookups: what classification found among the rules' headers gives the place of the entry, the entry says the rest.
 
-use bartizan_base::{Generation, Reason, Verdict};
+use bartizan_base::{Generation, PortIndex, Reason, Verdict};
 use bartizan_config::policy::sections::FilterAction;
 use bartizan_packet::tables::{RuleEntry, RuleEntryFlags};
 
@@ -32,6 +32,15 @@ impl Span {
     }
 }
 
+/// What a rule does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleAction {
+    /// What the default can do as well.
+    Filter(FilterAction),
+    /// The flow goes on, by a named port.
+    Redirect(PortIndex),
+}
+
 /// What an entry says of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
@@ -45,20 +54,28 @@ pub struct Outcome {
     pub counter: u32,
     /// It holds for all packets of the flow.
     pub for_flow: bool,
+    /// The named port that packets leave by; `None`: the one across their link.
+    pub egress: Option<PortIndex>,
 }
 
 /// The outcome of a rule, by its number from 1, or of the default (0). Its counter is at its own place.
 #[must_use]
-pub fn entry(action: FilterAction, rule: u32, place: u32, each_icmp: bool, generation: Generation) -> Entry {
+pub fn entry(action: RuleAction, rule: u32, place: u32, each_icmp: bool, generation: Generation) -> Entry {
     let (verdict, refused) = match action {
-        FilterAction::Allow => (Verdict::Continue, false),
-        FilterAction::Drop => (Verdict::Drop, true),
-        FilterAction::Reject => (Verdict::Reject, true),
+        RuleAction::Filter(FilterAction::Allow) | RuleAction::Redirect(_) => (Verdict::Continue, false),
+        RuleAction::Filter(FilterAction::Drop) => (Verdict::Drop, true),
+        RuleAction::Filter(FilterAction::Reject) => (Verdict::Reject, true),
+    };
+    let egress = match action {
+        RuleAction::Redirect(port) => Some(port.0),
+        RuleAction::Filter(_) => None,
     };
     let reason = if rule == 0 { Reason::PfwDefault } else { Reason::PfwRule };
     let mut flags = RuleEntryFlags::VALID;
     flags.set(RuleEntryFlags::EACH_ICMP, each_icmp);
+    flags.set(RuleEntryFlags::REDIRECT, egress.is_some());
     RuleEntry {
+        egress: egress.unwrap_or_default(),
         rule,
         counter: place,
         verdict: verdict as u8,
@@ -80,7 +97,9 @@ pub fn interpret(entry: &Entry, flow: Option<u8>) -> Outcome {
         // Nobody writes another number; what cannot be read lets nothing through.
         _ => Verdict::Drop,
     };
-    let each_icmp = RuleEntryFlags::from_bits_retain(entry.flags).contains(RuleEntryFlags::EACH_ICMP);
+    let flags = RuleEntryFlags::from_bits_retain(entry.flags);
+    let each_icmp = flags.contains(RuleEntryFlags::EACH_ICMP);
+    let redirects = flags.contains(RuleEntryFlags::REDIRECT) && verdict.forwards();
     let reason = Reason::ALL.get(usize::from(entry.reason)).copied();
     Outcome {
         verdict,
@@ -88,6 +107,7 @@ pub fn interpret(entry: &Entry, flow: Option<u8>) -> Outcome {
         rule: entry.rule,
         counter: entry.counter,
         for_flow: flow.is_some_and(|protocol| !(each_icmp && ICMP.contains(&protocol))),
+        egress: redirects.then_some(PortIndex(entry.egress)),
     }
 }
 
@@ -104,7 +124,7 @@ mod tests {
         ];
         for (action, verdict) in actions {
             for (rule, reason) in [(0, Reason::PfwDefault), (7, Reason::PfwRule)] {
-                let entry = entry(action, rule, 11, false, Generation(0x1_02));
+                let entry = entry(RuleAction::Filter(action), rule, 11, false, Generation(0x1_02));
                 assert_eq!(entry[11], 2, "the generation's low 8 bits");
                 let said = Outcome {
                     verdict,
@@ -112,6 +132,7 @@ mod tests {
                     rule,
                     counter: 11,
                     for_flow: true,
+                    egress: None,
                 };
                 assert_eq!(interpret(&entry, Some(6)), said);
                 assert_eq!(interpret(&entry, None), Outcome { for_flow: false, ..said });
@@ -120,18 +141,28 @@ mod tests {
     }
 
     #[test]
+    fn what_is_redirected_goes_on_by_its_port() {
+        for port in [0, 1, 15] {
+            let entry = entry(RuleAction::Redirect(PortIndex(port)), 3, 5, false, Generation(1));
+            let said = interpret(&entry, Some(17));
+            assert_eq!((said.verdict, said.reason), (Verdict::Continue, None));
+            assert_eq!((said.egress, said.for_flow), (Some(PortIndex(port)), true));
+        }
+    }
+
+    #[test]
     fn icmp_is_decided_packet_by_packet_where_codes_count() {
         for (each, protocol, for_flow) in
             [(true, 1, false), (true, 58, false), (true, 17, true), (false, 1, true), (false, 58, true)]
         {
-            let entry = entry(FilterAction::Allow, 1, 0, each, Generation(1));
+            let entry = entry(RuleAction::Filter(FilterAction::Allow), 1, 0, each, Generation(1));
             assert_eq!(interpret(&entry, Some(protocol)).for_flow, for_flow, "{each} {protocol}");
         }
     }
 
     #[test]
     fn what_cannot_be_read_lets_nothing_through() {
-        let mut entry = entry(FilterAction::Allow, 1, 0, false, Generation(1));
+        let mut entry = entry(RuleAction::Filter(FilterAction::Allow), 1, 0, false, Generation(1));
         for verdict in [1, 4, 255] {
             entry[8] = verdict;
             assert_eq!(interpret(&entry, Some(6)).verdict, Verdict::Drop);

@@ -156,3 +156,67 @@ fn a_level_that_has_only_the_tables_decides_alike() {
     }
     assert_eq!(met.len(), 8, "{met:?}");
 }
+
+/// The packet filter of one policy with these rules; `ports`: those of the host, `null` without one.
+fn filter(ports: &serde_json::Value, rules: &serde_json::Value) -> Result<Pfw, Vec<String>> {
+    let all = ["0.0.0.0/0", "::/0"];
+    let rules = serde_json::json!({
+        "ports": ports,
+        "classes": [{"policy": "web", "fids": [1], "from": all, "to": all, "rules": {"default": "drop", "rules": rules}}],
+    });
+    let hosts = HostTables::default();
+    let source = RuleSource {
+        rules: &rules,
+        place: "",
+        generation: Generation(1),
+        id: FunctionId(0),
+        hosts: &hosts,
+        names: &std::sync::Arc::default(),
+    };
+    let errors = |errors: Vec<RulesError>| errors.into_iter().map(|e| format!("{}: {}", e.place, e.message));
+    PfwKind::default().build(&source).map_err(|found| errors(found).collect())
+}
+
+#[test]
+fn a_rule_redirects_flows_to_a_port_of_the_host() {
+    let ports = serde_json::json!({"spare": 0, "trap": 1});
+    let rules =
+        serde_json::json!([{"redirect": ["tcp", "udp"], "to-ports": 23, "egress": "trap"}, {"allow": "tcp"}]);
+    let pfw = filter(&ports, &rules).expect("rules");
+    let said = |rule| {
+        let place = pfw.filters[0].place(rule);
+        pfw.decision(&pfw_table::interpret(&pfw.table[place], Some(6)))
+    };
+    let redirected = said(Some(0));
+    assert_eq!((redirected.verdict, redirected.done), (Verdict::Continue, true));
+    assert_eq!(redirected.egress, Some(bartizan_base::PortIndex(1)));
+    assert_eq!((said(Some(1)).egress, said(None).egress), (None, None));
+    assert_eq!(said(None).verdict, Verdict::Drop);
+    let mut counts = Counts { rules: vec![0; pfw.counters.len()], ..Counts::default() };
+    counts.count(&pfw_table::interpret(&pfw.table[0], Some(6)), 3);
+    counts.count(&pfw_table::interpret(&pfw.table[1], Some(6)), 2);
+    assert_eq!((counts.allowed, counts.redirected, &counts.rules[..2]), (5, 3, &[3, 2][..]));
+    // A level below refuses nothing of it without a flow.
+    assert!(pfw.refuses(Fid(1), Some(0)).is_none() && pfw.refuses(Fid(1), None).is_some());
+}
+
+#[test]
+fn what_is_wrong_with_a_redirect_is_told_where_it_stands() {
+    let host = serde_json::json!({"trap": 0});
+    let none = serde_json::json!({});
+    let without_host = serde_json::Value::Null;
+    for (ports, rule, place, said) in [
+        (&host, serde_json::json!({"redirect": "tcp"}), "/redirect", "egress: NAME"),
+        (&host, serde_json::json!({"redirect": "tcp", "egress": "tarp"}), "/egress", "did you mean `trap`"),
+        (&none, serde_json::json!({"redirect": "tcp", "egress": "trap"}), "/egress", "it has none"),
+        (&host, serde_json::json!({"allow": "tcp", "egress": "trap"}), "/egress", "write `redirect`"),
+        (&host, serde_json::json!({"allow": "tcp", "redirect": "udp", "egress": "trap"}), "", "exactly one"),
+    ] {
+        let errors = filter(ports, &serde_json::json!([rule])).expect_err("it is wrong");
+        let [error] = errors.as_slice() else { panic!("{errors:?}") };
+        assert!(error.starts_with(&format!("classes/0/rules/rules/0{place}: ")), "{error}");
+        assert!(error.contains(said), "{error}");
+    }
+    let rule = serde_json::json!([{"redirect": "tcp", "egress": "any name"}]);
+    assert!(filter(&without_host, &rule).is_ok(), "nobody knows what the host will have");
+}

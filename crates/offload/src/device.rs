@@ -21,7 +21,7 @@
 
 use crate::key::DeviceKey;
 use crate::stays::Stays;
-use bartizan_base::{Generation, Level, Reason, Timestamp};
+use bartizan_base::{Generation, Level, PortIndex, Reason, Timestamp};
 use bartizan_flow::level::{Answer, SunkId};
 use bartizan_flow::tcp::Progress;
 use bartizan_packet::TunnelKind;
@@ -36,6 +36,8 @@ const IP_IN_IP: [u8; 2] = [4, 41];
 pub enum Action {
     /// They leave by the other port of their link.
     Forward,
+    /// They leave, whichever side sends them, by this named port.
+    Redirect(PortIndex),
     /// They are dropped, for this reason.
     Drop(Reason),
 }
@@ -57,6 +59,8 @@ pub struct Capabilities {
     pub tunnels: &'static [TunnelKind],
     /// Whether it holds the numbers of TCP connections and compares segments with them ([`Install::windows`]).
     pub windows: bool,
+    /// Named ports that packets can leave by ([`Action::Redirect`]), a bit each.
+    pub exits: u64,
 }
 
 /// An entry to be made.
@@ -76,7 +80,11 @@ pub struct Install {
 impl Capabilities {
     /// Why a device of these capabilities cannot hold an entry. `None`: it can.
     #[must_use]
-    pub fn refuses(&self, key: &bartizan_flow::FlowKey) -> Option<Stays> {
+    pub fn refuses(&self, key: &bartizan_flow::FlowKey, action: Action) -> Option<Stays> {
+        let leads = match action {
+            Action::Redirect(port) => self.exits.checked_shr(port.0.into()).unwrap_or(0) & 1 == 1,
+            Action::Forward | Action::Drop(_) => true,
+        };
         let family = if key.is_ipv6() { self.ipv6 } else { self.ipv4 };
         // IP in IP is the flow of packets around others.
         let around = IP_IN_IP.contains(&key.protocol());
@@ -90,6 +98,8 @@ impl Capabilities {
             Some(Stays::Protocol)
         } else if inside.is_in_tunnel() && !self.tunnels.iter().any(reaches) {
             Some(Stays::Tunnel)
+        } else if !leads {
+            Some(Stays::Egress)
         } else {
             None
         }

@@ -164,7 +164,7 @@ impl ManagerCounters {
 
     fn handled(&mut self, action: Action, packets: u64, bytes: u64) {
         match action {
-            Action::Forward => self.forwarded.add(packets, bytes),
+            Action::Forward | Action::Redirect(_) => self.forwarded.add(packets, bytes),
             Action::Drop(reason) => {
                 if let Some(dropped) = self.dropped.get_mut(reason as usize) {
                     dropped.add(packets, bytes);
@@ -296,7 +296,7 @@ impl FlowManager {
             return Err(Stays::Ending);
         }
         let Some(key) = table.get(id).map(|entry| *entry.key()) else { return Err(Stays::Closed) };
-        if let Some(why) = self.device.capabilities().refuses(&key) {
+        if let Some(why) = self.device.capabilities().refuses(&key, action) {
             return Err(why);
         }
         if windows.is_some() && !self.device.capabilities().windows {

@@ -72,6 +72,8 @@ stays! {
     Checksums = 15, "checksums", "its sender leaves checksums to a device, perhaps inside of its datagrams, where only the host can fill them in";
     /// A function compares its segments with numbers that nobody else can.
     Window = 16, "window", "a function compares its segments with windows, and the device holds none, or what they mean depends on more (picked up in the middle, one direction not seen)";
+    /// It is redirected by a way that the device does not have.
+    Egress = 17, "egress", "it is redirected to a port that the device cannot send by, or is compared with windows besides, which the device does only with what it forwards";
 }
 
 #[cfg(test)]

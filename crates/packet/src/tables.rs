@@ -95,6 +95,7 @@ layout! {
         reason: u8 ["REASON"] @ 9, "Why, where they are refused: number of the reason.";
         flags: u8 ["FLAGS"] @ 10, "See the flags of rule entries.";
         generation: u8 ["GENERATION"] @ 11, "Low 8 bits of the generation.";
+        egress: u8 ["EGRESS"] @ 12, "Number of the named port that packets leave by, if they are redirected.";
     }
 }
 
@@ -157,6 +158,8 @@ flags! {
         VALID = 0,
         /// ICMP is decided packet by packet, since rules of its class ask for codes, which a flow may change.
         EACH_ICMP = 1,
+        /// What goes on leaves by the named port `egress`, and not by the one across its link.
+        REDIRECT = 2,
     }
 }
 
@@ -190,9 +193,10 @@ mod tests {
             reason: 10,
             flags: 11,
             generation: 12,
+            egress: 13,
         };
         assert_eq!(RuleEntry::read(&bytes), entry);
-        bytes[12..].fill(0);
+        bytes[13..].fill(0);
         assert_eq!(entry.write(), bytes);
     }
 

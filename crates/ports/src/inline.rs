@@ -123,15 +123,7 @@ impl InlinePort {
     fn prepare(name: &str, options: &InlineOptions, member: bool) -> Result<Self, OpenError> {
         check_options(name, options)?;
         let interface = Interface::look_up(name)?;
-        if interface.link_layer != LinkLayer::Ethernet {
-            return Err(OpenError::LinkType { name: name.to_owned(), hardware: libc::ARPHRD_NONE });
-        }
-        if interface.mtu > MAX_MTU {
-            return Err(OpenError::MtuTooLarge { name: name.to_owned(), mtu: interface.mtu, max: MAX_MTU });
-        }
-        if interface.is_bridge_port() {
-            return Err(OpenError::BridgePort { name: name.to_owned() });
-        }
+        check_interface(&interface)?;
         let shared = SocketOptions {
             promiscuous: options.promiscuous,
             outgoing: false,
@@ -161,6 +153,21 @@ impl InlinePort {
     }
 }
 
+/// Whether frames can be sent as they are.
+pub(crate) fn check_interface(interface: &Interface) -> Result<(), OpenError> {
+    let name = || interface.name.clone();
+    if interface.link_layer != LinkLayer::Ethernet {
+        return Err(OpenError::LinkType { name: name(), hardware: libc::ARPHRD_NONE });
+    }
+    if interface.mtu > MAX_MTU {
+        return Err(OpenError::MtuTooLarge { name: name(), mtu: interface.mtu, max: MAX_MTU });
+    }
+    if interface.is_bridge_port() {
+        return Err(OpenError::BridgePort { name: name() });
+    }
+    Ok(())
+}
+
 fn check_options(name: &str, options: &InlineOptions) -> Result<(), OpenError> {
     for (option, value) in [("frames", options.frames), ("transmit_frames", options.transmit_frames)] {
         if !(16..=1 << 20).contains(&value) {
@@ -177,31 +184,43 @@ fn check_options(name: &str, options: &InlineOptions) -> Result<(), OpenError> {
 
 /// Makes both rings, each of its socket.
 fn rings(socket: &Socket, options: &InlineOptions) -> Result<(RxV2, Sender), OpenError> {
-    let name = &socket.interface.name;
-    // A second tag can stand in the frame besides the one that the kernel takes out.
-    let full = socket.interface.mtu as usize + HEADER + 2 * TAG;
-    let room = options.slot_room.unwrap_or(full);
-    let rx = Geometry::new(room, options.frames);
-    let tx = Geometry::new(full, options.transmit_frames);
-    let memory =
-        |bytes: usize, source| OpenError::RingMemory { name: name.clone(), mebibytes: bytes >> 20, source };
-    let request = |geometry: &Geometry| {
-        geometry.request().ok_or_else(|| memory(geometry.bytes(), io::Error::from_raw_os_error(libc::E2BIG)))
-    };
-    socket.set_ring(libc::PACKET_RX_RING, &request(&rx)?, rx.bytes())?;
-    let mapping = |fd, bytes| Mapping::new(fd, bytes).map_err(|e| memory(bytes, e));
-    let receives = RxV2::new(mapping(socket.borrow(), rx.bytes())?, rx, MAX_FRAME);
-    let out = SendSocket::open(&socket.interface, options.qdisc_bypass)?;
+    let interface = &socket.interface;
+    let rx = Geometry::new(options.slot_room.unwrap_or(slot_room(interface)), options.frames);
+    let request = rx.request().ok_or_else(|| too_large(interface, rx.bytes()))?;
+    socket.set_ring(libc::PACKET_RX_RING, &request, rx.bytes())?;
+    let mapping =
+        Mapping::new(socket.borrow(), rx.bytes()).map_err(|e| no_memory(interface, rx.bytes(), e))?;
+    Ok((RxV2::new(mapping, rx, MAX_FRAME), sender(interface, options)?))
+}
+
+/// Bytes that a frame of an interface can have: a second tag can stand in it besides the one that the kernel takes out.
+const fn slot_room(interface: &Interface) -> usize {
+    interface.mtu as usize + HEADER + 2 * TAG
+}
+
+fn no_memory(interface: &Interface, bytes: usize, source: io::Error) -> OpenError {
+    OpenError::RingMemory { name: interface.name.clone(), mebibytes: bytes >> 20, source }
+}
+
+fn too_large(interface: &Interface, bytes: usize) -> OpenError {
+    no_memory(interface, bytes, io::Error::from_raw_os_error(libc::E2BIG))
+}
+
+/// Makes what sends by an interface.
+pub(crate) fn sender(interface: &Interface, options: &InlineOptions) -> Result<Sender, OpenError> {
+    let tx = Geometry::new(slot_room(interface), options.transmit_frames);
+    let out = SendSocket::open(interface, options.qdisc_bypass)?;
     let path = match options.transmit {
         TransmitPath::Ring => {
-            set_ring(out.fd.as_fd(), name, libc::PACKET_TX_RING, &request(&tx)?, tx.bytes())?;
-            Path::Ring(TxRing::new(mapping(out.fd.as_fd(), tx.bytes())?, 0, tx))
+            let request = tx.request().ok_or_else(|| too_large(interface, tx.bytes()))?;
+            set_ring(out.fd.as_fd(), &interface.name, libc::PACKET_TX_RING, &request, tx.bytes())?;
+            let mapping = Mapping::new(out.fd.as_fd(), tx.bytes());
+            Path::Ring(TxRing::new(mapping.map_err(|e| no_memory(interface, tx.bytes(), e))?, 0, tx))
         }
         TransmitPath::Calls => Path::Calls(Messages::with_capacity(options.transmit_frames)),
     };
-    out.start(&socket.interface)?;
-    let limit = socket.interface.mtu as usize + HEADER;
-    Ok((receives, Sender { out, path, limit, stalls: 0 }))
+    out.start(interface)?;
+    Ok(Sender { out, path, limit: interface.mtu as usize + HEADER, stalls: 0 })
 }
 
 enum Path {
@@ -209,7 +228,8 @@ enum Path {
     Calls(Messages),
 }
 
-struct Sender {
+/// What sends by an interface.
+pub(crate) struct Sender {
     out: SendSocket,
     path: Path,
     /// Largest untagged frame.
@@ -287,8 +307,21 @@ impl Sender {
         sent
     }
 
+    /// Frames that wait for a flush.
+    pub(crate) fn waiting(&self) -> usize {
+        match &self.path {
+            Path::Ring(ring) => ring.queued(),
+            Path::Calls(_) => 0,
+        }
+    }
+
     /// Takes one frame: into the ring, or out at once.
-    fn queue(&mut self, info: &FrameInfo, frame: &[u8], stats: &mut PortStats) -> Result<(), SendRefusal> {
+    pub(crate) fn queue(
+        &mut self,
+        info: &FrameInfo,
+        frame: &[u8],
+        stats: &mut PortStats,
+    ) -> Result<(), SendRefusal> {
         let result = self.check(info, frame).and_then(|()| self.queue_checked(frame, stats));
         if let Err(refusal) = result {
             stats.send_failures.add(refusal, 1);
@@ -323,7 +356,7 @@ impl Sender {
 
     /// Sends what waits in the ring. One call, more only where the kernel stopped at a frame. True when the
     /// interface may be gone.
-    fn flush(&mut self, stats: &mut PortStats) -> bool {
+    pub(crate) fn flush(&mut self, stats: &mut PortStats) -> bool {
         let Path::Ring(ring) = &mut self.path else { return false };
         let mut stale = true;
         while ring.queued() > 0 {
@@ -402,10 +435,7 @@ impl Port for InlinePort {
     }
 
     fn pending(&self) -> usize {
-        match &self.sender.path {
-            Path::Ring(ring) => ring.queued(),
-            Path::Calls(_) => 0,
-        }
+        self.sender.waiting()
     }
 
     fn ready(&self) -> bool {

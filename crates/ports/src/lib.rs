@@ -18,6 +18,7 @@ mod awake;
 mod batch;
 mod duplicates;
 mod error;
+mod exit;
 // libpcap; the argument stands at the top of the file.
 #[allow(unsafe_code)]
 mod ffi_pcap;
@@ -48,6 +49,7 @@ mod wait;
 pub use awake::{Awake, DEVICE as AWAKE_DEVICE};
 pub use batch::{Batch, Disposition, Split};
 pub use error::{OpenError, PortError};
+pub use exit::ExitPort;
 pub use ffi_pcap::{FilterError, PacketFilter};
 pub use frame::{FrameFlags, FrameInfo, PendingChecksum, Segmentation};
 pub use inline::{InlineOptions, InlinePort, MAX_MTU, TransmitPath};

@@ -36,6 +36,8 @@ impl Side {
 pub struct InlinePair {
     a: Box<dyn Port>,
     b: Box<dyn Port>,
+    /// By their numbers.
+    exits: Vec<Box<dyn Port>>,
 }
 
 impl InlinePair {
@@ -52,7 +54,13 @@ impl InlinePair {
                 mtu_b: b.mtu(),
             });
         }
-        Ok(Self { a, b })
+        Ok(Self { a, b, exits: Vec::new() })
+    }
+
+    /// Gives it named ports, by which redirected packets leave, in the order of their numbers. Nothing is received by them.
+    #[must_use]
+    pub fn with_exits(self, exits: Vec<Box<dyn Port>>) -> Self {
+        Self { exits, ..self }
     }
 
     /// Opens two interfaces and pairs them. Returns also what the operator should know.
@@ -99,10 +107,21 @@ impl InlinePair {
 
     /// (the port where packets come in, the port where they leave), for packets that come in at `side`.
     pub fn direction(&mut self, side: Side) -> (&mut dyn Port, &mut dyn Port) {
+        let (ingress, egress, _) = self.ways(side);
+        (ingress, egress)
+    }
+
+    /// [`InlinePair::direction`] with the named ports besides.
+    pub fn ways(&mut self, side: Side) -> (&mut dyn Port, &mut dyn Port, &mut [Box<dyn Port>]) {
         match side {
-            Side::A => (&mut *self.a, &mut *self.b),
-            Side::B => (&mut *self.b, &mut *self.a),
+            Side::A => (&mut *self.a, &mut *self.b, self.exits.as_mut_slice()),
+            Side::B => (&mut *self.b, &mut *self.a, self.exits.as_mut_slice()),
         }
+    }
+
+    /// The named ports.
+    pub fn exits(&mut self) -> &mut [Box<dyn Port>] {
+        &mut self.exits
     }
 
     /// The port of a side.

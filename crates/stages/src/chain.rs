@@ -36,6 +36,8 @@ pub struct Chains {
     waits: Path,
     /// What a level below may refuse of packets without a flow; `None`: nothing.
     pub early: Option<Arc<Early>>,
+    /// Names of the host's ports that packets may be redirected to, by their numbers.
+    pub ports: Arc<[String]>,
     /// Tables of what functions keep per host, with the function's name.
     pub host_tables: Vec<(&'static str, Arc<dyn HostKeeper>)>,
 }
@@ -329,6 +331,7 @@ impl Chains {
             quotas,
             waits,
             early: None,
+            ports: Arc::default(),
             host_tables,
         }
     }

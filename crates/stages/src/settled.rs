@@ -5,6 +5,7 @@
 //! | standing | rests on | in another generation |
 //! |---|---|---|
 //! | class, path without the functions that are done | policies, rules | looked up anew: all functions of the new path judge again |
+//! | redirected to a named port | rules | judged anew |
 //! | bypassed: no function is left | the path | ends when the new path has a function |
 //! | payload ended: a parser, the depth of the stream or an exception policy says that nobody needs the rest | the flow's bytes, settings | stays: payload functions are not on the new path |
 //! | passed by an exception policy | settings | stays |

@@ -6,7 +6,7 @@
 //! The path (which functions are left) and the generation that it is of stand in the flow table's part of the entry. What holds
 //! when the generation changes is told in `settled.rs`.
 
-use bartizan_base::{Decision, Direction, FunctionId, PerDirection, Reason, Verdict};
+use bartizan_base::{Decision, Direction, FunctionId, PerDirection, PortIndex, Reason, Verdict};
 use bartizan_flow::FlowState;
 use core::num::NonZeroU32;
 
@@ -53,6 +53,8 @@ pub struct Standing {
     refused: Option<Decision>,
     /// Who let it go on for good.
     allowed: Option<Allowed>,
+    /// The named port that its packets leave by; `None`: the one across their link.
+    egress: Option<PortIndex>,
     /// What the latest refusal says of all further packets.
     behind: Behind,
     /// Directions in which a refusal was told since the flow is refused.
@@ -162,8 +164,9 @@ impl Standing {
         self.refused.filter(|decision| decision.repeats && !self.is_refused())
     }
 
-    /// Another generation: who repeated a refusal may say something else now.
+    /// Another generation: who repeated a refusal, or named a port, may say something else now.
     pub const fn forget_repeated(&mut self) {
+        self.egress = None;
         if let Some(decision) = &mut self.refused {
             decision.repeats = false;
         }
@@ -175,8 +178,9 @@ impl Standing {
         self.refusal().or(self.refused)
     }
 
-    /// A function is done with the flow, and lets it go on.
-    pub const fn note_allowed(&mut self, decision: &Decision) {
+    /// A function is done with the flow, and lets it go on. The first one that names a port decides where.
+    pub fn note_allowed(&mut self, decision: &Decision) {
+        self.egress = self.egress.or(decision.egress);
         self.allowed = Some(Allowed { function: decision.function, rule: decision.rule });
     }
 
@@ -191,6 +195,20 @@ impl Standing {
         if self.is_refused() {
             self.told[direction] = true;
         }
+    }
+
+    /// The named port that packets of the flow leave by, as a function said that is done with it; `None`: the one across their link.
+    #[inline]
+    #[must_use]
+    pub const fn egress(&self) -> Option<PortIndex> {
+        self.egress
+    }
+
+    /// What is said of a packet that goes on because nobody says otherwise.
+    #[inline]
+    #[must_use]
+    pub const fn goes_on(&self) -> Decision {
+        Decision { egress: self.egress, ..Decision::CONTINUE }
     }
 
     /// Whether a refusal in a direction was told since the flow is refused.

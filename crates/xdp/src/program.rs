@@ -116,12 +116,20 @@ impl Drop for Port {
     }
 }
 
+/// A port that packets only leave by.
+#[derive(Clone, Copy, Debug)]
+struct Exit {
+    ifindex: u32,
+    mtu: u32,
+}
+
 /// The level's program with its tables. Dropping it detaches it, but leaves what it has not taken over yet; see also [`Program::end`] and [`Program::leave`].
 #[derive(Debug)]
 pub struct Program {
     bpf: Ebpf,
     tables: Arc<Tables>,
     ports: BTreeMap<u8, Port>,
+    only_exits: BTreeMap<u8, Exit>,
     by_interface: Map,
     egress: Map,
     exits: Map,
@@ -218,7 +226,20 @@ impl Program {
         let flows = program(&mut bpf)?;
         insist(|| flows.load()).map_err(|error| not_loaded(NAME, &error))?;
         let (tables, ports, left) = (Arc::new(tables), BTreeMap::new(), BTreeMap::new());
-        Ok(Program { bpf, tables, ports, by_interface, egress, exits, watches, probe: None, mode, left })
+        let (only_exits, probe) = (BTreeMap::new(), None);
+        Ok(Program {
+            bpf,
+            tables,
+            ports,
+            only_exits,
+            by_interface,
+            egress,
+            exits,
+            watches,
+            probe,
+            mode,
+            left,
+        })
     }
 
     /// The tables, for whoever keeps flows.
@@ -381,11 +402,68 @@ impl Program {
 
     /// Tells the program what may leave by a port.
     fn write_exit(&self, port: &Port) -> io::Result<()> {
+        let exit = Exit { ifindex: port.setup.ifindex, mtu: port.mtu };
+        self.write_exit_of(port.setup.index, exit, port.proven)
+    }
+
+    fn write_exit_of(&self, index: u8, exit: Exit, proven: bool) -> io::Result<()> {
         let mut flags = ExitFlags::empty();
-        flags.set(ExitFlags::PROVEN, port.proven);
-        flags.set(ExitFlags::PARTS, features::sends_parts(port.setup.ifindex));
-        let word = ExitWord { longest: port.mtu.saturating_add(BEYOND_MTU), flags: flags.bits() };
-        self.exits.update(&u32::from(port.setup.index).to_ne_bytes(), &native(word.write()), Write::Any)
+        flags.set(ExitFlags::PROVEN, proven);
+        flags.set(ExitFlags::PARTS, features::sends_parts(exit.ifindex));
+        let word = ExitWord { longest: exit.mtu.saturating_add(BEYOND_MTU), flags: flags.bits() };
+        self.exits.update(&u32::from(index).to_ne_bytes(), &native(word.write()), Write::Any)
+    }
+
+    /// Lets packets leave by a port that no frame comes by ([`crate::Action::Redirect`]), under a number that no other port has; it is tried first where a driver redirects to it. To be
+    /// called once ports are attached, and again to follow its interface and MTU: then it is tried only if the interface is another one.
+    ///
+    /// # Errors
+    /// The interface is not there or down, the number is taken, it does not take what is redirected to it.
+    pub fn set_exit(&mut self, index: u8, ifindex: u32) -> Result<(), XdpError> {
+        let link = ask(ifindex)?;
+        if u32::from(index) >= PORTS || self.ports.contains_key(&index) {
+            let problem = "the number is taken or above 63: give the named port another one";
+            return Err(XdpError::Port { index, name: link.name, problem });
+        }
+        if !link.is_up() {
+            return Err(XdpError::Down { name: link.name });
+        }
+        let exit = Exit { ifindex, mtu: link.mtu };
+        let known = self.only_exits.get(&index).copied();
+        if known.is_some_and(|known| known.ifindex == ifindex && known.mtu == link.mtu) {
+            return Ok(());
+        }
+        let by_driver = self.ports.values().any(|port| port.mode == Mode::Native);
+        if by_driver && known.is_none_or(|known| known.ifindex != ifindex) {
+            let probe = match self.probe.take() {
+                Some(probe) => probe,
+                None => Probe::load()?,
+            };
+            self.probe.insert(probe).try_port(&link.name, &link.kind, ifindex)?;
+        }
+        let failed = |source| XdpError::system(Some(&link.name), "letting packets leave by it", source);
+        self.write_exit_of(index, exit, by_driver).map_err(failed)?;
+        let (number, device) = (u32::from(index).to_ne_bytes(), prove::device(ifindex));
+        self.egress.update(&number, &device, Write::Any).map_err(failed)?;
+        self.only_exits.insert(index, exit);
+        Ok(())
+    }
+
+    /// Nothing leaves by a port of [`Program::set_exit`] any more: what would goes up.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn clear_exit(&mut self, index: u8) -> Result<(), XdpError> {
+        if self.only_exits.remove(&index).is_none() {
+            return Ok(());
+        }
+        match self.egress.delete(&u32::from(index).to_ne_bytes()) {
+            // The kernel takes a device away that goes.
+            Err(error) if error.raw_os_error() != Some(libc::ENOENT) => {
+                Err(XdpError::system(None, "taking a named port away", error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Native where the driver can and it is wanted, else generic.

@@ -4,25 +4,50 @@
 
 use crate::common;
 
+use bartizan_packet::TunnelKind;
 use bartizan_packet::slots::FLIGHT_MAX;
 use bartizan_packet::windows::{Line, Segment as Compared, Side, WINDOW_WORDS, Windows};
 use bartizan_testkit::packet::{ACK, FIN, PSH, Packet, RST, SYN, TCP, URG};
 use bartizan_testkit::random::Random;
-use bartizan_xdp::{Action, Control, Runner, Tables};
+use bartizan_testkit::tunnels::Tunnel;
+use bartizan_xdp::{Action, Control, Key, Runner, Tables};
 use common::{PASS, REDIRECT, ends, in_namespace, key, level, number, plain, segment, stay_on};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 const COMPARE: Control = Control { action: Action::Compare, generation: 0 };
 const SLOT: u32 = 3;
 
-fn install(tables: &Tables, v6: bool, windows: &Windows) {
+/// Of the flow around a connection in a tunnel.
+const AROUND: u32 = 5;
+/// IPv4, in no tunnel.
+const OUTSIDE: (bool, bool) = (false, false);
+const FORWARD: Control = Control { action: Action::Forward, generation: 0 };
+
+/// The keys of a connection, and of the flow around it.
+fn keys(v6: bool, in_tunnel: bool) -> (Key, Option<Key>) {
     let [low, high] = ends(v6);
+    let mut own = key(TCP, low, high, [0; 3]);
+    if !in_tunnel {
+        return (own, None);
+    }
+    // IP in IP has no number.
+    own[4] = (TunnelKind::Ip as u64) << 32;
+    own[6] |= 1 << 8;
+    (own, Some(key(if v6 { 41 } else { 4 }, (low.0, 0), (high.0, 0), [0; 3])))
+}
+
+fn install(tables: &Tables, (v6, in_tunnel): (bool, bool), windows: &Windows) {
+    let (own, around) = keys(v6, in_tunnel);
+    if let Some(around) = around {
+        assert!(tables.clear(AROUND) && tables.set_control(AROUND, FORWARD));
+        tables.insert(&around, AROUND).unwrap();
+    }
     assert!(tables.clear(SLOT) && tables.set_windows(SLOT, windows) && tables.set_control(SLOT, COMPARE));
-    tables.insert(&key(TCP, low, high, [0; 3]), SLOT).unwrap();
+    tables.insert(&own, SLOT).unwrap();
 }
 
 /// A segment of an endpoint as a frame, and the interface that it comes by.
-fn frame(v6: bool, from_high: bool, compared: &Compared) -> (Vec<u8>, u32) {
+fn frame((v6, in_tunnel): (bool, bool), from_high: bool, compared: &Compared) -> (Vec<u8>, u32) {
     let mut packet: Packet = plain(v6, TCP);
     if from_high {
         std::mem::swap(&mut packet.ip.src, &mut packet.ip.dst);
@@ -37,11 +62,15 @@ fn frame(v6: bool, from_high: bool, compared: &Compared) -> (Vec<u8>, u32) {
     if let Some(own) = compared.timestamp {
         segment.raw_options = [&[1, 1, 8, 10][..], &own.to_be_bytes(), &[0, 0, 0, 9]].concat();
     }
+    if in_tunnel {
+        let hosts = ((packet.ip.src, 0), (packet.ip.dst, 0));
+        packet = Tunnel::Ip.around(hosts, v6, &packet.bytes());
+    }
     (packet.frame(), number(if from_high { "wan" } else { "lan" }))
 }
 
-fn goes_on(runner: &Runner, v6: bool, from_high: bool, compared: &Compared) -> bool {
-    let (frame, interface) = frame(v6, from_high, compared);
+fn goes_on(runner: &Runner, where_it_is: (bool, bool), from_high: bool, compared: &Compared) -> bool {
+    let (frame, interface) = frame(where_it_is, from_high, compared);
     match runner.run_on(&frame, interface, 1).unwrap().result {
         REDIRECT => true,
         PASS => false,
@@ -99,10 +128,10 @@ fn the_program_has_the_rule_that_is_written_in_rust() {
         for seed in 0..200 {
             let mut random = Random::new(seed);
             let v6 = random.percent(50);
-            let [low, high] = ends(v6);
+            let where_it_is = (v6, random.percent(50));
             let begin =
                 Windows { sides: [side(&mut random), side(&mut random)], timestamps: random.percent(60) };
-            install(&tables, v6, &begin);
+            install(&tables, where_it_is, &begin);
             let words: [AtomicU64; WINDOW_WORDS] = Default::default();
             let line = Line::new(&words);
             line.write(&begin);
@@ -112,7 +141,7 @@ fn the_program_has_the_rule_that_is_written_in_rust() {
                 let rule = line.goes_on(from_high, &compared);
                 let case =
                     format!("seed {seed} step {step}: {compared:?} of {from_high} in {:?}", line.read());
-                assert_eq!(goes_on(&runner, v6, from_high, &compared), rule, "{case}");
+                assert_eq!(goes_on(&runner, where_it_is, from_high, &compared), rule, "{case}");
                 assert_eq!(tables.windows(SLOT), Some(line.read()), "{case}");
                 went += u32::from(rule);
                 stayed += u32::from(!rule);
@@ -127,7 +156,13 @@ fn the_program_has_the_rule_that_is_written_in_rust() {
             }
             let counts = tables.counts(SLOT, bartizan_xdp::boot_time()).unwrap();
             assert!(counts.packets.iter().sum::<u64>() <= 60);
-            assert!(tables.remove(&key(TCP, low, high, [0; 3])).unwrap());
+            let (own, around) = keys(v6, where_it_is.1);
+            assert!(tables.remove(&own).unwrap());
+            if let Some(around) = around {
+                let frames = tables.counts(AROUND, bartizan_xdp::boot_time()).unwrap().packets;
+                assert_eq!(frames, counts.packets, "one of each in a frame");
+                assert!(tables.remove(&around).unwrap());
+            }
         }
         assert!(went > 3_000 && stayed > 3_000, "{went} {stayed}");
     });
@@ -144,7 +179,7 @@ fn what_opens_ends_or_is_not_of_tcp_goes_up_and_moves_nothing() {
     in_namespace(|| {
         let (mut program, tables) = level(16, 1500);
         let runner = program.runner().unwrap();
-        install(&tables, false, &open(false));
+        install(&tables, OUTSIDE, &open(false));
         let plain =
             Compared { sequence: 1_000, end: 1_000, acknowledged: 5_000, window: 500, ..Compared::default() };
         for flags in [0, SYN, SYN | ACK, FIN | ACK, RST, RST | ACK, ACK | URG] {
@@ -154,13 +189,13 @@ fn what_opens_ends_or_is_not_of_tcp_goes_up_and_moves_nothing() {
             assert_eq!(runner.run_on(&packet.frame(), number("lan"), 1).unwrap().result, PASS, "{flags}");
         }
         assert_eq!(tables.windows(SLOT), Some(open(false)));
-        assert!(goes_on(&runner, false, false, &plain));
+        assert!(goes_on(&runner, OUTSIDE, false, &plain));
         // Another generation, and an entry that is about to go.
         tables.set_generation(1);
-        assert!(!goes_on(&runner, false, false, &plain));
+        assert!(!goes_on(&runner, OUTSIDE, false, &plain));
         tables.set_generation(0);
         assert!(tables.mark(SLOT));
-        assert!(!goes_on(&runner, false, false, &Compared { end: 1_100, ..plain }));
+        assert!(!goes_on(&runner, OUTSIDE, false, &Compared { end: 1_100, ..plain }));
         assert_eq!(tables.windows(SLOT).unwrap().sides[0].sent, 1_000);
         // No slot has this line.
         assert!(!tables.set_windows(16, &open(false)) && tables.windows(16).is_none());
@@ -186,7 +221,7 @@ fn both_directions_on_processors_of_their_own_keep_what_is_promised() {
             edge: at.wrapping_add(60_000),
             scale: 0,
         };
-        install(&tables, false, &Windows { sides: [side(near_the_end), side(5_000)], timestamps: false });
+        install(&tables, OUTSIDE, &Windows { sides: [side(near_the_end), side(5_000)], timestamps: false });
         let runners = [program.runner().unwrap(), program.runner().unwrap()];
         // What each side has been heard to send: its receiver acknowledges that, and nothing else.
         let heard = [AtomicU32::new(near_the_end), AtomicU32::new(5_000)];
@@ -197,7 +232,7 @@ fn both_directions_on_processors_of_their_own_keep_what_is_promised() {
             stay_on(own % processors);
             let (mut at, mut below, mut up) = (heard[own].load(Ordering::Relaxed), 0u32, 0u32);
             let send = |compared: &Compared| {
-                let (frame, _) = frame(false, own == 1, compared);
+                let (frame, _) = frame(OUTSIDE, own == 1, compared);
                 runner.run_on(&frame, interfaces[own], 1).unwrap().result == REDIRECT
             };
             for round in 0..ROUNDS {

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversations in tunnels, of which each packet belongs to two flows: its own, and that of the packet around it. A level below may handle a frame when both are decided."""
 
+import functools
 import struct
 
 from .headers import PORT, REFUSED, Conversation, oddities
-from .packet import TCP, UDP, ethernet, ip, udp
+from .packet import ACK, FIN, PSH, RST, TCP, UDP, ethernet, ip, udp
 
-POLICY, OF_TENANTS = "headers", "tunnels"
+POLICY, OF_TENANTS, STATEFUL = "headers", "tunnels", "sfw-in-tunnels"
 # Packets between the beginning and the end of a conversation.
 ROUNDS = 30
 GTP = {"decoder.gtp.enabled": "yes"}
@@ -75,6 +76,8 @@ def cases(out, v):
                 name = f"{kind}.{of}.in_v{inside}" if inside != v else f"{kind}.{of}"
                 plain(out, v, name, kind, inside, protocol)
         between(out, v, kind)
+        for inside in (4, 6):
+            stateful(out, v, kind, inside)
     of_two(out, v)
 
 
@@ -88,6 +91,27 @@ def plain(out, v, name, kind, inside, protocol):
     again = [talk.opening()[0] for _ in range(4)] if protocol == TCP else talk.middle(4)
     out.add(v, f"tunnel.{name}.refused", "rule 1 drops what goes to this port, also inside of a tunnel: what carries it does not go on", policy=POLICY,
             settings=settings(kind), packet=again[0], verdict="drop", reason="pfw_rule", state=(None, None), after=[(made, "drop") for made in again[1:]])
+
+
+def stateful(out, v, kind, inside):
+    """Connections inside whose segments are compared with windows: what goes on with them, and what somebody makes up between."""
+    for options in ("none", "timestamps"):
+        talk = Tunnelled(kind, v, inside, TCP)
+        talk.options = options
+        before, middle = [*talk.opening(), *talk.middle(8)], talk.middle(ROUNDS)
+        name = f"tunnel.{kind}.sfw.in_v{inside}.{options}"
+        add = functools.partial(out.add, v, policy=STATEFUL, settings=settings(kind), state=(None, None))
+        add(f"{name}.goes_on", "RFC 9293 3.4: all of it lies in the windows, to the end of the connection", before=before, packet=middle[0],
+            after=[(made, "forward") for made in [*middle[1:], *talk.closing()]])
+        for of, flags, ahead, data in (("data_beyond", ACK | PSH, 5_000_000, b"far"), ("reset_beyond", RST, 5_000_000, b""), ("end_beyond", FIN | ACK, 5_000_000, b"")):
+            talk = Tunnelled(kind, v, inside, TCP)
+            talk.options = options
+            before, said = [*talk.opening(), *talk.middle(8)], list(talk.said)
+            talk.said[0] += ahead
+            forged = talk.segment(False, flags, data)
+            talk.said = said
+            add(f"{name}.{of}", "RFC 9293 3.4, 3.10.7.4: its number lies far beyond the window, and it changes nothing", before=before, packet=forged, verdict="drop",
+                reason="sfw_window", after=[(made, "forward") for made in [*talk.middle(6), *talk.closing()]])
 
 
 def between(out, v, kind):

@@ -30,7 +30,7 @@ pub struct PfwSection {
     pub rules: Vec<PfwRule>,
 }
 
-/// A rule of the packet filter. Exactly one of `allow`, `drop` and `reject`; what is left out matches anything,
+/// A rule of the packet filter. Exactly one of `allow`, `drop`, `reject` and `redirect`; what is left out matches anything,
 /// except that `from` and `to` are then those of the policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -41,6 +41,10 @@ pub struct PfwRule {
     pub drop: Option<List<Protocol>>,
     /// Protocols that are dropped, telling the sender.
     pub reject: Option<List<Protocol>>,
+    /// Protocols whose flows are let through and leave, both ways, by the port that `egress` names.
+    pub redirect: Option<List<Protocol>>,
+    /// Of `redirect`: a port, by its name in `ports` of the host file.
+    pub egress: Option<String>,
     /// Addresses of the side that opens the flow.
     pub from: Option<List<Target>>,
     /// Addresses of the other side.

@@ -155,7 +155,10 @@ impl EveRecorder {
             common.own.allowed_rule = allowed.rule.map(core::num::NonZeroU32::get);
         }
         let levels = below.as_ref().map(|below| levels_of(flow, below));
+        let ports = std::sync::Arc::clone(&self.ports);
         if run.own_fields {
+            let egress = flow.ext.standing.egress();
+            common.own.egress = egress.and_then(|port| ports.get(usize::from(port.0))).map(String::as_str);
             common.own.levels = levels.as_deref().unwrap_or_default();
             common.own.stays = flow.ext.stays.map(Stays::name);
         }

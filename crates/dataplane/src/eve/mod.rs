@@ -85,6 +85,8 @@ pub struct EveRecorder {
     writer: JsonWriter,
     /// What functions call the variables of flows, by their bits.
     variables: Vec<Option<Arc<dyn VariableNames>>>,
+    /// Names of ports that flows may be redirected to.
+    ports: Arc<[String]>,
     run: Arc<RunInfo>,
     capture: Option<Arc<str>>,
     prevention: bool,
@@ -166,6 +168,7 @@ impl EveRecorder {
             outputs,
             writer: JsonWriter::new(),
             variables: Vec::new(),
+            ports: Arc::default(),
             run: Arc::new(run),
             capture: None,
             prevention,
@@ -418,6 +421,7 @@ impl Recorder for EveRecorder {
         self.names.truncate(NAMES_KEPT - 1);
         self.names.push_front((chains.generation, chains.classifier.policies()));
         self.variables = chains.variable_names();
+        self.ports = Arc::clone(&chains.ports);
     }
 
     fn store(

@@ -122,6 +122,10 @@ pub(super) fn tell(worker: &Worker, me: WorkerId, id: FlowId, entry: &Entry) -> 
             function: name(chains, allowed.function),
             rule: allowed.rule.map(core::num::NonZeroU32::get),
         }),
+        egress: standing.egress().map(|port| match chains.ports.get(usize::from(port.0)) {
+            Some(name) => name.clone(),
+            None => port.to_string(),
+        }),
         level: entry.level().name(),
         step: step_name(entry.step()),
         since: worker.flows().since(id).map(seconds),

@@ -33,7 +33,10 @@ impl Ports {
             each(port.name(), &stats, port.pending() as u64);
         };
         match self {
-            Ports::Inline(pair) => Side::BOTH.into_iter().for_each(|side| one(pair.port(side))),
+            Ports::Inline(pair) => {
+                Side::BOTH.into_iter().for_each(|side| one(pair.port(side)));
+                pair.exits().iter_mut().for_each(|port| one(&mut **port));
+            }
             Ports::Passive(port) => one(&mut **port),
             Ports::Merged(tap) => tap.each_stats(|name, stats| each(name, stats, 0)),
             Ports::Away => {}

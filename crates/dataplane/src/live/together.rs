@@ -14,6 +14,7 @@
 
 use super::berth::{Retired, retire};
 use super::control::Control;
+use super::exits::{self, Exits};
 use super::unsent::UnsentFrames;
 use super::{
     LastTurns, LiveCounters, LiveOptions, Rejecter, checksums_of, fill_in_checksums, frame_of, is_followed,
@@ -413,7 +414,7 @@ impl<R: Recorder> Post<R> {
             Ports::Inline(pair) => {
                 let Hands { batch, rejecters, changed, unsent } = &mut *hands;
                 for (side, rejecter) in Side::BOTH.into_iter().zip(rejecters) {
-                    let (ingress, egress) = pair.direction(side);
+                    let (ingress, egress, exits) = pair.ways(side);
                     if ingress.receive(batch)? == 0 {
                         continue;
                     }
@@ -428,10 +429,16 @@ impl<R: Recorder> Post<R> {
                         let follows = is_followed(station.worker(), batch, index);
                         let handled = station.frame_in_batch(&frame, tag, follows, recorder);
                         let worker = station.worker_mut();
-                        let held = (&mut *changed, &mut *unsent);
-                        send_released(worker, egress, Some(&mut *batch), side, held, counters);
-                        if let Some(Handled::Here(decision)) = handled {
-                            settle(worker, batch, index, &decision, rejecter, counters);
+                        let mut exits = Exits { ports: &mut *exits, unsent: &mut *unsent };
+                        let here = match handled {
+                            Some(Handled::Here(decision)) => Some(decision),
+                            _ => None,
+                        };
+                        let way = (side, here.and_then(|decision| decision.egress));
+                        let held = (&mut *changed, &mut exits);
+                        send_released(worker, egress, Some(&mut *batch), way, held, rejecter, counters);
+                        if let Some(decision) = here {
+                            settle(worker, batch, index, &decision, &mut exits, rejecter, counters);
                         }
                         let first = index.saturating_sub(worker.waiting());
                         release(worker, batch, index, link, recorder);
@@ -440,6 +447,7 @@ impl<R: Recorder> Post<R> {
                     egress.transmit(batch);
                     unsent.note_batch(side, batch);
                     egress.flush()?;
+                    exits::flush(exits);
                     batch.clear();
                     rejecter.send(ingress);
                 }
@@ -504,8 +512,10 @@ impl<R: Recorder> Post<R> {
                 if tag & SIDE_B == 0 { (Side::A, &mut *one) } else { (Side::B, &mut *other) };
             let [a, b] = &mut used;
             *(if side == Side::A { a } else { b }) = true;
-            let held = (&mut *changed, &mut *unsent);
-            send_released(worker, pair.direction(side).1, None, side, held, counters);
+            let (_, egress, exits) = pair.ways(side);
+            let mut exits = Exits { ports: exits, unsent: &mut *unsent };
+            let held = (&mut *changed, &mut exits);
+            send_released(worker, egress, None, (side, decision.egress), held, rejecter, counters);
             if decision.verdict == Verdict::Reject {
                 rejecter.make(frame.bytes, &mut counters.normaliser);
             }
@@ -532,9 +542,12 @@ impl<R: Recorder> Post<R> {
                 counters.incomplete += 1;
                 return;
             }
-            let egress = pair.direction(side).1;
             let told =
                 Segmentation { size: (tag >> TOLD) as u16, header: (tag >> HEADER) as u16 & HEADER_MOST };
+            if let Some(to) = decision.egress {
+                exits.send(to, (bytes, told, frame.now), rejecter, counters);
+                return;
+            }
             if is_to_be_cut(bytes, told.size, egress)
                 && send_as_segments(egress, bytes, told, rejecter, counters)
             {
@@ -542,10 +555,11 @@ impl<R: Recorder> Post<R> {
             }
             // The port counts it as well.
             if let Err(refusal) = egress.transmit_frame(bytes) {
-                unsent.note(side, refusal, bytes, frame.now);
+                exits.unsent.note(side, refusal, bytes, frame.now);
             }
         });
         if let Ports::Inline(pair) = ports {
+            exits::flush(pair.exits());
             for ((side, used), rejecter) in Side::BOTH.into_iter().zip(used).zip([one, other]) {
                 let (ingress, egress) = pair.direction(side);
                 if used {

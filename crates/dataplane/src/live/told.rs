@@ -57,6 +57,9 @@ pub struct LiveFlow {
     /// Who was done with it last, and let it go on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed: Option<AllowedBy>,
+    /// The named port that its packets leave by, if it is redirected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub egress: Option<String>,
     /// Where its packets are handled.
     pub level: &'static str,
     /// How far it has come on its way to a level or back.

@@ -8,9 +8,10 @@
 //! had taken it, and answers that the normaliser made, are only counted by the port.
 
 use bartizan_base::{Generation, PacketDuration, Timestamp};
+use bartizan_stages::record::{Occasion, Recorder, Unsent};
+use bartizan_base::{Generation, PacketDuration, PortIndex, Timestamp};
 use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
 use bartizan_ports::{Batch, Disposition, InlinePair, SendRefusal, Side};
-use bartizan_stages::record::{Occasion, Recorder, Unsent};
 
 /// Between two records of one cause at one port.
 const INTERVAL: PacketDuration = PacketDuration::from_secs(1);
@@ -26,11 +27,35 @@ struct Slot {
     next: Timestamp,
 }
 
-/// What both ports of a link refused.
+/// What a frame was to leave by.
+#[derive(Clone, Copy)]
+enum Out {
+    /// The port across from this side.
+    Across(Side),
+    /// The named port of this number.
+    Exit(usize),
+}
+
+/// Takes in a frame among those of one port.
+fn note(slots: &mut Slots, refusal: SendRefusal, frame: &[u8], at: Timestamp) {
+    let Some(slot) = slots.get_mut(refusal as usize) else { return };
+    if slot.frames == 0 {
+        slot.sample.clear();
+        slot.sample.extend_from_slice(frame);
+        slot.at = at;
+    }
+    slot.frames = slot.frames.saturating_add(1);
+}
+
+type Slots = [Slot; SendRefusal::ALL.len()];
+
+/// What both ports of a link refused, and named ports.
 #[derive(Default)]
 pub(super) struct UnsentFrames {
     /// By the side that frames came in by.
-    slots: [[Slot; SendRefusal::ALL.len()]; 2],
+    slots: [Slots; 2],
+    /// By the numbers of named ports; as many as have refused something.
+    exits: Vec<Slots>,
     waits: bool,
     decoder: Decoder,
     output: DecodeOutput,
@@ -52,14 +77,20 @@ impl UnsentFrames {
     pub(super) fn note(&mut self, side: Side, refusal: SendRefusal, frame: &[u8], at: Timestamp) {
         let [a, b] = &mut self.slots;
         let slots = if side == Side::A { a } else { b };
-        let Some(slot) = slots.get_mut(refusal as usize) else { return };
-        if slot.frames == 0 {
-            slot.sample.clear();
-            slot.sample.extend_from_slice(frame);
-            slot.at = at;
-        }
-        slot.frames = slot.frames.saturating_add(1);
+        note(slots, refusal, frame, at);
         self.waits = true;
+    }
+
+    /// Takes in one frame that was to leave by a named port and was not taken.
+    pub(super) fn note_exit(&mut self, port: PortIndex, refusal: SendRefusal, frame: &[u8], at: Timestamp) {
+        let number = usize::from(port.0);
+        if self.exits.len() <= number {
+            self.exits.resize_with(number + 1, Slots::default);
+        }
+        if let Some(slots) = self.exits.get_mut(number) {
+            note(slots, refusal, frame, at);
+            self.waits = true;
+        }
     }
 
     /// Whether something was not told yet.
@@ -75,9 +106,11 @@ impl UnsentFrames {
         generation: Generation,
         recorder: &mut dyn Recorder,
     ) {
-        let UnsentFrames { slots, waits, decoder, output } = self;
+        let UnsentFrames { slots, exits, waits, decoder, output } = self;
         *waits = false;
-        for (side, slots) in Side::BOTH.into_iter().zip(slots) {
+        let sides = Side::BOTH.into_iter().map(Out::Across).zip(slots);
+        let exits = (0..).map(Out::Exit).zip(exits);
+        for (out, slots) in sides.chain(exits) {
             for (slot, refusal) in slots.iter_mut().zip(SendRefusal::ALL) {
                 if slot.frames == 0 {
                     continue;
@@ -91,7 +124,10 @@ impl UnsentFrames {
                 if let Some(packet) = output.outer() {
                     let view = PacketView::new(&slot.sample, packet);
                     let occasion = Occasion::of(&view, None, slot.at, generation);
-                    let port = pair.direction(side).1.name();
+                    let port = match out {
+                        Out::Across(side) => pair.direction(side).1.name(),
+                        Out::Exit(number) => pair.exits().get(number).map_or("", |port| port.name()),
+                    };
                     let reason = refusal.reason();
                     let unsent = Unsent { port, cause: refusal.name(), reason, frames: slot.frames };
                     recorder.unsent(&occasion, &unsent);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The level below the host, where a link has one: which flows are offered to it, and what is done when it has counted something.
 //!
-//! A flow is offered with a packet of which everything was decided before: what is bypassed, and what no function is left to judge, is forwarded below; what is dropped is dropped
+//! A flow is offered with a packet of which everything was decided before: what is bypassed, and what no function is left to judge, is forwarded below, or redirected; what is dropped is dropped
 //! there, with its flow or by a header function that says the same of each packet. So who is silent from then on takes no place. A connection is offered once it is established, and goes back when it is over.
 
 use super::Passage;
@@ -36,19 +36,30 @@ impl Passage<'_> {
         }
         let clock = self.cx.position.clock;
         let state = entry.ext.session.state();
+        let goes_on = match entry.ext.standing.egress() {
+            Some(port) => Action::Redirect(port),
+            None => Action::Forward,
+        };
+        let in_tunnel = DeviceKey::of(entry.key()).is_in_tunnel();
         let action = match course {
+            // The frame leaves with the packet around, of which a device would have to be told.
+            Course::Bypassed | Course::Judged | Course::Uninspected
+                if in_tunnel && goes_on != Action::Forward =>
+            {
+                Err(Stays::Tunnel)
+            }
             Course::Refused(_) if !self.cx.settings.prevention => Err(Stays::Watched),
             // The packets around are counted as refused for what they carry, which a device cannot say.
-            Course::Refused(_) if DeviceKey::of(entry.key()).is_in_tunnel() => Err(Stays::Tunnel),
+            Course::Refused(_) if in_tunnel => Err(Stays::Tunnel),
             Course::Refused(decision) => match (decision.verdict, decision.reason) {
                 (Verdict::Drop, Some(reason)) => Ok(Action::Drop(reason)),
                 _ => Err(Stays::Answered),
             },
             Course::Bypassed if session_is_over(state) => Err(Stays::Closed),
-            Course::Bypassed => Ok(Action::Forward),
+            Course::Bypassed => Ok(goes_on),
             // Until then the next packet may be any.
             Course::Judged | Course::Uninspected if !is_open(entry) => return,
-            Course::Judged | Course::Uninspected => Ok(Action::Forward),
+            Course::Judged | Course::Uninspected => Ok(goes_on),
         };
         let windows = match self.windows_of(entry, course) {
             Ok(windows) => windows,
@@ -62,7 +73,7 @@ impl Passage<'_> {
         const LEFT: PacketFlags = PacketFlags::CHECKSUM_PENDING.union(PacketFlags::CHECKSUM_FILLED);
         // A tunnel that nobody decodes may be inside: the level sees the datagram's own checksum only, and the kernel's word about the frame does not go with it.
         let udp = matches!(packet.transport, Transport::Udp(_));
-        if action == Ok(Action::Forward) && udp && packet.flags.intersects(LEFT) {
+        if !matches!(action, Ok(Action::Drop(_)) | Err(_)) && udp && packet.flags.intersects(LEFT) {
             self.note_stay(id, Stays::Checksums);
             return;
         }
@@ -103,9 +114,9 @@ impl Passage<'_> {
             // What is refused goes on and is told, and tracking learns from it as a receiver would not.
             return Err(Some(Stays::Watched));
         }
-        if DeviceKey::of(entry.key()).is_in_tunnel() {
-            // There no level compares segments.
-            return Err(Some(Stays::Tunnel));
+        if entry.ext.standing.egress().is_some() {
+            // What is redirected no level compares.
+            return Err(Some(Stays::Egress));
         }
         let session = &entry.ext.session;
         if session.state() != TcpState::Established {
@@ -222,7 +233,7 @@ impl Passage<'_> {
     fn counted(&mut self, id: FlowId, action: Action, amount: (u64, u64)) {
         let Some(entry) = self.flows.get_mut(id) else { return };
         let decision = match action {
-            Action::Forward => Decision::CONTINUE,
+            Action::Forward | Action::Redirect(_) => Decision::CONTINUE,
             Action::Drop(reason) => {
                 let standing = &entry.ext.standing;
                 let refusal = standing.last_refusal().filter(|refusal| refusal.reason == Some(reason));

@@ -368,10 +368,11 @@ impl Passage<'_> {
             Course::Bypassed => {
                 self.cx.account.counters.bypassed_packets += 1;
                 self.cx.account.counters.bypassed_bytes += u64::from(length);
+                let decision = self.flows.get(id)?.ext.standing.goes_on();
                 self.flows.count(id, occasion.direction, length, occasion.now, true);
-                self.mark(id, &Decision::CONTINUE);
+                self.mark(id, &decision);
                 self.offer(id, Course::Bypassed, arrival.decoded());
-                return Some(Decision::CONTINUE);
+                return Some(decision);
             }
             Course::Refused(decision) => decision,
         };
@@ -441,7 +442,7 @@ impl Passage<'_> {
             entry.ext.standing.note_told(occasion.direction);
             return decision;
         }
-        let mut decision = Decision::CONTINUE;
+        let mut decision = entry.ext.standing.goes_on();
         if policy == ExceptionPolicy::Bypass {
             self.runner.end_payload(entry);
         }

@@ -59,6 +59,7 @@ const STAYED: [&str; Stays::ALL.len()] = [
     "offload.stays.watched",
     "offload.stays.checksums",
     "offload.stays.window",
+    "offload.stays.egress",
 ];
 
 /// Memory that traffic holds, by part, in bytes.

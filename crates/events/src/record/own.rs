@@ -50,6 +50,8 @@ pub struct Own<'a> {
     pub levels: &'a [LevelAmounts],
     /// Why the flow is at no lower level.
     pub stays: Option<&'a str>,
+    /// Name of the port that the flow's packets leave by, if it is redirected.
+    pub egress: Option<&'a str>,
 }
 
 /// What a level has counted of a flow, by direction.
@@ -135,6 +137,9 @@ impl Own<'_> {
         }
         if let Some(why) = self.stays {
             w.str("stays", why);
+        }
+        if let Some(port) = self.egress {
+            w.str("egress", port);
         }
         more(w);
         if w.mark() == empty {

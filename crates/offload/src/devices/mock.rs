@@ -170,6 +170,7 @@ impl MockDevice {
             protocols: &[6, 17],
             tunnels: &TUNNELS,
             windows: habits.windows,
+            exits: u64::MAX,
         };
         (MockDevice { core: Arc::clone(&core), capabilities }, MockWire(core))
     }
@@ -244,7 +245,7 @@ impl Core {
         };
         self.handle(place, packet, now);
         match action {
-            Action::Forward => self.counters.forwarded += 1,
+            Action::Forward | Action::Redirect(_) => self.counters.forwarded += 1,
             Action::Drop(_) => self.counters.dropped += 1,
         }
         Some(action)
@@ -276,7 +277,12 @@ impl Core {
 
     fn in_tunnel(&mut self, packets: [(&DeviceKey, MockPacket); 2], now: Timestamp) -> bool {
         let places = packets.map(|(key, packet)| (self.acting(key), packet));
-        if places.iter().any(|(place, _)| !matches!(place, Some((_, Action::Forward)))) {
+        // An entry is not moved on by what does not leave.
+        let acts = places.iter().all(|(place, _)| matches!(place, Some((_, Action::Forward))));
+        let goes_on = |(place, packet): &(Option<(u32, Action)>, MockPacket)| {
+            place.is_some_and(|(place, _)| self.goes_on(place, packet.from_low, packet.segment.as_ref()))
+        };
+        if !acts || !places.iter().all(goes_on) {
             self.counters.up += 1;
             return false;
         }

@@ -62,6 +62,8 @@ pub struct XdpDevice {
     /// The slot of place 0.
     first: u32,
     capabilities: Capabilities,
+    /// Numbers that named ports have in the tables, by their own; none where the program cannot send by them.
+    exits: Vec<Option<u8>>,
     /// By place.
     entries: Vec<Option<Entry>>,
     said: Vec<(u32, SunkId, Said)>,
@@ -106,10 +108,12 @@ impl XdpDevice {
             protocols: &[6, 17],
             tunnels: &TUNNELS,
             windows: true,
+            exits: 0,
         };
+        let exits = Vec::new();
         let (now, to_packets) = (boot_time(), boot_to_real());
         let (entries, said, heart, early) = (Vec::new(), Vec::new(), None, None);
-        XdpDevice { tables, first, capabilities, entries, said, heart, early, now, to_packets }
+        XdpDevice { tables, first, capabilities, exits, entries, said, heart, early, now, to_packets }
     }
 
     /// The host gives a packet up that has so many layers (`decoder.max-layers`). Where the program would read more it holds no flows in tunnels.
@@ -118,6 +122,15 @@ impl XdpDevice {
         if max_layers <= LAYERS {
             self.capabilities.tunnels = &[];
         }
+        self
+    }
+
+    /// Named ports that redirected packets can leave by: of each the number that it has in the tables, by its own.
+    #[must_use]
+    pub fn with_exits(mut self, exits: Vec<Option<u8>>) -> Self {
+        let bits = exits.iter().zip(0u32..).filter(|(exit, _)| exit.is_some());
+        self.capabilities.exits = bits.fold(0, |all, (_, bit)| all | 1u64.checked_shl(bit).unwrap_or(0));
+        self.exits = exits;
         self
     }
 
@@ -175,6 +188,10 @@ impl XdpDevice {
         let action = match (install.action, &install.windows) {
             (Action::Forward, None) => bartizan_xdp::Action::Forward,
             (Action::Forward, Some(_)) => bartizan_xdp::Action::Compare,
+            (Action::Redirect(port), _) => match self.exits.get(usize::from(port.0)).copied().flatten() {
+                Some(exit) => bartizan_xdp::Action::Redirect(exit),
+                None => return Answered::Refused(Stays::Egress),
+            },
             (Action::Drop(reason), _) => bartizan_xdp::Action::Drop(reason),
         };
         // Who finds the key finds what to do.

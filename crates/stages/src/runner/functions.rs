@@ -96,6 +96,7 @@ impl Runner {
             fid: entry.fid,
             tenant: entry.key().tenant(),
             related: looks.related,
+            decision: entry.ext.standing.goes_on(),
             ..Notes::default()
         };
         if let Some(Outcome { advice: Advice::Drop(reason), .. }) = tcp
@@ -375,13 +376,17 @@ impl Runner {
             let mut context = context(sight, &noted, hands, cx.settings.prevention);
             let called = contained(|| function.packet(&mut context));
             let fell = called.is_err();
-            let decision = called.unwrap_or_else(|panicked| {
+            let mut decision = called.unwrap_or_else(|panicked| {
                 said.restore(&mut self.findings, &mut self.edits, &mut reject);
                 clear(slot);
                 self.lifecycle.leave(bit);
                 self.fallen.push(Fallen { id: bit, panicked });
                 fate_without(chains, bit, (cx.settings.prevention, entry.fid))
             });
+            if !cx.settings.prevention {
+                // Where refusals are only reported nothing leaves by another way either.
+                decision.egress = None;
+            }
             if decision.done {
                 path = path.without(bit);
                 let allows = |decision: &Decision| decision.verdict.forwards() && !fell;

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A port that only sends: a named port, by which redirected packets leave.
+//!
+//! Its interface may go and come back while its owner goes on: what it is given meanwhile is refused and counted, and it looks for the interface once a second.
+
+use crate::batch::Batch;
+use crate::error::{OpenError, PortError};
+use crate::frame::FrameInfo;
+use crate::inline::{InlineOptions, Sender, check_interface, sender};
+use crate::interface::Interface;
+use crate::port::{Port, PortStats};
+use crate::refusal::SendRefusal;
+use crate::sys;
+use crate::wait::packet_clock;
+use bartizan_base::{PacketDuration, Timestamp};
+
+/// How often an interface that is gone is looked for.
+const EVERY: PacketDuration = PacketDuration::from_secs(1);
+
+/// See the module.
+pub struct ExitPort {
+    /// As it was when it was there last.
+    interface: Interface,
+    options: InlineOptions,
+    /// None while the interface is gone.
+    sender: Option<Sender>,
+    /// When it is looked for again.
+    next: Timestamp,
+    stats: PortStats,
+}
+
+impl ExitPort {
+    /// Opens one on interface `name`; of the options only those count that are about sending.
+    ///
+    /// # Errors
+    /// What is wrong with interface, rights or memory, with what to do.
+    pub fn open(name: &str, options: &InlineOptions) -> Result<Self, OpenError> {
+        let (interface, sender) = open(name, options)?;
+        let (sender, next, stats) = (Some(sender), Timestamp::ZERO, PortStats::default());
+        Ok(Self { interface, options: *options, sender, next, stats })
+    }
+
+    /// Takes the interface up again, if it is there and it is time to look.
+    fn look(&mut self) {
+        let now = packet_clock();
+        if self.sender.is_some() || now < self.next {
+            return;
+        }
+        self.next = now + EVERY;
+        if let Ok((interface, sender)) = open(&self.interface.name, &self.options) {
+            (self.interface, self.sender) = (interface, Some(sender));
+        }
+    }
+
+    fn refuse(&mut self, refusal: SendRefusal) -> Result<(), SendRefusal> {
+        self.stats.send_failures.add(refusal, 1);
+        Err(refusal)
+    }
+}
+
+fn open(name: &str, options: &InlineOptions) -> Result<(Interface, Sender), OpenError> {
+    let interface = Interface::look_up(name)?;
+    check_interface(&interface)?;
+    let sender = sender(&interface, options)?;
+    Ok((interface, sender))
+}
+
+impl Port for ExitPort {
+    fn name(&self) -> &str {
+        &self.interface.name
+    }
+
+    fn mtu(&self) -> u32 {
+        self.interface.mtu
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        self.interface.mac
+    }
+
+    fn receive(&mut self, batch: &mut Batch) -> Result<usize, PortError> {
+        batch.clear();
+        Ok(0)
+    }
+
+    fn transmit(&mut self, batch: &mut Batch) -> usize {
+        batch.send_each(|info, frame| match info.refusal() {
+            Ok(()) => self.transmit_frame(frame),
+            Err(refusal) => self.refuse(refusal),
+        })
+    }
+
+    fn transmit_frame(&mut self, frame: &[u8]) -> Result<(), SendRefusal> {
+        self.look();
+        match &mut self.sender {
+            Some(sender) => sender.queue(&FrameInfo::default(), frame, &mut self.stats),
+            None => self.refuse(SendRefusal::DeviceDown),
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), PortError> {
+        let Some(sender) = &mut self.sender else { return Ok(()) };
+        let failed = sender.flush(&mut self.stats);
+        if failed && !sys::interface_exists(self.interface.index) {
+            self.sender = None;
+        }
+        Ok(())
+    }
+
+    fn pending(&self) -> usize {
+        self.sender.as_ref().map_or(0, Sender::waiting)
+    }
+
+    fn ready(&self) -> bool {
+        false
+    }
+
+    fn stats(&mut self) -> PortStats {
+        self.stats
+    }
+
+    fn now(&mut self) -> Timestamp {
+        packet_clock()
+    }
+}
