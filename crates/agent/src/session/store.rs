@@ -55,6 +55,9 @@ const FORM: u32 = 2;
 
 const LIST: &str = "generation.json";
 const OBJECTS: &str = "objects";
+/// Objects that are written together, and their bytes.
+const TOGETHER: usize = 1_024;
+const TOGETHER_BYTES: usize = 16 << 20;
 /// Behind the names of files that are being written.
 const NEW: &str = ".new";
 
@@ -101,7 +104,7 @@ impl<D: Disk> FileStore<D> {
         self.disk.make_folder(&folder)?;
         let there: BTreeSet<Hash> = self.written.values().map(|(_, hash)| *hash).collect();
         let mut all = BTreeMap::new();
-        let mut any = false;
+        let (mut new, mut bytes, mut any) = (Vec::new(), 0, false);
         for (key, object) in &held.objects {
             let known = self.written.get(key).filter(|(known, _)| Arc::ptr_eq(known, object));
             let hash = known.map_or_else(|| object.hash(), |(_, hash)| *hash);
@@ -109,16 +112,30 @@ impl<D: Disk> FileStore<D> {
             if there.contains(&hash) {
                 continue;
             }
-            let path = folder.join(hash.to_string());
-            let new = folder.join(format!("{hash}{NEW}"));
-            self.disk.write(&new, &serde_json::to_vec(object.as_ref())?)?;
-            self.disk.rename(&new, &path)?;
             any = true;
+            let text = serde_json::to_vec(object.as_ref())?;
+            bytes += text.len();
+            new.push((folder.join(format!("{hash}{NEW}")), text));
+            if bytes > TOGETHER_BYTES || new.len() >= TOGETHER {
+                self.put(&std::mem::take(&mut new))?;
+                bytes = 0;
+            }
         }
+        self.put(&new)?;
         if any {
             self.disk.sync_folder(&folder)?;
         }
         Ok(all)
+    }
+
+    /// Writes files, and gives them the names without what stands behind those of new ones.
+    fn put(&mut self, files: &[(PathBuf, Vec<u8>)]) -> io::Result<()> {
+        match files {
+            // The usual change: one policy.
+            [(new, bytes)] => self.disk.write(new, bytes)?,
+            several => self.disk.write_each(several)?,
+        }
+        files.iter().try_for_each(|(new, _)| self.disk.rename(new, &new.with_extension("")))
     }
 
     /// Removes objects that no list names. What cannot be removed is tried again behind the next generation.
