@@ -87,7 +87,6 @@ fn two() -> Two {
         hash.as_str(),
         rollout.as_str(),
         "5",
-        "default",
     ];
     let marks = ["hush", "203.0.113.77", id.as_str(), hash.as_str(), counted.as_str()];
     let (names, marks) = (names.map(str::to_owned).to_vec(), marks.map(str::to_owned).to_vec());
@@ -226,15 +225,15 @@ fn answer(reply: &Reply, path: &str) -> (u16, String) {
     let mut names: Vec<&str> =
         path.split(['/', '?']).filter(|part| !part.is_empty() && *part != "v1").collect();
     names.sort_by_key(|name| std::cmp::Reverse(name.len()));
-    // Also in cursors.
     for name in names {
-        text = text
-            .replace(&format!("`{name}`"), "`NAME`")
-            .replace(&format!("\"{name}\""), "\"NAME\"")
-            .replace(&format!("/{name}\""), "/NAME\"");
-        if name.len() > 3 {
-            text = text.replace(&hex(name), "CURSOR");
-        }
+        text = if name.len() > 3 {
+            // Also in cursors.
+            text.replace(name, "NAME").replace(&hex(name), "CURSOR")
+        } else {
+            text.replace(&format!("`{name}`"), "`NAME`")
+                .replace(&format!("/{name}\""), "/NAME\"")
+                .replace(&format!("\"{name}\""), "\"NAME\"")
+        };
     }
     (reply.status, text)
 }
