@@ -108,11 +108,12 @@ impl TenantSums {
     /// Adds what a counter rose by; `name`: behind the tenant's. Whether it is told apart, or else known at all.
     fn add(&mut self, name: &str, by: u64) -> bool {
         let Some((owner, what)) = name.split_once('/') else { return false };
-        if let Some(reasons) = match owner {
+        let reasons = match owner {
             REFUSED => Some(&mut self.refused_by),
             WOULD_REFUSE => Some(&mut self.would_refuse_by),
             _ => None,
-        } {
+        };
+        if let Some(reasons) = reasons {
             return add(reasons, what, by);
         }
         let Some(sum) = self.total.of(what) else { return false };

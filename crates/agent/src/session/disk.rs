@@ -88,8 +88,8 @@ impl Disk for SystemDisk {
             let begin = |own| thread::Builder::new().spawn_scoped(scope, move || one(own));
             // All of them, before the first is waited for.
             let writers = files.chunks(share).map(begin).collect::<io::Result<Vec<_>>>()?;
-            let done = writers.into_iter().map(thread::ScopedJoinHandle::join);
-            done.map(|done| done.unwrap_or_else(|_| Err(io::Error::other("a writer broke off")))).collect()
+            let mut done = writers.into_iter().map(thread::ScopedJoinHandle::join);
+            done.try_for_each(|done| done.unwrap_or_else(|_| Err(io::Error::other("a writer broke off"))))
         })
     }
 
