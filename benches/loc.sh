@@ -5,6 +5,8 @@
 # A line of code is one that is neither empty nor a comment; tests at the end of a file do not count. "Alone" is the
 # function plus the platform's parts that it would have to bring along: those named in the table below.
 # The UniSec paper (table 2) reports 65 % less on average.
+#
+# Behind them the agent and the controller beside those of the PASS paper (section 5): 800 lines of C, 2,000 lines of Java.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -53,9 +55,30 @@ row ids "$ids" "$decode $classify $policy $flow $tcp $hosts $stream $payload $en
 row ids+engine "$ids $engine" "$decode $classify $policy $flow $tcp $hosts $stream $payload"
 row ttlguard "$tutorial" "$decode $policy"
 
+planes=""
+plane() { # name, its files, the paper's lines
+    # shellcheck disable=SC2086 # File lists are meant to be split.
+    planes="$planes$1 $(count $2) $3
+"
+}
+a=crates/agent/src
+c=crates/controller/src
+device="crates/bartizan/src/southbound"
+plane agent "$(files $a $device)" 800
+# What the paper's agent does: it speaks with the controller, keeps what it said, and starts and stops functions.
+plane agent-southbound "$(files $a/session $a/joined.rs $device)" 800
+plane controller "$(files $c)" 2000
+# What the paper's controller does: REST, southbound.
+plane controller-rest-southbound "$(files $c/rest $c/resources $c/southbound $c/bridge $c/server.rs)" 2000
+# Messages and TLS, which both sides share.
+plane shared-messages-tls "$(files crates/api/src/southbound crates/channel/src)" 0
+
 if [ "$json" = --json ]; then
-    printf '%s' "$rows" | awk 'BEGIN { printf "[" } { printf "%s{\"name\": \"loc_%s\", \"value\": %d, \"unit\": \"lines\", \"peer\": \"alone\", \"peer_value\": %d, \"ratio\": %.2f}", (NR > 1 ? ", " : ""), $1, $2, $3, $3 / $2 } END { print "]" }'
+    printf '%s' "$rows" | awk 'BEGIN { printf "[" } { printf "%s{\"name\": \"loc_%s\", \"value\": %d, \"unit\": \"lines\", \"peer\": \"alone\", \"peer_value\": %d, \"ratio\": %.2f}", (NR > 1 ? ", " : ""), $1, $2, $3, $3 / $2 }'
+    printf '%s' "$planes" | awk '{ printf ", {\"name\": \"loc_%s\", \"value\": %d, \"unit\": \"lines\"", $1, $2 } $3 > 0 { printf ", \"peer\": \"PASS\", \"peer_value\": %d, \"ratio\": %.2f", $3, $3 / $2 } { printf "}" } END { print "]" }'
 else
     printf '%-12s %8s %8s %8s\n' function lines alone less
     printf '%s' "$rows" | awk '{ printf "%-12s %8d %8d %7.1f%%\n", $1, $2, $3, $4 / 10 }'
+    printf '\n%-28s %8s %8s\n' plane lines PASS
+    printf '%s' "$planes" | awk '{ printf "%-28s %8d %8s\n", $1, $2, ($3 > 0 ? $3 : "-") }'
 fi

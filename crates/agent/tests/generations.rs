@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A generation that was reached by many changes decides as one that is built from nothing, explains alike, and is refused for the same reasons.
 
-mod common;
+use crate::common;
 
 use bartizan_agent::{Agent, ClassInfo, Prepared};
 use bartizan_base::{FunctionId, LinkId, TenantId, Timestamp};

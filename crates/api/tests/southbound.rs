@@ -105,7 +105,10 @@ fn messages() -> Vec<(&'static str, Message)> {
         ("commit", Message::Policy(5, PolicyMessage::Commit(manifest.hash()))),
         (
             "running",
-            Message::Policy(5, PolicyMessage::Running(Running { manifest: manifest.hash(), workers })),
+            Message::Policy(
+                5,
+                PolicyMessage::Running(Running { manifest: manifest.hash(), workers, took: None }),
+            ),
         ),
         (
             "refused",
@@ -203,10 +206,39 @@ fn the_test_vectors_hold_both_ways() {
     }
 }
 
+/// What version 2 has beyond version 1.
+const VECTORS_2: &str = include_str!("vectors/southbound-2.txt");
+
+#[test]
+fn how_long_a_generation_took_is_told_in_version_2_only() {
+    let running = |took| {
+        let levels = BTreeMap::from([("host".to_owned(), 5)]);
+        let workers = vec![WorkerRuns { link: "wan".into(), worker: 0, levels }];
+        let manifest = Manifest::default().hash();
+        Message::Policy(5, PolicyMessage::Running(Running { manifest, workers, took }))
+    };
+    let timed = running(Some(Took { build: 812, store: 402, swap: 95 }));
+    let bytes = timed.encode(2).unwrap();
+    assert_eq!(format!("running-2: {}\n", vector_of(&bytes, sub_head(&timed))), VECTORS_2);
+    let decode_as = |version, bytes: &[u8]| {
+        let mut decoder = Decoder::default();
+        decoder.agree(version);
+        decoder.push(bytes);
+        decoder.next_message()
+    };
+    assert_eq!(decode_as(2, &bytes), Ok(Some(timed.clone())));
+    assert_eq!(decode_as(2, &running(None).encode(2).unwrap()), Ok(Some(running(None))));
+    // Who speaks version 1 is not told, and a peer that tells it there is none.
+    assert_eq!(decode_as(1, &timed.encode(1).unwrap()), Ok(Some(running(None))));
+    let mut old = bytes;
+    old[0] = 1;
+    assert!(matches!(decode_as(1, &old), Err(DecodeError::Body { message: "running", .. })));
+}
+
 #[test]
 fn the_specification_shows_the_test_vectors() {
     let page = include_str!("../../../docs/southbound.md");
-    for line in VECTORS.lines() {
+    for line in VECTORS.lines().chain(VECTORS_2.lines()) {
         assert!(page.contains(line), "docs/southbound.md does not show this vector:\n{line}");
     }
 }

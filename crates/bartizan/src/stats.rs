@@ -5,8 +5,8 @@
 //! This is the control plane: the interval, the uptime and the time of a load are of the system's clock. The event has the packet clock.
 
 use crate::error::Failure;
-use bartizan_base::{Settings, Timestamp};
-use bartizan_dataplane::board::{Amount, Board, Snapshot};
+use bartizan_base::{FunctionId, Settings, Timestamp};
+use bartizan_dataplane::board::{Amount, Board, DecisionKey, Snapshot};
 use bartizan_dataplane::eve::{RulesInForce, StatsNow, StatsWriter};
 use bartizan_rules::RuleSetReport;
 use bartizan_stages::stats::{Counters, Sum, mostly_wrong_checksums, visit_capture};
@@ -109,6 +109,8 @@ pub struct Statistics {
     links: Vec<StatsLink>,
     /// What is counted beside the workers, of each link; none where there is nothing such.
     beside: Vec<Counters>,
+    /// Names of functions that there were: what they counted stays when no chain has them any more.
+    functions: BTreeMap<FunctionId, &'static str>,
 }
 
 impl Statistics {
@@ -122,8 +124,8 @@ impl Statistics {
     ) -> Self {
         let started = Instant::now();
         let every = every.unwrap_or(Duration::from_secs(INTERVAL));
-        let (next, asked, beside) = (started + every, None, Vec::new());
-        Statistics { writer, board, every, started, next, asked, rules, links, beside }
+        let (next, asked, beside, functions) = (started + every, None, Vec::new(), BTreeMap::new());
+        Statistics { writer, board, every, started, next, asked, rules, links, beside, functions }
     }
 
     /// Other rules run from here on.
@@ -179,7 +181,7 @@ impl Statistics {
     }
 
     /// All counters as workers show them now, with what is counted beside them, and what each of the links and policies has seen.
-    pub fn sums(&self) -> Sums {
+    pub fn sums(&mut self) -> Sums {
         let shown: Vec<Snapshot> = self.board.read().into_iter().map(|(shown, _)| shown).collect();
         let totals = with_beside(&self.gather(&shown).totals, &self.beside);
         let mut links = BTreeMap::new();
@@ -191,8 +193,13 @@ impl Statistics {
             let seen: &mut Seen = links.entry(link.name.clone()).or_default();
             own.iter().for_each(|snapshot| seen.add_worker(snapshot));
         }
-        shown.iter().for_each(|snapshot| Seen::add_policies(snapshot, &mut policies));
-        Sums { totals, links, policies }
+        let mut reasons = Reasons::new();
+        for snapshot in &shown {
+            Seen::add_policies(snapshot, &mut policies);
+            self.functions.extend(snapshot.functions.iter().copied());
+            add_reasons(snapshot, &self.functions, &mut reasons);
+        }
+        Sums { totals, links, policies, reasons }
     }
 
     /// What came by an interface, and what of it was lost. Of wrong checksums those of its link are told. What a level below has handled is not counted here.
@@ -301,6 +308,22 @@ pub struct Sums {
     pub links: BTreeMap<String, Seen>,
     /// What policies have seen.
     pub policies: BTreeMap<String, Seen>,
+    /// Why packets of policies did not go on, or would not have.
+    pub reasons: Reasons,
+}
+
+/// Packets that did not go on: by policy, whether they only would not have, function, reason.
+pub type Reasons = BTreeMap<(String, bool, &'static str, &'static str), u64>;
+
+fn add_reasons(snapshot: &Snapshot, functions: &BTreeMap<FunctionId, &'static str>, reasons: &mut Reasons) {
+    let name = |id: FunctionId| functions.get(&id).copied().unwrap_or("unknown");
+    let mut add = |key: &DecisionKey, would, function, packets| {
+        let policy = snapshot.policies.name(key.policy).to_owned();
+        *reasons.entry((policy, would, function, key.reason.name())).or_default() += packets;
+    };
+    snapshot.refused.iter().for_each(|(key, amount)| add(key, false, name(key.function), amount.packets));
+    snapshot.would.iter().for_each(|(key, amount)| add(key, true, name(key.function), amount.packets));
+    snapshot.staged.iter().for_each(|(function, key, packets)| add(key, true, function, *packets));
 }
 
 /// What a link or a policy has seen.
@@ -316,6 +339,8 @@ pub struct Seen {
     pub would: u64,
     /// Alerts.
     pub alerts: u64,
+    /// Flows that began.
+    pub flows: u64,
 }
 
 impl Seen {
@@ -335,6 +360,7 @@ impl Seen {
         self.would += snapshot.would.iter().map(|(_, amount)| amount.packets).sum::<u64>();
         self.would += snapshot.staged.iter().map(|(.., packets)| packets).sum::<u64>();
         self.alerts += snapshot.alerts.iter().flatten().sum::<u64>();
+        self.flows += snapshot.flows.iter().sum::<u64>();
     }
 
     fn add_policies(snapshot: &Snapshot, policies: &mut BTreeMap<String, Seen>) {
@@ -348,6 +374,9 @@ impl Seen {
         }
         for (number, alerts) in (0..).zip(&snapshot.alerts) {
             of(number, &|seen| seen.alerts += alerts.iter().sum::<u64>());
+        }
+        for (number, flows) in (0..).zip(&snapshot.flows) {
+            of(number, &|seen| seen.flows += flows);
         }
         for (key, amount) in &snapshot.refused {
             of(key.policy, &|seen| seen.refused(*amount));

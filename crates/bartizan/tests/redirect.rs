@@ -2,7 +2,7 @@
 //! `bartizan run` with a policy that redirects flows to a named port: packets of both sides leave by it, with the XDP level below and without; what the port does not take goes nowhere,
 //! and is counted; a reload sends the flows across again (needs root; says so and returns otherwise).
 
-mod common;
+use crate::common;
 mod level;
 #[path = "../../ports/tests/common/mod.rs"]
 mod namespace;

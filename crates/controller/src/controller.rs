@@ -13,7 +13,9 @@ use crate::model::{Model, Step};
 use crate::numbers;
 use crate::problem::Refusal;
 use crate::queue::{Group, Queue};
+use crate::render::TENANTS;
 use crate::rollout;
+use crate::statistics::{self, STATISTICS};
 use crate::store::{Alert, Change, Loaded, Status, Store, StoreError, Write};
 use crate::waiting::{Bell, DeviceAnswer, Place};
 use schemars::JsonSchema;
@@ -27,8 +29,6 @@ use std::time::{Duration, Instant};
 
 /// The kind of document of tokens.
 pub const TOKENS: &str = "tokens";
-/// The kind of status of a device's counters.
-pub const STATISTICS: &str = "statistics";
 
 /// What the program says to its controller.
 #[derive(Clone, Debug)]
@@ -287,6 +287,10 @@ impl Controller {
         let new = writes.iter().filter(|write| write.after.is_some());
         let new: Vec<(&str, &str)> = new.map(|write| (write.kind.as_str(), write.id.as_str())).collect();
         status.extend(numbers::give(model, &new)?);
+        // Who comes by the name of a tenant that is gone finds nothing of it.
+        let gone = writes.iter().filter(|write| write.kind == TENANTS && write.after.is_none());
+        let forgets: Vec<String> = gone.map(|write| write.id.clone()).collect();
+        status.extend(forgets.iter().flat_map(|tenant| statistics::of_tenant_gone(model, tenant)));
         let mut devices: Vec<String> = wanted(model, &status).into_iter().map(|(device, _)| device).collect();
         if !writes.is_empty() {
             for id in device::following(model, &draft.touched) {
@@ -307,7 +311,7 @@ impl Controller {
             .collect();
         let outcome = Outcome { generation, changes, devices, answers: None };
         let (who, action) = (who.id.clone(), action.to_owned());
-        Ok((Change { at: self.now(), who, action, writes, status, remark: None, repeats }, outcome))
+        Ok((Change { at: self.now(), who, action, writes, status, forgets, remark: None, repeats }, outcome))
     }
 
     /// Notes in the audit log that someone was refused a change; of each token so many at once only, the rest is counted.
@@ -474,17 +478,31 @@ impl Controller {
     ///
     /// # Errors
     /// There is no such device, or the store did not do it.
-    pub fn statistics(&self, who: &Principal, id: &str, body: Value) -> Result<(), Refusal> {
+    pub fn statistics(
+        &self,
+        who: &Principal,
+        id: &str,
+        counters: BTreeMap<String, u64>,
+    ) -> Result<(), Refusal> {
         let now = self.now();
+        let mut refused = 0;
         let draft = |model: &Model| {
-            if model.get(device::KIND, id).is_none() {
+            let Some(document) = model.get(device::KIND, id) else {
                 return Err(Refusal::NotFound(format!("there is no device `{id}`")));
-            }
+            };
+            let spec = DeviceSpec::deserialize(&document.body).unwrap_or_default();
             let seen = DeviceStatus { seen: now, ..DeviceStatus::of(model, id) };
-            let line = Status { kind: STATISTICS.to_owned(), id: id.to_owned(), body: Some(body) };
-            Ok(Draft { status: vec![line, seen.line(id)], ..Draft::default() })
+            let taken = statistics::take(model, (id, &spec), counters, (now, true));
+            refused = taken.refused;
+            let own = taken.own.into_iter().map(|(name, value)| (name, Value::from(value))).collect();
+            let line =
+                Status { kind: STATISTICS.to_owned(), id: id.to_owned(), body: Some(Value::Object(own)) };
+            let status = [line, seen.line(id)].into_iter().chain(taken.lines).collect();
+            Ok(Draft { status, ..Draft::default() })
         };
-        self.change(who, "statistics", false, draft).map(|_| ())
+        let done = self.change(who, "statistics", false, draft).map(|_| ());
+        (0..refused).for_each(|_| count(&self.counters.counters_refused));
+        done
     }
 
     /// The first token of an empty store: the one that makes the first administrator's, once. `keep` puts it where its
@@ -577,8 +595,8 @@ impl Controller {
                 // A refusal is of what is wanted now; who runs a later one runs this change as well.
                 let refused = status.state == State::Refused && status.wanted >= outcome.generation;
                 all &= refused || status.running >= outcome.generation;
-                let DeviceStatus { state, running, diagnostics, .. } = status;
-                answers.insert(device.clone(), DeviceAnswer { state, running, diagnostics });
+                let DeviceStatus { state, running, took, diagnostics, .. } = status;
+                answers.insert(device.clone(), DeviceAnswer { state, running, took, diagnostics });
             }
             all
         });

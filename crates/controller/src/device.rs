@@ -72,6 +72,18 @@ pub struct LevelReport {
     pub generation: u64,
 }
 
+/// How long a device took with a generation that it runs, from when it had all of it; microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct TookReport {
+    /// Building it beside the one that ran.
+    pub build: u64,
+    /// Storing it: the device's disk.
+    pub store: u64,
+    /// Until all workers ran it.
+    pub swap: u64,
+}
+
 /// A device's answer to a generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -89,6 +101,9 @@ pub struct Acknowledgement {
     /// Why not, or what is not as wanted.
     #[serde(default)]
     pub diagnostics: Vec<String>,
+    /// How long it took, if the device says so.
+    #[serde(default)]
+    pub took: Option<TookReport>,
 }
 
 /// Where a device stands.
@@ -137,6 +152,8 @@ pub struct DeviceStatus {
     pub levels: Vec<LevelReport>,
     /// Why not, or what is not as wanted.
     pub diagnostics: Vec<String>,
+    /// How long it took with what it runs; null if it does not say, or has built that with its start.
+    pub took: Option<TookReport>,
     /// What was sent to it over its session, the newest last.
     pub sent: Vec<Sent>,
     /// The number that it said last that it runs.
@@ -216,6 +233,7 @@ impl DeviceStatus {
         self.seen = now;
         if answer.accepted {
             self.running = answer.generation;
+            self.took = answer.took;
             self.held = number.unwrap_or(self.held);
         }
         let newest = number.is_none_or(|number| number == self.number());

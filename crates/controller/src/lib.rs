@@ -16,20 +16,21 @@
 //! 8. `numbers`: of tenants and rule files.
 //! 9. `parts`: the same file in parts, as they travel.
 //! 10. `device`: a host, what it is to run and what it runs.
-//! 11. `rollout`: a generation on its way to devices, in steps.
-//! 12. `fleet`: the way to the devices.
-//! 13. `southbound`: sessions with their agents.
-//! 14. `queue`: changes on their way to the disk, several together.
-//! 15. `waiting`: who waits for devices.
-//! 16. `controller`: changes, one at a time, and what follows of them.
-//! 17. `bridge`: joins the sessions and the controller.
-//! 18. `rest`: requests without a transport: routes, dispatch, the OpenAPI document.
-//! 19. `resources`: the routes of all resources.
-//! 20. `state`: the folder of a controller.
-//! 21. `server`: HTTP over TLS.
-//! 22. `start`: all of it, in this process.
-//! 23. `client`: the other end of HTTP.
-//! 24. `limits`: bounds of all of them, for the manual.
+//! 11. `statistics`: what devices count of tenants' traffic.
+//! 12. `rollout`: a generation on its way to devices, in steps.
+//! 13. `fleet`: the way to the devices.
+//! 14. `southbound`: sessions with their agents.
+//! 15. `queue`: changes on their way to the disk, several together.
+//! 16. `waiting`: who waits for devices.
+//! 17. `controller`: changes, one at a time, and what follows of them.
+//! 18. `bridge`: joins the sessions and the controller.
+//! 19. `rest`: requests without a transport: routes, dispatch, the OpenAPI document.
+//! 20. `resources`: the routes of all resources.
+//! 21. `state`: the folder of a controller.
+//! 22. `server`: HTTP over TLS.
+//! 23. `start`: all of it, in this process.
+//! 24. `client`: the other end of HTTP.
+//! 25. `limits`: bounds of all of them, for the manual.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod access;
@@ -54,6 +55,7 @@ pub mod server;
 pub mod southbound;
 pub mod start;
 pub mod state;
+pub mod statistics;
 pub mod store;
 pub mod waiting;
 

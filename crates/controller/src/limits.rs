@@ -11,6 +11,7 @@ use crate::rollout::STEPS_MAX;
 use crate::server::{CONNECTIONS_MAX, HANDLERS_MAX, HEAD_MAX, PATIENCE};
 use crate::southbound::ServerConfig;
 use crate::southbound::listener::BY_SOURCE;
+use crate::statistics::{COUNTER_LETTERS, POLICIES_MAX, REASONS_MAX};
 use crate::waiting::{SECONDS_MAX, WAITING_MAX};
 use bartizan_base::PacketDuration;
 use bartizan_base::limit::Trace::{Metric, NotNeeded, Told};
@@ -51,6 +52,8 @@ pub const LIMITS: &[Limit] = limits! {
         "only counted", [Metric("bartizan_controller_requests_total")];
     Controller "alerts of a tenant, equal ones once" = "{}" [count(Settings::default().alerts_max)] in ["controller/controller.rs"],
         "the oldest go", [Metric("bartizan_controller_requests_total")];
+    Controller "policies of a tenant whose sums are kept of a device; reasons; letters of a counter's name" = "{}; {}; {}" [count(POLICIES_MAX), count(REASONS_MAX), count(COUNTER_LETTERS)] in ["controller/statistics.rs"],
+        "in the tenant's sums only; not kept", [Metric("bartizan_controller_requests_total")];
     Controller "devices that are connected at once; orders to one that wait" = "{}; {}" [count(ServerConfig::default().connections), count(ServerConfig::default().orders)] in ["controller/southbound/server.rs"],
         "the connection, or the order, is refused", [Told("`connections_refused`, `orders_refused` of the southbound counters")];
     Controller "connections of devices from one address" = "{}" [count(BY_SOURCE)] in ["controller/southbound/listener.rs"],

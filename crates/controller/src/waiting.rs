@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Waiting for devices: a change may be answered once those that it concerns have answered it.
 
-use crate::device::State;
+use crate::device::{State, TookReport};
+use crate::model::Model;
+use crate::render::TENANTS;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -76,6 +78,37 @@ pub struct DeviceAnswer {
     pub state: State,
     /// The generation that it runs.
     pub running: u64,
+    /// How long it took with that; null if it does not say.
+    pub took: Option<TookReport>,
     /// Why not, or what is not as wanted.
     pub diagnostics: Vec<String>,
+}
+
+/// What a tenant is told where a device says something of others.
+const OTHERS: &str =
+    "for a reason that lies outside this tenant; an administrator sees it in the device's diagnostics";
+
+impl DeviceAnswer {
+    /// Leaves of the diagnostics what is said of a tenant's own documents, and names no other tenant: a device that serves several refuses a
+    /// generation whole, and says of all of them why.
+    pub fn only_of(&mut self, model: &Model, tenant: &str) {
+        let own = format!("{tenant}/");
+        let names = |line: &str, other: &str| {
+            line.match_indices(other).any(|(at, _)| {
+                let before = line.get(..at).and_then(|text| text.chars().next_back());
+                let behind = line.get(at + other.len()..).and_then(|text| text.chars().next());
+                let apart =
+                    |c: Option<char>| c.is_none_or(|c| !(c.is_ascii_alphanumeric() || "-_.".contains(c)));
+                apart(before) && apart(behind)
+            })
+        };
+        let others = |line: &str| model.all(TENANTS).any(|t| t.id != tenant && names(line, &t.id));
+        let before = self.diagnostics.len();
+        // Behind its place: a tenant may be called as a key in it.
+        let says = |line: &str| line.split_once(": ").map_or(String::new(), |(_, says)| says.to_owned());
+        self.diagnostics.retain(|line| line.starts_with(&own) && !others(&says(line)));
+        if self.diagnostics.len() < before {
+            self.diagnostics.push(OTHERS.to_owned());
+        }
+    }
 }

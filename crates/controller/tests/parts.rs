@@ -182,6 +182,7 @@ fn numbers_that_a_device_is_sent_only_grow_and_stand_for_their_generations() {
         workers: Vec::new(),
         levels: Vec::new(),
         diagnostics: Vec::new(),
+        took: None,
     };
     let status = DeviceStatus::default().follow(5);
     assert_eq!((status.number(), status.generation_of(5)), (5, Some(5)));

@@ -157,3 +157,87 @@ fn a_state_of_a_newer_program_is_refused() {
     let error = SqliteStore::open(&folder.file()).unwrap_err().to_string();
     assert!(error.contains("version 99") && error.contains("newer program"), "{error}");
 }
+
+/// The tables as the first version made them.
+const FIRST: &str = "
+CREATE TABLE generations (
+    generation INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    who TEXT NOT NULL,
+    action TEXT NOT NULL
+) STRICT;
+CREATE TABLE documents (
+    kind TEXT NOT NULL,
+    id TEXT NOT NULL,
+    generation INTEGER NOT NULL,
+    body TEXT,
+    PRIMARY KEY (kind, id, generation)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE current (
+    kind TEXT NOT NULL,
+    id TEXT NOT NULL,
+    generation INTEGER NOT NULL,
+    PRIMARY KEY (kind, id)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE status (
+    kind TEXT NOT NULL,
+    id TEXT NOT NULL,
+    body TEXT NOT NULL,
+    PRIMARY KEY (kind, id)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE audit (
+    row INTEGER PRIMARY KEY AUTOINCREMENT,
+    generation INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    who TEXT NOT NULL,
+    action TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    id TEXT NOT NULL,
+    before TEXT,
+    after TEXT
+) STRICT;
+CREATE TABLE alerts (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    tenant TEXT NOT NULL,
+    key TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    first INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    body TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX alerts_by_key ON alerts (tenant, key);
+CREATE INDEX alerts_by_tenant ON alerts (tenant, number);
+";
+
+#[test]
+fn what_the_first_version_kept_is_there() {
+    let folder = Folder::new("first-version");
+    let path = folder.file();
+    let old = rusqlite::Connection::open(&path).unwrap();
+    old.execute_batch(FIRST).unwrap();
+    old.execute_batch(
+        "INSERT INTO generations VALUES (1, 0, 'me', 'put'), (2, 0, 'me', 'put');
+         INSERT INTO documents VALUES ('tenants', 'acme', 1, '{\"a\":1}'), ('tenants', 'acme', 2, '{\"a\":2}');
+         INSERT INTO current VALUES ('tenants', 'acme', 2);
+         INSERT INTO status VALUES ('devices', 'edge', '{\"wanted\":2}');",
+    )
+    .unwrap();
+    old.pragma_update(None, "user_version", 1).unwrap();
+    drop(old);
+    let mut store = SqliteStore::open(&path).unwrap();
+    let loaded = store.load().unwrap();
+    assert_eq!((loaded.generation, loaded.documents[0].body.clone()), (2, json!({ "a": 2 })));
+    assert_eq!(loaded.status[0].body, Some(json!({ "wanted": 2 })));
+    assert_eq!(store.at(1).unwrap()[0].body, json!({ "a": 1 }));
+    // And goes on: a line is written in place of the one that was there.
+    let line = |wanted: u64| Status {
+        kind: "devices".to_owned(),
+        id: "edge".to_owned(),
+        body: Some(json!({ "wanted": wanted })),
+    };
+    let write = Write { kind: "tenants".into(), id: "b".into(), before: None, after: Some(json!({})) };
+    let change = Change { writes: vec![write], status: vec![line(3)], ..Change::default() };
+    assert_eq!(store.commit(&change).unwrap(), 3);
+    let loaded = store.load().unwrap();
+    assert_eq!((loaded.documents.len(), loaded.status), (2, vec![line(3)]));
+}

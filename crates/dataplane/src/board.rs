@@ -45,6 +45,8 @@ pub struct Snapshot {
     pub passed: Vec<Amount>,
     /// Alerts by the policy's number: of packets that were allowed, and that were blocked.
     pub alerts: Vec<[u64; 2]>,
+    /// Flows that began, by the policy's number.
+    pub flows: Vec<u64>,
     /// Packets that did not.
     pub refused: Vec<(DecisionKey, Amount)>,
     /// Packets that would not have, where nothing is refused.
@@ -87,6 +89,7 @@ impl Snapshot {
         self.functions.extend(chains.functions.iter().map(|f| (f.id(), f.spec().name)));
         self.passed.clone_from(&tally.passed);
         self.alerts.clone_from(&tally.alerts);
+        self.flows.clone_from(&tally.flows);
         self.refused.clear();
         self.refused.extend(tally.refused.iter().map(|(key, amount)| (*key, *amount)));
         self.would.clear();

@@ -47,6 +47,8 @@ pub struct Tally {
     pub passed: Vec<Amount>,
     /// Alerts by the policy's number: of packets that were allowed, and that were blocked.
     pub alerts: Vec<[u64; 2]>,
+    /// Flows that began, by the policy's number; one that another policy takes over later stays where it began.
+    pub flows: Vec<u64>,
     /// As many as policies have decisions: bounded by what operators write.
     pub refused: BTreeMap<DecisionKey, Amount>,
     /// The same where nothing is refused: what would have been.
@@ -69,6 +71,7 @@ impl Tally {
         let policies = self.policies.len().max(self.passed.len());
         self.passed.resize(policies, Amount::default());
         self.alerts.resize(policies, [0; 2]);
+        self.flows.resize(policies, 0);
     }
 
     /// States are left: what they counted of staged policies is kept.
@@ -94,6 +97,13 @@ impl Tally {
             let kept = staged.entry((function, key)).or_default();
             *kept = kept.saturating_sub(value);
         });
+    }
+
+    /// Counts a flow that begins.
+    pub fn flow(&mut self, fid: Fid) {
+        if let Some(flows) = self.flows.get_mut(self.policies.number(fid) as usize) {
+            *flows += 1;
+        }
     }
 
     /// Counts an alert.

@@ -234,7 +234,10 @@ fn only_what_is_missing_is_sent_and_of_its_tenants_only() {
     // Nothing more before the answer, and nothing behind it.
     assert_eq!(controller.answers(2, 1), []);
     let running = |generation, manifest| {
-        Message::Policy(generation, PolicyMessage::Running(Running { manifest, workers: Vec::new() }))
+        Message::Policy(
+            generation,
+            PolicyMessage::Running(Running { manifest, workers: Vec::new(), took: None }),
+        )
     };
     controller.say(3, 1, &running(4, manifest));
     assert_eq!(controller.answers(3, 1), []);
@@ -409,7 +412,10 @@ fn an_agent_counts_what_is_not_for_it_or_not_in_place() {
     assert!(session.is_in_step());
     hear(
         &mut session,
-        &Message::Policy(1, PolicyMessage::Running(Running { manifest: Hash([0; 32]), workers: Vec::new() })),
+        &Message::Policy(
+            1,
+            PolicyMessage::Running(Running { manifest: Hash([0; 32]), workers: Vec::new(), took: None }),
+        ),
     );
     assert_eq!(session.counters().out_of_place, 1);
     assert!(matches!(session.action(), Some(Action::HangUp(End::Protocol(_)))));

@@ -7,7 +7,7 @@ use super::machine::{Action, Candidate, Counters, End, Session, SessionConfig};
 use super::stage::Held;
 use super::store::Store;
 use bartizan_api::southbound::{
-    Alert, Delta, DeviceId, Enrol, Enrolled, FunctionOrder, FunctionState, Now, Refusal, RefusalCode,
+    Alert, Delta, DeviceId, Enrol, Enrolled, FunctionOrder, FunctionState, Now, Refusal, RefusalCode, Took,
     WorkerRuns,
 };
 use bartizan_channel::ChannelError;
@@ -176,9 +176,12 @@ enum Work {
 }
 
 enum Done {
-    Applied { generation: u64, outcome: Result<Vec<WorkerRuns>, Refusal>, note: Option<String> },
+    Applied { generation: u64, outcome: Applied, note: Option<String> },
     Answered(u32, FunctionState),
 }
+
+/// What workers run then, and how long it took; or why they do not.
+type Applied = Result<(Vec<WorkerRuns>, Took), Refusal>;
 
 /// The thread that builds and stores.
 struct Workshop<D, S> {
@@ -203,12 +206,22 @@ impl<D: Device, S: Store> Workshop<D, S> {
         }
     }
 
-    fn apply(&mut self, candidate: &Candidate) -> (Result<Vec<WorkerRuns>, Refusal>, Option<String>) {
+    fn apply(&mut self, candidate: &Candidate) -> (Applied, Option<String>) {
+        let mut begun = Instant::now();
+        let mut lap = || {
+            let before = std::mem::replace(&mut begun, Instant::now());
+            u64::try_from((begun - before).as_micros()).unwrap_or(u64::MAX)
+        };
         if let Err(refusal) = self.device.build(candidate) {
             return (Err(refusal), None);
         }
+        let build = lap();
         match self.store.save(&candidate.held) {
-            Ok(()) => (Ok(self.device.swap()), None),
+            Ok(()) => {
+                let store = lap();
+                let workers = self.device.swap();
+                (Ok((workers, Took { build, store, swap: lap() })), None)
+            }
             Err(error) => {
                 self.device.abandon();
                 let refusal = Refusal { code: RefusalCode::Store, diagnostics: Vec::new(), more: 0 };
@@ -370,6 +383,10 @@ impl Client {
                 Done::Answered(request, state) => self.session.answer(request, state),
                 Done::Applied { generation, outcome, note } => {
                     self.last_end = note.or(self.last_end.take());
+                    let outcome = outcome.map(|(workers, took)| {
+                        self.session.took(took);
+                        workers
+                    });
                     self.session.applied(generation, outcome);
                 }
             }

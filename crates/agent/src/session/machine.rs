@@ -8,7 +8,7 @@ use bartizan_api::southbound::{
     Alert, AlertMessage, Decoder, Delta, DeviceId, Enrol, Enrolled, ErrorKind, FIRST_VERSION,
     FunctionMessage, FunctionOrder, FunctionState, Hash, Hello, Inventory, Message, Now, Object, ObjectKey,
     PolicyMessage, Pulse, Refusal, RefusalCode, Refuse, RefuseCode, RuleMessage, Running, SessionMessage,
-    StatisticsMessage, VERSIONS, Welcome, WorkerRuns, limits,
+    StatisticsMessage, Took, VERSIONS, Welcome, WorkerRuns, limits,
 };
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, VecDeque};
@@ -158,6 +158,9 @@ pub struct Session {
     held: Held,
     manifest: Hash,
     workers: Vec<WorkerRuns>,
+    /// How long what runs took; not known of what a start has built.
+    took: Option<Took>,
+    next_took: Option<Took>,
     stage: Stage,
     /// What is being built, and the commit that came meanwhile.
     building: Option<Candidate>,
@@ -191,6 +194,8 @@ impl Session {
             stage: Stage::of(&held),
             held,
             workers,
+            took: None,
+            next_took: None,
             building: None,
             next_commit: None,
             refused: None,
@@ -472,6 +477,11 @@ impl Session {
         self.tell_refused = true;
     }
 
+    /// How long it took with what is applied next: said with its acknowledgement.
+    pub fn took(&mut self, took: Took) {
+        self.next_took = Some(took);
+    }
+
     /// A candidate was built and stored and runs, worker by worker; or it is refused, and what ran goes on.
     pub fn applied(&mut self, generation: u64, outcome: Result<Vec<WorkerRuns>, Refusal>) {
         let Some(candidate) = self.building.take_if(|candidate| candidate.held.generation == generation)
@@ -483,6 +493,7 @@ impl Session {
                 self.held = candidate.held;
                 self.manifest = candidate.manifest;
                 self.workers = workers;
+                self.took = self.next_took.take();
                 self.refused = None;
                 self.tell_running = true;
             }
@@ -597,7 +608,7 @@ impl Session {
 
     fn next_message(&mut self, now: Now) -> Option<Message> {
         if std::mem::take(&mut self.tell_running) {
-            let running = Running { manifest: self.manifest, workers: self.workers.clone() };
+            let running = Running { manifest: self.manifest, workers: self.workers.clone(), took: self.took };
             return Some(Message::Policy(self.held.generation, PolicyMessage::Running(running)));
         }
         if std::mem::take(&mut self.tell_refused)

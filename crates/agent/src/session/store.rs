@@ -89,6 +89,9 @@ const FORM_READ: u32 = 2;
 
 const LIST: &str = "generation.json";
 const OBJECTS: &str = "objects";
+/// Objects that are written together, and their bytes.
+const TOGETHER: usize = 1_024;
+const TOGETHER_BYTES: usize = 16 << 20;
 /// Before the number of a journal.
 const JOURNAL: &str = "journal.";
 /// Behind the names of files that are being written.
@@ -223,18 +226,31 @@ impl<D: Disk> FileStore<D> {
     fn write_objects(&mut self, all: &BTreeMap<ObjectKey, (Arc<Object>, Hash)>) -> io::Result<()> {
         let folder = self.objects();
         self.disk.make_folder(&folder)?;
-        let mut any = false;
+        let (mut new, mut bytes, mut any) = (Vec::new(), 0, false);
         for (object, hash) in all.values().filter(|(_, hash)| !self.filed.contains(hash)) {
-            let path = folder.join(hash.to_string());
-            let new = folder.join(format!("{hash}{NEW}"));
-            self.disk.write(&new, &serde_json::to_vec(object.as_ref())?)?;
-            self.disk.rename(&new, &path)?;
             any = true;
+            let text = serde_json::to_vec(object.as_ref())?;
+            bytes += text.len();
+            new.push((folder.join(format!("{hash}{NEW}")), text));
+            if bytes > TOGETHER_BYTES || new.len() >= TOGETHER {
+                self.put(&std::mem::take(&mut new))?;
+                bytes = 0;
+            }
         }
+        self.put(&new)?;
         if any {
             self.disk.sync_folder(&folder)?;
         }
         Ok(())
+    }
+
+    /// Writes files, and gives them the names without what stands behind those of new ones.
+    fn put(&mut self, files: &[(PathBuf, Vec<u8>)]) -> io::Result<()> {
+        match files {
+            [(new, bytes)] => self.disk.write(new, bytes)?,
+            several => self.disk.write_each(several)?,
+        }
+        files.iter().try_for_each(|(new, _)| self.disk.rename(new, &new.with_extension("")))
     }
 
     /// Writes objects, list and an empty journal.

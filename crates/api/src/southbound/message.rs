@@ -54,7 +54,7 @@ impl Message {
     pub fn encode(&self, version: u8) -> Result<Vec<u8>, EncodeError> {
         let (head, mut body) = match self {
             Message::Session(message) => message.encode()?,
-            Message::Policy(generation, message) => message.encode(*generation)?,
+            Message::Policy(generation, message) => message.encode(*generation, version)?,
             Message::Rule(message) => message.encode()?,
             Message::Function(request, message) => message.encode(*request)?,
             Message::Statistics(sequence, message) => message.encode(*sequence)?,
@@ -93,8 +93,9 @@ impl Message {
                 Message::Session(SessionMessage::decode(head, &open(body)?)?)
             }
             SubProtocol::Policy => {
+                let version = head.version;
                 let (head, body) = PolicyMessage::split(bytes)?;
-                let (generation, message) = PolicyMessage::decode(head, &open(body)?)?;
+                let (generation, message) = PolicyMessage::decode(version, head, &open(body)?)?;
                 Message::Policy(generation, message)
             }
             SubProtocol::Rule => {

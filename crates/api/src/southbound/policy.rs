@@ -21,6 +21,18 @@ pub struct WorkerRuns {
     pub levels: BTreeMap<String, u64>,
 }
 
+/// How long a device took with a generation, from the commit until its workers run it; microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Took {
+    /// Building it beside the one that ran.
+    pub build: u64,
+    /// Storing it: the device's disk.
+    pub store: u64,
+    /// Until all workers ran it.
+    pub swap: u64,
+}
+
 /// What really runs: the acknowledgement of a generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,7 +41,13 @@ pub struct Running {
     pub manifest: Hash,
     /// Worker by worker.
     pub workers: Vec<WorkerRuns>,
+    /// How long it took; none for a generation that runs since the start. Of version 2 on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took: Option<Took>,
 }
+
+/// The version with [`Running::took`].
+const TOOK: u8 = 2;
 
 /// A place in a policy that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,11 +138,14 @@ impl PolicyMessage {
     /// Bytes of the head.
     const HEAD: usize = 12;
 
-    pub(super) fn encode(&self, generation: u64) -> Result<(Vec<u8>, Vec<u8>), EncodeError> {
+    pub(super) fn encode(&self, generation: u64, version: u8) -> Result<(Vec<u8>, Vec<u8>), EncodeError> {
         let (op, body) = match self {
             PolicyMessage::Put(policy) => (1, body::write(policy)?),
             PolicyMessage::Delete(object) => (2, body::write(&Delete { object: object.clone() })?),
             PolicyMessage::Commit(manifest) => (3, body::write(&Commit { manifest: *manifest })?),
+            PolicyMessage::Running(running) if version < TOOK => {
+                (4, body::write(&Running { took: None, ..running.clone() })?)
+            }
             PolicyMessage::Running(running) => (4, body::write(running)?),
             PolicyMessage::Refused(refusal) => (5, body::write(refusal)?),
             PolicyMessage::Ask => (6, Vec::new()),
@@ -143,7 +164,11 @@ impl PolicyMessage {
         }
     }
 
-    pub(super) fn decode(head: [u8; Self::HEAD], bytes: &[u8]) -> Result<(u64, Self), DecodeError> {
+    pub(super) fn decode(
+        version: u8,
+        head: [u8; Self::HEAD],
+        bytes: &[u8],
+    ) -> Result<(u64, Self), DecodeError> {
         let [op, _, _, _, generation @ ..] = head;
         let message = match op {
             1 => {
@@ -153,7 +178,14 @@ impl PolicyMessage {
             }
             2 => PolicyMessage::Delete(body::read::<Delete>("delete", bytes)?.object),
             3 => PolicyMessage::Commit(body::read::<Commit>("commit", bytes)?.manifest),
-            4 => PolicyMessage::Running(body::read("running", bytes)?),
+            4 => {
+                let running: Running = body::read("running", bytes)?;
+                if running.took.is_some() && version < TOOK {
+                    let what = format!("there is no `took` in version {version}");
+                    return Err(DecodeError::Body { message: "running", what });
+                }
+                PolicyMessage::Running(running)
+            }
             5 => {
                 let refusal: Refusal = body::read("refused", bytes)?;
                 body::bound("refused", "diagnostics", refusal.diagnostics.len(), limits::DIAGNOSTICS)?;

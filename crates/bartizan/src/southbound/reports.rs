@@ -157,6 +157,12 @@ impl Counted {
             };
             add(&mut counters, &owner, seen);
         }
+        for ((policy, would, function, reason), packets) in &sums.reasons {
+            // By tenant: what policies have of their own is enough to tell how much of it is whose.
+            let Some((tenant, _)) = policy.split_once('/') else { continue };
+            let what = if *would { "@would-refuse" } else { "@refused" };
+            *counters.entry(format!("tenant/{tenant}/{what}/{function}/{reason}")).or_default() += packets;
+        }
         Counted { from: unix_nanos(), counters }
     }
 
@@ -177,6 +183,7 @@ fn add(counters: &mut BTreeMap<String, u64>, owner: &str, seen: &Seen) {
         ("refused", seen.refused),
         ("would-refuse", seen.would),
         ("alerts", seen.alerts),
+        ("flows", seen.flows),
     ] {
         if value > 0 {
             counters.insert(format!("{owner}/{name}"), value);
@@ -240,6 +247,12 @@ mod tests {
                 ("acme/web".to_owned(), seen(packets)),
                 ("default".to_owned(), seen(0)),
             ]),
+            reasons: BTreeMap::from([
+                (("acme/web".to_owned(), false, "pfw", "pfw_default"), packets),
+                (("acme/mail".to_owned(), false, "pfw", "pfw_default"), 1),
+                (("acme/web".to_owned(), true, "sfw", "sfw_state"), 2),
+                (("default".to_owned(), false, "pfw", "pfw_default"), 7),
+            ]),
         };
         fn seen(packets: u64) -> Seen {
             Seen { packets, bytes: packets * 60, alerts: 2, ..Seen::default() }
@@ -247,11 +260,14 @@ mod tests {
         let (first, second) = (Counted::of(sums(10)), Counted::of(sums(15)));
         let all = first.since(&Counted { from: 1, counters: BTreeMap::new() });
         assert_eq!((all.from, all.counters["tcp.syn"], all.counters["policy/default/alerts"]), (1, 3, 2));
+        assert_eq!(all.counters["tenant/acme/@refused/pfw/pfw_default"], 11);
+        assert_eq!(all.counters["tenant/acme/@would-refuse/sfw/sfw_state"], 2);
         let delta = second.since(&first);
         let expected = [
             ("decoder.pkts", 5),
             ("link/wan/bytes", 300),
             ("link/wan/packets", 5),
+            ("tenant/acme/@refused/pfw/pfw_default", 5),
             ("tenant/acme/web/bytes", 300),
             ("tenant/acme/web/packets", 5),
         ];

@@ -30,19 +30,25 @@ pub fn start(folder: &Folder) -> Running {
 }
 
 /// Sends `a secret` in a datagram of each flow (source and destination port): the flows of those that come out at the other end.
-pub fn passed([from, to]: &mut [InlinePort; 2], flows: &[(u16, u16)]) -> Vec<(u16, u16)> {
-    for (source, port) in flows {
-        from.transmit_frame(&udp(false, *source, *port, b"a secret")).unwrap();
+pub fn passed(net: &mut [InlinePort; 2], flows: &[(u16, u16)]) -> Vec<(u16, u16)> {
+    let frames: Vec<_> = flows.iter().map(|(source, port)| udp(false, *source, *port, b"a secret")).collect();
+    passed_frames(net, &frames)
+}
+
+/// Sends frames with a datagram each: the ports (source and destination) of those that come out at the other end.
+pub fn passed_frames([from, to]: &mut [InlinePort; 2], frames: &[Vec<u8>]) -> Vec<(u16, u16)> {
+    for frame in frames {
+        from.transmit_frame(frame).unwrap();
     }
     from.flush().unwrap();
     let mut batch = Batch::with_capacity(256);
     let (mut came, mut end) = (Vec::new(), Instant::now() + PATIENCE);
-    while Instant::now() < end && came.len() < flows.len() {
+    while Instant::now() < end && came.len() < frames.len() {
         to.receive(&mut batch).unwrap();
         for bytes in batch.indices().filter_map(|at| batch.bytes(at)) {
             let word = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
-            // The kernel sends frames of its own here.
-            if bytes.starts_with(&[2, 0, 0, 0, 0, 2]) && bytes.len() > 38 {
+            // IPv4 and UDP: the kernel sends frames of its own here.
+            if bytes.len() > 38 && bytes[12..14] == [8, 0] && bytes[23] == 17 {
                 came.push((word(34), word(36)));
                 end = Instant::now() + PATIENCE;
             }

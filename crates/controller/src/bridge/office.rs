@@ -5,11 +5,11 @@
 use super::own::{Own, Shown};
 use super::shelf::Shelf;
 use crate::access::Principal;
-use crate::controller::{Controller, Draft, STATISTICS};
+use crate::controller::{Controller, Draft};
 use crate::counters::count;
 use crate::device::{
     self, Acknowledgement, DeviceSpec, DeviceStatus, FUNCTIONS, FunctionStatus, LevelReport, Received,
-    SESSIONS, SessionStatus, WorkerReport,
+    SESSIONS, SessionStatus, TookReport, WorkerReport,
 };
 use crate::model::Model;
 use crate::numbers;
@@ -19,10 +19,11 @@ use crate::render::TENANTS;
 use crate::southbound::enrolment::{Enroller, Revocations};
 use crate::southbound::listener::ListenerHandle;
 use crate::southbound::{Backend, DeviceRecord, EnrolRefusal, Unavailable, Wanted};
+use crate::statistics::{self, STATISTICS};
 use crate::store::{self, Status};
 use bartizan_api::southbound::{
     Alert, Delta, DeviceId, Diagnostic, Enrol, Enrolled, FunctionState, Hello, Now, Refusal as NotTaken,
-    RefusalCode, Running, WorkerRuns, limits,
+    RefusalCode, Running, Took, WorkerRuns, limits,
 };
 use bartizan_channel::ChannelError;
 use bartizan_channel::tls::Clock;
@@ -265,6 +266,7 @@ impl Backend for Office {
                 .collect(),
             levels: levels(&running.workers, generation_of),
             diagnostics,
+            took: running.took.map(|Took { build, store, swap }| TookReport { build, store, swap }),
         };
         self.told(self.controller.answered(&nobody(), device.as_str(), Some(number), &answer))
     }
@@ -298,6 +300,7 @@ impl Backend for Office {
             workers: status.workers,
             levels: status.levels,
             diagnostics,
+            took: None,
         };
         self.told(self.controller.answered(&nobody(), device.as_str(), Some(number), &answer))
     }
@@ -342,12 +345,14 @@ impl Backend for Office {
             let begins = received.statistics == 0;
             let known = model.status(STATISTICS, id).filter(|_| !begins).and_then(Value::as_object);
             let mut sums = known.cloned().unwrap_or_default();
-            foreign = add(&mut sums, delta, &spec);
+            let taken = statistics::take(model, (id, &spec), delta.counters, (now, false));
+            foreign = taken.refused + add(&mut sums, taken.own);
             let line =
                 Status { kind: STATISTICS.to_owned(), id: id.to_owned(), body: Some(Value::Object(sums)) };
             let seen = DeviceStatus { seen: now, ..DeviceStatus::of(model, id) }.line(id);
             let received = Received { statistics: sequence, ..received }.line(id);
-            Ok(Draft { status: vec![line, received, seen], ..Draft::default() })
+            let status = [line, received, seen].into_iter().chain(taken.lines).collect();
+            Ok(Draft { status, ..Draft::default() })
         };
         let done = self.controller.change(&nobody(), "statistics", false, draft);
         (0..foreign).for_each(|_| count(&self.controller.counters.counters_refused));
@@ -488,15 +493,13 @@ fn kept(tenant: &str, alert: Alert) -> store::Alert {
     store::Alert { tenant, key: cut(alert.key), last, count: alert.count, body }
 }
 
-/// Adds what counters rose by. How many were left out: of tenants that the device does not serve, or beyond what is kept of a device.
-fn add(sums: &mut Map<String, Value>, delta: Delta, spec: &DeviceSpec) -> u64 {
+/// Adds what counters of a device rose by. How many were left out, beyond what is kept of a device.
+fn add(sums: &mut Map<String, Value>, counters: Vec<(String, u64)>) -> u64 {
     let mut refused = 0;
-    for (name, rose) in delta.counters {
-        let tenant = name.strip_prefix("tenant/").map(|rest| rest.split('/').next().unwrap_or(rest));
+    for (name, rose) in counters {
         let known = sums.get(&name).and_then(Value::as_u64);
         let room = known.is_some() || sums.len() < limits::COUNTERS;
-        let fits = name.len() <= limits::NAME_LETTERS && tenant.is_none_or(|tenant| spec.serves(tenant));
-        if room && fits {
+        if room && name.len() <= limits::NAME_LETTERS {
             sums.insert(name, Value::from(known.unwrap_or(0).saturating_add(rose)));
         } else {
             refused += 1;

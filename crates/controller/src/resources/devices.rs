@@ -13,6 +13,7 @@ use crate::problem::{Fault, Refusal};
 use crate::render;
 use crate::rest::http::{Method, Reply};
 use crate::rest::route::{BODY_MAX, Body, Call, Parameter, ParameterKind, Route, read_as, schema};
+use crate::statistics;
 use crate::store::Alert;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -166,8 +167,8 @@ pub struct Taken {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Counts {
-    /// Counters by name; those of a tenant below its name.
-    pub counters: Map<String, Value>,
+    /// Counters by name; those of a tenant below its name, `tenant/TENANT/POLICY/packets`.
+    pub counters: BTreeMap<String, u64>,
 }
 
 /// Counters as they are kept.
@@ -175,6 +176,8 @@ pub struct Counts {
 pub struct Statistics {
     /// Counters by name; null before the device has told any.
     pub counters: Option<Map<String, Value>>,
+    /// Whether there are more than are told.
+    pub more: bool,
 }
 
 /// Which generation.
@@ -282,15 +285,14 @@ fn alerts(call: &Call<'_>) -> Result<Reply, Refusal> {
 }
 
 fn get_statistics(call: &Call<'_>) -> Result<Reply, Refusal> {
-    spec(call)?;
-    let model = call.controller.model();
-    let counters = model.status(crate::controller::STATISTICS, call.name("device"));
-    Ok(Reply::json(200, &json!({ "counters": counters })))
+    let spec = spec(call)?;
+    let told = statistics::of_device(&call.controller.model(), call.name("device"), &spec);
+    let (counters, more) = told.map_or((None, false), |(counters, more)| (Some(counters), more));
+    Ok(Reply::json(200, &Statistics { counters, more }))
 }
 
 fn put_statistics(call: &Call<'_>) -> Result<Reply, Refusal> {
     let counts: Counts = read_as(&call.json()?)?;
-    let counters = Value::Object(counts.counters);
-    call.controller.statistics(&call.who(), call.name("device"), counters.clone())?;
-    Ok(Reply::json(200, &json!({ "counters": counters })))
+    call.controller.statistics(&call.who(), call.name("device"), counts.counters)?;
+    get_statistics(call)
 }

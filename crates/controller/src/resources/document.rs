@@ -293,8 +293,9 @@ fn delete<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
         let mut draft = Draft::one(K::KIND, &id, None, K::touched(&context));
         if K::KIND == device::KIND {
             let gone = |kind: &str| Status { kind: kind.to_owned(), id: id.clone(), body: None };
-            let kinds = [K::KIND, crate::controller::STATISTICS, device::RECEIVED, device::SESSIONS];
+            let kinds = [K::KIND, crate::statistics::STATISTICS, device::RECEIVED, device::SESSIONS];
             draft.status = kinds.into_iter().map(gone).collect();
+            draft.status.extend(crate::statistics::of_device_gone(model, &id));
         }
         Ok(draft)
     };

@@ -10,6 +10,7 @@ mod logs;
 mod policies;
 mod rollouts;
 mod settings;
+mod statistics;
 mod tenants;
 mod tokens;
 
@@ -31,6 +32,7 @@ pub fn routes() -> Vec<Route> {
         tokens::routes(),
         rollouts::routes(),
         generations::routes(),
+        statistics::routes(),
         logs::routes(),
     ]
     .concat()

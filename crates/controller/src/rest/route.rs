@@ -163,7 +163,12 @@ impl Call<'_> {
         let Some(seconds) = self.number("wait").filter(|_| !self.dry()) else { return change() };
         let place = self.controller.wait_place()?;
         let mut outcome = change()?;
-        outcome.answers = Some(self.controller.answers(&place, &outcome, Duration::from_secs(seconds)));
+        let mut answers = self.controller.answers(&place, &outcome, Duration::from_secs(seconds));
+        if let Some(tenant) = self.who.as_ref().and_then(|who| who.tenant.as_deref()) {
+            let model = self.controller.model();
+            answers.values_mut().for_each(|answer| answer.only_of(&model, tenant));
+        }
+        outcome.answers = Some(answers);
         Ok(outcome)
     }
 

@@ -227,13 +227,11 @@ impl<B: Backend> Listener<B> {
 
     /// Carries out orders; connections that have something to say then join `ready`. Whether to go on.
     fn take_orders(&mut self, ready: &mut BTreeSet<usize>) -> bool {
+        // Of many changes that have come together a device is told the last one: what it is to run is made once for all.
+        let mut changed = BTreeSet::new();
         while let Ok(order) = self.orders.try_recv() {
             match order {
-                Order::Changed(device) => {
-                    self.server.changed(&device);
-                    let connection = self.server.connection_of(&device);
-                    ready.extend(connection.and_then(|connection| usize::try_from(connection).ok()));
-                }
+                Order::Changed(device) => drop(changed.insert(device)),
                 Order::Function { device, request, order, function, settings } => {
                     if self.server.order(&device, request, order, &function, settings) {
                         let connection = self.server.connection_of(&device);
@@ -248,6 +246,11 @@ impl<B: Backend> Listener<B> {
                 Order::Tls(config) => self.tls = config,
                 Order::Stop => return false,
             }
+        }
+        for device in changed {
+            self.server.changed(&device);
+            let connection = self.server.connection_of(&device);
+            ready.extend(connection.and_then(|connection| usize::try_from(connection).ok()));
         }
         true
     }

@@ -58,6 +58,7 @@ impl MemoryStore {
         if let Some((kind, id)) = &change.remark {
             self.row(change, (kind, id), (None, None));
         }
+        self.alerts.retain(|(_, alert)| !change.forgets.contains(&alert.tenant));
         self.put_status(&change.status);
     }
 }

@@ -50,4 +50,26 @@ CREATE TABLE alerts (
 ) STRICT;
 CREATE UNIQUE INDEX alerts_by_key ON alerts (tenant, key);
 CREATE INDEX alerts_by_tenant ON alerts (tenant, number);
+", "
+-- Bodies outside the tree of names: where they are in it a comparison with the name of a rule file of 20 MB reads all of it, and each
+-- change of some other document compares with it.
+CREATE TABLE documents_beside (
+    kind TEXT NOT NULL,
+    id TEXT NOT NULL,
+    generation INTEGER NOT NULL,
+    body TEXT,
+    PRIMARY KEY (kind, id, generation)
+) STRICT;
+INSERT INTO documents_beside SELECT kind, id, generation, body FROM documents;
+DROP TABLE documents;
+ALTER TABLE documents_beside RENAME TO documents;
+CREATE TABLE status_beside (
+    kind TEXT NOT NULL,
+    id TEXT NOT NULL,
+    body TEXT NOT NULL,
+    PRIMARY KEY (kind, id)
+) STRICT;
+INSERT INTO status_beside SELECT kind, id, body FROM status;
+DROP TABLE status;
+ALTER TABLE status_beside RENAME TO status;
 "];

@@ -67,6 +67,8 @@ pub struct Change {
     pub writes: Vec<Write>,
     /// Status.
     pub status: Vec<Status>,
+    /// Tenants that are gone: their alerts go with them.
+    pub forgets: Vec<String>,
     /// A row of the audit log for what changes no document: a refused attempt, an order.
     pub remark: Option<(String, String)>,
     /// Whoever said it says it again: status that survives the end of the process at once, that of the machine only with the next change

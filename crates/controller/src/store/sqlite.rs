@@ -185,6 +185,9 @@ fn commit(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<u6
         let none: Option<String> = None;
         audit.execute(params![generation, at, change.who, change.action, kind, id, none, none])?;
     }
+    for tenant in &change.forgets {
+        transaction.prepare_cached("DELETE FROM alerts WHERE tenant = ?")?.execute([tenant])?;
+    }
     put_status(transaction, &change.status)?;
     Ok(generation.unsigned_abs())
 }

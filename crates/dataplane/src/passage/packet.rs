@@ -192,7 +192,12 @@ impl Passage<'_> {
         for _ in 0..3 {
             let when = (frame.now, self.cx.position.place);
             match self.flows.open(key, self.runner.chains(), packet, when) {
-                Made::Flow(id) => return Ok(id),
+                Made::Flow(id) => {
+                    if let Some(entry) = self.flows.get(id) {
+                        self.cx.account.tally.flow(entry.fid);
+                    }
+                    return Ok(id);
+                }
                 Made::Evict(id) => self.end_flow(id, EndReason::Forced),
                 Made::OverQuota { gives_way } => {
                     self.runner.chains().quotas.note(key.tenant(), gives_way.is_some());

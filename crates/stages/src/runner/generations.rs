@@ -13,13 +13,17 @@ use crate::tally::Tally;
 use bartizan_base::{FunctionId, Timestamp};
 use bartizan_function::WorkerState;
 use bartizan_function::contain::{contained, throw_away};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
+
+/// Counters by function and name: as many as operators write rules, so that nothing may look through all of them for each.
+type Counted = BTreeMap<(&'static str, &'static str), u64>;
 
 /// What is left of other generations.
 #[derive(Default)]
 pub struct Past {
-    /// What states that are gone had counted: function, counter, value.
-    counters: Vec<(&'static str, &'static str, u64)>,
+    /// What states that are gone had counted.
+    counters: Counted,
     /// States of another generation, for frames that other workers began in it.
     visited: Option<(Weak<Chains>, Vec<WorkerState>)>,
     /// The worker works in another generation.
@@ -31,14 +35,15 @@ pub struct Visit {
     chains: Arc<Chains>,
     states: Vec<WorkerState>,
     /// What the states of the other one had counted.
-    before: Vec<(&'static str, &'static str, u64)>,
+    before: Counted,
 }
 
 impl Past {
     fn add(&mut self, function: &'static str, name: &'static str, value: u64) {
-        match self.counters.iter_mut().find(|(f, n, _)| *f == function && *n == name) {
-            Some((_, _, sum)) => *sum = sum.saturating_add(value),
-            None => self.counters.push((function, name, value)),
+        // Most rules never counted anything.
+        if value > 0 {
+            let sum = self.counters.entry((function, name)).or_default();
+            *sum = sum.saturating_add(value);
         }
     }
 
@@ -57,8 +62,8 @@ impl Past {
         }
     }
 
-    fn get(&self, function: &str, name: &str) -> u64 {
-        self.counters.iter().find(|(f, n, _)| *f == function && *n == name).map_or(0, |(_, _, sum)| *sum)
+    fn get(&self, function: &'static str, name: &'static str) -> u64 {
+        self.counters.get(&(function, name)).copied().unwrap_or(0)
     }
 }
 
@@ -106,8 +111,12 @@ impl Runner {
             _ => chains.worker_states(),
         };
         // What the states have counted so far stands in the past, or is 0.
-        let mut before = Vec::new();
-        visit(chains, &states, &mut |function, name, value| before.push((function, name, value)));
+        let mut before = Counted::new();
+        visit(chains, &states, &mut |function, name, value| {
+            if value > 0 {
+                before.entry((function, name)).or_insert(value);
+            }
+        });
         tally.enter(chains);
         tally.discount(chains, &states);
         self.past.visiting = true;
@@ -128,8 +137,7 @@ impl Runner {
         let before = own.before;
         let past = &mut self.past;
         visit(&chains, &states, &mut |function, name, value| {
-            let known =
-                before.iter().find(|(f, n, _)| *f == function && *n == name).map_or(0, |known| known.2);
+            let known = before.get(&(function, name)).copied().unwrap_or(0);
             past.add(function, name, value.saturating_sub(known));
         });
         self.past.visited = Some((Arc::downgrade(&chains), states));
@@ -149,15 +157,16 @@ impl Runner {
 
     /// Counters of the functions with whose they are, over all generations.
     pub fn visit_functions_by_name(&self, each: &mut dyn FnMut(&'static str, &'static str, u64)) {
-        let mut told: Vec<(&str, &str)> = Vec::new();
+        let past = &self.past.counters;
+        let mut told = BTreeSet::new();
         visit(&self.chains, &self.states, &mut |function, name, value| {
-            told.push((function, name));
+            if past.contains_key(&(function, name)) {
+                told.insert((function, name));
+            }
             each(function, name, value.saturating_add(self.past.get(function, name)));
         });
-        for (function, name, value) in &self.past.counters {
-            if !told.contains(&(*function, *name)) {
-                each(function, name, *value);
-            }
+        for (&(function, name), value) in past.iter().filter(|(key, _)| !told.contains(*key)) {
+            each(function, name, *value);
         }
     }
 }

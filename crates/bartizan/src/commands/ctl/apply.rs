@@ -187,21 +187,35 @@ fn in_order(mut wanted: Vec<Wanted>) -> Result<Vec<Wanted>, Failure> {
             return Err(b.document.wrong("/name", &message));
         }
     }
-    let mut ordered: Vec<Wanted> = Vec::new();
-    while !wanted.is_empty() {
+    let is_group = |one: &Wanted| one.kind == "group";
+    let first = wanted.iter().position(is_group).unwrap_or(wanted.len());
+    let count = wanted.iter().filter(|one| is_group(one)).count();
+    // Those of a tenant stand together, by their path.
+    let groups: Vec<Wanted> = wanted.splice(first..first + count, []).collect();
+    let (mut groups, mut ordered) = (groups.into_iter().peekable(), Vec::with_capacity(count));
+    while let Some(group) = groups.next() {
+        let tenant = group.tenant.clone();
+        let mut own = vec![group];
+        own.extend(std::iter::from_fn(|| groups.next_if(|other| other.tenant == tenant)));
+        ordered.extend(members_first(own));
+    }
+    wanted.splice(first..first, ordered);
+    Ok(wanted)
+}
+
+/// The groups of a tenant, each behind those that it names.
+fn members_first(mut groups: Vec<Wanted>) -> Vec<Wanted> {
+    let mut ordered = Vec::with_capacity(groups.len());
+    while !groups.is_empty() {
         let waits = |one: &Wanted| {
-            let names = |other: &&Wanted| {
-                other.kind == "group"
-                    && other.tenant == one.tenant
-                    && one.members().contains(&other.name.as_str())
-            };
-            wanted.iter().any(|other| names(&other) && other.path != one.path)
+            let members = one.members();
+            groups.iter().any(|other| other.path != one.path && members.contains(&other.name.as_str()))
         };
         // Groups in a circle are for the controller to refuse, with the reason.
-        let next = wanted.iter().position(|one| !waits(one)).unwrap_or(0);
-        ordered.push(wanted.remove(next));
+        let next = groups.iter().position(|one| !waits(one)).unwrap_or(0);
+        ordered.push(groups.remove(next));
     }
-    Ok(ordered)
+    ordered
 }
 
 /// A document with what stands now.

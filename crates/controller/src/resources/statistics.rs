@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What devices have counted of a tenant's traffic: sums over all of them, and device by device.
+
+use crate::access::Need;
+use crate::device::{self, DeviceSpec};
+use crate::problem::Refusal;
+use crate::render::TENANTS;
+use crate::rest::http::{Method, Reply};
+use crate::rest::route::{Call, PAGE_MAX, Route, schema};
+use crate::statistics::{self, TenantSums};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What one device has counted of a tenant's traffic.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct OfDevice {
+    /// The device.
+    pub device: String,
+    /// When its first report with this tenant came, in microseconds since 1970; null if none has come.
+    pub since: Option<u64>,
+    /// When the newest came.
+    pub newest: Option<u64>,
+    /// The sums; null if none has come.
+    pub sums: Option<TenantSums>,
+}
+
+/// What the devices that serve a tenant have counted of the traffic of its policies.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct TenantStatistics {
+    /// Of all devices that serve the tenant.
+    pub sums: TenantSums,
+    /// When the newest report came, in microseconds since 1970; null if none has.
+    pub newest: Option<u64>,
+    /// Devices that have reported.
+    pub reporting: u64,
+    /// Devices that have not.
+    pub silent: u64,
+    /// Device by device, the first of them by their names.
+    pub devices: Vec<OfDevice>,
+    /// Whether there are more devices than are told; they are in the sums.
+    pub more: bool,
+}
+
+/// The routes.
+pub(super) fn routes() -> Vec<Route> {
+    vec![Route {
+        method: Method::Get,
+        path: "/v1/tenants/{tenant}/statistics".to_owned(),
+        operation: "get-tenant-statistics".to_owned(),
+        about: "What devices have counted of the traffic of a tenant's policies: sums of all, and device by device.".to_owned(),
+        need: Need::ReadTenant,
+        query: &[],
+        body: None,
+        tagged: false,
+        status: 200,
+        answer: Some(schema::<TenantStatistics>()),
+        handler: get,
+    }]
+}
+
+fn get(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let (model, tenant) = (call.controller.model(), call.name("tenant"));
+    if model.get(TENANTS, tenant).is_none() {
+        return Err(Refusal::NotFound(format!("there is no tenant `{tenant}`")));
+    }
+    let serves =
+        |body: &serde_json::Value| DeviceSpec::deserialize(body).is_ok_and(|spec| spec.serves(tenant));
+    let mut all = TenantStatistics {
+        sums: TenantSums::default(),
+        newest: None,
+        reporting: 0,
+        silent: 0,
+        devices: Vec::new(),
+        more: false,
+    };
+    for document in model.all(device::KIND).filter(|document| serves(&document.body)) {
+        let kept = statistics::of(&model, tenant, &document.id);
+        if let Some(kept) = &kept {
+            all.sums += &kept.sums;
+            all.newest = all.newest.max(Some(kept.newest));
+            all.reporting += 1;
+        } else {
+            all.silent += 1;
+        }
+        all.more = all.devices.len() >= PAGE_MAX;
+        if !all.more {
+            let (since, newest) =
+                (kept.as_ref().map(|kept| kept.since), kept.as_ref().map(|kept| kept.newest));
+            let (device, sums) = (document.id.clone(), kept.map(|kept| kept.sums));
+            all.devices.push(OfDevice { device, since, newest, sums });
+        }
+    }
+    Ok(Reply::json(200, &all))
+}

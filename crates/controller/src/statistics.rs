@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What devices count of tenants' traffic: a line of status for each tenant and device, so that a report rewrites only what rose, and
+//! a tenant's sums are read without those of others.
+//!
+//! Devices say `tenant/TENANT/POLICY/WHAT` of policies, and `tenant/TENANT/@refused/FUNCTION/REASON` (`@would-refuse`) of tenants. Sums of tenants
+//! go on over restarts of agents: each report is added once.
+
+use crate::device::DeviceSpec;
+use crate::model::Model;
+use crate::render::TENANTS;
+use crate::store::Status;
+use bartizan_api::southbound::limits;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::ops::AddAssign;
+
+/// The kind of status of a device's own counters.
+pub const STATISTICS: &str = "statistics";
+/// The kind of status: a tenant's counters of a device, by tenant and device.
+pub const KIND: &str = "tenant-statistics";
+/// Policies of a tenant whose sums are kept of a device; what others count is in the tenant's sums only.
+pub const POLICIES_MAX: usize = 2_048;
+/// Functions and reasons that are told apart; of others the packets are in the sums only.
+pub const REASONS_MAX: usize = 256;
+/// Letters of a counter's name: a tenant's and a policy's, and what is counted.
+pub const COUNTER_LETTERS: usize = 256;
+
+/// The beginning of counters of tenants.
+const OWNED: &str = "tenant/";
+/// Packets that did not go on, by function and reason.
+const REFUSED: &str = "@refused";
+/// Packets that would not have gone on.
+const WOULD_REFUSE: &str = "@would-refuse";
+
+/// What was seen of some traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct Sums {
+    /// Flows that began.
+    pub flows: u64,
+    /// Packets.
+    pub packets: u64,
+    /// Their captured bytes.
+    pub bytes: u64,
+    /// Packets that did not go on.
+    pub refused: u64,
+    /// Packets that would not have: in detection, and in staged policies.
+    pub would_refuse: u64,
+    /// Alerts.
+    pub alerts: u64,
+}
+
+impl Sums {
+    fn of(&mut self, what: &str) -> Option<&mut u64> {
+        Some(match what {
+            "flows" => &mut self.flows,
+            "packets" => &mut self.packets,
+            "bytes" => &mut self.bytes,
+            "refused" => &mut self.refused,
+            "would-refuse" => &mut self.would_refuse,
+            "alerts" => &mut self.alerts,
+            _ => return None,
+        })
+    }
+
+    /// Names and values of those that are not 0.
+    fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        let Sums { flows, packets, bytes, refused, would_refuse, alerts } = *self;
+        let all = [
+            ("flows", flows),
+            ("packets", packets),
+            ("bytes", bytes),
+            ("refused", refused),
+            ("would-refuse", would_refuse),
+            ("alerts", alerts),
+        ];
+        all.into_iter().filter(|(_, value)| *value > 0)
+    }
+}
+
+impl AddAssign for Sums {
+    fn add_assign(&mut self, other: Sums) {
+        for (name, value) in other.named() {
+            if let Some(sum) = self.of(name) {
+                *sum = sum.saturating_add(value);
+            }
+        }
+    }
+}
+
+/// What a device, or all of them, counted of a tenant's policies.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct TenantSums {
+    /// Of all policies of the tenant.
+    pub total: Sums,
+    /// Packets that did not go on, by `FUNCTION/REASON`.
+    pub refused_by: BTreeMap<String, u64>,
+    /// Packets that would not have, by `FUNCTION/REASON`.
+    pub would_refuse_by: BTreeMap<String, u64>,
+    /// By policy; also those that are gone.
+    pub policies: BTreeMap<String, Sums>,
+}
+
+impl TenantSums {
+    /// Adds what a counter rose by; `name`: behind the tenant's. Whether it is told apart, or else known at all.
+    fn add(&mut self, name: &str, by: u64) -> bool {
+        let Some((owner, what)) = name.split_once('/') else { return false };
+        let reasons = match owner {
+            REFUSED => Some(&mut self.refused_by),
+            WOULD_REFUSE => Some(&mut self.would_refuse_by),
+            _ => None,
+        };
+        if let Some(reasons) = reasons {
+            return add(reasons, what, by);
+        }
+        let Some(sum) = self.total.of(what) else { return false };
+        *sum = sum.saturating_add(by);
+        if !self.policies.contains_key(owner) && self.policies.len() >= POLICIES_MAX {
+            return false;
+        }
+        let policy = self.policies.entry(owner.to_owned()).or_default();
+        if let Some(sum) = policy.of(what) {
+            *sum = sum.saturating_add(by);
+        }
+        true
+    }
+
+    /// The counters as the device says them.
+    fn counters(&self, tenant: &str) -> Vec<(String, u64)> {
+        let name = |owner: &str, what: &str| format!("{OWNED}{tenant}/{owner}/{what}");
+        let policies = self.policies.iter();
+        let mut all: Vec<(String, u64)> = policies
+            .flat_map(|(policy, sums)| sums.named().map(move |(what, value)| (name(policy, what), value)))
+            .collect();
+        for (owner, reasons) in [(REFUSED, &self.refused_by), (WOULD_REFUSE, &self.would_refuse_by)] {
+            all.extend(reasons.iter().map(|(what, value)| (name(owner, what), *value)));
+        }
+        all
+    }
+}
+
+impl AddAssign<&TenantSums> for TenantSums {
+    fn add_assign(&mut self, other: &TenantSums) {
+        self.total += other.total;
+        for (sums, more) in
+            [(&mut self.refused_by, &other.refused_by), (&mut self.would_refuse_by, &other.would_refuse_by)]
+        {
+            more.iter().for_each(|(name, by)| _ = add(sums, name, *by));
+        }
+        for (policy, sums) in &other.policies {
+            if self.policies.contains_key(policy) || self.policies.len() < POLICIES_MAX {
+                *self.policies.entry(policy.clone()).or_default() += *sums;
+            }
+        }
+    }
+}
+
+fn add(sums: &mut BTreeMap<String, u64>, name: &str, by: u64) -> bool {
+    if !sums.contains_key(name) && sums.len() >= REASONS_MAX {
+        return false;
+    }
+    let sum = sums.entry(name.to_owned()).or_default();
+    *sum = sum.saturating_add(by);
+    true
+}
+
+/// What a device counted of a tenant, as it is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// When the first report came, in microseconds since 1970.
+    pub since: u64,
+    /// When the newest came.
+    pub newest: u64,
+    /// The sums.
+    pub sums: TenantSums,
+}
+
+/// The name of a line.
+fn id(tenant: &str, device: &str) -> String {
+    format!("{tenant}/{device}")
+}
+
+/// What a device counted of a tenant; nothing before it has reported anything of it.
+#[must_use]
+pub fn of(model: &Model, tenant: &str, device: &str) -> Option<Kept> {
+    Kept::deserialize(model.status(KIND, &id(tenant, device))?).ok()
+}
+
+/// Whether a counter's name is one that is kept.
+fn fits(name: &str) -> bool {
+    name.len() <= COUNTER_LETTERS
+}
+
+/// Counters of a report, taken apart.
+pub struct Taken {
+    /// Those of tenants, as lines of status.
+    pub lines: Vec<Status>,
+    /// Those of the device itself.
+    pub own: Vec<(String, u64)>,
+    /// Those that are not kept: of tenants that the device does not serve or that are not there, of unknown names, too many.
+    pub refused: u64,
+}
+
+/// What a device reports at a time. `begins`: that is all that there is of it, else it is added to what is kept.
+pub fn take(
+    model: &Model,
+    (device, spec): (&str, &DeviceSpec),
+    counters: impl IntoIterator<Item = (String, u64)>,
+    (now, begins): (u64, bool),
+) -> Taken {
+    let mut taken = Taken { lines: Vec::new(), own: Vec::new(), refused: 0 };
+    let mut tenants: BTreeMap<String, Kept> = BTreeMap::new();
+    for (name, by) in counters {
+        let Some(rest) = name.strip_prefix(OWNED) else {
+            taken.own.push((name, by));
+            continue;
+        };
+        let (tenant, what) = rest.split_once('/').unwrap_or((rest, ""));
+        let known = fits(&name) && spec.serves(tenant) && model.get(TENANTS, tenant).is_some();
+        let added = known && {
+            let kept = tenants.entry(tenant.to_owned()).or_insert_with(|| {
+                let before = of(model, tenant, device).filter(|_| !begins);
+                before.unwrap_or(Kept { since: now, ..Kept::default() })
+            });
+            kept.newest = now;
+            kept.sums.add(what, by)
+        };
+        taken.refused += u64::from(!added);
+    }
+    let line = |(tenant, kept): (String, Kept)| Status {
+        kind: KIND.to_owned(),
+        id: id(&tenant, device),
+        body: serde_json::to_value(kept).ok(),
+    };
+    if begins {
+        let said =
+            |line: &Status| line.id.split_once('/').is_some_and(|(tenant, _)| tenants.contains_key(tenant));
+        taken.lines = of_device_gone(model, device).into_iter().filter(|line| !said(line)).collect();
+    }
+    taken.lines.extend(tenants.into_iter().map(line));
+    taken
+}
+
+/// A device's counters with those of the tenants that it serves; and whether there are more than are told.
+#[must_use]
+pub fn of_device(model: &Model, device: &str, spec: &DeviceSpec) -> Option<(Map<String, Value>, bool)> {
+    let own = model.status(STATISTICS, device).and_then(Value::as_object);
+    let mut all: Option<Map<String, Value>> = own.cloned();
+    let mut more = false;
+    let tenants = model.all(TENANTS).filter(|tenant| spec.serves(&tenant.id));
+    for tenant in tenants {
+        let Some(kept) = of(model, &tenant.id, device) else { continue };
+        let all = all.get_or_insert_default();
+        for (name, value) in kept.sums.counters(&tenant.id) {
+            if all.len() >= limits::COUNTERS {
+                more = true;
+                break;
+            }
+            all.insert(name, Value::from(value));
+        }
+    }
+    Some((all?, more))
+}
+
+/// Lines that go with a tenant.
+#[must_use]
+pub fn of_tenant_gone(model: &Model, tenant: &str) -> Vec<Status> {
+    let prefix = format!("{tenant}/");
+    gone(model.statuses(KIND, &prefix).map(|(id, _)| id))
+}
+
+/// Lines that go with a device.
+#[must_use]
+pub fn of_device_gone(model: &Model, device: &str) -> Vec<Status> {
+    let own = |id: &&str| id.split_once('/').is_some_and(|(_, of)| of == device);
+    gone(model.statuses(KIND, "").map(|(id, _)| id).filter(own))
+}
+
+fn gone<'a>(ids: impl Iterator<Item = &'a str>) -> Vec<Status> {
+    ids.map(|id| Status { kind: KIND.to_owned(), id: id.to_owned(), body: None }).collect()
+}
