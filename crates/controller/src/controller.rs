@@ -15,7 +15,7 @@ use crate::problem::Refusal;
 use crate::queue::{Group, Queue};
 use crate::rollout;
 use crate::store::{Alert, Change, Loaded, Status, Store, StoreError, Write};
-use crate::waiting::{Bell, DeviceAnswer, Place};
+use crate::waiting::{Bell, DeviceAnswer, Place, SHARE_MAX, WAITING_MAX};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -33,7 +33,7 @@ pub const STATISTICS: &str = "statistics";
 /// What the program says to its controller.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The functions that chains may name; with none, any.
+    /// The functions that chains may name, in the order in which they run; with none, any.
     pub functions: Vec<String>,
     /// Alerts that are kept of a tenant, equal ones counted once.
     pub alerts_max: u64,
@@ -539,6 +539,18 @@ pub fn shown(kind: &str, body: &Value) -> Value {
     body
 }
 
+/// What somebody is told of a device's diagnostics: of one tenant's, lines of others' are counted only.
+fn told_to(who: &Principal, diagnostics: Vec<String>) -> Vec<String> {
+    let Some(tenant) = &who.tenant else { return diagnostics };
+    let all = diagnostics.len();
+    let own = format!("{tenant}/");
+    let mut told: Vec<String> = diagnostics.into_iter().filter(|line| line.starts_with(&own)).collect();
+    if told.len() < all {
+        told.push(format!("{} more, which are not this tenant's: ask an administrator", all - told.len()));
+    }
+    told
+}
+
 /// The devices that are to run something else by these lines of status, or the same under another number.
 fn wanted(model: &Model, status: &[Status]) -> Vec<(String, u64)> {
     let lines = status.iter().filter(|line| line.kind == device::KIND);
@@ -556,15 +568,22 @@ impl Controller {
     ///
     /// # Errors
     /// All are taken.
-    pub fn wait_place(&self) -> Result<Place<'_>, Refusal> {
-        self.bell.place().ok_or(Refusal::Limited(1))
+    pub fn wait_place(&self, who: &Principal) -> Result<Place<'_>, Refusal> {
+        self.bell.place(who.tenant.as_ref().unwrap_or(&who.id)).ok_or_else(|| {
+            Refusal::Busy(format!(
+                "{SHARE_MAX} requests of a tenant, and {WAITING_MAX} of all, may wait for devices at one time; \
+                 nothing was changed: try again, or ask without `wait`"
+            ))
+        })
     }
 
-    /// Waits until the devices of a change have answered it, or one that came behind it; for some time at most.
+    /// Waits until the devices of a change have answered it, or one that came behind it; for some time at most. What they say of
+    /// others than `who`'s tenant is counted only.
     #[must_use]
     pub fn answers(
         &self,
         _place: &Place<'_>,
+        who: &Principal,
         outcome: &Outcome,
         most: Duration,
     ) -> BTreeMap<String, DeviceAnswer> {
@@ -578,6 +597,7 @@ impl Controller {
                 let refused = status.state == State::Refused && status.wanted >= outcome.generation;
                 all &= refused || status.running >= outcome.generation;
                 let DeviceStatus { state, running, diagnostics, .. } = status;
+                let diagnostics = told_to(who, diagnostics);
                 answers.insert(device.clone(), DeviceAnswer { state, running, diagnostics });
             }
             all

@@ -34,6 +34,7 @@ pub mod limits;
 pub mod live;
 pub mod moving;
 pub mod normaliser;
+pub mod notice;
 pub mod overload;
 mod passage;
 pub mod quotas;

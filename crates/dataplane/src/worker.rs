@@ -22,6 +22,7 @@ use crate::leaving::Leaving;
 use crate::lifecycle::{Act, FunctionNews, FunctionNow};
 use crate::live::inquiry::Inquiry;
 use crate::normaliser::{NormaliserCounters, Rewrite};
+use crate::notice::Notice;
 use crate::passage::{ENDS_WHEN_IDLE, Passage, credit_early};
 use crate::record::{Entry, Recorder};
 use crate::runner::Runner;
@@ -155,6 +156,7 @@ impl Worker {
         recorder: &mut dyn Recorder,
     ) -> Option<Decision> {
         self.tend(frame.now);
+        self.tell_of_functions(recorder);
         let mut passage = self.passage(recorder);
         passage.begin(frame, follows);
         passage.frame(frame)
@@ -163,7 +165,24 @@ impl Worker {
     /// A frame has come, whose packets are handed in by themselves.
     pub(crate) fn begin_frame(&mut self, frame: &Frame<'_>, follows: bool, recorder: &mut dyn Recorder) {
         self.tend(frame.now);
+        self.tell_of_functions(recorder);
         self.passage(recorder).begin(frame, follows);
+    }
+
+    /// Tells the recorder what has happened to functions, between frames. Asked of each, which costs a comparison.
+    #[inline]
+    fn tell_of_functions(&mut self, recorder: &mut dyn Recorder) {
+        if self.runner.lifecycle.is_unrecorded() {
+            self.tell_all_of_functions(recorder);
+        }
+    }
+
+    #[cold]
+    fn tell_all_of_functions(&mut self, recorder: &mut dyn Recorder) {
+        let generation = self.runner.generation();
+        for (at, news) in self.runner.lifecycle.take_unrecorded() {
+            recorder.notice(at, generation, Notice::Function(&news));
+        }
     }
 
     /// What time has come for: values per host that expire, functions that are started again. To be called for each frame, which costs two comparisons.
@@ -206,6 +225,7 @@ impl Worker {
     /// have come, and call this again instead of sleeping.
     pub fn idle(&mut self, now: Timestamp, recorder: &mut dyn Recorder) -> bool {
         self.tend(now);
+        self.tell_of_functions(recorder);
         let mut passage = self.passage(recorder);
         passage.cx.position.advance(now);
         let more = passage.end_due(now, ENDS_WHEN_IDLE);
@@ -254,6 +274,7 @@ impl Worker {
     pub fn shutdown(&mut self, recorder: &mut dyn Recorder) {
         self.held_at_end = Some(self.memory_held());
         self.passage(recorder).end_all();
+        self.tell_of_functions(recorder);
     }
 
     /// The change that the last frame needs before it may leave.

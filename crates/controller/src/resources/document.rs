@@ -295,6 +295,11 @@ fn delete<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
             let gone = |kind: &str| Status { kind: kind.to_owned(), id: id.clone(), body: None };
             let kinds = [K::KIND, crate::controller::STATISTICS, device::RECEIVED, device::SESSIONS];
             draft.status = kinds.into_iter().map(gone).collect();
+            let below = format!("{id}/");
+            for kind in [device::FUNCTIONS, device::HEALTH] {
+                let own = model.statuses(kind, &below).map(|(name, _)| name.to_owned());
+                draft.status.extend(own.map(|id| Status { kind: kind.to_owned(), id, body: None }));
+            }
         }
         Ok(draft)
     };

@@ -16,6 +16,7 @@
 use super::Passage;
 use crate::app_memory::{Passed, Pool, Rank};
 use crate::flow_ext::FunctionSlot;
+use crate::notice::QuotaKind;
 use crate::overload::OverloadAction;
 use crate::record::Entry;
 use crate::runner::{apply_policy, info_of};
@@ -167,7 +168,9 @@ impl Passage<'_> {
         }
         self.apply_effects(id);
         self.cx.account.measure(self.flows, id);
-        self.cx.account.memory.note_closed();
+        if let Some(tenant) = self.cx.account.memory.note_closed() {
+            self.runner.tell_exceeded(&mut self.cx, tenant, QuotaKind::State);
+        }
         let counters = &mut self.cx.account.memory.counters;
         match pool {
             Pool::App => counters.closed += 1,

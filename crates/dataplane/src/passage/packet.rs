@@ -6,6 +6,7 @@ use crate::class::{renew_matches, reverse};
 use crate::flows::Made;
 use crate::frame::{Frame, Place, next_packet};
 use crate::identity::{icmp_of, segment};
+use crate::notice::QuotaKind;
 use crate::record::{Anomaly, Entry, Fate, Occasion};
 use crate::runner::{Looks, apply_policy, is_shown_early, verdict_of};
 use crate::settings::EngineSettings;
@@ -195,6 +196,7 @@ impl Passage<'_> {
                 Made::Evict(id) => self.end_flow(id, EndReason::Forced),
                 Made::OverQuota { gives_way } => {
                     self.runner.chains().quotas.note(key.tenant(), gives_way.is_some());
+                    self.runner.tell_exceeded(&mut self.cx, key.tenant(), QuotaKind::Flows);
                     let Some(id) = gives_way else { break };
                     self.end_flow(id, EndReason::Forced);
                 }
