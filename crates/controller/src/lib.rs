@@ -26,10 +26,12 @@
 //! 18. `rest`: requests without a transport: routes, dispatch, the OpenAPI document.
 //! 19. `resources`: the routes of all resources.
 //! 20. `state`: the folder of a controller.
-//! 21. `server`: HTTP over TLS.
-//! 22. `start`: all of it, in this process.
-//! 23. `client`: the other end of HTTP.
-//! 24. `limits`: bounds of all of them, for the manual.
+//! 21. `seats`: places for connections, and who makes room.
+//! 22. `patient`: streams whose peers have to take what they are sent.
+//! 23. `server`: HTTP over TLS.
+//! 24. `start`: all of it, in this process.
+//! 25. `client`: the other end of HTTP.
+//! 26. `limits`: bounds of all of them, for the manual.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod access;

@@ -215,6 +215,8 @@ fn the_bootstrap_token_makes_one_administrator_and_is_gone() {
 #[test]
 fn who_waits_is_told_of_its_own_tenant_only() {
     let world = world();
+    // The only device that is waited for.
+    world.do_it("DELETE", "/v1/devices/edge", &json!(null));
     world.device("both", &json!({ "tenants": ["acme", "other"] }));
     let lines =
         ["acme/web /policy/chain/0: no function", "other/secret /policy/from: no group", "and 3 more"];

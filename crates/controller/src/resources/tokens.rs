@@ -144,7 +144,7 @@ fn faults(call: &Call<'_>, request: &TokenRequest) -> Vec<Fault> {
         }
         _ => {}
     }
-    if request.expires.is_some_and(|expires| expires <= call.controller.now()) {
+    if request.expires.is_some_and(|expires| expires < call.controller.now()) {
         wrong("/expires", "that time is over; it is in microseconds since 1970");
     }
     if request.scope == Scope::Bootstrap {
