@@ -116,7 +116,7 @@ fn each_tenant_is_judged_as_if_the_settings_had_its_variables() {
 #[test]
 fn a_quota_that_is_used_up_is_an_event_once_and_not_for_each_packet() {
     let folder = Folder::new();
-    folder.write("r.rules", RULES);
+    folder.write("r.rules", "alert udp any any -> any any (msg:\"each\"; sid:1;)\n");
     folder.write(
         "p.yaml",
         "tenants:
