@@ -313,7 +313,7 @@ mod tests {
             ("-q 0", "AF_PACKET only"),
             ("-c s.yaml -i eth0 -i eth1", "several are links of a host file"),
             ("--user suri -i eth0", "cap_net_raw"),
-            ("--unix-socket", "no command socket"),
+            ("--unix-socket", "captures cannot be handed in by a socket"),
             ("run -i eth0", "bartizan run --tap eth0"),
             ("inspect -r x.pcap -l log", "bartizan inspect --out log x.pcap"),
             ("run -c h.yaml -D", "stays in the foreground"),
