@@ -42,6 +42,8 @@ pub const DEFAULT_POLICY: &str = "default";
 /// The functions that the agent adds: what a policy says of flows as a whole, and who reads answers of resolvers.
 pub(crate) const GATE: &str = "gate";
 const NAMES: &str = "names";
+/// The same, for those who say what chains may name.
+pub const AGENTS_OWN: [&str; 2] = [GATE, NAMES];
 
 /// What a fid stands for, for events and `explain`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -65,8 +65,8 @@ pub(crate) struct ByName {
     pub(crate) names: Arc<Names>,
     /// Who reads answers.
     pub(crate) reader: FunctionId,
-    /// Whose answers count.
-    pub(crate) resolvers: Vec<Prefix>,
+    /// Whose answers count: for whose traffic (`None`: everybody's).
+    pub(crate) resolvers: Vec<(Option<TenantId>, Prefix)>,
 }
 
 /// Port of DNS servers.
@@ -94,7 +94,9 @@ impl ByName {
     fn is_asking(&self, header: &Header) -> bool {
         header.destination_port == DNS_PORT
             && matches!(header.protocol, 6 | 17)
-            && self.resolvers.iter().any(|prefix| prefix.contains(header.destination))
+            && self.resolvers.iter().any(|(whose, prefix)| {
+                whose.is_none_or(|tenant| tenant == header.tenant) && prefix.contains(header.destination)
+            })
     }
 
     fn explain(&self, header: &Header, now: Timestamp) -> Vec<NameExplained> {

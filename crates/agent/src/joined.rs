@@ -47,6 +47,14 @@ struct PolicyPart {
 #[serde(deny_unknown_fields)]
 struct GroupPart {
     groups: Map<String, Value>,
+    #[serde(default)]
+    labels: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DnsPart {
+    dns: Value,
 }
 
 #[derive(Deserialize)]
@@ -126,6 +134,7 @@ struct Places {
     groups: BTreeMap<String, ObjectKey>,
     libraries: BTreeMap<String, ObjectKey>,
     default: Option<ObjectKey>,
+    dns: Option<ObjectKey>,
 }
 
 /// A part with what its place in the file depends on.
@@ -142,8 +151,10 @@ struct Joining {
     tenants: Vec<Placed>,
     policies: Vec<Placed>,
     groups: Map<String, Value>,
+    labels: Map<String, Value>,
     libraries: BTreeMap<String, Library>,
     default: Option<Value>,
+    dns: Option<Value>,
     places: Places,
     wrong: Vec<Diagnostic>,
 }
@@ -194,7 +205,8 @@ impl Joining {
     }
 
     fn part(&mut self, key: &ObjectKey, policy: &Policy, all: &BTreeMap<ObjectKey, Arc<Object>>) {
-        let everybodys = matches!(policy.name.as_str(), "@default") || policy.name.starts_with("@library/");
+        let everybodys =
+            matches!(policy.name.as_str(), "@default" | "@dns") || policy.name.starts_with("@library/");
         if everybodys != (policy.tenant == 0) {
             let whose = if everybodys { "it is of tenant 0" } else { "tenant 0 has none of its own" };
             self.wrong(key, "", format!("`{}` cannot be of tenant {}: {whose}", policy.name, policy.tenant));
@@ -205,11 +217,15 @@ impl Joining {
                 self.default = self.read::<DefaultPart>(key, policy).map(|part| part.default);
                 self.places.default = Some(key.clone());
             }
+            _ if policy.name == "@dns" => {
+                self.dns = self.read::<DnsPart>(key, policy).map(|part| part.dns);
+                self.places.dns = Some(key.clone());
+            }
             _ if policy.name == "@tenant" => self.tenant(key, policy),
             Some(("@group", _)) => self.group(key, policy),
             Some(("@library", name)) => self.library(key, name, policy, all),
             _ if policy.name.starts_with('@') => {
-                let known = "`@default`, `@tenant`, `@group/NAME`, `@library/NAME` and policies";
+                let known = "`@default`, `@dns`, `@tenant`, `@group/NAME`, `@library/NAME` and policies";
                 self.wrong(
                     key,
                     "",
@@ -242,7 +258,19 @@ impl Joining {
     }
 
     fn group(&mut self, key: &ObjectKey, policy: &Policy) {
-        let Some(GroupPart { groups }) = self.read(key, policy) else { return };
+        let Some(GroupPart { groups, labels }) = self.read(key, policy) else { return };
+        for (name, labels) in labels {
+            if groups.contains_key(&name) {
+                self.labels.insert(name, labels);
+            } else {
+                let pointer = format!("/labels/{}", escaped(&name));
+                self.wrong(
+                    key,
+                    &pointer,
+                    format!("`{name}` is no group of this part; only its own carry labels"),
+                );
+            }
+        }
         for (name, members) in groups {
             if self.places.groups.insert(name.clone(), key.clone()).is_some() {
                 let pointer = format!("/groups/{}", escaped(&name));
@@ -321,6 +349,10 @@ impl Joining {
             places.libraries.keys().map(|name| (name.clone(), json!([rule_file(name)]))).collect();
         let mut file = Map::new();
         file.insert("groups".to_owned(), Value::Object(self.groups));
+        if !self.labels.is_empty() {
+            file.insert("labels".to_owned(), Value::Object(self.labels));
+        }
+        self.dns.into_iter().for_each(|dns| drop(file.insert("dns".to_owned(), dns)));
         file.insert("rule-groups".to_owned(), Value::Object(rule_groups));
         file.insert("tenants".to_owned(), Value::Array(values(self.tenants)));
         file.insert("policies".to_owned(), Value::Array(values(self.policies)));
@@ -370,6 +402,14 @@ impl Joined {
             ("groups", Some(name)) => {
                 let head = format!("/groups/{}", escaped(name));
                 places.groups.get(name).map(|key| (key.clone(), below(&head, rest)))
+            }
+            ("labels", Some(name)) => {
+                let head = format!("/labels/{}", escaped(name));
+                places.groups.get(name).map(|key| (key.clone(), below(&head, rest)))
+            }
+            ("dns", _) => {
+                let rest = path.split_once('/').map(|(_, rest)| rest);
+                places.dns.clone().map(|key| (key, below("/dns", rest)))
             }
             ("rule-groups", Some(name)) => {
                 places.libraries.get(name).map(|key| (key.clone(), "/library".to_owned()))

@@ -31,7 +31,7 @@ pub mod session;
 pub mod staged;
 pub mod tenants;
 
-pub use build::{Agent, ClassInfo, Overrides, PolicyEntries, Prepared};
+pub use build::{AGENTS_OWN, Agent, ClassInfo, Overrides, PolicyEntries, Prepared};
 pub use classes::one_chain;
 pub use grt::GlobalRuleTable;
 pub use lookup::TOGETHER_MAX;

@@ -265,6 +265,21 @@ fn members_stay_over_a_reload_and_belong_to_one_tenant() {
 }
 
 #[test]
+fn a_tenants_resolvers_count_for_its_own_traffic_only() {
+    let text = |of: &str| {
+        POLICY.replace("dns: {resolvers: [10.0.0.53], ", "dns: {").replace(
+            "policies:\n",
+            &format!("tenants: [{{name: acme, select: {{prefixes: {of}}}, resolvers: [10.0.0.53]}}]\npolicies:\n"),
+        ).replace("{name: dns,", "{name: dns, tenant: any,").replace("{name: out,", "{name: out, tenant: any,")
+    };
+    for (of, goes) in [("10.0.0.0/8", true), ("10.9.0.0/16", false)] {
+        let mut bench = Bench::new(&text(of));
+        bench.resolve("api.example.com", A, &[a("api.example.com", 300, "192.0.2.7")]);
+        assert_eq!(bench.goes("192.0.2.7"), goes, "{of}");
+    }
+}
+
+#[test]
 fn without_resolvers_nothing_is_a_member_and_it_is_said() {
     let text = POLICY.replace("dns: {resolvers: [10.0.0.53], ttl-min: 60s, ttl-max: 1h}\n", "");
     let mut bench = Bench::new(&text);

@@ -13,12 +13,14 @@ mod commands;
 mod compiling;
 mod control;
 mod crew;
+mod descriptors;
 mod engines;
 mod error;
 mod findings;
 mod firewall;
 mod functions;
 mod generation;
+mod health;
 mod input;
 mod interfaces;
 #[cfg(test)]

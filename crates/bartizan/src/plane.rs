@@ -2,8 +2,10 @@
 //! A controller in this process: that of `bartizan controller`, and that of a run that has all planes in one.
 
 use crate::error::Failure;
-use crate::load;
+use crate::{descriptors, load};
+use bartizan_agent::{AGENTS_OWN, order};
 use bartizan_controller::Settings;
+use bartizan_controller::server::CONNECTIONS_MAX;
 use bartizan_controller::start::{Config, Plane, Southbound, StartError};
 use bartizan_flow::host::HostTable;
 use bartizan_functions::reference;
@@ -12,11 +14,21 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Descriptors that it has besides those of connections: its store, libraries, workers of a run in the same process.
+const OWN_DESCRIPTORS: u64 = 512;
+
 /// Starts one, and says what is to be known of it.
 ///
 /// # Errors
 /// Something that it needs is not there, or taken.
 pub fn start(state: &Path, listen: SocketAddr, southbound: Option<Southbound>) -> Result<Plane, Failure> {
+    let connections = CONNECTIONS_MAX + southbound.as_ref().map_or(0, |of| of.server.connections);
+    let wanted = connections as u64 + OWN_DESCRIPTORS;
+    if let Some(most) = descriptors::raise(wanted).filter(|most| *most < wanted) {
+        say(&format!(
+            "{most} files may be open here; {wanted} are needed for all connections that may come: raise the limit (`LimitNOFILE=` of systemd, `ulimit -n`)"
+        ));
+    }
     let config = Config {
         state: state.to_owned(),
         listen,
@@ -34,10 +46,17 @@ pub fn say(line: &str) {
     eprintln!("bartizan: {line}");
 }
 
-/// The names that chains may have: those of this program's functions. A device of another version says itself what it lacks.
+/// The names that chains may have, in the order in which they run: those of this program's functions. A device of another version says
+/// itself what it lacks.
 fn functions() -> Vec<String> {
     let hosts = Arc::new(HostTable::new(&load::hosts(1)));
-    reference::specs(&hosts).iter().map(|spec| spec.name.to_owned()).collect()
+    let specs = reference::specs(&hosts);
+    // This program's own have one; a run says so if they had none.
+    let order = order::order(&specs).unwrap_or_default();
+    let mut ordered: Vec<_> = specs.iter().enumerate().map(|(at, spec)| (order.get(at), spec.name)).collect();
+    ordered.sort_unstable();
+    let names = ordered.into_iter().map(|(_, name)| name).filter(|name| !AGENTS_OWN.contains(name));
+    names.map(str::to_owned).collect()
 }
 
 fn failure(error: StartError) -> Failure {
@@ -49,4 +68,15 @@ fn failure(error: StartError) -> Failure {
         _ => "give another address",
     };
     Failure::stopped(format!("{error}; {advice}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn chains_name_functions_in_the_order_in_which_they_run() {
+        let functions = super::functions();
+        let at = |name: &str| functions.iter().position(|known| known == name).expect(name);
+        assert!(at("pfw") < at("sfw") && at("sfw") < at("ids"), "{functions:?}");
+        assert!(!functions.iter().any(|name| name == "gate" || name == "names"), "{functions:?}");
+    }
 }

@@ -7,6 +7,7 @@ use crate::channel::{Answer, Asked, COMMANDS_WAITING, Command, Inbox};
 use crate::engines::Engines;
 use crate::error::Failure;
 use crate::generation::{Builder, Built};
+use crate::health::Health;
 use crate::links::Links;
 use crate::metrics::Source;
 use crate::offload::Below;
@@ -74,11 +75,16 @@ impl Steering<'_> {
         let (ready, waiting) = (None, Vec::new());
         let mut course = Course { builder, below, running, number: 1, ready, waiting };
         let mut read_beside = Instant::now();
+        let mut health = Health::default();
         while !finished() {
             self.obey(&mut inbox, &mut course);
             self.source.problems().for_each(|problem| tell(&problem));
             for (worker, news) in self.control.take_news() {
                 eprintln!("worker {}: {news}", worker.0);
+                health.note(worker, &news);
+            }
+            if let Some(controller) = self.source.controller() {
+                health.tell(|state| controller.handle.health(state));
             }
             if self.control.free_left() {
                 course.builder.generation_freed();

@@ -495,7 +495,7 @@ fn ctl_shows_what_comes_of_commands() {
         for (arguments, code, says) in [
             (&["explain-flow", "192.0.2.9"][..], 1, "no live flow fits"),
             (&["conf-get", "no.such"], 1, "Unable to get value"),
-            (&["no-such"], 2, "there is no command `no-such`; there are command-list"),
+            (&["no-such"], 2, "there is no command `no-such`; known: `command-list`"),
             (&["iface-stat"], 2, "INTERFACE is missing; write `iface-stat INTERFACE`"),
         ] {
             let ended = ctl(&folder, arguments);

@@ -137,6 +137,42 @@ fn what_a_controller_says_runs_and_outlives_it() {
     });
 }
 
+/// A group of the tenant with its role.
+fn group(name: &str, member: &str, role: &str) -> Object {
+    let full = format!("{name}@acme");
+    let labels = json!({&full: {"role": role, "@tenant": "acme"}});
+    part(3, &format!("@group/{name}"), &json!({"groups": {full: [member]}, "labels": labels}))
+}
+
+#[test]
+fn which_group_carries_a_label_is_in_force_with_the_generation_that_says_so() {
+    in_namespace(|| {
+        let (folder, mut net, site) = begin("");
+        let _running = start(&folder);
+        let said = json!({
+            "name": "acme/web", "tenant": ["acme"], "chain": ["pfw"], "from": {"label": {"role": "web", "@tenant": "acme"}},
+            "pfw": {"default": "drop", "rules": [{"allow": "udp", "to-ports": [4000]}]},
+        });
+        let roles = |sender: &str, other: &str| {
+            vec![
+                part(0, "@default", &json!({"default": {"action": "drop"}})),
+                part(0, "@dns", &json!({"dns": {"resolvers": ["192.0.2.53"]}})),
+                tenant(),
+                group("a", "192.0.2.1", sender),
+                group("b", "198.51.100.7", other),
+                part(3, "web", &json!({"policy": said, "order": 10})),
+            ]
+        };
+        site.publish(1, &roles("db", "web"));
+        until("generation 1", || site.acknowledged() == 1);
+        assert!(passed(&mut net, &[4000]).is_empty());
+        // The policy stays as it is; the group has another role.
+        site.publish(2, &roles("web", "db"));
+        until("generation 2", || site.acknowledged() == 2);
+        assert_eq!(passed(&mut net, &[4000, 5000]), [4000]);
+    });
+}
+
 #[test]
 fn without_an_identity_and_anything_stored_a_run_does_not_begin() {
     in_namespace(|| {

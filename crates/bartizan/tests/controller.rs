@@ -289,6 +289,36 @@ fn what_is_no_request_is_refused_and_counted() {
     assert!(matches!(wrong.ask(Method::Get, "/v1/tenants", None, &[]), Err(ClientError::Unreachable { .. })));
 }
 
+/// More connections than there are places, by somebody who says nothing: who has a token is answered all the same, at once.
+#[test]
+fn connections_that_say_nothing_keep_nobody_out() {
+    let folder = Folder::new();
+    let state = folder.path("state");
+    let running = Running::start(&state);
+    let token = administrator(&running, &state);
+    let mut open = running.client(&state, &token);
+    assert_eq!(open.ask(Method::Get, "/v1/tenants", None, &[]).unwrap().status, 200);
+    let mut silent = Vec::new();
+    for _ in 0..600 {
+        silent.push(TcpStream::connect(running.address).unwrap());
+        // Faster than they are taken the system itself would hold them up.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for _ in 0..3 {
+        let mut client = running.client(&state, &token);
+        assert_eq!(client.ask(Method::Get, "/v1/tenants", None, &[]).unwrap().status, 200);
+    }
+    // Who had shown its token has not made room.
+    let metrics = open.ask(Method::Get, "/v1/metrics", None, &[]).unwrap().body;
+    let metrics = metrics.as_str().unwrap();
+    let counted = |what: &str| {
+        let head = format!("bartizan_controller_requests_total{{what=\"{what}\"}} ");
+        metrics.lines().find_map(|line| line.strip_prefix(&head)?.parse::<u64>().ok()).unwrap()
+    };
+    assert!(counted("gave-way") >= 88 && counted("busy") == 0, "{metrics}");
+    drop(silent);
+}
+
 /// What a controller that listens for agents says when it starts.
 fn says_with_agents(state: &Path) -> String {
     let mut child = Command::new(PROGRAM)

@@ -230,7 +230,7 @@ fn mistakes_are_told_with_file_and_line() {
     world.refused(&["policies", "put", "acme", "web", "web.yaml"], 1, "web.yaml:");
     world.refused(&["policies", "put", "acme", "web", "none.yaml"], 1, "none.yaml");
     world.refused(&["policies", "put", "acme"], 2, "required");
-    world.refused(&["no-such"], 2, "there is no command `no-such`; there are command-list");
+    world.refused(&["no-such"], 2, "there is no command `no-such`; known: `command-list`");
     world.refused(&["tenants", "list", "--controller", "http://localhost"], 2, "https");
     world.refused(
         &["tenants", "list", "--controller", "https://localhost:1"],

@@ -114,6 +114,48 @@ fn each_tenant_is_judged_as_if_the_settings_had_its_variables() {
 }
 
 #[test]
+fn a_quota_that_is_used_up_is_an_event_once_and_not_for_each_packet() {
+    let folder = Folder::new();
+    folder.write("r.rules", "alert udp any any -> any any (msg:\"each\"; sid:1;)\n");
+    folder.write(
+        "p.yaml",
+        "tenants:
+  - {name: acme, select: {vlan: 10}, quotas: {flows: 2, alerts-per-second: 1}}
+  - {name: other, select: {vlan: 20}}
+policies:
+  - {name: all, tenant: any, chain: [ids], ids: {rules: [r.rules]}}
+default: {action: drop}
+",
+    );
+    let all: Vec<_> = [10, 20, 10, 20].into_iter().flat_map(frames).collect();
+    folder.write("all.pcap", capture(&all));
+    let mut first = None;
+    for threads in ["1", "3"] {
+        let _ = fs::remove_dir_all(folder.path("o"));
+        let ended = run(
+            &folder.0,
+            &["inspect", "--policy", "p.yaml", "--threads", threads, "--out", "o", "all.pcap"],
+        );
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        let events = events::read(&folder.path("o/eve.json"));
+        for event in events::of_type(&events, "bartizan") {
+            assert_eq!(bartizan_events::schema::check(event), Ok(()), "{event}");
+        }
+        let mut told: Vec<_> = events::of_type(&events, "bartizan").map(|e| e["bartizan"].clone()).collect();
+        told.sort_by_key(|own| own["quota"].to_string());
+        let words: Vec<String> =
+            told.iter().map(|own| format!("{} {}", own["quota"], own["limit"])).collect();
+        assert_eq!(words, [r#""alerts-per-second" 1"#, r#""flows" 2"#], "{told:?}");
+        for own in &told {
+            assert_eq!((own["notice"].as_str(), own["tenant_name"].as_str()), (Some("quota"), Some("acme")));
+            assert_eq!((own["exceeded"].as_u64(), own["generation"].as_u64()), (Some(1), Some(1)));
+        }
+        let all = first.get_or_insert_with(|| told.clone());
+        assert_eq!(*all, told, "{threads} threads");
+    }
+}
+
+#[test]
 fn what_is_wrong_with_variables_is_said_with_its_place() {
     let folder = Folder::new();
     folder.write("r.rules", RULES);

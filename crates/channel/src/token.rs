@@ -173,11 +173,11 @@ fn public_key(request: &str) -> Option<String> {
     Some(hex(&Sha256::digest(rcgen::PublicKeyData::der_bytes(&request.public_key))))
 }
 
-/// How often somebody may try: so many failures in a minute by source, and by all together.
+/// How often somebody may fail in a minute. It is about the work that guesses make: a token cannot be guessed, so who has a good one is
+/// held up by own failures only.
 #[derive(Debug)]
 pub struct Attempts {
     by_source: HashMap<String, u32>,
-    all: u32,
     /// Beginning of the minute, in milliseconds.
     since: u64,
 }
@@ -185,8 +185,8 @@ pub struct Attempts {
 /// Failures of one source in a minute.
 pub const FAILURES: u32 = 5;
 
-/// Failures of all sources in a minute. A token cannot be guessed; this is about the work that guesses make.
-pub const ALL_FAILURES: u32 = 200;
+/// Sources whose failures are remembered for a minute; others may fail unseen.
+pub const SOURCES: usize = 4_096;
 
 const MINUTE: u64 = 60_000;
 
@@ -194,21 +194,40 @@ impl Attempts {
     /// Begins at a time, in milliseconds.
     #[must_use]
     pub fn new(now: u64) -> Self {
-        Attempts { by_source: HashMap::new(), all: 0, since: now }
+        Attempts { by_source: HashMap::new(), since: now }
     }
 
     /// Milliseconds that a source has to wait; 0 if it may try.
     pub fn wait(&mut self, source: &str, now: u64) -> u64 {
         if now.saturating_sub(self.since) >= MINUTE {
-            (self.by_source, self.all, self.since) = (HashMap::new(), 0, now);
+            (self.by_source, self.since) = (HashMap::new(), now);
         }
         let failures = self.by_source.get(source).copied().unwrap_or(0);
-        if failures >= FAILURES || self.all >= ALL_FAILURES { self.since + MINUTE - now } else { 0 }
+        if failures >= FAILURES { self.since + MINUTE - now } else { 0 }
     }
 
-    /// An attempt of a source failed. The table has at most [`ALL_FAILURES`] sources.
+    /// An attempt of a source failed. The table has at most [`SOURCES`].
     pub fn failed(&mut self, source: &str) {
-        *self.by_source.entry(source.to_owned()).or_default() += 1;
-        self.all += 1;
+        if self.by_source.len() < SOURCES || self.by_source.contains_key(source) {
+            *self.by_source.entry(source.to_owned()).or_default() += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_failed_waits_and_holds_up_nobody_else() {
+        let mut attempts = Attempts::new(0);
+        for source in 0..2 * SOURCES {
+            for _ in 0..FAILURES {
+                attempts.failed(&source.to_string());
+            }
+        }
+        assert_eq!(attempts.by_source.len(), SOURCES);
+        assert_eq!((attempts.wait("0", 1_000), attempts.wait("another", 1_000)), (MINUTE - 1_000, 0));
+        assert_eq!(attempts.wait("0", MINUTE), 0, "the next minute");
     }
 }

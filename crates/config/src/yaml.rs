@@ -6,6 +6,7 @@
 
 use saphyr_parser::{Event, Parser, Tag};
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 /// Where a node stands in its file, both from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,6 +58,8 @@ pub struct YamlError {
 const DEPTH_MAX: usize = 64;
 /// Nodes of a document, those that aliases repeat included: a few lines of aliases of aliases could mean billions.
 const NODES_MAX: usize = 1 << 20;
+/// Bytes of text that aliases repeat, of a document: one long text that is named again and again could mean gigabytes.
+const REPEATED_MAX: usize = 8 << 20;
 
 impl Node {
     /// The text of a scalar.
@@ -89,7 +92,8 @@ impl Node {
 /// # Errors
 /// The text is not YAML, nests too deeply, uses an alias before its anchor, or has a second document.
 pub fn parse(text: &str) -> Result<Node, YamlError> {
-    let mut reader = Reader { parser: Parser::new_from_str(text), anchors: Vec::new(), nodes: 0 };
+    let (anchors, nodes, bytes, repeated) = (HashMap::new(), 0, 0, 0);
+    let mut reader = Reader { parser: Parser::new_from_str(text), anchors, nodes, bytes, repeated };
     loop {
         let (event, position) = reader.next()?;
         match event {
@@ -108,9 +112,19 @@ pub fn parse(text: &str) -> Result<Node, YamlError> {
 
 struct Reader<'t> {
     parser: Parser<'t, saphyr_parser::StrInput<'t>>,
-    /// What anchors stand for, each with its number of nodes.
-    anchors: Vec<(usize, Node, usize)>,
+    /// What anchors stand for.
+    anchors: HashMap<usize, Anchored>,
     nodes: usize,
+    /// Bytes of texts so far, and of those that aliases repeated.
+    bytes: usize,
+    repeated: usize,
+}
+
+/// What an anchor stands for, and how much it is.
+struct Anchored {
+    node: Node,
+    nodes: usize,
+    bytes: usize,
 }
 
 impl<'t> Reader<'t> {
@@ -147,26 +161,30 @@ impl<'t> Reader<'t> {
         if depth > DEPTH_MAX {
             return wrong(format!("nested deeper than {DEPTH_MAX} levels"));
         }
-        let before = self.nodes;
+        let (before, bytes_before) = (self.nodes, self.bytes);
         self.nodes += 1;
         let (value, anchor, tag) = match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let quoted = style != saphyr_parser::ScalarStyle::Plain;
+                self.bytes = self.bytes.saturating_add(text.len());
                 (Value::Scalar { text: text.into_owned(), quoted }, anchor, tag)
             }
             Event::SequenceStart(anchor, tag) => (self.sequence(depth)?, anchor, tag),
             Event::MappingStart(anchor, tag) => (self.mapping(depth)?, anchor, tag),
             Event::Alias(id) => {
-                let Some((_, node, nodes)) = self.anchors.iter().find(|(a, ..)| *a == id) else {
+                let Some(anchored) = self.anchors.get(&id) else {
                     return wrong("an alias stands before its anchor, or inside of it".to_owned());
                 };
-                self.nodes = before.saturating_add(*nodes);
-                if self.nodes > NODES_MAX {
+                self.nodes = before.saturating_add(anchored.nodes);
+                self.bytes = self.bytes.saturating_add(anchored.bytes);
+                self.repeated = self.repeated.saturating_add(anchored.bytes);
+                if self.nodes > NODES_MAX || self.repeated > REPEATED_MAX {
                     return wrong(format!(
-                        "with its aliases the document has more than {NODES_MAX} nodes; write it without them"
+                        "with its aliases the document has more than {NODES_MAX} nodes, or they repeat more than {REPEATED_MAX} bytes; \
+                         write it without them"
                     ));
                 }
-                return Ok(node.clone());
+                return Ok(anchored.node.clone());
             }
             _ => return wrong("the document ends here unexpectedly".to_owned()),
         };
@@ -175,7 +193,9 @@ impl<'t> Reader<'t> {
         }
         let node = Node { position, tag: tag_name(tag), value };
         if anchor != 0 {
-            self.anchors.push((anchor, node.clone(), self.nodes - before));
+            let bytes = self.bytes.saturating_sub(bytes_before);
+            let nodes = self.nodes.saturating_sub(before);
+            self.anchors.insert(anchor, Anchored { node: node.clone(), nodes, bytes });
         }
         Ok(node)
     }
@@ -236,6 +256,14 @@ mod tests {
         let error = parse(&text).expect_err("too much").to_string();
         assert!(error.contains("aliases") && error.contains("1048576 nodes"), "{error}");
         assert!(parse("a: &x [*x]\n").is_err());
+        // One long text, named again and again: 20 KB mean a gigabyte with the next three zeros.
+        let text = format!("a: &x {}\nb: [{}]\n", "A".repeat(10_000), "*x, ".repeat(2_000));
+        let error = parse(&text).expect_err("too long").to_string();
+        assert!(error.contains("8388608 bytes"), "{error}");
+        // Many anchors are found as fast as few.
+        let (anchors, aliases): (Vec<_>, Vec<_>) =
+            (0..20_000).map(|n| (format!("&a{n} x"), format!("*a{n}"))).unzip();
+        assert!(parse(&format!("[{}, {}]", anchors.join(", "), aliases.join(", "))).is_ok());
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::render::TENANTS;
 use crate::rollout;
 use crate::statistics::{self, STATISTICS};
 use crate::store::{Alert, Change, Loaded, Status, Store, StoreError, Write};
-use crate::waiting::{Bell, DeviceAnswer, Place};
+use crate::waiting::{Bell, DeviceAnswer, Place, SHARE_MAX, WAITING_MAX};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -33,7 +33,7 @@ pub const TOKENS: &str = "tokens";
 /// What the program says to its controller.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The functions that chains may name; with none, any.
+    /// The functions that chains may name, in the order in which they run; with none, any.
     pub functions: Vec<String>,
     /// Alerts that are kept of a tenant, equal ones counted once.
     pub alerts_max: u64,
@@ -574,15 +574,22 @@ impl Controller {
     ///
     /// # Errors
     /// All are taken.
-    pub fn wait_place(&self) -> Result<Place<'_>, Refusal> {
-        self.bell.place().ok_or(Refusal::Limited(1))
+    pub fn wait_place(&self, who: &Principal) -> Result<Place<'_>, Refusal> {
+        self.bell.place(who.tenant.as_ref().unwrap_or(&who.id)).ok_or_else(|| {
+            Refusal::Busy(format!(
+                "{SHARE_MAX} requests of a tenant, and {WAITING_MAX} of all, may wait for devices at one time; \
+                 nothing was changed: try again, or ask without `wait`"
+            ))
+        })
     }
 
-    /// Waits until the devices of a change have answered it, or one that came behind it; for some time at most.
+    /// Waits until the devices of a change have answered it, or one that came behind it; for some time at most. Of what they say
+    /// `who` is told what is of its own tenant ([`DeviceAnswer::only_of`]).
     #[must_use]
     pub fn answers(
         &self,
         _place: &Place<'_>,
+        who: &Principal,
         outcome: &Outcome,
         most: Duration,
     ) -> BTreeMap<String, DeviceAnswer> {
@@ -596,7 +603,11 @@ impl Controller {
                 let refused = status.state == State::Refused && status.wanted >= outcome.generation;
                 all &= refused || status.running >= outcome.generation;
                 let DeviceStatus { state, running, took, diagnostics, .. } = status;
-                answers.insert(device.clone(), DeviceAnswer { state, running, took, diagnostics });
+                let mut answer = DeviceAnswer { state, running, took, diagnostics };
+                if let Some(tenant) = &who.tenant {
+                    answer.only_of(&model, tenant);
+                }
+                answers.insert(device.clone(), answer);
             }
             all
         });

@@ -32,8 +32,10 @@ counters! {
     conflict "conflict" "What something else stands against, or what was changed in the meantime.";
     quota "quota" "Beyond a tenant's quota.";
     store "store" "What the store did not do: a full or failing disk.";
-    timeout "timeout" "Requests that did not come in in time.";
-    busy "busy" "Connections beyond the number that may be open.";
+    waiting "waiting" "Requests that were to wait for devices when there was no place.";
+    timeout "timeout" "Requests that did not come in in time, and answers that were not taken.";
+    busy "busy" "Connections beyond the number that may be open, of all or of their address.";
+    gave_way "gave-way" "Connections without a known token that made room for newer ones.";
     tls "tls" "Connections whose handshake failed.";
     alerts_forgotten "alerts-forgotten" "Alerts that made room for newer ones.";
     alerts_lost "alerts-lost" "Messages of agents which say that alerts were lost before they could be sent.";

@@ -237,6 +237,12 @@ impl DeviceStatus {
             self.held = number.unwrap_or(self.held);
         }
         let newest = number.is_none_or(|number| number == self.number());
+        if answer.accepted && !newest && self.state == State::Refused {
+            // It says again what runs since a link or level changed: that it refused what is wanted, and why, stands.
+            self.workers.clone_from(&answer.workers);
+            self.levels.clone_from(&answer.levels);
+            return self;
+        }
         self.state = match (newest && answer.generation == self.wanted, answer.accepted) {
             (true, true) => State::Running,
             (true, false) => State::Refused,
@@ -293,6 +299,19 @@ pub struct FunctionStatus {
     pub reason: String,
 }
 
+/// A function that is not as it should be, as the device says by itself. Not in the store: the device says it again with each session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FunctionHealth {
+    /// `failed` or `stopped`, on some worker at least.
+    pub state: String,
+    /// Where and why.
+    pub reason: String,
+    /// Since when, in microseconds since 1970.
+    pub since: u64,
+}
+
+/// The kind of status of functions that are not as they should be, by device and function.
+pub const HEALTH: &str = "health";
 /// The kind of status of orders to functions, by device and function.
 pub const FUNCTIONS: &str = "functions";
 /// The kind of status of what came from a device's agent: the last sequences.

@@ -8,16 +8,18 @@ use crate::numbers::TENANTS_MAX;
 use crate::resources::libraries::{FILE_MAX, LINE_MAX};
 use crate::rest::route::{BODY_MAX, NAME_MAX, PAGE_MAX};
 use crate::rollout::STEPS_MAX;
-use crate::server::{CONNECTIONS_MAX, HANDLERS_MAX, HEAD_MAX, PATIENCE};
+use crate::server::{BY_SOURCE, CONNECTIONS_MAX, HANDLERS_MAX, HEAD_MAX, PATIENCE};
 use crate::southbound::ServerConfig;
 use crate::southbound::listener::BY_SOURCE;
 use crate::statistics::{COUNTER_LETTERS, POLICIES_MAX, REASONS_MAX};
 use crate::waiting::{SECONDS_MAX, WAITING_MAX};
+use crate::southbound::listener;
+use crate::waiting::{SECONDS_MAX, SHARE_MAX, WAITING_MAX};
 use bartizan_base::PacketDuration;
 use bartizan_base::limit::Trace::{Metric, NotNeeded, Told};
 use bartizan_base::limit::{Limit, bytes, count, time};
 use bartizan_base::limits;
-use bartizan_channel::token::{ALL_FAILURES, FAILURES};
+use bartizan_channel::token::{FAILURES, SOURCES};
 use std::time::Duration;
 
 fn span(of: Duration) -> String {
@@ -28,13 +30,13 @@ fn span(of: Duration) -> String {
 pub const LIMITS: &[Limit] = limits! {
     Controller "bytes of a request's body; of a rule file" = "{}; {}" [bytes(BODY_MAX), bytes(FILE_MAX)] in ["controller/rest/route.rs", "controller/resources/libraries.rs"],
         "answered 413, unread", [Metric("bartizan_controller_requests_total")];
-    Controller "requests that wait for devices (`?wait`); how long" = "{}; {}" [count(WAITING_MAX), span(Duration::from_secs(SECONDS_MAX))] in ["controller/waiting.rs"],
+    Controller "requests that wait for devices (`?wait`), of a tenant or token and of all; how long" = "{}, {}; {}" [count(SHARE_MAX), count(WAITING_MAX), span(Duration::from_secs(SECONDS_MAX))] in ["controller/waiting.rs"],
         "answered 429; answered with what devices have said by then", [Metric("bartizan_controller_requests_total")];
     Controller "bytes of a request's head" = "{}" [bytes(HEAD_MAX)] in ["controller/server.rs"],
         "answered 431", [Metric("bartizan_controller_requests_total")];
-    Controller "connections to the REST API, requests that are worked on (whose changes are committed together)" = "{}, {}" [count(CONNECTIONS_MAX), count(HANDLERS_MAX)] in ["controller/server.rs"],
-        "a connection is closed; a request waits", [Metric("bartizan_controller_requests_total")];
-    Controller "time for a handshake, for a head, for a body" = "{} each" [span(PATIENCE)] in ["controller/server.rs"],
+    Controller "connections to the REST API, of an address (not on loopback), and requests that are worked on (whose changes are committed together)" = "{}, {}, {}" [count(CONNECTIONS_MAX), count(BY_SOURCE), count(HANDLERS_MAX)] in ["controller/server.rs"],
+        "the oldest connection that has shown no token is closed, or the new one; a request waits", [Metric("bartizan_controller_requests_total")];
+    Controller "time for a handshake, for a head, for a body, until something of an answer is taken" = "{} each" [span(PATIENCE)] in ["controller/server.rs"],
         "the connection is closed, or answered 408", [Metric("bartizan_controller_requests_total")];
     Controller "bytes of a line of a rule file" = "{}" [bytes(LINE_MAX)] in ["controller/resources/libraries.rs"],
         "answered 422", [Metric("bartizan_controller_requests_total")];
@@ -56,12 +58,14 @@ pub const LIMITS: &[Limit] = limits! {
         "in the tenant's sums only; not kept", [Metric("bartizan_controller_requests_total")];
     Controller "devices that are connected at once; orders to one that wait" = "{}; {}" [count(ServerConfig::default().connections), count(ServerConfig::default().orders)] in ["controller/southbound/server.rs"],
         "the connection, or the order, is refused", [Told("`connections_refused`, `orders_refused` of the southbound counters")];
-    Controller "connections of devices from one address" = "{}" [count(BY_SOURCE)] in ["controller/southbound/listener.rs"],
+    Controller "connections of devices from one address" = "{}" [count(listener::BY_SOURCE)] in ["controller/southbound/listener.rs"],
         "refused; not on loopback", [Told("`source_refused` of the southbound counters")];
+    Controller "connections for agents that have not said yet which device they are" = "{}" [count(listener::UNPROVEN_MAX)] in ["controller/southbound/listener.rs"],
+        "the oldest is closed", [Metric("bartizan_controller_requests_total")];
     Controller "time until a device has said who it is; between its signs of life" = "{}; {}" [span(Duration::from_millis(ServerConfig::default().greeting_ms)), span(Duration::from_millis(ServerConfig::default().keep_alive_ms.into()))] in ["controller/southbound/server.rs"],
         "the connection ends", [Told("`refused` of the southbound counters, by reason")];
-    Controller "one-time tokens for certificates that are wrong, of an address and of all, in a minute" = "{}, {}" [count(FAILURES), count(ALL_FAILURES)] in ["channel/token.rs"],
-        "refused, with the time to wait", [Told("`refused` of the southbound counters, by reason")];
+    Controller "one-time tokens for certificates that are wrong, of an address, in a minute; addresses that are remembered" = "{}; {}" [count(FAILURES), count(SOURCES)] in ["channel/token.rs"],
+        "refused, with the time to wait; others may fail unseen", [Told("`refused` of the southbound counters, by reason")];
     Controller "bytes of an answer that `bartizan ctl` takes from a controller; time that it waits for one" = "{}; {}" [bytes(ANSWER_MAX), span(ANSWER_PATIENCE)] in ["controller/client/mod.rs"],
         "`bartizan ctl` says so and ends", [Told("an error of `bartizan ctl`")];
 };

@@ -57,7 +57,11 @@ pub fn group(number: u16, owner: &str, document: &Document, groups: &BTreeMap<St
     let name = own_name(document);
     let full = render::group_name(owner, name);
     let members = groups.get(&full).cloned().unwrap_or_default();
-    Part::policy(number, format!("@group/{name}"), &json!({ "groups": { full: members } }), Vec::new())
+    let mut says = json!({ "groups": { &full: members } });
+    if let (Some(labels), Some(says)) = (render::own_labels(owner, &document.body), says.as_object_mut()) {
+        says.insert("labels".to_owned(), json!({ full: labels }));
+    }
+    Part::policy(number, format!("@group/{name}"), &says, Vec::new())
 }
 
 /// A policy of a tenant.
@@ -73,6 +77,12 @@ pub fn policy(number: u16, owner: &str, document: &Document, groups: &BTreeMap<S
 #[must_use]
 pub fn default(model: &Model) -> Part {
     Part::policy(EVERYBODY, "@default".to_owned(), &json!({ "default": render::default(model) }), Vec::new())
+}
+
+/// Whose answers say which addresses DNS names have.
+#[must_use]
+pub fn dns(document: &Document) -> Part {
+    Part::policy(EVERYBODY, "@dns".to_owned(), &json!({ "dns": document.body }), Vec::new())
 }
 
 /// The choice of a library; `numbered` has the numbers of rule files.

@@ -84,6 +84,9 @@ pub enum Refusal {
     /// Too many attempts; seconds until the next.
     #[error("too many attempts with unknown tokens from this address; try again in {0} s")]
     Limited(u64),
+    /// Others ask for the same, and there is no room for more; why, and what to do.
+    #[error("{0}")]
+    Busy(String),
     /// The system did not give what is needed.
     #[error("{0}")]
     Internal(String),

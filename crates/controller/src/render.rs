@@ -24,9 +24,14 @@ pub const RULE_TEXTS: &str = "rule-texts";
 pub const SETTINGS: &str = "settings";
 /// The name of that setting.
 pub const DEFAULT: &str = "default";
+/// The setting that says whose answers tell which addresses DNS names have.
+pub const DNS: &str = "dns";
 
 /// The order of a tenant or policy that does not say one.
 pub const ORDER: u64 = 100;
+
+/// The label that says whose a group is: what a policy asks for by labels is among its own tenant's groups. No label of a tenant begins so.
+pub(crate) const OWNER: &str = "@tenant";
 
 /// Keys whose values name groups.
 const TARGETS: &[&str] = &["from", "to"];
@@ -53,7 +58,11 @@ pub(crate) fn qualify(value: &mut Value, tenant: &str, groups: &BTreeMap<String,
         }
         Value::Array(items) => items.iter_mut().for_each(|item| qualify(item, tenant, groups, target)),
         Value::Object(pairs) => {
-            for (key, value) in pairs {
+            if target && let Some(asked) = pairs.get_mut("label").and_then(Value::as_object_mut) {
+                asked.insert(OWNER.to_owned(), json!(tenant));
+            }
+            // What labels are called is nobody's group.
+            for (key, value) in pairs.iter_mut().filter(|(key, _)| !(target && *key == "label")) {
                 qualify(value, tenant, groups, TARGETS.contains(&key.as_str()));
             }
         }
@@ -76,6 +85,21 @@ pub fn groups(model: &Model, tenant: &str) -> BTreeMap<String, Value> {
     qualified
 }
 
+/// The labels that a group carries as it was written; nothing if it carries none.
+pub(crate) fn labels(body: &Value) -> Map<String, Value> {
+    body.get("labels").and_then(Value::as_object).cloned().unwrap_or_default()
+}
+
+/// The labels of a group of a tenant as the file has them.
+pub(crate) fn own_labels(tenant: &str, body: &Value) -> Option<Value> {
+    let mut labels = labels(body);
+    if labels.is_empty() {
+        return None;
+    }
+    labels.insert(OWNER.to_owned(), json!(tenant));
+    Some(Value::Object(labels))
+}
+
 /// What devices keep of a tenant's quotas; the others are the controller's.
 const DEVICE_QUOTAS: &[&str] = &["flows", "rules", "alerts-per-second", "state-bytes"];
 
@@ -83,8 +107,10 @@ const DEVICE_QUOTAS: &[&str] = &["flows", "rules", "alerts-per-second", "state-b
 #[must_use]
 pub fn tenant(id: &str, body: &Value) -> Value {
     let mut tenant = json!({ "name": id, "select": body.get("select").cloned().unwrap_or(Value::Null) });
-    if let (Some(vars), Some(object)) = (body.get("vars").filter(|v| !v.is_null()), tenant.as_object_mut()) {
-        object.insert("vars".to_owned(), vars.clone());
+    for key in ["vars", "resolvers"] {
+        if let (Some(said), Some(object)) = (body.get(key).filter(|v| !v.is_null()), tenant.as_object_mut()) {
+            object.insert(key.to_owned(), said.clone());
+        }
     }
     let said = body.get("quotas").and_then(Value::as_object).into_iter().flatten();
     let own: Map<String, Value> = said
@@ -100,8 +126,14 @@ pub fn tenant(id: &str, body: &Value) -> Value {
 /// A policy as the file has it: what it says, with its name and tenant.
 #[must_use]
 pub fn policy(owner: &str, id: &str, body: &Value, groups: &BTreeMap<String, Value>) -> Value {
-    let mut policy = body.get("policy").cloned().unwrap_or(Value::Null);
+    let mut policy = as_written(owner, id, body);
     qualify(&mut policy, owner, groups, false);
+    policy
+}
+
+/// The same, its groups called as the tenant calls them.
+pub(crate) fn as_written(owner: &str, id: &str, body: &Value) -> Value {
+    let mut policy = body.get("policy").cloned().unwrap_or(Value::Null);
     if let Some(object) = policy.as_object_mut() {
         object.insert("name".to_owned(), json!(id));
         object.insert("tenant".to_owned(), json!([owner]));
@@ -113,6 +145,11 @@ pub fn policy(owner: &str, id: &str, body: &Value, groups: &BTreeMap<String, Val
 pub(crate) fn default(model: &Model) -> Value {
     let said = model.get(SETTINGS, DEFAULT).map(|document| document.body.clone());
     said.unwrap_or_else(|| json!({ "action": "drop" }))
+}
+
+/// Whose answers say which addresses DNS names have, if that was said.
+pub(crate) fn dns(model: &Model) -> Option<Value> {
+    model.get(SETTINGS, DNS).map(|document| document.body.clone())
 }
 
 /// The rule groups that policies can name: one for each library, its file beside the policy file.
@@ -132,7 +169,7 @@ pub(crate) fn library_of(policy: &Value) -> Option<&str> {
 pub fn policy_file(model: &Model, serves: impl Fn(&str) -> bool) -> Value {
     let mut tenants: Vec<_> = model.all(TENANTS).filter(|document| serves(&document.id)).collect();
     tenants.sort_by_key(|document| (order(&document.body), &document.id));
-    let mut all_groups = Map::new();
+    let (mut all_groups, mut labels) = (Map::new(), Map::new());
     let mut policies = Vec::new();
     for owner in &tenants {
         let groups = groups(model, &owner.id);
@@ -142,6 +179,10 @@ pub fn policy_file(model: &Model, serves: impl Fn(&str) -> bool) -> Value {
             own.iter().map(|p| (order(&p.body), p.id.clone(), policy(&owner.id, &p.id, &p.body, &groups))),
         );
         all_groups.extend(groups);
+        for group in model.list(GROUPS, &prefix, None) {
+            let name = group_name(&owner.id, group.id.strip_prefix(&prefix).unwrap_or(&group.id));
+            labels.extend(own_labels(&owner.id, &group.body).map(|carried| (name, carried)));
+        }
     }
     let named: BTreeSet<String> =
         policies.iter().filter_map(|(.., policy)| library_of(policy)).map(str::to_owned).collect();
@@ -150,11 +191,19 @@ pub fn policy_file(model: &Model, serves: impl Fn(&str) -> bool) -> Value {
     policies.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
     let policies: Vec<Value> = policies.into_iter().map(|(.., policy)| policy).collect();
     let tenants: Vec<Value> = tenants.iter().map(|document| tenant(&document.id, &document.body)).collect();
-    json!({
+    let mut file = json!({
         "groups": all_groups,
         "rule-groups": libraries,
         "tenants": tenants,
         "policies": policies,
         "default": default(model),
-    })
+    });
+    // What says nothing is left out: devices of before know no such keys.
+    let labels = (!labels.is_empty()).then_some(Value::Object(labels));
+    for (key, said) in [("labels", labels), ("dns", dns(model))] {
+        if let (Some(said), Some(file)) = (said, file.as_object_mut()) {
+            file.insert(key.to_owned(), said);
+        }
+    }
+    file
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! HTTP/1.1 over TLS: the transport of the API. Handlers run on threads of their own, since a change waits for the disk.
 //!
-//! Bounded: connections, the time of a handshake, of a head and of a body, bytes of head and body. What goes beyond is answered
-//! where that is possible, and counted.
+//! Bounded: connections (of all, and of an address), the time of a handshake, of a head, of a body and until something of an answer is
+//! taken, bytes of head and body. What goes beyond is answered where that is possible, and counted.
 
 use crate::counters::count;
+use crate::patient::Patient;
 use crate::rest::http::FIELDS;
 use crate::rest::{Api, Head, Reply};
+use crate::seats::{Given, Leaves, Seats};
 use crate::state::Identity;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -14,17 +16,20 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
 /// Connections that are open at once.
 pub const CONNECTIONS_MAX: usize = 512;
+/// Of these, connections of one address; of loopback as many as there are.
+pub const BY_SOURCE: usize = 64;
 /// Requests that are worked on at once; others wait.
 pub const HANDLERS_MAX: usize = 64;
-/// Time for a handshake, for a request's head (and between requests), and for a body.
+/// Time for a handshake, for a request's head (and between requests), for a body, and until a client takes something of an answer.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes of a request's head.
 pub const HEAD_MAX: usize = 16 * 1024;
@@ -92,39 +97,53 @@ fn tls(identity: Identity) -> Result<rustls::ServerConfig, ServerError> {
 }
 
 async fn accept(listener: tokio::net::TcpListener, tls: TlsAcceptor, api: Arc<Api>) {
-    let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    loop {
+    let seats = Arc::new(Seats::new(CONNECTIONS_MAX, BY_SOURCE));
+    for number in 0.. {
         let Ok((stream, peer)) = listener.accept().await else {
             // No descriptor left, or the client is gone already: others may come.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let Ok(seat) = Arc::clone(&seats).try_acquire_owned() else {
-            count(&api.controller.counters.busy);
-            continue;
-        };
+        let client = Arc::new(Client { peer, known: Arc::default(), api: Arc::clone(&api) });
+        match seats.take(number, peer.ip(), &client.known) {
+            Given::Free => {}
+            Given::InPlaceOf(_) => count(&api.controller.counters.gave_way),
+            Given::Nothing => {
+                count(&api.controller.counters.busy);
+                continue;
+            }
+        }
         // A small answer leaves at once.
         let _ = stream.set_nodelay(true);
-        let (tls, api) = (tls.clone(), Arc::clone(&api));
-        tokio::spawn(async move {
-            let _seat = seat;
+        let (tls, leaves) = (tls.clone(), Leaves(Arc::clone(&seats), number));
+        let task = tokio::spawn(async move {
+            let _leaves = leaves;
+            let stream = Patient::new(stream, PATIENCE);
             match tokio::time::timeout(PATIENCE, tls.accept(stream)).await {
-                Ok(Ok(stream)) => connection(stream, peer, api).await,
-                Ok(Err(_)) | Err(_) => count(&api.controller.counters.tls),
+                Ok(Ok(stream)) => connection(stream, client).await,
+                Ok(Err(_)) | Err(_) => count(&client.api.controller.counters.tls),
             }
         });
+        seats.serves(number, task.abort_handle());
     }
 }
 
-async fn connection(
-    stream: tokio_rustls::server::TlsStream<tokio::net::TcpStream>,
+/// Who is at the other end.
+struct Client {
     peer: SocketAddr,
+    /// It has shown a token that is known here.
+    known: Arc<AtomicBool>,
     api: Arc<Api>,
+}
+
+async fn connection(
+    stream: tokio_rustls::server::TlsStream<Patient<tokio::net::TcpStream>>,
+    client: Arc<Client>,
 ) {
-    let counters = Arc::clone(&api);
+    let counters = Arc::clone(&client.api.controller);
     let service = service_fn(move |request| {
-        let api = Arc::clone(&api);
-        async move { Ok::<_, Infallible>(respond(request, peer, api).await) }
+        let client = Arc::clone(&client);
+        async move { Ok::<_, Infallible>(respond(request, &client).await) }
     });
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -133,8 +152,9 @@ async fn connection(
         .serve_connection(TokioIo::new(stream), service)
         .await;
     if let Err(error) = served {
-        let counters = &counters.controller.counters;
-        if error.is_timeout() {
+        let counters = &counters.counters;
+        let io = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<io::Error>());
+        if error.is_timeout() || io.is_some_and(|io| io.kind() == io::ErrorKind::TimedOut) {
             count(&counters.timeout);
         } else if error.is_parse() {
             count(&counters.malformed);
@@ -158,10 +178,14 @@ fn head(request: &Request<Incoming>, peer: SocketAddr) -> Head {
     }
 }
 
-async fn respond(request: Request<Incoming>, peer: SocketAddr, api: Arc<Api>) -> Response<Full<Bytes>> {
-    let head = head(&request, peer);
+async fn respond(request: Request<Incoming>, client: &Client) -> Response<Full<Bytes>> {
+    let api = Arc::clone(&client.api);
+    let head = head(&request, client.peer);
     let max = match api.admit(head.clone()) {
-        Ok(admitted) => admitted.body_max,
+        Ok(admitted) => {
+            client.known.fetch_or(admitted.is_known(), Ordering::AcqRel);
+            admitted.body_max
+        }
         Err(reply) => return on_the_wire(reply, true),
     };
     let read = Limited::new(request.into_body(), max).collect();

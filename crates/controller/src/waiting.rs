@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Waiting for devices: a change may be answered once those that it concerns have answered it.
+//!
+//! Who waits has a thread, so there are places, and nobody gets all of them: a tenant's tokens together have a share, and so has each other
+//! token.
 
 use crate::device::{State, TookReport};
 use crate::model::Model;
 use crate::render::TENANTS;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Requests that wait at one time: each has one of the server's threads, half of them at most.
 pub const WAITING_MAX: usize = 32;
+/// Of these, requests of one tenant, or of one token that has none.
+pub const SHARE_MAX: usize = WAITING_MAX / 4;
 /// Seconds that a request may wait.
 pub const SECONDS_MAX: u64 = 60;
 
@@ -21,6 +27,8 @@ pub struct Bell {
     rung: Mutex<u64>,
     heard: Condvar,
     waiting: AtomicUsize,
+    /// How many of each wait; only those of whom some do.
+    of: Mutex<BTreeMap<String, usize>>,
 }
 
 impl Bell {
@@ -32,12 +40,20 @@ impl Bell {
         }
     }
 
-    /// A place among those that wait; `None` if all are taken.
-    pub fn place(&self) -> Option<Place<'_>> {
-        let taken = self.waiting.fetch_add(1, Ordering::SeqCst);
-        // Given back at once if it is one too many.
-        let place = Place(self);
-        (taken < WAITING_MAX).then_some(place)
+    /// A place among those that wait, for somebody; `None` if all are taken, or as many as one may have.
+    pub fn place(&self, whose: &str) -> Option<Place<'_>> {
+        let mut of = self.of();
+        let own = of.get(whose).copied().unwrap_or(0);
+        if own >= SHARE_MAX || of.values().sum::<usize>() >= WAITING_MAX {
+            return None;
+        }
+        of.insert(whose.to_owned(), own + 1);
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        Some(Place { bell: self, whose: whose.to_owned() })
+    }
+
+    fn of(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
+        self.of.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Looks again after each ring, until something is found or the time is over.
@@ -62,11 +78,19 @@ impl Bell {
 }
 
 /// A place among those that wait; given back when it is dropped.
-pub struct Place<'b>(&'b Bell);
+pub struct Place<'b> {
+    bell: &'b Bell,
+    whose: String,
+}
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.bell.waiting.fetch_sub(1, Ordering::SeqCst);
+        let mut of = self.bell.of();
+        if let Some(own) = of.get_mut(&self.whose) {
+            *own = own.saturating_sub(1);
+        }
+        of.retain(|_, own| *own > 0);
     }
 }
 
@@ -110,5 +134,25 @@ impl DeviceAnswer {
         if self.diagnostics.len() < before {
             self.diagnostics.push(OTHERS.to_owned());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_gets_all_places() {
+        let bell = Bell::default();
+        let mut held: Vec<_> = (0..SHARE_MAX).map(|_| bell.place("acme").expect("a place")).collect();
+        assert!(bell.place("acme").is_none(), "as many as one may have");
+        held.pop();
+        held.push(bell.place("acme").expect("given back"));
+        for other in ["beta", "gamma", "delta"] {
+            held.extend((0..SHARE_MAX).map(|_| bell.place(other).expect("others have theirs")));
+        }
+        assert!(bell.place("epsilon").is_none(), "all are taken");
+        held.clear();
+        assert!(bell.place("epsilon").is_some() && bell.of().is_empty());
     }
 }

@@ -112,6 +112,27 @@ fn the_parts_of_the_example_are_those_that_are_sent_and_the_file_is_what_they_jo
 }
 
 #[test]
+fn labels_travel_with_their_group_and_resolvers_by_themselves() {
+    let world = World::new();
+    world.tenant("acme", 1);
+    world.do_it(
+        "PUT",
+        "/v1/tenants/acme/groups/web",
+        &json!({ "members": ["10.0.0.0/8"], "labels": { "role": "web" } }),
+    );
+    world.do_it("PUT", "/v1/settings/dns", &json!({ "resolvers": ["10.0.0.53"] }));
+    let mut shelf = Shelf::default();
+    let sent: std::collections::BTreeMap<String, Value> =
+        wanted(&world, &mut shelf, &["acme"]).objects.values().map(|object| read(object)).collect();
+    let labels = json!({ "web@acme": { "role": "web", "@tenant": "acme" } });
+    assert_eq!(
+        sent["policy:1:@group/web"],
+        json!({ "groups": { "web@acme": ["10.0.0.0/8"] }, "labels": labels })
+    );
+    assert_eq!(sent["policy:0:@dns"], json!({ "dns": { "resolvers": ["10.0.0.53"] } }));
+}
+
+#[test]
 fn a_change_makes_one_part_for_all_devices_and_generations() {
     let world = example();
     let mut shelf = Shelf::default();
@@ -203,6 +224,13 @@ fn numbers_that_a_device_is_sent_only_grow_and_stand_for_their_generations() {
     assert_eq!(status.number(), number);
     let status = status.answered(&answer(99, false), Some(number), 2);
     assert_eq!(status.state, State::Refused);
+    // That it still runs the one before (a link came, say) takes nothing back.
+    let refused = Acknowledgement { diagnostics: vec!["why".to_owned()], ..answer(99, false) };
+    let again = status.clone().answered(&refused, Some(number), 2).answered(&answer(5, true), Some(5), 3);
+    assert_eq!(
+        (again.state, again.running, again.diagnostics.as_slice()),
+        (State::Refused, 5, ["why".to_owned()].as_slice())
+    );
     let status = status.want(99);
     assert_eq!((status.number(), status.state), (number + 1, State::Waiting));
     // A device that is ahead is overtaken; what it says of its own number is not what is wanted.

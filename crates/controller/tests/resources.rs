@@ -31,6 +31,16 @@ fn what_is_wrong_has_its_pointer_and_says_what_to_do() {
         ),
         (
             policy,
+            json!({ "policy": { "chain": ["ids", "pfw"], "pfw": { "default": "drop" } } }),
+            vec!["/policy/chain: these functions run in another order; write `chain: [pfw, ids]`"],
+        ),
+        (
+            policy,
+            json!({ "policy": { "chain": ["pfw", "pfw"], "pfw": { "default": "drop" } } }),
+            vec!["/policy/chain/1: `pfw` stands in the chain twice; remove one"],
+        ),
+        (
+            policy,
             json!({ "polcy": {} }),
             vec![
                 "/polcy: the key `polcy` is not known; did you mean `policy`?",
@@ -99,6 +109,11 @@ fn what_is_wrong_has_its_pointer_and_says_what_to_do() {
             vec!["/action: `dorp` is not known here; did you mean `drop`?"],
         ),
         (
+            "/v1/settings/default",
+            json!({ "action": "allow", "chain": ["ids", "sfw"] }),
+            vec!["/chain: these functions run in another order; write `chain: [sfw, ids]`"],
+        ),
+        (
             "/v1/libraries/web",
             json!({ "files": ["x"], "choose": [{}] }),
             vec![
@@ -146,6 +161,42 @@ fn names_queries_bodies_and_methods_are_checked() {
     assert_eq!(send(&vec![b' '; (1 << 20) + 1], "application/json"), 413);
     assert_eq!(send(&b"[".repeat(100_000), "application/json"), 400);
     assert_eq!(send(b"select:\n  vni: 2\n", "application/yaml; charset=utf-8"), 200);
+    // One key twice: a check might read the one, a device the other.
+    for (kind, text) in [
+        ("application/json", r#"{"select": {"vni": 2, "vni": 3}}"#),
+        ("application/yaml", "select:\n  vni: 2\n  vni: 3\n"),
+    ] {
+        let with = With { fields: vec![("content-type", kind.to_owned())], ..With::default() };
+        let reply = world.send("PUT", "/v1/tenants/b", text.into(), with);
+        assert_eq!(reply.status, 422, "{kind}");
+        assert_eq!(pointers(&reply.value()), ["/select/vni: the key `vni` stands here twice; remove one"]);
+    }
+    // A few lines of aliases that mean gigabytes.
+    let bomb = format!("description: &x {}\nselect: [{}]", "A".repeat(20_000), "*x, ".repeat(20_000));
+    assert_eq!(send(bomb.as_bytes(), "application/yaml"), 400);
+    let fields = vec![("content-encoding", "gzip".to_owned())];
+    let packed = world.send("PUT", "/v1/tenants/b", vec![0x1f, 0x8b], With { fields, ..With::default() });
+    assert_eq!(packed.status, 415, "{}", packed.value());
+    let over = json!({ "name": "x", "scope": "reader", "expires": 5 });
+    let problem = world.refused("POST", "/v1/tokens", &over, 422);
+    assert_eq!(pointers(&problem), ["/expires: that time is over; it is in microseconds since 1970"]);
+}
+
+#[test]
+fn groups_in_groups_are_bounded_where_they_are_written() {
+    let world = World::new();
+    world.tenant("acme", 1);
+    let put = |name: &str, members: Value| {
+        world.ask("PUT", &format!("/v1/tenants/acme/groups/{name}"), &json!({ "members": members }))
+    };
+    assert_eq!(put("g0", json!(["10.0.0.1"])).status, 200);
+    for n in 1..64 {
+        assert_eq!(put(&format!("g{n}"), json!([format!("g{}", n - 1)])).status, 200, "{n}");
+    }
+    let deep = put("g64", json!(["g63"]));
+    assert_eq!(deep.status, 422);
+    let said = pointers(&deep.value()).concat();
+    assert!(said.contains("more than 64 groups lie in each other"), "{said}");
 }
 
 #[test]
@@ -317,6 +368,99 @@ fn generations_are_compared_and_brought_back_and_tokens_stay_revoked() {
 fn answer(world: &World, device: &str, generation: u64, accepted: bool) {
     let body = json!({ "generation": generation, "accepted": accepted, "diagnostics": if accepted { json!([]) } else { json!(["no room"]) } });
     world.do_it("POST", &format!("/v1/devices/{device}/acknowledgements"), &body);
+}
+
+#[test]
+fn policies_ask_for_groups_of_their_tenant_by_label() {
+    let world = World::new();
+    world.tenant("acme", 1);
+    world.tenant("beta", 2);
+    world.device("edge", &json!({ "tenants": ["acme", "beta"] }));
+    let group = |labels: Value| json!({ "members": ["10.0.1.0/24"], "labels": labels });
+    let (web, path) = ("/v1/tenants/acme/groups/web-1", "/v1/tenants/acme/policies/web");
+    let policy = |role: &str| {
+        json!({ "policy": { "from": { "label": { "role": "web" } }, "chain": ["pfw"], "pfw": { "default": "drop",
+            "rules": [{ "allow": "tcp", "to": [{ "label": { "role": role } }] }] } } })
+    };
+    let none = world.refused("PUT", path, &policy("web"), 422);
+    assert!(pointers(&none).concat().contains("/policy/from: no group carries the label"), "{none}");
+    world.do_it("PUT", web, &group(json!({ "role": "web", "zone": "a" })));
+    let other = world.refused("PUT", path, &policy("webb"), 422);
+    assert!(
+        pointers(&other)[0].starts_with("/policy/pfw/rules/0/to/0: no group carries the label"),
+        "{other}"
+    );
+    let outcome = world.do_it("PUT", path, &policy("web"));
+    assert_eq!(outcome["devices"], json!(["edge"]));
+    // Another tenant's labels are another's.
+    world.refused("PUT", "/v1/tenants/beta/policies/web", &policy("web"), 422);
+    world.do_it("PUT", "/v1/tenants/beta/groups/mine", &group(json!({ "role": "web" })));
+    let file = world.get("/v1/devices/edge/policy")["policy"].clone();
+    assert_eq!(file["labels"]["web-1@acme"], json!({ "role": "web", "zone": "a", "@tenant": "acme" }));
+    assert_eq!(file["labels"]["mine@beta"], json!({ "role": "web", "@tenant": "beta" }));
+    let asked = json!({ "label": { "role": "web", "@tenant": "acme" } });
+    assert_eq!(file["policies"][0]["from"], asked);
+    assert_eq!(file["policies"][0]["pfw"]["rules"][0]["to"], json!([asked]));
+    // Nobody can say that a group is another tenant's, and what a policy needs stays.
+    let stolen = world.refused("PUT", web, &group(json!({ "@tenant": "beta" })), 422);
+    assert!(pointers(&stolen).iter().any(|said| said.starts_with("/labels/@tenant: ")), "{stolen}");
+    world.refused("DELETE", web, &Value::Null, 409);
+    let without = world.refused("PUT", web, &group(json!({})), 422);
+    assert!(pointers(&without).concat().contains("policy `web`: no group carries the label"), "{without}");
+    // As every document: dry run, what differs, and back.
+    let before = world.generation();
+    let dry =
+        world.do_it("PUT", &format!("{web}?dry-run=true"), &group(json!({ "role": "web", "zone": "b" })));
+    assert_eq!(dry["changes"][0]["after"]["labels"]["zone"], "b");
+    world.do_it("PUT", web, &group(json!({ "role": "web", "zone": "b" })));
+    world.do_it("POST", &format!("/v1/generations/{before}/restore"), &Value::Null);
+    assert_eq!(world.get(web)["spec"]["labels"]["zone"], "a");
+}
+
+#[test]
+fn resolvers_are_said_for_all_and_for_a_tenant() {
+    let world = World::new();
+    world.tenant("acme", 1);
+    world.device("edge", &json!({ "tenants": ["acme"] }));
+    let setting = "/v1/settings/dns";
+    let wrong =
+        world.refused("PUT", setting, &json!({ "resolvers": ["10.0.0.53", "nobody"], "ttl-mim": "5s" }), 422);
+    assert!(pointers(&wrong).iter().any(|said| said.starts_with("/ttl-mim: ")), "{wrong}");
+    let wrong = world.refused("PUT", setting, &json!({ "resolvers": ["10.0.0.53", "nobody"] }), 422);
+    assert!(pointers(&wrong)[0].starts_with("/resolvers/1: there is no group `nobody`"), "{wrong}");
+    let dns = json!({ "resolvers": ["10.0.0.53"], "ttl-min": "30s", "addresses": 100 });
+    assert_eq!(world.do_it("PUT", setting, &dns)["devices"], json!(["edge"]));
+    let tenant = |resolver: &str| json!({ "select": { "vni": 1 }, "resolvers": [resolver] });
+    world.refused("PUT", "/v1/tenants/acme", &tenant("lan"), 422);
+    world.do_it("PUT", "/v1/tenants/acme", &tenant("10.1.0.53"));
+    world.do_it("PUT", "/v1/tenants/acme/groups/apis", &json!({ "members": [{ "dns": "api.example.com" }] }));
+    let bad =
+        world.refused("PUT", "/v1/tenants/acme/groups/apis", &json!({ "members": [{ "dns": "a..b" }] }), 422);
+    assert!(pointers(&bad)[0].starts_with("/members/0"), "{bad}");
+    let file = world.get("/v1/devices/edge/policy")["policy"].clone();
+    assert_eq!((&file["dns"], &file["tenants"][0]["resolvers"]), (&dns, &json!(["10.1.0.53"])));
+    assert_eq!(file["groups"]["apis@acme"], json!([{ "dns": "api.example.com" }]));
+    world.refused("PUT", "/v1/settings/dnss", &json!({ "action": "drop" }), 404);
+    world.do_it("DELETE", setting, &Value::Null);
+    assert_eq!(world.get("/v1/devices/edge/policy")["policy"]["dns"], Value::Null);
+}
+
+#[test]
+fn reports_of_devices_have_bounds() {
+    let world = World::new();
+    world.tenant("acme", 1);
+    world.device("edge", &json!({ "tenants": ["acme"] }));
+    let report = |key: &str, text: &str| json!({ "alerts": [{ "tenant": "acme", "key": "k", "event": {} }, { "tenant": "acme", "key": key, "event": { "x": text } }] });
+    world.do_it("POST", "/v1/devices/edge/alerts", &report("k", "x"));
+    let problem = world.refused(
+        "POST",
+        "/v1/devices/edge/alerts",
+        &report(&"k".repeat(3_000), &"x".repeat(5_000)),
+        422,
+    );
+    let said = pointers(&problem);
+    assert!(said[0].starts_with("/alerts/1/key: 3000 bytes; 2048 are allowed"), "{said:?}");
+    assert!(said[1].starts_with("/alerts/1/event: 5008 bytes; 4096 are allowed"), "{said:?}");
 }
 
 #[test]

@@ -211,3 +211,38 @@ fn the_bootstrap_token_makes_one_administrator_and_is_gone() {
     world.refused("POST", "/v1/tokens", &json!({ "name": "me", "scope": "admin" }), 401);
     assert!(!world.api.controller.bootstraps());
 }
+
+#[test]
+fn who_waits_is_told_of_its_own_tenant_only() {
+    let world = world();
+    // The only device that is waited for.
+    world.do_it("DELETE", "/v1/devices/edge", &json!(null));
+    world.device("both", &json!({ "tenants": ["acme", "other"] }));
+    let lines =
+        ["acme/web /policy/chain/0: no function", "other/secret /policy/from: no group", "and 3 more"];
+    let refuses = |generation: u64| {
+        let body = json!({ "generation": generation, "accepted": false, "diagnostics": lines });
+        world.do_it("POST", "/v1/devices/both/acknowledgements", &body);
+    };
+    let ask = |token: &str, member: &str| {
+        let body = json!({ "members": [member] }).to_string().into_bytes();
+        let with = With { token: Some(token.to_owned()), ..With::default() };
+        let next = world.generation() + 1;
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| world.send("PUT", "/v1/tenants/acme/groups/lan?wait=20", body, with));
+            while world.generation() < next {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            refuses(next);
+            waits.join().unwrap().value()
+        })
+    };
+    let operator = world.token("operator", Some("acme"), None);
+    let told = ask(&operator, "10.0.0.0/8");
+    assert_eq!(
+        told["answers"]["both"]["diagnostics"],
+        json!([lines[0], "for a reason that lies outside this tenant; an administrator sees it in the device's diagnostics"])
+    );
+    let all = ask(&world.token, "10.0.0.0/9");
+    assert_eq!(all["answers"]["both"]["diagnostics"], json!(lines));
+}

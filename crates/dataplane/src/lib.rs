@@ -14,6 +14,7 @@ pub mod explain;
 pub mod handover;
 pub mod limits;
 pub mod live;
+pub mod notice;
 mod passage;
 mod segmentation;
 pub mod worker;

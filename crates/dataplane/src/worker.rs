@@ -23,6 +23,8 @@ use bartizan_stages::intake::joined::Joined;
 use bartizan_stages::leaving::Leaving;
 use bartizan_stages::lifecycle::{Act, FunctionNews, FunctionNow};
 use crate::live::inquiry::Inquiry;
+use bartizan_stages::normaliser::{NormaliserCounters, Rewrite};
+use crate::notice::Notice;
 use crate::passage::{ENDS_WHEN_IDLE, Passage, credit_early};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::turns::Turn;
@@ -30,7 +32,6 @@ use bartizan_base::{Decision, Generation, LinkId, Reason, Timestamp, WorkerId};
 use bartizan_flow::{FlowHash, FlowTable, TableError};
 use bartizan_offload::{FlowManager, ManagerCounters, Stays};
 use bartizan_packet::{Checksums, Decoded, DecoderConfig};
-use bartizan_stages::normaliser::{NormaliserCounters, Rewrite};
 use bartizan_stages::record::{Entry, Recorder};
 use bartizan_stages::runner::Runner;
 use bartizan_stages::settings::{ChecksumMode, EngineSettings};
@@ -157,6 +158,7 @@ impl Worker {
         recorder: &mut dyn Recorder,
     ) -> Option<Decision> {
         self.tend(frame.now);
+        self.tell_of_functions(recorder);
         let mut passage = self.passage(recorder);
         passage.begin(frame, follows);
         passage.frame(frame)
@@ -183,7 +185,24 @@ impl Worker {
     /// A frame has come, whose packets are handed in by themselves.
     pub(crate) fn begin_frame(&mut self, frame: &Frame<'_>, follows: bool, recorder: &mut dyn Recorder) {
         self.tend(frame.now);
+        self.tell_of_functions(recorder);
         self.passage(recorder).begin(frame, follows);
+    }
+
+    /// Tells the recorder what has happened to functions, between frames. Asked of each, which costs a comparison.
+    #[inline]
+    fn tell_of_functions(&mut self, recorder: &mut dyn Recorder) {
+        if self.runner.lifecycle.is_unrecorded() {
+            self.tell_all_of_functions(recorder);
+        }
+    }
+
+    #[cold]
+    fn tell_all_of_functions(&mut self, recorder: &mut dyn Recorder) {
+        let generation = self.runner.generation();
+        for (at, news) in self.runner.lifecycle.take_unrecorded() {
+            recorder.notice(at, generation, Notice::Function(&news));
+        }
     }
 
     /// What time has come for: values per host that expire, functions that are started again. To be called for each frame, which costs two comparisons.
@@ -226,6 +245,7 @@ impl Worker {
     /// have come, and call this again instead of sleeping.
     pub fn idle(&mut self, now: Timestamp, recorder: &mut dyn Recorder) -> bool {
         self.tend(now);
+        self.tell_of_functions(recorder);
         let mut passage = self.passage(recorder);
         passage.cx.position.advance(now);
         let more = passage.end_due(now, ENDS_WHEN_IDLE);
@@ -274,6 +294,7 @@ impl Worker {
     pub fn shutdown(&mut self, recorder: &mut dyn Recorder) {
         self.held_at_end = Some(self.memory_held());
         self.passage(recorder).end_all();
+        self.tell_of_functions(recorder);
     }
 
     /// The change that the last frame needs before it may leave.

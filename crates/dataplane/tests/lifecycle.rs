@@ -2,17 +2,22 @@
 //! Functions that panic, are stopped and started under traffic: packets go on or are refused as policies say, the others notice nothing.
 
 use bartizan_base::{Decision, Fid, FunctionId, LinkId, PacketDuration, Reason, Timestamp};
+use bartizan_base::{
+    Decision, Direction, Fid, FunctionId, Generation, LinkId, PacketDuration, Reason, Timestamp,
+};
+use bartizan_stages::lifecycle::{Act, Condition, News};
+use bartizan_dataplane::notice::Notice;
+use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_stages::settings::EngineSettings;
 use bartizan_dataplane::worker::Frame;
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_function::{
-    Below, FlowView, Function, FunctionKind, FunctionSpec, Model, PacketContext, RuleSource, RulesError,
-    Slot, SlotState, WorkerState, state_in,
+    Below, Finding, FlowView, Function, FunctionKind, FunctionSpec, Model, PacketContext, RuleSource,
+    RulesError, Slot, SlotState, WorkerState, state_in,
 };
 use bartizan_offload::devices::mock::{Habits, MockDevice, MockPacket, MockWire};
 use bartizan_offload::{Action, DeviceKey, FlowManager};
 use bartizan_packet::LinkType;
-use bartizan_stages::lifecycle::{Act, Condition, News};
-use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::hosts::{address, ethernet, ip, tcp, udp};
 use bartizan_testkit::random::Random;
 use bartizan_testkit_worker::{Made, Stack};
@@ -257,6 +262,46 @@ fn a_function_that_panics_is_away_until_its_time_and_its_flow_is_refused() {
             assert!(panicked.place.contains("tests/lifecycle.rs:"), "{panicked}");
         }
     }
+}
+
+/// What the recorder is told of functions and quotas.
+#[derive(Default)]
+struct Told(Vec<(u64, String)>);
+
+impl Recorder for Told {
+    fn alert(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Finding, _: &Fate, _: Option<TxRecord<'_>>) {
+    }
+    fn tagged(&mut self, _: &Occasion<'_>, _: Option<&Entry>) {}
+    fn anomaly(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: Anomaly<'_>) {}
+    fn refused(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Fate, _: &[Finding]) {}
+    fn transaction(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>) {}
+    fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: Direction, _: usize) {}
+    fn flow(&mut self, _: &Entry, _: &EndOfFlow) {}
+    fn notice(&mut self, now: Timestamp, _: Generation, notice: Notice<'_>) {
+        if let Notice::Function(news) = notice {
+            self.0.push((now.as_secs(), news.to_string()));
+        }
+    }
+}
+
+#[test]
+fn the_recorder_is_told_what_happens_to_functions_by_the_packet_clock() {
+    let mut bench = Bench::new("told", CLOSED, SEES, |_| ());
+    bench.datagram(false, 1, b"panic");
+    let mut told = Told::default();
+    let at = |seconds| Timestamp::from_parts(seconds, 0);
+    // A quiet network: time alone starts it again.
+    let begun =
+        bench.stack.worker.functions_now().find(|f| f.function == "fragile").expect("it is there").since;
+    bench.stack.worker.idle(begun, &mut told);
+    bench.stack.worker.idle(at(begun.as_secs() + 5), &mut told);
+    bench.stack.worker.order("fragile", Act::Stop).expect("it is there");
+    bench.stack.worker.shutdown(&mut told);
+    let (times, texts): (Vec<u64>, Vec<String>) = told.0.into_iter().unzip();
+    assert_eq!(times[0], begun.as_secs());
+    assert_eq!(times[1], begun.as_secs() + 5);
+    assert!(texts[0].starts_with("function `fragile` has failed: "), "{texts:?}");
+    assert_eq!(texts[1..], ["function `fragile` runs again", "function `fragile` is stopped"]);
 }
 
 #[test]

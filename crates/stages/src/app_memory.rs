@@ -425,12 +425,11 @@ impl AppMemory {
         };
     }
 
-    /// A flow of the tenant that is aimed at gave way.
-    pub fn note_closed(&mut self) {
-        let charge = self.aimed.and_then(|at| self.tenants.get(at)?.charge.as_ref());
-        if let Some(charge) = charge {
-            charge.note_closed();
-        }
+    /// A flow of the tenant that is aimed at gave way. The tenant, if it was for its quota.
+    pub fn note_closed(&mut self) -> Option<TenantId> {
+        let at = self.aimed?;
+        self.tenants.get(at)?.charge.as_ref()?.note_closed();
+        u16::try_from(at).ok().map(TenantId)
     }
 
     /// The tenant among whose flows one gives way is no longer above its quota, if it was.

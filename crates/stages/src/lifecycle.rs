@@ -172,6 +172,8 @@ pub struct Lifecycle {
     /// The next restart.
     due: Timestamp,
     news: Vec<FunctionNews>,
+    /// The same with their times, for the recorder.
+    unrecorded: Vec<(Timestamp, FunctionNews)>,
 }
 
 /// After all packets.
@@ -188,6 +190,7 @@ impl Lifecycle {
             begun: 0,
             due: NEVER,
             news: Vec::new(),
+            unrecorded: Vec::new(),
         }
     }
 
@@ -255,7 +258,7 @@ impl Lifecycle {
         record.restart_at = wait.map(|wait| now + wait);
         (record.condition, record.since) = (Condition::Failed, now);
         self.note_due();
-        self.tell(function, News::Failed(panicked, wait));
+        self.tell(function, News::Failed(panicked, wait), now);
     }
 
     /// A function is called again, with nothing that it knew. `forgives`: somebody wants it so, and its attempts count anew.
@@ -273,7 +276,7 @@ impl Lifecycle {
         }
         (record.condition, record.since) = (Condition::Running, now);
         self.note_due();
-        self.tell(function, News::Started);
+        self.tell(function, News::Started, now);
     }
 
     /// No chain has a function any more that had failed: should it come back, it begins anew.
@@ -295,17 +298,32 @@ impl Lifecycle {
         record.restart_at = None;
         (record.condition, record.since) = (Condition::Stopped, now);
         self.note_due();
-        self.tell(function, News::Stopped);
+        self.tell(function, News::Stopped, now);
     }
 
     fn note_due(&mut self) {
         self.due = self.records.iter().filter_map(|record| record.restart_at).min().unwrap_or(NEVER);
     }
 
-    fn tell(&mut self, function: &'static str, what: News) {
-        if self.news.len() < NEWS_MAX {
-            self.news.push(FunctionNews { function, what });
+    fn tell(&mut self, function: &'static str, what: News, now: Timestamp) {
+        let news = FunctionNews { function, what };
+        if self.unrecorded.len() < NEWS_MAX {
+            self.unrecorded.push((now, news.clone()));
         }
+        if self.news.len() < NEWS_MAX {
+            self.news.push(news);
+        }
+    }
+
+    /// Whether the recorder was not told of something yet. Asked of each frame.
+    #[inline]
+    pub const fn is_unrecorded(&self) -> bool {
+        !self.unrecorded.is_empty()
+    }
+
+    /// What the recorder was not told of yet.
+    pub fn take_unrecorded(&mut self) -> Vec<(Timestamp, FunctionNews)> {
+        core::mem::take(&mut self.unrecorded)
     }
 
     /// What has happened since the last call.

@@ -13,6 +13,7 @@
 //!
 //! Flows that were there before their tenant got a quota count from their next packet on.
 
+use crate::notice::{Exceeded, QuotaKind};
 use bartizan_base::turns::wait_for_turn;
 use bartizan_base::{FlowId, PacketDuration, TenantId, Timestamp};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -46,6 +47,8 @@ pub struct Meter {
     alerts_left_out: AtomicU64,
     state: AtomicU64,
     closed: AtomicU64,
+    /// Until when nothing more is told of each quota, seconds of the packet clock.
+    quiet: [AtomicU64; QuotaKind::ALL.len()],
 }
 
 /// What a meter shows.
@@ -69,7 +72,19 @@ pub struct Used {
 const COUNT_BITS: u32 = 24;
 const COUNT_MOST: u64 = (1 << COUNT_BITS) - 1;
 
+/// Seconds of the packet clock in which that a quota is used up is told once.
+pub const TOLD_APART: u64 = 60;
+
 impl Meter {
+    /// Whether that a quota is used up is to be told: once in [`TOLD_APART`] seconds of the packet clock, by all workers together.
+    fn is_news(&self, quota: QuotaKind, now: Timestamp) -> bool {
+        let Some(quiet) = self.quiet.get(quota as usize) else { return false };
+        let until = quiet.load(Ordering::Relaxed);
+        let then = now.as_secs().saturating_add(TOLD_APART);
+        now.as_secs() >= until
+            && quiet.compare_exchange(until, then, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
     /// What is used.
     #[must_use]
     pub fn used(&self) -> Used {
@@ -224,6 +239,23 @@ impl Quotas {
         meter.count(u64::MAX)
     }
 
+    /// What is to be told of a quota that is used up just now; mostly nothing.
+    #[cold]
+    pub fn exceeded(&self, tenant: TenantId, quota: QuotaKind, now: Timestamp) -> Option<Exceeded> {
+        let (limits, meter) = self.of(tenant)?;
+        if !meter.is_news(quota, now) {
+            return None;
+        }
+        let used = meter.used();
+        let (limit, times) = match quota {
+            QuotaKind::Flows => (limits.flows?, used.gave_way.saturating_add(used.flows_refused)),
+            QuotaKind::Alerts => (limits.alerts?.into(), used.alerts_left_out),
+            QuotaKind::State => (limits.state?, used.closed),
+        };
+        let (_, name) = self.names.iter().find(|(known, _)| *known == tenant)?;
+        Some(Exceeded { tenant, name: Arc::clone(name), quota, limit, times })
+    }
+
     /// A flow of the tenant made room, or a packet opened none.
     pub fn note(&self, tenant: TenantId, gave_way: bool) {
         if let Some((_, meter)) = self.of(tenant) {
@@ -339,6 +371,31 @@ mod tests {
         assert_eq!(written, [true, true, false, true, true, false, true]);
         assert_eq!(used(&quotas).alerts_left_out, 2);
         assert!((0..9).all(|_| quotas.writes_alert(TenantId(1), at(1))));
+    }
+
+    #[test]
+    fn that_a_quota_is_used_up_is_told_once_in_a_minute_whatever_the_number_of_workers() {
+        let quotas = quotas(7, 2);
+        let at = |second| Timestamp::from_parts(second, 5);
+        quotas.note(TenantId(3), true);
+        let told = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..1_000 {
+                        let news = quotas.exceeded(TenantId(3), QuotaKind::Flows, at(1_000));
+                        told.fetch_add(u64::from(news.is_some()), Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(told.into_inner(), 1);
+        let again = |quota, second| quotas.exceeded(TenantId(3), quota, at(second));
+        assert_eq!(again(QuotaKind::Flows, 1_059), None);
+        let news = again(QuotaKind::Flows, 1_060).expect("a minute later");
+        assert_eq!((news.name.as_ref(), news.limit, news.times), ("acme", 7, 1));
+        assert!(again(QuotaKind::Alerts, 1_060).is_some(), "each quota by itself");
+        assert_eq!(quotas.exceeded(TenantId(1), QuotaKind::Flows, at(5_000)), None);
     }
 
     #[test]

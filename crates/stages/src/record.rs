@@ -3,6 +3,7 @@
 
 use crate::flow_ext::FlowExt;
 pub use crate::frame::Around;
+use crate::notice::Notice;
 use bartizan_applayer::frames::{Frame, Frames};
 use bartizan_applayer::protocol::{ProtocolId, ProtocolSpec};
 use bartizan_applayer::transaction::{Transaction, TxId};
@@ -227,6 +228,11 @@ pub trait Recorder {
 
     /// A packet was refused (or would have been).
     fn refused(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate, findings: &[Finding]);
+
+    /// Something has happened to the engine itself, or to a tenant's quota.
+    fn notice(&mut self, now: Timestamp, generation: Generation, notice: Notice<'_>) {
+        let _ = (now, generation, notice);
+    }
 
     /// Frames could not leave, the occasion's and others. They are counted by their port.
     fn unsent(&mut self, occasion: &Occasion<'_>, unsent: &Unsent<'_>) {

@@ -15,6 +15,7 @@ struct Office {
     wanted: Option<Arc<Wanted>>,
     running: Vec<u64>,
     ahead: Vec<u64>,
+    twins: Vec<(String, String)>,
     revoked: bool,
     statistics: u64,
 }
@@ -36,6 +37,9 @@ impl Backend for Office {
     }
     fn ahead(&mut self, _: &DeviceId, generation: u64) {
         self.ahead.push(generation);
+    }
+    fn twin(&mut self, _: &DeviceId, before: &str, now: &str) {
+        self.twins.push((before.into(), now.into()));
     }
     fn received(&self, _: &DeviceId, _: u64) -> (u64, u64) {
         (self.statistics, 0)
@@ -173,6 +177,52 @@ fn a_device_that_connects_anew_takes_the_place_of_its_dead_connection() {
     // The old one's end does not end the new one.
     controller.0.lost(1);
     assert_eq!(controller.0.devices().collect::<Vec<_>>(), [&id("edge-1")]);
+}
+
+#[test]
+fn two_programs_with_one_certificate_are_noticed() {
+    let mut controller = Controller::new(Office { wanted: wanted(1, &[]), ..Office::default() });
+    controller.greet(0, 1, 0);
+    // The same agent, over another connection.
+    controller.greet(10, 2, 0);
+    assert!(controller.0.backend().twins.is_empty());
+    assert!(controller.0.connected(at(20), 3, peer("edge-1"), "there"));
+    let another = Hello { instance: 2, ..hello("edge-1", 0) };
+    controller.say(20, 3, &Message::Session(SessionMessage::Hello(another)));
+    assert_eq!(controller.0.backend().twins, [("here".to_owned(), "there".to_owned())]);
+    assert_eq!(controller.0.counters().twins, 1);
+    assert!(controller.0.is_session(3) && !controller.0.is_session(2));
+}
+
+#[test]
+fn numbers_that_nobody_was_sent_are_refused_and_none_is_used_up() {
+    for number in [u64::MAX, (1 << 62) + 1] {
+        let mut controller = Controller::new(Office { wanted: wanted(5, &[]), ..Office::default() });
+        assert_eq!(code(&controller.greet(0, 1, number)), Some(RefuseCode::Protocol));
+        assert_eq!(code(&controller.greet(1, 2, 4)), None);
+        let running = Running { manifest: Manifest::default().hash(), workers: Vec::new() };
+        controller.say(2, 2, &Message::Policy(number, PolicyMessage::Running(running)));
+        assert_eq!(code(&controller.answers(2, 2)), Some(RefuseCode::Protocol));
+        let office = controller.0.backend();
+        assert!(office.running.is_empty() && office.ahead.is_empty());
+    }
+}
+
+#[test]
+fn a_device_that_says_much_leaves_others_their_turn() {
+    let mut controller = Controller::new(Office { wanted: wanted(1, &[]), ..Office::default() });
+    controller.greet(0, 1, 1);
+    let delta = |n: u64| {
+        let delta = Delta { from: n, to: n, counters: BTreeMap::from([("x".to_owned(), 1)]), lost: 0 };
+        Message::Statistics(n, StatisticsMessage::Delta(delta)).encode(1).unwrap()
+    };
+    let all: Vec<u8> = (1..=40).flat_map(delta).collect();
+    controller.0.push(at(1), 1, &all);
+    let mut seen = Vec::new();
+    while controller.0.work(at(1), 1) {
+        seen.push(controller.0.backend().statistics);
+    }
+    assert_eq!((seen, controller.0.backend().statistics), (vec![16, 32], 40));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use bartizan_channel::identity::Identity;
 use bartizan_channel::tls::{self, Clock};
 use bartizan_channel::token::{FAILURES, Token, Tokens};
 use bartizan_controller::southbound::enrolment::{Enroller, Revocations};
-use bartizan_controller::southbound::listener::{Listener, ListenerHandle};
+use bartizan_controller::southbound::listener::{LinkCounters, Listener, ListenerHandle, UNPROVEN_MAX};
 use bartizan_controller::southbound::{
     Backend, DeviceRecord, EnrolRefusal, ServerConfig, Unavailable, Wanted,
 };
@@ -525,6 +525,32 @@ fn strangers_get_nowhere() {
     let _agent = site.agent("edge-1", "edge-1");
     until("counted", || site.handle.counters().1.handshakes_failed >= 2);
     assert_eq!(site.handle.counters().0.sessions, 0);
+}
+
+#[test]
+fn connections_that_say_nothing_keep_no_device_out() {
+    let site = Site::new("silent");
+    site.add("edge-1", &[1]);
+    site.enrol("edge-1", &site.token("edge-1")).unwrap();
+    let agent = site.agent("edge-1", "edge-1");
+    until("in step", || agent.handle.status().in_step);
+    let more = 40;
+    let mut silent = Vec::new();
+    for _ in 0..UNPROVEN_MAX + more {
+        silent.push(std::net::TcpStream::connect(&site.address).unwrap());
+        // Faster than they are taken the system itself would hold them up.
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    // On a machine that is busy some have been silent for too long before.
+    let gone = |links: &LinkCounters| links.gave_way + links.handshakes_late;
+    until("the oldest gave way", || gone(&site.handle.counters().1) >= more as u64);
+    site.add("edge-2", &[1]);
+    site.enrol("edge-2", &site.token("edge-2")).unwrap();
+    site.publish(1, &[policy(1, "web")]);
+    let _second = site.agent("edge-2", "edge-2");
+    until("both run it", || site.acknowledged("edge-1") == 1 && site.acknowledged("edge-2") == 1);
+    // Who has a session never made room.
+    assert_eq!(agent.handle.status().counters.sessions, 1);
 }
 
 #[test]

@@ -53,7 +53,12 @@ impl Build<'_> {
             }
             Err(errors) => errors.into_iter().for_each(|e| self.problem("dns", e.message)),
         }
-        let resolvers = file.prefixes(&file.dns.resolvers);
+        let everybodys = file.prefixes(&file.dns.resolvers).into_iter().map(|prefix| (None, prefix));
+        let mut resolvers: Vec<_> = everybodys.collect();
+        for tenant in &file.tenants {
+            let Some(id) = self.state.tenants.get(&tenant.name).copied() else { continue };
+            resolvers.extend(file.prefixes(&tenant.resolvers).into_iter().map(|prefix| (Some(id), prefix)));
+        }
         Some(ByName { names: Arc::clone(&agent.names), reader: *reader, resolvers })
     }
 

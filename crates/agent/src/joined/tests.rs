@@ -77,6 +77,40 @@ fn parts_are_one_file_in_the_order_that_they_say() {
 }
 
 #[test]
+fn labels_and_resolvers_are_part_of_the_file() {
+    let labels = json!({"web@acme": {"role": "web", "@tenant": "acme"}});
+    let said = json!({"name": "acme/a", "tenant": ["acme"], "chain": [], "from": {"label": {"role": "web", "@tenant": "acme"}}});
+    let mut objects = all([
+        tenant(7, "acme", 100),
+        part(7, "@group/web", &json!({"groups": {"web@acme": ["10.0.0.0/8"]}, "labels": labels})),
+        part(7, "a", &json!({"policy": said, "order": 1})),
+        part(0, "@dns", &json!({"dns": {"resolvers": ["10.0.0.53"]}})),
+    ]);
+    let joined = join(&objects).unwrap();
+    assert_eq!(
+        (&joined.file["labels"], &joined.file["dns"]),
+        (&labels, &json!({"resolvers": ["10.0.0.53"]}))
+    );
+    let file = policy::from_node("controller", read::from_json(&joined.file), &["pfw"]).unwrap();
+    assert_eq!(file.resolve(&file.policies[0].from).len(), 1);
+    // What is wrong in them is said of them.
+    let problem =
+        |path: &str| Problem { position: Default::default(), path: path.into(), message: "x".into() };
+    let of = |path: &str| joined.diagnostic(&problem(path));
+    assert_eq!(
+        (of("labels/web@acme/role").object.as_str(), of("labels/web@acme/role").pointer.as_str()),
+        ("policy:7:@group/web", "/labels/web@acme/role")
+    );
+    assert_eq!(
+        (of("dns/resolvers/0").object.as_str(), of("dns/resolvers/0").pointer.as_str()),
+        ("policy:0:@dns", "/dns/resolvers/0")
+    );
+    let other = part(7, "@group/lan", &json!({"groups": {"lan@acme": []}, "labels": {"web@acme": {}}}));
+    objects.insert(other.key(), Arc::new(other));
+    assert!(wrong(&objects)[0].2.contains("`web@acme` is no group of this part"));
+}
+
+#[test]
 fn without_anything_everything_is_dropped() {
     let joined = join(&Objects::new()).unwrap();
     assert_eq!(joined.file["default"], json!({"action": "drop"}));

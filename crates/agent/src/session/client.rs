@@ -77,6 +77,7 @@ enum Order {
     Statistics(Delta),
     Alert(Alert),
     Workers(Vec<WorkerRuns>),
+    Health(FunctionState),
 }
 
 /// Orders that wait for a client which is busy (it looks up a name).
@@ -128,6 +129,11 @@ impl ClientHandle {
     /// Says what workers run, where that has changed without a generation of the controller's. `false`: it is not taken now.
     pub fn workers(&self, workers: Vec<WorkerRuns>) -> bool {
         self.give(Order::Workers(workers))
+    }
+
+    /// Says how a function stands now. `false`: it is not taken now.
+    pub fn health(&self, state: FunctionState) -> bool {
+        self.give(Order::Health(state))
     }
 
     /// Ends the client. What runs on the device goes on.
@@ -371,6 +377,7 @@ impl Client {
                 Order::Statistics(delta) => self.session.statistics(delta),
                 Order::Alert(alert) => self.session.alert(alert),
                 Order::Workers(workers) => self.session.workers_changed(workers),
+                Order::Health(state) => self.session.health(state),
             }
         }
         self.session.count_lost(self.handle.lost.swap(0, Ordering::Relaxed));
@@ -534,7 +541,11 @@ fn words(end: &End) -> String {
 }
 
 fn resolve(controller: &str) -> Result<SocketAddr, ChannelError> {
-    let wrong = |what: String| ChannelError::Unknown(format!("the controller `{controller}`: {what}"));
+    let wrong = |what: String| {
+        ChannelError::Unknown(format!(
+            "the controller `{controller}`: {what}; write HOST:PORT, the port for agents"
+        ))
+    };
     let mut addresses = controller.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
     addresses.next().ok_or_else(|| wrong("its name has no address".to_owned()))
 }
@@ -619,6 +630,18 @@ pub enum EnrolFailure {
     #[error(transparent)]
     Enrol(#[from] EnrolError),
     /// The connection.
-    #[error("the connection to the controller: {0}")]
+    #[error("the connection to the controller: {}", lost(.0))]
     Lost(io::Error),
+}
+
+/// What a connection that was lost says; of a certificate that the token does not pin, what to do.
+fn lost(error: &io::Error) -> String {
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match tls {
+        Some(rustls::Error::InvalidCertificate(_)) => {
+            "who answers there is not the controller that the token is of, or its certificate was renewed since; check the address, and make another token"
+                .to_owned()
+        }
+        _ => error.to_string(),
+    }
 }

@@ -110,6 +110,8 @@ impl Disk for SystemDisk {
     }
 
     fn sync_folder(&mut self, folder: &Path) -> io::Result<()> {
+        // What a relative path of one part lies in has no name.
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         File::open(folder)?.sync_all()
     }
 
@@ -128,5 +130,21 @@ impl Disk for SystemDisk {
 
     fn remove(&mut self, path: &Path) -> io::Result<()> {
         fs::remove_file(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_in_the_working_folder_can_be_made_durable() {
+        assert!(SystemDisk.sync_folder(Path::new("")).is_ok());
+        let made = format!("made-by-a-test-{}/objects", std::process::id());
+        let made = Path::new(&made);
+        let done = SystemDisk.make_folder(made);
+        let there = made.is_dir();
+        let _ = fs::remove_dir_all(made.parent().unwrap_or(made));
+        assert!(done.is_ok() && there, "{done:?}");
     }
 }

@@ -171,6 +171,9 @@ pub struct Session {
     /// An inventory is to be sent: behind which key it goes on.
     inventory: Option<Option<ObjectKey>>,
     answers: VecDeque<(u32, FunctionState)>,
+    /// Functions that are not as they should be, and those whose state the controller was not told yet.
+    health: BTreeMap<String, FunctionState>,
+    untold: BTreeMap<String, FunctionState>,
     open_orders: usize,
     statistics: Outbox<Delta>,
     alerts: Alerts,
@@ -203,6 +206,8 @@ impl Session {
             tell_refused: false,
             inventory: None,
             answers: VecDeque::new(),
+            health: BTreeMap::new(),
+            untold: BTreeMap::new(),
             open_orders: 0,
             statistics: Outbox::new(config.statistics),
             alerts: Alerts::new(config.alerts),
@@ -378,6 +383,8 @@ impl Session {
         // Whatever answer was lost is said again.
         self.tell_running = true;
         self.tell_refused = self.refused.is_some();
+        // With each session anew; that a function runs needs no word.
+        self.untold = self.health.clone();
     }
 
     fn in_step(&mut self, now: Now, message: Message) {
@@ -516,6 +523,16 @@ impl Session {
         self.answers.push_back((request, state));
     }
 
+    /// A function stands otherwise than before: told as soon as a session stands, and with each session until it runs again.
+    pub fn health(&mut self, state: FunctionState) {
+        if state.state == "running" {
+            self.health.remove(&state.function);
+        } else {
+            self.health.insert(state.function.clone(), state.clone());
+        }
+        self.untold.insert(state.function.clone(), state);
+    }
+
     /// Hands over what counters rose by.
     pub fn statistics(&mut self, delta: Delta) {
         let Delta { from, to, counters, .. } = delta;
@@ -567,6 +584,7 @@ impl Session {
             || self.renewal.is_some()
             || self.inventory.is_some()
             || !self.answers.is_empty()
+            || !self.untold.is_empty()
             || self.alerts.outbox.next_sequence().is_some()
             || self.statistics.next_sequence().is_some()
     }
@@ -627,6 +645,9 @@ impl Session {
         }
         if let Some((request, state)) = self.answers.pop_front() {
             return Some(Message::Function(request, FunctionMessage::State(state)));
+        }
+        if let Some((_, state)) = self.untold.pop_first() {
+            return Some(Message::Function(0, FunctionMessage::State(state)));
         }
         if let Some((sequence, alerts)) = self.alerts.take(limits::ALERTS) {
             let lost = self.alerts.outbox.lost();

@@ -125,7 +125,7 @@ impl Line {
             | "--dag" | "--napatech" | "--windivert" => self.notes.push(format!(
                 "{name}: live packets come in by AF_PACKET only: `--tap INTERFACE` to watch, `--inline A B` to prevent"
             )),
-            "--unix-socket" => self.notes.push("--unix-socket: there is no command socket: signals reload and reopen (see `docs/running.md`), --metrics shows counters".to_owned()),
+            "--unix-socket" => self.notes.push("--unix-socket: captures cannot be handed in by a socket: `bartizan inspect CAPTURE...` reads them; a program that runs takes commands by its socket (`--control`, docs/control.md)".to_owned()),
             "--include" => self.notes.push("--include: name the file by `include:` in the suricata.yaml".to_owned()),
             "--data-dir" => self.options.extend(["--set".to_owned(), format!("default-data-dir={word}")]),
             "--engine-analysis" => self.notes.push("--engine-analysis: `bartizan check` and `bartizan explain rule SID --rules FILE` say what was made of rules".to_owned()),
@@ -313,7 +313,7 @@ mod tests {
             ("-q 0", "AF_PACKET only"),
             ("-c s.yaml -i eth0 -i eth1", "several are links of a host file"),
             ("--user suri -i eth0", "cap_net_raw"),
-            ("--unix-socket", "no command socket"),
+            ("--unix-socket", "captures cannot be handed in by a socket"),
             ("run -i eth0", "bartizan run --tap eth0"),
             ("inspect -r x.pcap -l log", "bartizan inspect --out log x.pcap"),
             ("run -c h.yaml -D", "stays in the foreground"),

@@ -44,6 +44,7 @@ pub struct Reporter {
     every: Duration,
     sent: Counted,
     runs: Vec<WorkerRuns>,
+    said: Said,
 }
 
 /// A reporter's thread; dropping it ends it.
@@ -63,7 +64,7 @@ impl Reporter {
     /// For a client. `every`: how often counters are sent.
     pub fn new(handle: ClientHandle, workers: Workers, sources: Sources, every: Duration) -> Self {
         let sent = Counted { from: unix_nanos(), counters: BTreeMap::new() };
-        Reporter { handle, workers, sources, every, sent, runs: Vec::new() }
+        Reporter { handle, workers, sources, every, sent, runs: Vec::new(), said: Said::default() }
     }
 
     /// Begins.
@@ -91,6 +92,10 @@ impl Reporter {
             let lost = self.sources.alerts.take_lost();
             if lost > 0 {
                 self.handle.count_lost(lost);
+            }
+            let status = self.handle.status();
+            if let Some(line) = self.said.news(status.in_step, status.last_end.as_deref()) {
+                eprintln!("controller: {line}");
             }
             let now = Instant::now();
             if now >= runs_at {
@@ -130,6 +135,32 @@ impl Reporter {
         let delta = now.since(&self.sent);
         if delta.counters.is_empty() || self.handle.statistics(delta) {
             self.sent = now;
+        }
+    }
+}
+
+/// What was said of the way to the controller: each turn of it is a line of the log, and each attempt is not.
+#[derive(Default)]
+struct Said {
+    in_step: bool,
+    /// What went wrong last, as it was said.
+    why: Option<String>,
+}
+
+impl Said {
+    /// What is to be said now, if anything.
+    fn news(&mut self, in_step: bool, last_end: Option<&str>) -> Option<String> {
+        let before = std::mem::replace(&mut self.in_step, in_step);
+        let known = self.why.as_deref() == last_end;
+        self.why = last_end.map(str::to_owned);
+        match (before, in_step) {
+            (false, true) => Some("a session stands".to_owned()),
+            // Of a generation that could not be stored, say.
+            (true, true) => last_end.filter(|_| !known).map(str::to_owned),
+            (true, false) | (false, false) => {
+                let why = last_end.filter(|_| before || !known)?;
+                Some(format!("no session: {why}; what runs goes on, and it is tried again"))
+            }
         }
     }
 }
@@ -273,6 +304,23 @@ mod tests {
         ];
         assert_eq!(delta.counters, expected.map(|(name, by)| (name.to_owned(), by)).into());
         assert_eq!((delta.from, second.since(&second).counters.len()), (first.from, 0));
+    }
+
+    #[test]
+    fn turns_of_the_way_are_said_and_attempts_are_not() {
+        let mut said = Said::default();
+        assert_eq!(said.news(false, None), None, "nothing was tried yet");
+        assert!(
+            said.news(false, Some("refused")).is_some_and(|line| line.starts_with("no session: refused;"))
+        );
+        assert_eq!(said.news(false, Some("refused")), None);
+        assert!(said.news(false, Some("expired")).is_some(), "another reason");
+        assert_eq!(said.news(true, Some("expired")).as_deref(), Some("a session stands"));
+        assert_eq!(said.news(true, Some("expired")), None);
+        assert_eq!(said.news(true, Some("disk full")).as_deref(), Some("disk full"));
+        assert_eq!(said.news(true, Some("disk full")), None);
+        assert!(said.news(false, Some("disk full")).is_some(), "lost for the same reason");
+        assert_eq!(said.news(false, Some("disk full")), None);
     }
 
     #[test]

@@ -19,7 +19,9 @@ pub mod values;
 pub use names::{ADDRESSES_MAX, DnsName, DnsSection, GroupMember, Member};
 pub use read::{Problem, did_you_mean, locate, nearest};
 pub use schema::schema;
-pub use values::{AddressGroup, Labels, List, PortGroup, Ports, Prefix, Protocol, Seconds, Size, Target};
+pub use values::{
+    AddressGroup, Labels, List, PortGroup, Ports, Prefix, Protocol, Seconds, Size, Target, carries,
+};
 
 use crate::yaml::{self, Node, Position, Value};
 use core::num::NonZeroU64;
@@ -70,6 +72,9 @@ pub struct Tenant {
     /// How much it may use; without bounds of its own unless given.
     #[serde(default, skip_serializing_if = "Quotas::is_none")]
     pub quotas: Quotas,
+    /// Resolvers whose answers say which addresses DNS names have for this tenant's traffic, beside those of `dns`.
+    #[serde(default, skip_serializing_if = "List::is_none")]
+    pub resolvers: List<Target>,
 }
 
 /// How much a tenant may use. What is left out has no bound but those of the whole program.
@@ -471,7 +476,8 @@ impl PolicyFile {
         let without = |(group, members): (&String, &Vec<Member>)| {
             let name =
                 members.iter().find_map(|m| if let Member::Name(name) = m { Some(name) } else { None })?;
-            self.dns.resolvers.is_empty().then(|| {
+            let nobody = self.dns.resolvers.is_empty() && self.tenants.iter().all(|t| t.resolvers.is_empty());
+            nobody.then(|| {
                 format!(
                     "{}: group `{group}` has the DNS name `{name}`, and the file names no resolver whose answers count, so no address is \
                      ever a member of it; add `dns: {{resolvers: [ADDRESS]}}`",

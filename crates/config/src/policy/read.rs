@@ -32,9 +32,16 @@ impl fmt::Display for Problem {
     }
 }
 
+/// Bytes of a word that is compared with those that are known.
+const NEAREST_MAX: usize = 128;
+
 /// The name nearest to a misspelt one, when a slip of the keyboard explains the difference.
 #[must_use]
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // Nobody slips that often; comparing takes the product of both lengths.
+    if word.len() > NEAREST_MAX {
+        return None;
+    }
     let fold = |s: &str| s.to_ascii_lowercase().replace('_', "-");
     let folded = fold(word);
     let limit = (word.chars().count() / 3).max(1);
@@ -114,6 +121,37 @@ pub fn to_json(node: &Node) -> serde_json::Value {
             },
         },
     }
+}
+
+/// The first key that stands twice in one mapping, wherever that is: readers would differ about which one holds.
+#[must_use]
+pub fn repeated(node: &Node) -> Option<Problem> {
+    fn below(node: &Node, path: &str) -> Option<Problem> {
+        let inner = |part: &str| if path.is_empty() { part.to_owned() } else { format!("{path}/{part}") };
+        match &node.value {
+            Value::Scalar { .. } => None,
+            Value::Sequence(items) => {
+                let mut items = items.iter().enumerate();
+                items.find_map(|(index, item)| below(item, &inner(&index.to_string())))
+            }
+            Value::Mapping(pairs) => {
+                let mut seen = HashSet::new();
+                pairs.iter().find_map(|(key, value)| {
+                    let name = key.as_str().unwrap_or_default();
+                    let part = name.replace('~', "~0").replace('/', "~1");
+                    if !seen.insert(name) {
+                        return Some(Problem {
+                            position: key.position,
+                            path: inner(&part),
+                            message: format!("the key `{name}` stands here twice; remove one"),
+                        });
+                    }
+                    below(value, &inner(&part))
+                })
+            }
+        }
+    }
+    below(node, "")
 }
 
 /// JSON as a node, without positions: problems then have paths only.

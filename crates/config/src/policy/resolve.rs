@@ -8,7 +8,7 @@ use super::{
 };
 use crate::yaml::Node;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Every address of IPv4, every address of IPv6.
 pub(super) const EVERYTHING: [Prefix; 2] = [
@@ -16,23 +16,31 @@ pub(super) const EVERYTHING: [Prefix; 2] = [
     Prefix { address: IpAddr::V6(Ipv6Addr::UNSPECIFIED), length: 0 },
 ];
 
+/// Groups in each other.
+pub(super) const GROUP_DEPTH_MAX: usize = 64;
+/// Members of all groups of a file together, with groups in them followed: a few that contain each other could mean billions.
+pub(super) const MEMBERS_MAX: usize = 1 << 22;
+
 /// Members of a list whose groups are known to exist; sorted, each once.
 pub(super) fn targets(
     (groups, labels): (&BTreeMap<String, Vec<Member>>, &BTreeMap<String, Labels>),
     targets: &[Target],
 ) -> Vec<Member> {
     let mut members = Vec::new();
+    // A group that is named again and again brings its members once.
+    let mut named = BTreeSet::new();
     for target in targets {
         match target {
             Target::Any => return EVERYTHING.map(Member::Prefix).to_vec(),
             Target::Prefix(prefix) => members.push(Member::Prefix(*prefix)),
-            Target::Group(name) => members.extend(groups.get(name).into_iter().flatten().cloned()),
+            Target::Group(name) => drop(named.insert(name)),
             Target::Label(asked) => {
                 let meant = labels.iter().filter(|(_, carried)| carries(carried, asked));
-                members.extend(meant.filter_map(|(name, _)| groups.get(name)).flatten().cloned());
+                named.extend(meant.map(|(name, _)| name));
             }
         }
     }
+    members.extend(named.into_iter().filter_map(|name| groups.get(name)).flatten().cloned());
     each_once(members)
 }
 
@@ -52,63 +60,119 @@ pub(super) fn groups(
     root: &Node,
     raw: &BTreeMap<String, super::List<GroupMember>>,
 ) -> BTreeMap<String, Vec<Member>> {
-    let mut done = BTreeMap::new();
+    let (done, depths) = (BTreeMap::new(), BTreeMap::new());
+    let mut following = Following { builder, root, raw, done, depths, left: MEMBERS_MAX };
     for name in raw.keys() {
-        let mut open = Vec::new();
         if name == "any" || name == "none" {
-            builder.problem(
-                locate(root, &format!("groups/{name}")),
-                "groups",
-                format!("`{name}` cannot be the name of a group"),
-            );
+            following.problem(name, format!("`{name}` cannot be the name of a group"));
         }
-        follow(builder, root, raw, name, &mut done, &mut open);
+        following.follow(name, &mut Vec::new());
     }
-    done
+    following.done
 }
 
-fn follow(
-    builder: &mut Builder<'_>,
-    root: &Node,
-    raw: &BTreeMap<String, super::List<GroupMember>>,
-    name: &str,
-    done: &mut BTreeMap<String, Vec<Member>>,
-    open: &mut Vec<String>,
-) {
-    let Some(members) = raw.get(name) else { return };
-    if done.contains_key(name) {
-        return;
+/// Groups on their way to their members.
+struct Following<'f, 'b> {
+    builder: &'f mut Builder<'b>,
+    root: &'f Node,
+    raw: &'f BTreeMap<String, super::List<GroupMember>>,
+    done: BTreeMap<String, Vec<Member>>,
+    /// How many groups lie in each other, of those that are done.
+    depths: BTreeMap<String, usize>,
+    /// Members that all of them may have yet.
+    left: usize,
+}
+
+impl Following<'_, '_> {
+    fn problem(&mut self, path: &str, message: String) {
+        let path = format!("groups/{path}");
+        self.builder.problem(locate(self.root, &path), &path, message);
     }
-    open.push(name.to_owned());
-    for (index, member) in members.iter().enumerate() {
-        let path = format!("groups/{name}/{index}");
-        if let GroupMember::Target(Target::Label(_)) = member {
-            let message = "groups carry labels and are not made of them; name the groups";
-            builder.problem(locate(root, &path), &path, message.to_owned());
-        }
-        let GroupMember::Target(Target::Group(inner)) = member else { continue };
-        if open.contains(inner) {
-            let message =
-                format!("group `{inner}` contains itself ({} > {inner}); remove it here", open.join(" > "));
-            builder.problem(locate(root, &path), &path, message);
-        } else if raw.contains_key(inner) {
-            follow(builder, root, raw, inner, done, open);
-        } else {
-            let hint = did_you_mean(inner, raw.keys().map(String::as_str));
-            builder.problem(locate(root, &path), &path, format!("there is no group `{inner}`; {hint}"));
-        }
+
+    fn too_deep(&mut self, name: &str) {
+        self.problem(
+            name,
+            format!("at `{name}` more than {GROUP_DEPTH_MAX} groups lie in each other; make it flatter"),
+        );
     }
-    let mut all = Vec::new();
-    for member in members.iter() {
-        match member {
-            GroupMember::Target(target) => {
-                all.extend(targets((done, &BTreeMap::new()), core::slice::from_ref(target)))
+
+    /// Follows a group; `open`: those that it is followed for. How many groups lie in each other from it on; 0 where that was too many.
+    fn follow(&mut self, name: &str, open: &mut Vec<String>) -> usize {
+        let raw = self.raw;
+        let Some(members) = raw.get(name) else { return 0 };
+        if let Some(depth) = self.depths.get(name) {
+            return *depth;
+        }
+        if open.len() >= GROUP_DEPTH_MAX {
+            self.too_deep(name);
+            return 0;
+        }
+        open.push(name.to_owned());
+        let mut depth = 1;
+        for (index, member) in members.iter().enumerate() {
+            depth = depth.max(1 + self.inner(&format!("{name}/{index}"), member, open));
+        }
+        open.pop();
+        if depth > GROUP_DEPTH_MAX {
+            self.too_deep(name);
+            depth = 0;
+        }
+        self.depths.insert(name.to_owned(), depth);
+        self.collect(name, members);
+        depth
+    }
+
+    /// A member of a group: if it is one itself, that is followed first.
+    fn inner(&mut self, path: &str, member: &GroupMember, open: &mut Vec<String>) -> usize {
+        let inner = match member {
+            GroupMember::Target(Target::Group(inner)) => inner,
+            GroupMember::Target(Target::Label(_)) => {
+                self.problem(
+                    path,
+                    "groups carry labels and are not made of them; name the groups".to_owned(),
+                );
+                return 0;
             }
-            GroupMember::Names(names) => all.extend(names.iter().cloned().map(Member::Name)),
+            _ => return 0,
+        };
+        if open.contains(inner) {
+            let way = open.join(" > ");
+            self.problem(path, format!("group `{inner}` contains itself ({way} > {inner}); remove it here"));
+        } else if self.raw.contains_key(inner) {
+            return self.follow(inner, open);
+        } else {
+            let hint = did_you_mean(inner, self.raw.keys().map(String::as_str));
+            self.problem(path, format!("there is no group `{inner}`; {hint}"));
         }
+        0
     }
-    done.insert(name.to_owned(), each_once(all));
-    open.pop();
+
+    /// The members of a group whose groups are done.
+    fn collect(&mut self, name: &str, members: &[GroupMember]) {
+        let (mut named, mut all) = (Vec::new(), Vec::new());
+        for member in members {
+            match member {
+                GroupMember::Target(target) => named.push(target.clone()),
+                GroupMember::Names(names) => all.extend(names.iter().cloned().map(Member::Name)),
+            }
+        }
+        all.extend(targets((&self.done, &BTreeMap::new()), &named));
+        let mut all = each_once(all);
+        match self.left.checked_sub(all.len()) {
+            Some(rest) => self.left = rest,
+            None => {
+                self.problem(
+                    name,
+                    format!(
+                        "with `{name}` the groups of this file have more than {MEMBERS_MAX} members, those of groups in them counted; \
+                         write larger networks, or name groups in policies instead of in groups"
+                    ),
+                );
+                all = Vec::new();
+            }
+        }
+        self.done.insert(name.to_owned(), all);
+    }
 }
 
 /// Checks every name that is used in a file against what it defines.
@@ -169,6 +233,9 @@ fn tenants(builder: &mut Builder<'_>, file: &PolicyFile) {
             members(builder, file, &path, prefixes);
             without_names(builder, file, &path, prefixes, "whose traffic it is");
         }
+        let path_of_resolvers = format!("{path}/resolvers");
+        members(builder, file, &path_of_resolvers, &tenant.resolvers);
+        without_names(builder, file, &path_of_resolvers, &tenant.resolvers, "whose answers count");
         for (item, vlan) in select.vlan.iter().flat_map(|l| l.iter()).enumerate() {
             if !(1..=4094).contains(vlan) {
                 let path = format!("{path}/select/vlan/{item}");

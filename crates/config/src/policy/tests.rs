@@ -364,3 +364,46 @@ fn groups_by_name_stand_where_addresses_may_and_nowhere_else() {
     let tenants = wrong("dns: {resolvers", "tenants: [{name: t, select: {prefixes: n}}]\ndns: {resolvers");
     assert!(tenants.contains("DNS names cannot say whose traffic it is"), "{tenants}");
 }
+
+#[test]
+fn groups_in_groups_are_bounded() {
+    let file = |groups: String| format!("default: {{action: drop}}\ngroups:\n{groups}");
+    let chain = |long: usize| {
+        let links = (1..long).map(|n| format!("  g{n}: [g{}]\n", n - 1));
+        file(["  g0: [10.0.0.1]\n".to_owned()].into_iter().chain(links).collect())
+    };
+    // From the top, which is looked at first, or from the bottom.
+    let from_the_top = |long: usize| chain(long) + &format!("  a: [g{}]\n", long - 1);
+    let parse = |text: &str| super::parse("policy.yaml", text, FUNCTIONS);
+    assert!(parse(&from_the_top(60)).is_ok());
+    for text in [from_the_top(2_000), from_the_top(64), chain(65)] {
+        let wrong = parse(&text).expect_err("too deep").to_string();
+        assert!(wrong.contains("more than 64 groups lie in each other"), "{wrong}");
+    }
+    assert!(parse(&chain(64)).is_ok());
+    // Each has all members of the one before, and 10,000 of its own.
+    let own = |n: u32| (0..10_000u32).map(move |i| std::net::Ipv4Addr::from((n << 24) + i).to_string());
+    let grown = (0..30u32).map(|n| {
+        let inner = n.checked_sub(1).map(|m| format!("g{m:02}")).into_iter();
+        format!("  g{n:02}: [{}]\n", own(n + 1).chain(inner).collect::<Vec<_>>().join(", "))
+    });
+    let wrong = parse(&file(grown.collect())).expect_err("too many").to_string();
+    assert!(wrong.contains("with `g28` the groups of this file have more than 4194304 members"), "{wrong}");
+    // One that is named again and again comes once.
+    let again = format!("  a: [10.0.0.1, 10.0.0.2]\n  b: [{}]\n", "a, ".repeat(100_000));
+    assert_eq!(parse(&file(again)).expect("a file").groups["b"].len(), 2);
+}
+
+#[test]
+fn words_that_are_long_are_compared_with_nothing() {
+    assert_eq!(read::nearest(&"x".repeat(100_000), ["x"]), None);
+    assert_eq!(read::nearest("pfv", ["pfw", "ids"]), Some("pfw"));
+}
+
+#[test]
+fn keys_that_stand_twice_are_found_with_their_place() {
+    let of = |text: &str| read::repeated(&crate::yaml::parse(text).expect("yaml"));
+    assert_eq!(of("a: [1, {b: 1, c: 2}]\nb: 1\n"), None);
+    let twice = of("a: [1, {b/c: 1, b/c: 2}]\n").expect("twice");
+    assert_eq!((twice.path.as_str(), twice.position.column), ("a/1/b~1c", 17));
+}

@@ -21,6 +21,14 @@ impl<T> Default for List<T> {
     }
 }
 
+impl<T> List<T> {
+    /// Whether there is nothing in it.
+    #[must_use]
+    pub const fn is_none(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 impl<T> core::ops::Deref for List<T> {
     type Target = [T];
     fn deref(&self) -> &[T] {

@@ -10,6 +10,8 @@ use crate::counters::count;
 use crate::device::{
     self, Acknowledgement, DeviceSpec, DeviceStatus, FUNCTIONS, FunctionStatus, LevelReport, Received,
     SESSIONS, SessionStatus, TookReport, WorkerReport,
+    self, Acknowledgement, DeviceSpec, DeviceStatus, FUNCTIONS, FunctionHealth, FunctionStatus, HEALTH,
+    LevelReport, Received, SESSIONS, SessionStatus, WorkerReport,
 };
 use crate::model::Model;
 use crate::numbers;
@@ -39,6 +41,8 @@ const DEVICE_DAYS: u64 = 30;
 const TEXT_MAX: usize = 2_048;
 /// Workers of a device that are kept; generations of levels are those of all.
 const WORKERS_MAX: usize = 1_024;
+/// Microseconds in which two programs of one device are told once, however often they take each other's place.
+const TWINS_APART: u64 = 60_000_000;
 /// Milliseconds between two looks at the own certificate and the authority.
 const LOOK: u64 = 5_000;
 
@@ -58,6 +62,8 @@ pub struct Office {
     given: RefCell<HashMap<DeviceId, Given>>,
     /// The older generation that was read last: a roll-out has many devices.
     old: RefCell<Option<(u64, Model)>>,
+    /// When two programs of one device were noticed last, in microseconds since 1970.
+    twins: HashMap<DeviceId, u64>,
     enroller: Enroller,
     revocations: Revocations,
     own: Own,
@@ -89,6 +95,7 @@ impl Office {
             shelf,
             given,
             old,
+            twins: HashMap::new(),
             enroller,
             revocations,
             own,
@@ -232,9 +239,30 @@ impl Backend for Office {
 
     fn began(&mut self, device: &DeviceId, hello: &Hello, source: &str) {
         let (since, address) = (self.controller.now(), source.to_owned());
+        // What another start of the agent said of its functions; this one says its own.
+        let prefix = format!("{device}/");
+        let told: Vec<String> = {
+            let model = self.controller.model();
+            model.statuses(HEALTH, &prefix).map(|(id, _)| id.to_owned()).collect()
+        };
+        let gone = |id| Status { kind: HEALTH.to_owned(), id, body: None };
+        self.controller.show(&told.into_iter().map(gone).collect::<Vec<_>>());
         let session =
             SessionStatus { connected: true, since, address, software: cut(hello.software.clone()) };
         self.controller.show(&show(SESSIONS, device.to_string(), &session));
+    }
+
+    fn twin(&mut self, device: &DeviceId, before: &str, now: &str) {
+        let at = self.controller.now();
+        let last = self.twins.insert(device.clone(), at);
+        if last.is_some_and(|last| at < last.saturating_add(TWINS_APART)) {
+            return;
+        }
+        (self.say)(&format!(
+            "`{device}` has connected from {now} while another start of its agent had a session from {before}: \
+             if it was not started anew just now, two programs have its certificate; revoke it (`bartizan ctl devices`), and enrol the device again"
+        ));
+        let _ = self.controller.note(&nobody(), "agent replaced", device::KIND, device.as_str());
     }
 
     fn ended(&mut self, device: &DeviceId) {
@@ -382,6 +410,26 @@ impl Backend for Office {
         }
         let done = self.controller.alerts(device.as_str(), &kept, &[received.line(device.as_str())]);
         self.told(done).map(drop)
+    }
+
+    fn health(&mut self, device: &DeviceId, state: FunctionState) {
+        // Functions that chains may name: a device that makes up others is not believed.
+        if !self.controller.settings.functions.contains(&state.function) {
+            return;
+        }
+        let id = format!("{device}/{}", state.function);
+        let known = self.controller.model().status(HEALTH, &id).cloned();
+        let known = known.and_then(|body| FunctionHealth::deserialize(body).ok());
+        let (word, reason) = (cut(state.state), cut(state.reason));
+        let line = if word == "running" {
+            Status { kind: HEALTH.to_owned(), id, body: None }
+        } else {
+            let since = known.filter(|known| known.state == word).map(|known| known.since);
+            let since = since.unwrap_or_else(|| self.controller.now());
+            let body = serde_json::to_value(FunctionHealth { state: word, reason, since }).ok();
+            Status { kind: HEALTH.to_owned(), id, body }
+        };
+        self.controller.show(&[line]);
     }
 
     fn function(&mut self, device: &DeviceId, request: u32, state: FunctionState) {

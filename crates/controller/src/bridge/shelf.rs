@@ -91,11 +91,14 @@ impl Shelf {
         }
     }
 
-    /// What belongs to no tenant: the default, and the libraries that its policies name, with their files.
+    /// What belongs to no tenant: the settings, and the libraries that its policies name, with their files.
     fn shared(&mut self, model: &Model, numbered: &Model, libraries: &BTreeSet<String>, all: &mut Collected) {
         match model.get(render::SETTINGS, render::DEFAULT) {
             Some(document) => all.add(&self.part(render::SETTINGS, document, || parts::default(model))),
             None => all.add(&parts::default(model)),
+        }
+        if let Some(document) = model.get(render::SETTINGS, render::DNS) {
+            all.add(&self.part(render::SETTINGS, document, || parts::dns(document)));
         }
         for library in libraries.iter().filter_map(|name| model.get(render::LIBRARIES, name)) {
             let part = self.part(render::LIBRARIES, library, || parts::library(numbered, library));

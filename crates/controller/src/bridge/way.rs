@@ -79,8 +79,11 @@ impl Fleet for Way {
             ("alerts-foreign", sessions.alerts_foreign),
             ("repeated", sessions.repeated),
             ("ahead", sessions.ahead),
+            ("twins", sessions.twins),
+            ("functions-failed", sessions.functions_failed),
             ("orders-refused", sessions.orders_refused),
             ("connections-refused", sessions.connections_refused + links.source_refused),
+            ("gave-way", links.gave_way),
             ("handshakes-failed", links.handshakes_failed + links.handshakes_late),
         ];
         let plain = plain.into_iter().map(|(name, count)| (format!("agents-{name}"), count));

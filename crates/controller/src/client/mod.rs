@@ -195,6 +195,18 @@ impl Client {
     }
 }
 
+/// What a handshake that failed says.
+fn untrusted(error: &std::io::Error) -> String {
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match tls {
+        Some(rustls::Error::InvalidCertificate(why)) => format!(
+            "its certificate is not trusted ({why:?}): it has to be the one that is named here (`--ca`; `tls-certificate.pem` of the \
+             controller's state), or signed by it, and to have the name in the address"
+        ),
+        _ => format!("{error}; is it a controller's REST API that listens there?"),
+    }
+}
+
 async fn connect(
     addresses: &[SocketAddr],
     name: ServerName<'static>,
@@ -205,9 +217,11 @@ async fn connect(
         address: shown.clone(),
         message: error.to_string(),
     };
-    let stream = tokio::net::TcpStream::connect(addresses).await.map_err(|e| unreachable(&e))?;
+    let refused = |error: std::io::Error| format!("{error}; does it run, and listen there?");
+    let stream =
+        tokio::net::TcpStream::connect(addresses).await.map_err(|error| unreachable(&refused(error)))?;
     let _ = stream.set_nodelay(true);
-    let stream = tls.connect(name, stream).await.map_err(|e| unreachable(&e))?;
+    let stream = tls.connect(name, stream).await.map_err(|error| unreachable(&untrusted(&error)))?;
     let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|e| unreachable(&e))?;
     // How it ends is told to whoever waits for an answer.
     tokio::spawn(async move {

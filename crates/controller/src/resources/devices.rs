@@ -5,8 +5,8 @@ use super::document::{Context, Kind};
 use crate::access::{Need, Principal};
 use crate::controller::{Controller, Draft};
 use crate::device::{
-    self, ALL, Acknowledgement, DeviceSpec, DeviceStatus, FUNCTIONS, Follow, FunctionStatus, SESSIONS,
-    SessionStatus, Touched,
+    self, ALL, Acknowledgement, DeviceSpec, DeviceStatus, FUNCTIONS, Follow, FunctionHealth, FunctionStatus,
+    HEALTH, SESSIONS, SessionStatus, Touched,
 };
 use crate::model::Model;
 use crate::problem::{Fault, Refusal};
@@ -15,11 +15,15 @@ use crate::rest::http::{Method, Reply};
 use crate::rest::route::{BODY_MAX, Body, Call, Parameter, ParameterKind, Route, read_as, schema};
 use crate::statistics;
 use crate::store::Alert;
+use bartizan_api::southbound::limits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+
+/// Bytes of an alert's key.
+const KEY_MAX: usize = 2_048;
 
 /// The kind.
 pub struct Devices;
@@ -100,6 +104,8 @@ pub struct DeviceView {
     pub status: DeviceStatus,
     /// Its agent's session; null if there was none since the controller started.
     pub session: Option<SessionStatus>,
+    /// Functions that have failed or are stopped, as the device says by itself; nothing of those that run.
+    pub health: BTreeMap<String, FunctionHealth>,
     /// The last order to each function, and what became of it, since the controller started.
     pub functions: BTreeMap<String, FunctionStatus>,
 }
@@ -115,7 +121,13 @@ impl DeviceView {
                 Some((name.to_owned(), FunctionStatus::deserialize(body).ok()?))
             })
             .collect();
-        DeviceView { status: DeviceStatus::of(model, id), session, functions }
+        let health = model
+            .statuses(HEALTH, &prefix)
+            .filter_map(|(id, body)| {
+                Some((id.strip_prefix(&prefix)?.to_owned(), FunctionHealth::deserialize(body).ok()?))
+            })
+            .collect();
+        DeviceView { status: DeviceStatus::of(model, id), session, health, functions }
     }
 }
 
@@ -269,8 +281,26 @@ fn acknowledge(call: &Call<'_>) -> Result<Reply, Refusal> {
     Ok(Reply::json(200, &DeviceStatus::of(&call.controller.model(), name)))
 }
 
+/// What is too much of an alert: reports by REST have the bounds of those over sessions, since they are kept alike.
+fn beyond(index: usize, report: &AlertReport) -> Vec<Fault> {
+    let event = serde_json::to_vec(&report.event).map_or(usize::MAX, |bytes| bytes.len());
+    let bounds = [("key", report.key.len(), KEY_MAX), ("event", event, limits::EVENT_BYTES)];
+    let over = bounds.into_iter().filter(|(_, bytes, most)| bytes > most);
+    over.map(|(of, bytes, most)| {
+        let message =
+            format!("{bytes} bytes; {most} are allowed, as JSON: leave out what others can find elsewhere");
+        Fault::new(format!("/alerts/{index}/{of}"), message)
+    })
+    .collect()
+}
+
 fn alerts(call: &Call<'_>) -> Result<Reply, Refusal> {
     let reports: AlertReports = read_as(&call.json()?)?;
+    let faults: Vec<Fault> =
+        reports.alerts.iter().enumerate().flat_map(|(index, report)| beyond(index, report)).collect();
+    if !faults.is_empty() {
+        return Err(Refusal::Wrong(faults));
+    }
     let last = call.controller.now();
     let alert = |report: AlertReport| Alert {
         tenant: report.tenant,

@@ -296,6 +296,11 @@ fn delete<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
             let kinds = [K::KIND, crate::statistics::STATISTICS, device::RECEIVED, device::SESSIONS];
             draft.status = kinds.into_iter().map(gone).collect();
             draft.status.extend(crate::statistics::of_device_gone(model, &id));
+            let below = format!("{id}/");
+            for kind in [device::FUNCTIONS, device::HEALTH] {
+                let own = model.statuses(kind, &below).map(|(name, _)| name.to_owned());
+                draft.status.extend(own.map(|id| Status { kind: kind.to_owned(), id, body: None }));
+            }
         }
         Ok(draft)
     };

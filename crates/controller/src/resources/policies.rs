@@ -12,7 +12,7 @@ use crate::rest::route::read_lenient;
 use crate::store::Document;
 use bartizan_config::policy::sections::{IdsSection, PfwSection, SfwSection};
 use bartizan_config::policy::{
-    self, GroupMember, List, Policy, PolicyError, PolicyFile, Problem, Target, read,
+    self, GroupMember, Labels, List, Policy, PolicyError, PolicyFile, Problem, Target, read,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -46,9 +46,17 @@ pub struct GroupSpec {
     /// What it is for, for people.
     #[serde(default)]
     pub description: String,
-    /// Addresses, networks, and other groups of the tenant.
+    /// Addresses, networks, DNS names (`dns: NAME`), and other groups of the tenant.
     pub members: List<GroupMember>,
+    /// Labels that it carries: policies of the tenant may ask for all groups that carry some (`from: {label: {role: web}}`).
+    #[serde(default)]
+    pub labels: Labels,
 }
+
+/// Labels of a group, at most.
+pub const LABELS_MAX: usize = 32;
+/// Characters of a label's key, and of its value.
+pub const LABEL_MAX: usize = 64;
 
 /// Policies.
 pub struct Policies;
@@ -71,9 +79,10 @@ impl Kind for Policies {
             .map(|key| Fault::new(format!("/policy/{key}"), format!("the path says it; leave `{key}` out")))
             .collect();
         let one = [(context.name.to_owned(), context.body)];
-        match parse(context, &raw_groups(context, None), &one) {
+        match parse(context, (&raw_groups(context, None), &raw_labels(context, None)), &one) {
             Ok(file) => {
                 faults.extend(file.policies.iter().flat_map(|p| sections(context, &file, p)));
+                faults.extend(file.policies.iter().flat_map(|p| chain(context, &p.chain, "/policy/chain")));
                 faults.extend(too_long(context, Self::KIND));
             }
             Err(problems) => faults.extend(problems.iter().map(|p| moved(p, "/policies/0", "/policy"))),
@@ -103,7 +112,7 @@ impl Kind for Groups {
         read_lenient(body)
     }
 
-    fn check(context: &Context<'_>, _: &GroupSpec) -> Vec<Fault> {
+    fn check(context: &Context<'_>, spec: &GroupSpec) -> Vec<Fault> {
         if !context.name.starts_with(|c: char| c.is_ascii_alphabetic()) || context.name == "any" {
             let message = "the name of a group begins with a letter and is not `any`; give it another";
             return vec![Fault::new("", message)];
@@ -111,7 +120,7 @@ impl Kind for Groups {
         let own = format!("/groups/{}", context.name);
         let wrong = with_groups(context, Some(context.body));
         let wrong = wrong.iter().map(|p| moved(p, &own, "/members"));
-        wrong.chain(too_long(context, Self::KIND)).collect()
+        wrong.chain(bad_labels(&spec.labels)).chain(too_long(context, Self::KIND)).collect()
     }
 
     fn room(context: &Context<'_>) -> Result<(), Refusal> {
@@ -131,6 +140,23 @@ impl Kind for Groups {
     fn touched(context: &Context<'_>) -> Touched {
         Touched::Tenants(BTreeSet::from([context.tenant.to_owned()]))
     }
+}
+
+/// What is wrong with labels.
+fn bad_labels(labels: &Labels) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    if labels.len() > LABELS_MAX {
+        faults.push(Fault::new("/labels", format!("{} labels; {LABELS_MAX} are allowed", labels.len())));
+    }
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
+    let good = |text: &str| (1..=LABEL_MAX).contains(&text.len()) && text.chars().all(plain);
+    for (key, _) in labels.iter().filter(|(key, value)| !good(key) || !good(value)) {
+        let pointer = format!("/labels/{}", key.replace('~', "~0").replace('/', "~1"));
+        let message =
+            format!("key and value of a label are 1 to {LABEL_MAX} letters, digits, `-`, `_`, `.` and `/`");
+        faults.push(Fault::new(pointer, message));
+    }
+    faults
 }
 
 /// Why what devices are sent of it is no message.
@@ -182,6 +208,21 @@ fn raw_groups(context: &Context<'_>, but: Option<Option<&Value>>) -> Map<String,
     groups
 }
 
+/// The labels that the tenant's groups carry; `but`: as for [`raw_groups`].
+fn raw_labels(context: &Context<'_>, but: Option<Option<&Value>>) -> Map<String, Value> {
+    let prefix = format!("{}/", context.tenant);
+    let of = |body: &Value| Value::Object(render::labels(body));
+    let all = context.model.list(render::GROUPS, &prefix, None);
+    let mut labels: Map<String, Value> =
+        all.filter_map(|d| Some((d.id.strip_prefix(&prefix)?.to_owned(), of(&d.body)))).collect();
+    match but {
+        Some(Some(body)) => drop(labels.insert(context.name.to_owned(), of(body))),
+        Some(None) => drop(labels.remove(context.name)),
+        None => {}
+    }
+    labels
+}
+
 /// What is wrong with the tenant's policies and groups when one group is another, or gone.
 fn with_groups(context: &Context<'_>, group: Option<&Value>) -> Vec<Problem> {
     let prefix = format!("{}/", context.tenant);
@@ -189,7 +230,8 @@ fn with_groups(context: &Context<'_>, group: Option<&Value>) -> Vec<Problem> {
     let policies: Vec<(String, &Value)> = own
         .filter_map(|document| Some((document.id.strip_prefix(&prefix)?.to_owned(), &document.body)))
         .collect();
-    let wrong = match parse(context, &raw_groups(context, Some(group)), &policies) {
+    let names = (&raw_groups(context, Some(group)), &raw_labels(context, Some(group)));
+    let wrong = match parse(context, names, &policies) {
         Ok(file) => {
             let all = file.policies.iter().flat_map(|policy| {
                 sections(context, &file, policy).into_iter().map(|fault| Problem {
@@ -216,14 +258,13 @@ fn with_groups(context: &Context<'_>, group: Option<&Value>) -> Vec<Problem> {
 
 fn parse(
     context: &Context<'_>,
-    groups: &Map<String, Value>,
+    (groups, labels): (&Map<String, Value>, &Map<String, Value>),
     policies: &[(String, &Value)],
 ) -> Result<PolicyFile, Vec<Problem>> {
-    let named = policies
-        .iter()
-        .map(|(name, body)| render::policy(context.tenant, name, body, &std::collections::BTreeMap::new()));
+    let named = policies.iter().map(|(name, body)| render::as_written(context.tenant, name, body));
     let file = json!({
         "groups": groups,
+        "labels": labels,
         "rule-groups": render::rule_groups(context.model),
         "tenants": [{ "name": context.tenant, "select": { "vlan": 1 } }],
         "policies": named.collect::<Vec<_>>(),
@@ -278,6 +319,28 @@ fn sections(context: &Context<'_>, file: &PolicyFile, policy: &Policy) -> Vec<Fa
     faults
 }
 
+/// What is wrong with a chain whose functions are known: a device would refuse the whole generation for it, and with it what others said.
+pub(super) fn chain(context: &Context<'_>, chain: &[String], path: &str) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let mut numbers = Vec::new();
+    for (index, name) in chain.iter().enumerate() {
+        let Some(number) = context.functions.iter().position(|known| known == name) else { continue };
+        if numbers.contains(&number) {
+            let message = format!("`{name}` stands in the chain twice; remove one");
+            faults.push(Fault::new(format!("{path}/{index}"), message));
+        }
+        numbers.push(number);
+    }
+    if faults.is_empty() && !numbers.is_sorted() {
+        numbers.sort_unstable();
+        let right: Vec<&str> =
+            numbers.iter().filter_map(|at| context.functions.get(*at)).map(String::as_str).collect();
+        let message = format!("these functions run in another order; write `chain: [{}]`", right.join(", "));
+        faults.push(Fault::new(path, message));
+    }
+    faults
+}
+
 /// Groups that a filter names, and tenants: none but its own.
 fn filter_names(file: &PolicyFile, filter: &PfwSection, path: &str) -> Vec<Fault> {
     let mut faults = Vec::new();
@@ -294,6 +357,14 @@ fn filter_names(file: &PolicyFile, filter: &PfwSection, path: &str) -> Vec<Fault
                     let hint = policy::did_you_mean(name, file.groups.keys().map(String::as_str));
                     let pointer = format!("{path}/rules/{index}/{key}/{item}");
                     faults.push(Fault::new(pointer, format!("there is no group `{name}`; {hint}")));
+                }
+                if let Target::Label(asked) = target
+                    && !file.labels.values().any(|carried| policy::carries(carried, asked))
+                {
+                    let pointer = format!("{path}/rules/{index}/{key}/{item}");
+                    let message =
+                        format!("no group carries the label {target}; give it to one, or correct it");
+                    faults.push(Fault::new(pointer, message));
                 }
             }
         }

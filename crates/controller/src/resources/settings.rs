@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Settings of the whole: what traffic gets that no policy names.
+//! Settings of the whole: what traffic gets that no policy names, and whose answers say which addresses DNS names have.
 
 use super::document::{Context, Kind, NoStatus};
+use super::policies::chain;
 use crate::access::Need;
 use crate::device::Touched;
 use crate::problem::{Fault, Refusal};
 use crate::render;
-use bartizan_config::policy::{self, DefaultPolicy, PolicyError, read};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use bartizan_config::policy::{self, DefaultPolicy, DnsSection, PolicyError, read};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
-/// `default` of a policy file. The functions' sections are read by its reader.
+/// `default` or `dns` of a policy file. The functions' sections are read by its reader.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Setting(Map<String, Value>);
@@ -31,9 +32,17 @@ impl JsonSchema for Setting {
         {
             *of = json!({ "anyOf": [of.clone(), { "type": "null" }] });
         }
-        schema
+        let dns = DnsSection::json_schema(generator);
+        json_schema!({
+            "description": "Of the setting `default`: what traffic gets that no policy names. Of `dns`: whose answers say which addresses \
+                            DNS names have.",
+            "anyOf": [schema, dns],
+        })
     }
 }
+
+/// The settings that there are.
+const NAMES: &[&str] = &[render::DEFAULT, render::DNS];
 
 /// The kind.
 pub struct SettingKind;
@@ -48,27 +57,35 @@ impl Kind for SettingKind {
     type Status = NoStatus;
 
     fn check(context: &Context<'_>, _: &Setting) -> Vec<Fault> {
-        let file = json!({ "default": context.body });
+        let own = format!("/{}", context.name);
+        let mut file = json!({ "default": { "action": "drop" } });
+        if let Some(file) = file.as_object_mut() {
+            file.insert(context.name.to_owned(), context.body.clone());
+        }
         let functions: Vec<&str> = context.functions.iter().map(String::as_str).collect();
-        match policy::from_node("default", read::from_json(&file), &functions) {
-            Ok(_) => Vec::new(),
+        if !NAMES.contains(&context.name) {
+            // What it could be is said behind.
+            return Vec::new();
+        }
+        match policy::from_node("settings", read::from_json(&file), &functions) {
+            Ok(file) => chain(context, &file.default.chain, "/chain"),
             Err(PolicyError::Wrong { problems, .. }) => {
-                let own = |problem| {
+                let moved = |problem| {
                     let fault = Fault::of("", problem);
-                    let pointer = fault.pointer.strip_prefix("/default").unwrap_or_default().to_owned();
+                    let pointer = fault.pointer.strip_prefix(&own).unwrap_or_default().to_owned();
                     Fault { pointer, ..fault }
                 };
-                problems.iter().map(own).collect()
+                problems.iter().map(moved).collect()
             }
             Err(other) => vec![Fault::new("", other.to_string())],
         }
     }
 
     fn room(context: &Context<'_>) -> Result<(), Refusal> {
-        if context.name == render::DEFAULT {
+        if NAMES.contains(&context.name) {
             return Ok(());
         }
-        let message = format!("there is no setting `{}`; there is `{}`", context.name, render::DEFAULT);
+        let message = format!("there is no setting `{}`; there are `{}`", context.name, NAMES.join("`, `"));
         Err(Refusal::NotFound(message))
     }
 

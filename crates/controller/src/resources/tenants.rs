@@ -60,6 +60,10 @@ pub struct TenantSpec {
     /// How much it may have.
     #[serde(default)]
     pub quotas: Option<Quotas>,
+    /// Resolvers, by address or network, whose answers say which addresses DNS names of its groups have; beside those of the setting
+    /// `dns`. They count for its own traffic only.
+    #[serde(default)]
+    pub resolvers: Option<List<Prefix>>,
 }
 
 fn order() -> u16 {

@@ -144,6 +144,9 @@ fn faults(call: &Call<'_>, request: &TokenRequest) -> Vec<Fault> {
         }
         _ => {}
     }
+    if request.expires.is_some_and(|expires| expires < call.controller.now()) {
+        wrong("/expires", "that time is over; it is in microseconds since 1970");
+    }
     if request.scope == Scope::Bootstrap {
         wrong("/scope", "there is one bootstrap token only, made with the state; ask for `admin`");
     }

@@ -32,6 +32,14 @@ pub struct Admitted<'a> {
     pub body_max: usize,
 }
 
+impl Admitted<'_> {
+    /// Whether it came with a token that is known here.
+    #[must_use]
+    pub const fn is_known(&self) -> bool {
+        self.who.is_some()
+    }
+}
+
 impl Api {
     /// The API of a controller with a table of routes.
     #[must_use]
@@ -97,6 +105,7 @@ impl Api {
             Refusal::TooLarge(_) => &counters.too_large,
             Refusal::Quota(_) => &counters.quota,
             Refusal::Limited(_) => &counters.limited,
+            Refusal::Busy(_) => &counters.waiting,
             Refusal::Internal(_) | Refusal::Store(StoreError::Full | StoreError::Doubt(_)) => &counters.store,
             Refusal::Store(StoreError::Unusable { .. }) => &counters.store,
         });
@@ -127,6 +136,12 @@ impl Api {
             }
         }
         let query = parameters(&head.query, route.query)?;
+        let coded =
+            head.field("content-encoding").filter(|coding| !coding.trim().eq_ignore_ascii_case("identity"));
+        if let Some(coding) = coded {
+            let message = format!("`{}` is not undone here; send the body as it is", coding.escape_debug());
+            return Err(Refusal::MediaType(message));
+        }
         let body_max = route.body.map_or(0, |body| body.max);
         Ok(Admitted { route, who, head, names, query, body_max })
     }

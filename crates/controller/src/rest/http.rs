@@ -56,7 +56,8 @@ pub struct Head {
 }
 
 /// The header fields that are read.
-pub const FIELDS: &[&str] = &["authorization", "content-type", "if-match", "if-none-match"];
+pub const FIELDS: &[&str] =
+    &["authorization", "content-encoding", "content-type", "if-match", "if-none-match"];
 
 impl Head {
     /// A header field.
@@ -139,6 +140,7 @@ impl From<&Refusal> for Reply {
             Refusal::MediaType(_) => (415, "media-type", "The format is not read here"),
             Refusal::Quota(_) => (409, "quota", "The tenant's quota is used up"),
             Refusal::Limited(_) => (429, "limited", "Too many attempts"),
+            Refusal::Busy(_) => (429, "busy", "Too much at one time"),
             Refusal::Internal(_) => (500, "internal", "The system did not give what is needed"),
             Refusal::Store(StoreError::Full) => (507, "disk-full", "The disk is full"),
             Refusal::Store(_) => (503, "store", "The controller's state cannot be written or read"),
@@ -153,6 +155,7 @@ impl From<&Refusal> for Reply {
         reply.fields = vec![("content-type", "application/problem+json".to_owned())];
         match refusal {
             Refusal::Unknown(_) => reply.with("www-authenticate", "Bearer".to_owned()),
+            Refusal::Busy(_) => reply.with("retry-after", "1".to_owned()),
             Refusal::Limited(seconds) => reply.with("retry-after", seconds.to_string()),
             Refusal::Method(known) => reply.with("allow", known.clone()),
             _ => reply,

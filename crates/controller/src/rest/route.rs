@@ -2,12 +2,13 @@
 //! What a route is: method, path, who may, what goes in and out, and the function that answers. Dispatch, the OpenAPI document and the
 //! tests of every route with every scope are made of the same table.
 
+use super::body;
 use super::http::{Head, Method, Reply};
 use crate::access::{Need, Principal};
 use crate::controller::{Controller, Outcome};
 use crate::problem::{Fault, Refusal};
 use bartizan_config::policy::read;
-use bartizan_config::yaml::{self, Node};
+use bartizan_config::yaml::Node;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -161,13 +162,10 @@ impl Call<'_> {
     /// Those of the change; too many wait.
     pub fn waiting(&self, change: impl FnOnce() -> Result<Outcome, Refusal>) -> Result<Outcome, Refusal> {
         let Some(seconds) = self.number("wait").filter(|_| !self.dry()) else { return change() };
-        let place = self.controller.wait_place()?;
+        let who = self.who();
+        let place = self.controller.wait_place(&who)?;
         let mut outcome = change()?;
-        let mut answers = self.controller.answers(&place, &outcome, Duration::from_secs(seconds));
-        if let Some(tenant) = self.who.as_ref().and_then(|who| who.tenant.as_deref()) {
-            let model = self.controller.model();
-            answers.values_mut().for_each(|answer| answer.only_of(&model, tenant));
-        }
+        let answers = self.controller.answers(&place, &who, &outcome, Duration::from_secs(seconds));
         outcome.answers = Some(answers);
         Ok(outcome)
     }
@@ -211,15 +209,8 @@ impl Call<'_> {
         let kind = self.head.field("content-type").unwrap_or("application/json");
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         match kind.as_str() {
-            "application/json" => serde_json::from_slice(&self.body)
-                .map_err(|error| Refusal::Malformed(format!("the body is no JSON: {error}"))),
-            "application/yaml" | "application/x-yaml" | "text/yaml" => {
-                let text = std::str::from_utf8(&self.body)
-                    .map_err(|error| Refusal::Malformed(format!("the body is no UTF-8: {error}")))?;
-                yaml::parse(text)
-                    .map(|node| read::to_json(&node))
-                    .map_err(|error| Refusal::Malformed(format!("the body is no YAML: {error}")))
-            }
+            "application/json" => body::json(&self.body),
+            "application/yaml" | "application/x-yaml" | "text/yaml" => body::from_yaml(&self.body),
             other => {
                 let message =
                     format!("`{other}` is not read here; send application/json or application/yaml");

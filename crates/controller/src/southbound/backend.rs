@@ -79,6 +79,10 @@ pub trait Backend {
     /// Its session begins: what its agent says of itself, and where it comes from.
     fn began(&mut self, _device: &DeviceId, _hello: &Hello, _source: &str) {}
 
+    /// Another start of its agent took the place of one whose session stood: the agent was started anew, or two programs have the
+    /// device's certificate. Both addresses.
+    fn twin(&mut self, _device: &DeviceId, _before: &str, _now: &str) {}
+
     /// Its session is over.
     fn ended(&mut self, _device: &DeviceId) {}
 
@@ -125,6 +129,9 @@ pub trait Backend {
         alerts: Vec<Alert>,
         lost: u64,
     ) -> Result<(), Unavailable>;
+
+    /// How a function stands, as the device says without being asked.
+    fn health(&mut self, _device: &DeviceId, _state: FunctionState) {}
 
     /// A function's answer to an order.
     fn function(&mut self, device: &DeviceId, request: u32, state: FunctionState);

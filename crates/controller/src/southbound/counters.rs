@@ -33,6 +33,10 @@ pub struct Counters {
     pub generations_refused: u64,
     /// Devices that ran a generation ahead of the wanted one.
     pub ahead: u64,
+    /// Sessions that took the place of one that stood, from another start of the agent.
+    pub twins: u64,
+    /// Functions that failed on devices, as these said.
+    pub functions_failed: u64,
     /// Orders that were not taken because too many were open.
     pub orders_refused: u64,
     /// Certificates that were given.

@@ -11,7 +11,7 @@ use bartizan_channel::wire::{Turn, Wire};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
 use serde_json::{Map, Value};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -27,6 +27,9 @@ const TICK: u64 = 250;
 
 /// Connections of one address at one time: one that comes with others is refused.
 pub const BY_SOURCE: usize = 64;
+/// Connections that have not said yet which device they are: the oldest makes room for one more, so that nobody keeps devices out by
+/// opening connections and saying nothing.
+pub const UNPROVEN_MAX: usize = 512;
 
 enum Order {
     Changed(DeviceId),
@@ -60,6 +63,8 @@ pub struct LinkCounters {
     pub handshakes_late: u64,
     /// Connections beyond those that one address may have.
     pub source_refused: u64,
+    /// Connections without a session that made room for newer ones.
+    pub gave_way: u64,
 }
 
 impl ListenerHandle {
@@ -109,6 +114,8 @@ struct Line {
     since: u64,
     /// The server knows it: its handshake is done.
     known: bool,
+    /// Nothing more comes; what came is carried out yet.
+    ended: bool,
 }
 
 /// A listener.
@@ -122,6 +129,8 @@ pub struct Listener<B> {
     socket: TcpListener,
     lines: HashMap<usize, Line>,
     next: usize,
+    /// Connections that have no session yet, the oldest first; some that have one, or are gone.
+    unproven: VecDeque<usize>,
     begin: Instant,
     orders: Receiver<Order>,
     handle: ListenerHandle,
@@ -157,6 +166,7 @@ impl<B: Backend> Listener<B> {
             socket,
             lines: HashMap::new(),
             next: FIRST,
+            unproven: VecDeque::new(),
             begin: Instant::now(),
             orders,
             handle,
@@ -270,50 +280,77 @@ impl<B: Backend> Listener<B> {
             let interest = Interest::READABLE | Interest::WRITABLE;
             if self.poll.registry().register(&mut wire.socket, Token(place), interest).is_ok() {
                 let since = self.now().ms;
-                self.lines.insert(place, Line { wire, source, since, known: false });
+                self.lines.insert(place, Line { wire, source, since, known: false, ended: false });
+                self.make_room(place);
             }
         }
     }
 
-    /// Reads what came on a connection. Whether there is more.
+    /// A newcomer has no session yet: if there are too many of those, the oldest goes.
+    fn make_room(&mut self, newcomer: usize) {
+        self.unproven.push_back(newcomer);
+        if self.unproven.len() <= UNPROVEN_MAX {
+            return;
+        }
+        let (lines, server) = (&self.lines, &self.server);
+        self.unproven.retain(|place| lines.contains_key(place) && !server.is_session(*place as u64));
+        if self.unproven.len() > UNPROVEN_MAX
+            && let Some(oldest) = self.unproven.pop_front()
+        {
+            self.links.gave_way += 1;
+            self.gone(oldest);
+        }
+    }
+
+    /// Carries out what came on a connection, and reads on once all of it is done. Whether there is more.
     fn read(&mut self, place: usize) -> bool {
         let now = self.now();
+        if self.server.work(now, place as u64) {
+            return true;
+        }
         let Some(line) = self.lines.get_mut(&place) else { return false };
+        if line.ended {
+            self.gone(place);
+            return false;
+        }
         let mut bytes = Vec::new();
         let turn = line.wire.read(&mut bytes);
-        if !line.known && turn.is_ok() && !line.wire.is_handshaking() {
-            line.known = true;
-            let facts = line.wire.peer();
-            let source = line.source.ip().to_string();
-            let taken = facts.is_ok_and(|facts| {
-                let peer = facts.and_then(|facts| {
-                    let device = DeviceId::new(facts.device?).ok()?;
-                    Some(Peer { device, serial: facts.serial, valid_until: facts.valid_until })
-                });
-                self.server.connected(now, place as u64, peer, &source)
-            });
-            if !taken {
-                self.lines.remove(&place);
-                return false;
-            }
+        if !line.known && turn.is_ok() && !line.wire.is_handshaking() && !self.greet(place) {
+            self.lines.remove(&place);
+            return false;
         }
-        self.server.receive(now, place as u64, &bytes);
+        self.server.push(now, place as u64, &bytes);
+        let Some(line) = self.lines.get_mut(&place) else { return false };
         match turn {
+            Ok(Turn::Drained) => self.server.work(now, place as u64),
             Ok(Turn::More) => true,
-            Ok(Turn::Drained) => false,
             Ok(Turn::Ended) => {
-                self.gone(place);
-                false
+                line.ended = true;
+                true
             }
             Err(error) => {
-                if self.lines.get(&place).is_some_and(|line| !line.known) {
+                if !line.known {
                     self.links.handshakes_failed += 1;
                     self.links.last_failure = error.to_string();
                 }
-                self.gone(place);
-                false
+                line.ended = true;
+                true
             }
         }
+    }
+
+    /// A connection's handshake is done: the server gets to know it. Whether it is taken.
+    fn greet(&mut self, place: usize) -> bool {
+        let now = self.now();
+        let Some(line) = self.lines.get_mut(&place) else { return false };
+        line.known = true;
+        let source = line.source.ip().to_string();
+        let Ok(facts) = line.wire.peer() else { return false };
+        let peer = facts.and_then(|facts| {
+            let device = DeviceId::new(facts.device?).ok()?;
+            Some(Peer { device, serial: facts.serial, valid_until: facts.valid_until })
+        });
+        self.server.connected(now, place as u64, peer, &source)
     }
 
     fn gone(&mut self, place: usize) {
@@ -344,6 +381,8 @@ impl<B: Backend> Listener<B> {
 
     fn tick(&mut self, now: Now) {
         self.server.tick(now);
+        // Where there was no descriptor left, some still wait.
+        self.accept();
         let places: Vec<usize> = self.lines.keys().copied().collect();
         for place in places {
             let late = self

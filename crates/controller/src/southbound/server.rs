@@ -15,6 +15,13 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 /// A connection, by a number that whoever drives the server chooses.
 pub type Connection = u64;
 
+/// Messages of a connection that are carried out before others have their turn.
+const TURN: usize = 16;
+
+/// The highest number that a device is believed to run. Numbers are given one by one, also behind a state that was put back: one that is
+/// higher was never sent by anybody, and would leave no number above it.
+const NUMBER_MAX: u64 = 1 << 62;
+
 /// How a server is set.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
@@ -163,26 +170,44 @@ impl<B: Backend> Server<B> {
             .is_some_and(|line| matches!(line.state, State::Closing) && line.out.is_empty())
     }
 
-    /// Takes bytes of a connection.
+    /// Takes bytes of a connection, and carries out all that they say.
     pub fn receive(&mut self, now: Now, connection: Connection, bytes: &[u8]) {
+        self.push(now, connection, bytes);
+        while self.work(now, connection) {}
+    }
+
+    /// Takes bytes of a connection. What they say is carried out by [`Self::work`].
+    pub fn push(&mut self, now: Now, connection: Connection, bytes: &[u8]) {
         let Some(line) = self.lines.get_mut(&connection) else { return };
         line.pulse.heard(now);
         line.decoder.push(bytes);
-        loop {
-            let Some(line) = self.lines.get_mut(&connection) else { return };
+    }
+
+    /// Carries out some of what a connection has said: what one device says may take a look at the disk each, and others have their turn
+    /// too. Whether more may wait.
+    pub fn work(&mut self, now: Now, connection: Connection) -> bool {
+        for _ in 0..TURN {
+            let Some(line) = self.lines.get_mut(&connection) else { return false };
             if matches!(line.state, State::Closing) {
-                return;
+                return false;
             }
             match line.decoder.next_message() {
                 Ok(Some(message)) => self.take(now, connection, message),
-                Ok(None) => return,
+                Ok(None) => return false,
                 Err(error) => {
                     *self.counters.malformed.entry(error.kind()).or_default() += 1;
                     self.refuse(connection, RefuseCode::Protocol, error.to_string(), 0);
-                    return;
+                    return false;
                 }
             }
         }
+        true
+    }
+
+    /// Whether a connection is the session of a device.
+    #[must_use]
+    pub fn is_session(&self, connection: Connection) -> bool {
+        self.lines.get(&connection).is_some_and(|line| matches!(line.state, State::InStep(_)))
     }
 
     /// Refuses a connection, or ends its session: it is told why, and closed.
@@ -258,6 +283,16 @@ impl<B: Backend> Server<B> {
             let what = format!("no device is called `{}`", hello.device);
             return self.refuse(connection, RefuseCode::Unknown, what, 60_000);
         }
+        if hello.generation > NUMBER_MAX {
+            let what = format!("no device was ever sent a generation as number {}", hello.generation);
+            return self.refuse(connection, RefuseCode::Protocol, what, 60_000);
+        }
+        let old = self.sessions.get(&hello.device).and_then(|old| self.lines.get(old));
+        // A start of an agent has a number of its own: with another one, there are two, or it has been started anew just now.
+        let twin = old.and_then(|old| match &old.state {
+            State::InStep(session) if session.instance != hello.instance => Some(old.source.clone()),
+            _ => None,
+        });
         if let Some(old) = self.sessions.get(&hello.device).copied() {
             self.refuse(old, RefuseCode::Replaced, "the device has connected anew".into(), 0);
         }
@@ -276,6 +311,10 @@ impl<B: Backend> Server<B> {
         })));
         let source = line.source.clone();
         self.sessions.insert(hello.device.clone(), connection);
+        if let Some(replaced) = twin {
+            self.counters.twins += 1;
+            self.backend.twin(&hello.device, &replaced, &source);
+        }
         self.backend.began(&hello.device, hello, &source);
         self.changed(&hello.device);
     }
@@ -339,6 +378,9 @@ impl<B: Backend> Server<B> {
         match message {
             Message::Session(SessionMessage::Alive) => {}
             Message::Policy(generation, PolicyMessage::Running(running)) => {
+                if generation > NUMBER_MAX {
+                    return Err(protocol("a generation that nobody was ever sent"));
+                }
                 session.running(generation, running.manifest).map_err(protocol)?;
                 let stand = session.stand();
                 self.backend.running(&device, generation, &running).map_err(unavailable)?;
@@ -352,6 +394,10 @@ impl<B: Backend> Server<B> {
             }
             Message::Policy(_, PolicyMessage::Inventory(part)) => {
                 session.inventory(part.objects, part.more).map_err(protocol)?;
+            }
+            Message::Function(0, FunctionMessage::State(state)) => {
+                self.counters.functions_failed += u64::from(state.state == "failed");
+                self.backend.health(&device, state);
             }
             Message::Function(request, FunctionMessage::State(state)) => {
                 line.open_orders = line.open_orders.saturating_sub(1);

@@ -5,22 +5,26 @@ mod certificates;
 mod files;
 mod flow;
 mod head;
+mod notice;
 pub(crate) mod packet;
 mod stats;
 mod tap;
 
 use crate::event_ring::{EventSender, LineSink, RingCounters};
+use crate::notice::Notice;
+use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Kept, Occasion, Recorder, TxRecord, Unsent};
 use crate::workers::WorkerRecorder;
 use bartizan_applayer::frames::{Frame, Frames};
 use bartizan_applayer::protocol::ProtocolSpec;
 use bartizan_applayer::transaction::LogOptions;
-use bartizan_base::{Direction, FunctionId, Generation, PerDirection, Reason, SettingError, Settings};
+use bartizan_base::{
+    Direction, FunctionId, Generation, PerDirection, Reason, SettingError, Settings, Timestamp,
+};
 use bartizan_events::config::{Destination, EventTypes, ProtocolOptions};
 use bartizan_events::sink::{OpenError, SinkProblem, SinkWatch};
 use bartizan_events::{EveOutput, EveOutputs, FileStoreHandle, JsonWriter, Sink, TlsStoreHandle};
 use bartizan_function::{Finding, VariableNames};
 use bartizan_stages::chain::{Chains, ClassName, PolicyMap};
-use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Kept, Occasion, Recorder, TxRecord, Unsent};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
@@ -393,6 +397,10 @@ impl Recorder for EveRecorder {
     fn refused(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate, findings: &[Finding]) {
         self.count_refusal(flow, fate);
         self.write_drop(occasion, flow, fate, findings);
+    }
+
+    fn notice(&mut self, now: Timestamp, generation: Generation, notice: Notice<'_>) {
+        self.write_notice(now, generation, notice);
     }
 
     fn unsent(&mut self, occasion: &Occasion<'_>, unsent: &Unsent<'_>) {

@@ -403,6 +403,19 @@ impl Common<'_> {
         }
     }
 
+    /// Writes an event that belongs to no packet, `body` its objects.
+    pub fn write_by_itself(
+        &self,
+        w: &mut JsonWriter,
+        options: &HeaderOptions,
+        event_type: &str,
+        body: impl FnOnce(&mut JsonWriter),
+    ) {
+        self.begin_packet_event(w, options, event_type);
+        body(w);
+        self.finish(w, options);
+    }
+
     /// Closes an event: sensor, capture file, own fields.
     pub(crate) fn finish(&self, w: &mut JsonWriter, options: &HeaderOptions) {
         self.finish_and(w, options, |_| ());

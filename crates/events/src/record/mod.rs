@@ -16,6 +16,7 @@ mod drop;
 mod file;
 mod flow;
 mod misc;
+mod notice;
 mod own;
 mod stats;
 
@@ -32,5 +33,6 @@ pub use flow::{
     TcpSession,
 };
 pub use misc::{ArpRecord, FrameRecord, LossRecord, MetadataRecord, PacketRecord, TransactionRecord};
+pub use notice::NoticeRecord;
 pub use own::{LevelAmounts, OWN_VERSION, Own};
 pub use stats::{Counter, DetectEngine, StatsRecord, ThreadCounters, is_own};

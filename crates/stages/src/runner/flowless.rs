@@ -7,6 +7,7 @@ use super::sight::{Hands, Sight, context};
 use crate::chain::Matches;
 use crate::context::Context;
 use crate::identity::Whence;
+use crate::notice::QuotaKind;
 use crate::record::{Fate, Occasion};
 use bartizan_base::{Decision, Path};
 use bartizan_function::contain::contained;
@@ -86,6 +87,7 @@ impl Runner {
         for finding in self.findings.iter().filter(|finding| finding.action.is_alert()) {
             cx.account.alert(finding.action);
             if !chains.quotas.writes_alert(whence.tenant, occasion.now) {
+                self.tell_exceeded(cx, whence.tenant, QuotaKind::Alerts);
                 continue;
             }
             cx.recorder.alert(occasion, None, finding, &fate, None);

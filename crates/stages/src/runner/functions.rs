@@ -10,6 +10,7 @@ use super::sight::{Hands, Sight, context};
 use crate::context::Context;
 use crate::leaving::{has_urgent_to_clear, restore};
 use crate::normaliser;
+use crate::notice::QuotaKind;
 use crate::record::{Cause, Entry, Fate, Occasion};
 use crate::settings::EngineSettings;
 use bartizan_applayer::flow::{AppLayer, AppSummary, Hold};
@@ -438,6 +439,7 @@ impl Runner {
             let app = entry.ext.app.as_deref();
             let tx = finding.tx.and_then(|tx| super::transactions::record_of(app?, tx));
             if !self.chains.quotas.writes_alert(entry.tenant(), occasion.now) {
+                self.tell_exceeded(cx, entry.tenant(), QuotaKind::Alerts);
                 continue;
             }
             cx.recorder.alert(occasion, Some(entry), finding, fate, tx);

@@ -11,9 +11,10 @@ use crate::chain::Chains;
 use crate::context::Context;
 use crate::flow_ext::{FlowExt, FunctionSlot};
 use crate::lifecycle::{Act, FunctionNow};
+use crate::notice::{Notice, QuotaKind};
 use crate::record::Cause;
 use crate::tally::Tally;
-use bartizan_base::{Decision, Fid, FunctionId, Path, Reason, Timestamp, Verdict};
+use bartizan_base::{Decision, Fid, FunctionId, Path, Reason, TenantId, Timestamp, Verdict};
 use bartizan_function::contain::{Panicked, contained, throw_away};
 use bartizan_function::{Edit, Finding, RejectTo};
 
@@ -117,6 +118,15 @@ impl Runner {
             let name = self.chains.function(id).map_or("unknown", |function| function.spec().name);
             self.lifecycle.failed((id, name), *panicked, cx.position.clock);
             self.effects.left = self.effects.left.with(id);
+        }
+    }
+
+    /// Something was refused, left out or ended for a tenant's quota: told once in a while.
+    #[cold]
+    pub fn tell_exceeded(&self, cx: &mut Context<'_>, tenant: TenantId, quota: QuotaKind) {
+        let now = cx.position.clock;
+        if let Some(exceeded) = self.chains.quotas.exceeded(tenant, quota, now) {
+            cx.recorder.notice(now, self.generation(), Notice::Quota(&exceeded));
         }
     }
 

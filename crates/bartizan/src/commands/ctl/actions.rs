@@ -182,9 +182,9 @@ impl Flag {
             FlagKind::Text => arg.value_name("TEXT"),
             FlagKind::Number => arg.value_name("NUMBER").value_parser(value_parser!(u64)),
             FlagKind::Yes => arg.action(ArgAction::SetTrue),
-            FlagKind::Word(words) => {
-                arg.value_parser(PossibleValuesParser::new(words.iter().map(String::as_str)))
-            }
+            FlagKind::Word(words) => arg
+                .value_name("WORD")
+                .value_parser(PossibleValuesParser::new(words.iter().map(String::as_str))),
             FlagKind::List => arg.value_name("TEXT,...").value_delimiter(','),
             FlagKind::Pairs => arg.value_name("NAME=VALUE,...").value_delimiter(','),
         }

@@ -108,6 +108,12 @@ impl Wanted {
         let missing = |key: &str| {
             document.wrong("", &format!("`{key}` is missing; `bartizan ctl apply --help` shows the form"))
         };
+        let is_policy_file = ["policies", "default"].iter().any(|key| document.body.get(*key).is_some());
+        if document.body.get("kind").is_none() && is_policy_file {
+            let message = "this is a policy file as a host has it; a controller takes its tenants, groups and policies as documents, each with \
+                           `kind`, `name` and `spec` (`bartizan ctl apply --help`)";
+            return Err(document.wrong("", message));
+        }
         let kind = text("kind").ok_or_else(|| missing("kind"))?;
         let found = KINDS.iter().enumerate().find(|(_, (known, _))| *known == kind);
         let Some((order, (kind, path))) = found else {

@@ -72,6 +72,10 @@ impl Document {
             let (line, column) = (error.position.line + before, error.position.column);
             Failure::input(format!("{file}:{line}:{column}: {}", error.message))
         })?;
+        if let Some(problem) = read::repeated(&node) {
+            let (line, column) = (problem.position.line + before, problem.position.column);
+            return Err(Failure::input(format!("{file}:{line}:{column}: {}", problem.message)));
+        }
         let body = read::to_json(&node);
         Ok(Document { file: file.to_owned(), before, node, body })
     }

@@ -19,6 +19,7 @@ mod yaml_text;
 use crate::error::{Exit, Failure};
 use actions::Action;
 use bartizan_api::control::COMMANDS;
+use bartizan_config::policy::did_you_mean;
 use clap::{ArgMatches, Args as _, Command, FromArgMatches, Subcommand};
 
 /// Shown below `--help`.
@@ -131,8 +132,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             let running = COMMANDS.iter().map(|spec| spec.name);
             let known: Vec<&str> =
                 running.chain([apply::NAME, replay::NAME]).chain(actions::resources()).collect();
-            let known = known.join(", ");
-            Err(Failure::usage(format!("there is no command `{name}`; there are {known}")))
+            let hint = did_you_mean(name, known);
+            Err(Failure::usage(format!("there is no command `{name}`; {hint}")))
         }
         What::Running(name, arguments) => running::run(&args.to, name, arguments, args.json),
         What::Controller(action, matches) => act::run(action, matches, &args.whom, args.json),

@@ -47,6 +47,7 @@ const COLUMNS: &[(&str, &[Column])] = &[
             ("STATE", "/status/state"),
             ("WANTED", "/status/wanted"),
             ("RUNNING", "/status/running"),
+            ("HEALTH", "/status/health"),
             ("SEEN", "/status/seen"),
         ],
     ),
@@ -225,7 +226,7 @@ pub fn outcome(outcome: &Value, dry: bool) -> String {
         let of = |key: &str| answer.get(key).map(brief).unwrap_or_default();
         let _ = writeln!(text, "  {device}: {}, runs generation {}", of("state"), of("running"));
         let why = answer.get("diagnostics").and_then(Value::as_array).into_iter().flatten();
-        why.for_each(|line| text.push_str(&format!("    {}\n", brief(line))));
+        why.for_each(|line| text.push_str(&format!("    {}\n", harmless_line(&brief(line)))));
     }
     text
 }

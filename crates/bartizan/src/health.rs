@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How functions stand over all workers, from what these say has happened: for a controller.
+
+use bartizan_api::southbound::FunctionState;
+use bartizan_base::WorkerId;
+use bartizan_stages::lifecycle::{Condition, FunctionNews, News};
+use std::collections::BTreeMap;
+
+/// Functions that are not as they should be, by worker.
+#[derive(Debug, Default)]
+pub struct Health {
+    away: BTreeMap<(&'static str, u16), (Condition, String)>,
+    /// What a controller was not told yet, the newest of each function.
+    untold: BTreeMap<&'static str, FunctionState>,
+}
+
+impl Health {
+    /// Something has happened on a worker.
+    pub fn note(&mut self, worker: WorkerId, news: &FunctionNews) {
+        let at = (news.function, worker.0);
+        let condition = match news.what {
+            News::Failed(..) => Condition::Failed,
+            News::Stopped => Condition::Stopped,
+            News::Started => Condition::Running,
+        };
+        match condition {
+            Condition::Running => drop(self.away.remove(&at)),
+            _ => drop(self.away.insert(at, (condition, format!("worker {}: {news}", worker.0)))),
+        }
+        self.untold.insert(news.function, self.of(news.function));
+    }
+
+    /// How a function stands: as on the worker where it stands worst.
+    fn of(&self, function: &'static str) -> FunctionState {
+        let own = self.away.range((function, 0)..=(function, u16::MAX));
+        let worst = own.map(|(_, away)| away).max_by_key(|(condition, _)| *condition);
+        let (state, reason) =
+            worst.map_or((Condition::Running, String::new()), |(condition, why)| (*condition, why.clone()));
+        FunctionState { function: function.to_owned(), done: true, state: state.name().to_owned(), reason }
+    }
+
+    /// Tells what was not told yet, as far as it is taken.
+    pub fn tell(&mut self, mut take: impl FnMut(FunctionState) -> bool) {
+        self.untold.retain(|_, state| !take(state.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_function_stands_as_on_its_worst_worker() {
+        let mut health = Health::default();
+        let mut note = |worker, what| {
+            health.note(WorkerId(worker), &FunctionNews { function: "ids", what });
+            let mut told = Vec::new();
+            health.tell(|state| {
+                told.push((state.state, state.reason));
+                true
+            });
+            assert_eq!(told.len(), 1);
+            told.remove(0)
+        };
+        let failed = || News::Failed(Arc::default(), None);
+        assert_eq!(note(1, News::Stopped).0, "stopped");
+        let (state, reason) = note(0, failed());
+        assert!(state == "failed" && reason.starts_with("worker 0: function `ids` has failed"), "{reason}");
+        assert_eq!(note(0, News::Started).0, "stopped", "still, on the other");
+        assert_eq!(note(1, News::Started), ("running".to_owned(), String::new()));
+    }
+
+    #[test]
+    fn what_is_not_taken_waits() {
+        let mut health = Health::default();
+        health.note(WorkerId(0), &FunctionNews { function: "ids", what: News::Stopped });
+        health.tell(|_| false);
+        let mut told = 0;
+        health.tell(|_| {
+            told += 1;
+            true
+        });
+        health.tell(|_| panic!("told twice"));
+        assert_eq!(told, 1);
+    }
+}
