@@ -164,7 +164,7 @@ class Changes:
             try:
                 for agent in self.site.agents:
                     said[agent.device] = status = self.status(agent)
-                    if not (status["session"]["connected"] and status["state"] == "running" and status["running"] == status["wanted"]):
+                    if not ((status.get("session") or {}).get("connected") and status["state"] == "running" and status["running"] == status["wanted"]):
                         return False
             except Gone:
                 return False

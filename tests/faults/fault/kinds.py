@@ -177,8 +177,6 @@ def jump(process, draw):
     process.turn(draw.choice([-30 * DAY, -3_600, -30, 30, 3_600, 30 * DAY, 300 * DAY, 4_000 * DAY]))
     time.sleep(draw.uniform(2, 5))
     process.turn(0)
-    # Its library looks at the file once a second.
-    time.sleep(1.2)
 
 
 ALL = [kill_controller, kill_agent, hang_controller, partition, half_open, refused, slow, full_controller, full_agent]

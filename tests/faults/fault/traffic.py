@@ -50,6 +50,8 @@ class Traffic:
         self.sent, self.came = array.array("d"), bytearray()
         # When something came that never may.
         self.leaked, self.probes, self.next_probe = [], set(), 1
+        # Segments of TCP: when, whether at the client, the client's port, flags.
+        self.segments = []
         self.lock, self.over = threading.Lock(), threading.Event()
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
@@ -91,6 +93,10 @@ class Traffic:
             except BlockingIOError:
                 return
             if address[2] == socket.PACKET_OUTGOING or len(data) < 51 or data[:5] != bytes([2, 0, 0, 0, 0]):
+                continue
+            if data[23] == 6:
+                back = ready is self.client
+                self.segments.append((time.monotonic(), back, struct.unpack(">HH", data[34:38])[back], data[47]))
                 continue
             kind, number = struct.unpack(">BQ", data[42:51])
             if kind == STEADY and ready is self.server:

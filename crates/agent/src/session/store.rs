@@ -157,6 +157,13 @@ impl<D: Disk> Store for FileStore<D> {
     }
 
     fn save(&mut self, held: &Held) -> io::Result<()> {
+        let folder = self.folder.display().to_string();
+        self.replace(held).map_err(|error| io::Error::new(error.kind(), format!("{folder}: {error}")))
+    }
+}
+
+impl<D: Disk> FileStore<D> {
+    fn replace(&mut self, held: &Held) -> io::Result<()> {
         let all = self.write_objects(held)?;
         let objects = all.iter().map(|(key, (_, hash))| (key.clone(), *hash)).collect();
         let list = List { form: FORM, generation: held.generation, objects };
