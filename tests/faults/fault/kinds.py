@@ -52,7 +52,6 @@ def kill_agent(site, changes, draw):
         agent.start(wait=False)
         time.sleep(draw.uniform(0, 0.8))
         agent.down.append([time.monotonic() - 0.2, float("inf")])
-        agent.settled = False
         agent.child.kill()
         agent.child.wait()
         agent.down[-2][1] = time.monotonic()

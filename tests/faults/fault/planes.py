@@ -62,7 +62,6 @@ class Process:
         self.log = site.folder / f"{name}.log"
         self.clock = site.folder / f"{name}.clock"
         self.child, self.starts, self.lock = None, 0, threading.RLock()
-        self.began = 0.0
         self.turn(0)
 
     def turn(self, seconds):
@@ -81,7 +80,6 @@ class Process:
             with open(self.log, "ab") as log:
                 self.child = subprocess.Popen(self.words, stdout=log, stderr=log, cwd=self.site.folder, env=self.environment())
             self.starts += 1
-            self.began = time.monotonic()
         if wait:
             self.await_ready()
 
@@ -125,12 +123,15 @@ class Process:
         return len(os.listdir(f"/proc/{self.child.pid}/fd"))
 
     def seconds(self, threads):
-        """Processor time of threads whose names begin so."""
+        """Processor time of threads whose names begin so; of a process that is killed now none."""
         total = 0
-        for task in pathlib.Path(f"/proc/{self.child.pid}/task").iterdir():
-            name, fields = re.match(r"\d+ \((.*)\) (.*)", (task / "stat").read_text(), re.S).groups()
-            if name.startswith(threads):
-                total += sum(map(int, fields.split()[11:13]))
+        try:
+            for task in pathlib.Path(f"/proc/{self.child.pid}/task").iterdir():
+                name, fields = re.match(r"\d+ \((.*)\) (.*)", (task / "stat").read_text(), re.S).groups()
+                if name.startswith(threads):
+                    total += sum(map(int, fields.split()[11:13]))
+        except (FileNotFoundError, ProcessLookupError):
+            return 0.0
         return total / os.sysconf("SC_CLK_TCK")
 
 
@@ -174,8 +175,6 @@ class Agent(Process):
     def kill(self):
         now = time.monotonic()
         self.down.append([now - 0.2, math.inf])
-        # What it refuses had got below by then: what fails open does not let it pass.
-        self.settled = now - self.began > 4
         super().kill()
 
     def start(self, wait=True):
