@@ -89,7 +89,18 @@ receivers() {
     done
 }
 
-step needs scripts/needs.sh build test good || { echo "0 passed, 1 failed"; exit 1; }
+# Faults over all planes, each once, the revocation of flows below, and changes under traffic; the whole suite is `make faults`.
+faults() {
+    if ! command -v python3 >/dev/null 2>&1; then
+        echo "== faults: not run, python3 is not installed"
+    elif [ "$(id -u)" != 0 ] || ! unshare --net --mount true 2>/dev/null; then
+        echo "== faults: not run, it needs root and namespaces"
+    else
+        PROGRAM=$target/release/bartizan step faults scripts/faults.sh --short
+    fi
+}
+
+step needs scripts/needs.sh build test good faults || { echo "0 passed, 1 failed"; exit 1; }
 export BARTIZAN_PROFILE=${BARTIZAN_PROFILE:-off}
 build_release() {
     cargo build --release --locked --package bartizan >"$logs/release.log" 2>&1 &
@@ -128,6 +139,7 @@ if release; then
     compatibility
     PROGRAM=$target/release/bartizan step differential scripts/differential.sh
     good_traffic
+    faults
     PROGRAM=$target/release/bartizan step receivers receivers
 else
     failed=$((failed + 1))

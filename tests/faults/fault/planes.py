@@ -35,10 +35,10 @@ def compiler():
 class Disk:
     """A small file system of its own, which can be filled."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, size):
         self.folder = folder
         folder.mkdir()
-        run(f"mount -t tmpfs -o size={DISK} none {folder}")
+        run(f"mount -t tmpfs -o size={size} none {folder}")
 
     def fill(self):
         """Takes all room there is; again and again, as what is removed beside it makes some."""
@@ -137,7 +137,7 @@ class Process:
 
 class Controller(Process):
     def __init__(self, site):
-        self.disk = Disk(site.folder / "controller")
+        self.disk = Disk(site.folder / "controller", site.room)
         words = [site.program, "controller", "--listen", f"127.0.0.1:{REST}", "--southbound", f"127.0.0.1:{SOUTHBOUND}", "--state", str(self.disk.folder)]
         super().__init__(site, "controller-log", words, "listens on https://")
 
@@ -147,7 +147,7 @@ class Agent(Process):
 
     def __init__(self, site, name, ends, level):
         self.device, self.ends, self.level = name, ends, level
-        self.disk = Disk(site.folder / f"{name}-state")
+        self.disk = Disk(site.folder / f"{name}-state", site.room)
         self.port = 8001 + len(site.agents)
         self.wire = Wire(self.port, ("127.0.0.1", SOUTHBOUND))
         network(ends)
@@ -204,8 +204,8 @@ def network(ends):
 class Site:
     """All of it, in the namespaces of this process."""
 
-    def __init__(self, program, folder, clocks):
-        self.program, self.folder, self.agents, self.clocks = program, folder, [], None
+    def __init__(self, program, folder, clocks, disk=DISK):
+        self.program, self.room, self.folder, self.agents, self.clocks = program, disk, folder, [], None
         if clocks:
             self.clocks = folder / "clock.so"
             run(f"{compiler()} -shared -fPIC -O2 -o {self.clocks} {CLOCK}")
