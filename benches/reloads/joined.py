@@ -77,6 +77,7 @@ def measure(program, rules, reloads, folder):
         bring(changes, rules)
         changes.rest.good("PUT", "/tenants/acme/policies/all", POLICY)
         changes.converged(300)
+        changes.ready()
         # The first change makes what all others need as well.
         bring(changes, changed(rules, 1))
         time.sleep(3)
@@ -84,7 +85,7 @@ def measure(program, rules, reloads, folder):
         times = [bring(changes, changed(rules, number)) for number in range(2, 2 + reloads)]
         time.sleep(1.5)
         peak, after = watch.stop(), agent.memory()
-        lost = agent.traffic.lost([], time.monotonic() - 2)
+        lost = agent.traffic.lost(agent.down, time.monotonic() - 2)
         if lost:
             sys.exit(f"{len(lost)} datagrams were lost")
         site.stop()

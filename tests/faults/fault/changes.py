@@ -172,6 +172,12 @@ class Changes:
 
         return until(lambda: f"devices that run what is wanted: {said}", all_do, limit, 0.05)
 
+    def ready(self):
+        """All run the first policy, and traffic passes: from now on none may be lost."""
+        self.converged(30)
+        for agent in self.site.agents:
+            agent.up()
+
     def check_book(self, which=None):
         """All that was acknowledged is there; gives how many documents."""
         with self.lock:

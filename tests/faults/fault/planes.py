@@ -170,6 +170,8 @@ class Agent(Process):
 
     def begin(self, rate):
         self.start()
+        # Until its first policy has come nothing goes on.
+        self.down.append([0.0, math.inf])
         self.traffic = Traffic(f"{self.ends[0]}0", f"{self.ends[1]}0", rate)
 
     def kill(self):
