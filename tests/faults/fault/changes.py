@@ -35,7 +35,7 @@ class Changes:
     def __init__(self, site):
         self.site, self.version, self.failed = site, 0, None
         # By path: what is there for sure, and what may be there in its place.
-        self.sure, self.maybe = {}, {}
+        self.sure, self.maybe, self.puts = {}, {}, {}
         self.counts = {"acknowledged": 0, "unanswered": 0, "full": 0, "looked at": 0}
         self.full_said = ""
         self.lock, self.over, self.threads = threading.Lock(), threading.Event(), []
@@ -73,6 +73,7 @@ class Changes:
         """Puts a document, and keeps the book. The answer's body, or None."""
         with self.lock:
             self.maybe.setdefault(path, []).append(body)
+            self.puts[path] = self.puts.get(path, 0) + 1
         try:
             status, answer = rest.ask("PUT", path + query, body)
         except Gone:
@@ -120,17 +121,19 @@ class Changes:
         while not self.over.wait(0.1):
             self.step(rest, self.version % 3 == 0)
 
-    def step(self, rest, wait):
+    def step(self, rest, wait, seconds=3, strict=False):
+        """The next version. With `wait` the devices' acknowledgement is waited for; `strict`: each has to give it."""
         self.version += 1
         version, starts = self.version, [agent.starts for agent in self.site.agents]
-        # A flow that the version before lets go on.
-        answer = self.put(rest, "/tenants/acme/policies/all", policy(version), "?wait=3" if wait else "")
+        answer = self.put(rest, "/tenants/acme/policies/all", policy(version), f"?wait={seconds}" if wait else "")
         if not wait or answer is None:
             return
         for agent, before in zip(self.site.agents, starts):
             told = answer["answers"].get(agent.device, {})
             if told.get("state") == "running" and told.get("running", 0) >= answer["generation"]:
                 self.look(agent, before, version, f"acknowledged generation {told['running']}")
+            elif strict:
+                raise Wrong(f"{agent.device} does not run version {version} within {seconds} s: {answer}")
 
     def look(self, agent, starts, version, what):
         """What an agent says that it runs, it runs: the version's port, and no longer that of the version before, also in a flow that was there."""
@@ -179,11 +182,14 @@ class Changes:
             agent.up()
 
     def check_book(self, which=None):
-        """All that was acknowledged is there; gives how many documents."""
+        """All that was acknowledged is there, or something newer; gives how many documents."""
         with self.lock:
-            book = [(path, body, list(self.maybe.get(path, []))) for path, body in self.sure.items() if which is None or which in path]
-        for path, body, others in book:
+            book = [(path, body, list(self.maybe.get(path, [])), self.puts.get(path, 0)) for path, body in self.sure.items() if which is None or which in path]
+        for path, body, others, puts in book:
             found = self.rest.read(path)["spec"]
-            if found != body and found not in others:
-                raise Wrong(f"{path} was acknowledged as {body}, and is {found}; not answered were {others}")
+            # What was put meanwhile may be there as well.
+            with self.lock:
+                newer = [self.sure[path], *self.maybe.get(path, [])] if self.puts.get(path, 0) > puts else []
+            if found != body and found not in others + newer:
+                raise Wrong(f"{path} was acknowledged as {body}, and is {found}; not answered were {others}, newer {newer}")
         return len(book)

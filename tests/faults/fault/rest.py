@@ -12,7 +12,7 @@ class Gone(Exception):
 
 
 class Rest:
-    def __init__(self, port, certificate, token, limit=15.0):
+    def __init__(self, port, certificate, token, limit=45.0):
         self.port, self.token, self.limit, self.connection = port, token, limit, None
         self.context = ssl.create_default_context(cafile=certificate)
 
