@@ -163,6 +163,23 @@ def full_agent(site, changes, draw):
     agent.disk.free()
 
 
+def restart_functions(site, changes, draw):
+    """Functions begin anew, by orders over REST, between two packets: no datagram is lost for it."""
+    rest = changes.client()
+    for _ in range(10):
+        agent, name = draw.choice(site.agents), draw.choice(["pfw", "sfw", "ids"])
+        starts = agent.starts
+        try:
+            rest.good("POST", f"/devices/{agent.device}/functions/{name}", {"order": "restart"})
+            # One that no chain has now is not there.
+            told = lambda: changes.client().read(f"/devices/{agent.device}")["status"].get("functions", {}).get(name)  # noqa: B023, E731
+            until(f"{agent.device}'s word on {name}", lambda: told() or agent.starts != starts, 10, 0.05)  # noqa: B023
+        except Gone:
+            # The controller is killed at the same time: orders are not kept.
+            return
+        time.sleep(draw.uniform(0, 0.1))
+
+
 def clock_controller(site, changes, draw):
     jump(site.controller, draw)
 
@@ -178,6 +195,6 @@ def jump(process, draw):
     process.turn(0)
 
 
-ALL = [kill_controller, kill_agent, hang_controller, partition, half_open, refused, slow, full_controller, full_agent]
+ALL = [kill_controller, kill_agent, hang_controller, partition, half_open, refused, slow, full_controller, full_agent, restart_functions]
 CLOCKS = [clock_controller, clock_agent]
 LONG = [long_partition]
