@@ -2,7 +2,7 @@
 # `make help` says what there is. Each target is a script in scripts/ that can be run by itself.
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test good attack bench profile controller fuzz docs clean
+.PHONY: help run check test good attack bench profile controller faults fuzz docs clean
 
 help: ## what the targets do
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1	/' | expand -t 16
@@ -28,6 +28,10 @@ profile: ## make profiles/release.profdata anew, which guides release builds (ro
 controller: ## kill the controller a hundred times under writes (KILLS=n): what it answered has to be there
 	@scripts/needs.sh build
 	BARTIZAN_KILLS=$(or $(KILLS),100) cargo test --workspace --locked --test bartizan -- --nocapture controller::sudden
+
+faults: ## faults over all planes under traffic and changes, revocation below, 200 changes (root, half an hour): SEED=1, ROUNDS=150, KILLS=100, PROGRAM=file
+	@scripts/needs.sh build faults
+	@scripts/faults.sh
 
 fuzz: ## fuzz every decoder and parser: TIME=600 seconds each, TARGET=x for one, TOTAL=600 to share a time
 	@scripts/fuzz.sh

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What a bare Debian 12 with Rust lacks. Installs it as root, saying what and why; without root it says what is needed.
 #
-#   scripts/needs.sh PURPOSE...     purposes: build, test, run, bench, good, attack
+#   scripts/needs.sh PURPOSE...     purposes: build, test, run, bench, good, attack, faults
 #
 # Exit 1 when something is missing without which the purpose cannot be served.
 set -euo pipefail
@@ -41,6 +41,9 @@ attack|needed|program python3|python3|a receiver: a TLS server on OpenSSL that s
 attack|needed|program openssl|openssl|makes its certificate
 attack|needed|program curl|curl|a client of the generator's servers
 attack|useful|program nft|nftables|makes the hop before the receivers, which drops what has run out of hops
+faults|needed|program ip|iproute2|makes the links between which the agents lie
+faults|needed|program ethtool|ethtool|switches offloads off on them
+faults|needed|program python3|python3|kills, cuts, fills disks, sends traffic and changes
 run|useful|library libhs.so.5|libhyperscan5|searches large pattern sets; without it aho-corasick does
 run|useful|program ip|iproute2|makes client, server and middle host as network namespaces
 run|useful|program ethtool|ethtool|switches offloads off on their interfaces

@@ -117,7 +117,18 @@ receivers() {
     done
 }
 
-step needs scripts/needs.sh build test good || { echo "0 passed, 1 failed"; exit 1; }
+# Faults over all planes, each once, the revocation of flows below, and changes under traffic; the whole suite is `make faults`.
+faults() {
+    if ! command -v python3 >/dev/null 2>&1; then
+        echo "== faults: not run, python3 is not installed"
+    elif [ "$(id -u)" != 0 ] || ! unshare --net --mount true 2>/dev/null; then
+        echo "== faults: not run, it needs root and namespaces"
+    else
+        PROGRAM=$program step faults scripts/faults.sh --short
+    fi
+}
+
+step needs scripts/needs.sh build test good faults || { echo "0 passed, 1 failed"; exit 1; }
 program=$target/debug/bartizan
 [ -z "${BARTIZAN_PROFILE:-}" ] || program=$target/release/bartizan
 # What an older tree left is not tested in its place.
@@ -147,6 +158,7 @@ if [ -x "$program" ]; then
     compatibility
     PROGRAM=$program step differential scripts/differential.sh
     good_traffic
+    faults
     PROGRAM=$program step receivers receivers
 else
     echo "== suites: not run, the program was not built"

@@ -444,6 +444,53 @@ fn what_is_refused_is_told_with_the_place_and_not_tried_again() {
 }
 
 #[test]
+fn what_could_not_be_stored_is_tried_again_over_the_same_connection() {
+    let full = || Err(Refusal { code: RefusalCode::Store, diagnostics: Vec::new(), more: 0 });
+    let mut session = in_step(running(3, &[]));
+    let commit = |generation| Message::Policy(generation, PolicyMessage::Commit(Manifest::default().hash()));
+    hear(&mut session, &commit(4));
+    let Some(Action::Apply(first)) = session.action() else { panic!("nothing is built") };
+    // Again and again, each time after a longer time, one minute at most.
+    let (mut now, mut waited) = (0, Vec::new());
+    for _ in 0..12 {
+        session.applied(4, full());
+        assert!(matches!(&said(&mut session)[..], [Message::Policy(4, PolicyMessage::Refused(_))]));
+        session.tick(at(now));
+        assert_eq!(session.action(), None, "not at once");
+        let begun = now;
+        while session.action().is_none_or(|action| action != Action::Apply(first.clone())) {
+            now += 250;
+            live(&mut session, now);
+            assert!(now < begun + 61_000, "it is not tried again");
+        }
+        waited.push(now - begun);
+    }
+    assert!(waited[0] <= 750 && waited[11] >= 30_000, "{waited:?}");
+    session.applied(4, Ok(Vec::new()));
+    assert!(matches!(&said(&mut session)[..], [Message::Policy(4, PolicyMessage::Running(_))]));
+    // What came meanwhile takes its place.
+    hear(&mut session, &commit(5));
+    assert!(matches!(session.action(), Some(Action::Apply(_))));
+    session.applied(5, full());
+    hear(&mut session, &commit(6));
+    let Some(Action::Apply(candidate)) = session.action() else { panic!("nothing is built") };
+    assert_eq!(candidate.held.generation, 6);
+    session.applied(6, Ok(Vec::new()));
+    for _ in 0..300 {
+        now += 250;
+        live(&mut session, now);
+        assert_eq!((session.action(), session.running().generation), (None, 6));
+    }
+}
+
+/// The controller gives a sign of life and time passes, until then.
+fn live(session: &mut Session, now: u64) {
+    session.receive(at(now), &Message::Session(SessionMessage::Alive).encode(1).unwrap());
+    session.tick(at(now));
+    while session.transmit(at(now)).is_some() {}
+}
+
+#[test]
 fn an_agent_counts_what_is_not_for_it_or_not_in_place() {
     let mut session = in_step(Held::default());
     let rule = RuleMessage {

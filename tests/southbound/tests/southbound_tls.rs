@@ -200,13 +200,18 @@ impl Site {
 
     /// An agent with the identity of one folder that says that it is a device.
     fn agent(&self, identity: &str, says: &str) -> Agent {
+        self.agent_by(identity, says, self.clock())
+    }
+
+    /// By a clock of its own.
+    fn agent_by(&self, identity: &str, says: &str, clock: Clock) -> Agent {
         let folder = self.folder(identity);
         let applied = Arc::new(Mutex::new(Vec::new()));
         let config = ClientConfig {
             session: SessionConfig::new(id(says), 7),
             controller: self.address.clone(),
             identity: folder.clone(),
-            clock: self.clock(),
+            clock,
         };
         let client =
             Client::new(config, FileStore::new(&folder), Worker(applied.clone(), Held::default())).unwrap();
@@ -485,6 +490,23 @@ fn certificates_are_renewed_in_time_and_over_a_rotation() {
 }
 
 #[test]
+fn a_certificate_that_a_controller_with_a_wrong_clock_gives_is_not_taken() {
+    let site = Site::new("ahead");
+    site.add("edge-1", &[1]);
+    site.enrol("edge-1", &site.token("edge-1")).unwrap();
+    let folder = site.folder("edge-1");
+    let before = Identity::load(&folder).unwrap();
+    // The agent renews by its own clock, which is a day behind: what it gets is not valid yet.
+    let time = Arc::clone(&site.time);
+    let behind = Arc::new(move || time.load(Ordering::Relaxed) - DAY);
+    site.time.store(START + 22 * DAY, Ordering::Relaxed);
+    let agent = site.agent_by("edge-1", "edge-1", behind);
+    until("refused", || agent.ended_with("the clock here or that of the controller is wrong"));
+    assert_eq!(Identity::load(&folder).unwrap().certificate, before.certificate);
+    assert!(agent.handle.status().in_step);
+}
+
+#[test]
 fn a_generation_that_cannot_be_stored_does_not_run() {
     let site = Site::new("full");
     site.add("edge-1", &[1]);
@@ -498,11 +520,10 @@ fn a_generation_that_cannot_be_stored_does_not_run() {
     assert_eq!(site.shared.lock().unwrap().refused[0].code, RefusalCode::Store);
     until("told", || agent.ended_with("cannot be stored"));
     assert!(agent.applied.lock().unwrap().is_empty());
-    // The next connection brings it again.
+    // Once it can be stored it runs, over the same connection.
     std::fs::remove_dir(&in_the_way).unwrap();
-    drop(agent);
-    let _agent = site.agent("edge-1", "edge-1");
     until("generation 1", || site.acknowledged("edge-1") == 1);
+    assert_eq!(agent.handle.status().counters.sessions, 1);
 }
 
 #[test]

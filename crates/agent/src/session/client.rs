@@ -47,8 +47,8 @@ pub trait Device: Send {
     /// Lets all workers run what was built last, and says what they run.
     fn swap(&mut self) -> Vec<WorkerRuns>;
 
-    /// What was built last is not to run: it could not be stored.
-    fn abandon(&mut self) {}
+    /// What was built last is not to run: it could not be stored, and is tried again.
+    fn abandon(&mut self, _why: &io::Error) {}
 
     /// Carries out an order to a function.
     fn order(&mut self, order: FunctionOrder, function: &str, settings: &Map<String, Value>)
@@ -229,7 +229,7 @@ impl<D: Device, S: Store> Workshop<D, S> {
                 (Ok((workers, Took { build, store, swap: lap() })), None)
             }
             Err(error) => {
-                self.device.abandon();
+                self.device.abandon(&error);
                 let refusal = Refusal { code: RefusalCode::Store, diagnostics: Vec::new(), more: 0 };
                 (Err(refusal), Some(format!("a generation cannot be stored: {error}")))
             }
@@ -493,6 +493,14 @@ impl Client {
     fn renewed(&mut self, enrolled: &Enrolled) -> Result<(), ChannelError> {
         let Some(key) = self.renewal.take() else { return Ok(()) };
         let identity = key.with(&enrolled.certificate, &enrolled.authorities)?;
+        let (now, valid_from) = (self.now().unix, identity.facts()?.valid_from);
+        if valid_from > now {
+            // With it there would be no session until then; the one that is there holds for a while yet.
+            let ahead = valid_from - now;
+            return Err(ChannelError::Unknown(format!(
+                "it is valid in {ahead} s only: the clock here or that of the controller is wrong"
+            )));
+        }
         identity.save(&self.config.identity)?;
         self.renew_at = u64::MAX;
         Ok(())

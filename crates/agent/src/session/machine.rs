@@ -165,6 +165,9 @@ pub struct Session {
     /// What is being built, and the commit that came meanwhile.
     building: Option<Candidate>,
     next_commit: Option<(u64, Hash)>,
+    /// What could not be stored, and when to try again.
+    unstored: Option<(Option<u64>, Candidate)>,
+    patience: Backoff,
     refused: Option<(u64, Refusal)>,
     tell_running: bool,
     tell_refused: bool,
@@ -201,6 +204,8 @@ impl Session {
             next_took: None,
             building: None,
             next_commit: None,
+            unstored: None,
+            patience: Backoff::new(config.seed),
             refused: None,
             tell_running: false,
             tell_refused: false,
@@ -247,8 +252,9 @@ impl Session {
         self.actions.pop_front()
     }
 
-    /// Lets time pass: dials, and ends what is dead.
+    /// Lets time pass: dials, ends what is dead, and tries again what could not be stored.
     pub fn tick(&mut self, now: Now) {
+        self.store_again(now);
         let to_say = self.has_something_to_say(now);
         let expired = now.unix > self.valid_until;
         match self.link {
@@ -282,10 +288,26 @@ impl Session {
     /// When to call [`Session::tick`] at the latest, in milliseconds; and [`Session::transmit`] too.
     #[must_use]
     pub fn wake(&self) -> u64 {
-        match self.link {
+        let link = match self.link {
             Link::Idle { again } => again,
             Link::Greeting { since, .. } => since.saturating_add(GREETING),
             Link::Dialling | Link::InStep { .. } => self.pulse.wake(),
+        };
+        let unstored = self.unstored.as_ref().and_then(|(at, _)| *at);
+        link.min(unstored.unwrap_or(u64::MAX))
+    }
+
+    /// What could not be stored is tried again by itself: a disk that was full has room some time, and nobody sends a generation twice over one connection.
+    fn store_again(&mut self, now: Now) {
+        if self.building.is_some() {
+            return;
+        }
+        let Some((at, candidate)) = &mut self.unstored else { return };
+        let at = *at.get_or_insert_with(|| now.ms.saturating_add(self.patience.next()));
+        if now.ms >= at {
+            let candidate = candidate.clone();
+            self.unstored = None;
+            self.apply(candidate);
         }
     }
 
@@ -466,7 +488,11 @@ impl Session {
     }
 
     fn build(&mut self, generation: u64, manifest: Hash, objects: Objects) {
-        let candidate = Candidate { held: Held { generation, objects }, manifest };
+        self.unstored = None;
+        self.apply(Candidate { held: Held { generation, objects }, manifest });
+    }
+
+    fn apply(&mut self, candidate: Candidate) {
         self.building = Some(candidate.clone());
         self.actions.push_back(Action::Apply(candidate));
     }
@@ -503,8 +529,12 @@ impl Session {
                 self.took = self.next_took.take();
                 self.refused = None;
                 self.tell_running = true;
+                self.patience.reset();
             }
-            Err(refusal) => self.note_refusal(generation, refusal),
+            Err(refusal) => {
+                self.unstored = (refusal.code == RefusalCode::Store).then_some((None, candidate));
+                self.note_refusal(generation, refusal);
+            }
         }
         if let Some((generation, manifest)) = self.next_commit.take() {
             self.commit(generation, manifest);

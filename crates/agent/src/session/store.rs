@@ -329,6 +329,14 @@ impl<D: Disk> Store for FileStore<D> {
     }
 
     fn save(&mut self, held: &Held) -> io::Result<()> {
+        let folder = self.folder.display().to_string();
+        self.replace(held).map_err(|error| io::Error::new(error.kind(), format!("{folder}: {error}")))
+    }
+}
+
+impl<D: Disk> FileStore<D> {
+    /// Puts a generation in the place of what is stored.
+    fn replace(&mut self, held: &Held) -> io::Result<()> {
         let change = self.change(held);
         match self.line(held.generation, &change)? {
             Some(line) => {

@@ -91,6 +91,8 @@ pub struct SteeredDevice {
     pub workers: Workers,
     /// To the functions.
     pub functions: Functions,
+    /// The last generation could not be stored, which was said.
+    pub unstored: bool,
 }
 
 /// A refusal of this kind.
@@ -154,13 +156,22 @@ impl Device for SteeredDevice {
     }
 
     fn swap(&mut self) -> Vec<WorkerRuns> {
+        if std::mem::take(&mut self.unstored) {
+            eprintln!("controller: generations are stored again");
+        }
         if let Answer::Reloaded(generation) = self.channel.ask(Command::Swap) {
             self.workers.wait_for(generation);
         }
         self.workers.runs()
     }
 
-    fn abandon(&mut self) {
+    fn abandon(&mut self, why: &std::io::Error) {
+        // Once, however often it is tried: the log may lie on the same disk.
+        if !std::mem::replace(&mut self.unstored, true) {
+            eprintln!(
+                "error: a generation of the controller cannot be stored, what runs goes on: {why}; make room there, it is tried again by itself"
+            );
+        }
         let _ = self.channel.ask(Command::Abandon);
     }
 

@@ -177,7 +177,7 @@ impl Opened {
             identity: self.config.identity.clone(),
             clock: wall_clock(),
         };
-        let steered = SteeredDevice { channel, workers: workers.clone(), functions };
+        let steered = SteeredDevice { channel, workers: workers.clone(), functions, unstored: false };
         let client = Client::resume(config, self.store, steered, self.held, self.trouble).map_err(stopped)?;
         let handle = client.handle();
         let source = Arc::clone(&sources.source);

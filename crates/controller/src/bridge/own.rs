@@ -85,7 +85,8 @@ impl Own {
         Ok((own, said))
     }
 
-    /// Makes a certificate if there is none, or if less than a third of its time is left. Says what it did.
+    /// Makes a certificate if there is none, if less than a third of its time is left, or if it is not valid yet: the clock was ahead when it was made, and agents with a right one
+    /// would not take it. Says what it did.
     ///
     /// # Errors
     /// It cannot be made, read or written.
@@ -93,7 +94,7 @@ impl Own {
         let path = self.folder.join(CERTIFICATE);
         if path.exists() {
             let facts = facts_of(&read(&path)?)?;
-            if now.saturating_add(DAYS * DAY / 3) < facts.valid_until {
+            if facts.valid_from <= now && now.saturating_add(DAYS * DAY / 3) < facts.valid_until {
                 return Ok(None);
             }
         }
@@ -134,4 +135,28 @@ fn write(path: &Path, mode: u32, text: &str) -> Result<(), ChannelError> {
         fs::rename(&new, path)
     };
     attempt().map_err(wrong(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seconds since 1970 at which the test begins.
+    const NOW: u64 = 1_800_000_000;
+
+    #[test]
+    fn a_certificate_of_a_clock_that_was_ahead_is_made_again() {
+        let folder = std::env::temp_dir().join(format!("bartizan-own-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let (own, _) = Own::open(&folder, &folder.join("ca"), "main", NOW).unwrap();
+        assert_eq!(own.renew(NOW + DAY).unwrap(), None);
+        // The clock is ahead for a while: agents with a right one would not take what it makes.
+        assert!(own.renew(NOW + 300 * DAY).unwrap().is_some());
+        assert!(own.renew(NOW + DAY).unwrap().is_some());
+        let facts = facts_of(&own.shown(NOW + DAY).unwrap().certificate).unwrap();
+        assert!(facts.valid_from <= NOW + DAY && facts.valid_until > NOW + 300 * DAY);
+        assert_eq!(own.renew(NOW + 2 * DAY).unwrap(), None);
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }
