@@ -545,7 +545,10 @@ fn an_alert_comes_to_its_tenant_and_a_block_goes_back() {
     assert_eq!(given["policy"]["policies"][0]["from"], source);
     assert_eq!(world.get("/v1/alerts")["items"].as_array().unwrap().len(), 1);
     as_one(&device, "PUT", "/v1/devices/edge/statistics", &json!({ "counters": { "packets": 7 } }));
-    assert_eq!(world.get("/v1/devices/edge/statistics"), json!({ "counters": { "packets": 7 }, "more": false }));
+    assert_eq!(
+        world.get("/v1/devices/edge/statistics"),
+        json!({ "counters": { "packets": 7 }, "more": false })
+    );
     assert_eq!(world.get("/v1/devices/edge")["status"]["seen"], common::NOW);
 }
 

@@ -241,7 +241,10 @@ fn who_waits_is_told_of_its_own_tenant_only() {
     let told = ask(&operator, "10.0.0.0/8");
     assert_eq!(
         told["answers"]["both"]["diagnostics"],
-        json!([lines[0], "for a reason that lies outside this tenant; an administrator sees it in the device's diagnostics"])
+        json!([
+            lines[0],
+            "for a reason that lies outside this tenant; an administrator sees it in the device's diagnostics"
+        ])
     );
     let all = ask(&world.token, "10.0.0.0/9");
     assert_eq!(all["answers"]["both"]["diagnostics"], json!(lines));

@@ -5,8 +5,8 @@
 //! packets, so they are waited for together. It is a hint only: nothing rests on it, and a packet of which the flow cannot be told at a glance (tunnels, fragments, options)
 //! is none the worse for it.
 
-use bartizan_stages::train::two;
 use bartizan_flow::{FlowKey, FlowScope};
+use bartizan_stages::train::two;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Frames that are looked at together.
@@ -64,11 +64,11 @@ impl Guess {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bartizan_stages::identity::Whence;
     use crate::segmentation::tests::decode;
-    use bartizan_stages::settings::EngineSettings;
     use bartizan_base::{LinkId, TenantId};
     use bartizan_config::suricata;
+    use bartizan_stages::identity::Whence;
+    use bartizan_stages::settings::EngineSettings;
     use bartizan_testkit::packet::{Datagram, Ip, Segment, address};
 
     fn settings() -> EngineSettings {

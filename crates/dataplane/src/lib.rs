@@ -14,7 +14,6 @@ pub mod explain;
 pub mod handover;
 pub mod limits;
 pub mod live;
-pub mod notice;
 mod passage;
 mod segmentation;
 pub mod worker;

@@ -15,8 +15,6 @@ mod told;
 mod unsent;
 
 use crate::ahead::AHEAD;
-use bartizan_stages::normaliser::{self, NormaliserCounters};
-use bartizan_stages::record::Recorder;
 use crate::segmentation;
 use crate::worker::{Frame, Worker};
 use bartizan_base::{Decision, LinkId, PortIndex, Verdict, WorkerId};
@@ -25,6 +23,8 @@ use bartizan_ports::{
     Awake, Batch, Disposition, FrameFlags, FrameInfo, InlinePair, PendingChecksum, Port, PortError,
     Segmentation, Side, Woke, wait_any,
 };
+use bartizan_stages::normaliser::{self, NormaliserCounters};
+use bartizan_stages::record::Recorder;
 use bartizan_stages::train;
 use std::time::Duration;
 

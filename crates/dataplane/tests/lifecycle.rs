@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Functions that panic, are stopped and started under traffic: packets go on or are refused as policies say, the others notice nothing.
 
-use bartizan_base::{Decision, Fid, FunctionId, LinkId, PacketDuration, Reason, Timestamp};
 use bartizan_base::{
     Decision, Direction, Fid, FunctionId, Generation, LinkId, PacketDuration, Reason, Timestamp,
 };
-use bartizan_stages::lifecycle::{Act, Condition, News};
-use bartizan_dataplane::notice::Notice;
-use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
-use bartizan_stages::settings::EngineSettings;
 use bartizan_dataplane::worker::Frame;
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_function::{
@@ -18,6 +13,10 @@ use bartizan_function::{
 use bartizan_offload::devices::mock::{Habits, MockDevice, MockPacket, MockWire};
 use bartizan_offload::{Action, DeviceKey, FlowManager};
 use bartizan_packet::LinkType;
+use bartizan_stages::lifecycle::{Act, Condition, News};
+use bartizan_stages::notice::Notice;
+use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::hosts::{address, ethernet, ip, tcp, udp};
 use bartizan_testkit::random::Random;
 use bartizan_testkit_worker::{Made, Stack};

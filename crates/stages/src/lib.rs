@@ -33,6 +33,7 @@ pub mod leaving;
 pub mod lifecycle;
 pub mod moving;
 pub mod normaliser;
+pub mod notice;
 pub mod overload;
 pub mod quotas;
 pub mod record;

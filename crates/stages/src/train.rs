@@ -165,6 +165,7 @@ fn are_equal(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
 
+/// Two bytes of a header, in network order; `None`: they are not there.
 pub fn two(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2)?.try_into().map(u16::from_be_bytes).ok()
 }

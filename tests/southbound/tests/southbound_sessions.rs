@@ -200,7 +200,7 @@ fn numbers_that_nobody_was_sent_are_refused_and_none_is_used_up() {
         let mut controller = Controller::new(Office { wanted: wanted(5, &[]), ..Office::default() });
         assert_eq!(code(&controller.greet(0, 1, number)), Some(RefuseCode::Protocol));
         assert_eq!(code(&controller.greet(1, 2, 4)), None);
-        let running = Running { manifest: Manifest::default().hash(), workers: Vec::new() };
+        let running = Running { manifest: Manifest::default().hash(), workers: Vec::new(), took: None };
         controller.say(2, 2, &Message::Policy(number, PolicyMessage::Running(running)));
         assert_eq!(code(&controller.answers(2, 2)), Some(RefuseCode::Protocol));
         let office = controller.0.backend();

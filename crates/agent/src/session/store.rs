@@ -227,7 +227,10 @@ impl<D: Disk> FileStore<D> {
         let folder = self.objects();
         self.disk.make_folder(&folder)?;
         let (mut new, mut bytes, mut any) = (Vec::new(), 0, false);
-        for (object, hash) in all.values().filter(|(_, hash)| !self.filed.contains(hash)) {
+        for (object, hash) in all.values() {
+            if self.filed.contains(hash) {
+                continue;
+            }
             any = true;
             let text = serde_json::to_vec(object.as_ref())?;
             bytes += text.len();

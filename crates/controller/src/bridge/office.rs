@@ -8,10 +8,8 @@ use crate::access::Principal;
 use crate::controller::{Controller, Draft};
 use crate::counters::count;
 use crate::device::{
-    self, Acknowledgement, DeviceSpec, DeviceStatus, FUNCTIONS, FunctionStatus, LevelReport, Received,
-    SESSIONS, SessionStatus, TookReport, WorkerReport,
     self, Acknowledgement, DeviceSpec, DeviceStatus, FUNCTIONS, FunctionHealth, FunctionStatus, HEALTH,
-    LevelReport, Received, SESSIONS, SessionStatus, WorkerReport,
+    LevelReport, Received, SESSIONS, SessionStatus, TookReport, WorkerReport,
 };
 use crate::model::Model;
 use crate::numbers;

@@ -11,8 +11,6 @@ mod stats;
 mod tap;
 
 use crate::event_ring::{EventSender, LineSink, RingCounters};
-use crate::notice::Notice;
-use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Kept, Occasion, Recorder, TxRecord, Unsent};
 use crate::workers::WorkerRecorder;
 use bartizan_applayer::frames::{Frame, Frames};
 use bartizan_applayer::protocol::ProtocolSpec;
@@ -25,6 +23,8 @@ use bartizan_events::sink::{OpenError, SinkProblem, SinkWatch};
 use bartizan_events::{EveOutput, EveOutputs, FileStoreHandle, JsonWriter, Sink, TlsStoreHandle};
 use bartizan_function::{Finding, VariableNames};
 use bartizan_stages::chain::{Chains, ClassName, PolicyMap};
+use bartizan_stages::notice::Notice;
+use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Kept, Occasion, Recorder, TxRecord, Unsent};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;

@@ -3,12 +3,12 @@
 
 use super::EveRecorder;
 use super::tap::AlertKey;
-use bartizan_stages::lifecycle::{Condition, FunctionNews, News};
-use crate::notice::{Exceeded, Notice};
 use bartizan_base::{Generation, RuleId, TenantId, Timestamp};
 use bartizan_events::config::HeaderOptions;
 use bartizan_events::record::{NoticeRecord, Own};
 use bartizan_events::{Common, JsonWriter};
+use bartizan_stages::lifecycle::{Condition, FunctionNews, News};
+use bartizan_stages::notice::{Exceeded, Notice};
 
 /// The generator of alerts about quotas; no rule has it.
 const QUOTA_GID: u32 = 901;

@@ -7,11 +7,10 @@
 //! of a port's records sum up to what it counted for the frames that came to it here; what a device gives back after it
 //! had taken it, and answers that the normaliser made, are only counted by the port.
 
-use bartizan_base::{Generation, PacketDuration, Timestamp};
-use bartizan_stages::record::{Occasion, Recorder, Unsent};
 use bartizan_base::{Generation, PacketDuration, PortIndex, Timestamp};
 use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
 use bartizan_ports::{Batch, Disposition, InlinePair, SendRefusal, Side};
+use bartizan_stages::record::{Occasion, Recorder, Unsent};
 
 /// Between two records of one cause at one port.
 const INTERVAL: PacketDuration = PacketDuration::from_secs(1);

@@ -5,9 +5,6 @@
 //! there, with its flow or by a header function that says the same of each packet. So who is silent from then on takes no place. A connection is offered once it is established, and goes back when it is over.
 
 use super::Passage;
-use bartizan_stages::record::Entry;
-use bartizan_stages::settled::tcp_state;
-use bartizan_stages::standing::Course;
 use bartizan_base::{Decision, Direction, FlowId, FunctionId, PerDirection, Timestamp, Verdict};
 use bartizan_flow::FlowState;
 use bartizan_flow::level::Step;
@@ -18,6 +15,9 @@ use bartizan_offload::{
 };
 use bartizan_packet::windows::Windows;
 use bartizan_packet::{Decoded, PacketFlags, Transport, TunnelKind};
+use bartizan_stages::record::Entry;
+use bartizan_stages::settled::tcp_state;
+use bartizan_stages::standing::Course;
 
 impl Passage<'_> {
     /// A packet of a flow of which everything is decided was handled: offers the flow to the level below, unless that was answered in this generation.

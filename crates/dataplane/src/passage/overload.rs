@@ -14,16 +14,16 @@
 //! passes prevention without (docs/limits.md).
 
 use super::Passage;
-use bartizan_stages::app_memory::{Passed, Pool, Rank};
-use bartizan_stages::flow_ext::FunctionSlot;
-use crate::notice::QuotaKind;
-use bartizan_stages::overload::OverloadAction;
-use bartizan_stages::record::Entry;
-use bartizan_stages::runner::{apply_policy, info_of};
 use bartizan_applayer::flow::Disruption;
 use bartizan_applayer::protocol::Transport as AppTransport;
 use bartizan_base::{Direction, FlowId};
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget};
+use bartizan_stages::app_memory::{Passed, Pool, Rank};
+use bartizan_stages::flow_ext::FunctionSlot;
+use bartizan_stages::notice::QuotaKind;
+use bartizan_stages::overload::OverloadAction;
+use bartizan_stages::record::Entry;
+use bartizan_stages::runner::{apply_policy, info_of};
 use smallvec::SmallVec;
 
 /// Flows that are closed for a packet at most, beside those that it made larger.

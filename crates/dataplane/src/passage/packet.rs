@@ -2,22 +2,22 @@
 //! One decoded packet on its way: its flow, TCP, the functions of its path, what is counted.
 
 use super::Passage;
-use bartizan_stages::class::{renew_matches, reverse};
-use bartizan_stages::flows::Made;
-use bartizan_stages::frame::{Frame, Place, next_packet};
-use bartizan_stages::identity::{icmp_of, segment};
-use crate::notice::QuotaKind;
-use bartizan_stages::record::{Anomaly, Entry, Fate, Occasion};
-use bartizan_stages::runner::{Looks, apply_policy, is_shown_early, verdict_of};
-use bartizan_stages::settings::EngineSettings;
-use bartizan_stages::settled::tcp_state;
-use bartizan_stages::standing::Course;
 use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Reason, Verdict};
 use bartizan_flow::tcp::{
     ExceptionPolicy, ExceptionTarget, Outcome, Segment, StreamEvent, TcpFlags, TcpState,
 };
 use bartizan_flow::{EndReason, Find, FlowFlags, FlowKey};
 use bartizan_packet::{Decoded, Network, PacketFlags, PacketView, Transport};
+use bartizan_stages::class::{renew_matches, reverse};
+use bartizan_stages::flows::Made;
+use bartizan_stages::frame::{Frame, Place, next_packet};
+use bartizan_stages::identity::{icmp_of, segment};
+use bartizan_stages::notice::QuotaKind;
+use bartizan_stages::record::{Anomaly, Entry, Fate, Occasion};
+use bartizan_stages::runner::{Looks, apply_policy, is_shown_early, verdict_of};
+use bartizan_stages::settings::EngineSettings;
+use bartizan_stages::settled::tcp_state;
+use bartizan_stages::standing::Course;
 use smallvec::SmallVec;
 
 /// A packet, with its occasion.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What happened to the engine itself, or to a tenant's quota: told to recorders as it happens, though it is about no packet.
 
-use bartizan_stages::lifecycle::FunctionNews;
+use crate::lifecycle::FunctionNews;
 use bartizan_base::TenantId;
 use std::sync::Arc;
 
