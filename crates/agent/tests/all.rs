@@ -12,6 +12,7 @@ mod build;
 mod conformance;
 mod early;
 mod explain;
+mod generations;
 mod many_policies;
 mod matches;
 mod names;

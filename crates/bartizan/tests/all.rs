@@ -54,6 +54,7 @@ mod pattern_cache;
 mod policy_bypass;
 mod protocol_open;
 mod reasons;
+mod redirect;
 mod reload_memory;
 mod rule_effects;
 mod run_host;

@@ -3,9 +3,8 @@
 //! and is counted; a reload sends the flows across again (needs root; says so and returns otherwise).
 
 use crate::common;
-mod level;
-#[path = "../../ports/tests/common/mod.rs"]
-mod namespace;
+use crate::level;
+use crate::namespace;
 
 use bartizan_ports::InlinePort;
 use bartizan_testkit::packet;

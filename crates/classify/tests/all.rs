@@ -9,3 +9,4 @@ mod compiled;
 mod equal;
 mod generate;
 mod golden;
+mod layered;

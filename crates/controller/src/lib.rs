@@ -27,26 +27,12 @@
 //! 19. `rest`: requests without a transport: routes, dispatch, the OpenAPI document.
 //! 20. `resources`: the routes of all resources.
 //! 21. `state`: the folder of a controller.
-//! 22. `server`: HTTP over TLS.
-//! 23. `start`: all of it, in this process.
-//! 24. `client`: the other end of HTTP.
-//! 25. `limits`: bounds of all of them, for the manual.
-//! 11. `rollout`: a generation on its way to devices, in steps.
-//! 12. `fleet`: the way to the devices.
-//! 13. `southbound`: sessions with their agents.
-//! 14. `queue`: changes on their way to the disk, several together.
-//! 15. `waiting`: who waits for devices.
-//! 16. `controller`: changes, one at a time, and what follows of them.
-//! 17. `bridge`: joins the sessions and the controller.
-//! 18. `rest`: requests without a transport: routes, dispatch, the OpenAPI document.
-//! 19. `resources`: the routes of all resources.
-//! 20. `state`: the folder of a controller.
-//! 21. `seats`: places for connections, and who makes room.
-//! 22. `patient`: streams whose peers have to take what they are sent.
-//! 23. `server`: HTTP over TLS.
-//! 24. `start`: all of it, in this process.
-//! 25. `client`: the other end of HTTP.
-//! 26. `limits`: bounds of all of them, for the manual.
+//! 22. `seats`: places for connections, and who makes room.
+//! 23. `patient`: streams whose peers have to take what they are sent.
+//! 24. `server`: HTTP over TLS.
+//! 25. `start`: all of it, in this process.
+//! 26. `client`: the other end of HTTP.
+//! 27. `limits`: bounds of all of them, for the manual.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod access;

@@ -7,8 +7,10 @@ mod common;
 
 mod block;
 mod group_commit;
+mod isolation;
 mod openapi;
 mod parts;
 mod resources;
 mod scopes;
 mod store;
+mod tenant_statistics;

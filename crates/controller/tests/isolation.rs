@@ -3,7 +3,7 @@
 //! every place of the path, with cursors, parameters and bodies that aim at it. Nothing of the other is in an answer; what is there and
 //! what is not are answered alike; nothing of it is changed. A new route is walked without being named here.
 
-mod common;
+use crate::common;
 
 use bartizan_controller::rest::route::ParameterKind;
 use bartizan_controller::rest::{Reply, Route};

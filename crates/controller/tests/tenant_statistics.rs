@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What devices count of tenants: sums over devices, device by device, and who has said nothing.
 
-mod common;
+use crate::common;
 
 use common::{NOW, World};
 use serde_json::{Value, json};
