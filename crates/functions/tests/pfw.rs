@@ -146,7 +146,7 @@ fn wrong_rules_are_refused_with_their_place() {
         (
             r#"{"default": "drop", "rules": [{"allow": "tcp", "drop": "udp"}]}"#,
             "classes/0/rules/rules/0",
-            "a rule needs exactly one of `allow`, `drop` and `reject`, with protocols: `allow: tcp`",
+            "a rule needs exactly one of `allow`, `drop`, `reject` and `redirect`, with protocols: `allow: tcp`",
         ),
         (
             r#"{"default": "drop", "rules": [{"allow": "any", "to-ports": 80}]}"#,

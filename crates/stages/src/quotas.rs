@@ -175,6 +175,11 @@ pub struct Quotas {
     names: Vec<(TenantId, Arc<str>)>,
 }
 
+/// A tenant has as many flows as its quota lets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the tenant's quota of flows is used up")]
+pub struct FlowsUsedUp;
+
 impl Quotas {
     /// Of these tenants: number, name, quota and meter.
     #[must_use]
@@ -224,13 +229,16 @@ impl Quotas {
         })
     }
 
-    /// A place for a new flow of a tenant. `Ok(None)`: it needs none. `Err`: the quota is used up.
+    /// A place for a new flow of a tenant. `None`: it needs none.
+    ///
+    /// # Errors
+    /// The quota is used up.
     #[inline]
-    pub fn place(&self, tenant: TenantId) -> Result<Option<Counted>, ()> {
+    pub fn place(&self, tenant: TenantId) -> Result<Option<Counted>, FlowsUsedUp> {
         let Some((Quota { flows: Some(most), .. }, meter)) = self.of(tenant) else { return Ok(None) };
         // Captures: workers touch what they share in the order of the packets.
         wait_for_turn();
-        meter.count(*most).map(Some).ok_or(())
+        meter.count(*most).map(Some).ok_or(FlowsUsedUp)
     }
 
     /// The place of a flow that is there already, whatever the quota.
@@ -347,7 +355,7 @@ mod tests {
                     for step in 0..20_000u32 {
                         match quotas.place(TenantId(3)) {
                             Ok(place) => held.push(place),
-                            Err(()) => drop(held.pop()),
+                            Err(FlowsUsedUp) => drop(held.pop()),
                         }
                         most.fetch_max(used(&quotas).flows, Ordering::Relaxed);
                         if step % 7 == 0 {

@@ -212,7 +212,7 @@ impl Intake {
         self.discard(cx, chains, Reason::Defrag.into_decision());
     }
 
-    /// The next frame of a datagram that may leave: see [`crate::worker::Worker::take_released`].
+    /// The next frame of a datagram that may leave.
     pub fn take_released(&mut self, bytes: &mut Vec<u8>) -> Option<(u32, Timestamp)> {
         let length = self.defrag.pop_outgoing(bytes)?;
         let note = Note::from_bytes(bytes.get(..length).unwrap_or_default());
