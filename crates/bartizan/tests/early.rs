@@ -2,6 +2,7 @@
 //! `bartizan run` with `early-drop`, in a network namespace of its own (needs root; says so and returns otherwise): a flood from a block list of 10,000 prefixes is dropped by the
 //! kernel while connections of others go on, also while policies are loaded anew; every packet is counted for its rule.
 
+use crate::command_socket;
 use crate::common;
 use crate::level;
 use crate::namespace;
@@ -10,9 +11,11 @@ use bartizan_ports::{InlinePort, Port};
 use bartizan_testkit::packet::{Datagram, Layer, Packet};
 use bartizan_testkit::packet::{Ip, SYN, Segment, TCP, UDP};
 use bartizan_testkit_worker::events;
+use command_socket::{Client, ready};
 use common::{Folder, PROGRAM, Running, get, value};
 use level::{counter, datagrams, ends_well, network, send, take};
 use namespace::in_namespace;
+use serde_json::Value;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::Command;
@@ -226,18 +229,20 @@ fn two_links_keep_their_own_rules_over_hundreds_of_reloads() {
             "bartizan.yaml",
             format!(
                 "links: [{{name: one, inline: {{a: a1, b: b1, {offload}}}, workers: 1}}, {{name: two, inline: {{a: c1, b: d1, {offload}}}, workers: 1}}]\n\
-                 policy: policy.yaml\ncache: none\noutputs: {{eve: {{dir: out}}}}\nreload: {{max-loss: 100%}}\n"
+                 policy: policy.yaml\ncontrol: {{socket: c.socket}}\ncache: none\noutputs: {{eve: {{dir: out}}}}\nreload: {{max-loss: 100%}}\n"
             ),
         );
         let mut command = Command::new(PROGRAM);
         let running = Running::start(command.args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
+        ready(&folder, &running);
         running.until("running on");
+        let mut commands = Client::greeted(&folder.path("c.socket"));
         let (mut number, mut refused, mut passed) = (0, 0, 0);
         for generation in 1..=RELOADS {
             if generation > 1 {
                 folder.write("policy.yaml", policy_of_two(generation));
-                running.signal("USR2");
-                running.until(&format!("generation {generation}:"));
+                // Answered when all workers run it; the log tells it before.
+                assert_eq!(commands.ok("reload-rules", Value::Null), "done");
             }
             for (link, client, server) in
                 [(1, &mut client_one, &mut server_one), (0, &mut client_two, &mut server_two)]
