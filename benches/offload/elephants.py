@@ -22,8 +22,9 @@ CONNECTIONS = 32
 # Of the two elephants. The hosts share a core: together they leave most of it to the requests.
 IPERF = "200M"
 TLS_BYTES = 12_500_000
-# Off the rate that was asked for, at most.
-NEAR = 0.05
+# Off the rate that was asked for, at most; looked for in so many runs, of which the nearest counts.
+NEAR = 0.1
+GOOD = 0.03
 TRIES = 6
 RULE = 'pass tcp any any <> any 5201 (msg:"backup"; bypass; sid:1000001; rev:1;)\n'
 DELAY = """
@@ -114,15 +115,19 @@ def elephants(net):
 def at_rate(net, rate, seconds, folder):
     """Requests at a rate: that which came out, p50 and p99 in microseconds."""
     script = folder / "delay.lua"
-    mean = 1000 * CONNECTIONS / rate
+    mean, runs = 1000 * CONNECTIONS / rate, []
     for _ in range(TRIES):
         script.write_text(DELAY.format(mean=mean))
         got, p50, p99 = inline.wrk(net, CONNECTIONS, "large", seconds, f"-s {script}")
-        if abs(got / rate - 1) < NEAR:
-            return got, p50, p99
+        runs.append((abs(got / rate - 1), got, p50, p99))
+        if runs[-1][0] < GOOD:
+            break
         # A request takes its own time, too.
         mean = max(0.5, mean + 1000 * CONNECTIONS * (1 / rate - 1 / got))
-    raise inline.Problem(f"{rate:.0f} requests a second were asked for, {got:.0f} came")
+    off, got, p50, p99 = min(runs)
+    if off > NEAR:
+        raise inline.Problem(f"{rate:.0f} requests a second were asked for, {got:.0f} came at best")
+    return got, p50, p99
 
 
 def through(net, engine, offload, measure):
@@ -172,7 +177,10 @@ def measure(folder, rounds, seconds):
         rows = {name: [] for name in programs}
         for number in range(rounds):
             for name, (engine, offload) in programs.items():
-                figures, stats = through(net, engine, offload, lambda: at_rate(net, highest / 2, seconds, folder))
+                try:
+                    figures, stats = through(net, engine, offload, lambda: at_rate(net, highest / 2, 2 * seconds, folder))
+                except inline.Problem as problem:
+                    raise inline.Problem(f"{name}: {problem}") from None
                 rows[name].append((*figures, below(stats)))
             print(f"elephants: round {number + 1} of {rounds}", file=sys.stderr, flush=True)
         return highest, rows
