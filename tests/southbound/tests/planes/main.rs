@@ -191,11 +191,11 @@ fn alerts_statistics_and_orders_come_out_at_rest() {
     };
     edge.handle.statistics(delta(&[
         ("link/wan/packets", 3),
-        ("tenant/acme/packets", 2),
-        ("tenant/beta/packets", 9),
+        ("tenant/acme/web/packets", 2),
+        ("tenant/beta/web/packets", 9),
     ]));
     edge.handle.statistics(delta(&[("link/wan/packets", 4)]));
-    let sums = json!({ "link/wan/packets": 7, "tenant/acme/packets": 2 });
+    let sums = json!({ "link/wan/packets": 7, "tenant/acme/web/packets": 2 });
     until("the sums", || site.get("/v1/devices/edge/statistics")["counters"] == sums);
     // They are there after a restart, and come once.
     site.restart();
