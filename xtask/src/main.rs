@@ -55,11 +55,15 @@ fn generated(generated: &[(&str, &str, &str)], write: bool) -> ExitCode {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     for (package, file, test) in generated {
         let mut command = std::process::Command::new(&cargo);
-        command.args(["test", "--quiet", "-p", package]);
-        // One program has all files of `tests/`, as its modules.
+        // Of the workspace: a package by itself has other features of its libraries, and all would be built once more.
+        command.args(["test", "--quiet", "--workspace", "--locked"]);
+        // One program has all files of a crate's `tests/`, as its modules.
         match *file {
-            "" => command.args(["--bins", "--", test]),
-            file => command.args(["--test", "*", "--", &format!("{file}::{test}")]),
+            "" => command.args(["--bin", package, "--", test]),
+            file => {
+                let program = package.strip_prefix("bartizan-").unwrap_or(package);
+                command.args(["--test", program, "--", &format!("{file}::{test}")])
+            }
         };
         if write {
             command.env("UPDATE_REFERENCE", "1");
