@@ -228,7 +228,10 @@ impl Controller {
     /// Shows what a device says before it is stored, where it was drafted from nothing that is not on the disk: if it is lost the device says it
     /// again, and who waits for it has it sooner.
     fn show_early(&self, ahead: &Ahead, change: &Change) {
-        if !change.is_repeated() || ahead.awaited().is_some() || !wanted(&ahead.model, &change.status).is_empty() {
+        if !change.is_repeated()
+            || ahead.awaited().is_some()
+            || !wanted(&ahead.model, &change.status).is_empty()
+        {
             return;
         }
         self.model.write().unwrap_or_else(PoisonError::into_inner).set(&change.status);

@@ -440,12 +440,21 @@ fn an_agent_acknowledges_in_short_what_was_committed_over_the_connection_and_all
     session.tick(at(2_000));
     apply(&mut session, Ok(workers(6)));
     assert_eq!(said(&mut session), [full(6)]);
-    // A worker that is behind is named, and so is each with the next connection.
+    // What runs by that number is something else: a controller whose store was put back is not told that it has its way.
     hear(&mut session, 3, &commit(7));
-    let mut behind = workers(7);
-    behind[1].levels.insert("xdp".into(), 6);
+    let other = PolicyMessage::Commit(Manifest::of(&[policy(1, "a")]).hash());
+    hear(&mut session, 3, &Message::Policy(7, other));
+    apply(&mut session, Ok(workers(7)));
+    let said_of_it = said(&mut session);
+    assert_eq!(said_of_it.first(), Some(&full(7)));
+    assert!(matches!(&said_of_it[1..], [Message::Policy(7, PolicyMessage::Refused(refusal))]
+        if refusal.code == RefusalCode::Stale));
+    // A worker that is behind is named, and so is each with the next connection.
+    hear(&mut session, 3, &commit(8));
+    let mut behind = workers(8);
+    behind[1].levels.insert("xdp".into(), 7);
     apply(&mut session, Ok(behind.clone()));
-    let Some(Message::Policy(7, PolicyMessage::Running(told))) = said(&mut session).pop() else { panic!() };
+    let Some(Message::Policy(8, PolicyMessage::Running(told))) = said(&mut session).pop() else { panic!() };
     assert_eq!(told.workers, behind);
 }
 
@@ -498,7 +507,11 @@ fn generations_that_are_not_newer_are_refused_and_counted() {
     for generation in [4, 5] {
         hear(&mut session, 1, &Message::Policy(generation, PolicyMessage::Put(other.clone())));
         hear(&mut session, 1, &Message::Policy(generation, PolicyMessage::Delete(policy(1, "a").key())));
-        hear(&mut session, 1, &Message::Policy(generation, PolicyMessage::Commit(Manifest::default().hash())));
+        hear(
+            &mut session,
+            1,
+            &Message::Policy(generation, PolicyMessage::Commit(Manifest::default().hash())),
+        );
         let refused = said(&mut session);
         assert!(matches!(&refused[..], [Message::Policy(number, PolicyMessage::Refused(refusal))]
             if *number == generation && refusal.code == RefusalCode::Stale));

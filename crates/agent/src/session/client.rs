@@ -228,7 +228,10 @@ impl<D: Device, S: Store> Workshop<D, S> {
         if let Err(refusal) = self.device.build(candidate) {
             let withdrawn = matches!(ahead, Ok(true)).then(|| self.store.withdraw());
             let trouble = withdrawn.and_then(Result::err);
-            return (Err(refusal), trouble.map(|error| format!("a generation that cannot run is stored: {error}")));
+            return (
+                Err(refusal),
+                trouble.map(|error| format!("a generation that cannot run is stored: {error}")),
+            );
         }
         build += lap();
         let saved = match ahead {

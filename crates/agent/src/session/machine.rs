@@ -166,7 +166,7 @@ pub struct Session {
     building: Option<Candidate>,
     next_commit: Option<(u64, Hash)>,
     /// The last commit over this connection, while it is not answered, and the workers that were named over it.
-    unanswered: Option<u64>,
+    unanswered: Option<(u64, Hash)>,
     told: Told,
     /// What could not be stored, and when to try again.
     unstored: Option<(Option<u64>, Candidate)>,
@@ -430,7 +430,7 @@ impl Session {
             }
             Message::Policy(_, PolicyMessage::Put(_) | PolicyMessage::Delete(_)) => {}
             Message::Policy(generation, PolicyMessage::Commit(manifest)) => {
-                self.unanswered = Some(generation);
+                self.unanswered = Some((generation, manifest));
                 self.commit(generation, manifest);
             }
             Message::Rule(message) => self.rules(message),
@@ -515,7 +515,7 @@ impl Session {
         let beyond = refusal.diagnostics.len().saturating_sub(limits::DIAGNOSTICS);
         refusal.diagnostics.truncate(limits::DIAGNOSTICS);
         refusal.more = refusal.more.saturating_add(beyond as u64);
-        self.unanswered.take_if(|asked| *asked == generation);
+        self.unanswered.take_if(|(asked, _)| *asked == generation);
         self.refused = Some((generation, refusal));
         self.tell_refused = true;
     }
@@ -667,8 +667,8 @@ impl Session {
     /// The acknowledgement of what runs: in short where the controller knows the rest.
     fn acknowledgement(&mut self, version: u8) -> PolicyMessage {
         let running = Running { manifest: self.manifest, workers: self.workers.clone(), took: self.took };
-        let answers = self.unanswered.take_if(|asked| *asked == self.held.generation).is_some();
-        if answers
+        let runs = (self.held.generation, self.manifest);
+        if self.unanswered.take_if(|asked| *asked == runs).is_some()
             && version >= DONE_SINCE
             && let Some(took) = self.told.in_short(self.held.generation, &running)
         {

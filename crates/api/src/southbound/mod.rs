@@ -36,7 +36,9 @@ pub use head::{COMPRESSED, FIRST_VERSION, HEAD, Head, SubProtocol, VERSIONS, com
 pub use ids::{DeviceId, Hash, HashError, IdError};
 pub use message::Message;
 pub use objects::{Manifest, Object, ObjectKey, Policy, RuleGroup, RuleType, Rules};
-pub use policy::{DONE_SINCE, Diagnostic, Inventory, PolicyMessage, Refusal, RefusalCode, Running, Took, WorkerRuns};
+pub use policy::{
+    DONE_SINCE, Diagnostic, Inventory, PolicyMessage, Refusal, RefusalCode, Running, Took, WorkerRuns,
+};
 pub use pulse::{DEAD_AFTER, Now, Pulse};
 pub use rule::{RuleMessage, RuleOp, RuleParts};
 pub use session::{Enrol, Enrolled, Hello, Refuse, RefuseCode, SessionMessage, Welcome};

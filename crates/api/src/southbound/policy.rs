@@ -161,7 +161,9 @@ impl PolicyMessage {
             PolicyMessage::Refused(refusal) => (5, body::write(refusal)?),
             PolicyMessage::Ask => (6, Vec::new()),
             PolicyMessage::Inventory(inventory) => (7, body::write(inventory)?),
-            PolicyMessage::Done(_) if version < DONE_SINCE => return Err(EncodeError::Version("done", version)),
+            PolicyMessage::Done(_) if version < DONE_SINCE => {
+                return Err(EncodeError::Version("done", version));
+            }
             PolicyMessage::Done(took) => (8, body::write(took)?),
         };
         let mut head = vec![op, 0, 0, 0];

@@ -6,8 +6,8 @@ use super::counters::Counters;
 use super::session::{InStep, Peer, Stand};
 use bartizan_api::southbound::{
     AlertMessage, Decoder, DeviceId, Enrol, FIRST_VERSION, FunctionMessage, FunctionOrder, Hello, Message,
-    Now, PolicyMessage, Pulse, Refuse, RefuseCode, Running, SessionMessage, StatisticsMessage, VERSIONS, Welcome,
-    common_version,
+    Now, PolicyMessage, Pulse, Refuse, RefuseCode, Running, SessionMessage, StatisticsMessage, VERSIONS,
+    Welcome, common_version,
 };
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, VecDeque};

@@ -15,7 +15,7 @@ use bartizan_stages::chain::Chains;
 use bartizan_stages::lifecycle::{FunctionNews, NEWS_MAX};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How workers are steered from outside: stop, swap generations, and what they run.
 pub struct Control {
@@ -186,17 +186,10 @@ impl Control {
     /// Waits for some time until all workers run a generation, or a later one. Whether they do.
     #[must_use]
     pub fn wait_running(&self, generation: Generation, most: Duration) -> bool {
-        let end = Instant::now() + most;
         let (lock, entered) = &self.entered;
-        let mut guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        while self.running() < generation {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            guard = entered.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        true
+        let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(entered.wait_timeout_while(guard, most, |()| self.running() < generation));
+        self.running() >= generation
     }
 
     /// The generation that one worker runs; beyond the last: `None`.

@@ -184,11 +184,12 @@ fn what_was_saved_ahead_and_cannot_run_leads_back_at_any_step() {
         _ => held(number, std::slice::from_ref(&kept)),
     };
     let runs = |number: u64| number % 4 != 0;
-    let one = |store: &mut FileStore<Killed>, number: u64| match (store.save_ahead(&of(number))?, runs(number)) {
-        (true, true) | (false, false) => Ok(()),
-        (true, false) => store.withdraw(),
-        (false, true) => store.save(&of(number)),
-    };
+    let one =
+        |store: &mut FileStore<Killed>, number: u64| match (store.save_ahead(&of(number))?, runs(number)) {
+            (true, true) | (false, false) => Ok(()),
+            (true, false) => store.withdraw(),
+            (false, true) => store.save(&of(number)),
+        };
     let (mut stepped_back, mut whole) = (0, 0);
     for steps in 0..70 {
         let folder = Folder::new(&format!("ahead-{steps}"));
@@ -220,7 +221,8 @@ fn what_was_saved_ahead_and_cannot_run_leads_back_at_any_step() {
 fn a_change_that_is_withdrawn_is_two_lines_and_what_large_changes_are_is_not_saved_ahead() {
     let folder = Folder::new("withdrawn");
     let mut store = FileStore::new(&folder.0);
-    let (one, two) = (held(1, &[policy("a", "1"), policy("b", "1")]), held(2, &[policy("a", "2"), policy("c", "2")]));
+    let (one, two) =
+        (held(1, &[policy("a", "1"), policy("b", "1")]), held(2, &[policy("a", "2"), policy("c", "2")]));
     assert!(!store.save_ahead(&one).unwrap(), "there is no journal yet");
     assert_eq!(FileStore::new(&folder.0).load().unwrap(), Held::default());
     store.save(&one).unwrap();
