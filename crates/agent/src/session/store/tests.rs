@@ -183,7 +183,7 @@ fn what_was_saved_ahead_and_cannot_run_leads_back_at_any_step() {
         1 => held(number, &[policy("changed", &number.to_string()), policy("more", "m")]),
         _ => held(number, std::slice::from_ref(&kept)),
     };
-    let runs = |number: u64| number % 4 != 0;
+    let runs = |number: u64| !number.is_multiple_of(4);
     let one =
         |store: &mut FileStore<Killed>, number: u64| match (store.save_ahead(&of(number))?, runs(number)) {
             (true, true) | (false, false) => Ok(()),
