@@ -2,25 +2,28 @@
 //! Messages of the southbound protocol.
 
 use crate::planted::planted;
-use bartizan_api::southbound::{DecodeError, Decoder, Message, PolicyMessage};
+use bartizan_api::southbound::{DecodeError, Decoder, FIRST_VERSION, Message, PolicyMessage, VERSIONS};
 
 /// Decodes the bytes whole and in pieces: the same comes of both, and what is a message is the same when it is written and read again.
 pub fn run(data: &[u8]) {
-    let (whole, end) = decode(&mut data.chunks(data.len().max(1)));
-    let (pieces, piecewise) = decode(&mut data.chunks(7));
+    // The version of the first head is the one that was agreed on.
+    let version = data.first().copied().filter(|first| VERSIONS.contains(first)).unwrap_or(FIRST_VERSION);
+    let (whole, end) = decode(version, &mut data.chunks(data.len().max(1)));
+    let (pieces, piecewise) = decode(version, &mut data.chunks(7));
     assert_eq!(whole, pieces);
     assert_eq!(end, piecewise);
     for message in whole {
         planted(matches!(&message, Message::Policy(_, PolicyMessage::Delete(key)) if key.as_str() == "x"));
         // What came compressed, or with spaces, may be too long when it is written plainly; nothing else may fail.
-        let Ok(bytes) = message.encode(1) else { continue };
-        let (again, end) = decode(&mut bytes.chunks(bytes.len()));
+        let Ok(bytes) = message.encode(version) else { continue };
+        let (again, end) = decode(version, &mut bytes.chunks(bytes.len()));
         assert_eq!((again, end), (vec![message], None));
     }
 }
 
-fn decode(pieces: &mut dyn Iterator<Item = &[u8]>) -> (Vec<Message>, Option<DecodeError>) {
+fn decode(version: u8, pieces: &mut dyn Iterator<Item = &[u8]>) -> (Vec<Message>, Option<DecodeError>) {
     let mut decoder = Decoder::default();
+    decoder.agree(version);
     let mut messages = Vec::new();
     for piece in pieces {
         decoder.push(piece);

@@ -5,7 +5,7 @@ use crate::control::{ANSWER_MAX, MESSAGE_MAX};
 use crate::southbound::DEAD_AFTER;
 use crate::southbound::limits::{
     ALERTS, COUNTERS, DIAGNOSTICS, GROUP_RULES, INFLATED_BYTES, INVENTORY_PAGE, JSON_DEPTH, MESSAGE_BYTES,
-    NAME_LETTERS, OBJECT_BYTES, OBJECTS,
+    NAME_LETTERS, OBJECT_BYTES, OBJECTS, TOLD_LEVELS,
 };
 use bartizan_base::limit::Trace::{NotNeeded, Told};
 use bartizan_base::limit::{Limit, bytes, count};
@@ -27,6 +27,8 @@ pub const LIMITS: &[Limit] = limits! {
         "the device refuses the generation", [Told("diagnostics of the device")];
     Controller "entries of an inventory message" = "{}" [count(INVENTORY_PAGE)] in ["api/southbound/limits.rs"],
         "the next ones go in the next message", [NotNeeded];
+    Controller "levels of workers that both sides remember, for acknowledgements in short" = "{}" [count(TOLD_LEVELS)] in ["api/southbound/limits.rs"],
+        "they are named each time", [NotNeeded];
     Controller "rules of a group" = "{}" [count(GROUP_RULES)] in ["api/southbound/limits.rs"],
         "the connection ends", [Told("malformed messages by kind, of both sides")];
     Controller "diagnostics of a refusal" = "{}" [count(DIAGNOSTICS)] in ["api/southbound/limits.rs"],

@@ -220,12 +220,6 @@ fn how_long_a_generation_took_is_told_in_version_2_only() {
     let timed = running(Some(Took { build: 812, store: 402, swap: 95 }));
     let bytes = timed.encode(2).unwrap();
     assert_eq!(format!("running-2: {}\n", vector_of(&bytes, sub_head(&timed))), VECTORS_2);
-    let decode_as = |version, bytes: &[u8]| {
-        let mut decoder = Decoder::default();
-        decoder.agree(version);
-        decoder.push(bytes);
-        decoder.next_message()
-    };
     assert_eq!(decode_as(2, &bytes), Ok(Some(timed.clone())));
     assert_eq!(decode_as(2, &running(None).encode(2).unwrap()), Ok(Some(running(None))));
     // Who speaks version 1 is not told, and a peer that tells it there is none.
@@ -235,10 +229,94 @@ fn how_long_a_generation_took_is_told_in_version_2_only() {
     assert!(matches!(decode_as(1, &old), Err(DecodeError::Body { message: "running", .. })));
 }
 
+/// What version 3 has beyond version 2.
+const VECTORS_3: &str = include_str!("vectors/southbound-3.txt");
+
+/// The messages of version 3's vectors, with the bytes of their sub-protocols' heads and of the numbers behind those.
+fn messages_3() -> Vec<(&'static str, Message, usize)> {
+    let text = r#"{"order":100,"policy":{"chain":["pfw","ids"],"name":"acme/web","tenant":"acme"}}"#;
+    let policy = Policy { name: "web".into(), tenant: 7, text: text.into() };
+    let manifest = Manifest::of([&Object::Policy(policy.clone())]).hash();
+    let took = Took { build: 812, store: 402, swap: 95 };
+    let message = |message| Message::Policy(5, message);
+    vec![
+        ("put-3", message(PolicyMessage::Put(policy)), 16),
+        ("commit-3", message(PolicyMessage::Commit(manifest)), 44),
+        ("done-3", message(PolicyMessage::Done(took)), 12),
+    ]
+}
+
+fn decode_as(version: u8, bytes: &[u8]) -> Result<Option<Message>, DecodeError> {
+    let mut decoder = Decoder::default();
+    decoder.agree(version);
+    decoder.push(bytes);
+    decoder.next_message()
+}
+
+#[test]
+fn a_change_and_its_acknowledgement_are_short_in_version_3() {
+    let written: String = messages_3()
+        .iter()
+        .map(|(name, message, numbers)| {
+            format!("{name}: {}\n", vector_of(&message.encode(3).unwrap(), *numbers))
+        })
+        .collect();
+    assert_eq!(written, VECTORS_3);
+    for (line, (name, message, _)) in VECTORS_3.lines().zip(messages_3()) {
+        let bytes = bytes_of(line.split_once(": ").unwrap().1);
+        assert_eq!(decode_as(3, &bytes), Ok(Some(message.clone())), "{name}");
+        for end in 0..bytes.len() {
+            assert_eq!(decode_as(3, &bytes[..end]), Ok(None));
+        }
+        // Who speaks an older version is told it in that version's words, if it has any.
+        let done = matches!(message, Message::Policy(_, PolicyMessage::Done(_)));
+        match message.encode(2) {
+            Ok(bytes) => assert_eq!(decode_as(2, &bytes), Ok(Some(message))),
+            Err(error) => assert!(done && error == EncodeError::Version("done", 2), "{name}: {error}"),
+        }
+        let mut old = bytes;
+        old[0] = 2;
+        assert!(decode_as(2, &old).is_err(), "{name}");
+    }
+    // All other messages are as before.
+    for (name, message) in messages() {
+        let bytes = message.encode(3).unwrap();
+        assert_eq!(decode_as(3, &bytes), Ok(Some(message.clone())), "{name}");
+        assert!(bytes.len() <= message.encode(2).unwrap().len(), "{name}");
+    }
+}
+
+#[test]
+fn what_is_wrong_in_a_short_body_is_said() {
+    let policy = |op: u8, body: &[u8]| {
+        let length = u32::try_from(12 + body.len()).unwrap().to_be_bytes();
+        [&[3, 2, 0, 0], &length[..], &[op, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], body].concat()
+    };
+    let long = [&[0, 1, 0, 129][..], &[b'x'; 129]].concat();
+    let cases: [(u8, &[u8], ErrorKind, &str); 9] = [
+        (1, &[], ErrorKind::Malformed, "end within"),
+        (1, &[0, 1, 0], ErrorKind::Malformed, "end within"),
+        (1, &[0, 1, 0, 2, b'x'], ErrorKind::Malformed, "end within"),
+        (1, &[0, 1, 0, 1, 0xff], ErrorKind::Malformed, "the name is no UTF-8"),
+        (1, &[0, 1, 0, 1, b'x', 0xff], ErrorKind::Malformed, "the text is no UTF-8"),
+        (1, &long, ErrorKind::Bounds, "letters of the name"),
+        (3, &[0; 31], ErrorKind::Malformed, "32 bytes"),
+        (3, &[0; 33], ErrorKind::Malformed, "32 bytes"),
+        (8, b"{}", ErrorKind::Malformed, "missing field"),
+    ];
+    for (op, body, kind, what) in cases {
+        let error = decode_as(3, &policy(op, body)).unwrap_err();
+        assert!(error.kind() == kind && error.to_string().contains(what), "{error}");
+    }
+    let name = "x".repeat(usize::from(u16::MAX) + 1);
+    let put = PolicyMessage::Put(Policy { name, tenant: 1, text: String::new() });
+    assert!(Message::Policy(1, put).encode(3).is_err());
+}
+
 #[test]
 fn the_specification_shows_the_test_vectors() {
     let page = include_str!("../../../docs/southbound.md");
-    for line in VECTORS.lines().chain(VECTORS_2.lines()) {
+    for line in VECTORS.lines().chain(VECTORS_2.lines()).chain(VECTORS_3.lines()) {
         assert!(page.contains(line), "docs/southbound.md does not show this vector:\n{line}");
     }
 }
@@ -266,9 +344,11 @@ fn a_policy_of_the_papers_experiment_is_at_most_400_bytes() {
     let text = "policies:\n  - name: stop-trojans\n    from: 10.0.0.0/8\n    to: any\n    chain: [pfw, sfw, ids]\n    ids:\n      categories: [trojan-activity]\n      action: drop\n";
     let policy = Policy { name: "stop-trojans".into(), tenant: 7, text: text.into() };
     let manifest = Manifest::of([&Object::Policy(policy.clone())]).hash();
-    let put = Message::Policy(5, PolicyMessage::Put(policy)).encode(1).unwrap();
-    let commit = Message::Policy(5, PolicyMessage::Commit(manifest)).encode(1).unwrap();
-    assert!(put.len() + commit.len() <= 400, "{} and {}", put.len(), commit.len());
+    for (version, most) in [(1, 400), (3, 300)] {
+        let put = Message::Policy(5, PolicyMessage::Put(policy.clone())).encode(version).unwrap();
+        let commit = Message::Policy(5, PolicyMessage::Commit(manifest)).encode(version).unwrap();
+        assert!(put.len() + commit.len() <= most, "{} and {}", put.len(), commit.len());
+    }
 }
 
 #[test]
@@ -387,11 +467,13 @@ proptest! {
     fn any_policy_comes_back(name in "\\PC{0,60}", tenant: u16, text in "(?s).{0,2000}", generation: u64) {
         prop_assume!(name.len() <= limits::NAME_LETTERS);
         let message = Message::Policy(generation, PolicyMessage::Put(Policy { name, tenant, text }));
-        let bytes = message.encode(1).unwrap();
-        for end in 0..bytes.len().min(64) {
-            prop_assert_eq!(decode(&bytes[..end]), Ok(None));
+        for version in [1, 3] {
+            let bytes = message.encode(version).unwrap();
+            for end in 0..bytes.len().min(64) {
+                prop_assert_eq!(decode_as(version, &bytes[..end]), Ok(None));
+            }
+            prop_assert_eq!(decode_as(version, &bytes), Ok(Some(message.clone())));
         }
-        prop_assert_eq!(decode(&bytes), Ok(Some(message)));
     }
 
     #[test]

@@ -153,18 +153,37 @@ pub fn open() -> (Channel, Inbox) {
     (Channel(to), Inbox { from, stopped: false })
 }
 
+/// Why nothing comes of a command any more.
+const ENDING: &str = "the program is about to end";
+
+/// A command that was sent.
+#[derive(Debug)]
+pub struct Asking(Result<Receiver<Answer>, String>);
+
+impl Asking {
+    /// Waits for what comes of it, however long that takes.
+    pub fn wait(self) -> Answer {
+        let answer = self.0.and_then(|answer| answer.recv().map_err(|_| ENDING.to_owned()));
+        answer.unwrap_or_else(Answer::Refused)
+    }
+}
+
 impl Channel {
     /// Sends a command and waits for what comes of it, however long that takes.
     pub fn ask(&self, command: Command) -> Answer {
-        const ENDING: &str = "the program is about to end";
+        self.begin(command).wait()
+    }
+
+    /// Sends a command; what comes of it is waited for later.
+    pub fn begin(&self, command: Command) -> Asking {
         let (to, answer) = channel();
-        match self.0.try_send(Asked { command, to: Some(to) }) {
-            Ok(()) => answer.recv().unwrap_or_else(|_| Answer::Refused(ENDING.to_owned())),
-            Err(TrySendError::Full(_)) => Answer::Refused(format!(
+        Asking(match self.0.try_send(Asked { command, to: Some(to) }) {
+            Ok(()) => Ok(answer),
+            Err(TrySendError::Full(_)) => Err(format!(
                 "{COMMANDS_WAITING} commands wait already, perhaps for a reload; ask again later"
             )),
-            Err(TrySendError::Disconnected(_)) => Answer::Refused(ENDING.to_owned()),
-        }
+            Err(TrySendError::Disconnected(_)) => Err(ENDING.to_owned()),
+        })
     }
 }
 

@@ -85,11 +85,7 @@ impl View {
 
     /// Waits for some time until all workers run a generation, or a later one. Whether they do.
     pub fn wait_for(&self, generation: Generation, patience: Duration) -> bool {
-        let end = Instant::now() + patience;
-        while self.control.running() < generation && Instant::now() < end {
-            std::thread::sleep(LOOK);
-        }
-        self.control.running() >= generation
+        self.control.wait_running(generation, patience)
     }
 
     fn ask(&self, question: inquiry::Question) -> Answer {

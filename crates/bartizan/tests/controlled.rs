@@ -8,6 +8,8 @@ use crate::inline_pair;
 use crate::namespace;
 use crate::office;
 
+use bartizan_agent::session::Held;
+use bartizan_agent::session::store::{FileStore, Store};
 use bartizan_api::southbound::{Object, Policy, RuleGroup, RuleType, Rules};
 use bartizan_ports::InlinePort;
 use command_socket::Client;
@@ -16,6 +18,7 @@ use inline_pair::{network, start};
 use namespace::in_namespace;
 use office::Site;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 const NOTHING: Value = Value::Null;
 const FILE: u32 = 17;
@@ -206,11 +209,31 @@ fn reports(site: &Site) {
     assert!(counted("link/wan/packets") >= 4);
 }
 
+/// A policy that cannot be built.
+fn bad() -> Object {
+    let bad = json!({"name": "acme/bad", "tenant": ["acme"], "chain": ["pfv"]});
+    part(3, "bad", &json!({"policy": bad, "order": 1}))
+}
+
+/// The program was killed while it built what cannot be built, which was stored beside that: the generation before holds.
+fn killed_while_it_built(folder: &Folder, net: &mut [InlinePort; 2]) {
+    let mut store = FileStore::new(&folder.path("state/edge"));
+    let held = store.load().unwrap();
+    store.save(&held).unwrap();
+    let mut broken = Held { generation: 2, ..held };
+    broken.objects.insert(bad().key(), Arc::new(bad()));
+    assert!(store.save_ahead(&broken).unwrap());
+    let running = start(folder);
+    running.until("generation 2 was stored, and cannot be used");
+    running.until("generation 1 runs, as it was stored");
+    assert_eq!(passed(net, &[4000, 7000]), [4000]);
+    assert_eq!(running.stop().code, Some(0));
+}
+
 /// What cannot be built is refused whole, with the place in its object, and what ran goes on.
 fn broken(site: &Site, net: &mut [InlinePort; 2], running: &Running) {
     let mut objects = generation(5000, &[2001]);
-    let bad = json!({"name": "acme/bad", "tenant": ["acme"], "chain": ["pfv"]});
-    objects.push(part(3, "bad", &json!({"policy": bad, "order": 1})));
+    objects.push(bad());
     site.publish(2, &objects);
     until("a refusal", || !site.shared().refused.is_empty());
     let diagnostic = site.shared().refused[0].diagnostics[0].clone();
@@ -238,6 +261,7 @@ fn what_was_stored_and_is_broken_is_said_and_the_hosts_own_policy_holds() {
         until("generation 1", || site.acknowledged() == 1);
         assert_eq!(passed(&mut net, &[4000, 7000]), [4000]);
         assert_eq!(running.stop().code, Some(0));
+        killed_while_it_built(&folder, &mut net);
         let list = folder.path("state/edge/generation.json");
         std::fs::write(&list, "{").unwrap();
         drop(site);

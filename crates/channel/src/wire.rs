@@ -15,6 +15,9 @@ const TURN: usize = 256 << 10;
 /// Bytes that wait for the socket at most, beyond one message.
 const WAITING: usize = 64 << 10;
 
+/// Bytes of messages that travel together, in one record of TLS, which takes no more than 16 KiB.
+const TOGETHER: usize = 8 << 10;
+
 /// A connection.
 #[derive(Debug)]
 pub struct Wire {
@@ -139,6 +142,25 @@ impl Wire {
             }
         }
         Ok(true)
+    }
+
+    /// Hands messages to the socket one by one while it has room; short ones that are there at the same time travel together. Whether all went.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub fn send(&mut self, mut next: impl FnMut() -> Option<Vec<u8>>) -> io::Result<bool> {
+        let mut all = self.flush()?;
+        while all && self.has_room() {
+            let Some(mut bytes) = next() else { break };
+            while bytes.len() < TOGETHER
+                && let Some(more) = next()
+            {
+                bytes.extend_from_slice(&more);
+            }
+            self.write(&bytes)?;
+            all = self.flush()?;
+        }
+        Ok(all)
     }
 
     /// Says that nothing more comes, and closes.

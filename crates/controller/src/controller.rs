@@ -12,7 +12,7 @@ use crate::fleet::Fleet;
 use crate::model::{Model, Step};
 use crate::numbers;
 use crate::problem::Refusal;
-use crate::queue::{Group, Queue};
+use crate::queue::{Ahead, Group, Queue};
 use crate::render::TENANTS;
 use crate::rollout;
 use crate::statistics::{self, STATISTICS};
@@ -212,6 +212,7 @@ impl Controller {
                 draft(&ahead.model).and_then(|draft| self.compose(&ahead.model, who, action, draft));
             let drafted = drafted.map(|(change, outcome)| {
                 if !dry && (!change.writes.is_empty() || !change.status.is_empty()) {
+                    self.show_early(&ahead, &change);
                     ahead.add(outcome.generation, change);
                 }
                 outcome
@@ -222,6 +223,19 @@ impl Controller {
             self.settle(&group)?;
         }
         drafted
+    }
+
+    /// Shows what a device says before it is stored, where it was drafted from nothing that is not on the disk: if it is lost the device says it
+    /// again, and who waits for it has it sooner.
+    fn show_early(&self, ahead: &Ahead, change: &Change) {
+        if !change.is_repeated()
+            || ahead.awaited().is_some()
+            || !wanted(&ahead.model, &change.status).is_empty()
+        {
+            return;
+        }
+        self.model.write().unwrap_or_else(PoisonError::into_inner).set(&change.status);
+        self.bell.ring();
     }
 
     /// Waits until a group is on the disk: whoever comes to the store first takes all that wait there with it.
@@ -259,13 +273,13 @@ impl Controller {
                 model.apply(step);
             }
         }
-        self.bell.ring();
         for (device, generation) in told {
             self.fleet.wanted(&device, generation);
         }
         for device in changed {
             self.fleet.changed(&device);
         }
+        self.bell.ring();
     }
 
     fn compose(

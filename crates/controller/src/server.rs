@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! HTTP/1.1 over TLS: the transport of the API. Handlers run on threads of their own, since a change waits for the disk.
+//! HTTP/1.1 over TLS: the transport of the API. A handler has its thread for itself, since a change waits for the disk.
 //!
 //! Bounded: connections (of all, and of an address), the time of a handshake, of a head, of a body and until something of an answer is
 //! taken, bytes of head and body. What goes beyond is answered where that is possible, and counted.
@@ -18,9 +18,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::task::block_in_place;
 use tokio_rustls::TlsAcceptor;
 
 /// Connections that are open at once.
@@ -98,18 +101,21 @@ fn tls(identity: Identity) -> Result<rustls::ServerConfig, ServerError> {
 
 async fn accept(listener: tokio::net::TcpListener, tls: TlsAcceptor, api: Arc<Api>) {
     let seats = Arc::new(Seats::new(CONNECTIONS_MAX, BY_SOURCE));
+    // As many as there are threads beyond those that serve connections.
+    let turns = Arc::new(Semaphore::new(HANDLERS_MAX));
     for number in 0.. {
         let Ok((stream, peer)) = listener.accept().await else {
             // No descriptor left, or the client is gone already: others may come.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let client = Arc::new(Client { peer, known: Arc::default(), api: Arc::clone(&api) });
+        let (api, turns) = (Arc::clone(&api), Arc::clone(&turns));
+        let client = Arc::new(Client { peer, known: Arc::default(), api, turns });
         match seats.take(number, peer.ip(), &client.known) {
             Given::Free => {}
-            Given::InPlaceOf(_) => count(&api.controller.counters.gave_way),
+            Given::InPlaceOf(_) => count(&client.api.controller.counters.gave_way),
             Given::Nothing => {
-                count(&api.controller.counters.busy);
+                count(&client.api.controller.counters.busy);
                 continue;
             }
         }
@@ -134,6 +140,8 @@ struct Client {
     /// It has shown a token that is known here.
     known: Arc<AtomicBool>,
     api: Arc<Api>,
+    /// For requests that are worked on.
+    turns: Arc<Semaphore>,
 }
 
 async fn connection(
@@ -199,7 +207,12 @@ async fn respond(request: Request<Incoming>, client: &Client) -> Response<Full<B
         }
     };
     // Admitted once more, where the answer is made: a token may have been revoked while the body came in.
-    let answered = tokio::task::spawn_blocking(move || api.handle(head, body)).await;
+    let answered = {
+        // Closed with the server only.
+        let _turn = client.turns.acquire().await;
+        // In this thread, which hands connections to another one meanwhile: the request and its answer need no thread to be woken.
+        block_in_place(|| catch_unwind(AssertUnwindSafe(|| api.handle(head, body))))
+    };
     match answered {
         Ok(reply) => on_the_wire(reply, false),
         Err(_) => on_the_wire(Reply { status: 500, fields: Vec::new(), body: Vec::new() }, true),

@@ -7,6 +7,7 @@ use bartizan_controller::clock::WallClock;
 use bartizan_controller::controller::Draft;
 use bartizan_controller::device::Touched;
 use bartizan_controller::fleet::MemoryFleet;
+use bartizan_controller::model::Model;
 use bartizan_controller::problem::Refusal;
 use bartizan_controller::store::{
     Alert, AuditRow, Change, Document, KeptAlert, Loaded, MemoryStore, Status, Store, StoreError,
@@ -15,6 +16,7 @@ use bartizan_controller::{Controller, Settings};
 use serde_json::json;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 /// A store whose writes wait until the test lets them go on.
 struct Slow {
@@ -141,4 +143,36 @@ fn after_a_full_disk_changes_are_drafted_from_what_stands() {
         assert_eq!((seen.recv().unwrap(), begins.recv().unwrap()), (expected, 1));
     }
     assert_eq!(controller.model().generation, 2);
+}
+
+/// A device says something, which it says again if it is lost; `drafted` tells that the draft is made.
+fn say(controller: &Arc<Controller>, what: &'static str, drafted: &Sender<()>) -> JoinHandle<bool> {
+    let (controller, drafted) = (Arc::clone(controller), drafted.clone());
+    std::thread::spawn(move || {
+        let draft = |_: &Model| {
+            drafted.send(()).unwrap();
+            let said = Status { kind: "said".to_owned(), id: "edge".to_owned(), body: Some(json!(what)) };
+            Ok(Draft { status: vec![said], repeats: true, ..Draft::default() })
+        };
+        controller.change(&Principal::controller(), "say", false, draft).is_ok()
+    })
+}
+
+#[test]
+fn what_a_device_says_is_shown_before_it_is_stored_where_nothing_else_waits() {
+    let (controller, begins, go) = world();
+    let (drafted, draft) = channel();
+    let shown = || controller.model().status("said", "edge").cloned();
+    let first = say(&controller, "first", &drafted);
+    assert_eq!(((), 1), (draft.recv().unwrap(), begins.recv().unwrap()));
+    assert_eq!(shown(), Some(json!("first")), "the store has not taken it yet");
+    // This one is drafted from what is not on the disk.
+    let second = say(&controller, "second", &drafted);
+    draft.recv().unwrap();
+    go.send(true).unwrap();
+    assert_eq!(begins.recv().unwrap(), 1);
+    assert_eq!(shown(), Some(json!("first")));
+    go.send(true).unwrap();
+    assert!(first.join().unwrap() && second.join().unwrap());
+    assert_eq!(shown(), Some(json!("second")));
 }

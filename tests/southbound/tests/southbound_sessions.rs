@@ -14,6 +14,8 @@ use std::sync::Arc;
 struct Office {
     wanted: Option<Arc<Wanted>>,
     running: Vec<u64>,
+    /// What the last acknowledgement said.
+    said: Option<Running>,
     ahead: Vec<u64>,
     twins: Vec<(String, String)>,
     revoked: bool,
@@ -28,8 +30,9 @@ impl Backend for Office {
     fn wanted(&self, _: &DeviceId) -> Option<Arc<Wanted>> {
         self.wanted.clone()
     }
-    fn running(&mut self, _: &DeviceId, generation: u64, _: &Running) -> Result<(), Unavailable> {
+    fn running(&mut self, _: &DeviceId, generation: u64, said: &Running) -> Result<(), Unavailable> {
         self.running.push(generation);
+        self.said = Some(said.clone());
         Ok(())
     }
     fn refused(&mut self, _: &DeviceId, _: u64, _: &Refusal) -> Result<(), Unavailable> {
@@ -93,22 +96,26 @@ fn wanted(generation: u64, objects: &[Object]) -> Option<Arc<Wanted>> {
     Some(Arc::new(Wanted::new(generation, objects)))
 }
 
-/// A controller with connections that a test speaks on.
-struct Controller(Server<Office>);
+/// A controller with connections that a test speaks on, in a version behind `hello`.
+struct Controller(Server<Office>, u8);
 
 impl Controller {
     fn new(office: Office) -> Self {
-        Controller(Server::new(ServerConfig { orders: 2, connections: 3, ..ServerConfig::default() }, office))
+        let config = ServerConfig { orders: 2, connections: 3, ..ServerConfig::default() };
+        Controller(Server::new(config, office), 1)
     }
 
     fn say(&mut self, now: u64, connection: u64, message: &Message) {
-        self.0.receive(at(now), connection, &message.encode(1).unwrap());
+        let first = matches!(message, Message::Session(SessionMessage::Hello(_)));
+        let version = if first { 1 } else { self.1 };
+        self.0.receive(at(now), connection, &message.encode(version).unwrap());
     }
 
     fn answers(&mut self, now: u64, connection: u64) -> Vec<Message> {
         let mut decoder = Decoder::default();
         let mut answers = Vec::new();
         while let Some(bytes) = self.0.transmit(at(now), connection) {
+            decoder.agree(bytes[0]);
             decoder.push(&bytes);
             answers.extend(decoder.next_message().unwrap());
         }
@@ -117,7 +124,8 @@ impl Controller {
 
     fn greet(&mut self, now: u64, connection: u64, generation: u64) -> Vec<Message> {
         assert!(self.0.connected(at(now), connection, peer("edge-1"), "here"));
-        self.say(now, connection, &Message::Session(SessionMessage::Hello(hello("edge-1", generation))));
+        let hello = Hello { versions: vec![self.1], ..hello("edge-1", generation) };
+        self.say(now, connection, &Message::Session(SessionMessage::Hello(hello)));
         self.answers(now, connection)
     }
 
@@ -347,28 +355,136 @@ fn connections_and_orders_are_bounded() {
     assert!(!controller.0.order(&id("edge-9"), 5, FunctionOrder::Health, "ids", serde_json::Map::new()));
 }
 
+/// Two workers, of which all levels run a generation.
+fn workers(generation: u64) -> Vec<WorkerRuns> {
+    let levels = BTreeMap::from([("host".to_owned(), generation), ("xdp".to_owned(), generation)]);
+    [0, 1].map(|worker| WorkerRuns { link: "wan".into(), worker, levels: levels.clone() }).to_vec()
+}
+
+#[test]
+fn an_acknowledgement_in_short_is_one_in_full_and_only_of_what_was_committed() {
+    let took = Took { build: 1, store: 2, swap: 3 };
+    let done = |generation| Message::Policy(generation, PolicyMessage::Done(took));
+    let running = |generation| {
+        let (manifest, workers) = (Manifest::default().hash(), workers(generation));
+        Message::Policy(generation, PolicyMessage::Running(Running { manifest, workers, took: None }))
+    };
+    // A controller that has committed generation 5; whether the device has named its workers before.
+    let committed = |named: bool| {
+        let mut controller = Controller::new(Office { wanted: wanted(5, &[]), ..Office::default() });
+        controller.1 = 3;
+        controller.greet(0, 1, 4);
+        if named {
+            controller.say(1, 1, &running(4));
+        }
+        let held = Manifest::of(&[policy(1, "old")]);
+        let inventory = PolicyMessage::Inventory(Inventory { objects: held, more: false });
+        controller.say(1, 1, &Message::Policy(4, inventory));
+        let commit = controller.answers(1, 1).pop();
+        assert_eq!(commit, Some(Message::Policy(5, PolicyMessage::Commit(Manifest::default().hash()))));
+        controller
+    };
+    let mut controller = committed(true);
+    controller.say(2, 1, &done(5));
+    assert_eq!(controller.answers(2, 1), []);
+    let office = controller.0.backend();
+    assert_eq!(office.running, [4, 5]);
+    let full = Running { manifest: Manifest::default().hash(), workers: workers(5), took: Some(took) };
+    assert_eq!(office.said.as_ref(), Some(&full));
+    // Once more, of another one, before workers were named.
+    let cases = [(true, 5), (true, 6), (true, 4), (false, 5)];
+    for (index, (named, generation)) in cases.into_iter().enumerate() {
+        let mut controller = committed(named);
+        if index == 0 {
+            controller.say(2, 1, &done(5));
+        }
+        let before = controller.0.backend().running.clone();
+        controller.say(3, 1, &done(generation));
+        assert_eq!(code(&controller.answers(3, 1)), Some(RefuseCode::Protocol), "{index}");
+        assert_eq!(controller.0.backend().running, before);
+    }
+}
+
+#[test]
+fn an_agent_acknowledges_in_short_what_was_committed_over_the_connection_and_all_else_in_full() {
+    let took = Took { build: 1, store: 2, swap: 3 };
+    let commit = |generation| Message::Policy(generation, PolicyMessage::Commit(Manifest::default().hash()));
+    let apply = |session: &mut Session, outcome| {
+        let Some(Action::Apply(candidate)) = session.action() else { panic!("nothing is built") };
+        session.took(took);
+        session.applied(candidate.held.generation, outcome);
+    };
+    let mut session = in_step_with(running(3, &[]), 3);
+    // It has named no workers over this connection: what it said behind `welcome` had none.
+    hear(&mut session, 3, &commit(4));
+    apply(&mut session, Ok(workers(4)));
+    let full = |generation| {
+        let (manifest, workers) = (Manifest::default().hash(), workers(generation));
+        Message::Policy(generation, PolicyMessage::Running(Running { manifest, workers, took: Some(took) }))
+    };
+    let done = |generation| Message::Policy(generation, PolicyMessage::Done(took));
+    assert_eq!(said(&mut session), [full(4)]);
+    hear(&mut session, 3, &commit(5));
+    apply(&mut session, Ok(workers(5)));
+    assert_eq!(said(&mut session), [done(5)]);
+    // What nobody asked for, and what was asked for again.
+    session.workers_changed(workers(5));
+    assert_eq!(said(&mut session), [full(5)]);
+    hear(&mut session, 3, &commit(5));
+    assert_eq!(said(&mut session), [done(5)]);
+    // One that could not be stored was refused: that it runs later answers nothing.
+    hear(&mut session, 3, &commit(6));
+    apply(&mut session, Err(Refusal { code: RefusalCode::Store, diagnostics: Vec::new(), more: 0 }));
+    assert!(matches!(&said(&mut session)[..], [Message::Policy(6, PolicyMessage::Refused(_))]));
+    session.tick(at(0));
+    session.tick(at(2_000));
+    apply(&mut session, Ok(workers(6)));
+    assert_eq!(said(&mut session), [full(6)]);
+    // What runs by that number is something else: a controller whose store was put back is not told that it has its way.
+    hear(&mut session, 3, &commit(7));
+    let other = PolicyMessage::Commit(Manifest::of(&[policy(1, "a")]).hash());
+    hear(&mut session, 3, &Message::Policy(7, other));
+    apply(&mut session, Ok(workers(7)));
+    let said_of_it = said(&mut session);
+    assert_eq!(said_of_it.first(), Some(&full(7)));
+    assert!(matches!(&said_of_it[1..], [Message::Policy(7, PolicyMessage::Refused(refusal))]
+        if refusal.code == RefusalCode::Stale));
+    // A worker that is behind is named, and so is each with the next connection.
+    hear(&mut session, 3, &commit(8));
+    let mut behind = workers(8);
+    behind[1].levels.insert("xdp".into(), 7);
+    apply(&mut session, Ok(behind.clone()));
+    let Some(Message::Policy(8, PolicyMessage::Running(told))) = said(&mut session).pop() else { panic!() };
+    assert_eq!(told.workers, behind);
+}
+
 /// An agent in step with a controller that the test plays.
 fn in_step(held: Held) -> Session {
+    in_step_with(held, 1)
+}
+
+/// The same in a version.
+fn in_step_with(held: Held, version: u8) -> Session {
     let mut session = Session::new(SessionConfig::new(id("edge-1"), 1), held, Vec::new());
     session.tick(at(0));
     assert_eq!(session.action(), Some(Action::Dial));
     session.dialled(at(0));
     assert!(session.transmit(at(0)).is_some());
-    let welcome =
-        Welcome { version: 1, controller: "c".into(), keep_alive_ms: 1_000, statistics: 0, alerts: 0 };
-    hear(&mut session, &Message::Session(SessionMessage::Welcome(welcome)));
+    let welcome = Welcome { version, controller: "c".into(), keep_alive_ms: 1_000, statistics: 0, alerts: 0 };
+    hear(&mut session, 1, &Message::Session(SessionMessage::Welcome(welcome)));
     assert!(session.is_in_step());
     said(&mut session);
     session
 }
 
-fn hear(session: &mut Session, message: &Message) {
-    session.receive(at(0), &message.encode(1).unwrap());
+fn hear(session: &mut Session, version: u8, message: &Message) {
+    session.receive(at(0), &message.encode(version).unwrap());
 }
 
 fn said(session: &mut Session) -> Vec<Message> {
     let mut decoder = Decoder::default();
     while let Some(bytes) = session.transmit(at(0)) {
+        decoder.agree(bytes[0]);
         decoder.push(&bytes);
     }
     std::iter::from_fn(|| decoder.next_message().unwrap()).collect()
@@ -389,9 +505,13 @@ fn generations_that_are_not_newer_are_refused_and_counted() {
     let Object::Policy(other) = policy(1, "b") else { unreachable!() };
     // Replayed: neither taken up nor run.
     for generation in [4, 5] {
-        hear(&mut session, &Message::Policy(generation, PolicyMessage::Put(other.clone())));
-        hear(&mut session, &Message::Policy(generation, PolicyMessage::Delete(policy(1, "a").key())));
-        hear(&mut session, &Message::Policy(generation, PolicyMessage::Commit(Manifest::default().hash())));
+        hear(&mut session, 1, &Message::Policy(generation, PolicyMessage::Put(other.clone())));
+        hear(&mut session, 1, &Message::Policy(generation, PolicyMessage::Delete(policy(1, "a").key())));
+        hear(
+            &mut session,
+            1,
+            &Message::Policy(generation, PolicyMessage::Commit(Manifest::default().hash())),
+        );
         let refused = said(&mut session);
         assert!(matches!(&refused[..], [Message::Policy(number, PolicyMessage::Refused(refusal))]
             if *number == generation && refusal.code == RefusalCode::Stale));
@@ -399,13 +519,13 @@ fn generations_that_are_not_newer_are_refused_and_counted() {
     assert_eq!(session.counters().stale, 6);
     assert_eq!((session.action(), session.running()), (None, &held));
     // The one that runs is acknowledged again: the answer may have been lost.
-    hear(&mut session, &Message::Policy(5, PolicyMessage::Commit(manifest)));
+    hear(&mut session, 1, &Message::Policy(5, PolicyMessage::Commit(manifest)));
     assert!(matches!(&said(&mut session)[..], [Message::Policy(5, PolicyMessage::Running(_))]));
     // What is newer is built; the same once more meanwhile is not, another one is when that is done.
     let commit = |generation| Message::Policy(generation, PolicyMessage::Commit(manifest));
-    hear(&mut session, &commit(6));
-    hear(&mut session, &commit(6));
-    hear(&mut session, &commit(7));
+    hear(&mut session, 1, &commit(6));
+    hear(&mut session, 1, &commit(6));
+    hear(&mut session, 1, &commit(7));
     let Some(Action::Apply(candidate)) = session.action() else { panic!("nothing is built") };
     assert_eq!((candidate.held.generation, session.action()), (6, None));
     session.applied(6, Ok(Vec::new()));
@@ -416,7 +536,7 @@ fn generations_that_are_not_newer_are_refused_and_counted() {
 #[test]
 fn what_is_refused_is_told_with_the_place_and_not_tried_again() {
     let mut session = in_step(Held::default());
-    hear(&mut session, &Message::Policy(1, PolicyMessage::Commit(Manifest::default().hash())));
+    hear(&mut session, 1, &Message::Policy(1, PolicyMessage::Commit(Manifest::default().hash())));
     assert!(matches!(session.action(), Some(Action::Apply(_))));
     let diagnostic = Diagnostic {
         object: ObjectKey::policy(1, "a"),
@@ -448,7 +568,7 @@ fn what_could_not_be_stored_is_tried_again_over_the_same_connection() {
     let full = || Err(Refusal { code: RefusalCode::Store, diagnostics: Vec::new(), more: 0 });
     let mut session = in_step(running(3, &[]));
     let commit = |generation| Message::Policy(generation, PolicyMessage::Commit(Manifest::default().hash()));
-    hear(&mut session, &commit(4));
+    hear(&mut session, 1, &commit(4));
     let Some(Action::Apply(first)) = session.action() else { panic!("nothing is built") };
     // Again and again, each time after a longer time, one minute at most.
     let (mut now, mut waited) = (0, Vec::new());
@@ -469,10 +589,10 @@ fn what_could_not_be_stored_is_tried_again_over_the_same_connection() {
     session.applied(4, Ok(Vec::new()));
     assert!(matches!(&said(&mut session)[..], [Message::Policy(4, PolicyMessage::Running(_))]));
     // What came meanwhile takes its place.
-    hear(&mut session, &commit(5));
+    hear(&mut session, 1, &commit(5));
     assert!(matches!(session.action(), Some(Action::Apply(_))));
     session.applied(5, full());
-    hear(&mut session, &commit(6));
+    hear(&mut session, 1, &commit(6));
     let Some(Action::Apply(candidate)) = session.action() else { panic!("nothing is built") };
     assert_eq!(candidate.held.generation, 6);
     session.applied(6, Ok(Vec::new()));
@@ -504,11 +624,12 @@ fn an_agent_counts_what_is_not_for_it_or_not_in_place() {
         tenant: 1,
         rules: Rules::Ids(vec![(1, 1)]),
     };
-    hear(&mut session, &Message::Rule(rule));
+    hear(&mut session, 1, &Message::Rule(rule));
     assert_eq!(session.counters().misaddressed, 1);
     assert!(session.is_in_step());
     hear(
         &mut session,
+        1,
         &Message::Policy(
             1,
             PolicyMessage::Running(Running { manifest: Hash([0; 32]), workers: Vec::new(), took: None }),
@@ -534,7 +655,7 @@ fn an_agent_leaves_a_dead_controller_and_waits_as_long_as_it_is_told() {
         versions: vec![1],
         retry_ms: 90_000,
     };
-    hear(&mut session, &Message::Session(SessionMessage::Refuse(refuse)));
+    hear(&mut session, 1, &Message::Session(SessionMessage::Refuse(refuse)));
     assert!(matches!(session.action(), Some(Action::HangUp(End::Refused(_)))));
     session.tick(at(89_999));
     assert_eq!((session.action(), session.wake()), (None, 90_000));
@@ -584,13 +705,13 @@ fn orders_beyond_the_bound_are_answered_and_reports_beyond_it_are_counted() {
     session.transmit(at(0));
     let welcome =
         Welcome { version: 1, controller: "c".into(), keep_alive_ms: 1_000, statistics: 0, alerts: 0 };
-    hear(&mut session, &Message::Session(SessionMessage::Welcome(welcome)));
+    hear(&mut session, 1, &Message::Session(SessionMessage::Welcome(welcome)));
     let order = |request| {
         let (function, settings) = ("ids".to_owned(), serde_json::Map::new());
         Message::Function(request, FunctionMessage::Order { order: FunctionOrder::Stop, function, settings })
     };
-    hear(&mut session, &order(1));
-    hear(&mut session, &order(2));
+    hear(&mut session, 1, &order(1));
+    hear(&mut session, 1, &order(2));
     let said = said(&mut session);
     let not_done = said
         .iter()

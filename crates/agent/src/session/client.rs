@@ -35,9 +35,12 @@ const LONGEST_WAIT: u64 = 1_000;
 /// Seconds after which a device asks again for a certificate that did not come.
 const RENEW_AGAIN: u64 = 3_700;
 
-/// What the device does with what a controller says. A generation is built, stored, and only then run: what runs is what a start
-/// after a crash would run.
+/// What the device does with what a controller says. A generation is built and stored, the one beside the other, and only then run: what runs
+/// is what a start after a crash would run.
 pub trait Device: Send {
+    /// Begins to build a generation, if that goes on beside what the caller does meanwhile; [`Device::build`] of the same one waits for it.
+    fn begin(&mut self, _candidate: &Candidate) {}
+
     /// Builds a generation beside the one that runs.
     ///
     /// # Errors
@@ -218,13 +221,26 @@ impl<D: Device, S: Store> Workshop<D, S> {
             let before = std::mem::replace(&mut begun, Instant::now());
             u64::try_from((begun - before).as_micros()).unwrap_or(u64::MAX)
         };
+        self.device.begin(candidate);
+        let mut build = lap();
+        let ahead = self.store.save_ahead(&candidate.held);
+        let mut store = lap();
         if let Err(refusal) = self.device.build(candidate) {
-            return (Err(refusal), None);
+            let withdrawn = matches!(ahead, Ok(true)).then(|| self.store.withdraw());
+            let trouble = withdrawn.and_then(Result::err);
+            return (
+                Err(refusal),
+                trouble.map(|error| format!("a generation that cannot run is stored: {error}")),
+            );
         }
-        let build = lap();
-        match self.store.save(&candidate.held) {
+        build += lap();
+        let saved = match ahead {
+            Ok(false) => self.store.save(&candidate.held),
+            ahead => ahead.map(drop),
+        };
+        store += lap();
+        match saved {
             Ok(()) => {
-                let store = lap();
                 let workers = self.device.swap();
                 (Ok((workers, Took { build, store, swap: lap() })), None)
             }
@@ -510,12 +526,8 @@ impl Client {
     fn send(&mut self) -> bool {
         let now = self.now();
         let Some(wire) = &mut self.wire else { return false };
-        let mut sent = wire.flush();
-        while matches!(sent, Ok(true)) && self.greeted && wire.has_room() {
-            let Some(bytes) = self.session.transmit(now) else { break };
-            sent = wire.write(&bytes).and_then(|()| wire.flush());
-        }
-        match sent {
+        let (greeted, session) = (self.greeted, &mut self.session);
+        match wire.send(|| greeted.then(|| session.transmit(now)).flatten()) {
             Err(error) if error.kind() != io::ErrorKind::NotConnected => {
                 self.drop_wire(Some(error.to_string()));
                 true
@@ -653,3 +665,6 @@ fn lost(error: &io::Error) -> String {
         _ => error.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,10 +5,10 @@ use super::backoff::Backoff;
 use super::outbox::{Alerts, Outbox};
 use super::stage::{Held, Objects, Stage};
 use bartizan_api::southbound::{
-    Alert, AlertMessage, Decoder, Delta, DeviceId, Enrol, Enrolled, ErrorKind, FIRST_VERSION,
+    Alert, AlertMessage, DONE_SINCE, Decoder, Delta, DeviceId, Enrol, Enrolled, ErrorKind, FIRST_VERSION,
     FunctionMessage, FunctionOrder, FunctionState, Hash, Hello, Inventory, Message, Now, Object, ObjectKey,
     PolicyMessage, Pulse, Refusal, RefusalCode, Refuse, RefuseCode, RuleMessage, Running, SessionMessage,
-    StatisticsMessage, Took, VERSIONS, Welcome, WorkerRuns, limits,
+    StatisticsMessage, Told, Took, VERSIONS, Welcome, WorkerRuns, limits,
 };
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, VecDeque};
@@ -165,6 +165,9 @@ pub struct Session {
     /// What is being built, and the commit that came meanwhile.
     building: Option<Candidate>,
     next_commit: Option<(u64, Hash)>,
+    /// The last commit over this connection, while it is not answered, and the workers that were named over it.
+    unanswered: Option<(u64, Hash)>,
+    told: Told,
     /// What could not be stored, and when to try again.
     unstored: Option<(Option<u64>, Candidate)>,
     patience: Backoff,
@@ -204,6 +207,8 @@ impl Session {
             next_took: None,
             building: None,
             next_commit: None,
+            unanswered: None,
+            told: Told::default(),
             unstored: None,
             patience: Backoff::new(config.seed),
             refused: None,
@@ -318,6 +323,7 @@ impl Session {
         self.stage.reconnected();
         self.forget_passing_refusal();
         self.inventory = None;
+        (self.unanswered, self.told) = (None, Told::default());
         self.link = Link::Greeting { since: now.ms, said: false };
     }
 
@@ -423,7 +429,10 @@ impl Session {
                 self.stage.delete(&key);
             }
             Message::Policy(_, PolicyMessage::Put(_) | PolicyMessage::Delete(_)) => {}
-            Message::Policy(generation, PolicyMessage::Commit(manifest)) => self.commit(generation, manifest),
+            Message::Policy(generation, PolicyMessage::Commit(manifest)) => {
+                self.unanswered = Some((generation, manifest));
+                self.commit(generation, manifest);
+            }
             Message::Rule(message) => self.rules(message),
             Message::Function(request, FunctionMessage::Order { order, function, settings }) => {
                 if self.open_orders >= self.config.orders {
@@ -506,6 +515,7 @@ impl Session {
         let beyond = refusal.diagnostics.len().saturating_sub(limits::DIAGNOSTICS);
         refusal.diagnostics.truncate(limits::DIAGNOSTICS);
         refusal.more = refusal.more.saturating_add(beyond as u64);
+        self.unanswered.take_if(|(asked, _)| *asked == generation);
         self.refused = Some((generation, refusal));
         self.tell_refused = true;
     }
@@ -628,7 +638,7 @@ impl Session {
             }
             Link::InStep { version } => {
                 let version = *version;
-                (self.next_message(now)?, version)
+                (self.next_message(now, version)?, version)
             }
             _ => return None,
         };
@@ -654,10 +664,24 @@ impl Session {
         }))
     }
 
-    fn next_message(&mut self, now: Now) -> Option<Message> {
+    /// The acknowledgement of what runs: in short where the controller knows the rest.
+    fn acknowledgement(&mut self, version: u8) -> PolicyMessage {
+        let running = Running { manifest: self.manifest, workers: self.workers.clone(), took: self.took };
+        let runs = (self.held.generation, self.manifest);
+        if self.unanswered.take_if(|asked| *asked == runs).is_some()
+            && version >= DONE_SINCE
+            && let Some(took) = self.told.in_short(self.held.generation, &running)
+        {
+            return PolicyMessage::Done(took);
+        }
+        self.told.note(&running);
+        PolicyMessage::Running(running)
+    }
+
+    fn next_message(&mut self, now: Now, version: u8) -> Option<Message> {
         if std::mem::take(&mut self.tell_running) {
-            let running = Running { manifest: self.manifest, workers: self.workers.clone(), took: self.took };
-            return Some(Message::Policy(self.held.generation, PolicyMessage::Running(running)));
+            let says = self.acknowledgement(version);
+            return Some(Message::Policy(self.held.generation, says));
         }
         if std::mem::take(&mut self.tell_refused)
             && let Some((generation, refusal)) = self.refused.clone()

@@ -3,7 +3,8 @@
 //!
 //! A folder: each object is a file under its hash, written once; a list has the hashes of a generation's objects. What changes after it is appended to a
 //! journal, a line a generation, which takes one write and one flush, however many objects there are. Now and then, and with the first change after a start, objects and
-//! list are written anew, and with the list a journal of a new name begins. So whatever stops it: the list that is there names files that are there, and
+//! list are written anew, and with the list a journal of a new name begins. A line is written while its generation is
+//! built; if that cannot run, the next line leads back, and a start that finds no such line has the one before at hand. So whatever stops it: the list that is there names files that are there, and
 //! its journal is whole up to a last line that may be cut off, which nobody was told is stored. Objects and journals that belong to no list are removed behind it.
 
 use super::disk::{Disk, SystemDisk};
@@ -28,6 +29,23 @@ pub trait Store {
     /// # Errors
     /// It cannot be written; the one before is still there.
     fn save(&mut self, held: &Held) -> io::Result<()>;
+
+    /// The same while it is not known yet whether it can run, so that the disk is waited for beside the build; [`Store::withdraw`] takes it back.
+    /// `false`: not this one, it has to be saved when that is known.
+    ///
+    /// # Errors
+    /// It cannot be written; the one before is still there.
+    fn save_ahead(&mut self, _held: &Held) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    /// What was saved ahead last cannot run: the one before holds.
+    ///
+    /// # Errors
+    /// It cannot be written: a start finds what was saved ahead, and the one before with it.
+    fn withdraw(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A folder of the agent's.
@@ -37,6 +55,10 @@ pub struct FileStore<D = SystemDisk> {
     disk: D,
     /// What was stored last, with its hashes, which are not worked out again for objects that stay.
     written: BTreeMap<ObjectKey, (Arc<Object>, Hash)>,
+    /// Its generation.
+    generation: u64,
+    /// The generation before that, and what leads back to it; only of one that was saved ahead, or that a start has found.
+    back: Option<(u64, Change)>,
     /// Of those that have a file.
     filed: BTreeSet<Hash>,
     /// Number of the list, by which its journal is called.
@@ -77,7 +99,7 @@ struct Record<O> {
 }
 
 /// How a generation differs from what was stored last.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Change {
     put: Vec<(ObjectKey, Arc<Object>, Hash)>,
     gone: Vec<ObjectKey>,
@@ -121,6 +143,8 @@ impl<D: Disk> FileStore<D> {
             folder: folder.to_owned(),
             disk,
             written: BTreeMap::new(),
+            generation: 0,
+            back: None,
             filed: BTreeSet::new(),
             number: 0,
             journal: None,
@@ -155,7 +179,7 @@ impl<D: Disk> FileStore<D> {
     }
 
     /// Does what a journal says once more.
-    fn replay(&mut self, number: u64, generation: &mut u64) -> io::Result<()> {
+    fn replay(&mut self, number: u64) -> io::Result<()> {
         let path = self.journal(number);
         let bytes = match self.disk.read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -169,13 +193,9 @@ impl<D: Disk> FileStore<D> {
                 Err(_) if lines.peek().is_none() => return Ok(()),
                 Err(what) => return Err(self.wrong(&path, &what)),
             };
-            *generation = record.generation;
-            for (hash, object) in record.put {
-                self.written.insert(object.key(), (Arc::new(object), hash));
-            }
-            for key in record.gone {
-                self.written.remove(&key);
-            }
+            let put = record.put.into_iter().map(|(hash, object)| (object.key(), Arc::new(object), hash));
+            let change = Change { put: put.collect(), gone: record.gone };
+            self.step(record.generation, change);
         }
         Ok(())
     }
@@ -206,20 +226,57 @@ impl<D: Disk> FileStore<D> {
         if records >= self.records_max || bytes >= JOURNAL_MAX || large > RECORD_MAX {
             return Ok(None);
         }
-        let put = change.put.iter().map(|(_, object, hash)| (*hash, object.as_ref())).collect();
-        let mut line = serde_json::to_vec(&Record { generation, put, gone: change.gone.clone() })?;
-        line.push(b'\n');
-        Ok(Some(line))
+        write_record(generation, change).map(Some)
     }
 
-    /// Notes what is stored now.
-    fn apply(&mut self, change: Change) {
+    /// Notes what is stored now. What leads back.
+    fn apply(&mut self, change: Change) -> Change {
+        let mut back = Change::default();
         for key in change.gone {
-            self.written.remove(&key);
+            let known = self.written.remove(&key);
+            back.put.extend(known.map(|(object, hash)| (key, object, hash)));
         }
         for (key, object, hash) in change.put {
-            self.written.insert(key, (object, hash));
+            match self.written.insert(key.clone(), (object, hash)) {
+                Some((object, hash)) => back.put.push((key, object, hash)),
+                None => back.gone.push(key),
+            }
         }
+        back
+    }
+
+    /// The same with the way back.
+    fn step(&mut self, generation: u64, change: Change) {
+        let before = std::mem::replace(&mut self.generation, generation);
+        self.back = Some((before, self.apply(change)));
+    }
+
+    /// The generation before what was stored last, where that was saved ahead: for a start that finds that it cannot run.
+    #[must_use]
+    pub fn before(&self) -> Option<Held> {
+        let (generation, back) = self.back.as_ref()?;
+        let mut objects = self.objects_of();
+        back.gone.iter().for_each(|key| drop(objects.remove(key)));
+        objects.extend(back.put.iter().map(|(key, object, _)| (key.clone(), Arc::clone(object))));
+        Some(Held { generation: *generation, objects })
+    }
+
+    fn objects_of(&self) -> BTreeMap<ObjectKey, Arc<Object>> {
+        self.written.iter().map(|(key, (object, _))| (key.clone(), Arc::clone(object))).collect()
+    }
+
+    /// Writes a line behind the others, if there is a journal.
+    fn append(&mut self, line: &[u8]) -> io::Result<()> {
+        // If it fails, part of it may be there: nothing is appended behind that.
+        let Some(Journal { records, bytes }) = self.journal.take() else { return Ok(()) };
+        self.disk.append(&self.journal(self.number), line)?;
+        self.journal = Some(Journal { records: records + 1, bytes: bytes + line.len() });
+        Ok(())
+    }
+
+    /// An error with the folder.
+    fn named<T>(&self, done: io::Result<T>) -> io::Result<T> {
+        done.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", self.folder.display())))
     }
 
     /// Writes the objects that have no file yet; those that a generation consists of, with their hashes.
@@ -294,6 +351,14 @@ impl<D: Disk> FileStore<D> {
     }
 }
 
+/// A change as a line of the journal.
+fn write_record(generation: u64, change: &Change) -> io::Result<Vec<u8>> {
+    let put = change.put.iter().map(|(_, object, hash)| (*hash, object.as_ref())).collect();
+    let mut line = serde_json::to_vec(&Record { generation, put, gone: change.gone.clone() })?;
+    line.push(b'\n');
+    Ok(line)
+}
+
 /// A line of the journal, whole, with objects that are what was stored.
 fn read_record(line: &[u8]) -> Result<Record<Object>, String> {
     let line = line.strip_suffix(b"\n").ok_or("a line is cut off")?;
@@ -324,16 +389,29 @@ impl<D: Disk> Store for FileStore<D> {
         self.filed = written.values().map(|(_, hash)| *hash).collect();
         self.written = written;
         (self.number, self.journal) = (list.journal, None);
-        let mut generation = list.generation;
-        self.replay(list.journal, &mut generation)?;
-        let objects =
-            self.written.iter().map(|(key, (object, _))| (key.clone(), Arc::clone(object))).collect();
-        Ok(Held { generation, objects })
+        (self.generation, self.back) = (list.generation, None);
+        self.replay(list.journal)?;
+        Ok(Held { generation: self.generation, objects: self.objects_of() })
     }
 
     fn save(&mut self, held: &Held) -> io::Result<()> {
-        let folder = self.folder.display().to_string();
-        self.replace(held).map_err(|error| io::Error::new(error.kind(), format!("{folder}: {error}")))
+        let done = self.replace(held);
+        self.named(done)
+    }
+
+    fn save_ahead(&mut self, held: &Held) -> io::Result<bool> {
+        let done = self.replace_ahead(held);
+        self.named(done)
+    }
+
+    fn withdraw(&mut self) -> io::Result<()> {
+        let Some((generation, back)) = self.back.take() else { return Ok(()) };
+        // In the words of any change: the one before comes behind the one that cannot run.
+        let line = write_record(generation, &back);
+        self.apply(back);
+        self.generation = generation;
+        let done = line.and_then(|line| self.append(&line));
+        self.named(done)
     }
 }
 
@@ -342,22 +420,24 @@ impl<D: Disk> FileStore<D> {
     fn replace(&mut self, held: &Held) -> io::Result<()> {
         let change = self.change(held);
         match self.line(held.generation, &change)? {
-            Some(line) => {
-                // If it fails, part of it may be there: nothing is appended behind that.
-                let journal = self.journal.take();
-                self.disk.append(&self.journal(self.number), &line)?;
-                self.journal = journal.map(|Journal { records, bytes }| Journal {
-                    records: records + 1,
-                    bytes: bytes + line.len(),
-                });
-            }
+            Some(line) => self.append(&line)?,
             None => {
                 self.journal = None;
                 self.write_whole(held.generation, &change)?;
             }
         }
         self.apply(change);
+        (self.generation, self.back) = (held.generation, None);
         Ok(())
+    }
+
+    /// The same if it takes a line of the journal. Whether it does.
+    fn replace_ahead(&mut self, held: &Held) -> io::Result<bool> {
+        let change = self.change(held);
+        let Some(line) = self.line(held.generation, &change)? else { return Ok(false) };
+        self.append(&line)?;
+        self.step(held.generation, change);
+        Ok(true)
     }
 }
 

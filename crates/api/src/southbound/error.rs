@@ -114,6 +114,9 @@ pub enum EncodeError {
     /// More bytes than a message may have.
     #[error("the message would have {0} bytes; {max} are allowed. Split it", max = limits::MESSAGE_BYTES)]
     TooLong(usize),
+    /// The version that was agreed on has no such message.
+    #[error("there is no `{0}` in version {1}")]
+    Version(&'static str, u8),
     /// It cannot be written as JSON.
     #[error("the body cannot be written: {0}")]
     Body(String),

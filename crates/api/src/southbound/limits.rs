@@ -31,6 +31,9 @@ pub const DIAGNOSTICS: usize = 64;
 /// Counters of one statistics message.
 pub const COUNTERS: usize = 16_384;
 
+/// Levels of workers that both sides remember of a connection, for acknowledgements in short.
+pub const TOLD_LEVELS: usize = 4_096;
+
 /// Alerts of one alert message: with events of the greatest length they fit into a message, compressed or not.
 pub const ALERTS: usize = 128;
 

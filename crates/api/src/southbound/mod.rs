@@ -8,6 +8,7 @@
 //! * `head`: the general head, sub-protocols, versions;
 //! * `objects`: what is carried to devices, its keys and content hashes;
 //! * `session`, `policy`, `rule`, `function`, `statistics`, `alert`: the six sub-protocols;
+//! * `told`: what both sides remember of a connection, by which the acknowledgement is short;
 //! * `message`, `decoder`: all of it together.
 
 mod alert;
@@ -25,6 +26,7 @@ mod pulse;
 mod rule;
 mod session;
 mod statistics;
+mod told;
 
 pub use alert::{Alert, AlertMessage};
 pub use decoder::Decoder;
@@ -34,8 +36,11 @@ pub use head::{COMPRESSED, FIRST_VERSION, HEAD, Head, SubProtocol, VERSIONS, com
 pub use ids::{DeviceId, Hash, HashError, IdError};
 pub use message::Message;
 pub use objects::{Manifest, Object, ObjectKey, Policy, RuleGroup, RuleType, Rules};
-pub use policy::{Diagnostic, Inventory, PolicyMessage, Refusal, RefusalCode, Running, Took, WorkerRuns};
+pub use policy::{
+    DONE_SINCE, Diagnostic, Inventory, PolicyMessage, Refusal, RefusalCode, Running, Took, WorkerRuns,
+};
 pub use pulse::{DEAD_AFTER, Now, Pulse};
 pub use rule::{RuleMessage, RuleOp, RuleParts};
 pub use session::{Enrol, Enrolled, Hello, Refuse, RefuseCode, SessionMessage, Welcome};
 pub use statistics::{Delta, StatisticsMessage};
+pub use told::Told;

@@ -25,7 +25,7 @@ pub struct WorkerRuns {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Took {
-    /// Building it beside the one that ran.
+    /// Building it beside the one that ran: what that took beyond the store, which goes on beside it.
     pub build: u64,
     /// Storing it: the device's disk.
     pub store: u64,
@@ -48,6 +48,12 @@ pub struct Running {
 
 /// The version with [`Running::took`].
 const TOOK: u8 = 2;
+
+/// The version in which what is brought and acknowledged with each change is bytes instead of JSON, and with [`PolicyMessage::Done`].
+pub const DONE_SINCE: u8 = 3;
+
+/// Bytes of numbers before the name in the body of `put`: tenant u16, length of the name u16.
+const PUT_NUMBERS: usize = 4;
 
 /// A place in a policy that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,6 +138,9 @@ pub enum PolicyMessage {
     Ask,
     /// Agent: operation 7. What it holds ready, in parts.
     Inventory(Inventory),
+    /// Agent: operation 8, of version 3 on. The generation that was committed last over this connection runs, at all levels of all workers of
+    /// the last [`PolicyMessage::Running`] over it: the acknowledgement in short.
+    Done(Took),
 }
 
 impl PolicyMessage {
@@ -140,8 +149,10 @@ impl PolicyMessage {
 
     pub(super) fn encode(&self, generation: u64, version: u8) -> Result<(Vec<u8>, Vec<u8>), EncodeError> {
         let (op, body) = match self {
+            PolicyMessage::Put(policy) if version >= DONE_SINCE => (1, put_bytes(policy)?),
             PolicyMessage::Put(policy) => (1, body::write(policy)?),
             PolicyMessage::Delete(object) => (2, body::write(&Delete { object: object.clone() })?),
+            PolicyMessage::Commit(manifest) if version >= DONE_SINCE => (3, manifest.0.to_vec()),
             PolicyMessage::Commit(manifest) => (3, body::write(&Commit { manifest: *manifest })?),
             PolicyMessage::Running(running) if version < TOOK => {
                 (4, body::write(&Running { took: None, ..running.clone() })?)
@@ -150,6 +161,10 @@ impl PolicyMessage {
             PolicyMessage::Refused(refusal) => (5, body::write(refusal)?),
             PolicyMessage::Ask => (6, Vec::new()),
             PolicyMessage::Inventory(inventory) => (7, body::write(inventory)?),
+            PolicyMessage::Done(_) if version < DONE_SINCE => {
+                return Err(EncodeError::Version("done", version));
+            }
+            PolicyMessage::Done(took) => (8, body::write(took)?),
         };
         let mut head = vec![op, 0, 0, 0];
         head.extend(generation.to_be_bytes());
@@ -172,11 +187,16 @@ impl PolicyMessage {
         let [op, _, _, _, generation @ ..] = head;
         let message = match op {
             1 => {
-                let policy: Policy = body::read("put", bytes)?;
+                let policy: Policy =
+                    if version >= DONE_SINCE { put_of(bytes)? } else { body::read("put", bytes)? };
                 body::bound("put", "letters of the name", policy.name.len(), limits::NAME_LETTERS)?;
                 PolicyMessage::Put(policy)
             }
             2 => PolicyMessage::Delete(body::read::<Delete>("delete", bytes)?.object),
+            3 if version >= DONE_SINCE => {
+                let wrong = || wrong("commit", format!("a hash has 32 bytes, not {}", bytes.len()));
+                PolicyMessage::Commit(Hash(bytes.try_into().map_err(|_| wrong())?))
+            }
             3 => PolicyMessage::Commit(body::read::<Commit>("commit", bytes)?.manifest),
             4 => {
                 let running: Running = body::read("running", bytes)?;
@@ -197,8 +217,38 @@ impl PolicyMessage {
                 body::bound("inventory", "objects", inventory.objects.0.len(), limits::INVENTORY_PAGE)?;
                 PolicyMessage::Inventory(inventory)
             }
+            8 if version >= DONE_SINCE => PolicyMessage::Done(body::read("done", bytes)?),
             op => return Err(DecodeError::Op { sub: "policy", op }),
         };
         Ok((u64::from_be_bytes(generation), message))
     }
+}
+
+fn wrong(message: &'static str, what: String) -> DecodeError {
+    DecodeError::Body { message, what }
+}
+
+/// The body of `put` of version 3 on: tenant u16, length of the name u16, name, text.
+fn put_bytes(policy: &Policy) -> Result<Vec<u8>, EncodeError> {
+    let name = u16::try_from(policy.name.len()).map_err(|_| EncodeError::TooLong(policy.name.len()))?;
+    let mut body = Vec::with_capacity(PUT_NUMBERS + policy.name.len() + policy.text.len());
+    body.extend(policy.tenant.to_be_bytes());
+    body.extend(name.to_be_bytes());
+    body.extend(policy.name.as_bytes());
+    body.extend(policy.text.as_bytes());
+    Ok(body)
+}
+
+/// Undoes [`put_bytes`].
+fn put_of(bytes: &[u8]) -> Result<Policy, DecodeError> {
+    let short = || wrong("put", format!("{} bytes, which end within tenant, length or name", bytes.len()));
+    let ([t1, t0, n1, n0], rest) = bytes.split_first_chunk::<PUT_NUMBERS>().ok_or_else(short)?;
+    let name = usize::from(u16::from_be_bytes([*n1, *n0]));
+    let (name, text) = rest.split_at_checked(name).ok_or_else(short)?;
+    let utf8 = |what: &str, bytes: &[u8]| {
+        let text = std::str::from_utf8(bytes).map(str::to_owned);
+        text.map_err(|error| wrong("put", format!("the {what} is no UTF-8: {error}")))
+    };
+    let tenant = u16::from_be_bytes([*t1, *t0]);
+    Ok(Policy { name: utf8("name", name)?, tenant, text: utf8("text", text)? })
 }

@@ -2,7 +2,7 @@
 //! What the southbound client does with this program: its commands go the way of all others, to who steers the run.
 
 use super::in_force::InForce;
-use crate::channel::{Answer, Channel, Command};
+use crate::channel::{Answer, Asking, Channel, Command};
 use crate::functions::Functions;
 use crate::generation::BuildError;
 use crate::plan::LinkPlan;
@@ -16,13 +16,10 @@ use bartizan_dataplane::live::Control;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long workers have until they run a generation that was handed to them. One that is idle looks up ten times a second, and is woken.
 const WORKERS: Duration = Duration::from_secs(5);
-/// How long to sleep until they are looked at again: at first, and at most.
-const NAP_FIRST: Duration = Duration::from_micros(20);
-const NAP_LONGEST: Duration = Duration::from_millis(1);
 
 /// A link, as a controller is told of it.
 #[derive(Clone, Debug)]
@@ -70,29 +67,37 @@ impl Workers {
         };
         (0u16..).zip(places).map(one).collect()
     }
-
-    /// Waits for some time until all of them run a generation, or a later one.
-    fn wait_for(&self, generation: Generation) {
-        let end = Instant::now() + WORKERS;
-        // They are woken: most need some tens of microseconds.
-        let mut nap = NAP_FIRST;
-        while self.control.running() < generation && Instant::now() < end {
-            std::thread::sleep(nap);
-            nap = (nap * 2).min(NAP_LONGEST);
-        }
-    }
 }
 
 /// The way of the client to this program.
 pub struct SteeredDevice {
     /// To who steers.
-    pub channel: Channel,
+    channel: Channel,
     /// What comes of it.
-    pub workers: Workers,
+    workers: Workers,
     /// To the functions.
-    pub functions: Functions,
+    functions: Functions,
     /// The last generation could not be stored, which was said.
-    pub unstored: bool,
+    unstored: bool,
+    /// What is being built.
+    begun: Option<Begun>,
+}
+
+/// A generation that is being built, or its parts that are none.
+type Begun = Result<(Arc<Joined>, Asking), Refusal>;
+
+impl SteeredDevice {
+    /// The way to a run's steering, its workers and its functions.
+    pub const fn new(channel: Channel, workers: Workers, functions: Functions) -> Self {
+        SteeredDevice { channel, workers, functions, unstored: false, begun: None }
+    }
+
+    fn begun(&self, candidate: &Candidate) -> Begun {
+        let joined = joined::join(&candidate.held).map_err(|wrong| refusal(RefusalCode::Policy, wrong))?;
+        let joined = Arc::new(joined);
+        let asking = self.channel.begin(Command::Build(Arc::clone(&joined)));
+        Ok((joined, asking))
+    }
 }
 
 /// A refusal of this kind.
@@ -132,20 +137,20 @@ pub fn told(refusal: &Refusal) -> String {
 }
 
 impl Device for SteeredDevice {
+    fn begin(&mut self, candidate: &Candidate) {
+        self.begun = Some(self.begun(candidate));
+    }
+
     fn build(&mut self, candidate: &Candidate) -> Result<(), Refusal> {
         let number = candidate.held.generation;
-        let built = joined::join(&candidate.held)
-            .map_err(|wrong| refusal(RefusalCode::Policy, wrong))
-            .and_then(|joined| {
-                let joined = Arc::new(joined);
-                match self.channel.ask(Command::Build(joined.clone())) {
-                    Answer::Done => Ok(()),
-                    Answer::NotBuilt(refusal) => Err(*refusal),
-                    // The run is about to end, or too much waits: it may be taken another time.
-                    Answer::Refused(why) => Err(refusal(RefusalCode::Store, vec![whole(&joined, why)])),
-                    _ => Err(refusal(RefusalCode::Store, Vec::new())),
-                }
-            });
+        let begun = self.begun.take().unwrap_or_else(|| self.begun(candidate));
+        let built = begun.and_then(|(joined, asking)| match asking.wait() {
+            Answer::Done => Ok(()),
+            Answer::NotBuilt(refusal) => Err(*refusal),
+            // The run is about to end, or too much waits: it may be taken another time.
+            Answer::Refused(why) => Err(refusal(RefusalCode::Store, vec![whole(&joined, why)])),
+            _ => Err(refusal(RefusalCode::Store, Vec::new())),
+        });
         if let Err(refusal) = &built {
             eprintln!(
                 "generation {number} of the controller is refused, what runs goes on:{}",
@@ -160,7 +165,8 @@ impl Device for SteeredDevice {
             eprintln!("controller: generations are stored again");
         }
         if let Answer::Reloaded(generation) = self.channel.ask(Command::Swap) {
-            self.workers.wait_for(generation);
+            // Those that do not yet are told as they are.
+            let _ = self.workers.control.wait_running(generation, WORKERS);
         }
         self.workers.runs()
     }

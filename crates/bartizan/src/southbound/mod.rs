@@ -110,49 +110,65 @@ impl Opened {
         let state = &config.state;
         let lock = lock::state(state)?;
         let mut store = FileStore::new(state);
-        let (mut held, mut trouble) = match store.load() {
+        let (held, trouble) = match store.load() {
             Ok(held) => (held, None),
             Err(error) => (Held::default(), Some(format!("what was stored cannot be read: {error}"))),
         };
-        let mut joined = None;
-        if held.generation > 0 {
-            match joined::join(&held) {
-                Ok(whole) => joined = Some(Arc::new(whole)),
+        let device = device_of(&config.identity);
+        let joined = None;
+        let mut opened = Opened { config: config.clone(), device, store, held, joined, trouble, _lock: lock };
+        if opened.held.generation > 0 {
+            match joined::join(&opened.held) {
+                Ok(whole) => opened.joined = Some(Arc::new(whole)),
                 Err(diagnostics) => {
                     let wrong = Refusal { code: RefusalCode::Policy, diagnostics, more: 0 };
-                    trouble = Some(unusable(&held, &wrong));
-                    held = Held::default();
+                    opened.step_back(&wrong);
                 }
             }
         }
-        let device = device_of(&config.identity);
-        if let (Err(error), true) = (&device, joined.is_none()) {
+        if let (Err(error), true) = (&opened.device, opened.joined.is_none()) {
             return Err(Failure::input(format!("controller: {error}")));
         }
-        Ok(Opened { config: config.clone(), device, store, held, joined, trouble, _lock: lock })
+        Ok(opened)
+    }
+
+    /// What was stored last cannot be used. If it was stored while it was built, and the program ended before it was known that it cannot run, the
+    /// generation before it is there; else nothing is.
+    fn step_back(&mut self, refusal: &Refusal) {
+        self.trouble = Some(unusable(&self.held, refusal));
+        let before = self.store.before().and_then(|before| Some((joined::join(&before).ok()?, before)));
+        let Some((joined, before)) = before else {
+            self.held = Held::default();
+            return;
+        };
+        // The next that is stored takes its place in any case.
+        let _ = self.store.withdraw();
+        (self.joined, self.held) = (Some(Arc::new(joined)), before);
     }
 
     /// The first generation of a run: what was stored, else what this host says itself.
     fn build(&mut self, builder: &mut Builder) -> Result<Built, Failure> {
-        if let Some(joined) = self.joined.take() {
+        while let Some(joined) = self.joined.take() {
             match builder.build_held(&joined, Generation(1)) {
                 Ok(built) => {
+                    self.warn();
                     eprintln!("controller: generation {} runs, as it was stored", joined.generation);
                     builder.hold(Some(joined));
                     return Ok(built);
                 }
-                Err(error) => {
-                    self.trouble = Some(unusable(&self.held, &device::refused(&joined, error)));
-                    self.held = Held::default();
-                }
+                Err(error) => self.step_back(&device::refused(&joined, error)),
             }
         }
-        if let Some(trouble) = &self.trouble {
-            eprintln!("warning: controller: {trouble}");
-        }
+        self.warn();
         let built = builder.build(Generation(1))?;
         eprintln!("controller: nothing of it runs yet; until then {}", builder.meanwhile());
         Ok(built)
+    }
+
+    fn warn(&self) {
+        if let Some(trouble) = &self.trouble {
+            eprintln!("warning: controller: {trouble}");
+        }
     }
 
     fn start(self, (channel, workers, functions): Way, sources: Sources) -> Result<Option<Running>, Failure> {
@@ -177,7 +193,7 @@ impl Opened {
             identity: self.config.identity.clone(),
             clock: wall_clock(),
         };
-        let steered = SteeredDevice { channel, workers: workers.clone(), functions, unstored: false };
+        let steered = SteeredDevice::new(channel, workers.clone(), functions);
         let client = Client::resume(config, self.store, steered, self.held, self.trouble).map_err(stopped)?;
         let handle = client.handle();
         let source = Arc::clone(&sources.source);

@@ -362,11 +362,8 @@ impl<B: Backend> Listener<B> {
     fn send(&mut self, place: usize) {
         let now = self.now();
         let Some(line) = self.lines.get_mut(&place) else { return };
-        let mut sent = line.wire.flush();
-        while matches!(sent, Ok(true)) && line.known && line.wire.has_room() {
-            let Some(bytes) = self.server.transmit(now, place as u64) else { break };
-            sent = line.wire.write(&bytes).and_then(|()| line.wire.flush());
-        }
+        let (known, server) = (line.known, &mut self.server);
+        let sent = line.wire.send(|| known.then(|| server.transmit(now, place as u64)).flatten());
         match sent {
             Err(_) => self.gone(place),
             Ok(true) if line.known && self.server.is_over(place as u64) => {

@@ -6,8 +6,8 @@ use super::counters::Counters;
 use super::session::{InStep, Peer, Stand};
 use bartizan_api::southbound::{
     AlertMessage, Decoder, DeviceId, Enrol, FIRST_VERSION, FunctionMessage, FunctionOrder, Hello, Message,
-    Now, PolicyMessage, Pulse, Refuse, RefuseCode, SessionMessage, StatisticsMessage, VERSIONS, Welcome,
-    common_version,
+    Now, PolicyMessage, Pulse, Refuse, RefuseCode, Running, SessionMessage, StatisticsMessage, VERSIONS,
+    Welcome, common_version,
 };
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -381,11 +381,11 @@ impl<B: Backend> Server<B> {
                 if generation > NUMBER_MAX {
                     return Err(protocol("a generation that nobody was ever sent"));
                 }
-                session.running(generation, running.manifest).map_err(protocol)?;
-                let stand = session.stand();
-                self.backend.running(&device, generation, &running).map_err(unavailable)?;
-                self.counters.acknowledged += 1;
-                self.note(&device, stand);
+                self.acknowledged(connection, generation, &running)?;
+            }
+            Message::Policy(generation, PolicyMessage::Done(took)) => {
+                let running = session.done(generation, took).map_err(protocol)?;
+                self.acknowledged(connection, generation, &running)?;
             }
             Message::Policy(generation, PolicyMessage::Refused(refusal)) => {
                 session.refused(generation, refusal.code).map_err(protocol)?;
@@ -430,6 +430,25 @@ impl<B: Backend> Server<B> {
                 return Err((RefuseCode::Protocol, what));
             }
         }
+        Ok(())
+    }
+
+    /// A device runs a generation.
+    fn acknowledged(
+        &mut self,
+        connection: Connection,
+        generation: u64,
+        running: &Running,
+    ) -> Result<(), (RefuseCode, String)> {
+        let line = self.lines.get_mut(&connection);
+        let Some(Line { state: State::InStep(session), .. }) = line else { return Ok(()) };
+        let device = session.device.clone();
+        session.running(generation, running).map_err(|what| (RefuseCode::Protocol, what.to_owned()))?;
+        let stand = session.stand();
+        let stored = self.backend.running(&device, generation, running);
+        stored.map_err(|error| (RefuseCode::Unavailable, error.to_string()))?;
+        self.counters.acknowledged += 1;
+        self.note(&device, stand);
         Ok(())
     }
 

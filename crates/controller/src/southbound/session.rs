@@ -5,7 +5,7 @@
 use super::backend::Wanted;
 use bartizan_api::southbound::{
     DeviceId, Hash, Hello, Manifest, Message, Object, ObjectKey, PolicyMessage, RefusalCode, RuleMessage,
-    RuleOp, RuleParts, RuleType, Rules, limits,
+    RuleOp, RuleParts, RuleType, Rules, Running, Told, Took, limits,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -63,8 +63,10 @@ pub(super) struct InStep {
     /// Steps are worked out once what it holds is known.
     steps: Option<VecDeque<Step>>,
     parts: VecDeque<RuleMessage>,
-    /// The generation whose answer is waited for.
-    committed: Option<u64>,
+    /// The generation whose answer is waited for, and the hash of its manifest.
+    committed: Option<(u64, Hash)>,
+    /// The workers that it has named.
+    told: Told,
     attempts: u32,
 }
 
@@ -92,6 +94,7 @@ impl InStep {
             steps: None,
             parts: VecDeque::new(),
             committed: None,
+            told: Told::default(),
             attempts: 0,
         }
     }
@@ -153,7 +156,7 @@ impl InStep {
         let steps = self.steps.get_or_insert_with(|| missing(ready, &target.manifest));
         match steps.pop_front()? {
             Step::Commit => {
-                self.committed = Some(target.generation);
+                self.committed = Some((target.generation, target.hash));
                 self.steps = None;
                 let commit = PolicyMessage::Commit(target.hash);
                 Some(Message::Policy(target.generation, commit))
@@ -204,17 +207,29 @@ impl InStep {
     ///
     /// # Errors
     /// Generations never go back.
-    pub(super) fn running(&mut self, generation: u64, manifest: Hash) -> Result<(), &'static str> {
+    pub(super) fn running(&mut self, generation: u64, running: &Running) -> Result<(), &'static str> {
         if generation < self.running {
             return Err("a device that runs an older generation than before");
         }
         self.running = generation;
-        self.running_manifest = manifest;
-        if self.committed.is_some_and(|committed| committed <= generation) {
+        self.running_manifest = running.manifest;
+        self.told.note(running);
+        if self.committed.is_some_and(|(committed, _)| committed <= generation) {
             self.committed = None;
             self.attempts = 0;
         }
         Ok(())
+    }
+
+    /// It says in short that it runs what was committed: the same in full.
+    ///
+    /// # Errors
+    /// Another one was committed or none, or it has named no workers yet.
+    pub(super) fn done(&self, generation: u64, took: Took) -> Result<Running, &'static str> {
+        let committed = self.committed.filter(|(committed, _)| *committed == generation);
+        let (_, manifest) = committed.ok_or("an acknowledgement in short of what was not committed")?;
+        let full = self.told.in_full(generation, manifest, took);
+        full.ok_or("an acknowledgement in short of workers that were not named")
     }
 
     /// It does not take a generation.
@@ -222,9 +237,7 @@ impl InStep {
     /// # Errors
     /// It said too often that something else came than was sent.
     pub(super) fn refused(&mut self, generation: u64, code: RefusalCode) -> Result<(), &'static str> {
-        if self.committed == Some(generation) {
-            self.committed = None;
-        }
+        self.committed.take_if(|(committed, _)| *committed == generation);
         match code {
             RefusalCode::Manifest => {
                 self.attempts += 1;

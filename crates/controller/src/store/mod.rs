@@ -76,6 +76,14 @@ pub struct Change {
     pub repeats: bool,
 }
 
+impl Change {
+    /// Whether it comes again if the machine dies: see [`Change::repeats`].
+    #[must_use]
+    pub const fn is_repeated(&self) -> bool {
+        self.repeats && self.writes.is_empty() && self.remark.is_none()
+    }
+}
+
 /// A row of the audit log.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]

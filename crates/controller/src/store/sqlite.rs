@@ -302,8 +302,7 @@ impl Store for SqliteStore {
     }
 
     fn commit_all(&mut self, changes: &[Change]) -> Result<u64, StoreError> {
-        let repeats = |change: &Change| change.repeats && change.writes.is_empty() && change.remark.is_none();
-        if !changes.iter().all(repeats) {
+        if !changes.iter().all(Change::is_repeated) {
             return self.write(|transaction| commit_each(transaction, changes));
         }
         // In the log, and on the disk with the next change whose answer somebody relies on.

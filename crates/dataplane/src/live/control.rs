@@ -14,13 +14,16 @@ use bartizan_ports::Waker;
 use bartizan_stages::chain::Chains;
 use bartizan_stages::lifecycle::{FunctionNews, NEWS_MAX};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 /// How workers are steered from outside: stop, swap generations, and what they run.
 pub struct Control {
     stop: AtomicBool,
     broken: AtomicBool,
     seats: Box<[Seat]>,
+    /// Rings when a worker has begun with another generation.
+    entered: (Mutex<()>, Condvar),
     /// Generations that a worker has left: freed by who steers, which takes longer than a worker may wait.
     left: Mutex<Vec<Arc<Chains>>>,
     /// What has happened to functions, for who steers.
@@ -77,6 +80,7 @@ impl Control {
             stop: AtomicBool::new(false),
             broken: AtomicBool::new(false),
             seats: (0..count.max(1)).map(seat).collect::<std::io::Result<_>>()?,
+            entered: Default::default(),
             left: Mutex::new(Vec::new()),
             news: Mutex::default(),
         })
@@ -179,6 +183,15 @@ impl Control {
         Generation(numbers.min().unwrap_or(0))
     }
 
+    /// Waits for some time until all workers run a generation, or a later one. Whether they do.
+    #[must_use]
+    pub fn wait_running(&self, generation: Generation, most: Duration) -> bool {
+        let (lock, entered) = &self.entered;
+        let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(entered.wait_timeout_while(guard, most, |()| self.running() < generation));
+        self.running() >= generation
+    }
+
     /// The generation that one worker runs; beyond the last: `None`.
     #[must_use]
     pub fn running_in(&self, worker: WorkerId) -> Option<Generation> {
@@ -212,11 +225,24 @@ impl Control {
             }
             worker.enter_generation(chains);
         }
-        seat.running.store(worker.generation().0, Ordering::Release);
+        let now = worker.generation().0;
+        // It is this worker's own.
+        if seat.running.load(Ordering::Relaxed) != now {
+            seat.running.store(now, Ordering::Release);
+            self.tell_entered();
+        }
         Self::answer(seat, me, worker);
         if worker.has_news() {
             self.put_news(me, worker);
         }
+    }
+
+    /// Wakes who waits for generations.
+    #[cold]
+    fn tell_entered(&self) {
+        // Who looks holds the lock: it has seen this worker's generation, or waits for the bell.
+        drop(self.entered.0.lock());
+        self.entered.1.notify_all();
     }
 
     /// Leaves what has happened to functions for who steers. What nobody takes is not kept: health and counters say it all the same.

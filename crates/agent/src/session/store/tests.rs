@@ -173,6 +173,72 @@ fn changes_that_are_killed_at_any_step_leave_the_last_that_was_stored_or_the_nex
     }
 }
 
+/// Every fourth change cannot run, which is known once it is stored ahead. Killed at any step, a start finds the last that could, or the next one;
+/// and with one that cannot run the last that could.
+#[test]
+fn what_was_saved_ahead_and_cannot_run_leads_back_at_any_step() {
+    let kept = policy("kept", "k");
+    let of = |number: u64| match number % 3 {
+        0 => held(number, &[kept.clone(), policy("changed", &number.to_string())]),
+        1 => held(number, &[policy("changed", &number.to_string()), policy("more", "m")]),
+        _ => held(number, std::slice::from_ref(&kept)),
+    };
+    let runs = |number: u64| !number.is_multiple_of(4);
+    let one =
+        |store: &mut FileStore<Killed>, number: u64| match (store.save_ahead(&of(number))?, runs(number)) {
+            (true, true) | (false, false) => Ok(()),
+            (true, false) => store.withdraw(),
+            (false, true) => store.save(&of(number)),
+        };
+    let (mut stepped_back, mut whole) = (0, 0);
+    for steps in 0..70 {
+        let folder = Folder::new(&format!("ahead-{steps}"));
+        let mut store = FileStore::on(&folder.0, Killed::after(steps));
+        store.records_max = 7;
+        let done = (1..=20).take_while(|number| one(&mut store, *number).is_ok()).last().unwrap_or(0);
+        let stored = (0..=done).rev().find(|number| runs(*number)).unwrap_or(0);
+        let last = if stored == 0 { Held::default() } else { of(stored) };
+        let mut again = FileStore::new(&folder.0);
+        let mut found = again.load().unwrap();
+        if found.generation > 0 && !runs(found.generation) {
+            assert_eq!((found, again.before().as_ref()), (of(done + 1), Some(&last)), "{steps}");
+            again.withdraw().unwrap();
+            found = last;
+            stepped_back += 1;
+        } else {
+            assert!(found == last || found == of(done + 1), "{steps}: {stored}, {found:?}");
+        }
+        whole += u64::from(done == 20);
+        for number in found.generation + 1..found.generation + 5 {
+            again.save(&of(number)).unwrap();
+            assert_eq!(FileStore::new(&folder.0).load().unwrap(), of(number), "{steps}");
+        }
+    }
+    assert!(stepped_back >= 3 && whole > 0, "{stepped_back} {whole}");
+}
+
+#[test]
+fn a_change_that_is_withdrawn_is_two_lines_and_what_large_changes_are_is_not_saved_ahead() {
+    let folder = Folder::new("withdrawn");
+    let mut store = FileStore::new(&folder.0);
+    let (one, two) =
+        (held(1, &[policy("a", "1"), policy("b", "1")]), held(2, &[policy("a", "2"), policy("c", "2")]));
+    assert!(!store.save_ahead(&one).unwrap(), "there is no journal yet");
+    assert_eq!(FileStore::new(&folder.0).load().unwrap(), Held::default());
+    store.save(&one).unwrap();
+    assert_eq!(store.before(), None);
+    assert!(store.save_ahead(&two).unwrap());
+    assert_eq!((store.before(), FileStore::new(&folder.0).load().unwrap()), (Some(one.clone()), two));
+    store.withdraw().unwrap();
+    store.withdraw().unwrap();
+    let journal = std::fs::read_to_string(folder.0.join(format!("{JOURNAL}1"))).unwrap();
+    assert_eq!((journal.lines().count(), FileStore::new(&folder.0).load().unwrap()), (2, one));
+    let large = held(3, &[policy("a", &"x".repeat(RECORD_MAX))]);
+    assert!(!store.save_ahead(&large).unwrap());
+    store.save(&large).unwrap();
+    assert_eq!(FileStore::new(&folder.0).load().unwrap(), large);
+}
+
 #[test]
 fn a_small_change_is_one_step_on_the_disk() {
     let many: Vec<Arc<Object>> = (0..100).map(|n| policy(&format!("p{n}"), "text")).collect();

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//! In which order a generation is built, stored and run, whatever fails.
+
+use super::*;
+
+/// A device and a store that tell what they are asked for, and do as they were told.
+struct Told {
+    tell: Sender<&'static str>,
+    /// The generation can be built; it is saved ahead; it is saved.
+    builds: bool,
+    ahead: Option<bool>,
+    saves: bool,
+}
+
+impl Told {
+    fn say<T>(&self, step: &'static str, done: T) -> T {
+        let _ = self.tell.send(step);
+        done
+    }
+}
+
+fn full<T>() -> io::Result<T> {
+    Err(io::ErrorKind::StorageFull.into())
+}
+
+impl Device for Told {
+    fn begin(&mut self, _: &Candidate) {
+        self.say("begin", ());
+    }
+    fn build(&mut self, _: &Candidate) -> Result<(), Refusal> {
+        let refusal = Refusal { code: RefusalCode::Policy, diagnostics: Vec::new(), more: 0 };
+        self.say("build", if self.builds { Ok(()) } else { Err(refusal) })
+    }
+    fn swap(&mut self) -> Vec<WorkerRuns> {
+        self.say("swap", Vec::new())
+    }
+    fn abandon(&mut self, _: &io::Error) {
+        self.say("abandon", ());
+    }
+    fn order(&mut self, _: FunctionOrder, _: &str, _: &Map<String, Value>) -> FunctionState {
+        unreachable!("nobody gives orders here")
+    }
+}
+
+impl Store for Told {
+    fn load(&mut self) -> io::Result<Held> {
+        Ok(Held::default())
+    }
+    fn save(&mut self, _: &Held) -> io::Result<()> {
+        self.say("save", if self.saves { Ok(()) } else { full() })
+    }
+    fn save_ahead(&mut self, _: &Held) -> io::Result<bool> {
+        self.say("ahead", self.ahead.map_or_else(full, Ok))
+    }
+    fn withdraw(&mut self) -> io::Result<()> {
+        self.say("withdraw", full())
+    }
+}
+
+/// What is done, what comes of it, and whether something is noted.
+fn applied(builds: bool, ahead: Option<bool>, saves: bool) -> (Vec<&'static str>, Option<RefusalCode>, bool) {
+    let (tell, steps) = channel();
+    let told = |tell| Told { tell, builds, ahead, saves };
+    let mut workshop = Workshop { device: told(tell.clone()), store: told(tell) };
+    let held = Held { generation: 1, ..Held::default() };
+    let (outcome, note) = workshop.apply(&Candidate { manifest: held.manifest().hash(), held });
+    drop(workshop);
+    (steps.iter().collect(), outcome.err().map(|refusal| refusal.code), note.is_some())
+}
+
+#[test]
+fn what_runs_is_stored_and_what_is_refused_is_not() {
+    let (policy, store) = (Some(RefusalCode::Policy), Some(RefusalCode::Store));
+    let cases = [
+        ((true, Some(true), true), vec!["begin", "ahead", "build", "swap"], None, false),
+        ((true, Some(false), true), vec!["begin", "ahead", "build", "save", "swap"], None, false),
+        ((true, Some(false), false), vec!["begin", "ahead", "build", "save", "abandon"], store, true),
+        ((true, None, true), vec!["begin", "ahead", "build", "abandon"], store, true),
+        ((false, Some(true), true), vec!["begin", "ahead", "build", "withdraw"], policy, true),
+        ((false, Some(false), true), vec!["begin", "ahead", "build"], policy, false),
+        ((false, None, true), vec!["begin", "ahead", "build"], policy, false),
+    ];
+    for ((builds, ahead, saves), steps, refused, noted) in cases {
+        assert_eq!(applied(builds, ahead, saves), (steps, refused, noted), "{builds} {ahead:?} {saves}");
+    }
+}

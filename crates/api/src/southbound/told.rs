@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The acknowledgement in short: what both sides remember of a connection, so that workers and manifest are not named with each change.
+
+use super::ids::Hash;
+use super::limits;
+use super::policy::{Running, Took, WorkerRuns};
+
+/// The workers of the last [`Running`] that was said over a connection; nothing before that, and nothing if there are more than is remembered.
+#[derive(Clone, Debug, Default)]
+pub struct Told(Option<Vec<WorkerRuns>>);
+
+impl Told {
+    /// This was said.
+    pub fn note(&mut self, running: &Running) {
+        let levels = running.workers.iter().map(|worker| worker.levels.len().max(1)).sum::<usize>();
+        self.0 = (levels <= limits::TOLD_LEVELS).then(|| running.workers.clone());
+    }
+
+    /// What is left to be said of a generation, if it runs at all levels of those workers and no others.
+    #[must_use]
+    pub fn in_short(&self, generation: u64, running: &Running) -> Option<Took> {
+        let same = |(told, now): (&WorkerRuns, &WorkerRuns)| {
+            (&told.link, told.worker) == (&now.link, now.worker)
+                && told.levels.keys().eq(now.levels.keys())
+                && now.levels.values().all(|runs| *runs == generation)
+        };
+        let told = self.0.as_ref()?;
+        let all = told.len() == running.workers.len() && told.iter().zip(&running.workers).all(same);
+        running.took.filter(|_| all)
+    }
+
+    /// The same in full; none if no workers are remembered.
+    #[must_use]
+    pub fn in_full(&self, generation: u64, manifest: Hash, took: Took) -> Option<Running> {
+        let mut workers = self.0.clone()?;
+        let levels = workers.iter_mut().flat_map(|worker| worker.levels.values_mut());
+        levels.for_each(|runs| *runs = generation);
+        Some(Running { manifest, workers, took: Some(took) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn running(workers: u16, levels: &[(&str, u64)], took: Option<Took>) -> Running {
+        let levels: BTreeMap<String, u64> =
+            levels.iter().map(|(level, runs)| ((*level).to_owned(), *runs)).collect();
+        let worker = |worker| WorkerRuns { link: "wan".into(), worker, levels: levels.clone() };
+        Running { manifest: Hash([7; 32]), workers: (0..workers).map(worker).collect(), took }
+    }
+
+    #[test]
+    fn what_is_said_in_short_is_the_same_in_full() {
+        let took = Took { build: 1, store: 2, swap: 3 };
+        let mut told = Told::default();
+        let now = running(2, &[("host", 6), ("xdp", 6)], Some(took));
+        assert_eq!((told.in_short(6, &now), told.in_full(6, now.manifest, took)), (None, None));
+        told.note(&running(2, &[("host", 4), ("xdp", 5)], None));
+        assert_eq!(told.in_short(6, &now), Some(took));
+        assert_eq!(told.in_full(6, now.manifest, took), Some(now));
+    }
+
+    #[test]
+    fn what_is_not_as_it_was_is_said_in_full() {
+        let took = Some(Took::default());
+        let mut told = Told::default();
+        told.note(&running(2, &[("host", 4), ("xdp", 5)], took));
+        let others = [
+            running(1, &[("host", 6), ("xdp", 6)], took),
+            running(3, &[("host", 6), ("xdp", 6)], took),
+            running(2, &[("host", 6)], took),
+            running(2, &[("host", 6), ("rtl", 6)], took),
+            running(2, &[("host", 6), ("xdp", 5)], took),
+            running(2, &[("host", 6), ("xdp", 6)], None),
+        ];
+        assert!(others.iter().all(|other| told.in_short(6, other).is_none()));
+        let many = u16::try_from(limits::TOLD_LEVELS / 2).unwrap();
+        told.note(&running(many, &[("host", 4), ("xdp", 4)], took));
+        assert!(told.in_short(6, &running(many, &[("host", 6), ("xdp", 6)], took)).is_some());
+        told.note(&running(many + 1, &[("host", 4), ("xdp", 4)], took));
+        assert!(told.in_short(6, &running(many + 1, &[("host", 6), ("xdp", 6)], took)).is_none());
+    }
+}
