@@ -6,7 +6,7 @@ use crate::channel::{Answer, Channel, Command};
 use crate::functions::Functions;
 use crate::generation::BuildError;
 use crate::plan::LinkPlan;
-use bartizan_agent::joined::{self, Joined};
+use bartizan_agent::joined::{Joined, Joiner};
 use bartizan_agent::session::Candidate;
 use bartizan_agent::session::client::Device;
 use bartizan_api::southbound::{Diagnostic, FunctionOrder, FunctionState, Refusal, RefusalCode, WorkerRuns};
@@ -91,6 +91,8 @@ pub struct SteeredDevice {
     pub workers: Workers,
     /// To the functions.
     pub functions: Functions,
+    /// What the controller has said as parts of a policy file.
+    pub joiner: Joiner,
     /// The last generation could not be stored, which was said.
     pub unstored: bool,
 }
@@ -134,18 +136,19 @@ pub fn told(refusal: &Refusal) -> String {
 impl Device for SteeredDevice {
     fn build(&mut self, candidate: &Candidate) -> Result<(), Refusal> {
         let number = candidate.held.generation;
-        let built = joined::join(&candidate.held)
-            .map_err(|wrong| refusal(RefusalCode::Policy, wrong))
-            .and_then(|joined| {
-                let joined = Arc::new(joined);
-                match self.channel.ask(Command::Build(joined.clone())) {
-                    Answer::Done => Ok(()),
-                    Answer::NotBuilt(refusal) => Err(*refusal),
-                    // The run is about to end, or too much waits: it may be taken another time.
-                    Answer::Refused(why) => Err(refusal(RefusalCode::Store, vec![whole(&joined, why)])),
-                    _ => Err(refusal(RefusalCode::Store, Vec::new())),
-                }
-            });
+        let built =
+            self.joiner.join(&candidate.held).map_err(|wrong| refusal(RefusalCode::Policy, wrong)).and_then(
+                |joined| {
+                    let joined = Arc::new(joined);
+                    match self.channel.ask(Command::Build(joined.clone())) {
+                        Answer::Done => Ok(()),
+                        Answer::NotBuilt(refusal) => Err(*refusal),
+                        // The run is about to end, or too much waits: it may be taken another time.
+                        Answer::Refused(why) => Err(refusal(RefusalCode::Store, vec![whole(&joined, why)])),
+                        _ => Err(refusal(RefusalCode::Store, Vec::new())),
+                    }
+                },
+            );
         if let Err(refusal) = &built {
             eprintln!(
                 "generation {number} of the controller is refused, what runs goes on:{}",

@@ -28,7 +28,7 @@ use crate::generation::{Builder, Built};
 use crate::lock;
 use crate::metrics::Source;
 use crate::stats::Statistics;
-use bartizan_agent::joined::{self, Joined};
+use bartizan_agent::joined::{Joined, Joiner};
 use bartizan_agent::session::client::{Client, ClientConfig, wall_clock};
 use bartizan_agent::session::store::{FileStore, Store};
 use bartizan_agent::session::{Held, SessionConfig};
@@ -51,6 +51,7 @@ pub struct Opened {
     store: FileStore,
     held: Held,
     joined: Option<Arc<Joined>>,
+    joiner: Joiner,
     /// Why what was stored cannot be used.
     trouble: Option<String>,
     /// One run for a folder.
@@ -114,9 +115,9 @@ impl Opened {
             Ok(held) => (held, None),
             Err(error) => (Held::default(), Some(format!("what was stored cannot be read: {error}"))),
         };
-        let mut joined = None;
+        let (mut joined, mut joiner) = (None, Joiner::default());
         if held.generation > 0 {
-            match joined::join(&held) {
+            match joiner.join(&held) {
                 Ok(whole) => joined = Some(Arc::new(whole)),
                 Err(diagnostics) => {
                     let wrong = Refusal { code: RefusalCode::Policy, diagnostics, more: 0 };
@@ -129,7 +130,7 @@ impl Opened {
         if let (Err(error), true) = (&device, joined.is_none()) {
             return Err(Failure::input(format!("controller: {error}")));
         }
-        Ok(Opened { config: config.clone(), device, store, held, joined, trouble, _lock: lock })
+        Ok(Opened { config: config.clone(), device, store, held, joined, joiner, trouble, _lock: lock })
     }
 
     /// The first generation of a run: what was stored, else what this host says itself.
@@ -177,7 +178,13 @@ impl Opened {
             identity: self.config.identity.clone(),
             clock: wall_clock(),
         };
-        let steered = SteeredDevice { channel, workers: workers.clone(), functions, unstored: false };
+        let steered = SteeredDevice {
+            channel,
+            workers: workers.clone(),
+            functions,
+            joiner: self.joiner,
+            unstored: false,
+        };
         let client = Client::resume(config, self.store, steered, self.held, self.trouble).map_err(stopped)?;
         let handle = client.handle();
         let source = Arc::clone(&sources.source);
