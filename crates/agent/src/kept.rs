@@ -22,7 +22,7 @@ pub(crate) fn places<A, B, K: Eq + Hash>(
     let (behind, moved) = (now.len() - tail, before.len());
     let place = |(place, item): (usize, &B)| match place {
         place if place < head => Some(place),
-        place if place >= behind => Some(place - now.len() + moved),
+        place if place >= behind => Some(place + moved - now.len()),
         _ => between.get(&is(item)).copied(),
     };
     now.iter().enumerate().map(place).collect()

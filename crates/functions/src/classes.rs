@@ -52,6 +52,9 @@ pub struct Made<T, M> {
     names: Arc<Names>,
 }
 
+/// The classes of a function, in their order, and the names that their sections may use.
+pub type Classes<T, M> = (Arc<Names>, Vec<Arc<Made<T, M>>>);
+
 /// Path of the section of a class, by its place in the list, for errors.
 #[must_use]
 pub fn path(index: usize) -> String {
@@ -161,7 +164,7 @@ pub fn error(function: &'static str, path: impl Into<String>, message: impl Into
 pub fn read<T: DeserializeOwned + Send + Sync + 'static>(
     function: &'static str,
     source: &RuleSource<'_>,
-) -> Result<(Arc<Names>, Vec<Arc<Made<T, ()>>>), Vec<RulesError>> {
+) -> Result<Classes<T, ()>, Vec<RulesError>> {
     read_and_make(function, source, |_, _, _| Ok(()))
 }
 
@@ -173,7 +176,7 @@ pub fn read_and_make<T, M>(
     function: &'static str,
     source: &RuleSource<'_>,
     make: impl Fn(&Class<T>, &Names, &str) -> Result<M, Vec<RulesError>>,
-) -> Result<(Arc<Names>, Vec<Arc<Made<T, M>>>), Vec<RulesError>>
+) -> Result<Classes<T, M>, Vec<RulesError>>
 where
     T: DeserializeOwned + Send + Sync + 'static,
     M: Send + Sync + 'static,
