@@ -58,7 +58,9 @@ impl State {
         if self.table.len() != fids.len() {
             let end = fids.iter().map(|fid| fid.0 as usize + 1).max().unwrap_or(0);
             let mut used = vec![false; end];
-            fids.iter().filter_map(|fid| used.get_mut(fid.0 as usize).map(|used| *used = true)).count();
+            for fid in fids {
+                used.get_mut(fid.0 as usize).into_iter().for_each(|used| *used = true);
+            }
             Arc::make_mut(&mut self.table).retain(|fid| used.get(fid.0 as usize) == Some(&true));
         }
     }
