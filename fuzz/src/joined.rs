@@ -31,7 +31,8 @@ pub fn run(data: &[u8]) {
     };
     planted(joined.libraries.contains_key("x.rules"));
     joined.libraries.values().for_each(|library| drop(library.rules()));
-    let read = policy::from_node("controller", read::from_json(&joined.file), &["pfw", "sfw", "ids"]);
+    let read =
+        policy::from_node("controller", read::from_json(&joined.parts.whole()), &["pfw", "sfw", "ids"]);
     if let Err(PolicyError::Wrong { problems, .. }) = read {
         problems.iter().for_each(|problem| drop(joined.diagnostic(problem)));
     }

@@ -1,36 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From a policy file to a generation: fids, paths, classifier, functions with their rules. All or nothing: an error
 //! leaves the agent, its global rule table and the running generation as they were.
+//!
+//! A policy that is the same by address as in the generation before is made no more ([`owner`]), unless what all rest on has changed
+//! ([`context`]): what is left of it is to be put in its place.
 
+mod context;
 mod errors;
 mod names;
 mod overrides;
+mod owner;
 mod quotas;
+mod state;
 
 use crate::classes::{PolicyClassifier, Variants, both_ways};
 use crate::compaction::Compaction;
 use crate::early::{self, Selected};
-use crate::grt::{GlobalRuleTable, Meaning};
+use crate::grt::GlobalRuleTable;
+use crate::kept;
 use crate::lookup::{KeptLookup, Lookup, PolicyRules, TOGETHER_MAX};
 use crate::order::{self, OrderError};
 use crate::staged::Staged;
-use crate::tenants::{Selector, TenantSelector};
+use crate::tenants::TenantSelector;
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
-use bartizan_classify::{Entry, HeaderRule, Names};
+use bartizan_classify::list::{Numbers, Placed};
+use bartizan_classify::{Entry, HeaderRule, List, Names};
 use bartizan_config::policy::{
-    Bypass, DEFAULT_TENANT, DefaultAction, ForWant, OnFailure, OneSided, Overload, OverloadAction,
-    PolicyError, PolicyFile, Problem, Section, Target, Vars, did_you_mean, read, unknown_function,
+    Bypass, OneSided, Overload, OverloadAction, Policy, PolicyError, PolicyFile, Problem, Target,
+    did_you_mean,
 };
 use bartizan_function::contain::contained;
 use bartizan_function::{
-    Function, FunctionKind, HeaderRules, HostTables, HostTablesConfig, RuleSource, RulesError,
+    Function, FunctionKind, HeaderRules, HostTables, HostTablesConfig, RulePart, RuleSource, RulesError,
 };
-use bartizan_stages::chain::{Chains, Class, ClassTraits, PolicyMap};
-use bartizan_stages::enough::Enough;
-use bartizan_stages::quotas::Meter;
-use core::num::NonZeroU64;
-use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use bartizan_stages::chain::{Chains, PolicyMap};
+use context::{Context, Kept};
+use owner::{Group, Made, Owner};
+use serde_json::{Map, Value};
+use state::State;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// The level of hosts that need no detection.
@@ -76,8 +84,8 @@ pub struct Prepared {
     pub chains: Chains,
     /// Whose traffic a packet is.
     pub tenants: TenantSelector,
-    /// The classes, by fid.
-    pub classes: Vec<ClassInfo>,
+    /// The classes, by fid; those of policies that stay are the same by address.
+    pub classes: Vec<Arc<ClassInfo>>,
 }
 
 impl core::fmt::Debug for Prepared {
@@ -112,7 +120,8 @@ pub struct Agent {
     overrides: Overrides,
     /// Which addresses have which DNS names now.
     names: Arc<Names>,
-    /// What the next generation shares of the last one's lookup.
+    /// What the next generation may have of the last one.
+    kept: Option<Kept>,
     lookup: KeptLookup,
     compaction: Compaction,
     /// Names of the host's ports, by their numbers; `None`: there is no host, and a policy may name any.
@@ -121,19 +130,6 @@ pub struct Agent {
 
 /// Settings that orders gave to functions, beside what their sections say: by function, then by name.
 pub type Overrides = BTreeMap<String, Map<String, Value>>;
-
-/// What outlives generations.
-#[derive(Clone, Debug, Default)]
-struct State {
-    table: GlobalRuleTable,
-    /// Numbers of tenants, by name; a number is never given to another name.
-    tenants: BTreeMap<String, TenantId>,
-    /// What tenants with quotas use, by their numbers.
-    meters: BTreeMap<TenantId, Arc<Meter>>,
-    /// Numbers of policies for counters, from 1; a number is never given to another name.
-    policies: HashMap<String, u32>,
-    generation: Generation,
-}
 
 impl core::fmt::Debug for Agent {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -149,8 +145,7 @@ impl Agent {
     pub fn new(kinds: Vec<Arc<dyn FunctionKind>>) -> Result<Self, OrderError> {
         let specs: Vec<_> = kinds.iter().map(|k| k.spec()).collect();
         let ids = order::order(&specs)?;
-        let mut state = State::default();
-        state.tenants.insert(DEFAULT_TENANT.to_owned(), TenantId(0));
+        let state = State::default();
         let (hosts, names, overrides) = (HostTables::default(), Arc::default(), Overrides::new());
         Ok(Agent {
             kinds,
@@ -161,6 +156,7 @@ impl Agent {
             hosts,
             names,
             overrides,
+            kept: None,
             lookup: KeptLookup::default(),
             compaction: Compaction::default(),
             ports: None,
@@ -222,7 +218,7 @@ impl Agent {
 
     /// The global rule table.
     #[must_use]
-    pub const fn table(&self) -> &GlobalRuleTable {
+    pub fn table(&self) -> &GlobalRuleTable {
         &self.state.table
     }
 
@@ -234,12 +230,13 @@ impl Agent {
         let mut build = self.begin(file, links);
         build.state.generation = Generation(build.state.generation.0 + 1);
         let prepared = build.run();
-        let Build { state, problems, lookup, .. } = build;
+        let Build { state, problems, lookup, kept, .. } = build;
         match prepared {
             Some(prepared) if problems.is_empty() => {
                 self.state = state;
                 self.compaction.ask(lookup.layers());
                 self.lookup = lookup;
+                self.kept = kept;
                 self.names.set_bounds(file.dns.addresses as usize);
                 Ok(prepared)
             }
@@ -259,10 +256,9 @@ impl Agent {
     ) -> Result<PolicyEntries, PolicyError> {
         let mut build = self.begin(file, links);
         let entries = build.policy_entries();
-        let Build { problems, known: tenants, .. } = build;
-        match entries {
-            Some(entries) if problems.is_empty() => Ok(PolicyEntries { entries, tenants }),
-            _ => Err(wrong(file, problems)),
+        match (entries, build.problems) {
+            (Some(entries), problems) if problems.is_empty() => Ok(entries),
+            (_, problems) => Err(wrong(file, problems)),
         }
     }
 
@@ -273,12 +269,8 @@ impl Agent {
             links,
             state: self.state.clone(),
             problems: Vec::new(),
-            groups: Vec::new(),
-            group_places: HashMap::new(),
-            infos: Vec::new(),
-            known: Vec::new(),
-            known_places: HashMap::new(),
             lookup: KeptLookup::default(),
+            kept: None,
         }
     }
 }
@@ -310,46 +302,16 @@ fn rules_of(kind: &dyn FunctionKind, source: &RuleSource<'_>) -> Result<Box<dyn 
     })
 }
 
-/// What the policies and the default have in common.
-struct Owner<'f> {
-    path: String,
-    name: Option<&'f str>,
-    chain: &'f [String],
-    sections: &'f [Section],
-    from: &'f [Target],
-    to: &'f [Target],
-    staged: bool,
-    one_sided: OneSided,
-    overload: Overload,
-    bypass: Bypass,
-    on_failure: &'f OnFailure,
-    refuse: bool,
-}
-
-/// The classes that one owner's section of a function holds for.
-struct Group<'f> {
-    owner: usize,
-    function: &'static str,
-    fids: Vec<Fid>,
-    /// Detection's level, where it is not the section's.
-    level: Option<&'f str>,
-}
-
-/// A tenant's variables as functions get them: names and expressions, and where they stand.
-fn variables(place: &str, tenant: TenantId, vars: &Vars) -> Value {
-    let addresses: BTreeMap<_, _> = vars.address_groups.iter().map(|(n, v)| (n, v.expression())).collect();
-    let ports: BTreeMap<_, _> = vars.port_groups.iter().map(|(n, v)| (n, v.expression())).collect();
-    json!({"place": place, "tenant": tenant.0, "address-groups": addresses, "port-groups": ports})
-}
-
 /// What each owner selects, the last one, the default, all; and the class of its flows for its first tenant. One without tenants has no flows.
-fn selected_by(selectors: &[Vec<HeaderRule>], classes: &[Option<Class>]) -> Vec<Selected> {
-    let behind = selectors.len().saturating_sub(1);
-    let of = |(index, (within, class)): (usize, (&Vec<HeaderRule>, &Option<Class>))| {
-        let within = if index == behind { vec![HeaderRule::default()] } else { within.clone() };
-        Selected { within, class: class.unwrap_or_default() }
+fn selected_by(owners: &[Arc<Made>]) -> Vec<Selected> {
+    let of = |owner: &Arc<Made>| Selected {
+        within: match owner.policy {
+            None => Arc::from([HeaderRule::default()]),
+            Some(_) => Arc::clone(&owner.selected),
+        },
+        class: owner.first.unwrap_or_default(),
     };
-    selectors.iter().zip(classes).enumerate().map(of).collect()
+    owners.iter().map(of).collect()
 }
 
 struct Build<'a> {
@@ -358,15 +320,9 @@ struct Build<'a> {
     links: &'a [(&'a str, LinkId)],
     state: State,
     problems: Vec<Problem>,
-    groups: Vec<Group<'a>>,
-    /// Where a group stands: by owner, function and level.
-    group_places: HashMap<(usize, &'static str, Option<&'a str>), usize>,
-    infos: Vec<ClassInfo>,
-    /// The tenants of the file in its order, the default one last; and where one of a name stands.
-    known: Vec<(String, TenantId)>,
-    known_places: HashMap<String, usize>,
-    /// What the next generation may have of this one's lookup.
+    /// What the next generation may have of this one.
     lookup: KeptLookup,
+    kept: Option<Kept>,
 }
 
 impl<'a> Build<'a> {
@@ -374,224 +330,98 @@ impl<'a> Build<'a> {
         self.problems.push(Problem { position: self.file.locate(path), path: path.to_owned(), message });
     }
 
-    fn owners(&self) -> Vec<Owner<'a>> {
-        let any: &[Target] = &[Target::Any];
-        let policies = self.file.policies.iter().enumerate().map(|(index, p)| Owner {
-            path: format!("policies/{index}"),
-            name: Some(p.name.as_str()),
-            chain: &p.chain,
-            sections: &p.sections,
-            from: &p.from,
-            to: &p.to,
-            staged: p.staged,
-            one_sided: p.one_sided,
-            overload: p.overload,
-            bypass: p.bypass,
-            on_failure: &p.on_failure,
-            refuse: false,
+    /// What the policies come to, in their order, and the default: those of the generation before, where they hold.
+    fn owners(&mut self, context: &Arc<Context>) -> Option<Vec<Arc<Made>>> {
+        let (agent, file) = (self.agent, self.file);
+        let before = agent.kept.as_ref().filter(|kept| Arc::ptr_eq(&kept.context, context));
+        let before = before.and_then(|kept| kept.owners.split_last());
+        let (default, before) =
+            before.map(|(default, policies)| (Some(default), policies)).unwrap_or_default();
+        let same = kept::places(
+            (before, |made: &Arc<Made>| made.policy.as_ref().map(|policy| Arc::as_ptr(policy).addr())),
+            (file.policies.as_slice(), |policy: &Arc<Policy>| Some(Arc::as_ptr(policy).addr())),
+        );
+        let mut owners = Vec::with_capacity(file.policies.len() + 1);
+        for (index, policy) in file.policies.iter().enumerate() {
+            let known = same.get(index).copied().flatten().and_then(|place| before.get(place));
+            owners.push(match known {
+                Some(made) => Arc::clone(made),
+                None => Arc::new(self.make(context, &Owner::policy(index, policy), Some(policy))?),
+            });
+        }
+        owners.push(match default {
+            Some(made) => Arc::clone(made),
+            None => Arc::new(self.make(context, &Owner::default(&file.default), None)?),
         });
-        let d = &self.file.default;
-        let default = Owner {
-            path: "default".to_owned(),
-            name: None,
-            chain: &d.chain,
-            sections: &d.sections,
-            from: any,
-            to: any,
-            staged: d.staged,
-            one_sided: d.one_sided,
-            overload: d.overload,
-            bypass: d.bypass,
-            on_failure: &d.on_failure,
-            refuse: d.action == DefaultAction::Drop,
-        };
-        policies.chain([default]).collect()
+        Some(owners)
     }
 
     fn run(&mut self) -> Option<Prepared> {
-        let owners = self.owners();
-        let tenants = self.tenants()?;
-        let mut entries = Vec::new();
-        let mut selectors: Vec<Vec<HeaderRule>> = Vec::new();
-        let mut first_classes: Vec<Option<Class>> = Vec::new();
-        let mut classes: Vec<(Fid, usize, Variants)> = Vec::new();
-        let mut defaults: Vec<(TenantId, usize, Variants)> = Vec::new();
-        for (index, owner) in owners.iter().enumerate() {
-            let path = self.chain(owner)?;
-            let mut selected = Vec::new();
-            let mut first = None;
-            // Where packets go on while the first function is away nobody may refuse them in its name.
-            let without = self.goes_on_without(owner, path);
-            let is_sure = path.functions().next().is_none_or(|id| !without.contains(id));
-            let of_early = |class: Class| if is_sure { class } else { Class { path: Path::EMPTY, ..class } };
-            let tenants = self.tenants_of(index);
-            let all_tenants = tenants.len() == self.known.len();
-            for (tenant_name, tenant) in tenants {
-                let variants = self.variants(&owners, index, path, &tenant_name, tenant)?;
-                first.get_or_insert(of_early(variants.plain));
-                if owner.name.is_none() {
-                    defaults.push((tenant, index, variants));
-                    continue;
-                }
-                let fid = variants.plain.fid;
-                let own = self.entries_of(index, tenant, fid);
-                if !all_tenants {
-                    selected.extend(own.iter().map(|entry| entry.rule));
-                } else if selected.is_empty() {
-                    selected = self.header_rules(index, None);
-                }
-                entries.extend(own);
-                classes.push((fid, index, variants));
-            }
-            selectors.push(selected);
-            first_classes.push(first);
-        }
-        let (mut functions, rules) = self.functions(&owners);
+        let context = self.context()?;
+        let owners = self.owners(&context)?;
+        let (mut functions, rules) = self.functions(&context, &owners);
         let by_name = self.by_name(&mut functions);
-        self.check_rule_quotas(&functions);
+        self.check_rule_quotas(&owners, &functions);
         let quotas = self.quotas();
         if !self.problems.is_empty() {
             return None;
         }
-        let early = self
-            .agent
-            .early
-            .then(|| Arc::new(early::list(&selected_by(&selectors, &first_classes), &functions, &rules)));
-        let called = |id: &FunctionId| rules.iter().find(|r| r.function == *id).map_or("rule", |r| r.called);
         let agent = self.agent;
+        let early = agent.early.then(|| Arc::new(early::list(&selected_by(&owners), &functions, &rules)));
+        let called = |id: &FunctionId| rules.iter().find(|r| r.function == *id).map_or("rule", |r| r.called);
         let named = agent.kinds.iter().zip(&agent.ids).map(|(kind, id)| (*id, kind.spec().name, called(id)));
         let function_names = named.collect();
-        let (levels, most, before) = (self.level_entries(), agent.together_max, &agent.lookup);
-        let lookup = Lookup::new(entries, levels, &selectors, rules, most, before);
+        let selected: Vec<&Arc<[HeaderRule]>> = owners.iter().map(|owner| &owner.selected).collect();
+        let levels = self.level_entries().into_iter().collect();
+        let (most, before) = (agent.together_max, &agent.lookup);
+        let lookup = Lookup::new(entries(&owners), levels, &selected, rules, most, before);
         let lookup = lookup.map_err(|error| self.problem("policies", error.to_string())).ok()?;
         self.lookup = lookup.kept();
-        let placed = |index, variants| Variants { places: lookup.places(index), ..variants };
-        let classes = classes.into_iter().map(|(fid, i, v)| (fid.0, placed(i, v))).collect();
-        let defaults = defaults.into_iter().map(|(tenant, i, v)| (tenant, placed(i, v))).collect();
-        let used: HashSet<Fid> = self.infos.iter().map(|i| i.fid).collect();
-        self.state.table.retain(|fid| used.contains(&fid));
-        let mut infos = core::mem::take(&mut self.infos);
+        let (classes, defaults) = classes(&owners);
+        let mut infos: Vec<Arc<ClassInfo>> = owners.iter().flat_map(|owner| &owner.infos).cloned().collect();
         infos.sort_by_key(|i| i.fid);
-        let policies = Arc::new(self.policy_map(&infos));
+        let fids: Vec<Fid> = infos.iter().map(|info| info.fid).collect();
+        self.state.retain(&fids);
+        let traits = owners.iter().flat_map(|owner| owner.traits.iter().copied());
+        let policies = PolicyMap::with(self.state.policies(), &traits.collect::<Vec<_>>());
         let classifier = Box::new(PolicyClassifier {
             lookup,
             classes,
             defaults,
             functions: function_names,
             levels: self.file.service_levels.iter().map(|l| l.level.clone()).collect(),
-            tenants: tenants.clone(),
-            policies,
+            tenants: context.tenants.clone(),
+            policies: Arc::new(policies),
             by_name,
             quotas,
         });
         let mut chains = Chains::new(self.state.generation, functions, classifier);
         chains.early = early;
-        chains.ports = self.agent.ports.clone().unwrap_or_default().into();
+        chains.ports = agent.ports.clone().unwrap_or_default().into();
+        let tenants = context.tenants.clone();
+        self.kept = Some(Kept { context, owners });
         Some(Prepared { chains, tenants, classes: infos })
     }
 
     /// See [`Agent::policy_entries`].
-    fn policy_entries(&mut self) -> Option<Vec<Entry>> {
-        self.tenants()?;
-        let mut entries = Vec::new();
-        for (index, owner) in self.owners().iter().enumerate() {
-            self.chain(owner)?;
-            for (_, tenant) in self.tenants_of(index) {
-                entries.extend(self.entries_of(index, tenant, Fid(index as u32)));
+    fn policy_entries(&mut self) -> Option<PolicyEntries> {
+        let context = self.context()?;
+        let (mut entries, file) = (Vec::new(), self.file);
+        for (index, policy) in file.policies.iter().enumerate() {
+            let owner = Owner::policy(index, policy);
+            self.chain(&owner)?;
+            let number = index as u32;
+            for (_, tenant) in context.tenants_of(Some(policy)) {
+                let rules = self.header_rules(&owner.path, policy, Some(*tenant));
+                entries.extend(rules.into_iter().map(|rule| Entry {
+                    fid: Fid(number),
+                    priority: number,
+                    rule,
+                }));
             }
         }
-        Some(entries)
-    }
-
-    /// The entries by which a tenant's flows find a policy; earlier policies come first. The default has none.
-    fn entries_of(&mut self, index: usize, tenant: TenantId, fid: Fid) -> Vec<Entry> {
-        let rules = self.header_rules(index, Some(tenant));
-        rules.into_iter().map(|rule| Entry { fid, priority: index as u32, rule }).collect()
-    }
-
-    /// Which headers a policy is about. `tenant`: of one tenant, or of all.
-    fn header_rules(&mut self, index: usize, tenant: Option<TenantId>) -> Vec<HeaderRule> {
-        let file = self.file;
-        let Some(policy) = file.policies.get(index) else { return Vec::new() };
-        let links = self.links_of(&format!("policies/{index}/link"), policy.link.as_deref());
-        let (from, to) = (self.sides(&policy.from), self.sides(&policy.to));
-        both_ways(&from, &to, tenant, &links)
-    }
-
-    /// The policy of each class, by a number that stays; 0 for the default.
-    fn policy_map(&mut self, infos: &[ClassInfo]) -> PolicyMap {
-        let numbers = &mut self.state.policies;
-        let mut classes = Vec::new();
-        for info in infos {
-            let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX).saturating_add(1);
-            let number = info.policy.as_ref().map_or(0, |name| *numbers.entry(name.clone()).or_insert(next));
-            let one_sided = matches!(info.one_sided, OneSided::Allow | OneSided::IdsOnly);
-            let overload = overload(info.overload);
-            let Bypass { encrypted, packets, bytes } = info.bypass;
-            let enough = Enough {
-                encrypted,
-                packets: packets.map(NonZeroU64::get),
-                bytes: bytes.map(|bytes| bytes.0),
-            };
-            let goes_on_without = info.goes_on_without;
-            let staged = info.staged;
-            let traits = ClassTraits { policy: number, staged, one_sided, overload, enough, goes_on_without };
-            classes.push((info.fid, traits));
-        }
-        let mut names: Vec<_> = numbers.iter().map(|(name, number)| (*number, name.clone())).collect();
-        names.sort_unstable();
-        let names = names.into_iter().map(|(_, name)| name).collect();
-        PolicyMap::new(names, &classes)
-    }
-
-    /// Numbers for all tenants, and how their traffic is known.
-    fn tenants(&mut self) -> Option<TenantSelector> {
-        let mut selectors = Vec::new();
-        for (index, tenant) in self.file.tenants.iter().enumerate() {
-            let next = self.state.tenants.values().map(|t| t.0).max().unwrap_or(0).checked_add(1);
-            let known = self.state.tenants.get(&tenant.name).copied();
-            let Some(id) = known.or(next.map(TenantId)) else {
-                self.problem(
-                    &format!("tenants/{index}"),
-                    "no number is left for this tenant; restart the program".to_owned(),
-                );
-                return None;
-            };
-            self.state.tenants.insert(tenant.name.clone(), id);
-            let select = &tenant.select;
-            let links = match &select.link {
-                Some(names) => self
-                    .links_of(&format!("tenants/{index}/select/link"), Some(names))
-                    .into_iter()
-                    .flatten()
-                    .collect(),
-                None => Vec::new(),
-            };
-            selectors.push(Selector {
-                tenant: id,
-                vnis: select.vni.as_deref().unwrap_or_default().to_vec(),
-                vlans: select.vlan.as_deref().unwrap_or_default().to_vec(),
-                links,
-                prefixes: select.prefixes.as_ref().map(|p| self.file.prefixes(p)).unwrap_or_default(),
-            });
-        }
-        let names = self.file.tenants.iter().map(|t| t.name.as_str()).chain([DEFAULT_TENANT]);
-        self.known = names.filter_map(|n| Some((n.to_owned(), *self.state.tenants.get(n)?))).collect();
-        let places = self.known.iter().enumerate().map(|(at, (name, _))| (name.clone(), at));
-        self.known_places = places.collect();
-        Some(TenantSelector { selectors })
-    }
-
-    /// The tenants that an owner is about, in the order of the file.
-    fn tenants_of(&self, owner: usize) -> Vec<(String, TenantId)> {
-        match self.file.policies.get(owner) {
-            Some(policy) if !policy.tenant.iter().any(|t| t == "any") => {
-                let places: BTreeSet<usize> =
-                    policy.tenant.iter().filter_map(|name| self.known_places.get(name).copied()).collect();
-                places.into_iter().filter_map(|at| self.known.get(at).cloned()).collect()
-            }
-            _ => self.known.clone(),
-        }
+        self.chain(&Owner::default(&file.default))?;
+        Some(PolicyEntries { entries, tenants: context.known.to_vec() })
     }
 
     fn links_of(&mut self, path: &str, names: Option<&[String]>) -> Vec<Option<LinkId>> {
@@ -610,143 +440,6 @@ impl<'a> Build<'a> {
             }
         }
         ids
-    }
-
-    /// The path of a chain: its functions exist, each once, in an order in which they can run.
-    fn chain(&mut self, owner: &Owner<'_>) -> Option<Path> {
-        let mut path = Path::EMPTY;
-        let mut numbers = Vec::new();
-        let names = self.agent.function_names();
-        for (index, name) in owner.chain.iter().enumerate() {
-            let place = format!("{}/chain/{index}", owner.path);
-            match self.agent.function_id(name).filter(|_| name != GATE && name != NAMES) {
-                None => self.problem(&place, unknown_function(name, &names)),
-                Some(id) if path.contains(id) => {
-                    self.problem(&place, format!("`{name}` stands in the chain twice; remove one"))
-                }
-                Some(id) => {
-                    path = path.with(id);
-                    numbers.push((id, name));
-                }
-            }
-        }
-        if !numbers.is_sorted_by_key(|(id, _)| *id) {
-            numbers.sort_by_key(|(id, _)| *id);
-            let right: Vec<_> = numbers.iter().map(|(_, n)| n.as_str()).collect();
-            let message =
-                format!("these functions run in another order; write `chain: [{}]`", right.join(", "));
-            self.problem(&format!("{}/chain", owner.path), message);
-        }
-        let gate = owner.refuse || owner.one_sided == OneSided::Drop;
-        match (gate, self.agent.function_id(GATE)) {
-            (true, Some(id)) => path = path.with(id),
-            (true, None) => self.problem(
-                &owner.path,
-                "dropping by default needs the function `gate`, which this program lacks".to_owned(),
-            ),
-            (false, _) => {}
-        }
-        Some(path)
-    }
-
-    /// The classes of an owner for one tenant, with fids.
-    fn variants(
-        &mut self,
-        owners: &[Owner<'a>],
-        index: usize,
-        path: Path,
-        tenant_name: &str,
-        tenant: TenantId,
-    ) -> Option<Variants> {
-        let owner = owners.get(index)?;
-        let detection = self.agent.function_id(DETECTION).filter(|id| path.contains(*id));
-        let own_level = owner
-            .sections
-            .iter()
-            .find(|s| s.function == DETECTION)
-            .and_then(|s| s.node.get("level")?.as_str());
-        let own_path = if own_level == Some(NO_DETECTION) {
-            detection.map_or(path, |id| path.without(id))
-        } else {
-            path
-        };
-        let plain = self.class(owners, index, None, own_path, tenant_name, tenant)?;
-        let mut variants = Variants { plain, ..Variants::default() };
-        let mut known: HashMap<&str, Class> = HashMap::new();
-        let file = self.file;
-        for level in &file.service_levels {
-            let name = level.level.as_str();
-            let class = match (detection, known.get(name)) {
-                _ if Some(name) == own_level => plain,
-                (None, _) => plain,
-                (_, Some(class)) => *class,
-                (Some(id), None) => {
-                    let path = if name == NO_DETECTION { path.without(id) } else { path };
-                    let class = self.class(owners, index, Some(name), path, tenant_name, tenant)?;
-                    known.insert(name, class);
-                    class
-                }
-            };
-            variants.by_level.push(class);
-        }
-        Some(variants)
-    }
-
-    fn class(
-        &mut self,
-        owners: &[Owner<'a>],
-        index: usize,
-        level: Option<&'a str>,
-        path: Path,
-        tenant_name: &str,
-        tenant: TenantId,
-    ) -> Option<Class> {
-        let owner = owners.get(index)?;
-        let name = format!("{}\n{}", owner.name.unwrap_or("\t"), level.unwrap_or_default());
-        let fid = match self.state.table.fid(Meaning { tenant, name }) {
-            Ok(fid) => fid,
-            Err(error) => {
-                self.problem(&owner.path, error.to_string());
-                return None;
-            }
-        };
-        let on_path = self.agent.kinds.iter().zip(&self.agent.ids).filter(|(_, id)| path.contains(**id));
-        for (kind, _) in on_path {
-            let function = kind.spec().name;
-            let level = level.filter(|_| function == DETECTION);
-            let next = self.groups.len();
-            let place = *self.group_places.entry((index, function, level)).or_insert(next);
-            match self.groups.get_mut(place) {
-                Some(group) => group.fids.push(fid),
-                None => self.groups.push(Group { owner: index, function, fids: vec![fid], level }),
-            }
-        }
-        self.infos.push(ClassInfo {
-            fid,
-            tenant: tenant_name.to_owned(),
-            policy: owner.name.map(str::to_owned),
-            level: level.map(str::to_owned),
-            path,
-            staged: owner.staged,
-            one_sided: owner.one_sided,
-            overload: owner.overload,
-            bypass: owner.bypass,
-            goes_on_without: self.goes_on_without(owner, path),
-        });
-        Some(Class { fid, path })
-    }
-
-    /// The functions of a path without which an owner's packets go on.
-    fn goes_on_without(&self, owner: &Owner<'_>, path: Path) -> Path {
-        // Who reads answers stands in no policy's chain and judges nothing: for want of it nothing is refused.
-        let passes = |kind: &dyn FunctionKind, id: FunctionId| match kind.spec().name {
-            NAMES => true,
-            name => path.contains(id) && owner.on_failure.of(name) == ForWant::Pass,
-        };
-        let named = self.agent.kinds.iter().zip(&self.agent.ids);
-        named
-            .filter(|(kind, id)| passes(kind.as_ref(), **id))
-            .fold(Path::EMPTY, |path, (_, id)| path.with(*id))
     }
 
     fn level_entries(&self) -> Vec<Entry> {
@@ -774,19 +467,30 @@ impl<'a> Build<'a> {
     }
 
     /// Every function that some path needs, with its rules, and those of its rules that are looked up for it.
-    fn functions(&mut self, owners: &[Owner<'a>]) -> (Vec<Arc<dyn Function>>, Vec<PolicyRules>) {
+    fn functions(
+        &mut self,
+        context: &Context,
+        owners: &[Arc<Made>],
+    ) -> (Vec<Arc<dyn Function>>, Vec<PolicyRules>) {
         let mut looked_up = Vec::new();
         let mut functions: Vec<(FunctionId, Arc<dyn Function>)> = Vec::new();
-        let groups = core::mem::take(&mut self.groups);
         let agent = self.agent;
-        for (kind, id) in agent.kinds.iter().zip(&agent.ids) {
-            let own: Vec<&Group<'_>> = groups.iter().filter(|g| g.function == kind.spec().name).collect();
+        let mut by_kind: Vec<Vec<Told<'_>>> = agent.kinds.iter().map(|_| Vec::new()).collect();
+        for (owner, made) in owners.iter().enumerate() {
+            for group in &made.groups {
+                if let Some(own) = by_kind.get_mut(group.kind) {
+                    own.push(Told { owner, staged: made.staged, group });
+                }
+            }
+        }
+        for ((kind, id), own) in agent.kinds.iter().zip(&agent.ids).zip(&by_kind) {
             if own.is_empty() {
                 continue;
             }
-            let rules = self.envelope(owners, &own);
+            let parts: Vec<Arc<RulePart>> = own.iter().map(|told| Arc::clone(&told.group.part)).collect();
             let source = RuleSource {
-                rules: &rules,
+                common: &context.rules,
+                classes: &parts,
                 place: &self.file.name,
                 generation: self.state.generation,
                 id: *id,
@@ -795,28 +499,10 @@ impl<'a> Build<'a> {
             };
             match rules_of(kind.as_ref(), &source) {
                 Ok(mut function) => {
-                    let header_rules = function.take_header_rules();
-                    let owner_of: HashMap<Fid, usize> =
-                        own.iter().flat_map(|g| g.fids.iter().map(|fid| (*fid, g.owner))).collect();
-                    let shared = header_rules.len() == 1;
-                    for HeaderRules { called, fids, rules } in header_rules {
-                        let mut policies: Vec<usize> = match fids.is_empty() {
-                            true => own.iter().map(|g| g.owner).collect(),
-                            false => fids.iter().filter_map(|fid| owner_of.get(fid).copied()).collect(),
-                        };
-                        policies.sort_unstable();
-                        policies.dedup();
-                        let of =
-                            |policies| PolicyRules { function: *id, called, policies, rules: rules.clone() };
-                        if shared {
-                            looked_up.push(of(policies));
-                        } else {
-                            looked_up.extend(policies.into_iter().map(|policy| of(vec![policy])));
-                        }
-                    }
-                    let is_staged = |g: &&&Group<'_>| owners.get(g.owner).is_some_and(|o| o.staged);
+                    of_policies(*id, function.take_header_rules(), own, &mut looked_up);
+                    let staged = own.iter().filter(|told| told.staged);
                     let staged: HashSet<Fid> =
-                        own.iter().filter(is_staged).flat_map(|g| g.fids.iter().copied()).collect();
+                        staged.flat_map(|told| told.group.fids.iter().copied()).collect();
                     let function: Arc<dyn Function> = if staged.is_empty() {
                         Arc::from(function)
                     } else {
@@ -825,69 +511,82 @@ impl<'a> Build<'a> {
                     functions.push((*id, function));
                 }
                 Err(errors) => {
-                    for error in errors {
-                        self.rules_error(owners, &own, error);
-                    }
+                    let of_classes: Vec<usize> = own.iter().map(|told| told.owner).collect();
+                    errors.into_iter().for_each(|error| self.rules_error(&of_classes, error));
                 }
             }
         }
         functions.sort_by_key(|(id, _)| *id);
         (functions.into_iter().map(|(_, f)| f).collect(), looked_up)
     }
+}
 
-    /// What a function's rules are made from.
-    fn envelope(&self, owners: &[Owner<'_>], groups: &[&Group<'_>]) -> Value {
-        let mut classes = Vec::new();
-        for group in groups {
-            let Some(owner) = owners.get(group.owner) else { continue };
-            let section = owner.sections.iter().find(|s| s.function == group.function);
-            let mut rules = section.map_or(Value::Null, |s| read::to_json(&s.node));
-            if let Some(own) = self.agent.overrides.get(group.function).filter(|own| !own.is_empty()) {
-                let mut section = rules.as_object().cloned().unwrap_or_default();
-                section.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
-                rules = Value::Object(section);
-            }
-            if group.function == GATE {
-                rules = json!({"refuse": owner.refuse, "drop-one-sided": owner.one_sided == OneSided::Drop});
-            }
-            if let Some(level) = group.level {
-                let mut object = rules.as_object().cloned().unwrap_or_default();
-                // The level says which rules hold for these hosts.
-                object.remove("rules");
-                object.insert("level".to_owned(), json!(level));
-                rules = Value::Object(object);
-            }
-            let prefixes = |targets: &[Target]| self.texts(&self.file.resolve(targets));
-            // Value by value: `json!` copies what it is given.
-            let mut class = Map::new();
-            class.insert("policy".to_owned(), owner.name.unwrap_or(DEFAULT_POLICY).into());
-            class.insert("fids".to_owned(), group.fids.iter().map(|f| f.0).collect());
-            class.insert("from".to_owned(), prefixes(owner.from).into());
-            class.insert("to".to_owned(), prefixes(owner.to).into());
-            class.insert("one-sided".to_owned(), json!(owner.one_sided));
-            class.insert("rules".to_owned(), rules);
-            classes.push(Value::Object(class));
+/// What a function is told of an owner.
+struct Told<'m> {
+    owner: usize,
+    staged: bool,
+    group: &'m Group,
+}
+
+/// Adds a function's rules on headers, each with the policies that it is for.
+fn of_policies(
+    function: FunctionId,
+    header_rules: Vec<HeaderRules>,
+    own: &[Told<'_>],
+    looked_up: &mut Vec<PolicyRules>,
+) {
+    let fids =
+        || own.iter().flat_map(|told| told.group.fids.iter().map(move |fid| (fid.0 as usize, told.owner)));
+    let mut owner_of = vec![None; fids().map(|(fid, _)| fid + 1).max().unwrap_or(0)];
+    fids().for_each(|(fid, owner)| {
+        if let Some(place) = owner_of.get_mut(fid) {
+            *place = Some(owner);
         }
-        let groups: Map<String, Value> = (self.file.groups.iter())
-            .map(|(name, members)| (name.clone(), json!(self.texts(members))))
-            .collect();
-        let tenants: Map<String, Value> =
-            self.known.iter().map(|(name, id)| (name.clone(), json!(id.0))).collect();
-        let own_vars = self.file.tenants.iter().enumerate().filter_map(|(index, tenant)| {
-            let number = self.state.tenants.get(&tenant.name)?;
-            Some(variables(&format!("tenants/{index}/vars"), *number, tenant.vars.as_ref()?))
-        });
-        let vars: Vec<Value> = own_vars.collect();
-        let mut envelope = Map::new();
-        envelope.insert("tenants".to_owned(), Value::Object(tenants));
-        let ports =
-            self.agent.ports.as_deref().map(|names| names.iter().zip(0u8..).collect::<BTreeMap<_, _>>());
-        envelope.insert("ports".to_owned(), json!(ports));
-        envelope.insert("vars".to_owned(), Value::Array(vars));
-        envelope.insert("groups".to_owned(), Value::Object(groups));
-        envelope.insert("labels".to_owned(), json!(self.file.labels));
-        envelope.insert("rule-groups".to_owned(), json!(self.file.rule_groups));
-        envelope.insert("classes".to_owned(), Value::Array(classes));
-        Value::Object(envelope)
+    });
+    let shared = header_rules.len() == 1;
+    for HeaderRules { called, fids, rules } in header_rules {
+        let mut policies: Vec<usize> = match fids.is_empty() {
+            true => own.iter().map(|told| told.owner).collect(),
+            false => fids.iter().filter_map(|fid| owner_of.get(fid.0 as usize).copied().flatten()).collect(),
+        };
+        policies.sort_unstable();
+        policies.dedup();
+        let of = |policies| PolicyRules { function, called, policies, rules: Arc::clone(&rules) };
+        if shared {
+            looked_up.push(of(policies));
+        } else {
+            looked_up.extend(policies.into_iter().map(|policy| of(vec![policy])));
+        }
     }
+}
+
+/// The entries by which flows find their policies; earlier policies come first. The default has none.
+fn entries(owners: &[Arc<Made>]) -> List {
+    let placed = |(priority, owner): (u32, &Arc<Made>)| Placed {
+        piece: Arc::clone(&owner.entries),
+        numbers: Numbers::At(priority),
+    };
+    List::new((0u32..).zip(owners).map(placed).collect())
+}
+
+/// The classes of policies by the fids that flows find them by, and of the default by tenant.
+fn classes(owners: &[Arc<Made>]) -> (Vec<Option<Variants>>, HashMap<TenantId, Variants>) {
+    let placed = |owner: usize, variants: &Variants| Variants { owner, ..variants.clone() };
+    let (mut by_fid, mut defaults) = (Vec::new(), HashMap::new());
+    for (owner, made) in owners.iter().enumerate() {
+        for (tenant, variants) in &made.classes {
+            let fid = variants.plain.fid.0 as usize;
+            if made.policy.is_none() {
+                defaults.insert(*tenant, placed(owner, variants));
+                continue;
+            }
+            if by_fid.len() <= fid {
+                by_fid.resize_with(fid + 1, || None);
+            }
+            if let Some(place) = by_fid.get_mut(fid) {
+                *place = Some(placed(owner, variants));
+            }
+        }
+    }
+    (by_fid, defaults)
 }

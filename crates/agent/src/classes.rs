@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which class a new flow gets, and what functions' rules on headers say of it: one lookup.
 
-use crate::lookup::{Found, KeptLookup, Lookup, Places, PolicyRules, TOGETHER_MAX};
+use crate::lookup::{Found, KeptLookup, Lookup, PolicyRules, TOGETHER_MAX};
 use crate::tenants::{TenantQuestion, TenantSelector};
 use bartizan_base::Timestamp;
 use bartizan_base::turns::wait_for_turn;
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
-use bartizan_classify::{Header, HeaderNames, HeaderRule, InsertError, Match, Names};
+use bartizan_classify::{Header, HeaderNames, HeaderRule, InsertError, List, Match, Names};
 use bartizan_config::policy::Prefix;
 use bartizan_function::header::{CLIENT_NAME, SERVER_NAME};
 use bartizan_function::{Function, HeaderRules, names_among};
@@ -26,14 +26,15 @@ pub(crate) struct Variants {
     /// Without a service level.
     pub(crate) plain: Class,
     /// By the index of the service level.
-    pub(crate) by_level: Vec<Class>,
-    /// Where the policy's rules on headers are found.
-    pub(crate) places: Places,
+    pub(crate) by_level: Option<Arc<[Class]>>,
+    /// The policy's place among all, by which its rules on headers are found; behind them is the default.
+    pub(crate) owner: usize,
 }
 
 impl Variants {
     fn of(&self, level: Option<Match>) -> Class {
-        level.and_then(|m| self.by_level.get(m.fid.0 as usize)).copied().unwrap_or(self.plain)
+        let by_level = self.by_level.as_deref().unwrap_or_default();
+        level.and_then(|m| by_level.get(m.fid.0 as usize)).copied().unwrap_or(self.plain)
     }
 }
 
@@ -42,7 +43,7 @@ impl Variants {
 pub struct PolicyClassifier {
     pub(crate) lookup: Lookup,
     /// By the fid that the policies' rule set answers with.
-    pub(crate) classes: HashMap<u32, Variants>,
+    pub(crate) classes: Vec<Option<Variants>>,
     /// What traffic gets that no policy names, by tenant.
     pub(crate) defaults: HashMap<TenantId, Variants>,
     /// What the functions are called, and what their rules on headers.
@@ -128,7 +129,7 @@ fn explained(set: &'static str, numbers: &[u32], name: impl Fn(u32) -> String) -
 impl PolicyClassifier {
     fn variants(&self, found: &Found, tenant: TenantId) -> Option<&Variants> {
         match found.policy {
-            Some(policy) => self.classes.get(&policy.fid.0),
+            Some(policy) => self.classes.get(policy.fid.0 as usize)?.as_ref(),
             None => self.defaults.get(&tenant),
         }
     }
@@ -144,7 +145,7 @@ impl FlowClassifier for PolicyClassifier {
         let found = self.lookup.find(header, &names);
         let class = match self.variants(&found, header.tenant) {
             Some(variants) => {
-                found.matches(&variants.places, (header, &names), matches);
+                found.matches(self.lookup.places(variants.owner), (header, &names), matches);
                 variants.of(found.level)
             }
             // A flow of a tenant that is gone, which no packet belongs to any more.
@@ -172,8 +173,8 @@ impl FlowClassifier for PolicyClassifier {
     fn explain(&self, header: &Header, now: Timestamp) -> Option<LookupExplained> {
         let names = self.by_name.as_ref().map(|by| by.of(header, now, &Matches::new())).unwrap_or_default();
         let variants = self.variants(&self.lookup.find(header, &names), header.tenant);
-        let places = variants.map(|v| v.places.clone()).unwrap_or_default();
-        let met = self.lookup.explain(header, &names, &places);
+        let places = variants.map(|v| self.lookup.places(v.owner)).unwrap_or_default();
+        let met = self.lookup.explain(header, &names, places);
         let policy = |fid: u32| self.policies.name(self.policies.number(Fid(fid))).to_owned();
         let level = |number: u32| self.levels.get(number as usize).cloned().unwrap_or_default();
         let mut sets = vec![
@@ -234,12 +235,13 @@ pub fn one_chain(generation: Generation, functions: Vec<Box<dyn Function>>) -> R
         }
         shared.push(Arc::from(function));
     }
-    let lookup = Lookup::new(Vec::new(), Vec::new(), &[], rules, TOGETHER_MAX, &KeptLookup::default())?;
+    let lookup =
+        Lookup::new(List::default(), List::default(), &[], rules, TOGETHER_MAX, &KeptLookup::default())?;
     let plain = Class { fid: Fid(0), path };
-    let variants = Variants { plain, by_level: Vec::new(), places: lookup.places(0) };
+    let variants = Variants { plain, by_level: None, owner: 0 };
     let classifier = PolicyClassifier {
         lookup,
-        classes: HashMap::new(),
+        classes: Vec::new(),
         defaults: HashMap::from([(TenantId(0), variants)]),
         functions: names,
         levels: Vec::new(),

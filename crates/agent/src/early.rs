@@ -5,29 +5,37 @@
 //! of which something else comes first (a function that judges by more than headers, a staged one) sends its packets up.
 
 use crate::lookup::PolicyRules;
-use bartizan_base::Decision;
+use bartizan_base::{Decision, FunctionId};
 use bartizan_classify::HeaderRule;
 use bartizan_function::Function;
 use bartizan_stages::chain::Class;
 use bartizan_stages::early::Early;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A policy, or the default behind all of them.
 pub(crate) struct Selected {
     /// What it selects, whole.
-    pub within: Vec<HeaderRule>,
+    pub within: Arc<[HeaderRule]>,
     /// The class of its flows. (Others of its classes have the same rules.)
     pub class: Class,
 }
 
 /// Makes the list. `rules`: those that are looked up, of all functions.
-pub(crate) fn list(owners: &[Selected], functions: &[Arc<dyn Function>], rules: &[PolicyRules]) -> Early {
+pub(crate) fn list<'r>(
+    owners: &[Selected],
+    functions: &[Arc<dyn Function>],
+    rules: &'r [PolicyRules],
+) -> Early {
     let mut early = Early::default();
+    let of =
+        |own: &'r PolicyRules| own.policies.iter().map(move |policy| ((own.function, *policy), &*own.rules));
+    let by_policy: HashMap<(FunctionId, usize), &[(u32, HeaderRule)]> = rules.iter().flat_map(of).collect();
     for (index, owner) in owners.iter().enumerate() {
         let first = owner.class.path.functions().next();
         let function = functions.iter().find(|function| Some(function.id()) == first);
-        let own = rules.iter().find(|own| Some(own.function) == first && own.policies.contains(&index));
-        add(&mut early, owner, function, own.map(|own| own.rules.as_slice()).unwrap_or_default());
+        let own = first.and_then(|first| by_policy.get(&(first, index)).copied());
+        add(&mut early, owner, function, own.unwrap_or_default());
     }
     early
 }

@@ -53,7 +53,7 @@ pub struct Subject<'s> {
     /// The policy file.
     pub file: &'s PolicyFile,
     /// What the fids stand for.
-    pub classes: &'s [ClassInfo],
+    pub classes: &'s [Arc<ClassInfo>],
     /// Whose traffic a packet is.
     pub tenants: &'s TenantSelector,
     /// Numbers of the tenants.
@@ -245,7 +245,7 @@ pub fn explain(subject: &Subject<'_>, question: &FlowQuestion) -> Result<FlowExp
         icmp: question.icmp,
     };
     let first = first_packet(subject.chains, subject.settings, subject.engine, &probe)?;
-    let info = subject.classes.iter().find(|c| c.fid == first.class.fid);
+    let info = subject.classes.iter().find(|c| c.fid == first.class.fid).map(Arc::as_ref);
     let (walked, passed_over) = asking.walk(&tenant.name);
     let name = info.and_then(|i| i.policy.clone());
     let disagreement = match (walked, &name) {

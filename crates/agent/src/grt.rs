@@ -61,6 +61,12 @@ impl GlobalRuleTable {
         Ok(Fid(number))
     }
 
+    /// The fid that a meaning has.
+    #[must_use]
+    pub fn known(&self, meaning: &Meaning) -> Option<Fid> {
+        self.by_meaning.get(meaning).copied()
+    }
+
     /// Deletes an entry by its fid alone; returns what it meant.
     pub fn delete(&mut self, fid: Fid) -> Option<Meaning> {
         let meaning = self.entries.get_mut(fid.0 as usize)?.take()?;

@@ -4,11 +4,11 @@
 //!
 //! The text of a policy object is JSON, by the object's name: `@tenant`, `@group/NAME`, `@default`, `@library/NAME`, and any other name for
 //! a policy. Tenants and policies come in the order of their `order`, then of their names. Rule files are rule groups, which libraries
-//! name by id. Nothing is read or built here.
+//! name by id. What is the same object as in the generation before is not read again ([`Joiner`]). Nothing is built here.
 
 use crate::session::Held;
 use bartizan_api::southbound::{Diagnostic, Object, ObjectKey, Policy, RuleGroup, Rules};
-use bartizan_config::policy::Problem;
+use bartizan_config::policy::{Parts, PolicyText, Problem};
 use bartizan_rules::library::{Choice, choose};
 use bartizan_rules::{RuleFile, parse_file};
 use serde::Deserialize;
@@ -116,21 +116,22 @@ impl Library {
 pub struct Joined {
     /// The controller's number of the generation.
     pub generation: u64,
-    /// The file, as JSON.
-    pub file: Value,
+    /// The file. Parts of it that stay are the same by address from generation to generation.
+    pub parts: Parts,
     /// The controller's numbers of the tenants, by name.
-    pub tenants: Vec<(String, u16)>,
+    pub tenants: Arc<[(String, u16)]>,
     /// The libraries, by the names of the rule files that the policy file has for them.
-    pub libraries: BTreeMap<String, Library>,
+    pub libraries: Arc<BTreeMap<String, Library>>,
     /// Where its parts come from.
-    places: Places,
+    places: Arc<Places>,
+    /// The objects of the policies.
+    policies: Vec<Arc<ObjectKey>>,
 }
 
-/// The objects that the parts of a file come from.
+/// The objects that the parts of a file come from, except its policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Places {
     tenants: Vec<ObjectKey>,
-    policies: Vec<ObjectKey>,
     groups: BTreeMap<String, ObjectKey>,
     libraries: BTreeMap<String, ObjectKey>,
     default: Option<ObjectKey>,
@@ -146,10 +147,44 @@ struct Placed {
     tenant: u16,
 }
 
+/// What policies have in common, joined.
+#[derive(Debug)]
+struct Common {
+    file: Arc<Value>,
+    tenants: Arc<[(String, u16)]>,
+    /// Their names by their numbers.
+    names: BTreeMap<u16, String>,
+    libraries: Arc<BTreeMap<String, Library>>,
+    places: Arc<Places>,
+}
+
+/// A policy, and the object that it comes from.
+#[derive(Debug)]
+struct PolicyOf {
+    key: Arc<ObjectKey>,
+    tenant: u16,
+    text: Arc<PolicyText>,
+}
+
+/// By what policies are in order: what they say of it, their names, their objects.
+type Rank = (u64, String, Arc<ObjectKey>);
+
+/// Joins generations, one after the other.
+#[derive(Debug, Default)]
+pub struct Joiner {
+    /// The objects that were joined last, and the ranks of those that are policies.
+    objects: BTreeMap<ObjectKey, (Arc<Object>, Option<Rank>)>,
+    policies: BTreeMap<Rank, PolicyOf>,
+    common: Option<Common>,
+}
+
+/// An object that is another than before, or gone.
+type Changed = (ObjectKey, Option<Arc<Object>>);
+
 #[derive(Default)]
 struct Joining {
     tenants: Vec<Placed>,
-    policies: Vec<Placed>,
+    tenant_names: BTreeSet<String>,
     groups: Map<String, Value>,
     labels: Map<String, Value>,
     libraries: BTreeMap<String, Library>,
@@ -164,14 +199,100 @@ struct Joining {
 /// # Errors
 /// All parts that are none, each with its object and place.
 pub fn join(held: &Held) -> Result<Joined, Vec<Diagnostic>> {
-    let mut joining = Joining::default();
-    for object in held.objects.values() {
-        if let Object::Policy(policy) = object.as_ref() {
-            joining.part(&object.key(), policy, &held.objects);
+    Joiner::default().join(held)
+}
+
+impl Joiner {
+    /// As [`join`], of the generation behind the last one that was joined here.
+    ///
+    /// # Errors
+    /// As [`join`]. The next one is joined from the beginning then.
+    pub fn join(&mut self, held: &Held) -> Result<Joined, Vec<Diagnostic>> {
+        let joined = self.joined(held);
+        if joined.is_err() {
+            *self = Joiner::default();
         }
+        joined
     }
-    joining.check_owners();
-    joining.finish(held.generation)
+
+    fn joined(&mut self, held: &Held) -> Result<Joined, Vec<Diagnostic>> {
+        let mut joining = Joining::default();
+        let mut new = Vec::new();
+        for (key, object) in self.changed(held) {
+            new.extend(self.take(key, object, &mut joining));
+        }
+        let is_kept = self.common.is_some();
+        let common = match self.common.take() {
+            Some(common) => common,
+            None => joining.common(held),
+        };
+        for rank in self.policies.keys().filter(|_| !is_kept).chain(new.iter().filter(|_| is_kept)) {
+            if let Some(policy) = self.policies.get(rank) {
+                joining.check_owner(policy, &common.names);
+            }
+        }
+        if !joining.wrong.is_empty() {
+            return Err(joining.wrong);
+        }
+        let of = |policy: &PolicyOf| (Arc::clone(&policy.text), Arc::clone(&policy.key));
+        let (texts, policies) = self.policies.values().map(of).unzip();
+        let joined = Joined {
+            generation: held.generation,
+            parts: Parts { common: Arc::clone(&common.file), policies: texts },
+            tenants: Arc::clone(&common.tenants),
+            libraries: Arc::clone(&common.libraries),
+            places: Arc::clone(&common.places),
+            policies,
+        };
+        self.common = Some(common);
+        Ok(joined)
+    }
+
+    /// What is another than before, by address: going through both costs less than knowing who has changed what.
+    fn changed(&self, held: &Held) -> Vec<Changed> {
+        let mut changed: Vec<Changed> = Vec::new();
+        let mut before = self.objects.iter().peekable();
+        for (key, object) in &held.objects {
+            while let Some((gone, _)) = before.next_if(|(known, _)| *known < key) {
+                changed.push((gone.clone(), None));
+            }
+            let known = before.next_if(|(known, _)| *known == key);
+            if !known.is_some_and(|(_, (known, _))| Arc::ptr_eq(known, object)) {
+                changed.push((key.clone(), Some(Arc::clone(object))));
+            }
+        }
+        changed.extend(before.map(|(gone, _)| (gone.clone(), None)));
+        changed
+    }
+
+    /// Takes an object in place of the one before. The rank of a policy.
+    fn take(&mut self, key: ObjectKey, object: Option<Arc<Object>>, joining: &mut Joining) -> Option<Rank> {
+        match self.objects.remove(&key) {
+            Some((_, Some(rank))) => drop(self.policies.remove(&rank)),
+            Some((_, None)) => self.common = None,
+            None => {}
+        }
+        let object = object?;
+        let mut rank = None;
+        match own_policy(&object) {
+            Some(policy) => {
+                let (known, of) = joining.policy(&key, policy)?;
+                self.policies.insert(known.clone(), of);
+                rank = Some(known);
+            }
+            None => self.common = None,
+        }
+        self.objects.insert(key, (object, rank.clone()));
+        rank
+    }
+}
+
+/// The policy that an object is, if it is one: no other part of a file.
+fn own_policy(object: &Object) -> Option<&Policy> {
+    match object {
+        Object::Policy(policy) if !policy.name.starts_with('@') => Some(policy),
+        _ => None,
+    }
 }
 
 impl Joining {
@@ -204,12 +325,19 @@ impl Joining {
         }
     }
 
-    fn part(&mut self, key: &ObjectKey, policy: &Policy, all: &BTreeMap<ObjectKey, Arc<Object>>) {
+    /// Whether a part is of whom parts of its name are.
+    fn is_of_owner(&mut self, key: &ObjectKey, policy: &Policy) -> bool {
         let everybodys =
             matches!(policy.name.as_str(), "@default" | "@dns") || policy.name.starts_with("@library/");
         if everybodys != (policy.tenant == 0) {
             let whose = if everybodys { "it is of tenant 0" } else { "tenant 0 has none of its own" };
             self.wrong(key, "", format!("`{}` cannot be of tenant {}: {whose}", policy.name, policy.tenant));
+        }
+        everybodys == (policy.tenant == 0)
+    }
+
+    fn part(&mut self, key: &ObjectKey, policy: &Policy, all: &BTreeMap<ObjectKey, Arc<Object>>) {
+        if !self.is_of_owner(key, policy) {
             return;
         }
         match policy.name.split_once('/') {
@@ -224,7 +352,7 @@ impl Joining {
             _ if policy.name == "@tenant" => self.tenant(key, policy),
             Some(("@group", _)) => self.group(key, policy),
             Some(("@library", name)) => self.library(key, name, policy, all),
-            _ if policy.name.starts_with('@') => {
+            _ => {
                 let known = "`@default`, `@dns`, `@tenant`, `@group/NAME`, `@library/NAME` and policies";
                 self.wrong(
                     key,
@@ -232,7 +360,6 @@ impl Joining {
                     format!("`{}` is no part that is known here; there are {known}", policy.name),
                 );
             }
-            _ => self.policy(key, policy),
         }
     }
 
@@ -241,20 +368,26 @@ impl Joining {
         let Some(name) = tenant.get("name").and_then(Value::as_str).map(str::to_owned) else {
             return self.wrong(key, "/tenant/name", "a tenant has a name; add it");
         };
-        if self.tenants.iter().any(|known| known.name == name) {
+        if !self.tenant_names.insert(name.clone()) {
             return self.wrong(key, "/tenant/name", format!("another tenant is called `{name}`; rename one"));
         }
         let value = Value::Object(tenant);
         self.tenants.push(Placed { order, name, key: key.clone(), value, tenant: policy.tenant });
     }
 
-    fn policy(&mut self, key: &ObjectKey, policy: &Policy) {
-        let Some(PolicyPart { policy: said, order }) = self.read(key, policy) else { return };
+    fn policy(&mut self, key: &ObjectKey, policy: &Policy) -> Option<(Rank, PolicyOf)> {
+        if !self.is_of_owner(key, policy) {
+            return None;
+        }
+        let PolicyPart { policy: said, order } = self.read(key, policy)?;
         let Some(name) = said.get("name").and_then(Value::as_str).map(str::to_owned) else {
-            return self.wrong(key, "/policy/name", "a policy has a name; add it");
+            self.wrong(key, "/policy/name", "a policy has a name; add it");
+            return None;
         };
-        let value = Value::Object(said);
-        self.policies.push(Placed { order, name, key: key.clone(), value, tenant: policy.tenant });
+        let key = Arc::new(key.clone());
+        let text = Arc::new(PolicyText::new(Value::Object(said)));
+        let of = PolicyOf { key: Arc::clone(&key), tenant: policy.tenant, text };
+        Some(((order, name, key), of))
     }
 
     fn group(&mut self, key: &ObjectKey, policy: &Policy) {
@@ -305,22 +438,19 @@ impl Joining {
     }
 
     /// Who says something is the one whom it is about.
-    fn check_owners(&mut self) {
-        let names: BTreeMap<u16, String> = self.tenants.iter().map(|t| (t.tenant, t.name.clone())).collect();
-        let mut wrong = Vec::new();
-        for Placed { key, value, tenant, .. } in &self.policies {
-            let said = value.get("tenant").and_then(Value::as_array).map(Vec::as_slice);
-            let own = names.get(tenant);
-            if !matches!((said, own), (Some([Value::String(said)]), Some(own)) if said == own) {
-                let own =
-                    own.map_or_else(|| format!("{tenant}, which is not there"), |own| format!("`{own}`"));
-                wrong.push((
-                    key.clone(),
-                    "/policy/tenant".to_owned(),
-                    format!("a policy of tenant {own} is about that one alone"),
-                ));
-            }
+    fn check_owner(&mut self, PolicyOf { key, tenant, text }: &PolicyOf, names: &BTreeMap<u16, String>) {
+        let said = text.json().get("tenant").and_then(Value::as_array).map(Vec::as_slice);
+        let own = names.get(tenant);
+        if !matches!((said, own), (Some([Value::String(said)]), Some(own)) if said == own) {
+            let own = own.map_or_else(|| format!("{tenant}, which is not there"), |own| format!("`{own}`"));
+            let message = format!("a policy of tenant {own} is about that one alone");
+            self.wrong(key, "/policy/tenant", message);
         }
+    }
+
+    /// Groups have the names of those who say them.
+    fn check_groups(&mut self, names: &BTreeMap<u16, String>) {
+        let mut wrong = Vec::new();
         for (name, key) in &self.places.groups {
             let owner = key.policy_name().and_then(|(tenant, _)| names.get(&tenant));
             let said = name.rsplit_once('@').map(|(_, tenant)| tenant);
@@ -332,38 +462,42 @@ impl Joining {
         wrong.into_iter().for_each(|(key, pointer, message)| self.wrong(&key, &pointer, message));
     }
 
-    fn finish(mut self, generation: u64) -> Result<Joined, Vec<Diagnostic>> {
-        if !self.wrong.is_empty() {
-            return Err(self.wrong);
+    /// Joins what is no policy.
+    fn common(&mut self, held: &Held) -> Common {
+        for (key, object) in &held.objects {
+            match object.as_ref() {
+                Object::Policy(policy) if own_policy(object).is_none() => {
+                    self.part(key, policy, &held.objects);
+                }
+                _ => {}
+            }
         }
-        let in_order =
-            |parts: &mut Vec<Placed>| parts.sort_by(|a, b| (a.order, &a.name).cmp(&(b.order, &b.name)));
-        in_order(&mut self.tenants);
-        in_order(&mut self.policies);
-        let mut places = self.places;
-        let numbers = self.tenants.iter().map(|t| (t.name.clone(), t.tenant)).collect();
-        places.tenants = self.tenants.iter().map(|t| t.key.clone()).collect();
-        places.policies = self.policies.iter().map(|p| p.key.clone()).collect();
-        let values = |parts: Vec<Placed>| parts.into_iter().map(|part| part.value).collect::<Vec<_>>();
+        let mut tenants = core::mem::take(&mut self.tenants);
+        let names = tenants.iter().map(|t| (t.tenant, t.name.clone())).collect();
+        self.check_groups(&names);
+        tenants.sort_by(|a, b| (a.order, &a.name).cmp(&(b.order, &b.name)));
+        let mut places = core::mem::take(&mut self.places);
+        let numbers = tenants.iter().map(|t| (t.name.clone(), t.tenant)).collect();
+        places.tenants = tenants.iter().map(|t| t.key.clone()).collect();
         let rule_groups: Map<String, Value> =
             places.libraries.keys().map(|name| (name.clone(), json!([rule_file(name)]))).collect();
         let mut file = Map::new();
-        file.insert("groups".to_owned(), Value::Object(self.groups));
+        file.insert("groups".to_owned(), Value::Object(core::mem::take(&mut self.groups)));
         if !self.labels.is_empty() {
-            file.insert("labels".to_owned(), Value::Object(self.labels));
+            file.insert("labels".to_owned(), Value::Object(core::mem::take(&mut self.labels)));
         }
-        self.dns.into_iter().for_each(|dns| drop(file.insert("dns".to_owned(), dns)));
+        self.dns.take().into_iter().for_each(|dns| drop(file.insert("dns".to_owned(), dns)));
         file.insert("rule-groups".to_owned(), Value::Object(rule_groups));
-        file.insert("tenants".to_owned(), Value::Array(values(self.tenants)));
-        file.insert("policies".to_owned(), Value::Array(values(self.policies)));
-        file.insert("default".to_owned(), self.default.unwrap_or_else(|| json!({"action": "drop"})));
-        Ok(Joined {
-            generation,
-            file: Value::Object(file),
+        file.insert("tenants".to_owned(), tenants.into_iter().map(|tenant| tenant.value).collect());
+        let default = self.default.take().unwrap_or_else(|| json!({"action": "drop"}));
+        file.insert("default".to_owned(), default);
+        Common {
+            file: Arc::new(Value::Object(file)),
             tenants: numbers,
-            libraries: self.libraries,
-            places,
-        })
+            names,
+            libraries: Arc::new(core::mem::take(&mut self.libraries)),
+            places: Arc::new(places),
+        }
     }
 }
 
@@ -398,7 +532,10 @@ impl Joined {
         let places = &self.places;
         let found = match (kind, which) {
             ("tenants", _) => at(&places.tenants).map(|key| (key, below("/tenant", rest))),
-            ("policies", _) => at(&places.policies).map(|key| (key, below("/policy", rest))),
+            ("policies", Some(n)) => {
+                let key = n.parse::<usize>().ok().and_then(|n| self.policies.get(n));
+                key.map(|key| (ObjectKey::clone(key), below("/policy", rest)))
+            }
             ("groups", Some(name)) => {
                 let head = format!("/groups/{}", escaped(name));
                 places.groups.get(name).map(|key| (key.clone(), below(&head, rest)))
@@ -421,7 +558,7 @@ impl Joined {
             _ => None,
         };
         let (object, pointer) = found.unwrap_or_else(|| {
-            let any = places.policies.first().or(places.default.as_ref()).cloned();
+            let any = self.policies.first().map(Arc::as_ref).or(places.default.as_ref()).cloned();
             (any.unwrap_or_else(|| ObjectKey::policy(0, "@default")), String::new())
         });
         Diagnostic { object, pointer, line: 0, column: 0, message: problem.message.clone() }

@@ -23,6 +23,7 @@ mod early;
 pub mod explain;
 pub mod grt;
 pub mod joined;
+mod kept;
 mod lookup;
 mod named;
 pub mod order;

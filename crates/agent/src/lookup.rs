@@ -10,12 +10,15 @@
 //! Rules that cutting would multiply too much, or that one structure cannot hold, stand alone: each policy has a classifier of its
 //! own for them, which is asked when the policy is known.
 
+use crate::kept;
 use crate::named::NamedClassifier;
 use bartizan_base::{Fid, FunctionId};
+use bartizan_classify::list::{Numbers, Piece, Placed};
 use bartizan_classify::{
     Entry, Header, HeaderNames, HeaderRule, InsertError, Layered, List, Match, SETS_MAX, Segments,
 };
 use bartizan_stages::chain::Matches;
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
@@ -42,12 +45,12 @@ pub(crate) struct PolicyRules {
     /// The policies, in the order in which they are tried.
     pub(crate) policies: Vec<usize>,
     /// Number and what it matches; the lowest number that matches is found.
-    pub(crate) rules: Vec<(u32, HeaderRule)>,
+    pub(crate) rules: Arc<[(u32, HeaderRule)]>,
 }
 
 /// Where the rules of a function for a policy are found.
 #[derive(Clone, Debug)]
-enum Place {
+pub(crate) enum Place {
     /// In a set, by these numbers from the first on.
     Together { set: usize, first: u32, count: u32 },
     /// In a classifier of their own.
@@ -55,25 +58,53 @@ enum Place {
 }
 
 /// Where a policy's rules are found, by function.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Places(Arc<[(FunctionId, Place)]>);
+type Places = SmallVec<[(FunctionId, Place); 2]>;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Lookup {
     classifier: Arc<NamedClassifier>,
-    places: BTreeMap<usize, Places>,
+    /// By policy.
+    places: Vec<Places>,
     alone: Alone,
+    cuts: Cuts,
+    unfit: Option<usize>,
 }
 
-/// Classifiers of single policies, by a hash of their rules.
-type Alone = HashMap<u64, Arc<NamedClassifier>>;
+/// The classifier of a policy's rules.
+#[derive(Debug)]
+struct OfPolicy {
+    rules: Arc<[(u32, HeaderRule)]>,
+    /// Of the rules, so that those of another policy, or what came anew, find it, too.
+    hash: u64,
+    classifier: Arc<NamedClassifier>,
+}
+
+/// Classifiers of single policies, in the order of functions and policies.
+type Alone = Arc<Vec<Arc<OfPolicy>>>;
+
+/// Rules of a policy, cut to what it selects.
+#[derive(Debug)]
+struct Cut {
+    /// What it selects; `None`: nothing stands behind it, so nothing was cut.
+    selected: Option<Arc<[HeaderRule]>>,
+    rules: Arc<[(u32, HeaderRule)]>,
+    cut: Arc<Piece>,
+    /// Numbers that the rules take.
+    count: u32,
+}
+
+/// By function, in the order of the policies.
+type Cuts = Arc<BTreeMap<FunctionId, Vec<Arc<Cut>>>>;
 
 /// What the lookup of the next generation may have of this one's.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeptLookup {
     classifier: Option<Arc<NamedClassifier>>,
     alone: Alone,
+    cuts: Cuts,
+    /// With so many rules of functions tables for all did not fit.
+    unfit: Option<usize>,
 }
 
 impl KeptLookup {
@@ -97,60 +128,55 @@ impl Lookup {
     /// # Errors
     /// The classifier cannot be built.
     pub(crate) fn new(
-        policies: Vec<Entry>,
-        levels: Vec<Entry>,
-        selectors: &[Vec<HeaderRule>],
+        policies: List,
+        levels: List,
+        selectors: &[&Arc<[HeaderRule]>],
         mut rules: Vec<PolicyRules>,
         together_max: usize,
         before: &KeptLookup,
     ) -> Result<Self, InsertError> {
-        let build = |sets: &[Vec<Entry>]| {
-            let lists = sets.iter().map(|set| List::from(set.as_slice())).collect();
-            NamedClassifier::new(before.classifier.as_deref(), lists, TOGETHER_BYTES)
-        };
+        let build =
+            |sets: &[List]| NamedClassifier::new(before.classifier.as_deref(), sets.to_vec(), TOGETHER_BYTES);
         rules.sort_by_key(|r| (r.function, r.policies.first().copied()));
         let mut sets = vec![policies, levels];
-        let own: usize = sets.iter().map(Vec::len).sum();
-        if let Some(Together { places, sets: more }) =
-            together(&rules, selectors, together_max.saturating_sub(own))
-        {
+        let own: usize = sets.iter().map(List::len).sum();
+        let owners = selectors.len().max(1);
+        let most = together_max.saturating_sub(own);
+        let count: usize = rules.iter().map(|of| of.rules.len()).sum();
+        // To find that tables for them do not fit takes longer than to build those that do: it is tried again with clearly fewer.
+        let mut unfit = before.unfit.filter(|unfit| count >= unfit - unfit / 4);
+        let together = match unfit {
+            None => together(&rules, selectors, most, &before.cuts),
+            Some(_) => None,
+        };
+        if let Some(Together { places, sets: more, cuts }) = together {
             sets.extend(more);
             let classifier = build(&sets)?;
             if classifier.fits || rules.is_empty() {
                 let classifier = Arc::new(classifier);
-                return Ok(Lookup { classifier, places, alone: Alone::default() });
+                return Ok(Lookup { classifier, places, alone: Alone::default(), cuts, unfit: None });
             }
             sets.truncate(OWN_SETS);
+            unfit = Some(count);
         }
         let classifier = Arc::new(build(&sets)?);
-        let (mut places, mut alone) = (BTreeMap::new(), Alone::default());
-        for PolicyRules { function, policies, mut rules, .. } in rules {
-            rules.sort_by_key(|(number, _)| *number);
-            let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&rules);
-            let entry = |(number, rule)| Entry { fid: Fid(number), priority: number, rule };
-            let entries: List = rules.into_iter().map(entry).collect();
-            let own = before.alone.get(&hash).filter(|known| known.is_of(&entries)).cloned();
-            let own = match own {
-                Some(own) => own,
-                None => {
-                    let bytes = if entries.len() <= FEW_RULES { FEW_BYTES } else { ALONE_BYTES };
-                    Arc::new(NamedClassifier::new(None, vec![entries], bytes)?)
-                }
-            };
-            alone.insert(hash, Arc::clone(&own));
-            add(&mut places, &policies, function, Place::Alone(own));
+        let mut places = vec![Places::new(); owners];
+        let alone = alone(&rules, &before.alone)?;
+        for (PolicyRules { function, policies, .. }, own) in rules.iter().zip(&alone) {
+            add(&mut places, policies, *function, &Place::Alone(Arc::clone(&own.classifier)));
         }
-        Ok(Lookup { classifier, places, alone })
+        Ok(Lookup { classifier, places, alone: Arc::new(alone), cuts: Cuts::default(), unfit })
     }
 
     /// What the next generation may have of it.
     pub(crate) fn kept(&self) -> KeptLookup {
-        KeptLookup { classifier: Some(Arc::clone(&self.classifier)), alone: self.alone.clone() }
+        let (classifier, alone) = (Some(Arc::clone(&self.classifier)), Arc::clone(&self.alone));
+        KeptLookup { classifier, alone, cuts: Arc::clone(&self.cuts), unfit: self.unfit }
     }
 
     /// Where a policy's rules are found.
-    pub(crate) fn places(&self, policy: usize) -> Places {
-        self.places.get(&policy).cloned().unwrap_or_default()
+    pub(crate) fn places(&self, policy: usize) -> &[(FunctionId, Place)] {
+        self.places.get(policy).map(|places| places.as_slice()).unwrap_or_default()
     }
 
     /// The lookup of a header whose addresses have these names.
@@ -174,7 +200,12 @@ pub(crate) struct Met {
 
 impl Lookup {
     /// What the lookup of a header meets for a policy that has its rules in `places`.
-    pub(crate) fn explain(&self, header: &Header, names: &HeaderNames, places: &Places) -> Met {
+    pub(crate) fn explain(
+        &self,
+        header: &Header,
+        names: &HeaderNames,
+        places: &[(FunctionId, Place)],
+    ) -> Met {
         let mut segments = Segments::new(header);
         let mut matching = |sets: Vec<Vec<Entry>>| -> Vec<Vec<u32>> {
             sets.iter().flatten().for_each(|entry| segments.cut(&entry.rule));
@@ -189,7 +220,7 @@ impl Lookup {
         };
         let sets = matching(self.classifier.all_entries());
         let set = |set: usize| sets.get(set).cloned().unwrap_or_default();
-        let rules = places.0.iter().map(|(function, place)| match place {
+        let rules = places.iter().map(|(function, place)| match place {
             Place::Together { set: number, first, count } => {
                 let own = set(*number).into_iter().filter_map(|n| n.checked_sub(*first));
                 (*function, own.filter(|rule| rule < count).collect())
@@ -207,12 +238,12 @@ impl Found {
     /// What was found among the rules of a policy, into `matches`.
     pub(crate) fn matches(
         &self,
-        places: &Places,
+        places: &[(FunctionId, Place)],
         (header, names): (&Header, &HeaderNames),
         matches: &mut Matches,
     ) {
         matches.clear();
-        for (function, place) in places.0.iter() {
+        for (function, place) in places {
             let rule = match place {
                 Place::Together { set, first, count } => {
                     let found = self.results.get(*set).copied().flatten();
@@ -230,56 +261,160 @@ impl Found {
     }
 }
 
-fn add(places: &mut BTreeMap<usize, Places>, policies: &[usize], function: FunctionId, place: Place) {
+fn add(places: &mut [Places], policies: &[usize], function: FunctionId, place: &Place) {
     for policy in policies {
-        let Places(known) = places.entry(*policy).or_default();
-        *known = known.iter().cloned().chain([(function, place.clone())]).collect();
+        if let Some(known) = places.get_mut(*policy) {
+            known.push((function, place.clone()));
+        }
     }
+}
+
+/// A classifier for the rules of each policy: those of the generation before, where it has the same rules.
+fn alone(rules: &[PolicyRules], before: &Alone) -> Result<Vec<Arc<OfPolicy>>, InsertError> {
+    let known = kept::places(
+        (before.as_slice(), |of: &Arc<OfPolicy>| Arc::as_ptr(&of.rules).addr()),
+        (rules, |of: &PolicyRules| Arc::as_ptr(&of.rules).addr()),
+    );
+    let mut by_hash: HashMap<u64, Arc<OfPolicy>> = HashMap::new();
+    if known.iter().any(Option::is_none) {
+        by_hash.extend(before.iter().map(|of| (of.hash, Arc::clone(of))));
+    }
+    let mut all = Vec::with_capacity(rules.len());
+    for (PolicyRules { rules, .. }, known) in rules.iter().zip(known) {
+        if let Some(known) = known.and_then(|place| before.get(place)) {
+            all.push(Arc::clone(known));
+            continue;
+        }
+        let mut sorted = rules.to_vec();
+        sorted.sort_by_key(|(number, _)| *number);
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&sorted);
+        let entry = |(number, rule)| Entry { fid: Fid(number), priority: number, rule };
+        let entries: List = sorted.into_iter().map(entry).collect();
+        let same = by_hash.get(&hash).filter(|known| known.classifier.is_of(&entries));
+        let classifier = match same {
+            Some(known) => Arc::clone(&known.classifier),
+            None => {
+                let bytes = if entries.len() <= FEW_RULES { FEW_BYTES } else { ALONE_BYTES };
+                Arc::new(NamedClassifier::new(None, vec![entries], bytes)?)
+            }
+        };
+        let own = Arc::new(OfPolicy { rules: Arc::clone(rules), hash, classifier });
+        by_hash.insert(hash, Arc::clone(&own));
+        all.push(own);
+    }
+    Ok(all)
 }
 
 /// Sets of functions, and where each policy's rules are found there.
 struct Together {
-    places: BTreeMap<usize, Places>,
-    sets: Vec<Vec<Entry>>,
+    places: Vec<Places>,
+    sets: Vec<List>,
+    cuts: Cuts,
 }
 
 /// Puts each function's rules of all policies into a set. `None`: there are more functions than sets, or more than `most`
 /// rules.
-fn together(rules: &[PolicyRules], selectors: &[Vec<HeaderRule>], most: usize) -> Option<Together> {
-    let mut places = BTreeMap::new();
-    let mut sets: Vec<Vec<Entry>> = Vec::new();
+fn together(
+    rules: &[PolicyRules],
+    selectors: &[&Arc<[HeaderRule]>],
+    most: usize,
+    before: &Cuts,
+) -> Option<Together> {
+    let mut places = vec![Places::new(); selectors.len().max(1)];
+    let (mut sets, mut cuts) = (Vec::new(), BTreeMap::new());
     let mut left = most;
     for of_function in rules.chunk_by(|a, b| a.function == b.function) {
         let set = OWN_SETS + sets.len();
         if set >= usize::from(SETS_MAX) {
             return None;
         }
-        let mut entries = Vec::new();
+        let function = of_function.first()?.function;
+        let known = before.get(&function).map(Vec::as_slice).unwrap_or_default();
+        let own = cut(of_function, selectors, known, left)?;
+        let listed: usize = own.iter().map(|cut| cut.cut.len()).sum();
+        left = left.checked_sub(listed)?;
+        let mut pieces = Vec::with_capacity(own.len());
         let mut first = 0u32;
-        for (index, PolicyRules { function, policies, rules, .. }) in of_function.iter().enumerate() {
-            let whole = [HeaderRule::default()];
-            let is_last = index + 1 == of_function.len();
-            let own = policies.first().and_then(|policy| selectors.get(*policy));
-            let selectors = if is_last { whole.as_slice() } else { own? };
-            if rules.len().saturating_mul(selectors.len()) > PAIRS_MAX {
-                return None;
-            }
-            for (number, rule) in rules {
-                let number = first.checked_add(*number)?;
-                // An address may have both names, and a rule can ask for one of each side: by itself it is looked up exactly.
-                if selectors.iter().any(|selector| selector.asks_other_names(rule)) {
+        for (PolicyRules { policies, .. }, Cut { cut, count, .. }) in
+            of_function.iter().zip(own.iter().map(Arc::as_ref))
+        {
+            let behind = first.checked_add(*count)?;
+            pieces.push(Placed { piece: Arc::clone(cut), numbers: Numbers::From(first) });
+            add(&mut places, policies, function, &Place::Together { set, first, count: *count });
+            first = behind;
+        }
+        sets.push(List::new(pieces));
+        cuts.insert(function, own);
+    }
+    Some(Together { places, sets, cuts: Arc::new(cuts) })
+}
+
+/// Cuts the rules of a function to what their policies select: those of the generation before, where neither is another. `None`: they are more than `most`, or cannot be cut.
+fn cut(
+    of_function: &[PolicyRules],
+    selectors: &[&Arc<[HeaderRule]>],
+    before: &[Arc<Cut>],
+    most: usize,
+) -> Option<Vec<Arc<Cut>>> {
+    let mut wanted = Vec::with_capacity(of_function.len());
+    for (index, PolicyRules { policies, rules, .. }) in of_function.iter().enumerate() {
+        let is_last = index + 1 == of_function.len();
+        let own = policies.first().and_then(|policy| selectors.get(*policy).copied());
+        wanted.push((if is_last { None } else { Some(own?) }, rules));
+    }
+    // Of what is kept, so nothing else has the same.
+    let address = |selected: Option<&Arc<[HeaderRule]>>, rules: &Arc<[(u32, HeaderRule)]>| {
+        (selected.map_or(0, |selected| Arc::as_ptr(selected).addr()), Arc::as_ptr(rules).addr())
+    };
+    let addresses: Vec<_> = wanted.iter().map(|(selected, rules)| address(*selected, rules)).collect();
+    let known = kept::places(
+        (before, |cut: &Arc<Cut>| address(cut.selected.as_ref(), &cut.rules)),
+        (addresses.as_slice(), |address: &(usize, usize)| *address),
+    );
+    let mut left = most;
+    let mut cuts = Vec::with_capacity(wanted.len());
+    for ((selected, rules), known) in wanted.into_iter().zip(known) {
+        let cut = match known.and_then(|place| before.get(place)) {
+            Some(known) => Arc::clone(known),
+            None => Arc::new(Cut::new(selected, rules, left)?),
+        };
+        left = left.checked_sub(cut.cut.len())?;
+        cuts.push(cut);
+    }
+    Some(cuts)
+}
+
+impl Cut {
+    /// `None`: they are more than `most`, or cannot be cut.
+    fn new(
+        selected: Option<&Arc<[HeaderRule]>>,
+        rules: &Arc<[(u32, HeaderRule)]>,
+        most: usize,
+    ) -> Option<Self> {
+        let count = match rules.iter().map(|(number, _)| *number).max() {
+            Some(largest) => largest.checked_add(1)?,
+            None => 0,
+        };
+        let cut = match selected {
+            None => Piece::new(rules.iter().copied()),
+            Some(selectors) => {
+                if rules.len().saturating_mul(selectors.len()) > PAIRS_MAX {
                     return None;
                 }
-                for rule in selectors.iter().filter_map(|selector| selector.and(rule)) {
-                    left = left.checked_sub(1)?;
-                    entries.push(Entry { fid: Fid(number), priority: number, rule });
+                let mut cut = Vec::new();
+                for (number, rule) in rules.iter() {
+                    // An address may have both names, and a rule can ask for one of each side: by itself it is looked up exactly.
+                    if selectors.iter().any(|selector| selector.asks_other_names(rule)) {
+                        return None;
+                    }
+                    cut.extend(selectors.iter().filter_map(|selector| Some((*number, selector.and(rule)?))));
+                    if cut.len() > most {
+                        return None;
+                    }
                 }
+                Piece::new(cut)
             }
-            let count = rules.iter().map(|(number, _)| *number + 1).max().unwrap_or(0);
-            add(&mut places, policies, *function, Place::Together { set, first, count });
-            first = first.checked_add(count)?;
-        }
-        sets.push(entries);
+        };
+        Some(Cut { selected: selected.cloned(), rules: Arc::clone(rules), cut: Arc::new(cut), count })
     }
-    Some(Together { places, sets })
 }

@@ -8,6 +8,7 @@
 //! gets a name or loses one, and nothing grows by it.
 
 use bartizan_base::LinkId;
+use bartizan_classify::list::Placed;
 use bartizan_classify::{
     Auto, Chosen, Entry, Header, HeaderNames, InsertError, Layered, List, Match, NameId, SETS_MAX,
 };
@@ -47,7 +48,7 @@ impl NamedClassifier {
         budget: usize,
     ) -> Result<Self, InsertError> {
         let before_plain = before.map(|before| &before.plain);
-        if !lists.iter().any(|list| list.iter().any(|entry| entry.rule.is_named())) {
+        if !lists.iter().any(List::is_named) {
             let plain = Auto::after(before_plain, lists, budget)?;
             let fits = plain.fits;
             return Ok(NamedClassifier { plain, named: None, fits });
@@ -56,10 +57,10 @@ impl NamedClassifier {
         let numbers = numbers(before, &lists)?;
         let (mut plain, mut named) = (Vec::new(), Vec::new());
         for list in &lists {
-            let is_named = |entry: &&Entry| entry.rule.is_named();
-            plain.push(list.iter().filter(|entry| !is_named(entry)).copied().collect());
+            plain.push(without_names(list));
+            let is_named = |entry: &Entry| entry.rule.is_named();
             named.push(
-                list.iter().filter(is_named).filter_map(|entry| as_numbered(*entry, &numbers)).collect(),
+                list.iter().filter(is_named).filter_map(|entry| as_numbered(entry, &numbers)).collect(),
             );
         }
         let asks = numbers.iter().map(|(asks, number)| (*number, *asks)).collect();
@@ -70,8 +71,8 @@ impl NamedClassifier {
     }
 
     /// Whether it is made of one rule set, with these entries.
-    pub(crate) fn is_of(&self, entries: &[Entry]) -> bool {
-        matches!(self.all_entries().as_slice(), [own] if own.as_slice() == entries)
+    pub(crate) fn is_of(&self, entries: &List) -> bool {
+        matches!(self.all_entries().as_slice(), [own] if own.iter().copied().eq(entries.iter()))
     }
 
     /// Those of its parts whose tables others may share.
@@ -107,8 +108,9 @@ fn numbers(before: Option<&Named>, lists: &[List]) -> Result<HashMap<Asks, LinkI
     let mut numbers = HashMap::new();
     let mut new = Vec::new();
     let mut seen = HashSet::new();
-    for entry in lists.iter().flat_map(|list| list.iter()).filter(|entry| entry.rule.is_named()) {
-        let asks = (entry.rule.link, entry.rule.source_name, entry.rule.destination_name);
+    let pieces = lists.iter().flat_map(|list| list.pieces()).filter(|placed| placed.piece.is_named());
+    for rule in pieces.flat_map(|placed| placed.piece.rules()).filter(|rule| rule.is_named()) {
+        let asks = (rule.link, rule.source_name, rule.destination_name);
         if !seen.insert(asks) {
             continue;
         }
@@ -123,6 +125,15 @@ fn numbers(before: Option<&Named>, lists: &[List]) -> Result<HashMap<Asks, LinkI
         numbers.insert(asks, free.next().ok_or(InsertError::Names(seen.len()))?);
     }
     Ok(numbers)
+}
+
+/// A list without rules that ask for names. Pieces without any stay what they are.
+fn without_names(list: &List) -> List {
+    let without = |placed: &Placed| match placed.piece.is_named() {
+        false => placed.clone(),
+        true => placed.only(|rule| !rule.is_named()),
+    };
+    List::new(list.pieces().iter().map(without).collect())
 }
 
 /// A rule that asks for names as one that asks for a number.
@@ -214,7 +225,9 @@ mod tests {
                 let number = place as u32;
                 sets[place % 2].push(Entry { fid: Fid(number), priority: number, rule: rule(&ids, n) });
             }
-            let lists = |sets: &[Vec<Entry>]| sets.iter().map(|set| List::from(set.as_slice())).collect();
+            let lists = |sets: &[Vec<Entry>]| -> Vec<List> {
+                sets.iter().map(|set| set.iter().copied().collect()).collect()
+            };
             // Behind one with some of the rules, which has given numbers to what they ask.
             let some: Vec<Vec<Entry>> = sets.iter().map(|set| set.iter().step_by(2).copied().collect()).collect();
             let before = NamedClassifier::new(None, lists(&some), 1 << 20).unwrap();

@@ -9,6 +9,7 @@ use bartizan_base::{LinkId, TenantId};
 use bartizan_config::policy::Prefix;
 use bartizan_packet::{TunnelKind, TunnelTag};
 use core::net::IpAddr;
+use std::sync::Arc;
 
 /// What is known of a packet when its tenant is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +49,7 @@ impl Selector {
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct TenantSelector {
-    pub(crate) selectors: Vec<Selector>,
+    pub(crate) selectors: Arc<[Selector]>,
 }
 
 impl TenantSelector {

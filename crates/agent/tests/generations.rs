@@ -6,12 +6,13 @@ use crate::common;
 use bartizan_agent::{Agent, ClassInfo, Prepared};
 use bartizan_base::{FunctionId, LinkId, TenantId, Timestamp};
 use bartizan_classify::Header;
-use bartizan_config::policy;
+use bartizan_config::policy::{self, Parts, PolicyFile, PolicyText};
 use bartizan_stages::chain::Matches;
 use bartizan_testkit::random::Random;
 use common::{agent_with_ids, links, read};
 use core::net::{Ipv4Addr, Ipv6Addr};
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 const TENANTS: usize = 4;
@@ -235,7 +236,7 @@ fn begun() -> Agent {
 /// What is known of a class, without its number, which depends on what there was before.
 fn unnumbered(prepared: &Prepared, fid: bartizan_base::Fid) -> ClassInfo {
     let info = prepared.classes.iter().find(|class| class.fid == fid).expect("a class");
-    ClassInfo { fid: bartizan_base::Fid(0), ..info.clone() }
+    ClassInfo { fid: bartizan_base::Fid(0), ..ClassInfo::clone(info) }
 }
 
 fn decided(prepared: &Prepared, header: &Header) -> (ClassInfo, Vec<(FunctionId, u32)>, String) {
@@ -260,10 +261,61 @@ fn same(changed: &Prepared, anew: &Prepared, headers: &[Header], what: &str) {
     assert_eq!(known(changed), known(anew), "{what}");
 }
 
-fn chain(seed: u64, policies: usize, together_max: usize) {
+/// Files of a chain, each made of parts that are the same by address where they say the same.
+struct Files {
+    common: Arc<Value>,
+    policies: HashMap<String, Arc<PolicyText>>,
+    read: Option<PolicyFile>,
+}
+
+impl Files {
+    fn new() -> Self {
+        Files { common: Arc::default(), policies: HashMap::new(), read: None }
+    }
+
+    fn next(&mut self, agent: &Agent, said: &Value) -> PolicyFile {
+        let mut common = said.clone();
+        let policies = common.as_object_mut().and_then(|file| file.remove("policies"));
+        if common != *self.common {
+            self.common = Arc::new(common);
+        }
+        let text = |policy: &Value| {
+            let text = self.policies.entry(policy.to_string());
+            Arc::clone(text.or_insert_with(|| Arc::new(PolicyText::new(policy.clone()))))
+        };
+        let policies = policies.as_ref().and_then(Value::as_array).expect("policies").iter().map(text);
+        let parts = Parts { policies: policies.collect(), common: Arc::clone(&self.common) };
+        let names = agent.function_names();
+        let file = policy::from_parts("chain", &parts, &names, self.read.as_ref()).expect("a policy file");
+        self.read = Some(file.clone());
+        file
+    }
+}
+
+/// Whether what policies came to is the same by address where nothing of them has changed, and what all rest on has not.
+fn shared((before, old): &(PolicyFile, Prepared), (file, new): &(PolicyFile, Prepared)) -> usize {
+    if !Arc::ptr_eq(&before.common, &file.common) {
+        return 0;
+    }
+    let mut count = 0;
+    for class in &new.classes {
+        let stays = |file: &PolicyFile| {
+            file.policies.iter().find(|p| class.policy.as_ref() == Some(&p.name)).cloned()
+        };
+        let (was, is) = (stays(before), stays(file));
+        if was.zip(is).is_some_and(|(was, is)| Arc::ptr_eq(&was, &is)) {
+            assert!(old.classes.iter().any(|known| Arc::ptr_eq(known, class)), "{class:?} was made again");
+            count += 1;
+        }
+    }
+    count
+}
+
+fn chain(seed: u64, policies: usize, together_max: usize) -> usize {
     let mut world = World::new(seed, policies);
     let mut agent = begun();
     agent.set_together_max(together_max);
+    let (mut files, mut before, mut count) = (Files::new(), None, 0);
     let headers: Vec<Header> = (0..80).map(|_| world.header()).collect();
     for step in 0..40 {
         world.change();
@@ -282,20 +334,24 @@ fn chain(seed: u64, policies: usize, together_max: usize) {
             assert!(agent.prepare(&file, &links(&LINKS)).is_err());
             assert_eq!(format!("{agent:?}"), before);
         }
-        let file = read(&agent, &said.to_string());
+        let file = files.next(&agent, &said);
         let prepared = agent.prepare(&file, &links(&LINKS)).unwrap_or_else(|e| panic!("{e}\n{said}"));
+        let file = read(&agent, &said.to_string());
         let mut other = begun();
         other.set_together_max(together_max);
         let anew = other.prepare(&file, &links(&LINKS)).expect("a generation");
         same(&prepared, &anew, &headers, &format!("seed {seed}, step {step}"));
+        let now = (files.read.clone().expect("a file"), prepared);
+        count += before.as_ref().map_or(0, |before| shared(before, &now));
+        before = Some(now);
     }
+    count
 }
 
 #[test]
 fn many_changes_decide_as_building_anew() {
-    for seed in 0..6 {
-        chain(seed, 20, bartizan_agent::TOGETHER_MAX);
-    }
+    let shared: usize = (0..6).map(|seed| chain(seed, 20, bartizan_agent::TOGETHER_MAX)).sum();
+    assert!(shared > 1_000, "{shared} classes were the same by address");
     chain(7, 3, bartizan_agent::TOGETHER_MAX);
 }
 

@@ -3,11 +3,11 @@
 
 use crate::common;
 
-use bartizan_agent::joined::join;
+use bartizan_agent::joined::Joiner;
 use bartizan_agent::session::Held;
 use bartizan_agent::{Agent, Prepared};
 use bartizan_api::southbound::{Object, Policy};
-use bartizan_config::policy::{self, read};
+use bartizan_config::policy::{self, PolicyFile};
 use common::agent;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -38,20 +38,27 @@ fn many(tenants: u16, each: u16) -> Held {
 }
 
 /// How long joining, reading and building take.
-fn build(agent: &mut Agent, held: &Held) -> ([Duration; 3], Prepared) {
+fn build(
+    agent: &mut Agent,
+    held: &Held,
+    (joiner, before): &mut (Joiner, Option<PolicyFile>),
+) -> ([Duration; 3], Prepared) {
     let begun = Instant::now();
-    let joined = join(held).unwrap();
+    let joined = joiner.join(held).unwrap();
     let joined_at = begun.elapsed();
     let names = agent.function_names();
-    let file = policy::from_node("controller", read::from_json(&joined.file), &names).unwrap();
+    let file = policy::from_parts("controller", &joined.parts, &names, before.as_ref()).unwrap();
     let read_at = begun.elapsed();
     let prepared = agent.prepare(&file, &[]).unwrap();
-    ([joined_at, read_at - joined_at, begun.elapsed() - read_at], prepared)
+    let took = [joined_at, read_at - joined_at, begun.elapsed() - read_at];
+    *before = Some(file);
+    (took, prepared)
 }
 
 fn change_one(tenants: u16, each: u16, changes: u16) {
     let (mut agent, mut held) = (agent(), many(tenants, each));
-    let (first, prepared) = build(&mut agent, &held);
+    let mut last = (Joiner::default(), None);
+    let (first, prepared) = build(&mut agent, &held, &mut last);
     let all = usize::from(tenants) * usize::from(each);
     // The tenants and the default one have a class for what no policy names.
     assert_eq!(prepared.classes.len(), all + usize::from(tenants) + 1);
@@ -63,7 +70,7 @@ fn change_one(tenants: u16, each: u16, changes: u16) {
     for number in 0..changes {
         let changed = web(1, 0, 8_443 + number % 2);
         held.objects.insert(changed.key(), Arc::new(changed));
-        let (next, prepared) = build(&mut agent, &held);
+        let (next, prepared) = build(&mut agent, &held, &mut last);
         // Who had a fid has it still.
         assert_eq!(
             (fid(&prepared, "t1/p0"), prepared.classes.len()),

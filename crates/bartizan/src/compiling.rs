@@ -144,7 +144,7 @@ impl Compiler {
             })
         };
         let libraries = files.iter().enumerate().map(library).collect::<Result<_, _>>()?;
-        let mut variables = source.rules.get("vars").cloned().unwrap_or(Value::Null);
+        let mut variables = source.common.json().get("vars").cloned().unwrap_or(Value::Null);
         // Where they stand in the file says nothing of them: another tenant may come before.
         for vars in variables.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
             vars.remove("place");
@@ -203,7 +203,7 @@ impl Compiler {
 
 /// What a policy file calls a tenant.
 fn tenant_name(source: &RuleSource<'_>, tenant: TenantId) -> String {
-    let names = source.rules.get("tenants").and_then(|t| t.as_object());
+    let names = source.common.json().get("tenants").and_then(|t| t.as_object());
     let known = names.and_then(|names| names.iter().find(|(_, id)| id.as_u64() == Some(tenant.0.into())));
     known.map_or_else(|| tenant.0.to_string(), |(name, _)| name.clone())
 }
@@ -265,6 +265,7 @@ mod tests {
     use bartizan_agent::session::Held;
     use bartizan_api::southbound::{Object, Policy, RuleGroup, RuleType, Rules};
     use bartizan_base::Generation;
+    use bartizan_config::policy::PolicyText;
     use serde_json::json;
 
     /// Port with which a third tenant comes before the two.
@@ -353,7 +354,9 @@ mod tests {
         assert_eq!(same(&file, &variable), [false, false]);
         // One that fails changes nothing.
         let mut broken = Joined::clone(&held(443, "other", "192.0.2.0/24"));
-        broken.file["policies"][0]["chain"] = json!(["pfv"]);
+        let mut policy = broken.parts.policies[0].json().clone();
+        policy["chain"] = json!(["pfv"]);
+        broken.parts.policies[0] = Arc::new(PolicyText::new(policy));
         assert!(builder.build_held(&Arc::new(broken), Generation(9)).is_err());
     }
 }

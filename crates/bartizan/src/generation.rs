@@ -165,9 +165,9 @@ pub struct Built {
 /// A policy as it runs.
 pub struct BuiltPolicy {
     /// The file.
-    pub file: PolicyFile,
+    pub file: Arc<PolicyFile>,
     /// Its classes, by fid.
-    pub classes: Vec<ClassInfo>,
+    pub classes: Vec<Arc<ClassInfo>>,
     /// Whose traffic a packet is.
     pub tenants: TenantSelector,
     /// Numbers of the tenants, by name.
@@ -284,6 +284,8 @@ pub struct Builder {
     held: Option<Arc<Joined>>,
     /// What was made of a controller's libraries last.
     known: Arc<Known>,
+    /// The policy of the last generation, of which the next one shares what stays.
+    read: Option<Arc<PolicyFile>>,
     /// Rules were compiled since memory was given back.
     compiled: bool,
 }
@@ -345,6 +347,7 @@ impl Builder {
             links,
             held: None,
             known: Arc::default(),
+            read: None,
             compiled: false,
         })
     }
@@ -550,7 +553,7 @@ impl Builder {
         let links = self.links.clone();
         let origin = Origin::File(path.to_owned());
         let (agent, compiler) = self.agent(&origin)?;
-        let file = read_policy(&origin, agent, &compiler)?;
+        let file = read_policy(&origin, agent, &compiler, None)?;
         let links = links.unwrap_or_else(|| links_of(&file));
         let by_name: Vec<(&str, LinkId)> = links.iter().map(|(name, id)| (name.as_str(), *id)).collect();
         let PolicyEntries { entries, tenants } =
@@ -574,12 +577,13 @@ impl Builder {
         has_new_rules: &mut bool,
     ) -> Result<Built, BuildError> {
         let with_rules = !self.options.rules.is_empty() && matches!(origin, Origin::File(_));
-        let (links, with_options) = (self.links.clone(), self.options.clone());
+        let (links, with_options, before) = (self.links.clone(), self.options.clone(), self.read.clone());
         let (agent, compiler) = self.agent(origin)?;
-        let file = read_policy(origin, agent, &compiler)?;
+        let file = Arc::new(read_policy(origin, agent, &compiler, before.as_deref())?);
         let links = links.unwrap_or_else(|| links_of(&file));
         let by_name: Vec<(&str, LinkId)> = links.iter().map(|(name, id)| (name.as_str(), *id)).collect();
         let prepared = agent.prepare(&file, &by_name);
+        let read = Some(Arc::clone(&file));
         *has_new_rules = !compiler.has_nothing_new();
         let mut prepared = prepared?;
         prepared.chains.generation = number;
@@ -609,6 +613,7 @@ impl Builder {
             links,
         };
         let chains = Arc::new(prepared.chains);
+        self.read = read;
         if matches!(origin, Origin::Held(_)) {
             self.known = Arc::new(compiler.known());
         }
@@ -617,12 +622,18 @@ impl Builder {
 }
 
 /// Reads a policy for the functions that the agent has.
-fn read_policy(origin: &Origin, agent: &Agent, compiler: &Compiler) -> Result<PolicyFile, BuildError> {
+/// `before`: the one that was read before it.
+fn read_policy(
+    origin: &Origin,
+    agent: &Agent,
+    compiler: &Compiler,
+    before: Option<&PolicyFile>,
+) -> Result<PolicyFile, BuildError> {
     let functions = agent.function_names();
     let path = match origin {
         Origin::File(path) => path,
         Origin::Held(joined) => {
-            return Ok(policy::from_node(CONTROLLER, read::from_json(&joined.file), &functions)?);
+            return Ok(policy::from_parts(CONTROLLER, &joined.parts, &functions, before)?);
         }
         Origin::Until => {
             // Who has rules is looked at with them; who has none gets through nothing.

@@ -28,6 +28,8 @@ mod limits;
 mod links;
 mod load;
 mod lock;
+#[cfg(test)]
+mod many;
 mod metrics;
 mod offload;
 mod outputs;

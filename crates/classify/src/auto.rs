@@ -10,7 +10,8 @@
 use crate::bitvector::BitVector;
 use crate::classifier::{Classifier, Entry, InsertError, Linear, Match};
 use crate::header::Header;
-use crate::layered::{Layered, List};
+use crate::layered::Layered;
+use crate::list::List;
 use crate::live::Live;
 use std::sync::Arc;
 
@@ -86,7 +87,7 @@ impl Auto {
     /// # Errors
     /// As [`Auto::new`].
     pub fn after(before: Option<&Chosen>, lists: Vec<List>, budget: usize) -> Result<Chosen, InsertError> {
-        let lists: Vec<List> = lists.into_iter().map(in_order).collect();
+        let lists: Vec<List> = lists.into_iter().map(List::in_order).collect();
         let rules: usize = lists.iter().map(|list| list.len()).sum();
         if rules <= LINEAR_MAX || budget < TABLES_MIN {
             return Auto::whole(&lists, budget);
@@ -105,7 +106,7 @@ impl Auto {
 
     /// What shares nothing.
     fn whole(lists: &[List], budget: usize) -> Result<Chosen, InsertError> {
-        let sets: Vec<Vec<Entry>> = lists.iter().map(|list| list.to_vec()).collect();
+        let sets: Vec<Vec<Entry>> = lists.iter().map(List::to_vec).collect();
         let Auto { classifier, fits, .. } = Auto::new(&sets, budget)?;
         Ok(Chosen { structure: Structure::Whole(Arc::from(classifier)), fits })
     }
@@ -152,7 +153,7 @@ impl Chosen {
     #[must_use]
     pub fn all_entries(&self) -> Vec<Vec<Entry>> {
         match &self.structure {
-            Structure::Layered(layered) => layered.lists().iter().map(|list| list.to_vec()).collect(),
+            Structure::Layered(layered) => layered.lists().iter().map(List::to_vec).collect(),
             Structure::Whole(classifier) => classifier.all_entries(),
         }
     }
@@ -165,16 +166,6 @@ impl Chosen {
             Structure::Whole(_) => None,
         }
     }
-}
-
-/// A list in the order of priorities; of equals the earlier stays first.
-fn in_order(list: List) -> List {
-    if list.is_sorted_by_key(|entry| entry.priority) {
-        return list;
-    }
-    let mut sorted = list.to_vec();
-    sorted.sort_by_key(|entry| entry.priority);
-    sorted.into()
 }
 
 /// Bit vectors of the sets, if they fit the budget.

@@ -10,14 +10,13 @@
 use crate::auto::REST_MAX;
 use crate::classifier::{Entry, InsertError, Match};
 use crate::header::{Header, HeaderRule};
-use crate::live::{Stored, Version};
+use crate::list::{List, Placed};
+use crate::live::{Meanings, Stored, Version};
 use crate::split::{NONE, Options};
 use crate::sync::{ArcSwap, DELTA_MAX};
+use core::ops::Range;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// The entries of a rule set, the first that matches wins.
-pub type List = Arc<[Entry]>;
 
 /// Entries of tables that a list lacks, beyond a half of them, with which lists are compiled anew.
 const DELETED_MAX: usize = 1_024;
@@ -67,11 +66,14 @@ impl Layered {
             return Ok(None);
         }
         let base = Arc::clone(&before.base);
-        let ranks: Vec<Arc<[u32]>> =
+        // What lookups of these lists run on is over the same tables as their ranks.
+        let published = self.published.load_full();
+        let followed: Vec<Followed> =
             (self.lists.iter().zip(&before.ranks).zip(lists).zip(base.compiled_entries()))
                 .map(|(((old, ranks), new), compiled)| follow(old, ranks, new, compiled))
                 .collect();
         drop(before);
+        let ranks: Vec<Arc<[u32]>> = followed.iter().map(|followed| Arc::clone(&followed.ranks)).collect();
         let count = |list: &[u32]| list.iter().filter(|rank| **rank == NONE).count();
         let added: usize = ranks.iter().map(|ranks| count(ranks)).sum();
         let listed: usize = lists.iter().map(|list| list.len()).sum();
@@ -80,7 +82,8 @@ impl Layered {
         if added > DELTA_MAX || deleted > there / 2 + DELETED_MAX {
             return Ok(None);
         }
-        let Some(version) = Version::over(&base, lists, &ranks) else { return Ok(None) };
+        let changes: Vec<Meanings> = followed.into_iter().map(|followed| followed.meanings).collect();
+        let Some(version) = Version::behind(&published, lists, &ranks, &changes) else { return Ok(None) };
         let tables = Tables { base, ranks, differ: added + deleted > 0, unfit: false };
         Ok(Some(Layered {
             lists: lists.to_vec(),
@@ -151,20 +154,19 @@ impl Layered {
     /// Upper bound of the bytes in use, shared ones included.
     #[must_use]
     pub fn memory(&self) -> usize {
-        let lists: usize = self.lists.iter().map(|list| list.len() * (size_of::<Entry>() + 4)).sum();
+        let lists: usize = self.lists.iter().map(|list| list.len() * (size_of::<Entry>() + 8)).sum();
         self.published.load().memory() + lists
     }
 }
 
 fn check(lists: &[List]) -> Result<(), InsertError> {
-    (0u8..).zip(lists).try_for_each(|(set, list)| InsertError::check(set, lists.len(), list))
+    (0u8..).zip(lists).try_for_each(|(set, list)| list.check(set, lists.len()))
 }
 
 /// Tables of lists, in their fastest form.
 fn compiled(lists: &[List], budget: usize) -> Version {
-    let stored = |list: &List| {
-        (0u64..).zip(list.iter()).map(|(sequence, entry)| Stored { entry: *entry, sequence }).collect()
-    };
+    let stored =
+        |list: &List| (0u64..).zip(list.iter()).map(|(sequence, entry)| Stored { entry, sequence }).collect();
     Version::new(lists.iter().map(stored).collect(), Options { budget, fast: true })
 }
 
@@ -173,36 +175,79 @@ fn whole(lists: &[List]) -> Vec<Arc<[u32]>> {
     lists.iter().map(|list| (0u32..).take(list.len()).collect()).collect()
 }
 
-/// The ranks of a list among what is compiled, rising, from those of the list before it.
-fn follow(old: &List, old_ranks: &Arc<[u32]>, new: &List, compiled: &[Stored]) -> Arc<[u32]> {
-    if Arc::ptr_eq(old, new) {
+/// What comes of a list behind another one.
+struct Followed {
+    /// Its ranks among what is compiled, rising.
+    ranks: Arc<[u32]>,
+    /// What compiled entries mean now, where that has changed.
+    meanings: Meanings,
+}
+
+/// Follows a list to the one behind it.
+fn follow(old: &List, old_ranks: &Arc<[u32]>, new: &List, compiled: &[Stored]) -> Followed {
+    let (was, is) = (old.pieces(), new.pieces());
+    // Pieces that both have are known by address.
+    let same = |(a, b): &(&Placed, &Placed)| Arc::ptr_eq(&a.piece, &b.piece);
+    let head = was.iter().zip(is).take_while(same).count();
+    let most = was.len().min(is.len()) - head;
+    let tail = was.iter().rev().zip(is.iter().rev()).take(most).take_while(same).count();
+    let (old_between, between) = (head..was.len() - tail, head..is.len() - tail);
+    let ranks = ranks((old, old_ranks, old_between.clone()), (new, between.clone()), compiled);
+    let mut meanings = Meanings::default();
+    let gone = old_ranks.get(old.start(old_between.start)..old.start(old_between.end)).unwrap_or_default();
+    meanings.gone.extend(gone.iter().filter(|rank| **rank != NONE));
+    for (number, placed) in is.iter().enumerate() {
+        let before = match number {
+            number if number < between.start => was.get(number),
+            number if number >= between.end => was.get(number + was.len() - is.len()),
+            _ => None,
+        };
+        if before.is_none_or(|before| before.numbers != placed.numbers) {
+            let own = ranks.get(new.start(number)..new.start(number + 1)).unwrap_or_default();
+            let now = own.iter().zip(placed.meanings()).filter(|(rank, _)| **rank != NONE);
+            meanings.now.extend(now.map(|(rank, (fid, priority))| (*rank, fid, priority)));
+        }
+    }
+    Followed { ranks, meanings }
+}
+
+/// The ranks of a list, of which some pieces are others than of the one before.
+fn ranks(
+    (old, old_ranks, old_between): (&List, &Arc<[u32]>, Range<usize>),
+    (new, between): (&List, Range<usize>),
+    compiled: &[Stored],
+) -> Arc<[u32]> {
+    if old_between.is_empty() && between.is_empty() {
         return Arc::clone(old_ranks);
     }
-    let same = |(a, b): &(&Entry, &Entry)| a.rule == b.rule;
-    let head = old.iter().zip(new.iter()).take_while(same).count();
-    let most = old.len().min(new.len()) - head;
-    let tail = old.iter().rev().zip(new.iter().rev()).take(most).take_while(same).count();
-    let (head_ranks, rest) = old_ranks.split_at(head);
-    let tail_ranks = rest.get(rest.len() - tail..).unwrap_or_default();
+    let (heads, tails) = (new.start(between.start), new.len() - new.start(between.end));
+    let (was, is): (Vec<&HeaderRule>, Vec<&HeaderRule>) =
+        (old.rules(old_between).collect(), new.rules(between).collect());
+    let same = |(a, b): &(&&HeaderRule, &&HeaderRule)| a == b;
+    let more = was.iter().zip(&is).take_while(same).count();
+    let most = was.len().min(is.len()) - more;
+    let less = was.iter().rev().zip(is.iter().rev()).take(most).take_while(same).count();
+    let (head_ranks, rest) = old_ranks.split_at(heads + more);
+    let tail_ranks = rest.get(rest.len() - tails - less..).unwrap_or_default();
     // Between the last rank that the head has and the first of the tail.
     let ranked = |rank: &&u32| **rank != NONE;
     let first = head_ranks.iter().rev().find(ranked).map_or(0, |rank| rank + 1);
     let end = tail_ranks.iter().find(ranked).map_or(compiled.len(), |rank| *rank as usize);
-    let middle = new.get(head..new.len() - tail).unwrap_or_default();
+    let middle = is.get(more..is.len() - less).unwrap_or_default();
     let among = compiled.get(first as usize..end).unwrap_or_default();
     let between = rising(&matched(middle, among, first));
     head_ranks.iter().chain(&between).chain(tail_ranks).copied().collect()
 }
 
-/// For each entry a compiled one with its rule, each at most once, or [`NONE`]; in any order. `first`: the first's rank.
-fn matched(list: &[Entry], compiled: &[Stored], first: u32) -> Vec<u32> {
+/// For each rule a compiled entry with it, each at most once, or [`NONE`]; in any order. `first`: the first's rank.
+fn matched(list: &[&HeaderRule], compiled: &[Stored], first: u32) -> Vec<u32> {
     let mut places: HashMap<HeaderRule, Vec<u32>, foldhash::fast::FixedState> = HashMap::default();
     if !list.is_empty() {
         for (place, stored) in compiled.iter().enumerate().rev() {
             places.entry(stored.entry.rule).or_default().push(first + place as u32);
         }
     }
-    let take = |entry: &Entry| places.get_mut(&entry.rule).and_then(Vec::pop).unwrap_or(NONE);
+    let take = |rule: &&HeaderRule| places.get_mut(*rule).and_then(Vec::pop).unwrap_or(NONE);
     list.iter().map(take).collect()
 }
 

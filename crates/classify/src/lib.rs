@@ -18,6 +18,7 @@ pub mod generate;
 mod header;
 mod hsm;
 mod layered;
+pub mod list;
 mod live;
 pub mod names;
 pub mod segments;
@@ -32,7 +33,8 @@ pub use classifier::{Classifier, Entry, InsertError, Linear, Match, NO_FID, SETS
 pub use flat::{Flat, FlatV4, FlatV6};
 pub use header::{Header, HeaderNames, HeaderRule, NameId, NameIds, Net, Range};
 pub use hsm::{Hsm, Segmentation};
-pub use layered::{Layered, List};
+pub use layered::Layered;
+pub use list::List;
 pub use live::{Live, Reader, Rebuild, Rebuilt, Version};
 pub use names::Names;
 pub use segments::Segments;

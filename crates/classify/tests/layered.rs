@@ -95,7 +95,7 @@ fn change(random: &mut Random, rules: &mut Vec<HeaderRule>) {
 
 fn same(layered: &Layered, lists: &[List], headers: &[Header]) {
     let mut linear = Linear::new(lists.len() as u8);
-    lists.iter().enumerate().for_each(|(set, list)| linear.insert(set as u8, list).unwrap());
+    lists.iter().enumerate().for_each(|(set, list)| linear.insert(set as u8, &list.to_vec()).unwrap());
     for header in headers {
         let (mut a, mut b) = ([None; 3], [None; 3]);
         linear.lookup(header, &mut a);
@@ -202,7 +202,7 @@ fn what_is_chosen_for_a_generation_follows_the_one_before() {
     // Lists come in any order.
     let mut mixed = list(&rules, 0).to_vec();
     mixed.reverse();
-    let first = Auto::after(Some(&few), vec![mixed.into()], BUDGET).unwrap();
+    let first = Auto::after(Some(&few), vec![mixed.into_iter().collect()], BUDGET).unwrap();
     let second = Auto::after(Some(&first), vec![list(&rules[1..], 0)], BUDGET).unwrap();
     let (a, b) = (first.layered().unwrap(), second.layered().unwrap());
     assert!(a.shares_tables(b));
@@ -212,5 +212,5 @@ fn what_is_chosen_for_a_generation_follows_the_one_before() {
     let mut reversed = list(&rules, 0).to_vec();
     reversed.reverse();
     reversed.sort_by_key(|entry| entry.priority);
-    same(a, &[reversed.into()], &headers);
+    same(a, &[reversed.into_iter().collect()], &headers);
 }

@@ -16,6 +16,8 @@ mod classifier;
 mod flat;
 #[path = "../src/header.rs"]
 mod header;
+#[path = "../src/list.rs"]
+mod list;
 #[path = "../src/live/mod.rs"]
 mod live;
 

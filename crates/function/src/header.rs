@@ -6,6 +6,7 @@ use bartizan_classify::{Header, HeaderNames, HeaderRule, NameId};
 use bartizan_flow::FlowKey;
 use bartizan_packet::{Decoded, Transport, icmpv4_counterpart, icmpv6_counterpart};
 use core::num::NonZeroU32;
+use std::sync::Arc;
 
 /// Under these numbers, which no function has, the names stand among what a lookup found by which it was found: those of the address of the side
 /// that opened the flow, and of the other side. They go along with the flow, so that it keeps them when its addresses have lost them.
@@ -30,10 +31,10 @@ pub struct HeaderRules {
     /// What explanations call one of them: `rule`.
     pub called: &'static str,
     /// The classes; empty for all.
-    pub fids: Vec<Fid>,
+    pub fids: Arc<[Fid]>,
     /// Number of a rule, from 0, and what it matches; a rule may stand there several times. Of the rules that match
-    /// that with the lowest number is found.
-    pub rules: Vec<(u32, HeaderRule)>,
+    /// that with the lowest number is found. The same by address as in the generation before: the same rules.
+    pub rules: Arc<[(u32, HeaderRule)]>,
 }
 
 /// What is looked up of a flow: its header as the side that opened it sends it, with type and code of ICMP

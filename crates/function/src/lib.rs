@@ -14,6 +14,7 @@ mod description;
 mod finding;
 pub mod header;
 pub mod hosts;
+mod part;
 mod spec;
 mod transactions;
 pub mod view;
@@ -23,6 +24,7 @@ pub use description::{FlowDescription, OfFlow, VariableNames};
 pub use finding::{Edit, Finding, FindingAction, RejectTo, RuleInfo};
 pub use header::{HeaderRules, names_among};
 pub use hosts::{HostData, HostKeeper, HostSlot, HostTables, HostTablesConfig, HostValues};
+pub use part::RulePart;
 pub use spec::{
     Below, Counter, ENTRY_BYTES_MAX, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf,
     LOOKUPS_MAX, Model, RuleSource, RulesError, Slot, SlotState, Together, WorkerState, slot_as, slot_as_mut,

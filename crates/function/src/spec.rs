@@ -5,6 +5,7 @@ use crate::context::PacketContext;
 use crate::description::{FlowDescription, VariableNames};
 use crate::header::HeaderRules;
 use crate::hosts::{HostKeeper, HostSlot, HostTables};
+use crate::part::RulePart;
 use crate::view::FlowView;
 use bartizan_base::{Decision, Fid, FunctionId, Generation, Reason, Verdict};
 use bartizan_classify::Names;
@@ -111,11 +112,13 @@ pub struct RulesError {
     pub message: String,
 }
 
-/// What the rules of a function are made from: its part of a policy, as JSON, with the place that it came from.
+/// What the rules of a function are made from: its parts of a policy file, as JSON, with the place that they came from.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleSource<'r> {
-    /// The function's part of the policy.
-    pub rules: &'r serde_json::Value,
+    /// What all classes have in common; functions share it.
+    pub common: &'r Arc<RulePart>,
+    /// The function's section of each policy, with the classes that it holds for.
+    pub classes: &'r [Arc<RulePart>],
     /// Where it stands, for messages.
     pub place: &'r str,
     /// Number of the generation that is built.

@@ -46,12 +46,12 @@ impl FunctionKind for TtlGuardKind {
 
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
         let (_, classes) = classes::read::<Section>(SPEC.name, source)?;
-        let zero = classes.iter().find(|class| class.rules.floor == 0);
-        if let Some(class) = zero {
+        let zero = classes.iter().position(|made| made.class.rules.floor == 0);
+        if let Some(index) = zero {
             let message = "a floor of 0 drops nothing; write 1 or more, or take `ttlguard` out of the chain";
-            return Err(vec![classes::error(SPEC.name, format!("{}/floor", class.path), message)]);
+            return Err(vec![classes::error(SPEC.name, format!("{}/floor", classes::path(index)), message)]);
         }
-        let floors = classes.iter().map(|class| class.rules.floor).collect();
+        let floors = classes.iter().map(|made| made.class.rules.floor).collect();
         Ok(Box::new(TtlGuard { id: source.id, floors, by_fid: ByFid::new(&classes) }))
     }
 }

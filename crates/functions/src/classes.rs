@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a function is given of a generation's policies: its section of each policy, with the fids that it holds for.
 //!
-//! The agent hands it over as JSON ([`RuleSource::rules`]):
-//! `{"tenants": {name: id}, "ports": {name: number}, "groups": {name: [member]}, "labels": {group: {key: value}}, "classes": [{"policy", "fids", "from", "to", "one-sided", "rules"}]}`.
+//! The agent hands it over as JSON: what classes have in common ([`RuleSource::common`]),
+//! `{"tenants": {name: id}, "ports": {name: number}, "groups": {name: [member]}, "labels": {group: {key: value}}}`, and each class
+//! ([`RuleSource::classes`]), `{"policy", "fids", "from", "to", "one-sided", "rules"}`. What was read of one is kept with it.
 //! A member is a prefix, or `name/NUMBER`: what addresses have a name of this number now ([`Names`](bartizan_classify::Names)).
 //! Errors carry the path of the key (`classes/0/rules/rules/2/to-ports`), from which the agent finds line and column.
 
@@ -11,7 +12,8 @@ use bartizan_classify::{NameId, Net};
 use bartizan_config::policy::read::{self, from_json};
 use bartizan_config::policy::values::{Labels, carries};
 use bartizan_config::policy::{OneSided, Prefix, Target, did_you_mean};
-use bartizan_function::{RuleSource, RulesError};
+use bartizan_config::yaml::Node;
+use bartizan_function::{RulePart, RuleSource, RulesError};
 use core::net::IpAddr;
 use core::str::FromStr;
 use schemars::JsonSchema;
@@ -20,6 +22,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A policy's section for a function, and the classes of flows that it holds for.
 #[derive(Clone, Debug)]
@@ -27,7 +30,7 @@ pub struct Class<T> {
     /// Name of the policy.
     pub policy: String,
     /// Classes: one for each tenant and service level of the policy.
-    pub fids: Vec<Fid>,
+    pub fids: Arc<[Fid]>,
     /// One side of the policy.
     pub from: Vec<Member>,
     /// The other side.
@@ -36,8 +39,26 @@ pub struct Class<T> {
     pub one_sided: OneSided,
     /// The section.
     pub rules: T,
-    /// Path of the section, for errors.
-    pub path: String,
+}
+
+/// A class, and what a function has made of it.
+#[derive(Clone, Debug)]
+pub struct Made<T, M> {
+    /// The class.
+    pub class: Class<T>,
+    /// What was made of it.
+    pub made: M,
+    /// The names with which it was made.
+    names: Arc<Names>,
+}
+
+/// The classes of a function, in their order, and the names that their sections may use.
+pub type Classes<T, M> = (Arc<Names>, Vec<Arc<Made<T, M>>>);
+
+/// Path of the section of a class, by its place in the list, for errors.
+#[must_use]
+pub fn path(index: usize) -> String {
+    format!("classes/{index}/rules")
 }
 
 /// Names that sections may use.
@@ -140,43 +161,91 @@ pub fn error(function: &'static str, path: impl Into<String>, message: impl Into
 ///
 /// # Errors
 /// Every problem, each with its path.
-pub fn read<T: DeserializeOwned>(
+pub fn read<T: DeserializeOwned + Send + Sync + 'static>(
     function: &'static str,
     source: &RuleSource<'_>,
-) -> Result<(Names, Vec<Class<T>>), Vec<RulesError>> {
+) -> Result<Classes<T, ()>, Vec<RulesError>> {
+    read_and_make(function, source, |_, _, _| Ok(()))
+}
+
+/// As [`read`], and makes something of each class with the names that it may use and its path: once, as long as the class and the names stay.
+///
+/// # Errors
+/// As [`read`], and what `make` says.
+pub fn read_and_make<T, M>(
+    function: &'static str,
+    source: &RuleSource<'_>,
+    make: impl Fn(&Class<T>, &Names, &str) -> Result<M, Vec<RulesError>>,
+) -> Result<Classes<T, M>, Vec<RulesError>>
+where
+    T: DeserializeOwned + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+{
     let mut errors = Vec::new();
-    let part = |json: &Value, keys: &[&str]| {
-        // Only these: the whole has a class for each of thousands of policies.
-        let wanted = |key: &&str| Some(((*key).to_owned(), json.get(*key)?.clone()));
-        from_json(&Value::Object(keys.iter().filter_map(wanted).collect()))
-    };
-    let mut fail = |problems: Vec<read::Problem>| {
-        errors.extend(problems.into_iter().map(|p| error(function, p.path, p.message)));
-    };
-    let names =
-        read::read(&part(source.rules, &["tenants", "groups", "labels", "ports"])).unwrap_or_else(|p| {
-            fail(p);
-            Names::default()
+    let names = names(function, source.common).unwrap_or_else(|found| {
+        errors.extend(found);
+        Arc::default()
+    });
+    let mut all = Vec::with_capacity(source.classes.len());
+    for (index, part) in source.classes.iter().enumerate() {
+        if let Some(known) = part.made::<Made<T, M>>().filter(|known| Arc::ptr_eq(&known.names, &names)) {
+            all.push(known);
+            continue;
+        }
+        let made = class(function, part, index).and_then(|class| {
+            Ok(Made { made: make(&class, &names, &path(index))?, class, names: Arc::clone(&names) })
         });
-    let mut classes = Vec::new();
-    let listed = source.rules.get("classes").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    for (index, json) in listed.iter().enumerate() {
-        let path = format!("classes/{index}");
-        let head = read::read_at::<Head>(&part(json, &["policy", "fids", "from", "to", "one-sided"]), &path);
-        let path = format!("{path}/rules");
-        let rules = read::read_at::<T>(&from_json(json.get("rules").unwrap_or(&Value::Null)), &path);
-        match (head, rules) {
-            (Ok(Head { policy, fids, from, to, one_sided }), Ok(rules)) => {
-                let fids = fids.into_iter().map(Fid).collect();
-                classes.push(Class { policy, fids, from, to, one_sided, rules, path });
+        match made.map(Arc::new) {
+            Ok(made) => {
+                part.keep(&made);
+                all.push(made);
             }
-            (head, rules) => {
-                head.err().map(&mut fail);
-                rules.err().map(&mut fail);
-            }
+            Err(found) => errors.extend(found),
         }
     }
-    if errors.is_empty() { Ok((names, classes)) } else { Err(errors) }
+    if errors.is_empty() { Ok((names, all)) } else { Err(errors) }
+}
+
+/// Some keys of a mapping.
+fn some(json: &Value, keys: &[&str]) -> Node {
+    let wanted = |key: &&str| Some(((*key).to_owned(), json.get(*key)?.clone()));
+    from_json(&Value::Object(keys.iter().filter_map(wanted).collect()))
+}
+
+fn errors_of(function: &'static str, problems: Vec<read::Problem>) -> Vec<RulesError> {
+    problems.into_iter().map(|p| error(function, p.path, p.message)).collect()
+}
+
+fn names(function: &'static str, common: &RulePart) -> Result<Arc<Names>, Vec<RulesError>> {
+    if let Some(known) = common.made::<Names>() {
+        return Ok(known);
+    }
+    let names = read::read::<Names>(&some(common.json(), &["tenants", "groups", "labels", "ports"]));
+    let names = Arc::new(names.map_err(|problems| errors_of(function, problems))?);
+    common.keep(&names);
+    Ok(names)
+}
+
+fn class<T: DeserializeOwned>(
+    function: &'static str,
+    part: &RulePart,
+    index: usize,
+) -> Result<Class<T>, Vec<RulesError>> {
+    let json = part.json();
+    let head = some(json, &["policy", "fids", "from", "to", "one-sided"]);
+    let head = read::read_at::<Head>(&head, &format!("classes/{index}"));
+    let rules = read::read_at::<T>(&from_json(json.get("rules").unwrap_or(&Value::Null)), &path(index));
+    match (head, rules) {
+        (Ok(Head { policy, fids, from, to, one_sided }), Ok(rules)) => {
+            let fids = fids.into_iter().map(Fid).collect();
+            Ok(Class { policy, fids, from, to, one_sided, rules })
+        }
+        (head, rules) => {
+            let mut problems = head.err().unwrap_or_default();
+            problems.extend(rules.err().unwrap_or_default());
+            Err(errors_of(function, problems))
+        }
+    }
 }
 
 /// The schema of a section, to stand within that of policy files.
@@ -259,10 +328,15 @@ pub struct ByFid {
 impl ByFid {
     /// The place of each class in a list, by its fids.
     #[must_use]
-    pub fn new<T>(classes: &[Class<T>]) -> Self {
+    pub fn new<T, M>(classes: &[Arc<Made<T, M>>]) -> Self {
+        ByFid::of(classes.iter().enumerate().map(|(place, of)| (place, &*of.class.fids)))
+    }
+
+    /// The place of each of some fids.
+    pub fn of<'f>(fids: impl Iterator<Item = (usize, &'f [Fid])>) -> Self {
         let mut index = Vec::new();
-        for (place, class) in classes.iter().enumerate() {
-            for fid in &class.fids {
+        for (place, fids) in fids {
+            for fid in fids {
                 let fid = fid.0 as usize;
                 if index.len() <= fid {
                     index.resize(fid + 1, u32::MAX);

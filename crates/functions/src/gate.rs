@@ -61,7 +61,11 @@ impl FunctionKind for GateKind {
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
         let (_, classes) = classes::read::<GateSection>(SPEC.name, source)?;
         let by_fid = ByFid::new(&classes);
-        Ok(Box::new(Gate { id: source.id, sections: classes.iter().map(|c| c.rules).collect(), by_fid }))
+        Ok(Box::new(Gate {
+            id: source.id,
+            sections: classes.iter().map(|c| c.class.rules).collect(),
+            by_fid,
+        }))
     }
 }
 

@@ -85,8 +85,11 @@ impl Ids {
     #[must_use]
     pub fn new(id: FunctionId, rules: Arc<RuleSet>, alerts_max: usize) -> Self {
         let groups = Arc::new(Groups::new(&[&rules.heads], RULES_MAX));
-        let all =
-            HeaderRules { called: HEADER_RULE, fids: Vec::new(), rules: groups.header_rules().to_vec() };
+        let all = HeaderRules {
+            called: HEADER_RULE,
+            fids: Arc::default(),
+            rules: Arc::clone(groups.header_rules()),
+        };
         Ids { header_rules: vec![all], ..Ids::one_of(id, rules, alerts_max, groups, 0) }
     }
 

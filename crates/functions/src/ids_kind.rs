@@ -13,6 +13,7 @@ use bartizan_function::{
 };
 use bartizan_rules::Variables;
 use serde_json::Value;
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -86,7 +87,7 @@ impl IdsKind {
 
 /// The rule files of a service level.
 fn level_files(source: &RuleSource<'_>, level: &str) -> Option<Vec<String>> {
-    let files = source.rules.get("rule-groups")?.get(level)?.as_array()?;
+    let files = source.common.json().get("rule-groups")?.get(level)?.as_array()?;
     Some(files.iter().filter_map(Value::as_str).map(str::to_owned).collect())
 }
 
@@ -105,46 +106,90 @@ impl FunctionKind for IdsKind {
         if !errors.is_empty() {
             return Err(errors);
         }
-        let mut compiled = Vec::new();
-        for class in &classes {
-            let mut files = class.rules.rules.to_vec();
-            if let Some(level) = &class.rules.level {
-                match level_files(source, level) {
-                    Some(more) => files.extend(more),
-                    None => errors.push(classes::error(
-                        SPEC.name,
-                        format!("{}/level", class.path),
-                        format!("no rule group `{level}`; define it under `rule-groups`"),
-                    )),
-                }
-            }
-            match self.compiler.compile(&files, source, &tenants) {
-                Ok(rules) => compiled.push((rules, class.rules.mode, class.rules.level.clone(), files)),
-                Err(error) => {
-                    let (own, level) = (class.rules.rules.len(), class.rules.level.as_deref());
-                    let place = place_of(&class.path, own, level, error.file);
-                    errors.push(classes::error(SPEC.name, place, error.message));
-                }
+        let mut sets: Vec<Compiled> = Vec::new();
+        let mut known: HashMap<_, Result<usize, Failed>> = HashMap::new();
+        // Policies that say the same have one set between them, with one state in each worker.
+        let mut places = Vec::with_capacity(classes.len());
+        for (index, made) in classes.iter().enumerate() {
+            let section = &made.class.rules;
+            let said = (&*section.rules, section.level.as_deref(), section.mode == IdsMode::Detect);
+            let set = known.entry(said).or_insert_with(|| {
+                let set = self.compiled(section, source, &tenants)?;
+                sets.push(set);
+                Ok(sets.len() - 1)
+            });
+            match set {
+                Ok(set) => places.push(*set),
+                Err(error) => errors.push(error.at(index, section)),
             }
         }
         if !errors.is_empty() {
             return Err(errors);
         }
-        // Policies that name the same files have the same rules, and their heads stand in the groups once.
+        // The heads of each rule set stand in the groups once.
         let mut different: Vec<Arc<RuleSet>> = Vec::new();
-        let places: Vec<usize> = compiled.iter().map(|(rules, ..)| place_in(&mut different, rules)).collect();
+        let of_sets: Vec<usize> = sets.iter().map(|set| place_in(&mut different, &set.rules)).collect();
         let groups = self.compiler.groups(&different);
-        let fids = classes.iter().flat_map(|class| class.fids.iter().copied()).collect();
-        let header_rules =
-            vec![HeaderRules { called: HEADER_RULE, fids, rules: groups.header_rules().to_vec() }];
-        let set = |((rules, mode, level, files), place)| Set {
+        let fids = classes.iter().flat_map(|made| made.class.fids.iter().copied()).collect();
+        let rules = Arc::clone(groups.header_rules());
+        let header_rules = vec![HeaderRules { called: HEADER_RULE, fids, rules }];
+        let by_fid = ByFid::of(places.iter().copied().zip(classes.iter().map(|made| &*made.class.fids)));
+        let set = |(Compiled { rules, detect_only, level, files }, place)| Set {
             ids: Ids::one_of(source.id, rules, self.alerts_max, Arc::clone(&groups), place),
-            detect_only: mode == IdsMode::Detect,
+            detect_only,
             level,
             files,
         };
-        let sets = compiled.into_iter().zip(places).map(set).collect();
-        Ok(Box::new(PolicyIds { id: source.id, by_fid: ByFid::new(&classes), sets, header_rules }))
+        let sets = sets.into_iter().zip(of_sets).map(set).collect();
+        Ok(Box::new(PolicyIds { id: source.id, by_fid, sets, header_rules }))
+    }
+}
+
+/// What a section comes to.
+struct Compiled {
+    rules: Arc<RuleSet>,
+    detect_only: bool,
+    level: Option<String>,
+    files: Vec<String>,
+}
+
+/// Why a section comes to nothing, wherever it stands.
+enum Failed {
+    NoGroup(String),
+    Compiler(CompileError),
+}
+
+impl Failed {
+    /// Said of the section of a class.
+    fn at(&self, class: usize, section: &IdsSection) -> RulesError {
+        let class = classes::path(class);
+        match self {
+            Failed::NoGroup(level) => {
+                let message = format!("no rule group `{level}`; define it under `rule-groups`");
+                classes::error(SPEC.name, format!("{class}/level"), message)
+            }
+            Failed::Compiler(error) => {
+                let place = place_of(&class, section.rules.len(), section.level.as_deref(), error.file);
+                classes::error(SPEC.name, place, error.message.clone())
+            }
+        }
+    }
+}
+
+impl IdsKind {
+    fn compiled(
+        &self,
+        section: &IdsSection,
+        source: &RuleSource<'_>,
+        tenants: &[(TenantId, Variables)],
+    ) -> Result<Compiled, Failed> {
+        let mut files = section.rules.to_vec();
+        if let Some(level) = &section.level {
+            files.extend(level_files(source, level).ok_or_else(|| Failed::NoGroup(level.clone()))?);
+        }
+        let rules = self.compiler.compile(&files, source, tenants).map_err(Failed::Compiler)?;
+        let (detect_only, level) = (section.mode == IdsMode::Detect, section.level.clone());
+        Ok(Compiled { rules, detect_only, level, files })
     }
 }
 
@@ -154,7 +199,7 @@ fn tenant_variables(
     common: &Variables,
 ) -> (Vec<(TenantId, Variables)>, Vec<RulesError>) {
     let (mut tenants, mut errors) = (Vec::new(), Vec::new());
-    for own in source.rules.get("vars").and_then(Value::as_array).into_iter().flatten() {
+    for own in source.common.json().get("vars").and_then(Value::as_array).into_iter().flatten() {
         let number = own.get("tenant").and_then(Value::as_u64).and_then(|n| u16::try_from(n).ok());
         let (Some(number), Some(place)) = (number, own.get("place").and_then(Value::as_str)) else {
             continue;
@@ -211,7 +256,7 @@ fn place_in(different: &mut Vec<Arc<RuleSet>>, rules: &Arc<RuleSet>) -> usize {
     })
 }
 
-/// Detection of one policy or service level.
+/// Detection of all policies and service levels whose sections say the same.
 struct Set {
     ids: Ids,
     detect_only: bool,

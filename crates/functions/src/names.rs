@@ -90,7 +90,7 @@ impl FunctionKind for NamesKind {
     }
 
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
-        let said = Said::deserialize(source.rules);
+        let said = Said::deserialize(source.common.json());
         let said = said.map_err(|e| vec![crate::classes::error(SPEC.name, "dns", e.to_string())])?;
         let mut watched = Watched::default();
         for (name, number) in said.names {

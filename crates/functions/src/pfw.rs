@@ -25,7 +25,7 @@ use bartizan_function::{
 use bartizan_packet::tables::MatchEntry;
 use core::num::NonZeroU32;
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What it is.
 pub static SPEC: FunctionSpec = FunctionSpec {
@@ -73,19 +73,50 @@ pub struct PfwKind {
 
 impl PfwKind {
     fn build(&self, source: &RuleSource<'_>) -> Result<Pfw, Vec<RulesError>> {
-        let (names, classes) = classes::read::<PfwSection>(SPEC.name, source)?;
-        let mut errors = Vec::new();
+        let (_, classes) =
+            classes::read_and_make::<PfwSection, Filter>(SPEC.name, source, |class, names, path| {
+                self.filter(class, names, path)
+            })?;
         let mut pfw = Pfw { id: source.id, by_fid: ByFid::new(&classes), ..Pfw::default() };
-        for class in &classes {
-            if let Err(found) = pfw.add(class, &names, source.generation) {
-                errors.extend(found);
+        classes.iter().for_each(|made| pfw.add(&made.class, &made.made, source.generation));
+        Ok(pfw)
+    }
+
+    /// What the section of a policy comes to.
+    fn filter(
+        &self,
+        class: &Class<PfwSection>,
+        names: &Names,
+        path: &str,
+    ) -> Result<Filter, Vec<RulesError>> {
+        let (mut actions, mut matches, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+        let rules = &class.rules.rules;
+        for (number, rule) in (0u32..).zip(rules) {
+            match Expansion::of(rule, class, names) {
+                Ok((action, expansion)) => {
+                    actions.push(action);
+                    expansion.entries(number, &mut matches);
+                }
+                Err((key, message)) => {
+                    errors.push(classes::error(SPEC.name, format!("{path}/rules/{number}{key}"), message));
+                }
             }
-            for rule in 1..=class.rules.rules.len() {
-                pfw.counters.push(self.name(format!("rule.{}.{rule}", class.policy)));
+            if matches.len() > ENTRIES_MAX {
+                let message = format!(
+                    "the rules up to here are more than {ENTRIES_MAX} combinations of addresses and ports; use fewer or coarser ones"
+                );
+                errors.push(classes::error(SPEC.name, format!("{path}/rules/{number}"), message));
+                break;
             }
-            pfw.counters.push(self.name(format!("default.{}", class.policy)));
         }
-        if errors.is_empty() { Ok(pfw) } else { Err(errors) }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let counter = |rule: usize| self.name(format!("rule.{}.{rule}", class.policy));
+        let default = self.name(format!("default.{}", class.policy));
+        let counters = (1..=rules.len()).map(counter).chain([default]).collect();
+        let each_icmp = rules.iter().any(|rule| rule.code.is_some());
+        Ok(Filter { actions, each_icmp, header_rules: matches.into(), counters })
     }
 
     fn name(&self, name: String) -> Option<&'static str> {
@@ -110,6 +141,18 @@ impl FunctionKind for PfwKind {
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
         Ok(Box::new(self.build(source)?))
     }
+}
+
+/// What the rules of one policy come to, wherever they stand in a generation's table.
+struct Filter {
+    /// What each does.
+    actions: Vec<RuleAction>,
+    /// Packets of ICMP are decided one by one.
+    each_icmp: bool,
+    /// What they match.
+    header_rules: Arc<[(u32, HeaderRule)]>,
+    /// Names of the counters: of the rules, then of the default.
+    counters: Vec<Option<&'static str>>,
 }
 
 /// The packet filter with the rules of one generation.
@@ -140,50 +183,23 @@ struct Counts {
 
 impl Pfw {
     /// Adds the rules of a policy.
-    fn add(
-        &mut self,
-        class: &Class<PfwSection>,
-        names: &Names,
-        generation: Generation,
-    ) -> Result<(), Vec<RulesError>> {
-        let mut matches = Vec::new();
-        let mut errors = Vec::new();
+    fn add(&mut self, class: &Class<PfwSection>, filter: &Filter, generation: Generation) {
         let rules = &class.rules.rules;
-        let first = self.table.len() as u32;
-        let each_icmp = rules.iter().any(|rule| rule.code.is_some());
-        for (number, rule) in (0u32..).zip(rules) {
-            match Expansion::of(rule, class, names) {
-                Ok((action, expansion)) => {
-                    let place = first + number;
-                    if let Some(name) = &rule.egress {
-                        self.ports.insert(place, name.clone());
-                    }
-                    self.table.push(pfw_table::entry(action, number + 1, place, each_icmp, generation));
-                    expansion.entries(number, &mut matches);
-                }
-                Err((key, message)) => {
-                    let place = format!("{}/rules/{number}{key}", class.path);
-                    errors.push(classes::error(SPEC.name, place, message));
-                }
+        let span = Span { first: self.table.len() as u32, rules: rules.len() as u32 };
+        for ((number, rule), action) in (0u32..).zip(rules).zip(&filter.actions) {
+            let place = span.first + number;
+            if let Some(name) = &rule.egress {
+                self.ports.insert(place, name.clone());
             }
-            if matches.len() > ENTRIES_MAX {
-                let message = format!(
-                    "the rules up to here are more than {ENTRIES_MAX} combinations of addresses and ports; use fewer or coarser ones"
-                );
-                errors.push(classes::error(SPEC.name, format!("{}/rules/{number}", class.path), message));
-                break;
-            }
+            self.table.push(pfw_table::entry(*action, number + 1, place, filter.each_icmp, generation));
         }
-        if !errors.is_empty() {
-            return Err(errors);
-        }
-        let span = Span { first, rules: rules.len() as u32 };
-        let place = first + span.rules;
+        let place = span.first + span.rules;
         let default = RuleAction::Filter(class.rules.default);
-        self.table.push(pfw_table::entry(default, 0, place, each_icmp, generation));
+        self.table.push(pfw_table::entry(default, 0, place, filter.each_icmp, generation));
         self.filters.push(span);
-        self.header_rules.push(HeaderRules { called: "rule", fids: class.fids.clone(), rules: matches });
-        Ok(())
+        let (fids, rules) = (Arc::clone(&class.fids), Arc::clone(&filter.header_rules));
+        self.header_rules.push(HeaderRules { called: "rule", fids, rules });
+        self.counters.extend(&filter.counters);
     }
 }
 

@@ -4,7 +4,7 @@
 use super::*;
 use bartizan_base::LinkId;
 use bartizan_classify::Header;
-use bartizan_function::HostTables;
+use bartizan_function::{HostTables, RulePart};
 use bartizan_packet::tables::{MatchEntry, MatchEntryFlags};
 use bartizan_testkit::random::Random;
 use core::net::IpAddr;
@@ -97,8 +97,10 @@ fn a_level_that_has_only_the_tables_decides_alike() {
     });
     let id = FunctionId(0);
     let hosts = HostTables::default();
+    let (common, classes) = RulePart::split(rules);
     let source = RuleSource {
-        rules: &rules,
+        common: &Arc::new(common),
+        classes: &classes,
         place: "",
         generation: Generation(1),
         id,
@@ -112,7 +114,7 @@ fn a_level_that_has_only_the_tables_decides_alike() {
     let said: [&[Verdict]; 2] = [&[drop, allow, reject, allow, allow, drop], &[allow, reject]];
     let mut entries = Vec::new();
     for (list, span) in host.iter().zip(&pfw.filters) {
-        for fid in &list.fids {
+        for fid in list.fids.iter() {
             let rule = |(number, rule): &(u32, HeaderRule)| match_entry(*fid, span.first + number, rule);
             entries.extend(list.rules.iter().map(rule));
             entries.push(match_entry(*fid, span.first + span.rules, &HeaderRule::default()));
@@ -165,8 +167,10 @@ fn filter(ports: &serde_json::Value, rules: &serde_json::Value) -> Result<Pfw, V
         "classes": [{"policy": "web", "fids": [1], "from": all, "to": all, "rules": {"default": "drop", "rules": rules}}],
     });
     let hosts = HostTables::default();
+    let (common, classes) = RulePart::split(rules);
     let source = RuleSource {
-        rules: &rules,
+        common: &Arc::new(common),
+        classes: &classes,
         place: "",
         generation: Generation(1),
         id: FunctionId(0),

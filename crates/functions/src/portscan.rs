@@ -371,16 +371,17 @@ impl FunctionKind for PortscanKind {
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
         let (_, classes) = classes::read::<Section>(SPEC.name, source)?;
         let mut errors = Vec::new();
-        for class in &classes {
+        for (index, made) in classes.iter().enumerate() {
+            let (class, path) = (&made.class, classes::path(index));
             for (key, count) in [("ports", class.rules.ports), ("hosts", class.rules.hosts)] {
                 if !(2..=COUNT_MAX).contains(&count) {
                     let message = format!("{count} is out of range; give 2 to {COUNT_MAX}");
-                    errors.push(classes::error(SPEC.name, format!("{}/{key}", class.path), message));
+                    errors.push(classes::error(SPEC.name, format!("{path}/{key}"), message));
                 }
             }
             if !(1..=3_600).contains(&class.rules.window.0) {
                 let message = format!("a window of {} is out of range; give 1s to 1h", class.rules.window);
-                errors.push(classes::error(SPEC.name, format!("{}/window", class.path), message));
+                errors.push(classes::error(SPEC.name, format!("{path}/window"), message));
             }
         }
         // The table is that of the generation before, with all that it knows.
@@ -388,7 +389,7 @@ impl FunctionKind for PortscanKind {
         match sources.filter(|_| errors.is_empty()) {
             Some(sources) => {
                 let by_fid = ByFid::new(&classes);
-                let sections = classes.into_iter().map(|class| class.rules).collect();
+                let sections = classes.iter().map(|made| made.class.rules.clone()).collect();
                 Ok(Box::new(Portscan { id: source.id, sections, by_fid, sources, rules: rules() }))
             }
             None => Err(errors),

@@ -11,7 +11,7 @@
 //!
 //! Not done: expectations of FTP and SIP, NAT.
 
-use crate::classes::{self, ByFid, Member};
+use crate::classes::{self, ByFid, Class, Made, Member};
 use crate::sfw_messages::{self, IcmpKind, Known, Message};
 use crate::sfw_table::{self, Action, Share, Transition};
 use crate::sfw_tcp::{self, Tracked, Wants};
@@ -90,17 +90,7 @@ impl FunctionKind for SfwKind {
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
         let (_, classes) = classes::read::<SfwSection>(SPEC.name, source)?;
         let by_fid = ByFid::new(&classes);
-        let rules = classes
-            .into_iter()
-            .map(|c| {
-                let wants = Wants {
-                    window_check: c.rules.window_check,
-                    beginning: c.rules.midstream == Midstream::Drop,
-                    one_sided_inspected: c.one_sided == OneSided::IdsOnly,
-                };
-                Rules { section: c.rules, from: c.from, to: c.to, wants }
-            })
-            .collect();
+        let rules = classes.into_iter().map(Rules::new).collect();
         Ok(Box::new(Sfw {
             id: source.id,
             generation: source.generation,
@@ -121,13 +111,12 @@ pub struct Sfw {
     hosts: Hosts,
 }
 
-/// What one policy says.
+/// What one policy says; shared with other generations.
 #[derive(Debug)]
 struct Rules {
-    section: SfwSection,
-    from: Vec<Member>,
-    to: Vec<Member>,
+    /// What each packet is judged by.
     wants: Wants,
+    made: Arc<Made<SfwSection, ()>>,
 }
 
 /// What is kept per flow. Its end releases what it counts for in the host table.
@@ -196,11 +185,26 @@ impl Drop for Counted {
 }
 
 impl Rules {
+    fn new(made: Arc<Made<SfwSection, ()>>) -> Self {
+        let Class { rules, one_sided, .. } = &made.class;
+        let wants = Wants {
+            window_check: rules.window_check,
+            beginning: rules.midstream == Midstream::Drop,
+            one_sided_inspected: *one_sided == OneSided::IdsOnly,
+        };
+        Rules { wants, made }
+    }
+
+    fn section(&self) -> &SfwSection {
+        &self.made.class.rules
+    }
+
     /// Whether the side that opened the flow may do so.
     fn may_open(&self, flow: &FlowView<'_>, notes: &Notes<'_>) -> bool {
-        let (from, to) = match self.section.initiate {
-            Initiate::From => (&self.from, &self.to),
-            Initiate::To => (&self.to, &self.from),
+        let Class { from, to, .. } = &self.made.class;
+        let (from, to) = match self.section().initiate {
+            Initiate::From => (from, to),
+            Initiate::To => (to, from),
             Initiate::Both => return true,
         };
         let names = names_among(notes.matches);
@@ -380,7 +384,7 @@ impl Sfw {
         now: Timestamp,
         counts: &mut Counts,
     ) -> Result<Option<Counted>, Reason> {
-        let SfwSection { max_half_open, max_connections, .. } = rules.section;
+        let SfwSection { max_half_open, max_connections, .. } = *rules.section();
         if max_half_open.is_none() && max_connections.is_none() {
             return Ok(None);
         }
@@ -479,7 +483,7 @@ impl Function for Sfw {
         let mut said = serde_json::Map::new();
         let rules = self.by_fid.get(context.notes.fid).and_then(|i| self.rules.get(i));
         let (Some(rules), Some(flow)) = (rules, context.flow) else { return said };
-        let initiate = match rules.section.initiate {
+        let initiate = match rules.section().initiate {
             Initiate::From => "from",
             Initiate::To => "to",
             Initiate::Both => "both",
@@ -487,8 +491,8 @@ impl Function for Sfw {
         said.insert("initiate".to_owned(), initiate.into());
         said.insert("may_open".to_owned(), rules.may_open(flow, context.notes).into());
         for (name, limit) in [
-            ("max_half_open", rules.section.max_half_open),
-            ("max_connections", rules.section.max_connections),
+            ("max_half_open", rules.section().max_half_open),
+            ("max_connections", rules.section().max_connections),
         ] {
             if let Some(limit) = limit {
                 said.insert(name.to_owned(), limit.into());

@@ -166,7 +166,7 @@ pub trait FlowClassifier: Send + Sync {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyMap {
     /// By number, the first that of none.
-    names: Vec<Arc<str>>,
+    names: Arc<[Arc<str>]>,
     by_fid: Vec<Option<ClassTraits>>,
     /// Some class has an [`Enough`].
     ends_early: bool,
@@ -179,6 +179,13 @@ impl PolicyMap {
     /// From the names of the policies 1, 2, ... and what is known of each class.
     #[must_use]
     pub fn new(names: Vec<String>, classes: &[(Fid, ClassTraits)]) -> Self {
+        let names = [Arc::from(Self::NONE)].into_iter().chain(names.into_iter().map(Arc::from));
+        PolicyMap::with(names.collect(), classes)
+    }
+
+    /// As [`PolicyMap::new`], from names that may be shared, by number: the first is [`PolicyMap::NONE`].
+    #[must_use]
+    pub fn with(names: Arc<[Arc<str>]>, classes: &[(Fid, ClassTraits)]) -> Self {
         let end = classes.iter().map(|(fid, _)| fid.0 as usize + 1).max().unwrap_or(0);
         let mut by_fid = vec![None; end];
         for (fid, traits) in classes {
@@ -186,7 +193,6 @@ impl PolicyMap {
                 *place = Some(*traits);
             }
         }
-        let names = [Arc::from(Self::NONE)].into_iter().chain(names.into_iter().map(Arc::from)).collect();
         let ends_early = classes.iter().any(|(_, traits)| !traits.enough.is_never());
         PolicyMap { names, by_fid, ends_early }
     }
@@ -253,7 +259,7 @@ impl PolicyMap {
 
     /// Numbers given so far, 0 included.
     #[must_use]
-    pub const fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         if self.names.is_empty() { 1 } else { self.names.len() }
     }
 

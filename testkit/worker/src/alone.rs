@@ -12,7 +12,7 @@ use bartizan_classify::Header;
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_function::{
     Function, FunctionKind, FunctionSpec, HeaderRules, HostKeeper, HostTables, Model, PacketContext,
-    RuleSource, RulesError, Together, WorkerState,
+    RulePart, RuleSource, RulesError, Together, WorkerState,
 };
 use bartizan_packet::{Decoded, LinkType};
 use bartizan_stages::chain::{Chains, Class, FlowClassifier, Matches};
@@ -98,7 +98,7 @@ impl FlowClassifier for OneClass {
     fn classify(&self, header: &Header, _: Timestamp, matches: &mut Matches) -> Class {
         let (fid, _) = *self.whose.lock().unwrap();
         let own = self.rules.iter().find(|rules| rules.fids.is_empty() || rules.fids.contains(&fid));
-        let matching = own.iter().flat_map(|own| &own.rules).filter(|(_, rule)| rule.matches(header));
+        let matching = own.iter().flat_map(|own| own.rules.iter()).filter(|(_, rule)| rule.matches(header));
         matches.clear();
         matches.extend(matching.map(|(number, _)| (ID, *number)).min());
         Class { fid, path: Path::EMPTY.with(ID) }
@@ -251,9 +251,11 @@ fn make(
     (number, hosts): (u64, &HostTables),
 ) -> Result<Box<dyn Function>, Vec<RulesError>> {
     let rules = serde_json::from_str(&class(rules)).expect("JSON");
-    let names = Arc::default();
+    let (common, classes) = RulePart::split(rules);
+    let (common, names) = (Arc::new(common), Arc::default());
     let (place, generation) = ("test", Generation(number));
-    kind.rules(&RuleSource { rules: &rules, place, generation, id: ID, hosts, names: &names })
+    let (common, classes) = (&common, classes.as_slice());
+    kind.rules(&RuleSource { common, classes, place, generation, id: ID, hosts, names: &names })
 }
 
 fn generation(

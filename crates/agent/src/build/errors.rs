@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What functions find wrong with their rules, said of the policy file.
 
-use super::{Build, Group, Owner};
+use super::{Build, Owner};
 use bartizan_function::RulesError;
 
 impl Build<'_> {
     /// A function's error, with the place in the file that its path means.
-    pub(super) fn rules_error(&mut self, owners: &[Owner<'_>], groups: &[&Group<'_>], error: RulesError) {
+    /// `classes`: to which policy each of its classes belongs, by place in the file; behind them is the default.
+    pub(super) fn rules_error(&mut self, classes: &[usize], error: RulesError) {
         let RulesError { function, place, message } = error;
         if place.starts_with("tenants/") {
             self.problem(&place, message);
@@ -17,11 +18,15 @@ impl Build<'_> {
             return;
         }
         let mut parts = place.splitn(4, '/');
-        let group = match (parts.next(), parts.next().and_then(|n| n.parse::<usize>().ok()), parts.next()) {
-            (Some("classes"), Some(index), _) => groups.get(index),
+        let index = match (parts.next(), parts.next().and_then(|n| n.parse::<usize>().ok()), parts.next()) {
+            (Some("classes"), Some(index), _) => classes.get(index).copied(),
             _ => None,
         };
-        let owner = group.and_then(|g| owners.get(g.owner));
+        let file = self.file;
+        let owner = index.map(|index| match file.policies.get(index) {
+            Some(policy) => Owner::policy(index, policy),
+            None => Owner::default(&file.default),
+        });
         let path = match owner {
             Some(owner) if owner.sections.iter().any(|s| s.function == function) => {
                 format!("{}/{function}/{}", owner.path, parts.next().unwrap_or_default())

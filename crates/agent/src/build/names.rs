@@ -5,7 +5,7 @@ use super::{Build, NAMES};
 use crate::classes::ByName;
 use bartizan_classify::NameId;
 use bartizan_config::policy::{DnsName, Member, Target};
-use bartizan_function::{Function, RuleSource};
+use bartizan_function::{Function, RulePart, RuleSource};
 use bartizan_functions::classes::{Member as SideMember, Side, sides};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -39,7 +39,8 @@ impl Build<'_> {
         }
         let rules = json!({"names": numbers, "ttl-min": file.dns.ttl_min.0, "ttl-max": file.dns.ttl_max.0});
         let source = RuleSource {
-            rules: &rules,
+            common: &Arc::new(RulePart::new(rules)),
+            classes: &[],
             place: &file.name,
             generation: self.state.generation,
             id: *reader,

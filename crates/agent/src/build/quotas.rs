@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How much tenants may have: what the data plane counts, and how many rules.
 
-use super::Build;
-use bartizan_base::FunctionId;
+use super::{Build, Made};
+use bartizan_base::{Fid, FunctionId};
 use bartizan_function::Function;
 use bartizan_stages::quotas::{Quota, Quotas};
 use core::num::NonZeroU64;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 impl Build<'_> {
@@ -21,27 +21,31 @@ impl Build<'_> {
             };
             let id = self.state.tenants.get(&tenant.name).filter(|_| quota != Quota::default());
             if let Some(id) = id {
-                let meter = self.state.meters.entry(*id).or_default();
-                of.push((*id, Arc::from(tenant.name.as_str()), quota, Arc::clone(meter)));
+                let id = *id;
+                let meter = self.state.meter(id);
+                of.push((id, Arc::from(tenant.name.as_str()), quota, meter));
             }
         }
         Quotas::new(of)
     }
 
     /// Whether no tenant has more rules than it may, in the policies that name it. A set of rules that several of its classes have counts once.
-    pub(super) fn check_rule_quotas(&mut self, functions: &[Arc<dyn Function>]) {
+    pub(super) fn check_rule_quotas(&mut self, owners: &[Arc<Made>], functions: &[Arc<dyn Function>]) {
         let file = self.file;
+        let mut of_tenants: HashMap<&str, Vec<Fid>> = HashMap::new();
+        if file.tenants.iter().any(|tenant| tenant.quotas.rules.is_some()) {
+            for owner in owners {
+                let names = |tenant| owner.policy.as_ref().is_some_and(|p| p.tenant.contains(tenant));
+                for info in owner.infos.iter().filter(|info| names(&info.tenant)) {
+                    of_tenants.entry(&info.tenant).or_default().push(info.fid);
+                }
+            }
+        }
         for (index, tenant) in file.tenants.iter().enumerate() {
             let Some(most) = tenant.quotas.rules else { continue };
-            let names = |policy: &str| {
-                file.policies.iter().any(|p| p.name == policy && p.tenant.contains(&tenant.name))
-            };
-            let own = self
-                .infos
-                .iter()
-                .filter(|i| i.tenant == tenant.name && i.policy.as_deref().is_some_and(names));
+            let own = of_tenants.get(tenant.name.as_str()).map(Vec::as_slice).unwrap_or_default();
             let mut sets: BTreeMap<(FunctionId, usize), usize> = BTreeMap::new();
-            for fid in own.map(|info| info.fid) {
+            for fid in own.iter().copied() {
                 sets.extend(functions.iter().filter_map(|f| {
                     let (set, rules) = f.rules_of(fid)?;
                     Some(((f.id(), set), rules))

@@ -37,7 +37,8 @@ fn policy(number: u16, tenant: &str, name: &str, order: u64) -> Object {
 }
 
 fn names(joined: &Joined, key: &str) -> Vec<String> {
-    let items = joined.file[key].as_array().unwrap();
+    let file = joined.parts.whole();
+    let items = file[key].as_array().unwrap();
     items.iter().map(|item| item["name"].as_str().unwrap().to_owned()).collect()
 }
 
@@ -64,15 +65,16 @@ fn parts_are_one_file_in_the_order_that_they_say() {
     let joined = join(&objects).unwrap();
     assert_eq!(names(&joined, "tenants"), ["zeta", "acme"]);
     assert_eq!(names(&joined, "policies"), ["acme/web", "zeta/a", "acme/all"]);
-    assert_eq!(joined.tenants, [("zeta".to_owned(), 3), ("acme".to_owned(), 7)]);
-    assert_eq!(joined.file["groups"], json!({"lan@acme": ["10.0.0.0/8"]}));
-    assert_eq!(joined.file["rule-groups"], json!({"web": ["web.rules"]}));
-    assert_eq!(joined.file["default"], json!({"action": "allow"}));
+    assert_eq!(*joined.tenants, [("zeta".to_owned(), 3), ("acme".to_owned(), 7)]);
+    assert_eq!(joined.parts.common["groups"], json!({"lan@acme": ["10.0.0.0/8"]}));
+    assert_eq!(joined.parts.common["rule-groups"], json!({"web": ["web.rules"]}));
+    assert_eq!(joined.parts.common["default"], json!({"action": "allow"}));
     let rules = joined.libraries["web.rules"].rules();
     let lines: Vec<_> =
         rules[0].rules.iter().map(|r| (rules[0].source.position(r.span.start).line, r.meta.id.sid)).collect();
     assert_eq!((&**rules[0].source.name(), lines), ("abc", vec![(3, 2)]));
-    let read = policy::from_node("controller", read::from_json(&joined.file), &["pfw", "ids"]).unwrap();
+    let read =
+        policy::from_node("controller", read::from_json(&joined.parts.whole()), &["pfw", "ids"]).unwrap();
     assert_eq!(read.policies.len(), 3);
 }
 
@@ -88,10 +90,10 @@ fn labels_and_resolvers_are_part_of_the_file() {
     ]);
     let joined = join(&objects).unwrap();
     assert_eq!(
-        (&joined.file["labels"], &joined.file["dns"]),
+        (&joined.parts.common["labels"], &joined.parts.common["dns"]),
         (&labels, &json!({"resolvers": ["10.0.0.53"]}))
     );
-    let file = policy::from_node("controller", read::from_json(&joined.file), &["pfw"]).unwrap();
+    let file = policy::from_node("controller", read::from_json(&joined.parts.whole()), &["pfw"]).unwrap();
     assert_eq!(file.resolve(&file.policies[0].from).len(), 1);
     // What is wrong in them is said of them.
     let problem =
@@ -113,8 +115,8 @@ fn labels_and_resolvers_are_part_of_the_file() {
 #[test]
 fn without_anything_everything_is_dropped() {
     let joined = join(&Objects::new()).unwrap();
-    assert_eq!(joined.file["default"], json!({"action": "drop"}));
-    policy::from_node("controller", read::from_json(&joined.file), &["pfw"]).unwrap();
+    assert_eq!(joined.parts.common["default"], json!({"action": "drop"}));
+    policy::from_node("controller", read::from_json(&joined.parts.whole()), &["pfw"]).unwrap();
 }
 
 #[test]
@@ -183,7 +185,7 @@ fn places_in_the_file_are_places_in_the_objects() {
         file(17, &[]),
     ]);
     let joined = join(&objects).unwrap();
-    let read = policy::from_node("controller", read::from_json(&joined.file), &["pfw", "ids"]);
+    let read = policy::from_node("controller", read::from_json(&joined.parts.whole()), &["pfw", "ids"]);
     let Err(PolicyError::Wrong { problems, .. }) = read else { panic!("it is taken") };
     let mut found: Vec<_> = problems
         .iter()
@@ -232,10 +234,62 @@ fn the_committed_parts_are_the_committed_file() {
     let text = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
     let objects: Vec<Object> = serde_json::from_str(&text("parts.json")).unwrap();
     let expected: Value = serde_json::from_str(&text("policy.json")).unwrap();
-    assert_eq!(join(&all(objects)).unwrap().file, expected);
+    assert_eq!(join(&all(objects)).unwrap().parts.whole(), expected);
 }
 
 proptest! {
+    /// Whatever changes: as the generation is by itself, and what stays is the same by address.
+    #[test]
+    fn one_after_the_other_they_are_joined_as_each_by_itself(
+        steps in prop::collection::vec((0usize..10, 0u16..3, 0usize..4), 1..40),
+    ) {
+        let names = ["acme", "zeta", "beta"];
+        let mut objects = all((0..3).map(|n| tenant(n + 1, names[n as usize], 100)));
+        let mut joiner = Joiner::default();
+        let mut before: Option<Joined> = None;
+        for (step, number, which) in steps {
+            let name = format!("p{which}");
+            let (order, key) = ((step % 3) as u64, ObjectKey::policy(number + 1, &name));
+            let own = names[usize::from(number)];
+            let put = match step {
+                0..=2 => Some(policy(number + 1, own, &name, order)),
+                3 => Some(policy(number + 1, "else", &name, order)),
+                4 => Some(part(number + 1, &name, &json!({"policy": {}}))),
+                5 => Some(part(number + 1, "@group/g", &json!({"groups": {(format!("g{which}@{own}")): []}}))),
+                6 => Some(tenant(number + 1, own, which as u64)),
+                7 => Some(part(0, "@library/l", &json!({"library": {"files": [{"group": 1, "sha256": "h"}]}}))),
+                8 => Some(file(1, &[&name])),
+                _ => None,
+            };
+            let was = objects.clone();
+            match put {
+                Some(object) => drop(objects.insert(object.key(), Arc::new(object))),
+                None => drop(objects.remove(&key)),
+            }
+            let held = Held { generation: 4, objects: objects.clone() };
+            match (joiner.join(&held), super::join(&held)) {
+                (Ok(joined), Ok(alone)) => {
+                    prop_assert_eq!(joined.parts.whole(), alone.parts.whole());
+                    prop_assert_eq!((&joined.tenants, &joined.places), (&alone.tenants, &alone.places));
+                    prop_assert_eq!((&joined.policies, &joined.libraries), (&alone.policies, &alone.libraries));
+                    if let Some(before) = before.filter(|_| step < 3 || step == 9) {
+                        prop_assert!(Arc::ptr_eq(&before.parts.common, &joined.parts.common));
+                        let is_known = |text: &&Arc<PolicyText>| before.parts.policies.iter().any(|b| Arc::ptr_eq(b, text));
+                        let known = joined.parts.policies.iter().filter(is_known).count();
+                        prop_assert!(known + 1 >= joined.parts.policies.len());
+                    }
+                    before = Some(joined);
+                }
+                (Err(wrong), Err(alone)) => {
+                    prop_assert_eq!(wrong.len(), alone.len());
+                    objects = was;
+                    before = None;
+                }
+                (joined, alone) => prop_assert!(false, "{joined:?}, {alone:?}"),
+            }
+        }
+    }
+
     /// Whatever texts say: parts or diagnostics, and diagnostics are of objects that are there.
     #[test]
     fn any_texts_are_joined_or_refused(
@@ -249,7 +303,7 @@ proptest! {
             .map(|(tenant, name, text)| Object::Policy(Policy { name, tenant, text }))
             .chain([cut]));
         match join(&objects) {
-            Ok(joined) => { let _ = policy::from_node("p", read::from_json(&joined.file), &[]); }
+            Ok(joined) => { let _ = policy::from_node("p", read::from_json(&joined.parts.whole()), &[]); }
             Err(found) => prop_assert!(found.iter().all(|d| objects.contains_key(&d.object))),
         }
     }

@@ -9,6 +9,7 @@ use bartizan_events::time_text;
 use bartizan_function::Finding;
 use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate as PacketFate, Occasion, Recorder, TxRecord};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Flows that are kept.
 pub const FLOWS_MAX: usize = 1_000_000;
@@ -26,7 +27,7 @@ pub struct Seen {
 
 /// See the module.
 pub struct Fates {
-    classes: HashMap<Fid, ClassInfo>,
+    classes: HashMap<Fid, Arc<ClassInfo>>,
     names: Vec<&'static str>,
     /// Why staged policies would refuse flows that have not ended, by the number of the flow.
     staged: HashMap<u64, String>,
@@ -41,9 +42,9 @@ pub struct Fates {
 impl Fates {
     /// `names`: of the functions, by their bit.
     #[must_use]
-    pub fn new(classes: &[ClassInfo], names: &[&'static str]) -> Self {
+    pub fn new(classes: &[Arc<ClassInfo>], names: &[&'static str]) -> Self {
         Fates {
-            classes: classes.iter().map(|class| (class.fid, class.clone())).collect(),
+            classes: classes.iter().map(|class| (class.fid, Arc::clone(class))).collect(),
             names: names.to_vec(),
             staged: HashMap::new(),
             seen: Vec::new(),

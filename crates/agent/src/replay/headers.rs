@@ -32,7 +32,7 @@ impl<'s> Headers<'s> {
     /// `link`: of records that name none; `tenant`: of all records, else the policy's selectors decide.
     #[must_use]
     pub fn new(subject: &'s Subject<'s>, link: LinkId, tenant: Option<TenantId>) -> Self {
-        let classes = subject.classes.iter().map(|class| (class.fid, class)).collect();
+        let classes = subject.classes.iter().map(|class| (class.fid, class.as_ref())).collect();
         let by_network = subject.file.tenants.iter().any(|tenant| tenant.select.vni.is_some());
         Headers { subject, classes, link, tenant, by_network }
     }

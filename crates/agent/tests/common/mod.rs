@@ -45,7 +45,9 @@ impl FunctionKind for Ids {
         &IDS
     }
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
-        self.0.lock().unwrap().push(source.rules.clone());
+        let mut whole = source.common.json().clone();
+        whole["classes"] = source.classes.iter().map(|class| class.json().clone()).collect();
+        self.0.lock().unwrap().push(whole);
         Ok(Box::new(Nothing(source.id)))
     }
 }

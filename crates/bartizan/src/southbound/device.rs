@@ -6,7 +6,7 @@ use crate::channel::{Answer, Asking, Channel, Command};
 use crate::functions::Functions;
 use crate::generation::BuildError;
 use crate::plan::LinkPlan;
-use bartizan_agent::joined::{self, Joined};
+use bartizan_agent::joined::{Joined, Joiner};
 use bartizan_agent::session::Candidate;
 use bartizan_agent::session::client::Device;
 use bartizan_api::southbound::{Diagnostic, FunctionOrder, FunctionState, Refusal, RefusalCode, WorkerRuns};
@@ -77,6 +77,8 @@ pub struct SteeredDevice {
     workers: Workers,
     /// To the functions.
     functions: Functions,
+    /// What the controller has said as parts of a policy file.
+    joiner: Joiner,
     /// The last generation could not be stored, which was said.
     unstored: bool,
     /// What is being built.
@@ -88,12 +90,12 @@ type Begun = Result<(Arc<Joined>, Asking), Refusal>;
 
 impl SteeredDevice {
     /// The way to a run's steering, its workers and its functions.
-    pub const fn new(channel: Channel, workers: Workers, functions: Functions) -> Self {
-        SteeredDevice { channel, workers, functions, unstored: false, begun: None }
+    pub const fn new(channel: Channel, workers: Workers, functions: Functions, joiner: Joiner) -> Self {
+        SteeredDevice { channel, workers, functions, joiner, unstored: false, begun: None }
     }
 
-    fn begun(&self, candidate: &Candidate) -> Begun {
-        let joined = joined::join(&candidate.held).map_err(|wrong| refusal(RefusalCode::Policy, wrong))?;
+    fn begun(&mut self, candidate: &Candidate) -> Begun {
+        let joined = self.joiner.join(&candidate.held).map_err(|wrong| refusal(RefusalCode::Policy, wrong))?;
         let joined = Arc::new(joined);
         let asking = self.channel.begin(Command::Build(Arc::clone(&joined)));
         Ok((joined, asking))

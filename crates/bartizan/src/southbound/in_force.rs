@@ -4,7 +4,7 @@
 
 use bartizan_agent::joined::Joined;
 use bartizan_base::{Generation, TenantId};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Generations that are remembered: workers that are late run one of the last.
@@ -31,8 +31,10 @@ impl InForce {
         let mut inner = self.inner();
         inner.generations.truncate(REMEMBERED - 1);
         inner.generations.push_front((number, held.map_or(0, |held| held.generation)));
-        for (name, theirs) in held.iter().flat_map(|held| &held.tenants) {
-            if let Some((_, own)) = tenants.iter().find(|(known, _)| known == name) {
+        let Some(held) = held else { return };
+        let own: HashMap<&str, TenantId> = tenants.iter().map(|(name, own)| (name.as_str(), *own)).collect();
+        for (name, theirs) in held.tenants.iter() {
+            if let Some(own) = own.get(name.as_str()) {
                 inner.tenants.insert(*own, *theirs);
             }
         }
@@ -61,7 +63,7 @@ mod tests {
         let joined = |generation, tenant: u16| {
             let mut joined = join(&Held::default()).unwrap();
             joined.generation = generation;
-            joined.tenants = vec![("acme".to_owned(), tenant), ("gone".to_owned(), 9)];
+            joined.tenants = vec![("acme".to_owned(), tenant), ("gone".to_owned(), 9)].into();
             joined
         };
         in_force.note(Generation(1), None, &[]);

@@ -28,7 +28,7 @@ use crate::generation::{Builder, Built};
 use crate::lock;
 use crate::metrics::Source;
 use crate::stats::Statistics;
-use bartizan_agent::joined::{self, Joined};
+use bartizan_agent::joined::{Joined, Joiner};
 use bartizan_agent::session::client::{Client, ClientConfig, wall_clock};
 use bartizan_agent::session::store::{FileStore, Store};
 use bartizan_agent::session::{Held, SessionConfig};
@@ -51,6 +51,7 @@ pub struct Opened {
     store: FileStore,
     held: Held,
     joined: Option<Arc<Joined>>,
+    joiner: Joiner,
     /// Why what was stored cannot be used.
     trouble: Option<String>,
     /// One run for a folder.
@@ -114,11 +115,12 @@ impl Opened {
             Ok(held) => (held, None),
             Err(error) => (Held::default(), Some(format!("what was stored cannot be read: {error}"))),
         };
-        let device = device_of(&config.identity);
+        let (device, joiner) = (device_of(&config.identity), Joiner::default());
         let joined = None;
-        let mut opened = Opened { config: config.clone(), device, store, held, joined, trouble, _lock: lock };
+        let mut opened =
+            Opened { config: config.clone(), device, store, held, joined, joiner, trouble, _lock: lock };
         if opened.held.generation > 0 {
-            match joined::join(&opened.held) {
+            match opened.joiner.join(&opened.held) {
                 Ok(whole) => opened.joined = Some(Arc::new(whole)),
                 Err(diagnostics) => {
                     let wrong = Refusal { code: RefusalCode::Policy, diagnostics, more: 0 };
@@ -136,7 +138,8 @@ impl Opened {
     /// generation before it is there; else nothing is.
     fn step_back(&mut self, refusal: &Refusal) {
         self.trouble = Some(unusable(&self.held, refusal));
-        let before = self.store.before().and_then(|before| Some((joined::join(&before).ok()?, before)));
+        let before = self.store.before();
+        let before = before.and_then(|before| Some((self.joiner.join(&before).ok()?, before)));
         let Some((joined, before)) = before else {
             self.held = Held::default();
             return;
@@ -193,7 +196,7 @@ impl Opened {
             identity: self.config.identity.clone(),
             clock: wall_clock(),
         };
-        let steered = SteeredDevice::new(channel, workers.clone(), functions);
+        let steered = SteeredDevice::new(channel, workers.clone(), functions, self.joiner);
         let client = Client::resume(config, self.store, steered, self.held, self.trouble).map_err(stopped)?;
         let handle = client.handle();
         let source = Arc::clone(&sources.source);

@@ -327,7 +327,7 @@ mod tests {
     fn alerts_have_the_numbers_of_the_controller() {
         let in_force = InForce::default();
         let mut joined = join(&Held::default()).unwrap();
-        joined.tenants = vec![("acme".to_owned(), 33)];
+        joined.tenants = vec![("acme".to_owned(), 33)].into();
         in_force.note(Generation(2), Some(&joined), &[("acme".to_owned(), TenantId(1))]);
         let key = AlertKey {
             tenant: TenantId(1),

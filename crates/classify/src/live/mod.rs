@@ -10,8 +10,8 @@
 mod delta;
 mod version;
 
-pub(crate) use version::Stored;
 pub use version::Version;
+pub(crate) use version::{Meanings, Stored};
 
 use crate::classifier::{Classifier, Entry, InsertError, Match, SETS_MAX};
 use crate::flat::{FlatV4, FlatV6};

@@ -14,6 +14,7 @@ use super::delta::{Added, Delta, Found};
 use crate::classifier::{Entry, Match, NO_FID, SETS_MAX};
 use crate::flat::{Flat, FlatV4, FlatV6};
 use crate::header::Header;
+use crate::list::List;
 use crate::split::{BLOCK, Compiled, NONE, Options};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, DELTA_MAX, spin_loop};
 use bartizan_base::Fid;
@@ -25,6 +26,15 @@ use std::sync::Arc;
 pub(crate) struct Stored {
     pub entry: Entry,
     pub sequence: u64,
+}
+
+/// What compiled entries of a set mean in another list than before, by their ranks.
+#[derive(Debug, Default)]
+pub(crate) struct Meanings {
+    /// Ranks of entries that it may lack.
+    pub gone: Vec<u32>,
+    /// Rank, fid and priority of entries that it has; they are said after those that are gone.
+    pub now: Vec<(u32, u32, u32)>,
 }
 
 /// The compiled entries of a set, by rank.
@@ -103,21 +113,21 @@ impl Set {
         Set { priorities: stored.iter().map(|s| s.entry.priority).collect(), fids, stored: stored.into() }
     }
 
-    /// Entries that are compiled, with what a list says of them now: `ranks` has the rank of each entry of the list, [`NONE`] of one that is not among them. What
-    /// the list lacks is deleted.
-    fn over(stored: &Arc<[Stored]>, list: &[Entry], ranks: &[u32]) -> Self {
-        let mut fids = vec![NO_FID.0; (stored.len() + 1).next_power_of_two()];
-        let mut priorities: Vec<u32> = stored.iter().map(|s| s.entry.priority).collect();
-        for (entry, rank) in list.iter().zip(ranks) {
-            // No rank is NONE: there are fewer entries.
-            if let (Some(fid), Some(priority)) =
-                (fids.get_mut(*rank as usize), priorities.get_mut(*rank as usize))
-            {
-                (*fid, *priority) = (entry.fid.0, entry.priority);
+    /// The same entries with other meanings.
+    fn behind(&self, changed: &Meanings) -> Self {
+        let mut fids: Vec<u32> = self.fids.iter().map(|fid| fid.load(Ordering::Relaxed)).collect();
+        let mut priorities = self.priorities.clone();
+        for rank in &changed.gone {
+            fids.get_mut(*rank as usize).into_iter().for_each(|fid| *fid = NO_FID.0);
+        }
+        for (rank, fid, priority) in &changed.now {
+            let place = *rank as usize;
+            if let (Some(own), Some(at)) = (fids.get_mut(place), priorities.get_mut(place)) {
+                (*own, *at) = (*fid, *priority);
             }
         }
         let fids = fids.into_iter().map(AtomicU32::new).collect();
-        Set { priorities, fids, stored: Arc::clone(stored) }
+        Set { priorities, fids, stored: Arc::clone(&self.stored) }
     }
 
     #[inline]
@@ -208,25 +218,29 @@ impl Version {
         }
     }
 
-    /// Lists of entries over tables that were compiled of others: `ranks` says which entries are in the tables, by set; the others are added. `None`: they
-    /// are too many.
-    pub(crate) fn over(base: &Version, lists: &[Arc<[Entry]>], ranks: &[Arc<[u32]>]) -> Option<Self> {
-        let sets = base.sets.iter().zip(lists).zip(ranks);
+    /// Lists of entries over the tables of the ones before them: `ranks` says which entries are in the tables, by set; the others are added. `changed`: what has another
+    /// meaning than in `before`. `None`: those to be added are too many.
+    pub(crate) fn behind(
+        before: &Version,
+        lists: &[List],
+        ranks: &[Arc<[u32]>],
+        changed: &[Meanings],
+    ) -> Option<Self> {
         let version = Version {
-            compiled: Arc::clone(&base.compiled),
-            sets: sets.map(|((set, list), ranks)| Set::over(&set.stored, list, ranks)).collect(),
+            compiled: Arc::clone(&before.compiled),
+            sets: before.sets.iter().zip(changed).map(|(set, changed)| set.behind(changed)).collect(),
             delta: Delta::new(),
             changes: Apart(AtomicU64::new(0)),
         };
         for (set, (list, ranks)) in (0u8..).zip(lists.iter().zip(ranks)) {
             let mut before = 0;
-            for (sequence, (entry, rank)) in (0u64..).zip(list.iter().zip(ranks.iter())) {
+            for (place, rank) in ranks.iter().enumerate() {
                 if *rank != NONE {
                     before = *rank + 1;
                     continue;
                 }
-                let valid = AtomicBool::new(true);
-                version.delta.add(Added { set, entry: *entry, sequence, before, valid })?;
+                let (entry, valid) = (list.get(place)?, AtomicBool::new(true));
+                version.delta.add(Added { set, entry, sequence: place as u64, before, valid })?;
             }
         }
         Some(version)

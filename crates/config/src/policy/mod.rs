@@ -10,6 +10,7 @@
 //! [`parse`] is told their names.
 
 mod names;
+mod parts;
 pub mod read;
 mod resolve;
 mod schema;
@@ -17,6 +18,7 @@ pub mod sections;
 pub mod values;
 
 pub use names::{ADDRESSES_MAX, DnsName, DnsSection, GroupMember, Member};
+pub use parts::{Parts, PolicyText, from_parts};
 pub use read::{Problem, did_you_mean, locate, nearest};
 pub use schema::schema;
 pub use values::{
@@ -27,18 +29,41 @@ use crate::yaml::{self, Node, Position, Value};
 use core::num::NonZeroU64;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Name of the tenant of traffic that no selector names.
 pub const DEFAULT_TENANT: &str = "default";
 /// Policies and tenants of one file at most.
 pub const ITEMS_MAX: usize = 65_000;
 
-/// A policy file, checked: every name in it that it defines itself is known, every value is in its range.
+/// A policy file, checked: every name in it that it defines itself is known, every value is in its range. What it says beside its policies
+/// is its [`Common`], which stands here as if it were its own.
 #[derive(Clone, Debug)]
 pub struct PolicyFile {
     /// Name for messages.
     pub name: String,
+    /// What policies have in common: the same by address as in the file before if nothing of it has changed ([`from_parts`]).
+    pub common: Arc<Common>,
+    /// The policies, first match first: each the same by address as in the file before if its text is.
+    pub policies: Vec<Arc<Policy>>,
+    /// What `common` was made of, if the file came in parts.
+    common_text: Option<Arc<Json>>,
+    root: Arc<Node>,
+}
+
+impl core::ops::Deref for PolicyFile {
+    type Target = Common;
+
+    fn deref(&self) -> &Common {
+        &self.common
+    }
+}
+
+/// What a policy file says beside its policies.
+#[derive(Clone, Debug)]
+pub struct Common {
     /// The tenants, in the order in which their selectors are tried.
     pub tenants: Vec<Tenant>,
     /// Groups, their members down to prefixes and DNS names.
@@ -51,11 +76,8 @@ pub struct PolicyFile {
     pub rule_groups: BTreeMap<String, Vec<String>>,
     /// How much detection hosts get, first match first.
     pub service_levels: Vec<ServiceLevel>,
-    /// The policies, first match first.
-    pub policies: Vec<Policy>,
     /// What traffic gets that no policy names.
     pub default: DefaultPolicy,
-    root: Node,
 }
 
 /// Whose traffic: a tenant and how its traffic is known.
@@ -408,7 +430,15 @@ pub fn parse(name: &str, text: &str, functions: &[&str]) -> Result<PolicyFile, P
 pub fn from_node(name: &str, root: Node, functions: &[&str]) -> Result<PolicyFile, PolicyError> {
     let mut builder = Builder { problems: Vec::new(), functions };
     let file = builder.file(name, root);
-    let mut problems = builder.problems;
+    finished(name, file, builder.problems)
+}
+
+/// What was read, if nothing is wrong.
+fn finished(
+    name: &str,
+    file: Option<PolicyFile>,
+    mut problems: Vec<Problem>,
+) -> Result<PolicyFile, PolicyError> {
     problems.sort_by_key(|p| (p.position.line, p.position.column));
     problems.truncate(read::PROBLEMS_MAX);
     match file {
@@ -500,6 +530,19 @@ impl Builder<'_> {
     }
 
     fn file(&mut self, name: &str, root: Node) -> Option<PolicyFile> {
+        let read = |b: &mut Self, root: &Node| {
+            Some(b.list(root, "policies", Self::policy)?.into_iter().map(Arc::new).collect())
+        };
+        self.file_with(name, root, read)
+    }
+
+    /// A file whose policies are read by `policies`.
+    fn file_with(
+        &mut self,
+        name: &str,
+        root: Node,
+        policies: impl FnOnce(&mut Self, &Node) -> Option<Vec<Arc<Policy>>>,
+    ) -> Option<PolicyFile> {
         let Value::Mapping(pairs) = &root.value else {
             self.problem(
                 root.position,
@@ -520,7 +563,7 @@ impl Builder<'_> {
         let tenants = self.list(&root, "tenants", |b, node, path| b.read::<Tenant>(node, path));
         let service_levels =
             self.list(&root, "service-levels", |b, node, path| b.read::<ServiceLevel>(node, path));
-        let policies = self.list(&root, "policies", Self::policy);
+        let policies = policies(self, &root);
         let default = match root.get("default") {
             Some(node) => self.default(node),
             None => {
@@ -532,18 +575,17 @@ impl Builder<'_> {
         let groups = resolve::groups(self, &root, &targets.unwrap_or_default());
         let rule_groups = rule_groups.unwrap_or_default().into_iter().map(|(k, v)| (k, v.0)).collect();
         let (tenants, service_levels, policies) = (tenants?, service_levels?, policies?);
-        let file = PolicyFile {
-            name: name.to_owned(),
+        let common = Arc::new(Common {
             tenants,
             groups,
             labels: labels.unwrap_or_default(),
             dns: dns.unwrap_or_default(),
             rule_groups,
             service_levels,
-            policies,
             default: default?,
-            root,
-        };
+        });
+        let file =
+            PolicyFile { name: name.to_owned(), common, policies, common_text: None, root: Arc::new(root) };
         resolve::check(self, &file);
         Some(file)
     }

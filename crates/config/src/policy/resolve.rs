@@ -8,6 +8,7 @@ use super::{
 };
 use crate::yaml::Node;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::ops::Range;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Every address of IPv4, every address of IPv6.
@@ -188,22 +189,14 @@ pub(super) fn check(builder: &mut Builder<'_>, file: &PolicyFile) {
             format!("there is no group `{group}` to carry labels; {hint}"),
         );
     }
-    let mut names = HashSet::new();
-    for (index, policy) in file.policies.iter().enumerate() {
-        let path = format!("policies/{index}");
-        if !names.insert(&policy.name) {
-            let message = format!("two policies are called `{}`; rename one", policy.name);
-            builder.problem(file.locate(&format!("{path}/name")), &path, message);
-        }
-        members(builder, file, &format!("{path}/from"), &policy.from);
-        members(builder, file, &format!("{path}/to"), &policy.to);
-        tenant_names(builder, file, &format!("{path}/tenant"), &policy.tenant, true);
-    }
+    policy_names(builder, file);
+    policies(builder, file, 0..file.policies.len());
+    let known = known_tenants(file);
     for (index, level) in file.service_levels.iter().enumerate() {
         let path = format!("service-levels/{index}");
         members(builder, file, &format!("{path}/hosts"), &level.hosts);
         if let Some(names) = &level.tenant {
-            tenant_names(builder, file, &format!("{path}/tenant"), names, true);
+            tenant_names(builder, file, &known, &format!("{path}/tenant"), names);
         }
         if level.level != "none" && !file.rule_groups.contains_key(&level.level) {
             let known = file.rule_groups.keys().map(String::as_str).chain(["none"]);
@@ -211,6 +204,29 @@ pub(super) fn check(builder: &mut Builder<'_>, file: &PolicyFile) {
             let message = format!("there is no rule group `{}`; {hint}", level.level);
             builder.problem(file.locate(&format!("{path}/level")), &path, message);
         }
+    }
+}
+
+/// Whether each policy has a name of its own.
+pub(super) fn policy_names(builder: &mut Builder<'_>, file: &PolicyFile) {
+    let mut names = HashSet::new();
+    for (index, policy) in file.policies.iter().enumerate() {
+        if !names.insert(&policy.name) {
+            let path = format!("policies/{index}");
+            let message = format!("two policies are called `{}`; rename one", policy.name);
+            builder.problem(file.locate(&format!("{path}/name")), &path, message);
+        }
+    }
+}
+
+/// Checks the names that some policies use.
+pub(super) fn policies(builder: &mut Builder<'_>, file: &PolicyFile, some: Range<usize>) {
+    let known = known_tenants(file);
+    for (index, policy) in file.policies.iter().enumerate().take(some.end).skip(some.start) {
+        let path = format!("policies/{index}");
+        members(builder, file, &format!("{path}/from"), &policy.from);
+        members(builder, file, &format!("{path}/to"), &policy.to);
+        tenant_names(builder, file, &known, &format!("{path}/tenant"), &policy.tenant);
     }
 }
 
@@ -298,14 +314,22 @@ fn members(builder: &mut Builder<'_>, file: &PolicyFile, path: &str, targets: &[
     }
 }
 
-fn tenant_names(builder: &mut Builder<'_>, file: &PolicyFile, path: &str, names: &[String], any: bool) {
-    for (index, name) in names.iter().enumerate() {
-        let known = file.tenants.iter().map(|t| t.name.as_str()).chain([DEFAULT_TENANT]);
-        if known.clone().any(|k| k == name) || any && name == "any" {
-            continue;
-        }
+/// Names that may stand for tenants.
+fn known_tenants(file: &PolicyFile) -> HashSet<&str> {
+    file.tenants.iter().map(|t| t.name.as_str()).chain([DEFAULT_TENANT, "any"]).collect()
+}
+
+fn tenant_names(
+    builder: &mut Builder<'_>,
+    file: &PolicyFile,
+    known: &HashSet<&str>,
+    path: &str,
+    names: &[String],
+) {
+    for (index, name) in names.iter().enumerate().filter(|(_, name)| !known.contains(name.as_str())) {
         let path = format!("{path}/{index}");
-        let hint = did_you_mean(name, known.collect::<Vec<_>>());
+        let told = file.tenants.iter().map(|t| t.name.as_str()).chain([DEFAULT_TENANT]);
+        let hint = did_you_mean(name, told.collect::<Vec<_>>());
         builder.problem(file.locate(&path), &path, format!("there is no tenant `{name}`; {hint}"));
     }
 }

@@ -19,6 +19,7 @@ use bartizan_rules::{AddressSet, PortSet};
 use core::cmp::Ordering;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Header rules of all groups at most.
 pub const RULES_MAX: usize = 8192;
@@ -40,7 +41,7 @@ type Bits = Box<[u64]>;
 #[derive(Clone, Debug, Default)]
 pub struct Groups {
     /// Number of a header rule and what it matches; see [`bartizan_function::HeaderRules`].
-    rules: Vec<(u32, HeaderRule)>,
+    rules: Arc<[(u32, HeaderRule)]>,
     /// Of each number the cell's heads, and where the client's ports stand.
     of_rule: Vec<(u32, u32)>,
     cells: Vec<PerDirection<Bits>>,
@@ -99,7 +100,7 @@ impl Groups {
         let fit = BYTES_MAX / 2 / (words * 16).max(1);
         let most = most.min(fit) / (tenants.len() + 1);
         let mut groups = Groups { firsts, ..Groups::default() };
-        let mut known = HashMap::new();
+        let (mut known, mut rules) = (HashMap::new(), Vec::new());
         // A tenant's own first: what holds for all matches the tenant's headers, too.
         for tenant in tenants.into_iter().map(Some).chain([None]) {
             if most < CELLS_MIN {
@@ -107,7 +108,7 @@ impl Groups {
                 if tenant.is_some() {
                     let number = u32::try_from(groups.of_rule.len()).unwrap_or(u32::MAX);
                     groups.of_rule.push((u32::MAX, u32::MAX));
-                    groups.rules.push((number, HeaderRule { tenant, ..HeaderRule::default() }));
+                    rules.push((number, HeaderRule { tenant, ..HeaderRule::default() }));
                 }
                 continue;
             }
@@ -122,20 +123,21 @@ impl Groups {
                     groups.cells.push(PerDirection::new(to_server, to_client));
                 }
                 groups.of_rule.push((index, u32::try_from(first + protocol).unwrap_or(u32::MAX)));
-                groups.rules.push((number, rule));
+                rules.push((number, rule));
             });
             groups.clients.extend(clients);
         }
         if groups.cells.len() <= 1 && groups.clients.iter().all(|c| c.ends.len() <= 1) {
             // All flows can meet the same heads: nothing to look up.
-            groups.rules.clear();
+            rules.clear();
         }
+        groups.rules = rules.into();
         groups
     }
 
     /// The header rules by which a flow's group is found.
     #[must_use]
-    pub fn header_rules(&self) -> &[(u32, HeaderRule)] {
+    pub fn header_rules(&self) -> &Arc<[(u32, HeaderRule)]> {
         &self.rules
     }
 

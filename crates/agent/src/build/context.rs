@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What all policies of a generation rest on beside themselves. As long as it is the same, what was made of a policy holds.
+
+use super::{Agent, Build, Made, Overrides};
+use crate::tenants::{Selector, TenantSelector};
+use bartizan_base::{LinkId, TenantId};
+use bartizan_config::policy::{Common, DEFAULT_TENANT, Policy, PolicyFile, Vars};
+use bartizan_function::RulePart;
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// See the module.
+pub(super) struct Context {
+    /// What the file says beside its policies, by address.
+    said: Arc<Common>,
+    links: Vec<(String, LinkId)>,
+    overrides: Overrides,
+    ports: Option<Vec<String>>,
+    /// Whose traffic a packet is.
+    pub tenants: TenantSelector,
+    /// The tenants of the file in its order, the default one last; and where one of a name stands.
+    pub known: Arc<[(String, TenantId)]>,
+    known_places: HashMap<String, usize>,
+    /// What functions are told of it.
+    pub rules: Arc<RulePart>,
+}
+
+/// What is kept of a generation for the next one.
+#[derive(Clone)]
+pub(super) struct Kept {
+    pub context: Arc<Context>,
+    /// What its policies came to, in their order, and the default.
+    pub owners: Vec<Arc<Made>>,
+}
+
+impl Context {
+    /// Whether a file and an agent's settings have nothing else in common.
+    fn is_of(&self, agent: &Agent, file: &PolicyFile, links: &[(&str, LinkId)]) -> bool {
+        let same = |((a, x), (b, y)): (&(String, LinkId), &(&str, LinkId))| a == b && x == y;
+        Arc::ptr_eq(&self.said, &file.common)
+            && self.ports == agent.ports
+            && self.overrides == agent.overrides
+            && self.links.len() == links.len()
+            && self.links.iter().zip(links).all(same)
+    }
+
+    /// The tenants that a policy, or the default, is about, in the order of the file.
+    pub(super) fn tenants_of(&self, policy: Option<&Policy>) -> Vec<&(String, TenantId)> {
+        match policy {
+            Some(policy) if !policy.tenant.iter().any(|t| t == "any") => {
+                let places: BTreeSet<usize> =
+                    policy.tenant.iter().filter_map(|name| self.known_places.get(name).copied()).collect();
+                places.into_iter().filter_map(|at| self.known.get(at)).collect()
+            }
+            _ => self.known.iter().collect(),
+        }
+    }
+}
+
+impl Build<'_> {
+    /// What the policies rest on: that of the generation before, if nothing of it is another.
+    pub(super) fn context(&mut self) -> Option<Arc<Context>> {
+        let (agent, file) = (self.agent, self.file);
+        let kept = agent.kept.as_ref().map(|kept| &kept.context);
+        if let Some(kept) = kept.filter(|kept| kept.is_of(agent, file, self.links)) {
+            return Some(Arc::clone(kept));
+        }
+        let tenants = self.tenants()?;
+        let names = file.tenants.iter().map(|t| t.name.as_str()).chain([DEFAULT_TENANT]);
+        let known: Arc<[(String, TenantId)]> =
+            names.filter_map(|n| Some((n.to_owned(), *self.state.tenants.get(n)?))).collect();
+        Some(Arc::new(Context {
+            said: Arc::clone(&file.common),
+            links: self.links.iter().map(|(name, id)| ((*name).to_owned(), *id)).collect(),
+            overrides: agent.overrides.clone(),
+            ports: agent.ports.clone(),
+            tenants,
+            known_places: known.iter().enumerate().map(|(at, (name, _))| (name.clone(), at)).collect(),
+            rules: Arc::new(RulePart::new(self.common(&known))),
+            known,
+        }))
+    }
+
+    /// Numbers for all tenants, and how their traffic is known.
+    fn tenants(&mut self) -> Option<TenantSelector> {
+        let mut selectors = Vec::new();
+        for (index, tenant) in self.file.tenants.iter().enumerate() {
+            let Some(id) = self.state.tenant(&tenant.name) else {
+                self.problem(
+                    &format!("tenants/{index}"),
+                    "no number is left for this tenant; restart the program".to_owned(),
+                );
+                return None;
+            };
+            let select = &tenant.select;
+            let links = match &select.link {
+                Some(names) => self
+                    .links_of(&format!("tenants/{index}/select/link"), Some(names))
+                    .into_iter()
+                    .flatten()
+                    .collect(),
+                None => Vec::new(),
+            };
+            selectors.push(Selector {
+                tenant: id,
+                vnis: select.vni.as_deref().unwrap_or_default().to_vec(),
+                vlans: select.vlan.as_deref().unwrap_or_default().to_vec(),
+                links,
+                prefixes: select.prefixes.as_ref().map(|p| self.file.prefixes(p)).unwrap_or_default(),
+            });
+        }
+        Some(TenantSelector { selectors: selectors.into() })
+    }
+
+    /// What functions are told that is the same for all policies.
+    fn common(&self, known: &[(String, TenantId)]) -> Value {
+        let groups: Map<String, Value> = (self.file.groups.iter())
+            .map(|(name, members)| (name.clone(), json!(self.texts(members))))
+            .collect();
+        let tenants: Map<String, Value> =
+            known.iter().map(|(name, id)| (name.clone(), json!(id.0))).collect();
+        let own_vars = self.file.tenants.iter().enumerate().filter_map(|(index, tenant)| {
+            let number = self.state.tenants.get(&tenant.name)?;
+            Some(variables(&format!("tenants/{index}/vars"), *number, tenant.vars.as_ref()?))
+        });
+        let vars: Vec<Value> = own_vars.collect();
+        let mut common = Map::new();
+        common.insert("tenants".to_owned(), Value::Object(tenants));
+        let ports =
+            self.agent.ports.as_deref().map(|names| names.iter().zip(0u8..).collect::<BTreeMap<_, _>>());
+        common.insert("ports".to_owned(), json!(ports));
+        common.insert("vars".to_owned(), Value::Array(vars));
+        common.insert("groups".to_owned(), Value::Object(groups));
+        common.insert("labels".to_owned(), json!(self.file.labels));
+        common.insert("rule-groups".to_owned(), json!(self.file.rule_groups));
+        Value::Object(common)
+    }
+}
+
+/// A tenant's variables as functions get them: names and expressions, and where they stand.
+fn variables(place: &str, tenant: TenantId, vars: &Vars) -> Value {
+    let addresses: BTreeMap<_, _> = vars.address_groups.iter().map(|(n, v)| (n, v.expression())).collect();
+    let ports: BTreeMap<_, _> = vars.port_groups.iter().map(|(n, v)| (n, v.expression())).collect();
+    json!({"place": place, "tenant": tenant.0, "address-groups": addresses, "port-groups": ports})
+}

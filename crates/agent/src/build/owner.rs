@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a policy, or the default, comes to: its chain, classes with fids, the headers that it is about, and what functions are told of it.
+//!
+//! It says nothing of the policy's place among the others, and rests on nothing but the policy and what all have in common ([`Context`]): so the
+//! generations behind one that it was made for have it as well.
+
+use super::{Build, ClassInfo, Context, DEFAULT_POLICY, DETECTION, GATE, NAMES, NO_DETECTION, overload};
+use crate::classes::{Variants, both_ways};
+use crate::grt::Meaning;
+use bartizan_base::{Fid, FunctionId, Path, TenantId};
+use bartizan_classify::HeaderRule;
+use bartizan_classify::list::Piece;
+use bartizan_config::policy::{
+    Bypass, DefaultAction, DefaultPolicy, ForWant, OnFailure, OneSided, Overload, Policy, Section, Target,
+    read, unknown_function,
+};
+use bartizan_function::{FunctionKind, RulePart};
+use bartizan_stages::chain::{Class, ClassTraits};
+use bartizan_stages::enough::Enough;
+use core::num::NonZeroU64;
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What the policies and the default have in common.
+pub(super) struct Owner<'f> {
+    pub path: String,
+    pub name: Option<&'f str>,
+    pub chain: &'f [String],
+    pub sections: &'f [Section],
+    from: &'f [Target],
+    to: &'f [Target],
+    staged: bool,
+    one_sided: OneSided,
+    overload: Overload,
+    bypass: Bypass,
+    on_failure: &'f OnFailure,
+    refuse: bool,
+}
+
+impl<'f> Owner<'f> {
+    pub fn policy(index: usize, p: &'f Policy) -> Self {
+        Owner {
+            path: format!("policies/{index}"),
+            name: Some(p.name.as_str()),
+            chain: &p.chain,
+            sections: &p.sections,
+            from: &p.from,
+            to: &p.to,
+            staged: p.staged,
+            one_sided: p.one_sided,
+            overload: p.overload,
+            bypass: p.bypass,
+            on_failure: &p.on_failure,
+            refuse: false,
+        }
+    }
+
+    pub fn default(d: &'f DefaultPolicy) -> Self {
+        Owner {
+            path: "default".to_owned(),
+            name: None,
+            chain: &d.chain,
+            sections: &d.sections,
+            from: &[Target::Any],
+            to: &[Target::Any],
+            staged: d.staged,
+            one_sided: d.one_sided,
+            overload: d.overload,
+            bypass: d.bypass,
+            on_failure: &d.on_failure,
+            refuse: d.action == DefaultAction::Drop,
+        }
+    }
+}
+
+/// The classes that one owner's section of a function holds for.
+pub(super) struct Group {
+    /// Which of the agent's kinds of functions.
+    pub kind: usize,
+    pub fids: Vec<Fid>,
+    /// What the function is told.
+    pub part: Arc<RulePart>,
+}
+
+/// See the module.
+pub(super) struct Made {
+    /// What it was made of; none: the default.
+    pub policy: Option<Arc<Policy>>,
+    pub staged: bool,
+    /// The class of its flows for its first tenant, as levels below have it.
+    pub first: Option<Class>,
+    /// Its classes by tenant.
+    pub classes: Vec<(TenantId, Variants)>,
+    pub infos: Vec<Arc<ClassInfo>>,
+    pub traits: Vec<(Fid, ClassTraits)>,
+    pub groups: Vec<Group>,
+    /// The headers by which its flows are found, with their fids.
+    pub entries: Arc<Piece>,
+    /// The headers that it is about; the default is about all that is left.
+    pub selected: Arc<[HeaderRule]>,
+}
+
+/// What comes of an owner while its classes are made.
+#[derive(Default)]
+struct Making<'f> {
+    infos: Vec<Arc<ClassInfo>>,
+    traits: Vec<(Fid, ClassTraits)>,
+    /// By kind of function and level, in the order in which they came.
+    groups: Vec<(usize, Option<&'f str>, Vec<Fid>)>,
+}
+
+impl<'a> Build<'a> {
+    /// What an owner comes to.
+    pub(super) fn make(
+        &mut self,
+        context: &Context,
+        owner: &Owner<'a>,
+        policy: Option<&Arc<Policy>>,
+    ) -> Option<Made> {
+        let path = self.chain(owner)?;
+        // Where packets go on while the first function is away nobody may refuse them in its name.
+        let without = self.goes_on_without(owner, path);
+        let is_sure = path.functions().next().is_none_or(|id| !without.contains(id));
+        let of_early = |class: Class| if is_sure { class } else { Class { path: Path::EMPTY, ..class } };
+        let tenants = context.tenants_of(policy.map(Arc::as_ref));
+        let all_tenants = tenants.len() == context.known.len();
+        let mut making = Making::default();
+        let (mut classes, mut entries, mut selected, mut first) = (Vec::new(), Vec::new(), Vec::new(), None);
+        for (tenant_name, tenant) in tenants {
+            let variants = self.variants(&mut making, owner, path, tenant_name, *tenant)?;
+            first.get_or_insert(of_early(variants.plain));
+            if let Some(policy) = policy {
+                let own = self.header_rules(&owner.path, policy, Some(*tenant));
+                if !all_tenants {
+                    selected.extend(&own);
+                } else if selected.is_empty() {
+                    selected = self.header_rules(&owner.path, policy, None);
+                }
+                entries.extend(own.into_iter().map(|rule| (variants.plain.fid.0, rule)));
+            }
+            classes.push((*tenant, variants));
+        }
+        let Making { infos, traits, groups } = making;
+        let groups = groups.into_iter().map(|(kind, level, fids)| {
+            let part = Arc::new(RulePart::new(self.section(owner, kind, level, &fids)));
+            Group { kind, fids, part }
+        });
+        Some(Made {
+            policy: policy.cloned(),
+            staged: owner.staged,
+            first,
+            classes,
+            infos,
+            traits,
+            groups: groups.collect(),
+            entries: Arc::new(Piece::new(entries)),
+            selected: selected.into(),
+        })
+    }
+
+    /// Which headers a policy is about. `tenant`: of one tenant, or of all.
+    pub(super) fn header_rules(
+        &mut self,
+        path: &str,
+        policy: &Policy,
+        tenant: Option<TenantId>,
+    ) -> Vec<HeaderRule> {
+        let links = self.links_of(&format!("{path}/link"), policy.link.as_deref());
+        let (from, to) = (self.sides(&policy.from), self.sides(&policy.to));
+        both_ways(&from, &to, tenant, &links)
+    }
+
+    /// The path of a chain: its functions exist, each once, in an order in which they can run.
+    pub(super) fn chain(&mut self, owner: &Owner<'_>) -> Option<Path> {
+        let mut path = Path::EMPTY;
+        let mut numbers = Vec::new();
+        for (index, name) in owner.chain.iter().enumerate() {
+            let place = || format!("{}/chain/{index}", owner.path);
+            match self.agent.function_id(name).filter(|_| name != GATE && name != NAMES) {
+                None => {
+                    let names = self.agent.function_names();
+                    self.problem(&place(), unknown_function(name, &names));
+                }
+                Some(id) if path.contains(id) => {
+                    self.problem(&place(), format!("`{name}` stands in the chain twice; remove one"))
+                }
+                Some(id) => {
+                    path = path.with(id);
+                    numbers.push((id, name));
+                }
+            }
+        }
+        if !numbers.is_sorted_by_key(|(id, _)| *id) {
+            numbers.sort_by_key(|(id, _)| *id);
+            let right: Vec<_> = numbers.iter().map(|(_, n)| n.as_str()).collect();
+            let message =
+                format!("these functions run in another order; write `chain: [{}]`", right.join(", "));
+            self.problem(&format!("{}/chain", owner.path), message);
+        }
+        let gate = owner.refuse || owner.one_sided == OneSided::Drop;
+        match (gate, self.agent.function_id(GATE)) {
+            (true, Some(id)) => path = path.with(id),
+            (true, None) => self.problem(
+                &owner.path,
+                "dropping by default needs the function `gate`, which this program lacks".to_owned(),
+            ),
+            (false, _) => {}
+        }
+        Some(path)
+    }
+
+    /// The classes of an owner for one tenant, with fids.
+    fn variants(
+        &mut self,
+        making: &mut Making<'a>,
+        owner: &Owner<'a>,
+        path: Path,
+        tenant_name: &str,
+        tenant: TenantId,
+    ) -> Option<Variants> {
+        let detection = self.agent.function_id(DETECTION).filter(|id| path.contains(*id));
+        let own_level = owner
+            .sections
+            .iter()
+            .find(|s| s.function == DETECTION)
+            .and_then(|s| s.node.get("level")?.as_str());
+        let own_path = if own_level == Some(NO_DETECTION) {
+            detection.map_or(path, |id| path.without(id))
+        } else {
+            path
+        };
+        let whose = (tenant_name, tenant);
+        let plain = self.class(making, owner, None, own_path, whose)?;
+        let mut by_level = Vec::new();
+        let mut known: HashMap<&str, Class> = HashMap::new();
+        let file = self.file;
+        for level in &file.service_levels {
+            let name = level.level.as_str();
+            let class = match (detection, known.get(name)) {
+                _ if Some(name) == own_level => plain,
+                (None, _) => plain,
+                (_, Some(class)) => *class,
+                (Some(id), None) => {
+                    let path = if name == NO_DETECTION { path.without(id) } else { path };
+                    let class = self.class(making, owner, Some(name), path, whose)?;
+                    known.insert(name, class);
+                    class
+                }
+            };
+            by_level.push(class);
+        }
+        Some(Variants { plain, by_level: (!by_level.is_empty()).then(|| by_level.into()), owner: 0 })
+    }
+
+    fn class(
+        &mut self,
+        making: &mut Making<'a>,
+        owner: &Owner<'a>,
+        level: Option<&'a str>,
+        path: Path,
+        (tenant_name, tenant): (&str, TenantId),
+    ) -> Option<Class> {
+        let name = format!("{}\n{}", owner.name.unwrap_or("\t"), level.unwrap_or_default());
+        let fid = match self.state.fid(Meaning { tenant, name }) {
+            Ok(fid) => fid,
+            Err(error) => {
+                self.problem(&owner.path, error.to_string());
+                return None;
+            }
+        };
+        let functions = self.agent.kinds.iter().zip(&self.agent.ids).enumerate();
+        for (kind, (of, _)) in functions.filter(|(_, (_, id))| path.contains(**id)) {
+            let level = level.filter(|_| of.spec().name == DETECTION);
+            match making.groups.iter_mut().find(|(k, l, _)| (*k, *l) == (kind, level)) {
+                Some((.., fids)) => fids.push(fid),
+                None => making.groups.push((kind, level, vec![fid])),
+            }
+        }
+        let goes_on_without = self.goes_on_without(owner, path);
+        let number = owner.name.map_or(0, |name| self.state.number(name));
+        making.traits.push((fid, traits_of(owner, number, goes_on_without)));
+        making.infos.push(Arc::new(ClassInfo {
+            fid,
+            tenant: tenant_name.to_owned(),
+            policy: owner.name.map(str::to_owned),
+            level: level.map(str::to_owned),
+            path,
+            staged: owner.staged,
+            one_sided: owner.one_sided,
+            overload: owner.overload,
+            bypass: owner.bypass,
+            goes_on_without,
+        }));
+        Some(Class { fid, path })
+    }
+
+    /// The functions of a path without which an owner's packets go on.
+    fn goes_on_without(&self, owner: &Owner<'_>, path: Path) -> Path {
+        // Who reads answers stands in no policy's chain and judges nothing: for want of it nothing is refused.
+        let passes = |kind: &dyn FunctionKind, id: FunctionId| match kind.spec().name {
+            NAMES => true,
+            name => path.contains(id) && owner.on_failure.of(name) == ForWant::Pass,
+        };
+        let named = self.agent.kinds.iter().zip(&self.agent.ids);
+        named
+            .filter(|(kind, id)| passes(kind.as_ref(), **id))
+            .fold(Path::EMPTY, |path, (_, id)| path.with(*id))
+    }
+
+    /// What a function is told of an owner, for some of its classes.
+    fn section(&self, owner: &Owner<'_>, kind: usize, level: Option<&str>, fids: &[Fid]) -> Value {
+        let function = self.agent.kinds.get(kind).map_or("", |kind| kind.spec().name);
+        let section = owner.sections.iter().find(|s| s.function == function);
+        let mut rules = section.map_or(Value::Null, |s| read::to_json(&s.node));
+        if let Some(own) = self.agent.overrides.get(function).filter(|own| !own.is_empty()) {
+            let mut section = rules.as_object().cloned().unwrap_or_default();
+            section.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
+            rules = Value::Object(section);
+        }
+        if function == GATE {
+            rules = json!({"refuse": owner.refuse, "drop-one-sided": owner.one_sided == OneSided::Drop});
+        }
+        if let Some(level) = level {
+            let mut object = rules.as_object().cloned().unwrap_or_default();
+            // The level says which rules hold for these hosts.
+            object.remove("rules");
+            object.insert("level".to_owned(), json!(level));
+            rules = Value::Object(object);
+        }
+        let prefixes = |targets: &[Target]| self.texts(&self.file.resolve(targets));
+        // Value by value: `json!` copies what it is given.
+        let mut class = Map::new();
+        class.insert("policy".to_owned(), owner.name.unwrap_or(DEFAULT_POLICY).into());
+        class.insert("fids".to_owned(), fids.iter().map(|f| f.0).collect());
+        class.insert("from".to_owned(), prefixes(owner.from).into());
+        class.insert("to".to_owned(), prefixes(owner.to).into());
+        class.insert("one-sided".to_owned(), json!(owner.one_sided));
+        class.insert("rules".to_owned(), rules);
+        Value::Object(class)
+    }
+}
+
+/// What the data plane is told of a class.
+fn traits_of(owner: &Owner<'_>, policy: u32, goes_on_without: Path) -> ClassTraits {
+    let one_sided = matches!(owner.one_sided, OneSided::Allow | OneSided::IdsOnly);
+    let Bypass { encrypted, packets, bytes } = owner.bypass;
+    let enough =
+        Enough { encrypted, packets: packets.map(NonZeroU64::get), bytes: bytes.map(|bytes| bytes.0) };
+    let (staged, overload) = (owner.staged, overload(owner.overload));
+    ClassTraits { policy, staged, one_sided, overload, enough, goes_on_without }
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What of a list stands in the one before it.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// A list, and by what its items are known.
+type List<'l, T, K> = (&'l [T], K);
+
+/// For each item of a list the place in the one before of an item that is known by the same. Two lists have mostly a head and a tail in common, which take a comparison
+/// for each item; only what is between them is searched.
+pub(crate) fn places<A, B, K: Eq + Hash>(
+    (before, known): List<'_, A, impl Fn(&A) -> K>,
+    (now, is): List<'_, B, impl Fn(&B) -> K>,
+) -> Vec<Option<usize>> {
+    let same = |(a, b): &(&A, &B)| known(a) == is(b);
+    let head = before.iter().zip(now).take_while(same).count();
+    let most = before.len().min(now.len()) - head;
+    let tail = before.iter().rev().zip(now.iter().rev()).take(most).take_while(same).count();
+    let between = before.iter().enumerate().take(before.len() - tail).skip(head);
+    let between: HashMap<K, usize> = between.map(|(place, item)| (known(item), place)).collect();
+    let (behind, moved) = (now.len() - tail, before.len());
+    let place = |(place, item): (usize, &B)| match place {
+        place if place < head => Some(place),
+        place if place >= behind => Some(place + moved - now.len()),
+        _ => between.get(&is(item)).copied(),
+    };
+    now.iter().enumerate().map(place).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn each_is_found_where_it_was(before in prop::collection::vec(0u8..20, 0..12), now in prop::collection::vec(0u8..20, 0..12)) {
+            let found = places((before.as_slice(), |a: &u8| *a), (now.as_slice(), |b: &u8| *b));
+            prop_assert_eq!(found.len(), now.len());
+            for (item, place) in now.iter().zip(found) {
+                match place {
+                    Some(place) => prop_assert_eq!(before[place], *item),
+                    // What stands in the one before is found, unless that is a second one of its kind in the head or tail.
+                    None => prop_assert!(!before.contains(item) || now.iter().filter(|n| *n == item).count() > 1),
+                }
+            }
+        }
+    }
+}
