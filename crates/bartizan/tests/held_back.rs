@@ -108,14 +108,6 @@ impl World {
         assert_eq!(self.passed("192.0.2"), [4_000]);
     }
 
-    /// The first tenant's change is refused, for this reason.
-    fn is_held_back(&mut self, answer: &Value, why: &str) {
-        assert_eq!(answer["state"], "partial", "{answer}");
-        let said = &answer["held-back"]["acme"]["diagnostics"][0];
-        assert!(said.as_str().is_some_and(|said| said.contains(why)), "{answer}");
-        assert_eq!(answer["held-back"].as_object().unwrap().len(), 1, "{answer}");
-    }
-
     fn state(&mut self) -> Value {
         self.rest.ask(Method::Get, "/v1/devices/edge", None)["status"].clone()
     }
@@ -125,6 +117,14 @@ impl World {
     }
 }
 
+/// The first tenant's change is refused, for this reason.
+fn is_held_back(answer: &Value, why: &str) {
+    assert_eq!(answer["state"], "partial", "{answer}");
+    let said = &answer["held-back"]["acme"]["diagnostics"][0];
+    assert!(said.as_str().is_some_and(|said| said.contains(why)), "{answer}");
+    assert_eq!(answer["held-back"].as_object().unwrap().len(), 1, "{answer}");
+}
+
 /// More rules than the tenant may have, of a library: how many can be used is known on the device.
 fn too_many_rules(world: &mut World) {
     world.rest.library("three", RULES);
@@ -132,10 +132,7 @@ fn too_many_rules(world: &mut World) {
     world.rest.bring("/v1/tenants/acme", quota);
     let look = json!({"from": "192.0.2.7", "chain": ["ids"], "ids": {"level": "three"}});
     let answer = world.policy("acme/policies/look", look);
-    world.is_held_back(
-        &answer,
-        "acme/@tenant /tenant/quotas/rules: the policies of tenant `acme` have 4 rules",
-    );
+    is_held_back(&answer, "acme/@tenant /tenant/quotas/rules: the policies of tenant `acme` have 4 rules");
     world.other_goes_on(4_002, "partial");
     let answer = world.rest.ask(Method::Delete, "/v1/tenants/acme/policies/look?wait=60", None);
     assert_eq!(answer["answers"]["edge"]["state"], "running", "{answer}");
@@ -147,7 +144,7 @@ fn wrong_section(world: &mut World) {
     policy["chain"] = json!(["portscan", "pfw"]);
     policy["portscan"] = json!({"ports": 1});
     let answer = world.policy("acme/policies/web", policy.clone());
-    world.is_held_back(&answer, "acme/web /policy/portscan/ports: portscan: 1 is out of range");
+    is_held_back(&answer, "acme/web /policy/portscan/ports: portscan: 1 is out of range");
     world.other_goes_on(4_003, "partial");
     policy["portscan"] = json!({"ports": 50});
     assert_eq!(world.policy("acme/policies/web", policy)["state"], "running");
@@ -163,7 +160,7 @@ fn no_such_link(world: &mut World, running: Running) -> Running {
     let running = start(&world.folder);
     until("it is held back", || world.state()["state"] == "partial");
     let status = world.state();
-    world.is_held_back(&status, "acme/web /policy/link/0: the host file has no link `dmz`");
+    is_held_back(&status, "acme/web /policy/link/0: the host file has no link `dmz`");
     world.other_goes_on(4_004, "partial");
     running.signal("KILL");
     drop(running);

@@ -129,7 +129,7 @@ fn a_function_that_does_not_run_stands_at_the_controller() {
         until("it is away", || status(&mut rest)["health"]["ids"]["state"] == "stopped");
         let health = status(&mut rest)["health"]["ids"].take();
         assert!(health["since"].as_u64().is_some_and(|since| since > 0), "{health}");
-        assert_eq!(status(&mut rest)["functions"]["ids"]["done"], true);
+        until("the order is answered", || status(&mut rest)["functions"]["ids"]["done"] == true);
         let states = |folder: &Folder| -> Vec<Value> {
             notices(folder, "function").iter().map(|own| json!([own["function"], own["state"]])).collect()
         };
