@@ -53,7 +53,7 @@ pub const LIMITS: &[Limit] = limits! {
         "only counted", [Metric("bartizan_controller_requests_total")];
     Controller "alerts of a tenant, equal ones once" = "{}" [count(Settings::default().alerts_max)] in ["controller/controller.rs"],
         "the oldest go", [Metric("bartizan_controller_requests_total")];
-    Controller "generations whose documents are kept, beside those that devices run or are to run; rows of the audit log" = "{}; {}; 1/{} more until they are forgotten" [count(GENERATIONS_MAX), count(ROWS_MAX), count(PORTIONS)] in ["controller/history.rs"],
+    Controller "generations whose documents are kept, beside those that devices run or are to run; rows of the audit log" = "{}; {}; one {}th more until they are forgotten" [count(GENERATIONS_MAX), count(ROWS_MAX), count(PORTIONS)] in ["controller/history.rs"],
         "the oldest go; who asks for such a generation is answered 404", [Metric("bartizan_controller_requests_total")];
     Controller "roll-outs that are kept" = "{}" [count(ROLLOUTS_MAX)] in ["controller/rollout.rs"],
         "with a new one the oldest goes", [Told("the audit log")];
