@@ -136,7 +136,7 @@ impl Site {
         use sha2::{Digest, Sha256};
         let hash: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
         let (path, kind) = (format!("/v1/rule-files/{hash}"), [("content-type", "text/plain")]);
-        assert!(self.rest.ask_bytes(Method::Put, &path, Some(text.into()), &kind).unwrap().done());
+        assert!(self.rest.ask_bytes(Method::Put, &path, Some(text.to_owned().into()), &kind).unwrap().done());
         hash
     }
 
