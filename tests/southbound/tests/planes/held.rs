@@ -136,7 +136,8 @@ fn what_a_device_refuses_of_a_tenant_keeps_no_other_from_theirs() {
 #[test]
 fn what_is_held_back_outlives_controller_and_agent() {
     let (mut site, edge, _) = begin("held-restart", bad_ports);
-    site.policy("acme", "mail", 25);
+    let mail = site.policy("acme", "mail", 25);
+    site.runs("edge", mail);
     let bad = site.policy("acme", "web", BAD);
     site.runs_partly("edge", bad);
     site.restart();
