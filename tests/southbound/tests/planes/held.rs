@@ -166,7 +166,8 @@ fn a_quota_that_an_administrator_lowers_keeps_nobody_else_either() {
     let tenant = |rules: u64| json!({ "select": { "vni": 1 }, "quotas": { "rules": rules } });
     // As many rules as are counted here, more than the device finds.
     site.put("/v1/tenants/acme", &tenant(2));
-    site.policy("acme", "mail", 25);
+    let mail = site.policy("acme", "mail", 25);
+    site.runs("edge", mail);
     let over =
         site.put("/v1/tenants/acme/policies/scan", &json!({ "policy": { "chain": ["sfw"] } }))["generation"]
             .as_u64()
