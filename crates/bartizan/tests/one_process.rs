@@ -224,8 +224,11 @@ fn what_is_said_before_the_run_has_begun_runs() {
             let mut command = Command::new(PROGRAM);
             let running = Running::start(command.args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
             let state = folder.path("controller");
+            let whole = |name: &str, end: &str| folder.read(&format!("controller/{name}")).contains(end);
             until("the controller answers", || {
-                state.join("bootstrap-token").exists() && TcpStream::connect("127.0.0.1:9443").is_ok()
+                whole("bootstrap-token", "btz_")
+                    && whole("tls-certificate.pem", "END CERTIFICATE")
+                    && TcpStream::connect("127.0.0.1:9443").is_ok()
             });
             let mut rest = Rest::administrator(&state);
             begin(&mut rest);
