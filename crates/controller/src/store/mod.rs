@@ -277,15 +277,16 @@ mod tests {
 
     #[test]
     fn versions_go_that_no_generation_is_asked_for() {
+        const NONE: [u64; 0] = [];
         let of = |versions: &[(u64, bool)], at: &[u64]| superfluous(versions, &at.iter().copied().collect());
         assert_eq!(of(&[(1, false), (4, false), (7, false)], &[9]), [1, 4]);
         assert_eq!(of(&[(1, false), (4, false), (7, false)], &[3, 9]), [4]);
-        assert_eq!(of(&[(4, false), (7, false)], &[3, 6, 9]), []);
+        assert_eq!(of(&[(4, false), (7, false)], &[3, 6, 9]), NONE);
         // Removed: nothing of it is left, unless an older generation has it.
         assert_eq!(of(&[(1, false), (4, true)], &[9]), [1, 4]);
-        assert_eq!(of(&[(1, false), (4, true)], &[2, 9]), []);
+        assert_eq!(of(&[(1, false), (4, true)], &[2, 9]), NONE);
         assert_eq!(of(&[(1, false), (4, true), (6, false), (8, true)], &[5, 9]), [1, 4, 6, 8]);
         assert_eq!(of(&[(1, false), (4, true), (6, false), (8, true)], &[5, 7, 9]), [1, 4]);
-        assert_eq!(of(&[], &[9]), []);
+        assert_eq!(of(&[], &[9]), NONE);
     }
 }
