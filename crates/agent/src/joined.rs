@@ -516,7 +516,8 @@ fn escaped(key: &str) -> String {
 }
 
 impl Joined {
-    /// What is wrong in the file, as something wrong in the object that it comes from. What comes from none is said of the first policy.
+    /// What is wrong in the file, as something wrong in the object that it comes from. What comes from none is said of the default, which is
+    /// nobody's: a tenant that is blamed is held back.
     #[must_use]
     pub fn diagnostic(&self, problem: &Problem) -> Diagnostic {
         let path = problem.path.trim_end_matches('/');
@@ -558,8 +559,8 @@ impl Joined {
             _ => None,
         };
         let (object, pointer) = found.unwrap_or_else(|| {
-            let any = self.policies.first().map(Arc::as_ref).or(places.default.as_ref()).cloned();
-            (any.unwrap_or_else(|| ObjectKey::policy(0, "@default")), String::new())
+            let default = places.default.clone();
+            (default.unwrap_or_else(|| ObjectKey::policy(0, "@default")), String::new())
         });
         Diagnostic { object, pointer, line: 0, column: 0, message: problem.message.clone() }
     }

@@ -37,6 +37,7 @@ mod plan;
 mod plane;
 mod reload;
 mod rule_files;
+mod sections;
 mod sets;
 #[allow(unsafe_code)] // Signal handlers; the argument stands in the module.
 mod signals;

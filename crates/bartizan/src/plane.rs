@@ -2,7 +2,7 @@
 //! A controller in this process: that of `bartizan controller`, and that of a run that has all planes in one.
 
 use crate::error::Failure;
-use crate::{descriptors, load};
+use crate::{descriptors, load, sections};
 use bartizan_agent::{AGENTS_OWN, order};
 use bartizan_controller::Settings;
 use bartizan_controller::server::CONNECTIONS_MAX;
@@ -33,7 +33,7 @@ pub fn start(state: &Path, listen: SocketAddr, southbound: Option<Southbound>) -
         state: state.to_owned(),
         listen,
         southbound,
-        settings: Settings { functions: functions(), ..Settings::default() },
+        settings: Settings { functions: functions(), sections: sections::check(), ..Settings::default() },
         say,
     };
     let plane = bartizan_controller::start::start(&config).map_err(failure)?;

@@ -12,6 +12,7 @@ mod level;
 #[path = "../../ports/tests/common/mod.rs"]
 mod namespace;
 mod office;
+mod rest;
 #[path = "common/sample.rs"]
 mod sample;
 #[path = "../../dataplane/tests/common/mod.rs"]
@@ -37,6 +38,7 @@ mod explain;
 mod failing;
 mod firewall;
 mod handshakes;
+mod held_back;
 mod icmp_errors;
 mod idle_hour;
 mod inline;
@@ -56,6 +58,7 @@ mod protocol_open;
 mod reasons;
 mod redirect;
 mod reload_memory;
+mod reports;
 mod rule_effects;
 mod run_host;
 mod run_links;

@@ -5,16 +5,17 @@
 use crate::common;
 use crate::inline_pair;
 use crate::namespace;
+use crate::rest;
 
-use bartizan_controller::client::Client;
 use bartizan_controller::rest::Method;
 use bartizan_ports::InlinePort;
-use common::{Folder, until};
+use common::{Folder, PROGRAM, Running, until};
 use inline_pair::{network, passed, passed_frames, start};
 use namespace::in_namespace;
+use rest::Rest;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
-use std::path::Path;
+use std::net::TcpStream;
+use std::process::Command;
 use std::time::Instant;
 
 const HOST: &str = "\
@@ -42,54 +43,12 @@ fn passes_frame(net: &mut [InlinePort; 2], frame: Vec<u8>) -> bool {
     !passed_frames(net, &[frame]).is_empty()
 }
 
-struct Rest(Client, String);
-
-impl Rest {
-    fn new(state: &Path, token: &str) -> Self {
-        let certificate = state.join("tls-certificate.pem");
-        let client = Client::new("127.0.0.1:9443".parse().unwrap(), &certificate, Some(token.to_owned()));
-        Rest(client.unwrap(), token.to_owned())
-    }
-
-    /// With the token that the first start left, a new administrator's.
-    fn administrator(state: &Path) -> Self {
-        let first = std::fs::read_to_string(state.join("bootstrap-token")).unwrap();
-        let body = json!({"name": "test", "scope": "admin"});
-        let made = Rest::new(state, first.trim()).ask(Method::Post, "/v1/tokens", Some(body));
-        Rest::new(state, made["token"].as_str().unwrap())
-    }
-
-    fn ask(&mut self, method: Method, path: &str, body: Option<Value>) -> Value {
-        let answer = self.0.ask(method, path, body.as_ref(), &[]).unwrap();
-        assert!(answer.done(), "{} {path}: {answer:?}", method.name());
-        answer.body
-    }
-
-    fn put(&mut self, path: &str, body: Value) -> Value {
-        self.ask(Method::Put, path, Some(body))
-    }
-
-    /// A change that the device is to run when it is answered.
-    fn bring(&mut self, path: &str, body: Value) {
-        let outcome = self.put(&format!("{path}?wait=30"), body);
-        let (generation, edge) = (&outcome["generation"], &outcome["answers"]["edge"]);
-        assert_eq!((&edge["state"], &edge["running"]), (&json!("running"), generation), "{outcome}");
-    }
-
-    fn library(&mut self, name: &str, rules: &str) {
-        let hash: String = Sha256::digest(rules).iter().map(|byte| format!("{byte:02x}")).collect();
-        let (path, text) = (format!("/v1/rule-files/{hash}"), [("content-type", "text/plain")]);
-        assert!(self.0.ask_bytes(Method::Put, &path, Some(rules.to_owned().into()), &text).unwrap().done());
-        self.put(&format!("/v1/libraries/{name}"), json!({"files": [hash]}));
-    }
-
-    /// A tenant, the library, and the policy that looks at its traffic.
-    fn begin(&mut self) {
-        self.put("/v1/tenants/acme", json!({"select": {"prefixes": ["192.0.2.0/24"]}}));
-        self.library("web", RULES);
-        let policy = json!({"from": "192.0.2.0/24", "chain": ["ids"], "ids": {"level": "web"}});
-        self.bring("/v1/tenants/acme/policies/look", json!({"order": 10, "policy": policy}));
-    }
+/// A tenant, the library, and the policy that looks at its traffic.
+fn begin(rest: &mut Rest) {
+    rest.put("/v1/tenants/acme", json!({"select": {"prefixes": ["192.0.2.0/24"]}}));
+    rest.library("web", RULES);
+    let policy = json!({"from": "192.0.2.0/24", "chain": ["ids"], "ids": {"level": "web"}});
+    rest.bring("/v1/tenants/acme/policies/look", json!({"order": 10, "policy": policy}));
 }
 
 #[test]
@@ -103,7 +62,7 @@ fn an_alert_comes_out_and_what_is_answered_blocks() {
         let mut rest = Rest::administrator(&state);
         // Nothing was said: nothing goes on.
         assert!(!passes(&mut net, 1_000));
-        rest.begin();
+        begin(&mut rest);
         let begun = Instant::now();
         assert!(passes(&mut net, 1_001));
         let mut alert = Value::Null;
@@ -163,7 +122,7 @@ fn tenants_of_one_device_see_nothing_of_each_other() {
         let running = start(&folder);
         let state = folder.path("controller");
         let mut rest = Rest::administrator(&state);
-        // Nothing was said: nothing goes on. What comes before the run has begun is refused, and taken with the next connection only.
+        // Nothing was said: nothing goes on.
         assert!(!passes(&mut net, 1_999));
         for tenant in TENANTS {
             begin_tenant(&mut rest, tenant);
@@ -218,5 +177,65 @@ fn tenants_of_one_device_see_nothing_of_each_other() {
             }
         }
         assert_eq!(running.stop().code, Some(0));
+    });
+}
+
+#[test]
+fn what_the_device_would_refuse_is_refused_before_it_is_sent() {
+    in_namespace(|| {
+        let folder = Folder::new();
+        let mut net = network();
+        folder.write("bartizan.yaml", HOST);
+        let running = start(&folder);
+        let mut rest = Rest::administrator(&folder.path("controller"));
+        begin(&mut rest);
+        until("the device has said its links", || {
+            let status = &rest.ask(Method::Get, "/v1/devices/edge", None)["status"];
+            status["workers"][0]["link"] == "wan" && status["session"]["connected"] == true
+        });
+        let path = "/v1/tenants/acme/policies/other";
+        let policy = |said: Value| json!({"policy": said});
+        let scan = policy(json!({"chain": ["portscan"], "portscan": {"ports": 20, "window": "2h"}}));
+        assert_eq!(rest.wrong(path, scan), ["/policy/portscan/window"]);
+        let link = policy(json!({"chain": ["pfw"], "pfw": {"default": "drop"}, "link": ["wan", "dmz"]}));
+        assert_eq!(rest.wrong(path, link), ["/policy/link/1"]);
+        let quota =
+            |rules: u64| json!({"select": {"prefixes": ["192.0.2.0/24"]}, "quotas": {"rules": rules}});
+        rest.bring("/v1/tenants/acme", quota(2));
+        let rules: Vec<_> = (1..4).map(|port| json!({"allow": "udp", "to-ports": port})).collect();
+        let mut filter = policy(json!({"chain": ["pfw"], "pfw": {"default": "drop", "rules": rules}}));
+        assert_eq!(rest.wrong(path, filter.clone()), ["/policy/pfw/rules"]);
+        filter["policy"]["pfw"]["rules"].as_array_mut().unwrap().truncate(1);
+        rest.bring(path, filter);
+        assert_eq!(rest.wrong("/v1/tenants/acme", quota(0)), ["/quotas/rules"]);
+        assert!(passes(&mut net, 1_001));
+        assert_eq!(running.stop().code, Some(0));
+    });
+}
+
+/// The controller answers before the device has built anything: what is said then runs as soon as the device does.
+#[test]
+fn what_is_said_before_the_run_has_begun_runs() {
+    in_namespace(|| {
+        let mut net = network();
+        for round in 0..3 {
+            let folder = Folder::new();
+            folder.write("bartizan.yaml", HOST);
+            let mut command = Command::new(PROGRAM);
+            let running = Running::start(command.args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
+            let state = folder.path("controller");
+            let whole = |name: &str, end: &str| folder.read(&format!("controller/{name}")).contains(end);
+            until("the controller answers", || {
+                whole("bootstrap-token", "btz_")
+                    && whole("tls-certificate.pem", "END CERTIFICATE")
+                    && TcpStream::connect("127.0.0.1:9443").is_ok()
+            });
+            let mut rest = Rest::administrator(&state);
+            begin(&mut rest);
+            assert!(passes(&mut net, 3_000 + round), "{}", running.stderr());
+            let said = running.stop();
+            assert_eq!(said.code, Some(0), "{said:?}");
+            assert!(!said.stderr.contains("is refused"), "{said:?}");
+        }
     });
 }

@@ -9,12 +9,15 @@ use crate::clock::Clock;
 use crate::counters::{Counters, count};
 use crate::device::{self, Acknowledgement, DeviceSpec, DeviceStatus, State, Touched};
 use crate::fleet::Fleet;
+use crate::held::{self, Blame};
+use crate::history::{self, Written};
 use crate::model::{Model, Step};
 use crate::numbers;
 use crate::problem::Refusal;
 use crate::queue::{Ahead, Group, Queue};
 use crate::render::TENANTS;
 use crate::rollout;
+use crate::sections::Sections;
 use crate::statistics::{self, STATISTICS};
 use crate::store::{Alert, Change, Loaded, Status, Store, StoreError, Write};
 use crate::waiting::{Bell, DeviceAnswer, Place, SHARE_MAX, WAITING_MAX};
@@ -37,11 +40,20 @@ pub struct Settings {
     pub functions: Vec<String>,
     /// Alerts that are kept of a tenant, equal ones counted once.
     pub alerts_max: u64,
+    /// What functions say of their sections.
+    pub sections: Sections,
+    /// Generations whose documents are kept, and rows of the audit log.
+    pub history: (u64, u64),
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { functions: Vec::new(), alerts_max: 100_000 }
+        Settings {
+            functions: Vec::new(),
+            alerts_max: 100_000,
+            sections: Sections::default(),
+            history: (history::GENERATIONS_MAX, history::ROWS_MAX),
+        }
     }
 }
 
@@ -108,6 +120,7 @@ pub struct Controller {
     failures: Mutex<Limiter<IpAddr>>,
     refusals: Mutex<Limiter<String>>,
     requests: AtomicU32,
+    written: Written,
     /// Rings after each change.
     pub(crate) bell: Bell,
 }
@@ -155,6 +168,7 @@ impl Controller {
             refusals: Mutex::new(Limiter::default()),
             bell: Bell::default(),
             requests: AtomicU32::new(0),
+            written: Written::default(),
         })
     }
 
@@ -190,8 +204,46 @@ impl Controller {
             let message = format!("there is no generation {generation}; the newest is {newest}");
             return Err(Refusal::NotFound(message));
         }
-        let documents = self.ask(|store| store.at(generation))?;
+        let documents = self.ask(|store| match store.keeps(generation)? {
+            true => store.at(generation).map(Some),
+            false => Ok(None),
+        })?;
+        let documents = documents.ok_or_else(|| self.forgotten(generation))?;
         Ok(Model::of(Loaded { generation, documents, status: Vec::new() }))
+    }
+
+    /// Whether it is still known what stood in a generation.
+    ///
+    /// # Errors
+    /// It is not, or the store cannot be read.
+    pub fn remembers(&self, generation: u64) -> Result<(), Refusal> {
+        match self.ask(|store| store.keeps(generation))? {
+            true => Ok(()),
+            false => Err(self.forgotten(generation)),
+        }
+    }
+
+    fn forgotten(&self, generation: u64) -> Refusal {
+        let (most, _) = self.settings.history;
+        Refusal::NotFound(format!(
+            "what stood in generation {generation} is not kept any more: the last {most} are, and those that devices run; take a newer one"
+        ))
+    }
+
+    /// Forgets what is too old, now and then.
+    fn forget(&self, store: &mut dyn Store, rows: usize) {
+        let (generations, most) = self.settings.history;
+        if !self.written.add(rows, generations.min(most)) {
+            return;
+        }
+        let (before, held) = {
+            let ahead = self.queue.lock();
+            (ahead.model.generation.saturating_sub(generations), history::held_by_devices(&ahead.model))
+        };
+        // A disk that does not take this takes no change either, and says so to whoever makes one; it is tried again.
+        let forgotten = store.forget(before, &held, most).unwrap_or_default();
+        self.counters.generations_forgotten.fetch_add(forgotten.generations, Ordering::Relaxed);
+        self.counters.audit_forgotten.fetch_add(forgotten.rows, Ordering::Relaxed);
     }
 
     /// Does a change that is drafted from what stands, or only says what it would do (`dry`). Nobody else changes anything in
@@ -249,6 +301,8 @@ impl Controller {
             Ok(_) => {
                 self.publish(&taken.steps);
                 self.queue.done(&taken);
+                let rows = |change: &Change| change.writes.len() + usize::from(change.remark.is_some());
+                self.forget(store.as_mut(), taken.changes.iter().map(rows).sum());
             }
             Err(error) => {
                 self.queue.failed(&taken, &error, || self.model().clone());
@@ -309,7 +363,7 @@ impl Controller {
         if !writes.is_empty() {
             for id in device::following(model, &draft.touched) {
                 if !devices.contains(&id) {
-                    status.push(DeviceStatus::of(model, &id).follow(generation).line(&id));
+                    status.push(DeviceStatus::of(model, &id).follow(generation, &draft.touched).line(&id));
                     devices.push(id);
                 }
             }
@@ -341,7 +395,9 @@ impl Controller {
             ..Change::default()
         };
         // A disk that takes no remark takes no change either, and says so to whoever tries one.
-        let _ = lock(&self.store).commit(&change);
+        let mut store = lock(&self.store);
+        let _ = store.commit(&change);
+        self.forget(store.as_mut(), 1);
     }
 
     /// Who asks, by the text behind `Bearer`.
@@ -382,7 +438,7 @@ impl Controller {
     /// # Errors
     /// There is no such device, or the store did not do it.
     pub fn acknowledge(&self, who: &Principal, id: &str, answer: &Acknowledgement) -> Result<(), Refusal> {
-        self.answered(who, id, None, answer)
+        self.answer(who, id, None, answer, None).map(drop)
     }
 
     /// The same over its session, to what it was sent under a number. It says so again with each session.
@@ -393,14 +449,44 @@ impl Controller {
         &self,
         who: &Principal,
         id: &str,
-        number: Option<u64>,
+        number: u64,
         answer: &Acknowledgement,
     ) -> Result<(), Refusal> {
+        self.answer(who, id, Some(number), answer, None).map(drop)
+    }
+
+    /// Over its session it refused what it was sent under a number: what some tenants say. It is sent the same without that; see
+    /// [`DeviceStatus::hold_back`]. Without `blame` it is not known whom to blame. Says who is held back now.
+    ///
+    /// # Errors
+    /// There is no such device, or the store did not do it.
+    pub fn not_taken(
+        &self,
+        who: &Principal,
+        id: &str,
+        number: u64,
+        answer: &Acknowledgement,
+        blame: &Blame,
+    ) -> Result<Vec<String>, Refusal> {
+        let held = self.answer(who, id, Some(number), answer, Some(blame))?;
+        held.iter().for_each(|_| count(&self.counters.held_back));
+        Ok(held)
+    }
+
+    fn answer(
+        &self,
+        who: &Principal,
+        id: &str,
+        number: Option<u64>,
+        answer: &Acknowledgement,
+        blame: Option<&Blame>,
+    ) -> Result<Vec<String>, Refusal> {
         let now = self.now();
+        let mut held = Vec::new();
         let draft = |model: &Model| {
-            if model.get(device::KIND, id).is_none() {
+            let Some(document) = model.get(device::KIND, id) else {
                 return Err(Refusal::NotFound(format!("there is no device `{id}`")));
-            }
+            };
             if answer.generation > model.generation {
                 let message = format!(
                     "there is no generation {}; the newest is {}",
@@ -408,7 +494,18 @@ impl Controller {
                 );
                 return Err(Refusal::wrong("/generation", message));
             }
-            let own = DeviceStatus::of(model, id).answered(answer, number, now);
+            let spec = DeviceSpec::deserialize(&document.body).unwrap_or_default();
+            let mut own = DeviceStatus::of(model, id).answered(answer, number, now);
+            if answer.accepted && matches!(own.state, State::Running | State::Partial) {
+                own.runs_tenants = Some(spec.tenants.clone());
+            }
+            if let Some(blame) = blame {
+                let blame = held::blamed(model, &spec, &own, blame, &answer.diagnostics);
+                if let Some(less) = own.clone().hold_back(&blame, now) {
+                    own = less;
+                    held.extend(blame.into_keys());
+                }
+            }
             let mut lines = BTreeMap::from([(id.to_owned(), own.line(id))]);
             let mut draft = Draft { repeats: number.is_some(), ..Draft::default() };
             if let Some((name, mut rollout)) = rollout::under_way(model) {
@@ -416,14 +513,18 @@ impl Controller {
                     true => own.clone(),
                     false => DeviceStatus::of(model, device),
                 };
-                let more = rollout.answered(id, answer, status);
+                let more = match held.is_empty() {
+                    true => rollout.answered(id, answer, status),
+                    false => rollout.held_back(id, answer),
+                };
                 lines.extend(more.into_iter().map(|line| (line.id.clone(), line)));
                 draft.writes.push((rollout::KIND.to_owned(), name, serde_json::to_value(&rollout).ok()));
             }
             draft.status = lines.into_values().collect();
             Ok(draft)
         };
-        self.change(who, "acknowledge", false, draft).map(|_| ())
+        self.change(who, "acknowledge", false, draft)?;
+        Ok(held)
     }
 
     /// Shows status that is not in the store: it ends with this process.
@@ -442,7 +543,10 @@ impl Controller {
         let remark = Some((kind.to_owned(), id.to_owned()));
         let (at, who, action) = (self.now(), who.id.clone(), action.to_owned());
         let change = Change { at, who, action, remark, ..Change::default() };
-        self.ask(|store| store.commit(&change)).map(drop)
+        let mut store = lock(&self.store);
+        store.commit(&change)?;
+        self.forget(store.as_mut(), 1);
+        Ok(())
     }
 
     /// A number for an order; numbers begin anew with the process, as sessions do.
@@ -616,8 +720,7 @@ impl Controller {
                 // A refusal is of what is wanted now; who runs a later one runs this change as well.
                 let refused = status.state == State::Refused && status.wanted >= outcome.generation;
                 all &= refused || status.running >= outcome.generation;
-                let DeviceStatus { state, running, took, diagnostics, .. } = status;
-                let mut answer = DeviceAnswer { state, running, took, diagnostics };
+                let mut answer = DeviceAnswer::of(status);
                 if let Some(tenant) = &who.tenant {
                     answer.only_of(&model, tenant);
                 }

@@ -40,6 +40,9 @@ counters! {
     alerts_forgotten "alerts-forgotten" "Alerts that made room for newer ones.";
     alerts_lost "alerts-lost" "Messages of agents which say that alerts were lost before they could be sent.";
     counters_refused "counters-refused" "Counters of devices that are not kept: of tenants that they do not serve, or too many.";
+    generations_forgotten "generations-forgotten" "Generations whose documents are not kept any more, since they are too old.";
+    audit_forgotten "audit-forgotten" "Rows of the audit log that made room for newer ones.";
+    held_back "held-back" "Changes of tenants that a device did not take: it goes on with what it ran of them.";
     alerts_unknown "alerts-unknown" "Alerts of tenants that the device does not serve.";
 }
 

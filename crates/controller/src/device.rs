@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Devices: what an operator says of one, and what it says of itself.
 
+use crate::kept::{HeldBack, Keeps};
 use crate::model::Model;
 use crate::store::Status;
 use schemars::JsonSchema;
@@ -119,16 +120,21 @@ pub enum State {
     Waiting,
     /// It refused what it is to run.
     Refused,
+    /// It runs what it is to run, but for what some tenants say, which it refused: `held-back` has them.
+    Partial,
 }
 
 /// A generation on its way to a device. The numbers that a device is sent only grow, whatever generation it is: an older one that is
 /// wanted again goes out under a new number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sent {
     /// The number that the device knows it by.
     pub number: u64,
     /// The generation.
     pub generation: u64,
+    /// Tenants whose policies in it are those of an older generation.
+    #[serde(default, skip_serializing_if = "Keeps::is_empty")]
+    pub kept: Keeps,
 }
 
 /// Of what was sent to a device, so many are remembered beside what it runs.
@@ -160,6 +166,12 @@ pub struct DeviceStatus {
     pub held: u64,
     /// Whether a roll-out chose `wanted`, or the changes that it follows.
     pub chosen: bool,
+    /// Tenants whose changes it does not take: what it runs of them instead, and why.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub held_back: BTreeMap<String, HeldBack>,
+    /// The tenants that it served with what it runs; null if that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runs_tenants: Option<Vec<String>>,
 }
 
 impl DeviceStatus {
@@ -177,6 +189,27 @@ impl DeviceStatus {
         last.map_or(self.wanted, |sent| sent.number)
     }
 
+    /// What is older in what it is to run.
+    #[must_use]
+    pub fn keeps(&self) -> Keeps {
+        let last = self.sent.last().filter(|sent| sent.generation == self.wanted);
+        last.map(|sent| sent.kept.clone()).unwrap_or_default()
+    }
+
+    /// What is still older when it follows a change of some tenants: they are tried anew.
+    fn keeps_untouched(&self, touched: &Touched) -> Keeps {
+        let mut keeps = self.keeps();
+        keeps.retain(|tenant, _| !touched.has(tenant));
+        keeps
+    }
+
+    /// What is older in what it runs.
+    #[must_use]
+    pub fn runs_keeps(&self) -> Keeps {
+        let sent = self.sent.iter().rev().find(|sent| sent.number == self.held);
+        sent.map(|sent| sent.kept.clone()).unwrap_or_default()
+    }
+
     /// The generation that it was sent under a number, if that is remembered.
     #[must_use]
     pub fn generation_of(&self, number: u64) -> Option<u64> {
@@ -187,44 +220,56 @@ impl DeviceStatus {
     #[must_use]
     pub fn beyond(mut self, number: u64) -> Self {
         if self.wanted > 0 {
-            self.send(number);
+            self.send(number, self.keeps());
             self.state = State::Waiting;
         }
         self
     }
 
     /// Gives what is wanted a number that no other had, above `floor`.
-    fn send(&mut self, floor: u64) {
+    pub(crate) fn send(&mut self, floor: u64, kept: Keeps) {
         let last = self.sent.last().map_or(0, |sent| sent.number).max(self.held).max(floor);
         let number = self.wanted.max(last.saturating_add(1));
-        self.sent.push(Sent { number, generation: self.wanted });
+        self.sent.push(Sent { number, generation: self.wanted, kept });
         while self.sent.len() > SENT_MAX {
             let at = self.sent.iter().position(|sent| sent.number != self.held).unwrap_or(0);
             self.sent.remove(at);
         }
     }
 
-    /// It follows a change.
+    /// It follows a change, which concerns some tenants.
     #[must_use]
-    pub fn follow(self, generation: u64) -> Self {
-        DeviceStatus { chosen: false, ..self.want(generation) }
+    pub fn follow(self, generation: u64, touched: &Touched) -> Self {
+        let keeps = self.keeps_untouched(touched);
+        DeviceStatus { chosen: false, ..self.wants(generation, keeps) }
     }
 
-    /// It is to run a generation.
+    /// It is to run a generation, all of it.
     #[must_use]
-    pub fn want(mut self, generation: u64) -> Self {
+    pub fn want(self, generation: u64) -> Self {
+        self.wants(generation, Keeps::new())
+    }
+
+    fn wants(mut self, generation: u64, keeps: Keeps) -> Self {
         // What it refused it is to try again, which it does with a new number only.
-        let again = self.wanted != generation || self.state == State::Refused || self.sent.is_empty();
+        let refused = self.state == State::Refused || keeps != self.keeps();
+        let again = self.wanted != generation || refused || self.sent.is_empty();
         (self.wanted, self.chosen) = (generation, true);
+        self.held_back.retain(|tenant, _| keeps.contains_key(tenant));
         if again && generation > 0 {
-            self.send(0);
+            self.send(0, keeps.clone());
         }
-        self.state = match (self.seen, self.running == generation) {
+        self.state = match (self.seen, self.running == generation && keeps == self.runs_keeps()) {
             (0, _) => State::New,
-            (_, true) => State::Running,
+            (_, true) => self.runs_it(),
             (_, false) => State::Waiting,
         };
         self
+    }
+
+    /// Where it stands when it runs what it is to run.
+    fn runs_it(&self) -> State {
+        if self.held_back.is_empty() { State::Running } else { State::Partial }
     }
 
     /// It answered; over its session, to what it was sent under a number.
@@ -244,7 +289,7 @@ impl DeviceStatus {
             return self;
         }
         self.state = match (newest && answer.generation == self.wanted, answer.accepted) {
-            (true, true) => State::Running,
+            (true, true) => self.runs_it(),
             (true, false) => State::Refused,
             (false, _) => State::Waiting,
         };
@@ -356,6 +401,18 @@ pub enum Touched {
     Tenants(BTreeSet<String>),
     /// Everybody's.
     All,
+}
+
+impl Touched {
+    /// Whether it concerns that of a tenant.
+    #[must_use]
+    pub fn has(&self, tenant: &str) -> bool {
+        match self {
+            Touched::Nothing => false,
+            Touched::Tenants(tenants) => tenants.contains(tenant),
+            Touched::All => true,
+        }
+    }
 }
 
 /// The devices that follow changes by themselves and are concerned by one.

@@ -15,24 +15,28 @@
 //! 7. `render`: the policy file that a device is given.
 //! 8. `numbers`: of tenants and rule files.
 //! 9. `parts`: the same file in parts, as they travel.
-//! 10. `device`: a host, what it is to run and what it runs.
-//! 11. `statistics`: what devices count of tenants' traffic.
-//! 12. `rollout`: a generation on its way to devices, in steps.
-//! 13. `fleet`: the way to the devices.
-//! 14. `southbound`: sessions with their agents.
-//! 15. `queue`: changes on their way to the disk, several together.
-//! 16. `waiting`: who waits for devices.
-//! 17. `controller`: changes, one at a time, and what follows of them.
-//! 18. `bridge`: joins the sessions and the controller.
-//! 19. `rest`: requests without a transport: routes, dispatch, the OpenAPI document.
-//! 20. `resources`: the routes of all resources.
-//! 21. `state`: the folder of a controller.
-//! 22. `seats`: places for connections, and who makes room.
-//! 23. `patient`: streams whose peers have to take what they are sent.
-//! 24. `server`: HTTP over TLS.
-//! 25. `start`: all of it, in this process.
-//! 26. `client`: the other end of HTTP.
-//! 27. `limits`: bounds of all of them, for the manual.
+//! 10. `kept`: what of tenants is older in what a device is to run.
+//! 11. `device`: a host, what it is to run and what it runs.
+//! 12. `statistics`: what devices count of tenants' traffic.
+//! 13. `rollout`: a generation on its way to devices, in steps.
+//! 14. `fleet`: the way to the devices.
+//! 15. `southbound`: sessions with their agents.
+//! 16. `queue`: changes on their way to the disk, several together.
+//! 17. `waiting`: who waits for devices.
+//! 18. `held`: what a device does not take of some tenants, while it takes the rest.
+//! 19. `history`: how far back is remembered what was said.
+//! 20. `sections`: what functions say of their sections.
+//! 21. `controller`: changes, one at a time, and what follows of them.
+//! 22. `bridge`: joins the sessions and the controller.
+//! 23. `rest`: requests without a transport: routes, dispatch, the OpenAPI document.
+//! 24. `resources`: the routes of all resources.
+//! 25. `state`: the folder of a controller.
+//! 26. `seats`: places for connections, and who makes room.
+//! 27. `patient`: streams whose peers have to take what they are sent.
+//! 28. `server`: HTTP over TLS.
+//! 29. `start`: all of it, in this process.
+//! 30. `client`: the other end of HTTP.
+//! 31. `limits`: bounds of all of them, for the manual.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod access;
@@ -43,6 +47,9 @@ pub mod controller;
 pub mod counters;
 pub mod device;
 pub mod fleet;
+pub mod held;
+pub mod history;
+pub mod kept;
 pub mod limits;
 pub mod model;
 pub mod numbers;
@@ -55,6 +62,7 @@ pub mod resources;
 pub mod rest;
 pub mod rollout;
 mod seats;
+pub mod sections;
 pub mod server;
 pub mod southbound;
 pub mod start;

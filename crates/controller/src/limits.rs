@@ -4,10 +4,11 @@
 use crate::access::limiter::{BURST, REFILL_MICROS, SOURCES_MAX};
 use crate::client::{ANSWER_MAX, ANSWER_PATIENCE};
 use crate::controller::Settings;
+use crate::history::{GENERATIONS_MAX, PORTIONS, ROWS_MAX};
 use crate::numbers::TENANTS_MAX;
 use crate::resources::libraries::{FILE_MAX, LINE_MAX};
 use crate::rest::route::{BODY_MAX, NAME_MAX, PAGE_MAX};
-use crate::rollout::STEPS_MAX;
+use crate::rollout::{ROLLOUTS_MAX, STEPS_MAX};
 use crate::server::{BY_SOURCE, CONNECTIONS_MAX, HANDLERS_MAX, HEAD_MAX, PATIENCE};
 use crate::southbound::ServerConfig;
 use crate::southbound::listener;
@@ -52,6 +53,10 @@ pub const LIMITS: &[Limit] = limits! {
         "only counted", [Metric("bartizan_controller_requests_total")];
     Controller "alerts of a tenant, equal ones once" = "{}" [count(Settings::default().alerts_max)] in ["controller/controller.rs"],
         "the oldest go", [Metric("bartizan_controller_requests_total")];
+    Controller "generations whose documents are kept, beside those that devices run or are to run; rows of the audit log" = "{}; {}; one {}th more until they are forgotten" [count(GENERATIONS_MAX), count(ROWS_MAX), count(PORTIONS)] in ["controller/history.rs"],
+        "the oldest go; who asks for such a generation is answered 404", [Metric("bartizan_controller_requests_total")];
+    Controller "roll-outs that are kept" = "{}" [count(ROLLOUTS_MAX)] in ["controller/rollout.rs"],
+        "with a new one the oldest goes", [Told("the audit log")];
     Controller "policies of a tenant whose sums are kept of a device; reasons; letters of a counter's name" = "{}; {}; {}" [count(POLICIES_MAX), count(REASONS_MAX), count(COUNTER_LETTERS)] in ["controller/statistics.rs"],
         "in the tenant's sums only; not kept", [Metric("bartizan_controller_requests_total")];
     Controller "devices that are connected at once; orders to one that wait" = "{}; {}" [count(ServerConfig::default().connections), count(ServerConfig::default().orders)] in ["controller/southbound/server.rs"],

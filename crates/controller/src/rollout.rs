@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 pub const KIND: &str = "rollouts";
 /// Steps of a roll-out at most.
 pub const STEPS_MAX: usize = 100;
+/// Roll-outs that are kept, with the newest.
+pub const ROLLOUTS_MAX: usize = 1_000;
 
 /// Which devices come next. Exactly one of the two.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -49,7 +51,7 @@ pub enum RolloutState {
     Running,
     /// All devices run it.
     Done,
-    /// A device refused it: steps that had not begun do not.
+    /// A device refused all of it: steps that had not begun do not.
     Stopped,
     /// An operator ended it.
     Cancelled,
@@ -71,7 +73,7 @@ pub struct Rollout {
     pub plan: Vec<Vec<String>>,
     /// What its devices were to run before.
     pub before: BTreeMap<String, u64>,
-    /// Who refused it, and why.
+    /// Who refused it, or a part of it that some tenant says, and why.
     pub refusals: BTreeMap<String, Vec<String>>,
 }
 
@@ -165,6 +167,14 @@ impl Rollout {
             return Vec::new();
         }
         self.advance(status)
+    }
+
+    /// A device runs it but for what some tenants say, which it refuses: noted, and it goes on, or one of them could keep it from all others.
+    pub fn held_back(&mut self, id: &str, answer: &Acknowledgement) -> Vec<Status> {
+        if answer.generation == self.generation && self.state == RolloutState::Running {
+            self.refusals.entry(id.to_owned()).or_default().extend(answer.diagnostics.iter().cloned());
+        }
+        Vec::new()
     }
 
     /// Its devices are to run what they were to run before.

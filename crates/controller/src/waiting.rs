@@ -4,7 +4,8 @@
 //! Who waits has a thread, so there are places, and nobody gets all of them: a tenant's tokens together have a share, and so has each other
 //! token.
 
-use crate::device::{State, TookReport};
+use crate::device::{DeviceStatus, State, TookReport};
+use crate::kept::HeldBack;
 use crate::model::Model;
 use crate::render::TENANTS;
 use schemars::JsonSchema;
@@ -106,6 +107,9 @@ pub struct DeviceAnswer {
     pub took: Option<TookReport>,
     /// Why not, or what is not as wanted.
     pub diagnostics: Vec<String>,
+    /// Tenants whose changes it does not take, for who may see all of them; a tenant is told of its own as `refused`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub held_back: BTreeMap<String, HeldBack>,
 }
 
 /// What a tenant is told where a device says something of others.
@@ -113,27 +117,48 @@ const OTHERS: &str =
     "for a reason that lies outside this tenant; an administrator sees it in the device's diagnostics";
 
 impl DeviceAnswer {
-    /// Leaves of the diagnostics what is said of a tenant's own documents, and names no other tenant: a device that serves several refuses a
-    /// generation whole, and says of all of them why.
+    /// What a device says, for who may see all of it.
+    #[must_use]
+    pub fn of(status: DeviceStatus) -> Self {
+        let DeviceStatus { state, running, took, diagnostics, held_back, .. } = status;
+        DeviceAnswer { state, running, took, diagnostics, held_back }
+    }
+
+    /// Leaves what concerns a tenant: whether its own documents run there, and if not, what is said of them. That others are held back is
+    /// not for it to see.
     pub fn only_of(&mut self, model: &Model, tenant: &str) {
-        let own = format!("{tenant}/");
-        let names = |line: &str, other: &str| {
-            line.match_indices(other).any(|(at, _)| {
-                let before = line.get(..at).and_then(|text| text.chars().next_back());
-                let behind = line.get(at + other.len()..).and_then(|text| text.chars().next());
-                let apart =
-                    |c: Option<char>| c.is_none_or(|c| !(c.is_ascii_alphanumeric() || "-_.".contains(c)));
-                apart(before) && apart(behind)
-            })
-        };
-        let others = |line: &str| model.all(TENANTS).any(|t| t.id != tenant && names(line, &t.id));
-        let before = self.diagnostics.len();
-        // Behind its place: a tenant may be called as a key in it.
-        let says = |line: &str| line.split_once(": ").map_or(String::new(), |(_, says)| says.to_owned());
-        self.diagnostics.retain(|line| line.starts_with(&own) && !others(&says(line)));
-        if self.diagnostics.len() < before {
-            self.diagnostics.push(OTHERS.to_owned());
+        let own = std::mem::take(&mut self.held_back).remove(tenant);
+        match (self.state, own) {
+            (State::Partial, None) => self.state = State::Running,
+            (State::Partial, Some(own)) => {
+                (self.state, self.running) = (State::Refused, own.runs);
+                self.diagnostics.extend(own.diagnostics);
+            }
+            _ => {}
         }
+        only_of(&mut self.diagnostics, model, tenant);
+    }
+}
+
+/// Leaves of diagnostics what is said of a tenant's own documents, and names no other tenant: a device that serves several may refuse a
+/// generation whole, and says of all of them why.
+pub(crate) fn only_of(lines: &mut Vec<String>, model: &Model, tenant: &str) {
+    let own = format!("{tenant}/");
+    let names = |line: &str, other: &str| {
+        line.match_indices(other).any(|(at, _)| {
+            let before = line.get(..at).and_then(|text| text.chars().next_back());
+            let behind = line.get(at + other.len()..).and_then(|text| text.chars().next());
+            let apart = |c: Option<char>| c.is_none_or(|c| !(c.is_ascii_alphanumeric() || "-_.".contains(c)));
+            apart(before) && apart(behind)
+        })
+    };
+    let others = |line: &str| model.all(TENANTS).any(|t| t.id != tenant && names(line, &t.id));
+    let before = lines.len();
+    // Behind its place: a tenant may be called as a key in it.
+    let says = |line: &str| line.split_once(": ").map_or(String::new(), |(_, says)| says.to_owned());
+    lines.retain(|line| line.starts_with(&own) && !others(&says(line)));
+    if lines.len() < before {
+        lines.push(OTHERS.to_owned());
     }
 }
 

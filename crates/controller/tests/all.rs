@@ -7,6 +7,7 @@ mod common;
 
 mod block;
 mod group_commit;
+mod history;
 mod isolation;
 mod openapi;
 mod parts;

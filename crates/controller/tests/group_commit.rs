@@ -10,10 +10,11 @@ use bartizan_controller::fleet::MemoryFleet;
 use bartizan_controller::model::Model;
 use bartizan_controller::problem::Refusal;
 use bartizan_controller::store::{
-    Alert, AuditRow, Change, Document, KeptAlert, Loaded, MemoryStore, Status, Store, StoreError,
+    Alert, AuditRow, Change, Document, Forgotten, KeptAlert, Loaded, MemoryStore, Status, Store, StoreError,
 };
 use bartizan_controller::{Controller, Settings};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -40,6 +41,12 @@ impl Store for Slow {
     }
     fn at(&mut self, generation: u64) -> Result<Vec<Document>, StoreError> {
         self.store.at(generation)
+    }
+    fn keeps(&mut self, generation: u64) -> Result<bool, StoreError> {
+        self.store.keeps(generation)
+    }
+    fn forget(&mut self, before: u64, but: &BTreeSet<u64>, rows: u64) -> Result<Forgotten, StoreError> {
+        self.store.forget(before, but, rows)
     }
     fn audit(&mut self, behind: u64, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
         self.store.audit(behind, limit)

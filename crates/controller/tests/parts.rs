@@ -4,8 +4,10 @@
 use crate::common;
 
 use bartizan_api::southbound::{Object, Rules};
-use bartizan_controller::bridge::shelf::Shelf;
-use bartizan_controller::device::{Acknowledgement, DeviceSpec, DeviceStatus, State};
+use bartizan_controller::bridge::shelf::{Olds, Shelf};
+use bartizan_controller::device::{Acknowledgement, DeviceSpec, DeviceStatus, State, Touched};
+use bartizan_controller::held::Blame;
+use bartizan_controller::kept::Kept;
 use bartizan_controller::southbound::Wanted;
 use bartizan_controller::{numbers, render};
 use common::{With, World};
@@ -82,7 +84,7 @@ fn put_file(world: &World, text: &str) -> String {
 fn wanted(world: &World, shelf: &mut Shelf, tenants: &[&str]) -> Wanted {
     let tenants = tenants.iter().map(|tenant| (*tenant).to_owned()).collect();
     let model = world.api.controller.model();
-    shelf.wanted(&model, &model, &DeviceSpec { tenants, ..DeviceSpec::default() }, 1)
+    shelf.wanted(&model, &model, &DeviceSpec { tenants, ..DeviceSpec::default() }, 1, &Olds::new())
 }
 
 /// Texts of policies as what they say: in which order keys stand is nobody's business.
@@ -151,7 +153,7 @@ fn a_change_makes_one_part_for_all_devices_and_generations() {
     // An older generation shares what it has in common, and does not push out what stands.
     let old = world.api.controller.model_at(world.generation() - 1).unwrap();
     let spec = DeviceSpec { tenants: vec!["*".to_owned()], ..DeviceSpec::default() };
-    shelf.wanted(&old, &world.api.controller.model(), &spec, 1);
+    shelf.wanted(&old, &world.api.controller.model(), &spec, 1, &Olds::new());
     let made = shelf.made;
     wanted(&world, &mut shelf, &["*"]);
     assert_eq!(shelf.made, made);
@@ -205,7 +207,7 @@ fn numbers_that_a_device_is_sent_only_grow_and_stand_for_their_generations() {
         diagnostics: Vec::new(),
         took: None,
     };
-    let status = DeviceStatus::default().follow(5);
+    let status = DeviceStatus::default().follow(5, &Touched::All);
     assert_eq!((status.number(), status.generation_of(5)), (5, Some(5)));
     let status = status.answered(&answer(5, true), Some(5), 1);
     assert_eq!((status.state, status.running), (State::Running, 5));
@@ -213,10 +215,10 @@ fn numbers_that_a_device_is_sent_only_grow_and_stand_for_their_generations() {
     let status = status.want(3);
     assert_eq!((status.number(), status.generation_of(6), status.state), (6, Some(3), State::Waiting));
     // The number that the next generation would have is taken.
-    let status = status.follow(6);
+    let status = status.follow(6, &Touched::All);
     assert_eq!((status.number(), status.generation_of(7), status.generation_of(6)), (7, Some(6), Some(3)));
     // What it runs is remembered, however much it misses; the rest is not.
-    let status = (7..100).fold(status, |status, generation| status.follow(generation));
+    let status = (7..100).fold(status, |status, generation| status.follow(generation, &Touched::All));
     assert_eq!((status.generation_of(5), status.generation_of(7), status.sent.len()), (Some(5), None, 8));
     // The same again is no other number, unless it was refused.
     let number = status.number();
@@ -242,4 +244,52 @@ fn numbers_that_a_device_is_sent_only_grow_and_stand_for_their_generations() {
     assert_eq!(status.state, State::Running);
     // To run nothing is said to nobody.
     assert_eq!(status.want(0).number(), 0);
+}
+
+#[test]
+fn a_refusal_costs_the_tenant_what_it_said_last_then_what_is_said_of_it_and_then_all_of_it() {
+    let answer = |generation, accepted| Acknowledgement {
+        generation,
+        accepted,
+        workers: Vec::new(),
+        levels: Vec::new(),
+        diagnostics: Vec::new(),
+        took: None,
+    };
+    let refused = |status: DeviceStatus| {
+        let (generation, number) = (status.wanted, status.number());
+        status.answered(&answer(generation, false), Some(number), 9)
+    };
+    let runs = |status: DeviceStatus| {
+        let (generation, number) = (status.wanted, status.number());
+        status.answered(&answer(generation, true), Some(number), 9)
+    };
+    let blame = |tenant: &str| Blame::from([(tenant.to_owned(), vec!["why".to_owned()])]);
+    let of = |tenant: &str| Touched::Tenants([tenant.to_owned()].into());
+    let kept = |generation, tenant| Kept { generation, tenant };
+    let status = runs(DeviceStatus::default().follow(5, &Touched::All));
+    // Only what is refused is held back.
+    assert_eq!(status.clone().hold_back(&blame("a"), 9), None);
+    let status = refused(status.follow(6, &of("a"))).hold_back(&blame("a"), 9).unwrap();
+    assert_eq!((status.number(), status.state, &status.keeps()["a"]), (7, State::Waiting, &kept(5, None)));
+    let status = runs(status);
+    assert_eq!((status.state, status.running, status.held_back["a"].runs), (State::Partial, 6, 5));
+    // Another one's change takes nothing back, and is refused for itself.
+    let status = refused(status.follow(8, &of("b"))).hold_back(&blame("b"), 9).unwrap();
+    assert_eq!(status.keeps(), [("a".to_owned(), kept(5, None)), ("b".to_owned(), kept(6, None))].into());
+    let status = runs(status);
+    // What a tenant says next is tried; what runs of it is still the first, and what is said of it that of the last that ran.
+    let status = status.follow(10, &of("a"));
+    assert_eq!((status.state, status.keeps().len(), status.held_back.len()), (State::Waiting, 1, 1));
+    let status = refused(status).hold_back(&blame("a"), 9).unwrap();
+    assert_eq!(status.keeps()["a"], kept(5, None));
+    let status = refused(status).hold_back(&blame("a"), 9).unwrap();
+    assert_eq!(status.keeps()["a"], kept(5, Some(8)));
+    assert_eq!(refused(status.clone()).hold_back(&blame("a"), 9), None);
+    // A device that served others before has nothing of this one.
+    let status = DeviceStatus { runs_tenants: Some(vec!["b".to_owned()]), ..runs(status) };
+    let status = refused(status.follow(12, &Touched::All)).hold_back(&blame("a"), 9).unwrap();
+    assert_eq!(status.keeps()["a"], kept(0, None));
+    // All of it, once more.
+    assert_eq!((status.clone().want(12).keeps().len(), status.want(12).held_back.len()), (0, 0));
 }

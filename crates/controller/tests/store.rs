@@ -2,9 +2,10 @@
 //! All stores do the same, and what the store in a file has answered is there after it was closed.
 
 use bartizan_controller::store::{
-    Alert, Change, MemoryStore, SqliteStore, Status, Store, StoreError, Write, hash,
+    Alert, Change, Forgotten, MemoryStore, SqliteStore, Status, Store, StoreError, Write, hash,
 };
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 struct Folder(PathBuf);
@@ -89,6 +90,50 @@ fn stores_do_the_same() {
         // A status line goes, too.
         assert_eq!(store.commit(&change(vec![], vec![Status { body: None, ..status }])), Ok(3));
         assert_eq!(store.load().unwrap().status, []);
+    }
+}
+
+#[test]
+fn what_is_too_old_is_forgotten_but_what_stands_and_what_devices_run() {
+    let folder = Folder::new("forget");
+    for mut store in both(&folder) {
+        let value = |n: u64| json!({"v": n});
+        // `a` once, `b` with each change, `c` comes and goes.
+        store.commit(&change(vec![write("k", "a", None, Some(value(1)))], vec![])).unwrap();
+        for n in 2..=9 {
+            let c = if n % 2 == 0 {
+                write("k", "c", None, Some(value(n)))
+            } else {
+                write("k", "c", Some(value(n - 1)), None)
+            };
+            store.commit(&change(vec![write("k", "b", None, Some(value(n))), c], vec![])).unwrap();
+        }
+        let at = |store: &mut Box<dyn Store>, generation| -> Vec<(String, u64)> {
+            store.at(generation).unwrap().into_iter().map(|d| (d.id, d.generation)).collect()
+        };
+        let all: Vec<_> = (0..=9).map(|generation| at(&mut store, generation)).collect();
+        let held = BTreeSet::from([4, 8]);
+        assert_eq!(store.forget(7, &held, 5), Ok(Forgotten { generations: 5, rows: 12 }));
+        for generation in [0, 4, 7, 8, 9] {
+            assert_eq!(at(&mut store, generation), all[generation as usize], "{generation}");
+        }
+        let kept: Vec<u64> = (0..=9).filter(|generation| store.keeps(*generation).unwrap()).collect();
+        assert_eq!(kept, [0, 4, 7, 8, 9]);
+        assert_eq!(
+            store.audit(0, 100).unwrap().iter().map(|row| row.row).collect::<Vec<_>>(),
+            [13, 14, 15, 16, 17]
+        );
+        assert_eq!(store.load().unwrap().documents.len(), 2);
+        // Once more there is nothing to forget; then the device has gone on, and numbers are never given again.
+        assert_eq!(store.forget(7, &held, 5), Ok(Forgotten::default()));
+        assert_eq!(store.forget(9, &BTreeSet::new(), 5), Ok(Forgotten { generations: 3, rows: 0 }));
+        assert_eq!(at(&mut store, 9), all[9]);
+        assert_eq!(store.commit(&change(vec![write("k", "d", None, Some(value(0)))], vec![])), Ok(10));
+        assert_eq!(store.audit(0, 100).unwrap().last().unwrap().row, 18);
+        // Whatever is asked, what stands stays.
+        assert_eq!(store.forget(1_000, &BTreeSet::new(), 0).unwrap().generations, 1);
+        assert_eq!(store.load().unwrap().documents.len(), 3);
+        assert_eq!(store.audit(0, 100).unwrap(), []);
     }
 }
 

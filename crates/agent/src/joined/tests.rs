@@ -208,8 +208,9 @@ fn places_in_the_file_are_places_in_the_objects() {
     };
     assert_eq!(at("tenants/1/select/vni"), ("policy:7:@tenant".into(), "/tenant/select/vni".into()));
     assert_eq!(at("rule-groups/web/0"), ("policy:0:@library/web".into(), "/library".into()));
-    assert_eq!(at("policies/99/name").1, "");
-    assert_eq!(at("").1, "");
+    // Of nobody: a tenant that is blamed is held back.
+    assert_eq!(at("policies/99/name"), ("policy:0:@default".into(), "".into()));
+    assert_eq!(at(""), ("policy:0:@default".into(), "".into()));
 }
 
 #[test]

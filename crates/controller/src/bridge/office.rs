@@ -3,7 +3,7 @@
 //! the listener's thread.
 
 use super::own::{Own, Shown};
-use super::shelf::Shelf;
+use super::shelf::{Old, Olds, Shelf};
 use crate::access::Principal;
 use crate::controller::{Controller, Draft};
 use crate::counters::count;
@@ -11,11 +11,12 @@ use crate::device::{
     self, Acknowledgement, DeviceSpec, DeviceStatus, FUNCTIONS, FunctionHealth, FunctionStatus, HEALTH,
     LevelReport, Received, SESSIONS, SessionStatus, TookReport, WorkerReport,
 };
+use crate::held::{self, Blame};
+use crate::kept::{Keeps, Kept};
 use crate::model::Model;
 use crate::numbers;
 use crate::parts;
 use crate::problem::Refusal;
-use crate::render::TENANTS;
 use crate::southbound::enrolment::{Enroller, Revocations};
 use crate::southbound::listener::ListenerHandle;
 use crate::southbound::{Backend, DeviceRecord, EnrolRefusal, Unavailable, Wanted};
@@ -30,7 +31,7 @@ use bartizan_channel::tls::Clock;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 
 /// Days that devices' certificates are valid.
@@ -50,7 +51,16 @@ struct Given {
     number: u64,
     generation: u64,
     tenants: Vec<String>,
+    kept: Keeps,
     wanted: Arc<Wanted>,
+}
+
+/// What has to be read from the store before it can be said what a device is to run.
+enum Missing {
+    /// An older generation that was chosen for it.
+    Generation(u64),
+    /// What was said of a tenant in an older generation.
+    Tenant(String, u64),
 }
 
 /// The controller, as sessions see it.
@@ -60,6 +70,8 @@ pub struct Office {
     given: RefCell<HashMap<DeviceId, Given>>,
     /// The older generation that was read last: a roll-out has many devices.
     old: RefCell<Option<(u64, Model)>>,
+    /// What devices keep of tenants, by tenant and generation.
+    keeping: RefCell<BTreeMap<(String, u64), Arc<Model>>>,
     /// When two programs of one device were noticed last, in microseconds since 1970.
     twins: HashMap<DeviceId, u64>,
     enroller: Enroller,
@@ -88,11 +100,13 @@ impl Office {
     ) -> Result<Self, ChannelError> {
         let (enroller, shown) = (Enroller::new(own.authority.clone(), DEVICE_DAYS), own.shown(clock())?);
         let (shelf, given, old) = (RefCell::default(), RefCell::default(), RefCell::default());
+        let keeping = RefCell::default();
         Ok(Office {
             controller,
             shelf,
             given,
             old,
+            keeping,
             twins: HashMap::new(),
             enroller,
             revocations,
@@ -125,17 +139,19 @@ impl Office {
         Ok(())
     }
 
-    /// What a device is to run, if that is made of what stands; or the older generation that was chosen for it.
-    fn make(&self, device: &DeviceId) -> Option<Result<Given, u64>> {
+    /// What a device is to run; or what of older generations has to be read for it first.
+    fn make(&self, device: &DeviceId) -> Option<Result<Given, Missing>> {
         let model = self.controller.model();
         let (spec, status) = (self.spec(&model, device)?, DeviceStatus::of(&model, device.as_str()));
         let number = status.number();
         if number == 0 {
             return None;
         }
-        let generation = status.wanted;
+        let (generation, kept) = (status.wanted, status.keeps());
         let fits = |given: &&Given| {
-            (given.number, given.generation) == (number, generation) && given.tenants == spec.tenants
+            (given.number, given.generation) == (number, generation)
+                && given.tenants == spec.tenants
+                && given.kept == kept
         };
         // Another device's will do: what a generation has for the same tenants is the same.
         let known = self.given.borrow();
@@ -143,32 +159,61 @@ impl Office {
             return Some(Ok(given.clone()));
         }
         drop(known);
+        let (old, keeping) = (self.old.borrow(), self.keeping.borrow());
         // One that follows has what stands: whatever touched its tenants since made it want that.
         let follows = !status.chosen && spec.follow == device::Follow::Auto;
-        if status.wanted != model.generation && !follows {
-            return Some(Err(status.wanted));
-        }
-        let wanted = Arc::new(self.shelf.borrow_mut().wanted(&model, &model, &spec, number));
-        Some(Ok(Given { number, generation, tenants: spec.tenants, wanted }))
+        let chosen = match old.as_ref() {
+            _ if status.wanted == model.generation || follows => &*model,
+            Some((known, old)) if *known == generation => old,
+            _ => return Some(Err(Missing::Generation(generation))),
+        };
+        let old_of = |tenant: &str, generation: u64| match keeping.get(&(tenant.to_owned(), generation)) {
+            Some(old) => Ok(Some(old.clone())),
+            None if generation == 0 => Ok(None),
+            None => Err(Missing::Tenant(tenant.to_owned(), generation)),
+        };
+        let of = |(tenant, kept): (&String, &Kept)| {
+            let policies = old_of(tenant, kept.generation)?;
+            let own = kept.tenant.map(|generation| old_of(tenant, generation)).transpose()?;
+            Ok((tenant.clone(), Old { policies, tenant: own }))
+        };
+        let olds: Olds = match kept.iter().map(of).collect() {
+            Ok(olds) => olds,
+            Err(missing) => return Some(Err(missing)),
+        };
+        let wanted = Arc::new(self.shelf.borrow_mut().wanted(chosen, &model, &spec, number, &olds));
+        Some(Ok(Given { number, generation, tenants: spec.tenants, kept, wanted }))
     }
 
-    /// The same of an older generation, which the store has. Nothing is locked while it is read.
-    fn make_of(&self, device: &DeviceId, generation: u64) -> Result<Option<Given>, Refusal> {
-        let mut old = self.old.borrow_mut();
-        let old = match old.take().filter(|(known, _)| *known == generation) {
-            Some(known) => old.insert(known),
-            None => old.insert((generation, self.controller.model_at(generation)?)),
-        };
-        let model = self.controller.model();
-        let status = DeviceStatus::of(&model, device.as_str());
-        let Some(spec) = self.spec(&model, device) else { return Ok(None) };
-        if status.wanted != generation {
-            // It was changed meanwhile, which is told as well.
-            return Ok(None);
+    /// Reads what is missing from the store. Nothing is locked meanwhile.
+    fn fetch(&self, missing: Missing) -> Result<(), Refusal> {
+        match missing {
+            Missing::Generation(generation) => {
+                let model = self.controller.model_at(generation)?;
+                *self.old.borrow_mut() = Some((generation, model));
+            }
+            Missing::Tenant(tenant, generation) => {
+                let old = Arc::new(held::old(&self.controller.model_at(generation)?, &tenant));
+                self.keeping.borrow_mut().insert((tenant, generation), old);
+            }
         }
-        let number = status.number();
-        let wanted = Arc::new(self.shelf.borrow_mut().wanted(&old.1, &model, &spec, number));
-        Ok(Some(Given { number, generation, tenants: spec.tenants, wanted }))
+        Ok(())
+    }
+
+    /// Lets go of what no device keeps any more.
+    fn forget(&self) {
+        *self.old.borrow_mut() = None;
+        let mut keeping = self.keeping.borrow_mut();
+        if keeping.is_empty() {
+            return;
+        }
+        let model = self.controller.model();
+        let all = model.all(device::KIND).flat_map(|device| DeviceStatus::of(&model, &device.id).keeps());
+        let both = |(tenant, kept): (String, Kept)| {
+            [kept.generation, kept.tenant.unwrap_or(0)].map(|generation| (tenant.clone(), generation))
+        };
+        let kept: BTreeSet<(String, u64)> = all.flat_map(both).collect();
+        keeping.retain(|key, _| kept.contains(key));
     }
 
     /// Tells the controller, and why it could not be told.
@@ -203,7 +248,7 @@ impl Backend for Office {
         let _ = self.revocations.refresh();
         if now.ms >= self.looked.saturating_add(LOOK) {
             self.looked = now.ms;
-            *self.old.borrow_mut() = None;
+            self.forget();
             if let Err(error) = self.look() {
                 (self.say)(&format!("the certificate for agents: {error}"));
             }
@@ -213,22 +258,26 @@ impl Backend for Office {
     fn device(&self, device: &DeviceId) -> Option<DeviceRecord> {
         let model = self.controller.model();
         let spec = self.spec(&model, device)?;
-        let mut tenants: std::collections::BTreeSet<u16> =
-            served(&model, &spec).filter_map(|name| numbers::tenant(&model, name)).collect();
+        let mut tenants: std::collections::BTreeSet<u16> = held::served(&model, &spec)
+            .into_iter()
+            .filter_map(|name| numbers::tenant(&model, name))
+            .collect();
         tenants.insert(parts::EVERYBODY);
         Some(DeviceRecord { tenants })
     }
 
     fn wanted(&self, device: &DeviceId) -> Option<Arc<Wanted>> {
-        let given = match self.make(device)? {
-            Ok(given) => given,
-            Err(generation) => match self.make_of(device, generation) {
-                Ok(given) => given?,
-                Err(refusal) => {
-                    (self.say)(&format!("what `{device}` is to run cannot be read: {refusal}"));
-                    return None;
+        let given = loop {
+            match self.make(device)? {
+                Ok(given) => break given,
+                // What is read stays until the next tick, so that each turn has one thing less to read.
+                Err(missing) => {
+                    if let Err(refusal) = self.fetch(missing) {
+                        (self.say)(&format!("what `{device}` is to run cannot be read: {refusal}"));
+                        return None;
+                    }
                 }
-            },
+            }
         };
         let wanted = given.wanted.clone();
         self.given.borrow_mut().insert(device.clone(), given);
@@ -294,7 +343,7 @@ impl Backend for Office {
             diagnostics,
             took: running.took.map(|Took { build, store, swap }| TookReport { build, store, swap }),
         };
-        self.told(self.controller.answered(&nobody(), device.as_str(), Some(number), &answer))
+        self.told(self.controller.answered(&nobody(), device.as_str(), number, &answer))
     }
 
     fn refused(&mut self, device: &DeviceId, number: u64, refusal: &NotTaken) -> Result<(), Unavailable> {
@@ -302,16 +351,18 @@ impl Backend for Office {
             // Something was lost on the way: it is sent again, and if that does not help the session ends.
             return Ok(());
         }
-        let (status, mut diagnostics) = {
+        let (status, mut diagnostics, blame) = {
             let model = self.controller.model();
             let spec = self.spec(&model, device).unwrap_or_default();
-            let names: HashMap<u16, &str> = served(&model, &spec)
+            let names: HashMap<u16, &str> = held::served(&model, &spec)
+                .into_iter()
                 .filter_map(|name| Some((numbers::tenant(&model, name)?, name)))
                 .collect();
             let file = |group| numbers::file_of(&model, group);
             let lines =
                 refusal.diagnostics.iter().map(|found| place(found, &names, file)).collect::<Vec<_>>();
-            (DeviceStatus::of(&model, device.as_str()), lines)
+            let blame = blame(&refusal.diagnostics, &lines, &names);
+            (DeviceStatus::of(&model, device.as_str()), lines, blame)
         };
         if diagnostics.is_empty() {
             diagnostics.push(reason(refusal.code).to_owned());
@@ -328,7 +379,25 @@ impl Backend for Office {
             diagnostics,
             took: None,
         };
-        self.told(self.controller.answered(&nobody(), device.as_str(), Some(number), &answer))
+        if !matches!(refusal.code, RefusalCode::Policy | RefusalCode::Limit) {
+            // Nobody's fault.
+            return self.told(self.controller.answered(&nobody(), device.as_str(), number, &answer));
+        }
+        let held = self.controller.not_taken(
+            &nobody(),
+            device.as_str(),
+            number,
+            &answer,
+            &blame.unwrap_or_default(),
+        );
+        for tenant in self.told(held)? {
+            (self.say)(&format!(
+                "`{device}` does not take what tenant `{tenant}` says in generation {}, and goes on with what it runs of it: {}",
+                answer.generation,
+                answer.diagnostics.join("; ")
+            ));
+        }
+        Ok(())
     }
 
     fn ahead(&mut self, device: &DeviceId, number: u64) {
@@ -396,7 +465,8 @@ impl Backend for Office {
         let (kept, received) = {
             let model = self.controller.model();
             let spec = self.spec(&model, device).ok_or(Unavailable)?;
-            let names: BTreeMap<u16, &str> = served(&model, &spec)
+            let names: BTreeMap<u16, &str> = held::served(&model, &spec)
+                .into_iter()
                 .filter_map(|name| Some((numbers::tenant(&model, name)?, name)))
                 .collect();
             let of = |alert: Alert| Some(kept(names.get(&alert.tenant)?, alert));
@@ -460,12 +530,14 @@ impl Backend for Office {
     }
 }
 
-/// The tenants that a device serves and that are there.
-fn served<'m>(model: &'m Model, spec: &'m DeviceSpec) -> Box<dyn Iterator<Item = &'m str> + 'm> {
-    if spec.tenants.iter().any(|tenant| tenant == device::ALL) {
-        return Box::new(model.all(TENANTS).map(|document| document.id.as_str()));
+/// Who is to blame for all that a device says against a generation; nothing if some of it is said of nobody, or of who is not served.
+fn blame(found: &[Diagnostic], lines: &[String], names: &HashMap<u16, &str>) -> Option<Blame> {
+    let mut blame = Blame::new();
+    for (found, line) in found.iter().zip(lines) {
+        let (tenant, _) = found.object.policy_name()?;
+        blame.entry((*names.get(&tenant)?).to_owned()).or_default().push(line.clone());
     }
-    Box::new(spec.tenants.iter().map(String::as_str).filter(|name| model.get(TENANTS, name).is_some()))
+    Some(blame)
 }
 
 fn unknown(number: u64) -> String {

@@ -2,7 +2,8 @@
 //! Parts that were made, by document and generation. What a change did not touch is not made again, nor hashed, for no device and no
 //! generation: they share it.
 
-use crate::device::{ALL, DeviceSpec};
+use crate::device::DeviceSpec;
+use crate::held;
 use crate::model::Model;
 use crate::numbers;
 use crate::parts::{self, Part};
@@ -17,13 +18,24 @@ use std::sync::Arc;
 /// Parts of removed documents that may lie about, in any case.
 const SPARE: usize = 1_024;
 
+/// What a tenant gets of older generations.
+pub struct Old {
+    /// Where its policies and groups are; none if it has none.
+    pub policies: Option<Arc<Model>>,
+    /// Where what administrators say of it is, if that is older as well: nowhere, if it was not there.
+    pub tenant: Option<Option<Arc<Model>>>,
+}
+
+/// The same, by tenant.
+pub type Olds = BTreeMap<String, Old>;
+
 /// The parts of one kind of document, by its name: the generation that wrote it, and the part.
-type Kept = HashMap<String, (u64, Arc<Part>)>;
+type Made = HashMap<String, (u64, Arc<Part>)>;
 
 /// The parts.
 #[derive(Debug, Default)]
 pub struct Shelf {
-    kinds: BTreeMap<&'static str, Kept>,
+    kinds: BTreeMap<&'static str, Made>,
     /// Parts that were made: those that did not lie here.
     pub made: u64,
 }
@@ -43,56 +55,106 @@ impl Collected {
 }
 
 impl Shelf {
-    /// What a device is sent of a generation, under a number. `numbered`: what stands, which has the numbers; the older generations in
-    /// `model` have none.
-    pub fn wanted(&mut self, model: &Model, numbered: &Model, spec: &DeviceSpec, number: u64) -> Wanted {
+    /// What a device is sent of a generation, under a number, with what is `old` in it. `numbered`: what stands, which has the numbers; the
+    /// older generations in `model` have none.
+    pub fn wanted(
+        &mut self,
+        model: &Model,
+        numbered: &Model,
+        spec: &DeviceSpec,
+        number: u64,
+        olds: &Olds,
+    ) -> Wanted {
         let mut all = Collected::default();
         let mut libraries = BTreeSet::new();
-        if spec.tenants.iter().any(|tenant| tenant == ALL) {
-            for tenant in model.all(render::TENANTS) {
-                self.tenant(model, numbered, tenant, &mut all, &mut libraries);
-            }
-        } else {
-            for tenant in spec.tenants.iter().filter_map(|name| model.get(render::TENANTS, name)) {
-                self.tenant(model, numbered, tenant, &mut all, &mut libraries);
+        for tenant in
+            held::served(model, spec).into_iter().filter_map(|name| model.get(render::TENANTS, name))
+        {
+            match olds.get(&tenant.id) {
+                None => self.tenant((model, numbered), tenant, &mut all, &mut libraries),
+                Some(old) => self.old_tenant((old, numbered), tenant, &mut all, &mut libraries),
             }
         }
-        self.shared(model, numbered, &libraries, &mut all);
+        // What the policies of old name may be gone.
+        let models: Vec<&Model> =
+            [model].into_iter().chain(olds.values().filter_map(|old| old.policies.as_deref())).collect();
+        self.shared(&models, numbered, &libraries, &mut all);
         self.purge(numbered);
         Wanted::known(number, all.objects, all.manifest)
     }
 
     fn tenant(
         &mut self,
-        model: &Model,
-        numbered: &Model,
+        (model, numbered): (&Model, &Model),
         tenant: &Document,
         all: &mut Collected,
         libraries: &mut BTreeSet<String>,
     ) {
         // Every tenant has one from when it was made.
         let Some(number) = numbers::tenant(numbered, &tenant.id) else { return };
-        let prefix = format!("{}/", tenant.id);
         all.add(&self.part(render::TENANTS, tenant, || parts::tenant(number, tenant)));
+        self.policies(model, (&tenant.id, number), all, libraries);
+    }
+
+    /// A tenant with the policies of an older generation; none if it had none there.
+    fn old_tenant(
+        &mut self,
+        (old, numbered): (&Old, &Model),
+        tenant: &Document,
+        all: &mut Collected,
+        libraries: &mut BTreeSet<String>,
+    ) {
+        let Some(number) = numbers::tenant(numbered, &tenant.id) else { return };
+        let before = |old: &Option<Arc<Model>>| {
+            old.as_ref().and_then(|old| old.get(render::TENANTS, &tenant.id)).cloned()
+        };
+        match old.tenant.as_ref().map(before) {
+            None => all.add(&self.part(render::TENANTS, tenant, || parts::tenant(number, tenant))),
+            Some(Some(before)) => all.add(&parts::tenant(number, &as_before(&before, tenant))),
+            // It was not there.
+            Some(None) => return,
+        }
+        if let Some(old) = &old.policies {
+            self.policies(old, (&tenant.id, number), all, libraries);
+        }
+    }
+
+    /// Policies and groups of a tenant.
+    fn policies(
+        &mut self,
+        model: &Model,
+        (tenant, number): (&str, u16),
+        all: &mut Collected,
+        libraries: &mut BTreeSet<String>,
+    ) {
+        let prefix = format!("{tenant}/");
         let mut groups: Option<BTreeMap<String, Value>> = None;
         for group in model.list(render::GROUPS, &prefix, None) {
             all.add(&self.part(render::GROUPS, group, || {
-                let groups = groups.get_or_insert_with(|| render::groups(model, &tenant.id));
-                parts::group(number, &tenant.id, group, groups)
+                let groups = groups.get_or_insert_with(|| render::groups(model, tenant));
+                parts::group(number, tenant, group, groups)
             }));
         }
         for policy in model.list(render::POLICIES, &prefix, None) {
             let part = self.part(render::POLICIES, policy, || {
-                let groups = groups.get_or_insert_with(|| render::groups(model, &tenant.id));
-                parts::policy(number, &tenant.id, policy, groups)
+                let groups = groups.get_or_insert_with(|| render::groups(model, tenant));
+                parts::policy(number, tenant, policy, groups)
             });
             all.add(&part);
             libraries.extend(part.needs.iter().cloned());
         }
     }
 
-    /// What belongs to no tenant: the settings, and the libraries that its policies name, with their files.
-    fn shared(&mut self, model: &Model, numbered: &Model, libraries: &BTreeSet<String>, all: &mut Collected) {
+    /// What belongs to no tenant: the settings, and the libraries that its policies name, with their files. `models`: the generation, then
+    /// older ones for what is not in it.
+    fn shared(
+        &mut self,
+        models: &[&Model],
+        numbered: &Model,
+        libraries: &BTreeSet<String>,
+        all: &mut Collected,
+    ) {
+        let Some(model) = models.first() else { return };
         match model.get(render::SETTINGS, render::DEFAULT) {
             Some(document) => all.add(&self.part(render::SETTINGS, document, || parts::default(model))),
             None => all.add(&parts::default(model)),
@@ -100,12 +162,13 @@ impl Shelf {
         if let Some(document) = model.get(render::SETTINGS, render::DNS) {
             all.add(&self.part(render::SETTINGS, document, || parts::dns(document)));
         }
-        for library in libraries.iter().filter_map(|name| model.get(render::LIBRARIES, name)) {
+        let find = |kind: &str, name: &str| models.iter().find_map(|model| model.get(kind, name));
+        for library in libraries.iter().filter_map(|name| find(render::LIBRARIES, name)) {
             let part = self.part(render::LIBRARIES, library, || parts::library(numbered, library));
             all.add(&part);
             for hash in &part.needs {
                 let number = numbers::rule_file(numbered, hash);
-                let text = model.get(render::RULE_TEXTS, hash);
+                let text = find(render::RULE_TEXTS, hash);
                 if let (Some(number), Some(text)) = (number, text) {
                     all.add(&self.part(render::RULE_TEXTS, text, || parts::rule_file(number, text)));
                 }
@@ -136,4 +199,19 @@ impl Shelf {
             }
         }
     }
+}
+
+/// What was said of a tenant, but for whose traffic it is and when it is tried: these are as they are now, or two tenants could get the
+/// same packets.
+fn as_before(before: &Document, now: &Document) -> Document {
+    let mut body = before.body.clone();
+    if let Some(object) = body.as_object_mut() {
+        for key in ["select", "order"] {
+            match now.body.get(key) {
+                Some(said) => drop(object.insert(key.to_owned(), said.clone())),
+                None => drop(object.remove(key)),
+            }
+        }
+    }
+    Document { body, ..before.clone() }
 }

@@ -3,7 +3,7 @@
 
 use super::document::{Context, Kind};
 use crate::access::{Need, Principal};
-use crate::controller::{Controller, Draft};
+use crate::controller::{Controller, Draft, Settings};
 use crate::device::{
     self, ALL, Acknowledgement, DeviceSpec, DeviceStatus, FUNCTIONS, Follow, FunctionHealth, FunctionStatus,
     HEALTH, SESSIONS, SessionStatus, Touched,
@@ -68,7 +68,8 @@ impl Kind for Devices {
         match spec.follow {
             Follow::Auto => {
                 let status = DeviceStatus::of(context.model, context.name);
-                vec![status.follow(context.model.generation + 1).line(context.name)]
+                // Whom it serves may be new: all is tried anew.
+                vec![status.follow(context.model.generation + 1, &Touched::All).line(context.name)]
             }
             Follow::Manual => Vec::new(),
         }
@@ -86,8 +87,8 @@ impl Controller {
             if model.get(device::KIND, name).is_some() {
                 return Ok(Draft::default());
             }
-            let functions = &self.settings.functions;
-            let context = Context { model, functions, tenant: "", name, body: &body };
+            let Settings { functions, sections, .. } = &self.settings;
+            let context = Context { model, functions, sections, tenant: "", name, body: &body };
             let draft = Draft::one(device::KIND, name, Some(body.clone()), Devices::touched(&context));
             Ok(Draft { status: Devices::also(&context), ..draft })
         };

@@ -3,7 +3,7 @@
 //! rest is here once: pages, tags against lost updates, dry run, quotas.
 
 use crate::access::Need;
-use crate::controller::{Draft, Outcome, shown};
+use crate::controller::{Draft, Outcome, Settings, shown};
 use crate::device::{self, Touched};
 use crate::model::Model;
 use crate::problem::{Fault, Refusal};
@@ -11,6 +11,7 @@ use crate::rest::http::{Method, Reply};
 use crate::rest::route::{
     BODY_MAX, Body, CURSOR, Call, DRY_RUN, LIMIT, Route, WAIT, first_page, read_as, schema,
 };
+use crate::sections::Sections;
 use crate::store::Status;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -81,6 +82,8 @@ pub struct Context<'c> {
     pub model: &'c Model,
     /// The functions that chains may name.
     pub functions: &'c [String],
+    /// What they say of their sections.
+    pub sections: &'c Sections,
     /// The tenant of the path, or nothing.
     pub tenant: &'c str,
     /// The name in the path.
@@ -256,9 +259,9 @@ fn put<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
     let draft = |model: &Model| {
         exists_if::<K>(call, model)?;
         let stands = model.get(K::KIND, &id).map(|document| document.generation);
-        let functions = &call.controller.settings.functions;
+        let Settings { functions, sections, .. } = &call.controller.settings;
         let (tenant, name) = (call.name("tenant"), call.name(K::ONE));
-        let context = Context { model, functions, tenant, name, body: &body };
+        let context = Context { model, functions, sections, tenant, name, body: &body };
         let faults = K::check(&context, &spec);
         if !faults.is_empty() {
             return Err(there(faults));
@@ -286,9 +289,9 @@ fn delete<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
         exists_if::<K>(call, model)?;
         let document = model.get(K::KIND, &id).ok_or_else(|| missing::<K>(call))?;
         unchanged(call, Some(document.generation))?;
-        let (functions, body) = (&call.controller.settings.functions, &document.body);
+        let (Settings { functions, sections, .. }, body) = (&call.controller.settings, &document.body);
         let (tenant, name) = (call.name("tenant"), call.name(K::ONE));
-        let context = Context { model, functions, tenant, name, body };
+        let context = Context { model, functions, sections, tenant, name, body };
         K::free(&context)?;
         let mut draft = Draft::one(K::KIND, &id, None, K::touched(&context));
         if K::KIND == device::KIND {

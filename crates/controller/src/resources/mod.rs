@@ -5,6 +5,7 @@ mod agents;
 mod devices;
 mod document;
 mod generations;
+mod inventory;
 pub mod libraries;
 mod logs;
 mod policies;

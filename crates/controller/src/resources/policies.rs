@@ -2,9 +2,12 @@
 //! Policies and groups of a tenant: what they say is today's policy file; checks are those of its reader.
 
 use super::document::{Context, Kind, NoStatus};
+use super::inventory;
 use super::tenants::{Quotas, TenantSpec};
 use crate::access::Need;
 use crate::device::Touched;
+use crate::held::HeldStatus;
+use crate::model::Model;
 use crate::parts;
 use crate::problem::{Fault, Refusal};
 use crate::render;
@@ -70,7 +73,7 @@ impl Kind for Policies {
     const READ: Need = Need::ReadTenant;
     const WRITE: Need = Need::WriteTenant;
     type Spec = PolicySpec;
-    type Status = NoStatus;
+    type Status = HeldStatus;
 
     fn check(context: &Context<'_>, spec: &PolicySpec) -> Vec<Fault> {
         let mut faults: Vec<Fault> = ["name", "tenant"]
@@ -83,6 +86,10 @@ impl Kind for Policies {
             Ok(file) => {
                 faults.extend(file.policies.iter().flat_map(|p| sections(context, &file, p)));
                 faults.extend(file.policies.iter().flat_map(|p| chain(context, &p.chain, "/policy/chain")));
+                let links =
+                    file.policies.iter().flat_map(|policy| policy.link.iter().flat_map(|all| all.iter()));
+                faults.extend(inventory::links(context.model, context.tenant, links, "/policy/link"));
+                faults.extend(too_many_rules(context));
                 faults.extend(too_long(context, Self::KIND));
             }
             Err(problems) => faults.extend(problems.iter().map(|p| moved(p, "/policies/0", "/policy"))),
@@ -96,6 +103,10 @@ impl Kind for Policies {
 
     fn touched(context: &Context<'_>) -> Touched {
         Touched::Tenants(BTreeSet::from([context.tenant.to_owned()]))
+    }
+
+    fn status(model: &Model, id: &str) -> Option<HeldStatus> {
+        HeldStatus::of(model, id.split_once('/').map_or(id, |(tenant, _)| tenant))
     }
 }
 
@@ -157,6 +168,17 @@ fn bad_labels(labels: &Labels) -> Vec<Fault> {
         faults.push(Fault::new(pointer, message));
     }
     faults
+}
+
+/// Whether the tenant had more rules with this policy than it may have. Devices would refuse it.
+fn too_many_rules(context: &Context<'_>) -> Option<Fault> {
+    let tenant = context.model.read::<TenantSpec>(render::TENANTS, context.tenant)?;
+    let changed = Some((context.name, context.body));
+    let said = inventory::too_many_rules(context.model, context.tenant, tenant.quotas?.rules, changed)?;
+    Some(Fault::new(
+        "/policy/pfw/rules",
+        format!("{said}; use fewer, or ask an administrator for a higher quota"),
+    ))
 }
 
 /// Why what devices are sent of it is no message.
@@ -311,8 +333,8 @@ fn sections(context: &Context<'_>, file: &PolicyFile, policy: &Policy) -> Vec<Fa
                 }
                 Err(problems) => problems,
             },
-            // Those that others add are for the agent to read.
-            _ => continue,
+            // Those that others add are for themselves to read.
+            other => context.sections.check(file, policy, other),
         };
         faults.extend(problems.iter().map(|problem| Fault::of(&path, problem)));
     }

@@ -9,7 +9,7 @@ use crate::model::Model;
 use crate::problem::{Fault, Refusal};
 use crate::rest::http::{Method, Reply};
 use crate::rest::route::{BODY_MAX, Body, CURSOR, Call, DRY_RUN, LIMIT, Route, first_page, read_as, schema};
-use crate::rollout::{self, KIND, Rollout, RolloutRequest, RolloutState, STEPS_MAX};
+use crate::rollout::{self, KIND, ROLLOUTS_MAX, Rollout, RolloutRequest, RolloutState, STEPS_MAX};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -112,6 +112,11 @@ fn begin(call: &Call<'_>) -> Result<Reply, Refusal> {
     if !faults.is_empty() {
         return Err(Refusal::Wrong(faults));
     }
+    if let Some(generation) =
+        request.generation.filter(|generation| *generation <= call.controller.model().generation)
+    {
+        call.controller.remembers(generation)?;
+    }
     let outcome = call.controller.change(&call.who(), "begin roll-out", call.dry(), |model| {
         let generation = request.generation.unwrap_or(model.generation);
         if generation == 0 || generation > model.generation {
@@ -131,7 +136,11 @@ fn begin(call: &Call<'_>) -> Result<Reply, Refusal> {
         // Names in the order of time, and never the same twice.
         let name = format!("r{:012}", model.generation + 1);
         let body = serde_json::to_value(&rollout).ok();
-        Ok(Draft { writes: vec![(KIND.to_owned(), name, body)], status, ..Draft::default() })
+        let beyond = (model.count(KIND) + 1).saturating_sub(ROLLOUTS_MAX);
+        let oldest =
+            model.all(KIND).take(beyond).map(|document| (KIND.to_owned(), document.id.clone(), None));
+        let writes = oldest.chain([(KIND.to_owned(), name, body)]).collect();
+        Ok(Draft { writes, status, ..Draft::default() })
     })?;
     Ok(Reply::json(200, &outcome))
 }
@@ -152,6 +161,10 @@ fn cancel(call: &Call<'_>) -> Result<Reply, Refusal> {
 
 fn revert(call: &Call<'_>) -> Result<Reply, Refusal> {
     let id = call.name("rollout");
+    let (_, known) = read(&call.controller.model(), id)?;
+    for before in known.before.values().filter(|before| **before > 0) {
+        call.controller.remembers(*before)?;
+    }
     let outcome = call.controller.change(&call.who(), "revert roll-out", false, |model| {
         let (_, mut rollout) = read(model, id)?;
         if rollout.state == RolloutState::Reverted {

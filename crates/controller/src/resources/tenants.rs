@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tenants: whose traffic is whose. No packet may fit two tenants of the same order.
 
-use super::document::{Context, Kind, NoStatus};
+use super::document::{Context, Kind};
+use super::inventory;
 use crate::access::Need;
 use crate::controller::TOKENS;
 use crate::device::Touched;
+use crate::held::HeldStatus;
+use crate::model::Model;
 use crate::parts;
 use crate::problem::{Fault, Refusal};
 use crate::render;
@@ -80,7 +83,7 @@ impl Kind for Tenants {
     const READ: Need = Need::ReadTenant;
     const WRITE: Need = Need::Admin;
     type Spec = TenantSpec;
-    type Status = NoStatus;
+    type Status = HeldStatus;
 
     fn read(body: &Value) -> Result<TenantSpec, Refusal> {
         read_lenient(body)
@@ -98,6 +101,13 @@ impl Kind for Tenants {
         };
         if faults.is_empty() {
             faults.extend(conflict(context, spec));
+            let links = spec.select.link.iter().flat_map(|all| all.iter());
+            faults.extend(inventory::links(context.model, context.name, links, "/select/link"));
+            let most = spec.quotas.as_ref().and_then(|quotas| quotas.rules);
+            let rules = inventory::too_many_rules(context.model, context.name, most, None);
+            faults.extend(rules.map(|said| {
+                Fault::new("/quotas/rules", format!("{said}; raise it, or have the tenant use fewer first"))
+            }));
         }
         let long = parts::unsendable(context.model, Self::KIND, context.name, context.body);
         faults.extend(long.map(|message| Fault::new("", message)));
@@ -124,6 +134,10 @@ impl Kind for Tenants {
 
     fn touched(context: &Context<'_>) -> Touched {
         Touched::Tenants(BTreeSet::from([context.name.to_owned()]))
+    }
+
+    fn status(model: &Model, id: &str) -> Option<HeldStatus> {
+        HeldStatus::of(model, id)
     }
 }
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A store in memory, for tests and simulations.
 
-use super::{Alert, AuditRow, Change, Document, KeptAlert, Loaded, Status, Store, StoreError, hash};
+use super::{
+    Alert, AuditRow, Change, Document, Forgotten, KeptAlert, Loaded, Status, Store, StoreError, hash,
+    superfluous,
+};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 type Versions = BTreeMap<(String, String), Vec<(u64, Option<Value>)>>;
 
@@ -14,6 +17,8 @@ pub struct MemoryStore {
     versions: Versions,
     status: BTreeMap<(String, String), Value>,
     audit: Vec<AuditRow>,
+    /// Generations that were forgotten.
+    gone: BTreeSet<u64>,
     alerts: Vec<(String, KeptAlert)>,
     numbers: u64,
     /// Every change is refused as on a full disk.
@@ -33,7 +38,7 @@ impl MemoryStore {
 
     fn row(&mut self, change: &Change, subject: (&str, &str), hashes: (Option<String>, Option<String>)) {
         self.audit.push(AuditRow {
-            row: self.audit.len() as u64 + 1,
+            row: self.audit.last().map_or(0, |row| row.row) + 1,
             generation: self.generation,
             at: change.at,
             who: change.who.clone(),
@@ -91,6 +96,33 @@ impl Store for MemoryStore {
             Some(Document { kind: kind.clone(), id: id.clone(), generation, body: body? })
         });
         Ok(standing.collect())
+    }
+
+    fn keeps(&mut self, generation: u64) -> Result<bool, StoreError> {
+        Ok(!self.gone.contains(&generation))
+    }
+
+    fn forget(&mut self, before: u64, but: &BTreeSet<u64>, rows: u64) -> Result<Forgotten, StoreError> {
+        let before = before.min(self.generation);
+        let at: BTreeSet<u64> = but.iter().copied().filter(|kept| *kept < before).chain([before]).collect();
+        for versions in self.versions.values_mut() {
+            let old: Vec<(u64, bool)> = versions
+                .iter()
+                .filter(|(written, _)| *written <= before)
+                .map(|(written, body)| (*written, body.is_none()))
+                .collect();
+            let gone = superfluous(&old, &at);
+            versions.retain(|(written, _)| !gone.contains(written));
+        }
+        self.versions.retain(|_, versions| !versions.is_empty());
+        let gone: Vec<u64> = (1..before)
+            .filter(|generation| !but.contains(generation) && !self.gone.contains(generation))
+            .collect();
+        self.gone.extend(&gone);
+        let beyond = (self.audit.len() as u64).saturating_sub(rows);
+        let last = self.audit.last().map_or(0, |row| row.row);
+        self.audit.retain(|row| row.row.saturating_add(rows) > last);
+        Ok(Forgotten { generations: gone.len() as u64, rows: beyond })
     }
 
     fn audit(&mut self, behind: u64, limit: usize) -> Result<Vec<AuditRow>, StoreError> {

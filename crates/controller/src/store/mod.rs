@@ -16,6 +16,7 @@ pub use sqlite::SqliteStore;
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A document as it stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -141,6 +142,27 @@ pub struct KeptAlert {
     pub event: Value,
 }
 
+/// How much was forgotten.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Forgotten {
+    /// Generations whose documents are no longer there.
+    pub generations: u64,
+    /// Rows of the audit log.
+    pub rows: u64,
+}
+
+/// Of the versions of a document up to a generation, oldest first (the generation that wrote each, and whether it is a removal), those that nobody asks
+/// for any more. `at`: the generations in which it is still asked what stood; the last of them is that generation.
+fn superfluous(versions: &[(u64, bool)], at: &BTreeSet<u64>) -> Vec<u64> {
+    let last = |asked: u64| versions.iter().rev().find(|(written, _)| *written <= asked);
+    let mut needed: BTreeMap<u64, bool> = at.iter().filter_map(|asked| last(*asked).copied()).collect();
+    // A removal says something only where something older could be found in its place.
+    while let Some(first) = needed.first_entry().filter(|first| *first.get()) {
+        first.remove();
+    }
+    versions.iter().map(|(written, _)| *written).filter(|written| !needed.contains_key(written)).collect()
+}
+
 /// What a store holds when it is opened.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Loaded {
@@ -203,6 +225,19 @@ pub trait Store: Send {
     /// It cannot be read.
     fn at(&mut self, generation: u64) -> Result<Vec<Document>, StoreError>;
 
+    /// Whether the documents of a generation are still kept ([`Store::forget`]); the newest always are.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn keeps(&mut self, generation: u64) -> Result<bool, StoreError>;
+
+    /// Forgets what documents said before a generation, but for what stood in some others (`but`); and rows of the audit log beyond the newest
+    /// so many. What stands is never forgotten.
+    ///
+    /// # Errors
+    /// The disk fails.
+    fn forget(&mut self, before: u64, but: &BTreeSet<u64>, rows: u64) -> Result<Forgotten, StoreError>;
+
     /// Up to `limit` rows of the audit log behind a row, oldest first.
     ///
     /// # Errors
@@ -242,4 +277,24 @@ pub fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_go_that_no_generation_is_asked_for() {
+        const NONE: [u64; 0] = [];
+        let of = |versions: &[(u64, bool)], at: &[u64]| superfluous(versions, &at.iter().copied().collect());
+        assert_eq!(of(&[(1, false), (4, false), (7, false)], &[9]), [1, 4]);
+        assert_eq!(of(&[(1, false), (4, false), (7, false)], &[3, 9]), [4]);
+        assert_eq!(of(&[(4, false), (7, false)], &[3, 6, 9]), NONE);
+        // Removed: nothing of it is left, unless an older generation has it.
+        assert_eq!(of(&[(1, false), (4, true)], &[9]), [1, 4]);
+        assert_eq!(of(&[(1, false), (4, true)], &[2, 9]), NONE);
+        assert_eq!(of(&[(1, false), (4, true), (6, false), (8, true)], &[5, 9]), [1, 4, 6, 8]);
+        assert_eq!(of(&[(1, false), (4, true), (6, false), (8, true)], &[5, 7, 9]), [1, 4]);
+        assert_eq!(of(&[], &[9]), NONE);
+    }
 }

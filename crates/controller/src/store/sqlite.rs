@@ -5,10 +5,13 @@
 //! bits, which generations and microseconds do not reach.
 
 use super::migrations::MIGRATIONS;
-use super::{Alert, AuditRow, Change, Document, KeptAlert, Loaded, Status, Store, StoreError, hash};
+use super::{
+    Alert, AuditRow, Change, Document, Forgotten, KeptAlert, Loaded, Status, Store, StoreError, hash,
+    superfluous,
+};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, Transaction, params};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -245,6 +248,49 @@ fn forget(transaction: &Transaction<'_>, tenant: &str, keep: i64) -> rusqlite::R
     Ok(forgotten as u64)
 }
 
+/// Forgets versions of documents of before a generation, but for those that stood in some others.
+fn forget_versions(transaction: &Transaction<'_>, before: u64, but: &BTreeSet<u64>) -> rusqlite::Result<()> {
+    let at: BTreeSet<u64> = but.iter().copied().filter(|kept| *kept < before).chain([before]).collect();
+    let mut select = transaction.prepare_cached(
+        "SELECT kind, id, generation, body IS NULL FROM documents WHERE generation <= ? ORDER BY kind, id, generation",
+    )?;
+    let before = i64::try_from(before).unwrap_or(i64::MAX);
+    let all = select.query_map([before], |row| {
+        Ok(((row.get::<_, String>(0)?, row.get::<_, String>(1)?), (number(row, 2)?, row.get::<_, bool>(3)?)))
+    })?;
+    let mut versions: BTreeMap<(String, String), Vec<(u64, bool)>> = BTreeMap::new();
+    for version in all {
+        let (name, version) = version?;
+        versions.entry(name).or_default().push(version);
+    }
+    let mut delete =
+        transaction.prepare_cached("DELETE FROM documents WHERE kind = ? AND id = ? AND generation = ?")?;
+    for ((kind, id), versions) in versions {
+        for generation in superfluous(&versions, &at) {
+            delete.execute(params![kind, id, i64::try_from(generation).unwrap_or(i64::MAX)])?;
+        }
+    }
+    Ok(())
+}
+
+/// Forgets that generations were there, which is what says that their documents are.
+fn forget_generations(
+    transaction: &Transaction<'_>,
+    before: u64,
+    but: &BTreeSet<u64>,
+) -> rusqlite::Result<u64> {
+    let before = i64::try_from(before).unwrap_or(i64::MAX);
+    let mut select = transaction.prepare_cached("SELECT generation FROM generations WHERE generation < ?")?;
+    let old: Vec<u64> = select.query_map([before], |row| number(row, 0))?.collect::<rusqlite::Result<_>>()?;
+    let mut delete = transaction.prepare_cached("DELETE FROM generations WHERE generation = ?")?;
+    let mut forgotten = 0;
+    for generation in old.into_iter().filter(|generation| !but.contains(generation)) {
+        delete.execute([i64::try_from(generation).unwrap_or(i64::MAX)])?;
+        forgotten += 1;
+    }
+    Ok(forgotten)
+}
+
 /// A column of JSON.
 fn json(row: &Row<'_>, column: usize) -> rusqlite::Result<Value> {
     let text: String = row.get(column)?;
@@ -324,6 +370,29 @@ impl Store for SqliteStore {
             [generation],
             document,
         )
+    }
+
+    fn keeps(&mut self, generation: u64) -> Result<bool, StoreError> {
+        let generation = i64::try_from(generation).unwrap_or(i64::MAX);
+        let known =
+            self.rows("SELECT 1 FROM generations WHERE generation = ?", [generation], |row| number(row, 0))?;
+        // Before the first there was nothing.
+        Ok(generation == 0 || !known.is_empty())
+    }
+
+    fn forget(&mut self, before: u64, but: &BTreeSet<u64>, rows: u64) -> Result<Forgotten, StoreError> {
+        self.write(|transaction| {
+            let newest = transaction.prepare_cached(NEWEST)?.query_row([], |row| number(row, 0))?;
+            let before = before.min(newest);
+            forget_versions(transaction, before, but)?;
+            let generations = forget_generations(transaction, before, but)?;
+            let rows = transaction
+                .prepare_cached(
+                    "DELETE FROM audit WHERE row <= (SELECT coalesce(max(row), 0) FROM audit) - ?",
+                )?
+                .execute([i64::try_from(rows).unwrap_or(i64::MAX)])?;
+            Ok(Forgotten { generations, rows: rows as u64 })
+        })
     }
 
     fn audit(&mut self, behind: u64, limit: usize) -> Result<Vec<AuditRow>, StoreError> {

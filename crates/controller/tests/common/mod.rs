@@ -39,10 +39,15 @@ impl World {
 
     /// On a store that is empty.
     pub fn on(store: Box<dyn Store>) -> Self {
+        World::with(store, Settings::default())
+    }
+
+    /// With bounds of its own.
+    pub fn with(store: Box<dyn Store>, settings: Settings) -> Self {
         let (clock, fleet) = (Arc::new(ManualClock::default()), Arc::new(MemoryFleet::default()));
         clock.set(NOW);
         let functions = ["pfw", "sfw", "ids"].map(str::to_owned).to_vec();
-        let settings = Settings { functions, alerts_max: 5 };
+        let settings = Settings { functions, alerts_max: 5, ..settings };
         let controller = Controller::new(store, clock.clone(), fleet.clone(), settings).unwrap();
         let keep = |secret: &Secret| Ok::<_, ()>(secret.reveal());
         let bootstrap = controller.bootstrap(keep).unwrap().unwrap().unwrap();

@@ -131,12 +131,39 @@ impl Site {
         made["generation"].as_u64().unwrap()
     }
 
+    /// A rule file. Its name.
+    pub fn rules(&mut self, text: &str) -> String {
+        use sha2::{Digest, Sha256};
+        let hash: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+        let (path, kind) = (format!("/v1/rule-files/{hash}"), [("content-type", "text/plain")]);
+        assert!(self.rest.ask_bytes(Method::Put, &path, Some(text.to_owned().into()), &kind).unwrap().done());
+        hash
+    }
+
     /// Waits until a device runs a generation, as REST shows it.
     pub fn runs(&mut self, device: &str, generation: u64) -> Value {
         let mut status = Value::Null;
         until(&format!("{device} runs {generation}"), || {
             status = self.status(device);
             status["running"] == generation && status["state"] == "running"
+        });
+        status
+    }
+
+    /// What is refused as wrong: the pointers of its faults.
+    pub fn wrong(&mut self, path: &str, body: &Value) -> Vec<String> {
+        let answer = self.ask(Method::Put, path, body);
+        assert_eq!(answer.status, 422, "{path}: {}", answer.body);
+        let faults = answer.body["errors"].as_array().unwrap().iter();
+        faults.map(|fault| fault["pointer"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Waits until a device runs a generation but for what some tenants say.
+    pub fn runs_partly(&mut self, device: &str, generation: u64) -> Value {
+        let mut status = Value::Null;
+        until(&format!("{device} runs {generation} in part"), || {
+            status = self.status(device);
+            status["running"] == generation && status["state"] == "partial"
         });
         status
     }
@@ -190,7 +217,12 @@ pub struct Shared {
     pub came: Option<Instant>,
     /// It refuses with this.
     pub refuses: Option<Refusal>,
+    /// What it says of a generation.
+    pub judges: Option<Judge>,
 }
+
+/// Why a device does not take a generation.
+pub type Judge = fn(&Held) -> Option<Refusal>;
 
 /// Builds everything, and runs it on one worker with two levels.
 struct Builder(Arc<Mutex<Shared>>, Held);
@@ -201,7 +233,8 @@ impl Device for Builder {
         shared.built += 1;
         shared.came = Some(Instant::now());
         self.1 = candidate.held.clone();
-        shared.refuses.clone().map_or(Ok(()), Err)
+        let said = shared.judges.and_then(|judge| judge(&candidate.held));
+        said.or(shared.refuses.clone()).map_or(Ok(()), Err)
     }
     fn swap(&mut self) -> Vec<WorkerRuns> {
         self.0.lock().unwrap().runs = self.1.clone();

@@ -48,6 +48,7 @@ const COLUMNS: &[(&str, &[Column])] = &[
             ("WANTED", "/status/wanted"),
             ("RUNNING", "/status/running"),
             ("HEALTH", "/status/health"),
+            ("HELD-BACK", "/status/held-back"),
             ("SEEN", "/status/seen"),
         ],
     ),
@@ -225,10 +226,20 @@ pub fn outcome(outcome: &Value, dry: bool) -> String {
     for (device, answer) in outcome.get("answers").and_then(Value::as_object).into_iter().flatten() {
         let of = |key: &str| answer.get(key).map(brief).unwrap_or_default();
         let _ = writeln!(text, "  {device}: {}, runs generation {}", of("state"), of("running"));
-        let why = answer.get("diagnostics").and_then(Value::as_array).into_iter().flatten();
-        why.for_each(|line| text.push_str(&format!("    {}\n", harmless_line(&brief(line)))));
+        diagnostics(&mut text, answer);
+        for (tenant, held) in answer.get("held-back").and_then(Value::as_object).into_iter().flatten() {
+            let runs = held.get("runs").map(brief).unwrap_or_default();
+            let _ = writeln!(text, "    held back of {tenant}, which runs as in generation {runs}:");
+            diagnostics(&mut text, held);
+        }
     }
     text
+}
+
+/// Why something is not as wanted.
+fn diagnostics(text: &mut String, of: &Value) {
+    let why = of.get("diagnostics").and_then(Value::as_array).into_iter().flatten();
+    why.for_each(|line| text.push_str(&format!("    {}\n", harmless_line(&brief(line)))));
 }
 
 /// What differs between two documents, as lines of YAML.
@@ -277,6 +288,12 @@ mod tests {
             outcome(&answered, false)
                 .ends_with("  a: refused, runs generation 8\n    acme/web /policy/chain/0: no function\n")
         );
+        let held = json!({"acme": {"runs": 7, "diagnostics": ["acme/web /policy/link/0: no link"]}});
+        let partial = json!({"state": "partial", "running": 9, "diagnostics": [], "held-back": held});
+        let answered = json!({"generation": 9, "changes": [], "devices": ["a"], "answers": {"a": partial}});
+        assert!(outcome(&answered, false).ends_with(
+            "  a: partial, runs generation 9\n    held back of acme, which runs as in generation 7:\n    acme/web /policy/link/0: no link\n"
+        ));
         let nothing = json!({"generation": 9, "changes": [], "devices": []});
         assert_eq!(outcome(&nothing, false), "nothing to change; generation 9 stands\n");
     }

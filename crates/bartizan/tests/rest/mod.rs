@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A controller of this host, asked by REST.
+
+use bartizan_controller::client::Client;
+use bartizan_controller::rest::Method;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::path::Path;
+
+/// With its token.
+pub struct Rest(Client, pub String);
+
+impl Rest {
+    pub fn new(state: &Path, token: &str) -> Self {
+        let certificate = state.join("tls-certificate.pem");
+        let client = Client::new("127.0.0.1:9443".parse().unwrap(), &certificate, Some(token.to_owned()));
+        Rest(client.unwrap(), token.to_owned())
+    }
+
+    /// With the token that the first start left, a new administrator's.
+    pub fn administrator(state: &Path) -> Self {
+        let first = std::fs::read_to_string(state.join("bootstrap-token")).unwrap();
+        let body = json!({"name": "test", "scope": "admin"});
+        let made = Rest::new(state, first.trim()).ask(Method::Post, "/v1/tokens", Some(body));
+        Rest::new(state, made["token"].as_str().unwrap())
+    }
+
+    pub fn ask(&mut self, method: Method, path: &str, body: Option<Value>) -> Value {
+        let answer = self.0.ask(method, path, body.as_ref(), &[]).unwrap();
+        assert!(answer.done(), "{} {path}: {answer:?}", method.name());
+        answer.body
+    }
+
+    pub fn put(&mut self, path: &str, body: Value) -> Value {
+        self.ask(Method::Put, path, Some(body))
+    }
+
+    /// A change that the device is to run when it is answered.
+    pub fn bring(&mut self, path: &str, body: Value) {
+        let outcome = self.put(&format!("{path}?wait=30"), body);
+        let (generation, edge) = (&outcome["generation"], &outcome["answers"]["edge"]);
+        assert_eq!((&edge["state"], &edge["running"]), (&json!("running"), generation), "{outcome}");
+    }
+
+    pub fn library(&mut self, name: &str, rules: &str) {
+        let hash: String = Sha256::digest(rules).iter().map(|byte| format!("{byte:02x}")).collect();
+        let (path, text) = (format!("/v1/rule-files/{hash}"), [("content-type", "text/plain")]);
+        assert!(self.0.ask_bytes(Method::Put, &path, Some(rules.to_owned().into()), &text).unwrap().done());
+        self.put(&format!("/v1/libraries/{name}"), json!({"files": [hash]}));
+    }
+
+    /// What is refused as wrong: the pointers of its faults.
+    pub fn wrong(&mut self, path: &str, body: Value) -> Vec<String> {
+        let answer = self.0.ask(Method::Put, path, Some(&body), &[]).unwrap();
+        assert_eq!(answer.status, 422, "{path}: {answer:?}");
+        let faults = answer.body["errors"].as_array().unwrap().iter();
+        faults.map(|fault| fault["pointer"].as_str().unwrap().to_owned()).collect()
+    }
+}

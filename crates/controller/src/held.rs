@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a device does not take of some tenants: it goes on with what it ran of these, and takes what all others said
+//! (docs/design/0026).
+//!
+//! A device builds a generation whole or not at all, and says of what it refuses whose it is. So the controller sends it the generation again, with
+//! those tenants' policies and groups as the device runs them: under a new number, as whatever a device is to run. What a tenant says next
+//! is tried anew.
+
+use crate::device::{self, ALL, DeviceSpec, DeviceStatus, State};
+use crate::kept::{HeldBack, Kept};
+use crate::model::Model;
+use crate::render::{GROUPS, LIBRARIES, POLICIES, RULE_TEXTS, TENANTS, library_of};
+use crate::store::{Document, Loaded};
+use crate::waiting;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// What a device says against what tenants say: lines for people, by tenant.
+pub type Blame = BTreeMap<String, Vec<String>>;
+
+/// What devices do not take of a tenant.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct HeldStatus {
+    /// By device: what it runs of the tenant in place of what is said now, and why.
+    pub held_back: BTreeMap<String, HeldBack>,
+}
+
+impl HeldStatus {
+    /// Nothing if all devices take what the tenant says, or have not answered yet.
+    #[must_use]
+    pub fn of(model: &Model, tenant: &str) -> Option<Self> {
+        // For each tenant and policy of a page: devices that hold nothing back are not read.
+        let held = |body: &Value| body.get("held-back")?.get(tenant).cloned();
+        let lines = model.statuses(device::KIND, "");
+        let of = |(id, body): (&str, &Value)| {
+            let mut held = HeldBack::deserialize(held(body)?).ok()?;
+            waiting::only_of(&mut held.diagnostics, model, tenant);
+            Some((id.to_owned(), held))
+        };
+        let held_back: BTreeMap<_, _> = lines.filter_map(of).collect();
+        (!held_back.is_empty()).then_some(HeldStatus { held_back })
+    }
+}
+
+/// Whom to hold back: those whom the device blames; or a suspect, with all lines.
+#[must_use]
+pub fn blamed(
+    model: &Model,
+    spec: &DeviceSpec,
+    status: &DeviceStatus,
+    blame: &Blame,
+    lines: &[String],
+) -> Blame {
+    if !blame.is_empty() || status.state != State::Refused {
+        return blame.clone();
+    }
+    let suspect = status.suspect(model, &served(model, spec));
+    suspect.map(|tenant| (tenant, lines.to_vec())).into_iter().collect()
+}
+
+/// The tenants that a device serves and that are there.
+#[must_use]
+pub fn served<'m>(model: &'m Model, spec: &'m DeviceSpec) -> Vec<&'m str> {
+    if spec.tenants.iter().any(|tenant| tenant == ALL) {
+        return model.all(TENANTS).map(|document| document.id.as_str()).collect();
+    }
+    spec.tenants.iter().map(String::as_str).filter(|name| model.get(TENANTS, name).is_some()).collect()
+}
+
+/// What is kept of a generation for a tenant's sake: its own documents, and the libraries that its policies name, with their files.
+#[must_use]
+pub fn old(model: &Model, tenant: &str) -> Model {
+    let prefix = format!("{tenant}/");
+    let policies: Vec<&Document> = model.list(POLICIES, &prefix, None).collect();
+    let named = policies.iter().filter_map(|document| library_of(document.body.get("policy")?));
+    let libraries: Vec<&Document> = named.filter_map(|name| model.get(LIBRARIES, name)).collect();
+    let files = libraries.iter().filter_map(|library| library.body.get("files")?.as_array()).flatten();
+    let texts: Vec<&Document> = files.filter_map(|hash| model.get(RULE_TEXTS, hash.as_str()?)).collect();
+    let own = model.get(TENANTS, tenant).into_iter().chain(model.list(GROUPS, &prefix, None));
+    let documents = own.chain(policies).chain(libraries).chain(texts).cloned().collect();
+    Model::of(Loaded { generation: model.generation, documents, status: Vec::new() })
+}
+
+impl DeviceStatus {
+    /// The generation of a tenant's policies that it runs; 0: none.
+    fn runs_of(&self, tenant: &str) -> u64 {
+        let serves = |tenants: &Vec<String>| tenants.iter().any(|own| own == tenant || own == ALL);
+        // Of a device that has not answered since this is noted, nothing is known: what was there is taken to be there.
+        if self.runs_tenants.as_ref().is_some_and(|tenants| !serves(tenants)) {
+            return 0;
+        }
+        self.runs_keeps().get(tenant).map_or(self.running, |kept| kept.generation)
+    }
+
+    /// The same of what administrators say of the tenant.
+    fn runs_tenant_of(&self, tenant: &str) -> u64 {
+        match self.runs_of(tenant) {
+            0 => 0,
+            _ => self.runs_keeps().get(tenant).and_then(|kept| kept.tenant).unwrap_or(self.running),
+        }
+    }
+
+    /// It has refused what it is to run (`refused`), for what some tenants say: it is to run the same without that. Nothing if there
+    /// is no less of them that it could run.
+    #[must_use]
+    pub fn hold_back(mut self, blame: &Blame, now: u64) -> Option<Self> {
+        if blame.is_empty() || self.state != State::Refused {
+            return None;
+        }
+        let mut keeps = self.keeps();
+        for (tenant, lines) in blame {
+            let runs = self.runs_of(tenant);
+            match keeps.get_mut(tenant) {
+                None => drop(keeps.insert(tenant.clone(), Kept { generation: runs, tenant: None })),
+                Some(kept) if kept.tenant.is_none() => kept.tenant = Some(self.runs_tenant_of(tenant)),
+                Some(_) => return None,
+            }
+            let first = HeldBack { runs, refused: self.wanted, since: now, diagnostics: Vec::new() };
+            let held = self.held_back.entry(tenant.clone()).or_insert(first);
+            for line in lines {
+                if !held.diagnostics.contains(line) {
+                    held.diagnostics.push(line.clone());
+                }
+            }
+        }
+        self.send(0, keeps);
+        self.state = State::Waiting;
+        self.diagnostics.clear();
+        Some(self)
+    }
+
+    /// Whom to hold back when a device does not say whose fault it is: of the tenants that said something new since what it runs, and
+    /// are not held back yet, the one that did so last.
+    #[must_use]
+    pub fn suspect(&self, model: &Model, served: &[&str]) -> Option<String> {
+        let keeps = self.keeps();
+        let newest = |tenant: &str| {
+            let prefix = format!("{tenant}/");
+            let own = model.get(TENANTS, tenant).into_iter();
+            let all = own.chain(model.list(POLICIES, &prefix, None)).chain(model.list(GROUPS, &prefix, None));
+            all.map(|document| document.generation).filter(|generation| *generation <= self.wanted).max()
+        };
+        let open = served.iter().filter(|tenant| !keeps.contains_key(**tenant));
+        let changed = open.filter_map(|tenant| Some((newest(tenant)?, *tenant)));
+        let changed = changed.filter(|(generation, tenant)| *generation > self.runs_of(tenant));
+        changed.max().map(|(_, tenant)| tenant.to_owned())
+    }
+}
