@@ -126,6 +126,29 @@ _Static_assert(__builtin_offsetof(struct bartizan_slot, sent_high) == 52, "slot.
 _Static_assert(__builtin_offsetof(struct bartizan_slot, acknowledged_low) == 56, "slot.acknowledged_low");
 _Static_assert(__builtin_offsetof(struct bartizan_slot, acknowledged_high) == 60, "slot.acknowledged_high");
 
+/* The slot of a flow of packets that may carry others (of UDP, of IP in IP), as one processor sees it: such a flow has no sequence numbers. The rest is that of `slot`. */
+struct bartizan_carrier {
+	__u64 control;          /*   0: As in `slot`. */
+	__u64 packets_low;      /*   8: As in `slot`; those that were dropped are among them. */
+	__u64 packets_high;     /*  16: As in `slot`. */
+	__u64 bytes_low;        /*  24: As in `slot`. */
+	__u64 bytes_high;       /*  32: As in `slot`. */
+	__u32 seen_low;         /*  40: As in `slot`. */
+	__u32 seen_high;        /*  44: As in `slot`. */
+	__u64 refused_packets;  /*  48: Packets that were dropped because what they carry is refused. Written before `packets`, read behind them: never fewer than are among those. */
+	__u64 refused_bytes;    /*  56: Bytes of their frames. */
+};
+_Static_assert(sizeof(struct bartizan_carrier) == 64, "carrier");
+_Static_assert(__builtin_offsetof(struct bartizan_carrier, control) == 0, "carrier.control");
+_Static_assert(__builtin_offsetof(struct bartizan_carrier, packets_low) == 8, "carrier.packets_low");
+_Static_assert(__builtin_offsetof(struct bartizan_carrier, packets_high) == 16, "carrier.packets_high");
+_Static_assert(__builtin_offsetof(struct bartizan_carrier, bytes_low) == 24, "carrier.bytes_low");
+_Static_assert(__builtin_offsetof(struct bartizan_carrier, bytes_high) == 32, "carrier.bytes_high");
+_Static_assert(__builtin_offsetof(struct bartizan_carrier, seen_low) == 40, "carrier.seen_low");
+_Static_assert(__builtin_offsetof(struct bartizan_carrier, seen_high) == 44, "carrier.seen_high");
+_Static_assert(__builtin_offsetof(struct bartizan_carrier, refused_packets) == 48, "carrier.refused_packets");
+_Static_assert(__builtin_offsetof(struct bartizan_carrier, refused_bytes) == 56, "carrier.refused_bytes");
+
 /* What all processors share of a TCP connection: the numbers that its segments are compared with, where they are, else how it ends. Words change by compare and exchange only: see [`crate::windows`]. One cache line. */
 struct bartizan_windows {
 	__u64 numbers;          /*   0: How they are read: a word `numbers`. */

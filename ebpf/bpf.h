@@ -13,6 +13,10 @@
 
 #define SEC(name) __attribute__((section(name), used))
 #define INLINE static inline __attribute__((always_inline))
+/* What is written before it is written first: the compiler moves nothing over it. */
+#define BARRIER() __asm__ __volatile__("" ::: "memory")
+/* The compiler takes a variable for any number from here on, and does not compute it anew where it is asked again: of that the verifier would not know that it is the same. */
+#define SETTLED(variable) __asm__ __volatile__("" : "+r"(variable))
 
 /* Members of a map's description: a number is the length of an array, a type is what a pointer points to. */
 #define NUMBER(name, value) int(*name)[value]

@@ -13,7 +13,7 @@
  * is in the key all the same: link and addresses always, VLAN ids where the port says so, and the number of a tunnel. So no two tenants share
  * a key, and the program need not know whose a packet is.
  *
- * Not done: tunnels in tunnels, GRE, ICMP, SCTP, ESP.
+ * Not done: tunnels in tunnels, GRE, flows of ICMP, SCTP, ESP.
  */
 #include "bpf.h"
 #include "bartizan_slots.h"
@@ -27,10 +27,12 @@ char licence[] SEC("license") = "Apache-2.0";
 #define ETHERNET_PROVIDER_VLAN 0x88a8
 #define VLAN_TAGS 3
 
+#define PROTOCOL_ICMP 1
 #define PROTOCOL_IPV4 4
 #define PROTOCOL_TCP 6
 #define PROTOCOL_UDP 17
 #define PROTOCOL_IPV6 41
+#define PROTOCOL_ICMPV6 58
 #define PROTOCOL_SCTP 132
 
 /* What a packet carries, by the numbers of crates/packet (`TunnelKind`). */
@@ -247,6 +249,11 @@ struct timestamps {
 
 struct udp {
 	__u16 source, destination, length, checksum;
+};
+
+struct icmp {
+	__u8 kind, code;
+	__u16 checksum;
 };
 
 /* How headers of TCP, UDP and SCTP begin. */
@@ -468,6 +475,36 @@ INLINE int udp(const struct frame *frame, struct network *network, int which)
 	return network->carries == CARRIES_SOMETHING;
 }
 
+/* The kind of message that answers one, or is answered by it, of those that are judged: echo, and of IPv4 timestamp, information and mask. 256: another one, as errors are, which belong
+ * to the flows that they are about. */
+INLINE __u16 counterpart(__u8 protocol, __u8 kind)
+{
+	if (protocol == PROTOCOL_ICMPV6)
+		return kind == 128 || kind == 129 ? kind ^ 1 : 256;
+	if (kind == 0 || kind == 8)
+		return kind ^ 8;
+	if (kind >= 13 && kind <= 18)
+		return kind & 1 ? kind + 1 : kind - 1;
+	return 256;
+}
+
+/* A message of ICMP, whose key has kinds for ports. No entry handles it; without a flow it may be refused early. Codes are 0 of all these kinds. */
+INLINE int icmp(const struct frame *frame, struct network *network)
+{
+	HEADER(icmp, header, frame, network->at, 1)
+	__u16 other = counterpart(network->protocol, header->kind);
+	/* The host reads identifier and number as well. */
+	if (other > 255 || header->code || network->length < 2 * sizeof(*header))
+		return 1;
+	network->source.port = header->kind;
+	network->destination.port = other;
+	network->carries = CARRIES_NO_TUNNEL;
+	network->answers = 0;
+	network->odd = 1;
+	network->segment = (struct segment){};
+	return 0;
+}
+
 /* Reads ports and what else has to be seen of a transport header. Not 0: goes up. */
 INLINE int transport_header(const struct frame *frame, struct network *network, int which)
 {
@@ -482,6 +519,8 @@ INLINE int transport_header(const struct frame *frame, struct network *network, 
 		network->carries = CARRIES_IP;
 		return 0;
 	}
+	if (network->protocol == (network->flags == KEY_IPV6 ? PROTOCOL_ICMPV6 : PROTOCOL_ICMP))
+		return icmp(frame, network);
 	return 1;
 }
 
@@ -556,27 +595,41 @@ INLINE __u32 later(__u32 had, __u32 now)
 	return had - now < BARTIZAN_SEQUENCE_BACK ? had : now;
 }
 
-/* This processor's line, so that nobody else writes it: neither lock nor atomic operation. How far a connection has come is
- * there before the packet leaves, so before anybody answers it. */
-INLINE void count_flow(struct bartizan_slot *line, const struct frame *frame, const struct network *network, int from_high)
+/* Notes in this processor's line how far a connection has come with a segment: before it leaves, so before anybody answers it. */
+INLINE void note_progress(struct bartizan_slot *line, const struct segment *segment, int from_high)
 {
-	__u32 now = bpf_ktime_get_boot_ns() >> BARTIZAN_SEEN_SHIFT;
-	const struct segment *segment = &network->segment;
 	if (from_high) {
 		int first = line->packets_high == 0;
 		line->sent_high = first ? segment->end : later(line->sent_high, segment->end);
 		line->acknowledged_high = first ? segment->acknowledged : later(line->acknowledged_high, segment->acknowledged);
-		line->seen_high = now;
-		line->packets_high++;
-		line->bytes_high += frame->length;
 	} else {
 		int first = line->packets_low == 0;
 		line->sent_low = first ? segment->end : later(line->sent_low, segment->end);
 		line->acknowledged_low = first ? segment->acknowledged : later(line->acknowledged_low, segment->acknowledged);
+	}
+}
+
+/* This processor's line, so that nobody else writes it: neither lock nor atomic operation. */
+INLINE void count_packet(struct bartizan_slot *line, __u32 length, int from_high)
+{
+	__u32 now = bpf_ktime_get_boot_ns() >> BARTIZAN_SEEN_SHIFT;
+	if (from_high) {
+		line->seen_high = now;
+		line->packets_high++;
+		line->bytes_high += length;
+	} else {
 		line->seen_low = now;
 		line->packets_low++;
-		line->bytes_low += frame->length;
+		line->bytes_low += length;
 	}
+}
+
+/* Counts a packet for its flow. Only connections have sequence numbers: in lines of other flows something else stands there (struct bartizan_carrier). */
+INLINE void count_flow(struct bartizan_slot *line, __u32 length, const struct network *network, int from_high)
+{
+	if (network->protocol == PROTOCOL_TCP)
+		note_progress(line, &network->segment, from_high);
+	count_packet(line, length, from_high);
 }
 
 /* Whether a frame lies in several buffers, of which only the first can be read. */
@@ -643,7 +696,6 @@ INLINE int act(const struct frame *frame, const struct network *network, __u64 p
 	    BARTIZAN_CONTROL_GENERATION(control) != (__u8)*generation)
 		return XDP_PASS;
 	__u8 action = BARTIZAN_CONTROL_ACTION(control);
-	int result = XDP_DROP;
 	struct numbers numbers;
 	/* Who refuses or follows a connection is to see its end. */
 	if (action > BARTIZAN_ACTION_COMPARE || (network->segment.fin && action != BARTIZAN_ACTION_FORWARD))
@@ -659,21 +711,23 @@ INLINE int act(const struct frame *frame, const struct network *network, __u64 p
 	if (action == BARTIZAN_ACTION_DROP) {
 		if (is_sample(port))
 			return XDP_PASS;
-	} else {
-		__u32 out = action == BARTIZAN_ACTION_REDIRECT ? BARTIZAN_CONTROL_EGRESS(control) : BARTIZAN_PORT_PAIR(port);
-		if (!may_leave(frame, port, out))
-			return XDP_PASS;
-		if (network->segment.fin && !ends_plainly(line, &network->segment, slot, from_high))
-			return XDP_PASS;
-		/* Without such a port the answer is what stands in the flags. */
-		result = bpf_redirect_map(&egress, out, XDP_PASS);
-		if (result != XDP_REDIRECT)
-			return XDP_PASS;
+		/* What does not leave moves no connection on. */
+		count_packet(line, frame->length, from_high);
+		return XDP_DROP;
 	}
+	__u32 out = action == BARTIZAN_ACTION_REDIRECT ? BARTIZAN_CONTROL_EGRESS(control) : BARTIZAN_PORT_PAIR(port);
+	if (!may_leave(frame, port, out))
+		return XDP_PASS;
+	/* Without such a port the answer is what stands in the flags. */
+	if (bpf_redirect_map(&egress, out, XDP_PASS) != XDP_REDIRECT)
+		return XDP_PASS;
+	/* The last thing that is asked: an end that is noted has left. */
+	if (network->segment.fin && !ends_plainly(line, &network->segment, slot, from_high))
+		return XDP_PASS;
 	if (action == BARTIZAN_ACTION_COMPARE && !move_connection(&numbers, &network->segment, from_high))
 		return XDP_PASS;
-	count_flow(line, frame, network, from_high);
-	return result;
+	count_flow(line, frame->length, network, from_high);
+	return XDP_REDIRECT;
 }
 
 /* What the hash of `worker_of` adds for a word of both addresses. */

@@ -3,8 +3,8 @@
  * Packets in tunnels, for flows.bpf.c, of which this is a part: VXLAN (RFC 7348), GENEVE (RFC 8926), GTP-U (3GPP TS 29.281), IP in IP (RFC 2003, 4213, 2473).
  *
  * The host counts a packet in a tunnel for its own flow, and the packet around it for another one, and inspects both. So a frame is handled here only if
- * both flows have an entry of this generation that forwards (the one inside perhaps after its segments were compared with windows: windows.h); each counts what the host would: of the packet inside the bytes from where it begins (behind
- * the Ethernet header of VXLAN, with that of GENEVE). What is refused inside goes up, since the host counts why the packet around it is dropped.
+ * both flows have an entry of this generation, and that of the flow around forwards. The one inside forwards as well (perhaps after its segments were compared with windows: windows.h), or drops: then the packet around is dropped for what it carries,
+ * which its line says. Each counts what the host would: of the packet inside the bytes from where it begins (behind the Ethernet header of VXLAN, with that of GENEVE).
  *
  * Read is what the host's decoder reads in the same way (crates/packet/src/decode): one tunnel, with its header as the standard has it. Up goes the rest: what the
  * host refuses or takes for no tunnel, other lengths than all of the packet around, tags inside, a tunnel inside.
@@ -198,9 +198,8 @@ INLINE int carried_by(const struct frame *frame, const struct around *around, __
 	return odd;
 }
 
-/* This processor's line of a slot, if its flow is forwarded to the port across the link: nothing else is to be done with it, or (`compare`) it is compared with the numbers of its
- * connection. */
-INLINE struct bartizan_slot *forwarded(__u32 slot, __u32 processor, int *compare)
+/* This processor's line of a slot, if it acts: it is valid, and of the generation. `action` becomes what it does. */
+INLINE struct bartizan_slot *acting(__u32 slot, __u32 processor, __u8 *action)
 {
 	__u32 zero = 0, index = slot * processors + processor;
 	struct bartizan_slot *line = bpf_map_lookup_elem(&slots, &index);
@@ -211,8 +210,21 @@ INLINE struct bartizan_slot *forwarded(__u32 slot, __u32 processor, int *compare
 	if (BARTIZAN_CONTROL_FLAGS(control) != BARTIZAN_CONTROL_FLAG_VALID ||
 	    BARTIZAN_CONTROL_GENERATION(control) != (__u8)*generation)
 		return 0;
-	*compare = BARTIZAN_CONTROL_ACTION(control) == BARTIZAN_ACTION_COMPARE;
-	return *compare || BARTIZAN_CONTROL_ACTION(control) == BARTIZAN_ACTION_FORWARD ? line : 0;
+	*action = BARTIZAN_CONTROL_ACTION(control);
+	return line;
+}
+
+/* A packet is refused, and that around it for what it carries. That is written before the packet itself is counted: who reads in between takes none that was dropped for one
+ * that has left. */
+INLINE void count_refused(struct bartizan_slot *line, __u32 length, int from_high, struct bartizan_slot *around,
+			  __u32 length_around, int around_from_high)
+{
+	volatile struct bartizan_carrier *carrier = (void *)around;
+	count_packet(line, length, from_high);
+	carrier->refused_packets++;
+	carrier->refused_bytes += length_around;
+	BARRIER();
+	count_packet(around, length_around, around_from_high);
 }
 
 /* What becomes of a frame with a tunnel, whose outer flow has a slot. A function of its own, not inlined and not static: the verifier looks at it once, and not once
@@ -244,12 +256,23 @@ __attribute__((noinline)) int carry(struct xdp_md *context, const struct around 
 	const __u32 *slot = bpf_map_lookup_elem(&flows, key);
 	if (!slot)
 		return XDP_PASS;
-	int compare, compare_around;
-	struct bartizan_slot *line = forwarded(*slot, processor, &compare);
-	struct bartizan_slot *line_around = forwarded(around->slot, processor, &compare_around);
-	__u32 out = BARTIZAN_PORT_PAIR(port);
-	/* No connection is around another one. */
-	if (!line || !line_around || compare_around)
+	__u8 action, action_around;
+	struct bartizan_slot *line = acting(*slot, processor, &action);
+	struct bartizan_slot *line_around = acting(around->slot, processor, &action_around);
+	__u32 out = BARTIZAN_PORT_PAIR(port), length = carried.end - carried.start;
+	/* What refuses or redirects the packet around looks inside first: the host does. */
+	if (!line || !line_around || action_around != BARTIZAN_ACTION_FORWARD)
+		return XDP_PASS;
+	if (action == BARTIZAN_ACTION_DROP) {
+		/* While nobody is there to drop the sample, it would go on. */
+		if (is_sample(port) && !is_stale(&frame, port))
+			return XDP_PASS;
+		count_refused(line, length, inside_from_high, line_around, frame.length, around->from_high);
+		return XDP_DROP;
+	}
+	int compare = action == BARTIZAN_ACTION_COMPARE;
+	SETTLED(compare);
+	if (!compare && action != BARTIZAN_ACTION_FORWARD)
 		return XDP_PASS;
 	struct numbers numbers;
 	if (compare) {
@@ -265,10 +288,8 @@ __attribute__((noinline)) int carry(struct xdp_md *context, const struct around 
 		return XDP_PASS;
 	if (compare && !move_connection(&numbers, &inside.segment, inside_from_high))
 		return XDP_PASS;
-	inner.length = carried.end - carried.start;
-	count_flow(line, &inner, &inside, inside_from_high);
-	inside.segment = (struct segment){};
-	count_flow(line_around, &frame, &inside, around->from_high);
+	count_flow(line, length, &inside, inside_from_high);
+	count_packet(line_around, frame.length, around->from_high);
 	return XDP_REDIRECT;
 }
 

@@ -5,7 +5,7 @@
 use crate::common;
 
 use bartizan_base::{Decision, Generation, LinkId, Reason, Settings, Spread, Timestamp, Verdict};
-use bartizan_classify::early::{Question, outcome};
+use bartizan_classify::early::{Protocol, Question, outcome};
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_offload::FlowManager;
 use bartizan_offload::devices::xdp::XdpDevice;
@@ -13,7 +13,7 @@ use bartizan_packet::{DecoderConfig, LinkType};
 use bartizan_stages::chain::Chains;
 use bartizan_testkit::namespace::{inside, number, ports};
 use bartizan_testkit::packet::{
-    ACK, Datagram, End, FIN, Ip, Layer, PSH, Packet, RST, SYN, Segment, TCP, UDP,
+    ACK, Datagram, End, FIN, ICMP, ICMPV6, Ip, Layer, PSH, Packet, RST, SYN, Segment, TCP, UDP, icmp,
 };
 use bartizan_testkit::random::Random;
 use bartizan_testkit_worker::Nothing;
@@ -267,7 +267,24 @@ fn policy(random: &mut Random) -> String {
     text
 }
 
+/// Of ICMP: queries, answers, errors about nothing that is there, and messages between neighbours. Each of another flow: its source has a number of its own.
+fn message(random: &mut Random, (from, number): End, to: IpAddr) -> Vec<u8> {
+    let from = match from {
+        IpAddr::V4(v4) => {
+            IpAddr::V4(Ipv4Addr::from(u32::from(v4) & !0xff00 | u32::from(number / 150 % 256) << 8))
+        }
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from(u128::from(v6) | u128::from(number) << 64)),
+    };
+    let kinds =
+        (*random.pick(&[8, 8, 0, 13, 14, 17, 18, 3, 11, 5]), *random.pick(&[128, 128, 129, 1, 3, 135]));
+    let code = u8::from(random.percent(10));
+    icmp(from, to, kinds, code, &random.bytes(20)).frame()
+}
+
 fn packet(random: &mut Random, from: End, to: End, answers: bool) -> Vec<u8> {
+    if random.percent(15) {
+        return message(random, from, to.0);
+    }
     let protocol = if random.percent(60) { TCP } else { UDP };
     let mut ip = Ip::new(from.0, to.0, protocol);
     if random.percent(5) {
@@ -315,6 +332,8 @@ struct Met {
     rejected: u32,
     by_others: u32,
     answers: u32,
+    /// Of ICMP, of those that were refused early.
+    messages: u32,
     /// The mark of another flow, or a checksum that looks as if it was left open: each can be by chance.
     unlucky: u32,
 }
@@ -339,14 +358,9 @@ fn first_packets(level: &mut Level, random: &mut Random, met: &mut Met) {
         met.early += u32::from(early);
         met.forwarded += u32::from(told.verdict.forwards());
         met.rejected += u32::from(told.verdict == Verdict::Reject);
-        let question = Question {
-            link: 0,
-            source: ends[0].0,
-            destination: ends[1].0,
-            udp: frame_protocol(&frame) == Some(UDP),
-            ports: (ends[0].1, ends[1].1),
-        };
-        let listed = is_plain(&frame) && outcome(&hosts.words, &question).is_some();
+        let listed =
+            question(&frame, ends).is_some_and(|question| outcome(&hosts.words, &question).is_some());
+        met.messages += u32::from(early && matches!(frame_protocol(&frame), Some(ICMP | ICMPV6)));
         // The host takes the receiver of a SYN/ACK for the opener, if it picks up connections.
         met.answers += u32::from(listed && told.verdict.forwards());
         let by_rule =
@@ -376,12 +390,30 @@ fn frame_protocol(frame: &[u8]) -> Option<u8> {
     }
 }
 
-/// Whether a frame's headers are all right and without tags. (Tags do not matter, but the reader of this test does not step over them.)
+/// What is asked of a frame whose headers are all right. (Tags do not matter, but the reader of this test does not step over them.)
+fn question(frame: &[u8], ends: [End; 2]) -> Option<Question> {
+    let protocol = Protocol::of(frame_protocol(frame).filter(|_| is_plain(frame))?)?;
+    let ports = match (protocol, frame[12]) {
+        (Protocol::Icmp, _) => (frame[34].into(), frame[35].into()),
+        (Protocol::Icmpv6, _) => (frame[54].into(), frame[55].into()),
+        _ => (ends[0].1, ends[1].1),
+    };
+    let source = match frame[12] {
+        8 => IpAddr::from(<[u8; 4]>::try_from(&frame[26..30]).unwrap()),
+        _ => IpAddr::from(<[u8; 16]>::try_from(&frame[22..38]).unwrap()),
+    };
+    Some(Question { link: 0, source, destination: ends[1].0, protocol, ports })
+}
+
+/// Whether a frame's headers are all right and without tags.
 fn is_plain(frame: &[u8]) -> bool {
     let Some(protocol) = frame_protocol(frame) else { return false };
     let at = if frame[12] == 8 { 34 } else { 54 };
-    if protocol == UDP {
-        return true;
+    match protocol {
+        UDP => return true,
+        ICMP => return frame[35] == 0 && matches!(frame[34], 0 | 8 | 13..=18),
+        ICMPV6 => return frame[55] == 0 && matches!(frame[54], 128 | 129),
+        _ => {}
     }
     let length = usize::from(frame[at + 12] >> 4) * 4;
     length >= 20 && at + length <= frame.len()
@@ -399,7 +431,7 @@ fn the_level_refuses_what_the_host_would_and_nothing_else() {
     eprintln!("{met:?}");
     assert!(met.early > 5_000 && met.forwarded > 5_000 && met.rejected > 500, "{met:?}");
     assert!(met.refused_at_host > 500 && met.by_others > 500, "{met:?}");
-    assert!(met.unlucky < met.early / 50, "{met:?}");
+    assert!(met.unlucky < met.early / 50 && met.messages > 500, "{met:?}");
 }
 
 /// Inside may open, outside may not.
@@ -461,6 +493,75 @@ fn what_answers_a_flow_that_goes_on_is_not_refused() {
         let (inner, outer) = if v6 { ("fd01::1", "fd02::2") } else { ("10.1.0.1", "10.2.0.2") };
         let (inner, outer): (IpAddr, IpAddr) = (inner.parse().unwrap(), outer.parse().unwrap());
         assert!((0..40).all(|port| level.refuses(&datagram((outer, 443), (inner, 2000 + port)), (0, 1))));
+    }
+}
+
+/// Echo: who may not ask is refused there, and so is an answer that nobody has asked for; what answers goes up, and so does every error, whatever it is about.
+#[test]
+fn answers_to_an_echo_and_errors_are_not_refused() {
+    if !inside("answers_to_an_echo_and_errors_are_not_refused") {
+        return;
+    }
+    let mut level = Level::new();
+    let mut settings = bartizan_config::suricata::shipped();
+    settings.set("flow.memcap", "4mb");
+    let mut hosts = Hosts::new(&mut level, INSIDE_OPENS, &settings);
+    for (inner, outer) in [("10.1.0.1", "10.2.0.2"), ("fd01::1", "fd02::2")] {
+        let (inner, outer): (IpAddr, IpAddr) = (inner.parse().unwrap(), outer.parse().unwrap());
+        let ask = |from, to| icmp(from, to, (8, 128), 0, b"\0\x07\0\x01echo").frame();
+        let answer = |from, to| icmp(from, to, (0, 129), 0, b"\0\x07\0\x01echo").frame();
+        assert!(level.refuses(&ask(outer, inner), (0, 1)));
+        assert!(level.refuses(&answer(outer, inner), (0, 1)), "nobody has asked");
+        let (told, verdict, early) = hosts.fates(&mut level, &ask(inner, outer), (0, 0));
+        assert!(told.verdict.forwards() && verdict.forwards() && !early);
+        let (told, verdict, early) = hosts.fates(&mut level, &answer(outer, inner), (0, 1));
+        assert!(told.verdict.forwards() && verdict.forwards() && !early, "it answers");
+        assert!(level.refuses(&ask(outer, inner), (0, 1)), "asking is another flow");
+        assert!(level.refuses(&answer(outer, inner), (1, 1)), "by another link it is no answer");
+        // Errors about a flow that goes on, and about nothing; other codes and kinds; what is too short.
+        let about =
+            Packet::tcp(&Ip::new(inner, outer, TCP), Segment::new((2000, 443), (1, 0), SYN, &[])).bytes();
+        let rest = [&[0; 4], about.as_slice()].concat();
+        for (kinds, code, rest) in [
+            ((3, 1), 1, rest.as_slice()),
+            ((11, 3), 0, &rest),
+            ((4, 2), 0, b"\0\0\0\0"),
+            ((8, 128), 1, b"\0\x07\0\x01"),
+            ((0, 129), 0, b"\0"),
+            ((9, 135), 0, b"\0\0\0\0"),
+        ] {
+            assert!(
+                !level.refuses(&icmp(outer, inner, kinds, code, rest).frame(), (0, 1)),
+                "{kinds:?} {code}"
+            );
+        }
+    }
+    hosts.with.shutdown(&mut Nothing);
+    let (inner, outer): (IpAddr, IpAddr) = ("10.1.0.1".parse().unwrap(), "10.2.0.2".parse().unwrap());
+    let late = icmp(outer, inner, (0, 129), 0, b"\0\x07\0\x01echo").frame();
+    assert!(level.refuses(&late, (0, 1)), "the flow is over");
+}
+
+/// Where rules have codes each message is judged by itself: one that is refused takes the mark of its flow away from nobody.
+#[test]
+fn a_message_that_is_refused_for_its_code_leaves_its_flow_known() {
+    if !inside("a_message_that_is_refused_for_its_code_leaves_its_flow_known") {
+        return;
+    }
+    let codes = INSIDE_OPENS.replace("rules: [", "rules: [{drop: [icmp, icmpv6], type: [8, 128], code: 1}, ");
+    let mut level = Level::new();
+    let mut settings = bartizan_config::suricata::shipped();
+    settings.set("flow.memcap", "4mb");
+    let mut hosts = Hosts::new(&mut level, &codes, &settings);
+    let (inner, outer): (IpAddr, IpAddr) = ("10.1.0.1".parse().unwrap(), "10.2.0.2".parse().unwrap());
+    let ask = |code| icmp(inner, outer, (8, 128), code, b"\0\x07\0\x01echo").frame();
+    let answer = icmp(outer, inner, (0, 129), 0, b"\0\x07\0\x01echo").frame();
+    assert!(level.refuses(&answer, (0, 1)), "nobody has asked");
+    for (frame, way, goes_on) in
+        [(ask(0), 0, true), (answer.clone(), 1, true), (ask(1), 0, false), (answer.clone(), 1, true)]
+    {
+        let (told, verdict, early) = hosts.fates(&mut level, &frame, (0, way));
+        assert_eq!((told.verdict.forwards(), verdict.forwards(), early), (goes_on, goes_on, false));
     }
 }
 

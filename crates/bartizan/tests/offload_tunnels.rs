@@ -10,7 +10,7 @@ use bartizan_ports::InlinePort;
 use bartizan_testkit::packet;
 use bartizan_testkit::tunnels::Tunnel;
 use bartizan_testkit_worker::events;
-use common::{Folder, PROGRAM, Running, address};
+use common::{Folder, PROGRAM, Running, address, get, until, value};
 use level::{counter, ends_well, network, number, send, take};
 use namespace::in_namespace;
 use serde_json::Value;
@@ -190,4 +190,126 @@ fn both_ways(tunnel: Tunnel, v6: (bool, bool)) {
         let at_most = sums(flow)[0] + sums(flow)[2];
         assert!(below >= ROUNDS / 2 && below < at_most, "{name}: {flow}");
     }
+}
+
+/// What goes through both tunnels is refused by the port inside; a policy of its own lets the packets around go on, or nobody looks at them.
+const REFUSE: &str = "\
+    policies:\n\
+    - {name: around, from: AROUND, to: AROUND, chain: CHAIN}\n\
+    - {name: inside, from: any, to: any, chain: [pfw], pfw: {default: allow, rules: [{drop: udp, to-ports: 4000}]}}\n\
+    default: {action: drop}\n";
+
+/// A tunnel with traffic that is refused, and one that has some that is not; with the level and without it all sums are the same.
+#[test]
+fn what_is_refused_in_a_tunnel_is_dropped_below_and_all_sums_are_those_without_a_level() {
+    for (kind, around) in [
+        (Tunnel::Vxlan(5), "[pfw]"),
+        (Tunnel::Gtp(5, false, 1), "[]"),
+        (Tunnel::Ip, "[pfw]"),
+        (Tunnel::Geneve(5, 1), "[]"),
+    ] {
+        let [with, without] = [true, false].map(|level| {
+            let (say, hear) = std::sync::mpsc::channel();
+            in_namespace(move || say.send(refused_inside(kind, around, level)).unwrap());
+            hear.try_recv().ok()
+        });
+        // Where it may not be run there is nothing to compare.
+        assert_eq!(with, without, "{kind:?} {around}");
+    }
+}
+
+/// Sums by policy, rule and reason, frames by reason, and each flow's packets.
+fn refused_inside(kind: Tunnel, around: &str, level: bool) -> (Vec<String>, Vec<[u64; 5]>) {
+    const ROUNDS: u64 = 60;
+    let folder = Folder::new();
+    let [mut client, mut server] = network(1500);
+    let policy = REFUSE
+        .replace("AROUND", "[192.0.2.1, 192.0.2.2]")
+        .replace("CHAIN", if around == "[]" { around } else { "[pfw], pfw: {default: allow}" });
+    folder.write("policy.yaml", policy);
+    folder.write(
+        "bartizan.yaml",
+        format!(
+            "links: [{{name: wan, inline: {{a: a1, b: b1{}}}, workers: 1}}]\n\
+             policy: policy.yaml\ncache: none\noutputs: {{eve: {{dir: out}}}}\nsettings: {{decoder.gtp.enabled: 'yes'}}\nmetrics: {{listen: '127.0.0.1:9100'}}\n",
+            if level { ", offload: {level: xdp, entries: 1024, stale: 30s, drop-samples: 8}" } else { "" }
+        ),
+    );
+    let mut command = Command::new(PROGRAM);
+    let running = Running::start(command.args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
+    running.until("running on");
+    let within = |port: u16, to: u16, load: &[u8]| {
+        let inner = packet::udp((address(false, 11), 40_000), (address(false, 12), to), load).bytes();
+        kind.around(((address(false, 1), port), (address(false, 2), port)), false, &inner).frame()
+    };
+    // Of the first one nothing ever passes; IP in IP is one flow.
+    let (refused, also, passes) = (
+        within(50_000, 4000, b"refused"),
+        within(50_001, 4000, b"refused as well"),
+        within(50_001, 5000, b"passes"),
+    );
+    for round in 0..ROUNDS {
+        send(&mut client, &[refused.clone(), also.clone(), passes.clone()]);
+        assert_eq!(take(&mut server, 1), 1, "{round}");
+        if round < 4 {
+            std::thread::sleep(Duration::from_millis(300));
+        }
+    }
+    assert_eq!(take(&mut server, 1), 0, "what is refused does not arrive");
+    let lines = || {
+        let page = get("/metrics");
+        let of = [
+            "bartizan_decisions_total",
+            "bartizan_packets_total",
+            "bartizan_bytes_total",
+            "bartizan_filter_rule_packets_total",
+        ];
+        let mut lines: Vec<String> = page
+            .lines()
+            .filter(|line| of.iter().any(|name| line.starts_with(name)))
+            .map(str::to_owned)
+            .collect();
+        lines.sort_unstable();
+        lines
+    };
+    let refusals = || {
+        value(&get("/metrics"), "bartizan_filter_rule_packets_total", &["policy=\"inside\"", "rule=\"1\""])
+    };
+    until("all are counted", || refusals() == 2 * ROUNDS);
+    // The flow around is read within a second as well.
+    std::thread::sleep(Duration::from_millis(1_500));
+    let mut lines = lines();
+    ends_well(running);
+    let stats: Value = serde_json::from_str(&folder.read("out/stats.json")).unwrap();
+    let frames = stats
+        .as_object()
+        .unwrap()
+        .iter()
+        .filter(|(name, _)| name.starts_with("ips.") && *name != "ips.accepted");
+    lines.extend(frames.map(|(name, value)| format!("{name} {value}")));
+    assert_eq!(counter(&folder, "ips.blocked"), 2 * ROUNDS, "a frame is one");
+    let flows = flows(&folder);
+    let mut told: Vec<[u64; 5]> = flows
+        .iter()
+        .map(|flow| {
+            let [a, b, c, d] = sums(flow);
+            [number(&flow["src_port"]), a, b, c, d]
+        })
+        .collect();
+    told.sort_unstable();
+    let below = counter(&folder, "offload.dropped_pkts");
+    if level {
+        // Both packets of a frame; of a tunnel that nothing passes through only where nobody judges the packets around.
+        let tunnels = if around == "[]" || kind == Tunnel::Ip { 2 } else { 1 };
+        assert!(
+            below >= tunnels * 2 * (ROUNDS / 2) && below < 4 * ROUNDS,
+            "{kind:?} {around}: {below} {flows:?}"
+        );
+        let of_flows: u64 = flows.iter().map(|flow| number(&flow["flow"]["bypassed"]["pkts_toserver"])).sum();
+        assert_eq!(of_flows, counter(&folder, "flow_bypassed.pkts"));
+        assert_eq!(counter(&folder, "offload.orphan_pkts"), 0);
+    } else {
+        assert_eq!(below, 0);
+    }
+    (lines, told)
 }

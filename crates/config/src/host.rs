@@ -134,7 +134,7 @@ pub struct Offload {
     /// Of so many packets that the level would drop one comes up to this program, which drops it, and writes a `drop` event if such are wanted: a power of two up to 1,048,576, or 0 for
     /// none; 1,024 unless given.
     pub drop_samples: Option<u32>,
-    /// `true`: packets of TCP and UDP without a flow that a policy's packet filter, or its default action, drops are dropped at the level, before the host makes a flow of them, as far as the level has the rules. They are
+    /// `true`: packets of TCP, UDP and ICMP (queries and answers) without a flow that a policy's packet filter, or its default action, drops are dropped at the level, before the host makes a flow of them, as far as the level has the rules. They are
     /// counted by rule, but have no flow record; of their `drop` events there are samples (`drop-samples`).
     #[serde(default)]
     pub early_drop: bool,

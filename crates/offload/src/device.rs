@@ -15,9 +15,9 @@
 //! When in doubt a packet goes up: of another generation, of TCP with RST or SYN or without ACK, a fragment, anything odd. So does a FIN, unless the entry forwards without comparing and the FIN begins
 //! where its sender's segments have ended there: then it is forwarded, and told with the counts ([`Counts::sides`]).
 //!
-//! A packet in a tunnel and the packet around it are of two flows, and one frame. It is handled if both have entries whose action is [`Action::Forward`], and counted for
-//! both: for the inner one the bytes from where it begins, as the host's decoder says. Else it goes up, and is counted for neither. An entry of the flow around never acts by itself
-//! upon a frame that may have a tunnel: the host looks into it.
+//! A packet in a tunnel and the packet around it are of two flows, and one frame. It is handled if both have entries, that of the flow around forwards, and the inner one forwards or drops; it is counted for
+//! both: for the inner one the bytes from where it begins, as the host's decoder says. What is dropped inside is dropped with the packet around, which is counted among its flow's, and besides in
+//! [`Counts::refused_inside`]. Else the frame goes up, and is counted for neither. An entry of the flow around never acts by itself upon a frame that may have a tunnel: the host looks into it.
 
 use crate::key::DeviceKey;
 use crate::stays::Stays;
@@ -141,7 +141,9 @@ pub struct Counts {
     pub bytes: [u64; 2],
     /// When the latest came.
     pub last_seen: [Timestamp; 2],
-    /// How far a TCP connection has come.
+    /// Of those, packets and bytes that were dropped because what they carry is refused.
+    pub refused_inside: (u64, u64),
+    /// How far a TCP connection has come by what has left: none where its packets are dropped.
     pub sides: Sides,
     /// The numbers of one whose segments are compared with them. Instead of `sides`.
     pub windows: Option<Windows>,

@@ -69,6 +69,8 @@ pub enum Done {
         packets: u64,
         /// Bytes of their frames.
         bytes: u64,
+        /// Of those, packets and bytes that were dropped because what they carry is refused ([`Reason::TunnelInner`]).
+        refused_inside: (u64, u64),
         /// How far its sides have come, of a TCP connection, if that was not said yet.
         sides: Sides,
         /// The numbers of a connection whose segments are compared with them, if they were not said yet. Instead of `sides`.
@@ -135,6 +137,8 @@ pub struct ManagerCounters {
     pub dropped: [Handled; Reason::COUNT],
     /// Those of them that had no flow.
     pub early: Handled,
+    /// Packets that the device dropped for what they carry, which is among `dropped`: they are of the same frames.
+    pub around: Handled,
 }
 
 impl Default for ManagerCounters {
@@ -151,6 +155,7 @@ impl Default for ManagerCounters {
             forwarded: Handled::default(),
             dropped: [Handled::default(); Reason::COUNT],
             early: Handled::default(),
+            around: Handled::default(),
         }
     }
 }
@@ -181,6 +186,11 @@ fn news(told: Sides, now: Sides) -> Sides {
         return now;
     }
     [low.filter(|_| low != told_low), high.filter(|_| high != told_high)]
+}
+
+/// Of so many more packets and bytes those that were dropped for what they carry. A device counts that first: what is counted of a packet that itself is not waits for the next time.
+fn refused_of(now: (u64, u64), had: (u64, u64), more: (u64, u64)) -> (u64, u64) {
+    (now.0.saturating_sub(had.0).min(more.0), now.1.saturating_sub(had.1).min(more.1))
 }
 
 /// See the module.
@@ -618,6 +628,7 @@ impl FlowManager {
         let Place { sunk, action, directions, .. } = *place;
         let before = core::mem::replace(&mut place.credited, *counts);
         let (told, told_windows) = (before.sides, before.windows);
+        let refused_before = before.refused_inside;
         let (mut packets, mut bytes, mut known) = (0u64, 0u64, true);
         let ends = counts.packets.iter().zip(&counts.bytes).zip(&counts.last_seen);
         let before = before.packets.iter().zip(&before.bytes);
@@ -639,14 +650,29 @@ impl FlowManager {
             // A packet that is not counted yet may have brought some already: it is told of with that.
             if let Some(place) = self.places.get_mut(at) {
                 (place.credited.sides, place.credited.windows) = (told, told_windows);
+                place.credited.refused_inside = refused_before;
             }
             return;
         }
-        self.counters.handled(action, packets, bytes);
+        let refused_inside = refused_of(counts.refused_inside, refused_before, (packets, bytes));
+        if let Some(place) = self.places.get_mut(at) {
+            let (packets, bytes) = refused_inside;
+            place.credited.refused_inside = (refused_before.0 + packets, refused_before.1 + bytes);
+        }
+        self.counters.handled(action, packets - refused_inside.0, bytes - refused_inside.1);
+        self.counters.around.add(refused_inside.0, refused_inside.1);
         if known {
             let sides = news(told, counts.sides);
             let windows = counts.windows.filter(|windows| told_windows != Some(*windows));
-            self.done.push_back(Done::Counted { id: sunk.flow(), action, packets, bytes, sides, windows });
+            self.done.push_back(Done::Counted {
+                id: sunk.flow(),
+                action,
+                packets,
+                bytes,
+                refused_inside,
+                sides,
+                windows,
+            });
         }
     }
 }

@@ -47,7 +47,7 @@ stays! {
     /// IP protocol.
     Protocol = 3, "protocol", "the device handles TCP and UDP only";
     /// In a tunnel.
-    Tunnel = 4, "tunnel", "the device does not look into this kind of tunnel or so deep, or its packets are refused inside of one, which only the host does";
+    Tunnel = 4, "tunnel", "the device does not look into this kind of tunnel or so deep, or its packets are redirected inside of one, which only the host does";
     /// Rejected packets are answered, which the host does.
     Answered = 5, "answered", "its packets are rejected with an answer, which only the host gives";
     /// Another flow of the same key is there.

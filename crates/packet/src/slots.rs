@@ -66,6 +66,7 @@ pub const WORDS: &[Layout] = &[
 /// Structures of 64-bit numbers.
 pub const COUNTERS: &[Layout] = &[
     SlotLine::LAYOUT,
+    CarrierLine::LAYOUT,
     WindowLine::LAYOUT,
     PortLine::LAYOUT,
     UdpPorts::LAYOUT,
@@ -169,6 +170,21 @@ layout! {
         sent_high: u32 ["SENT_HIGH"] @ 52, "TCP: the same of the higher endpoint.";
         acknowledged_low: u32 ["ACKNOWLEDGED_LOW"] @ 56, "TCP: the latest acknowledgement of the lower endpoint.";
         acknowledged_high: u32 ["ACKNOWLEDGED_HIGH"] @ 60, "TCP: the same of the higher endpoint.";
+    }
+}
+
+layout! {
+    /// The slot of a flow of packets that may carry others (of UDP, of IP in IP), as one processor sees it: such a flow has no sequence numbers. The rest is that of `slot`.
+    CarrierLine, "carrier", 64 {
+        control: u64 ["CONTROL"] @ 0, "As in `slot`.";
+        packets_low: u64 ["PACKETS_LOW"] @ 8, "As in `slot`; those that were dropped are among them.";
+        packets_high: u64 ["PACKETS_HIGH"] @ 16, "As in `slot`.";
+        bytes_low: u64 ["BYTES_LOW"] @ 24, "As in `slot`.";
+        bytes_high: u64 ["BYTES_HIGH"] @ 32, "As in `slot`.";
+        seen_low: u32 ["SEEN_LOW"] @ 40, "As in `slot`.";
+        seen_high: u32 ["SEEN_HIGH"] @ 44, "As in `slot`.";
+        refused_packets: u64 ["REFUSED_PACKETS"] @ 48, "Packets that were dropped because what they carry is refused. Written before `packets`, read behind them: never fewer than are among those.";
+        refused_bytes: u64 ["REFUSED_BYTES"] @ 56, "Bytes of their frames.";
     }
 }
 

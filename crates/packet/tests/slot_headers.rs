@@ -4,9 +4,9 @@
 
 use bartizan_packet::layout::Layout;
 use bartizan_packet::slots::{
-    ACTIONS, CONTROL_FLAGS, COUNTERS, EARLY_CONSTANTS, END_FLAGS, EXIT_FLAGS, EarlyCount, EarlyHeader,
-    EndWord, ExitWord, FLIGHT_MAX, Heartbeat, NUMBERS_FLAGS, NumbersWord, OfferWord, PORT_FLAGS, PORTS,
-    PortLine, PortWord, ProbeOutcome, ProgressWord, SEEN_SHIFT, SEQUENCE_BACK, SlotControl, SlotLine,
+    ACTIONS, CONTROL_FLAGS, COUNTERS, CarrierLine, EARLY_CONSTANTS, END_FLAGS, EXIT_FLAGS, EarlyCount,
+    EarlyHeader, EndWord, ExitWord, FLIGHT_MAX, Heartbeat, NUMBERS_FLAGS, NumbersWord, OfferWord, PORT_FLAGS,
+    PORTS, PortLine, PortWord, ProbeOutcome, ProgressWord, SEEN_SHIFT, SEQUENCE_BACK, SlotControl, SlotLine,
     TIMESTAMP_FAR_AHEAD, UDP_PORT_BLOCKS, UdpPorts, WINDOW_TRIES, WORDS, WatchEntry, WindowLine,
 };
 use bartizan_testkit::random::Random;
@@ -134,6 +134,7 @@ fn rust(layout: &Layout, bytes: &[u8]) -> String {
         "end" => format!("{:?}", EndWord::read(bytes.try_into().unwrap())),
         "windows" => format!("{:?}", WindowLine::read(bytes.try_into().unwrap())),
         "slot" => format!("{:?}", SlotLine::read(bytes.try_into().unwrap())),
+        "carrier" => format!("{:?}", CarrierLine::read(bytes.try_into().unwrap())),
         "counts" => format!("{:?}", PortLine::read(bytes.try_into().unwrap())),
         "udp_ports" => format!("{:?}", UdpPorts::read(bytes.try_into().unwrap())),
         "watch" => format!("{:?}", WatchEntry::read(bytes.try_into().unwrap())),

@@ -2,7 +2,7 @@
 //! What the program has counted, summed over processors.
 
 use bartizan_packet::sizes::Sizes;
-use bartizan_packet::slots::{PortLine, SEEN_SHIFT, SlotLine};
+use bartizan_packet::slots::{CarrierLine, PortLine, SEEN_SHIFT, SlotLine};
 use bartizan_packet::windows::End;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -55,15 +55,18 @@ pub struct Counts {
     pub progress: [Option<Progress>; 2],
     /// The ends of a TCP connection, which came with these packets.
     pub ends: [Option<End>; 2],
+    /// Packets and bytes of those that were dropped for what they carry. Without meaning for TCP, which carries no packets.
+    pub refused_inside: (u64, u64),
 }
 
 impl Counts {
     /// The sum over lines; `now` in nanoseconds of CLOCK_BOOTTIME.
-    pub(crate) fn of(lines: impl Iterator<Item = SlotLine>, now: u64) -> Self {
+    pub(crate) fn of(lines: impl Iterator<Item = [u8; SlotLine::LEN]>, now: u64) -> Self {
         let mut counts = Counts::default();
         let mut sides: [Option<Side>; 2] = [None, None];
         let now = now >> SEEN_SHIFT;
-        for line in lines {
+        for bytes in lines {
+            let (line, carrier) = (SlotLine::read(&bytes), CarrierLine::read(&bytes));
             let of_side = |packets: u64, seen: u32, sent: u32, acknowledged: u32| {
                 // What came since the clock was read has no age.
                 let age = (now as u32).wrapping_sub(seen);
@@ -84,6 +87,9 @@ impl Counts {
             counts.packets.iter_mut().zip(pairs).for_each(|(sum, part)| *sum = sum.wrapping_add(part));
             let pairs = [line.bytes_low, line.bytes_high];
             counts.bytes.iter_mut().zip(pairs).for_each(|(sum, part)| *sum = sum.wrapping_add(part));
+            let (packets, bytes) = &mut counts.refused_inside;
+            *packets = packets.wrapping_add(carrier.refused_packets);
+            *bytes = bytes.wrapping_add(carrier.refused_bytes);
         }
         for ((seen, progress), side) in counts.last_seen.iter_mut().zip(&mut counts.progress).zip(sides) {
             if let Some(side) = side {
@@ -146,11 +152,11 @@ impl PortCounters {
     }
 }
 
-/// The bytes of a block that is being written: each number of 64 bits is whole, the block need not be of one moment.
+/// The bytes of a block that is being written: each number of 64 bits is whole, the block need not be of one moment, but what stands behind was read later.
 pub(crate) fn bytes_of<const LEN: usize>(words: &[AtomicU64]) -> [u8; LEN] {
     let mut bytes = [0; LEN];
     for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
-        place.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        place.copy_from_slice(&word.load(Ordering::Acquire).to_le_bytes());
     }
     bytes
 }
@@ -173,7 +179,7 @@ mod tests {
     }
 
     fn sum(lines: &[SlotLine], now: u64) -> Counts {
-        Counts::of(lines.iter().copied(), now)
+        Counts::of(lines.iter().map(SlotLine::write), now)
     }
 
     #[test]
@@ -199,6 +205,21 @@ mod tests {
         let counts = sum(&lines, now);
         assert_eq!(counts.progress[1], Some(Progress { sent: 10, acknowledged: 500 }));
         assert_eq!(counts.last_seen, [0, now]);
+    }
+
+    #[test]
+    fn packets_that_were_dropped_for_what_they_carry_stand_where_others_have_sequence_numbers() {
+        let line = CarrierLine {
+            packets_low: 9,
+            bytes_low: 900,
+            seen_low: 70,
+            refused_packets: 5,
+            refused_bytes: u64::from(u32::MAX) + 7,
+            ..CarrierLine::default()
+        };
+        let counts = Counts::of([line.write(), line.write()].into_iter(), 77 * UNIT);
+        assert_eq!((counts.packets, counts.bytes, counts.last_seen), ([18, 0], [1_800, 0], [70 * UNIT, 0]));
+        assert_eq!(counts.refused_inside, (10, 2 * (u64::from(u32::MAX) + 7)));
     }
 
     #[test]

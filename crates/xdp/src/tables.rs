@@ -216,7 +216,7 @@ impl Tables {
     /// What was counted for a slot since it was cleared, over all processors. `now`: [`boot_time`], not long ago. `None`: there is no such slot.
     #[must_use]
     pub fn counts(&self, slot: u32, now: u64) -> Option<Counts> {
-        let lines = self.lines(slot)?.map(|line| SlotLine::read(&bytes_of(line)));
+        let lines = self.lines(slot)?.map(bytes_of);
         let counts = Counts::of(lines, now);
         // Behind the lines: of a packet that is counted the end is noted.
         Some(Counts { ends: self.line(slot)?.ends(), ..counts })

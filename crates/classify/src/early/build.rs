@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From rules to the words of a table.
 
-use super::rows::{EarlyRules, Row, any_port};
+use super::rows::{ALL_PROTOCOLS, EarlyRules, PROTOCOLS, Row, any_port};
 use super::sets::{Rows, Span, common, cut, first, rows};
 use bartizan_base::LinkId;
 use bartizan_packet::slots::{EARLY_STEPS, EARLY_WORDS, EarlyHeader};
@@ -175,7 +175,7 @@ fn is_any_service(row: &Row) -> bool {
     let fields = &row.fields;
     fields.source_ports == any_port()
         && fields.destination_ports == any_port()
-        && fields.protocols == 3
+        && fields.protocols == ALL_PROTOCOLS
         && fields.links.is_none()
 }
 
@@ -196,11 +196,12 @@ fn services(all: &[Row], links: &[LinkId]) -> Result<Services, TooLarge> {
             .all(|v6| is_everywhere(&row.fields.sources, *v6) && is_everywhere(&row.fields.destinations, *v6))
     });
     let (from, to) = (&source_ports.classes.sets, &destination_ports.classes.sets);
-    if from.len().saturating_mul(to.len()).saturating_mul(links.len() * 2) > CELLS_MAX {
+    if from.len().saturating_mul(to.len()).saturating_mul(links.len() * PROTOCOLS.len()) > CELLS_MAX {
         return Err(TooLarge);
     }
     let (mut cells, mut classes) = (Vec::new(), Classes::default());
-    for (link, protocol) in links.iter().flat_map(|link| [(link, 1), (link, 2)]) {
+    let bits = (0..PROTOCOLS.len()).map(|bit| 1u8 << bit);
+    for (link, protocol) in links.iter().flat_map(|link| bits.clone().map(move |bit| (link, bit))) {
         let here = rows_that(all, |row| {
             let fields = &row.fields;
             fields.protocols & protocol != 0 && fields.links.as_ref().is_none_or(|links| links.contains(link))

@@ -18,7 +18,7 @@
 //!
 //! Source of the method: recursive flow classification (Gupta and McKeown, SIGCOMM 1999), with two phases.
 //!
-//! Not done: other protocols than TCP and UDP, tenants (what they decide goes up).
+//! Not done: other protocols than TCP, UDP and ICMP, tenants (what they decide goes up).
 
 mod build;
 mod read;
@@ -26,7 +26,7 @@ mod rows;
 mod sets;
 
 pub use build::EarlyTable;
-pub use read::{Question, outcome};
+pub use read::{Protocol, Question, outcome};
 pub use rows::EarlyRules;
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reading a table, as `ebpf/early.h` does.
 
+use super::rows::PROTOCOLS;
 use bartizan_packet::slots::{EARLY_STEPS, EarlyHeader};
 use core::net::IpAddr;
 
@@ -13,10 +14,33 @@ pub struct Question {
     pub source: IpAddr,
     /// Where it goes.
     pub destination: IpAddr,
-    /// It is a datagram of UDP; else a segment of TCP.
-    pub udp: bool,
-    /// Its ports.
+    /// What it is.
+    pub protocol: Protocol,
+    /// Its ports; of ICMP its type and code.
     pub ports: (u16, u16),
+}
+
+/// Protocols that are judged, by their numbers in a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// ICMP of IPv4.
+    Icmp,
+    /// ICMP of IPv6.
+    Icmpv6,
+}
+
+impl Protocol {
+    /// By its number of IP; `None`: it is not judged.
+    #[must_use]
+    pub fn of(number: u8) -> Option<Self> {
+        let all = [Protocol::Tcp, Protocol::Udp, Protocol::Icmp, Protocol::Icmpv6];
+        PROTOCOLS.iter().zip(all).find(|(known, _)| **known == number).map(|(_, protocol)| protocol)
+    }
 }
 
 fn word(words: &[u64], at: u32) -> u64 {
@@ -72,8 +96,8 @@ pub fn outcome(words: &[u64], question: &Question) -> Option<u32> {
         place.copy_from_slice(&word.to_le_bytes());
     }
     let header = EarlyHeader::read(&bytes);
-    let Question { link, source, destination, udp, ports } = *question;
-    let mut service = link * 2 + u32::from(udp);
+    let Question { link, source, destination, protocol, ports } = *question;
+    let mut service = link * PROTOCOLS.len() as u32 + protocol as u32;
     service = service * header.source_port_classes + quarter(words, header.source_ports, ports.0.into());
     service =
         service * header.destination_port_classes + quarter(words, header.destination_ports, ports.1.into());

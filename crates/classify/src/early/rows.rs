@@ -7,8 +7,8 @@ use bartizan_base::LinkId;
 use std::collections::BTreeMap;
 
 /// Protocols that are judged; a bit each.
-const PROTOCOLS: [u8; 2] = [6, 17];
-const ALL_PROTOCOLS: u8 = 3;
+pub(super) const PROTOCOLS: [u8; 4] = [6, 17, 1, 58];
+pub(super) const ALL_PROTOCOLS: u8 = 15;
 
 /// What a row matches: a set of values for each field.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

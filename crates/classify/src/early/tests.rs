@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tables against the list that they are made from.
 
-use super::{EarlyRules, Question, outcome};
+use super::{EarlyRules, Protocol, Question, outcome};
 use crate::header::{Header, HeaderRule, NameId, Net, Range};
 use bartizan_base::{LinkId, TenantId};
 use bartizan_testkit::random::Random;
@@ -81,7 +81,7 @@ fn header(random: &mut Random) -> Header {
         link: *random.pick(&LINKS),
         source: address(random, v6),
         destination: address(random, v6),
-        protocol: *random.pick(&[6, 17]),
+        protocol: *random.pick(&[6, 17, 1, 58]),
         source_port: *random.pick(&[0, 1, 2, 3, 4, 65_535]),
         destination_port: *random.pick(&[0, 1, 2, 3, 4, 65_535]),
     }
@@ -92,7 +92,7 @@ fn question(header: &Header) -> Question {
         link: LINKS.iter().position(|link| *link == header.link).unwrap() as u32,
         source: header.source,
         destination: header.destination,
-        udp: header.protocol == 17,
+        protocol: Protocol::of(header.protocol).unwrap(),
         ports: (header.source_port, header.destination_port),
     }
 }
@@ -136,7 +136,7 @@ fn a_rule_of_many_prefixes_and_many_rules_of_one_fit() {
     let ask = |words: &[u64], number: u32| {
         let source = IpAddr::V4(Ipv4Addr::from(0x0b00_0007 | number << 8));
         let destination = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
-        outcome(words, &Question { link: 0, source, destination, udp: true, ports: (1, 2) })
+        outcome(words, &Question { link: 0, source, destination, protocol: Protocol::Udp, ports: (1, 2) })
     };
     // Every second network, so that none touches another.
     let prefixes: Vec<HeaderRule> = (0..10_000).map(|number| blocked(number * 2)).collect();
@@ -181,8 +181,10 @@ fn what_does_not_fit_is_left_out_from_the_end() {
     assert!(table.held > 500 && table.held < 3_000, "{}", table.held);
     for (rule, number) in list.iter().zip(0u32..) {
         let (source, destination) = (rule.source.unwrap().address, rule.destination.unwrap().address);
-        let said =
-            outcome(&table.words, &Question { link: 0, source, destination, udp: false, ports: (1, 2) });
+        let said = outcome(
+            &table.words,
+            &Question { link: 0, source, destination, protocol: Protocol::Tcp, ports: (1, 2) },
+        );
         assert_eq!(said, ((number as usize) < table.held).then_some(number));
     }
 }
@@ -197,7 +199,7 @@ fn what_nobody_refuses_needs_no_words() {
         link: 0,
         source: [1, 2, 3, 4].into(),
         destination: [5; 4].into(),
-        udp: true,
+        protocol: Protocol::Udp,
         ports: (1, 2),
     };
     assert_eq!(outcome(&[], &question), None);

@@ -24,7 +24,9 @@ impl Passage<'_> {
         let Some(entry) = self.flows.get(id) else { return };
         let refused = !decision.verdict.forwards()
             && self.runner.chains().header_part(entry.path).functions().next() == Some(decision.function);
-        if entry.ext.mark.is_none() == refused {
+        // Where rules have codes a message of ICMP may be refused alone: others of its flow go on.
+        let alone = refused && !decision.repeats && matches!(entry.key().protocol(), 1 | 58);
+        if entry.ext.mark.is_none() == refused || alone {
             return;
         }
         let key = *entry.key();

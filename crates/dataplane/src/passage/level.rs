@@ -5,7 +5,7 @@
 //! there, with its flow or by a header function that says the same of each packet. So who is silent from then on takes no place. A connection is offered once it is established, and goes back when it is over.
 
 use super::Passage;
-use bartizan_base::{Decision, Direction, FlowId, FunctionId, PerDirection, Timestamp, Verdict};
+use bartizan_base::{Decision, Direction, FlowId, FunctionId, PerDirection, Reason, Timestamp, Verdict};
 use bartizan_flow::FlowState;
 use bartizan_flow::level::Step;
 use bartizan_flow::tcp::{Outcome, Progress, Segment, SharedWindows, TcpFlags, TcpState};
@@ -49,8 +49,6 @@ impl Passage<'_> {
                 Err(Stays::Tunnel)
             }
             Course::Refused(_) if !self.cx.settings.prevention => Err(Stays::Watched),
-            // The packets around are counted as refused for what they carry, which a device cannot say.
-            Course::Refused(_) if in_tunnel => Err(Stays::Tunnel),
             Course::Refused(decision) => match (decision.verdict, decision.reason) {
                 (Verdict::Drop, Some(reason)) => Ok(Action::Drop(reason)),
                 _ => Err(Stays::Answered),
@@ -214,12 +212,12 @@ impl Passage<'_> {
                     entry.ext.stays = Some(why);
                 }
             }
-            Done::Counted { id, action, packets, bytes, sides, windows } => {
+            Done::Counted { id, action, packets, bytes, refused_inside, sides, windows } => {
                 match windows {
                     Some(windows) => self.take_over_windows(id, &windows),
                     None => self.resume_session(id, sides),
                 }
-                self.counted(id, action, (packets, bytes));
+                self.counted(id, action, (packets, bytes), refused_inside);
             }
         }
     }
@@ -229,8 +227,8 @@ impl Passage<'_> {
         self.flows.table().stay(id).is_some_and(|stay| stay.step == Step::Left)
     }
 
-    /// The level has handled packets of a flow.
-    fn counted(&mut self, id: FlowId, action: Action, amount: (u64, u64)) {
+    /// The level has handled packets of a flow. `refused_inside`: of those, packets and bytes that were dropped for what they carry.
+    fn counted(&mut self, id: FlowId, action: Action, amount: (u64, u64), refused_inside: (u64, u64)) {
         let Some(entry) = self.flows.get_mut(id) else { return };
         let decision = match action {
             Action::Forward | Action::Redirect(_) => Decision::CONTINUE,
@@ -245,7 +243,15 @@ impl Passage<'_> {
             self.runner.repeated(entry.fid, &decision, amount.0);
         }
         let acts = self.cx.settings.prevention;
-        self.cx.account.tally.count_many(entry.fid, &decision, amount, acts);
+        let tally = &mut self.cx.account.tally;
+        let others = (amount.0 - refused_inside.0, amount.1 - refused_inside.1);
+        if others.0 > 0 {
+            tally.count_many(entry.fid, &decision, others, acts);
+        }
+        if refused_inside.0 > 0 {
+            let decision = Decision::refuse(Verdict::Drop, Reason::TunnelInner, FunctionId::ENGINE);
+            tally.count_many(entry.fid, &decision, refused_inside, acts);
+        }
     }
 
     /// A segment comes up of a connection of which a level below has handled others, or may have: its session is as far as they were. Or of one that has gone on while this

@@ -112,6 +112,8 @@ impl Passage<'_> {
             self.flows.count(id, direction, packet.captured_len(), frame.now, true);
             let decision = Decision::refuse(Verdict::Drop, Reason::TunnelInner, FunctionId::ENGINE);
             self.cx.recorder.refused(&occasion, self.flows.get(id), &Fate { decision, reject: None }, &[]);
+            // Where nobody judges packets around, a level can refuse what they carry by itself.
+            self.offer_if_unjudged(id, &Decision::CONTINUE, packet);
             return decision;
         }
         self.in_flow(frame, &Arrival { packet: &view, occasion }, (id, related))

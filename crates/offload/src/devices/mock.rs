@@ -53,6 +53,8 @@ pub struct MockCounters {
     pub in_tunnels: u64,
     /// Frames that it dropped.
     pub dropped: u64,
+    /// The same of those.
+    pub dropped_in_tunnels: u64,
     /// Frames that it passed up.
     pub up: u64,
     /// Entries taken away.
@@ -104,6 +106,8 @@ struct Packet {
     sunk: SunkId,
     end: usize,
     bytes: u64,
+    /// It was dropped for what it carries.
+    refused_inside: bool,
     when: Timestamp,
     /// When it is counted.
     lands: Timestamp,
@@ -196,8 +200,8 @@ impl MockWire {
         lock(&self.0).fin(key, packet, now)
     }
 
-    /// A packet arrives in another one, which is given first. Whether both are forwarded, and counted; else the frame goes up.
-    pub fn in_tunnel(&self, packets: [(&DeviceKey, MockPacket); 2], now: Timestamp) -> bool {
+    /// A packet arrives in another one, which is given first. What is done with the frame, which is counted for both; `None`: it goes up.
+    pub fn in_tunnel(&self, packets: [(&DeviceKey, MockPacket); 2], now: Timestamp) -> Option<Action> {
         lock(&self.0).in_tunnel(packets, now)
     }
 
@@ -243,7 +247,7 @@ impl Core {
             self.counters.up += 1;
             return None;
         };
-        self.handle(place, packet, now);
+        self.handle(place, packet, (now, false));
         match action {
             Action::Forward | Action::Redirect(_) => self.counters.forwarded += 1,
             Action::Drop(_) => self.counters.dropped += 1,
@@ -275,32 +279,42 @@ impl Core {
         line.is_none_or(|line| segment.is_some_and(|segment| line.goes_on(!from_low, segment)))
     }
 
-    fn in_tunnel(&mut self, packets: [(&DeviceKey, MockPacket); 2], now: Timestamp) -> bool {
-        let places = packets.map(|(key, packet)| (self.acting(key), packet));
-        // An entry is not moved on by what does not leave.
-        let acts = places.iter().all(|(place, _)| matches!(place, Some((_, Action::Forward))));
-        let goes_on = |(place, packet): &(Option<(u32, Action)>, MockPacket)| {
-            place.is_some_and(|(place, _)| self.goes_on(place, packet.from_low, packet.segment.as_ref()))
-        };
-        if !acts || !places.iter().all(goes_on) {
+    fn in_tunnel(
+        &mut self,
+        [(key_around, around), (key, inside)]: [(&DeviceKey, MockPacket); 2],
+        now: Timestamp,
+    ) -> Option<Action> {
+        let acts = (self.acting(key_around), self.acting(key));
+        let (Some((place_around, Action::Forward)), Some((place, action))) = acts else {
             self.counters.up += 1;
-            return false;
+            return None;
+        };
+        // An entry is not moved on by what does not leave.
+        let leaves =
+            action == Action::Forward && self.goes_on(place, inside.from_low, inside.segment.as_ref());
+        let drops = matches!(action, Action::Drop(_));
+        if !leaves && !drops {
+            self.counters.up += 1;
+            return None;
         }
-        for (place, packet) in places {
-            if let Some((place, _)) = place {
-                self.handle(place, packet, now);
-            }
+        self.handle(place, inside, (now, false));
+        self.handle(place_around, around, (now, drops));
+        if drops {
+            self.counters.dropped += 1;
+            self.counters.dropped_in_tunnels += 1;
+        } else {
+            self.counters.forwarded += 1;
+            self.counters.in_tunnels += 1;
         }
-        self.counters.forwarded += 1;
-        self.counters.in_tunnels += 1;
-        true
+        Some(action)
     }
 
-    /// A packet has found its entry.
-    fn handle(&mut self, place: u32, packet: MockPacket, now: Timestamp) {
+    /// A packet has found its entry; `refused_inside`: it is dropped for what it carries.
+    fn handle(&mut self, place: u32, packet: MockPacket, (now, refused_inside): (Timestamp, bool)) {
         let MockPacket { from_low, bytes, segment } = packet;
         let Some(entry) = self.entries.get_mut(place as usize).and_then(Option::as_mut) else { return };
-        let progress = segment.map(|segment| Progress {
+        let leaves = !matches!(entry.install.action, Action::Drop(_));
+        let progress = segment.filter(|_| leaves).map(|segment| Progress {
             sent: Seq(segment.end),
             acknowledged: Seq(segment.acknowledged),
             fin: None,
@@ -322,7 +336,8 @@ impl Core {
         let stay = PacketDuration::from_nanos(self.draw(self.habits.flight.as_nanos().saturating_add(1)));
         // None overtakes another one.
         let lands = self.flight.back().map_or(now, |last| last.lands).max(now + stay);
-        self.flight.push_back(Packet { place, sunk, end: usize::from(!from_low), bytes, when: now, lands });
+        let end = usize::from(!from_low);
+        self.flight.push_back(Packet { place, sunk, end, bytes, refused_inside, when: now, lands });
         self.land(now);
     }
 
@@ -340,7 +355,11 @@ impl Core {
             return;
         };
         entry.under_way -= 1;
-        let Counts { packets, bytes, last_seen, .. } = &mut entry.counts;
+        let Counts { packets, bytes, last_seen, refused_inside, .. } = &mut entry.counts;
+        if packet.refused_inside {
+            refused_inside.0 += 1;
+            refused_inside.1 += packet.bytes;
+        }
         if let (Some(packets), Some(bytes), Some(seen)) =
             (packets.get_mut(packet.end), bytes.get_mut(packet.end), last_seen.get_mut(packet.end))
         {

@@ -83,8 +83,11 @@ struct Early {
     given: [Vec<EarlyCounted>; 2],
 }
 
+/// IP protocol of connections, whose packets carry no others.
+const TCP: u8 = 6;
+
 /// Protocols whose packets are judged without a flow.
-const EARLY_PROTOCOLS: [u8; 2] = [6, 17];
+const EARLY_PROTOCOLS: [u8; 4] = [TCP, 17, 1, 58];
 
 fn sides(counts: &bartizan_xdp::Counts) -> Sides {
     let mut ends = counts.ends.iter();
@@ -225,11 +228,16 @@ impl XdpDevice {
             boot => Timestamp::from_nanos(boot.saturating_add_signed(self.to_packets)),
         };
         let windows = self.windows(place, sunk);
+        let entry = self.entries.get(place as usize).and_then(Option::as_ref);
+        // What is dropped moves no connection on.
+        let refuses = entry.is_some_and(|entry| entry.refuses);
+        let carries = entry.is_some_and(|entry| entry.key.last().is_some_and(|word| *word as u8 != TCP));
         let counts = Counts {
             packets: counts.packets,
             bytes: counts.bytes,
             last_seen: counts.last_seen.map(time),
-            sides: if windows.is_none() { sides(&counts) } else { Sides::default() },
+            refused_inside: if carries { counts.refused_inside } else { (0, 0) },
+            sides: if windows.is_some() || refuses { Sides::default() } else { sides(&counts) },
             windows,
         };
         self.said.push((place, sunk, Said::Counts(counts)));
@@ -291,7 +299,7 @@ impl Device for XdpDevice {
 
     fn sides(&self, place: u32, sunk: SunkId) -> Option<Sides> {
         let entry = self.entries.get(place as usize)?.as_ref()?;
-        if entry.sunk != sunk || entry.compares {
+        if entry.sunk != sunk || entry.compares || entry.refuses {
             return None;
         }
         self.tables.counts(self.slot(place), boot_time()).map(|counts| sides(&counts))

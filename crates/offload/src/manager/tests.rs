@@ -76,7 +76,15 @@ fn a_flow_goes_down_is_counted_and_comes_up_in_another_generation() {
     let sides = Sides::default();
     assert_eq!(
         done,
-        [Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100, sides, windows: None }]
+        [Done::Counted {
+            id,
+            action: Action::Forward,
+            packets: 1,
+            bytes: 100,
+            refused_inside: (0, 0),
+            sides,
+            windows: None
+        }]
     );
     assert_eq!(rig.table.get(id).unwrap().packets.to_server, 1);
     rig.manager.enter_generation(Generation(2));
@@ -120,11 +128,26 @@ fn how_far_a_connection_has_come_is_said_once() {
     assert_eq!(rig.manager.sides(&rig.table, id), Some([None, None]));
     // Nor with the counts of the same packets, which come later.
     let sides = Sides::default();
-    let counted = Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100, sides, windows: None };
+    let counted = Done::Counted {
+        id,
+        action: Action::Forward,
+        packets: 1,
+        bytes: 100,
+        refused_inside: (0, 0),
+        sides,
+        windows: None,
+    };
     assert_eq!(rig.pass(1_500), [counted]);
     let said = segment(&mut rig, 200);
-    let counted =
-        Done::Counted { id, action: Action::Forward, packets: 1, bytes: 100, sides: said, windows: None };
+    let counted = Done::Counted {
+        id,
+        action: Action::Forward,
+        packets: 1,
+        bytes: 100,
+        refused_inside: (0, 0),
+        sides: said,
+        windows: None,
+    };
     assert_eq!(rig.pass(1_500), [counted]);
     assert_eq!(rig.manager.sides(&rig.table, id), Some([None, None]));
 }
@@ -282,4 +305,20 @@ fn at_the_end_all_is_credited_and_nothing_goes_down_any_more() {
     assert_eq!(rig.table.get(id).unwrap().packets.to_server, 2);
     assert!(rig.table.get(id).unwrap().is_at_host());
     assert_eq!(rig.offer(id, Action::Forward), Err(Stays::Ending));
+}
+
+/// A device counts what a packet was dropped for before the packet itself: read in between, that waits for it, so that in the end each is charged once.
+#[test]
+fn what_is_dropped_for_what_it_carries_is_charged_with_its_packet() {
+    let readings = [((0, 0), (1, 100)), ((2, 300), (2, 300)), ((2, 300), (2, 300)), ((3, 400), (4, 500))];
+    let (mut packets_had, mut charged, mut others) = ((0, 0), (0, 0), (0, 0));
+    for (packets, refused) in readings {
+        let more = (packets.0 - packets_had.0, packets.1 - packets_had.1);
+        let of = super::refused_of(refused, charged, more);
+        assert!(of.0 <= more.0 && of.1 <= more.1);
+        charged = (charged.0 + of.0, charged.1 + of.1);
+        others = (others.0 + more.0 - of.0, others.1 + more.1 - of.1);
+        packets_had = packets;
+    }
+    assert_eq!((charged, others), ((3, 400), (0, 0)));
 }
