@@ -95,7 +95,8 @@ impl SteeredDevice {
     }
 
     fn begun(&mut self, candidate: &Candidate) -> Begun {
-        let joined = self.joiner.join(&candidate.held).map_err(|wrong| refusal(RefusalCode::Policy, wrong))?;
+        let joined =
+            self.joiner.join(&candidate.held).map_err(|wrong| refusal(RefusalCode::Policy, wrong))?;
         let joined = Arc::new(joined);
         let asking = self.channel.begin(Command::Build(Arc::clone(&joined)));
         Ok((joined, asking))
