@@ -2,8 +2,8 @@
 //! From a policy file to a generation: fids, paths, classifier, functions with their rules. All or nothing: an error
 //! leaves the agent, its global rule table and the running generation as they were.
 //!
-//! A policy that is the same by address as in the generation before is made no more ([`owner`]), unless what all rest on has changed
-//! ([`context`]): what is left of it is to be put in its place.
+//! A policy that is the same by address as in the generation before is made no more (`owner`), unless what all rest on has changed
+//! (`context`): what is left of it is to be put in its place.
 
 mod context;
 mod errors;

@@ -136,7 +136,8 @@ impl Bench {
             client: (client, 10_000 + number),
             server: (server, port),
             vni: random.percent(40).then(|| random.below(3) as u32),
-            around: 20_000 + number,
+            // Tunnels carry several flows, some of which are refused.
+            around: 20_000 + number % 30,
             ..Flow::default()
         }
     }
@@ -718,9 +719,9 @@ fn packets_are_counted_once_at_whatever_level_and_records_have_the_sums() {
         let bench = run_beside_none(seed, 20_000, "level");
         let counters = bench.wire.counters();
         assert!(counters.forwarded > 500 && counters.dropped > 400 && counters.up > 1_000, "{counters:?}");
-        assert!(counters.in_tunnels > 100 && counters.forwarded > counters.in_tunnels + 300, "{counters:?}");
+        assert!(counters.in_tunnels > 50 && counters.forwarded > counters.in_tunnels + 300, "{counters:?}");
         assert!(
-            counters.dropped_in_tunnels > 0 && counters.dropped > counters.dropped_in_tunnels + 200,
+            counters.dropped_in_tunnels > 10 && counters.dropped > counters.dropped_in_tunnels + 200,
             "{counters:?}"
         );
         let (removed, _) = bench.check();
