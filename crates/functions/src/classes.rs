@@ -168,10 +168,10 @@ pub fn read<T: DeserializeOwned + Send + Sync + 'static>(
     read_and_make(function, source, |_, _, _| Ok(()))
 }
 
-/// As [`read`], and makes something of each class with the names that it may use and its path: once, as long as the class and the names stay.
+/// As [`read()`], and makes something of each class with the names that it may use and its path: once, as long as the class and the names stay.
 ///
 /// # Errors
-/// As [`read`], and what `make` says.
+/// As [`read()`], and what `make` says.
 pub fn read_and_make<T, M>(
     function: &'static str,
     source: &RuleSource<'_>,
