@@ -92,16 +92,12 @@ impl Auto {
         if rules <= LINEAR_MAX || budget < TABLES_MIN {
             return Auto::whole(&lists, budget);
         }
-        if let Some(Chosen { structure: Structure::Layered(before), .. }) = before
-            && let Some(next) = before.next(&lists, budget)?
-        {
-            return Ok(Chosen { structure: Structure::Layered(Arc::new(next)), fits: true });
-        }
-        let layered = Layered::new(lists.clone(), budget)?;
-        if layered.rest() > REST_MAX {
-            return Auto::whole(&lists, budget);
-        }
-        Ok(Chosen { structure: Structure::Layered(Arc::new(layered)), fits: true })
+        let layered = match before {
+            Some(Chosen { structure: Structure::Layered(before), .. }) => before.after(lists, budget)?,
+            _ => Layered::new(lists, budget)?,
+        };
+        let fits = layered.rest() <= REST_MAX;
+        Ok(Chosen { structure: Structure::Layered(Arc::new(layered)), fits })
     }
 
     /// What shares nothing.

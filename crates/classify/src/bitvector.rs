@@ -16,6 +16,7 @@
 
 use crate::classifier::{Classifier, Entry, InsertError, Match, SETS_MAX};
 use crate::header::{Header, HeaderRule, number};
+use crate::list::List;
 use bartizan_base::Fid;
 use std::collections::HashMap;
 
@@ -76,7 +77,19 @@ impl BitVector {
         new
     }
 
-    fn build(&mut self, mut all: Vec<Stored>) -> Result<(), InsertError> {
+    fn build(&mut self, all: Vec<Stored>) -> Result<(), InsertError> {
+        self.fill(all)?;
+        self.places.clear();
+        for (bit, stored) in self.slots.iter().enumerate() {
+            if let Some(stored) = stored {
+                self.places.entry(stored.entry.fid).or_default().push(bit);
+            }
+        }
+        Ok(())
+    }
+
+    /// Builds the structure, without what is needed to delete from it.
+    fn fill(&mut self, mut all: Vec<Stored>) -> Result<(), InsertError> {
         all.sort_by_key(Stored::order);
         let mut slots: Vec<Option<Stored>> = Vec::with_capacity(all.len());
         let mut bounds = vec![0];
@@ -92,15 +105,13 @@ impl BitVector {
         let dimensions = Dimensions::build(&slots, words, self.limit)
             .ok_or(InsertError::Memory { rules: all.len(), limit: self.limit })?;
         let mut valid = vec![0u64; words];
-        let mut places: HashMap<Fid, Vec<usize>> = HashMap::new();
-        for (bit, stored) in slots.iter().enumerate() {
-            if let Some(stored) = stored {
-                set_bit(&mut valid, bit);
-                places.entry(stored.entry.fid).or_default().push(bit);
-            }
-        }
+        slots
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| slot.is_some())
+            .for_each(|(bit, _)| set_bit(&mut valid, bit));
         (self.slots, self.valid, self.bounds) = (slots, valid, bounds);
-        (self.dimensions, self.places) = (dimensions, places);
+        self.dimensions = dimensions;
         self.live = all.len();
         self.pending.clear();
         Ok(())
@@ -117,29 +128,81 @@ impl BitVector {
         built.chain(self.pending.iter().copied()).collect()
     }
 
-    /// The first bit that is set in all rows and valid, from word `from` to before word `end`.
-    fn first(&self, rows: &[Row<'_>; DIMENSIONS], from: usize, end: usize) -> Option<usize> {
-        let mut word = from;
-        while word < end {
-            let block = word / 64;
-            let mut summary = rows.iter().fold(u64::MAX, |all, row| all & row.summary(block));
-            summary &= u64::MAX << (word % 64);
-            while summary != 0 {
-                let at = block * 64 + summary.trailing_zeros() as usize;
-                if at >= end {
-                    return None;
-                }
-                summary &= summary - 1;
-                let valid = self.valid.get(at).copied().unwrap_or(0);
-                let bits = rows.iter().fold(valid, |all, row| if all == 0 { 0 } else { all & row.word(at) });
-                if bits != 0 {
-                    return Some(at * 64 + bits.trailing_zeros() as usize);
-                }
-            }
-            word = (block + 1) * 64;
-        }
-        None
+    /// Bit vectors of lists, by rank: an entry's place in its list. They are never changed; who looks up says which entries are valid. `None`: they take more than
+    /// about `limit` bytes.
+    pub(crate) fn ranked(lists: &[List], limit: usize) -> Option<Self> {
+        let mut new = BitVector::new(u8::try_from(lists.len()).ok()?, limit);
+        let of_list = |(set, list): (u8, &List)| -> Vec<Stored> {
+            (0u64..)
+                .zip(list.iter())
+                .map(|(sequence, entry)| Stored { set, sequence, entry: Entry { priority: 0, ..entry } })
+                .collect()
+        };
+        new.fill((0u8..).zip(lists).flat_map(of_list).collect()).ok()?;
+        Some(new)
     }
+
+    /// Entries of a set.
+    pub(crate) fn count(&self, set: usize) -> usize {
+        let (from, end) = self.words_of(set);
+        let slots = self.slots.get(from * 64..end * 64).unwrap_or_default();
+        slots.iter().rev().skip_while(|slot| slot.is_none()).count()
+    }
+
+    /// The rule of a set's entry.
+    pub(crate) fn rule(&self, set: usize, rank: u32) -> Option<&HeaderRule> {
+        let slot = self.slots.get(self.words_of(set).0 * 64 + rank as usize)?;
+        slot.as_ref().map(|stored| &stored.entry.rule)
+    }
+
+    /// The words of valid bits, none of them set.
+    pub(crate) fn no_valid(&self) -> Vec<u64> {
+        vec![0; self.valid.len()]
+    }
+
+    /// Sets the valid bit of a set's entry.
+    pub(crate) fn set_valid(&self, valid: &mut [u64], set: usize, rank: u32) {
+        set_bit(valid, self.words_of(set).0 * 64 + rank as usize);
+    }
+
+    /// By set the rank of the first entry that matches and is valid.
+    pub(crate) fn ranks(&self, header: &Header, valid: &[u64], ranks: &mut [Option<u32>]) {
+        let rows = self.dimensions.rows(header);
+        for (set, rank) in ranks.iter_mut().enumerate() {
+            let (from, end) = self.words_of(set);
+            *rank = first(&rows, valid, from, end).map(|bit| (bit - from * 64) as u32);
+        }
+    }
+
+    /// The words of a set: the first, and the one behind the last.
+    fn words_of(&self, set: usize) -> (usize, usize) {
+        let bound = |set: usize| self.bounds.get(set).copied().unwrap_or(0);
+        (bound(set), bound(set + 1))
+    }
+}
+
+/// The first bit that is set in all rows and valid, from word `from` to before word `end`.
+fn first(rows: &[Row<'_>; DIMENSIONS], valid: &[u64], from: usize, end: usize) -> Option<usize> {
+    let mut word = from;
+    while word < end {
+        let block = word / 64;
+        let mut summary = rows.iter().fold(u64::MAX, |all, row| all & row.summary(block));
+        summary &= u64::MAX << (word % 64);
+        while summary != 0 {
+            let at = block * 64 + summary.trailing_zeros() as usize;
+            if at >= end {
+                return None;
+            }
+            summary &= summary - 1;
+            let valid = valid.get(at).copied().unwrap_or(0);
+            let bits = rows.iter().fold(valid, |all, row| if all == 0 { 0 } else { all & row.word(at) });
+            if bits != 0 {
+                return Some(at * 64 + bits.trailing_zeros() as usize);
+            }
+        }
+        word = (block + 1) * 64;
+    }
+    None
 }
 
 fn set_bit(words: &mut [u64], bit: usize) {
@@ -187,7 +250,7 @@ impl Classifier for BitVector {
         let bounds = self.bounds.iter().zip(self.bounds.iter().skip(1));
         for (set, ((from, end), result)) in bounds.zip(results).enumerate() {
             let mut best =
-                self.first(&rows, *from, *end).and_then(|bit| self.slots.get(bit).copied().flatten());
+                first(&rows, &self.valid, *from, *end).and_then(|bit| self.slots.get(bit).copied().flatten());
             for stored in self.pending.iter().filter(|s| usize::from(s.set) == set) {
                 if best.is_none_or(|b| stored.order() < b.order()) && stored.entry.rule.matches(header) {
                     best = Some(*stored);

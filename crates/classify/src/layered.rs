@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rule sets of which a generation differs little from the one before: tables that both share, and what differs.
+//! Rule sets of which a generation differs little from the one before: tables that both share, and what differs. Where tables would leave much to a linear search they are bit
+//! vectors ([`Patched`]).
 //!
 //! [`Live`](crate::Live) changes what is looked up; this makes another to be looked up beside it, and the one before stays as it is. Tables know the order of their rules, not what
 //! rules stand for: so a list whose rules are the same in the same order has the same tables, whatever numbers it gives them. What a list lacks of those is deleted in it,
@@ -12,6 +13,7 @@ use crate::classifier::{Entry, InsertError, Match};
 use crate::header::{Header, HeaderRule};
 use crate::list::{List, Placed};
 use crate::live::{Meanings, Stored, Version};
+use crate::patched::Patched;
 use crate::split::{NONE, Options};
 use crate::sync::{ArcSwap, DELTA_MAX};
 use core::ops::Range;
@@ -26,21 +28,75 @@ const DELETED_MAX: usize = 1_024;
 pub struct Layered {
     lists: Vec<List>,
     budget: usize,
-    published: ArcSwap<Version>,
+    published: ArcSwap<Base>,
     tables: Mutex<Tables>,
+}
+
+/// What lookups run on: rules that are compiled, and what the lists have beyond them and lack of them.
+#[derive(Debug)]
+enum Base {
+    Tables(Version),
+    Bits(Patched),
+}
+
+impl Base {
+    /// Entries of a set that are compiled, deleted or not.
+    fn count(&self, set: usize) -> usize {
+        match self {
+            Base::Tables(version) => version.sets.get(set).map_or(0, |set| set.stored.len()),
+            Base::Bits(bits) => bits.count(set),
+        }
+    }
+
+    /// The rule of one of them.
+    fn rule(&self, set: usize, rank: u32) -> Option<&HeaderRule> {
+        match self {
+            Base::Tables(version) => Some(&version.sets.get(set)?.stored.get(rank as usize)?.entry.rule),
+            Base::Bits(bits) => bits.rule(set, rank),
+        }
+    }
+
+    /// Lists that follow. `None`: those to be added are too many.
+    fn behind(&self, lists: &[List], ranks: &[Arc<[u32]>], changes: &[Meanings]) -> Option<Self> {
+        Some(match self {
+            Base::Tables(version) => Base::Tables(Version::behind(version, lists, ranks, changes)?),
+            Base::Bits(bits) => Base::Bits(Patched::behind(bits, lists, ranks)),
+        })
+    }
+
+    fn added(&self) -> usize {
+        match self {
+            Base::Tables(version) => version.delta.len(),
+            Base::Bits(bits) => bits.added(),
+        }
+    }
+
+    fn rest(&self) -> usize {
+        match self {
+            Base::Tables(version) => version.rest(),
+            Base::Bits(_) => 0,
+        }
+    }
+
+    fn memory(&self) -> usize {
+        match self {
+            Base::Tables(version) => version.memory(),
+            Base::Bits(bits) => bits.memory(),
+        }
+    }
 }
 
 /// What the next generation may begin with.
 #[derive(Debug)]
 struct Tables {
     /// Whose tables.
-    base: Arc<Version>,
+    base: Arc<Base>,
     /// By set, for each entry of the list its rank there, or [`NONE`].
     ranks: Vec<Arc<[u32]>>,
     /// The lists have other rules than the tables.
     differ: bool,
-    /// Tables of the whole list would leave too much to a linear search: another structure is to be chosen.
-    unfit: bool,
+    /// With so many rules tables left too many to a linear search.
+    unfit: Option<usize>,
 }
 
 impl Layered {
@@ -49,9 +105,27 @@ impl Layered {
     /// # Errors
     /// An entry that can be in no classifier.
     pub fn new(lists: Vec<List>, budget: usize) -> Result<Self, InsertError> {
+        Layered::compiled(lists, budget, None)
+    }
+
+    /// The same for lists that differ little, with the tables of this one; compiled anew where they differ too much.
+    ///
+    /// # Errors
+    /// As [`Layered::new`].
+    pub fn after(&self, lists: Vec<List>, budget: usize) -> Result<Self, InsertError> {
+        let unfit = self.tables().unfit;
+        match self.next(&lists, budget)? {
+            Some(next) => Ok(next),
+            None => Layered::compiled(lists, budget, unfit),
+        }
+    }
+
+    fn compiled(lists: Vec<List>, budget: usize, unfit: Option<usize>) -> Result<Self, InsertError> {
         check(&lists)?;
-        let base = Arc::new(compiled(&lists, budget));
-        let tables = Tables { base: Arc::clone(&base), ranks: whole(&lists), differ: false, unfit: false };
+        let ranks = whole(&lists);
+        let (base, unfit) = compiled(&lists, &ranks, budget, unfit);
+        let base = Arc::new(base);
+        let tables = Tables { base: Arc::clone(&base), ranks, differ: false, unfit };
         Ok(Layered { lists, budget, published: ArcSwap::from(base), tables: Mutex::new(tables) })
     }
 
@@ -62,33 +136,32 @@ impl Layered {
     pub fn next(&self, lists: &[List], budget: usize) -> Result<Option<Self>, InsertError> {
         check(lists)?;
         let before = self.tables();
-        if lists.len() != self.lists.len() || budget != self.budget || before.unfit {
+        if lists.len() != self.lists.len() || budget != self.budget {
             return Ok(None);
         }
-        let base = Arc::clone(&before.base);
+        let (base, unfit) = (Arc::clone(&before.base), before.unfit);
         // What lookups of these lists run on is over the same tables as their ranks.
         let published = self.published.load_full();
+        let both = self.lists.iter().zip(&before.ranks).zip(lists).enumerate();
         let followed: Vec<Followed> =
-            (self.lists.iter().zip(&before.ranks).zip(lists).zip(base.compiled_entries()))
-                .map(|(((old, ranks), new), compiled)| follow(old, ranks, new, compiled))
-                .collect();
+            both.map(|(set, ((old, ranks), new))| follow(old, ranks, new, (&base, set))).collect();
         drop(before);
         let ranks: Vec<Arc<[u32]>> = followed.iter().map(|followed| Arc::clone(&followed.ranks)).collect();
         let count = |list: &[u32]| list.iter().filter(|rank| **rank == NONE).count();
         let added: usize = ranks.iter().map(|ranks| count(ranks)).sum();
         let listed: usize = lists.iter().map(|list| list.len()).sum();
-        let there: usize = base.compiled_entries().map(<[Stored]>::len).sum();
+        let there: usize = (0..lists.len()).map(|set| base.count(set)).sum();
         let deleted = there.saturating_sub(listed - added);
         if added > DELTA_MAX || deleted > there / 2 + DELETED_MAX {
             return Ok(None);
         }
         let changes: Vec<Meanings> = followed.into_iter().map(|followed| followed.meanings).collect();
-        let Some(version) = Version::behind(&published, lists, &ranks, &changes) else { return Ok(None) };
-        let tables = Tables { base, ranks, differ: added + deleted > 0, unfit: false };
+        let Some(next) = published.behind(lists, &ranks, &changes) else { return Ok(None) };
+        let tables = Tables { base, ranks, differ: added + deleted > 0, unfit };
         Ok(Some(Layered {
             lists: lists.to_vec(),
             budget,
-            published: ArcSwap::from_pointee(version),
+            published: ArcSwap::from_pointee(next),
             tables: Mutex::new(tables),
         }))
     }
@@ -100,14 +173,13 @@ impl Layered {
     /// Entries that are in no table yet.
     #[must_use]
     pub fn added(&self) -> usize {
-        self.published.load().delta.len()
+        self.published.load().added()
     }
 
     /// Whether the whole is in tables of its own, with nothing added and nothing deleted.
     #[must_use]
     pub fn is_compact(&self) -> bool {
-        let tables = self.tables();
-        tables.unfit || !tables.differ
+        !self.tables().differ
     }
 
     /// Compiles the whole list, for lookups from now on and for the next generation. It takes as long as [`Layered::new`] does.
@@ -115,28 +187,37 @@ impl Layered {
         if self.is_compact() {
             return;
         }
-        let version = Arc::new(compiled(&self.lists, self.budget));
+        let (ranks, unfit) = (whole(&self.lists), self.tables().unfit);
+        let (base, unfit) = compiled(&self.lists, &ranks, self.budget, unfit);
+        let base = Arc::new(base);
         let mut tables = self.tables();
-        if version.rest() > REST_MAX {
-            tables.unfit = true;
-            return;
-        }
-        tables.base = Arc::clone(&version);
-        tables.ranks = whole(&self.lists);
-        tables.differ = false;
-        self.published.store(version);
+        *tables = Tables { base: Arc::clone(&base), ranks, differ: false, unfit };
+        self.published.store(base);
+    }
+
+    /// Whether they are bit vectors.
+    #[must_use]
+    pub fn has_bit_vectors(&self) -> bool {
+        matches!(**self.published.load(), Base::Bits(_))
     }
 
     /// Whether both have the same tables, which take memory once.
     #[must_use]
     pub fn shares_tables(&self, other: &Layered) -> bool {
-        self.published.load().shares_tables(&other.published.load())
+        match (&**self.published.load(), &**other.published.load()) {
+            (Base::Tables(a), Base::Tables(b)) => a.shares_tables(b),
+            (Base::Bits(a), Base::Bits(b)) => a.shares(b),
+            _ => false,
+        }
     }
 
     /// As [`crate::Classifier::lookup`].
     pub fn lookup(&self, header: &Header, results: &mut [Option<Match>]) {
         results.fill(None);
-        self.published.load().lookup_one(header, results);
+        match &**self.published.load() {
+            Base::Tables(version) => version.lookup_one(header, results),
+            Base::Bits(bits) => bits.lookup(header, results),
+        }
     }
 
     /// The lists.
@@ -163,11 +244,28 @@ fn check(lists: &[List]) -> Result<(), InsertError> {
     (0u8..).zip(lists).try_for_each(|(set, list)| list.check(set, lists.len()))
 }
 
-/// Tables of lists, in their fastest form.
-fn compiled(lists: &[List], budget: usize) -> Version {
+/// What suits lists, and with how many rules tables left too many to a linear search. To find that takes longer than bit vectors do: where it was found before (`unfit`), tables are
+/// tried again with clearly fewer rules.
+fn compiled(
+    lists: &[List],
+    ranks: &[Arc<[u32]>],
+    budget: usize,
+    unfit: Option<usize>,
+) -> (Base, Option<usize>) {
+    let rules: usize = lists.iter().map(List::len).sum();
+    let bits = || Patched::whole(lists, ranks, budget).map(Base::Bits);
+    if unfit.is_some_and(|unfit| rules >= unfit - unfit / 4)
+        && let Some(bits) = bits()
+    {
+        return (bits, unfit);
+    }
     let stored =
         |list: &List| (0u64..).zip(list.iter()).map(|(sequence, entry)| Stored { entry, sequence }).collect();
-    Version::new(lists.iter().map(stored).collect(), Options { budget, fast: true })
+    let tables = Version::new(lists.iter().map(stored).collect(), Options { budget, fast: true });
+    match tables.rest() > REST_MAX {
+        true => (bits().unwrap_or(Base::Tables(tables)), Some(rules)),
+        false => (Base::Tables(tables), None),
+    }
 }
 
 /// Ranks of lists that are compiled themselves.
@@ -183,8 +281,8 @@ struct Followed {
     meanings: Meanings,
 }
 
-/// Follows a list to the one behind it.
-fn follow(old: &List, old_ranks: &Arc<[u32]>, new: &List, compiled: &[Stored]) -> Followed {
+/// Follows a list to the one behind it; `compiled`: what it is a set of.
+fn follow(old: &List, old_ranks: &Arc<[u32]>, new: &List, compiled: (&Base, usize)) -> Followed {
     let (was, is) = (old.pieces(), new.pieces());
     // Pieces that both have are known by address.
     let same = |(a, b): &(&Placed, &Placed)| Arc::ptr_eq(&a.piece, &b.piece);
@@ -215,7 +313,7 @@ fn follow(old: &List, old_ranks: &Arc<[u32]>, new: &List, compiled: &[Stored]) -
 fn ranks(
     (old, old_ranks, old_between): (&List, &Arc<[u32]>, Range<usize>),
     (new, between): (&List, Range<usize>),
-    compiled: &[Stored],
+    compiled: (&Base, usize),
 ) -> Arc<[u32]> {
     if old_between.is_empty() && between.is_empty() {
         return Arc::clone(old_ranks);
@@ -232,19 +330,23 @@ fn ranks(
     // Between the last rank that the head has and the first of the tail.
     let ranked = |rank: &&u32| **rank != NONE;
     let first = head_ranks.iter().rev().find(ranked).map_or(0, |rank| rank + 1);
-    let end = tail_ranks.iter().find(ranked).map_or(compiled.len(), |rank| *rank as usize);
+    let (base, set) = compiled;
+    let end = tail_ranks.iter().find(ranked).map_or(base.count(set) as u32, |rank| *rank);
     let middle = is.get(more..is.len() - less).unwrap_or_default();
-    let among = compiled.get(first as usize..end).unwrap_or_default();
-    let between = rising(&matched(middle, among, first));
+    let between = rising(&matched(middle, first..end, |rank| base.rule(set, rank)));
     head_ranks.iter().chain(&between).chain(tail_ranks).copied().collect()
 }
 
-/// For each rule a compiled entry with it, each at most once, or [`NONE`]; in any order. `first`: the first's rank.
-fn matched(list: &[&HeaderRule], compiled: &[Stored], first: u32) -> Vec<u32> {
+/// For each rule a compiled entry with it, each at most once, or [`NONE`]; in any order. `ranks`: of those that may be, `rule` their rules.
+fn matched<'r>(
+    list: &[&HeaderRule],
+    ranks: Range<u32>,
+    rule: impl Fn(u32) -> Option<&'r HeaderRule>,
+) -> Vec<u32> {
     let mut places: HashMap<HeaderRule, Vec<u32>, foldhash::fast::FixedState> = HashMap::default();
     if !list.is_empty() {
-        for (place, stored) in compiled.iter().enumerate().rev() {
-            places.entry(stored.entry.rule).or_default().push(first + place as u32);
+        for rank in ranks.rev() {
+            rule(rank).into_iter().for_each(|rule| places.entry(*rule).or_default().push(rank));
         }
     }
     let take = |rule: &&HeaderRule| places.get_mut(*rule).and_then(Vec::pop).unwrap_or(NONE);

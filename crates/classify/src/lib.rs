@@ -21,6 +21,7 @@ mod layered;
 pub mod list;
 mod live;
 pub mod names;
+mod patched;
 pub mod segments;
 mod split;
 mod stride;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rule sets as lists of pieces. Lists share pieces: what of a list is the same as in another one is known by address, whatever its rules stand for there.
 
-use crate::classifier::{Entry, InsertError, NO_FID};
+use crate::classifier::{Entry, InsertError, Match, NO_FID};
 use crate::header::HeaderRule;
 use bartizan_base::Fid;
 use core::ops::Range;
@@ -191,6 +191,12 @@ impl List {
     pub(crate) fn rules(&self, pieces: Range<usize>) -> impl DoubleEndedIterator<Item = &HeaderRule> {
         let pieces = self.placed.get(pieces).unwrap_or_default();
         pieces.iter().flat_map(|placed| placed.piece.rules.iter())
+    }
+
+    /// What the entries stand for, in their order.
+    pub(crate) fn meanings(&self) -> impl Iterator<Item = Match> {
+        let all = self.placed.iter().flat_map(Placed::meanings);
+        all.map(|(fid, priority)| Match { fid: Fid(fid), priority })
     }
 
     /// Whether some rule asks for a name.

@@ -8,6 +8,9 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const BUDGET: usize = 4 << 20;
 
+/// How rules are made.
+type Kind = fn(&mut Random) -> HeaderRule;
+
 /// An address of few distinct ones, so that rules and headers meet.
 fn address(random: &mut Random, v6: bool) -> IpAddr {
     let number = random.below(16) as u32;
@@ -65,8 +68,15 @@ fn list(rules: &[HeaderRule], shift: u32) -> List {
     (0u32..).zip(rules).map(entry).collect()
 }
 
+/// Rules that leave tables too much: each has ports of its own.
+fn odd_rule(random: &mut Random) -> HeaderRule {
+    let first = random.below(9) as u16;
+    let destination_ports = Range { first, last: first + 20 + random.below(20_000) as u16 };
+    HeaderRule { destination_ports, ..rule(random) }
+}
+
 /// Inserts, removes, alters or moves some of the rules.
-fn change(random: &mut Random, rules: &mut Vec<HeaderRule>) {
+fn change(random: &mut Random, rules: &mut Vec<HeaderRule>, rule: Kind) {
     for _ in 0..1 + random.below(3) {
         let place = |random: &mut Random, rules: &Vec<HeaderRule>| random.below(rules.len());
         match random.below(5) {
@@ -105,23 +115,24 @@ fn same(layered: &Layered, lists: &[List], headers: &[Header]) {
 }
 
 /// A chain of generations with compactions at random; also those before stay what they were.
-fn chain(seed: u64) -> (usize, usize) {
+fn chain(seed: u64, rule: Kind, counts: [usize; 3]) -> (usize, usize) {
     let mut random = Random::new(seed);
-    let mut rules: [Vec<HeaderRule>; 3] =
-        [30, 120, 5].map(|count| (0..count).map(|_| rule(&mut random)).collect());
+    let mut rules: [Vec<HeaderRule>; 3] = counts.map(|count| (0..count).map(|_| rule(&mut random)).collect());
     let headers: Vec<Header> = (0..200).map(|_| header(&mut random)).collect();
     let lists_of = |rules: &[Vec<HeaderRule>; 3], shift: u32| -> Vec<List> {
         rules.iter().map(|rules| list(rules, shift)).collect()
     };
     let mut lists = lists_of(&rules, 0);
     let mut now = Layered::new(lists.clone(), BUDGET).unwrap();
+    let odd = rule as usize == odd_rule as Kind as usize;
+    assert_eq!(now.has_bit_vectors(), odd);
     let (mut shared, mut compiled) = (0, 0);
     for step in 0..60 {
         let set = random.below(3);
         if rules[set].len() < 3 {
             rules[set].extend((0..5).map(|_| rule(&mut random)));
         }
-        change(&mut random, &mut rules[set]);
+        change(&mut random, &mut rules[set], rule);
         let new = lists_of(&rules, random.below(5) as u32);
         let next = match now.next(&new, BUDGET).unwrap() {
             Some(next) => {
@@ -138,7 +149,7 @@ fn chain(seed: u64) -> (usize, usize) {
         assert_eq!(next.lists(), new);
         if step % 20 == 7 {
             next.compact();
-            assert!(next.is_compact() && next.added() == 0);
+            assert!(next.is_compact() && next.added() == 0 && next.has_bit_vectors() == odd);
             same(&next, &new, &headers);
         }
         // The one before is looked up by packets that are under way.
@@ -151,9 +162,48 @@ fn chain(seed: u64) -> (usize, usize) {
 #[test]
 fn generations_answer_as_their_own_lists_do() {
     for seed in 0..24 {
-        let (shared, compiled) = chain(seed);
-        assert_eq!((shared, compiled), (60, 0), "seed {seed}");
+        assert_eq!(chain(seed, rule, [30, 120, 5]), (60, 0), "seed {seed}");
     }
+}
+
+#[test]
+fn generations_over_bit_vectors_do_so_too() {
+    for seed in 0..4 {
+        assert_eq!(chain(seed, odd_rule, [30, 800, 5]), (60, 0), "seed {seed}");
+    }
+}
+
+/// What was found of tables once is not tried with each generation, and with clearly fewer rules it is.
+#[test]
+fn tables_are_tried_again_with_fewer_rules() {
+    let mut random = Random::new(11);
+    let odd: Vec<HeaderRule> = (0..800).map(|_| odd_rule(&mut random)).collect();
+    let plain: Vec<HeaderRule> = (0..400).map(|_| rule(&mut random)).collect();
+    let headers: Vec<Header> = (0..200).map(|_| header(&mut random)).collect();
+    let after = |before: &Layered, rules: &[HeaderRule]| {
+        let lists = vec![list(rules, 0)];
+        let next = before.after(lists.clone(), BUDGET).unwrap();
+        same(&next, &lists, &headers);
+        next
+    };
+    let first = Layered::new(vec![list(&odd, 0)], BUDGET).unwrap();
+    assert!(first.has_bit_vectors());
+    // Too many that differ to share them.
+    let second = after(&first, &[&odd[..500], &plain[..300]].concat());
+    assert!(second.has_bit_vectors() && !second.shares_tables(&first));
+    let third = after(&second, &plain[..300]);
+    assert!(third.shares_tables(&second));
+    third.compact();
+    same(&third, &[list(&plain[..300], 0)], &headers);
+    assert!(!third.has_bit_vectors() && third.is_compact());
+    // Bit vectors beyond the budget: what tables have no place for is searched.
+    let tight = Layered::new(vec![list(&odd, 0)], 100_000).unwrap();
+    assert!(!tight.has_bit_vectors() && tight.rest() > 64);
+    let next = tight.after(vec![list(&odd[1..], 0)], 100_000).unwrap();
+    assert!(next.shares_tables(&tight));
+    next.compact();
+    assert!(!next.has_bit_vectors() && next.is_compact());
+    same(&next, &[list(&odd[1..], 0)], &headers);
 }
 
 #[test]

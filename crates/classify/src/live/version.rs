@@ -246,11 +246,6 @@ impl Version {
         Some(version)
     }
 
-    /// What is compiled, by set.
-    pub(crate) fn compiled_entries(&self) -> impl Iterator<Item = &[Stored]> {
-        self.sets.iter().map(|set| &*set.stored)
-    }
-
     /// Rules that are in no table.
     pub(crate) fn rest(&self) -> usize {
         self.compiled.rest()
