@@ -57,6 +57,7 @@ mod policy_bypass;
 mod protocol_open;
 mod reasons;
 mod redirect;
+mod redirect_traffic;
 mod reload_memory;
 mod reports;
 mod rule_effects;

@@ -47,7 +47,7 @@ fn start(folder: &Folder, policy: &str) -> Running {
 }
 
 #[allow(unsafe_code)]
-fn own_network() -> i32 {
+pub fn own_network() -> i32 {
     // SAFETY: no pointers; both are about the calling thread only.
     unsafe {
         assert_eq!(libc::unshare(libc::CLONE_NEWNET), 0, "{}", std::io::Error::last_os_error());

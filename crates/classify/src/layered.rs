@@ -34,6 +34,10 @@ pub struct Layered {
 
 /// What lookups run on: rules that are compiled, and what the lists have beyond them and lack of them.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "one for each generation; a box would be one more read of each lookup"
+)]
 enum Base {
     Tables(Version),
     Bits(Patched),

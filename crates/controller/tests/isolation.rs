@@ -369,12 +369,12 @@ fn who_waits_for_a_device_is_not_told_what_it_says_of_others() {
         "acme/web /policy/chain/1: there is no function `pfv`; did you mean `pfw`?",
     ];
     let body = json!({ "policy": { "chain": ["pfw"], "pfw": { "default": "drop" } } });
+    let before = world.generation();
     let answered = std::thread::scope(|scope| {
         let asked = scope.spawn(|| {
             let with = With { token: Some(token.clone()), ..With::default() };
             world.send("PUT", "/v1/tenants/acme/policies/web?wait=60", body.to_string().into_bytes(), with)
         });
-        let before = world.generation();
         let end = Instant::now() + Duration::from_secs(60);
         while world.generation() == before && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(5));
