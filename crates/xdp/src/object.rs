@@ -48,8 +48,9 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
-/// Times that a load is tried: the verifier gives up when a signal comes for its thread.
-const TRIES: u32 = 5;
+/// Times that a load is tried: the verifier gives up when a signal comes for its thread. Most tries end early then; with five of them a test on a busy machine
+/// once found none that came through.
+const TRIES: u32 = 40;
 
 /// Loads a program into the kernel, again where a signal has interrupted that.
 pub(crate) fn insist(mut load: impl FnMut() -> Result<(), ProgramError>) -> Result<(), ProgramError> {
