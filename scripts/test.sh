@@ -32,29 +32,35 @@ step() { # NAME COMMAND...
     report "$name" "${PIPESTATUS[0]}" "$((SECONDS - begun)) s"
 }
 
-# Begins a step that goes on beside the tests, which wait most of the time: in the idle class, so that what wakes up has its processor at once. Not
-# before the first test runs, since cargo locks the folder while it builds, nor where the tests are not built.
-declare -A pids
-beside_tests() { # NAME COMMAND...
+# Begins a step that goes on beside the ones that follow.
+declare -A pids starts
+beside() { # NAME COMMAND...
     local name=$1
     shift
-    echo "== $name, beside the tests: $*"
-    {
-        until grep -q '^     Running' "$logs/tests.log" 2>/dev/null || [ -e "$logs/tests.over" ]; do sleep 0.2; done
-        exec chrt --idle 0 "$@"
-    } >"$logs/$name.log" 2>&1 &
+    echo "== $name, beside what follows: $*"
+    starts[$name]=$SECONDS
+    "$@" >"$logs/$name.log" 2>&1 &
     pids[$name]=$!
 }
 trap 'kill "${pids[@]}" 2>/dev/null' EXIT
 
-# The end of such a step.
+# Its end.
 ended() { # NAME
     local status
     wait "${pids[$1]}"
     status=$?
     unset "pids[$1]"
     cat "$logs/$1.log"
-    report "$1" "$status" "$SECONDS s after the beginning"
+    report "$1" "$status" "$((SECONDS - starts[$1])) s after its beginning"
+}
+
+# For what computes beside tests that wait: what wakes up has its processor at once.
+idle() { chrt --idle 0 "$@"; }
+
+# Not before the first test runs, since cargo locks the folder while it builds, nor where the tests are not built.
+behind_the_build() { # COMMAND...
+    until grep -q '^     Running' "$logs/tests.log" 2>/dev/null || [ -e "$logs/tests.over" ]; do sleep 0.2; done
+    exec chrt --idle 0 "$@"
 }
 
 compatibility() {
@@ -69,7 +75,7 @@ compatibility() {
         # A program that agrees in more cases may raise the floor: add --write-floor and commit the list.
         [ -f "$floor" ] || echo "== compatibility: no case has to agree yet, $floor is not there"
         rm -rf "$target/compat-kept"
-        step compatibility "$suite" --program "$program" --jobs 2 ${floor_there:+--floor "$floor"} \
+        step compatibility idle "$suite" --program "$program" --jobs 2 ${floor_there:+--floor "$floor"} \
             --keep "$target/compat-kept"
         eve_schema
     fi
@@ -86,7 +92,7 @@ eve_schema() {
     elif [ -z "$found" ]; then
         echo "== eve-schema: not run, python3-jsonschema is not installed"
     else
-        step eve-schema "$found" tests/compat/eve-schema "$beside/suricata-schema.json" "$target/compat-kept" \
+        step eve-schema idle "$found" tests/compat/eve-schema "$beside/suricata-schema.json" "$target/compat-kept" \
             --reference "$beside/reference-eve.tar.xz"
     fi
 }
@@ -99,7 +105,7 @@ good_traffic() {
     elif [ "$(id -u)" != 0 ] || ! unshare --net true 2>/dev/null; then
         echo "== good-traffic: not run, it needs root and network namespaces"
     else
-        step good-traffic "$suite" --program "$program" --short
+        beside good-traffic "$suite" --program "$program" --short
     fi
 }
 
@@ -124,8 +130,20 @@ faults() {
     elif [ "$(id -u)" != 0 ] || ! unshare --net --mount true 2>/dev/null; then
         echo "== faults: not run, it needs root and namespaces"
     else
-        PROGRAM=$program step faults scripts/faults.sh --short
+        beside faults scripts/faults.sh --short
     fi
+}
+
+# Live suites wait for most of their time: two go on beside each other, and what computes beside them. Both that have a level below are behind each
+# other.
+suites() {
+    export PROGRAM=$program
+    good_traffic
+    beside receivers receivers
+    compatibility
+    step differential idle scripts/differential.sh
+    ended receivers
+    faults
 }
 
 step needs scripts/needs.sh build test good faults || { echo "0 passed, 1 failed"; exit 1; }
@@ -140,10 +158,10 @@ build() {
 }
 step build build
 rm -f "$logs/tests.log" "$logs/tests.over"
-beside_tests lints cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+beside lints behind_the_build cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 # A link that leads nowhere, or from a public page to a private item, fails; the book is left to `make docs`.
-beside_tests docs env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
-[ -z "${BARTIZAN_PROFILE:-}" ] || beside_tests release cargo build --release --locked --package bartizan
+beside docs behind_the_build env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+[ -z "${BARTIZAN_PROFILE:-}" ] || beside release behind_the_build cargo build --release --locked --package bartizan
 # Most tests of live programs wait: with one for each processor these would do nothing half of the time.
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-4}
 # The sum of cargo's own lines replaces the one test that a step counts as.
@@ -153,18 +171,13 @@ read -r ok bad < <(awk '/^test result:/ { ok += $4; bad += $6 } END { print ok +
 # Without a single failed test it did not compile.
 case " ${broken[*]-} " in *" tests "*) [ "$bad" -gt 0 ] || bad=1 ;; esac
 passed=$((passed + ok)) failed=$((failed + bad))
-ended lints
-ended docs
 [ -z "${BARTIZAN_PROFILE:-}" ] || ended release
 if [ -x "$program" ]; then
-    compatibility
-    PROGRAM=$program step differential scripts/differential.sh
-    good_traffic
-    faults
-    PROGRAM=$program step receivers receivers
+    suites
 else
     echo "== suites: not run, the program was not built"
 fi
+for name in "${!pids[@]}"; do ended "$name"; done
 
 [ ${#broken[@]} = 0 ] || echo "failed: ${broken[*]} (logs in $logs)"
 echo "$passed passed, $failed failed" | tee "$logs/summary"

@@ -117,6 +117,8 @@ fn compared(program: &mut Program, lan: u32) -> Result<(), Failed> {
     Ok(())
 }
 
+const FORWARD: Control = Control { action: Action::Forward, generation: 0 };
+
 /// Nanoseconds of single runs on frames of different flows, with the kernel's reading of its clock twice.
 fn single(program: &mut Program, flows: u32, lan: u32) -> Result<String, Failed> {
     let mut random = Random::new(1);
@@ -129,8 +131,8 @@ fn single(program: &mut Program, flows: u32, lan: u32) -> Result<String, Failed>
     Ok(format!("p50 {:.0}, p90 {:.0}", times[times.len() / 2], times[times.len() * 9 / 10]))
 }
 
-fn main() -> Result<(), Failed> {
-    let flows: u32 = std::env::args().nth(1).map_or(Ok(1_000_000), |text| text.parse())?;
+/// Two ports with an end each, as a level asks for them: frames reach the program one by one, whole.
+fn ports() -> Result<(), Failed> {
     for (port, end) in [("lan", "a"), ("wan", "b")] {
         run("ip", &format!("link add {port} type veth peer name {end}"))?;
         for name in [port, end] {
@@ -139,26 +141,15 @@ fn main() -> Result<(), Failed> {
         run("ethtool", &format!("-K {port} tx off tso off gso off gro off rxvlan off"))?;
         run("ethtool", &format!("-K {end} gro on"))?;
     }
-    let begin = Instant::now();
-    let mut program = Program::load(&Options {
-        flows,
-        mode: ModeChoice::Auto,
-        tunnels: DecoderConfig::default(),
-        workers: 2,
-        early: None,
-    })?;
-    println!(
-        "load: {:.0} ms, {} instructions verified, memory of the maps {:.0} MiB",
-        begin.elapsed().as_secs_f64() * 1e3,
-        verified()?,
-        memory()?
-    );
-    let lan = index("lan")?;
-    // Of two workers, neither of which is ever late.
+    Ok(())
+}
+
+/// The program at both ports, watching two workers of which neither is ever late.
+fn attach(program: &mut Program) -> Result<(), Failed> {
     let (fail, stale) = (Fail::Closed, Duration::from_secs(3_600));
     let watch = Watch { fail, stale, spread: Spread::new([1, 2], 2), first: 0 };
-    let setup = |name, side, own, pair| -> Result<PortSetup, Failed> {
-        Ok(PortSetup {
+    for (name, side, own, pair) in [("lan", Side::First, 0, 1), ("wan", Side::Second, 1, 0)] {
+        program.attach(&PortSetup {
             ifindex: index(name)?,
             link: LinkId(1),
             side,
@@ -168,46 +159,54 @@ fn main() -> Result<(), Failed> {
             drop_samples: None,
             early: None,
             watch: Some(watch),
-        })
-    };
-    program.attach(&setup("lan", Side::First, 0, 1)?)?;
-    program.attach(&setup("wan", Side::Second, 1, 0)?)?;
-    let tables = program.tables();
-    let (client, server) = ends(0);
-    let frame = udp(client, server, b"").frame();
-    println!("no port, ns a packet: {}", warm(&mut program, &frame, 1)?);
-    println!("no flow, watched, ns a packet: {}", warm(&mut program, &frame, lan)?);
-    for worker in 0..2 {
-        tables.beat(worker, boot_time().saturating_sub(7_200_000_000_000));
+        })?;
     }
-    println!("no flow, its worker has failed (closed), ns a packet: {}", warm(&mut program, &frame, lan)?);
+    Ok(())
+}
+
+/// What goes up to the host: nothing is decided.
+fn undecided(program: &mut Program, frame: &[u8], lan: u32) -> Result<(), Failed> {
+    println!("no port, ns a packet: {}", warm(program, frame, 1)?);
+    println!("no flow, watched, ns a packet: {}", warm(program, frame, lan)?);
+    for worker in 0..2 {
+        program.tables().beat(worker, boot_time().saturating_sub(7_200_000_000_000));
+    }
+    println!("no flow, its worker has failed (closed), ns a packet: {}", warm(program, frame, lan)?);
     program.end_watch()?;
-    println!("no flow, ns a packet: {}", warm(&mut program, &frame, lan)?);
-    let mut arp = frame.clone();
+    println!("no flow, ns a packet: {}", warm(program, frame, lan)?);
+    let mut arp = frame.to_vec();
     arp[12..14].copy_from_slice(&[8, 6]);
-    println!("no IP, ns a packet: {}", warm(&mut program, &arp, lan)?);
-    let control = Control { action: Action::Forward, generation: 0 };
-    tables.set_control(0, control);
+    println!("no IP, ns a packet: {}", warm(program, &arp, lan)?);
+    Ok(())
+}
+
+/// One flow in the tables, then one inside a tunnel.
+fn one_flow(program: &mut Program, frame: &[u8], lan: u32) -> Result<(), Failed> {
+    let tables = program.tables();
+    tables.set_control(0, FORWARD);
     tables.insert(&key(0), 0)?;
-    println!("forward, 1 flow, ns a packet: {}", warm(&mut program, &frame, lan)?);
-    println!("forward, 1 flow, single runs, ns: {}", single(&mut program, 1, lan)?);
+    println!("forward, 1 flow, ns a packet: {}", warm(program, frame, lan)?);
+    println!("forward, 1 flow, single runs, ns: {}", single(program, 1, lan)?);
     tables.remove(&key(0))?;
-    compared(&mut program, lan)?;
+    compared(program, lan)?;
     let (carried, both) = in_vxlan();
     for (slot, key) in (0..).zip(both) {
-        tables.set_control(slot, control);
+        tables.set_control(slot, FORWARD);
         tables.insert(&key, slot)?;
     }
-    println!(
-        "forward, in VXLAN, 1 flow and the one around, ns a packet: {}",
-        warm(&mut program, &carried, lan)?
-    );
+    println!("forward, in VXLAN, 1 flow and the one around, ns a packet: {}", warm(program, &carried, lan)?);
     tables.remove(&both[1])?;
-    println!("in VXLAN, of no flow, ns a packet: {}", warm(&mut program, &carried, lan)?);
+    println!("in VXLAN, of no flow, ns a packet: {}", warm(program, &carried, lan)?);
     tables.remove(&both[0])?;
+    Ok(())
+}
+
+/// Tables full of flows: made and taken away one at a time and many at a time, counted, and gone through by packets.
+fn many_flows(program: &mut Program, flows: u32, frame: &[u8], lan: u32) -> Result<(), Failed> {
+    let tables = program.tables();
     let begin = Instant::now();
     for slot in 0..flows {
-        tables.set_control(slot, control);
+        tables.set_control(slot, FORWARD);
     }
     println!("set_control: {:.2} M/s", rate(flows as usize, begin));
     let begin = Instant::now();
@@ -215,8 +214,8 @@ fn main() -> Result<(), Failed> {
         tables.insert(&key(slot), slot)?;
     }
     println!("insert, one at a time: {:.2} M/s", rate(flows as usize, begin));
-    println!("forward, {flows} flows, the same one, ns a packet: {}", warm(&mut program, &frame, lan)?);
-    println!("forward, {flows} flows, single runs, ns: {}", single(&mut program, flows, lan)?);
+    println!("forward, {flows} flows, the same one, ns a packet: {}", warm(program, frame, lan)?);
+    println!("forward, {flows} flows, single runs, ns: {}", single(program, flows, lan)?);
     let begin = Instant::now();
     let packets: u64 = (0..flows)
         .filter_map(|slot| tables.counts(slot, bartizan_xdp::boot_time()))
@@ -243,4 +242,30 @@ fn main() -> Result<(), Failed> {
         println!("remove, {group} at a time: {:.2} M/s", rate(all.len(), begin));
     }
     Ok(())
+}
+
+fn main() -> Result<(), Failed> {
+    let flows: u32 = std::env::args().nth(1).map_or(Ok(1_000_000), |text| text.parse())?;
+    ports()?;
+    let begin = Instant::now();
+    let mut program = Program::load(&Options {
+        flows,
+        mode: ModeChoice::Auto,
+        tunnels: DecoderConfig::default(),
+        workers: 2,
+        early: None,
+    })?;
+    println!(
+        "load: {:.0} ms, {} instructions verified, memory of the maps {:.0} MiB",
+        begin.elapsed().as_secs_f64() * 1e3,
+        verified()?,
+        memory()?
+    );
+    attach(&mut program)?;
+    let lan = index("lan")?;
+    let (client, server) = ends(0);
+    let frame = udp(client, server, b"").frame();
+    undecided(&mut program, &frame, lan)?;
+    one_flow(&mut program, &frame, lan)?;
+    many_flows(&mut program, flows, &frame, lan)
 }
