@@ -6,13 +6,12 @@ use bartizan_generate::flows::LARGEST;
 use bartizan_generate::frames::Maker;
 use bartizan_generate::list::Plan;
 use bartizan_generate::play::Player;
-use std::io::{BufWriter, Error, Write};
+use bartizan_testkit::capture;
+use std::io::{Error, Write};
 
 /// Of a packet in a flow, in seconds, as in the bench.
 const SPACING: f64 = 0.05;
 const SIZES: [(u16, u32); 3] = [(64, 1), (594, 1), (1500, 2)];
-/// A second in the past, so that nothing is taken for a clock that goes wrong.
-const BEGIN: u64 = 1_700_000_000;
 
 fn main() -> Result<(), Error> {
     let usage = || Error::other("usage: record FRAMES RATE > FILE.pcap");
@@ -22,20 +21,10 @@ fn main() -> Result<(), Error> {
     let sizes = SIZES.map(|(size, _)| size);
     let at_once = ((rate as f64 * SPACING) as usize).max(256);
     let mut player = Player::new(plan.list(), Maker::new(&sizes), at_once, 0);
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    // Little-endian, microseconds, version 2.4, Ethernet.
-    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1] {
-        out.write_all(&word.to_le_bytes())?;
-    }
-    let mut frame = vec![0; usize::from(LARGEST)];
-    for number in 0..frames {
-        let made = player.make(&mut frame);
-        let micros = number * 1_000_000 / rate;
-        let length = made.length as u32;
-        for word in [(BEGIN + micros / 1_000_000) as u32, (micros % 1_000_000) as u32, length, length] {
-            out.write_all(&word.to_le_bytes())?;
-        }
-        out.write_all(&frame[..made.length])?;
-    }
-    out.flush()
+    let mut room = vec![0; usize::from(LARGEST)];
+    let frames = (0..frames).map(|number| {
+        let made = player.make(&mut room);
+        (capture::BEGIN + number * 1_000_000 / rate, room[..made.length].to_vec())
+    });
+    std::io::stdout().lock().write_all(&capture::pcap(capture::ETHERNET, frames))
 }
