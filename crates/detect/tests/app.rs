@@ -253,6 +253,74 @@ fn what_the_stream_showed_is_remembered_beside_a_body() {
     assert_eq!(of_options("http", &options, Transport::Tcp, pieces), [1, 2]);
 }
 
+/// Rules that the stream leads to are passed over where a transaction has not what they want, and only there: with a size asked for
+/// before it the same literal guards nothing.
+#[test]
+fn guards_of_rules_take_no_match_away() {
+    let wishes = [
+        ("http.method", "POST"),
+        ("http.method", "post\"; nocase; content:\"OS"),
+        ("http.uri", "/b.php\"; endswith; content:\"/a"),
+        ("http.uri", "/c"),
+        ("http.host", "example.org"),
+        ("http.user_agent", "probe"),
+        ("http.request_line", "HTTP/1.1"),
+        ("http.content_type", "text/"),
+        ("http.header_names", "User-Agent"),
+        ("http.stat_code", "200"),
+        ("http.stat_code", "404"),
+        ("http.request_body", "id="),
+        ("file.data", "hell"),
+    ];
+    let patterns = ["id=7", "hello", "HTTP", "not there"];
+    let rules = |size: &str| -> Vec<String> {
+        let both = patterns.iter().flat_map(|pattern| wishes.map(|wish| (pattern, wish)));
+        both.map(|(pattern, (buffer, literal))| {
+            format!("content:\"{pattern}\"; fast_pattern; {buffer}; {size}content:\"{literal}\";")
+        })
+        .collect()
+    };
+    let (head, body) = ("POST /a/b.php HTTP/1.1\r\n", "Host: Example.ORG\r\n");
+    let rest = "Content-Type: text/plain\r\nContent-Length: 4\r\n\r\n";
+    let post = [head, body, rest, "id=7"].map(str::as_bytes);
+    let whole = post.concat();
+    let talks: [&[(Direction, &[u8])]; 3] = [
+        &[(Direction::ToServer, &whole), (Direction::ToClient, OK)],
+        &[(Direction::ToServer, GET), (Direction::ToClient, OK), (Direction::ToServer, &whole)],
+        &[
+            (Direction::ToServer, post[0]),
+            (Direction::ToServer, post[1]),
+            (Direction::ToServer, post[2]),
+            (Direction::ToServer, post[3]),
+            (Direction::ToClient, &OK[..17]),
+            (Direction::ToClient, &OK[17..]),
+        ],
+    ];
+    let guards = |size: &str, direction: Direction| {
+        let rules: Vec<String> = (1..)
+            .zip(rules(size))
+            .map(|(sid, options)| format!("alert http any any -> any any ({options} sid:{sid};)"))
+            .collect();
+        let loaded = load_text(&rules.join("\n"), &Settings::new(), &Arc::default());
+        let (http, _) = bartizan_applayer::protocols::by_name("http").unwrap();
+        loaded.rules.prefilters.tx.of(http, direction).unwrap().guards.len()
+    };
+    // A body grows and guards nothing; what begins with another condition does not, either.
+    assert_eq!(Direction::BOTH.map(|direction| guards("", direction)), [9, 4]);
+    assert_eq!(Direction::BOTH.map(|direction| guards("bsize:>0; ", direction)), [0, 0]);
+    let mut matched = 0;
+    for pieces in talks {
+        let [guarded, free] = ["", "bsize:>0; "].map(|size| {
+            let rules = rules(size);
+            of_options("http", &rules.iter().map(String::as_str).collect::<Vec<_>>(), Transport::Tcp, pieces)
+        });
+        assert_eq!(guarded, free);
+        assert!(guarded.iter().all(|sid| *sid <= 3 * wishes.len() as u32), "{guarded:?}");
+        matched += guarded.len();
+    }
+    assert!(matched > 20, "{matched}");
+}
+
 #[test]
 fn digests_of_files() {
     let folder = std::env::temp_dir().join(format!("bartizan-filemd5-{}", std::process::id()));

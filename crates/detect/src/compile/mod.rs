@@ -11,6 +11,7 @@ pub mod environment;
 pub(crate) mod fast_pattern;
 pub mod firewall;
 pub mod groups;
+pub(crate) mod guards;
 pub mod heads;
 pub mod hook;
 pub mod keyword;

@@ -6,6 +6,7 @@
 //! one set, scanned once. Rules without a literal are found by a cheap property or are always
 //! candidates.
 
+use crate::compile::guards;
 use crate::compile::literals::Collector;
 use crate::compile::payloads::{PayloadCollector, StreamCollector};
 use crate::model::basis::{Basis, Packets};
@@ -109,10 +110,12 @@ pub fn build(
         for class in Class::ALL {
             prefilters.packet_always.get_mut(class)[direction].finish();
         }
-        prefilters.tx.0.iter_mut().for_each(|both| {
-            both[direction].always.finish();
-            both[direction].beside_stream.finish();
-        });
+        for (protocol, both) in prefilters.tx.0.iter_mut().enumerate() {
+            let rules = &mut both[direction];
+            rules.always.finish();
+            rules.beside_stream.finish();
+            guards::add(rules, signatures, buffers, (ProtocolId(protocol as u8), direction));
+        }
     }
     Ok(prefilters)
 }

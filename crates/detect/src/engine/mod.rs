@@ -7,6 +7,7 @@
 pub mod candidates;
 pub mod evaluate;
 pub mod explain;
+pub(crate) mod guards;
 pub mod header;
 pub mod inspect;
 pub mod payloads;

@@ -9,14 +9,28 @@ use crate::model::prefilter::Always;
 impl Always {
     /// Adds those of a flow's group to `candidates`; without a group all.
     pub fn add_to(&self, group: Option<Group<'_>>, candidates: &mut Candidates) {
+        self.add_where(group, |_| true, candidates);
+    }
+
+    /// Adds those of a flow's group whose guards `pass`.
+    pub(crate) fn add_where(
+        &self,
+        group: Option<Group<'_>>,
+        mut pass: impl FnMut(u64) -> bool,
+        candidates: &mut Candidates,
+    ) {
         for (word, heads, first) in &self.words {
             let met = group.map_or(u64::MAX, |g| g.word(*word)) & heads;
             if met == 0 {
                 continue;
             }
             let rules = self.rules.get(*first as usize..).unwrap_or_default();
-            for (head, rule) in rules.iter().take_while(|(head, _)| head / 64 == *word) {
-                if met >> (head % 64) & 1 == 1 {
+            let wants = self.wants.get(*first as usize..).unwrap_or_default();
+            let wants = wants.iter().copied().chain(core::iter::repeat(0));
+            for ((head, rule), wanted) in
+                rules.iter().zip(wants).take_while(|((head, _), _)| head / 64 == *word)
+            {
+                if met >> (head % 64) & 1 == 1 && pass(wanted) {
                     candidates.add(*rule);
                 }
             }

@@ -11,6 +11,7 @@ pub mod condition;
 pub mod content;
 pub mod ends;
 pub mod firewall;
+pub mod guards;
 pub mod heads;
 pub mod hook;
 pub mod left;

@@ -5,6 +5,7 @@
 //! `compile::prefilter` builds it, `engine::prefilter` and its neighbours run it.
 
 use crate::model::condition::{PrefilterKey, Transform};
+use crate::model::guards::Guard;
 use crate::model::signature::{FlowNeeds, Signature, ValueCheck};
 use bartizan_applayer::protocol::{BufferSpec, ProtocolId};
 use bartizan_base::{Direction, PerDirection};
@@ -35,6 +36,8 @@ impl Set {
 pub struct Always {
     /// Head and rule, sorted.
     pub(crate) rules: Vec<(u32, u32)>,
+    /// The guards that each of them wants, a bit each; empty: none wants any.
+    pub(crate) wants: Vec<u64>,
     /// 64 heads: their word, those that have rules, and where the rules of the first of these stand.
     pub(crate) words: Vec<(u32, u64, u32)>,
 }
@@ -92,6 +95,8 @@ pub struct TxRules {
     /// Rules whose literal is looked for in a growing value of a transaction and that want something of the stream as well: what is shown
     /// of it is held against them, whether the literal is there by then or not.
     pub beside_stream: Always,
+    /// What these two ask of a transaction.
+    pub guards: Vec<Guard>,
 }
 
 impl TxRules {

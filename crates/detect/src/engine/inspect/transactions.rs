@@ -4,6 +4,7 @@
 use super::{Pass, WHOLE, is_in_group};
 use crate::engine::candidates::Candidates;
 use crate::engine::evaluate::Outcome;
+use crate::engine::guards::Guards;
 use crate::engine::txstate::{Entry, Side, Status};
 use crate::model::buffers::{BufferRef, packet_buffer};
 use crate::model::condition::{Answer, Scene};
@@ -131,11 +132,8 @@ impl Pass<'_, '_> {
             return;
         }
         let mut candidates = core::mem::take(&mut self.worker.candidates);
-        tx_rules.always.add_to(self.group, &mut candidates);
-        if self.stream.is_some() {
-            tx_rules.beside_stream.add_to(self.group, &mut candidates);
-        }
         let direction = self.scene.direction;
+        self.without_literal(tx_rules, tx, id, &mut candidates);
         let (progress, common) = (tx.progress(direction), tx.common());
         let ended = common.ended[direction];
         let state = bartizan_applayer::protocols::spec(protocol).map(|spec| spec.complete[direction]);
@@ -162,6 +160,29 @@ impl Pass<'_, '_> {
         }
         candidates.clear();
         self.worker.candidates = candidates;
+    }
+
+    /// Rules that no search finds, without those whose guards say that they cannot match.
+    fn without_literal(
+        &mut self,
+        tx_rules: &TxRules,
+        tx: &dyn Transaction,
+        id: TxId,
+        candidates: &mut Candidates,
+    ) {
+        let direction = self.scene.direction;
+        let mut scratch = core::mem::take(&mut self.worker.buffer);
+        let known = if tx_rules.guards.is_empty() { 0 } else { self.flow.guards_missing(id, direction) };
+        let mut guards = Guards::new(&tx_rules.guards, (tx, direction), known, &mut scratch);
+        tx_rules.always.add_where(self.group, |wanted| guards.let_pass(wanted), candidates);
+        if self.stream.is_some() {
+            tx_rules.beside_stream.add_where(self.group, |wanted| guards.let_pass(wanted), candidates);
+        }
+        let missing = guards.missing();
+        self.worker.buffer = scratch;
+        if missing != known {
+            self.flow.set_guards_missing(id, direction, missing);
+        }
     }
 
     fn prefilter_tx(

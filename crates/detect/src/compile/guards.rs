@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which literals of a transaction guard the rules that always are candidates for it.
+
+use crate::model::buffers::{BufferRef, Buffers};
+use crate::model::content::{Item, Literal};
+use crate::model::guards::{GUARDS_MAX, Guard};
+use crate::model::prefilter::{TxRules, check_directions};
+use crate::model::signature::{Absent, Member, ValueCheck};
+use bartizan_applayer::protocol::{BufferKind, BufferSpec, ProtocolId};
+use bartizan_base::Direction;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// What makes a guard: buffer, letter case, bytes.
+type Key<'s> = (u16, bool, &'s [u8]);
+
+/// Gives the rules on transactions of a protocol and direction their guards.
+pub(crate) fn add(
+    rules: &mut TxRules,
+    signatures: &[Member],
+    buffers: &Buffers,
+    (protocol, direction): (ProtocolId, Direction),
+) {
+    if rules.always.is_empty() && rules.beside_stream.is_empty() {
+        return;
+    }
+    let of_rule = |rule: u32| {
+        let signature = signatures.get(rule as usize).filter(|signature| can_be_guarded(signature));
+        let values = signature.map_or(&[][..], |signature| &signature.values);
+        values.iter().filter_map(move |check| guard_of(check, buffers, protocol, direction))
+    };
+    let mut shared: HashMap<Key<'_>, (usize, Guard)> = HashMap::new();
+    for (_, rule) in rules.always.rules.iter().chain(&rules.beside_stream.rules) {
+        for (key, spec, literal) in of_rule(*rule) {
+            let guard = || (0, Guard { spec, literal: literal.clone() });
+            shared.entry(key).or_insert_with(guard).0 += 1;
+        }
+    }
+    let mut guards: Vec<_> = shared.into_iter().collect();
+    // The order is that of the rules' wishes, then one that does not change from run to run.
+    guards.sort_unstable_by_key(|(key, (rules, _))| (Reverse(*rules), *key));
+    guards.truncate(GUARDS_MAX);
+    let places: HashMap<Key<'_>, usize> =
+        guards.iter().enumerate().map(|(place, (key, _))| (*key, place)).collect();
+    let wants = |rule: u32| {
+        let places = of_rule(rule).filter_map(|(key, ..)| places.get(&key));
+        places.fold(0u64, |bits, place| bits | 1 << place)
+    };
+    rules.always.wants = rules.always.rules.iter().map(|(_, rule)| wants(*rule)).collect();
+    rules.beside_stream.wants = rules.beside_stream.rules.iter().map(|(_, rule)| wants(*rule)).collect();
+    rules.guards = guards.into_iter().map(|(_, (_, guard))| guard).collect();
+}
+
+/// Not where what is missing may still come with the other direction, nor where it is of interest what the rule computes although it does not match.
+fn can_be_guarded(signature: &Member) -> bool {
+    let computes = |check: &ValueCheck| {
+        check.program.items.iter().any(|item| matches!(item, Item::Custom(_) | Item::Base64 { .. }))
+    };
+    !signature.spans_directions && !signature.values.iter().any(computes)
+}
+
+/// The literal that a check begins with, if the check fails for good wherever that is not in the value.
+fn guard_of<'s>(
+    check: &'s ValueCheck,
+    buffers: &Buffers,
+    protocol: ProtocolId,
+    direction: Direction,
+) -> Option<(Key<'s>, &'static BufferSpec, &'s Literal)> {
+    let BufferRef::Tx(buffer) = check.buffer else { return None };
+    let spec = buffers.tx(buffer)?.of(protocol)?;
+    let Some(Item::Literal(literal)) = check.program.items.first() else { return None };
+    let fails_for_good = spec.kind == BufferKind::Single
+        && check_directions(check, spec)[direction]
+        && check.transforms.is_empty()
+        && check.absent == Absent::No
+        && !literal.negated
+        && !literal.fast_pattern_only
+        && !literal.bytes.is_empty();
+    fails_for_good.then_some(((buffer, literal.nocase, &literal.bytes[..]), spec, literal))
+}
