@@ -117,7 +117,7 @@ struct {
 	NUMBER(map_flags, BPF_F_MMAPABLE);
 	NUMBER(max_entries, 1);
 	TYPE(key, __u32);
-	TYPE(value, __u64); /* low 8 bits of the generation that packets have to be of */
+	TYPE(value, __u64); /* the generation that the level is at: packets have to be of it, by its low 8 bits */
 } state SEC(".maps");
 
 struct {

@@ -14,6 +14,8 @@ mod fragments_linux;
 mod frames;
 mod handover;
 mod level;
+#[path = "level_attacks/main.rs"]
+mod level_attacks;
 mod lifecycle;
 mod lifecycle_live;
 mod linux_receiver;

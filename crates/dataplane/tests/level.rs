@@ -74,6 +74,8 @@ struct Bench {
     swaps: usize,
     /// Long silences come between.
     pauses: bool,
+    /// Packets of a flow come several at a time, and turns of the level between.
+    bursts: bool,
 }
 
 fn tune(settings: &mut EngineSettings) {
@@ -122,6 +124,7 @@ impl Bench {
             fates: Vec::new(),
             swaps: 400,
             pauses: true,
+            bursts: false,
         }
     }
 
@@ -306,8 +309,12 @@ impl Bench {
             // Some send much, most little.
             let most = if self.random.percent(80) { 60 } else { self.flows.len() };
             let which = self.random.below(most);
-            self.packet(which);
-            if self.random.percent(25) {
+            let burst = if self.bursts { self.random.within(1, 6) } else { 1 };
+            for _ in 0..burst {
+                self.packet(which);
+                self.nanos += 50_000 * u64::from(self.bursts);
+            }
+            if self.bursts || self.random.percent(25) {
                 self.turn();
             }
             if self.random.below(self.swaps) == 0 {
@@ -690,6 +697,57 @@ fn a_connection_that_comes_up_is_inspected_from_where_its_receivers_are() {
     }
 }
 
+/// What was dropped below has not come to its receiver: a connection that is let go on afterwards is where it was, and is inspected from there.
+#[test]
+fn what_was_dropped_below_has_moved_no_connection_on() {
+    const BLOCKED: &str =
+        "chain: [pfw, ids], pfw: {default: allow, rules: [{drop: tcp, to-ports: 80}]}, ids: {}";
+    type Sent = &'static [(usize, u32, u32, &'static [u8])];
+    let dropped: [Sent; 5] = [
+        &[(0, 105, 505, b"lost")],
+        &[(0, 105, 505, b"lost"), (1, 505, 105, b"lost"), (0, 109, 505, b"more")],
+        &[(0, 105 + 30_000, 505, b"y"), (0, 105 + 60_000, 505, b"y")],
+        &[(0, 105, 505 + 1_000, b""), (1, 505, 105 + 1_000, b"")],
+        &[(0, 105, 505, b"attack me"), (1, 505, 114, b"")],
+    ];
+    type After = (&'static [(usize, u32, u32, u8, &'static [u8])], &'static [bool]);
+    let after: [After; 3] = [
+        (&[(0, 105, 505, ACK, b"att"), (0, 108, 505, ACK, b"ack me")], &[true, false]),
+        (
+            &[(0, 105, 505, ACK, b"lost"), (1, 505, 109, ACK, b"ans"), (1, 508, 109, ACK, b"wer")],
+            &[true, true, false],
+        ),
+        (&[(0, 105, 505, FA, b""), (1, 505, 106, ACK, b"good"), (0, 106, 509, ACK, b"")], &[true; 3]),
+    ];
+    for (dropped, (after, expected)) in dropped.iter().flat_map(|dropped| after.map(|after| (dropped, after)))
+    {
+        let mut connection = Connection::below("dropped");
+        connection.bench.stack.swap(BLOCKED, "");
+        // The entry of the generation before is gone by then.
+        for _ in 0..20 {
+            connection.bench.nanos += 100_000_000;
+            connection.bench.turn();
+        }
+        let before = connection.bench.wire.counters().dropped;
+        for _ in 0..2 {
+            assert!(!connection.send(0, 105, 505, ACK, b""));
+            connection.bench.turn();
+        }
+        for (side, seq, ack, data) in dropped.iter().copied() {
+            assert!(!connection.send(side, seq, ack, ACK, data));
+        }
+        assert_eq!(connection.bench.wire.counters().dropped - before, 1 + dropped.len() as u64);
+        // The counts are read.
+        connection.bench.nanos += 1_100_000_000;
+        connection.bench.turn();
+        connection.inspect();
+        let send = |&(side, seq, ack, flags, data): &_| connection.send(side, seq, ack, flags, data);
+        let fates: Vec<bool> = after.iter().map(send).collect();
+        assert_eq!(fates, expected, "{dropped:?} {after:?}");
+        connection.bench.stack.finish();
+    }
+}
+
 /// What was under way below when the connection came up is acknowledged, and what follows it goes on and is inspected.
 #[test]
 fn a_connection_with_data_under_way_goes_on_and_is_inspected() {
@@ -735,14 +793,17 @@ fn ten_thousand_entries_are_taken_away_under_packets_and_none_is_lost() {
     for seed in 10.. {
         let mut bench = Bench::new(seed, Some(slow()), "removals");
         (bench.swaps, bench.pauses) = (250, false);
-        bench.run(30_000);
+        // Packets that come one by one are seldom under way when their entry is marked: one entry of 160 met one, and one of 280 since flows sink that are refused in tunnels (a
+        // third more entries a run, which handle little). In bursts, as packets come, one of 20 does.
+        bench.bursts = true;
+        bench.run(10_000);
         let (more, flying) = bench.check();
         (removed, in_flight) = (removed + more, in_flight + flying);
         if removed >= 10_000 {
             break;
         }
     }
-    assert!(in_flight > 20, "{in_flight} with a packet under way that had found them");
+    assert!(in_flight > 400, "{in_flight} with a packet under way that had found them");
 }
 
 /// Datagrams to the port that the packet filter of [`OTHER`] refuses, in both directions; how many of them the level dropped.

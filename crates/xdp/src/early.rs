@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the program refuses of packets without a flow: the two early tables, what was counted by their outcomes, and the marks of flows that the host knows.
 //!
-//! A table is written whole while nobody reads it, and is read from the moment at which the level enters its generation ([`crate::Tables::set_generation`]): generations of even numbers
+//! A table is written whole while nobody reads it, and is read from the moment at which the level enters its generation ([`crate::Tables::enter_generation`]): generations of even numbers
 //! have one, those of odd numbers the other. What its words mean is told by crate `classify` (`early`), which makes them.
 
 use crate::memory::Words;

@@ -244,10 +244,11 @@ impl Tables {
         self.line(slot).map(|line| line.publish(windows)).is_some()
     }
 
-    /// Sets the generation that the level is at: packets of flows that another one decided go up.
-    pub fn set_generation(&self, generation: u8) {
+    /// The level is at this generation, unless it is at a later one: packets of flows that another one decided go up. It never goes back, since workers enter generations one by one: what the
+    /// generation of a late one had decided must not act again.
+    pub fn enter_generation(&self, generation: u64) {
         if let Some(word) = self.state.get().first() {
-            word.store(generation.into(), Ordering::Release);
+            word.fetch_max(generation, Ordering::Release);
         }
     }
 

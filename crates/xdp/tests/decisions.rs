@@ -189,6 +189,83 @@ fn a_fin_that_plainly_ends_what_came_is_forwarded_and_noted() {
     });
 }
 
+/// The receiver of what is dropped has not seen it: a session that believed its numbers would take what follows at the true place for sent again.
+#[test]
+fn what_is_dropped_moves_no_connection_on() {
+    in_namespace(|| {
+        // Each processor has numbers of its own.
+        stay_on(0);
+        let (mut program, tables) = level(16, 1500);
+        install_all(&tables, FORWARD);
+        for (slot, (v6, _)) in (0..).zip(KINDS).filter(|(_, (_, protocol))| *protocol == TCP) {
+            let mut send = |(seq, ack): (u32, u32), expected: u32| {
+                let mut packet = plain(v6, TCP);
+                let tcp = segment(&mut packet);
+                (tcp.seq, tcp.ack, tcp.load) = (seq, ack, vec![7; 50]);
+                assert_eq!(result(&mut program, &packet.frame()), expected, "{seq}");
+                let counts = tables.counts(slot, bartizan_xdp::boot_time()).unwrap();
+                let of = |progress: bartizan_xdp::Progress| (progress.sent, progress.acknowledged);
+                (counts.packets[0], counts.progress[0].map(of).unwrap())
+            };
+            assert_eq!(send((100, 70), REDIRECT), (1, (150, 70)));
+            let refuse = Control { action: Action::Drop(Reason::PfwRule), generation: 0 };
+            assert!(tables.set_control(slot, refuse));
+            let far = [(150, 75), (5_000, 70), (150 + (1 << 30), 70 + (1 << 30)), (0x9000_0000, 0x9000_0000)];
+            for (packets, numbers) in (2..).zip(far) {
+                assert_eq!(send(numbers, DROP), (packets, (150, 70)), "{numbers:?}");
+            }
+            assert!(tables.set_control(slot, FORWARD));
+            assert_eq!(send((150, 75), REDIRECT), (6, (200, 75)));
+        }
+    });
+}
+
+/// A FIN that goes up is the host's: noted as well, it would end a connection whose end has not left.
+#[test]
+fn a_fin_that_does_not_leave_is_not_noted() {
+    in_namespace(|| {
+        stay_on(0);
+        let (mut program, tables) = level(16, 1500);
+        install_all(&tables, FORWARD);
+        for (slot, (v6, _)) in (0..).zip(KINDS).filter(|(_, (_, protocol))| *protocol == TCP) {
+            let send = |program: &mut Program, flags, seq: u32, length: usize| {
+                let mut packet = plain(v6, TCP);
+                let tcp = segment(&mut packet);
+                (tcp.seq, tcp.flags, tcp.load) = (seq, flags, vec![7; length]);
+                let result = result(program, &packet.frame());
+                (result, tables.counts(slot, bartizan_xdp::boot_time()).unwrap().ends[0])
+            };
+            assert_eq!(send(&mut program, ACK, 100, 50), (REDIRECT, None));
+            // Longer than what may leave by the other port; then there is no other port.
+            assert_eq!(send(&mut program, FIN | ACK, 150, 1_480), (PASS, None));
+            program.detach(9).unwrap();
+            assert_eq!(send(&mut program, FIN | ACK, 150, 20), (PASS, None));
+            assert!(program.attach(&ports()[1]).unwrap().enabled);
+            let end = Some(End { number: 171, second: false });
+            assert_eq!(send(&mut program, FIN | ACK, 150, 20), (REDIRECT, end));
+        }
+    });
+}
+
+/// Two workers enter generations one after the other, and one may be late: what was decided in the generation that it enters must not act again on frames of those that are further.
+#[test]
+fn the_level_never_goes_back_to_a_generation() {
+    in_namespace(|| {
+        let (mut program, tables) = level(16, 1500);
+        let frame = plain(false, TCP).frame();
+        install_all(&tables, Control { action: Action::Forward, generation: 255 });
+        tables.enter_generation(255);
+        assert_eq!(result(&mut program, &frame), REDIRECT);
+        // The low bits go round.
+        for generation in [256, 255, 0, 254] {
+            tables.enter_generation(generation);
+            goes_up(&mut program, &tables, &frame, "it was decided before");
+        }
+        assert!(tables.set_control(0, FORWARD));
+        assert_eq!(result(&mut program, &frame), REDIRECT);
+    });
+}
+
 /// Options of TCP that are broken, or that open connections have seldom.
 const ODD_OPTIONS: [&[u8]; 12] = [
     &[1, 1, 1, 1],
@@ -463,7 +540,7 @@ fn each_action_is_done_and_what_is_not_valid_goes_up() {
             goes_up(&mut program, &tables, &frame, "a port that is not there");
         }
         set(Action::Forward);
-        tables.set_generation(7);
+        tables.enter_generation(7);
         goes_up(&mut program, &tables, &frame, "another generation");
         assert!(tables.set_control(0, Control { action: Action::Forward, generation: 7 }));
         assert_eq!(result(&mut program, &frame), REDIRECT);

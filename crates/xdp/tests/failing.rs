@@ -5,6 +5,7 @@ use crate::common;
 
 use bartizan_base::Reason;
 use bartizan_base::spread::{Part, Spread};
+use bartizan_testkit::layers;
 use bartizan_testkit::packet::{FIN, Ip, Layer, Packet, TCP, UDP, tcp, udp};
 use bartizan_xdp::{
     Action, Control, Fail, Left, PINS, Program, Tables, Watch, XdpError, boot_time, remove_left,
@@ -131,7 +132,7 @@ fn what_is_decided_stays_decided_while_nobody_serves() {
             segment(&mut odd).raw_options = vec![2, 4, 5, 180];
             assert_eq!(result(&mut program, &odd.frame()), DROP);
             // And so are all of them when the process ended while a generation began.
-            tables.set_generation(1);
+            tables.enter_generation(1);
             assert_eq!(result(&mut program, &plain(false, TCP).frame()), DROP);
             let others = if fail == Fail::Open { REDIRECT } else { DROP };
             assert_eq!(result(&mut program, &plain(true, TCP).frame()), others);
@@ -146,6 +147,48 @@ fn what_is_decided_stays_decided_while_nobody_serves() {
             common::ip("link del dev a");
             common::ip("link del dev b");
         }
+    });
+}
+
+/// A sample comes up for the host to drop it. While nobody is there who does, it would go on: so none is taken.
+#[test]
+fn what_is_refused_in_a_tunnel_is_no_sample_while_nobody_serves() {
+    /// VXLAN's number among kinds of tunnels, and a VNI.
+    const TUNNEL: u64 = 7 << 32 | 5;
+    /// A packet in one tunnel.
+    const IN_TUNNEL: u64 = 1 << 8;
+    with_bpf_file_system(|| {
+        wires(1500);
+        let mut program = program(16);
+        for mut port in ports() {
+            // Each packet is one.
+            (port.watch, port.drop_samples) = (Some(watch(Fail::Open, 1)), Some(0));
+            program.attach(&port).unwrap_or_else(|error| panic!("{error}"));
+        }
+        let tables = program.tables();
+        for (v6, inside) in [(false, TCP), (true, UDP)] {
+            let [low, high] = ends(v6);
+            let inner = layers::vxlan(5, &layers::ethernet_ip(v6, &plain(v6, inside).bytes()));
+            let frame = udp(low, (high.0, 4789), &inner).frame();
+            let around = key(UDP, low, (high.0, 4789), [0; 3]);
+            let mut within = key(inside, low, high, [0; 3]);
+            within[4] = TUNNEL;
+            within[6] |= IN_TUNNEL;
+            for (slot, key, control) in [(0, around, FORWARD), (1, within, REFUSE)] {
+                assert!(tables.clear(slot) && tables.set_control(slot, control));
+                tables.insert(&key, slot).unwrap();
+            }
+            let packets = || [0, 1].map(|slot| tables.counts(slot, boot_time()).unwrap().packets[0]);
+            heard(&tables, 0, Duration::ZERO);
+            assert_eq!(result(&mut program, &frame), PASS, "somebody is there");
+            assert_eq!(packets(), [0, 0]);
+            heard(&tables, 0, 2 * STALE);
+            assert_eq!(result(&mut program, &frame), DROP);
+            assert_eq!(packets(), [1, 1]);
+            tables.remove(&around).unwrap();
+        }
+        let counters = tables.port_counters(4).unwrap();
+        assert_eq!((counters.up, counters.dropped, counters.open), (2, 2, 0));
     });
 }
 

@@ -120,14 +120,15 @@ fn what_is_dropped_goes_nowhere_and_what_is_taken_back_goes_up() {
         (0..2).for_each(|slot| assert!(tables.set_control(slot, FORWARD)));
         send(100);
         hears(&b, 100);
-        tables.set_generation(1);
+        tables.enter_generation(1);
         send(100);
         hears(&host, 100);
         quiet([&b, &host]);
         for slot in 0..2 {
             assert_eq!(tables.counts(slot, bartizan_xdp::boot_time()).unwrap().packets, [100, 0]);
         }
-        tables.set_generation(0);
+        let next = Control { generation: 1, ..FORWARD };
+        (0..2).for_each(|slot| assert!(tables.set_control(slot, next)));
         program.detach(9).unwrap();
         send(100);
         hears(&host, 100);

@@ -191,9 +191,9 @@ fn what_opens_ends_or_is_not_of_tcp_goes_up_and_moves_nothing() {
         assert_eq!(tables.windows(SLOT), Some(open(false)));
         assert!(goes_on(&runner, OUTSIDE, false, &plain));
         // Another generation, and an entry that is about to go.
-        tables.set_generation(1);
+        tables.enter_generation(1);
         assert!(!goes_on(&runner, OUTSIDE, false, &plain));
-        tables.set_generation(0);
+        assert!(tables.set_control(SLOT, Control { action: Action::Compare, generation: 1 }));
         assert!(tables.mark(SLOT));
         assert!(!goes_on(&runner, OUTSIDE, false, &Compared { end: 1_100, ..plain }));
         assert_eq!(tables.windows(SLOT).unwrap().sides[0].sent, 1_000);

@@ -352,8 +352,8 @@ impl Device for XdpDevice {
     }
 
     fn enter_generation(&mut self, generation: Generation) {
-        // One for all workers: what others have decided in an earlier one goes up until they are here as well.
-        self.tables.set_generation(generation.0 as u8);
+        // One for all workers: what others have decided in an earlier one goes up until they are here as well, and what they still decide in it.
+        self.tables.enter_generation(generation.0);
     }
 
     /// What refuses a flow stays in the program's table, which mostly goes right after. Where it does not, since the run has failed and the link is to fail open, the flow stays refused.
