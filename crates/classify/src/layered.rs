@@ -12,7 +12,7 @@ use crate::auto::REST_MAX;
 use crate::classifier::{Entry, InsertError, Match};
 use crate::header::{Header, HeaderRule};
 use crate::list::{List, Placed};
-use crate::live::{Meanings, Stored, Version};
+use crate::live::{Meanings, Version};
 use crate::patched::Patched;
 use crate::split::{NONE, Options};
 use crate::sync::{ArcSwap, DELTA_MAX};
@@ -263,12 +263,10 @@ fn compiled(
     {
         return (bits, unfit);
     }
-    let stored =
-        |list: &List| (0u64..).zip(list.iter()).map(|(sequence, entry)| Stored { entry, sequence }).collect();
-    let tables = Version::new(lists.iter().map(stored).collect(), Options { budget, fast: true });
-    match tables.rest() > REST_MAX {
-        true => (bits().unwrap_or(Base::Tables(tables)), Some(rules)),
-        false => (Base::Tables(tables), None),
+    let options = Options { budget, fast: true };
+    match Version::within(lists, options, REST_MAX) {
+        Some(tables) => (Base::Tables(tables), None),
+        None => (bits().unwrap_or_else(|| Base::Tables(Version::whole(lists, options))), Some(rules)),
     }
 }
 
