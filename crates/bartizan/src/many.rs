@@ -135,7 +135,10 @@ fn resident() -> i64 {
 fn one_more_tenant_on_emerging_threats() {
     const BEFORE: u16 = 10;
     const MORE: u16 = 10;
-    let path = std::env::var_os("BARTIZAN_ET_OPEN").expect("BARTIZAN_ET_OPEN: a rule file");
+    let Some(path) = std::env::var_os("BARTIZAN_ET_OPEN") else {
+        println!("BARTIZAN_ET_OPEN names no rule file");
+        return;
+    };
     let text = crate::input::read_utf8(std::path::Path::new(&path), "rule file").ok().unwrap();
     let rules = text.lines().map(str::to_owned).collect();
     let options = Options { controlled: true, ..Options::default() };
