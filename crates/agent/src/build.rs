@@ -193,6 +193,11 @@ impl Agent {
         self.early = early;
     }
 
+    /// What the thread that compiles tables beside the work calls when it has done so: much was allocated there, and is free again.
+    pub fn set_behind_compaction(&mut self, behind: fn()) {
+        self.compaction.set_behind(behind);
+    }
+
     /// The ports that the host file names, in its order: what policies may redirect to. Until this is called they may name any.
     pub fn set_ports(&mut self, names: Vec<String>) {
         self.ports = Some(names);

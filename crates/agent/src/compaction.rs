@@ -20,29 +20,38 @@ type Tables = Vec<Weak<Layered>>;
 
 /// See the module. Dropping it ends the thread.
 #[derive(Debug, Default)]
-pub(crate) struct Compaction(Option<Sender<Tables>>);
+pub(crate) struct Compaction {
+    asked: Option<Sender<Tables>>,
+    behind: Option<fn()>,
+}
 
 impl Compaction {
     /// Lets these tables be compiled in some time, unless others are asked for.
     pub(crate) fn ask<'a>(&mut self, tables: impl Iterator<Item = &'a Arc<Layered>>) {
         let tables: Tables = tables.filter(|tables| !tables.is_compact()).map(Arc::downgrade).collect();
         // What was asked for before is of no use any more, either.
-        if tables.is_empty() && self.0.is_none() {
+        if tables.is_empty() && self.asked.is_none() {
             return;
         }
-        if self.0.is_none() {
+        if self.asked.is_none() {
             let (send, asked) = channel();
-            let spawned =
-                thread::Builder::new().name("tables".to_owned()).spawn(move || compile_when_quiet(&asked));
-            self.0 = spawned.is_ok().then_some(send);
+            let behind = self.behind.unwrap_or(|| {});
+            let work = move || compile_when_quiet(&asked, behind);
+            let spawned = thread::Builder::new().name("tables".to_owned()).spawn(work);
+            self.asked = spawned.is_ok().then_some(send);
         }
-        if self.0.as_ref().is_some_and(|send| send.send(tables).is_err()) {
-            self.0 = None;
+        if self.asked.as_ref().is_some_and(|send| send.send(tables).is_err()) {
+            self.asked = None;
         }
+    }
+
+    /// What its thread calls each time that it has compiled something, from its next start on.
+    pub(crate) fn set_behind(&mut self, behind: fn()) {
+        self.behind = Some(behind);
     }
 }
 
-fn compile_when_quiet(asked: &Receiver<Tables>) {
+fn compile_when_quiet(asked: &Receiver<Tables>, behind: fn()) {
     let mut quiet = QUIET;
     while let Ok(mut tables) = asked.recv() {
         while !is_urgent(&tables) {
@@ -55,6 +64,7 @@ fn compile_when_quiet(asked: &Receiver<Tables>) {
         tables = asked.try_iter().last().unwrap_or(tables);
         let begun = Instant::now();
         tables.iter().filter_map(Weak::upgrade).for_each(|tables| tables.compact());
+        behind();
         quiet = QUIET.max(begun.elapsed() * REST);
     }
 }

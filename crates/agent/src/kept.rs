@@ -13,17 +13,13 @@ pub(crate) fn places<A, B, K: Eq + Hash>(
     (before, known): List<'_, A, impl Fn(&A) -> K>,
     (now, is): List<'_, B, impl Fn(&B) -> K>,
 ) -> Vec<Option<usize>> {
-    let same = |(a, b): &(&A, &B)| known(a) == is(b);
-    let head = before.iter().zip(now).take_while(same).count();
-    let most = before.len().min(now.len()) - head;
-    let tail = before.iter().rev().zip(now.iter().rev()).take(most).take_while(same).count();
-    let between = before.iter().enumerate().take(before.len() - tail).skip(head);
-    let between: HashMap<K, usize> = between.map(|(place, item)| (known(item), place)).collect();
-    let (behind, moved) = (now.len() - tail, before.len());
+    let (left, new) = bartizan_base::between(before, now, |a, b| known(a) == is(b));
+    let searched = before.iter().enumerate().take(left.end).skip(left.start);
+    let searched: HashMap<K, usize> = searched.map(|(place, item)| (known(item), place)).collect();
     let place = |(place, item): (usize, &B)| match place {
-        place if place < head => Some(place),
-        place if place >= behind => Some(place + moved - now.len()),
-        _ => between.get(&is(item)).copied(),
+        place if place < new.start => Some(place),
+        place if place >= new.end => Some(place + before.len() - now.len()),
+        _ => searched.get(&is(item)).copied(),
     };
     now.iter().enumerate().map(place).collect()
 }

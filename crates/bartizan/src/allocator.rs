@@ -26,6 +26,8 @@ const ALWAYS: usize = 8;
 unsafe impl GlobalAlloc for Quick {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        #[cfg(test)]
+        counted::more(layout.size());
         if layout.align() <= ALWAYS {
             // SAFETY: takes any size.
             return unsafe { mi_malloc(layout.size()) }.cast();
@@ -36,6 +38,8 @@ unsafe impl GlobalAlloc for Quick {
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        #[cfg(test)]
+        counted::more(layout.size());
         if layout.align() <= ALWAYS {
             // SAFETY: takes any size.
             return unsafe { mi_zalloc(layout.size()) }.cast();
@@ -46,12 +50,19 @@ unsafe impl GlobalAlloc for Quick {
 
     #[inline]
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        #[cfg(test)]
+        counted::less(layout.size());
         // SAFETY: the caller's word.
         unsafe { MiMalloc.dealloc(at, layout) }
     }
 
     #[inline]
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        #[cfg(test)]
+        {
+            counted::less(layout.size());
+            counted::more(size);
+        }
         if layout.align() <= ALWAYS {
             // SAFETY: the block is mimalloc's, by the caller's word.
             return unsafe { mi_realloc(at.cast(), size) }.cast();
@@ -98,6 +109,27 @@ pub fn give_back() {
     unsafe {
         libc::malloc_trim(0)
     };
+}
+
+/// Bytes that are allocated, for tests that ask what something holds.
+#[cfg(test)]
+pub mod counted {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    static LIVE: AtomicI64 = AtomicI64::new(0);
+
+    pub fn more(bytes: usize) {
+        LIVE.fetch_add(bytes as i64, Ordering::Relaxed);
+    }
+
+    pub fn less(bytes: usize) {
+        LIVE.fetch_sub(bytes as i64, Ordering::Relaxed);
+    }
+
+    /// As they are asked for, by all threads; what libraries in C ask for is not among them.
+    pub fn live() -> i64 {
+        LIVE.load(Ordering::Relaxed)
+    }
 }
 
 #[cfg(test)]

@@ -288,6 +288,8 @@ pub struct Builder {
     read: Option<Arc<PolicyFile>>,
     /// Rules were compiled since memory was given back.
     compiled: bool,
+    /// All policies were made anew since then.
+    remade: bool,
 }
 
 impl Builder {
@@ -349,6 +351,7 @@ impl Builder {
             known: Arc::default(),
             read: None,
             compiled: false,
+            remade: false,
         })
     }
 
@@ -397,9 +400,12 @@ impl Builder {
 
     /// To be called when a generation was freed: gives its memory back.
     pub fn generation_freed(&mut self) {
-        // What shares all rules with what runs is small: the allocator gives it back by itself.
-        if std::mem::take(&mut self.compiled) {
+        let (compiled, remade) = (std::mem::take(&mut self.compiled), std::mem::take(&mut self.remade));
+        if compiled {
             self.base.generation_freed();
+        }
+        // What shares nearly all with what runs is small: the allocator gives it back by itself.
+        if compiled || remade {
             allocator::give_back();
         }
     }
@@ -539,6 +545,7 @@ impl Builder {
                     hasher: FlowHasher::new(load::seed()),
                 });
                 agent.set_early(early);
+                agent.set_behind_compaction(allocator::give_back);
                 if let Some(ports) = &self.options.ports {
                     agent.set_ports(ports.clone());
                 }
@@ -584,6 +591,7 @@ impl Builder {
         let by_name: Vec<(&str, LinkId)> = links.iter().map(|(name, id)| (name.as_str(), *id)).collect();
         let prepared = agent.prepare(&file, &by_name);
         let read = Some(Arc::clone(&file));
+        let is_remade = before.is_some_and(|before| !Arc::ptr_eq(&before.common, &file.common));
         *has_new_rules = !compiler.has_nothing_new();
         let mut prepared = prepared?;
         prepared.chains.generation = number;
@@ -614,6 +622,7 @@ impl Builder {
         };
         let chains = Arc::new(prepared.chains);
         self.read = read;
+        self.remade |= is_remade;
         if matches!(origin, Origin::Held(_)) {
             self.known = Arc::new(compiler.known());
         }

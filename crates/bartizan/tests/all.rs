@@ -12,6 +12,7 @@ mod level;
 #[path = "../../ports/tests/common/mod.rs"]
 mod namespace;
 mod office;
+mod planes;
 mod rest;
 #[path = "common/sample.rs"]
 mod sample;

@@ -3,72 +3,21 @@
 //! refused and counted, and only one runs on a state.
 
 use crate::common;
+use crate::planes;
 
 use bartizan_controller::client::{Client, ClientError};
 use bartizan_controller::rest::Method;
 use common::{Folder, PROGRAM};
+use planes::Controller;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// A controller that runs; killed when dropped.
-struct Running {
-    child: Child,
-    address: SocketAddr,
-}
-
-impl Running {
-    fn start(state: &Path) -> Self {
-        let mut command = Command::new(PROGRAM);
-        command.args(["controller", "--listen", "127.0.0.1:0", "--state"]).arg(state);
-        Running::of(command).unwrap_or_else(|said| panic!("{said}"))
-    }
-
-    /// Waits until it listens; what it said if it ends before.
-    fn of(mut command: Command) -> Result<Self, String> {
-        let child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut running = Running { child, address: ([127, 0, 0, 1], 0).into() };
-        let mut said = String::new();
-        let mut lines = BufReader::new(running.child.stderr.take().unwrap());
-        loop {
-            let mut line = String::new();
-            if lines.read_line(&mut line).unwrap() == 0 {
-                return Err(said);
-            }
-            if let Some((_, address)) = line.split_once("listens on https://") {
-                running.address = address.trim().parse().unwrap();
-                // What it says later has to go somewhere.
-                std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
-                return Ok(running);
-            }
-            said.push_str(&line);
-        }
-    }
-
-    fn client(&self, state: &Path, token: &str) -> Client {
-        let certificate = state.join("tls-certificate.pem");
-        Client::new(self.address, &certificate, Some(token.to_owned())).unwrap()
-    }
-
-    /// SIGKILL, and waits for the end.
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// The administrator's token, by the bootstrap token of the state.
-fn administrator(running: &Running, state: &Path) -> String {
+fn administrator(running: &Controller, state: &Path) -> String {
     let bootstrap = std::fs::read_to_string(state.join("bootstrap-token")).unwrap();
     let mut client = running.client(state, bootstrap.trim());
     let body = json!({ "name": "me", "scope": "admin" });
@@ -90,7 +39,7 @@ fn kills() -> u32 {
 fn what_was_answered_is_there_after_a_sudden_end() {
     let folder = Folder::new();
     let state = folder.path("state");
-    let mut running = Running::start(&state);
+    let mut running = Controller::start(&state);
     let token = administrator(&running, &state);
     let mut answered: Vec<(String, Value)> = Vec::new();
     let mut open = running.client(&state, &token);
@@ -127,7 +76,7 @@ fn what_was_answered_is_there_after_a_sudden_end() {
         for writer in writers {
             answered.extend(writer.join().unwrap());
         }
-        running = Running::start(&state);
+        running = Controller::start(&state);
     }
     assert!(!answered.is_empty());
     let mut client = running.client(&state, &token);
@@ -180,7 +129,7 @@ fn a_full_disk_is_said_and_loses_nothing() {
     );
     let mut command = Command::new("unshare");
     command.args(["--mount", "--", "sh", "-c", &script]);
-    let running = Running::of(command).unwrap();
+    let running = Controller::of(command).unwrap();
     // The folder as the controller sees it.
     let inside = Path::new("/proc")
         .join(running.child.id().to_string())
@@ -231,12 +180,8 @@ fn a_full_disk_is_said_and_loses_nothing() {
 fn a_second_controller_on_a_state_says_what_to_do() {
     let folder = Folder::new();
     let state = folder.path("state");
-    let first = Running::start(&state);
-    let said = {
-        let mut command = Command::new(PROGRAM);
-        command.args(["controller", "--listen", "127.0.0.1:0", "--state"]).arg(&state);
-        Running::of(command).err().expect("a second one runs")
-    };
+    let first = Controller::start(&state);
+    let said = Controller::of(Controller::command(&state)).err().expect("a second one runs");
     assert!(said.contains("another controller has it open"), "{said}");
     // The first start said where the token is, and its file is for its owner only.
     use std::os::unix::fs::PermissionsExt;
@@ -247,7 +192,7 @@ fn a_second_controller_on_a_state_says_what_to_do() {
     // Once used, its file goes with the next start.
     administrator(&first, &state);
     first.kill();
-    let again = Running::start(&state);
+    let again = Controller::start(&state);
     assert!(!state.join("bootstrap-token").exists());
     drop(again);
 }
@@ -256,7 +201,7 @@ fn a_second_controller_on_a_state_says_what_to_do() {
 fn what_is_no_request_is_refused_and_counted() {
     let folder = Folder::new();
     let state = folder.path("state");
-    let running = Running::start(&state);
+    let running = Controller::start(&state);
     let token = administrator(&running, &state);
     // No TLS at all.
     let mut plain = TcpStream::connect(running.address).unwrap();
@@ -283,7 +228,7 @@ fn what_is_no_request_is_refused_and_counted() {
     }
     // Another certificate is not that of this controller.
     let other = folder.path("other");
-    drop(Running::start(&other));
+    drop(Controller::start(&other));
     let certificate = other.join("tls-certificate.pem");
     let mut wrong = Client::new(running.address, &certificate, Some(token)).unwrap();
     assert!(matches!(wrong.ask(Method::Get, "/v1/tenants", None, &[]), Err(ClientError::Unreachable { .. })));
@@ -294,7 +239,7 @@ fn what_is_no_request_is_refused_and_counted() {
 fn connections_that_say_nothing_keep_nobody_out() {
     let folder = Folder::new();
     let state = folder.path("state");
-    let running = Running::start(&state);
+    let running = Controller::start(&state);
     let token = administrator(&running, &state);
     let mut open = running.client(&state, &token);
     assert_eq!(open.ask(Method::Get, "/v1/tenants", None, &[]).unwrap().status, 200);

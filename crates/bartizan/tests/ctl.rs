@@ -3,42 +3,32 @@
 //! order that works, mistakes are told with file and line, and tokens come from files that nobody else reads.
 
 use crate::common;
+use crate::planes;
 
 use bartizan_controller::client::Client;
 use bartizan_controller::rest::Method;
 use common::{Ended, Folder, PROGRAM};
+use planes::Controller;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A controller that runs, and a user with a file that says so; killed when dropped.
+/// A controller that runs, and a user with a file that says so.
 struct World {
+    controller: Controller,
     folder: Folder,
-    child: Child,
-    address: SocketAddr,
 }
 
 impl World {
     fn new() -> Self {
         let folder = Folder::new();
         let state = folder.path("state");
-        let mut command = Command::new(PROGRAM);
-        command.args(["controller", "--listen", "127.0.0.1:0", "--state"]).arg(&state);
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap());
-        let address = loop {
-            let mut line = String::new();
-            assert_ne!(lines.read_line(&mut line).unwrap(), 0, "the controller ended");
-            if let Some((_, address)) = line.split_once("listens on https://") {
-                break address.trim().parse().unwrap();
-            }
-        };
-        std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
-        let world = World { folder, child, address };
-        world.write("config/bartizan/ctl.yaml", &format!("controller: https://localhost:{}\nca: ../../state/tls-certificate.pem\ntoken-file: ../../token\n", address.port()));
+        let controller = Controller::start(&state);
+        let port = controller.address.port();
+        let world = World { controller, folder };
+        world.write("config/bartizan/ctl.yaml", &format!("controller: https://localhost:{}\nca: ../../state/tls-certificate.pem\ntoken-file: ../../token\n", port));
         world.secret("config/bartizan/ctl.yaml", 0o600);
         let bootstrap = state.join("bootstrap-token");
         let made = world.ctl(&[
@@ -101,14 +91,7 @@ impl World {
 
     fn client(&self) -> Client {
         let token = std::fs::read_to_string(self.folder.path("token")).unwrap();
-        Client::new(self.address, &self.folder.path("state/tls-certificate.pem"), Some(token)).unwrap()
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.controller.client(&self.folder.path("state"), &token)
     }
 }
 

@@ -5,33 +5,15 @@
 use crate::common;
 use crate::inline_pair;
 use crate::namespace;
-use crate::rest;
+use crate::planes;
 
-use bartizan_agent::session::client::{enrol, wall_clock};
-use bartizan_api::southbound::DeviceId;
-use bartizan_controller::Settings;
 use bartizan_controller::rest::Method;
-use bartizan_controller::southbound::ServerConfig;
-use bartizan_controller::start::{Config, Plane, Southbound, start as start_controller};
-use bartizan_ports::InlinePort;
-use bartizan_testkit::packet::udp;
-use common::{Folder, Running, until};
-use inline_pair::{network, passed_frames, start};
+use common::{Running, until};
+use inline_pair::{passed_frames, start};
 use namespace::in_namespace;
-use rest::Rest;
+use planes::{Apart, datagram};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU16, Ordering};
-
-const AGENTS: &str = "127.0.0.1:7443";
-
-const HOST: &str = "\
-links: [{name: wan, inline: {a: a1, b: b1}}]
-cache: none
-outputs: {eve: {dir: out}}
-control: {socket: c.socket}
-settings: {capture.checksum-validation: none}
-controller: {address: '127.0.0.1:7443', identity: identity, state: device, statistics-every: 1s}
-";
 
 const RULES: &str = "\
 alert udp any any -> any any (content:\"a\"; sid:1;)
@@ -39,12 +21,7 @@ alert udp any any -> any any (content:\"b\"; sid:2;)
 alert udp any any -> any any (content:\"c\"; sid:3;)
 ";
 
-struct World {
-    folder: Folder,
-    net: [InlinePort; 2],
-    rest: Rest,
-    _plane: Plane,
-}
+struct World(Apart);
 
 /// The policy of a tenant that lets datagrams to one port go on.
 fn web(network: &str, port: u16) -> Value {
@@ -55,49 +32,28 @@ fn web(network: &str, port: u16) -> Value {
 }
 
 impl World {
-    /// A controller that knows nothing of what functions say of their sections, and two tenants.
+    /// With two tenants.
     fn new() -> Self {
-        let (folder, net) = (Folder::new(), network());
-        folder.write("bartizan.yaml", HOST);
-        let server = ServerConfig { keep_alive_ms: 1_000, ..ServerConfig::default() };
-        let functions = ["portscan", "pfw", "sfw", "ids"].map(str::to_owned).to_vec();
-        let config = Config {
-            state: folder.path("controller"),
-            listen: "127.0.0.1:9443".parse().unwrap(),
-            southbound: Some(Southbound { listen: AGENTS.parse().unwrap(), authority: None, server }),
-            settings: Settings { functions, ..Settings::default() },
-            say: |line| eprintln!("controller: {line}"),
-        };
-        let plane = start_controller(&config).unwrap();
-        let mut rest = Rest::administrator(&folder.path("controller"));
-        rest.put("/v1/devices/edge", json!({"tenants": ["*"]}));
-        let token = rest.ask(Method::Post, "/v1/devices/edge/enrolment", None)["token"].clone();
-        let device = DeviceId::new("edge").unwrap();
-        std::fs::create_dir_all(folder.path("identity")).unwrap();
-        enrol(AGENTS, token.as_str().unwrap(), &device, &folder.path("identity"), &wall_clock()).unwrap();
+        let mut apart = Apart::begin();
         for (tenant, network) in [("acme", "192.0.2"), ("other", "198.51.100")] {
             let select = json!({"select": {"prefixes": [format!("{network}.0/24")]}});
-            rest.put(&format!("/v1/tenants/{tenant}"), select);
+            apart.rest.put(&format!("/v1/tenants/{tenant}"), select);
         }
-        World { folder, net, rest, _plane: plane }
+        World(apart)
     }
 
     /// A policy of a tenant, and what the device answered to it.
     fn policy(&mut self, path: &str, policy: Value) -> Value {
         let path = format!("/v1/tenants/{path}?wait=60");
-        self.rest.put(&path, json!({"policy": policy}))["answers"]["edge"].clone()
+        self.0.rest.put(&path, json!({"policy": policy}))["answers"]["edge"].clone()
     }
 
     /// What of a tenant goes on to ports 4000 to 4005.
     fn passed(&mut self, network: &str) -> Vec<u16> {
         static SOURCE: AtomicU16 = AtomicU16::new(1_024);
-        let host = |number: u8| format!("{network}.{number}").parse().unwrap();
-        let frame = |port: u16| {
-            let source = SOURCE.fetch_add(1, Ordering::Relaxed);
-            udp((host(1), source), (host(2), port), b"x").frame()
-        };
+        let frame = |port: u16| datagram(network, (SOURCE.fetch_add(1, Ordering::Relaxed), port), b"x");
         let frames: Vec<_> = (4_000..4_006).map(frame).collect();
-        passed_frames(&mut self.net, &frames).into_iter().map(|(_, port)| port).collect()
+        passed_frames(&mut self.0.net, &frames).into_iter().map(|(_, port)| port).collect()
     }
 
     /// The other tenant's change runs, whatever becomes of the first's; and what the first had protects on.
@@ -109,7 +65,7 @@ impl World {
     }
 
     fn state(&mut self) -> Value {
-        self.rest.ask(Method::Get, "/v1/devices/edge", None)["status"].clone()
+        self.0.rest.ask(Method::Get, "/v1/devices/edge", None)["status"].clone()
     }
 
     fn is_away(&mut self) {
@@ -127,14 +83,14 @@ fn is_held_back(answer: &Value, why: &str) {
 
 /// More rules than the tenant may have, of a library: how many can be used is known on the device.
 fn too_many_rules(world: &mut World) {
-    world.rest.library("three", RULES);
+    world.0.rest.library("three", RULES);
     let quota = json!({"select": {"prefixes": ["192.0.2.0/24"]}, "quotas": {"rules": 3}});
-    world.rest.bring("/v1/tenants/acme", quota);
+    world.0.rest.bring("/v1/tenants/acme", quota);
     let look = json!({"from": "192.0.2.7", "chain": ["ids"], "ids": {"level": "three"}});
     let answer = world.policy("acme/policies/look", look);
     is_held_back(&answer, "acme/@tenant /tenant/quotas/rules: the policies of tenant `acme` have 4 rules");
     world.other_goes_on(4_002, "partial");
-    let answer = world.rest.ask(Method::Delete, "/v1/tenants/acme/policies/look?wait=60", None);
+    let answer = world.0.rest.ask(Method::Delete, "/v1/tenants/acme/policies/look?wait=60", None);
     assert_eq!(answer["answers"]["edge"]["state"], "running", "{answer}");
 }
 
@@ -156,15 +112,15 @@ fn no_such_link(world: &mut World, running: Running) -> Running {
     world.is_away();
     let mut policy = web("192.0.2", 4_001);
     policy["link"] = json!("dmz");
-    world.rest.put("/v1/tenants/acme/policies/web", json!({"policy": policy}));
-    let running = start(&world.folder);
+    world.0.rest.put("/v1/tenants/acme/policies/web", json!({"policy": policy}));
+    let running = start(&world.0.folder);
     until("it is held back", || world.state()["state"] == "partial");
     let status = world.state();
     is_held_back(&status, "acme/web /policy/link/0: the host file has no link `dmz`");
     world.other_goes_on(4_004, "partial");
     running.signal("KILL");
     drop(running);
-    let running = start(&world.folder);
+    let running = start(&world.0.folder);
     assert!(running.stderr().contains("runs, as it was stored"), "{}", running.stderr());
     world.other_goes_on(4_005, "partial");
     running
@@ -174,7 +130,7 @@ fn no_such_link(world: &mut World, running: Running) -> Running {
 fn what_one_tenant_breaks_keeps_no_other_from_theirs() {
     in_namespace(|| {
         let mut world = World::new();
-        let running = start(&world.folder);
+        let running = start(&world.0.folder);
         assert_eq!(world.policy("acme/policies/web", web("192.0.2", 4_000))["state"], "running");
         world.other_goes_on(4_001, "running");
         too_many_rules(&mut world);

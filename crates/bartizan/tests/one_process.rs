@@ -5,31 +5,20 @@
 use crate::common;
 use crate::inline_pair;
 use crate::namespace;
+use crate::planes;
 use crate::rest;
 
 use bartizan_controller::rest::Method;
 use bartizan_ports::InlinePort;
-use common::{Folder, PROGRAM, Running, until};
+use common::{PROGRAM, Running, until};
 use inline_pair::{network, passed, passed_frames, start};
 use namespace::in_namespace;
+use planes::{Here, LISTEN, datagram};
 use rest::Rest;
 use serde_json::{Value, json};
 use std::net::TcpStream;
 use std::process::Command;
 use std::time::Instant;
-
-const HOST: &str = "\
-links: [{name: wan, inline: {a: a1, b: b1}}]
-cache: none
-outputs: {eve: {dir: out}}
-control: {socket: c.socket}
-settings: {capture.checksum-validation: none}
-controller:
-  here: {state: controller, listen: '127.0.0.1:9443', agents: '127.0.0.1:7443', device: edge}
-  identity: identity
-  state: device
-  statistics-every: 1s
-";
 
 const RULES: &str = "alert udp any any -> any any (msg:\"a secret\"; content:\"secret\"; sid:2001; rev:1;)\n";
 
@@ -54,12 +43,7 @@ fn begin(rest: &mut Rest) {
 #[test]
 fn an_alert_comes_out_and_what_is_answered_blocks() {
     in_namespace(|| {
-        let folder = Folder::new();
-        let mut net = network();
-        folder.write("bartizan.yaml", HOST);
-        let running = start(&folder);
-        let state = folder.path("controller");
-        let mut rest = Rest::administrator(&state);
+        let Here { folder, mut net, mut rest, running } = Here::begin();
         // Nothing was said: nothing goes on.
         assert!(!passes(&mut net, 1_000));
         begin(&mut rest);
@@ -82,7 +66,7 @@ fn an_alert_comes_out_and_what_is_answered_blocks() {
         // It begins with what ran, and its controller says the same.
         let running = start(&folder);
         assert!(!passes(&mut net, 1_003));
-        let mut rest = Rest::new(&state, &rest.1);
+        let mut rest = Rest::new(&folder.path("controller"), &rest.1);
         until("the device is back", || {
             let status = &rest.ask(Method::Get, "/v1/devices/edge", None)["status"];
             status["state"] == "running" && status["session"]["connected"] == true
@@ -116,32 +100,23 @@ fn begin_tenant(rest: &mut Rest, (tenant, port, network): (&str, u16, &str)) {
 #[test]
 fn tenants_of_one_device_see_nothing_of_each_other() {
     in_namespace(|| {
-        let folder = Folder::new();
-        let mut net = network();
-        folder.write("bartizan.yaml", HOST);
-        let running = start(&folder);
-        let state = folder.path("controller");
-        let mut rest = Rest::administrator(&state);
+        let mut here = Here::begin();
         // Nothing was said: nothing goes on.
-        assert!(!passes(&mut net, 1_999));
+        assert!(!passes(&mut here.net, 1_999));
         for tenant in TENANTS {
-            begin_tenant(&mut rest, tenant);
+            begin_tenant(&mut here.rest, tenant);
         }
         // A datagram to each port from each: the verdict is that of its own tenant's policy.
         let mut source = 2_000;
         for (tenant, own, network) in TENANTS {
             for (_, port, _) in TENANTS {
                 source += 1;
-                let host = |number: u8| format!("{network}.{number}").parse().unwrap();
-                let frame =
-                    bartizan_testkit::packet::udp((host(1), source), (host(2), port), b"a secret").frame();
-                assert_eq!(passes_frame(&mut net, frame), port == own, "{tenant}: {port}");
+                let frame = datagram(network, (source, port), b"a secret");
+                assert_eq!(passes_frame(&mut here.net, frame), port == own, "{tenant}: {port}");
             }
         }
         for (tenant, _, network) in TENANTS {
-            let body = json!({"name": tenant, "scope": "operator", "tenant": tenant});
-            let token = rest.ask(Method::Post, "/v1/tokens", Some(body))["token"].clone();
-            let mut own = Rest::new(&state, token.as_str().unwrap());
+            let mut own = here.user(tenant, "operator");
             let path = format!("/v1/tenants/{tenant}");
             let (mut alerts, mut told) = (Value::Null, Value::Null);
             until("the tenant's alert and counters", || {
@@ -176,18 +151,14 @@ fn tenants_of_one_device_see_nothing_of_each_other() {
                 );
             }
         }
-        assert_eq!(running.stop().code, Some(0));
+        assert_eq!(here.running.stop().code, Some(0));
     });
 }
 
 #[test]
 fn what_the_device_would_refuse_is_refused_before_it_is_sent() {
     in_namespace(|| {
-        let folder = Folder::new();
-        let mut net = network();
-        folder.write("bartizan.yaml", HOST);
-        let running = start(&folder);
-        let mut rest = Rest::administrator(&folder.path("controller"));
+        let Here { folder: _folder, mut net, mut rest, running } = Here::begin();
         begin(&mut rest);
         until("the device has said its links", || {
             let status = &rest.ask(Method::Get, "/v1/devices/edge", None)["status"];
@@ -219,8 +190,7 @@ fn what_is_said_before_the_run_has_begun_runs() {
     in_namespace(|| {
         let mut net = network();
         for round in 0..3 {
-            let folder = Folder::new();
-            folder.write("bartizan.yaml", HOST);
+            let folder = planes::folder();
             let mut command = Command::new(PROGRAM);
             let running = Running::start(command.args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
             let state = folder.path("controller");
@@ -228,7 +198,7 @@ fn what_is_said_before_the_run_has_begun_runs() {
             until("the controller answers", || {
                 whole("bootstrap-token", "btz_")
                     && whole("tls-certificate.pem", "END CERTIFICATE")
-                    && TcpStream::connect("127.0.0.1:9443").is_ok()
+                    && TcpStream::connect(LISTEN).is_ok()
             });
             let mut rest = Rest::administrator(&state);
             begin(&mut rest);

@@ -5,28 +5,17 @@
 use crate::common;
 use crate::inline_pair;
 use crate::namespace;
+use crate::planes;
 use crate::rest;
 
 use bartizan_controller::rest::Method;
 use bartizan_testkit_worker::events;
 use common::{Folder, until};
-use inline_pair::{network, passed, start};
+use inline_pair::passed;
 use namespace::in_namespace;
+use planes::Here;
 use rest::Rest;
 use serde_json::{Value, json};
-
-const HOST: &str = "\
-links: [{name: wan, inline: {a: a1, b: b1}}]
-cache: none
-outputs: {eve: {dir: out}}
-control: {socket: c.socket}
-settings: {capture.checksum-validation: none}
-controller:
-  here: {state: controller, listen: '127.0.0.1:9443', agents: '127.0.0.1:7443', device: edge}
-  identity: identity
-  state: device
-  statistics-every: 1s
-";
 
 const RULES: &str = "alert udp any any -> any any (msg:\"a secret\"; content:\"secret\"; sid:2001; rev:1;)\n";
 
@@ -49,29 +38,17 @@ fn notices(folder: &Folder, kind: &str) -> Vec<Value> {
     own.filter(|own| own["notice"] == kind).collect()
 }
 
-/// A reader of one tenant.
-fn reader(rest: &mut Rest, state: &std::path::Path, tenant: &str) -> Rest {
-    let body = json!({"name": tenant, "scope": "reader", "tenant": tenant});
-    let token = rest.ask(Method::Post, "/v1/tokens", Some(body))["token"].clone();
-    Rest::new(state, token.as_str().unwrap())
-}
-
 #[test]
 fn a_quota_that_is_used_up_stands_at_the_controller() {
     in_namespace(|| {
-        let folder = Folder::new();
-        let mut net = network();
-        folder.write("bartizan.yaml", HOST);
-        let running = start(&folder);
-        let state = folder.path("controller");
-        let mut rest = Rest::administrator(&state);
-        begin(&mut rest);
+        let mut here = Here::begin();
+        begin(&mut here.rest);
         // Flows beyond the quota, each with an alert.
         let flows: Vec<(u16, u16)> = (1_000..1_006).map(|source| (source, 4_000)).collect();
-        passed(&mut net, &flows);
+        passed(&mut here.net, &flows);
         let quota = |own: &Value| own["quota"].as_str().unwrap_or_default().to_owned();
-        until("both events", || notices(&folder, "quota").len() >= 2);
-        let mut told = notices(&folder, "quota");
+        until("both events", || notices(&here.folder, "quota").len() >= 2);
+        let mut told = notices(&here.folder, "quota");
         told.sort_by_key(quota);
         let said: Vec<_> =
             told.iter().map(|own| (quota(own), own["limit"].clone(), own["tenant_name"].clone())).collect();
@@ -81,7 +58,7 @@ fn a_quota_that_is_used_up_stands_at_the_controller() {
         let alerts = |rest: &mut Rest, tenant: &str| {
             rest.ask(Method::Get, &format!("/v1/tenants/{tenant}/alerts"), None)["items"].take()
         };
-        let mut own = reader(&mut rest, &state, "acme");
+        let mut own = here.user("acme", "reader");
         let mut of_quotas = Vec::new();
         until("both alerts", || {
             let all = alerts(&mut own, "acme");
@@ -102,22 +79,17 @@ fn a_quota_that_is_used_up_stands_at_the_controller() {
         .map(|said| json!(said));
         assert_eq!(said, [(&json!(1), &messages[0]), (&json!(2), &messages[1])]);
         // Nobody else's.
-        let mut others = reader(&mut rest, &state, "other");
+        let mut others = here.user("other", "reader");
         assert_eq!(alerts(&mut others, "other"), json!([]));
-        assert_eq!(running.stop().code, Some(0));
-        assert_eq!(notices(&folder, "quota").len(), 2);
+        assert_eq!(here.running.stop().code, Some(0));
+        assert_eq!(notices(&here.folder, "quota").len(), 2);
     });
 }
 
 #[test]
 fn a_function_that_does_not_run_stands_at_the_controller() {
     in_namespace(|| {
-        let folder = Folder::new();
-        let mut net = network();
-        folder.write("bartizan.yaml", HOST);
-        let running = start(&folder);
-        let state = folder.path("controller");
-        let mut rest = Rest::administrator(&state);
+        let Here { folder, mut net, mut rest, running } = Here::begin();
         begin(&mut rest);
         assert_eq!(passed(&mut net, &[(1_000, 4_000)]).len(), 1);
         let status = |rest: &mut Rest| rest.ask(Method::Get, "/v1/devices/edge", None)["status"].take();

@@ -8,6 +8,7 @@
 
 mod bytes;
 mod direction;
+mod ends;
 mod ids;
 pub mod limit;
 mod path;
@@ -19,6 +20,7 @@ mod verdict;
 
 pub use bytes::Cursor;
 pub use direction::{Direction, PerDirection};
+pub use ends::between;
 pub use ids::{Fid, FlowId, FunctionId, Generation, Level, LinkId, PortIndex, RuleId, TenantId, WorkerId};
 pub use path::Path;
 pub use settings::{SettingError, Settings, parse_bool, parse_size};

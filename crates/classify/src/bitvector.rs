@@ -18,10 +18,15 @@ use crate::classifier::{Classifier, Entry, InsertError, Match, SETS_MAX};
 use crate::header::{Header, HeaderRule, number};
 use crate::list::List;
 use bartizan_base::Fid;
+use foldhash::fast::FixedState;
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 
 /// Entries that wait to be built in, before their share of all counts.
 const PENDING_MIN: usize = 64;
+
+/// That something begins at an edge; the other bits are the entry's number.
+const BEGINS: u32 = 1 << 31;
 
 /// An entry with its set and its place among equals.
 #[derive(Clone, Copy, Debug)]
@@ -349,6 +354,42 @@ impl Dimensions {
     }
 }
 
+/// Where a row of a dimension is that it has already, by its hash: of two rows with one hash the last.
+type Known = HashMap<u64, u32, FixedState>;
+
+/// The bits of the interval that is at hand while a dimension is built: each interval costs the words that have bits, not all.
+struct Current {
+    words: Vec<u64>,
+    /// A bit for each word that has some.
+    there: Vec<u64>,
+    row: Vec<u64>,
+}
+
+impl Current {
+    fn set(&mut self, bit: usize, value: bool) {
+        let at = bit / 64;
+        let (Some(word), Some(there)) = (self.words.get_mut(at), self.there.get_mut(at / 64)) else { return };
+        let mask = 1 << (bit % 64);
+        *word = if value { *word | mask } else { *word & !mask };
+        let own = 1 << (at % 64);
+        *there = if *word == 0 { *there & !own } else { *there | own };
+    }
+
+    /// Which words are there, then these.
+    fn row(&mut self) -> &[u64] {
+        self.row.clear();
+        self.row.extend_from_slice(&self.there);
+        for (block, there) in self.there.iter().enumerate() {
+            let mut left = *there;
+            while left != 0 {
+                self.row.extend(self.words.get(block * 64 + left.trailing_zeros() as usize));
+                left &= left - 1;
+            }
+        }
+        &self.row
+    }
+}
+
 /// The elementary intervals of one field.
 #[derive(Debug)]
 struct Dimension<K> {
@@ -396,59 +437,52 @@ impl<K: Key> Dimension<K> {
         left: &mut usize,
         range: impl Fn(&HeaderRule) -> Option<(K, K)>,
     ) -> Option<Self> {
-        // What begins (true) and ends (false) at a value.
-        let mut edges: Vec<(K, bool, usize)> = Vec::new();
-        for (bit, stored) in slots.iter().enumerate() {
+        let mut new = Dimension { blocks: words.div_ceil(64), ..Dimension::default() };
+        let mut current = Current { words: vec![0; words], there: vec![0; new.blocks], row: Vec::new() };
+        // What ends and what begins at a value, which is in the highest bit: what ends comes first.
+        let mut edges: Vec<(K, u32)> = Vec::with_capacity(slots.len());
+        for (bit, stored) in (0..BEGINS).zip(slots) {
             let Some((first, last)) = stored.as_ref().and_then(|s| range(&s.entry.rule)) else { continue };
             if first > last {
                 continue;
             }
-            edges.push((first, true, bit));
+            match first == K::LOWEST {
+                true => current.set(bit as usize, true),
+                false => edges.push((first, BEGINS | bit)),
+            }
             if let Some(next) = last.next() {
-                edges.push((next, false, bit));
+                edges.push((next, bit));
             }
         }
         edges.sort_unstable();
-        let mut new = Dimension { blocks: words.div_ceil(64), ..Dimension::default() };
-        let mut known: HashMap<Vec<u64>, u32> = HashMap::new();
-        let mut current = vec![0u64; words];
+        let mut known = Known::default();
         let mut edges = edges.into_iter().peekable();
         let mut start = K::LOWEST;
         loop {
-            while let Some((_, begins, bit)) = edges.next_if(|e| e.0 <= start) {
-                if let Some(word) = current.get_mut(bit / 64) {
-                    let mask = 1 << (bit % 64);
-                    *word = if begins { *word | mask } else { *word & !mask };
-                }
+            while let Some((_, edge)) = edges.next_if(|e| e.0 <= start) {
+                current.set((edge & !BEGINS) as usize, edge & BEGINS != 0);
             }
-            new.push(start, &current, &mut known, left)?;
+            new.push(start, current.row(), &mut known, left)?;
             match edges.peek() {
-                Some((next, ..)) => start = *next,
+                Some((next, _)) => start = *next,
                 None => return Some(new),
             }
         }
     }
 
     /// Adds an interval with its row, which may be there already.
-    fn push(
-        &mut self,
-        start: K,
-        current: &[u64],
-        known: &mut HashMap<Vec<u64>, u32>,
-        left: &mut usize,
-    ) -> Option<()> {
-        let mut row = vec![0u64; self.blocks];
-        for (at, word) in current.iter().enumerate().filter(|(_, w)| **w != 0) {
-            set_bit(&mut row, at);
-            row.push(*word);
-        }
-        let offset = match known.get(&row) {
-            Some(offset) => *offset,
+    fn push(&mut self, start: K, row: &[u64], known: &mut Known, left: &mut usize) -> Option<()> {
+        let hash = FixedState::default().hash_one(row);
+        let there = known.get(&hash).copied();
+        // Rows that begin with the same summary are equally long.
+        let is_row = |at: &u32| self.rows.get(*at as usize..).is_some_and(|rows| rows.starts_with(row));
+        let offset = match there.filter(is_row) {
+            Some(offset) => offset,
             None => {
                 let offset = u32::try_from(self.rows.len()).ok()?;
-                *left = left.checked_sub(row.len() * 8)?;
-                self.rows.extend_from_slice(&row);
-                known.insert(row, offset);
+                *left = left.checked_sub(size_of_val(row))?;
+                self.rows.extend_from_slice(row);
+                known.insert(hash, offset);
                 offset
             }
         };

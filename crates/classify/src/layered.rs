@@ -12,7 +12,7 @@ use crate::auto::REST_MAX;
 use crate::classifier::{Entry, InsertError, Match};
 use crate::header::{Header, HeaderRule};
 use crate::list::{List, Placed};
-use crate::live::{Meanings, Stored, Version};
+use crate::live::{Meanings, Version};
 use crate::patched::Patched;
 use crate::split::{NONE, Options};
 use crate::sync::{ArcSwap, DELTA_MAX};
@@ -263,12 +263,10 @@ fn compiled(
     {
         return (bits, unfit);
     }
-    let stored =
-        |list: &List| (0u64..).zip(list.iter()).map(|(sequence, entry)| Stored { entry, sequence }).collect();
-    let tables = Version::new(lists.iter().map(stored).collect(), Options { budget, fast: true });
-    match tables.rest() > REST_MAX {
-        true => (bits().unwrap_or(Base::Tables(tables)), Some(rules)),
-        false => (Base::Tables(tables), None),
+    let options = Options { budget, fast: true };
+    match Version::within(lists, options, REST_MAX) {
+        Some(tables) => (Base::Tables(tables), None),
+        None => (bits().unwrap_or_else(|| Base::Tables(Version::whole(lists, options))), Some(rules)),
     }
 }
 
@@ -289,11 +287,8 @@ struct Followed {
 fn follow(old: &List, old_ranks: &Arc<[u32]>, new: &List, compiled: (&Base, usize)) -> Followed {
     let (was, is) = (old.pieces(), new.pieces());
     // Pieces that both have are known by address.
-    let same = |(a, b): &(&Placed, &Placed)| Arc::ptr_eq(&a.piece, &b.piece);
-    let head = was.iter().zip(is).take_while(same).count();
-    let most = was.len().min(is.len()) - head;
-    let tail = was.iter().rev().zip(is.iter().rev()).take(most).take_while(same).count();
-    let (old_between, between) = (head..was.len() - tail, head..is.len() - tail);
+    let same = |a: &Placed, b: &Placed| Arc::ptr_eq(&a.piece, &b.piece);
+    let (old_between, between) = bartizan_base::between(was, is, same);
     let ranks = ranks((old, old_ranks, old_between.clone()), (new, between.clone()), compiled);
     let mut meanings = Meanings::default();
     let gone = old_ranks.get(old.start(old_between.start)..old.start(old_between.end)).unwrap_or_default();
@@ -325,18 +320,15 @@ fn ranks(
     let (heads, tails) = (new.start(between.start), new.len() - new.start(between.end));
     let (was, is): (Vec<&HeaderRule>, Vec<&HeaderRule>) =
         (old.rules(old_between).collect(), new.rules(between).collect());
-    let same = |(a, b): &(&&HeaderRule, &&HeaderRule)| a == b;
-    let more = was.iter().zip(&is).take_while(same).count();
-    let most = was.len().min(is.len()) - more;
-    let less = was.iter().rev().zip(is.iter().rev()).take(most).take_while(same).count();
-    let (head_ranks, rest) = old_ranks.split_at(heads + more);
-    let tail_ranks = rest.get(rest.len() - tails - less..).unwrap_or_default();
+    let (_, others) = bartizan_base::between(&was, &is, |a, b| a == b);
+    let (head_ranks, rest) = old_ranks.split_at(heads + others.start);
+    let tail_ranks = rest.get(rest.len() - tails - (is.len() - others.end)..).unwrap_or_default();
     // Between the last rank that the head has and the first of the tail.
     let ranked = |rank: &&u32| **rank != NONE;
     let first = head_ranks.iter().rev().find(ranked).map_or(0, |rank| rank + 1);
     let (base, set) = compiled;
     let end = tail_ranks.iter().find(ranked).map_or(base.count(set) as u32, |rank| *rank);
-    let middle = is.get(more..is.len() - less).unwrap_or_default();
+    let middle = is.get(others).unwrap_or_default();
     let between = rising(&matched(middle, first..end, |rank| base.rule(set, rank)));
     head_ranks.iter().chain(&between).chain(tail_ranks).copied().collect()
 }

@@ -188,7 +188,7 @@ impl List {
     }
 
     /// The rules of some pieces.
-    pub(crate) fn rules(&self, pieces: Range<usize>) -> impl DoubleEndedIterator<Item = &HeaderRule> {
+    pub(crate) fn rules(&self, pieces: Range<usize>) -> impl DoubleEndedIterator<Item = &HeaderRule> + Clone {
         let pieces = self.placed.get(pieces).unwrap_or_default();
         pieces.iter().flat_map(|placed| placed.piece.rules.iter())
     }

@@ -118,6 +118,14 @@ mod split {
             Compiled(sets.to_vec())
         }
 
+        pub fn leaves<'r>(_: impl Iterator<Item = &'r HeaderRule> + Clone, _: usize) -> bool {
+            false
+        }
+
+        pub fn within(sets: &[Vec<HeaderRule>], options: Options, _: usize) -> Option<Self> {
+            Some(Compiled::new(sets, options))
+        }
+
         fn first(&self, header: &Header, set: usize, from: u32, valid: &dyn Fn(u32) -> bool) -> u32 {
             let rules = self.0[set].iter().enumerate().skip(from as usize);
             let mut matching = rules.filter(|(_, r)| r.matches(header)).map(|(rank, _)| rank as u32);

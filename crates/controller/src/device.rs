@@ -77,7 +77,7 @@ pub struct LevelReport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct TookReport {
-    /// Building it beside the one that ran.
+    /// Building it beside the one that ran: what that took beyond `store`, which goes on beside it.
     pub build: u64,
     /// Storing it: the device's disk.
     pub store: u64,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A controller of this host, asked by REST.
 
+use crate::planes::LISTEN;
 use bartizan_controller::client::Client;
 use bartizan_controller::rest::Method;
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ pub struct Rest(Client, pub String);
 impl Rest {
     pub fn new(state: &Path, token: &str) -> Self {
         let certificate = state.join("tls-certificate.pem");
-        let client = Client::new("127.0.0.1:9443".parse().unwrap(), &certificate, Some(token.to_owned()));
+        let client = Client::new(LISTEN.parse().unwrap(), &certificate, Some(token.to_owned()));
         Rest(client.unwrap(), token.to_owned())
     }
 

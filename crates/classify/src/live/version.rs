@@ -190,6 +190,19 @@ impl Set {
     }
 }
 
+/// The entries of lists, by set.
+fn stored(lists: &[List]) -> Vec<Vec<Stored>> {
+    let of = |list: &List| -> Vec<Stored> {
+        (0u64..).zip(list.iter()).map(|(sequence, entry)| Stored { entry, sequence }).collect()
+    };
+    lists.iter().map(of).collect()
+}
+
+/// The rules of entries, by set.
+fn rules_of(sets: &[Vec<Stored>]) -> Vec<Vec<crate::header::HeaderRule>> {
+    sets.iter().map(|set| set.iter().map(|stored| stored.entry.rule).collect()).collect()
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Version {
@@ -209,9 +222,28 @@ struct Apart(AtomicU64);
 impl Version {
     /// Compiles entries; each set in the order of (priority, sequence).
     pub(crate) fn new(sets: Vec<Vec<Stored>>, options: Options) -> Self {
-        let rules: Vec<_> = sets.iter().map(|s| s.iter().map(|s| s.entry.rule).collect()).collect();
+        let compiled = Compiled::new(&rules_of(&sets), options);
+        Version::of(compiled, sets)
+    }
+
+    /// The same of lists, unless tables would leave more than so many rules to a linear search.
+    pub(crate) fn within(lists: &[List], options: Options, rest_max: usize) -> Option<Self> {
+        let rules = lists.iter().flat_map(|list| list.rules(0..list.pieces().len()));
+        if Compiled::leaves(rules, rest_max) {
+            return None;
+        }
+        let sets = stored(lists);
+        Some(Version::of(Compiled::within(&rules_of(&sets), options, rest_max)?, sets))
+    }
+
+    /// As [`Version::new`], of lists.
+    pub(crate) fn whole(lists: &[List], options: Options) -> Self {
+        Version::new(stored(lists), options)
+    }
+
+    fn of(compiled: Compiled, sets: Vec<Vec<Stored>>) -> Self {
         Version {
-            compiled: Arc::new(Compiled::new(&rules, options)),
+            compiled: Arc::new(compiled),
             sets: sets.into_iter().map(Set::new).collect(),
             delta: Delta::new(),
             changes: Apart(AtomicU64::new(0)),

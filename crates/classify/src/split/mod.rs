@@ -31,7 +31,9 @@ pub(crate) use vector::{Line, first_bit};
 
 use crate::flat::{FlatV4, FlatV6};
 use crate::header::HeaderRule;
-use group::Rule;
+use aggregate::Aggregate;
+use foldhash::fast::FixedState;
+use group::{Group, Rule};
 use plan::{Input, Plan};
 use portable::Leaves;
 use ports::{Combination, Ports};
@@ -83,12 +85,21 @@ impl Compiled {
     /// Compiles rule sets; the rules of a set in their order, the first that matches wins.
     #[must_use]
     pub fn new(sets: &[Vec<HeaderRule>], options: Options) -> Self {
-        Compiled {
-            sets: sets.len(),
-            v4: Half::new(sets, options, false),
-            v6: Half::new(sets, options, true),
-            rules: sets.to_vec(),
-        }
+        let half = |v6| Half::new(sets, options, v6);
+        Compiled { sets: sets.len(), v4: half(false), v6: half(true), rules: sets.to_vec() }
+    }
+
+    /// Whether it can be said at once that more than `rest_max` of these rules would be in no table, because they have too many different ports.
+    pub fn leaves<'r>(rules: impl Iterator<Item = &'r HeaderRule> + Clone, rest_max: usize) -> bool {
+        [false, true].into_iter().any(|v6| Used::of(rules.clone(), v6).beyond > rest_max)
+    }
+
+    /// As [`Compiled::new`], unless more than `rest_max` rules would be in no table: that is found before most of the tables are built.
+    #[must_use]
+    pub fn within(sets: &[Vec<HeaderRule>], options: Options, rest_max: usize) -> Option<Self> {
+        let v4 = Half::within(sets, options, false, rest_max)?;
+        let v6 = Half::within(sets, options, true, rest_max.saturating_sub(left(&v4.rest)))?;
+        Some(Compiled { sets: sets.len(), v4, v6, rules: sets.to_vec() })
     }
 
     /// Bytes of all tables.
@@ -107,7 +118,7 @@ impl Compiled {
     /// Rules that are in no table, of both IP versions.
     #[must_use]
     pub fn rest(&self) -> usize {
-        [&self.v4, &self.v6].iter().flat_map(|h| &h.rest).map(Vec::len).sum()
+        left(&self.v4.rest) + left(&self.v6.rest)
     }
 
     /// What was built, a line a group.
@@ -197,71 +208,68 @@ impl Compiled {
     }
 }
 
-impl Half {
-    fn new(sets: &[Vec<HeaderRule>], options: Options, v6: bool) -> Self {
-        let mut rest: Vec<Vec<RestRule>> = vec![Vec::new(); sets.len()];
-        let (combinations, numbers) = choose_combinations(sets, v6);
-        let ports = Ports::new(&combinations);
-        let mut groups = Vec::new();
-        let mut summary = Vec::new();
-        for (set, list) in sets.iter().enumerate() {
-            let mut rules = Vec::with_capacity(list.len());
-            for (rank, rule) in list.iter().enumerate() {
-                if !concerns(rule, v6) {
-                    continue;
-                }
-                let rank = rank as u32;
-                match Combination::new(rule).map(|c| numbers.get(&c)) {
-                    Some(Some(combination)) => rules.push(Rule {
-                        rank,
-                        source: Prefix::new(rule.source),
-                        destination: Prefix::new(rule.destination),
-                        combination: *combination,
-                    }),
-                    // Ports beyond what the port table holds.
-                    Some(None) => {
-                        rest.iter_mut().skip(set).take(1).for_each(|r| r.push(RestRule { rank, rule: *rule }))
-                    }
-                    // Nothing flat can match it.
-                    None => {}
-                }
-            }
-            let plan = Plan::new(&Input {
-                set: set as u8,
-                rules: &rules,
-                combinations: &combinations,
-                kinds: &ports.kinds,
-                v6,
-                budget: options.budget / sets.len().max(1),
-                merge: options.fast,
-            });
-            if let Some(rest) = rest.get_mut(set) {
-                let left = plan.rest.iter().filter_map(|r| Some((r.rank, *list.get(r.rank as usize)?)));
-                rest.extend(left.map(|(rank, rule)| RestRule { rank, rule }));
-                rest.sort_by_key(|r| r.rank);
-                if !rest.is_empty() {
-                    summary.push(format!("set {set}: {} rules in no table", rest.len()));
-                }
-            }
-            for part in plan.parts {
-                summary.push(format!(
-                    "set {set}{}: group of {} rules: {} cells in {} slots, {} lists, {} patterns, {} port classes, {} bytes behind ({})",
-                    if v6 { " IPv6" } else { "" },
-                    part.rules.len(),
-                    part.aggregate.cells,
-                    part.aggregate.slots.len(),
-                    part.aggregate.lists,
-                    part.group.patterns.len(),
-                    part.aggregate.columns,
-                    part.aggregate.form_bytes(),
-                    match part.aggregate.form {
-                        aggregate::Form::Direct(_) => "ranks",
-                        aggregate::Form::Positions { .. } => "positions",
-                    }
-                ));
-                groups.push((part.group, part.aggregate));
+/// One IP version while it is made.
+struct Making<'s> {
+    sets: &'s [Vec<HeaderRule>],
+    options: Options,
+    v6: bool,
+    chosen: Chosen,
+    ports: Ports,
+    groups: Vec<(Group, Aggregate)>,
+    rest: Vec<Vec<RestRule>>,
+    summary: Vec<String>,
+}
+
+impl<'s> Making<'s> {
+    fn new(sets: &'s [Vec<HeaderRule>], options: Options, v6: bool, chosen: Chosen) -> Self {
+        let ports = Ports::new(&chosen.combinations);
+        let (groups, summary) = (Vec::new(), Vec::new());
+        Making { sets, options, v6, chosen, ports, groups, rest: vec![Vec::new(); sets.len()], summary }
+    }
+
+    /// Groups the rules of a set.
+    fn add(&mut self, set: usize) {
+        let list = self.sets.get(set).map(Vec::as_slice).unwrap_or_default();
+        let mut rest = Vec::new();
+        let mut rules = Vec::with_capacity(list.len());
+        for (rank, rule) in (0u32..).zip(list).filter(|(_, rule)| concerns(rule, self.v6)) {
+            match Combination::new(rule).map(|c| self.chosen.numbers.get(&c)) {
+                Some(Some(combination)) => rules.push(Rule {
+                    rank,
+                    source: Prefix::new(rule.source),
+                    destination: Prefix::new(rule.destination),
+                    combination: *combination,
+                }),
+                // Ports beyond what the port table holds.
+                Some(None) => rest.push(RestRule { rank, rule: *rule }),
+                // Nothing flat can match it.
+                None => {}
             }
         }
+        let plan = Plan::new(&Input {
+            set: set as u8,
+            rules: &rules,
+            combinations: &self.chosen.combinations,
+            kinds: &self.ports.kinds,
+            v6: self.v6,
+            budget: self.options.budget / self.sets.len().max(1),
+            merge: self.options.fast,
+        });
+        let left = plan.rest.iter().filter_map(|r| Some((r.rank, *list.get(r.rank as usize)?)));
+        rest.extend(left.map(|(rank, rule)| RestRule { rank, rule }));
+        rest.sort_by_key(|r| r.rank);
+        if !rest.is_empty() {
+            self.summary.push(format!("set {set}: {} rules in no table", rest.len()));
+        }
+        self.rest.iter_mut().skip(set).take(1).for_each(|own| *own = std::mem::take(&mut rest));
+        for part in plan.parts {
+            self.summary.push(said(set, self.v6, &part));
+            self.groups.push((part.group, part.aggregate));
+        }
+    }
+
+    fn finish(self) -> Half {
+        let Making { options, v6, ports, groups, rest, mut summary, .. } = self;
         let prefixes = [true, false].map(|source| {
             Prefixes::new(groups.iter().flat_map(|(group, _)| &group.prefixes(source).list).copied())
         });
@@ -272,6 +280,54 @@ impl Half {
             summary.push(format!("set {set}{version}: pool of {groups} of these groups: {cells} cells"));
         }
         Half { tables, level, rest, summary }
+    }
+}
+
+/// A group in words.
+fn said(set: usize, v6: bool, part: &plan::Part) -> String {
+    format!(
+        "set {set}{}: group of {} rules: {} cells in {} slots, {} lists, {} patterns, {} port classes, {} bytes behind ({})",
+        if v6 { " IPv6" } else { "" },
+        part.rules.len(),
+        part.aggregate.cells,
+        part.aggregate.slots.len(),
+        part.aggregate.lists,
+        part.group.patterns.len(),
+        part.aggregate.columns,
+        part.aggregate.form_bytes(),
+        match part.aggregate.form {
+            aggregate::Form::Direct(_) => "ranks",
+            aggregate::Form::Positions { .. } => "positions",
+        }
+    )
+}
+
+/// Rules of all sets that are in no table.
+fn left(rest: &[Vec<RestRule>]) -> usize {
+    rest.iter().map(Vec::len).sum()
+}
+
+impl Half {
+    fn new(sets: &[Vec<HeaderRule>], options: Options, v6: bool) -> Self {
+        let mut making = Making::new(sets, options, v6, Used::of(sets.iter().flatten(), v6).chosen());
+        (0..sets.len()).for_each(|set| making.add(set));
+        making.finish()
+    }
+
+    /// `None`: more than `rest_max` rules would be in no table.
+    fn within(sets: &[Vec<HeaderRule>], options: Options, v6: bool, rest_max: usize) -> Option<Self> {
+        let chosen = Used::of(sets.iter().flatten(), v6).chosen();
+        if chosen.beyond > rest_max {
+            return None;
+        }
+        let mut making = Making::new(sets, options, v6, chosen);
+        for set in 0..sets.len() {
+            making.add(set);
+            if left(&making.rest) > rest_max {
+                return None;
+            }
+        }
+        Some(making.finish())
     }
 
     fn next(
@@ -332,32 +388,101 @@ fn concerns(rule: &HeaderRule, v6: bool) -> bool {
     [rule.source, rule.destination].into_iter().flatten().all(|n| n.address.is_ipv6() == v6)
 }
 
-/// The combinations that go into the port table: the most used, as many as it can hold.
-fn choose_combinations(sets: &[Vec<HeaderRule>], v6: bool) -> (Vec<Combination>, HashMap<Combination, u32>) {
-    let mut uses: HashMap<Combination, u32> = HashMap::new();
-    for rule in sets.iter().flatten().filter(|r| concerns(r, v6)) {
-        if let Some(combination) = Combination::new(rule) {
-            *uses.entry(combination).or_default() += 1;
+/// Combinations that one port table may have.
+const COMBINATIONS_MAX: usize = 4096;
+
+/// The combinations of rules that are used most, as many as may be in one port table.
+struct Used {
+    list: Vec<Combination>,
+    /// Rules whose combinations are not among them; and how many have those that are.
+    beyond: usize,
+    uses: Vec<u32>,
+}
+
+/// The combinations that go into the port table.
+struct Chosen {
+    combinations: Vec<Combination>,
+    numbers: HashMap<Combination, u32, FixedState>,
+    /// Rules whose combinations are not among them.
+    beyond: usize,
+}
+
+impl Used {
+    fn of<'r>(rules: impl Iterator<Item = &'r HeaderRule>, v6: bool) -> Self {
+        let mut uses: HashMap<Combination, u32, FixedState> = HashMap::default();
+        for rule in rules.filter(|r| concerns(r, v6)) {
+            if let Some(combination) = Combination::new(rule) {
+                *uses.entry(combination).or_default() += 1;
+            }
+        }
+        let mut list: Vec<(u32, Combination)> = uses.into_iter().map(|(c, n)| (n, c)).collect();
+        list.sort_unstable_by(|a, b| b.cmp(a));
+        let beyond = list.iter().skip(COMBINATIONS_MAX).map(|(uses, _)| *uses as usize).sum();
+        list.truncate(COMBINATIONS_MAX);
+        let (uses, list) = list.into_iter().unzip();
+        Used { list, beyond, uses }
+    }
+
+    /// As many of the most used as the port table can hold.
+    fn chosen(self) -> Chosen {
+        let Used { mut list, mut beyond, uses } = self;
+        let (mut fits, mut not) = (0, list.len() + 1);
+        while fits + 1 < not {
+            // The whole list first: it nearly always fits.
+            let middle = if not > list.len() { list.len() } else { (fits + not) / 2 };
+            let some = list.get(..middle).unwrap_or_default();
+            if Ports::cells(some) <= PORT_CELLS {
+                fits = middle
+            } else {
+                not = middle
+            }
+            if fits == list.len() {
+                break;
+            }
+        }
+        list.truncate(fits);
+        beyond += uses.iter().skip(fits).map(|uses| *uses as usize).sum::<usize>();
+        let numbers = (0u32..).zip(&list).map(|(number, combination)| (*combination, number)).collect();
+        Chosen { combinations: list, numbers, beyond }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::header::Range;
+
+    const OPTIONS: Options = Options { budget: 64 << 20, fast: true };
+
+    /// So many rules, each with a port of its own; of one address, or of one each.
+    fn rules(count: u16, apart: bool) -> Vec<Vec<HeaderRule>> {
+        let rule = |port: u16| {
+            let address = [10, 0, (port >> 8) as u8, port as u8].map(|byte| if apart { byte } else { 10 });
+            HeaderRule {
+                source: Some(crate::header::Net { address: address.into(), length: 32 }),
+                destination_ports: Range::one(port),
+                ..HeaderRule::default()
+            }
+        };
+        vec![(0..count).map(rule).collect(), Vec::new()]
+    }
+
+    #[test]
+    fn what_tables_leave_is_said_as_it_is() {
+        for (count, apart) in [(10, false), (500, true), (4_096, false), (4_200, false), (5_000, true)] {
+            let sets = rules(count, apart);
+            let rest = Compiled::new(&sets, OPTIONS).rest();
+            for rest_max in [0, 64, rest.saturating_sub(1), rest, rest + 1] {
+                let within = Compiled::within(&sets, OPTIONS, rest_max);
+                assert_eq!(within.map(|tables| tables.rest()), (rest <= rest_max).then_some(rest), "{count}");
+                let leaves = Compiled::leaves(sets.iter().flatten(), rest_max);
+                assert!(!leaves || rest > rest_max, "{count}");
+            }
+            assert_eq!(
+                Compiled::leaves(sets.iter().flatten(), 64),
+                usize::from(count) > COMBINATIONS_MAX + 64,
+                "{count}"
+            );
         }
     }
-    let mut list: Vec<(u32, Combination)> = uses.into_iter().map(|(c, n)| (n, c)).collect();
-    list.sort_unstable_by(|a, b| b.cmp(a));
-    let mut list: Vec<Combination> = list.into_iter().map(|(_, c)| c).take(4096).collect();
-    let (mut fits, mut not) = (0, list.len() + 1);
-    while fits + 1 < not {
-        // The whole list first: it nearly always fits.
-        let middle = if not > list.len() { list.len() } else { (fits + not) / 2 };
-        let some = list.get(..middle).unwrap_or_default();
-        if Ports::cells(some) <= PORT_CELLS {
-            fits = middle
-        } else {
-            not = middle
-        }
-        if fits == list.len() {
-            break;
-        }
-    }
-    list.truncate(fits);
-    let numbers = list.iter().enumerate().map(|(number, c)| (*c, number as u32)).collect();
-    (list, numbers)
 }

@@ -86,15 +86,6 @@ pub fn from_parts(
     finished(name, file, builder.problems)
 }
 
-/// The places in `now` between what begins and what ends as in `before`, and how long that was there.
-fn between(before: &[Arc<Policy>], now: &[Arc<Policy>]) -> (Range<usize>, Range<usize>) {
-    let same = |(a, b): &(&Arc<Policy>, &Arc<Policy>)| Arc::ptr_eq(a, b);
-    let head = before.iter().zip(now).take_while(same).count();
-    let most = before.len().min(now.len()) - head;
-    let tail = before.iter().rev().zip(now.iter().rev()).take(most).take_while(same).count();
-    (head..before.len() - tail, head..now.len() - tail)
-}
-
 impl Builder<'_> {
     /// A file that has everything but some policies in common with one that nothing was wrong with.
     fn file_behind(&mut self, name: &str, parts: &Parts, before: &PolicyFile) -> Option<PolicyFile> {
@@ -106,7 +97,7 @@ impl Builder<'_> {
             common_text: before.common_text.clone(),
             root: Arc::clone(&before.root),
         };
-        let (was, is) = between(&before.policies, &file.policies);
+        let (was, is) = bartizan_base::between(&before.policies, &file.policies, Arc::ptr_eq);
         let names = |policies: &[Arc<Policy>], range: Range<usize>| {
             policies.get(range).into_iter().flatten().map(|p| p.name.clone()).collect::<HashSet<_>>()
         };
