@@ -68,7 +68,10 @@ fn an_operator_makes_lists_and_revokes_certificates() {
     refused(&["enrol", "edge-1", "--controller", "127.0.0.1:1", "--identity", out], 1, "this is no token");
     let list = said(&ca(root, &["list"], ""));
     // Whole days: a second after it was made it is one less.
-    assert!([365, 364].iter().any(|days| list.contains(&format!("controller  main  {days} days left"))), "{list}");
+    assert!(
+        [365, 364].iter().any(|days| list.contains(&format!("controller  main  {days} days left"))),
+        "{list}"
+    );
     let json: serde_json::Value = serde_json::from_slice(&ca(root, &["list", "--json"], "").stdout).unwrap();
     assert_eq!(json[0]["role"], "controller");
     refused(&["revoke", "edge-1"], 1, "`ca list` shows all");
