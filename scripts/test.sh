@@ -134,16 +134,15 @@ faults() {
     fi
 }
 
-# Live suites wait for most of their time: two go on beside each other, and what computes beside them. Both that have a level below are behind each
-# other.
+# Live suites wait for most of their time: they go on beside each other, and beside what computes. That of faults, whose bounds are the narrowest, begins
+# when the others have got going.
 suites() {
     export PROGRAM=$program
     good_traffic
     beside receivers receivers
     compatibility
-    step differential idle scripts/differential.sh
-    ended receivers
     faults
+    step differential idle scripts/differential.sh
 }
 
 step needs scripts/needs.sh build test good faults || { echo "0 passed, 1 failed"; exit 1; }

@@ -94,6 +94,18 @@ fn arrived() -> u64 {
     ["up", "forwarded", "dropped", "early"].iter().map(|what| by_port(what)).sum()
 }
 
+/// Waits until all that came is counted: counts are made once a second, on a busy machine later.
+fn counted() {
+    let begin = Instant::now();
+    let (mut before, mut steady) = (arrived(), 0);
+    while steady < 2 && begin.elapsed() < Duration::from_secs(30) {
+        std::thread::sleep(Duration::from_millis(1_200));
+        let now = arrived();
+        steady = if now == before { steady + 1 } else { 0 };
+        before = now;
+    }
+}
+
 /// Records of flows of the flood.
 fn records(events: &[serde_json::Value]) -> u64 {
     let of_flood = |event: &&serde_json::Value| {
@@ -134,8 +146,7 @@ fn dropped_early(workers: u16) {
         }
     }
     (0..5).for_each(|_| round(&mut client, &mut server));
-    // Everything is counted once a second.
-    std::thread::sleep(Duration::from_millis(1_500));
+    counted();
     let (early, of_rule, flood) = (by_port("early"), of_rule(1), arrived() - good);
     eprintln!(
         "{workers} workers: {sent} sent, {flood} came, {early} dropped early, {of_rule} counted for the rule"
@@ -168,7 +179,7 @@ fn without_early_drop_the_flood_comes_up_and_has_records() {
             let begin = Instant::now();
             (0..40).for_each(|round| flood(&mut client, round * BURST as u32, BURST));
             let seconds = begin.elapsed().as_secs_f64();
-            std::thread::sleep(Duration::from_millis(1_500));
+            counted();
             let (came, refused_early) = (arrived(), by_port("early"));
             rates.push(came as f64 / seconds);
             ends_well(running);

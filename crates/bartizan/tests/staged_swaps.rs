@@ -104,3 +104,43 @@ fn a_connection_that_would_have_been_refused_is_refused_once_the_policy_is_enfor
         assert_eq!(would.len(), 1, "{would:?}");
     }
 }
+
+/// What the receiver has of a connection is what was inspected, also when a policy refused a part of it for a while and other bytes come in its place.
+#[test]
+fn bytes_that_a_policy_refused_hide_nothing_from_the_next() {
+    const OPEN: &str = "chain: [pfw, ids], pfw: {default: allow}, ids: {rules: r}";
+    const CLOSED: &str = "chain: [pfw, ids], pfw: {default: drop}, ids: {rules: r}";
+    const ATTACK: &str = "drop tcp any any -> any any (msg:\"attack\"; content:\"attack me\"; sid:1;)\n";
+    for v6 in [false, true] {
+        for (refused, again) in
+            [("lost", "ack me"), ("lost", "ack "), ("l", "ack me"), ("lost and more", "ack me")]
+        {
+            let mut bench = Bench::new("refused", v6, OPEN);
+            bench.stack.swap(OPEN, ATTACK);
+            bench.connect();
+            let mut received = Vec::new();
+            let mut send = |bench: &mut Bench, seq: u32, payload: &[u8]| {
+                let reason = bench.segment(seq, payload);
+                let change = bench.stack.worker.take_rewrite();
+                if reason.is_none() {
+                    let (front, bytes) = change.map_or((0, payload.to_vec()), |c| {
+                        (c.front.len(), [&c.front[..], &c.bytes[..]].concat())
+                    });
+                    let at = seq as usize - 101 - front;
+                    received.resize(received.len().max(at + bytes.len()), 0);
+                    received[at..at + bytes.len()].copy_from_slice(&bytes);
+                }
+                reason
+            };
+            assert_eq!(send(&mut bench, 101, b"att"), None);
+            bench.stack.swap(CLOSED, ATTACK);
+            assert_eq!(send(&mut bench, 104, refused.as_bytes()), Some(Reason::PfwDefault));
+            bench.stack.swap(OPEN, ATTACK);
+            let first = send(&mut bench, 104, again.as_bytes());
+            let second = send(&mut bench, 104 + again.len() as u32, b"me, too");
+            let shown = String::from_utf8_lossy(&received).into_owned();
+            eprintln!("IPv6 {v6}, {refused:?} then {again:?}: {first:?}, {second:?}: {shown:?}");
+            assert!(!shown.contains("attack me"), "{shown:?}");
+        }
+    }
+}
