@@ -8,6 +8,10 @@ from .rest import Gone
 # A session's threads may take this share of a processor while nobody is at the other end: a debug program on a busy machine.
 IDLE_SHARE = 0.10
 DAY = 86_400
+# Who was told that its certificate has expired, by a controller with a wrong clock, comes again after so many seconds (docs/southbound.md).
+EXPIRED = 60
+# A device is told of changes, and the controller of its disk, after so many seconds, also when the controller's clock jumps at the same time.
+TOLD = 20 + EXPIRED
 
 
 class Idle:
@@ -146,7 +150,7 @@ def full_agent(site, changes, draw):
         return "cannot be stored" in agent.said()[at:]
 
     agent.disk.fill()
-    until(lambda: f"{agent.device}'s word that its disk is full: {agent.said()[-500:]}", is_said, 20, 0.05)
+    until(lambda: f"{agent.device}'s word that its disk is full: {agent.said()[-500:]}", is_said, TOLD, 0.05)
 
     def is_told():
         agent.disk.fill()
@@ -155,7 +159,7 @@ def full_agent(site, changes, draw):
         except Gone:
             return False
 
-    until("the controller's word that the device's disk is full", is_told, 20, 0.1)
+    until("the controller's word that the device's disk is full", is_told, TOLD, 0.1)
     if draw.random() < 0.3:
         agent.kill()
         agent.start()
