@@ -284,6 +284,15 @@ fn guards_of_rules_take_no_match_away() {
     let rest = "Content-Type: text/plain\r\nContent-Length: 4\r\n\r\n";
     let post = [head, body, rest, "id=7"].map(str::as_bytes);
     let whole = post.concat();
+    // A header that comes behind the body.
+    let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let trailer = b"0\r\nX-Trailer: late\r\n\r\n";
+    let behind: &[(Direction, &[u8])] = &[
+        (Direction::ToServer, GET),
+        (Direction::ToClient, chunked),
+        (Direction::ToClient, b"5\r\nhello\r\n"),
+        (Direction::ToClient, trailer),
+    ];
     let talks: [&[(Direction, &[u8])]; 3] = [
         &[(Direction::ToServer, &whole), (Direction::ToClient, OK)],
         &[(Direction::ToServer, GET), (Direction::ToClient, OK), (Direction::ToServer, &whole)],
@@ -308,6 +317,9 @@ fn guards_of_rules_take_no_match_away() {
     // A body grows and guards nothing; what begins with another condition does not, either.
     assert_eq!(Direction::BOTH.map(|direction| guards("", direction)), [9, 4]);
     assert_eq!(Direction::BOTH.map(|direction| guards("bsize:>0; ", direction)), [0, 0]);
+    let late = ["http.header; content:\"X-Trailer\";", "http.header; content:\"HTTP/9\";"]
+        .map(|wish| format!("content:\"late\"; fast_pattern; {wish}"));
+    assert_eq!(of_options("http", &late.each_ref().map(String::as_str), Transport::Tcp, behind), [1]);
     let mut matched = 0;
     for pieces in talks {
         let [guarded, free] = ["", "bsize:>0; "].map(|size| {

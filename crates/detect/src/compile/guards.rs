@@ -59,7 +59,7 @@ fn can_be_guarded(signature: &Member) -> bool {
     !signature.spans_directions && !signature.values.iter().any(computes)
 }
 
-/// The literal that a check begins with, if the check fails for good wherever that is not in the value.
+/// The literal that a check begins with, if the check fails wherever that is not in the value.
 fn guard_of<'s>(
     check: &'s ValueCheck,
     buffers: &Buffers,
@@ -69,12 +69,12 @@ fn guard_of<'s>(
     let BufferRef::Tx(buffer) = check.buffer else { return None };
     let spec = buffers.tx(buffer)?.of(protocol)?;
     let Some(Item::Literal(literal)) = check.program.items.first() else { return None };
-    let fails_for_good = spec.kind == BufferKind::Single
+    let fails_without = spec.kind == BufferKind::Single
         && check_directions(check, spec)[direction]
         && check.transforms.is_empty()
         && check.absent == Absent::No
         && !literal.negated
         && !literal.fast_pattern_only
         && !literal.bytes.is_empty();
-    fails_for_good.then_some(((buffer, literal.nocase, &literal.bytes[..]), spec, literal))
+    fails_without.then_some(((buffer, literal.nocase, &literal.bytes[..]), spec, literal))
 }

@@ -5,7 +5,8 @@ use crate::model::guards::Guard;
 use bartizan_applayer::transaction::{BufferQuery, Transaction};
 use bartizan_base::Direction;
 
-/// The guards of a direction of a transaction, each looked for when the first rule asks for it.
+/// The guards of a direction of a transaction, each looked for when the first rule asks for it. Nothing of it is remembered until the next look: a
+/// trailer may bring a header that was missing.
 pub(crate) struct Guards<'t> {
     list: &'t [Guard],
     tx: &'t dyn Transaction,
@@ -18,22 +19,16 @@ pub(crate) struct Guards<'t> {
 }
 
 impl<'t> Guards<'t> {
-    /// `missing`: what is known to be; `scratch`: for values that do not lie in one piece.
+    /// `scratch`: for values that do not lie in one piece.
     pub(crate) fn new(
         list: &'t [Guard],
         (tx, direction): (&'t dyn Transaction, Direction),
-        missing: u64,
         scratch: &'t mut Vec<u8>,
     ) -> Self {
-        Self { list, tx, direction, scratch, known: missing, missing }
+        Self { list, tx, direction, scratch, known: 0, missing: 0 }
     }
 
-    /// Those that are missing for good.
-    pub(crate) const fn missing(&self) -> u64 {
-        self.missing
-    }
-
-    /// Whether a rule that wants these can still match.
+    /// Whether a rule that wants these can match now.
     pub(crate) fn let_pass(&mut self, wanted: u64) -> bool {
         let mut open = wanted & !self.known;
         while open != 0 && wanted & self.missing == 0 {

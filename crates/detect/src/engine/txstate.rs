@@ -86,8 +86,6 @@ struct TxState {
     guessed: u8,
     /// Sets that were scanned, a bit each, by direction.
     scanned: [u64; 2],
-    /// Guards whose literal is missing for good, a bit each, by direction.
-    missing: [u64; 2],
     /// Growing values: (direction, set, which of them, scanned up to); and of values that are whole, how many were scanned
     /// ([`VALUES`]).
     growing: SmallVec<[(u8, u16, u32, u64); 2]>,
@@ -371,19 +369,6 @@ impl FlowDetect {
     #[must_use]
     pub(crate) fn sets_scanned(&self, id: TxId, direction: Direction) -> SetsScanned {
         SetsScanned(self.tx(id).and_then(|t| t.scanned.get(direction as usize)).copied().unwrap_or(0))
-    }
-
-    /// The guards that are missing for good ([`crate::model::guards`]).
-    #[must_use]
-    pub(crate) fn guards_missing(&self, id: TxId, direction: Direction) -> u64 {
-        self.tx(id).and_then(|t| t.missing.get(direction as usize)).copied().unwrap_or(0)
-    }
-
-    /// Remembers which are.
-    pub(crate) fn set_guards_missing(&mut self, id: TxId, direction: Direction, guards: u64) {
-        if let Some(missing) = self.tx_mut(id).and_then(|t| t.missing.get_mut(direction as usize)) {
-            *missing = guards;
-        }
     }
 
     /// Remembers that a set was scanned. Sets beyond the 64th are scanned again each time: slower, never wrong.

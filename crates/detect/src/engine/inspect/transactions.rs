@@ -133,7 +133,7 @@ impl Pass<'_, '_> {
         }
         let mut candidates = core::mem::take(&mut self.worker.candidates);
         let direction = self.scene.direction;
-        self.without_literal(tx_rules, tx, id, &mut candidates);
+        self.without_literal(tx_rules, tx, &mut candidates);
         let (progress, common) = (tx.progress(direction), tx.common());
         let ended = common.ended[direction];
         let state = bartizan_applayer::protocols::spec(protocol).map(|spec| spec.complete[direction]);
@@ -162,27 +162,15 @@ impl Pass<'_, '_> {
         self.worker.candidates = candidates;
     }
 
-    /// Rules that no search finds, without those whose guards say that they cannot match.
-    fn without_literal(
-        &mut self,
-        tx_rules: &TxRules,
-        tx: &dyn Transaction,
-        id: TxId,
-        candidates: &mut Candidates,
-    ) {
-        let direction = self.scene.direction;
+    /// Rules that no search finds, without those whose guards say that they cannot match now.
+    fn without_literal(&mut self, tx_rules: &TxRules, tx: &dyn Transaction, candidates: &mut Candidates) {
         let mut scratch = core::mem::take(&mut self.worker.buffer);
-        let known = if tx_rules.guards.is_empty() { 0 } else { self.flow.guards_missing(id, direction) };
-        let mut guards = Guards::new(&tx_rules.guards, (tx, direction), known, &mut scratch);
+        let mut guards = Guards::new(&tx_rules.guards, (tx, self.scene.direction), &mut scratch);
         tx_rules.always.add_where(self.group, |wanted| guards.let_pass(wanted), candidates);
         if self.stream.is_some() {
             tx_rules.beside_stream.add_where(self.group, |wanted| guards.let_pass(wanted), candidates);
         }
-        let missing = guards.missing();
         self.worker.buffer = scratch;
-        if missing != known {
-            self.flow.set_guards_missing(id, direction, missing);
-        }
     }
 
     fn prefilter_tx(
