@@ -74,7 +74,8 @@ def device(name):
         with open(f"/run/netns/{SPACE}o") as space:
             if ctypes.CDLL(None, use_errno=True).setns(space.fileno(), 0x40000000) != 0:
                 raise OSError(ctypes.get_errno(), "setns")
-        opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
+        # With a protocol it would hear all interfaces until it is bound.
+        opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
         opened.bind((name, 0x0800))
         opened.settimeout(0.2)

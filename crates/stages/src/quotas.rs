@@ -128,6 +128,8 @@ pub struct Counted(Arc<Meter>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
+        // Captures: a worker that is far ahead gives nothing back to packets that came before.
+        wait_for_turn();
         self.0.flows.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -334,6 +336,7 @@ impl Opened {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bartizan_base::turns::Turns;
 
     fn quotas(flows: u64, alerts: u32) -> Quotas {
         let quota = Quota { flows: Some(flows), alerts: Some(alerts), state: Some(1_000) };
@@ -368,6 +371,33 @@ mod tests {
         assert_eq!((most.into_inner(), used(&quotas).flows), (100, 0));
         assert!(matches!(quotas.place(TenantId(0)), Ok(None)), "others have no bound");
         assert!(matches!(quotas.place(TenantId(4)), Ok(None)));
+    }
+
+    #[test]
+    fn a_place_that_a_worker_ahead_gives_back_is_not_there_for_packets_before() {
+        let (quotas, turns) = (quotas(1, 1), Turns::new(2));
+        let (behind, ahead) = (turns.take_part(0), AtomicU64::new(0));
+        behind.at(2, 0);
+        std::thread::scope(|scope| {
+            let (quotas, turns, ahead) = (&quotas, &turns, &ahead);
+            scope.spawn(move || {
+                let turn = turns.take_part(1);
+                turn.at(1, 0);
+                let place = quotas.place(TenantId(3));
+                turn.at(9, 0);
+                ahead.store(1, Ordering::Release);
+                drop(place);
+            });
+            while ahead.load(Ordering::Acquire) == 0 {
+                std::thread::yield_now();
+            }
+            // Time for what must not happen.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert!(quotas.place(TenantId(3)).is_err(), "it was held at 2");
+            behind.at(10, 0);
+            assert!(quotas.place(TenantId(3)).is_ok(), "given back at 9");
+            drop(behind);
+        });
     }
 
     #[test]

@@ -33,7 +33,8 @@ def datagram(back, source, destination, kind, number, text=b""):
 
 
 def port(name):
-    opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
+    # Until it is bound it must hear nothing: with a protocol it would hear all interfaces, another link's traffic too.
+    opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
     opened.bind((name, 0x0800))
     opened.setblocking(False)
