@@ -74,12 +74,6 @@ impl Turns {
         self.places.get(worker).is_none_or(|place| place.read().0 == u64::MAX)
     }
 
-    fn is_first(&self, worker: usize) -> bool {
-        let Some(mine) = self.places.get(worker).map(Place::read) else { return true };
-        let others = self.places.iter().enumerate().filter(|(index, _)| *index != worker);
-        others.map(|(index, place)| (place.read(), index)).all(|other| other >= (mine, worker))
-    }
-
     fn wait(&self, worker: usize) {
         let Some(mine) = self.places.get(worker).map(Place::read) else { return };
         for (index, place) in self.places.iter().enumerate() {
@@ -135,19 +129,6 @@ pub fn wait_for_turn() {
     });
 }
 
-/// Whether no other worker is further back than the calling one; true where the thread takes part in no order. Never waits: for
-/// what may as well be done later, such as forgetting what has expired.
-#[inline]
-#[must_use]
-pub fn is_first() -> bool {
-    let first = MINE.try_with(|mine| {
-        mine.try_borrow()
-            .ok()
-            .is_none_or(|mine| mine.as_ref().is_none_or(|(turns, worker)| turns.is_first(*worker)))
-    });
-    first.unwrap_or(true)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,7 +173,6 @@ mod tests {
     #[test]
     fn nobody_waits_for_a_worker_that_ended_and_outside_of_an_order() {
         wait_for_turn();
-        assert!(is_first(), "outside of an order");
         let turns = Turns::new(2);
         let gone = turns.take_part(1);
         drop(gone);
@@ -201,17 +181,5 @@ mod tests {
         let turn = turns.take_part(0);
         turn.at(9, 9);
         wait_for_turn();
-        assert!(is_first(), "the other one has ended");
-    }
-
-    #[test]
-    fn only_who_is_furthest_back_is_first() {
-        let turns = Turns::new(2);
-        let [one, two] = [0, 1].map(|worker| Turn { turns: Arc::clone(&turns), worker });
-        one.at(5, 0);
-        two.at(5, 1);
-        assert_eq!([turns.is_first(0), turns.is_first(1)], [true, false]);
-        one.at(6, 0);
-        assert_eq!([turns.is_first(0), turns.is_first(1)], [false, true]);
     }
 }

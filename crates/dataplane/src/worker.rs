@@ -205,6 +205,19 @@ impl Worker {
         }
     }
 
+    /// A frame has come, perhaps for others: time passes.
+    pub(crate) fn pass_frame(&mut self, now: Timestamp, recorder: &mut dyn Recorder) {
+        self.tend(now);
+        self.tell_of_functions(recorder);
+        self.position.advance(now);
+        self.expire(now, recorder);
+    }
+
+    /// Another worker lets values per host expire, those of this one as well.
+    pub(crate) const fn leave_hosts_to_another(&mut self) {
+        self.hosts = HostCare::of_another();
+    }
+
     /// What time has come for: values per host that expire, functions that are started again. To be called for each frame, which costs two comparisons.
     #[inline]
     fn tend(&mut self, now: Timestamp) {

@@ -10,15 +10,20 @@
 //! A round carries its generation: all workers swap between the same two frames, and a round without frames takes a
 //! swap to workers that have nothing to do. What a worker runs is said by [`Steering::running`].
 //!
-//! Equal to one worker: all that depends on one flow, and what flows of different workers change together (thresholds, `xbits`,
-//! `hostbits`, data sets): who touches it waits until all others are past the packets before its own ([`bartizan_base::turns`]). Not equal
-//! in every case: what depends on a limit's share, since each worker has its part of flow table and stream memory. A frame's counters are
-//! counted by the reader, as is its decision: the strictest of its packets' decisions.
+//! Equal to one worker: all that depends on one flow, what flows of different workers change together (thresholds, `xbits`,
+//! `hostbits`, data sets, quotas of flows, values per host and when they expire, numbers of stored files): who touches it waits until all others are past the packets
+//! before its own ([`bartizan_base::turns`]); and what of a frame rests on another part of it: a packet waits for what was decided of those that it carries, and
+//! in prevention the next fragment for what was decided of the datagram before. A frame's counters are counted by the reader, as is its decision: the strictest of its
+//! packets' decisions.
+//!
+//! Not equal in every case: what depends on a limit's share, since each worker has its part of flow table and stream memory; which flow of a tenant gives way for
+//! its quota, since that is one of the same worker; and a function that has failed is away, until it is started again, on the worker where that was, while
+//! the others' flows go on with it.
 //!
 //! Memory ordering: a round is written by the reader alone, while it is the only one that has it, and
 //! published to each worker by a ring (`rtrb`: tail stored with `Release`, loaded with `Acquire`). Workers only read it,
-//! but for the decision of a packet, an atomic that its one owner stores with `Relaxed`; it reaches the reader with the
-//! worker's drop of its `Arc` (`Release`), which `Arc::try_unwrap` acquires when it gives the round back. Thread parking carries no data, it only
+//! but for the decision of a packet, an atomic that its one owner stores with `Relaxed`, once: who waits for it reads it and nothing that it
+//! stands for. It reaches the reader with the worker's drop of its `Arc` (`Release`), which `Arc::try_unwrap` acquires when it gives the round back. Thread parking carries no data, it only
 //! shortens waits, and each wait has a time limit.
 //!
 //! Bounded: so many rounds exist as [`PoolOptions::rounds`] says; when all are under way, the reader waits.
@@ -28,6 +33,7 @@
 //! Not done: several readers (live ports hand over between workers: `handover`).
 
 mod moves;
+mod patience;
 mod round;
 
 use crate::handover::Owners;
@@ -44,6 +50,7 @@ use bartizan_stages::record::Recorder;
 use bartizan_stages::settings::EngineSettings;
 use bartizan_stages::stats::{Counters, Sum};
 use moves::Places;
+use patience::wait_until;
 use round::{Front, Head, Part, Round, pack};
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::collections::VecDeque;
@@ -241,11 +248,11 @@ impl<R: WorkerRecorder> Pool<R> {
         let alone = EngineSettings { flow_capacity: 1, ..settings.clone() };
         let front = Worker::new(alone, Arc::clone(engine), Arc::clone(chains))?;
         Ok(Pool {
-            front: Front {
-                worker: front,
-                owners: Owners::new(Spread::new(settings.seed, count)),
-                places: Places::by_chance(options.moves),
-            },
+            front: Front::new(
+                front,
+                Owners::new(Spread::new(settings.seed, count)),
+                Places::by_chance(options.moves),
+            ),
             seats,
             under_way: VecDeque::with_capacity(options.rounds),
             round: Round::new(Arc::clone(chains)),
@@ -280,7 +287,11 @@ impl<R: WorkerRecorder> Pool<R> {
         if self.steering.has_pending.load(Ordering::Acquire) {
             self.flush()?;
         }
-        self.front.split(frame, &mut self.round);
+        let output = self.front.read(frame);
+        if self.front.waits_for_decision(&output) {
+            self.decide_datagram()?;
+        }
+        self.front.split(frame, output, &mut self.round);
         if self.round.frames.len() >= self.options.frames || self.round.bytes.len() >= self.options.bytes {
             self.send()?;
         }
@@ -292,6 +303,7 @@ impl<R: WorkerRecorder> Pool<R> {
     /// # Errors
     /// A worker is gone.
     pub fn tick(&mut self, now: Timestamp) -> Result<(), PoolError> {
+        self.decide_datagram()?;
         self.front.tick(now, &mut self.round);
         self.flush()
     }
@@ -395,13 +407,33 @@ impl<R: WorkerRecorder> Pool<R> {
             if let Some(round) = self.spare.pop() {
                 return Ok(round);
             }
-            for (index, seat) in (0u16..).zip(&self.seats) {
-                if seat.ring.is_abandoned() {
-                    return Err(PoolError::Lost { worker: index });
-                }
-            }
-            std::thread::park_timeout(NAP);
+            self.nap()?;
         }
+    }
+
+    /// Waits until it is decided what becomes of the datagram that became whole last. Only prevention has such datagrams, and only the next fragment,
+    /// or time that passes without frames, has to wait for it.
+    fn decide_datagram(&mut self) -> Result<(), PoolError> {
+        if self.front.undecided() == Some(self.round.number) {
+            self.send()?;
+        }
+        loop {
+            self.settle_ready();
+            if self.front.undecided().is_none() {
+                return Ok(());
+            }
+            self.nap()?;
+        }
+    }
+
+    /// Sleeps until a worker is done with a round, or for a moment.
+    fn nap(&self) -> Result<(), PoolError> {
+        let lost = (0u16..).zip(&self.seats).find(|(_, seat)| seat.ring.is_abandoned());
+        if let Some((worker, _)) = lost {
+            return Err(PoolError::Lost { worker });
+        }
+        std::thread::park_timeout(NAP);
+        Ok(())
     }
 
     /// Ends all workers: what is gathered is handled, all flows are ended and recorded, counters summed.
@@ -410,6 +442,7 @@ impl<R: WorkerRecorder> Pool<R> {
     /// A worker is gone.
     pub fn finish(mut self) -> Result<Finished<R>, PoolError> {
         self.flush()?;
+        self.decide_datagram()?;
         let mut ended = Vec::with_capacity(self.seats.len());
         for (index, Seat { ring, thread }) in (0u16..).zip(self.seats.drain(..)) {
             // The end of the ring is the end of the worker.
@@ -478,12 +511,20 @@ struct Post<R> {
     turns: Arc<Turns>,
 }
 
-/// Steps of a frame's packets begin here: flows that end with a frame end before it is looked at.
+/// Steps of a frame, in their order. Before the first frame of a round its generation is entered and flows are given away, then others are taken in.
+const GIVES: u64 = 0;
+const TAKES: u64 = 1;
+/// Time passes.
+const BEGINS: u64 = 2;
+/// Flows that end with a frame end before it is looked at, each at the place where it began (beyond 255). Steps of packets begin here.
 const PACKETS: u64 = 1 << 63;
 
 impl<R: WorkerRecorder> Post<R> {
     fn run(mut self) -> (Worker, R) {
         self.worker.set_turn(Some(self.turns.take_part(usize::from(self.me.0))));
+        if self.me != WorkerId(0) {
+            self.worker.leave_hosts_to_another();
+        }
         loop {
             // The end first: what was sent before it is taken in any case.
             let ended = self.rounds.is_abandoned();
@@ -519,20 +560,20 @@ impl<R: WorkerRecorder> Post<R> {
             let place = next_frame(self.worker.position.place);
             self.worker.position.place = place;
             let frame = place >> 8;
-            self.at(frame, 0);
-            self.worker.position.advance(head.now);
-            self.worker.expire(head.now, &mut self.recorder);
+            self.at(frame, BEGINS);
+            self.worker.pass_frame(head.now, &mut self.recorder);
             let parts = round.parts.get(first..head.parts).unwrap_or_default();
             first = head.parts;
             let me = self.me;
             for (step, part) in (0u64..).zip(parts).filter(|(_, part)| part.owner == me) {
                 self.worker.position.place = frame << 8 | step.min(0xff);
                 self.at(frame, PACKETS | step);
-                self.part(round, head, part);
+                let inner_refused = self.is_one_refused(parts.iter().take(step as usize));
+                self.part(round, head, part, inner_refused);
             }
         }
         // What comes next is not there yet, and is behind all that others do now.
-        self.at((self.worker.position.place >> 8) + 1, 0);
+        self.at((self.worker.position.place >> 8) + 1, GIVES);
         while let Some((key, _)) = self.worker.next_ended_guest() {
             if let Ok(mut ended) = round.ended.lock() {
                 ended.push(key);
@@ -546,6 +587,9 @@ impl<R: WorkerRecorder> Post<R> {
             self.worker.guests_mut().remove(&crossing.key);
             let id = self.worker.flow_of_key(&crossing.key);
             crossing.give(id.and_then(|id| self.worker.give(id, false).ok()));
+        }
+        if !round.moves.is_empty() {
+            self.at((self.worker.position.place >> 8) + 1, TAKES);
         }
         for crossing in round.moves.iter().filter(|crossing| crossing.to == self.me) {
             let from = usize::from(crossing.from.0);
@@ -567,7 +611,18 @@ impl<R: WorkerRecorder> Post<R> {
         self.worker.position.wait_for(frame, step);
     }
 
-    fn part(&mut self, round: &Round, head: &Head, part: &Part) {
+    /// Whether one of these packets was refused, which lie in the one in hand. Waits for those of other workers: they are further back, and wait for nobody who
+    /// waits here.
+    fn is_one_refused<'p>(&self, inner: impl Iterator<Item = &'p Part>) -> bool {
+        let refused = |part: &Part| {
+            let owner = usize::from(part.owner.0);
+            wait_until(|| part.decided().is_some() || self.turns.has_ended(owner));
+            part.decided().is_some_and(|decision| !decision.verdict.forwards())
+        };
+        inner.fold(false, |any, part| refused(part) || any)
+    }
+
+    fn part(&mut self, round: &Round, head: &Head, part: &Part, inner_refused: bool) {
         let frame = Frame {
             now: head.now,
             bytes: round.bytes.get(head.begin..head.end).unwrap_or_default(),
@@ -578,7 +633,7 @@ impl<R: WorkerRecorder> Post<R> {
         };
         let bytes = round.bytes.get(part.begin..part.end).unwrap_or_default();
         self.worker.set_checksums(head.checksums);
-        let place = Place { around: part.around.as_ref(), ..part.place };
+        let place = Place { around: part.around.as_ref(), inner_refused, ..part.place };
         let decision = self.worker.packet(&frame, bytes, &part.packet, &place, &mut self.recorder);
         part.decision.store(pack(&decision), Ordering::Relaxed);
         if let Some(key) = &part.guest {

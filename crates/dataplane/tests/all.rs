@@ -22,6 +22,7 @@ mod linux_receiver;
 mod moving;
 mod moving_live;
 mod sides;
+mod tended;
 mod together;
 mod trains;
 mod unreadable;

@@ -12,10 +12,11 @@ use bartizan_function::Finding;
 use bartizan_packet::LinkType;
 use bartizan_packet::capture::CaptureReader;
 use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_testkit::layers;
 use bartizan_testkit_worker::events;
 use common::{
-    Bench, Captured, Nothing, Seen, Shape, bench, chains, ethernet, ip, ip_as_is, marked, marked_wrong, tcp,
-    udp, unreachable,
+    Bench, Captured, Nothing, Seen, Shape, bench, chains, ethernet, fragments, ip, ip_as_is, marked,
+    marked_saying, marked_wrong, tcp, udp, unreachable,
 };
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -169,6 +170,40 @@ fn at(millis: u64) -> Timestamp {
     Timestamp::from_nanos(1_700_000_000_000_000_000 + millis * 1_000_000)
 }
 
+/// Frames of which a part is refused: datagrams in tunnels and fragments; with them what comes of the same datagram later, again in fragments.
+fn refused_inside(v6: bool, round: u32) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    for (flow, shape) in (20..).zip([Shape::Tunnel, Shape::Fragmented, Shape::FragmentedTunnel]) {
+        for word in ["evil, drop", "evil"] {
+            // Another number is another datagram.
+            let number = 2 * round + u32::from(word == "evil");
+            let all = marked_saying(v6, flow + round % 3 * 3, number, shape, word.as_bytes());
+            let again = all.last().cloned();
+            frames.extend(all);
+            frames.extend(again);
+        }
+    }
+    for word in [b"an evil drop".as_slice(), b"an evil word"] {
+        let inner = ip(!v6, (3, 4 + (round % 5) as u8), 17, &udp((5000 + (round % 4) as u16, 77), word));
+        let body = udp((4790, 4789), &layers::vxlan(9, &ethernet(!v6, &inner)));
+        frames.push(ethernet(v6, &ip(v6, (200, 201), 17, &body)));
+        // The same in fragments, of which the last comes twice.
+        let all = fragments(v6, (200, 201), 17, 70_000 + 2 * round + u32::from(word[8] == b'w'), &body, 32);
+        let again = all.last().cloned();
+        frames.extend(all.iter().chain(&again).map(|piece| ethernet(v6, piece)));
+    }
+    if v6 {
+        // Fragments behind an "atomic" fragment header, whose packets no receiver is known to read alike.
+        let body = udp((9, 10), b"some text that is long enough");
+        frames.extend(fragments(true, (6, 7), 17, round, &body, 16).into_iter().map(|mut bytes| {
+            bytes[5] += 8;
+            bytes.splice(40..40, [44, 0, 0, 0, 0, 0, 0, 9]);
+            ethernet(true, &bytes)
+        }));
+    }
+    frames
+}
+
 /// Connections, datagrams, errors about them, broken frames; gaps in time, so that flows end on the way.
 fn mixture() -> Vec<Captured> {
     let mut frames: Vec<Captured> = Vec::new();
@@ -213,11 +248,22 @@ fn mixture() -> Vec<Captured> {
                     put(frame, 1);
                 }
             }
+            for frame in refused_inside(v6, round) {
+                put(frame, 1);
+            }
         }
         put(vec![1, 2, 3], 0);
         put(ethernet(false, &[0x45, 0, 0, 99, 1]), if round % 10 == 9 { 45_000 } else { 200 });
     }
     frames
+}
+
+/// With a record of each packet that is refused.
+fn telling_all(prevention: bool, checksums: &str) -> Bench {
+    let mut bench = bench(prevention, checksums);
+    bench.settings.set("outputs.1.eve-log.types.34", "drop");
+    bench.settings.set("outputs.1.eve-log.types.34.drop.flows", "all");
+    bench
 }
 
 #[test]
@@ -230,11 +276,14 @@ fn results_do_not_depend_on_the_number_of_workers() {
     };
     // Checksums of these frames are wrong: with `auto` a thousand of them decide for the rest, in the capture's order.
     for (prevention, checksums) in [(false, "no"), (true, "no"), (false, "auto"), (false, "yes")] {
-        let bench = bench(prevention, checksums);
+        let bench = telling_all(prevention, checksums);
         let one = compare(&bench, &each, &format!("mixture-{prevention}-{checksums}"));
         assert!(one.alerts > 100, "{}", one.alerts);
         assert_eq!(one.counters.packets, frames.len() as u64);
-        assert_eq!(one.counters.refused[Reason::PfwRule as usize] > 0, prevention);
+        let refused = [Reason::PfwRule, Reason::Defrag].map(|why| one.counters.refused[why as usize]);
+        assert_eq!(refused.map(|count| count > 100), [prevention; 2], "{refused:?}");
+        let inside = one.lines.iter().filter(|line| line.contains("tunnel packet drop")).count();
+        assert_eq!(inside > 100, prevention, "{inside}");
         let ended =
             |why: &str| one.lines.iter().filter(|l| l.contains(&format!(r#""reason":"{why}""#))).count();
         assert!(ended("timeout") > 20 && ended("shutdown") > 2, "{} {}", ended("timeout"), ended("shutdown"));
@@ -250,7 +299,7 @@ fn results_do_not_depend_on_where_flows_move() {
         }
     };
     for prevention in [false, true] {
-        let bench = bench(prevention, "no");
+        let bench = telling_all(prevention, "no");
         compare_moving(&bench, &each, 300, &format!("moving-{prevention}"));
     }
 }

@@ -51,7 +51,8 @@ impl Duplicates {
         let hash = hasher.finish().max(1);
         let Some(place) = self.places.get_mut(hash as usize & (PLACES - 1)) else { return false };
         let (known, at) = *place;
-        let is_second = known == hash && now <= at + self.window;
+        // Both ways: frames of several interfaces may come a little out of order, and a clock that was set back makes no old frame a new one.
+        let is_second = known == hash && now.since(at).max(at.since(now)) <= self.window;
         *place = if is_second { EMPTY } else { (hash, now) };
         is_second
     }
@@ -77,6 +78,17 @@ mod tests {
         assert!(see(b"a frame!", 2_101) && !see(b"a fram", 2_103));
         // That one was a first again.
         assert!(see(b"a fram", 2_104));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_makes_no_old_frame_a_first() {
+        let mut duplicates = Duplicates::new(PacketDuration::from_millis(2));
+        let mut see = |bytes: &[u8], micros| duplicates.is_second(bytes, at(micros));
+        assert!(!see(b"a frame", 60_000_000) && !see(b"another", 60_000_000));
+        assert!(!see(b"a frame", 10), "sent again after the clock was set back by a minute");
+        assert!(see(b"a frame", 11), "and shown twice");
+        assert!(see(b"another", 59_998_000), "a little out of order: the window ends with its last moment");
+        assert!(!see(b"a third", 60_000_000) && !see(b"a third", 59_997_999));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Care for what functions keep per host: values expire by the packet clock, in small steps, and their counters are shown.
 //!
-//! The tables are those of all workers; each of them does a part. Over captures, where workers are at different places,
-//! only the one that is furthest back lets values expire: what the others still need is not over for it either.
+//! The tables are those of all workers; each of them does a part. Over captures, where workers are at different places, one of them does all of it, in its
+//! turn: so values expire at the same frame as with a single worker.
 
 use crate::chain::Chains;
 use bartizan_base::{PacketDuration, Timestamp, turns};
@@ -22,6 +22,12 @@ pub struct HostCare {
 }
 
 impl HostCare {
+    /// That of a worker for which another one does it.
+    #[must_use]
+    pub const fn of_another() -> Self {
+        HostCare { due: Timestamp::from_nanos(u64::MAX) }
+    }
+
     /// Lets values per host expire, some of them. To be called for each packet, which costs a comparison.
     #[inline]
     pub fn expire(&mut self, chains: &Chains, now: Timestamp) {
@@ -32,12 +38,10 @@ impl HostCare {
 
     #[cold]
     fn look_through(&mut self, chains: &Chains, now: Timestamp) {
-        let mut gone = 0;
-        if turns::is_first() {
-            for (_, table) in &chains.host_tables {
-                gone += table.expire(now, TIMERS);
-            }
+        if !chains.host_tables.is_empty() {
+            turns::wait_for_turn();
         }
+        let gone = chains.host_tables.iter().map(|(_, table)| table.expire(now, TIMERS)).sum::<u32>();
         self.due = now + if gone > 0 { EVERY } else { IDLE };
     }
 }

@@ -2,9 +2,11 @@
 //! Flows that move between workers of a capture: at the beginning of a round, so that all packets of a flow up to a round are handled by one worker and all from
 //! it on by another. The reader alone knows where flows are ([`Places`]); whoever has a flow learns of its move with the round ([`Crossing`]).
 //!
-//! Whoever gives flows away at a round gives all of them before it waits for one itself, and waits for nobody to give; so somebody always goes on. Who waits
-//! for a flow is at the beginning of a round, and nobody who is further back waits for its turn ([`bartizan_base::turns`]).
+//! Whoever gives flows away at a round gives all of them before it waits for one itself, and waits for nobody to give; so somebody always goes on. Giving and
+//! taking are steps of their own in the order of turns ([`bartizan_base::turns`]): who waits for its turn to change what is shared while it gives
+//! does not wait for those that wait for its flows.
 
+use super::patience::wait_until;
 use crate::handover::AWAY_MAX;
 use crate::handover::Owners;
 use crate::handover::away::moved_key;
@@ -17,12 +19,7 @@ use bartizan_stages::moving::MovedFlow;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-/// Looks before who waits for a flow gives its processor away, and before it sleeps.
-const SPINS: u32 = 64;
-const YIELDS: u32 = 1_024;
-const NAP: Duration = Duration::from_micros(50);
 /// Flows that are moved at random at a round, at most, and among which they are chosen.
 const AT_RANDOM: usize = 4;
 
@@ -48,15 +45,7 @@ impl Crossing {
 
     /// Waits for the flow. `is_gone`: who should give it has failed. `None`: there was none.
     pub(super) fn take(&self, is_gone: impl Fn() -> bool) -> Option<Box<MovedFlow>> {
-        let mut looks = 0u32;
-        while !self.given.load(Ordering::Acquire) && !is_gone() {
-            looks = looks.saturating_add(1);
-            match looks {
-                0..SPINS => core::hint::spin_loop(),
-                SPINS..YIELDS => std::thread::yield_now(),
-                _ => std::thread::sleep(NAP),
-            }
-        }
+        wait_until(|| self.given.load(Ordering::Acquire) || is_gone());
         self.flow.lock().ok()?.take()
     }
 }

@@ -11,7 +11,7 @@ use bartizan_flow::FlowKey;
 use bartizan_packet::{DecodeOutput, Decoded, LinkType, PacketView, Transport};
 use bartizan_stages::chain::Chains;
 use bartizan_stages::frame::{Around, Frame, MAX_DEPTH, Place};
-use bartizan_stages::intake::fragment::Fragmented;
+use bartizan_stages::intake::fragment::{Fragmented, refused_as_it_is};
 use bartizan_stages::intake::joined::Joined;
 use bartizan_stages::settings::ChecksumMode;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -46,6 +46,8 @@ pub(super) struct Head {
     /// Whether checksums count at this point of the capture.
     pub(super) checksums: ChecksumMode,
     pub(super) is_frame: bool,
+    /// Prevention: datagrams that became whole with it; what becomes of them is what becomes of the frame.
+    pub(super) joined: Option<Box<Joined>>,
 }
 
 /// A packet of a frame, in the order in which they are handled.
@@ -59,8 +61,19 @@ pub(super) struct Part {
     pub(super) place: Place<'static>,
     pub(super) around: Option<Around>,
     pub(super) packet: Decoded,
-    /// Verdict, and reason + 1 in the higher byte; the owner's to write.
+    /// [`UNDECIDED`], or verdict, and reason + 1 in the higher byte; the owner's to write.
     pub(super) decision: AtomicU16,
+}
+
+/// No verdict.
+const UNDECIDED: u16 = 0xff;
+
+impl Part {
+    /// What its owner has decided. `None`: nothing yet.
+    pub(super) fn decided(&self) -> Option<Decision> {
+        let code = self.decision.load(Ordering::Relaxed);
+        (code != UNDECIDED).then(|| unpack(code))
+    }
 }
 
 pub(super) const fn pack(decision: &Decision) -> u16 {
@@ -103,7 +116,7 @@ impl Round {
         self.moves.clear();
     }
 
-    /// Counts what became of its frames, once all workers are done.
+    /// Counts what became of its frames, and does it with the datagrams that they made whole, once all workers are done.
     fn settle(&self, front: &mut Worker) {
         let mut first = 0;
         for head in &self.frames {
@@ -112,9 +125,12 @@ impl Round {
             if head.is_frame {
                 let decision = parts
                     .iter()
-                    .map(|part| unpack(part.decision.load(Ordering::Relaxed)))
+                    .filter_map(Part::decided)
                     .fold(Decision::CONTINUE, Decision::strictest);
                 front.decided(&decision);
+                if let Some(joined) = &head.joined {
+                    front.intake.decide_datagrams(joined, &decision, head.now);
+                }
             }
         }
     }
@@ -125,27 +141,56 @@ pub(super) struct Front {
     pub(super) worker: Worker,
     pub(super) owners: Owners,
     pub(super) places: Places,
+    /// The datagrams that fragments of the frame in hand made whole.
+    joined: Joined,
+    /// The round with a frame that made datagrams whole, of which nothing is decided yet. There is one such frame at most.
+    undecided: Option<u64>,
 }
 
 impl Front {
+    pub(super) fn new(worker: Worker, owners: Owners, places: Places) -> Self {
+        Front { worker, owners, places, joined: Joined::default(), undecided: None }
+    }
+
+    /// The round with a datagram that is whole and not decided yet.
+    pub(super) const fn undecided(&self) -> Option<u64> {
+        self.undecided
+    }
+
     /// Takes a round back that all workers are done with.
     pub(super) fn settle(&mut self, round: &mut Round) {
         round.settle(&mut self.worker);
+        self.undecided = self.undecided.filter(|undecided| *undecided != round.number);
         if let Ok(ended) = round.ended.get_mut() {
             self.places.have_ended(ended, round.number);
             ended.clear();
         }
     }
 
-    pub(super) fn split(&mut self, frame: &Frame<'_>, round: &mut Round) {
+    /// A frame's packets.
+    pub(super) fn read(&mut self, frame: &Frame<'_>) -> DecodeOutput {
         self.worker.read(frame);
+        self.worker.intake.decode(frame)
+    }
+
+    /// Whether what comes of these packets rests on a datagram that is not decided yet: what is refused of one rests on what became of it.
+    pub(super) fn waits_for_decision(&self, output: &DecodeOutput) -> bool {
+        self.undecided.is_some() && output.packets().iter().any(Decoded::is_fragment)
+    }
+
+    /// Shares out what was read of a frame.
+    pub(super) fn split(&mut self, frame: &Frame<'_>, mut output: DecodeOutput, round: &mut Round) {
         let begin = round.bytes.len();
         round.bytes.extend_from_slice(frame.bytes);
-        let mut output = self.worker.intake.decode(frame);
         self.packets(frame, frame.bytes, begin, &mut output, round, (0, None));
         self.worker.intake.done(output);
         let checksums =
             if self.worker.checksums.checks() { ChecksumMode::Check } else { ChecksumMode::Ignore };
+        let joined = core::mem::take(&mut self.joined);
+        let joined = (!joined.is_empty()).then(|| Box::new(joined));
+        if joined.is_some() {
+            self.undecided = Some(round.number);
+        }
         round.frames.push(Head {
             now: frame.now,
             wire_len: frame.wire_len,
@@ -157,6 +202,7 @@ impl Front {
             parts: round.parts.len(),
             checksums,
             is_frame: true,
+            joined,
         });
     }
 
@@ -174,6 +220,7 @@ impl Front {
             parts: round.parts.len(),
             checksums: self.worker.checksums.mode(),
             is_frame: false,
+            joined: None,
         });
     }
 
@@ -190,13 +237,12 @@ impl Front {
         let first = outermost.or_else(|| Around::of(output.packets().first()?, frame.number));
         for index in (0..output.packets().len()).rev() {
             let Some(packet) = output.packets_mut().get_mut(index) else { continue };
-            let mut refused = None;
-            if packet.is_fragment() && depth < MAX_DEPTH {
+            let refused = if packet.is_fragment() && depth < MAX_DEPTH {
                 let outermost = outermost.or_else(|| Around::of(packet, frame.number));
-                refused = self.fragment(frame, bytes, packet, round, (depth, outermost));
-            } else if packet.is_fragment() && self.worker.settings.prevention {
-                refused = Some(Reason::Defrag);
-            }
+                self.fragment(frame, bytes, packet, round, (depth, outermost))
+            } else {
+                refused_as_it_is(&self.worker.settings, packet)
+            };
             self.sample_checksum(bytes, packet);
             let home = self.owners.of_packet(packet);
             let (owner, guest) = self.places.owner(&self.worker, frame, packet, home);
@@ -208,13 +254,13 @@ impl Front {
                 place: Place {
                     made: depth > 0 || packet.recursion > 0,
                     around: None,
-                    // What several owners decide is put together when the frame leaves.
+                    // Known when the packets before it are decided.
                     inner_refused: false,
                     refused,
                 },
                 around: if index > 0 { first } else { outermost },
                 packet: packet.clone(),
-                decision: AtomicU16::new(0),
+                decision: AtomicU16::new(UNDECIDED),
             });
         }
     }
@@ -228,10 +274,7 @@ impl Front {
         (depth, outermost): (u8, Option<Around>),
     ) -> Option<Reason> {
         let mut datagram = self.worker.intake.room();
-        let mut joined = Joined::default();
-        let fragmented = self.worker.defragment(frame, bytes, packet, &mut datagram, &mut joined);
-        // Nothing is held over a capture, and what the owners decide comes too late for the next fragment.
-        self.worker.intake.pass_datagrams(joined, frame.now);
+        let fragmented = self.worker.defragment(frame, bytes, packet, &mut datagram, &mut self.joined);
         if fragmented == Fragmented::Whole {
             let mut output = self.worker.intake.output();
             self.worker.intake.decode_datagram(packet, &datagram, &mut output);
@@ -270,6 +313,7 @@ mod tests {
             for reason in Reason::ALL {
                 let decision = Decision::refuse(verdict, *reason, FunctionId(0));
                 assert_eq!(unpack(pack(&decision)), decision);
+                assert_ne!(pack(&decision), UNDECIDED);
             }
         }
     }

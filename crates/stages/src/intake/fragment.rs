@@ -172,10 +172,15 @@ impl Intake {
         attached
     }
 
-    /// Datagrams that have become whole go, whatever is decided of them later: over captures, where nothing waits.
-    pub fn pass_datagrams(&mut self, joined: Joined, now: Timestamp) {
+    /// Datagrams that have become whole with a frame of this time go or are refused as it is decided of that: over captures, where no frame
+    /// waits for another.
+    pub fn decide_datagrams(&mut self, joined: &Joined, decision: &Decision, now: Timestamp) {
         for id in joined.whole.into_iter().flatten() {
-            self.defrag.pass(id, now);
+            if decision.verdict.forwards() {
+                self.defrag.pass(id, now);
+            } else {
+                self.defrag.refuse(id);
+            }
         }
     }
 
