@@ -4,14 +4,16 @@
 
 use crate::common;
 
-use bartizan_base::{Generation, LinkId, Path, TenantId, Timestamp, WorkerId};
+use bartizan_base::{Generation, LinkId, Path, Spread, TenantId, Timestamp, WorkerId};
 use bartizan_classify::Header;
-use bartizan_dataplane::handover::{AWAY_MAX, Handled, Station, connect};
+use bartizan_dataplane::handover::{AWAY_MAX, Handled, Owners, Station, connect};
 use bartizan_dataplane::worker::Worker;
+use bartizan_dataplane::workers::{Pool, PoolOptions};
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_packet::Decoded;
 use bartizan_stages::chain::{Chains, Class, FlowClassifier, Matches};
 use bartizan_stages::moving::NotMoved;
+use bartizan_stages::quotas::{Quota, Quotas};
 use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::layers::tagged;
 use common::{Bench, Captured, Nothing, Shape, bench, ethernet, ip, ip_as_is, marked, tcp, udp, unreachable};
@@ -607,6 +609,36 @@ fn so_many_flows_are_away_and_no_more() {
     assert!(refused > 100);
     assert_eq!(stations[0].counters().moves_refused, refused);
     assert_eq!(lens(&stations), [refused as usize, AWAY_MAX]);
+}
+
+#[test]
+fn a_flow_that_has_moved_gives_way_for_its_tenants_quota() {
+    let mut bench = bench(false, "no");
+    let Bench { chains, engine_settings, engine, .. } = &mut bench;
+    let quota = Quota { flows: Some(4), ..Quota::default() };
+    let quotas = Quotas::new(vec![(TenantId(0), "all".into(), quota, Arc::default())]);
+    Arc::get_mut(chains).unwrap().quotas = quotas;
+    let owners = Owners::new(Spread::new(engine_settings.seed, 2));
+    let mut pool =
+        Pool::start(engine_settings, engine, chains, vec![Nothing, Nothing], PoolOptions::default()).unwrap();
+    let key = |port: u16| {
+        let end = |host: u8, port: u16| (bartizan_testkit::packet::address(false, host), port);
+        FlowKey::ported(&FlowScope::default(), 17, end(1, port), end(2, 9))
+    };
+    let frame = |port: u16| ethernet(false, &ip(false, (1, 2), 17, &udp((port, 9), b"hello")));
+    // So many are opened at home as there may be, and all of them go to the other worker.
+    let at_home = |at: u16| (1_000..).filter(move |port| owners.home(&key(*port)) == Some(WorkerId(at)));
+    for port in at_home(0).take(4) {
+        pool.frame(&captured(frame(port), 1).frame(1)).unwrap();
+        pool.move_flow(&key(port), WorkerId(1)).unwrap();
+    }
+    // There the oldest one gives way to the next, since none is answered.
+    for (millis, port) in (2..).zip(at_home(1).take(3)) {
+        pool.frame(&captured(frame(port), millis).frame(1)).unwrap();
+    }
+    let finished = pool.finish().unwrap();
+    let used = chains.quotas().used().next().unwrap().2;
+    assert_eq!((finished.moved, used.gave_way, used.flows_refused), (4, 3, 0));
 }
 
 /// Every tenant has a VLAN of the same number.

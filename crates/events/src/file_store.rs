@@ -7,6 +7,7 @@
 
 use crate::output::Rights;
 use crate::xff::XffOptions;
+use bartizan_base::turns::wait_for_turn;
 use bartizan_base::{SettingError, Settings};
 use std::collections::HashMap;
 use std::fs::File;
@@ -138,9 +139,10 @@ pub struct FileStoreHandle {
 }
 
 impl FileStoreHandle {
-    /// The number of a file that is about to be kept, from 1.
+    /// The number of a file that is about to be kept, from 1: over captures in the order of the packets.
     #[must_use]
     pub fn open(&self) -> u32 {
+        wait_for_turn();
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -329,6 +331,7 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bartizan_base::turns::Turns;
 
     fn folder(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("bartizan-{name}-{}", std::process::id()));
@@ -371,6 +374,32 @@ mod tests {
             counted.contains(&("file_store.stored", 4)) && counted.contains(&("file_store.fs_errors", 0))
         );
         assert!(counted.iter().any(|(name, value)| *name == "file_store.open_files_max_hit" && *value > 0));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn numbers_are_drawn_in_the_order_of_the_packets() {
+        let (folder, turns) = (folder("file-store-turns"), Turns::new(2));
+        let store = FileStore::start(&FileStoreOptions::default(), &folder, WhenBehind::Wait).unwrap();
+        let (behind, ahead) = (turns.take_part(0), AtomicU64::new(0));
+        behind.at(1, 0);
+        std::thread::scope(|scope| {
+            let (turns, ahead, handle) = (&turns, &ahead, store.handle().unwrap());
+            let later = scope.spawn(move || {
+                let turn = turns.take_part(1);
+                turn.at(9, 0);
+                ahead.store(1, Ordering::Release);
+                handle.open()
+            });
+            while ahead.load(Ordering::Acquire) == 0 {
+                std::thread::yield_now();
+            }
+            // Time for what must not happen.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert_eq!(store.handle().unwrap().open(), 1, "the file of frame 1");
+            drop(behind);
+            assert_eq!(later.join().unwrap(), 2, "that of frame 9");
+        });
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -13,6 +13,7 @@ use crate::json::base64_into;
 use crate::output::Rights;
 use crate::record::Tuple;
 use crate::text::{push_address, push_date_time};
+use bartizan_base::turns::wait_for_turn;
 use bartizan_base::{SettingError, Settings, Timestamp};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -174,8 +175,9 @@ pub struct TlsStoreHandle {
 }
 
 impl TlsStoreHandle {
-    /// Hands a chain over. What is given up is counted.
+    /// Hands a chain over, under the next number: over captures in the order of the packets. What is given up is counted.
     pub fn store(&self, chain: StoredChain) {
+        wait_for_turn();
         let message = Message::Store(self.next.fetch_add(1, Ordering::Relaxed), Box::new(chain));
         let sent = match self.behind {
             WhenBehind::Wait => self.sender.send(message).is_ok(),
@@ -281,6 +283,7 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bartizan_base::turns::Turns;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     fn folder(name: &str) -> PathBuf {
@@ -376,6 +379,39 @@ TLS FINGERPRINT:   0a:ff
         handle.store(chain(false, false));
         assert_eq!(count(&counters.lost), 1);
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn numbers_are_drawn_in_the_order_of_the_packets() {
+        let ((sender, receiver), turns) = (sync_channel(4), Turns::new(2));
+        let (next, counters) = (Arc::new(AtomicU32::new(1)), Arc::default());
+        let handle = TlsStoreHandle { sender, next, counters, behind: WhenBehind::Wait };
+        let (behind, ahead) = (turns.take_part(0), AtomicU64::new(0));
+        behind.at(1, 0);
+        std::thread::scope(|scope| {
+            let (turns, ahead, handle) = (&turns, &ahead, &handle);
+            scope.spawn(move || {
+                let turn = turns.take_part(1);
+                turn.at(9, 0);
+                ahead.store(1, Ordering::Release);
+                handle.store(chain(true, false));
+            });
+            while ahead.load(Ordering::Acquire) == 0 {
+                std::thread::yield_now();
+            }
+            // Time for what must not happen.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            handle.store(chain(false, false));
+            drop(behind);
+        });
+        let stored: Vec<(u32, bool)> = receiver
+            .try_iter()
+            .filter_map(|message| match message {
+                Message::Store(number, chain) => Some((number, chain.of_client)),
+                Message::Finish => None,
+            })
+            .collect();
+        assert_eq!(stored, [(1, false), (2, true)], "frame 1, then frame 9");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::early::Credit;
 use crate::flow_ext::FlowExt;
 use crate::guests::{Guest, Guests};
 use crate::identity::icmp_of;
-use crate::quotas::{Gives, IDLE, Opened};
+use crate::quotas::{Counted, Gives, IDLE, Opened};
 use crate::record::Entry;
 use crate::settings::EngineSettings;
 use bartizan_base::{Direction, Fid, FlowId, Level, TenantId, Timestamp, WorkerId};
@@ -222,20 +222,25 @@ impl Flows {
             entry.ext.matched_icmp = icmp_numbers(packet, Direction::ToServer);
             let class = look_up(chains, entry);
             (entry.fid, entry.path, entry.generation) = (class.fid, class.path, chains.generation);
-            let counted = place.is_some();
             entry.ext.quota = place;
             entry.ext.event_id = event_id(number, hash.0);
             entry.ext.began = began;
             entry.ext.vlan = packet.vlan;
             entry.ext.icmp = icmp_of(packet);
-            if counted {
-                let flow = (id, entry.serial());
-                let table = &self.table;
-                let is_there = |id, serial| table.get(id).is_some_and(|entry| entry.serial() == serial);
-                self.opened.push(key.tenant(), flow, is_there);
-            }
         }
+        self.note_counted(id);
         Made::Flow(id)
+    }
+
+    /// A flow was opened, or has come from another worker: for its tenant's quota it may have to give way.
+    #[inline]
+    pub fn note_counted(&mut self, id: FlowId) {
+        let Some(entry) = self.table.get(id) else { return };
+        if entry.ext.quota.as_ref().is_some_and(Counted::may_give_way) {
+            let (tenant, flow, table) = (entry.tenant(), (id, entry.serial()), &self.table);
+            let is_there = |id, serial| table.get(id).is_some_and(|entry| entry.serial() == serial);
+            self.opened.push(tenant, flow, is_there);
+        }
     }
 
     /// The flow of a tenant that gives way to a new one of it.

@@ -101,9 +101,11 @@ impl Meter {
 
     /// Counts a flow, if there are fewer than `most`.
     fn count(self: &Arc<Self>, most: u64) -> Option<Counted> {
+        // Captures: workers touch what they share in the order of the packets.
+        wait_for_turn();
         let one_more = |flows| (flows < most).then_some(flows + 1);
         let counted = self.flows.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
-        counted.ok().map(|_| Counted(Arc::clone(self)))
+        counted.ok().map(|_| Counted { meter: Arc::clone(self), may_give_way: true })
     }
 
     /// Whether an alert may be written: one of the first `most` of its second. A clock that is behind another worker's is in that one's second.
@@ -124,17 +126,29 @@ impl Meter {
 
 /// The place that a flow holds in its tenant's quota; dropped with the flow.
 #[derive(Debug)]
-pub struct Counted(Arc<Meter>);
+pub struct Counted {
+    meter: Arc<Meter>,
+    may_give_way: bool,
+}
+
+impl Counted {
+    /// Whether the flow may end for another one of its tenant: it was opened under a quota.
+    #[must_use]
+    pub const fn may_give_way(&self) -> bool {
+        self.may_give_way
+    }
+}
 
 impl Drop for Counted {
     fn drop(&mut self) {
         // Captures: a worker that is far ahead gives nothing back to packets that came before.
         wait_for_turn();
-        self.0.flows.fetch_sub(1, Ordering::AcqRel);
+        self.meter.flows.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// What a worker's flows of a tenant hold, as it is counted for the tenant's quota; what is dropped is counted no more.
+/// What a worker's flows of a tenant hold, as it is counted for the tenant's quota; what is dropped is counted no more. Over captures each
+/// word about it waits for its turn, so that the same flows are closed in each run.
 #[derive(Debug)]
 pub struct StateCharge {
     most: u64,
@@ -145,6 +159,10 @@ pub struct StateCharge {
 impl StateCharge {
     /// They hold so much now.
     pub fn set(&mut self, used: u64) {
+        if used == self.charged {
+            return;
+        }
+        wait_for_turn();
         let before = core::mem::replace(&mut self.charged, used);
         match used.checked_sub(before) {
             Some(more) => self.meter.state.fetch_add(more, Ordering::AcqRel),
@@ -154,11 +172,16 @@ impl StateCharge {
 
     /// Whether the tenant holds more than it may, on all workers.
     pub fn is_over(&self) -> bool {
-        self.charged > 0 && self.meter.state.load(Ordering::Acquire) > self.most
+        if self.charged == 0 {
+            return false;
+        }
+        wait_for_turn();
+        self.meter.state.load(Ordering::Acquire) > self.most
     }
 
     /// A flow was closed for it.
     pub fn note_closed(&self) {
+        wait_for_turn();
         self.meter.closed.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -238,15 +261,15 @@ impl Quotas {
     #[inline]
     pub fn place(&self, tenant: TenantId) -> Result<Option<Counted>, FlowsUsedUp> {
         let Some((Quota { flows: Some(most), .. }, meter)) = self.of(tenant) else { return Ok(None) };
-        // Captures: workers touch what they share in the order of the packets.
-        wait_for_turn();
         meter.count(*most).map(Some).ok_or(FlowsUsedUp)
     }
 
-    /// The place of a flow that is there already, whatever the quota.
+    /// The place of a flow that is there already, whatever the quota. It gives way to no other.
     pub fn place_of_known(&self, tenant: TenantId) -> Option<Counted> {
         let (Quota { flows: Some(_), .. }, meter) = self.of(tenant)? else { return None };
-        meter.count(u64::MAX)
+        let mut counted = meter.count(u64::MAX)?;
+        counted.may_give_way = false;
+        Some(counted)
     }
 
     /// What is to be told of a quota that is used up just now; mostly nothing.
@@ -396,6 +419,41 @@ mod tests {
             assert!(quotas.place(TenantId(3)).is_err(), "it was held at 2");
             behind.at(10, 0);
             assert!(quotas.place(TenantId(3)).is_ok(), "given back at 9");
+            drop(behind);
+        });
+    }
+
+    #[test]
+    fn state_is_counted_in_the_order_of_the_packets() {
+        let (quotas, turns) = (quotas(1, 1), Turns::new(2));
+        let (behind, ahead) = (turns.take_part(0), AtomicU64::new(0));
+        let charge = || quotas.state_charge(TenantId(3)).unwrap();
+        let mut own = charge();
+        behind.at(2, 0);
+        std::thread::scope(|scope| {
+            let (turns, ahead) = (&turns, &ahead);
+            scope.spawn(move || {
+                let (turn, mut charge) = (turns.take_part(1), charge());
+                turn.at(1, 0);
+                charge.set(900);
+                turn.at(9, 0);
+                ahead.store(1, Ordering::Release);
+                // Its flows hold more, which is too much, and then nothing: at 9.
+                charge.set(1_900);
+                assert!(charge.is_over());
+                drop(charge);
+                turn.at(11, 0);
+            });
+            while ahead.load(Ordering::Acquire) == 0 {
+                std::thread::yield_now();
+            }
+            // Time for what must not happen.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            own.set(100);
+            assert!(!own.is_over() && used(&quotas).state == 1_000, "at 2 it is as much as there may be");
+            behind.at(10, 0);
+            assert!(!own.is_over() && used(&quotas).state == 100, "at 10 the other holds nothing");
+            drop(own);
             drop(behind);
         });
     }

@@ -89,6 +89,7 @@ impl Worker {
             }
         }
         self.account.measure(&mut self.flows, id);
+        self.flows.note_counted(id);
         self.flows.guests.taken_in += 1;
         Ok(id)
     }
