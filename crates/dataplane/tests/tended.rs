@@ -4,9 +4,7 @@
 
 use crate::common::{self, address, bench, ethernet, ip, tcp, udp};
 
-use bartizan_base::{
-    Decision, Direction, FunctionId, Generation, RuleId, Spread, Timestamp,
-};
+use bartizan_base::{Decision, Direction, FunctionId, Generation, RuleId, Spread, Timestamp};
 use bartizan_dataplane::worker::Worker;
 use bartizan_dataplane::workers::{Pool, PoolOptions, WorkerRecorder};
 use bartizan_function::{Finding, FindingAction, Function, FunctionSpec, Model, PacketContext, RuleInfo};

@@ -123,10 +123,8 @@ impl Round {
             let parts = self.parts.get(first..head.parts).unwrap_or_default();
             first = head.parts;
             if head.is_frame {
-                let decision = parts
-                    .iter()
-                    .filter_map(Part::decided)
-                    .fold(Decision::CONTINUE, Decision::strictest);
+                let decision =
+                    parts.iter().filter_map(Part::decided).fold(Decision::CONTINUE, Decision::strictest);
                 front.decided(&decision);
                 if let Some(joined) = &head.joined {
                     front.intake.decide_datagrams(joined, &decision, head.now);
