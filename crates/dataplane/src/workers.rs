@@ -613,13 +613,13 @@ impl<R: WorkerRecorder> Post<R> {
 
     /// Whether one of these packets was refused, which lie in the one in hand. Waits for those of other workers: they are further back, and wait for nobody who
     /// waits here.
-    fn is_one_refused<'p>(&self, inner: impl Iterator<Item = &'p Part>) -> bool {
+    fn is_one_refused<'p>(&self, mut inner: impl Iterator<Item = &'p Part>) -> bool {
         let refused = |part: &Part| {
             let owner = usize::from(part.owner.0);
             wait_until(|| part.decided().is_some() || self.turns.has_ended(owner));
             part.decided().is_some_and(|decision| !decision.verdict.forwards())
         };
-        inner.fold(false, |any, part| refused(part) || any)
+        inner.any(refused)
     }
 
     fn part(&mut self, round: &Round, head: &Head, part: &Part, inner_refused: bool) {
