@@ -116,7 +116,9 @@ pub(super) fn tell(worker: &Worker, me: WorkerId, id: FlowId, entry: &Entry) -> 
         },
         refused: match course {
             Course::Refused(decision) => refused_by(chains, &decision),
-            _ => None,
+            // Judged packet by packet, and each is refused alike.
+            Course::Judged => standing.repeated_refusal().and_then(|each| refused_by(chains, &each)),
+            Course::Uninspected | Course::Bypassed => None,
         },
         allowed: standing.allowed().map(|allowed| AllowedBy {
             function: name(chains, allowed.function),

@@ -51,7 +51,7 @@ pub struct LiveFlow {
     pub app_proto: Option<&'static str>,
     /// What becomes of its next packet: `judged`, `uninspected`, `bypassed`, `refused`.
     pub course: &'static str,
-    /// Who refuses it, and why.
+    /// Who refuses it, and why; of a flow that is judged, who refuses each of its packets alike.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<RefusedBy>,
     /// Who was done with it last, and let it go on.
