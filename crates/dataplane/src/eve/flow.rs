@@ -174,7 +174,6 @@ impl EveRecorder {
             state: state_of(flow.state()),
             reason: reason_of(reason),
             alerted: flow.flags.contains(FlowFlags::ALERTED),
-            wrong_thread: false,
             elephant: flow.is_elephant(),
             action: action_of(flow),
             exception_policy: &exceptions,

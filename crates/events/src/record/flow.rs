@@ -239,8 +239,6 @@ pub struct FlowRecord<'a> {
     pub reason: EndReason,
     /// Whether a rule alerted on it.
     pub alerted: bool,
-    /// Packets came to another worker than the flow's owner and were not handed over.
-    pub wrong_thread: bool,
     /// One of the largest flows.
     pub elephant: bool,
     /// Decision for the whole flow.
@@ -293,9 +291,6 @@ impl FlowRecord<'_> {
         }
         w.str("reason", self.reason.name());
         w.bool("alerted", self.alerted);
-        if self.wrong_thread {
-            w.bool("wrong_thread", true);
-        }
         if self.elephant {
             w.bool("elephant", true);
         }

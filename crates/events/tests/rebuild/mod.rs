@@ -347,7 +347,6 @@ fn flow(e: &Event<'_>) -> FlowRecord<'static> {
         state,
         reason: *reasons.iter().find(|known| known.name() == reason).unwrap(),
         alerted: flow.flag("alerted"),
-        wrong_thread: flow.flag("wrong_thread"),
         elephant: flow.flag("elephant"),
         action: flow.text("action").map(|name| {
             let actions = [FlowAction::Drop, FlowAction::Accept, FlowAction::Pass];
