@@ -7,7 +7,7 @@ mod shown;
 
 use crate::ahead::{AHEAD, Guess};
 use crate::board::Presenter;
-use crate::live::inquiry::Inquiry;
+use crate::inquiry::Inquiry;
 use crate::passage::{ENDS_WHEN_IDLE, Passage, credit_early};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::turns::Turn;

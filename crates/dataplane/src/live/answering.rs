@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a worker answers questions about its flows: part by part, between two batches ([`super::inquiry`]).
+//! How a worker answers questions about its flows: part by part, between two batches ([`crate::inquiry`]).
 
-use super::inquiry::{FLOWS_TOLD, FlowsWanted, Inquiry, PART, Question};
-use super::told::{Counted, LevelsNow, LiveFlow, RefusedBy, StaysBy};
-use crate::explain::history::{AllowedBy, Ends};
+use crate::inquiry::{FLOWS_TOLD, FlowsWanted, Inquiry, PART, Question};
+use crate::views::history::{AllowedBy, Ends};
+use crate::views::live::{Counted, LevelsNow, LiveFlow, RefusedBy, StaysBy};
 use crate::worker::Worker;
 use bartizan_applayer::flow::{AppLayer, Known};
 use bartizan_applayer::protocols;

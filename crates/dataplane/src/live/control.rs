@@ -6,7 +6,7 @@
 //! each side (sequentially consistent): either the one sees that the other sleeps, or the other sees the frame.
 
 use super::answering;
-use super::inquiry::{self, Collector, Question, Waiting};
+use crate::inquiry::{self, Collector, Question, Waiting};
 use crate::worker::Worker;
 use bartizan_base::{Generation, WorkerId};
 use bartizan_flow::FlowKey;
