@@ -18,7 +18,7 @@ pub(super) struct InHand<'h> {
     /// What tracking says of it.
     pub tcp: Option<&'h Outcome>,
     pub events: &'h [StreamEvent],
-    pub looks: Looks,
+    pub handling: PacketHandling,
     /// Taken out of the flow's entry.
     pub parts: FlowParts,
     /// What functions are told, the decision among it.
@@ -32,7 +32,7 @@ pub(super) struct InHand<'h> {
 
 /// How a packet is looked at.
 #[derive(Clone, Copy, Debug)]
-pub struct Looks {
+pub struct PacketHandling {
     /// The flow in hand, by its place in the table; `None`: nothing of it waits, as there is no packet in hand.
     pub flow: Option<FlowId>,
     /// An ICMP error: whether it is about a known flow.
@@ -47,10 +47,17 @@ pub struct Looks {
     pub restored: bool,
 }
 
-impl Looks {
+impl PacketHandling {
     /// What is left of a flow: nothing is refused any more, and nothing shown yet.
     pub const fn of_what_is_left(established: bool) -> Self {
-        Looks { flow: None, related: None, inspect: false, spared: true, established, restored: false }
+        PacketHandling {
+            flow: None,
+            related: None,
+            inspect: false,
+            spared: true,
+            established,
+            restored: false,
+        }
     }
 }
 

@@ -130,7 +130,7 @@ impl Runner {
         }
         // Who is away counts as done with what it would have been shown.
         let idle = chains.idle_part(functions).or(away);
-        let InHand { occasion, tcp, events, looks, parts, notes, reject, .. } = hand;
+        let InHand { occasion, tcp, events, handling, parts, notes, reject, .. } = hand;
         // Transactions are not done with a packet whose checksum is wrong, whoever looks.
         if let Some(layer) = shown.filter(|_| tcp.is_some_and(|tcp| tcp.checksum_invalid)) {
             idle.functions().for_each(|bit| showing.view(layer, bit, &mut self.marks).later());
@@ -140,7 +140,7 @@ impl Runner {
             return functions;
         }
         let summary = app.map(AppLayer::summary).unwrap_or_default();
-        let flow = view(entry, summary, looks.established);
+        let flow = view(entry, summary, handling.established);
         let first = reading.first;
         let mut allowed = None;
         let mut noted = Notes { matches: &entry.ext.matches, ..*notes };
