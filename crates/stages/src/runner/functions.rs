@@ -3,7 +3,7 @@
 //! halves run; what they found is recorded.
 
 use super::Runner;
-use super::in_hand::{Detection, InHand, PacketHandling, Shows};
+use super::in_hand::{Detection, InHand, PacketHandling, PayloadScope};
 use super::lifecycle::{Fallen, Said, clear, fate_without};
 use super::parts::{FlowParts, view};
 use super::sight::{Hands, Sight, context};
@@ -117,7 +117,7 @@ impl Runner {
             notes,
             reject: None,
             bypass: false,
-            shows: Shows::All,
+            scope: PayloadScope::All,
         }
     }
 
@@ -130,9 +130,9 @@ impl Runner {
             return false;
         }
         if self.chains.together(entry.path) == Together::StreamJoined {
-            hand.shows = Shows::Packet;
+            hand.scope = PayloadScope::Packet;
             self.run_payload(cx, entry, hand, &Detection::default());
-            hand.shows = Shows::Stream;
+            hand.scope = PayloadScope::Stream;
         }
         if hand.notes.decision != Decision::CONTINUE || !self.chains.wants_payload(entry.path) {
             return false;

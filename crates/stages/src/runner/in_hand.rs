@@ -27,7 +27,7 @@ pub(super) struct InHand<'h> {
     pub reject: Option<RejectTo>,
     /// Nobody needs the rest of the payload.
     pub bypass: bool,
-    pub shows: Shows,
+    pub scope: PayloadScope,
 }
 
 /// How a packet is looked at.
@@ -72,7 +72,7 @@ pub fn is_shown_early(settings: &EngineSettings, occasion: &Occasion<'_>, outcom
 
 /// What payload functions are shown of a packet; more than one part only of segments of a train ([`crate::train`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shows {
+pub(super) enum PayloadScope {
     /// The packet and what is new in the stream and the application layer.
     All,
     /// The packet; the rest comes with a later one.
