@@ -8,7 +8,7 @@
 //! Sources: RFC 9293 sections 3.4 to 3.10 (what each state takes), RFC 5961 section 4 (answers to a SYN that are none).
 
 use bartizan_base::{Direction, Reason};
-use bartizan_flow::tcp::{FlowState, TcpState};
+use bartizan_flow::tcp::{SessionPhase, TcpState};
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,9 +233,9 @@ pub(crate) const MOVES: &[(TcpState, Kind, &[Direction], TcpState)] = &[
 #[must_use]
 pub const fn timeout_of(state: TcpState) -> Timeout {
     match state.flow_state() {
-        FlowState::New => Timeout::New,
-        FlowState::Established => Timeout::Established,
-        FlowState::Closed => Timeout::Closed,
+        SessionPhase::New => Timeout::New,
+        SessionPhase::Established => Timeout::Established,
+        SessionPhase::Closed => Timeout::Closed,
     }
 }
 
