@@ -68,7 +68,7 @@ impl FlowCounters {
 
 /// State in which a flow ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FlowState {
+pub enum EveFlowState {
     /// Seen in one direction only, or no handshake.
     #[default]
     New,
@@ -234,7 +234,7 @@ pub struct FlowRecord<'a> {
     /// Ended early because the flow table was nearly full.
     pub emergency: bool,
     /// State at the end.
-    pub state: FlowState,
+    pub state: EveFlowState,
     /// Why it ended.
     pub reason: EndReason,
     /// Whether a rule alerted on it.
@@ -279,11 +279,11 @@ impl FlowRecord<'_> {
             w.bool("emergency", true);
         }
         let (state, bypass) = match self.state {
-            FlowState::New => ("new", None),
-            FlowState::Established => ("established", None),
-            FlowState::Closed => ("closed", None),
-            FlowState::LocalBypassed => ("bypassed", Some("local")),
-            FlowState::CaptureBypassed => ("bypassed", Some("capture")),
+            EveFlowState::New => ("new", None),
+            EveFlowState::Established => ("established", None),
+            EveFlowState::Closed => ("closed", None),
+            EveFlowState::LocalBypassed => ("bypassed", Some("local")),
+            EveFlowState::CaptureBypassed => ("bypassed", Some("capture")),
         };
         w.str("state", state);
         if let Some(bypass) = bypass {
