@@ -3,7 +3,7 @@
 
 use bartizan_api::southbound::FunctionState;
 use bartizan_base::WorkerId;
-use bartizan_stages::lifecycle::{Condition, FunctionNews, News};
+use bartizan_stages::lifecycle::{Condition, FunctionEvent, FunctionEventKind};
 use std::collections::BTreeMap;
 
 /// Functions that are not as they should be, by worker.
@@ -16,12 +16,12 @@ pub struct Health {
 
 impl Health {
     /// Something has happened on a worker.
-    pub fn note(&mut self, worker: WorkerId, news: &FunctionNews) {
+    pub fn note(&mut self, worker: WorkerId, news: &FunctionEvent) {
         let at = (news.function, worker.0);
         let condition = match news.what {
-            News::Failed(..) => Condition::Failed,
-            News::Stopped => Condition::Stopped,
-            News::Started => Condition::Running,
+            FunctionEventKind::Failed(..) => Condition::Failed,
+            FunctionEventKind::Stopped => Condition::Stopped,
+            FunctionEventKind::Started => Condition::Running,
         };
         match condition {
             Condition::Running => drop(self.away.remove(&at)),
@@ -54,7 +54,7 @@ mod tests {
     fn a_function_stands_as_on_its_worst_worker() {
         let mut health = Health::default();
         let mut note = |worker, what| {
-            health.note(WorkerId(worker), &FunctionNews { function: "ids", what });
+            health.note(WorkerId(worker), &FunctionEvent { function: "ids", what });
             let mut told = Vec::new();
             health.tell(|state| {
                 told.push((state.state, state.reason));
@@ -63,18 +63,18 @@ mod tests {
             assert_eq!(told.len(), 1);
             told.remove(0)
         };
-        let failed = || News::Failed(Arc::default(), None);
-        assert_eq!(note(1, News::Stopped).0, "stopped");
+        let failed = || FunctionEventKind::Failed(Arc::default(), None);
+        assert_eq!(note(1, FunctionEventKind::Stopped).0, "stopped");
         let (state, reason) = note(0, failed());
         assert!(state == "failed" && reason.starts_with("worker 0: function `ids` has failed"), "{reason}");
-        assert_eq!(note(0, News::Started).0, "stopped", "still, on the other");
-        assert_eq!(note(1, News::Started), ("running".to_owned(), String::new()));
+        assert_eq!(note(0, FunctionEventKind::Started).0, "stopped", "still, on the other");
+        assert_eq!(note(1, FunctionEventKind::Started), ("running".to_owned(), String::new()));
     }
 
     #[test]
     fn what_is_not_taken_waits() {
         let mut health = Health::default();
-        health.note(WorkerId(0), &FunctionNews { function: "ids", what: News::Stopped });
+        health.note(WorkerId(0), &FunctionEvent { function: "ids", what: FunctionEventKind::Stopped });
         health.tell(|_| false);
         let mut told = 0;
         health.tell(|_| {

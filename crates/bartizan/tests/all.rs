@@ -40,6 +40,7 @@ mod failing;
 mod firewall;
 mod handshakes;
 mod held_back;
+mod held_open;
 mod icmp_errors;
 mod idle_hour;
 mod inline;

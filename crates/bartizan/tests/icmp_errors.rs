@@ -2,6 +2,8 @@
 //! ICMP errors belong to the flow that they quote, whichever worker they arrive at: all kinds of both versions, also in tunnels, get
 //! the verdict that one worker gives, and that is the right one.
 
+use crate::common::{Folder, capture, run as run_program};
+
 use bartizan_base::{Decision, Reason, Timestamp};
 use bartizan_dataplane::handover::{Handled, Station};
 use bartizan_testkit::hosts::{ethernet, gre, ip, tcp, udp};
@@ -262,5 +264,68 @@ fn stray_errors_are_judged_by_their_own_addresses() {
                 assert_eq!(run(&stack, workers, &[error]), [Some(Reason::PolicyDefault)], "{error:?}");
             }
         }
+    }
+}
+
+/// Who asks about the packet of an error gets the flow that it quotes: both versions, plain and in a tunnel, an error that the flow may get and one that it may not.
+#[test]
+fn an_error_is_explained_as_a_packet_of_its_flow() {
+    let folder = Folder::new();
+    folder.write(
+        "policy.yaml",
+        "policies: [{name: all, from: any, to: any, chain: [sfw]}]\ndefault: {action: drop}\n",
+    );
+    let (mut frames, mut asked) = (Vec::new(), Vec::new());
+    for (number, (v6, tunnel)) in (0..).zip([(false, false), (false, true), (true, false), (true, true)]) {
+        let opening = opening(Flow::Tcp, number, v6);
+        frames.extend(opening.into_iter().map(|packet| wrap(v6, tunnel, packet)));
+        for about in [About::Sent { by_server: false }, About::Sent { by_server: true }, About::Foreign] {
+            let error = Error { flow: Flow::Tcp, number, kind: number.into(), about, v6, tunnel, arrival: 0 };
+            frames.push(error.frame());
+            asked.push((error, frames.len() as u64));
+        }
+    }
+    folder.write("errors.pcap", capture(&frames));
+    for (error, packet) in asked {
+        let wanted = packet.to_string();
+        let args = [
+            "explain",
+            "flow",
+            "errors.pcap",
+            "--flow",
+            &wanted,
+            "--policy",
+            "policy.yaml",
+            "--ips",
+            "--json",
+        ];
+        let ran = run_program(&folder.0, &args);
+        assert_eq!(ran.code, Some(0), "{error:?}: {}", ran.stderr);
+        let told: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!(told["flows"].as_array().unwrap().len(), 1, "{error:?}: {told}");
+        let history = &told["flows"][0]["history"];
+        let ends = &history["ends"];
+        let host = |n: u8| if error.v6 { format!("2001:db8::{n}") } else { format!("10.0.0.{n}") };
+        assert_eq!(
+            [&ends["src_ip"], &ends["src_port"], &ends["dest_ip"], &ends["dest_port"]],
+            [
+                &serde_json::json!(host(CLIENT)),
+                &serde_json::json!(1000 + u16::from(error.number)),
+                &serde_json::json!(host(SERVER)),
+                &serde_json::json!(80)
+            ],
+            "{error:?}"
+        );
+        // All of the flow: four segments, the three errors, of which the last is refused.
+        let last = 7 * (u64::from(error.number) + 1);
+        assert_eq!(history["frames"], serde_json::json!([last - 6, last]), "{error:?}");
+        assert_eq!(history["functions"][0]["header_calls"], 7, "{error:?}");
+        let refused = &history["refused"];
+        assert_eq!(refused.as_array().unwrap().len(), 1, "{error:?}: {refused}");
+        assert_eq!(
+            (&refused[0]["reason"], &refused[0]["packet"], &refused[0]["count"]),
+            (&"sfw_unrelated_icmp".into(), &last.into(), &1.into()),
+            "{error:?}"
+        );
     }
 }

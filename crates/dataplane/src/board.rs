@@ -8,8 +8,7 @@
 //!
 //! Not done: histograms, counters per flow class (they are per policy).
 
-use crate::handover::counters::HandOverCounters;
-use crate::live::counters::LiveCounters;
+use crate::counters::{HandOverCounters, LiveCounters};
 use bartizan_base::{FunctionId, Generation, Timestamp};
 use bartizan_flow::host::HostCounters;
 use bartizan_function::WorkerState;

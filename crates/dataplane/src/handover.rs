@@ -28,7 +28,6 @@
 //! Not done: order between inner flows of one tunnel, whose frames may overtake each other (those of one inner flow do not).
 
 pub(crate) mod away;
-pub(crate) mod counters;
 mod moves;
 pub(crate) mod walk;
 
@@ -47,8 +46,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use walk::{Moved, Site, Stop, Walk};
 
+pub use crate::counters::HandOverCounters;
 pub use away::AWAY_MAX;
-pub use counters::HandOverCounters;
 pub use walk::Owners;
 
 /// A frame on its way from one worker to another.

@@ -4,8 +4,8 @@
 
 use crate::event_ring::RING_BYTES;
 use crate::handover::AWAY_MAX;
+use crate::inquiry::{FLOWS_TOLD, PART, QUESTIONS};
 use crate::live::MOVES_ASKED;
-use crate::live::inquiry::{FLOWS_TOLD, PART, QUESTIONS};
 use crate::live::together::PARCELS;
 use crate::passage::{CLOSINGS, DRAWS, ENDS_WHEN_IDLE, LOOKED_AT, SESSIONS_ENDED, TIMERS_PER_PACKET};
 
@@ -136,9 +136,9 @@ pub const LIMITS: &[Limit] = limits! {
         [count(READS_PER_TURN), count(RAISES_PER_TURN)] in ["offload/manager.rs"],
         "the others are read and taken up in the next turns; packets of an earlier generation go up at once", [NotNeeded];
     Control "entries of a flow table that a worker looks at between two batches for a question" = "{}" [count(PART)]
-        in ["dataplane/live/inquiry.rs"], "the next ones between the next two", [NotNeeded];
+        in ["dataplane/inquiry.rs"], "the next ones between the next two", [NotNeeded];
     Control "flows that one worker tells of, questions that wait for one" = "{}, {}" [count(FLOWS_TOLD), count(QUESTIONS)]
-        in ["dataplane/live/inquiry.rs"], "counted, not told; the question is refused", [Told("`omitted` in the answer, the answer")];
+        in ["dataplane/inquiry.rs"], "counted, not told; the question is refused", [Told("`omitted` in the answer, the answer")];
     Control "different alerts for a controller that a worker holds until it is idle, and for so many batches" = "{}, {}" [count(eve::ALERTS_HELD), count(eve::HELD_TURNS)] in ["dataplane/eve/tap.rs"],
         "the alert is not sent (outputs have it)", [Told("`lost` of alert messages, `alerts-lost` of `bartizan ctl controller`")];
     Control "different alerts of all workers that wait for the way to a controller" = "{}" [count(eve::ALERTS_WAITING)] in ["dataplane/eve/tap.rs"],

@@ -7,11 +7,8 @@
 mod answering;
 mod berth;
 mod control;
-pub(crate) mod counters;
 mod exits;
-pub mod inquiry;
 pub mod together;
-mod told;
 mod unsent;
 
 use crate::ahead::AHEAD;
@@ -28,10 +25,11 @@ use bartizan_stages::record::Recorder;
 use bartizan_stages::train;
 use std::time::Duration;
 
+pub use crate::counters::LiveCounters;
+pub use crate::inquiry;
+pub use crate::views::live::{Counted, LevelsNow, LiveFlow, RefusedBy, StaysBy};
 pub use control::{Control, MOVES_ASKED};
-pub use counters::LiveCounters;
 use exits::Exits;
-pub use told::{Counted, LevelsNow, LiveFlow, RefusedBy, StaysBy};
 use unsent::UnsentFrames;
 
 /// Bytes before the network layer, an 802.1Q tag among them.

@@ -7,7 +7,7 @@ mod shown;
 
 use crate::ahead::{AHEAD, Guess};
 use crate::board::Presenter;
-use crate::live::inquiry::Inquiry;
+use crate::inquiry::Inquiry;
 use crate::passage::{ENDS_WHEN_IDLE, Passage, credit_early};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::turns::Turn;
@@ -29,7 +29,7 @@ use bartizan_stages::intake::Intake;
 use bartizan_stages::intake::fragment::{Fragmented, Settled};
 use bartizan_stages::intake::joined::Joined;
 use bartizan_stages::leaving::Leaving;
-use bartizan_stages::lifecycle::{Act, FunctionNews, FunctionNow};
+use bartizan_stages::lifecycle::{Act, FunctionEvent, FunctionNow};
 use bartizan_stages::normaliser::{NormaliserCounters, Rewrite};
 use bartizan_stages::notice::Notice;
 use bartizan_stages::record::{Entry, Recorder};
@@ -508,7 +508,7 @@ impl Worker {
     }
 
     /// What has happened to functions since the last call.
-    pub fn take_news(&mut self) -> Vec<FunctionNews> {
+    pub fn take_news(&mut self) -> Vec<FunctionEvent> {
         self.runner.lifecycle.take_news()
     }
 

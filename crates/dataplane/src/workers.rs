@@ -45,7 +45,7 @@ use bartizan_flow::{FlowKey, TableError};
 use bartizan_stages::chain::Chains;
 use bartizan_stages::frame::{Place, next_frame};
 use bartizan_stages::guests::{Guest, NotMoved};
-use bartizan_stages::lifecycle::FunctionNews;
+use bartizan_stages::lifecycle::FunctionEvent;
 use bartizan_stages::record::Recorder;
 use bartizan_stages::settings::EngineSettings;
 use bartizan_stages::stats::{Counters, Sum};
@@ -199,7 +199,7 @@ pub struct Finished<R> {
     /// How often a flow went from one worker to another.
     pub moved: u64,
     /// What has happened to functions, worker by worker.
-    pub news: Vec<FunctionNews>,
+    pub news: Vec<FunctionEvent>,
 }
 
 impl<R: WorkerRecorder> Pool<R> {

@@ -13,7 +13,7 @@ use bartizan_function::{
 use bartizan_offload::devices::mock::{Habits, MockDevice, MockPacket, MockWire};
 use bartizan_offload::{Action, DeviceKey, FlowManager};
 use bartizan_packet::LinkType;
-use bartizan_stages::lifecycle::{Act, Condition, News};
+use bartizan_stages::lifecycle::{Act, Condition, FunctionEventKind};
 use bartizan_stages::notice::Notice;
 use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
 use bartizan_stages::settings::EngineSettings;
@@ -254,8 +254,12 @@ fn a_function_that_panics_is_away_until_its_time_and_its_flow_is_refused() {
             assert_eq!(bench.condition(name), Condition::Running);
             assert_eq!(bench.stat("function.failures"), 1);
             assert_eq!(bench.stat("detect.alert"), 2, "what was refused nobody has seen");
-            let news: Vec<News> = bench.stack.worker.take_news().into_iter().map(|news| news.what).collect();
-            let [News::Failed(panicked, Some(wait)), News::Started] = &news[..] else { panic!("{news:?}") };
+            let news: Vec<FunctionEventKind> =
+                bench.stack.worker.take_news().into_iter().map(|news| news.what).collect();
+            let [FunctionEventKind::Failed(panicked, Some(wait)), FunctionEventKind::Started] = &news[..]
+            else {
+                panic!("{news:?}")
+            };
             assert_eq!(*wait, PacketDuration::from_secs(1));
             assert!(panicked.message.contains("made by the test"), "{panicked}");
             assert!(panicked.place.contains("tests/lifecycle.rs:"), "{panicked}");

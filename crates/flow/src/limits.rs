@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bounds of flow tables, TCP and reassembly, for docs/limits.md. Those that are settings are declared where the settings are read.
 
-use crate::host::{MAX_BITS, MAX_EXPECTATIONS, MAX_TAGS, MAX_THRESHOLDS};
+use crate::host::{MAX_BITS, MAX_TAGS, MAX_THRESHOLDS};
 use crate::level::LevelWaits;
 use crate::rate::RateLimit;
 use crate::stream::ONE_SIDED_KEPT;
@@ -47,7 +47,7 @@ pub const LIMITS: &[Limit] = limits! {
         in ["flow/tcp/handle.rs"], "a larger one is dropped and sent again", [Refused(StreamError)];
     Flow "stream events of a packet" = "{}" [count(EventList::CAPACITY)] in ["flow/tcp/event.rs"],
         "further ones are dropped", [Nothing];
-    Flow "state of one host: bits, thresholds, tags, expectations" = "{}, {}, {}, {}"
-        [count(MAX_BITS), count(MAX_THRESHOLDS), count(MAX_TAGS), count(MAX_EXPECTATIONS)] in ["flow/host/slots.rs"],
+    Flow "state of one host: bits, thresholds, tags" = "{}, {}, {}"
+        [count(MAX_BITS), count(MAX_THRESHOLDS), count(MAX_TAGS)] in ["flow/host/slots.rs"],
         "the new one is refused", [Stats("host.slot_refused")];
 };

@@ -30,8 +30,6 @@ pub struct Notes<'a> {
     pub decision: Decision,
     /// What TCP tracking said about the packet.
     pub tcp: Option<&'a Outcome>,
-    /// Bits for functions to leave marks to each other, as the metadata's extended block does.
-    pub marks: u64,
     /// Class of the flow (of a packet without a flow: what classification says of the packet).
     pub fid: Fid,
     /// Whose traffic it is.

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 /// A policy's section for a function, and the classes of flows that it holds for.
 #[derive(Clone, Debug)]
-pub struct Class<T> {
+pub struct PolicyClass<T> {
     /// Name of the policy.
     pub policy: String,
     /// Classes: one for each tenant and service level of the policy.
@@ -45,7 +45,7 @@ pub struct Class<T> {
 #[derive(Clone, Debug)]
 pub struct Made<T, M> {
     /// The class.
-    pub class: Class<T>,
+    pub class: PolicyClass<T>,
     /// What was made of it.
     pub made: M,
     /// The names with which it was made.
@@ -175,7 +175,7 @@ pub fn read<T: DeserializeOwned + Send + Sync + 'static>(
 pub fn read_and_make<T, M>(
     function: &'static str,
     source: &RuleSource<'_>,
-    make: impl Fn(&Class<T>, &Names, &str) -> Result<M, Vec<RulesError>>,
+    make: impl Fn(&PolicyClass<T>, &Names, &str) -> Result<M, Vec<RulesError>>,
 ) -> Result<Classes<T, M>, Vec<RulesError>>
 where
     T: DeserializeOwned + Send + Sync + 'static,
@@ -230,7 +230,7 @@ fn class<T: DeserializeOwned>(
     function: &'static str,
     part: &RulePart,
     index: usize,
-) -> Result<Class<T>, Vec<RulesError>> {
+) -> Result<PolicyClass<T>, Vec<RulesError>> {
     let json = part.json();
     let head = some(json, &["policy", "fids", "from", "to", "one-sided"]);
     let head = read::read_at::<Head>(&head, &format!("classes/{index}"));
@@ -238,7 +238,7 @@ fn class<T: DeserializeOwned>(
     match (head, rules) {
         (Ok(Head { policy, fids, from, to, one_sided }), Ok(rules)) => {
             let fids = fids.into_iter().map(Fid).collect();
-            Ok(Class { policy, fids, from, to, one_sided, rules })
+            Ok(PolicyClass { policy, fids, from, to, one_sided, rules })
         }
         (head, rules) => {
             let mut problems = head.err().unwrap_or_default();

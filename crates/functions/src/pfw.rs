@@ -11,7 +11,7 @@
 //!
 //! Not done: TCP flags, DSCP, time of day.
 
-use crate::classes::{self, ByFid, Class, Member, Names, Side, sides};
+use crate::classes::{self, ByFid, Member, Names, PolicyClass, Side, sides};
 use crate::pfw_table::{self, Entry, Outcome, RuleAction, Span};
 use bartizan_base::{Decision, Fid, FunctionId, Generation, TenantId, Verdict};
 use bartizan_classify::{HeaderRule, Net, Range};
@@ -85,7 +85,7 @@ impl PfwKind {
     /// What the section of a policy comes to.
     fn filter(
         &self,
-        class: &Class<PfwSection>,
+        class: &PolicyClass<PfwSection>,
         names: &Names,
         path: &str,
     ) -> Result<Filter, Vec<RulesError>> {
@@ -183,7 +183,7 @@ struct Counts {
 
 impl Pfw {
     /// Adds the rules of a policy.
-    fn add(&mut self, class: &Class<PfwSection>, filter: &Filter, generation: Generation) {
+    fn add(&mut self, class: &PolicyClass<PfwSection>, filter: &Filter, generation: Generation) {
         let rules = &class.rules.rules;
         let span = Span { first: self.table.len() as u32, rules: rules.len() as u32 };
         for ((number, rule), action) in (0u32..).zip(rules).zip(&filter.actions) {
@@ -248,7 +248,11 @@ fn action_of<'r>(rule: &'r PfwRule, names: &Names) -> Result<(RuleAction, &'r Li
 }
 
 impl Expansion {
-    fn of(rule: &PfwRule, class: &Class<PfwSection>, names: &Names) -> Result<(RuleAction, Self), Wrong> {
+    fn of(
+        rule: &PfwRule,
+        class: &PolicyClass<PfwSection>,
+        names: &Names,
+    ) -> Result<(RuleAction, Self), Wrong> {
         let (action, protocols) = action_of(rule, names)?;
         let only = |allowed: &[u8]| protocols.iter().all(|p| p.0.is_some_and(|p| allowed.contains(&p)));
         let icmp = rule.r#type.is_some() || rule.code.is_some();

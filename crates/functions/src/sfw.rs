@@ -11,7 +11,7 @@
 //!
 //! Not done: expectations of FTP and SIP, NAT.
 
-use crate::classes::{self, ByFid, Class, Made, Member};
+use crate::classes::{self, ByFid, Made, Member, PolicyClass};
 use crate::sfw_messages::{self, IcmpKind, Known, Message};
 use crate::sfw_table::{self, Action, Share, Transition};
 use crate::sfw_tcp::{self, Tracked, Wants};
@@ -186,7 +186,7 @@ impl Drop for Counted {
 
 impl Rules {
     fn new(made: Arc<Made<SfwSection, ()>>) -> Self {
-        let Class { rules, one_sided, .. } = &made.class;
+        let PolicyClass { rules, one_sided, .. } = &made.class;
         let wants = Wants {
             window_check: rules.window_check,
             beginning: rules.midstream == Midstream::Drop,
@@ -201,7 +201,7 @@ impl Rules {
 
     /// Whether the side that opened the flow may do so.
     fn may_open(&self, flow: &FlowView<'_>, notes: &Notes<'_>) -> bool {
-        let Class { from, to, .. } = &self.made.class;
+        let PolicyClass { from, to, .. } = &self.made.class;
         let (from, to) = match self.section().initiate {
             Initiate::From => (from, to),
             Initiate::To => (to, from),

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the stateful firewall decides, as data: tables of values, which the host interprets ([`crate::sfw`]) and levels below can.
 //!
-//! TCP: [`TRANSITIONS`] by the state of the connection before the segment and the class of the segment ([`Class`]). States are those of TCP
+//! TCP: [`TRANSITIONS`] by the state of the connection before the segment and the class of the segment ([`SegmentClass`]). States are those of TCP
 //! tracking ([`TcpState`]). What makes a segment of its class (numbers compared with windows, what tracking knows) is code, in `sfw_tcp`.
 //! Everything else is in [`sfw_messages`](crate::sfw_messages). docs/design/0014-header-halves.md has the whole.
 //!
 //! Sources: RFC 9293 sections 3.4 to 3.10 (what each state takes), RFC 5961 section 4 (answers to a SYN that are none).
 
 use bartizan_base::{Direction, Reason};
-use bartizan_flow::tcp::{FlowState, TcpState};
+use bartizan_flow::tcp::{SessionPhase, TcpState};
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,48 +110,48 @@ impl Place {
     pub const ALL: [Place; 3] = [Place::Stays, Place::Expected, Place::Moves];
 }
 
-/// Class of a segment: a number below [`Class::COUNT`]. Segments that a check has decided have one of the named classes; those that tracking takes have
+/// Class of a segment: a number below [`SegmentClass::COUNT`]. Segments that a check has decided have one of the named classes; those that tracking takes have
 /// kind × 8 + place × 2 + direction (1: to the client).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Class(pub u8);
+pub struct SegmentClass(pub u8);
 
-impl Class {
+impl SegmentClass {
     /// The flags are those of no segment.
-    pub const BROKEN: Class = Class(0);
+    pub const BROKEN: SegmentClass = SegmentClass(0);
     /// The checksum is wrong: the receiver drops it, and nothing was learnt from it.
-    pub const UNREAD: Class = Class(1);
+    pub const UNREAD: SegmentClass = SegmentClass(1);
     /// There is no connection, or one that was picked up in the middle where the policy wants none.
-    pub const NO_CONNECTION: Class = Class(2);
+    pub const NO_CONNECTION: SegmentClass = SegmentClass(2);
     /// Of a one-sided connection that the policy only has inspected.
-    pub const ONE_SIDED: Class = Class(3);
+    pub const ONE_SIDED: SegmentClass = SegmentClass(3);
     /// Its numbers lie outside of the window.
-    pub const OUT_OF_WINDOW: Class = Class(4);
+    pub const OUT_OF_WINDOW: SegmentClass = SegmentClass(4);
     /// Tracking does not take its numbers, which the policy does not want to be checked.
-    pub const UNCHECKED: Class = Class(5);
+    pub const UNCHECKED: SegmentClass = SegmentClass(5);
     /// Tracking does not take it in this state.
-    pub const REFUSED: Class = Class(6);
+    pub const REFUSED: SegmentClass = SegmentClass(6);
     /// Data of the server in the place of the client's ACK.
-    pub const INJECTED: Class = Class(7);
+    pub const INJECTED: SegmentClass = SegmentClass(7);
     /// How many numbers there are.
     pub const COUNT: usize = 48;
 
     /// The named ones, in the order of their numbers.
-    pub const NAMED: [(Class, &'static str); 8] = [
-        (Class::BROKEN, "BROKEN"),
-        (Class::UNREAD, "UNREAD"),
-        (Class::NO_CONNECTION, "NO_CONNECTION"),
-        (Class::ONE_SIDED, "ONE_SIDED"),
-        (Class::OUT_OF_WINDOW, "OUT_OF_WINDOW"),
-        (Class::UNCHECKED, "UNCHECKED"),
-        (Class::REFUSED, "REFUSED"),
-        (Class::INJECTED, "INJECTED"),
+    pub const NAMED: [(SegmentClass, &'static str); 8] = [
+        (SegmentClass::BROKEN, "BROKEN"),
+        (SegmentClass::UNREAD, "UNREAD"),
+        (SegmentClass::NO_CONNECTION, "NO_CONNECTION"),
+        (SegmentClass::ONE_SIDED, "ONE_SIDED"),
+        (SegmentClass::OUT_OF_WINDOW, "OUT_OF_WINDOW"),
+        (SegmentClass::UNCHECKED, "UNCHECKED"),
+        (SegmentClass::REFUSED, "REFUSED"),
+        (SegmentClass::INJECTED, "INJECTED"),
     ];
 
     /// Of a segment that tracking takes.
     #[inline]
     #[must_use]
-    pub const fn taken(kind: Kind, place: Place, direction: Direction) -> Class {
-        Class((kind as u8) << 3 | (place as u8) << 1 | matches!(direction, Direction::ToClient) as u8)
+    pub const fn taken(kind: Kind, place: Place, direction: Direction) -> SegmentClass {
+        SegmentClass((kind as u8) << 3 | (place as u8) << 1 | matches!(direction, Direction::ToClient) as u8)
     }
 }
 
@@ -233,9 +233,9 @@ pub(crate) const MOVES: &[(TcpState, Kind, &[Direction], TcpState)] = &[
 #[must_use]
 pub const fn timeout_of(state: TcpState) -> Timeout {
     match state.flow_state() {
-        FlowState::New => Timeout::New,
-        FlowState::Established => Timeout::Established,
-        FlowState::Closed => Timeout::Closed,
+        SessionPhase::New => Timeout::New,
+        SessionPhase::Established => Timeout::Established,
+        SessionPhase::Closed => Timeout::Closed,
     }
 }
 
@@ -306,12 +306,12 @@ const fn taken(state: TcpState, kind: Kind, place: Place, direction: Direction) 
 }
 
 /// What becomes of a segment of a named class, in whatever state. What tracking has made of one that is refused is no matter of the class.
-const fn named(class: Class) -> Transition {
+const fn named(class: SegmentClass) -> Transition {
     match class {
-        Class::UNREAD | Class::UNCHECKED => cell(None, Action::Admit, None),
-        Class::ONE_SIDED => cell(None, Action::Skip, None),
-        Class::NO_CONNECTION => cell(None, Action::Refuse, Some(Reason::SfwNoConnection)),
-        Class::OUT_OF_WINDOW => cell(None, Action::Refuse, Some(Reason::SfwWindow)),
+        SegmentClass::UNREAD | SegmentClass::UNCHECKED => cell(None, Action::Admit, None),
+        SegmentClass::ONE_SIDED => cell(None, Action::Skip, None),
+        SegmentClass::NO_CONNECTION => cell(None, Action::Refuse, Some(Reason::SfwNoConnection)),
+        SegmentClass::OUT_OF_WINDOW => cell(None, Action::Refuse, Some(Reason::SfwWindow)),
         // BROKEN, REFUSED, INJECTED; and numbers that no segment has.
         _ => cell(None, Action::Refuse, Some(Reason::SfwState)),
     }
@@ -324,23 +324,23 @@ const fn cell_of(state: TcpState, class: u8) -> Transition {
         3 => Kind::Rst,
         4 => Kind::Ack,
         5 => Kind::Fin,
-        _ => return named(Class(class)),
+        _ => return named(SegmentClass(class)),
     };
     let place = match class >> 1 & 3 {
         0 => Place::Stays,
         1 => Place::Expected,
         2 => Place::Moves,
-        _ => return named(Class::BROKEN),
+        _ => return named(SegmentClass::BROKEN),
     };
     taken(state, kind, place, if class & 1 == 0 { Direction::ToServer } else { Direction::ToClient })
 }
 
 /// How many cells [`TRANSITIONS`] has.
-pub const CELLS: usize = STATES.len() * Class::COUNT;
+pub const CELLS: usize = STATES.len() * SegmentClass::COUNT;
 
 /// What becomes of a segment: row by state, column by class.
 pub static TRANSITIONS: [Transition; CELLS] = {
-    let mut table = [named(Class::BROKEN); CELLS];
+    let mut table = [named(SegmentClass::BROKEN); CELLS];
     let mut rest: &mut [Transition] = &mut table;
     let mut states: &[TcpState] = &STATES;
     let mut class = 0;
@@ -348,7 +348,7 @@ pub static TRANSITIONS: [Transition; CELLS] = {
         *cell = cell_of(*state, class);
         rest = behind;
         class += 1;
-        if class as usize == Class::COUNT {
+        if class as usize == SegmentClass::COUNT {
             (states, class) = (others, 0);
         }
     }
@@ -358,10 +358,12 @@ pub static TRANSITIONS: [Transition; CELLS] = {
 /// The cell for a segment of a class that comes in a state.
 #[inline]
 #[must_use]
-pub fn transition(state: TcpState, class: Class) -> Transition {
+pub fn transition(state: TcpState, class: SegmentClass) -> Transition {
     let column = usize::from(class.0);
-    let cell = TRANSITIONS.get(state as usize * Class::COUNT + column).filter(|_| column < Class::COUNT);
-    cell.copied().unwrap_or(const { named(Class::BROKEN) })
+    let cell = TRANSITIONS
+        .get(state as usize * SegmentClass::COUNT + column)
+        .filter(|_| column < SegmentClass::COUNT);
+    cell.copied().unwrap_or(const { named(SegmentClass::BROKEN) })
 }
 
 /// What a connection counts for its source, by its state after the segment.

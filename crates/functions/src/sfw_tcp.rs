@@ -5,7 +5,7 @@
 //! what a segment meant ([`Outcome`]); the table refuses every segment that the receiver's state would not take. Old
 //! data that a sender may have had under way ([`TcpSession::oldest`]) goes on: its sender waits for the ACK that it provokes.
 
-use crate::sfw_table::{self, Class, KINDS, Kind, Place, Transition};
+use crate::sfw_table::{self, KINDS, Kind, Place, SegmentClass, Transition};
 use bartizan_base::Direction;
 use bartizan_flow::tcp::{Outcome, Seq, StreamEvent, TcpSession, TcpState};
 use bartizan_packet::{Tcp, TcpFlags};
@@ -113,8 +113,8 @@ impl Tracked<'_> {
 }
 
 /// The class of such segments.
-pub(crate) const fn plain(direction: Direction) -> Class {
-    Class::taken(Kind::Ack, Place::Stays, direction)
+pub(crate) const fn plain(direction: Direction) -> SegmentClass {
+    SegmentClass::taken(Kind::Ack, Place::Stays, direction)
 }
 
 /// What a segment is by its flags.
@@ -155,37 +155,37 @@ impl Input {
     }
 
     /// The class, by a policy's wishes. Checks come before states: what one of them decides is the same in every state.
-    pub(crate) fn class(&self, wants: Wants) -> Class {
+    pub(crate) fn class(&self, wants: Wants) -> SegmentClass {
         let has = |fact| self.facts.contains(fact);
         if wants.one_sided_inspected && has(Facts::ONE_SIDED) {
-            return Class::ONE_SIDED;
+            return SegmentClass::ONE_SIDED;
         }
         if self.kind == Kind::Broken {
-            return Class::BROKEN;
+            return SegmentClass::BROKEN;
         }
         if has(Facts::UNREAD) {
-            return Class::UNREAD;
+            return SegmentClass::UNREAD;
         }
         if !has(Facts::CONNECTION) || (wants.beginning && has(Facts::MIDSTREAM)) {
-            return Class::NO_CONNECTION;
+            return SegmentClass::NO_CONNECTION;
         }
         if has(Facts::REJECTED) && !has(Facts::OLD) {
             // A RST that the receiver would not take is refused without an event.
             let numbers = has(Facts::NUMBERS) || (self.kind == Kind::Rst && self.previous != TcpState::None);
             return match (numbers, wants.window_check) {
-                (true, true) => Class::OUT_OF_WINDOW,
-                (true, false) => Class::UNCHECKED,
-                (false, _) => Class::REFUSED,
+                (true, true) => SegmentClass::OUT_OF_WINDOW,
+                (true, false) => SegmentClass::UNCHECKED,
+                (false, _) => SegmentClass::REFUSED,
             };
         }
         let known = self.previous >= TcpState::Established && !has(Facts::ASYNC);
         if wants.window_check && (has(Facts::NUMBERS) || (known && has(Facts::TOO_OLD))) {
-            return Class::OUT_OF_WINDOW;
+            return SegmentClass::OUT_OF_WINDOW;
         }
         if has(Facts::INJECTED) {
-            return Class::INJECTED;
+            return SegmentClass::INJECTED;
         }
-        Class::taken(self.kind, self.place(), self.direction)
+        SegmentClass::taken(self.kind, self.place(), self.direction)
     }
 
     fn place(&self) -> Place {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The stateful firewall's tables against TCP tracking: random sessions, seeded, whose segments lie near what is expected.
 
-use crate::sfw_table::{self, Action, Class, Kind, MOVES, NONE, Place, STATES, Timeout, timeout_of};
+use crate::sfw_table::{self, Action, Kind, MOVES, NONE, Place, STATES, SegmentClass, Timeout, timeout_of};
 use crate::sfw_tcp::{Facts, Input, Tracked, Wants, kind, plain};
 use bartizan_base::{Direction, Reason, Timestamp};
 use bartizan_flow::stream::MemoryBudget;
@@ -230,21 +230,24 @@ fn the_cells_are_where_their_numbers_say() {
     for (row, state) in STATES.iter().enumerate() {
         assert_eq!(*state as usize, row);
         // What is refused keeps the state or leaves it to tracking; what tracking refuses has its reason in each state.
-        for (class, _) in Class::NAMED {
+        for (class, _) in SegmentClass::NAMED {
             assert_eq!(sfw_table::transition(*state, class), sfw_table::transition(TcpState::None, class));
         }
     }
-    let window = sfw_table::transition(TcpState::Established, Class::OUT_OF_WINDOW);
+    let window = sfw_table::transition(TcpState::Established, SegmentClass::OUT_OF_WINDOW);
     assert_eq!(window.bytes(), [NONE, 2, Reason::SfwWindow as u8, NONE]);
-    let data = Class::taken(Kind::Ack, Place::Stays, Direction::ToClient);
+    let data = SegmentClass::taken(Kind::Ack, Place::Stays, Direction::ToClient);
     let on = sfw_table::transition(TcpState::Established, data);
     assert_eq!(on.bytes(), [TcpState::Established as u8, 0, NONE, Timeout::Established as u8]);
     // Numbers that no segment has let nothing through.
-    for class in Class::COUNT as u8..=u8::MAX {
-        assert!(STATES.iter().all(|s| sfw_table::transition(*s, Class(class)).action == Action::Refuse));
+    for class in SegmentClass::COUNT as u8..=u8::MAX {
+        assert!(
+            STATES.iter().all(|s| sfw_table::transition(*s, SegmentClass(class)).action == Action::Refuse)
+        );
     }
-    for (class, state) in (0..Class::COUNT as u8).flat_map(|class| STATES.map(|state| (class, state))) {
-        let cell = sfw_table::transition(state, Class(class));
+    for (class, state) in (0..SegmentClass::COUNT as u8).flat_map(|class| STATES.map(|state| (class, state)))
+    {
+        let cell = sfw_table::transition(state, SegmentClass(class));
         assert_eq!(cell.action == Action::Refuse, cell.reason.is_some(), "{state:?} {class}");
     }
 }

@@ -5,7 +5,7 @@
 use crate::transitions;
 
 use bartizan_functions::sfw_messages::{EXCHANGES, Message, icmpv4_kind, icmpv6_kind};
-use bartizan_functions::sfw_table::{Class, KINDS, Kind, NONE, STATES, TRANSITIONS, share};
+use bartizan_functions::sfw_table::{KINDS, Kind, NONE, STATES, SegmentClass, TRANSITIONS, share};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -81,7 +81,7 @@ fn a_c_program_reads_every_cell_as_rust_does() {
     ]));
     let output = run(&mut Command::new(&program));
     let mut expected = String::new();
-    for (state, row) in TRANSITIONS.chunks(Class::COUNT).enumerate() {
+    for (state, row) in TRANSITIONS.chunks(SegmentClass::COUNT).enumerate() {
         for (class, cell) in row.iter().enumerate() {
             let [next, action, reason, timeout] = cell.bytes();
             let _ = writeln!(expected, "{state} {class}: {next} {action} {reason} {timeout}");
@@ -120,7 +120,7 @@ fn checks() -> String {
         let _ = writeln!(text, "  if ({is} != {value}) $error(\"{is}\");");
     };
     for (number, cell) in TRANSITIONS.iter().enumerate() {
-        let (state, class) = (number / Class::COUNT, number % Class::COUNT);
+        let (state, class) = (number / SegmentClass::COUNT, number % SegmentClass::COUNT);
         let value = format!("32'h{:08x}", u32::from_le_bytes(cell.bytes()));
         expect(format!("transition(4'd{state}, 6'd{class})"), value);
     }

@@ -37,14 +37,6 @@ static NAMES: LazyLock<Vec<[Names; TRANSPORTS]>> = LazyLock::new(|| {
     TABLE.iter().map(|spec| [of(spec, "_tcp"), of(spec, "_udp")]).collect()
 });
 
-/// What of a flow has been counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
-    protocol: Option<Known>,
-    transactions: u64,
-    error: bool,
-}
-
 /// Counters of one worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AppStats {

@@ -4,7 +4,7 @@
 use crate::chain::Matches;
 use crate::quotas::Counted;
 use crate::standing::Standing;
-use bartizan_applayer::flow::AppLayer;
+use bartizan_applayer::flow::{AppLayer, Known};
 use bartizan_base::FunctionId;
 use bartizan_base::{Direction, PerDirection};
 use bartizan_flow::rate::Rate;
@@ -35,6 +35,14 @@ impl FunctionSlot {
             own.let_go();
         }
     }
+}
+
+/// What of a flow the statistics of protocols have counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AppCounted {
+    pub(crate) protocol: Option<Known>,
+    pub(crate) transactions: u64,
+    pub(crate) error: bool,
 }
 
 /// See the module.
@@ -82,7 +90,7 @@ pub struct FlowExt {
     /// Transactions that were begun in protocols before a switch.
     pub earlier_tx: u64,
     /// What of it the statistics of protocols have counted.
-    pub counted: crate::app_stats::Counted,
+    pub counted: AppCounted,
     /// What the flow holds, as it was counted last.
     pub memory: crate::app_memory::Charge,
     /// Bytes of the latest seconds, where rates are tracked.

@@ -100,16 +100,16 @@ pub struct FunctionNow {
 
 /// Something that has happened to a function on a worker: a line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FunctionNews {
+pub struct FunctionEvent {
     /// The function.
     pub function: &'static str,
     /// What.
-    pub what: News,
+    pub what: FunctionEventKind,
 }
 
 /// What has happened to a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum FunctionEventKind {
     /// It has failed; in how much time it is started again, if it is.
     Failed(Arc<Panicked>, Option<PacketDuration>),
     /// It is called again.
@@ -118,23 +118,23 @@ pub enum News {
     Stopped,
 }
 
-impl core::fmt::Display for FunctionNews {
+impl core::fmt::Display for FunctionEvent {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let name = self.function;
         match &self.what {
-            News::Failed(panicked, Some(wait)) => {
+            FunctionEventKind::Failed(panicked, Some(wait)) => {
                 let seconds = wait.as_nanos() as f64 / 1e9;
                 write!(
                     f,
                     "function `{name}` has failed: {panicked}; it is started again in {seconds} s, please report it"
                 )
             }
-            News::Failed(panicked, None) => write!(
+            FunctionEventKind::Failed(panicked, None) => write!(
                 f,
                 "function `{name}` has failed: {panicked}; it stays failed: `bartizan ctl function start {name}` starts it, please report it"
             ),
-            News::Started => write!(f, "function `{name}` runs again"),
-            News::Stopped => write!(f, "function `{name}` is stopped"),
+            FunctionEventKind::Started => write!(f, "function `{name}` runs again"),
+            FunctionEventKind::Stopped => write!(f, "function `{name}` is stopped"),
         }
     }
 }
@@ -171,9 +171,9 @@ pub struct Lifecycle {
     begun: u32,
     /// The next restart.
     due: Timestamp,
-    news: Vec<FunctionNews>,
+    news: Vec<FunctionEvent>,
     /// The same with their times, for the recorder.
-    unrecorded: Vec<(Timestamp, FunctionNews)>,
+    unrecorded: Vec<(Timestamp, FunctionEvent)>,
 }
 
 /// After all packets.
@@ -258,7 +258,7 @@ impl Lifecycle {
         record.restart_at = wait.map(|wait| now + wait);
         (record.condition, record.since) = (Condition::Failed, now);
         self.note_due();
-        self.tell(function, News::Failed(panicked, wait), now);
+        self.tell(function, FunctionEventKind::Failed(panicked, wait), now);
     }
 
     /// A function is called again, with nothing that it knew. `forgives`: somebody wants it so, and its attempts count anew.
@@ -276,7 +276,7 @@ impl Lifecycle {
         }
         (record.condition, record.since) = (Condition::Running, now);
         self.note_due();
-        self.tell(function, News::Started, now);
+        self.tell(function, FunctionEventKind::Started, now);
     }
 
     /// No chain has a function any more that had failed: should it come back, it begins anew.
@@ -298,15 +298,15 @@ impl Lifecycle {
         record.restart_at = None;
         (record.condition, record.since) = (Condition::Stopped, now);
         self.note_due();
-        self.tell(function, News::Stopped, now);
+        self.tell(function, FunctionEventKind::Stopped, now);
     }
 
     fn note_due(&mut self) {
         self.due = self.records.iter().filter_map(|record| record.restart_at).min().unwrap_or(NEVER);
     }
 
-    fn tell(&mut self, function: &'static str, what: News, now: Timestamp) {
-        let news = FunctionNews { function, what };
+    fn tell(&mut self, function: &'static str, what: FunctionEventKind, now: Timestamp) {
+        let news = FunctionEvent { function, what };
         if self.unrecorded.len() < NEWS_MAX {
             self.unrecorded.push((now, news.clone()));
         }
@@ -322,12 +322,12 @@ impl Lifecycle {
     }
 
     /// What the recorder was not told of yet.
-    pub fn take_unrecorded(&mut self) -> Vec<(Timestamp, FunctionNews)> {
+    pub fn take_unrecorded(&mut self) -> Vec<(Timestamp, FunctionEvent)> {
         core::mem::take(&mut self.unrecorded)
     }
 
     /// What has happened since the last call.
-    pub fn take_news(&mut self) -> Vec<FunctionNews> {
+    pub fn take_news(&mut self) -> Vec<FunctionEvent> {
         core::mem::take(&mut self.news)
     }
 

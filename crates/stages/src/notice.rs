@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What happened to the engine itself, or to a tenant's quota: told to recorders as it happens, though it is about no packet.
 
-use crate::lifecycle::FunctionNews;
+use crate::lifecycle::FunctionEvent;
 use bartizan_base::TenantId;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug)]
 pub enum Notice<'a> {
     /// A function fails, is started again, is stopped.
-    Function(&'a FunctionNews),
+    Function(&'a FunctionEvent),
     /// A tenant has used up a quota.
     Quota(&'a Exceeded),
 }

@@ -166,7 +166,7 @@ pub struct Unsent<'a> {
 
 /// What became of a file that is to be kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kept {
+pub enum StoreOutcome {
     /// Nobody keeps files.
     #[default]
     Nothing,
@@ -266,9 +266,9 @@ pub trait Recorder {
         tx: TxRecord<'_>,
         direction: Direction,
         index: usize,
-    ) -> Kept {
+    ) -> StoreOutcome {
         let _ = (occasion, flow, tx, direction, index);
-        Kept::Nothing
+        StoreOutcome::Nothing
     }
 
     /// The certificates of a side of a TLS session are to be stored ([`Transaction::due_certificates`]).

@@ -76,10 +76,10 @@ fn unbypassed(entry: &Entry) -> FlowState {
 }
 
 /// The flow state that goes with a TCP session's.
-pub const fn tcp_state(state: bartizan_flow::tcp::FlowState) -> FlowState {
+pub const fn tcp_state(state: bartizan_flow::tcp::SessionPhase) -> FlowState {
     match state {
-        bartizan_flow::tcp::FlowState::New => FlowState::New,
-        bartizan_flow::tcp::FlowState::Established => FlowState::Established,
-        bartizan_flow::tcp::FlowState::Closed => FlowState::Closed,
+        bartizan_flow::tcp::SessionPhase::New => FlowState::New,
+        bartizan_flow::tcp::SessionPhase::Established => FlowState::Established,
+        bartizan_flow::tcp::SessionPhase::Closed => FlowState::Closed,
     }
 }

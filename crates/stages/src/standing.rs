@@ -164,9 +164,9 @@ impl Standing {
         self.refused.filter(|decision| decision.repeats && !self.is_refused())
     }
 
-    /// Another generation: who repeated a refusal, or named a port, may say something else now.
+    /// Another generation: who repeated a refusal, let the flow go on for good, or named a port, may say something else now.
     pub const fn forget_repeated(&mut self) {
-        self.egress = None;
+        (self.allowed, self.egress) = (None, None);
         if let Some(decision) = &mut self.refused {
             decision.repeats = false;
         }

@@ -7,7 +7,7 @@
 use super::{Finding, Tree, uses};
 
 /// Crates that have to have an order.
-const ORDERED: &[&str] = &["crates/detect/src/"];
+const ORDERED: &[&str] = &["crates/dataplane/src/", "crates/detect/src/", "crates/stages/src/"];
 
 /// Fails on uses upward, and on orders that are not those of the folders.
 #[must_use]

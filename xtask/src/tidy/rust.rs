@@ -48,8 +48,12 @@ pub fn has_word(line: &str, word: &str) -> bool {
 /// Number of the first line of the tests at the bottom of a file (`#[cfg(test)]`), or one past the last.
 #[must_use]
 pub fn tests_begin(text: &str) -> usize {
-    text.lines()
-        .position(|line| line.trim_start().starts_with("#[cfg(test)]"))
+    let mut lines = text.lines().zip(text.lines().skip(1));
+    // What is only named here (`mod testing;`, `use ..;`) is one line, and code goes on behind it.
+    lines
+        .position(|(line, next)| {
+            line.trim_start().starts_with("#[cfg(test)]") && !next.trim_end().ends_with(';')
+        })
         .map_or(usize::MAX, |index| index + 1)
 }
 
@@ -124,6 +128,12 @@ fn character(bytes: &[u8], at: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tests_begin_where_they_stand_not_where_they_are_named() {
+        assert_eq!(tests_begin("#[cfg(test)]\nmod testing;\nfn f() {}\n#[cfg(test)]\nmod tests {\n}\n"), 4);
+        assert_eq!(tests_begin("#[cfg(test)]\nuse x;\nfn f() {}\n"), usize::MAX);
+    }
 
     #[test]
     fn comments_and_strings_are_blanked_and_lines_stay() {

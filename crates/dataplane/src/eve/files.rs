@@ -11,7 +11,7 @@ use bartizan_events::JsonWriter;
 use bartizan_events::config::HeaderOptions;
 use bartizan_events::record::{FileInfo, FileRecord};
 use bartizan_events::xff::XffOptions;
-use bartizan_stages::record::{Entry, Kept, Occasion, TxRecord};
+use bartizan_stages::record::{Entry, Occasion, StoreOutcome, TxRecord};
 use core::sync::atomic::Ordering;
 
 impl EveRecorder {
@@ -22,9 +22,9 @@ impl EveRecorder {
         tx: TxRecord<'_>,
         direction: Direction,
         index: usize,
-    ) -> Kept {
+    ) -> StoreOutcome {
         let (Some(store), Some(file)) = (self.store.clone(), tx.tx.files(direction).get(index)) else {
-            return Kept::Nothing;
+            return StoreOutcome::Nothing;
         };
         let Some(fresh) = file.unkept() else {
             // The beginning is gone: a rule decided too late.
@@ -37,18 +37,18 @@ impl EveRecorder {
             return give_up(&store, file);
         }
         if file.state == FileState::Open {
-            return Kept::SoFar { id, bytes };
+            return StoreOutcome::SoFar { id, bytes };
         }
         // Without a digest there is no name for it: nothing of a broken file is kept.
         let Some(sha256) = file.sha256 else {
             store.drop_file(id);
-            return Kept::GivenUp;
+            return StoreOutcome::GivenUp;
         };
         let record = store.write_fileinfo.then(|| {
             let text = self.file_record(occasion, flow, tx, (file, id), store.xff.as_deref());
             (occasion.now.as_secs(), text)
         });
-        if store.close(id, sha256, record) { Kept::Done { id } } else { give_up(&store, file) }
+        if store.close(id, sha256, record) { StoreOutcome::Done { id } } else { give_up(&store, file) }
     }
 
     /// The record beside a kept file.
@@ -76,9 +76,9 @@ impl EveRecorder {
     }
 }
 
-fn give_up(store: &bartizan_events::FileStoreHandle, file: &FileTrack) -> Kept {
+fn give_up(store: &bartizan_events::FileStoreHandle, file: &FileTrack) -> StoreOutcome {
     if file.store_id != 0 {
         store.drop_file(file.store_id);
     }
-    Kept::GivenUp
+    StoreOutcome::GivenUp
 }

@@ -6,7 +6,7 @@ use super::head::{FlowClass, VariableNames, app_protocols, flow_tuple};
 use bartizan_base::{Direction, Level, PerDirection};
 use bartizan_events::Common;
 use bartizan_events::record::{
-    EndReason as Reason, Ether, FlowAction, FlowCounters, FlowRecord, FlowState as State, LevelAmounts,
+    EndReason as Reason, Ether, EveFlowState as State, FlowAction, FlowCounters, FlowRecord, LevelAmounts,
     NetflowRecord, TcpRecord, TcpSession,
 };
 use bartizan_flow::level::Amounts;
@@ -174,7 +174,6 @@ impl EveRecorder {
             state: state_of(flow.state()),
             reason: reason_of(reason),
             alerted: flow.flags.contains(FlowFlags::ALERTED),
-            wrong_thread: false,
             elephant: flow.is_elephant(),
             action: action_of(flow),
             exception_policy: &exceptions,

@@ -24,7 +24,9 @@ use bartizan_events::{EveOutput, EveOutputs, FileStoreHandle, JsonWriter, Sink, 
 use bartizan_function::{Finding, VariableNames};
 use bartizan_stages::chain::{Chains, ClassName, PolicyMap};
 use bartizan_stages::notice::Notice;
-use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Kept, Occasion, Recorder, TxRecord, Unsent};
+use bartizan_stages::record::{
+    Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, StoreOutcome, TxRecord, Unsent,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
@@ -439,7 +441,7 @@ impl Recorder for EveRecorder {
         tx: TxRecord<'_>,
         direction: Direction,
         index: usize,
-    ) -> Kept {
+    ) -> StoreOutcome {
         self.store_file(occasion, flow, tx, direction, index)
     }
 

@@ -7,18 +7,18 @@ use bartizan_base::{Generation, RuleId, TenantId, Timestamp};
 use bartizan_events::config::HeaderOptions;
 use bartizan_events::record::{NoticeRecord, Own};
 use bartizan_events::{Common, JsonWriter};
-use bartizan_stages::lifecycle::{Condition, FunctionNews, News};
+use bartizan_stages::lifecycle::{Condition, FunctionEvent, FunctionEventKind};
 use bartizan_stages::notice::{Exceeded, Notice};
 
 /// The generator of alerts about quotas; no rule has it.
 const QUOTA_GID: u32 = 901;
 
 /// How a function stands after some news.
-const fn state(what: &News) -> Condition {
+const fn state(what: &FunctionEventKind) -> Condition {
     match what {
-        News::Failed(..) => Condition::Failed,
-        News::Started => Condition::Running,
-        News::Stopped => Condition::Stopped,
+        FunctionEventKind::Failed(..) => Condition::Failed,
+        FunctionEventKind::Started => Condition::Running,
+        FunctionEventKind::Stopped => Condition::Stopped,
     }
 }
 
@@ -33,12 +33,12 @@ impl EveRecorder {
         }
     }
 
-    fn write_function(&mut self, now: Timestamp, generation: Generation, news: &FunctionNews) {
+    fn write_function(&mut self, now: Timestamp, generation: Generation, news: &FunctionEvent) {
         let (message, restart_in_ms) = match &news.what {
-            News::Failed(panicked, wait) => {
+            FunctionEventKind::Failed(panicked, wait) => {
                 (Some(panicked.to_string()), wait.map(|wait| wait.as_nanos() / 1_000_000))
             }
-            News::Started | News::Stopped => (None, None),
+            FunctionEventKind::Started | FunctionEventKind::Stopped => (None, None),
         };
         let (function, state) = (news.function, state(&news.what).name());
         let record = NoticeRecord::Function { function, state, message: message.as_deref(), restart_in_ms };

@@ -5,7 +5,7 @@
 
 use super::notes::{Ended, Note, Notes, What};
 use super::observe::{Call, Calls, FlowSeen, Half, How, observed, take};
-pub use super::told::{Alert, AllowedBy, Ends, FlowHistory, Histories, Moment, Part, Refusal};
+pub use crate::views::history::{Alert, AllowedBy, Ends, FlowHistory, Histories, Moment, Part, Refusal};
 use crate::worker::{Frame, Worker};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{Decision, Direction, Timestamp};

@@ -14,4 +14,3 @@ pub mod history;
 mod notes;
 pub mod observe;
 mod probe;
-pub mod told;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a worker answers questions about its flows: part by part, between two batches ([`super::inquiry`]).
+//! How a worker answers questions about its flows: part by part, between two batches ([`crate::inquiry`]).
 
-use super::inquiry::{FLOWS_TOLD, FlowsWanted, Inquiry, PART, Question};
-use super::told::{Counted, LevelsNow, LiveFlow, RefusedBy, StaysBy};
-use crate::explain::history::{AllowedBy, Ends};
+use crate::inquiry::{FLOWS_TOLD, FlowsWanted, Inquiry, PART, Question};
+use crate::views::history::{AllowedBy, Ends};
+use crate::views::live::{Counted, LevelsNow, LiveFlow, RefusedBy, StaysBy};
 use crate::worker::Worker;
 use bartizan_applayer::flow::{AppLayer, Known};
 use bartizan_applayer::protocols;
@@ -116,7 +116,9 @@ pub(super) fn tell(worker: &Worker, me: WorkerId, id: FlowId, entry: &Entry) -> 
         },
         refused: match course {
             Course::Refused(decision) => refused_by(chains, &decision),
-            _ => None,
+            // Judged packet by packet, and each is refused alike.
+            Course::Judged => standing.repeated_refusal().and_then(|each| refused_by(chains, &each)),
+            Course::Uninspected | Course::Bypassed => None,
         },
         allowed: standing.allowed().map(|allowed| AllowedBy {
             function: name(chains, allowed.function),

@@ -6,13 +6,13 @@
 //! each side (sequentially consistent): either the one sees that the other sleeps, or the other sees the frame.
 
 use super::answering;
-use super::inquiry::{self, Collector, Question, Waiting};
+use crate::inquiry::{self, Collector, Question, Waiting};
 use crate::worker::Worker;
 use bartizan_base::{Generation, WorkerId};
 use bartizan_flow::FlowKey;
 use bartizan_ports::Waker;
 use bartizan_stages::chain::Chains;
-use bartizan_stages::lifecycle::{FunctionNews, NEWS_MAX};
+use bartizan_stages::lifecycle::{FunctionEvent, NEWS_MAX};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub struct Control {
     /// Generations that a worker has left: freed by who steers, which takes longer than a worker may wait.
     left: Mutex<Vec<Arc<Chains>>>,
     /// What has happened to functions, for who steers.
-    news: Mutex<Vec<(WorkerId, FunctionNews)>>,
+    news: Mutex<Vec<(WorkerId, FunctionEvent)>>,
 }
 
 /// One worker's part, on cache lines of its own.
@@ -255,7 +255,7 @@ impl Control {
 
     /// What has happened to functions since the last call.
     #[must_use]
-    pub fn take_news(&self) -> Vec<(WorkerId, FunctionNews)> {
+    pub fn take_news(&self) -> Vec<(WorkerId, FunctionEvent)> {
         self.news.lock().map(|mut news| core::mem::take(&mut *news)).unwrap_or_default()
     }
 

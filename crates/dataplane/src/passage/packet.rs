@@ -14,7 +14,7 @@ use bartizan_stages::frame::{Frame, Place, next_packet};
 use bartizan_stages::identity::{icmp_of, segment};
 use bartizan_stages::notice::QuotaKind;
 use bartizan_stages::record::{Anomaly, Entry, Fate, Occasion};
-use bartizan_stages::runner::{Looks, apply_policy, is_shown_early, verdict_of};
+use bartizan_stages::runner::{PacketHandling, apply_policy, is_shown_early, verdict_of};
 use bartizan_stages::settings::EngineSettings;
 use bartizan_stages::settled::tcp_state;
 use bartizan_stages::standing::Course;
@@ -304,9 +304,15 @@ impl Passage<'_> {
         {
             return self.exception(occasion, id, tcp, (target, policy), &events);
         }
-        let looks =
-            Looks { flow: Some(id), inspect: !passed, spared: passed, established, related, restored: false };
-        let decision = self.runner.functions(&mut self.cx, entry, occasion, tcp, &events, looks);
+        let handling = PacketHandling {
+            flow: Some(id),
+            inspect: !passed,
+            spared: passed,
+            established,
+            related,
+            restored: false,
+        };
+        let decision = self.runner.functions(&mut self.cx, entry, occasion, tcp, &events, handling);
         self.apply_effects(id);
         self.mark(id, &decision);
         self.offer_if_unjudged(id, &decision, packet);
@@ -457,7 +463,7 @@ impl Passage<'_> {
         }
         if policy != ExceptionPolicy::Bypass || !entry.path.is_empty() {
             let established = tcp.is_some_and(|o| o.established);
-            let looks = Looks {
+            let handling = PacketHandling {
                 flow: Some(id),
                 inspect: false,
                 spared: true,
@@ -465,7 +471,7 @@ impl Passage<'_> {
                 related: None,
                 restored: false,
             };
-            decision = self.runner.functions(&mut self.cx, entry, occasion, tcp, events, looks);
+            decision = self.runner.functions(&mut self.cx, entry, occasion, tcp, events, handling);
         }
         self.apply_effects(id);
         self.mark(id, &decision);

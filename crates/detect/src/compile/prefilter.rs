@@ -11,7 +11,9 @@ use crate::compile::literals::Collector;
 use crate::compile::payloads::{PayloadCollector, StreamCollector};
 use crate::model::basis::{Basis, Packets};
 use crate::model::buffers::{BufferRef, Buffers};
-use crate::model::prefilter::{Class, PerClass, Prefilters, TxRules, TxSet, check_directions, directions};
+use crate::model::prefilter::{
+    PerClass, Prefilters, ProtocolClass, TxRules, TxSet, check_directions, directions,
+};
 use crate::model::signature::{Member, Signature, ValueCheck};
 use bartizan_applayer::protocol::{BufferSpec, ProtocolId};
 use bartizan_base::{Direction, PerDirection};
@@ -62,9 +64,9 @@ pub fn build(
             }
             match (fast_on, key) {
                 (Some(BufferRef::Payload), _) => {
-                    for class in Class::ALL.into_iter().filter(|c| c.covers(&signature.protocol.ip)) {
+                    for class in ProtocolClass::ALL.into_iter().filter(|c| c.covers(&signature.protocol.ip)) {
                         // Only TCP has streams.
-                        let packets = if class == Class::Tcp { basis.packets } else { Packets::All };
+                        let packets = if class == ProtocolClass::Tcp { basis.packets } else { Packets::All };
                         payloads.get_mut(class)[direction].add(signature, index, packets);
                     }
                 }
@@ -83,14 +85,14 @@ pub fn build(
                     }
                 }
                 _ => {
-                    for class in Class::ALL.into_iter().filter(|c| c.covers(&signature.protocol.ip)) {
+                    for class in ProtocolClass::ALL.into_iter().filter(|c| c.covers(&signature.protocol.ip)) {
                         prefilters.packet_always.get_mut(class)[direction].push(signature.head, index);
                     }
                 }
             }
         }
     }
-    for (class, mut both) in Class::ALL.into_iter().zip(payloads.values) {
+    for (class, mut both) in ProtocolClass::ALL.into_iter().zip(payloads.values) {
         for direction in Direction::BOTH {
             prefilters.payloads.get_mut(class)[direction] =
                 core::mem::take(&mut both[direction]).build(compiler)?;
@@ -107,7 +109,7 @@ pub fn build(
     build_tx(&mut prefilters, tx, buffers, compiler)?;
     for direction in Direction::BOTH {
         prefilters.stream_always[direction].finish();
-        for class in Class::ALL {
+        for class in ProtocolClass::ALL {
             prefilters.packet_always.get_mut(class)[direction].finish();
         }
         for (protocol, both) in prefilters.tx.0.iter_mut().enumerate() {

@@ -17,7 +17,7 @@ use crate::model::condition::{Limited, Measure, Scene};
 use crate::model::content::{Capture, VARIABLES_MAX};
 use crate::model::firewall::Gate;
 use crate::model::left::{Left, LeftKind};
-use crate::model::prefilter::{Class, StreamSets};
+use crate::model::prefilter::{ProtocolClass, StreamSets};
 use crate::model::request::Request;
 use crate::model::signature::{Absent, Kind, Member, RuleAction, Signature, ValueCheck};
 use crate::ruleset::RuleSet;
@@ -266,7 +266,7 @@ impl Pass<'_, '_> {
         let mut candidates = core::mem::take(&mut self.worker.candidates);
         let direction = self.scene.direction;
         let filters = &self.rules.prefilters;
-        let class = Class::of(self.scene.ip_protocol());
+        let class = ProtocolClass::of(self.scene.ip_protocol());
         let payload = self.scene.payload;
         if !self.again {
             filters.packet_always.get(class)[direction].add_to(self.group, &mut candidates);

@@ -2,7 +2,7 @@
 //! Handing on what matches ask for: the data plane marks files and transactions, whoever writes records and files reads the marks.
 
 use crate::model::request::{Request, StoreFiles, StoreScope};
-use crate::state::FlowState;
+use crate::state::FlowRuleState;
 use bartizan_applayer::file::FileTrack;
 use bartizan_applayer::transaction::{Transaction, TxId};
 use bartizan_base::{Direction, PerDirection};
@@ -22,7 +22,7 @@ pub(crate) struct Asked {
 pub(crate) fn carry_out(
     asked: &Asked,
     tx: &dyn Transaction,
-    state: &mut FlowState,
+    state: &mut FlowRuleState,
     app: &mut AppView<'_>,
     matched: impl Fn(&FileTrack) -> bool,
 ) {
@@ -52,7 +52,7 @@ pub(crate) fn carry_out(
 }
 
 /// The files of a transaction are kept if all of it, or all of the flow, is.
-pub(crate) fn mark_files(tx: &dyn Transaction, id: TxId, state: &FlowState, app: &mut AppView<'_>) {
+pub(crate) fn mark_files(tx: &dyn Transaction, id: TxId, state: &FlowRuleState, app: &mut AppView<'_>) {
     let (of_flow, of_tx) = (state.store, tx.common().store);
     let directions =
         PerDirection::new(of_flow.to_server || of_tx.to_server, of_flow.to_client || of_tx.to_client);

@@ -6,7 +6,7 @@
 
 use crate::engine::window::WindowScan;
 use crate::ruleset::{RuleSet, Says};
-use crate::state::FlowState;
+use crate::state::FlowRuleState;
 use bartizan_applayer::memory::Held as _;
 use bartizan_applayer::transaction::TxId;
 use bartizan_base::{Direction, Generation, PerDirection};
@@ -130,7 +130,7 @@ const ROOM_KEPT: usize = 16;
 pub struct FlowDetect {
     generation: Generation,
     /// What rules set in this flow; lives on from generation to generation.
-    pub state: FlowState,
+    pub state: FlowRuleState,
     /// In the order of their ids.
     tx: VecDeque<TxState>,
     /// Bytes of memory that they hold beside their places.
@@ -159,7 +159,7 @@ impl FlowDetect {
             self.forget_all_tx();
             self.ip_only_done = [false; 2];
             self.windows = PerDirection::default();
-            let FlowState { passed, dropped, accepted, .. } = &mut self.state;
+            let FlowRuleState { passed, dropped, accepted, .. } = &mut self.state;
             *accepted = accepted.filter(|rule| rules.accepts(rule));
             *passed = passed.filter(|rule| rules.says(rule, Says::Pass));
             *dropped = dropped.filter(|rule| !forward || rules.says(rule, Says::Refuse));

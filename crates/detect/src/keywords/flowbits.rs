@@ -7,7 +7,7 @@ use super::text;
 use crate::compile::builder::{SignatureBuilder, Use};
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
 use crate::model::condition::{Effect, PacketCondition, Scene};
-use crate::state::FlowState;
+use crate::state::FlowRuleState;
 use bartizan_base::RuleId;
 
 /// The keyword.
@@ -56,7 +56,7 @@ struct Answer {
 }
 
 impl Effect for Answer {
-    fn apply(&self, _: RuleId, _: &Scene<'_>, state: Option<&mut FlowState>) -> bool {
+    fn apply(&self, _: RuleId, _: &Scene<'_>, state: Option<&mut FlowRuleState>) -> bool {
         let Some(state) = state else { return true };
         match self.change {
             Change::Set => state.set_bit(self.name),

@@ -8,7 +8,7 @@ use super::text;
 use crate::compile::builder::{SignatureBuilder, Use};
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
 use crate::model::condition::{Effect, PacketCondition, Scene};
-use crate::state::FlowState;
+use crate::state::FlowRuleState;
 use bartizan_base::RuleId;
 
 /// The keyword.
@@ -32,7 +32,7 @@ enum Operand {
 }
 
 impl Operand {
-    fn value(self, state: &FlowState) -> Option<u32> {
+    fn value(self, state: &FlowRuleState) -> Option<u32> {
         match self {
             Operand::Number(n) => Some(n),
             Operand::Variable(name) => state.integer(name),
@@ -54,7 +54,7 @@ struct Write {
 }
 
 impl Effect for Write {
-    fn apply(&self, _: RuleId, _: &Scene<'_>, state: Option<&mut FlowState>) -> bool {
+    fn apply(&self, _: RuleId, _: &Scene<'_>, state: Option<&mut FlowRuleState>) -> bool {
         let Some(state) = state else { return true };
         let Some(operand) = self.operand.value(state) else { return true };
         let before = state.integer(self.name);

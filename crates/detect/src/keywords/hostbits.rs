@@ -7,7 +7,7 @@ use super::text;
 use crate::compile::builder::{SignatureBuilder, Use};
 use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
 use crate::model::condition::{Effect, PacketCondition, Scene};
-use crate::state::FlowState;
+use crate::state::FlowRuleState;
 use bartizan_base::{PacketDuration, RuleId, Timestamp};
 use bartizan_flow::host::{BitScope, HostKey};
 
@@ -99,7 +99,7 @@ struct Mark {
 }
 
 impl Effect for Mark {
-    fn apply(&self, _: RuleId, scene: &Scene<'_>, _: Option<&mut FlowState>) -> bool {
+    fn apply(&self, _: RuleId, scene: &Scene<'_>, _: Option<&mut FlowRuleState>) -> bool {
         let Some(key) = self.bit.track.key(scene) else { return true };
         let Bit { scope, name, .. } = self.bit;
         let now = scene.now;

@@ -10,7 +10,7 @@ use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
 use crate::model::condition::{Limit, LimitKind, Limited, Scene};
 use crate::model::signature::{Member, RejectSide, RuleAction};
-use crate::state::FlowState;
+use crate::state::FlowRuleState;
 use bartizan_base::{PacketDuration, RuleId, Timestamp};
 use bartizan_flow::host::{HostKey, RuleKey};
 use bartizan_rules::{
@@ -177,7 +177,7 @@ impl Counting {
         })
     }
 
-    fn in_flow(&self, rule: RuleKey, now: Timestamp, state: Option<&mut FlowState>) -> Limited {
+    fn in_flow(&self, rule: RuleKey, now: Timestamp, state: Option<&mut FlowRuleState>) -> Limited {
         let Some(state) = state else { return Limited::Nothing };
         // No room: the match counts as a first one.
         let Some(slot) = state.count(rule, self.track as u32) else {
@@ -222,7 +222,7 @@ const fn acting(action: NewAction) -> Limited {
 }
 
 impl Limit for Counting {
-    fn judge(&self, rule: RuleId, scene: &Scene<'_>, state: Option<&mut FlowState>) -> Limited {
+    fn judge(&self, rule: RuleId, scene: &Scene<'_>, state: Option<&mut FlowRuleState>) -> Limited {
         let rule = RuleKey { gid: rule.gid, sid: rule.sid };
         let Some(key) = self.key(rule, scene) else { return Limited::Alert };
         if self.method == Method::Threshold && self.count == 1 {
@@ -263,7 +263,7 @@ struct Suppress {
 }
 
 impl Limit for Suppress {
-    fn judge(&self, _: RuleId, scene: &Scene<'_>, _: Option<&mut FlowState>) -> Limited {
+    fn judge(&self, _: RuleId, scene: &Scene<'_>, _: Option<&mut FlowRuleState>) -> Limited {
         let Some((source, destination)) = scene.addresses() else { return Limited::Alert };
         let found = match self.track {
             ThresholdTrack::Source => self.addresses.contains(source),

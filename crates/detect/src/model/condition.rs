@@ -5,7 +5,7 @@
 
 use crate::model::action::RuleAction;
 use crate::model::left::Left;
-use crate::state::FlowState;
+use crate::state::FlowRuleState;
 use bartizan_applayer::file::FileTrack;
 use bartizan_applayer::transaction::Transaction;
 use bartizan_base::{Direction, RuleId, Timestamp};
@@ -26,7 +26,7 @@ pub struct Scene<'a> {
     /// The flow, unless the packet has none.
     pub flow: Option<&'a FlowView<'a>>,
     /// Flow variables as they stand now.
-    pub state: Option<&'a FlowState>,
+    pub state: Option<&'a FlowRuleState>,
     /// What rules that matched before left of this packet.
     pub left: &'a [Left],
     /// Events that the stream engine raised for this packet.
@@ -216,7 +216,7 @@ pub trait Transform: Send + Sync {
 /// What happens when all conditions of a rule hold, before the alert is written.
 pub trait Effect: Send + Sync {
     /// Applies the effect. `false` takes the match back (a threshold that is not reached).
-    fn apply(&self, rule: RuleId, scene: &Scene<'_>, state: Option<&mut FlowState>) -> bool;
+    fn apply(&self, rule: RuleId, scene: &Scene<'_>, state: Option<&mut FlowRuleState>) -> bool;
 }
 
 /// What a threshold makes of a match.
@@ -249,7 +249,7 @@ pub enum LimitKind {
 /// [`Limited::Alert`].
 pub trait Limit: Send + Sync {
     /// Counts the match and judges it.
-    fn judge(&self, rule: RuleId, scene: &Scene<'_>, state: Option<&mut FlowState>) -> Limited;
+    fn judge(&self, rule: RuleId, scene: &Scene<'_>, state: Option<&mut FlowRuleState>) -> Limited;
 
     /// What it is.
     fn kind(&self) -> LimitKind;

@@ -160,8 +160,8 @@ impl Prefilters {
     /// Whether a rule looks at TCP segments in order and without events by themselves, not only at their stream.
     #[must_use]
     pub fn looks_at_segments(&self) -> bool {
-        let always = self.packet_always.get(Class::Tcp);
-        let payloads = self.payloads.get(Class::Tcp);
+        let always = self.packet_always.get(ProtocolClass::Tcp);
+        let payloads = self.payloads.get(ProtocolClass::Tcp);
         !self.packet_buffers.is_empty()
             || Direction::BOTH.into_iter().any(|d| !always[d].is_empty() || payloads[d].looks_at_each())
     }
@@ -169,7 +169,7 @@ impl Prefilters {
 
 /// What packets are grouped by before their flow's direction is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum ProtocolClass {
     /// TCP.
     Tcp,
     /// UDP.
@@ -180,24 +180,25 @@ pub enum Class {
     Other,
 }
 
-impl Class {
+impl ProtocolClass {
     /// All of them.
-    pub const ALL: [Class; 4] = [Class::Tcp, Class::Udp, Class::Icmp, Class::Other];
+    pub const ALL: [ProtocolClass; 4] =
+        [ProtocolClass::Tcp, ProtocolClass::Udp, ProtocolClass::Icmp, ProtocolClass::Other];
 
     /// Of an IP protocol number.
     #[must_use]
     pub const fn of(protocol: Option<u8>) -> Self {
         match protocol {
-            Some(6) => Class::Tcp,
-            Some(17) => Class::Udp,
-            Some(1 | 58) => Class::Icmp,
-            _ => Class::Other,
+            Some(6) => ProtocolClass::Tcp,
+            Some(17) => ProtocolClass::Udp,
+            Some(1 | 58) => ProtocolClass::Icmp,
+            _ => ProtocolClass::Other,
         }
     }
 
     /// Whether a rule with these IP protocols is about packets of this class.
     pub(crate) fn covers(self, protocols: &[u8]) -> bool {
-        protocols.is_empty() || protocols.iter().any(|p| Class::of(Some(*p)) == self)
+        protocols.is_empty() || protocols.iter().any(|p| ProtocolClass::of(Some(*p)) == self)
     }
 }
 
@@ -210,23 +211,23 @@ pub struct PerClass<T> {
 impl<T> PerClass<T> {
     /// Of a class.
     #[must_use]
-    pub fn get(&self, class: Class) -> &PerDirection<T> {
+    pub fn get(&self, class: ProtocolClass) -> &PerDirection<T> {
         let [tcp, udp, icmp, other] = &self.values;
         match class {
-            Class::Tcp => tcp,
-            Class::Udp => udp,
-            Class::Icmp => icmp,
-            Class::Other => other,
+            ProtocolClass::Tcp => tcp,
+            ProtocolClass::Udp => udp,
+            ProtocolClass::Icmp => icmp,
+            ProtocolClass::Other => other,
         }
     }
 
-    pub(crate) fn get_mut(&mut self, class: Class) -> &mut PerDirection<T> {
+    pub(crate) fn get_mut(&mut self, class: ProtocolClass) -> &mut PerDirection<T> {
         let [tcp, udp, icmp, other] = &mut self.values;
         match class {
-            Class::Tcp => tcp,
-            Class::Udp => udp,
-            Class::Icmp => icmp,
-            Class::Other => other,
+            ProtocolClass::Tcp => tcp,
+            ProtocolClass::Udp => udp,
+            ProtocolClass::Icmp => icmp,
+            ProtocolClass::Other => other,
         }
     }
 }

@@ -67,7 +67,7 @@ pub struct FlowCount {
 
 /// What rules remember of one flow.
 #[derive(Clone, Debug, Default)]
-pub struct FlowState {
+pub struct FlowRuleState {
     /// Bits that are set, by interned name.
     bits: SmallVec<[u32; 4]>,
     /// Integers, by interned name.
@@ -98,7 +98,7 @@ pub struct FlowState {
     pub dropped: Option<bartizan_base::RuleId>,
 }
 
-impl FlowState {
+impl FlowRuleState {
     /// Whether a bit is set.
     #[must_use]
     pub fn bit(&self, name: u32) -> bool {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What rules remember and look up beside the traffic: per flow ([`FlowState`]), per host and by name ([`shared`]), in sets of values
+//! What rules remember and look up beside the traffic: per flow ([`FlowRuleState`]), per host and by name ([`shared`]), in sets of values
 //! and files ([`dataset`], [`locations`]).
 //!
 //! What outlives a generation is keyed by interned name or gid:sid, never by position in a rule set.
@@ -9,4 +9,4 @@ mod flow;
 pub mod locations;
 pub mod shared;
 
-pub use flow::{FlowCount, FlowState, Names, VARIABLES_PER_FLOW_MAX};
+pub use flow::{FlowCount, FlowRuleState, Names, VARIABLES_PER_FLOW_MAX};

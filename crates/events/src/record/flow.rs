@@ -68,7 +68,7 @@ impl FlowCounters {
 
 /// State in which a flow ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FlowState {
+pub enum EveFlowState {
     /// Seen in one direction only, or no handshake.
     #[default]
     New,
@@ -234,13 +234,11 @@ pub struct FlowRecord<'a> {
     /// Ended early because the flow table was nearly full.
     pub emergency: bool,
     /// State at the end.
-    pub state: FlowState,
+    pub state: EveFlowState,
     /// Why it ended.
     pub reason: EndReason,
     /// Whether a rule alerted on it.
     pub alerted: bool,
-    /// Packets came to another worker than the flow's owner and were not handed over.
-    pub wrong_thread: bool,
     /// One of the largest flows.
     pub elephant: bool,
     /// Decision for the whole flow.
@@ -281,11 +279,11 @@ impl FlowRecord<'_> {
             w.bool("emergency", true);
         }
         let (state, bypass) = match self.state {
-            FlowState::New => ("new", None),
-            FlowState::Established => ("established", None),
-            FlowState::Closed => ("closed", None),
-            FlowState::LocalBypassed => ("bypassed", Some("local")),
-            FlowState::CaptureBypassed => ("bypassed", Some("capture")),
+            EveFlowState::New => ("new", None),
+            EveFlowState::Established => ("established", None),
+            EveFlowState::Closed => ("closed", None),
+            EveFlowState::LocalBypassed => ("bypassed", Some("local")),
+            EveFlowState::CaptureBypassed => ("bypassed", Some("capture")),
         };
         w.str("state", state);
         if let Some(bypass) = bypass {
@@ -293,9 +291,6 @@ impl FlowRecord<'_> {
         }
         w.str("reason", self.reason.name());
         w.bool("alerted", self.alerted);
-        if self.wrong_thread {
-            w.bool("wrong_thread", true);
-        }
         if self.elephant {
             w.bool("elephant", true);
         }

@@ -29,7 +29,7 @@ pub use common::{Common, Ether, InPlace, PacketBytes, PacketSource, Tuple, Varia
 pub use drop::{DropRecord, NetworkHeader, TransportHeader, drop_reason};
 pub use file::{FileInfo, FileRecord, FileState};
 pub use flow::{
-    AppProtocols, EndReason, FlowAction, FlowCounters, FlowRecord, FlowState, NetflowRecord, TcpRecord,
+    AppProtocols, EndReason, EveFlowState, FlowAction, FlowCounters, FlowRecord, NetflowRecord, TcpRecord,
     TcpSession,
 };
 pub use misc::{ArpRecord, FrameRecord, LossRecord, MetadataRecord, PacketRecord, TransactionRecord};

@@ -76,7 +76,6 @@ pub const FIELDS: &[Field] = &[
     field("flow.bypass", Text, "Where it was bypassed: local or capture."),
     field("flow.reason", Text, "Why it ended: timeout, shutdown, forced, tcp_reuse or unknown."),
     field("flow.alerted", Boolean, "Whether a rule alerted on it."),
-    field("flow.wrong_thread", Boolean, "Packets came to another worker than its owner."),
     field("flow.elephant", Boolean, "One of the largest flows."),
     field("flow.action", Text, "Decision for the whole flow: drop, pass or accept."),
     field("flow.exception_policy", Objects, "Exception policies that were applied."),

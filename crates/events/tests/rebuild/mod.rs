@@ -323,11 +323,11 @@ fn counters(e: &Event<'_>) -> FlowCounters {
 fn flow(e: &Event<'_>) -> FlowRecord<'static> {
     let flow = e.object("flow").unwrap();
     let state = match (flow.text("state").unwrap(), flow.text("bypass")) {
-        ("new", _) => FlowState::New,
-        ("established", _) => FlowState::Established,
-        ("closed", _) => FlowState::Closed,
-        (_, Some("local")) => FlowState::LocalBypassed,
-        _ => FlowState::CaptureBypassed,
+        ("new", _) => EveFlowState::New,
+        ("established", _) => EveFlowState::Established,
+        ("closed", _) => EveFlowState::Closed,
+        (_, Some("local")) => EveFlowState::LocalBypassed,
+        _ => EveFlowState::CaptureBypassed,
     };
     let reasons =
         [EndReason::Timeout, EndReason::Shutdown, EndReason::Forced, EndReason::TcpReuse, EndReason::Unknown];
@@ -347,7 +347,6 @@ fn flow(e: &Event<'_>) -> FlowRecord<'static> {
         state,
         reason: *reasons.iter().find(|known| known.name() == reason).unwrap(),
         alerted: flow.flag("alerted"),
-        wrong_thread: flow.flag("wrong_thread"),
         elephant: flow.flag("elephant"),
         action: flow.text("action").map(|name| {
             let actions = [FlowAction::Drop, FlowAction::Accept, FlowAction::Pass];

@@ -2,19 +2,17 @@
 //! Versioned export and import of host state: for warm restart and migration.
 //!
 //! One record, little endian: version u8, length u32 of what follows, tenant u16, kind u8 with its
-//! fields, connections u32, half-open u32, then four lists (count u8, items): bits, thresholds, tags,
-//! expectations. Since version 2, of each tag: its last packet, whether it is fresh u8, matches u8.
-//! A later version may only append.
+//! fields, connections u32, half-open u32, then three lists (count u8, items): bits, thresholds, tags.
+//! A later version may only append. Those before this one had other lists; nobody has kept any.
 
-use super::slots::{Bit, BitScope, Expectation, HostState, RuleKey, Threshold};
-use super::slots::{MAX_BITS, MAX_EXPECTATIONS, MAX_TAGS, MAX_THRESHOLDS};
+use super::slots::{Bit, BitScope, HostState, MAX_BITS, MAX_TAGS, MAX_THRESHOLDS, RuleKey, Threshold};
 use super::tags::Tag;
 use super::{HostKey, HostKind};
 use bartizan_base::{Cursor, TenantId, Timestamp};
 use core::net::IpAddr;
 
-const VERSION: u8 = 2;
-const OLDEST: u8 = 1;
+const VERSION: u8 = 3;
+const OLDEST: u8 = 3;
 
 /// Why an exported record cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,7 +22,7 @@ pub enum HostImportError {
     Short,
     /// Written by a format that this program cannot read.
     #[error(
-        "host record: version {found} is not readable, this program reads version 1 and later that only append"
+        "host record: version {found} is not readable, this program reads version 3 and later ones, which only append"
     )]
     Version {
         /// The version byte found.
@@ -58,11 +56,6 @@ fn put_rule(out: &mut Vec<u8>, rule: RuleKey) {
 
 fn put_time(out: &mut Vec<u8>, time: Timestamp) {
     out.extend(time.as_nanos().to_le_bytes());
-}
-
-fn put_port(out: &mut Vec<u8>, port: Option<u16>) {
-    out.push(u8::from(port.is_some()));
-    out.extend(port.unwrap_or(0).to_le_bytes());
 }
 
 /// Appends whose entry it is: tenant u16, kind u8 with its fields.
@@ -124,19 +117,7 @@ pub fn export_host(key: &HostKey, state: &HostState, out: &mut Vec<u8>) {
         put_rule(&mut body, tag.rule);
         body.extend(tag.packets.to_le_bytes());
         body.extend(tag.bytes.to_le_bytes());
-        put_time(&mut body, tag.until);
-    }
-    body.push(state.expectations.len() as u8);
-    for e in &state.expectations {
-        body.push(e.protocol);
-        put_port(&mut body, e.source_port);
-        put_port(&mut body, e.destination_port);
-        body.extend(e.application.to_le_bytes());
-        body.extend(e.cookie.to_le_bytes());
-        put_time(&mut body, e.until);
-    }
-    for tag in state.tags.iter() {
-        put_time(&mut body, tag.seen);
+        [tag.until, tag.seen].into_iter().for_each(|time| put_time(&mut body, time));
         body.extend([u8::from(tag.fresh), tag.matches]);
     }
     out.push(VERSION);
@@ -172,11 +153,6 @@ impl Reader<'_> {
         Ok(RuleKey { gid: self.u32()?, sid: self.u32()? })
     }
 
-    fn port(&mut self) -> Result<Option<u16>, HostImportError> {
-        let (there, port) = (self.u8()?, self.u16()?);
-        Ok((there != 0).then_some(port))
-    }
-
     fn address(&mut self) -> Result<IpAddr, HostImportError> {
         match self.u8()? {
             4 => self.0.array::<4>().map(IpAddr::from).ok_or(HostImportError::Short),
@@ -201,7 +177,7 @@ impl Reader<'_> {
         })
     }
 
-    fn state(&mut self, version: u8) -> Result<HostState, HostImportError> {
+    fn state(&mut self) -> Result<HostState, HostImportError> {
         let mut state =
             HostState { connections: self.u32()?, half_open: self.u32()?, ..HostState::default() };
         for _ in 0..self.count(MAX_BITS, "bits")? {
@@ -228,26 +204,10 @@ impl Reader<'_> {
                 packets: self.u32()?,
                 bytes: self.u64()?,
                 until: self.time()?,
-                seen: Timestamp::from_nanos(u64::MAX),
-                fresh: false,
-                matches: 0,
+                seen: self.time()?,
+                fresh: self.u8()? != 0,
+                matches: self.u8()?,
             });
-        }
-        for _ in 0..self.count(MAX_EXPECTATIONS, "expectations")? {
-            state.expectations.push(Expectation {
-                protocol: self.u8()?,
-                source_port: self.port()?,
-                destination_port: self.port()?,
-                application: self.u16()?,
-                cookie: self.u64()?,
-                until: self.time()?,
-            });
-        }
-        // The first version did not say: such a tag is kept until a packet comes for it.
-        for tag in state.tags.0.iter_mut().filter(|_| version > OLDEST) {
-            tag.seen = self.time()?;
-            tag.fresh = self.u8()? != 0;
-            tag.matches = self.u8()?;
         }
         Ok(state)
     }
@@ -266,7 +226,7 @@ pub fn import_host(bytes: &[u8]) -> Result<(HostKey, HostState, usize), HostImpo
     let length = outer.u32_le().ok_or(HostImportError::Short)?;
     let body = outer.take(length as usize).ok_or(HostImportError::Short)?;
     let mut body = Reader(Cursor::new(body));
-    Ok((body.key()?, body.state(version)?, outer.position()))
+    Ok((body.key()?, body.state()?, outer.position()))
 }
 
 #[cfg(test)]
@@ -284,15 +244,6 @@ mod tests {
         *state.threshold(rule, 1).unwrap() =
             Threshold { rule, part: 1, count: 5, started: Timestamp::from_parts(1, 0), mark: until, until };
         state.tag(Tag { rule, packets: 6, bytes: 700, until, seen: until, fresh: true, matches: 3 }).unwrap();
-        let expected = Expectation {
-            protocol: 6,
-            source_port: None,
-            destination_port: Some(0),
-            application: 9,
-            cookie: 1 << 60,
-            until,
-        };
-        state.expect(expected).unwrap();
         state
     }
 
@@ -328,8 +279,8 @@ mod tests {
         let mut bytes = Vec::new();
         export_host(&HostKey::rule(TenantId(0), RuleKey::default()), &full(), &mut bytes);
         let mut old = bytes.clone();
-        old[0] = 0;
-        assert_eq!(import_host(&old), Err(HostImportError::Version { found: 0 }));
+        old[0] = 2;
+        assert_eq!(import_host(&old), Err(HostImportError::Version { found: 2 }));
         bytes[7] = 9;
         assert_eq!(import_host(&bytes), Err(HostImportError::Field { field: "kind" }));
     }
@@ -337,7 +288,7 @@ mod tests {
     proptest! {
         #[test]
         fn arbitrary_bytes_never_panic(body in prop::collection::vec(any::<u8>(), 0..400)) {
-            let mut bytes = vec![1];
+            let mut bytes = vec![VERSION];
             bytes.extend((body.len() as u32).to_le_bytes());
             bytes.extend(body);
             if let Ok((_, _, used)) = import_host(&bytes) {

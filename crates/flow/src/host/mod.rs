@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The host table: state that belongs to no flow.
 //!
-//! Thresholds, bits, connection counts, tags and expectations are kept per host, per pair of hosts, per
+//! Thresholds, bits, connection counts and tags are kept per host, per pair of hosts, per
 //! network or per rule. The table is shared by all workers: it is cut into shards by the keyed hash of
 //! tenant and address, each behind its own lock, and it is touched only when a rule or a limit
 //! asks, never once per packet. Its memory is bounded; what does not fit is refused or makes another
@@ -18,8 +18,7 @@ mod value;
 
 pub use export::{HostImportError, export_host, export_key, import_host, import_key};
 pub use slots::{
-    Bit, BitScope, Expectation, HostState, MAX_BITS, MAX_EXPECTATIONS, MAX_TAGS, MAX_THRESHOLDS, RuleKey,
-    SlotRefused, Threshold,
+    Bit, BitScope, HostState, MAX_BITS, MAX_TAGS, MAX_THRESHOLDS, RuleKey, SlotRefused, Threshold,
 };
 pub use tags::{Tag, Tags};
 pub use value::HostValue;

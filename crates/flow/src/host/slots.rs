@@ -2,7 +2,7 @@
 //! The typed slots of a host, a pair, a network or a rule.
 //!
 //! What they mean is the business of those who use them (detection's thresholds, the firewall's
-//! limits, the protocols' expectations); here they are plain data with an end on the packet clock and
+//! limits); here they are plain data with an end on the packet clock and
 //! a bound on their number. They are keyed by what outlives a generation: interned names and gid:sid.
 
 use super::tags::{Tag, Tags};
@@ -16,8 +16,6 @@ pub const MAX_BITS: usize = 64;
 pub const MAX_THRESHOLDS: usize = 64;
 /// Tags that one entry holds at most.
 pub const MAX_TAGS: usize = 16;
-/// Expectations that one entry holds at most.
-pub const MAX_EXPECTATIONS: usize = 16;
 
 /// A detection rule in all its revisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,24 +64,7 @@ pub struct Threshold {
     pub until: Timestamp,
 }
 
-/// A flow that an application protocol has announced (FTP data, SIP media).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expectation {
-    /// IP protocol of the flow to come.
-    pub protocol: u8,
-    /// Its source port, if known.
-    pub source_port: Option<u16>,
-    /// Its destination port, if known.
-    pub destination_port: Option<u16>,
-    /// Application protocol that it will carry, by its interned number.
-    pub application: u16,
-    /// What the announcing flow wants to find again.
-    pub cookie: u64,
-    /// It is awaited until this time.
-    pub until: Timestamp,
-}
-
-/// There is no room for another bit, threshold, tag or expectation in this entry; counted.
+/// There is no room for another bit, threshold or tag in this entry; counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("host entry: no room for another slot of this kind; shorten its timeout or share a name among rules")]
 pub struct SlotRefused;
@@ -94,7 +75,6 @@ pub struct HostState {
     pub(super) bits: SmallVec<[Bit; 1]>,
     pub(super) thresholds: SmallVec<[Threshold; 1]>,
     pub(super) tags: Tags,
-    pub(super) expectations: Vec<Expectation>,
     /// Open connections. The entry is kept while there are any.
     pub connections: u32,
     /// Half-open connections. The entry is kept while there are any.
@@ -194,36 +174,6 @@ impl HostState {
     pub const fn tags_mut(&mut self) -> &mut Tags {
         &mut self.tags
     }
-
-    /// Announces a flow.
-    ///
-    /// # Errors
-    /// [`SlotRefused`] when [`MAX_EXPECTATIONS`] are awaited.
-    pub fn expect(&mut self, expectation: Expectation) -> Result<(), SlotRefused> {
-        if self.expectations.len() >= MAX_EXPECTATIONS {
-            self.refused += 1;
-            return Err(SlotRefused);
-        }
-        self.expectations.push(expectation);
-        Ok(())
-    }
-
-    /// Takes the first expectation that a new flow fits; it is awaited once only.
-    pub fn fulfil(
-        &mut self,
-        protocol: u8,
-        source_port: u16,
-        destination_port: u16,
-        now: Timestamp,
-    ) -> Option<Expectation> {
-        let place = self.expectations.iter().position(|e| {
-            e.protocol == protocol
-                && e.source_port.is_none_or(|port| port == source_port)
-                && e.destination_port.is_none_or(|port| port == destination_port)
-                && e.until > now
-        })?;
-        Some(self.expectations.remove(place))
-    }
 }
 
 impl HostValue for HostState {
@@ -231,14 +181,12 @@ impl HostValue for HostState {
         self.bits.retain(|bit| bit.until > now);
         self.thresholds.retain(|threshold| threshold.until > now);
         self.tags.0.retain(|tag| tag.kept_until() > now);
-        self.expectations.retain(|expectation| expectation.until > now);
         if self.connections > 0 || self.half_open > 0 {
             return Timestamp::from_nanos(u64::MAX);
         }
         let ends = self.bits.iter().map(|bit| bit.until);
         let ends = ends.chain(self.thresholds.iter().map(|threshold| threshold.until));
         let ends = ends.chain(self.tags.iter().map(Tag::kept_until));
-        let ends = ends.chain(self.expectations.iter().map(|expectation| expectation.until));
         ends.max().unwrap_or(Timestamp::ZERO)
     }
 

@@ -147,26 +147,12 @@ fn slots_are_bounded_and_what_does_not_fit_is_counted() {
                 Tag { rule: rule(n), packets, bytes: 9, until: at(9), seen: at(0), fresh: false, matches: 0 };
             assert_eq!(s.tag(tag).is_ok(), (n as usize) < MAX_TAGS);
         }
-        for n in 0..MAX_EXPECTATIONS as u16 + 1 {
-            let e = Expectation {
-                protocol: 6,
-                source_port: None,
-                destination_port: Some(n),
-                application: 2,
-                cookie: u64::from(n),
-                until: at(9),
-            };
-            assert_eq!(s.expect(e).is_ok(), usize::from(n) < MAX_EXPECTATIONS);
-        }
     })
     .unwrap();
-    assert_eq!(t.counters().slot_refused, 4);
+    assert_eq!(t.counters().slot_refused, 3);
     t.with(&key, at(6), |s| {
         assert!(!s.is_set(BIT, 0, at(6)));
         s.set(BIT, 99, at(6), at(7)).unwrap();
-        assert_eq!(s.fulfil(6, 1000, 3, at(6)).map(|e| e.cookie), Some(3));
-        assert_eq!(s.fulfil(6, 1000, 3, at(6)), None, "once only");
-        assert_eq!(s.fulfil(17, 1000, 4, at(6)), None);
         s.threshold(rule(3), 0).unwrap().count += 1;
         assert_eq!(s.threshold(rule(3), 0).unwrap().count, 1);
         assert!(s.tags_mut().count(1, at(6), false));

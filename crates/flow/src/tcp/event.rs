@@ -100,7 +100,7 @@ events! {
     PktSpuriousRetransmission => "pkt_spurious_retransmission", "Data was sent before and is already acknowledged.";
     PktBadWindowUpdate => "pkt_bad_window_update", "Window shrinks more than the packet explains.";
     SuspectedRstInject => "suspected_rst_inject", "Traffic goes on after a RST of the same sender.";
-    WrongThread => "wrong_thread", "Packet came to a worker that does not own the flow.";
+    WrongThread => "wrong_thread", "Never here: a packet goes to the worker that owns its flow. Rules may name it.";
     ReassemblySegmentBeforeBaseSeq => "reassembly_segment_before_base_seq", "Data lies before what reassembly still holds.";
     ReassemblyNoSegment => "reassembly_no_segment", "No memory for a segment record.";
     ReassemblySeqGap => "reassembly_seq_gap", "Acknowledged data was not seen.";

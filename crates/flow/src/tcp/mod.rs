@@ -88,5 +88,5 @@ pub use resume::{Fin, Progress};
 pub use segment::{Arrival, HostPolicy, Segment, SegmentOptions, TcpFlags, WSCALE_MAX};
 pub use seq::Seq;
 pub use session::TcpSession;
-pub use state::{FlowState, TcpState};
+pub use state::{SessionPhase, TcpState};
 pub use windows::SharedWindows;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the stream engine says about one packet.
 
-use super::{EventList, ExceptionPolicy, ExceptionTarget, FlowState, TcpState};
+use super::{EventList, ExceptionPolicy, ExceptionTarget, SessionPhase, TcpState};
 use bartizan_base::{PerDirection, Reason};
 use bitflags::bitflags;
 
@@ -55,7 +55,7 @@ pub struct Outcome {
     /// State after the packet.
     pub state: TcpState,
     /// The flow's coarse state changed to this.
-    pub flow_state: Option<FlowState>,
+    pub flow_state: Option<SessionPhase>,
     /// Events in the order in which they arose.
     pub events: EventList,
     /// What happens to the packet inline.

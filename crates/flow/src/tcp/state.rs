@@ -3,7 +3,7 @@
 
 /// Coarse state of a flow, as flow timeouts and EVE use it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum FlowState {
+pub enum SessionPhase {
     /// No full handshake yet.
     #[default]
     New,
@@ -64,15 +64,15 @@ impl TcpState {
 
     /// The flow state that goes with it.
     #[must_use]
-    pub const fn flow_state(self) -> FlowState {
+    pub const fn flow_state(self) -> SessionPhase {
         match self {
-            TcpState::None | TcpState::SynSent | TcpState::SynRecv => FlowState::New,
+            TcpState::None | TcpState::SynSent | TcpState::SynRecv => SessionPhase::New,
             TcpState::Established
             | TcpState::FinWait1
             | TcpState::FinWait2
             | TcpState::Closing
-            | TcpState::CloseWait => FlowState::Established,
-            TcpState::LastAck | TcpState::TimeWait | TcpState::Closed => FlowState::Closed,
+            | TcpState::CloseWait => SessionPhase::Established,
+            TcpState::LastAck | TcpState::TimeWait | TcpState::Closed => SessionPhase::Closed,
         }
     }
 }

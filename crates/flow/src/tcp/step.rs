@@ -3,8 +3,8 @@
 
 use super::session::SessionFlags;
 use super::{
-    Arrival, ExceptionPolicy, ExceptionTarget, FlowState, HostPolicy, Outcome, PacketKind, Peer, Segment,
-    Seq, StreamConfig, StreamContext, StreamCounters, StreamEvent, TcpFlags, TcpSession, TcpState,
+    Arrival, ExceptionPolicy, ExceptionTarget, HostPolicy, Outcome, PacketKind, Peer, Segment, Seq,
+    SessionPhase, StreamConfig, StreamContext, StreamCounters, StreamEvent, TcpFlags, TcpSession, TcpState,
 };
 use crate::stream::Stream;
 use bartizan_base::Direction;
@@ -182,7 +182,7 @@ impl<'s, 'p> Step<'s, 'p> {
             self.session.state = state;
             // A flow does not become new again (Fast Open passes through two states at once).
             let flow = state.flow_state();
-            if flow != FlowState::New && flow != self.out.previous.flow_state() {
+            if flow != SessionPhase::New && flow != self.out.previous.flow_state() {
                 self.out.flow_state = Some(flow);
             }
         }

@@ -547,7 +547,7 @@ fn fast_open_data_comes_with_the_syn() {
     syn.options.fast_open = true;
     assert!(rig.handle(ToServer, &syn).stored);
     let out = rig.put(ToClient, SA, 500, 107, b"");
-    assert_eq!(out.flow_state, Some(FlowState::Established));
+    assert_eq!(out.flow_state, Some(SessionPhase::Established));
     rig.put(ToServer, A, 107, 501, b"late");
     rig.put(ToClient, A, 501, 111, b"");
     assert_eq!(rig.read.to_server, "early late");
@@ -765,6 +765,6 @@ fn sessions_are_small_and_work_without_streams() {
     session.handle(&segment(S, 100, 0, b""), arrival(ToServer), None, &mut context, &mut out);
     session.handle(&segment(SA, 500, 101, b""), arrival(ToClient), None, &mut context, &mut out);
     session.handle(&segment(A, 101, 501, b"data"), arrival(ToServer), None, &mut context, &mut out);
-    assert_eq!(out.flow_state, Some(FlowState::Established));
+    assert_eq!(out.flow_state, Some(SessionPhase::Established));
     assert_eq!(session.next_seq(ToServer), Seq(105));
 }

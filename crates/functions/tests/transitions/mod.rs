@@ -3,7 +3,7 @@
 
 use bartizan_functions::sfw_messages::{EXCHANGES, IcmpKind, Known, Message, icmpv4_kind, icmpv6_kind};
 use bartizan_functions::sfw_table::{
-    Action, CELLS, Class, KINDS, Kind, NONE, Place, STATES, Share, TRANSITIONS, Timeout, share,
+    Action, CELLS, KINDS, Kind, NONE, Place, STATES, SegmentClass, Share, TRANSITIONS, Timeout, share,
 };
 use std::fmt::{Debug, Write as _};
 
@@ -27,7 +27,7 @@ fn names<T: Debug + Copy>(of: &[T], number: fn(T) -> u8) -> Vec<(String, u8)> {
 }
 
 fn constants() -> Vec<Group> {
-    let classes = Class::NAMED.iter().map(|(class, name)| ((*name).to_owned(), class.0)).collect();
+    let classes = SegmentClass::NAMED.iter().map(|(class, name)| ((*name).to_owned(), class.0)).collect();
     let actions = [Action::Admit, Action::Skip, Action::Refuse];
     let timeouts = [Timeout::New, Timeout::Established, Timeout::Closed];
     let shares = [Share::HalfOpen, Share::Open, Share::Nothing];
@@ -82,7 +82,7 @@ pub fn c() -> String {
     );
     let _ = writeln!(out, "#define BARTIZAN_SFW_NONE {NONE}");
     let _ = writeln!(out, "#define BARTIZAN_SFW_STATES {}", STATES.len());
-    let _ = writeln!(out, "#define BARTIZAN_SFW_CLASSES {}", Class::COUNT);
+    let _ = writeln!(out, "#define BARTIZAN_SFW_CLASSES {}", SegmentClass::COUNT);
     let _ = writeln!(out, "#define BARTIZAN_SFW_MESSAGES {}", Message::COUNT);
     for (group, what, names) in constants() {
         let _ = writeln!(out, "\n/* {what} */");
@@ -96,7 +96,7 @@ pub fn c() -> String {
          static const struct bartizan_sfw_cell bartizan_sfw_transitions[BARTIZAN_SFW_STATES * BARTIZAN_SFW_CLASSES]\n\
          \t__attribute__((unused)) = {\n",
     );
-    for (row, state) in TRANSITIONS.chunks(Class::COUNT).zip(STATES) {
+    for (row, state) in TRANSITIONS.chunks(SegmentClass::COUNT).zip(STATES) {
         let _ = writeln!(out, "\t/* {} */", upper(state));
         for eight in row.chunks(8) {
             let cells: Vec<String> = eight
@@ -197,7 +197,7 @@ pub fn system_verilog() -> String {
     let vector = |bytes: [u8; 4]| format!("32'h{:08x}", u32::from_le_bytes(bytes));
     let broken = TRANSITIONS[0].bytes();
     for (number, cell) in TRANSITIONS.iter().enumerate().filter(|(_, cell)| cell.bytes() != broken) {
-        let (state, class) = (number / Class::COUNT, number % Class::COUNT);
+        let (state, class) = (number / SegmentClass::COUNT, number % SegmentClass::COUNT);
         let _ = writeln!(out, "      {{4'd{state}, 6'd{class}}}: transition = {};", vector(cell.bytes()));
     }
     let _ = writeln!(out, "      default: transition = {};\n    endcase\n  endfunction", vector(broken));

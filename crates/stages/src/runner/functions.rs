@@ -3,7 +3,7 @@
 //! halves run; what they found is recorded.
 
 use super::Runner;
-use super::in_hand::{Detection, InHand, Looks, Shows};
+use super::in_hand::{Detection, InHand, PacketHandling, PayloadScope};
 use super::lifecycle::{Fallen, Said, clear, fate_without};
 use super::parts::{FlowParts, view};
 use super::sight::{Hands, Sight, context};
@@ -33,21 +33,21 @@ impl Runner {
         occasion: &Occasion<'_>,
         tcp: Option<&Outcome>,
         events: &[StreamEvent],
-        looks: Looks,
+        handling: PacketHandling,
     ) -> Decision {
         let rewrites = matches!(tcp, Some(Outcome { advice: Advice::Rewrite, .. }));
         let Some(packet) = occasion.packet().filter(|_| rewrites) else {
-            return self.functions_on(cx, entry, occasion, tcp, events, looks);
+            return self.functions_on(cx, entry, occasion, tcp, events, handling);
         };
         let mut bytes = core::mem::take(&mut self.restored);
         let stream = entry.ext.streams.as_deref().map(|pair| pair.stream(occasion.direction));
         let decision = if stream.is_some_and(|stream| restore(packet, stream, &mut bytes)) {
             let packet = PacketView::new(&bytes, packet.decoded());
             let occasion = Occasion { cause: Cause::Packet(&packet), ..*occasion };
-            let looks = Looks { restored: true, ..looks };
-            self.functions_on(cx, entry, &occasion, tcp, events, looks)
+            let handling = PacketHandling { restored: true, ..handling };
+            self.functions_on(cx, entry, &occasion, tcp, events, handling)
         } else {
-            self.functions_on(cx, entry, occasion, tcp, events, looks)
+            self.functions_on(cx, entry, occasion, tcp, events, handling)
         };
         self.restored = bytes;
         decision
@@ -60,9 +60,9 @@ impl Runner {
         occasion: &Occasion<'_>,
         tcp: Option<&Outcome>,
         events: &[StreamEvent],
-        looks: Looks,
+        handling: PacketHandling,
     ) -> Decision {
-        let mut hand = self.take_up(cx, entry, occasion, tcp, events, looks);
+        let mut hand = self.take_up(cx, entry, occasion, tcp, events, handling);
         let wants_payload = self.chains.wants_payload(entry.path);
         cx.account.counters.spared += u64::from(!wants_payload);
         // What is left of a flow has no header to be judged.
@@ -87,7 +87,7 @@ impl Runner {
         occasion: &Occasion<'h>,
         tcp: Option<&'h Outcome>,
         events: &'h [StreamEvent],
-        looks: Looks,
+        handling: PacketHandling,
     ) -> InHand<'h> {
         cx.account.fid = entry.fid;
         self.findings.clear();
@@ -96,13 +96,13 @@ impl Runner {
             tcp,
             fid: entry.fid,
             tenant: entry.key().tenant(),
-            related: looks.related,
+            related: handling.related,
             decision: entry.ext.standing.goes_on(),
             ..Notes::default()
         };
         if let Some(Outcome { advice: Advice::Drop(reason), .. }) = tcp
             && cx.settings.prevention
-            && !looks.spared
+            && !handling.spared
         {
             notes.decision = Decision::refuse(Verdict::Drop, *reason, FunctionId::ENGINE);
         }
@@ -112,12 +112,12 @@ impl Runner {
             occasion: *occasion,
             tcp,
             events,
-            looks,
+            handling,
             parts,
             notes,
             reject: None,
             bypass: false,
-            shows: Shows::All,
+            scope: PayloadScope::All,
         }
     }
 
@@ -125,19 +125,19 @@ impl Runner {
     fn lets_wait(&mut self, cx: &mut Context<'_>, entry: &mut Entry, hand: &mut InHand<'_>) -> bool {
         if hand.notes.decision != Decision::CONTINUE
             || !self.findings.is_empty()
-            || !self.may_wait(entry, &hand.occasion, hand.tcp, hand.looks, &hand.parts)
+            || !self.may_wait(entry, &hand.occasion, hand.tcp, hand.handling, &hand.parts)
         {
             return false;
         }
         if self.chains.together(entry.path) == Together::StreamJoined {
-            hand.shows = Shows::Packet;
+            hand.scope = PayloadScope::Packet;
             self.run_payload(cx, entry, hand, &Detection::default());
-            hand.shows = Shows::Stream;
+            hand.scope = PayloadScope::Stream;
         }
         if hand.notes.decision != Decision::CONTINUE || !self.chains.wants_payload(entry.path) {
             return false;
         }
-        self.wait(cx, entry, &hand.occasion, core::mem::take(&mut hand.parts), hand.looks);
+        self.wait(cx, entry, &hand.occasion, core::mem::take(&mut hand.parts), hand.handling);
         if !self.findings.is_empty() {
             let fate = Fate { decision: hand.notes.decision, reject: hand.reject };
             self.record(cx, entry, &hand.occasion, &fate, true);
@@ -153,20 +153,21 @@ impl Runner {
         hand: &mut InHand<'_>,
         wants_payload: bool,
     ) -> bool {
-        let (tcp, looks) = (hand.tcp, hand.looks);
+        let (tcp, handling) = (hand.tcp, hand.handling);
         // The bytes of segments that wait are judged by themselves: they have passed the header functions.
-        let waiting = looks.flow.and_then(|flow| self.train.waits_in(flow));
+        let waiting = handling.flow.and_then(|flow| self.train.waits_in(flow));
         let header = hand.notes.decision;
         if waiting.is_some() {
             hand.notes.decision = Decision::CONTINUE;
         }
-        let silent =
-            wants_payload && self.brings_nothing(cx.settings, entry, &hand.occasion, tcp, looks, &hand.parts);
+        let silent = wants_payload
+            && self.brings_nothing(cx.settings, entry, &hand.occasion, tcp, handling, &hand.parts);
         // In detection the packet goes on whatever header functions say, so it is inspected all the same.
         let goes_on = hand.notes.decision.verdict.forwards() || !cx.settings.prevention;
         if wants_payload && !silent && goes_on {
             self.read_and_show(cx, entry, hand, waiting);
-        } else if wants_payload && looks.inspect && is_refused_before_the_stream(&hand.notes.decision, tcp) {
+        } else if wants_payload && handling.inspect && is_refused_before_the_stream(&hand.notes.decision, tcp)
+        {
             // Rules look at packets until the handshake is complete, also at one that does not go on.
             self.run_payload(cx, entry, hand, &Detection::default());
         }
@@ -185,7 +186,7 @@ impl Runner {
         hand: &mut InHand<'_>,
         waiting: Option<Direction>,
     ) {
-        let InHand { tcp, looks, .. } = *hand;
+        let InHand { tcp, handling, .. } = *hand;
         let readable = tcp.map(|o| {
             let mut readable = o.readable;
             waiting.into_iter().for_each(|direction| readable[direction] = true);
@@ -200,11 +201,11 @@ impl Runner {
         if let Some(decision) = self.before_switch.take() {
             hand.notes.decision = hand.notes.decision.strictest(decision);
         }
-        let hold = self.hold(cx.settings, entry, &hand.occasion, &mut hand.parts, looks);
+        let hold = self.hold(cx.settings, entry, &hand.occasion, &mut hand.parts, handling);
         let detection = before.after(hand.parts.app.as_deref_mut(), hand.occasion.direction);
-        let mut inspect = looks.inspect;
+        let mut inspect = handling.inspect;
         let policy = cx.settings.app_error;
-        let failed_now = !failed_before && has_failed(&hand.parts) && !looks.spared;
+        let failed_now = !failed_before && has_failed(&hand.parts) && !handling.spared;
         if failed_now {
             entry.ext.exceptions.push((ExceptionTarget::AppLayerError, policy));
         }
@@ -225,7 +226,7 @@ impl Runner {
 
     /// Notes what is changed in the packet before it leaves; where that cannot be done it does not.
     fn note_changes(&self, cx: &mut Context<'_>, hand: &mut InHand<'_>, wants_payload: bool) {
-        let InHand { occasion, tcp, looks, parts, notes, .. } = hand;
+        let InHand { occasion, tcp, handling, parts, notes, .. } = hand;
         let Some(packet) = occasion.packet() else { return };
         let goes_on = notes.decision.verdict.forwards();
         let rewrite = tcp.is_some_and(|o| o.advice == Advice::Rewrite) && goes_on;
@@ -237,7 +238,7 @@ impl Runner {
         if let Some(Outcome { advice: Advice::Complete(missing), .. }) = tcp
             && notes.decision.verdict.forwards()
             && cx.settings.prevention
-            && !looks.spared
+            && !handling.spared
         {
             match beginning(packet, parts.streams.as_deref(), occasion.direction, *missing) {
                 Some(front) => cx.leaving.note_completion(packet, &front),
@@ -254,7 +255,7 @@ impl Runner {
             && let Some(pair) = parts.streams.as_deref()
         {
             let stream = pair.stream(occasion.direction);
-            let restore = |payload: &mut [u8]| looks.restored || stream.restore(Seq(tcp.seq), payload);
+            let restore = |payload: &mut [u8]| handling.restored || stream.restore(Seq(tcp.seq), payload);
             cx.leaving.note(packet, restore);
         }
         if urgent {
@@ -271,10 +272,10 @@ impl Runner {
         hand: InHand<'_>,
         mut touched: bool,
     ) -> Decision {
-        let InHand { occasion, looks, parts, notes, reject, bypass, .. } = hand;
+        let InHand { occasion, handling, parts, notes, reject, bypass, .. } = hand;
         let decision = notes.decision;
         parts.put_back(&mut entry.ext);
-        self.record(cx, entry, &occasion, &Fate { decision, reject }, looks.inspect);
+        self.record(cx, entry, &occasion, &Fate { decision, reject }, handling.inspect);
         if let Some(pair) = entry.ext.streams.as_deref_mut() {
             let before = pair.held();
             pair.settle(occasion.direction, occasion.payload(), &mut self.budget);
@@ -306,11 +307,11 @@ impl Runner {
         entry: &Entry,
         occasion: &Occasion<'_>,
         parts: &mut FlowParts,
-        looks: Looks,
+        handling: PacketHandling,
     ) -> Hold {
         if !settings.prevention
             || settings.hold.bytes == 0
-            || !looks.inspect
+            || !handling.inspect
             || occasion.payload().is_empty()
             || !self.chains.waits_for_protocol(entry.path.and_not(self.lifecycle.away()), entry.fid)
         {
@@ -352,9 +353,9 @@ impl Runner {
         let away = self.lifecycle.away();
         let refusing =
             if own.and(away).is_empty() { Path::EMPTY } else { self.refusing_now(cx, hand, entry.fid) };
-        let InHand { occasion, events, looks, parts, notes, .. } = hand;
+        let InHand { occasion, events, handling, parts, notes, .. } = hand;
         let summary = parts.app.as_deref().map(AppLayer::summary).unwrap_or_default();
-        let flow = view(entry, summary, looks.established);
+        let flow = view(entry, summary, handling.established);
         let mut path = entry.path;
         let mut allowed = None;
         let mut reject = None;

@@ -18,7 +18,7 @@ pub(super) struct InHand<'h> {
     /// What tracking says of it.
     pub tcp: Option<&'h Outcome>,
     pub events: &'h [StreamEvent],
-    pub looks: Looks,
+    pub handling: PacketHandling,
     /// Taken out of the flow's entry.
     pub parts: FlowParts,
     /// What functions are told, the decision among it.
@@ -27,12 +27,12 @@ pub(super) struct InHand<'h> {
     pub reject: Option<RejectTo>,
     /// Nobody needs the rest of the payload.
     pub bypass: bool,
-    pub shows: Shows,
+    pub scope: PayloadScope,
 }
 
 /// How a packet is looked at.
 #[derive(Clone, Copy, Debug)]
-pub struct Looks {
+pub struct PacketHandling {
     /// The flow in hand, by its place in the table; `None`: nothing of it waits, as there is no packet in hand.
     pub flow: Option<FlowId>,
     /// An ICMP error: whether it is about a known flow.
@@ -47,10 +47,17 @@ pub struct Looks {
     pub restored: bool,
 }
 
-impl Looks {
+impl PacketHandling {
     /// What is left of a flow: nothing is refused any more, and nothing shown yet.
     pub const fn of_what_is_left(established: bool) -> Self {
-        Looks { flow: None, related: None, inspect: false, spared: true, established, restored: false }
+        PacketHandling {
+            flow: None,
+            related: None,
+            inspect: false,
+            spared: true,
+            established,
+            restored: false,
+        }
     }
 }
 
@@ -65,7 +72,7 @@ pub fn is_shown_early(settings: &EngineSettings, occasion: &Occasion<'_>, outcom
 
 /// What payload functions are shown of a packet; more than one part only of segments of a train ([`crate::train`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shows {
+pub(super) enum PayloadScope {
     /// The packet and what is new in the stream and the application layer.
     All,
     /// The packet; the rest comes with a later one.

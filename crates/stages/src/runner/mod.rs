@@ -33,7 +33,7 @@ use lifecycle::Fallen;
 use std::sync::Arc;
 
 pub use functions::{apply_policy, verdict_of};
-pub use in_hand::{Looks, is_shown_early};
+pub use in_hand::{PacketHandling, is_shown_early};
 pub use reading::info_of;
 
 /// What running functions asks for beside their decision.

@@ -2,7 +2,7 @@
 //! Payload halves of the functions of a path: once for each new piece of the stream, at least once for a packet.
 
 use super::Runner;
-use super::in_hand::{Detection, InHand, Shows, is_shown_early};
+use super::in_hand::{Detection, InHand, PayloadScope, is_shown_early};
 use super::lifecycle::{Fallen, Said, clear, fate_without};
 use super::parts::view;
 use super::sight::{Hands, Sight, context};
@@ -60,7 +60,7 @@ impl Runner {
             let direction = hand.occasion.direction;
             let (showing, looked) = match shown.take() {
                 Some((showing, looked)) => (showing, Some(looked)),
-                None => match app.as_deref_mut().filter(|_| hand.shows != Shows::Packet) {
+                None => match app.as_deref_mut().filter(|_| hand.scope != PayloadScope::Packet) {
                     Some(app) => (Showing::begin(app, direction), None),
                     None => (Showing::nothing(direction), None),
                 },
@@ -89,21 +89,22 @@ impl Runner {
 
     /// How the stream stands about a packet.
     fn reading(&self, cx: &Context<'_>, hand: &InHand<'_>) -> Reading {
-        let InHand { occasion, tcp, shows, .. } = hand;
+        let InHand { occasion, tcp, scope, .. } = hand;
         // Before the handshake is complete rules look at packets, not at the stream.
         // Data with a SYN that leaves is read by a server that takes it at once: there is no later packet to refuse.
         let shown = tcp.is_some_and(|o| is_shown_early(cx.settings, occasion, o));
         // The session has nothing to do with a packet that its receiver throws away: the stream waits for the next one.
         let counts = tcp.is_none_or(|o| !o.checksum_invalid);
-        let streams = *shows != Shows::Packet
+        let streams = *scope != PayloadScope::Packet
             && counts
             && (shown || tcp.is_none_or(|o| o.state >= TcpState::Established));
         let early = segment_of(occasion).is_some_and(|tcp| tcp.options.fast_open.is_some());
         // The byte of a keep-alive was there before: rules look at it as at a packet that is no part of the stream.
         let keep_alive = tcp.is_some_and(|o| o.kind.contains(PacketKind::KEEP_ALIVE));
-        let stored =
-            (streams || early || *shows == Shows::Packet) && !keep_alive && tcp.is_some_and(|o| o.stored);
-        Reading { streams, stored, first: *shows != Shows::Stream }
+        let stored = (streams || early || *scope == PayloadScope::Packet)
+            && !keep_alive
+            && tcp.is_some_and(|o| o.stored);
+        Reading { streams, stored, first: *scope != PayloadScope::Stream }
     }
 
     /// Shows one piece to the functions of the path, with the transactions or, if these were shown before, beside them. Which they were.
@@ -119,8 +120,8 @@ impl Runner {
         let chains = &self.chains;
         let mut path = entry.path;
         let all = chains.payload_part(path);
-        let functions = if hand.shows == Shows::Packet { chains.each_part(all) } else { all };
-        let shown = app.filter(|_| hand.shows != Shows::Packet);
+        let functions = if hand.scope == PayloadScope::Packet { chains.each_part(all) } else { all };
+        let shown = app.filter(|_| hand.scope != PayloadScope::Packet);
         let away = functions.and(self.lifecycle.away());
         if !away.is_empty() {
             let mut refusing = away.and(self.refusing_now(cx, hand, entry.fid)).functions();
@@ -130,7 +131,7 @@ impl Runner {
         }
         // Who is away counts as done with what it would have been shown.
         let idle = chains.idle_part(functions).or(away);
-        let InHand { occasion, tcp, events, looks, parts, notes, reject, .. } = hand;
+        let InHand { occasion, tcp, events, handling, parts, notes, reject, .. } = hand;
         // Transactions are not done with a packet whose checksum is wrong, whoever looks.
         if let Some(layer) = shown.filter(|_| tcp.is_some_and(|tcp| tcp.checksum_invalid)) {
             idle.functions().for_each(|bit| showing.view(layer, bit, &mut self.marks).later());
@@ -140,7 +141,7 @@ impl Runner {
             return functions;
         }
         let summary = app.map(AppLayer::summary).unwrap_or_default();
-        let flow = view(entry, summary, looks.established);
+        let flow = view(entry, summary, handling.established);
         let first = reading.first;
         let mut allowed = None;
         let mut noted = Notes { matches: &entry.ext.matches, ..*notes };

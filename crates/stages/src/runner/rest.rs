@@ -3,7 +3,7 @@
 //! header do not hold then, as in Suricata, where they require a real packet.
 
 use super::Runner;
-use super::in_hand::Looks;
+use super::in_hand::PacketHandling;
 use super::parts::FlowParts;
 use super::reading::info_of;
 use crate::context::Context;
@@ -87,8 +87,8 @@ impl Runner {
             let established = outcome.is_some_and(|o| o.established) || !tcp && both_seen;
             parts.put_back(&mut entry.ext);
             let inspect = inspect && tcp && due[direction];
-            let looks = Looks { inspect, ..Looks::of_what_is_left(established) };
-            self.functions(cx, entry, &occasion, outcome.as_ref(), &[], looks);
+            let handling = PacketHandling { inspect, ..PacketHandling::of_what_is_left(established) };
+            self.functions(cx, entry, &occasion, outcome.as_ref(), &[], handling);
             parts = FlowParts::take(&mut entry.ext);
         }
         parts.put_back(&mut entry.ext);
@@ -112,9 +112,9 @@ impl Runner {
         let mut decision = Decision::CONTINUE;
         for direction in Direction::BOTH {
             let inspect = !entry.ext.standing.is_passed();
-            let looks = Looks { inspect, ..Looks::of_what_is_left(true) };
+            let handling = PacketHandling { inspect, ..PacketHandling::of_what_is_left(true) };
             let occasion = self.without_packet(Cause::Flush, cx.position.clock).going(direction);
-            decision = decision.strictest(self.functions(cx, entry, &occasion, None, &[], looks));
+            decision = decision.strictest(self.functions(cx, entry, &occasion, None, &[], handling));
         }
         decision
     }
@@ -139,9 +139,9 @@ impl Runner {
         let all = PerDirection::new(true, true);
         self.read_stream(cx, entry, &mut occasion, &mut parts, all);
         parts.put_back(&mut entry.ext);
-        let looks = Looks { inspect, ..Looks::of_what_is_left(true) };
+        let handling = PacketHandling { inspect, ..PacketHandling::of_what_is_left(true) };
         let fid = cx.account.fid;
-        let decision = self.functions(cx, entry, &occasion, None, &[], looks);
+        let decision = self.functions(cx, entry, &occasion, None, &[], handling);
         cx.account.fid = fid;
         decision
     }

@@ -10,8 +10,8 @@ use crate::settings::EngineSettings;
 use bartizan_applayer::protocol::Transport as AppTransport;
 use bartizan_base::{Direction, PerDirection, Timestamp};
 use bartizan_flow::tcp::{
-    Arrival, FlowState, HostPolicy, Outcome, Progress, Segment, StreamConfig, StreamContext, StreamCounters,
-    TcpFlags, TcpState,
+    Arrival, HostPolicy, Outcome, Progress, Segment, SessionPhase, StreamConfig, StreamContext,
+    StreamCounters, TcpFlags, TcpState,
 };
 
 /// What a session is told of a connection below besides numbers: both ends, and their acknowledgements.
@@ -59,7 +59,7 @@ impl Runner {
         entry: &mut Entry,
         below: &PerDirection<Option<Progress>>,
         now: Timestamp,
-    ) -> Option<FlowState> {
+    ) -> Option<SessionPhase> {
         let opens = entry.ext.session.state() == TcpState::SynRecv;
         let opened = self.tell(settings, entry, (below, usize::from(opens)), now);
         entry.ext.session.resume(below);
@@ -73,7 +73,7 @@ impl Runner {
         entry: &mut Entry,
         (below, most): (&PerDirection<Option<Progress>>, usize),
         now: Timestamp,
-    ) -> Option<FlowState> {
+    ) -> Option<SessionPhase> {
         let (mut last, mut state) = (None, None);
         for _ in 0..most {
             let Some((direction, segment)) = entry.ext.session.next_untold(below) else { break };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Transactions: records, anomalies, files, and when they are freed.
 
-use crate::record::{Anomaly, Entry, Kept, Occasion, Recorder, TxRecord};
+use crate::record::{Anomaly, Entry, Occasion, Recorder, StoreOutcome, TxRecord};
 use bartizan_applayer::event;
 use bartizan_applayer::file::FileState;
 use bartizan_applayer::flow::AppLayer;
@@ -169,10 +169,10 @@ fn store_files(
         let kept = recorder.store(occasion, entry, TxRecord { protocol, spec, id, tx }, direction, index);
         let Some(file) = tx.files_mut(direction).get_mut(index) else { continue };
         match kept {
-            Kept::Nothing => {}
-            Kept::SoFar { id, bytes } => (file.store_id, file.kept) = (id, bytes),
-            Kept::Done { id } => (file.store_id, file.stored) = (id, true),
-            Kept::GivenUp => (file.store, file.store_id) = (false, 0),
+            StoreOutcome::Nothing => {}
+            StoreOutcome::SoFar { id, bytes } => (file.store_id, file.kept) = (id, bytes),
+            StoreOutcome::Done { id } => (file.store_id, file.stored) = (id, true),
+            StoreOutcome::GivenUp => (file.store, file.store_id) = (false, 0),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! Which segments wait for those behind them ([`crate::train`]), and which need not be shown.
 
 use super::Runner;
-use super::in_hand::Looks;
+use super::in_hand::PacketHandling;
 use super::parts::FlowParts;
 use crate::context::Context;
 use crate::record::{Entry, Occasion};
@@ -20,12 +20,12 @@ impl Runner {
         entry: &Entry,
         occasion: &Occasion<'_>,
         tcp: Option<&Outcome>,
-        looks: Looks,
+        handling: PacketHandling,
         parts: &FlowParts,
     ) -> bool {
         let reads = |outcome: &Outcome| outcome.stored && outcome.readable[occasion.direction];
         self.train.follows()
-            && steady(occasion, tcp, looks).is_some_and(reads)
+            && steady(occasion, tcp, handling).is_some_and(reads)
             && self.has_room(occasion, parts)
             && self.chains.together(entry.path) != Together::Apart
     }
@@ -38,15 +38,15 @@ impl Runner {
         entry: &Entry,
         occasion: &Occasion<'_>,
         tcp: Option<&Outcome>,
-        looks: Looks,
+        handling: PacketHandling,
         parts: &FlowParts,
     ) -> bool {
         let reads = |o: &Outcome| o.stored || o.readable.to_server || o.readable.to_client;
         let open = || parts.app.as_deref().is_some_and(|app| app.has_uninspected(occasion.direction));
         self.forms_trains(settings)
             && occasion.payload().is_empty()
-            && steady(occasion, tcp, looks).is_some_and(|outcome| !reads(outcome))
-            && looks.flow.and_then(|flow| self.train.waits_in(flow)).is_none()
+            && steady(occasion, tcp, handling).is_some_and(|outcome| !reads(outcome))
+            && handling.flow.and_then(|flow| self.train.waits_in(flow)).is_none()
             && self.chains.together(entry.path) == Together::Joined
             && !open()
     }
@@ -73,14 +73,14 @@ impl Runner {
         entry: &mut Entry,
         occasion: &Occasion<'_>,
         mut parts: FlowParts,
-        looks: Looks,
+        handling: PacketHandling,
     ) {
         if let Some(pair) = parts.streams.as_deref_mut() {
             pair.settle(occasion.direction, occasion.payload(), &mut self.budget);
         }
         parts.put_back(&mut entry.ext);
         self.effects.touched = true;
-        if let Some(flow) = looks.flow {
+        if let Some(flow) = handling.flow {
             let bytes = payload_len(occasion);
             self.train.take((flow, occasion.direction), cx.account.fid, bytes);
         }
@@ -88,9 +88,13 @@ impl Runner {
 }
 
 /// The outcome of a segment that payload functions are to look at and that is as it came, if it leaves its session as it was.
-fn steady<'o>(occasion: &Occasion<'_>, tcp: Option<&'o Outcome>, looks: Looks) -> Option<&'o Outcome> {
+fn steady<'o>(
+    occasion: &Occasion<'_>,
+    tcp: Option<&'o Outcome>,
+    handling: PacketHandling,
+) -> Option<&'o Outcome> {
     let is_steady = |outcome: &&Outcome| is_plain(occasion) && is_quiet(outcome);
-    tcp.filter(|_| looks.inspect && !looks.spared).filter(is_steady)
+    tcp.filter(|_| handling.inspect && !handling.spared).filter(is_steady)
 }
 
 /// Whether a packet is as it came, and by itself in its frame.

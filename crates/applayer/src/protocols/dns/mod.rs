@@ -135,7 +135,7 @@ pub const MDNS: ProtocolSpec = ProtocolSpec {
 
 /// What bytes look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Looks {
+enum ProbeResult {
     /// Like a message: a query or a response.
     Message(Direction),
     /// Like a message that ends too early.
@@ -145,27 +145,27 @@ enum Looks {
 }
 
 /// Looks at a message of `length` bytes, of which `bytes` are there.
-fn looks(bytes: &[u8], length: usize) -> Looks {
+fn looks(bytes: &[u8], length: usize) -> ProbeResult {
     let bytes = bytes.get(..length).unwrap_or(bytes);
-    let Some(header) = Header::read(bytes) else { return Looks::Other };
+    let Some(header) = Header::read(bytes) else { return ProbeResult::Other };
     if bytes.len() == length {
         match Message::read(bytes, false) {
             Ok(_) => {}
-            Err(Bad::Short) => return Looks::Cut,
-            Err(Bad::Broken) => return Looks::Other,
+            Err(Bad::Short) => return ProbeResult::Cut,
+            Err(Bad::Broken) => return ProbeResult::Other,
         }
     }
     if !header.plausible(length) {
-        return Looks::Other;
+        return ProbeResult::Other;
     }
-    Looks::Message(if header.is_response() { Direction::ToClient } else { Direction::ToServer })
+    ProbeResult::Message(if header.is_response() { Direction::ToClient } else { Direction::ToServer })
 }
 
 /// Looks at the beginning of a stream.
-fn looks_tcp(bytes: &[u8]) -> Looks {
+fn looks_tcp(bytes: &[u8]) -> ProbeResult {
     match bytes.split_first_chunk::<PREFIX>() {
         Some((length, rest)) => looks(rest, usize::from(u16::from_be_bytes(*length))),
-        None => Looks::Cut,
+        None => ProbeResult::Cut,
     }
 }
 
@@ -176,7 +176,7 @@ fn search(direction: Direction, data: &[u8]) -> Result<usize, Progress> {
         let here = data.get(at..).unwrap_or_default();
         match looks_tcp(here) {
             // Where the bytes begin a message of the wrong side is one, too: it is told.
-            Looks::Message(shown) if shown == direction || at == 0 => {}
+            ProbeResult::Message(shown) if shown == direction || at == 0 => {}
             _ => continue,
         }
         let whole = here.split_first_chunk::<PREFIX>().is_some_and(|(length, behind)| {
@@ -205,15 +205,15 @@ fn probe(transport: Transport, _direction: Direction, bytes: &[u8]) -> Probe {
         Transport::Tcp => looks_tcp(bytes),
     };
     match seen {
-        Looks::Message(shown) => Probe::Yes(shown),
-        Looks::Cut | Looks::Other => Probe::No,
+        ProbeResult::Message(shown) => Probe::Yes(shown),
+        ProbeResult::Cut | ProbeResult::Other => Probe::No,
     }
 }
 
 fn probe_multicast(_transport: Transport, _direction: Direction, bytes: &[u8]) -> Probe {
     match looks(bytes, bytes.len()) {
-        Looks::Message(_) => Probe::Yes(Direction::ToServer),
-        Looks::Cut | Looks::Other => Probe::No,
+        ProbeResult::Message(_) => Probe::Yes(Direction::ToServer),
+        ProbeResult::Cut | ProbeResult::Other => Probe::No,
     }
 }
 

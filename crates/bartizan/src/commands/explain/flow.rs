@@ -77,7 +77,7 @@ enum Asked {
 
 /// A flow of a capture, with what its policy says.
 #[derive(Serialize)]
-pub struct Told {
+pub struct ExplainedFlow {
     /// Why it is treated as it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<FlowExplanation>,
@@ -309,7 +309,7 @@ fn tell(
             Some(policy) => Some(explained(stage, policy, &question_of(&history))?),
             None => None,
         };
-        told.push(Told { policy, history });
+        told.push(ExplainedFlow { policy, history });
     }
     if args.json {
         let json = serde_json::json!({

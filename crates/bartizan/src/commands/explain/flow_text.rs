@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Explanations of flows for people.
 
-use super::flow::Told;
+use super::flow::ExplainedFlow;
 use crate::tuple::{end_text, protocol_name};
 use bartizan_agent::explain::{FlowExplanation, FlowQuestion, FunctionAnswer};
 use bartizan_dataplane::explain::history::{FlowHistory, Moment};
@@ -165,7 +165,7 @@ fn flow_title(history: &FlowHistory) -> String {
 }
 
 /// Prints what happened to a flow.
-pub fn print_history(told: &Told, prevention: bool) {
+pub fn print_history(told: &ExplainedFlow, prevention: bool) {
     let history = &told.history;
     println!("{}", flow_title(history));
     if let Some(policy) = &told.policy {
@@ -245,7 +245,7 @@ fn print_moment(moment: &Moment) {
 }
 
 /// Prints the flows of a capture, one line each.
-pub fn print_list(all: &[Told], prevention: bool) {
+pub fn print_list(all: &[ExplainedFlow], prevention: bool) {
     println!("{} flows; --flow shows one in full (a 5-tuple, or the number of a packet)", all.len());
     for told in all {
         let history = &told.history;

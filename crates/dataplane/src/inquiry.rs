@@ -9,7 +9,7 @@
 //!
 //! Not done: what functions know of a flow beyond its standing; flows that have ended (their records say it).
 
-use super::told::{LevelsNow, LiveFlow};
+use crate::views::live::{LevelsNow, LiveFlow};
 use bartizan_base::WorkerId;
 use bartizan_flow::FlowKey;
 use bartizan_stages::lifecycle::{Act, FunctionNow};
@@ -39,7 +39,7 @@ pub struct FlowsWanted {
 
 impl FlowsWanted {
     /// Whether the flow of a key may be meant.
-    pub(super) fn fits_key(&self, key: &FlowKey) -> bool {
+    pub(crate) fn fits_key(&self, key: &FlowKey) -> bool {
         let end = |wanted: Option<(IpAddr, Option<u16>)>, (address, port): (IpAddr, u16)| {
             wanted.is_none_or(|(a, p)| a == address && p.is_none_or(|p| p == port))
         };
@@ -80,17 +80,17 @@ pub struct Answer {
 /// A question on its way to a worker.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    pub(super) question: Question,
-    pub(super) to: Sender<(WorkerId, Answer)>,
+    pub(crate) question: Question,
+    pub(crate) to: Sender<(WorkerId, Answer)>,
 }
 
 /// The question that a worker is answering.
 #[derive(Debug)]
 pub(crate) struct Inquiry {
-    pub(super) asked: Asked,
+    pub(crate) asked: Asked,
     /// The entry where it goes on.
-    pub(super) at: u32,
-    pub(super) answer: Answer,
+    pub(crate) at: u32,
+    pub(crate) answer: Answer,
 }
 
 /// Who asked all workers, and takes their answers.
@@ -102,7 +102,7 @@ pub struct Collector {
 }
 
 /// One question, made ready for workers, and who collects the answers.
-pub(super) fn ask(question: Question, workers: u16) -> (Vec<Asked>, Collector) {
+pub(crate) fn ask(question: Question, workers: u16) -> (Vec<Asked>, Collector) {
     let (to, from) = channel();
     let asked = (0..workers).map(|_| Asked { question: question.clone(), to: to.clone() }).collect();
     let waited_for = (0..workers).map(WorkerId).collect();
@@ -144,11 +144,11 @@ impl Collector {
 
 /// Questions that wait in a worker's seat, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Waiting(VecDeque<Asked>);
+pub(crate) struct Waiting(VecDeque<Asked>);
 
 impl Waiting {
     /// Puts one there. `false`: there is no room.
-    pub(super) fn put(&mut self, asked: Asked) -> bool {
+    pub(crate) fn put(&mut self, asked: Asked) -> bool {
         let fits = self.0.len() < QUESTIONS;
         if fits {
             self.0.push_back(asked);
@@ -157,7 +157,7 @@ impl Waiting {
     }
 
     /// The next one, and whether there are more.
-    pub(super) fn take(&mut self) -> (Option<Inquiry>, bool) {
+    pub(crate) fn take(&mut self) -> (Option<Inquiry>, bool) {
         let next = self.0.pop_front().map(|asked| Inquiry { asked, at: 0, answer: Answer::default() });
         (next, !self.0.is_empty())
     }

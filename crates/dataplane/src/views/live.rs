@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What live workers tell of their flows: who a flow is, what is decided of it and by whom, where its packets are handled and why not lower; and how many there are by that.
 
-use crate::explain::history::{AllowedBy, Ends};
+use super::history::{AllowedBy, Ends};
 use bartizan_base::PerDirection;
 use bartizan_stages::chain::NameExplained;
 use serde::Serialize;
@@ -51,7 +51,7 @@ pub struct LiveFlow {
     pub app_proto: Option<&'static str>,
     /// What becomes of its next packet: `judged`, `uninspected`, `bypassed`, `refused`.
     pub course: &'static str,
-    /// Who refuses it, and why.
+    /// Who refuses it, and why; of a flow that is judged, who refuses each of its packets alike.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<RefusedBy>,
     /// Who was done with it last, and let it go on.
@@ -119,7 +119,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    pub(super) fn of(packets: &PerDirection<u64>, bytes: &PerDirection<u64>) -> Self {
+    pub(crate) fn of(packets: &PerDirection<u64>, bytes: &PerDirection<u64>) -> Self {
         Counted {
             pkts_toserver: packets.to_server,
             pkts_toclient: packets.to_client,
