@@ -71,7 +71,8 @@ impl Default for LiveOptions {
 
 impl LiveOptions {
     /// How long a worker sleeps at most: shorter while the level below is due more than a turn does.
-    fn sleep_of(&self, worker: &Worker) -> Duration {
+    #[must_use]
+    pub fn sleep_of(&self, worker: &Worker) -> Duration {
         if worker.level_owes() { self.tick.min(OWED) } else { self.tick }
     }
 
