@@ -65,9 +65,9 @@
 /* What is done with the packets of a slot's flow. The host writes it. */
 #define BARTIZAN_CONTROL_FLAGS(word)        ((__u8)((word) >> 0))   /* See the flags of controls. */
 #define BARTIZAN_CONTROL_ACTION(word)       ((__u8)((word) >> 8))   /* See the actions. */
-#define BARTIZAN_CONTROL_GENERATION(word)   ((__u8)((word) >> 16))  /* Low 8 bits of the generation that decided; a packet of another one goes up. */
+#define BARTIZAN_CONTROL_EGRESS(word)       ((__u8)((word) >> 16))  /* Number of the port that packets leave by, if they are redirected. */
 #define BARTIZAN_CONTROL_REASON(word)       ((__u8)((word) >> 24))  /* Why, where packets are dropped: number of the reason. The program does not look at it. */
-#define BARTIZAN_CONTROL_EGRESS(word)       ((__u8)((word) >> 32))  /* Number of the port that packets leave by, if they are redirected. */
+#define BARTIZAN_CONTROL_GENERATION(word)   ((__u32)((word) >> 32)) /* Low 32 bits of the generation that decided; a packet of another one goes up. */
 
 /* A port, found by its interface's index. The host writes it. */
 #define BARTIZAN_PORT_LINK(word)            ((__u16)((word) >> 0))  /* The link, as it stands in keys. */

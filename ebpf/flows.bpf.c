@@ -117,7 +117,7 @@ struct {
 	NUMBER(map_flags, BPF_F_MMAPABLE);
 	NUMBER(max_entries, 1);
 	TYPE(key, __u32);
-	TYPE(value, __u64); /* the generation that the level is at: packets have to be of it, by its low 8 bits */
+	TYPE(value, __u64); /* the generation that the level is at: packets have to be of it, by its low 32 bits */
 } state SEC(".maps");
 
 struct {
@@ -658,7 +658,7 @@ INLINE int act(const struct frame *frame, const struct network *network, __u64 p
 		return XDP_PASS;
 	__u64 control = *(volatile __u64 *)&line->control;
 	if (!(BARTIZAN_CONTROL_FLAGS(control) & BARTIZAN_CONTROL_FLAG_VALID) ||
-	    BARTIZAN_CONTROL_GENERATION(control) != (__u8)*generation)
+	    BARTIZAN_CONTROL_GENERATION(control) != (__u32)*generation)
 		return XDP_PASS;
 	__u8 action = BARTIZAN_CONTROL_ACTION(control);
 	struct numbers numbers;

@@ -208,7 +208,7 @@ INLINE struct bartizan_slot *acting(__u32 slot, __u32 processor, __u8 *action)
 		return 0;
 	__u64 control = *(volatile __u64 *)&line->control;
 	if (BARTIZAN_CONTROL_FLAGS(control) != BARTIZAN_CONTROL_FLAG_VALID ||
-	    BARTIZAN_CONTROL_GENERATION(control) != (__u8)*generation)
+	    BARTIZAN_CONTROL_GENERATION(control) != (__u32)*generation)
 		return 0;
 	*action = BARTIZAN_CONTROL_ACTION(control);
 	return line;

@@ -3,7 +3,8 @@
 //! is to fail open it stays when the run has failed (docs/failing.md).
 //!
 //! All links share one program in the kernel with one set of tables. Where it cannot be used the run does not begin, and says what to do.
-//! What a killed run has left on a link's interfaces is taken over once all workers serve their frames, or taken away where the link is not to fail open.
+//! What a killed run has left on a link's interfaces is taken over once all workers serve their frames, or taken away where the link is not to fail open. What it has left on other
+//! interfaces of this network namespace is taken away as well, unless the program that is inline there lives: it would go on forwarding what nobody looks at.
 //!
 //! A link whose interfaces are gone loses its level with them, and gets it again when it is taken up: entries and devices are those of before. Until that works the link runs without
 //! it, which is said once for each cause.
@@ -11,6 +12,7 @@
 use crate::crew::OfLink;
 use crate::error::Failure;
 use crate::links::Links;
+use crate::lock;
 use crate::plan::{LinkPlan, Plan};
 use bartizan_base::{LinkId, Spread};
 use bartizan_config::host::{
@@ -23,8 +25,8 @@ use bartizan_ports::Interface;
 use bartizan_stages::chain::Chains;
 use bartizan_stages::stats::Counters;
 use bartizan_xdp::{
-    EarlyOptions, Fail, Left, Mode, ModeChoice, Options, PortCounters, PortSetup, Program, Side, Tables,
-    Watch, XdpError, boot_time, remove_left,
+    EarlyOptions, Fail, Left, Mode, ModeChoice, Options, PINS, Pinned, PortCounters, PortSetup, Program,
+    Side, Tables, Watch, XdpError, pinned, remove_left,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -102,10 +104,25 @@ impl LinkLevel {
             && self.setups.iter().map(|port| port.ifindex).eq(interfaces.iter().map(|own| own.index))
     }
 
+    /// Of its interfaces those whose program somebody else has taken away or replaced.
+    fn taken_from<'i>(&self, program: &mut Program, interfaces: &'i [Interface]) -> Vec<&'i str> {
+        let ports = self.setups.iter().zip(interfaces);
+        let gone = ports.filter(|(port, _)| !program.is_attached(port.index));
+        gone.map(|(_, interface)| interface.name.as_str()).collect()
+    }
+
     /// Follows what became of its interfaces; none while they are gone.
     fn follow(&mut self, program: &mut Program, interfaces: Option<&[Interface]>, said: &mut Vec<String>) {
-        if interfaces.is_some_and(|interfaces| self.is_on(interfaces)) {
-            return;
+        if let Some(interfaces) = interfaces.filter(|interfaces| self.is_on(interfaces)) {
+            let taken = self.taken_from(program, interfaces);
+            if taken.is_empty() {
+                return;
+            }
+            said.push(format!(
+                "warning: link `{}`: somebody has taken the XDP program away from `{}`; it is attached again (`bpftool net` shows what is there)",
+                self.name,
+                taken.join("`, `")
+            ));
         }
         if self.attached {
             self.detach(program);
@@ -146,10 +163,10 @@ pub struct Below {
     workers: Vec<u32>,
     /// Links whose packets without a flow are refused by rules, in the order of their numbers at the level.
     early: Vec<LinkId>,
-    /// When it was opened, by the clock of signs of life: a worker that was heard of since works.
-    opened: u64,
     /// What a killed run had left on its interfaces.
     left: Left,
+    /// Why that could not be taken over, as it was said last.
+    told: Option<String>,
     looked: Option<Instant>,
     /// What is to be said of it.
     pub notes: Vec<String>,
@@ -220,7 +237,57 @@ fn take_away_left(link: &LinkPlan, interfaces: &[Interface], notes: &mut Vec<Str
     Ok(())
 }
 
+/// Takes away what was left on the two interfaces of a link unless it was one link before as well: else it would forward what comes by one of them to an interface that is none of the link's.
+fn take_away_unpaired(program: &mut Program, interfaces: &[Interface]) -> Result<(), XdpError> {
+    let left = pinned()?;
+    let mut programs = interfaces
+        .iter()
+        .map(|own| left.iter().find(|pinned| pinned.ifindex == own.index).map(|pinned| pinned.program));
+    let first = programs.next().flatten();
+    if programs.all(|other| other == first) {
+        return Ok(());
+    }
+    interfaces.iter().try_for_each(|own| program.remove_left(own.index).map(drop))
+}
+
 impl Below {
+    /// What was left on interfaces that are no inline link of this run goes, unless whoever is inline there lives.
+    fn take_away_others(&mut self, plan: &Plan, interfaces: &[Vec<Interface>]) -> Result<(), Failure> {
+        let failed = |error: XdpError| {
+            Failure::input(format!("what a killed run may have left cannot be taken away: {error}"))
+        };
+        let inline = plan.links.iter().zip(interfaces).filter(|(link, _)| link.is_inline());
+        let own: Vec<u32> =
+            inline.flat_map(|(_, interfaces)| interfaces).map(|interface| interface.index).collect();
+        for Pinned { ifindex, name, .. } in pinned().map_err(failed)? {
+            if own.contains(&ifindex) {
+                continue;
+            }
+            let _lock = match lock::interface(&name) {
+                Ok(Some(lock)) => lock,
+                // It lives.
+                Err(_) => continue,
+                Ok(None) => {
+                    self.notes.push(format!(
+                        "an XDP program of this program is pinned on `{name}`, which is no inline link here, and whether the run that it is of lives cannot be told: {} cannot be used; if none does, remove its file in {PINS}",
+                        lock::ROOTS_FOLDER
+                    ));
+                    continue;
+                }
+            };
+            let taken = match &mut self.program {
+                Some(program) => program.remove_left(ifindex),
+                None => remove_left(ifindex),
+            };
+            if taken.map_err(failed)? {
+                self.notes.push(format!(
+                    "the XDP program that a killed run had left on `{name}` is taken away, since `{name}` is no inline link now: what comes by it is not forwarded any more"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Loads and attaches what links want, and gives each worker its device. To be called once their ports are open; `interfaces` by link; `chains`: the first generation.
     ///
     /// # Errors
@@ -299,6 +366,7 @@ impl Below {
                 }
             };
             let setups = [setup(Side::First, 0), setup(Side::Second, 1)];
+            take_away_unpaired(program, interfaces).map_err(failed)?;
             let mut level = LinkLevel { name: link.name.clone(), setups, attached: false, told: None };
             below.notes.extend(level.attach(program, interfaces).map_err(failed)?);
             below.ports.extend(interfaces.iter().zip(&setups).map(|(interface, setup)| LevelPort {
@@ -316,7 +384,7 @@ impl Below {
             let max_layers = of_link.stack.settings.decoder.max_layers;
             of_link.devices = below.devices(number, link, (spread, first), max_layers);
         }
-        below.opened = boot_time();
+        below.take_away_others(plan, interfaces)?;
         let said = below.prepare(chains);
         below.notes.extend(said);
         Ok(below)
@@ -364,21 +432,23 @@ impl Below {
         })
     }
 
-    /// Takes over what a killed run has left, once workers serve their frames; and looks for MTUs that were changed: frames that are longer than what may leave go up from then
+    /// Pins what is to fail open and takes over what a killed run has left, once workers serve their frames; and looks for MTUs that were changed: frames that are longer than what may leave go up from then
     /// on; and for links that are gone or have come back. To be called often; most calls look at nothing. What is to be said.
     pub fn look(&mut self, links: &Links) -> Vec<String> {
         let mut said = Vec::new();
         let Some(program) = &mut self.program else { return said };
         if program.waits() {
             let tables = program.tables();
-            let works = |worker: &u32| tables.last_beat(*worker).is_some_and(|seen| seen > self.opened);
-            if self.workers.iter().all(works) {
-                match program.take_over() {
-                    Ok(left) => {
-                        said.push(note(&left));
-                        self.left = left;
-                    }
-                    Err(error) => said.push(format!("error: {error}; it is tried again")),
+            if self.workers.iter().all(|worker| tables.last_beat(*worker).is_some()) {
+                let now = program.take_over();
+                let why = now.as_ref().err().map(ToString::to_string);
+                if let Some(why) = why.as_ref().filter(|why| Some(*why) != self.told.as_ref()) {
+                    said.push(format!("error: {why}; it is tried again"));
+                }
+                self.told = why;
+                if let Some(left) = now.ok().filter(|left| left.programs > 0) {
+                    said.push(note(&left));
+                    self.left.add(&left);
                 }
             }
         }

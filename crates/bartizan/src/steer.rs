@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Steering a run: carries out the commands of the [`crate::channel`], one after the other, and looks after links, statistics and outputs between them.
+//! Steering a run: carries out the commands of the [`crate::channel`], one after the other, and looks after statistics and outputs between them. A thread of its own looks after links and
+//! the level below.
 //!
-//! A reload is built here: what comes meanwhile waits for it, signals as well. Workers do not, nor does who only asks ([`crate::view`]).
+//! A reload is built here: what comes meanwhile waits for it, signals as well. Workers do not, nor does who only asks ([`crate::view`]), nor do links: what a killed run has left is taken over, a
+//! changed MTU is followed, and a program that somebody has taken away is attached again, however long a build takes.
 
 use crate::channel::{Answer, Asked, COMMANDS_WAITING, Command, Inbox};
 use crate::engines::Engines;
@@ -24,6 +26,7 @@ use bartizan_dataplane::live::Control;
 use bartizan_events::output::Rights;
 use bartizan_events::sink::SinkProblem;
 use serde_json::{Map, Value};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -53,7 +56,7 @@ pub struct Steering<'r> {
 /// What changes while it is steered.
 struct Course<'s> {
     builder: &'s mut Builder,
-    below: &'s mut Below,
+    below: &'s Mutex<Below>,
     running: Arc<Inventory>,
     number: u64,
     /// A controller's generation that is built, and is to run once it is stored.
@@ -68,12 +71,24 @@ impl Steering<'_> {
         &self,
         builder: &mut Builder,
         running: Arc<Inventory>,
-        mut inbox: Inbox,
-        (links, below): (&mut Links, &mut Below),
+        inbox: Inbox,
+        (links, below): (&mut Links, &Mutex<Below>),
         finished: &dyn Fn() -> bool,
     ) {
         let (ready, waiting) = (None, Vec::new());
-        let mut course = Course { builder, below, running, number: 1, ready, waiting };
+        let course = Course { builder, below, running, number: 1, ready, waiting };
+        let (control, ends) = (self.control, AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let keeper = scope.spawn(|| keep(links, below, control, &ends));
+            let over = Over(&ends);
+            // A defect there is one here: it is told when both have ended.
+            self.steer(course, inbox, &|| finished() || keeper.is_finished());
+            drop(over);
+            keeper.thread().unpark();
+        });
+    }
+
+    fn steer(&self, mut course: Course<'_>, mut inbox: Inbox, finished: &dyn Fn() -> bool) {
         let mut read_beside = Instant::now();
         let mut health = Health::default();
         while !finished() {
@@ -90,16 +105,14 @@ impl Steering<'_> {
                 course.builder.generation_freed();
             }
             self.look_at_statistics(&mut read_beside, course.below);
-            links.look(self.control).iter().for_each(|said| eprintln!("{said}"));
-            course.below.look(links).iter().for_each(|said| eprintln!("{said}"));
         }
     }
 
     /// Writes statistics when it is time for them.
-    fn look_at_statistics(&self, read_beside: &mut Instant, below: &Below) {
+    fn look_at_statistics(&self, read_beside: &mut Instant, below: &Mutex<Below>) {
         let mut statistics = view::lock(self.statistics);
         if statistics.is_due() || read_beside.elapsed() > BESIDE {
-            statistics.counted_beside(below.beside());
+            statistics.counted_beside(view::lock(below).beside());
             *read_beside = Instant::now();
         }
         statistics.look();
@@ -146,7 +159,7 @@ impl Steering<'_> {
             Command::Stop => {
                 // Before the socket goes with the workers.
                 asked.answer_early(Answer::Done);
-                course.below.end_watch();
+                view::lock(course.below).end_watch();
                 self.control.stop();
                 return;
             }
@@ -202,7 +215,8 @@ impl Steering<'_> {
     fn swap(&self, built: Built, course: &mut Course<'_>) -> String {
         let Course { builder, below, running, number, .. } = course;
         *number += 1;
-        if let Some(said) = below.prepare(&built.chains) {
+        let said = view::lock(below).prepare(&built.chains);
+        if let Some(said) = said {
             eprintln!("warning: {said}");
         }
         self.in_force.note(Generation(*number), builder.held(), &builder.tenants());
@@ -265,6 +279,25 @@ impl Steering<'_> {
         let built = builder.build(number)?;
         running.may_become(&built.inventory, &terms).map_err(Failure::input)?;
         Ok(built)
+    }
+}
+
+/// Looks after links and the level below them until it is to end.
+fn keep(links: &mut Links, below: &Mutex<Below>, control: &Control, ends: &AtomicBool) {
+    while !ends.load(Ordering::Acquire) {
+        let mut said = links.look(control);
+        said.extend(view::lock(below).look(links));
+        said.iter().for_each(|said| eprintln!("{said}"));
+        std::thread::park_timeout(LOOK);
+    }
+}
+
+/// Ends who looks after links, however steering ends.
+struct Over<'e>(&'e AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
     }
 }
 

@@ -53,9 +53,9 @@ pub struct View {
     pub interfaces: Vec<String>,
 }
 
-/// Statistics that several threads use.
-pub fn lock(statistics: &Mutex<Statistics>) -> MutexGuard<'_, Statistics> {
-    statistics.lock().unwrap_or_else(PoisonError::into_inner)
+/// What several threads use, statistics for one.
+pub fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl View {

@@ -45,6 +45,7 @@ mod icmp_errors;
 mod idle_hour;
 mod inline;
 mod inspect_policy;
+mod left_behind;
 mod live_eve;
 mod moving_flows;
 mod names;

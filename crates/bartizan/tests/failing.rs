@@ -152,7 +152,8 @@ fn what_was_left_open_is_closed_by_a_run_that_wants_it_closed() {
             let folder = Folder::new();
             let mut ports = network(1500);
             let running = start(&folder, 1, "open");
-            running.until("running on");
+            // Its workers live.
+            until("pins", || pinned() == 2);
             kill(running);
             std::thread::sleep(SURELY_STALE);
             assert_eq!(arrive(&mut ports, REFUSED, 1), 8, "nobody had refused it yet");

@@ -134,7 +134,8 @@ pub const LIMITS: &[Limit] = limits! {
         "the flow stays at the host, and asks again", [Told("`offload.gave_way`")];
     Flow "flows below whose counts are read in one turn of a worker, and that come up for a new generation" = "{}, {}"
         [count(READS_PER_TURN), count(RAISES_PER_TURN)] in ["offload/manager.rs"],
-        "the others are read and taken up in the next turns; packets of an earlier generation go up at once", [NotNeeded];
+        "the others are read and taken up in the next turns, between which an idle worker sleeps a millisecond; more than a second's readings are not made up for; packets of an earlier generation go up at once",
+        [Told("`offload.unread`")];
     Control "entries of a flow table that a worker looks at between two batches for a question" = "{}" [count(PART)]
         in ["dataplane/inquiry.rs"], "the next ones between the next two", [NotNeeded];
     Control "flows that one worker tells of, questions that wait for one" = "{}, {}" [count(FLOWS_TOLD), count(QUESTIONS)]

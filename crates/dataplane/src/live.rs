@@ -37,6 +37,9 @@ const ETHERNET_AND_TAG: usize = 18;
 /// Bytes of headers that a TCP segment has at least: Ethernet, IPv4, TCP.
 const HEADERS_LEAST: usize = 54;
 
+/// Sleep of a worker that owes its level something. A turn takes a millisecond or some, so not all of the processor's time goes there.
+const OWED: Duration = Duration::from_millis(1);
+
 /// The only worker's number.
 const ALONE: WorkerId = WorkerId(0);
 
@@ -65,6 +68,12 @@ impl Default for LiveOptions {
 }
 
 impl LiveOptions {
+    /// How long a worker sleeps at most: shorter while the level below is due more than a turn does.
+    #[must_use]
+    pub fn sleep_of(&self, worker: &Worker) -> Duration {
+        if worker.level_owes() { self.tick.min(OWED) } else { self.tick }
+    }
+
     /// What keeps processors awake. Where the kernel does not offer it, nothing does.
     fn awake(&self) -> Awake {
         if self.awake { Awake::open().unwrap_or_default() } else { Awake::default() }
@@ -147,8 +156,10 @@ pub fn run_inline(
         last.saw(seen);
         if seen == 0 && !control.stopping() {
             let now = pair.port(Side::A).now();
+            let tick = options.sleep_of(worker);
             if !worker.idle(now, recorder)
-                && pair.wait(control.waker(ALONE), options.spin, options.tick)? == Woke::Timeout
+                && pair.wait(control.waker(ALONE), options.spin, tick)? == Woke::Timeout
+                && tick == options.tick
             {
                 awake.silence();
             }

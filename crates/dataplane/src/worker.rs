@@ -279,6 +279,12 @@ impl Worker {
         self.flows.manager.is_some()
     }
 
+    /// Whether the level below is due more than its last turn did: whoever drives it sleeps short, if at all.
+    #[must_use]
+    pub fn level_owes(&self) -> bool {
+        self.flows.manager.as_deref().is_some_and(FlowManager::owes)
+    }
+
     /// Why a flow that is at the host is at no lower level: what was answered when it was offered, else why it was not.
     pub(crate) fn why_at_host(&self, entry: &Entry) -> Stays {
         if !self.has_level() {

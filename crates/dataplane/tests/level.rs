@@ -2,6 +2,7 @@
 //! A level below the host under random traffic: each packet is handled and counted in one place, and the records of flows have the sums.
 
 use bartizan_base::{LinkId, PacketDuration, Timestamp};
+use bartizan_dataplane::live::LiveOptions;
 use bartizan_dataplane::worker::Frame;
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_offload::devices::mock::{Habits, MockDevice, MockPacket, MockWire};
@@ -460,6 +461,20 @@ impl Connection {
             drop tcp any 80 -> any any (content:\"answer\"; sid:9;)\n";
         self.bench.stack.swap("chain: [ids]", rules);
     }
+}
+
+/// The next turn is not to wait for packets while old entries are still there.
+#[test]
+fn a_worker_that_owes_its_level_something_sleeps_short() {
+    let mut connection = Connection::below("owes");
+    let options = LiveOptions::default();
+    let sleep = |connection: &Connection| options.sleep_of(&connection.bench.stack.worker);
+    assert_eq!(sleep(&connection), options.tick);
+    connection.inspect();
+    assert!(sleep(&connection) <= options.tick / 50);
+    connection.bench.turn();
+    assert_eq!(sleep(&connection), options.tick);
+    connection.bench.stack.finish();
 }
 
 /// Who has a flow bypassed, and opens another connection of its ports, must not find the old flow's entry: nothing of the new one would be inspected.

@@ -8,8 +8,12 @@
 //! **Counting.** Counts of all entries are read once in [`READ_EVERY`], a few at a turn, and once more when an entry goes. What came since is credited to the flow, so
 //! timeouts, records and rules see sums over all levels. What the device did with them is counted here ([`ManagerCounters`]).
 //!
+//! **Turns.** The work of one turn is bounded. What it leaves undone it owes ([`FlowManager::owes`]): who drives it comes back soon then, also where no packets come. More than one
+//! round of readings is not made up for: what is left out is counted.
+//!
 //! **Generations.** A device passes up what belongs to another generation at once; the flow is judged anew at the host, and offered again. Its old entry is taken
-//! away meanwhile, [`RAISES_PER_TURN`] at a turn.
+//! away meanwhile, [`RAISES_PER_TURN`] at a turn. Another generation that comes before all are gone lets the sweep go on for one round from where it is, so each entry is met whatever the
+//! pace of generations.
 //!
 //! **Short of places.** A flow that finds none takes that of a silent one: of [`LOOKS`] entries the one that handled least between its latest two readings comes up, if the
 //! flow is expected to bring more than [`GAIN`] times as much in the next second. What is expected of a flow is what it has brought in a second so far; the length of a flow is
@@ -131,6 +135,8 @@ pub struct ManagerCounters {
     pub strays: u64,
     /// Times that packets have gone on without the host, since it gave no sign of life.
     pub missed: u64,
+    /// Readings of counts that were left out, since [`READ_EVERY`] was too short for all.
+    pub unread: u64,
     /// Packets that the device forwarded.
     pub forwarded: Handled,
     /// Packets that the device dropped, by their reason; those without a flow as well.
@@ -152,6 +158,7 @@ impl Default for ManagerCounters {
             gave_way: 0,
             strays: 0,
             missed: 0,
+            unread: 0,
             forwarded: Handled::default(),
             dropped: [Handled::default(); Reason::COUNT],
             early: Handled::default(),
@@ -188,9 +195,39 @@ fn news(told: Sides, now: Sides) -> Sides {
     [low.filter(|_| low != told_low), high.filter(|_| high != told_high)]
 }
 
+/// Of so many packets in a time those in [`READ_EVERY`]. In a shorter time it is what came: that says little of the rest.
+fn in_a_second(packets: u64, since: PacketDuration) -> u32 {
+    let every = u128::from(READ_EVERY.as_nanos());
+    let packets = u128::from(packets) * every / every.max(since.as_nanos().into());
+    u32::try_from(packets).unwrap_or(u32::MAX)
+}
+
 /// Of so many more packets and bytes those that were dropped for what they carry. A device counts that first: what is counted of a packet that itself is not waits for the next time.
 fn refused_of(now: (u64, u64), had: (u64, u64), more: (u64, u64)) -> (u64, u64) {
     (now.0.saturating_sub(had.0).min(more.0), now.1.saturating_sub(had.1).min(more.1))
+}
+
+/// A way once through all places, some at a turn.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sweep {
+    next: u32,
+    /// Places that have still to be looked at.
+    owed: u32,
+}
+
+impl Sweep {
+    /// All places are to be looked at from now on. One that is under way goes on from where it is: begun anew each time it would never come to the last ones.
+    const fn begin(&mut self, known: u32) {
+        self.owed = known;
+    }
+
+    /// The next place, of so many.
+    fn step(&mut self, known: u32) -> Option<u32> {
+        self.owed = self.owed.checked_sub(1)?;
+        let at = self.next.checked_rem(known)?;
+        self.next = at + 1;
+        Some(at)
+    }
 }
 
 /// See the module.
@@ -203,17 +240,20 @@ pub struct FlowManager {
     ended: VecDeque<Ended>,
     counters: ManagerCounters,
     generation: Generation,
-    /// Where the next reads begin, and until when their time is used.
+    /// Where the next reads begin, until when their time is used, and whether a turn has left some.
     next_read: u32,
     read_until: Option<Timestamp>,
+    reads_owed: bool,
+    /// A turn has left timers.
+    tasks_owed: bool,
     /// Where the next entry is looked for that gives way, and how many may in this turn.
     next_look: u32,
     give_way: u32,
-    /// Where the next entries are looked at for another generation; `None`: all are of this one.
-    next_raise: Option<u32>,
-    /// Functions whose flows come up, and where the next entries are looked at for them; `None`: nowhere.
+    /// Looks for entries of other generations.
+    outdated: Sweep,
+    /// Functions whose flows come up, and looks for these.
     left: Path,
-    next_left: Option<u32>,
+    leaving: Sweep,
     closed: bool,
 }
 
@@ -232,11 +272,13 @@ impl FlowManager {
             generation,
             next_read: 0,
             read_until: None,
+            reads_owed: false,
+            tasks_owed: false,
             next_look: 0,
             give_way: GIVE_WAY_PER_TURN,
-            next_raise: None,
+            outdated: Sweep::default(),
             left: Path::EMPTY,
-            next_left: None,
+            leaving: Sweep::default(),
             closed: false,
         };
         manager.device.enter_generation(generation);
@@ -327,8 +369,11 @@ impl FlowManager {
             }
         };
         let directions = directions(&key);
-        let credited = Counts::default();
-        self.places.take(at, Place { sunk, action, generation, directions, windows, credited, recent: None });
+        let (credited, recent) = (Counts::default(), None);
+        self.places.take(
+            at,
+            Place { sunk, action, generation, directions, windows, credited, read_at: now, recent },
+        );
         let install = Install { key: DeviceKey::of(&key), action, generation, windows };
         self.requests.push(Request { place: at, sunk, wish: Wish::Install(install) });
         Ok(())
@@ -367,7 +412,7 @@ impl FlowManager {
         if self.generation != generation {
             self.generation = generation;
             self.device.enter_generation(generation);
-            self.next_raise = Some(0);
+            self.outdated.begin(self.places.known());
         }
     }
 
@@ -376,7 +421,7 @@ impl FlowManager {
     pub fn leave(&mut self, functions: Path) {
         if !functions.is_empty() {
             self.left = self.left.or(functions);
-            self.next_left = Some(0);
+            self.leaving.begin(self.places.known());
         }
     }
 
@@ -523,24 +568,41 @@ impl FlowManager {
                 }
             }
         }
+        self.tasks_owed = budget == 0;
     }
 
-    /// Asks for the counts of as many entries as the time since the last turn has room for. An entry whose flow the table has given up, because the device did
+    /// Whether a turn has left something undone that is due. Who drives it is to come back soon, also where no packets come.
+    #[must_use]
+    pub const fn owes(&self) -> bool {
+        self.reads_owed || self.tasks_owed || self.outdated.owed > 0 || self.leaving.owed > 0
+    }
+
+    /// How many entries' counts are to be read in this turn: as many as the time has room for that no readings were asked for yet. Sets what is owed then.
+    fn reads_due(&mut self, known: u32, now: Timestamp) -> u32 {
+        let until = *self.read_until.get_or_insert(now);
+        let (since, every) = (u128::from(now.since(until).as_nanos()), u128::from(READ_EVERY.as_nanos()));
+        self.reads_owed = false;
+        if known == 0 || since == 0 {
+            self.read_until = Some(now);
+            return 0;
+        }
+        let owed = since * u128::from(known) / every;
+        let unread = owed.saturating_sub(known.into());
+        self.counters.unread = self.counters.unread.saturating_add(u64::try_from(unread).unwrap_or(u64::MAX));
+        let owed = u32::try_from(owed - unread).unwrap_or(known);
+        let reads = owed.min(READS_PER_TURN);
+        // Only the time of those that are asked for is used.
+        let used = (u128::from(reads) + unread) * every / u128::from(known);
+        self.read_until = Some(until + PacketDuration::from_nanos(u64::try_from(used).unwrap_or(u64::MAX)));
+        self.reads_owed = reads < owed;
+        reads
+    }
+
+    /// Asks for the counts of the entries that are due. An entry whose flow the table has given up, because the device did
     /// not answer in time, is told to go until it does: else it would handle packets for good that nobody decides on.
     fn read_some<E: Default>(&mut self, table: &FlowTable<E>, now: Timestamp) {
         let known = self.places.known();
-        let since = now.since(*self.read_until.get_or_insert(now));
-        if known == 0 || since == PacketDuration::ZERO {
-            self.read_until = Some(now);
-            return;
-        }
-        let share = u128::from(since.as_nanos()) * u128::from(known) / u128::from(READ_EVERY.as_nanos());
-        let reads = u32::try_from(share).unwrap_or(u32::MAX).min(known).min(READS_PER_TURN);
-        if reads == 0 {
-            return;
-        }
-        self.read_until = Some(now);
-        for _ in 0..reads {
+        for _ in 0..self.reads_due(known, now) {
             let at = self.next_read % known;
             self.next_read = at + 1;
             if let Some(Place { sunk, .. }) = self.places.get(at).copied() {
@@ -552,9 +614,8 @@ impl FlowManager {
     }
 
     fn raise_outdated<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
-        let Some(mut at) = self.next_raise else { return };
-        let last = at.saturating_add(RAISES_PER_TURN).min(self.places.known());
-        while at < last {
+        for _ in 0..RAISES_PER_TURN {
+            let Some(at) = self.outdated.step(self.places.known()) else { return };
             if let Some(place) = self.places.get(at)
                 && place.generation != self.generation
                 && table
@@ -564,15 +625,15 @@ impl FlowManager {
             {
                 self.counters.outdated += 1;
             }
-            at += 1;
         }
-        self.next_raise = (at < self.places.known()).then_some(at);
     }
 
     fn raise_left<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
-        let Some(mut at) = self.next_left else { return };
-        let last = at.saturating_add(RAISES_PER_TURN).min(self.places.known());
-        while at < last {
+        for _ in 0..RAISES_PER_TURN {
+            let Some(at) = self.leaving.step(self.places.known()) else {
+                self.left = Path::EMPTY;
+                return;
+            };
             if let Some(sunk) = self.places.get(at).map(|place| place.sunk)
                 && table.stay(sunk.flow()).is_some_and(|stay| stay.sunk == sunk && !stay.step.in_removal())
                 && table.get(sunk.flow()).is_some_and(|entry| !entry.path.and(self.left).is_empty())
@@ -580,11 +641,6 @@ impl FlowManager {
             {
                 self.counters.left += 1;
             }
-            at += 1;
-        }
-        self.next_left = (at < self.places.known()).then_some(at);
-        if self.next_left.is_none() {
-            self.left = Path::EMPTY;
         }
     }
 
@@ -597,7 +653,7 @@ impl FlowManager {
                 continue;
             }
             match what {
-                Said::Counts(counts) => self.credit(table, at, &counts),
+                Said::Counts(counts) => self.credit(table, at, &counts, now),
                 Said::Answer(Answered::Done(answer)) => {
                     table.answered(sunk, answer, now);
                     if answer == Answer::Installed
@@ -623,7 +679,7 @@ impl FlowManager {
     }
 
     /// Credits what an entry has counted since the last time.
-    fn credit<E: Default>(&mut self, table: &mut FlowTable<E>, at: u32, counts: &Counts) {
+    fn credit<E: Default>(&mut self, table: &mut FlowTable<E>, at: u32, counts: &Counts, now: Timestamp) {
         let Some(place) = self.places.get_mut(at) else { return };
         let Place { sunk, action, directions, .. } = *place;
         let before = core::mem::replace(&mut place.credited, *counts);
@@ -644,7 +700,8 @@ impl FlowManager {
             }
         }
         if let Some(place) = self.places.get_mut(at) {
-            place.recent = Some(u32::try_from(packets).unwrap_or(u32::MAX));
+            let since = now.since(core::mem::replace(&mut place.read_at, now));
+            place.recent = Some(in_a_second(packets, since));
         }
         if packets == 0 {
             // A packet that is not counted yet may have brought some already: it is told of with that.

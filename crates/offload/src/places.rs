@@ -2,7 +2,7 @@
 //! The places of a device's entries: which are free, whose the others are, and what of them has been credited.
 
 use crate::device::{Action, Counts};
-use bartizan_base::{Direction, Generation};
+use bartizan_base::{Direction, Generation, Timestamp};
 use bartizan_flow::level::SunkId;
 use bartizan_packet::windows::Windows;
 use std::collections::HashMap;
@@ -19,7 +19,9 @@ pub(crate) struct Place {
     pub windows: Option<Windows>,
     /// What was credited of it.
     pub credited: Counts,
-    /// Packets that it handled between the latest two readings, about a second; `None` before the first one.
+    /// When its counts were read last, or it was asked for.
+    pub read_at: Timestamp,
+    /// Packets that it handled in a second, by the latest two readings; `None` before the first one.
     pub recent: Option<u32>,
 }
 

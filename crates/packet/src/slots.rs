@@ -82,9 +82,9 @@ layout! {
     SlotControl, "control", 8 {
         flags: u8 ["FLAGS"] @ 0, "See the flags of controls.";
         action: u8 ["ACTION"] @ 1, "See the actions.";
-        generation: u8 ["GENERATION"] @ 2, "Low 8 bits of the generation that decided; a packet of another one goes up.";
+        egress: u8 ["EGRESS"] @ 2, "Number of the port that packets leave by, if they are redirected.";
         reason: u8 ["REASON"] @ 3, "Why, where packets are dropped: number of the reason. The program does not look at it.";
-        egress: u8 ["EGRESS"] @ 4, "Number of the port that packets leave by, if they are redirected.";
+        generation: u32 ["GENERATION"] @ 4, "Low 32 bits of the generation that decided; a packet of another one goes up.";
     }
 }
 

@@ -111,8 +111,12 @@ impl EarlyTables {
         let Some(place) = self.words.get().chunks_exact(whole).nth(usize::from(generation & 1)) else {
             return false;
         };
-        let (Some(first), true) = (place.first(), table.len() <= whole) else { return false };
+        let Some(first) = place.first() else { return false };
+        // Also where there is no room: what an older generation has left is not to act when its number comes round.
         first.store(0, Ordering::Release);
+        if table.len() > whole {
+            return false;
+        }
         std::thread::sleep(GRACE);
         for (word, value) in place.iter().zip(table).skip(1) {
             word.store(*value, Ordering::Relaxed);

@@ -70,6 +70,18 @@ pub enum XdpError {
         crate::PINS
     )]
     OpenFolder,
+    /// What is pinned is no program of ours.
+    #[error(
+        "{path} holds XDP program number {id}, `{program}`, which is none of this program: `bpftool prog show id {id}` says whose it is; remove the file if nobody needs it"
+    )]
+    ForeignPin {
+        /// The file.
+        path: String,
+        /// The program's number.
+        id: u32,
+        /// Its name.
+        program: String,
+    },
     /// No such interface.
     #[error("there is no interface number {ifindex} in this network namespace; `ip link` lists all")]
     NoSuchInterface {

@@ -44,6 +44,22 @@ pub struct Left {
     pub closed: u64,
 }
 
+impl Left {
+    /// Adds up.
+    pub fn add(&mut self, more: &Left) {
+        let sum = |own: &mut u64, more: u64| *own = own.saturating_add(more);
+        sum(&mut self.programs, more.programs);
+        sum(&mut self.unread, more.unread);
+        sum(&mut self.entries, more.entries);
+        for (own, more) in [(&mut self.forwarded, more.forwarded), (&mut self.dropped, more.dropped)] {
+            sum(&mut own.frames, more.frames);
+            sum(&mut own.bytes, more.bytes);
+        }
+        sum(&mut self.open, more.open);
+        sum(&mut self.closed, more.closed);
+    }
+}
+
 /// An attachment that was left, and the program on it.
 pub(crate) struct Found {
     pub attachment: Attachment,
@@ -51,18 +67,66 @@ pub(crate) struct Found {
     pub program: u32,
 }
 
+/// An interface with a pinned program that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pinned {
+    /// Number of the interface.
+    pub ifindex: u32,
+    /// Its name.
+    pub name: String,
+    /// Number of the program.
+    pub program: u32,
+}
+
+/// Interfaces of this network namespace with a pinned program that runs, whether who has pinned it lives or not. Pins of interfaces that are gone are removed.
+///
+/// # Errors
+/// The folder is not this user's alone, a program is not ours, the kernel refuses.
+pub fn pinned() -> Result<Vec<Pinned>, XdpError> {
+    let mut all = Vec::new();
+    for (ifindex, pin) in Pin::all()? {
+        let Some(attachment) = pin.find()? else { continue };
+        match attachment.numbers() {
+            Ok((program, interface)) if interface == ifindex => {
+                is_ours(&pin, program)?;
+                if let Ok(Link { name, .. }) = crate::program::ask(ifindex) {
+                    all.push(Pinned { ifindex, name, program });
+                }
+            }
+            // What is pinned is attached before: this one was taken away, or went with its interface.
+            Ok((_, 0)) => pin.remove(),
+            _ => {}
+        }
+    }
+    all.sort_by_key(|pinned| pinned.ifindex);
+    Ok(all)
+}
+
 /// Looks for an attachment that was left on an interface and runs. A pin that is none of this very interface (which was made anew) is removed.
-pub(crate) fn find(pin: &Pin, ifindex: u32, link: &Link) -> Option<Found> {
-    let attachment = pin.find()?;
+///
+/// # Errors
+/// The folder is not this user's alone, or it is no program of ours.
+pub(crate) fn find(pin: &Pin, ifindex: u32, link: &Link) -> Result<Option<Found>, XdpError> {
+    let Some(attachment) = pin.find()? else { return Ok(None) };
     match (attachment.numbers(), link.program) {
         (Ok((program, interface)), Some((id, _))) if interface == ifindex && program == id => {
-            Some(Found { attachment, program })
+            is_ours(pin, program)?;
+            Ok(Some(Found { attachment, program }))
         }
         _ => {
             pin.remove();
-            None
+            Ok(None)
         }
     }
+}
+
+/// A program that is pinned is of this program, of whichever build. Where the kernel does not tell, the folder does: it is this user's alone.
+fn is_ours(pin: &Pin, id: u32) -> Result<(), XdpError> {
+    let program = crate::program::program_name(id);
+    if program.is_empty() || program == crate::program::NAME {
+        return Ok(());
+    }
+    Err(XdpError::ForeignPin { path: pin.path(), id, program })
 }
 
 impl Found {
@@ -85,7 +149,7 @@ impl Found {
 pub fn remove_left(ifindex: u32) -> Result<bool, XdpError> {
     let pin = Pin::of(ifindex)?;
     let link = crate::program::ask(ifindex)?;
-    match find(&pin, ifindex, &link) {
+    match find(&pin, ifindex, &link)? {
         Some(found) => found.detach(&pin, &link.name).map(|()| true),
         None => Ok(false),
     }

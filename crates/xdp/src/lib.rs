@@ -33,7 +33,7 @@ mod tables;
 pub use counters::{Counts, PortCounters, Progress};
 pub use early::{EarlyCounted, EarlyOptions, EarlyTables, Mark};
 pub use error::{InsertError, XdpError};
-pub use left::{Handled, Left, remove_left};
+pub use left::{Handled, Left, Pinned, pinned, remove_left};
 pub use pin::PINS;
 pub use port::{Attached, Fail, Mode, ModeChoice, PortSetup, Side, Watch};
 pub use program::{Options, Program, Runner};

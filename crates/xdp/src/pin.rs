@@ -25,15 +25,46 @@ pub(crate) struct Pin(PathBuf);
 impl Pin {
     /// Of an interface of this network namespace.
     pub(crate) fn of(ifindex: u32) -> Result<Self, XdpError> {
-        let namespace = fs::metadata("/proc/thread-self/ns/net")
-            .map_err(|source| XdpError::system(None, "asking for the network namespace", source))?;
         // No dot: the file system takes none.
-        Ok(Pin(Path::new(PINS).join(format!("net{}_if{ifindex}", namespace.ino()))))
+        Ok(Pin(Path::new(PINS).join(format!("net{}_if{ifindex}", namespace()?))))
+    }
+
+    /// All of interfaces of this network namespace, by their numbers.
+    pub(crate) fn all() -> Result<Vec<(u32, Self)>, XdpError> {
+        let begin = format!("net{}_if", namespace()?);
+        let files = match fs::read_dir(PINS) {
+            Ok(files) => files,
+            // Nobody has pinned anything, or somebody whose folder is not ours.
+            Err(error) if is_not_ours(&error) => return Ok(Vec::new()),
+            Err(error) => return Err(XdpError::system(None, "reading the folder of pins", error)),
+        };
+        let of = |name: &str| name.strip_prefix(&begin)?.parse().ok();
+        let names = files.filter_map(Result::ok).map(|file| file.file_name());
+        let numbers = names.filter_map(|name| of(&name.to_string_lossy()));
+        Ok(numbers.map(|ifindex| (ifindex, Pin(Path::new(PINS).join(format!("{begin}{ifindex}"))))).collect())
     }
 
     /// The attachment that is pinned there, if one is.
-    pub(crate) fn find(&self) -> Option<Attachment> {
-        Attachment::pinned(&self.0).ok()
+    ///
+    /// # Errors
+    /// There is one, and others may have put it there.
+    pub(crate) fn find(&self) -> Result<Option<Attachment>, XdpError> {
+        match fs::symlink_metadata(&self.0) {
+            Ok(_) => check_folder()?,
+            Err(error) if is_not_ours(&error) => return Ok(None),
+            Err(error) => return Err(XdpError::system(None, "looking for its pin", error)),
+        }
+        Ok(Attachment::pinned(&self.0).ok())
+    }
+
+    /// Its path, for people.
+    pub(crate) fn path(&self) -> String {
+        self.0.display().to_string()
+    }
+
+    /// Makes sure that an attachment can be pinned.
+    pub(crate) fn prepare(&self) -> Result<(), XdpError> {
+        make_folder()
     }
 
     /// Pins an attachment.
@@ -49,6 +80,18 @@ impl Pin {
     }
 }
 
+/// Number of this network namespace.
+fn namespace() -> Result<u64, XdpError> {
+    let namespace = fs::metadata("/proc/thread-self/ns/net")
+        .map_err(|source| XdpError::system(None, "asking for the network namespace", source))?;
+    Ok(namespace.ino())
+}
+
+/// There is no such file, or only others may look: it is none that this user has made.
+fn is_not_ours(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
+}
+
 /// The folder is there, and nobody else could have put something into it.
 fn make_folder() -> Result<(), XdpError> {
     let failed = |source| XdpError::system(None, "making the folder of its pins", source);
@@ -59,6 +102,12 @@ fn make_folder() -> Result<(), XdpError> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
         _ => {}
     }
+    check_folder()
+}
+
+/// Nobody else could have put something into the folder, which is there.
+fn check_folder() -> Result<(), XdpError> {
+    let failed = |source| XdpError::system(None, "looking at the folder of its pins", source);
     let found = fs::symlink_metadata(PINS).map_err(failed)?;
     if !found.is_dir() || found.uid() != sys::user() || found.mode() & OTHERS != 0 {
         return Err(XdpError::OpenFolder);

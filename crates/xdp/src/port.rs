@@ -71,7 +71,7 @@ pub enum Fail {
     /// They are dropped. When the process is gone the program is, too.
     #[default]
     Closed,
-    /// They leave by the port across the link. The attachment is pinned, so the program goes on when the process is gone, until the next one takes it over.
+    /// They leave by the port across the link. The attachment is pinned once workers live ([`crate::Program::take_over`]), so the program goes on when the process is gone, until the next one takes it over.
     Open,
 }
 

@@ -2,7 +2,7 @@
 //! Loading the level's program, attaching it to ports, taking it away.
 //!
 //! Attachments are held by this process: when it ends, however it ends, the program is gone from all interfaces. Only those of ports that are to fail open are pinned as well
-//! (`pin.rs`): they go on when the process is killed. The next one finds them, and puts its own program in the place of the one that runs, in one step
+//! (`pin.rs`), once their workers live: they go on when the process is killed. The next one finds them, and puts its own program in the place of the one that runs, in one step
 //! ([`Program::take_over`]). Not done: several programs on one interface.
 
 use crate::early::{EarlyOptions, EarlyTables, Size};
@@ -16,7 +16,7 @@ use crate::pin::Pin;
 use crate::port::{Attached, Fail, Mode, ModeChoice, PortSetup, Watch};
 use crate::prove::{self, Probe};
 use crate::sys::{self, Attachment, Map, Run, Write};
-use crate::tables::{HEARTBEAT_WORDS, KEY_LEN, PORT_WORDS, SLOT_LEN, SLOT_WORDS, Tables};
+use crate::tables::{HEARTBEAT_WORDS, KEY_LEN, NOT_BEGUN, PORT_WORDS, SLOT_LEN, SLOT_WORDS, Tables};
 use aya::programs::{Xdp, loaded_programs};
 use aya::{Ebpf, EbpfLoader};
 use bartizan_packet::DecoderConfig;
@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/flows.o"));
-const NAME: &str = "bartizan_flows";
+pub(crate) const NAME: &str = "bartizan_flows";
 
 /// What the kernel lets a device send beyond its MTU: an Ethernet header and one VLAN tag (`xdp_ok_fwd_dev`).
 const BEYOND_MTU: u32 = 14 + 4;
@@ -64,8 +64,10 @@ struct Port {
     kind: String,
     mode: Mode,
     attachment: Attachment,
-    /// It is pinned there: it is to fail open.
+    /// Where it is pinned, or is to be: it is to fail open.
     pin: Option<Pin>,
+    /// It is pinned.
+    pinned: bool,
     /// What a process has left still runs.
     waits: bool,
     /// It was switched to take frames for whomever, and is to be switched back.
@@ -76,18 +78,25 @@ struct Port {
 }
 
 impl Port {
-    /// Prepares it for going on without this process.
+    /// Prepares it for going on without this process, which it does once it is pinned.
     fn fail_open(&mut self) -> Result<(), XdpError> {
         let pin = Pin::of(self.setup.ifindex)?;
+        pin.prepare()?;
         // The sockets of a process take this with them. Who left a program had switched it on.
         let switched = sys::set_promiscuous(&self.name, true).map_err(|source| {
             XdpError::system(Some(&self.name), "switching it to take all frames", source)
         })?;
         self.promiscuous = switched || self.waits;
-        if !self.waits {
+        (self.pin, self.pinned) = (Some(pin), self.waits);
+        Ok(())
+    }
+
+    /// Pins it, if it is to fail open and is not pinned yet.
+    fn put_pin(&mut self) -> Result<(), XdpError> {
+        if let Some(pin) = self.pin.as_ref().filter(|_| !self.pinned) {
             pin.put(&self.attachment)?;
+            self.pinned = true;
         }
-        self.pin = Some(pin);
         Ok(())
     }
 
@@ -106,7 +115,7 @@ impl Drop for Port {
         if self.waits || std::thread::panicking() {
             self.leave();
         }
-        if let Some(pin) = &self.pin {
+        if let Some(pin) = self.pin.as_ref().filter(|_| self.pinned) {
             pin.remove();
         }
         if self.promiscuous {
@@ -281,7 +290,7 @@ impl Program {
             _ => self.attach_program(&link, port.ifindex)?,
         };
         let Link { name, mtu, kind, .. } = link;
-        let (pin, promiscuous, proven, enabled) = (None, false, false, false);
+        let (pin, pinned, promiscuous, proven, enabled) = (None, false, false, false, false);
         let mut attached = Port {
             setup: *port,
             name,
@@ -290,6 +299,7 @@ impl Program {
             mode,
             attachment,
             pin,
+            pinned,
             waits,
             promiscuous,
             proven,
@@ -312,12 +322,8 @@ impl Program {
     /// What a process has left on a port, if this program can take its place; else it is taken away, and the link says that it is free.
     fn find_left(&mut self, port: &PortSetup, link: &mut Link) -> Result<Option<Attachment>, XdpError> {
         let pin = Pin::of(port.ifindex)?;
-        let Some(found) = left::find(&pin, port.ifindex, link) else { return Ok(None) };
-        if !self.left.contains_key(&found.program) {
-            let tag = program(&mut self.bpf)?.info().map_err(|error| not_loaded(NAME, &error))?.tag();
-            let tables = LeftTables::open(found.program, tag, self.tables.processors);
-            self.left.insert(found.program, tables);
-        }
+        let Some(found) = left::find(&pin, port.ifindex, link)? else { return Ok(None) };
+        self.note_left(found.program)?;
         let stays_open = port.watch.is_some_and(|watch| watch.fail == Fail::Open);
         let mode_fits = match (self.mode, link.program) {
             (ModeChoice::Only(mode), Some((_, native))) => (mode == Mode::Native) == native,
@@ -329,6 +335,27 @@ impl Program {
         found.detach(&pin, &link.name)?;
         link.program = None;
         Ok(None)
+    }
+
+    /// What a program had handled that was left is told by [`Program::take_over`].
+    fn note_left(&mut self, id: u32) -> Result<(), XdpError> {
+        if !self.left.contains_key(&id) {
+            let tag = program(&mut self.bpf)?.info().map_err(|error| not_loaded(NAME, &error))?.tag();
+            self.left.insert(id, LeftTables::open(id, tag, self.tables.processors));
+        }
+        Ok(())
+    }
+
+    /// Takes away what a process has left on an interface, which is no port or is to begin anew. `false`: it had left nothing. What that had handled is told by [`Program::take_over`].
+    ///
+    /// # Errors
+    /// There is no such interface, the kernel refuses.
+    pub fn remove_left(&mut self, ifindex: u32) -> Result<bool, XdpError> {
+        let (pin, link) = (Pin::of(ifindex)?, ask(ifindex)?);
+        let Some(found) = left::find(&pin, ifindex, &link)? else { return Ok(false) };
+        self.note_left(found.program)?;
+        found.detach(&pin, &link.name)?;
+        Ok(true)
     }
 
     fn check_number(&self, port: &PortSetup, name: &str) -> Result<(), XdpError> {
@@ -391,12 +418,14 @@ impl Program {
         self.watches.update(&u32::from(index).to_ne_bytes(), &value, Write::Any)
     }
 
-    /// The workers of a port have as much time from now on as if they had just been heard of.
+    /// Workers of a port that have begun have as much time from now on as if they had just been heard of. The watch of one that has not begins with its first sign of life: until then its
+    /// frames wait for it, however long the start takes.
     fn begin_watch(&self, port: &PortSetup) {
         let Some(Watch { spread, first, .. }) = port.watch else { return };
         let now = sys::boot_time();
         for worker in first..first.saturating_add(spread.workers().into()) {
-            self.tables.beat(worker, now);
+            let seen = if self.tables.last_beat(worker).is_some() { now } else { NOT_BEGUN };
+            self.tables.beat(worker, seen);
         }
     }
 
@@ -523,15 +552,16 @@ impl Program {
     /// Whether [`Program::take_over`] has something to do or to tell.
     #[must_use]
     pub fn waits(&self) -> bool {
-        !self.left.is_empty()
+        !self.left.is_empty() || self.ports.values().any(|port| port.pin.is_some() && !port.pinned)
     }
 
-    /// Takes the place of what a process has left: each frame meets the old program or this one. To be called when workers serve their frames; until then the old one
-    /// fails open or closed as it was told. Gives what it had handled, also where it was taken away already; all zero if nothing was left.
+    /// Pins what is to fail open, and takes the place of what a process has left: each frame meets the old program or this one. To be called when workers serve their frames; until then the old
+    /// one fails open or closed as it was told, and what nobody had left goes with this process. Gives what it had handled, also where it was taken away already; all zero if nothing was left.
     ///
     /// # Errors
     /// The kernel refuses; the old one goes on on that port, and this may be called again.
     pub fn take_over(&mut self) -> Result<Left, XdpError> {
+        self.ports.values_mut().try_for_each(Port::put_pin)?;
         let fd = program(&mut self.bpf)?.fd().map_err(|error| not_loaded(NAME, &error))?;
         for port in self.ports.values_mut().filter(|port| port.waits) {
             port.attachment.update(fd.as_fd()).map_err(|source| {
@@ -593,6 +623,16 @@ impl Program {
         self.probe.insert(probe).try_port(&target.name, &target.kind, target.setup.ifindex)?;
         target.proven = true;
         Ok(())
+    }
+
+    /// Whether the program is on the interface of a port. Somebody else may have taken it away or put another one in its place (`bpftool link detach`, `ip link set dev NAME xdp off`).
+    #[must_use]
+    pub fn is_attached(&mut self, index: u8) -> bool {
+        let own = program(&mut self.bpf).ok().and_then(|program| program.info().ok()).map(|info| info.id());
+        let Some(port) = self.ports.get(&index) else { return false };
+        // What the kernel does not tell has not changed.
+        let Ok((program, interface)) = port.attachment.numbers() else { return true };
+        interface == port.setup.ifindex && (port.waits || own.is_none_or(|own| own == program))
     }
 
     /// Whether packets of flows are handled that come by a port: both ports of its link are attached and fit.
@@ -705,7 +745,7 @@ fn program(bpf: &mut Ebpf) -> Result<&mut Xdp, XdpError> {
 }
 
 /// Name of a loaded program; empty where the kernel does not tell.
-fn program_name(id: u32) -> String {
+pub(crate) fn program_name(id: u32) -> String {
     let found = loaded_programs().filter_map(Result::ok).find(|program| program.id() == id);
     found.and_then(|program| program.name_as_str().map(str::to_owned)).unwrap_or_default()
 }

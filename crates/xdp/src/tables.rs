@@ -33,6 +33,9 @@ pub(crate) const PORT_WORDS: usize = PortLine::LEN / 8;
 /// Of a worker's sign of life.
 pub(crate) const HEARTBEAT_WORDS: usize = Heartbeat::LEN / 8;
 
+/// Last sign of life of a worker that has given none: it is never too long ago.
+pub(crate) const NOT_BEGUN: u64 = i64::MAX.cast_unsigned();
+
 /// Where the tenant stands in a key.
 const TENANT: (usize, u64) = (5, 0xffff << 32);
 
@@ -57,8 +60,8 @@ pub enum Action {
 pub struct Control {
     /// What is done.
     pub action: Action,
-    /// Low 8 bits of the generation that decided: while the level is at another one, packets go up.
-    pub generation: u8,
+    /// Low 32 bits of the generation that decided: while the level is at another one, packets go up. They do not go round while an entry lives (docs/design/0018).
+    pub generation: u32,
 }
 
 impl Control {
@@ -277,10 +280,11 @@ impl Tables {
         self.heartbeat(worker).map(|seen| seen.store(now, Ordering::Release)).is_some()
     }
 
-    /// When a worker was last heard of. `None`: there is no such worker.
+    /// When a worker was last heard of. `None`: there is no such worker, or it has not begun.
     #[must_use]
     pub fn last_beat(&self, worker: u32) -> Option<u64> {
-        self.heartbeat(worker).map(|seen| seen.load(Ordering::Acquire))
+        let seen = self.heartbeat(worker)?.load(Ordering::Acquire);
+        (seen != 0 && seen != NOT_BEGUN).then_some(seen)
     }
 
     /// Says in which UDP datagrams the host looks for tunnels: those are looked into, or go up; of Teredo those that can be Teredo go up.
@@ -325,10 +329,10 @@ mod tests {
 
     #[test]
     fn a_control_is_the_word_that_the_program_takes_apart() {
-        let word = Control { action: Action::Drop(Reason::IdsRule), generation: 0x87 }.word();
-        assert_eq!(word, 0x01 | 0x02 << 8 | 0x87 << 16 | (Reason::IdsRule as u64) << 24);
+        let word = Control { action: Action::Drop(Reason::IdsRule), generation: 0x8765_4321 }.word();
+        assert_eq!(word, 0x01 | 0x02 << 8 | (Reason::IdsRule as u64) << 24 | 0x8765_4321 << 32);
         let word = Control { action: Action::Redirect(63), generation: 1 }.word();
-        assert_eq!(word, 0x01 | 0x01 << 8 | 0x01 << 16 | 63 << 32);
+        assert_eq!(word, 0x01 | 0x01 << 8 | 63 << 16 | 1 << 32);
     }
 
     #[test]

@@ -261,8 +261,13 @@ fn the_level_never_goes_back_to_a_generation() {
             tables.enter_generation(generation);
             goes_up(&mut program, &tables, &frame, "it was decided before");
         }
-        assert!(tables.set_control(0, FORWARD));
+        assert!(tables.set_control(0, Control { action: Action::Forward, generation: 256 }));
         assert_eq!(result(&mut program, &frame), REDIRECT);
+        // An entry that nobody has taken away since acts in no later generation.
+        for generation in [257, 511, 512, 513, 256 + (1 << 16), 256 + (1 << 31)] {
+            tables.enter_generation(generation);
+            goes_up(&mut program, &tables, &frame, "it was decided before");
+        }
     });
 }
 

@@ -8,7 +8,7 @@ use bartizan_base::spread::{Part, Spread};
 use bartizan_testkit::layers;
 use bartizan_testkit::packet::{FIN, Ip, Layer, Packet, TCP, UDP, tcp, udp};
 use bartizan_xdp::{
-    Action, Control, Fail, Left, PINS, Program, Tables, Watch, XdpError, boot_time, remove_left,
+    Action, Control, Fail, Left, PINS, Program, Tables, Watch, XdpError, boot_time, pinned, remove_left,
 };
 use common::{
     DROP, PASS, REDIRECT, Wire, ends, in_namespace, key, number, plain, ports, program, segment, wires,
@@ -45,6 +45,10 @@ fn watched(watch: Watch) -> (Program, Arc<Tables>) {
     wires(1500);
     let mut program = program(16);
     attach(&mut program, watch).unwrap_or_else(|error| panic!("{error}"));
+    // Its workers live.
+    assert_eq!(program.waits(), watch.fail == Fail::Open);
+    program.take_over().unwrap_or_else(|error| panic!("{error}"));
+    assert!(!program.waits());
     let tables = program.tables();
     (program, tables)
 }
@@ -101,6 +105,46 @@ fn frames_fail_as_the_policy_says_while_nobody_serves_them() {
             heard(&tables, 0, 2 * STALE);
             program.end_watch().unwrap();
             assert_eq!(result(&mut program, &frame), PASS);
+            drop(program);
+            common::ip("link del dev a");
+            common::ip("link del dev b");
+        }
+    });
+}
+
+/// A start takes its time: rules, recorders, threads. Nothing passes uninspected because of it, and what was never served leaves nothing behind.
+#[test]
+fn a_watch_begins_with_the_first_sign_of_life() {
+    with_bpf_file_system(|| {
+        for fail in [Fail::Open, Fail::Closed] {
+            wires(1500);
+            let mut program = common::program_for(16, 2);
+            let short = Watch { stale: Duration::from_millis(20), ..watch(fail, 2) };
+            attach(&mut program, short).unwrap_or_else(|error| panic!("{error}"));
+            let tables = program.tables();
+            std::thread::sleep(Duration::from_millis(100));
+            let frames: Vec<Vec<u8>> =
+                (0..32).flat_map(|host| kinds(false, host)).map(|(frame, ..)| frame).collect();
+            let passed =
+                |program: &mut Program| frames.iter().filter(|frame| result(program, frame) == PASS).count();
+            assert_eq!(passed(&mut program), frames.len(), "they wait for workers that have not begun");
+            assert_eq!((tables.last_beat(0), tables.last_beat(1)), (None, None));
+            assert!(!pin("lan").exists(), "nothing outlives a process that has served nobody");
+            // Each one's watch begins by itself.
+            heard(&tables, 0, Duration::from_secs(1));
+            let of_others = passed(&mut program);
+            assert!(of_others > 0 && of_others < frames.len(), "{of_others}");
+            heard(&tables, 1, Duration::from_secs(1));
+            assert_eq!(passed(&mut program), 0);
+            // Ports that are attached again, of workers that have begun: these have their time.
+            for index in [4, 9] {
+                program.detach(index).unwrap();
+            }
+            heard(&tables, 0, Duration::from_secs(1));
+            let long = Watch { stale: STALE, ..short };
+            attach(&mut program, long).unwrap_or_else(|error| panic!("{error}"));
+            let now = boot_time();
+            assert!(tables.last_beat(0).is_some_and(|seen| now - seen < STALE.as_nanos() as u64 / 2));
             drop(program);
             common::ip("link del dev a");
             common::ip("link del dev b");
@@ -454,7 +498,80 @@ fn a_pin_of_an_interface_that_is_gone_is_no_harm() {
         std::fs::rename(&old, pin("lan")).unwrap();
         let mut next = program_of_next();
         assert!(!attach(&mut next, watch(Fail::Open, 1)).unwrap_or_else(|error| panic!("{error}")));
-        assert!(!next.waits());
+        assert_eq!(next.take_over().unwrap(), Left::default());
+    });
+}
+
+/// What is on an interface that is no port of the next run is found by its pin.
+#[test]
+fn what_was_left_is_found_wherever_it_is() {
+    with_bpf_file_system(|| {
+        assert!(pinned().unwrap().is_empty());
+        let (program, tables) = watched(watch(Fail::Open, 1));
+        heard(&tables, 0, 2 * STALE);
+        let names = || pinned().unwrap().into_iter().map(|pinned| pinned.name).collect::<Vec<_>>();
+        let mut expected = vec!["lan", "wan"];
+        expected.sort_by_key(|name| number(name));
+        assert_eq!(names(), expected, "also of one that lives");
+        program.leave();
+        let (a, b, host) = (Wire::open("a"), Wire::open("b"), Wire::open("lan"));
+        arrive(&a, &b, true, 3);
+        let mut next = program_of_next();
+        assert!(next.remove_left(number("lan")).unwrap() && !next.remove_left(number("lan")).unwrap());
+        assert_eq!(names(), ["wan"]);
+        arrive(&a, &host, true, 3);
+        quiet(&b);
+        assert_eq!((next.waits(), next.take_over().unwrap().open), (true, 3));
+        // One whose interface is gone is no more.
+        let gone = pin("wan");
+        common::ip("link del dev b");
+        assert!(gone.exists() && pinned().unwrap().is_empty() && !gone.exists());
+    });
+}
+
+#[test]
+fn what_others_may_have_pinned_is_not_taken_for_ours() {
+    with_bpf_file_system(|| {
+        use std::os::unix::fs::PermissionsExt as _;
+        let (program, _) = watched(watch(Fail::Open, 1));
+        program.leave();
+        std::fs::set_permissions(PINS, std::fs::Permissions::from_mode(0o775)).unwrap();
+        for fail in [Fail::Open, Fail::Closed] {
+            let error = attach(&mut program_of_next(), watch(fail, 1)).unwrap_err();
+            assert!(matches!(error, XdpError::OpenFolder), "{error}");
+        }
+        assert!(matches!(remove_left(number("lan")), Err(XdpError::OpenFolder)));
+        assert!(matches!(pinned(), Err(XdpError::OpenFolder)));
+        assert!(pin("lan").exists() && pin("wan").exists());
+        // A program of somebody else, in a folder that is ours again.
+        std::fs::set_permissions(PINS, std::fs::Permissions::from_mode(0o700)).unwrap();
+        assert!(remove_left(number("lan")).unwrap());
+        let other = common::attach_other(number("lan"));
+        common::pin(&other, &pin("lan"));
+        for fail in [Fail::Open, Fail::Closed] {
+            let error = attach(&mut program_of_next(), watch(fail, 1)).unwrap_err();
+            assert!(matches!(error, XdpError::ForeignPin { .. }), "{error}");
+            assert!(error.to_string().contains("`somebody`"), "{error}");
+        }
+        assert!(matches!(remove_left(number("lan")), Err(XdpError::ForeignPin { .. })));
+        assert!(matches!(pinned(), Err(XdpError::ForeignPin { .. })));
+    });
+}
+
+#[test]
+fn a_program_that_was_taken_away_is_noticed() {
+    with_bpf_file_system(|| {
+        let (mut program, _) = watched(watch(Fail::Open, 1));
+        assert!(program.is_attached(4) && program.is_attached(9) && !program.is_attached(5));
+        common::detach_pinned(&pin("lan"));
+        assert!(!program.is_attached(4) && program.is_attached(9));
+        // It can be attached again.
+        program.detach(4).unwrap();
+        let mut port = ports()[0];
+        port.watch = Some(watch(Fail::Open, 1));
+        assert!(program.attach(&port).unwrap().enabled && program.waits());
+        program.take_over().unwrap();
+        assert!(program.is_attached(4) && pin("lan").exists());
     });
 }
 

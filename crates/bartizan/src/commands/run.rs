@@ -31,7 +31,7 @@ use bartizan_stages::settings::EngineSettings;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Arguments.
@@ -101,6 +101,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     tell_what_runs(&plan, &builder, refuses_midstream);
     let spin = plan.spin.unwrap_or_else(|| crew::spin(workers));
     let live = LiveOptions { spin, awake: plan.awake, ..LiveOptions::default() };
+    let below = Mutex::new(below);
     let parts = Parts { links: of_links, chains, live, control: &control, board };
     let (yaml, shared) = (builder.settings().clone(), Arc::clone(builder.shared()));
     let handles = stores.handles();
@@ -117,9 +118,10 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         let (control, source, engines, given) = (&*control, &*source, &engines, &args.given);
         let (rights, statistics, in_force) = (&rights, &*statistics, &*in_force);
         let steering = Steering { control, source, engines, given, rights, statistics, in_force };
-        steering.run(&mut builder, inventory, inbox, (&mut links, &mut below), finished);
+        steering.run(&mut builder, inventory, inbox, (&mut links, &below), finished);
     };
     let mut ended = crew::run(parts, &mut recorder, for_worker, steer)?;
+    let below = below.into_inner().unwrap_or_else(PoisonError::into_inner);
     drop((server, commands, running, plane));
     let mut statistics = view::lock(&statistics);
     statistics.counted_beside(below.close(ended.failure.is_some()));

@@ -583,8 +583,11 @@ impl<R: Recorder> Post<R> {
             return Ok(None);
         }
         let waker = control.waker(me);
-        let sleep = || ports.wait(waker, options.tick);
-        control.sleeping(me, has_parcels, sleep).transpose()
+        let tick = options.sleep_of(station.worker());
+        let sleep = || ports.wait(waker, tick);
+        let woke = control.sleeping(me, has_parcels, sleep).transpose()?;
+        // After a short sleep nobody knows yet whether it is silent.
+        Ok(woke.filter(|_| tick == options.tick))
     }
 }
 

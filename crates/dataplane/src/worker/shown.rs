@@ -154,6 +154,7 @@ impl Worker {
         each("offload.outdated", counters.outdated);
         each("offload.left", counters.left);
         each("offload.missed", counters.missed);
+        each("offload.unread", counters.unread);
         each("offload.gave_way", counters.gave_way);
         each("offload.back", of_table.back);
         each("offload.revived", of_table.revived);

@@ -202,7 +202,7 @@ impl XdpDevice {
         if let Some(windows) = &install.windows {
             self.tables.set_windows(slot, windows);
         }
-        self.tables.set_control(slot, Control { action, generation: install.generation.0 as u8 });
+        self.tables.set_control(slot, Control { action, generation: install.generation.0 as u32 });
         match self.tables.insert(&install.key.0, slot) {
             Ok(()) => {}
             Err(InsertError::Exists) => return Answered::Refused(Stays::Taken),

@@ -27,8 +27,12 @@ impl Rig {
     }
 
     fn waiting(habits: Habits, waits: LevelWaits) -> Self {
+        Rig::with_room(habits, waits, 64)
+    }
+
+    fn with_room(habits: Habits, waits: LevelWaits, flows: u32) -> Self {
         let (device, wire) = MockDevice::new(habits);
-        let config = FlowTableConfig { waits, ..FlowTableConfig::new(64, FlowHasher::new([1, 2])) };
+        let config = FlowTableConfig { waits, ..FlowTableConfig::new(flows, FlowHasher::new([1, 2])) };
         let table = FlowTable::new(&config).unwrap();
         let manager = FlowManager::new(Box::new(device), Generation(1));
         Rig { table, manager, wire, now: Timestamp::from_parts(100, 0) }
@@ -92,6 +96,84 @@ fn a_flow_goes_down_is_counted_and_comes_up_in_another_generation() {
     rig.pass(1_000);
     assert!(rig.table.get(id).unwrap().is_at_host());
     assert_eq!((rig.wire.entries(), rig.manager.counters().outdated), (0, 1));
+}
+
+/// So many flows that are below.
+fn many(flows: u16) -> Rig {
+    let mut rig = Rig::with_room(Habits::default(), LevelWaits::default(), flows.into());
+    for port in 1..=flows {
+        let id = rig.flow(port);
+        rig.offer(id, Action::Forward).unwrap();
+    }
+    rig.pass(50);
+    rig
+}
+
+/// Each change comes when the sweep for the one before has met a third of the entries.
+#[test]
+fn a_sweep_comes_to_its_end_however_fast_generations_follow_each_other() {
+    let mut rig = many(6 * RAISES_PER_TURN as u16);
+    for generation in 2..12 {
+        rig.manager.enter_generation(Generation(generation));
+        rig.pass(100);
+        assert!(rig.manager.owes());
+    }
+    rig.pass(2_000);
+    assert!(!rig.manager.owes());
+    assert_eq!((rig.wire.entries(), rig.manager.counters().outdated), (0, 6 * u64::from(RAISES_PER_TURN)));
+}
+
+#[test]
+fn most_are_up_before_the_last_of_many_generations() {
+    let mut rig = many(6 * RAISES_PER_TURN as u16);
+    for generation in 2..12 {
+        rig.manager.enter_generation(Generation(generation));
+        rig.pass(100);
+    }
+    assert_eq!(rig.manager.counters().outdated, 6 * u64::from(RAISES_PER_TURN));
+}
+
+/// A worker without packets sleeps a tenth of a second, and a thousandth while it owes something.
+#[test]
+fn all_counts_are_read_once_a_second_also_by_an_idle_worker() {
+    let flows = 60_000;
+    assert!(u32::from(flows) > 11 * READS_PER_TURN, "more than ten turns can read");
+    let mut rig = many(flows);
+    for port in 1..=flows {
+        assert!(rig.packet(port).is_some());
+    }
+    let (begun, mut told, mut turns) = (rig.now, 0, 0);
+    while told < flows {
+        let sleep = if rig.manager.owes() { 1 } else { 100 };
+        rig.now = rig.now + PacketDuration::from_millis(sleep);
+        rig.manager.turn(&mut rig.table, rig.now);
+        told += std::iter::from_fn(|| rig.manager.next_done()).count() as u16;
+        turns += 1;
+    }
+    let took = rig.now.since(begun);
+    assert!(took <= PacketDuration::from_millis(1_100), "{took:?}");
+    assert!(turns <= 40, "it is not busy: {turns} turns");
+    assert_eq!(rig.manager.counters().unread, 0);
+}
+
+#[test]
+fn what_an_entry_handles_is_told_for_a_second_however_late_it_is_read() {
+    let mut rig = Rig::new(Habits::default());
+    let id = rig.flow(1_000);
+    rig.offer(id, Action::Forward).unwrap();
+    rig.pass(1_050);
+    let recent = |rig: &Rig| rig.manager.places.get(0).unwrap().recent;
+    assert_eq!(recent(&rig), Some(0));
+    for _ in 0..40 {
+        rig.packet(1_000);
+    }
+    // The worker had no time.
+    rig.now = rig.now + PacketDuration::from_secs(10);
+    rig.pass(50);
+    assert_eq!(recent(&rig), Some(3), "40 in a little more than 10 s");
+    assert_eq!(rig.manager.counters().unread, 9, "rounds of which nobody read anything");
+    assert_eq!(in_a_second(7, PacketDuration::ZERO), 7);
+    assert_eq!(in_a_second(u64::MAX, PacketDuration::from_secs(1)), u32::MAX);
 }
 
 #[test]

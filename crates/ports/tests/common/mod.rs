@@ -5,10 +5,12 @@
 //! sockets, however the test ends. So nothing can be left behind.
 #![allow(dead_code)]
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::fs;
 use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -45,6 +47,26 @@ pub fn own_bpf_file_system() {
     assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
     mount(c"none", c"/", c"none", libc::MS_REC | libc::MS_PRIVATE);
     mount(c"bpf", c"/sys/fs/bpf", c"bpf", 0);
+}
+
+/// Takes a program away whose attachment is pinned there, as `bpftool link detach` does.
+#[allow(unsafe_code)]
+pub fn detach_pinned(path: &Path) {
+    const OBJ_GET: libc::c_long = 7;
+    const LINK_DETACH: libc::c_long = 34;
+    let bpf = |command: libc::c_long, words: [u64; 16]| {
+        // SAFETY: the kernel reads the words; the path that they may point to lives through the call.
+        let result = unsafe { libc::syscall(libc::SYS_bpf, command, words.as_ptr(), size_of_val(&words)) };
+        assert!(result >= 0, "{command}: {}", std::io::Error::last_os_error());
+        result as i32
+    };
+    let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+    let mut words = [0; 16];
+    words[0] = path.as_ptr() as u64;
+    // SAFETY: the kernel has just made the descriptor, and nobody else holds it.
+    let attachment = unsafe { OwnedFd::from_raw_fd(bpf(OBJ_GET, words)) };
+    words[0] = attachment.as_raw_fd() as u64;
+    bpf(LINK_DETACH, words);
 }
 
 /// Runs `test` in a thread with an empty network namespace. Prints a line and returns when that is not possible.

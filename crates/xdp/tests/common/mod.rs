@@ -10,9 +10,11 @@ use bartizan_packet::DecoderConfig;
 use bartizan_packet::tables::FlowEntry;
 use bartizan_testkit::packet::{ACK, Datagram, End, Ip, PSH, Packet, Segment, TCP, UDP, tcp, udp};
 use bartizan_xdp::{Key, ModeChoice, Options, PortSetup, Program, Side, Tables};
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -407,4 +409,65 @@ pub fn stay_on(processor: usize) {
         libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
     };
     assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// What the bpf system call reads, with room for what it does not.
+#[repr(C)]
+struct Words([u64; 16]);
+
+#[allow(unsafe_code)]
+fn bpf(command: libc::c_long, words: &Words) -> i32 {
+    // SAFETY: the kernel reads as much as there is; what the words point to lives through the call, as callers see to.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, words.0.as_ptr(), size_of::<Words>()) };
+    assert!(result >= 0, "{command}: {}", std::io::Error::last_os_error());
+    result as i32
+}
+
+#[allow(unsafe_code)]
+fn owned(fd: i32) -> OwnedFd {
+    // SAFETY: the kernel has just made it, and nobody else holds it.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Attaches a program of somebody else, `somebody`, which passes all up.
+pub fn attach_other(ifindex: u32) -> OwnedFd {
+    const PROG_LOAD: libc::c_long = 5;
+    const LINK_CREATE: libc::c_long = 28;
+    /// `BPF_PROG_TYPE_XDP`.
+    const XDP: u64 = 6;
+    // r0 = XDP_PASS; exit
+    let code: [u64; 2] = [0x2_0000_00b7, 0x95];
+    let mut words = Words([0; 16]);
+    words.0[0] = XDP | (code.len() as u64) << 32;
+    words.0[1] = code.as_ptr() as u64;
+    words.0[2] = c"GPL".as_ptr() as u64;
+    words.0[6..8].copy_from_slice(&[u64::from_ne_bytes(*b"somebody"), 0]);
+    let program = owned(bpf(PROG_LOAD, &words));
+    let mut words = Words([0; 16]);
+    words.0[0] = program.as_raw_fd() as u64 | u64::from(ifindex) << 32;
+    // BPF_XDP
+    words.0[1] = 37;
+    owned(bpf(LINK_CREATE, &words))
+}
+
+/// Pins an attachment.
+pub fn pin(attachment: &OwnedFd, path: &Path) {
+    const OBJ_PIN: libc::c_long = 6;
+    let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+    let mut words = Words([0; 16]);
+    words.0[..2].copy_from_slice(&[path.as_ptr() as u64, attachment.as_raw_fd() as u64]);
+    bpf(OBJ_PIN, &words);
+}
+
+/// Takes a program away that is pinned, as `bpftool link detach` does.
+pub fn detach_pinned(path: &Path) {
+    const OBJ_GET: libc::c_long = 7;
+    const LINK_DETACH: libc::c_long = 34;
+    let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+    let mut words = Words([0; 16]);
+    words.0[0] = path.as_ptr() as u64;
+    let attachment = owned(bpf(OBJ_GET, &words));
+    let mut words = Words([0; 16]);
+    words.0[0] = attachment.as_raw_fd() as u64;
+    bpf(LINK_DETACH, &words);
 }

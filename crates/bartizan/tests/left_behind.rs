@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a killed run with a level that fails open has left, where the next one has other links; and what happens to the level while a reload is built. In a network namespace and with a
+//! bpf file system of its own (needs root; says so and returns otherwise).
+
+use crate::common;
+use crate::level;
+use crate::namespace;
+
+use bartizan_ports::InlinePort;
+use common::{Folder, PROGRAM, Running, until};
+use level::{datagrams, ends, ends_well, network, send, take};
+use namespace::{detach_pinned, in_namespace, own_bpf_file_system};
+use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+const POLICY: &str = "policies: [{name: all, from: any, to: any, chain: [pfw, ids], pfw: {default: allow}, ids: {rules: [local.rules]}}]\ndefault: {action: drop}\n";
+const RULES: &str = "drop udp any any -> any 666 (msg:\"no\"; sid:1;)\n";
+const PORT: u16 = 5000;
+/// When a worker has failed (`stale`, 1 s) for sure.
+const SURELY_STALE: Duration = Duration::from_millis(1_500);
+/// Where attachments are pinned.
+const PINS: &str = "/sys/fs/bpf/bartizan";
+
+/// A run with these links.
+fn start(folder: &Folder, links: &str) -> Running {
+    folder.write("policy.yaml", POLICY);
+    if !folder.path("local.rules").exists() {
+        folder.write("local.rules", RULES);
+    }
+    folder.write(
+        "bartizan.yaml",
+        format!(
+            "links: [{links}]\npolicy: policy.yaml\ncache: none\noutputs: {{eve: {{dir: out}}}}\nreload: {{max-loss: 100%}}\n"
+        ),
+    );
+    let mut command = Command::new(PROGRAM);
+    let arguments = ["run", "-c", "bartizan.yaml", "--control", "none"];
+    Running::start(command.args(arguments).current_dir(&folder.0))
+}
+
+/// An inline link whose level fails open.
+fn open_link(a: &str, b: &str) -> String {
+    format!(
+        "{{name: wan, inline: {{a: {a}, b: {b}, offload: {{level: xdp, entries: 1024, fail: open, stale: 1s}}}}, workers: 1}}"
+    )
+}
+
+fn pins() -> BTreeSet<PathBuf> {
+    let files = std::fs::read_dir(PINS).into_iter().flatten();
+    files.map(|file| file.unwrap().path()).collect()
+}
+
+/// The pin of an interface.
+fn pin_of(interface: &str) -> PathBuf {
+    let number = std::fs::read_to_string(format!("/sys/class/net/{interface}/ifindex"));
+    // The folder may be that of another namespace.
+    let number = match number {
+        Ok(text) => text.trim().to_owned(),
+        Err(_) => {
+            let output = Command::new("ip").args(["-o", "link", "show", interface]).output().unwrap();
+            String::from_utf8_lossy(&output.stdout).split(':').next().unwrap().trim().to_owned()
+        }
+    };
+    let end = format!("_if{number}");
+    pins().into_iter().find(|pin| pin.to_string_lossy().ends_with(&end)).expect("it is pinned")
+}
+
+fn pinned(running: &Running, count: usize) {
+    until(&format!("{count} pins: {}", running.stderr()), || pins().len() == count);
+}
+
+fn kill(running: Running) {
+    running.signal("KILL");
+    assert_eq!(running.wait().code, None);
+}
+
+/// What arrives of 8 flows.
+fn arrive([from, to]: [&mut InlinePort; 2], expected: usize) -> usize {
+    send(from, &datagrams(PORT, b"load"));
+    take(to, expected)
+}
+
+/// A run on a1 and b1 that is killed, and whose link is open then.
+fn left_open(ports: &mut [InlinePort; 2]) {
+    let folder = Folder::new();
+    let running = start(&folder, &open_link("a1", "b1"));
+    pinned(&running, 2);
+    kill(running);
+    std::thread::sleep(SURELY_STALE);
+    let [a, b] = ports;
+    assert_eq!(arrive([a, b], 8), 8, "the link is open");
+}
+
+#[test]
+fn what_was_left_on_interfaces_that_are_no_link_now_is_taken_away_and_told() {
+    in_namespace(|| {
+        own_bpf_file_system();
+        let mut ports = network(1500);
+        let [mut c0, _d0] = ends(["c", "d"], 1500);
+        for (links, left, told) in [
+            (open_link("a1", "c1"), 2, &["`b1`"][..]),
+            ("{name: watch, tap: {interface: a1}}".to_owned(), 0, &["`a1`", "`b1`"]),
+            (open_link("c1", "d1"), 2, &["`a1`", "`b1`"]),
+        ] {
+            left_open(&mut ports);
+            let folder = Folder::new();
+            let running = start(&folder, &links);
+            running.until("running on");
+            pinned(&running, left);
+            for interface in told {
+                running.until(&format!("that a killed run had left on {interface} is taken away, since"));
+            }
+            let [a, b] = &mut ports;
+            assert_eq!(arrive([b, a], 1), 0, "{links}: nothing is forwarded from b1");
+            assert_eq!(arrive([a, b], 1), 0, "{links}: nor from a1");
+            if links == open_link("a1", "c1") {
+                // What comes by a1 leaves by c1 now.
+                assert_eq!(take(&mut c0, 8), 8);
+            }
+            ends_well(running);
+            assert!(pins().is_empty());
+        }
+    });
+}
+
+#[test]
+fn what_lives_on_other_interfaces_is_left_alone() {
+    in_namespace(|| {
+        own_bpf_file_system();
+        let mut ports = network(1500);
+        let _others = ends(["c", "d"], 1500);
+        let folders = [Folder::new(), Folder::new()];
+        let first = start(&folders[0], &open_link("a1", "b1"));
+        pinned(&first, 2);
+        let of_first = pins();
+        let second = start(&folders[1], &open_link("c1", "d1"));
+        pinned(&second, 4);
+        assert!(of_first.is_subset(&pins()));
+        let [a, b] = &mut ports;
+        assert_eq!(arrive([a, b], 8), 8);
+        // Also one that hangs lives.
+        ends_well(second);
+        first.signal("STOP");
+        std::thread::sleep(SURELY_STALE);
+        let second = start(&folders[1], &open_link("c1", "d1"));
+        pinned(&second, 4);
+        assert_eq!(arrive([a, b], 8), 8, "it is open");
+        first.signal("CONT");
+        let ended = ends_well(second);
+        assert!(!ended.stderr.contains("taken away"), "{}", ended.stderr);
+        assert_eq!(pins(), of_first);
+        ends_well(first);
+    });
+}
+
+/// Rules come through a pipe here: a build lasts until they are written.
+#[test]
+fn the_level_is_looked_after_while_a_reload_is_built() {
+    in_namespace(|| {
+        own_bpf_file_system();
+        let mut ports = network(1500);
+        left_open(&mut ports);
+        let folder = Folder::new();
+        let rules = folder.path("local.rules");
+        assert!(Command::new("mkfifo").arg(&rules).status().unwrap().success());
+        let running = start(&folder, &open_link("a1", "b1"));
+        // Both opens wait for who reads.
+        let mut pipe = OpenOptions::new().write(true).open(&rules).unwrap();
+        running.signal("USR2");
+        pipe.write_all(RULES.as_bytes()).unwrap();
+        drop(pipe);
+        // The first order is a reload, which waits for its rules.
+        running.until("that a killed run had left is replaced");
+        assert!(!running.stderr().contains("generation 2"), "{}", running.stderr());
+        detach_pinned(&pin_of("a1"));
+        running.until("somebody has taken the XDP program away from `a1`; it is attached again");
+        running.until("link `wan` has its XDP level again");
+        pinned(&running, 2);
+        assert!(!running.stderr().contains("generation 2"), "{}", running.stderr());
+        std::fs::write(&rules, RULES).unwrap();
+        running.until("generation 2: ");
+        let [a, b] = &mut ports;
+        assert_eq!(arrive([a, b], 8), 8);
+        ends_well(running);
+        assert!(pins().is_empty());
+    });
+}
