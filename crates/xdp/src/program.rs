@@ -169,7 +169,8 @@ impl Program {
             .override_global("marks_seed", &size.seed, true)
             .map_max_entries("early", size.words())
             .map_max_entries("early_counts", size.counts())
-            .map_max_entries("marks", size.marks / 2);
+            .map_max_entries("marks", size.marks / 2)
+            .map_max_entries("passed", size.passed());
         let mut bpf = object::load(&mut loader, OBJECT, NAME).map_err(|error| match error {
             // The only step that fails so: there is no memory.
             XdpError::System { .. } => XdpError::Memory {
