@@ -28,6 +28,7 @@ static long (*const bpf_map_update_elem)(void *map, const void *key, const void 
 static __u32 (*const bpf_get_smp_processor_id)(void) = (void *)BPF_FUNC_get_smp_processor_id;
 static long (*const bpf_redirect_map)(void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
 static __u64 (*const bpf_ktime_get_boot_ns)(void) = (void *)BPF_FUNC_ktime_get_boot_ns;
+static __u64 (*const bpf_ktime_get_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
 static __u32 (*const bpf_get_prandom_u32)(void) = (void *)BPF_FUNC_get_prandom_u32;
 static __u64 (*const bpf_xdp_get_buff_len)(struct xdp_md *context) = (void *)BPF_FUNC_xdp_get_buff_len;
 

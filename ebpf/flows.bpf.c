@@ -125,9 +125,10 @@ struct {
 
 struct {
 	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(map_flags, BPF_F_MMAPABLE);
 	NUMBER(max_entries, BARTIZAN_PORTS);
 	TYPE(key, __u32);
-	TYPE(value, __u64); /* what may leave by a port */
+	TYPE(value, __u64); /* what may leave by a port; where its device gives an error the program takes that away (lost.h) */
 } exits SEC(".maps");
 
 struct {
@@ -748,12 +749,13 @@ static __attribute__((noinline)) int is_stale(const struct frame *frame, __u64 p
 	__u32 worker = watch->first + worker_of(frame, watch);
 	const volatile struct bartizan_heartbeat *heartbeat = bpf_map_lookup_elem(&heartbeats, &worker);
 	/* The sign may be younger than the clock that is read here. */
-	return heartbeat && (__s64)(bpf_ktime_get_boot_ns() - heartbeat->seen) > (__s64)stale;
+	return heartbeat && (__s64)(bpf_ktime_get_ns() - heartbeat->seen) > (__s64)stale;
 }
 
 #include "tunnels.h"
 #include "early.h"
 #include "open.h"
+#include "lost.h"
 
 /* What becomes of a frame, or `CARRIES`: that is a matter of what is in `around` then, and of what that carries; or `MISSED`: it has no flow here, and `question` says of which rules
  * there are to be asked. Not inlined, so that its stack is free again before
@@ -763,12 +765,12 @@ static __attribute__((noinline)) int handle(const struct frame *frame, __u64 por
 {
 	__u64 key[KEY_WORDS];
 	struct network network;
-	int from_high = parse(frame, port, key, &network);
-	if (from_high < 0 || (network.odd && !BARTIZAN_PORT_EARLY(port)))
+	int from_high = parse(frame, port, key, &network), judges = BARTIZAN_PORT_FLAGS(port) & BARTIZAN_PORT_FLAG_EARLY;
+	if (from_high < 0 || (network.odd && !judges))
 		return XDP_PASS;
 	const __u32 *slot = bpf_map_lookup_elem(&flows, key);
 	if (!slot) {
-		if (!BARTIZAN_PORT_EARLY(port) || network.carries)
+		if (!judges || network.carries)
 			return XDP_PASS;
 		ask(question, key, &network);
 		return MISSED;

@@ -217,8 +217,7 @@ fn services(all: &[Row], links: &[LinkId]) -> Result<Services, TooLarge> {
     let (mut cells, mut classes) = (Vec::new(), Classes::default());
     for (link, kind) in links.iter().flat_map(|link| (0..KINDS).map(move |kind| (link, kind))) {
         let mut here = rows_that(all, |row| {
-            is_of_kind(row, kind)
-                && row.fields.links.as_ref().is_none_or(|links| links.contains(link))
+            is_of_kind(row, kind) && row.fields.links.as_ref().is_none_or(|links| links.contains(link))
         });
         // Ports of these are not known: one class has all that the others have.
         let whatever = kind >= PROTOCOLS.len();
