@@ -13,7 +13,7 @@ use bartizan_offload::{Action as Fate, Device as _, Done, FlowManager, Offer};
 use bartizan_packet::PacketFlags;
 use bartizan_testkit::namespace::{inside, number};
 use bartizan_testkit::random::Random;
-use bartizan_xdp::{Action, Control, Fail, Watch, monotonic_time};
+use bartizan_xdp::{Action, Control, Fail, Watch, boot_time, monotonic_time};
 use std::sync::Arc;
 use std::time::Duration;
 use xdp_program::{DROP, PASS, REDIRECT, Setting, attach, decode, key, packet, program, spoil};
