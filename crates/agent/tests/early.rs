@@ -743,6 +743,9 @@ fn an_open_link_drops_what_rules_refuse_and_no_answers() {
     for seed in 0..60 {
         let random = &mut Random::of(23, &[seed]);
         let text = policy(random);
+        // Where no policy asks for tenants there are none.
+        let plain = !text.contains("tenant: [red]");
+        let text = text.split_once('\n').filter(|_| plain).map_or(text.clone(), |(_, rest)| rest.to_owned());
         let hosts = Hosts::new(&mut level, &text, &settings);
         let tables = level.program.tables();
         tables.enter_generation(level.generation);

@@ -312,7 +312,8 @@ impl Arrived {
         };
         let Some(port) = frame.get(at..at + 2) else { return };
         let count = match u16::from_be_bytes([port[0], port[1]]) {
-            BLOCKED => &self.blocked,
+            // A datagram may be taken for an answer by chance, where another flow's mark has its hash; what opens a connection never is.
+            BLOCKED if frame.get(23) == Some(&6) || frame.get(20) == Some(&6) => &self.blocked,
             REFUSED => &self.refused,
             FORWARDED => &self.forwarded,
             OTHERS => &self.others,

@@ -11,8 +11,7 @@ use bartizan_testkit::packet::{End, tcp, udp};
 use bartizan_testkit::random::Random;
 use bartizan_testkit::tunnels::Tunnel;
 use bartizan_xdp::{
-    Action, Control, Fail, Key, ModeChoice, Options, PortSetup, Program, Side, Watch, boot_time,
-    monotonic_time,
+    Action, Control, Fail, Key, ModeChoice, Options, PortSetup, Program, Side, Watch, monotonic_time,
 };
 use std::net::Ipv4Addr;
 use std::process::Command;
