@@ -50,6 +50,7 @@
 #define BARTIZAN_PORT_FLAG_VLANS 0x02 /* VLAN ids are part of keys. */
 #define BARTIZAN_PORT_FLAG_GENERIC 0x04 /* The kernel runs the program, not the driver: frames leave as all frames do. */
 #define BARTIZAN_PORT_FLAG_OPEN 0x08 /* While the worker that serves a frame has failed, what would go up is forwarded. Without it, it is dropped. */
+#define BARTIZAN_PORT_FLAG_EARLY 0x10 /* Packets without a flow are refused by the early table whoever lives. Without it only while the link is open. */
 
 /* Flags of exits. */
 #define BARTIZAN_EXIT_FLAG_PROVEN 0x01 /* It was tried, and takes what a driver redirects to it. */
@@ -76,7 +77,7 @@
 #define BARTIZAN_PORT_PAIR(word)            ((__u8)((word) >> 32))  /* Number of the port across the link. */
 #define BARTIZAN_PORT_FLAGS(word)           ((__u8)((word) >> 40))  /* See the flags of ports. */
 #define BARTIZAN_PORT_SAMPLE(word)          ((__u8)((word) >> 48))  /* Of 2^(n-1) packets that would be dropped one goes up instead, by chance; 0: none does. */
-#define BARTIZAN_PORT_EARLY(word)           ((__u8)((word) >> 56))  /* One more than the number of its link among those whose packets without a flow may be refused early; 0: they go up. */
+#define BARTIZAN_PORT_EARLY(word)           ((__u8)((word) >> 56))  /* One more than the number of its link among those that have early tables; 0: it has none. */
 
 /* What may leave by a port. The kernel would drop what may not in silence. The host writes it. */
 #define BARTIZAN_EXIT_LONGEST(word)         ((__u32)((word) >> 0))  /* The longest frame, in bytes. */
@@ -245,7 +246,7 @@ _Static_assert(__builtin_offsetof(struct bartizan_watch, last) == 64, "watch.las
 
 /* A worker's sign of life, which it gives between two batches. One cache line. */
 struct bartizan_heartbeat {
-	__u64 seen;             /*   0: When it was last heard of: nanoseconds of CLOCK_BOOTTIME, which goes on while the machine sleeps and is never set. */
+	__u64 seen;             /*   0: When it was last heard of: nanoseconds of CLOCK_MONOTONIC, which is never set and stands still while the machine sleeps, as workers do. */
 	__u8 reserved[56];      /*   8: Zero. */
 };
 _Static_assert(sizeof(struct bartizan_heartbeat) == 64, "heartbeat");
@@ -314,11 +315,22 @@ struct bartizan_probe {
 	__u64 sent;             /*   8: Frames that the device took. */
 	__u64 dropped;          /*  16: Frames that it did not take. */
 	__u64 error;            /*  24: The number of the error that it gave for that; 0 for none. */
+	__u64 device;           /*  32: The device, as the kernel's reports name it. */
 };
-_Static_assert(sizeof(struct bartizan_probe) == 32, "probe");
+_Static_assert(sizeof(struct bartizan_probe) == 40, "probe");
 _Static_assert(__builtin_offsetof(struct bartizan_probe, processor) == 0, "probe.processor");
 _Static_assert(__builtin_offsetof(struct bartizan_probe, sent) == 8, "probe.sent");
 _Static_assert(__builtin_offsetof(struct bartizan_probe, dropped) == 16, "probe.dropped");
 _Static_assert(__builtin_offsetof(struct bartizan_probe, error) == 24, "probe.error");
+_Static_assert(__builtin_offsetof(struct bartizan_probe, device) == 32, "probe.device");
+
+/* What was to leave by a port and is lost, as one processor counts it: line `port * processors + processor`. */
+struct bartizan_lost {
+	__u64 frames;           /*   0: Frames that its device did not take, or that the kernel did not give it. */
+	__u64 error;            /*   8: The number of the latest error that was given for it; 0 for none. */
+};
+_Static_assert(sizeof(struct bartizan_lost) == 16, "lost");
+_Static_assert(__builtin_offsetof(struct bartizan_lost, frames) == 0, "lost.frames");
+_Static_assert(__builtin_offsetof(struct bartizan_lost, error) == 8, "lost.error");
 
 #endif

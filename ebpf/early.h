@@ -8,6 +8,8 @@
  * A packet of a flow that the host knows and lets go on is marked (`marks`), and goes up: its rule was asked when it was opened. A mark may be another flow's; then a
  * packet goes up that need not.
  *
+ * While a link is open, what is not read here is judged as well, and otherwise: see open.h.
+ *
  * Not done: other messages of ICMP than queries and their answers, packets in tunnels, rules that reject with an answer. */
 #ifndef BARTIZAN_EARLY_H
 #define BARTIZAN_EARLY_H
@@ -15,16 +17,18 @@
 /* No action of XDP. */
 #define MISSED 254
 
-/* Protocols that are judged. */
-#define EARLY_PROTOCOLS 4
+/* Kinds of packets that tables tell apart: TCP, UDP, ICMP of IPv4 and of IPv6, and whatever else there is, or of which that is not known. */
+#define EARLY_KINDS 5
+#define EARLY_WHATEVER 4
 
 /* What is asked of a packet without a flow. */
 struct question {
 	__u64 source_high, source_low, destination_high, destination_low;
 	__u64 hash;
 	__u16 source_port, destination_port;
-	__u8 protocol; /* number in the tables: TCP, UDP, ICMP of IPv4 and of IPv6 */
-	__u8 ipv6, answers, reserved;
+	__u8 protocol; /* kind in the tables */
+	__u8 ipv6, answers;
+	__u8 begins; /* it opens a connection, and can answer nothing; told only while a link is open */
 };
 
 /* The hash of a flow's key: that of `mark_of` in crates/xdp/src/early.rs. */
@@ -49,14 +53,11 @@ INLINE void ask(struct question *question, const __u64 *key, const struct networ
 	question->source_port = network->source.port;
 	question->destination_port = network->destination.port;
 	question->protocol = network->protocol == PROTOCOL_TCP ? 0 : network->protocol == PROTOCOL_UDP ? 1 : 2;
-	if (question->protocol == 2) {
-		/* Rules have kind and code. */
-		question->destination_port = 0;
+	if (question->protocol == 2)
 		question->protocol += network->flags == KEY_IPV6;
-	}
 	question->ipv6 = network->flags == KEY_IPV6;
 	question->answers = network->answers;
-	question->reserved = 0;
+	question->begins = 0;
 }
 
 /* A word of one of the two tables. */
@@ -126,7 +127,14 @@ __attribute__((noinline)) __u32 early_outcome(const struct question *question, _
 	__u64 source_low = turned ? question->destination_low : question->source_low;
 	__u64 destination_high = turned ? question->source_high : question->destination_high;
 	__u64 destination_low = turned ? question->source_low : question->destination_low;
-	__u32 service = link * EARLY_PROTOCOLS + question->protocol;
+	if (question->protocol == 2 || question->protocol == 3) {
+		/* Rules have kind and code. */
+		source_port = question->source_port;
+		destination_port = 0;
+		if (turned)
+			source_port = counterpart(question->protocol == 2 ? PROTOCOL_ICMP : PROTOCOL_ICMPV6, source_port);
+	}
+	__u32 service = link * EARLY_KINDS + question->protocol;
 	service = service * EARLY_FIELD(table, source_port_classes) +
 		  early_quarter(table, EARLY_FIELD(table, source_ports), source_port);
 	service = service * EARLY_FIELD(table, destination_port_classes) +

@@ -42,10 +42,6 @@ char licence[] SEC("license") = "Apache-2.0";
 /* Nobody knows here: it goes up. */
 #define CARRIES_SOMETHING 255
 
-/* Which packets are parsed: those that may be handled here, or all whose flow can be told. */
-#define PLAIN 0
-#define ANY 1
-
 #define TCP_FIN 0x01
 #define TCP_SYN 0x02
 #define TCP_RST 0x04
@@ -129,9 +125,10 @@ struct {
 
 struct {
 	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(map_flags, BPF_F_MMAPABLE);
 	NUMBER(max_entries, BARTIZAN_PORTS);
 	TYPE(key, __u32);
-	TYPE(value, __u64); /* what may leave by a port */
+	TYPE(value, __u64); /* what may leave by a port; where its device gives an error the program takes that away (lost.h) */
 } exits SEC(".maps");
 
 struct {
@@ -173,6 +170,14 @@ struct {
 	TYPE(key, __u32);
 	TYPE(value, __u64);
 } marks SEC(".maps");
+
+/* Flows whose packets have passed while their link was open, and whose answers the rules refuse where they open: by the hash of a flow. */
+struct {
+	NUMBER(type, BPF_MAP_TYPE_LRU_HASH);
+	NUMBER(max_entries, 1); /* the loader says how many */
+	TYPE(key, __u64);
+	TYPE(value, __u64);
+} passed SEC(".maps");
 
 struct {
 	NUMBER(type, BPF_MAP_TYPE_DEVMAP);
@@ -377,15 +382,12 @@ INLINE int usual_options(const struct frame *frame, __u32 at, __u32 length, stru
 	return (head & BE32(0xffffff00)) == TCP_BLOCKS && blocks > 2 && blocks % 8 == 2 && blocks + 2 == length;
 }
 
-INLINE int tcp(const struct frame *frame, struct network *network, int which)
+INLINE int tcp(const struct frame *frame, struct network *network)
 {
 	HEADER(tcp, header, frame, network->at, 1)
 	network->source.port = BE16(header->source);
 	network->destination.port = BE16(header->destination);
 	network->carries = CARRIES_NO_TUNNEL;
-	network->odd = network->answers = 0;
-	if (which == ANY)
-		return 0;
 	__u32 length = (header->offset >> 4) * 4;
 	if (length < sizeof(*header) || length > network->length)
 		return 1;
@@ -448,15 +450,13 @@ INLINE __u8 carried_by_udp(const struct frame *frame, __u16 source, __u16 destin
 	return from->vxlan & from_bit ? CARRIES_SOMETHING : CARRIES_NO_TUNNEL;
 }
 
-INLINE int udp(const struct frame *frame, struct network *network, int which)
+INLINE int udp(const struct frame *frame, struct network *network)
 {
 	HEADER(udp, header, frame, network->at, 1)
 	__u16 source = BE16(header->source), destination = BE16(header->destination);
 	network->source.port = source;
 	network->destination.port = destination;
 	network->odd = network->answers = 0;
-	if (which == ANY)
-		return 0;
 	/* Bytes behind the datagram within the packet are odd. */
 	if (BE16(header->length) != network->length || network->length < sizeof(*header))
 		return 1;
@@ -471,12 +471,12 @@ INLINE int udp(const struct frame *frame, struct network *network, int which)
 #include "icmp.h"
 
 /* Reads ports and what else has to be seen of a transport header. Not 0: goes up. */
-INLINE int transport_header(const struct frame *frame, struct network *network, int which)
+INLINE int transport_header(const struct frame *frame, struct network *network)
 {
 	if (network->protocol == PROTOCOL_TCP)
-		return tcp(frame, network, which);
+		return tcp(frame, network);
 	if (network->protocol == PROTOCOL_UDP)
-		return udp(frame, network, which);
+		return udp(frame, network);
 	if (network->protocol == PROTOCOL_IPV4 || network->protocol == PROTOCOL_IPV6) {
 		network->source.port = network->destination.port = 0;
 		network->odd = network->answers = 0;
@@ -521,14 +521,14 @@ INLINE int make_key(__u64 *key, const struct network *network, __u64 port, __u64
 }
 
 /* Parses a frame into its flow's key. Negative: goes up; else whether it comes from the higher endpoint. */
-INLINE int parse(const struct frame *frame, __u64 port, __u64 *key, struct network *network, int which)
+INLINE int parse(const struct frame *frame, __u64 port, __u64 *key, struct network *network)
 {
 	HEADER(ethernet, ethernet, frame, 0, -1)
 	__u16 kind = BE16(ethernet->kind);
 	__u32 at = sizeof(*ethernet);
 	__u64 vlans = 0;
 	if (vlan_tags(frame, VLAN_TAGS, &at, &kind, &vlans) || network_header(frame, at, kind, network) ||
-	    transport_header(frame, network, which))
+	    transport_header(frame, network))
 		return -1;
 	return make_key(key, network, port, vlans);
 }
@@ -749,11 +749,13 @@ static __attribute__((noinline)) int is_stale(const struct frame *frame, __u64 p
 	__u32 worker = watch->first + worker_of(frame, watch);
 	const volatile struct bartizan_heartbeat *heartbeat = bpf_map_lookup_elem(&heartbeats, &worker);
 	/* The sign may be younger than the clock that is read here. */
-	return heartbeat && (__s64)(bpf_ktime_get_boot_ns() - heartbeat->seen) > (__s64)stale;
+	return heartbeat && (__s64)(bpf_ktime_get_ns() - heartbeat->seen) > (__s64)stale;
 }
 
 #include "tunnels.h"
 #include "early.h"
+#include "open.h"
+#include "lost.h"
 
 /* What becomes of a frame, or `CARRIES`: that is a matter of what is in `around` then, and of what that carries; or `MISSED`: it has no flow here, and `question` says of which rules
  * there are to be asked. Not inlined, so that its stack is free again before
@@ -763,12 +765,12 @@ static __attribute__((noinline)) int handle(const struct frame *frame, __u64 por
 {
 	__u64 key[KEY_WORDS];
 	struct network network;
-	int from_high = parse(frame, port, key, &network, PLAIN);
-	if (from_high < 0 || (network.odd && !BARTIZAN_PORT_EARLY(port)))
+	int from_high = parse(frame, port, key, &network), judges = BARTIZAN_PORT_FLAGS(port) & BARTIZAN_PORT_FLAG_EARLY;
+	if (from_high < 0 || (network.odd && !judges))
 		return XDP_PASS;
 	const __u32 *slot = bpf_map_lookup_elem(&flows, key);
 	if (!slot) {
-		if (!BARTIZAN_PORT_EARLY(port) || network.carries)
+		if (!judges || network.carries)
 			return XDP_PASS;
 		ask(question, key, &network);
 		return MISSED;
@@ -790,34 +792,16 @@ static __attribute__((noinline)) int handle(const struct frame *frame, __u64 por
 	return act(frame, &network, port, *slot, processor, from_high);
 }
 
-/* Whether a frame is of a flow that is refused, by whichever generation, also where it is none that is handled here (a FIN, odd options). */
-INLINE int is_refused(const struct frame *frame, __u64 port, __u32 processor)
-{
-	__u64 key[KEY_WORDS];
-	struct network network;
-	if (parse(frame, port, key, &network, ANY) < 0)
-		return 0;
-	const __u32 *slot = bpf_map_lookup_elem(&flows, key);
-	if (!slot)
-		return 0;
-	__u32 index = *slot * processors + processor;
-	const struct bartizan_slot *line = bpf_map_lookup_elem(&slots, &index);
-	if (!line)
-		return 0;
-	__u64 control = *(const volatile __u64 *)&line->control;
-	return BARTIZAN_CONTROL_FLAGS(control) & BARTIZAN_CONTROL_FLAG_VALID &&
-	       BARTIZAN_CONTROL_ACTION(control) == BARTIZAN_ACTION_DROP;
-}
-
 /* What becomes of a frame that goes up: that, unless the worker that it would go to was not heard of for too long. Then it leaves or is dropped, as the
  * port says; refused flows stay refused, and what cannot leave goes up all the same. Not inlined: as `handle`. */
-static __attribute__((noinline)) int go_up(const struct frame *frame, __u64 port, __u32 processor, struct bartizan_counts *counted)
+static __attribute__((noinline)) int go_up(struct xdp_md *context, const struct frame *frame, __u64 port,
+					   struct bartizan_counts *counted)
 {
 	if (!is_stale(frame, port)) {
 		counted->up++;
 		return XDP_PASS;
 	}
-	if (!(BARTIZAN_PORT_FLAGS(port) & BARTIZAN_PORT_FLAG_OPEN) || is_refused(frame, port, processor)) {
+	if (!(BARTIZAN_PORT_FLAGS(port) & BARTIZAN_PORT_FLAG_OPEN) || is_refused(context, frame, port)) {
 		counted->closed++;
 		return XDP_DROP;
 	}
@@ -828,6 +812,28 @@ static __attribute__((noinline)) int go_up(const struct frame *frame, __u64 port
 	}
 	counted->up++;
 	return XDP_PASS;
+}
+
+/* What becomes of a frame, and counts it; XDP_PASS: it goes up. Not inlined: as `handle`. */
+static __attribute__((noinline)) int decide(struct xdp_md *context, const struct frame *frame, __u64 port, __u32 processor,
+					    struct bartizan_counts *line)
+{
+	struct around around = {};
+	struct question question;
+	int result = handle(frame, port, processor, &around, &question);
+	if (result == CARRIES)
+		result = carry(context, &around);
+	if (result == MISSED && refuses_early(frame, port, processor, &question)) {
+		line->early++;
+		return XDP_DROP;
+	}
+	if (result == XDP_REDIRECT)
+		line->forwarded++;
+	else if (result == XDP_DROP)
+		line->dropped++;
+	else
+		result = XDP_PASS;
+	return result;
 }
 
 SEC("xdp.frags")
@@ -853,20 +859,6 @@ int bartizan_flows(struct xdp_md *context)
 	line->frames++;
 	line->bytes += frame.length;
 	count_size(line, frame.length);
-	struct around around = {};
-	struct question question;
-	int result = handle(&frame, port, processor, &around, &question);
-	if (result == CARRIES)
-		result = carry(context, &around);
-	if (result == MISSED && refuses_early(&frame, port, processor, &question)) {
-		line->early++;
-		return XDP_DROP;
-	}
-	if (result == XDP_REDIRECT)
-		line->forwarded++;
-	else if (result == XDP_DROP)
-		line->dropped++;
-	else
-		result = go_up(&frame, port, processor, line);
-	return result;
+	int result = decide(context, &frame, port, processor, line);
+	return result == XDP_PASS ? go_up(context, &frame, port, line) : result;
 }

@@ -49,6 +49,7 @@ int bartizan_sent(struct bpf_raw_tracepoint_args *context)
 	if (!seen || seen->processor != (__u64)bpf_get_smp_processor_id() + 1)
 		return 0;
 	seen->processor = 0;
+	seen->device = context->args[1];
 	seen->sent += (__u32)context->args[2];
 	seen->dropped += (__u32)context->args[3];
 	if ((__s32)context->args[4] < 0)

@@ -177,24 +177,25 @@ struct around {
 /* No action of XDP. */
 #define CARRIES 255
 
-/* Where the packet begins that another one carries. Not 0: goes up. */
-INLINE int carried_by(const struct frame *frame, const struct around *around, __u32 at, struct carried *carried)
+/* Where the packet begins that another one carries, behind whose network header, at `at`, there are `length` bytes. Not 0: goes up. */
+INLINE int carried_by(const struct frame *frame, __u8 carries, __u8 protocol, __u32 at, __u32 length,
+		      struct carried *carried)
 {
 	__u32 load = at + sizeof(struct udp);
 	int odd = 0;
-	carried->end = at + around->length;
-	if (around->carries == CARRIES_VXLAN) {
+	carried->end = at + length;
+	if (carries == CARRIES_VXLAN) {
 		odd = vxlan(frame, load, carried);
-	} else if (around->carries == CARRIES_GENEVE) {
+	} else if (carries == CARRIES_GENEVE) {
 		odd = geneve(frame, load, carried);
-	} else if (around->carries == CARRIES_GTP) {
+	} else if (carries == CARRIES_GTP) {
 		odd = gtp(frame, load, carried);
 	} else {
 		carried->tunnel = 0;
 		carried->start = carried->at = at;
-		carried->kind = around->protocol == PROTOCOL_IPV6 ? ETHERNET_IPV6 : ETHERNET_IPV4;
+		carried->kind = protocol == PROTOCOL_IPV6 ? ETHERNET_IPV6 : ETHERNET_IPV4;
 	}
-	carried->tunnel |= (__u64)around->carries << KEY_TUNNEL_KIND_AT;
+	carried->tunnel |= (__u64)carries << KEY_TUNNEL_KIND_AT;
 	return odd;
 }
 
@@ -243,11 +244,11 @@ __attribute__((noinline)) int carry(struct xdp_md *context, const struct around 
 		.end = (const void *)(long)context->data_end,
 		.length = around->frame_length,
 	};
-	if (carried_by(&frame, around, around->at, &carried))
+	if (carried_by(&frame, around->carries, around->protocol, around->at, around->length, &carried))
 		return XDP_PASS;
 	/* It ends where the tunnel does. */
 	struct frame inner = {.data = frame.data, .end = frame.end, .length = carried.end};
-	if (network_header(&inner, carried.at, carried.kind, &inside) || transport_header(&inner, &inside, PLAIN) ||
+	if (network_header(&inner, carried.at, carried.kind, &inside) || transport_header(&inner, &inside) ||
 	    inside.carries || inside.odd || inside.segment.fin)
 		return XDP_PASS;
 	int inside_from_high = make_key(key, &inside, port, 0);

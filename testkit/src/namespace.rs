@@ -59,7 +59,7 @@ pub fn ran_one(stdout: &[u8]) -> bool {
     String::from_utf8_lossy(stdout).contains("test result: ok. 1 passed; 0 failed;")
 }
 
-/// Runs the test of this name, of the file that calls, again, as root in an empty namespace; `true`: this is that run. Without root it says so and runs nothing.
+/// Runs the test of this name, of the file that calls, again, as root in an empty network namespace, with mounts of its own; `true`: this is that run. Without root it says so and runs nothing.
 ///
 /// # Panics
 /// The test fails there.
@@ -75,7 +75,7 @@ pub fn inside(test: &str) -> bool {
     }
     let program = std::env::current_exe().expect("this program has a path");
     let mut again = Command::new("unshare");
-    again.arg("--net").arg(program).args(only(test)).env(INSIDE, "1");
+    again.args(["--net", "--mount"]).arg(program).args(only(test)).env(INSIDE, "1");
     let output = again.output().expect("unshare can be run");
     eprint!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{test} failed in its namespace");

@@ -11,19 +11,22 @@ use bartizan_offload::FlowManager;
 use bartizan_offload::devices::xdp::XdpDevice;
 use bartizan_packet::{DecoderConfig, LinkType};
 use bartizan_stages::chain::Chains;
-use bartizan_testkit::namespace::{inside, number, ports};
+use bartizan_testkit::namespace::{inside, number, ports, run};
 use bartizan_testkit::packet::{
-    ACK, Datagram, End, FIN, ICMP, ICMPV6, Ip, Layer, PSH, Packet, RST, SYN, Segment, TCP, UDP, icmp,
+    ACK, Datagram, End, FIN, ICMP, ICMPV6, Ip, Layer, PSH, Packet, Piece, RST, SYN, Segment, TCP, UDP, icmp,
 };
 use bartizan_testkit::random::Random;
 use bartizan_testkit_worker::Nothing;
-use bartizan_xdp::{EarlyOptions, Fail, ModeChoice, Options, PortSetup, Program, Side, Watch, boot_time};
+use bartizan_xdp::{
+    Early, EarlyOptions, Fail, ModeChoice, Options, PortSetup, Program, Side, Watch, monotonic_time,
+};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 const DROP: u32 = 1;
 const PASS: u32 = 2;
+const REDIRECT: u32 = 4;
 const LINKS: [&str; 2] = ["one", "two"];
 /// Flows that the level has room for.
 const ENTRIES: u32 = 64;
@@ -57,7 +60,7 @@ impl Level {
                     pair: 2 * link + 1 - side,
                     vlans_in_key: true,
                     drop_samples,
-                    early: Some(link),
+                    early: Some(Early::Always(link)),
                     watch,
                 };
                 program.attach(&port).unwrap();
@@ -620,7 +623,7 @@ fn samples_come_up_and_a_failed_worker_is_not_spoken_for() {
     let counters = tables.port_counters(1).unwrap();
     assert_eq!((counters.early, counters.up, counters.dropped), (refused as u64, 8_000 - refused as u64, 0));
     // Nobody says which flows there are now: what becomes of its frames is told elsewhere.
-    assert!(tables.beat(0, boot_time() - 7_200_000_000_000));
+    assert!(tables.beat(0, monotonic_time() - 7_200_000_000_000));
     assert!((0..100).all(|_| level.refuses(&frame, (0, 1))), "it fails closed");
     let now = tables.port_counters(1).unwrap();
     assert_eq!((now.early, now.closed), (counters.early, 100));
@@ -681,4 +684,142 @@ fn ten_thousand_prefixes_cost_two_searches() {
         "of no flow, ns: without a table {before}, refused by one of 10,000 prefixes {refused}, by none {up}; {} words",
         hosts.words.len()
     );
+}
+
+/// Whether an open link drops a frame.
+fn holds_back(level: &mut Level, frame: &[u8], side: usize) -> bool {
+    match level.program.run_on(frame, level.interfaces[0][side], 1).unwrap().result {
+        REDIRECT => false,
+        DROP => true,
+        other => panic!("the program returned {other}"),
+    }
+}
+
+/// A packet in one of the ways in which it may be sent.
+fn dressed(random: &mut Random, mut packet: Packet) -> Vec<u8> {
+    let v6 = packet.ip.src.is_ipv6();
+    match random.below(4) {
+        0 if v6 => {
+            packet.ip.extensions = vec![(0, vec![0, 1, 4, 0, 0, 0, 0]), (60, vec![0, 1, 4, 0, 0, 0, 0])]
+        }
+        0 => packet.ip.options = vec![1; 8],
+        1 => {
+            let bytes = packet.bytes();
+            let load = bytes[if v6 { 40 } else { 20 }..].to_vec();
+            let load = load.get(..24).map_or(load.clone(), <[u8]>::to_vec);
+            packet =
+                Packet { layer: Layer::Part(load), piece: Some(Piece { offset: 0, more: true }), ..packet };
+        }
+        _ => {}
+    }
+    packet.frame()
+}
+
+/// What the table says of a packet and of one that answers it.
+fn both_ways(words: &[u64], ends: [End; 2], protocol: Protocol, ports: [(u16, u16); 2]) -> [bool; 2] {
+    let ask = |from: End, to: End, ports| {
+        let question = Question { link: 0, source: from.0, destination: to.0, protocol, ports };
+        outcome(words, &question).is_some()
+    };
+    [ask(ends[0], ends[1], ports[0]), ask(ends[1], ends[0], ports[1])]
+}
+
+/// While a link is open nobody knows flows: what is refused whoever began is dropped, and so is whatever does not answer what has left.
+#[test]
+fn an_open_link_drops_what_rules_refuse_and_no_answers() {
+    if !inside("an_open_link_drops_what_rules_refuse_and_no_answers") {
+        return;
+    }
+    run("mount", "-t bpf bpf /sys/fs/bpf");
+    let watch = Watch {
+        fail: Fail::Open,
+        stale: std::time::Duration::from_secs(1),
+        spread: Spread::new([1, 2], 1),
+        first: 0,
+    };
+    let mut level = Level::with(None, Some(watch));
+    let settings = bartizan_config::suricata::shipped();
+    let mut met = [0; 5];
+    for seed in 0..60 {
+        let random = &mut Random::of(23, &[seed]);
+        let text = policy(random);
+        // Where no policy asks for tenants there are none.
+        let plain = !text.contains("tenant: [red]");
+        let text = text.split_once('\n').filter(|_| plain).map_or(text.clone(), |(_, rest)| rest.to_owned());
+        let hosts = Hosts::new(&mut level, &text, &settings);
+        let tables = level.program.tables();
+        tables.enter_generation(level.generation);
+        assert!(tables.beat(0, monotonic_time() - 3_600_000_000_000));
+        for port in 0..150u16 {
+            let v6 = random.percent(40);
+            let ends = [
+                (address(random, v6), 1024 + port * 150),
+                (address(random, v6), *random.pick(&[22, 80, 443])),
+            ];
+            if ends[0].0 == ends[1].0 {
+                continue;
+            }
+            let kind = random.below(3);
+            let flags = [SYN, ACK, SYN | ACK, SYN][random.below(4)];
+            let make = |back: bool, random: &mut Random| {
+                let (from, to) = if back { (ends[1], ends[0]) } else { (ends[0], ends[1]) };
+                let flags = if back { ACK } else { flags };
+                dressed(
+                    random,
+                    match kind {
+                        0 => Packet {
+                            ip: Ip::new(from.0, to.0, UDP),
+                            layer: Layer::Udp(Datagram::new((from.1, to.1), b"hello, you there")),
+                            piece: None,
+                        },
+                        1 => Packet::tcp(
+                            &Ip::new(from.0, to.0, TCP),
+                            Segment::new((from.1, to.1), (1000, 2000), flags, b"more"),
+                        ),
+                        _ => icmp(
+                            from.0,
+                            to.0,
+                            if back { (0, 129) } else { (8, 128) },
+                            0,
+                            b"\0\x07\0\x01echo, echo, echo",
+                        ),
+                    },
+                )
+            };
+            let (protocol, ports) = match kind {
+                0 => (Protocol::Udp, [(ends[0].1, ends[1].1), (ends[1].1, ends[0].1)]),
+                1 => (Protocol::Tcp, [(ends[0].1, ends[1].1), (ends[1].1, ends[0].1)]),
+                _ if v6 => (Protocol::Icmpv6, [(128, 0), (129, 0)]),
+                _ => (Protocol::Icmp, [(8, 0), (0, 0)]),
+            };
+            let [own, answer] = both_ways(&hosts.words, ends, protocol, ports);
+            let said = |what: &str| format!("{what}: {own} {answer} {kind} {flags:x} {ends:?}\n{text}");
+            let frame = make(false, random);
+            // Nobody knows the flow, so it answers nothing. (Of ICMP flows have no numbers: others may have been before.)
+            let first = holds_back(&mut level, &frame, 0);
+            if kind != 2 {
+                assert_eq!(first, own, "{}", said("a first packet"));
+            } else {
+                assert!(first <= own && (first || !(own && answer)), "{}", said("a first message"));
+            }
+            let frame = make(true, random);
+            let second = holds_back(&mut level, &frame, 1);
+            if !first {
+                assert_eq!(second, own && answer, "{}", said("an answer"));
+            } else if kind != 2 {
+                assert_eq!(second, answer, "{}", said("an answer to what did not leave"));
+            }
+            let piece = Some(Piece { offset: 24, more: false });
+            let ip = Ip::new(ends[0].0, ends[1].0, [UDP, TCP, UDP][kind]);
+            let later = Packet { ip, layer: Layer::Part(vec![7; 8]), piece }.frame();
+            let whatever = both_ways(&hosts.words, ends, Protocol::Whatever, [(0, 0); 2]);
+            let dropped = holds_back(&mut level, &later, 0);
+            assert_eq!(dropped, whatever == [true, true], "{}", said("a later fragment"));
+            let of = usize::from(own) * 2 + usize::from(answer);
+            met[of] += 1;
+            met[4] += u32::from(dropped);
+        }
+        drop(hosts);
+    }
+    assert!(met.iter().all(|count| *count > 200), "{met:?}");
 }

@@ -25,8 +25,8 @@ use bartizan_ports::Interface;
 use bartizan_stages::chain::Chains;
 use bartizan_stages::stats::Counters;
 use bartizan_xdp::{
-    EarlyOptions, Fail, Left, Mode, ModeChoice, Options, PINS, Pinned, PortCounters, PortSetup, Program,
-    Side, Tables, Watch, XdpError, pinned, remove_left,
+    Early, EarlyOptions, Fail, Left, Mode, ModeChoice, Options, PINS, Pinned, PortCounters, PortNews,
+    PortSetup, Program, Side, Tables, Watch, XdpError, pinned, remove_left,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -161,7 +161,7 @@ pub struct Below {
     exits: Vec<(String, Option<u8>)>,
     /// Numbers of the workers of links that have a level, among those of all links.
     workers: Vec<u32>,
-    /// Links whose packets without a flow are refused by rules, in the order of their numbers at the level.
+    /// Links whose packets without a flow are refused by rules, at any time or while they are open, in the order of their numbers at the level.
     early: Vec<LinkId>,
     /// What a killed run had left on its interfaces.
     left: Left,
@@ -309,8 +309,11 @@ impl Below {
             below.shares.push(share);
         }
         one_mode(plan)?;
-        below.early =
-            (0..).zip(&plan.links).filter(|(_, link)| link.drops_early()).map(|(n, _)| LinkId(n)).collect();
+        below.early = (0..)
+            .zip(&plan.links)
+            .filter(|(_, link)| link.knows_refusals())
+            .map(|(n, _)| LinkId(n))
+            .collect();
         let early = early_options(&below.early, plan, of_links);
         let mut firsts = Vec::new();
         let mut all_workers = 0;
@@ -348,7 +351,11 @@ impl Below {
                 none => {
                     let (flows, tunnels, workers) = (slots, settings.decoder, all_workers);
                     let options = Options { flows, mode, tunnels, workers, early };
-                    none.insert(Program::load(&options).map_err(failed)?)
+                    let program = none.insert(Program::load(&options).map_err(failed)?);
+                    // What is refused is known before a link can be left open.
+                    below.notes.extend(prepare(program, &below.early, chains));
+                    program.tables().enter_generation(chains.generation.0);
+                    program
                 }
             };
             let setup = |side, at: u16| {
@@ -361,7 +368,7 @@ impl Below {
                     pair: index ^ 1,
                     vlans_in_key: settings.vlan_in_key,
                     drop_samples: drop_samples(offload),
-                    early: own_number,
+                    early: own_number.map(if link.drops_early() { Early::Always } else { Early::WhileOpen }),
                     watch: Some(watch),
                 }
             };
@@ -385,8 +392,6 @@ impl Below {
             of_link.devices = below.devices(number, link, (spread, first), max_layers);
         }
         below.take_away_others(plan, interfaces)?;
-        let said = below.prepare(chains);
-        below.notes.extend(said);
         Ok(below)
     }
 
@@ -419,17 +424,7 @@ impl Below {
 
     /// Makes the table of a generation by which packets without a flow are refused, before any worker enters it. What is to be said: how much of the rules it holds, if not all.
     pub fn prepare(&self, chains: &Chains) -> Option<String> {
-        let (program, early) = (self.program.as_ref()?, chains.early.as_ref()?);
-        let tables = program.tables();
-        let tables = tables.early()?;
-        let table = early.rules.table(&self.early, tables.outcomes());
-        let (held, all) = (table.held, early.rules.len());
-        if !tables.write(chains.generation.0 as u8, &table.words) {
-            return Some("packets without a flow are not refused early: their table has no room".to_owned());
-        }
-        (held < all).then(|| {
-            format!("early-drop: the XDP level has room for the first {held} of {all} rules, each policy's default counted as one; what none of these decides comes up and is dropped here")
-        })
+        prepare(self.program.as_ref()?, &self.early, chains)
     }
 
     /// Pins what is to fail open and takes over what a killed run has left, once workers serve their frames; and looks for MTUs that were changed: frames that are longer than what may leave go up from then
@@ -459,6 +454,7 @@ impl Below {
         for level in &mut self.links {
             level.follow(program, links.inline_interfaces(&level.name), &mut said);
         }
+        said.extend(program.follow_losses().iter().map(told));
         for port in &self.ports {
             // An interface that is gone takes the level with it.
             let _ = program.refresh_mtu(port.index);
@@ -503,13 +499,17 @@ impl Below {
                 return Counters::new();
             }
             let own = self.ports.iter().filter(|port| port.number == number);
-            let (open, closed) = own.filter_map(|port| tables.port_counters(port.index)).fold(
-                (0, 0),
-                |(open, closed): (u64, u64), port| {
-                    (open.saturating_add(port.open), closed.saturating_add(port.closed))
-                },
-            );
-            let mut counters = vec![("offload.open_pkts", open), ("offload.closed_pkts", closed)];
+            let (mut open, mut closed, mut lost) = (0u64, 0u64, 0u64);
+            for port in own.filter_map(|port| tables.port_counters(port.index)) {
+                open = open.saturating_add(port.open);
+                closed = closed.saturating_add(port.closed);
+                lost = lost.saturating_add(port.lost);
+            }
+            let mut counters = vec![
+                ("offload.open_pkts", open),
+                ("offload.closed_pkts", closed),
+                ("offload.lost_pkts", lost),
+            ];
             if let Some(left) = first.take() {
                 counters.extend([
                     ("offload.left.programs", left.programs),
@@ -558,6 +558,31 @@ impl Below {
         };
         (0..u32::from(link.workers)).map(device).collect()
     }
+}
+
+/// What is said of a port that takes nothing, or takes frames again.
+fn told(news: &PortNews) -> String {
+    match news {
+        PortNews::Closed { name, lost, why } => format!(
+            "warning: nothing leaves by `{name}` at the XDP level any more, {lost} frames were lost there: {why}. Packets of flows that were handled below come up until it takes frames again"
+        ),
+        PortNews::Open { name } => format!("note: `{name}` takes frames of the XDP level again"),
+    }
+}
+
+/// See [`Below::prepare`]. `links`: those whose packets are judged.
+fn prepare(program: &Program, links: &[LinkId], chains: &Chains) -> Option<String> {
+    let early = chains.early.as_ref()?;
+    let tables = program.tables();
+    let tables = tables.early()?;
+    let table = early.rules.table(links, tables.outcomes());
+    let (held, all) = (table.held, early.rules.len());
+    if !tables.write(chains.generation.0 as u8, &table.words) {
+        return Some("packets without a flow are not refused early: their table has no room".to_owned());
+    }
+    (held < all).then(|| {
+        format!("early-drop: the XDP level has room for the first {held} of {all} rules, each policy's default counted as one; what none of these decides comes up and is dropped here, and passes while a link is open that nobody serves")
+    })
 }
 
 /// What is said of what a killed run had left.

@@ -8,7 +8,7 @@ use crate::error::Failure;
 use crate::generation::Options;
 use crate::reload::Terms;
 use crate::{control, input, outputs};
-use bartizan_config::host::{self, HostFile, LinkKind, NamedPort, Offload, OffloadLevel};
+use bartizan_config::host::{self, HostFile, LinkKind, NamedPort, Offload, OffloadFail, OffloadLevel};
 use bartizan_config::kind::FileKind;
 use bartizan_config::policy::values::Share;
 use bartizan_ports::processors;
@@ -186,6 +186,12 @@ impl LinkPlan {
         self.prevention && self.offload.as_ref().is_some_and(|offload| offload.early_drop)
     }
 
+    /// Its level knows what rules refuse of packets without a flow: it refuses that early, or while the link is open.
+    pub fn knows_refusals(&self) -> bool {
+        let open = |offload: &Offload| offload.fail == OffloadFail::Open;
+        self.drops_early() || self.prevention && self.offload.as_ref().is_some_and(open)
+    }
+
     /// Whether frames leave by it.
     pub const fn is_inline(&self) -> bool {
         matches!(self.ports, Ports::Inline { .. })
@@ -257,7 +263,7 @@ pub fn plan(given: &Given) -> Result<Plan, Failure> {
     options.links = links.iter().map(|link| link.name.clone()).collect();
     let exits = file.as_ref().map(|file| file.ports.clone()).unwrap_or_default();
     options.ports = Some(exits.iter().map(|port| port.name.clone()).collect());
-    options.early = links.iter().any(LinkPlan::drops_early);
+    options.early = links.iter().any(LinkPlan::knows_refusals);
     let spin = given.spin.or_else(|| file.as_ref()?.spin.map(u64::from));
     Ok(Plan {
         awake: links.iter().any(LinkPlan::is_inline)

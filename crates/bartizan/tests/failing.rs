@@ -7,6 +7,7 @@ use crate::level;
 use crate::namespace;
 
 use bartizan_ports::{Batch, InlinePort, Port, wait_any};
+use bartizan_testkit::packet::{Ip, Packet, SYN, Segment, TCP};
 use bartizan_testkit::random::Random;
 use common::{Folder, PROGRAM, Running, until};
 use level::{counter, datagrams, ends_well, network, send, take};
@@ -15,9 +16,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const POLICY: &str = "policies: [{name: all, from: any, to: any, chain: [pfw, ids], pfw: {default: allow}, ids: {rules: [local.rules]}}]\ndefault: {action: drop}\n";
+const POLICY: &str = "policies: [{name: all, from: any, to: any, chain: [pfw, ids], pfw: {default: allow, rules: [{drop: [tcp, udp], to-ports: 777}]}, ids: {rules: [local.rules]}}]\ndefault: {action: drop}\n";
 const RULES: &str = "drop udp any any -> any 666 (msg:\"no\"; sid:1;)\npass udp any any -> any 4000 (msg:\"known\"; bypass; sid:2;)\n";
-/// What is refused, what is forwarded below, what nobody decides on for good.
+/// What the packet filter refuses, what detection refuses, what is forwarded below, what nobody decides on for good.
+const BLOCKED: u16 = 777;
 const REFUSED: u16 = 666;
 const FORWARDED: u16 = 4000;
 const OTHERS: u16 = 5000;
@@ -40,6 +42,37 @@ fn start(folder: &Folder, workers: u16, fail: &str) -> Running {
     );
     let mut command = Command::new(PROGRAM);
     Running::start(command.args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0))
+}
+
+/// A segment that opens a connection.
+fn opening(v6: bool, from: u16, to: u16) -> Packet {
+    let hosts = if v6 { ["fd00::1", "fd00::2"] } else { ["10.0.0.1", "10.0.0.2"] };
+    let [source, destination] = hosts.map(|host| host.parse().unwrap());
+    Packet::tcp(&Ip::new(source, destination, TCP), Segment::new((from, to), (1, 0), SYN, &[]))
+}
+
+/// Packets to a port, each of a flow of its own, as anybody may send them.
+fn strangers(from: u16, to: u16) -> Vec<Vec<u8>> {
+    let mut frames: Vec<Vec<u8>> = [false, true]
+        .iter()
+        .flat_map(|v6| [opening(*v6, from, to).frame(), common::udp(*v6, from, to, b"new")])
+        .collect();
+    let mut options = opening(false, from + 1, to);
+    options.ip.options = vec![1; 4];
+    let mut extensions = opening(true, from + 1, to);
+    extensions.ip.extensions = vec![(60, vec![0, 1, 4, 0, 0, 0, 0])];
+    frames.extend([options.frame(), extensions.frame()]);
+    frames
+}
+
+/// How many of [`strangers`] there are.
+const STRANGERS: usize = 6;
+
+/// Sends them, and takes what arrives.
+fn strangers_arrive(ports: &mut [InlinePort; 2], from: u16, to: u16) -> usize {
+    let [client, server] = ports;
+    send(client, &strangers(from, to));
+    take(server, STRANGERS)
 }
 
 /// Attachments that are pinned.
@@ -91,10 +124,12 @@ fn a_killed_run_fails_open_and_the_next_one_takes_over() {
         assert_eq!(arrive(&mut ports, OTHERS, 10), 80, "what nobody decides passes");
         assert_eq!(arrive(&mut ports, FORWARDED, 10), 80);
         assert_eq!(arrive(&mut ports, REFUSED, 1), 0, "what was refused does not");
+        assert_eq!(strangers_arrive(&mut ports, 30_000, OTHERS), STRANGERS, "so do new flows");
+        assert_eq!(strangers_arrive(&mut ports, 30_000, BLOCKED), 0, "but what rules refuse does not");
         assert_eq!(pinned(), 2);
         let running = start(&folder, 2, "open");
         running.until("its 16 flows are judged anew");
-        running.until("80 packets passed uninspected");
+        running.until(&format!("{} packets passed uninspected", 80 + STRANGERS));
         // From here on all goes up again, and is judged.
         assert_eq!(arrive(&mut ports, REFUSED, 2), 0);
         assert_eq!(arrive(&mut ports, OTHERS, 2), 16);
@@ -103,7 +138,7 @@ fn a_killed_run_fails_open_and_the_next_one_takes_over() {
         let left = |name| counter(&folder, &format!("offload.left.{name}"));
         assert_eq!(
             (left("programs"), left("entries"), left("open_pkts"), left("closed_pkts")),
-            (1, 16, 80, 0)
+            (1, 16, 80 + STRANGERS as u64, STRANGERS as u64)
         );
         assert!(left("forwarded_pkts") >= 80 && left("dropped_pkts") >= 8);
         assert_eq!((counter(&folder, "offload.open_pkts"), counter(&folder, "offload.closed_pkts")), (0, 0));
@@ -156,7 +191,8 @@ fn what_was_left_open_is_closed_by_a_run_that_wants_it_closed() {
             until("pins", || pinned() == 2);
             kill(running);
             std::thread::sleep(SURELY_STALE);
-            assert_eq!(arrive(&mut ports, REFUSED, 1), 8, "nobody had refused it yet");
+            assert_eq!(arrive(&mut ports, REFUSED, 1), 8, "detection had not refused it yet");
+            assert_eq!(strangers_arrive(&mut ports, 31_000, BLOCKED), 0, "the packet filter refuses it");
             let running = if offload {
                 start(&folder, 1, "closed")
             } else {
@@ -261,6 +297,7 @@ fn a_worker_that_hangs_fails_and_the_others_do_not() {
 /// What arrives meanwhile, by destination port.
 #[derive(Default)]
 struct Arrived {
+    blocked: AtomicU64,
     refused: AtomicU64,
     forwarded: AtomicU64,
     others: AtomicU64,
@@ -268,9 +305,16 @@ struct Arrived {
 
 impl Arrived {
     fn count(&self, frame: &[u8]) {
-        let at = if frame.get(12..14) == Some(&[0x86, 0xdd]) { 56 } else { 36 };
+        let at = match (frame.get(12..14), frame.get(14), frame.get(20)) {
+            (Some([0x86, 0xdd]), _, Some(60)) => 64,
+            (Some([0x86, 0xdd]), ..) => 56,
+            (_, Some(first), _) => 16 + usize::from(first & 15) * 4,
+            _ => return,
+        };
         let Some(port) = frame.get(at..at + 2) else { return };
         let count = match u16::from_be_bytes([port[0], port[1]]) {
+            // A datagram may be taken for an answer by chance, where another flow's mark has its hash; what opens a connection never is.
+            BLOCKED if frame.get(23) == Some(&6) || frame.get(20) == Some(&6) => &self.blocked,
             REFUSED => &self.refused,
             FORWARDED => &self.forwarded,
             OTHERS => &self.others,
@@ -300,9 +344,15 @@ fn under_traffic(ports: &mut [InlinePort; 2], arrived: &Arrived, test: impl FnOn
     let [client, server] = ports;
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            let mut round = 0;
             while !ends.load(Ordering::Relaxed) {
                 for port in [REFUSED, FORWARDED, OTHERS] {
                     send(client, &datagrams(port, b"load"));
+                }
+                // Each round others.
+                round = (round + 2) % 20_000;
+                for port in [BLOCKED, OTHERS] {
+                    send(client, &strangers(10_000 + round, port));
                 }
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -406,6 +456,7 @@ fn killed_at_random(fail: &'static str) {
             if settled {
                 assert_eq!(arrived.refused(), refused, "{what}: what was refused stays so");
             }
+            assert_eq!(arrived.blocked.load(Ordering::Relaxed), 0, "{what}: what rules refuse never passes");
         }
         let running = start(&folder, 2, fail);
         running.until("running on");

@@ -117,6 +117,46 @@ fn forwarded(workers: u16) {
     assert_eq!((counter(&folder, "offload.entries"), counter(&folder, "offload.orphan_pkts")), (0, 0));
 }
 
+/// The far end stops polling: one frame of a batch is lost, and counted; what follows goes through the host until the far end is as it was.
+#[test]
+fn a_port_that_takes_nothing_any_more_is_told_and_its_flows_go_on_through_the_host() {
+    in_namespace(|| {
+        let folder = Folder::new();
+        let mut ports = network(1500);
+        let running = start(&folder, 1, ALLOW);
+        begin(&mut ports, 4000, true);
+        tool("ethtool", "-K b0 gro off");
+        let [client, server] = &mut ports;
+        let frames = datagrams(4000, b"more");
+        send(client, &frames[..1]);
+        until("the loss is counted", || {
+            value(&get("/metrics"), "bartizan_port_dropped_total", &["port=\"b1\"", "reason=\"level\""]) == 1
+        });
+        for _ in 0..5 {
+            send(client, &frames);
+            assert_eq!(take(server, 8), 8);
+        }
+        running.until("nothing leaves by `b1` at the XDP level any more, 1 frames were lost there: interface `b1` does not take redirected frames");
+        running.until("`ethtool -K OTHER_END gro on`");
+        tool("ethtool", "-K b0 gro on");
+        running.until("`b1` takes frames of the XDP level again");
+        let forwarded =
+            || value(&get("/metrics"), "bartizan_port_level_total", &["port=\"a1\"", "forwarded"]);
+        let before = forwarded();
+        for _ in 0..5 {
+            send(client, &frames);
+            assert_eq!(take(server, 8), 8);
+        }
+        assert_eq!(forwarded(), before + 40);
+        ends_well(running);
+        assert_eq!(counter(&folder, "offload.lost_pkts"), 1);
+        // Each packet was seen once, the lost one as well.
+        let flows = flows(&folder);
+        let packets: u64 = flows.iter().map(|flow| number(&flow["flow"]["pkts_toserver"])).sum();
+        assert_eq!(packets, 16 + 1 + 80, "{flows:?}");
+    });
+}
+
 /// A connection that is bypassed with its SYN goes below with the SYN/ACK, and all that follows is handled there, its end as well: the record has it.
 #[test]
 fn connections_end_below_and_their_records_say_so() {

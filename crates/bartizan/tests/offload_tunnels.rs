@@ -192,6 +192,42 @@ fn both_ways(tunnel: Tunnel, v6: (bool, bool)) {
     }
 }
 
+/// What one tunnel carries decides nothing of another one that has the same flow inside, where the key does not tell them apart: it stays at the host. What headers decide goes down.
+#[test]
+fn what_is_decided_by_content_stays_up_where_tunnels_are_not_told_apart() {
+    const AROUND: &str = "policies:\n\
+        - {name: around, from: [192.0.2.1, 192.0.2.2], to: [192.0.2.1, 192.0.2.2], chain: []}\n\
+        - {name: all, from: any, to: any, chain: [ids], ids: {rules: [red.rules]}}\n\
+        default: {action: drop}\n";
+    for (tunnel, goes_down) in
+        [(Tunnel::Ip, false), (Tunnel::Gtp(9, false, 1), false), (Tunnel::Vxlan(9), true)]
+    {
+        in_namespace(move || {
+            let folder = Folder::new();
+            let mut ports = network(1500);
+            let running = start(&folder, 1, AROUND);
+            let frame = frame(tunnel, (false, false), false, b"something good");
+            begin(&mut ports, &frame);
+            let [client, server] = &mut ports;
+            for _ in 0..20 {
+                send(client, std::slice::from_ref(&frame));
+                assert_eq!(take(server, 1), 1);
+            }
+            ends_well(running);
+            let flows = flows(&folder);
+            let inside: Vec<_> = flows.iter().filter(|flow| number(&flow["src_port"]) == 40_000).collect();
+            let [inside] = inside.as_slice() else { panic!("{tunnel:?}: {flows:?}") };
+            let own = &inside["bartizan"];
+            assert_eq!(
+                number(&own["levels"]["xdp"]["pkts_toserver"]) > 10,
+                goes_down,
+                "{tunnel:?}: {inside}"
+            );
+            assert_eq!(own["stays"] == "carrier", !goes_down, "{tunnel:?}: {inside}");
+        });
+    }
+}
+
 /// What goes through both tunnels is refused by the port inside; a policy of its own lets the packets around go on, or nobody looks at them.
 const REFUSE: &str = "\
     policies:\n\

@@ -74,6 +74,8 @@ stays! {
     Window = 16, "window", "a function compares its segments with windows, and the device holds none, or what they mean depends on more (picked up in the middle, one direction not seen)";
     /// It is redirected by a way that the device does not have.
     Egress = 17, "egress", "it is redirected to a port that the device cannot send by, or is compared with windows besides, which the device does only with what it forwards";
+    /// Its key does not tell tunnels apart.
+    Carrier = 18, "carrier", "it was decided by what one tunnel carries, and its key does not tell that from another tunnel (IP in IP, GTP-U) with the same addresses and ports inside";
 }
 
 #[cfg(test)]

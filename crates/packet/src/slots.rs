@@ -75,6 +75,7 @@ pub const COUNTERS: &[Layout] = &[
     EarlyHeader::LAYOUT,
     EarlyCount::LAYOUT,
     ProbeOutcome::LAYOUT,
+    LostLine::LAYOUT,
 ];
 
 layout! {
@@ -97,7 +98,7 @@ layout! {
         pair: u8 ["PAIR"] @ 4, "Number of the port across the link.";
         flags: u8 ["FLAGS"] @ 5, "See the flags of ports.";
         sample: u8 ["SAMPLE"] @ 6, "Of 2^(n-1) packets that would be dropped one goes up instead, by chance; 0: none does.";
-        early: u8 ["EARLY"] @ 7, "One more than the number of its link among those whose packets without a flow may be refused early; 0: they go up.";
+        early: u8 ["EARLY"] @ 7, "One more than the number of its link among those that have early tables; 0: it has none.";
     }
 }
 
@@ -238,7 +239,7 @@ layout! {
 layout! {
     /// A worker's sign of life, which it gives between two batches. One cache line.
     Heartbeat, "heartbeat", 64 {
-        seen: u64 ["SEEN"] @ 0, "When it was last heard of: nanoseconds of CLOCK_BOOTTIME, which goes on while the machine sleeps and is never set.";
+        seen: u64 ["SEEN"] @ 0, "When it was last heard of: nanoseconds of CLOCK_MONOTONIC, which is never set and stands still while the machine sleeps, as workers do.";
     }
 }
 
@@ -279,11 +280,20 @@ layout! {
 
 layout! {
     /// What became of frames that were redirected to try a port.
-    ProbeOutcome, "probe", 32 {
+    ProbeOutcome, "probe", 40 {
         processor: u64 ["PROCESSOR"] @ 0, "The processor, plus one, that holds frames which the next report is about; 0 for none.";
         sent: u64 ["SENT"] @ 8, "Frames that the device took.";
         dropped: u64 ["DROPPED"] @ 16, "Frames that it did not take.";
         error: u64 ["ERROR"] @ 24, "The number of the error that it gave for that; 0 for none.";
+        device: u64 ["DEVICE"] @ 32, "The device, as the kernel's reports name it.";
+    }
+}
+
+layout! {
+    /// What was to leave by a port and is lost, as one processor counts it: line `port * processors + processor`.
+    LostLine, "lost", 16 {
+        frames: u64 ["FRAMES"] @ 0, "Frames that its device did not take, or that the kernel did not give it.";
+        error: u64 ["ERROR"] @ 8, "The number of the latest error that was given for it; 0 for none.";
     }
 }
 
@@ -306,6 +316,8 @@ flags! {
         GENERIC = 2,
         /// While the worker that serves a frame has failed, what would go up is forwarded. Without it, it is dropped.
         OPEN = 3,
+        /// Packets without a flow are refused by the early table whoever lives. Without it only while the link is open.
+        EARLY = 4,
     }
 }
 

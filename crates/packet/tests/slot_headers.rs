@@ -5,9 +5,10 @@
 use bartizan_packet::layout::Layout;
 use bartizan_packet::slots::{
     ACTIONS, CONTROL_FLAGS, COUNTERS, CarrierLine, EARLY_CONSTANTS, END_FLAGS, EXIT_FLAGS, EarlyCount,
-    EarlyHeader, EndWord, ExitWord, FLIGHT_MAX, Heartbeat, NUMBERS_FLAGS, NumbersWord, OfferWord, PORT_FLAGS,
-    PORTS, PortLine, PortWord, ProbeOutcome, ProgressWord, SEEN_SHIFT, SEQUENCE_BACK, SlotControl, SlotLine,
-    TIMESTAMP_FAR_AHEAD, UDP_PORT_BLOCKS, UdpPorts, WINDOW_TRIES, WORDS, WatchEntry, WindowLine,
+    EarlyHeader, EndWord, ExitWord, FLIGHT_MAX, Heartbeat, LostLine, NUMBERS_FLAGS, NumbersWord, OfferWord,
+    PORT_FLAGS, PORTS, PortLine, PortWord, ProbeOutcome, ProgressWord, SEEN_SHIFT, SEQUENCE_BACK,
+    SlotControl, SlotLine, TIMESTAMP_FAR_AHEAD, UDP_PORT_BLOCKS, UdpPorts, WINDOW_TRIES, WORDS, WatchEntry,
+    WindowLine,
 };
 use bartizan_testkit::random::Random;
 use std::fmt::Write as _;
@@ -141,6 +142,7 @@ fn rust(layout: &Layout, bytes: &[u8]) -> String {
         "heartbeat" => format!("{:?}", Heartbeat::read(bytes.try_into().unwrap())),
         "early" => format!("{:?}", EarlyHeader::read(bytes.try_into().unwrap())),
         "early_count" => format!("{:?}", EarlyCount::read(bytes.try_into().unwrap())),
+        "lost" => format!("{:?}", LostLine::read(bytes.try_into().unwrap())),
         "probe" => format!("{:?}", ProbeOutcome::read(bytes.try_into().unwrap())),
         other => panic!("{other} is new; say here how Rust reads it"),
     }

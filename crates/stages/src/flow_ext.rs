@@ -101,6 +101,8 @@ pub struct FlowExt {
     pub quota: Option<Counted>,
     /// Where packets without a flow are refused below: its packets are not.
     pub mark: Option<Mark>,
+    /// Payload functions are on the path of its class, so what is decided of it may rest on what it carries.
+    pub by_content: bool,
     /// Why it is at no lower level, if it was asked in this generation.
     pub stays: Option<Stays>,
 }

@@ -222,6 +222,7 @@ impl Flows {
             entry.ext.matched_icmp = icmp_numbers(packet, Direction::ToServer);
             let class = look_up(chains, entry);
             (entry.fid, entry.path, entry.generation) = (class.fid, class.path, chains.generation);
+            entry.ext.by_content = chains.wants_payload(class.path);
             entry.ext.quota = place;
             entry.ext.event_id = event_id(number, hash.0);
             entry.ext.began = began;

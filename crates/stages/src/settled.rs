@@ -38,6 +38,7 @@ pub fn renew(entry: &mut Entry, chains: &Chains) -> Option<FlowState> {
     let class = look_up(chains, entry);
     let before = chains.payload_part(entry.path);
     (entry.fid, entry.path, entry.generation) = (class.fid, class.path, chains.generation);
+    entry.ext.by_content = chains.wants_payload(class.path);
     entry.ext.stays = None;
     entry.ext.quota = entry.ext.quota.take().or_else(|| chains.quotas.place_of_known(entry.tenant()));
     entry.ext.standing.forget_repeated();

@@ -11,7 +11,7 @@ use bartizan_testkit::packet::{End, tcp, udp};
 use bartizan_testkit::random::Random;
 use bartizan_testkit::tunnels::Tunnel;
 use bartizan_xdp::{
-    Action, Control, Fail, Key, ModeChoice, Options, PortSetup, Program, Side, Watch, boot_time,
+    Action, Control, Fail, Key, ModeChoice, Options, PortSetup, Program, Side, Watch, monotonic_time,
 };
 use std::net::Ipv4Addr;
 use std::process::Command;
@@ -169,7 +169,7 @@ fn undecided(program: &mut Program, frame: &[u8], lan: u32) -> Result<(), Failed
     println!("no port, ns a packet: {}", warm(program, frame, 1)?);
     println!("no flow, watched, ns a packet: {}", warm(program, frame, lan)?);
     for worker in 0..2 {
-        program.tables().beat(worker, boot_time().saturating_sub(7_200_000_000_000));
+        program.tables().beat(worker, monotonic_time().saturating_sub(7_200_000_000_000));
     }
     println!("no flow, its worker has failed (closed), ns a packet: {}", warm(program, frame, lan)?);
     program.end_watch()?;

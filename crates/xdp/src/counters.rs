@@ -110,7 +110,7 @@ pub struct PortCounters {
     pub bytes: u64,
     /// Frames that went up.
     pub up: u64,
-    /// Frames that left by another port. What its device does not take then is counted by the device.
+    /// Frames that left by another port, or were lost there.
     pub forwarded: u64,
     /// Frames that were dropped for their flow.
     pub dropped: u64,
@@ -120,6 +120,8 @@ pub struct PortCounters {
     pub open: u64,
     /// Frames that were dropped because who serves them had failed.
     pub closed: u64,
+    /// Frames that were to leave by this port, and that its device did not take or the kernel did not give it: they are lost.
+    pub lost: u64,
     /// Frames by size ([`bartizan_packet::sizes`]).
     pub sizes: Sizes,
 }

@@ -21,6 +21,9 @@ const GRACE: std::time::Duration = std::time::Duration::from_millis(5);
 const MARKS: (u32, u32) = (1 << 12, 1 << 24);
 /// Marks for each flow: so few packets go up for the mark of another flow.
 const MARKS_PER_FLOW: u64 = 4;
+/// Flows that are known to have passed while their link was open, of those whose answers the rules refuse where they open; of more than these the one that passed nothing for the longest time
+/// is forgotten, and its answers are refused.
+const PASSED: u32 = 1 << 16;
 /// 64-bit numbers of an outcome's line.
 const COUNT_WORDS: usize = EarlyCount::LEN / 8;
 
@@ -63,6 +66,10 @@ impl Size {
 
     pub(crate) const fn counts(&self) -> u32 {
         2 * self.links * self.outcomes * self.processors
+    }
+
+    pub(crate) const fn passed(&self) -> u32 {
+        if self.wanted { PASSED } else { 1 }
     }
 
     pub(crate) const fn marks_mask(&self) -> u32 {

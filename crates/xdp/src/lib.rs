@@ -16,6 +16,7 @@ mod error;
 mod features;
 mod left;
 mod link;
+mod lost;
 // Arrays that are mapped into memory; the argument stands at the top of the file.
 #[allow(unsafe_code)]
 mod memory;
@@ -34,8 +35,9 @@ pub use counters::{Counts, PortCounters, Progress};
 pub use early::{EarlyCounted, EarlyOptions, EarlyTables, Mark};
 pub use error::{InsertError, XdpError};
 pub use left::{Handled, Left, Pinned, pinned, remove_left};
+pub use lost::PortNews;
 pub use pin::PINS;
-pub use port::{Attached, Fail, Mode, ModeChoice, PortSetup, Side, Watch};
+pub use port::{Attached, Early, Fail, Mode, ModeChoice, PortSetup, Side, Watch};
 pub use program::{Options, Program, Runner};
 pub use sys::Run;
-pub use tables::{Action, Control, Key, Tables, boot_time, boot_to_real};
+pub use tables::{Action, Control, Key, Tables, boot_time, boot_to_real, monotonic_time};

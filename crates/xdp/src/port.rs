@@ -88,6 +88,23 @@ pub struct Watch {
     pub first: u32,
 }
 
+/// When packets without a flow are refused by early tables. Each with the number of the port's link among those that have such tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Early {
+    /// At any time.
+    Always(u8),
+    /// Only while nobody serves the link and it fails open: until then they go up.
+    WhileOpen(u8),
+}
+
+impl Early {
+    pub(crate) const fn link(self) -> u8 {
+        match self {
+            Early::Always(link) | Early::WhileOpen(link) => link,
+        }
+    }
+}
+
 /// A port of a link, as the host knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortSetup {
@@ -105,8 +122,8 @@ pub struct PortSetup {
     pub vlans_in_key: bool,
     /// Of two to the power of so many packets that would be dropped one goes up instead, by chance. `None`: none does.
     pub drop_samples: Option<u8>,
-    /// Number of its link among those whose packets without a flow may be refused early ([`crate::EarlyTables`]). `None`: they go up.
-    pub early: Option<u8>,
+    /// Whether packets without a flow are refused by early tables ([`crate::EarlyTables`]). `None`: they go up.
+    pub early: Option<Early>,
     /// Who serves it. `None`: nobody is watched, and frames go up whatever happens.
     pub watch: Option<Watch>,
 }

@@ -10,25 +10,29 @@ use crate::error::XdpError;
 use crate::features;
 use crate::left::{self, Left, LeftTables};
 use crate::link::Link;
+use crate::lost::{self, PortNews, Reports};
 use crate::memory::Words;
 use crate::object::{self, insist, map, not_loaded};
 use crate::pin::Pin;
-use crate::port::{Attached, Fail, Mode, ModeChoice, PortSetup, Watch};
+use crate::port::{Attached, Early, Fail, Mode, ModeChoice, PortSetup, Watch};
 use crate::prove::{self, Probe};
 use crate::sys::{self, Attachment, Map, Run, Write};
-use crate::tables::{HEARTBEAT_WORDS, KEY_LEN, NOT_BEGUN, PORT_WORDS, SLOT_LEN, SLOT_WORDS, Tables};
+use crate::tables::{
+    HEARTBEAT_WORDS, KEY_LEN, LOST_WORDS, NOT_BEGUN, PORT_WORDS, SLOT_LEN, SLOT_WORDS, Tables,
+};
 use aya::programs::{Xdp, loaded_programs};
 use aya::{Ebpf, EbpfLoader};
 use bartizan_packet::DecoderConfig;
 use bartizan_packet::slots::{
-    EarlyCount, ExitFlags, ExitWord, Heartbeat, PORTS, PortFlags, PortLine, PortWord, SlotLine, UdpPorts,
-    WatchEntry, WindowLine,
+    EarlyCount, ExitFlags, ExitWord, Heartbeat, LostLine, PORTS, PortFlags, PortLine, PortWord, SlotLine,
+    UdpPorts, WatchEntry, WindowLine,
 };
 use bartizan_packet::windows::WINDOW_WORDS;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/flows.o"));
@@ -141,9 +145,12 @@ pub struct Program {
     only_exits: BTreeMap<u8, Exit>,
     by_interface: Map,
     egress: Map,
-    exits: Map,
+    exits: Words,
     watches: Map,
     probe: Option<Probe>,
+    reports: Option<Reports>,
+    /// Ports that take nothing, which was told.
+    closed: BTreeSet<u8>,
     mode: ModeChoice,
     /// Tables of programs that were left, by the number of the program; none where they cannot be read.
     left: BTreeMap<u32, Option<LeftTables>>,
@@ -168,6 +175,7 @@ impl Program {
             .map_max_entries("slots", flows * processors)
             .map_max_entries("windows", flows)
             .map_max_entries("counts", PORTS * processors)
+            .map_max_entries("lost", PORTS * processors)
             .map_max_entries("heartbeats", workers.max(1));
         let size = Size::of(early, processors);
         let mask = size.marks_mask();
@@ -178,7 +186,8 @@ impl Program {
             .override_global("marks_seed", &size.seed, true)
             .map_max_entries("early", size.words())
             .map_max_entries("early_counts", size.counts())
-            .map_max_entries("marks", size.marks / 2);
+            .map_max_entries("marks", size.marks / 2)
+            .map_max_entries("passed", size.passed());
         let mut bpf = object::load(&mut loader, OBJECT, NAME).map_err(|error| match error {
             // The only step that fails so: there is no memory.
             XdpError::System { .. } => XdpError::Memory {
@@ -197,6 +206,7 @@ impl Program {
         let counts = map(&bpf, "counts", 4, PortLine::LEN)?;
         let state = map(&bpf, "state", 4, 8)?;
         let heartbeats = map(&bpf, "heartbeats", 4, Heartbeat::LEN)?;
+        let (lost, exits) = (map(&bpf, "lost", 4, LostLine::LEN)?, map(&bpf, "exits", 4, ExitWord::LEN)?);
         let early = match early {
             None => None,
             Some(_) => {
@@ -220,22 +230,24 @@ impl Program {
             counts: words(&counts, PORTS * processors, PORT_WORDS)?,
             state: words(&state, 1, 1)?,
             heartbeats: words(&heartbeats, workers.max(1), HEARTBEAT_WORDS)?,
+            lost: words(&lost, PORTS * processors, LOST_WORDS)?,
+            tried: [const { AtomicU64::new(0) }; PORTS as usize],
             slot_count: flows,
             processors,
         };
         tables
             .set_tunnel_ports(&tunnels)
             .map_err(|source| XdpError::system(None, "saying where tunnels are", source))?;
-        let (by_interface, egress, exits, watches) = (
+        let exits = words(&exits, PORTS, 1)?;
+        let (by_interface, egress, watches) = (
             map(&bpf, "ports", 4, PortWord::LEN)?,
             map(&bpf, "egress", 4, 8)?,
-            map(&bpf, "exits", 4, ExitWord::LEN)?,
             map(&bpf, "watches", 4, WatchEntry::LEN)?,
         );
         let flows = program(&mut bpf)?;
         insist(|| flows.load()).map_err(|error| not_loaded(NAME, &error))?;
         let (tables, ports, left) = (Arc::new(tables), BTreeMap::new(), BTreeMap::new());
-        let (only_exits, probe) = (BTreeMap::new(), None);
+        let (only_exits, probe, reports, closed) = (BTreeMap::new(), None, None, BTreeSet::new());
         Ok(Program {
             bpf,
             tables,
@@ -246,6 +258,8 @@ impl Program {
             exits,
             watches,
             probe,
+            reports,
+            closed,
             mode,
             left,
         })
@@ -383,6 +397,7 @@ impl Program {
         flags.set(PortFlags::ENABLED, enabled.is_some());
         flags.set(PortFlags::GENERIC, enabled == Some(Mode::Generic));
         flags.set(PortFlags::VLANS, port.vlans_in_key);
+        flags.set(PortFlags::EARLY, matches!(port.early, Some(Early::Always(_))));
         flags.set(PortFlags::OPEN, port.watch.is_some_and(|watch| watch.fail == Fail::Open));
         let word = PortWord {
             link: port.link.0,
@@ -391,7 +406,7 @@ impl Program {
             pair: port.pair,
             flags: flags.bits(),
             sample: port.drop_samples.map_or(0, |power| power.min(31) + 1),
-            early: port.early.map_or(0, |link| link.saturating_add(1)),
+            early: port.early.map_or(0, |early| early.link().saturating_add(1)),
         };
         self.by_interface.update(&port.ifindex.to_ne_bytes(), &native(word.write()), Write::Any)
     }
@@ -422,7 +437,7 @@ impl Program {
     /// frames wait for it, however long the start takes.
     fn begin_watch(&self, port: &PortSetup) {
         let Some(Watch { spread, first, .. }) = port.watch else { return };
-        let now = sys::boot_time();
+        let now = sys::monotonic_time();
         for worker in first..first.saturating_add(spread.workers().into()) {
             let seen = if self.tables.last_beat(worker).is_some() { now } else { NOT_BEGUN };
             self.tables.beat(worker, seen);
@@ -430,17 +445,23 @@ impl Program {
     }
 
     /// Tells the program what may leave by a port.
-    fn write_exit(&self, port: &Port) -> io::Result<()> {
+    fn write_exit(&self, port: &Port) {
         let exit = Exit { ifindex: port.setup.ifindex, mtu: port.mtu };
-        self.write_exit_of(port.setup.index, exit, port.proven)
+        self.write_exit_of(port.setup.index, exit, port.proven);
     }
 
-    fn write_exit_of(&self, index: u8, exit: Exit, proven: bool) -> io::Result<()> {
+    fn write_exit_of(&self, index: u8, exit: Exit, proven: bool) {
         let mut flags = ExitFlags::empty();
         flags.set(ExitFlags::PROVEN, proven);
         flags.set(ExitFlags::PARTS, features::sends_parts(exit.ifindex));
         let word = ExitWord { longest: exit.mtu.saturating_add(BEYOND_MTU), flags: flags.bits() };
-        self.exits.update(&u32::from(index).to_ne_bytes(), &native(word.write()), Write::Any)
+        self.set_exit_word(index, u64::from_le_bytes(word.write()));
+    }
+
+    fn set_exit_word(&self, index: u8, word: u64) {
+        if let Some(place) = self.exits.get().get(usize::from(index)) {
+            place.store(word, Ordering::Release);
+        }
     }
 
     /// Lets packets leave by a port that no frame comes by ([`crate::Action::Redirect`]), under a number that no other port has; it is tried first where a driver redirects to it. To be
@@ -464,14 +485,11 @@ impl Program {
         }
         let by_driver = self.ports.values().any(|port| port.mode == Mode::Native);
         if by_driver && known.is_none_or(|known| known.ifindex != ifindex) {
-            let probe = match self.probe.take() {
-                Some(probe) => probe,
-                None => Probe::load()?,
-            };
-            self.probe.insert(probe).try_port(&link.name, &link.kind, ifindex)?;
+            self.try_port(index, &link.name, &link.kind, ifindex)?;
         }
         let failed = |source| XdpError::system(Some(&link.name), "letting packets leave by it", source);
-        self.write_exit_of(index, exit, by_driver).map_err(failed)?;
+        self.write_exit_of(index, exit, by_driver);
+        self.closed.remove(&index);
         let (number, device) = (u32::from(index).to_ne_bytes(), prove::device(ifindex));
         self.egress.update(&number, &device, Write::Any).map_err(failed)?;
         self.only_exits.insert(index, exit);
@@ -486,6 +504,7 @@ impl Program {
         if self.only_exits.remove(&index).is_none() {
             return Ok(());
         }
+        self.close_exit(index);
         match self.egress.delete(&u32::from(index).to_ne_bytes()) {
             // The kernel takes a device away that goes.
             Err(error) if error.raw_os_error() != Some(libc::ENOENT) => {
@@ -534,7 +553,7 @@ impl Program {
         for (_, to) in ways {
             let Some(exit) = self.ports.get(&to) else { continue };
             let failed = |source| XdpError::system(Some(&exit.name), "enabling the port", source);
-            self.write_exit(exit).map_err(failed)?;
+            self.write_exit(exit);
             let (number, device) = (u32::from(to).to_ne_bytes(), prove::device(exit.setup.ifindex));
             self.egress.update(&number, &device, Write::Any).map_err(failed)?;
         }
@@ -615,13 +634,94 @@ impl Program {
         if self.ports.get(&from).is_none_or(|from| from.mode == Mode::Generic) {
             return Ok(());
         }
-        let Some(target) = self.ports.get_mut(&to) else { return Ok(()) };
+        let Some(target) = self.ports.get(&to) else { return Ok(()) };
+        let (name, kind, ifindex) = (target.name.clone(), target.kind.clone(), target.setup.ifindex);
+        self.try_port(to, &name, &kind, ifindex)?;
+        if let Some(target) = self.ports.get_mut(&to) {
+            target.proven = true;
+        }
+        Ok(())
+    }
+
+    /// Tries whether an interface takes what a driver redirects to it, and hears of what it loses from then on.
+    fn try_port(&mut self, index: u8, name: &str, kind: &str, ifindex: u32) -> Result<(), XdpError> {
         let probe = match self.probe.take() {
             Some(probe) => probe,
             None => Probe::load()?,
         };
-        self.probe.insert(probe).try_port(&target.name, &target.kind, target.setup.ifindex)?;
-        target.proven = true;
+        let reports = match self.reports.take() {
+            Some(reports) => reports,
+            None => Reports::listen(&mut self.bpf)?,
+        };
+        let (probe, reports) = (self.probe.insert(probe), self.reports.insert(reports));
+        let tried = probe.try_port(name, kind, ifindex);
+        // What it loses of these frames is reported as well.
+        let lost = probe.take_lost();
+        if let Some(place) = self.tables.tried.get(usize::from(index)).filter(|_| reports.knows(index)) {
+            place.fetch_add(lost, Ordering::AcqRel);
+        }
+        reports.name(index, tried?)
+    }
+
+    /// Nothing leaves by a port any more.
+    fn close_exit(&mut self, index: u8) {
+        self.set_exit_word(index, 0);
+        self.closed.remove(&index);
+        if let Some(reports) = &mut self.reports {
+            reports.forget(index);
+        }
+    }
+
+    /// Follows ports that lose what is to leave by them. The program lets nothing leave by a port whose device gives an error; here it is tried again, and what is to be said of it is given.
+    /// To be called every second or so.
+    pub fn follow_losses(&mut self) -> Vec<PortNews> {
+        let open = self
+            .ports
+            .values()
+            .filter(|port| port.enabled || self.is_across(port))
+            .map(|port| port.setup.index);
+        let ways = open.chain(self.only_exits.keys().copied());
+        let closed: Vec<u8> = ways.filter(|index| lost::is_closed(&self.exits, *index)).collect();
+        let mut news = Vec::new();
+        for index in closed {
+            let name = match (self.ports.get(&index), self.only_exits.get(&index)) {
+                (Some(port), _) => port.name.clone(),
+                (None, exit) => exit.and_then(|exit| ask(exit.ifindex).ok()).unwrap_or_default().name,
+            };
+            match self.reopen(index) {
+                Ok(()) if self.closed.remove(&index) => news.push(PortNews::Open { name }),
+                Ok(()) => {}
+                Err(why) => {
+                    let lost = self.tables.port_counters(index).unwrap_or_default().lost;
+                    if self.closed.insert(index) {
+                        news.push(PortNews::Closed { name, lost, why });
+                    }
+                }
+            }
+        }
+        news
+    }
+
+    /// Packets come to it from the port across its link.
+    fn is_across(&self, port: &Port) -> bool {
+        self.ports.get(&port.setup.pair).is_some_and(|across| across.enabled)
+    }
+
+    /// Lets packets leave by a port again, if it takes them.
+    fn reopen(&mut self, index: u8) -> Result<(), XdpError> {
+        let (ifindex, by_driver) = match (self.ports.get(&index), self.only_exits.get(&index)) {
+            (Some(port), _) => (port.setup.ifindex, port.proven),
+            (None, Some(exit)) => (exit.ifindex, self.ports.values().any(|port| port.mode == Mode::Native)),
+            (None, None) => return Ok(()),
+        };
+        let link = ask(ifindex)?;
+        if !link.is_up() {
+            return Err(XdpError::Down { name: link.name });
+        }
+        if by_driver {
+            self.try_port(index, &link.name, &link.kind, ifindex)?;
+        }
+        self.write_exit_of(index, Exit { ifindex, mtu: link.mtu }, by_driver);
         Ok(())
     }
 
@@ -656,6 +756,8 @@ impl Program {
             let setup = other.setup;
             self.write_port(&setup, None).map_err(failed)?;
         }
+        self.close_exit(index);
+        let failed = |source| XdpError::system(Some(&port.name), "detaching", source);
         self.by_interface.delete(&port.setup.ifindex.to_ne_bytes()).map_err(failed)?;
         match self.egress.delete(&u32::from(index).to_ne_bytes()) {
             Err(error) if error.raw_os_error() != Some(libc::ENOENT) => return Err(failed(error)),
@@ -675,12 +777,13 @@ impl Program {
             return Err(XdpError::Port { index, name: String::new(), problem });
         };
         port.mtu = ask(port.setup.ifindex)?.mtu;
-        match self.ports.get(&index) {
-            Some(port) => self
-                .write_exit(port)
-                .map_err(|source| XdpError::system(Some(&port.name), "telling the MTU", source)),
-            None => Ok(()),
+        // By one that loses frames nothing leaves until it takes them again.
+        if !lost::is_closed(&self.exits, index)
+            && let Some(port) = self.ports.get(&index)
+        {
+            self.write_exit(port);
         }
+        Ok(())
     }
 
     /// Runs the program on a frame that comes by an interface of this network namespace, `repeat` times, and says what it returned and how long it took. For tests

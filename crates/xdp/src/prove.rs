@@ -82,6 +82,8 @@ pub(crate) struct Probe {
     bpf: Ebpf,
     target: Map,
     outcome: Words,
+    /// Frames of this that were not taken.
+    lost: u64,
 }
 
 impl Probe {
@@ -101,19 +103,24 @@ impl Probe {
         let outcome = map(&bpf, "outcome", 4, ProbeOutcome::LEN)?;
         let outcome = Words::map(outcome.fd(), ProbeOutcome::LEN / 8)
             .map_err(|source| XdpError::system(None, "mapping a table", source))?;
-        Ok(Probe { bpf, target, outcome })
+        Ok(Probe { bpf, target, outcome, lost: 0 })
     }
 
-    /// Sends frames to a port, and hears of them.
-    pub(crate) fn try_port(&mut self, name: &str, kind: &str, ifindex: u32) -> Result<(), XdpError> {
+    /// Frames that were sent in vain since this was asked last.
+    pub(crate) fn take_lost(&mut self) -> u64 {
+        core::mem::take(&mut self.lost)
+    }
+
+    /// Sends frames to a port, and hears of them. Gives the device, as reports name it.
+    pub(crate) fn try_port(&mut self, name: &str, kind: &str, ifindex: u32) -> Result<u64, XdpError> {
         let failed = |what| move |source| XdpError::system(Some(name), what, source);
         self.target
             .update(&0_u32.to_ne_bytes(), &device(ifindex), Write::Any)
             .map_err(failed("naming it to the probe"))?;
-        TRIES.into_iter().try_for_each(|frames| self.send(name, kind, frames))
+        TRIES.into_iter().try_fold(0, |_, frames| self.send(name, kind, frames))
     }
 
-    fn send(&mut self, name: &str, kind: &str, frames: u32) -> Result<(), XdpError> {
+    fn send(&mut self, name: &str, kind: &str, frames: u32) -> Result<u64, XdpError> {
         let failed = |what| move |source| XdpError::system(Some(name), what, source);
         let frame = frame();
         self.outcome.get().iter().for_each(|word| word.store(0, Ordering::Relaxed));
@@ -128,8 +135,9 @@ impl Probe {
             _ => failed("sending frames to try it")(error),
         })?;
         let outcome = ProbeOutcome::read(&crate::counters::bytes_of(self.outcome.get()));
+        self.lost += outcome.dropped;
         if outcome.sent == u64::from(frames) {
-            return Ok(());
+            return Ok(outcome.device);
         }
         let source = (outcome.error != 0).then(|| io::Error::from_raw_os_error(outcome.error as i32));
         Err(XdpError::TakesNothing { name: name.to_owned(), kind: kind.to_owned(), source })

@@ -485,7 +485,7 @@ pub(crate) fn ethtool_value(interface: &str, request: u32) -> io::Result<u32> {
 fn clock(which: libc::clockid_t) -> i64 {
     // SAFETY: integers; zeros are a value.
     let mut time: libc::timespec = unsafe { zeroed() };
-    // SAFETY: the pointer is to `time`; both clocks are always there, so the call does not fail.
+    // SAFETY: the pointer is to `time`; these clocks are always there, so the call does not fail.
     unsafe { libc::clock_gettime(which, &raw mut time) };
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
@@ -493,6 +493,11 @@ fn clock(which: libc::clockid_t) -> i64 {
 /// CLOCK_BOOTTIME, in nanoseconds.
 pub(crate) fn boot_time() -> u64 {
     clock(libc::CLOCK_BOOTTIME).cast_unsigned()
+}
+
+/// CLOCK_MONOTONIC, in nanoseconds.
+pub(crate) fn monotonic_time() -> u64 {
+    clock(libc::CLOCK_MONOTONIC).cast_unsigned()
 }
 
 /// What has to be added to a time of CLOCK_BOOTTIME for that of CLOCK_REALTIME, in nanoseconds.

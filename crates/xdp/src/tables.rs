@@ -16,7 +16,7 @@ use crate::memory::Words;
 use crate::sys::{self, Map, Write};
 use bartizan_base::Reason;
 use bartizan_packet::slots::{
-    ControlFlags, Heartbeat, PORTS, PortLine, SlotAction, SlotControl, SlotLine, UDP_PORT_BLOCKS,
+    ControlFlags, Heartbeat, LostLine, PORTS, PortLine, SlotAction, SlotControl, SlotLine, UDP_PORT_BLOCKS,
 };
 use bartizan_packet::windows::{Line, WINDOW_WORDS, Windows};
 use bartizan_packet::{DecoderConfig, TunnelPorts};
@@ -30,6 +30,7 @@ pub(crate) const SLOT_LEN: usize = 4;
 /// 64-bit numbers of a slot's line and of a port's.
 pub(crate) const SLOT_WORDS: usize = SlotLine::LEN / 8;
 pub(crate) const PORT_WORDS: usize = PortLine::LEN / 8;
+pub(crate) const LOST_WORDS: usize = LostLine::LEN / 8;
 /// Of a worker's sign of life.
 pub(crate) const HEARTBEAT_WORDS: usize = Heartbeat::LEN / 8;
 
@@ -94,6 +95,10 @@ pub struct Tables {
     pub(crate) state: Words,
     pub(crate) heartbeats: Words,
     pub(crate) early: Option<EarlyTables>,
+    /// What ports have lost, by port and processor.
+    pub(crate) lost: Words,
+    /// Of that what was sent to try a port, by port.
+    pub(crate) tried: [AtomicU64; PORTS as usize],
     pub(crate) slot_count: u32,
     pub(crate) processors: u32,
 }
@@ -268,6 +273,10 @@ impl Tables {
         let lines = self.counts.get().chunks_exact(processors * PORT_WORDS).nth(index.into())?;
         let mut sum = PortCounters::default();
         lines.chunks_exact(PORT_WORDS).for_each(|line| sum.add(&PortLine::read(&bytes_of(line))));
+        let lost = self.lost.get().chunks_exact(processors * LOST_WORDS).nth(index.into())?;
+        let frames = lost.chunks_exact(LOST_WORDS).map(|line| LostLine::read(&bytes_of(line)).frames);
+        let tried = self.tried.get(usize::from(index)).map_or(0, |tried| tried.load(Ordering::Acquire));
+        sum.lost = frames.fold(0, u64::wrapping_add).saturating_sub(tried);
         (u32::from(index) < PORTS).then_some(sum)
     }
 
@@ -275,7 +284,7 @@ impl Tables {
         self.heartbeats.get().chunks_exact(HEARTBEAT_WORDS).nth(worker as usize)?.first()
     }
 
-    /// A worker's sign of life, by its number among those of all links: it serves its frames at `now`, by [`boot_time`]. `false`: there is no such worker.
+    /// A worker's sign of life, by its number among those of all links: it serves its frames at `now`, by [`monotonic_time`]. `false`: there is no such worker.
     pub fn beat(&self, worker: u32, now: u64) -> bool {
         self.heartbeat(worker).map(|seen| seen.store(now, Ordering::Release)).is_some()
     }
@@ -317,10 +326,16 @@ pub fn boot_to_real() -> i64 {
     sys::boot_to_real()
 }
 
-/// The clock of the program and of signs of life (CLOCK_BOOTTIME), in nanoseconds.
+/// The clock of the program (CLOCK_BOOTTIME), in nanoseconds.
 #[must_use]
 pub fn boot_time() -> u64 {
     sys::boot_time()
+}
+
+/// The clock of signs of life (CLOCK_MONOTONIC), in nanoseconds. It stands still while the machine sleeps: nobody is silent then.
+#[must_use]
+pub fn monotonic_time() -> u64 {
+    sys::monotonic_time()
 }
 
 #[cfg(test)]

@@ -6,9 +6,10 @@ use crate::common;
 use bartizan_base::Reason;
 use bartizan_base::spread::{Part, Spread};
 use bartizan_testkit::layers;
-use bartizan_testkit::packet::{FIN, Ip, Layer, Packet, TCP, UDP, tcp, udp};
+use bartizan_testkit::packet::{FIN, Ip, Layer, Packet, Piece, TCP, UDP, tcp, udp};
 use bartizan_xdp::{
-    Action, Control, Fail, Left, PINS, Program, Tables, Watch, XdpError, boot_time, pinned, remove_left,
+    Action, Control, Fail, Left, PINS, Program, Tables, Watch, XdpError, boot_time, monotonic_time, pinned,
+    remove_left,
 };
 use common::{
     DROP, PASS, REDIRECT, Wire, ends, in_namespace, key, number, plain, ports, program, segment, wires,
@@ -55,7 +56,7 @@ fn watched(watch: Watch) -> (Program, Arc<Tables>) {
 
 /// A worker was heard of so long ago.
 fn heard(tables: &Tables, worker: u32, ago: Duration) {
-    assert!(tables.beat(worker, boot_time() - ago.as_nanos() as u64));
+    assert!(tables.beat(worker, monotonic_time() - ago.as_nanos() as u64));
 }
 
 fn install(tables: &Tables, slot: u32, v6: bool, protocol: u8, control: Control) {
@@ -99,7 +100,7 @@ fn frames_fail_as_the_policy_says_while_nobody_serves_them() {
             heard(&tables, 0, Duration::ZERO);
             assert_eq!(result(&mut program, &frame), PASS);
             // A clock that is read on another processor may be behind.
-            assert!(tables.beat(0, boot_time() + 1_000_000_000));
+            assert!(tables.beat(0, monotonic_time() + 1_000_000_000));
             assert_eq!(result(&mut program, &frame), PASS);
             // An end that is wanted is no failure.
             heard(&tables, 0, 2 * STALE);
@@ -191,6 +192,108 @@ fn what_is_decided_stays_decided_while_nobody_serves() {
             common::ip("link del dev a");
             common::ip("link del dev b");
         }
+    });
+}
+
+/// Ways to send a datagram or segment that no entry handles: name, frame, whether it passes where its flow is not refused.
+fn wrapped(v6: bool, protocol: u8) -> Vec<(&'static str, Vec<u8>, bool)> {
+    let plain = plain(v6, protocol);
+    let with = |change: &dyn Fn(&mut Packet)| {
+        let mut packet = plain.clone();
+        change(&mut packet);
+        packet.frame()
+    };
+    let whole = plain.bytes();
+    let load = whole[if v6 { 40 } else { 20 }..].to_vec();
+    let part = |range: std::ops::Range<usize>, more| Packet {
+        ip: plain.ip.clone(),
+        layer: Layer::Part(load[range.clone()].to_vec()),
+        piece: Some(Piece { offset: range.start, more }),
+    };
+    let mut all = vec![("a first fragment", part(0..8, true).frame(), true)];
+    let mut tunnel = |name, bytes: &[u8], protocol| {
+        let ip = Ip::new("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap(), protocol);
+        all.push((name, Packet { ip, layer: Layer::Part(bytes.to_vec()), piece: None }.frame(), true));
+    };
+    tunnel("IP in IP", &whole, if v6 { 41 } else { 4 });
+    let mut fragmented = part(0..8, true);
+    fragmented.ip.options.extend((!v6).then_some([1; 4]).into_iter().flatten());
+    tunnel("a fragment in IP in IP", &fragmented.bytes(), if v6 { 41 } else { 4 });
+    let vxlan = layers::vxlan(5, &layers::ethernet_ip(v6, &whole));
+    let outer = |last: u8, port: u16| (IpAddr::from([192, 0, 2, last]), port);
+    all.push(("VXLAN", udp(outer(1, 4000), outer(2, 4789), &vxlan).frame(), true));
+    if v6 {
+        let extensions = |kinds: &[u8]| {
+            with(&|packet| {
+                packet.ip.extensions = kinds.iter().map(|kind| (*kind, vec![0, 1, 4, 0, 0, 0, 0])).collect()
+            })
+        };
+        all.push(("hop-by-hop options", extensions(&[0]), true));
+        all.push(("five extension headers", extensions(&[0, 60, 43, 60, 60]), true));
+        all.push(("more extension headers than are read", extensions(&[60; 9]), false));
+        all.push((
+            "options and a fragment",
+            {
+                let mut first = part(0..8, true);
+                first.ip.extensions = vec![(0, vec![0, 1, 4, 0, 0, 0, 0])];
+                first.frame()
+            },
+            true,
+        ));
+    } else {
+        all.push(("options", with(&|packet| packet.ip.options = vec![1; 12]), true));
+        let mut broken = plain.frame();
+        broken[24] ^= 1;
+        all.push(("a wrong checksum", broken, true));
+        let mut cut = plain.frame();
+        cut[17] = 22;
+        cut.truncate(36);
+        all.push(("half of its ports", cut, false));
+    }
+    all
+}
+
+/// The tunnel that a packet of [`wrapped`] is in, as its key has it: kind and number.
+fn tunnel_of(name: &str) -> Option<u64> {
+    match name {
+        "VXLAN" => Some(7 << 32 | 5),
+        name if name.contains("IP in IP") => Some(1 << 32),
+        _ => None,
+    }
+}
+
+#[test]
+fn what_is_refused_stays_refused_however_it_is_wrapped() {
+    with_bpf_file_system(|| {
+        let (mut program, tables) = watched(watch(Fail::Open, 1));
+        heard(&tables, 0, 2 * STALE);
+        for (v6, protocol) in common::KINDS {
+            for (name, frame, passes) in wrapped(v6, protocol) {
+                let expected = if passes { REDIRECT } else { DROP };
+                assert_eq!(
+                    result(&mut program, &frame),
+                    expected,
+                    "{name} {v6} {protocol}: nobody refused it"
+                );
+                let [low, high] = ends(v6);
+                let mut key = key(protocol, low, high, [0; 3]);
+                if let Some(tunnel) = tunnel_of(name) {
+                    key[4] = tunnel;
+                    key[6] |= 1 << 8;
+                }
+                assert!(tables.clear(0) && tables.set_control(0, REFUSE));
+                tables.insert(&key, 0).unwrap();
+                assert_eq!(result(&mut program, &frame), DROP, "{name} {v6} {protocol}");
+                tables.remove(&key).unwrap();
+            }
+        }
+        // Without the first fragment, which is dropped, it is no datagram.
+        let [low, high] = ends(false);
+        tables.insert(&key(UDP, low, high, [0; 3]), 0).unwrap();
+        let piece = Some(Piece { offset: 8, more: false });
+        let ip = Ip::new(low.0, high.0, UDP);
+        let later = Packet { ip, layer: Layer::Part(vec![7; 8]), piece }.frame();
+        assert_eq!(result(&mut program, &later), REDIRECT);
     });
 }
 

@@ -6,7 +6,7 @@ use crate::common;
 use bartizan_base::Reason;
 use bartizan_packet::DecoderConfig;
 use bartizan_testkit::packet::{UDP, udp};
-use bartizan_xdp::{Action, Control, Mode, ModeChoice, Options, Program, Side, Tables, XdpError};
+use bartizan_xdp::{Action, Control, Mode, ModeChoice, Options, PortNews, Program, Side, Tables, XdpError};
 use common::{Wire, ends, ethtool, in_namespace, ip, key, level, plain_wire, port, ports, wires};
 use std::process::Command;
 
@@ -198,19 +198,52 @@ fn default_pairs_are_refused_until_their_commands_were_run() {
     });
 }
 
-/// Why the probe looks: without it all would seem well, and frames would be lost.
+/// A port that takes nothing any more loses one frame: that is counted, and what follows goes up until it takes frames again.
 #[test]
-fn frames_are_lost_where_the_other_end_does_not_poll() {
+fn a_port_that_loses_frames_is_left_alone_until_it_takes_them() {
     in_namespace(|| {
-        let (_program, tables) = level(16, 1500);
+        let (mut program, tables) = level(16, 1500);
         install(&tables, FORWARD);
-        let (a, b) = (Wire::open("a"), Wire::open("b"));
-        a.send(&frame(false, false, 1, 100));
-        assert!(b.next(PATIENCE).is_some());
-        ethtool("-K b gro off");
-        a.send(&frame(false, false, 2, 100));
-        assert!(b.next(SILENCE).is_none());
-        assert_eq!(tables.port_counters(4).unwrap().forwarded, 2);
+        let (a, b, host) = (Wire::open("a"), Wire::open("b"), Wire::open("lan"));
+        let lost = || [4, 9].map(|port| tables.port_counters(port).unwrap().lost);
+        let arrives = |to: &Wire, number| {
+            let frame = frame(number % 2 == 0, false, number, 100);
+            a.send(&frame);
+            assert_eq!(to.next(PATIENCE), Some(frame), "{number}");
+        };
+        let break_and_mend: [(&dyn Fn(), &dyn Fn()); 2] = [
+            // The other end does not poll. The interface is down.
+            (&|| ethtool("-K b gro off"), &|| ethtool("-K b gro on")),
+            (&|| ip("link set dev wan down"), &|| ip("link set dev wan up")),
+        ];
+        for (round, (breaks, mends)) in break_and_mend.into_iter().enumerate() {
+            arrives(&b, 1);
+            assert!(program.follow_losses().is_empty());
+            breaks();
+            a.send(&frame(false, false, 2, 100));
+            assert!(b.next(SILENCE).is_none());
+            assert_eq!(lost(), [0, 1 + round as u64], "it is counted for the port that it was to leave by");
+            // One that takes none gets none.
+            (3..20).for_each(|number| arrives(&host, number));
+            let news = program.follow_losses();
+            let [PortNews::Closed { name, lost: 1.., why }] = news.as_slice() else { panic!("{news:?}") };
+            let command =
+                if round == 0 { "`ethtool -K OTHER_END gro on`" } else { "`ip link set dev wan up`" };
+            assert!(name == "wan" && why.to_string().contains(command), "{why}");
+            assert!(program.follow_losses().is_empty(), "it was told");
+            program.refresh_mtu(9).unwrap();
+            (20..30).for_each(|number| arrives(&host, number));
+            // The other way goes on, where it can.
+            if round == 0 {
+                b.send(&frame(false, true, 7, 100));
+                assert_eq!(a.next(PATIENCE), Some(frame(false, true, 7, 100)));
+            }
+            mends();
+            let news = program.follow_losses();
+            assert!(matches!(news.as_slice(), [PortNews::Open { name }] if name == "wan"), "{news:?}");
+            (30..40).for_each(|number| arrives(&b, number));
+            assert_eq!(lost(), [0, 1 + round as u64], "what was sent to try it does not count");
+        }
     });
 }
 

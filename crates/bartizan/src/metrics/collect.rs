@@ -189,6 +189,7 @@ impl Source {
             for (what, frames) in what {
                 page.add(&m::PORT_LEVEL, &[interface, what, link], frames);
             }
+            page.add(&m::PORT_DROPPED, &[interface, "level", link], counters.lost);
             add_sizes(page, (interface, link), &counters.sizes);
         }
     }

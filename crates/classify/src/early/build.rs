@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From rules to the words of a table.
 
+use super::read::KINDS;
 use super::rows::{ALL_PROTOCOLS, EarlyRules, PROTOCOLS, Row, any_port};
 use super::sets::{Rows, Span, common, cut, first, rows};
 use bartizan_base::LinkId;
@@ -170,13 +171,27 @@ struct Services {
     classes: Classes,
 }
 
-/// A row that matches every port, protocol and link.
-fn is_any_service(row: &Row) -> bool {
+/// A row that matches every port and protocol.
+fn is_any_port(row: &Row) -> bool {
     let fields = &row.fields;
     fields.source_ports == any_port()
         && fields.destination_ports == any_port()
         && fields.protocols == ALL_PROTOCOLS
-        && fields.links.is_none()
+}
+
+/// A row that matches every port, protocol and link.
+fn is_any_service(row: &Row) -> bool {
+    is_any_port(row) && row.fields.links.is_none()
+}
+
+/// Whether a row can decide of packets of a kind, on links that it matches. Of whatever may have any protocol and ports a row that refuses decides if it refuses all of them, and one that
+/// sends up does in any case: so what is left of the list refuses only what is refused whatever it is.
+fn is_of_kind(row: &Row, kind: usize) -> bool {
+    if kind < PROTOCOLS.len() {
+        row.fields.protocols & 1 << kind != 0
+    } else {
+        row.outcome.is_none() || is_any_port(row)
+    }
 }
 
 /// A row that matches every address of a version.
@@ -196,19 +211,26 @@ fn services(all: &[Row], links: &[LinkId]) -> Result<Services, TooLarge> {
             .all(|v6| is_everywhere(&row.fields.sources, *v6) && is_everywhere(&row.fields.destinations, *v6))
     });
     let (from, to) = (&source_ports.classes.sets, &destination_ports.classes.sets);
-    if from.len().saturating_mul(to.len()).saturating_mul(links.len() * PROTOCOLS.len()) > CELLS_MAX {
+    if from.len().saturating_mul(to.len()).saturating_mul(links.len() * KINDS) > CELLS_MAX {
         return Err(TooLarge);
     }
     let (mut cells, mut classes) = (Vec::new(), Classes::default());
-    let bits = (0..PROTOCOLS.len()).map(|bit| 1u8 << bit);
-    for (link, protocol) in links.iter().flat_map(|link| bits.clone().map(move |bit| (link, bit))) {
-        let here = rows_that(all, |row| {
-            let fields = &row.fields;
-            fields.protocols & protocol != 0 && fields.links.as_ref().is_none_or(|links| links.contains(link))
+    for (link, kind) in links.iter().flat_map(|link| (0..KINDS).map(move |kind| (link, kind))) {
+        let mut here = rows_that(all, |row| {
+            is_of_kind(row, kind) && row.fields.links.as_ref().is_none_or(|links| links.contains(link))
         });
+        // Ports of these are not known: one class has all that the others have.
+        let whatever = kind >= PROTOCOLS.len();
+        if whatever {
+            cut(&mut here, &last);
+        }
         for source in from {
-            let source = common(source, &here);
+            let source = if whatever { here.clone() } else { common(source, &here) };
             for destination in to {
+                if whatever {
+                    cells.push(classes.number(source.clone()));
+                    continue;
+                }
                 let mut set = common(&source, destination);
                 cut(&mut set, &last);
                 cells.push(classes.number(set));

@@ -32,7 +32,13 @@ pub enum Protocol {
     Icmp,
     /// ICMP of IPv6.
     Icmpv6,
+    /// Another protocol, or one of these whose ports or type are not known, as of a later fragment: refused is what is refused with any protocol and ports. Ports of the question do
+    /// not count.
+    Whatever,
 }
+
+/// How many kinds of packets a table tells apart.
+pub(super) const KINDS: usize = PROTOCOLS.len() + 1;
 
 impl Protocol {
     /// By its number of IP; `None`: it is not judged.
@@ -97,7 +103,7 @@ pub fn outcome(words: &[u64], question: &Question) -> Option<u32> {
     }
     let header = EarlyHeader::read(&bytes);
     let Question { link, source, destination, protocol, ports } = *question;
-    let mut service = link * PROTOCOLS.len() as u32 + protocol as u32;
+    let mut service = link * KINDS as u32 + protocol as u32;
     service = service * header.source_port_classes + quarter(words, header.source_ports, ports.0.into());
     service =
         service * header.destination_port_classes + quarter(words, header.destination_ports, ports.1.into());

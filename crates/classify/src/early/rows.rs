@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 /// Protocols that are judged; a bit each.
 pub(super) const PROTOCOLS: [u8; 4] = [6, 17, 1, 58];
-pub(super) const ALL_PROTOCOLS: u8 = 15;
+/// The bit of all other protocols together. Only a rule that asks for none has it, or one that sends up.
+pub(super) const OTHERS: u8 = 16;
+pub(super) const ALL_PROTOCOLS: u8 = 15 | OTHERS;
 
 /// What a row matches: a set of values for each field.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,21 +36,20 @@ pub(super) fn any_port() -> Values {
 }
 
 impl Fields {
-    /// `None`: it matches no packet that is judged.
-    fn of(rule: &HeaderRule) -> Option<Self> {
+    fn of(rule: &HeaderRule) -> Self {
         let addresses = |net: Option<Net>| net.map_or_else(everywhere, |net| vec![Span::of_net(net)]);
         let protocols = match rule.protocol {
             None => ALL_PROTOCOLS,
-            Some(one) => 1 << PROTOCOLS.iter().position(|known| *known == one)?,
+            Some(one) => PROTOCOLS.iter().position(|known| *known == one).map_or(OTHERS, |bit| 1 << bit),
         };
-        Some(Fields {
+        Fields {
             sources: addresses(rule.source),
             destinations: addresses(rule.destination),
             source_ports: vec![Span::of_ports(rule.source_ports)],
             destination_ports: vec![Span::of_ports(rule.destination_ports)],
             protocols,
             links: rule.link.map(|link| vec![link]),
-        })
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -144,18 +145,25 @@ pub struct EarlyRules {
     rules: usize,
 }
 
-/// Header rules as the list has them: those that a header alone decides, and those that ask for what is not known below: the tenant, DNS names of an address.
+/// Whether a rule asks for what is not known below: the tenant, DNS names of an address, another protocol than those that are told apart.
+fn asks_for_unknown(rule: &HeaderRule) -> bool {
+    rule.tenant.is_some()
+        || rule.is_named()
+        || rule.protocol.is_some_and(|protocol| !PROTOCOLS.contains(&protocol))
+}
+
+/// Header rules as the list has them: those that a header alone decides, and those that ask for what is not known below.
 fn split(rules: &[HeaderRule]) -> [Vec<Fields>; 2] {
     let of = |unknown: bool| {
-        let own = rules.iter().filter(|rule| (rule.tenant.is_some() || rule.is_named()) == unknown);
-        put_together(own.filter_map(Fields::of).collect())
+        let own = rules.iter().filter(|rule| asks_for_unknown(rule) == unknown);
+        put_together(own.map(Fields::of).collect())
     };
     [of(false), of(true)]
 }
 
 impl EarlyRules {
     /// Appends a rule that matches what one of `alternatives` and one of `within` match. `outcome`: what is counted for it where it decides; `None`: what it matches goes up. Where one
-    /// asks for the tenant or a DNS name, nobody knows below: what it matches goes up.
+    /// asks for the tenant, a DNS name or a protocol that is not told apart, nobody knows below: what it matches goes up.
     pub fn push(&mut self, within: &[HeaderRule], alternatives: &[HeaderRule], outcome: Option<u32>) {
         let ([sure, unsure], [within, within_unsure]) = (split(alternatives), split(within));
         // What surely matches is decided; what may match goes up then, before anything behind it decides.

@@ -43,7 +43,7 @@ fn rule(random: &mut Random, tenants: bool) -> HeaderRule {
         link: random.percent(20).then(|| LinkId(random.below(4) as u16)),
         source: side(random),
         destination: side(random),
-        protocol: random.percent(60).then(|| *random.pick(&[6, 17, 1])),
+        protocol: random.percent(60).then(|| *random.pick(&[6, 17, 1, 132])),
         source_ports: ports(random),
         destination_ports: ports(random),
         destination_name: (tenants && random.percent(10)).then_some(NameId(NonZeroU32::MIN)),
@@ -100,7 +100,7 @@ fn question(header: &Header) -> Question {
 #[test]
 fn a_table_says_what_the_first_rule_says_that_matches() {
     let mut random = Random::new(22);
-    let mut met = [0u32; 2];
+    let (mut met, mut refused_whatever) = ([0u32; 2], 0u32);
     for _ in 0..300 {
         let mut list = Vec::new();
         for number in 0..random.below(12) as u32 {
@@ -120,9 +120,42 @@ fn a_table_says_what_the_first_rule_says_that_matches() {
             let said = outcome(&table.words, &question(&header));
             assert_eq!(said, expected(&list, &header), "{header:?}");
             met[usize::from(said.is_some())] += 1;
+            // What is refused whatever it is is refused with each protocol and all ports.
+            let whatever = Question { protocol: Protocol::Whatever, ..question(&header) };
+            if outcome(&table.words, &whatever).is_some() {
+                refused_whatever += 1;
+                for (protocol, ports) in [(6, 0), (17, 2), (1, 3), (58, 1), (132, 4), (47, 65_535)] {
+                    let other =
+                        Header { protocol, source_port: ports, destination_port: 5 - ports.min(5), ..header };
+                    assert!(expected(&list, &other).is_some(), "{other:?}");
+                }
+            }
         }
     }
     assert!(met.iter().all(|count| *count > 5_000), "{met:?}");
+    assert!(refused_whatever > 1_000, "{refused_whatever}");
+}
+
+#[test]
+fn what_has_no_ports_is_refused_by_rules_that_ask_for_none() {
+    let whatever = |list: &[(HeaderRule, Option<u32>)]| {
+        let mut rules = EarlyRules::default();
+        list.iter().for_each(|(rule, outcome)| rules.push(&[HeaderRule::default()], &[*rule], *outcome));
+        let (source, destination) = ([11, 0, 1, 9].into(), [5; 4].into());
+        let question = Question { link: 0, source, destination, protocol: Protocol::Whatever, ports: (0, 0) };
+        outcome(&rules.table(&LINKS, 10).words, &question)
+    };
+    let host = blocked(1);
+    let of = |protocol| HeaderRule { protocol: Some(protocol), ..host };
+    let port = HeaderRule { destination_ports: Range::one(53), ..host };
+    assert_eq!(whatever(&[(host, Some(0))]), Some(0));
+    // A rule that refuses a part of it does not decide, one that lets a part go on does.
+    assert_eq!(whatever(&[(of(6), Some(0)), (port, Some(1)), (host, Some(2))]), Some(2));
+    assert_eq!(whatever(&[(of(6), Some(0)), (of(17), Some(1)), (of(1), Some(2)), (of(58), Some(3))]), None);
+    for exception in [of(6), of(132), port] {
+        assert_eq!(whatever(&[(exception, None), (host, Some(1))]), None);
+        assert_eq!(whatever(&[(host, Some(1)), (exception, None)]), Some(1));
+    }
 }
 
 fn blocked(number: u32) -> HeaderRule {

@@ -40,8 +40,14 @@ impl Passage<'_> {
             Some(port) => Action::Redirect(port),
             None => Action::Forward,
         };
-        let in_tunnel = DeviceKey::of(entry.key()).is_in_tunnel();
+        let key = DeviceKey::of(entry.key());
+        let in_tunnel = key.is_in_tunnel();
+        // One key for all tunnels of these kinds: what one of them carries says nothing of another one's packets.
+        let is_shared = key.is_in(TunnelKind::Ip) || key.is_in(TunnelKind::Gtp);
         let action = match course {
+            Course::Bypassed | Course::Judged | Course::Uninspected if is_shared && entry.ext.by_content => {
+                Err(Stays::Carrier)
+            }
             // The frame leaves with the packet around, of which a device would have to be told.
             Course::Bypassed | Course::Judged | Course::Uninspected
                 if in_tunnel && goes_on != Action::Forward =>

@@ -60,6 +60,7 @@ const STAYED: [&str; Stays::ALL.len()] = [
     "offload.stays.checksums",
     "offload.stays.window",
     "offload.stays.egress",
+    "offload.stays.carrier",
 ];
 
 /// Memory that traffic holds, by part, in bytes.

@@ -14,6 +14,7 @@ use bartizan_packet::TunnelKind;
 use bartizan_packet::windows::Windows;
 use bartizan_xdp::{
     Control, EarlyCounted, Fail, InsertError, Key, Mark, Tables, Watch, boot_time, boot_to_real,
+    monotonic_time,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -166,7 +167,7 @@ impl XdpDevice {
 
     fn beat(&mut self) {
         let Some(heart) = &mut self.heart else { return };
-        let now = boot_time();
+        let now = monotonic_time();
         // The program's processors read the line: it is not written with each batch.
         let silent = now.saturating_sub(heart.last);
         if silent >= heart.every {

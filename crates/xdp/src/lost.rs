@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Ports that lose what is redirected to them: what the kernel reports of that (`ebpf/lost.h`), and what becomes of the port.
+//!
+//! The program takes away what may leave by a port at the first error of its device, so that one batch is lost at most for each processor. Here the port is tried as when it was attached,
+//! and comes back when it takes frames.
+//!
+//! Source: Linux `include/trace/events/xdp.h`. Not done: what a device has taken and loses itself is counted by the device only. What the kernel redirects (generic mode) is reported where the device
+//! is down, and not where its queue is full.
+
+use crate::error::XdpError;
+use crate::memory::Words;
+use crate::object::{insist, map, not_loaded};
+use crate::sys::{Map, Write};
+use aya::Ebpf;
+use aya::maps::Map as Loaded;
+use aya::programs::RawTracePoint;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+/// Programs, and the reports that each listens to.
+const REPORTERS: [(&str, &str); 2] =
+    [("bartizan_lost", "xdp_devmap_xmit"), ("bartizan_refused", "xdp_redirect_err")];
+
+/// What became of a port that packets leave by.
+#[derive(Debug)]
+pub enum PortNews {
+    /// It takes nothing. What was to leave by it goes up from now on.
+    Closed {
+        /// Its interface.
+        name: String,
+        /// Frames that were lost there, of all that were to leave by it since it was attached.
+        lost: u64,
+        /// Why, and what to do.
+        why: XdpError,
+    },
+    /// It takes frames again: packets of flows leave by it as before.
+    Open {
+        /// Its interface.
+        name: String,
+    },
+}
+
+/// The reports, once somebody listens.
+#[derive(Debug)]
+pub(crate) struct Reports {
+    devices: Map,
+    /// The devices of ports, as reports name them.
+    named: BTreeMap<u8, u64>,
+}
+
+impl Reports {
+    /// Listens from now on, until the object is dropped. To be called once for an object.
+    pub(crate) fn listen(bpf: &mut Ebpf) -> Result<Self, XdpError> {
+        let egress = match bpf.map("egress") {
+            Some(Loaded::DevMap(data)) => data.info().map(|info| info.id()).unwrap_or_default(),
+            _ => 0,
+        };
+        let failed = |source| XdpError::system(None, "naming the ways out to its reporter", source);
+        let own = map(bpf, "own", 4, 8)?;
+        own.update(&0_u32.to_ne_bytes(), &u64::from(egress).to_ne_bytes(), Write::Any).map_err(failed)?;
+        let devices = map(bpf, "devices", 8, 8)?;
+        for (name, report) in REPORTERS {
+            let missing =
+                || XdpError::Load { program: name, problem: "the object has no such program".into() };
+            let reporter: &mut RawTracePoint =
+                bpf.program_mut(name).and_then(|program| program.try_into().ok()).ok_or_else(missing)?;
+            insist(|| reporter.load()).map_err(|error| not_loaded(name, &error))?;
+            reporter.attach(report).map_err(|error| not_loaded(name, &error))?;
+        }
+        Ok(Reports { devices, named: BTreeMap::new() })
+    }
+
+    /// What is lost at a device is a port's. (0: nobody knows the device.)
+    pub(crate) fn name(&mut self, port: u8, device: u64) -> Result<(), XdpError> {
+        self.forget(port);
+        if device != 0 {
+            self.devices
+                .update(&device.to_ne_bytes(), &u64::from(port).to_ne_bytes(), Write::Any)
+                .map_err(|source| XdpError::system(None, "naming a device to its reporter", source))?;
+            self.named.insert(port, device);
+        }
+        Ok(())
+    }
+
+    /// A port is gone, or has another device.
+    pub(crate) fn forget(&mut self, port: u8) {
+        if let Some(device) = self.named.remove(&port) {
+            // Whoever is not there any more is not there any more.
+            let _ = self.devices.delete(&device.to_ne_bytes());
+        }
+    }
+
+    pub(crate) fn knows(&self, port: u8) -> bool {
+        self.named.contains_key(&port)
+    }
+}
+
+/// Whether the program has taken away what may leave by a port.
+pub(crate) fn is_closed(exits: &Words, port: u8) -> bool {
+    exits.get().get(usize::from(port)).is_some_and(|word| word.load(Ordering::Acquire) == 0)
+}
