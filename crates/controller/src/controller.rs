@@ -19,7 +19,7 @@ use crate::render::TENANTS;
 use crate::rollout;
 use crate::sections::Sections;
 use crate::statistics::{self, STATISTICS};
-use crate::store::{Alert, Change, Loaded, Status, Store, StoreError, Write};
+use crate::store::{Alert, AlertBounds, Change, Document, Loaded, Status, Store, StoreError, Write};
 use crate::waiting::{Bell, DeviceAnswer, Place, SHARE_MAX, WAITING_MAX};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -38,8 +38,8 @@ pub const TOKENS: &str = "tokens";
 pub struct Settings {
     /// The functions that chains may name, in the order in which they run; with none, any.
     pub functions: Vec<String>,
-    /// Alerts that are kept of a tenant, equal ones counted once.
-    pub alerts_max: u64,
+    /// Alerts that are kept, equal ones counted once.
+    pub alerts_max: AlertBounds,
     /// What functions say of their sections.
     pub sections: Sections,
     /// Generations whose documents are kept, and rows of the audit log.
@@ -50,7 +50,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             functions: Vec::new(),
-            alerts_max: 100_000,
+            alerts_max: AlertBounds { of_tenant: 100_000, of_all: 500_000 },
             sections: Sections::default(),
             history: (history::GENERATIONS_MAX, history::ROWS_MAX),
         }
@@ -424,8 +424,7 @@ impl Controller {
         let model = self.model();
         let body = &model.get(TOKENS, secret.id())?.body;
         let text = |key: &str| body.get(key).and_then(Value::as_str);
-        let over = body.get("expires").and_then(Value::as_u64).is_some_and(|expires| expires <= now);
-        if !secret.fits(text("hash")?) || over {
+        if !secret.fits(text("hash")?) || is_over(body, now) {
             return None;
         }
         let scope = Scope::deserialize(body.get("scope")?).ok()?;
@@ -561,35 +560,38 @@ impl Controller {
     }
 
     /// A device tells alerts; those of tenants that it does not serve are counted and left out. `status` is written along, all of it
-    /// or nothing. Returns how many were taken.
+    /// or nothing. Returns how many were taken. Of the traffic of no tenant all are.
     ///
     /// # Errors
     /// There is no such device, or the store did not do it.
     pub fn alerts(&self, id: &str, alerts: &[Alert], status: &[Status]) -> Result<u64, Refusal> {
-        let Some(spec) = self.model().get(device::KIND, id).map(|d| DeviceSpec::deserialize(&d.body)) else {
-            return Err(Refusal::NotFound(format!("there is no device `{id}`")));
-        };
-        let spec = spec.unwrap_or_default();
-        let taken: Vec<Alert> = {
-            let model = self.model();
-            let fits =
-                |alert: &&Alert| spec.serves(&alert.tenant) && model.get("tenants", &alert.tenant).is_some();
-            alerts.iter().filter(fits).cloned().collect()
+        let bound = self.settings.alerts_max;
+        let (taken, forgotten) = {
+            // The store is held: no tenant goes between the look at it and its alerts, which would be read by whoever comes by its name.
+            let mut store = lock(&self.store);
+            let taken = self.served(id, alerts)?;
+            let forgotten = store.keep_alerts(&taken, bound, status)?;
+            self.show(status);
+            (taken, forgotten)
         };
         for _ in taken.len()..alerts.len() {
             count(&self.counters.alerts_unknown);
         }
-        let bound = self.settings.alerts_max;
-        let forgotten = {
-            let mut store = lock(&self.store);
-            let forgotten = store.keep_alerts(&taken, bound, status)?;
-            self.show(status);
-            forgotten
-        };
         for _ in 0..forgotten {
             count(&self.counters.alerts_forgotten);
         }
         Ok(taken.len() as u64)
+    }
+
+    /// Of alerts those that a device may tell.
+    fn served(&self, id: &str, alerts: &[Alert]) -> Result<Vec<Alert>, Refusal> {
+        let model = self.model();
+        let Some(device) = model.get(device::KIND, id) else {
+            return Err(Refusal::NotFound(format!("there is no device `{id}`")));
+        };
+        let spec = DeviceSpec::deserialize(&device.body).unwrap_or_default();
+        let serves = |tenant: &String| spec.serves(tenant) && model.get(TENANTS, tenant).is_some();
+        Ok(alerts.iter().filter(|alert| alert.tenant.as_ref().is_none_or(serves)).cloned().collect())
     }
 
     /// A device tells its counters; the newest are kept.
@@ -623,16 +625,20 @@ impl Controller {
         done
     }
 
-    /// The first token of an empty store: the one that makes the first administrator's, once. `keep` puts it where its
-    /// holder finds it, before it is known here. `None` when there are tokens.
+    /// The token that makes an administrator's, once: with an empty store, where no administrator's token is good any more, and where those
+    /// who start the controller ask for it (`anyway`), since theirs are lost. `keep` puts it where its holder finds it, before it is known here.
+    /// `None` when none is needed, or one is there already.
     ///
     /// # Errors
     /// The store did not do it, or there are no random numbers.
     pub fn bootstrap<T, E>(
         &self,
+        anyway: bool,
         keep: impl FnOnce(&Secret) -> Result<T, E>,
     ) -> Result<Option<Result<T, E>>, Refusal> {
-        if self.model().all(TOKENS).next().is_some() {
+        let now = self.now();
+        let good = |token: &Document| administers(&token.body, now) || bootstraps(&token.body);
+        if !anyway && self.model().all(TOKENS).any(good) {
             return Ok(None);
         }
         let secret = Secret::random().map_err(|e| Refusal::Internal(e.to_string()))?;
@@ -640,7 +646,13 @@ impl Controller {
         if kept.is_ok() {
             let body =
                 serde_json::json!({ "name": "bootstrap", "scope": "bootstrap", "hash": secret.hash() });
-            let draft = |_: &Model| Ok(Draft::one(TOKENS, secret.id(), Some(body), Touched::Nothing));
+            let draft = |model: &Model| {
+                let mut draft = Draft::one(TOKENS, secret.id(), Some(body), Touched::Nothing);
+                // Its file has one.
+                let before = model.all(TOKENS).filter(|token| bootstraps(&token.body));
+                draft.writes.extend(before.map(|token| (TOKENS.to_owned(), token.id.clone(), None)));
+                Ok(draft)
+            };
             self.change(&Principal::controller(), "bootstrap", false, draft)?;
         }
         Ok(Some(kept))
@@ -649,9 +661,28 @@ impl Controller {
     /// Whether the bootstrap token is there yet.
     #[must_use]
     pub fn bootstraps(&self) -> bool {
-        let is = |body: &Value| body.get("scope").and_then(Value::as_str) == Some("bootstrap");
-        self.model().all(TOKENS).any(|token| is(&token.body))
+        self.model().all(TOKENS).any(|token| bootstraps(&token.body))
     }
+}
+
+/// Whether the time of a token is over.
+fn is_over(token: &Value, now: u64) -> bool {
+    token.get("expires").and_then(Value::as_u64).is_some_and(|expires| expires <= now)
+}
+
+fn is_of(token: &Value, scope: &str) -> bool {
+    token.get("scope").and_then(Value::as_str) == Some(scope)
+}
+
+/// Whether a token is the bootstrap token.
+fn bootstraps(token: &Value) -> bool {
+    is_of(token, "bootstrap")
+}
+
+/// Whether a token is an administrator's, and still good.
+#[must_use]
+pub fn administers(token: &Value, now: u64) -> bool {
+    is_of(token, "admin") && !is_over(token, now)
 }
 
 /// A path without the tokens that somebody put there instead of their ids: logs keep no secrets.

@@ -51,7 +51,7 @@ pub const LIMITS: &[Limit] = limits! {
         "answered 429; the address that failed longest ago is forgotten", [Metric("bartizan_controller_requests_total")];
     Controller "refused changes of a token that the audit log has at once; time until one more" = "{}; {}" [count(BURST), span(Duration::from_micros(REFILL_MICROS))] in ["controller/access/limiter.rs"],
         "only counted", [Metric("bartizan_controller_requests_total")];
-    Controller "alerts of a tenant, equal ones once" = "{}" [count(Settings::default().alerts_max)] in ["controller/controller.rs"],
+    Controller "alerts of a tenant, of the traffic of none, and of all; equal ones once" = "{}, {}" [count(Settings::default().alerts_max.of_tenant), count(Settings::default().alerts_max.of_all)] in ["controller/controller.rs"],
         "the oldest go", [Metric("bartizan_controller_requests_total")];
     Controller "generations whose documents are kept, beside those that devices run or are to run; rows of the audit log" = "{}; {}; one {}th more until they are forgotten" [count(GENERATIONS_MAX), count(ROWS_MAX), count(PORTIONS)] in ["controller/history.rs"],
         "the oldest go; who asks for such a generation is answered 404", [Metric("bartizan_controller_requests_total")];

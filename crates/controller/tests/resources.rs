@@ -544,6 +544,18 @@ fn an_alert_comes_to_its_tenant_and_a_block_goes_back() {
     let given = as_one(&device, "GET", "/v1/devices/edge/policy", &Value::Null);
     assert_eq!(given["policy"]["policies"][0]["from"], source);
     assert_eq!(world.get("/v1/alerts")["items"].as_array().unwrap().len(), 1);
+    // What is of no tenant's traffic is there for administrators, and for no tenant.
+    let nobody = json!({ "alerts": [{ "key": "n", "event": { "src_ip": "192.0.2.7" } }] });
+    assert_eq!(as_one(&device, "POST", "/v1/devices/edge/alerts", &nobody)["taken"], 1);
+    assert_eq!(
+        as_one(&operator, "GET", "/v1/tenants/acme/alerts", &Value::Null)["items"].as_array().unwrap().len(),
+        1
+    );
+    let all = world.get("/v1/alerts");
+    assert_eq!(
+        (&all["items"][0]["tenant"], &all["items"][0]["event"]["src_ip"]),
+        (&Value::Null, &json!("192.0.2.7"))
+    );
     as_one(&device, "PUT", "/v1/devices/edge/statistics", &json!({ "counters": { "packets": 7 } }));
     assert_eq!(
         world.get("/v1/devices/edge/statistics"),

@@ -4,6 +4,7 @@
 
 use crate::common;
 
+use bartizan_controller::access::Secret;
 use bartizan_controller::rest::Method;
 use common::{With, World};
 use serde_json::json;
@@ -191,7 +192,6 @@ fn failures_are_limited_by_source_and_hold_up_nobody_who_is_known() {
 
 #[test]
 fn the_bootstrap_token_makes_one_administrator_and_is_gone() {
-    use bartizan_controller::access::Secret;
     use bartizan_controller::clock::ManualClock;
     use bartizan_controller::fleet::MemoryFleet;
     use bartizan_controller::store::MemoryStore;
@@ -201,8 +201,8 @@ fn the_bootstrap_token_makes_one_administrator_and_is_gone() {
     let (clock, fleet) = (Arc::new(ManualClock::default()), Arc::new(MemoryFleet::default()));
     let controller = Controller::new(store, clock.clone(), fleet.clone(), Settings::default()).unwrap();
     let keep = |secret: &Secret| Ok::<_, ()>(secret.reveal());
-    let token = controller.bootstrap(keep).unwrap().unwrap().unwrap();
-    assert!(controller.bootstrap(keep).unwrap().is_none() && controller.bootstraps());
+    let token = controller.bootstrap(false, keep).unwrap().unwrap().unwrap();
+    assert!(controller.bootstrap(false, keep).unwrap().is_none() && controller.bootstraps());
     let api = Api::new(Arc::new(controller), resources::routes());
     let world = World { api, clock, fleet, token };
     world.refused("GET", "/v1/tenants", &json!(null), 403);
@@ -210,6 +210,50 @@ fn the_bootstrap_token_makes_one_administrator_and_is_gone() {
     world.do_it("POST", "/v1/tokens", &json!({ "name": "me", "scope": "admin" }));
     world.refused("POST", "/v1/tokens", &json!({ "name": "me", "scope": "admin" }), 401);
     assert!(!world.api.controller.bootstraps());
+}
+
+#[test]
+fn administrators_do_not_lock_themselves_out() {
+    let mut world = World::new();
+    let keep = |secret: &Secret| Ok::<_, ()>(secret.reveal());
+    let id = |token: &str| token.split('_').nth(1).unwrap().to_owned();
+    let soon = json!({ "name": "soon", "scope": "admin", "expires": common::NOW + 1_000 });
+    world.do_it("POST", "/v1/tokens", &soon);
+    world.clock.set(common::NOW + 1_000);
+    // One whose time is over is no other administrator's.
+    let own = format!("/v1/tokens/{}", id(&world.token));
+    let refused = world.refused("DELETE", &own, &json!(null), 409);
+    assert!(refused["detail"].as_str().unwrap().contains("the last administrator's"), "{refused}");
+    // The only one ends by itself: the next start makes a way back in, once.
+    let later = json!({ "name": "later", "scope": "admin", "expires": common::NOW + 5_000 });
+    let later = world.do_it("POST", "/v1/tokens", &later)["token"].as_str().unwrap().to_owned();
+    world.do_it("DELETE", &own, &json!(null));
+    world.token = later;
+    assert!(world.api.controller.bootstrap(false, keep).unwrap().is_none(), "it is good yet");
+    world.clock.set(common::NOW + 5_000);
+    world.token = world.api.controller.bootstrap(false, keep).unwrap().unwrap().unwrap();
+    assert!(world.api.controller.bootstrap(false, keep).unwrap().is_none(), "one is there");
+    world.token = world.token("admin", None, None);
+    world.get("/v1/tokens");
+    assert!(!world.api.controller.bootstraps());
+    // Whoever has lost the token asks for another way; of two such tokens the last is good.
+    let first = world.api.controller.bootstrap(true, keep).unwrap().unwrap().unwrap();
+    let second = world.api.controller.bootstrap(true, keep).unwrap().unwrap().unwrap();
+    world.token = first;
+    world.refused("POST", "/v1/tokens", &json!({ "name": "me", "scope": "admin" }), 401);
+    world.token = second;
+    world.do_it("POST", "/v1/tokens", &json!({ "name": "me", "scope": "admin" }));
+}
+
+#[test]
+fn a_device_that_is_gone_leaves_no_token_to_one_that_comes_by_its_name() {
+    let world = world();
+    let token = world.token("device", None, Some("edge"));
+    let refused = world.refused("DELETE", "/v1/devices/edge", &json!(null), 409);
+    assert_eq!(refused["detail"], "the device has tokens yet; revoke them first");
+    let id = token.split('_').nth(1).unwrap();
+    world.do_it("DELETE", &format!("/v1/tokens/{id}"), &json!(null));
+    world.do_it("DELETE", "/v1/devices/edge", &json!(null));
 }
 
 #[test]

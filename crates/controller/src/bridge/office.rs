@@ -462,6 +462,7 @@ impl Backend for Office {
         alerts: Vec<Alert>,
         lost: u64,
     ) -> Result<(), Unavailable> {
+        let came = alerts.len();
         let (kept, received) = {
             let model = self.controller.model();
             let spec = self.spec(&model, device).ok_or(Unavailable)?;
@@ -469,10 +470,16 @@ impl Backend for Office {
                 .into_iter()
                 .filter_map(|name| Some((numbers::tenant(&model, name)?, name)))
                 .collect();
-            let of = |alert: Alert| Some(kept(names.get(&alert.tenant)?, alert));
+            let owner = |tenant: u16| match tenant {
+                parts::EVERYBODY => Some(None),
+                tenant => names.get(&tenant).map(|name| Some((*name).to_owned())),
+            };
+            let of = |alert: Alert| Some(kept(owner(alert.tenant)?, alert));
             let kept: Vec<store::Alert> = alerts.into_iter().filter_map(of).collect();
             (kept, Received { alerts: sequence, ..Received::of(&model, device.as_str(), instance) })
         };
+        // Of a tenant that has gone since the session looked.
+        (kept.len()..came).for_each(|_| count(&self.controller.counters.alerts_unknown));
         if lost > 0 {
             count(&self.controller.counters.alerts_lost);
         }
@@ -597,7 +604,7 @@ fn place(found: &Diagnostic, names: &HashMap<u16, &str>, file: impl Fn(u32) -> O
 }
 
 /// An alert as it is kept.
-fn kept(tenant: &str, alert: Alert) -> store::Alert {
+fn kept(tenant: Option<String>, alert: Alert) -> store::Alert {
     let body = if alert.event.is_empty() {
         // An agent that sends none still says which rule it was.
         let mut ids = alert.rule.split(':').map(|part| part.parse::<u64>().unwrap_or(0));
@@ -607,7 +614,7 @@ fn kept(tenant: &str, alert: Alert) -> store::Alert {
     } else {
         Value::Object(alert.event)
     };
-    let (tenant, last) = (tenant.to_owned(), alert.last / 1_000);
+    let last = alert.last / 1_000;
     store::Alert { tenant, key: cut(alert.key), last, count: alert.count, body }
 }
 

@@ -3,7 +3,7 @@
 
 use super::document::{Context, Kind};
 use crate::access::{Need, Principal};
-use crate::controller::{Controller, Draft, Settings};
+use crate::controller::{Controller, Draft, Settings, TOKENS};
 use crate::device::{
     self, ALL, Acknowledgement, DeviceSpec, DeviceStatus, FUNCTIONS, Follow, FunctionHealth, FunctionStatus,
     HEALTH, SESSIONS, SessionStatus, Touched,
@@ -46,6 +46,15 @@ impl Kind for Devices {
                 Fault::new(format!("/tenants/{index}"), message)
             })
             .collect()
+    }
+
+    fn free(context: &Context<'_>) -> Result<(), Refusal> {
+        let own = |token: &Value| token.get("device").and_then(Value::as_str) == Some(context.name);
+        if context.model.all(TOKENS).any(|token| own(&token.body)) {
+            // They would fit a device that comes by this name later.
+            return Err(Refusal::Conflict("the device has tokens yet; revoke them first".to_owned()));
+        }
+        Ok(())
     }
 
     fn touched(context: &Context<'_>) -> Touched {
@@ -145,8 +154,9 @@ pub struct DevicePolicy {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct AlertReport {
-    /// Whose traffic.
-    pub tenant: String,
+    /// Whose traffic; null, or left out: that of no tenant.
+    #[serde(default)]
+    pub tenant: Option<String>,
     /// What equal alerts have in common: signature, addresses, ports.
     pub key: String,
     /// How many.
