@@ -9,7 +9,7 @@ use crate::clock::Clock;
 use crate::counters::{Counters, count};
 use crate::device::{self, Acknowledgement, DeviceSpec, DeviceStatus, State, Touched};
 use crate::fleet::Fleet;
-use crate::held::{self, Blame};
+use crate::held::{self, Accused};
 use crate::history::{self, Written};
 use crate::model::{Model, Step};
 use crate::numbers;
@@ -455,7 +455,7 @@ impl Controller {
     }
 
     /// Over its session it refused what it was sent under a number: what some tenants say. It is sent the same without that; see
-    /// [`DeviceStatus::hold_back`]. Without `blame` it is not known whom to blame. Says who is held back now.
+    /// [`DeviceStatus::hold_back`]. `accused`: whom it may be due to. Says who is held back now.
     ///
     /// # Errors
     /// There is no such device, or the store did not do it.
@@ -465,9 +465,9 @@ impl Controller {
         id: &str,
         number: u64,
         answer: &Acknowledgement,
-        blame: &Blame,
+        accused: &Accused,
     ) -> Result<Vec<String>, Refusal> {
-        let held = self.answer(who, id, Some(number), answer, Some(blame))?;
+        let held = self.answer(who, id, Some(number), answer, Some(accused))?;
         held.iter().for_each(|_| count(&self.counters.held_back));
         Ok(held)
     }
@@ -478,7 +478,7 @@ impl Controller {
         id: &str,
         number: Option<u64>,
         answer: &Acknowledgement,
-        blame: Option<&Blame>,
+        accused: Option<&Accused>,
     ) -> Result<Vec<String>, Refusal> {
         let now = self.now();
         let mut held = Vec::new();
@@ -498,8 +498,8 @@ impl Controller {
             if answer.accepted && matches!(own.state, State::Running | State::Partial) {
                 own.runs_tenants = Some(spec.tenants.clone());
             }
-            if let Some(blame) = blame {
-                let blame = held::blamed(model, &spec, &own, blame, &answer.diagnostics);
+            if let Some(accused) = accused {
+                let blame = held::blamed(model, &spec, &own, accused, &answer.diagnostics);
                 if let Some(less) = own.clone().hold_back(&blame, now) {
                     own = less;
                     held.extend(blame.into_keys());

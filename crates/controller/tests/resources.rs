@@ -114,6 +114,24 @@ fn what_is_wrong_has_its_pointer_and_says_what_to_do() {
             vec!["/chain: these functions run in another order; write `chain: [sfw, ids]`"],
         ),
         (
+            "/v1/settings/default",
+            json!({ "action": "allow", "chain": ["ids"], "ids": { "level": "nosuch", "rules": ["/etc/passwd"] } }),
+            vec![
+                "/ids/level: there is no library `nosuch`; known: `none`",
+                "/ids/rules: rule files are in libraries here; name one by `level`, and leave `rules` out",
+            ],
+        ),
+        (
+            "/v1/settings/default",
+            json!({ "action": "allow", "chain": ["pfw"], "pfw": { "default": "drop", "rules": [{ "allow": "tcp", "from": "lan@acme" }] } }),
+            vec!["/pfw/rules/0/from: there is no group `lan@acme`; none is defined"],
+        ),
+        (
+            "/v1/settings/default",
+            json!({ "action": "allow", "chain": ["sfw"], "sfw": { "strct": true } }),
+            vec!["/sfw/strct: the key `strct` is not known; did you mean `strict`?"],
+        ),
+        (
             "/v1/libraries/web",
             json!({ "files": ["x"], "choose": [{}] }),
             vec![

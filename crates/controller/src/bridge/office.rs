@@ -11,7 +11,7 @@ use crate::device::{
     self, Acknowledgement, DeviceSpec, DeviceStatus, FUNCTIONS, FunctionHealth, FunctionStatus, HEALTH,
     LevelReport, Received, SESSIONS, SessionStatus, TookReport, WorkerReport,
 };
-use crate::held::{self, Blame};
+use crate::held::{self, Accused};
 use crate::kept::{Keeps, Kept};
 use crate::model::Model;
 use crate::numbers;
@@ -351,7 +351,7 @@ impl Backend for Office {
             // Something was lost on the way: it is sent again, and if that does not help the session ends.
             return Ok(());
         }
-        let (status, mut diagnostics, blame) = {
+        let (status, mut diagnostics, accused) = {
             let model = self.controller.model();
             let spec = self.spec(&model, device).unwrap_or_default();
             let names: HashMap<u16, &str> = held::served(&model, &spec)
@@ -361,8 +361,9 @@ impl Backend for Office {
             let file = |group| numbers::file_of(&model, group);
             let lines =
                 refusal.diagnostics.iter().map(|found| place(found, &names, file)).collect::<Vec<_>>();
-            let blame = blame(&refusal.diagnostics, &lines, &names);
-            (DeviceStatus::of(&model, device.as_str()), lines, blame)
+            let tenant = |number: u16| names.get(&number).map(|name| (*name).to_owned());
+            let accused = Accused::of(&model, &refusal.diagnostics, &lines, tenant, file);
+            (DeviceStatus::of(&model, device.as_str()), lines, accused)
         };
         if diagnostics.is_empty() {
             diagnostics.push(reason(refusal.code).to_owned());
@@ -383,13 +384,7 @@ impl Backend for Office {
             // Nobody's fault.
             return self.told(self.controller.answered(&nobody(), device.as_str(), number, &answer));
         }
-        let held = self.controller.not_taken(
-            &nobody(),
-            device.as_str(),
-            number,
-            &answer,
-            &blame.unwrap_or_default(),
-        );
+        let held = self.controller.not_taken(&nobody(), device.as_str(), number, &answer, &accused);
         for tenant in self.told(held)? {
             (self.say)(&format!(
                 "`{device}` does not take what tenant `{tenant}` says in generation {}, and goes on with what it runs of it: {}",
@@ -535,16 +530,6 @@ impl Backend for Office {
     fn is_revoked(&self, serial: &str) -> bool {
         self.revocations.has(serial)
     }
-}
-
-/// Who is to blame for all that a device says against a generation; nothing if some of it is said of nobody, or of who is not served.
-fn blame(found: &[Diagnostic], lines: &[String], names: &HashMap<u16, &str>) -> Option<Blame> {
-    let mut blame = Blame::new();
-    for (found, line) in found.iter().zip(lines) {
-        let (tenant, _) = found.object.policy_name()?;
-        blame.entry((*names.get(&tenant)?).to_owned()).or_default().push(line.clone());
-    }
-    Some(blame)
 }
 
 fn unknown(number: u64) -> String {

@@ -89,11 +89,13 @@ impl Kind for Libraries {
             let level = body.pointer("/policy/ids/level").and_then(Value::as_str);
             level == Some(context.name)
         };
-        match context.model.all(render::POLICIES).find(|policy| level(&policy.body)) {
-            Some(policy) => {
-                Err(Refusal::Conflict(format!("policy `{}` names it; change that first", policy.id)))
-            }
-            None => Ok(()),
+        let by = |what: &str| Err(Refusal::Conflict(format!("{what} names it; change that first")));
+        if let Some(policy) = context.model.all(render::POLICIES).find(|policy| level(&policy.body)) {
+            return by(&format!("policy `{}`", policy.id));
+        }
+        match render::library_of(&render::default(context.model)) == Some(context.name) {
+            true => by(&format!("the setting `{}`", render::DEFAULT)),
+            false => Ok(()),
         }
     }
 

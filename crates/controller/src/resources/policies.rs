@@ -84,7 +84,7 @@ impl Kind for Policies {
         let one = [(context.name.to_owned(), context.body)];
         match parse(context, (&raw_groups(context, None), &raw_labels(context, None)), &one) {
             Ok(file) => {
-                faults.extend(file.policies.iter().flat_map(|p| sections(context, &file, p)));
+                faults.extend(file.policies.iter().flat_map(|p| sections(context, &file, p, "/policy")));
                 faults.extend(file.policies.iter().flat_map(|p| chain(context, &p.chain, "/policy/chain")));
                 let links =
                     file.policies.iter().flat_map(|policy| policy.link.iter().flat_map(|all| all.iter()));
@@ -256,7 +256,7 @@ fn with_groups(context: &Context<'_>, group: Option<&Value>) -> Vec<Problem> {
     let wrong = match parse(context, names, &policies) {
         Ok(file) => {
             let all = file.policies.iter().flat_map(|policy| {
-                sections(context, &file, policy).into_iter().map(|fault| Problem {
+                sections(context, &file, policy, "/policy").into_iter().map(|fault| Problem {
                     position: Default::default(),
                     path: format!("policies/{}{}", policy.name, fault.pointer),
                     message: format!("policy `{}`: {}", policy.name, fault.message),
@@ -312,11 +312,11 @@ fn moved(problem: &Problem, from: &str, to: &str) -> Fault {
     }
 }
 
-/// What is wrong with the sections of the functions that come with the program.
-fn sections(context: &Context<'_>, file: &PolicyFile, policy: &Policy) -> Vec<Fault> {
+/// What is wrong with the sections of the functions that come with the program. `under`: where the policy stands in the body.
+pub(super) fn sections(context: &Context<'_>, file: &PolicyFile, policy: &Policy, under: &str) -> Vec<Fault> {
     let mut faults = Vec::new();
     for section in &policy.sections {
-        let path = format!("/policy/{}", section.function);
+        let path = format!("{under}/{}", section.function);
         let problems = match section.function.as_str() {
             "pfw" => match read::read::<PfwSection>(&section.node) {
                 Ok(filter) => {
