@@ -124,7 +124,7 @@ fn what_is_wrong_has_its_pointer_and_says_what_to_do() {
         (
             "/v1/settings/default",
             json!({ "action": "allow", "chain": ["pfw"], "pfw": { "default": "drop", "rules": [{ "allow": "tcp", "from": "lan@acme" }] } }),
-            vec!["/pfw/rules/0/from: there is no group `lan@acme`; none is defined"],
+            vec!["/pfw/rules/0/from: there is no group `lan@acme`; none is known here"],
         ),
         (
             "/v1/settings/default",
