@@ -4,7 +4,8 @@
 //! A change is checked against what stands, committed to the store, and only then shown: to readers, and to the fleet. Whoever was
 //! answered can rely on it.
 
-use crate::access::{Limiter, Principal, Scope, Secret};
+use crate::access::limiter::{FAILURES, WRITES};
+use crate::access::{Limiter, Principal, Rate, Scope, Secret};
 use crate::clock::Clock;
 use crate::counters::{Counters, count};
 use crate::device::{self, Acknowledgement, DeviceSpec, DeviceStatus, State, Touched};
@@ -33,6 +34,9 @@ use std::time::{Duration, Instant};
 /// The kind of document of tokens.
 pub const TOKENS: &str = "tokens";
 
+/// Documents of an older generation that are read from the store at one time.
+const PART: usize = 256;
+
 /// What the program says to its controller.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -44,6 +48,8 @@ pub struct Settings {
     pub sections: Sections,
     /// Generations whose documents are kept, and rows of the audit log.
     pub history: (u64, u64),
+    /// How often a tenant's tokens may change something, all of them together.
+    pub writes: Rate,
 }
 
 impl Default for Settings {
@@ -53,6 +59,7 @@ impl Default for Settings {
             alerts_max: AlertBounds { of_tenant: 100_000, of_all: 500_000 },
             sections: Sections::default(),
             history: (history::GENERATIONS_MAX, history::ROWS_MAX),
+            writes: WRITES,
         }
     }
 }
@@ -119,6 +126,7 @@ pub struct Controller {
     pub counters: Counters,
     failures: Mutex<Limiter<IpAddr>>,
     refusals: Mutex<Limiter<String>>,
+    writes: Mutex<Limiter<String>>,
     requests: AtomicU32,
     written: Written,
     /// Rings after each change.
@@ -162,10 +170,11 @@ impl Controller {
             model: RwLock::new(model),
             clock,
             fleet,
+            writes: Mutex::new(Limiter::new(settings.writes)),
             settings,
             counters: Counters::default(),
-            failures: Mutex::new(Limiter::default()),
-            refusals: Mutex::new(Limiter::default()),
+            failures: Mutex::new(Limiter::new(FAILURES)),
+            refusals: Mutex::new(Limiter::new(FAILURES)),
             bell: Bell::default(),
             requests: AtomicU32::new(0),
             written: Written::default(),
@@ -181,6 +190,23 @@ impl Controller {
     #[must_use]
     pub fn now(&self) -> u64 {
         self.clock.now()
+    }
+
+    /// A time that never goes back, in microseconds: how long something has to wait.
+    #[must_use]
+    pub fn steady(&self) -> u64 {
+        self.clock.steady()
+    }
+
+    /// Whether a tenant's token may change something now: what one tenant says costs all a generation, a place in the history and one in the
+    /// audit log. Tokens of no tenant are an administrator's, or report for a device.
+    ///
+    /// # Errors
+    /// It may not, for some seconds.
+    pub fn may_write(&self, who: &Principal) -> Result<(), Refusal> {
+        let Some(tenant) = &who.tenant else { return Ok(()) };
+        let wait = lock(&self.writes).take(tenant, self.clock.steady());
+        wait.map_or(Ok(()), |seconds| Err(Refusal::Often(seconds)))
     }
 
     /// Asks the store.
@@ -204,11 +230,20 @@ impl Controller {
             let message = format!("there is no generation {generation}; the newest is {newest}");
             return Err(Refusal::NotFound(message));
         }
-        let documents = self.ask(|store| match store.keeps(generation)? {
-            true => store.at(generation).map(Some),
-            false => Ok(None),
-        })?;
-        let documents = documents.ok_or_else(|| self.forgotten(generation))?;
+        self.remembers(generation)?;
+        let (mut documents, mut behind) = (Vec::new(), None);
+        loop {
+            let (part, next) = self.ask(|store| store.at_part(generation, behind.as_ref(), PART))?;
+            documents.extend(part);
+            if next.is_none() {
+                break;
+            }
+            behind = next;
+            // Who waits for the store comes first: it is what all changes go through.
+            std::thread::yield_now();
+        }
+        // It may have been forgotten meanwhile, and some of it is missing.
+        self.remembers(generation)?;
         Ok(Model::of(Loaded { generation, documents, status: Vec::new() }))
     }
 
@@ -384,7 +419,7 @@ impl Controller {
 
     /// Notes in the audit log that someone was refused a change; of each token so many at once only, the rest is counted.
     pub fn note_refusal(&self, who: &Principal, action: &str, path: &str) {
-        if lock(&self.refusals).fail(&who.id, self.now()).is_some() {
+        if lock(&self.refusals).take(&who.id, self.clock.steady()).is_some() {
             return;
         }
         let change = Change {
@@ -411,7 +446,7 @@ impl Controller {
         if let Some(principal) = Secret::parse(text).and_then(|secret| self.known(&secret, now)) {
             return Ok(Some(principal));
         }
-        match lock(&self.failures).fail(&source, now) {
+        match lock(&self.failures).take(&source, self.clock.steady()) {
             Some(seconds) => Err(Refusal::Limited(seconds)),
             None => Err(Refusal::Unknown(
                 "this token is not known here, or its time is over; ask an administrator for another"

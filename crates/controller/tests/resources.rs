@@ -128,8 +128,8 @@ fn what_is_wrong_has_its_pointer_and_says_what_to_do() {
         ),
         (
             "/v1/settings/default",
-            json!({ "action": "allow", "chain": ["sfw"], "sfw": { "strct": true } }),
-            vec!["/sfw/strct: the key `strct` is not known; did you mean `strict`?"],
+            json!({ "action": "allow", "chain": ["sfw"], "sfw": { "midstraem": true } }),
+            vec!["/sfw/midstraem: the key `midstraem` is not known; did you mean `midstream`?"],
         ),
         (
             "/v1/libraries/web",
@@ -230,6 +230,9 @@ fn tags_keep_updates_from_being_lost() {
     };
     let (one, two) = (json!({ "select": { "vni": 1 } }), json!({ "select": { "vni": 2 } }));
     assert_eq!(put(&one, "if-match", "*").0, 412);
+    let empty = With { fields: vec![("if-match", String::new())], ..With::default() };
+    let empty = world.send("PUT", path, one.to_string().into_bytes(), empty).value();
+    assert!(empty["detail"].as_str().unwrap().starts_with("`If-Match` is empty; give"), "{empty}");
     let (status, first) = put(&one, "if-none-match", "*");
     assert_eq!(status, 200);
     let first = first.unwrap();

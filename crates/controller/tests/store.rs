@@ -112,6 +112,20 @@ fn what_is_too_old_is_forgotten_but_what_stands_and_what_devices_run() {
             store.at(generation).unwrap().into_iter().map(|d| (d.id, d.generation)).collect()
         };
         let all: Vec<_> = (0..=9).map(|generation| at(&mut store, generation)).collect();
+        // Part by part the same, however large the parts are.
+        for (generation, limit) in (0..=9).flat_map(|generation| [1, 2, 9].map(|limit| (generation, limit))) {
+            let (mut parts, mut behind) = (Vec::new(), None);
+            loop {
+                let (part, next) = store.at_part(generation, behind.as_ref(), limit).unwrap();
+                assert!(part.len() <= limit);
+                parts.extend(part.into_iter().map(|d| (d.id, d.generation)));
+                behind = next;
+                if behind.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(parts, all[generation as usize], "{generation} by {limit}");
+        }
         let held = BTreeSet::from([4, 8]);
         assert_eq!(store.forget(7, &held, 5), Ok(Forgotten { generations: 5, rows: 12 }));
         for generation in [0, 4, 7, 8, 9] {

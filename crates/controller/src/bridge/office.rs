@@ -72,7 +72,7 @@ pub struct Office {
     old: RefCell<Option<(u64, Model)>>,
     /// What devices keep of tenants, by tenant and generation.
     keeping: RefCell<BTreeMap<(String, u64), Arc<Model>>>,
-    /// When two programs of one device were noticed last, in microseconds since 1970.
+    /// When two programs of one device were noticed last, in microseconds of a clock that never goes back.
     twins: HashMap<DeviceId, u64>,
     enroller: Enroller,
     revocations: Revocations,
@@ -300,7 +300,7 @@ impl Backend for Office {
     }
 
     fn twin(&mut self, device: &DeviceId, before: &str, now: &str) {
-        let at = self.controller.now();
+        let at = self.controller.steady();
         let last = self.twins.insert(device.clone(), at);
         if last.is_some_and(|last| at < last.saturating_add(TWINS_APART)) {
             return;

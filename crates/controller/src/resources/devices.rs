@@ -97,7 +97,8 @@ impl Controller {
                 return Ok(Draft::default());
             }
             let Settings { functions, sections, .. } = &self.settings;
-            let context = Context { model, functions, sections, tenant: "", name, body: &body };
+            let who = &Principal::controller();
+            let context = Context { model, functions, sections, who, tenant: "", name, body: &body };
             let draft = Draft::one(device::KIND, name, Some(body.clone()), Devices::touched(&context));
             Ok(Draft { status: Devices::also(&context), ..draft })
         };

@@ -14,8 +14,8 @@ use std::sync::{Arc, RwLock};
 /// Bytes of a request for a certificate.
 const REQUEST_BYTES: usize = 16 << 10;
 
-/// Seconds between two renewals of a device: whoever has its key does not fill the register.
-const RENEWALS_APART: u64 = 3_600;
+/// Milliseconds between two renewals of a device: whoever has its key does not fill the register.
+const RENEWALS_APART: u64 = 3_600_000;
 
 /// Who gives certificates to devices.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Enroller {
     authority: Authority,
     attempts: Attempts,
     days: u64,
-    /// When devices renewed last, seconds since 1970: at most so many entries as there are devices.
+    /// When devices renewed last, in milliseconds of a clock that never goes back: at most so many entries as there are devices.
     renewed: HashMap<DeviceId, u64>,
 }
 
@@ -69,11 +69,11 @@ impl Enroller {
             },
             (None, Some(device)) if *device == enrol.device => {
                 let last = self.renewed.get(device).copied();
-                if last.is_some_and(|last| now.unix < last.saturating_add(RENEWALS_APART)) {
+                if last.is_some_and(|last| now.ms < last.saturating_add(RENEWALS_APART)) {
                     let what = "the device has just got a certificate".to_owned();
                     return Err(refusal(RefuseCode::Rate, what, 60_000));
                 }
-                self.renewed.insert(device.clone(), now.unix);
+                self.renewed.insert(device.clone(), now.ms);
                 match self.authority.renew(device.as_str(), &enrol.csr, now.unix, self.days) {
                     Err(ChannelError::Unknown(what)) => return Err(refusal(RefuseCode::Revoked, what, 0)),
                     issued => issued,

@@ -234,6 +234,26 @@ pub trait Store: Send {
     /// It cannot be read.
     fn at(&mut self, generation: u64) -> Result<Vec<Document>, StoreError>;
 
+    /// The next of them behind a kind and name, `limit` at most, and where to go on: for those who let others have the store in between. All
+    /// of them are right if the generation is kept when the last has come.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn at_part(
+        &mut self,
+        generation: u64,
+        behind: Option<&(String, String)>,
+        limit: usize,
+    ) -> Result<(Vec<Document>, Option<(String, String)>), StoreError> {
+        let key = |document: &Document| (document.kind.clone(), document.id.clone());
+        let mut left = self.at(generation)?;
+        left.retain(|document| behind.is_none_or(|behind| key(document) > *behind));
+        let more = left.len() > limit;
+        left.truncate(limit);
+        let next = left.last().filter(|_| more).map(key);
+        Ok((left, next))
+    }
+
     /// Whether the documents of a generation are still kept ([`Store::forget`]); the newest always are.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use super::{
     Alert, AlertBounds, AuditRow, Change, Document, Forgotten, KeptAlert, Loaded, Status, Store, StoreError,
     hash, superfluous,
 };
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, Transaction, params};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -417,6 +418,32 @@ impl Store for SqliteStore {
             [generation],
             document,
         )
+    }
+
+    fn at_part(
+        &mut self,
+        generation: u64,
+        behind: Option<&(String, String)>,
+        limit: usize,
+    ) -> Result<(Vec<Document>, Option<(String, String)>), StoreError> {
+        let generation = i64::try_from(generation).unwrap_or(i64::MAX);
+        // No kind is without letters.
+        let (kind, id) = behind.map_or(("", ""), |(kind, id)| (kind.as_str(), id.as_str()));
+        let rows = self.rows(
+            "SELECT d.kind, d.id, d.generation, d.body FROM
+                (SELECT kind, id, max(generation) AS newest FROM documents
+                    WHERE (kind, id) > (?, ?) AND generation <= ? GROUP BY kind, id ORDER BY kind, id LIMIT ?) n
+                JOIN documents d ON d.kind = n.kind AND d.id = n.id AND d.generation = n.newest ORDER BY d.kind, d.id",
+            params![kind, id, generation, i64::try_from(limit).unwrap_or(i64::MAX)],
+            |row| {
+                let key = (row.get::<_, String>(0)?, row.get::<_, String>(1)?);
+                // Removed ones have no body.
+                let removed = matches!(row.get_ref(3)?, ValueRef::Null);
+                Ok((key, if removed { None } else { Some(document(row)?) }))
+            },
+        )?;
+        let next = rows.last().filter(|_| rows.len() == limit).map(|(key, _)| key.clone());
+        Ok((rows.into_iter().filter_map(|(_, document)| document).collect(), next))
     }
 
     fn keeps(&mut self, generation: u64) -> Result<bool, StoreError> {
