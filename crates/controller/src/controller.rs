@@ -4,7 +4,7 @@
 //! A change is checked against what stands, committed to the store, and only then shown: to readers, and to the fleet. Whoever was
 //! answered can rely on it.
 
-use crate::access::limiter::{FAILURES, WRITES};
+use crate::access::limiter::{FAILED, WRITES};
 use crate::access::{Limiter, Principal, Rate, Scope, Secret};
 use crate::clock::Clock;
 use crate::counters::{Counters, count};
@@ -173,8 +173,8 @@ impl Controller {
             writes: Mutex::new(Limiter::new(settings.writes)),
             settings,
             counters: Counters::default(),
-            failures: Mutex::new(Limiter::new(FAILURES)),
-            refusals: Mutex::new(Limiter::new(FAILURES)),
+            failures: Mutex::new(Limiter::new(FAILED)),
+            refusals: Mutex::new(Limiter::new(FAILED)),
             bell: Bell::default(),
             requests: AtomicU32::new(0),
             written: Written::default(),

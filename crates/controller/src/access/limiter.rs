@@ -14,7 +14,7 @@ pub struct Rate {
 }
 
 /// How often a source may fail.
-pub const FAILURES: Rate = Rate { burst: 10, refill: 6_000_000 };
+pub const FAILED: Rate = Rate { burst: 10, refill: 6_000_000 };
 /// How often what is said of a tenant may be changed by its own tokens: at once all policies and groups that it may have unless told otherwise, and
 /// so seldom later that the history of others is not pushed out in a day.
 pub const WRITES: Rate = Rate { burst: 2_000, refill: 5_000_000 };
@@ -69,19 +69,19 @@ mod tests {
 
     #[test]
     fn failures_are_bounded_and_come_back_with_time_only() {
-        let mut limiter = Limiter::new(FAILURES);
-        for _ in 0..FAILURES.burst {
+        let mut limiter = Limiter::new(FAILED);
+        for _ in 0..FAILED.burst {
             assert_eq!(limiter.take(&1, 1_000), None);
         }
         assert_eq!(limiter.take(&1, 1_000), Some(6));
         assert_eq!(limiter.take(&2, 1_000), None, "another source");
-        assert_eq!(limiter.take(&1, 1_000 + FAILURES.refill), None);
-        assert_eq!(limiter.take(&1, 1_000 + FAILURES.refill), Some(6));
+        assert_eq!(limiter.take(&1, 1_000 + FAILED.refill), None);
+        assert_eq!(limiter.take(&1, 1_000 + FAILED.refill), Some(6));
     }
 
     #[test]
     fn sources_are_bounded() {
-        let mut limiter = Limiter::new(FAILURES);
+        let mut limiter = Limiter::new(FAILED);
         for source in 0..3 * SOURCES_MAX {
             let _ = limiter.take(&source, source as u64);
         }
