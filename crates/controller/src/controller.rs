@@ -233,12 +233,12 @@ impl Controller {
         self.remembers(generation)?;
         let (mut documents, mut behind) = (Vec::new(), None);
         loop {
-            let (part, next) = self.ask(|store| store.at_part(generation, behind.as_ref(), PART))?;
-            documents.extend(part);
-            if next.is_none() {
+            let part = self.ask(|store| store.at_part(generation, behind.as_ref(), PART))?;
+            documents.extend(part.documents);
+            behind = part.next;
+            if behind.is_none() {
                 break;
             }
-            behind = next;
             // Who waits for the store comes first: it is what all changes go through.
             std::thread::yield_now();
         }

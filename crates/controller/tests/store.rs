@@ -116,10 +116,10 @@ fn what_is_too_old_is_forgotten_but_what_stands_and_what_devices_run() {
         for (generation, limit) in (0..=9).flat_map(|generation| [1, 2, 9].map(|limit| (generation, limit))) {
             let (mut parts, mut behind) = (Vec::new(), None);
             loop {
-                let (part, next) = store.at_part(generation, behind.as_ref(), limit).unwrap();
-                assert!(part.len() <= limit);
-                parts.extend(part.into_iter().map(|d| (d.id, d.generation)));
-                behind = next;
+                let part = store.at_part(generation, behind.as_ref(), limit).unwrap();
+                assert!(part.documents.len() <= limit);
+                parts.extend(part.documents.into_iter().map(|d| (d.id, d.generation)));
+                behind = part.next;
                 if behind.is_none() {
                     break;
                 }

@@ -142,6 +142,18 @@ pub struct KeptAlert {
     pub event: Value,
 }
 
+/// Kind and name of a document.
+pub type Key = (String, String);
+
+/// Some of the documents of a generation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Part {
+    /// The documents, by kind and name.
+    pub documents: Vec<Document>,
+    /// Behind what the next ones are; `None` if there are no more.
+    pub next: Option<Key>,
+}
+
 /// How many alerts are kept, equal ones counted once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AlertBounds {
@@ -239,19 +251,14 @@ pub trait Store: Send {
     ///
     /// # Errors
     /// It cannot be read.
-    fn at_part(
-        &mut self,
-        generation: u64,
-        behind: Option<&(String, String)>,
-        limit: usize,
-    ) -> Result<(Vec<Document>, Option<(String, String)>), StoreError> {
+    fn at_part(&mut self, generation: u64, behind: Option<&Key>, limit: usize) -> Result<Part, StoreError> {
         let key = |document: &Document| (document.kind.clone(), document.id.clone());
-        let mut left = self.at(generation)?;
-        left.retain(|document| behind.is_none_or(|behind| key(document) > *behind));
-        let more = left.len() > limit;
-        left.truncate(limit);
-        let next = left.last().filter(|_| more).map(key);
-        Ok((left, next))
+        let mut documents = self.at(generation)?;
+        documents.retain(|document| behind.is_none_or(|behind| key(document) > *behind));
+        let more = documents.len() > limit;
+        documents.truncate(limit);
+        let next = documents.last().filter(|_| more).map(key);
+        Ok(Part { documents, next })
     }
 
     /// Whether the documents of a generation are still kept ([`Store::forget`]); the newest always are.

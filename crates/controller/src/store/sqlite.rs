@@ -6,8 +6,8 @@
 
 use super::migrations::MIGRATIONS;
 use super::{
-    Alert, AlertBounds, AuditRow, Change, Document, Forgotten, KeptAlert, Loaded, Status, Store, StoreError,
-    hash, superfluous,
+    Alert, AlertBounds, AuditRow, Change, Document, Forgotten, KeptAlert, Key, Loaded, Part, Status, Store,
+    StoreError, hash, superfluous,
 };
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, Transaction, params};
@@ -420,12 +420,7 @@ impl Store for SqliteStore {
         )
     }
 
-    fn at_part(
-        &mut self,
-        generation: u64,
-        behind: Option<&(String, String)>,
-        limit: usize,
-    ) -> Result<(Vec<Document>, Option<(String, String)>), StoreError> {
+    fn at_part(&mut self, generation: u64, behind: Option<&Key>, limit: usize) -> Result<Part, StoreError> {
         let generation = i64::try_from(generation).unwrap_or(i64::MAX);
         // No kind is without letters.
         let (kind, id) = behind.map_or(("", ""), |(kind, id)| (kind.as_str(), id.as_str()));
@@ -443,7 +438,7 @@ impl Store for SqliteStore {
             },
         )?;
         let next = rows.last().filter(|_| rows.len() == limit).map(|(key, _)| key.clone());
-        Ok((rows.into_iter().filter_map(|(_, document)| document).collect(), next))
+        Ok(Part { documents: rows.into_iter().filter_map(|(_, document)| document).collect(), next })
     }
 
     fn keeps(&mut self, generation: u64) -> Result<bool, StoreError> {
