@@ -17,7 +17,7 @@ fn controller() -> Option<(Api, String)> {
     let settings = Settings { functions, ..Settings::default() };
     let (clock, fleet) = (Arc::new(ManualClock::default()), Arc::new(MemoryFleet::default()));
     let controller = Controller::new(Box::new(MemoryStore::default()), clock, fleet, settings).ok()?;
-    let token = controller.bootstrap(|secret: &Secret| Ok::<_, ()>(secret.reveal())).ok()??.ok()?;
+    let token = controller.bootstrap(false, |secret: &Secret| Ok::<_, ()>(secret.reveal())).ok()??.ok()?;
     let api = Api::new(Arc::new(controller), resources::routes());
     let made = send(&api, &token, "POST", "/v1/tokens", br#"{"name":"a","scope":"admin"}"#);
     let token = made.value().get("token")?.as_str()?.to_owned();

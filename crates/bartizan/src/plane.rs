@@ -17,11 +17,16 @@ use std::sync::Arc;
 /// Descriptors that it has besides those of connections: its store, libraries, workers of a run in the same process.
 const OWN_DESCRIPTORS: u64 = 512;
 
-/// Starts one, and says what is to be known of it.
+/// Starts one, and says what is to be known of it. `bootstrap`: also a token that makes an administrator's.
 ///
 /// # Errors
 /// Something that it needs is not there, or taken.
-pub fn start(state: &Path, listen: SocketAddr, southbound: Option<Southbound>) -> Result<Plane, Failure> {
+pub fn start(
+    state: &Path,
+    listen: SocketAddr,
+    southbound: Option<Southbound>,
+    bootstrap: bool,
+) -> Result<Plane, Failure> {
     let connections = CONNECTIONS_MAX + southbound.as_ref().map_or(0, |of| of.server.connections);
     let wanted = connections as u64 + OWN_DESCRIPTORS;
     if let Some(most) = descriptors::raise(wanted).filter(|most| *most < wanted) {
@@ -33,6 +38,7 @@ pub fn start(state: &Path, listen: SocketAddr, southbound: Option<Southbound>) -
         state: state.to_owned(),
         listen,
         southbound,
+        bootstrap,
         settings: Settings { functions: functions(), sections: sections::check(), ..Settings::default() },
         say,
     };

@@ -74,6 +74,10 @@ fn an_operator_makes_lists_and_revokes_certificates() {
     );
     let json: serde_json::Value = serde_json::from_slice(&ca(root, &["list", "--json"], "").stdout).unwrap();
     assert_eq!(json[0]["role"], "controller");
+    // A token of a device that never came is taken back; then there is nothing more of it.
+    let revoked = ca(root, &["revoke", "edge-1"], "");
+    let told = String::from_utf8_lossy(&revoked.stderr);
+    assert!(revoked.status.success() && told.contains("0 certificate(s) and 1 token(s) revoked"), "{told}");
     refused(&["revoke", "edge-1"], 1, "`ca list` shows all");
     refused(&["revoke", "main"], 1, "rotate the authority");
     assert!(ca(root, &["rotate"], "").status.success());

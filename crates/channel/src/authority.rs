@@ -6,6 +6,7 @@
 use crate::ChannelError;
 use crate::certificate::{CONTROLLER_NAME, DEVICE_URI, chain, facts, fingerprint, serial};
 use crate::files::{self, PUBLIC, SECRET, hex};
+use crate::token::{TokenError, Tokens};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType, SerialNumber,
@@ -71,6 +72,26 @@ pub struct Issued {
     pub certificate: String,
     /// The certificate's serial number.
     pub serial: String,
+}
+
+/// What a device had that is not good any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Withdrawn {
+    /// Certificates that were not revoked yet.
+    pub certificates: usize,
+    /// One-time tokens that could still be used.
+    pub tokens: usize,
+}
+
+/// Why a device gets no certificate for its token.
+#[derive(Debug, thiserror::Error)]
+pub enum EnrolError {
+    /// The token is not taken.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// The certificate cannot be made or written down.
+    #[error(transparent)]
+    Certificate(#[from] ChannelError),
 }
 
 /// A certificate authority.
@@ -189,6 +210,48 @@ impl Authority {
         now: u64,
         days: u64,
     ) -> Result<Issued, ChannelError> {
+        let _held = files::hold(&self.folder)?;
+        self.issue_held(device, request, now, days)
+    }
+
+    /// The same for a one-time token, which is used up by it. Under one lock: of a device that is revoked meanwhile either the certificate is
+    /// revoked, or the token is gone.
+    ///
+    /// # Errors
+    /// The token is not taken; or as for [`Authority::issue_device`].
+    pub fn enrol(
+        &self,
+        token: &str,
+        device: &str,
+        request: &str,
+        now: u64,
+        days: u64,
+    ) -> Result<Issued, EnrolError> {
+        let _held = files::hold(&self.folder)?;
+        Tokens::new(&self.folder).spend_held(token, device, request, now)?;
+        Ok(self.issue_held(device, request, now, days)?)
+    }
+
+    /// The same for a device that shows the certificate that it has: its session may be older than what was revoked a moment ago.
+    ///
+    /// # Errors
+    /// All of its certificates are revoked; or as for [`Authority::issue_device`].
+    pub fn renew(&self, device: &str, request: &str, now: u64, days: u64) -> Result<Issued, ChannelError> {
+        let _held = files::hold(&self.folder)?;
+        let register = self.register()?;
+        let mut own =
+            register.certificates.iter().filter(|e| e.role == DEVICE && e.name == device).peekable();
+        // One that is not in the register may be older than a register that was put back.
+        if own.peek().is_some() && own.all(|entry| entry.revoked.is_some()) {
+            let what =
+                format!("the certificates of `{device}` are revoked; it is enrolled again with a new token");
+            return Err(ChannelError::Unknown(what));
+        }
+        self.issue_held(device, request, now, days)
+    }
+
+    /// Makes a device's certificate. The lock is held.
+    fn issue_held(&self, device: &str, request: &str, now: u64, days: u64) -> Result<Issued, ChannelError> {
         let mut request = CertificateSigningRequestParams::from_pem(request)
             .map_err(ChannelError::certificate("the request for a certificate cannot be read"))?;
         let (mut params, serial) = params(device, now, days)?;
@@ -197,7 +260,6 @@ impl Authority {
         params.subject_alt_names = vec![SanType::URI(uri)];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         request.params = params;
-        let _held = files::hold(&self.folder)?;
         let (issuer, authority) = self.issuer()?;
         let made = request
             .signed_by(&issuer)
@@ -248,33 +310,30 @@ impl Authority {
         self.save_trusted(&register, now)
     }
 
-    /// Revokes a device's certificate by its serial number, or all of a device's by its id. How many. Controllers look at this; agents
-    /// do not, so a controller's certificate cannot be revoked: for a key of one that was stolen the authority has to be rotated.
+    /// Revokes a device's certificate by its serial number, or all of a device by its id; and drops the one-time tokens of that device, with
+    /// which it, or whoever has its key, would get another certificate. Controllers look at this; agents do not, so a controller's certificate
+    /// cannot be revoked: for a key of one that was stolen the authority has to be rotated.
     ///
     /// # Errors
-    /// There is none, it is a controller's, or it cannot be written.
-    pub fn revoke(&self, which: &str, now: u64) -> Result<usize, ChannelError> {
+    /// There is neither certificate nor token, it is a controller's, or it cannot be written.
+    pub fn revoke(&self, which: &str, now: u64) -> Result<Withdrawn, ChannelError> {
         let _held = files::hold(&self.folder)?;
         let mut register = self.register()?;
         let named = |entry: &&mut Entry| entry.serial == which || entry.name == which;
         let mut found: Vec<&mut Entry> = register.certificates.iter_mut().filter(named).collect();
-        if found.is_empty() {
-            let what = format!("no certificate has the serial number or name `{which}`; `ca list` shows all");
-            return Err(ChannelError::Unknown(what));
-        }
+        let known = !found.is_empty();
         found.retain(|entry| entry.role == DEVICE);
-        if found.is_empty() {
-            let what = format!(
-                "`{which}` is a controller's: agents do not look at revocations. If its key was stolen, rotate the authority \
-                 without an overlap and enrol devices again"
-            );
-            return Err(ChannelError::Unknown(what));
+        let device = found.first().map_or(which, |entry| &entry.name).to_owned();
+        // First: if it breaks off here, whoever asked asks again, and nobody has got a certificate meanwhile.
+        let tokens = Tokens::new(&self.folder).drop_held(&device, now)?;
+        if found.is_empty() && tokens == 0 {
+            return Err(nothing_to_revoke(which, known));
         }
         found.retain(|entry| entry.revoked.is_none());
-        let revoked = found.len();
+        let certificates = found.len();
         found.into_iter().for_each(|entry| entry.revoked = Some(now));
         self.save(&register)?;
-        Ok(revoked)
+        Ok(Withdrawn { certificates, tokens })
     }
 
     /// Every certificate that was given.
@@ -302,6 +361,20 @@ impl Authority {
         let chain = chain(&files::read(&self.folder, CERTIFICATE)?)?;
         Ok(chain.first().map(|der| hex(&fingerprint(der))).unwrap_or_default())
     }
+}
+
+/// Why nothing is revoked: there is nothing, or only a controller's certificate (`known`).
+fn nothing_to_revoke(which: &str, known: bool) -> ChannelError {
+    ChannelError::Unknown(if known {
+        format!(
+            "`{which}` is a controller's: agents do not look at revocations. If its key was stolen, rotate the authority \
+             without an overlap and enrol devices again"
+        )
+    } else {
+        format!(
+            "no certificate has the serial number or name `{which}`, and no token is for it; `ca list` shows all"
+        )
+    })
 }
 
 /// What all certificates have, and the serial number.
@@ -333,4 +406,88 @@ pub fn facts_of(pem: &str) -> Result<crate::certificate::Facts, ChannelError> {
     let chain = chain(pem)?;
     let first = chain.first().map_or(&[][..], |der| der.as_ref());
     facts(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::NewKey;
+
+    const NOW: u64 = 1_767_225_600;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("authority-{name}-{}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&path);
+            Folder(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn request(key: &NewKey) -> String {
+        key.request().expect("a request")
+    }
+
+    fn taken(result: Result<Issued, EnrolError>) -> Result<(), TokenError> {
+        match result {
+            Ok(_) => Ok(()),
+            Err(EnrolError::Token(error)) => Err(error),
+            Err(EnrolError::Certificate(error)) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn who_is_revoked_gets_no_certificate_for_a_token_of_before() {
+        let folder = Folder::new("tokens");
+        let authority = Authority::make(&folder.0, NOW, 10).expect("an authority");
+        let tokens = Tokens::new(&folder.0);
+        let token = |device| tokens.make(device, [0; 32], NOW, 3_600).expect("a token").text();
+        let (used, unused, others) = (token("edge-1"), token("edge-1"), token("edge-2"));
+        let key = NewKey::make().expect("a key");
+        let enrol =
+            |token: &str, device: &str| taken(authority.enrol(token, device, &request(&key), NOW + 1, 10));
+        assert_eq!(enrol(&used, "edge-1"), Ok(()));
+        assert_eq!(enrol(&used, "edge-1"), Ok(()), "its answer may have been lost");
+        let withdrawn = authority.revoke("edge-1", NOW + 2).expect("revoked");
+        assert_eq!(withdrawn, Withdrawn { certificates: 2, tokens: 2 });
+        assert_eq!(enrol(&used, "edge-1"), Err(TokenError::Bad));
+        assert_eq!(enrol(&unused, "edge-1"), Err(TokenError::Bad));
+        // Nor for the session that it still has.
+        let again = authority.renew("edge-1", &request(&key), NOW + 3, 10).err().expect("it is revoked");
+        assert!(again.to_string().contains("revoked"), "{again}");
+        // A new token is good again, and others' are what they were.
+        assert_eq!(enrol(&token("edge-1"), "edge-1"), Ok(()));
+        assert_eq!(enrol(&others, "edge-2"), Ok(()));
+        assert!(authority.renew("edge-1", &request(&key), NOW + 4, 10).is_ok());
+        // By its serial number as well.
+        let (serial, unused) =
+            (authority.list().expect("a list").last().expect("one").serial.clone(), token("edge-1"));
+        assert_eq!(authority.revoke(&serial, NOW + 5).expect("revoked").tokens, 2);
+        assert_eq!(enrol(&unused, "edge-1"), Err(TokenError::Bad));
+    }
+
+    #[test]
+    fn a_token_of_a_device_that_was_never_enrolled_can_be_cancelled() {
+        let folder = Folder::new("never");
+        let authority = Authority::make(&folder.0, NOW, 10).expect("an authority");
+        assert!(authority.revoke("edge-1", NOW).is_err());
+        let tokens = Tokens::new(&folder.0);
+        let token = tokens.make("edge-1", [0; 32], NOW, 3_600).expect("a token").text();
+        assert_eq!(
+            authority.revoke("edge-1", NOW).expect("cancelled"),
+            Withdrawn { certificates: 0, tokens: 1 }
+        );
+        let key = NewKey::make().expect("a key");
+        assert_eq!(taken(authority.enrol(&token, "edge-1", &request(&key), NOW, 10)), Err(TokenError::Bad));
+        // One that is over is nothing to cancel.
+        tokens.make("edge-1", [0; 32], NOW, 1).expect("a token");
+        assert!(authority.revoke("edge-1", NOW + 1).is_err());
+    }
 }

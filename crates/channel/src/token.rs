@@ -144,14 +144,19 @@ impl Tokens {
         Ok(Token { id, secret, pin })
     }
 
-    /// Uses a token up, for a device and the request that it came with. When this returns `Ok`, nobody else can use it.
+    /// Uses a token up, for a device and the request that it came with. When this returns `Ok`, nobody else can use it. The folder is held.
     ///
     /// # Errors
     /// It is not good, or the store does not work.
-    pub fn spend(&self, text: &str, device: &str, request: &str, now: u64) -> Result<(), TokenError> {
+    pub(crate) fn spend_held(
+        &self,
+        text: &str,
+        device: &str,
+        request: &str,
+        now: u64,
+    ) -> Result<(), TokenError> {
         let token = Token::parse(text).map_err(|_| TokenError::Bad)?;
         let key = public_key(request).ok_or(TokenError::Bad)?;
-        let _held = files::hold(&self.folder).map_err(|_| TokenError::Unavailable)?;
         let mut records = self.load().map_err(|_| TokenError::Unavailable)?;
         let hash = hex(&Sha256::digest(token.secret.as_bytes()));
         let good = |record: &&mut Record| {
@@ -164,6 +169,20 @@ impl Tokens {
         let record = records.iter_mut().find(good).ok_or(TokenError::Bad)?;
         record.used_by = Some(key);
         self.save(&records).map_err(|_| TokenError::Unavailable)
+    }
+
+    /// Drops the tokens of a device, used or not. How many could still be used. The folder is held.
+    ///
+    /// # Errors
+    /// They cannot be read or written.
+    pub(crate) fn drop_held(&self, device: &str, now: u64) -> Result<usize, ChannelError> {
+        let mut records = self.load()?;
+        let good = records.iter().filter(|record| record.device == device && record.expires > now).count();
+        if good > 0 {
+            records.retain(|record| record.device != device);
+            self.save(&records)?;
+        }
+        Ok(good)
     }
 }
 

@@ -34,8 +34,9 @@ fn start(folder: &Path) -> Result<(Server, Client, String), Failed> {
     let store = SqliteStore::open(&folder.join(state::STORE))?;
     let fleet = Arc::new(MemoryFleet::default());
     let controller = Controller::new(Box::new(store), Arc::new(WallClock), fleet, Settings::default())?;
-    let token =
-        controller.bootstrap(|secret: &Secret| Ok::<_, Failed>(secret.reveal()))?.ok_or("not empty")??;
+    let token = controller
+        .bootstrap(false, |secret: &Secret| Ok::<_, Failed>(secret.reveal()))?
+        .ok_or("not empty")??;
     let api = Arc::new(Api::new(Arc::new(controller), resources::routes()));
     let server = Server::start(TcpListener::bind("127.0.0.1:0")?, api, state::identity(folder)?)?;
     let mut client = Client::new(server.address(), &folder.join(state::CERTIFICATE), Some(token))?;

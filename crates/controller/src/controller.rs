@@ -4,12 +4,13 @@
 //! A change is checked against what stands, committed to the store, and only then shown: to readers, and to the fleet. Whoever was
 //! answered can rely on it.
 
-use crate::access::{Limiter, Principal, Scope, Secret};
+use crate::access::limiter::{FAILED, WRITES};
+use crate::access::{Limiter, Principal, Rate, Scope, Secret};
 use crate::clock::Clock;
 use crate::counters::{Counters, count};
 use crate::device::{self, Acknowledgement, DeviceSpec, DeviceStatus, State, Touched};
 use crate::fleet::Fleet;
-use crate::held::{self, Blame};
+use crate::held::{self, Accused};
 use crate::history::{self, Written};
 use crate::model::{Model, Step};
 use crate::numbers;
@@ -19,7 +20,7 @@ use crate::render::TENANTS;
 use crate::rollout;
 use crate::sections::Sections;
 use crate::statistics::{self, STATISTICS};
-use crate::store::{Alert, Change, Loaded, Status, Store, StoreError, Write};
+use crate::store::{Alert, AlertBounds, Change, Document, Loaded, Status, Store, StoreError, Write};
 use crate::waiting::{Bell, DeviceAnswer, Place, SHARE_MAX, WAITING_MAX};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -33,26 +34,32 @@ use std::time::{Duration, Instant};
 /// The kind of document of tokens.
 pub const TOKENS: &str = "tokens";
 
+/// Documents of an older generation that are read from the store at one time.
+const PART: usize = 256;
+
 /// What the program says to its controller.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The functions that chains may name, in the order in which they run; with none, any.
     pub functions: Vec<String>,
-    /// Alerts that are kept of a tenant, equal ones counted once.
-    pub alerts_max: u64,
+    /// Alerts that are kept, equal ones counted once.
+    pub alerts_max: AlertBounds,
     /// What functions say of their sections.
     pub sections: Sections,
     /// Generations whose documents are kept, and rows of the audit log.
     pub history: (u64, u64),
+    /// How often a tenant's tokens may change something, all of them together.
+    pub writes: Rate,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Settings {
             functions: Vec::new(),
-            alerts_max: 100_000,
+            alerts_max: AlertBounds { of_tenant: 100_000, of_all: 500_000 },
             sections: Sections::default(),
             history: (history::GENERATIONS_MAX, history::ROWS_MAX),
+            writes: WRITES,
         }
     }
 }
@@ -119,6 +126,7 @@ pub struct Controller {
     pub counters: Counters,
     failures: Mutex<Limiter<IpAddr>>,
     refusals: Mutex<Limiter<String>>,
+    writes: Mutex<Limiter<String>>,
     requests: AtomicU32,
     written: Written,
     /// Rings after each change.
@@ -162,10 +170,11 @@ impl Controller {
             model: RwLock::new(model),
             clock,
             fleet,
+            writes: Mutex::new(Limiter::new(settings.writes)),
             settings,
             counters: Counters::default(),
-            failures: Mutex::new(Limiter::default()),
-            refusals: Mutex::new(Limiter::default()),
+            failures: Mutex::new(Limiter::new(FAILED)),
+            refusals: Mutex::new(Limiter::new(FAILED)),
             bell: Bell::default(),
             requests: AtomicU32::new(0),
             written: Written::default(),
@@ -181,6 +190,23 @@ impl Controller {
     #[must_use]
     pub fn now(&self) -> u64 {
         self.clock.now()
+    }
+
+    /// A time that never goes back, in microseconds: how long something has to wait.
+    #[must_use]
+    pub fn steady(&self) -> u64 {
+        self.clock.steady()
+    }
+
+    /// Whether a tenant's token may change something now: what one tenant says costs all a generation, a place in the history and one in the
+    /// audit log. Tokens of no tenant are an administrator's, or report for a device.
+    ///
+    /// # Errors
+    /// It may not, for some seconds.
+    pub fn may_write(&self, who: &Principal) -> Result<(), Refusal> {
+        let Some(tenant) = &who.tenant else { return Ok(()) };
+        let wait = lock(&self.writes).take(tenant, self.clock.steady());
+        wait.map_or(Ok(()), |seconds| Err(Refusal::Often(seconds)))
     }
 
     /// Asks the store.
@@ -204,11 +230,20 @@ impl Controller {
             let message = format!("there is no generation {generation}; the newest is {newest}");
             return Err(Refusal::NotFound(message));
         }
-        let documents = self.ask(|store| match store.keeps(generation)? {
-            true => store.at(generation).map(Some),
-            false => Ok(None),
-        })?;
-        let documents = documents.ok_or_else(|| self.forgotten(generation))?;
+        self.remembers(generation)?;
+        let (mut documents, mut behind) = (Vec::new(), None);
+        loop {
+            let part = self.ask(|store| store.at_part(generation, behind.as_ref(), PART))?;
+            documents.extend(part.documents);
+            behind = part.next;
+            if behind.is_none() {
+                break;
+            }
+            // Who waits for the store comes first: it is what all changes go through.
+            std::thread::yield_now();
+        }
+        // It may have been forgotten meanwhile, and some of it is missing.
+        self.remembers(generation)?;
         Ok(Model::of(Loaded { generation, documents, status: Vec::new() }))
     }
 
@@ -384,7 +419,7 @@ impl Controller {
 
     /// Notes in the audit log that someone was refused a change; of each token so many at once only, the rest is counted.
     pub fn note_refusal(&self, who: &Principal, action: &str, path: &str) {
-        if lock(&self.refusals).fail(&who.id, self.now()).is_some() {
+        if lock(&self.refusals).take(&who.id, self.clock.steady()).is_some() {
             return;
         }
         let change = Change {
@@ -411,7 +446,7 @@ impl Controller {
         if let Some(principal) = Secret::parse(text).and_then(|secret| self.known(&secret, now)) {
             return Ok(Some(principal));
         }
-        match lock(&self.failures).fail(&source, now) {
+        match lock(&self.failures).take(&source, self.clock.steady()) {
             Some(seconds) => Err(Refusal::Limited(seconds)),
             None => Err(Refusal::Unknown(
                 "this token is not known here, or its time is over; ask an administrator for another"
@@ -424,8 +459,7 @@ impl Controller {
         let model = self.model();
         let body = &model.get(TOKENS, secret.id())?.body;
         let text = |key: &str| body.get(key).and_then(Value::as_str);
-        let over = body.get("expires").and_then(Value::as_u64).is_some_and(|expires| expires <= now);
-        if !secret.fits(text("hash")?) || over {
+        if !secret.fits(text("hash")?) || is_over(body, now) {
             return None;
         }
         let scope = Scope::deserialize(body.get("scope")?).ok()?;
@@ -456,7 +490,7 @@ impl Controller {
     }
 
     /// Over its session it refused what it was sent under a number: what some tenants say. It is sent the same without that; see
-    /// [`DeviceStatus::hold_back`]. Without `blame` it is not known whom to blame. Says who is held back now.
+    /// [`DeviceStatus::hold_back`]. `accused`: whom it may be due to. Says who is held back now.
     ///
     /// # Errors
     /// There is no such device, or the store did not do it.
@@ -466,9 +500,9 @@ impl Controller {
         id: &str,
         number: u64,
         answer: &Acknowledgement,
-        blame: &Blame,
+        accused: &Accused,
     ) -> Result<Vec<String>, Refusal> {
-        let held = self.answer(who, id, Some(number), answer, Some(blame))?;
+        let held = self.answer(who, id, Some(number), answer, Some(accused))?;
         held.iter().for_each(|_| count(&self.counters.held_back));
         Ok(held)
     }
@@ -479,7 +513,7 @@ impl Controller {
         id: &str,
         number: Option<u64>,
         answer: &Acknowledgement,
-        blame: Option<&Blame>,
+        accused: Option<&Accused>,
     ) -> Result<Vec<String>, Refusal> {
         let now = self.now();
         let mut held = Vec::new();
@@ -499,8 +533,8 @@ impl Controller {
             if answer.accepted && matches!(own.state, State::Running | State::Partial) {
                 own.runs_tenants = Some(spec.tenants.clone());
             }
-            if let Some(blame) = blame {
-                let blame = held::blamed(model, &spec, &own, blame, &answer.diagnostics);
+            if let Some(accused) = accused {
+                let blame = held::blamed(model, &spec, &own, accused, &answer.diagnostics);
                 if let Some(less) = own.clone().hold_back(&blame, now) {
                     own = less;
                     held.extend(blame.into_keys());
@@ -561,35 +595,38 @@ impl Controller {
     }
 
     /// A device tells alerts; those of tenants that it does not serve are counted and left out. `status` is written along, all of it
-    /// or nothing. Returns how many were taken.
+    /// or nothing. Returns how many were taken. Of the traffic of no tenant all are.
     ///
     /// # Errors
     /// There is no such device, or the store did not do it.
     pub fn alerts(&self, id: &str, alerts: &[Alert], status: &[Status]) -> Result<u64, Refusal> {
-        let Some(spec) = self.model().get(device::KIND, id).map(|d| DeviceSpec::deserialize(&d.body)) else {
-            return Err(Refusal::NotFound(format!("there is no device `{id}`")));
-        };
-        let spec = spec.unwrap_or_default();
-        let taken: Vec<Alert> = {
-            let model = self.model();
-            let fits =
-                |alert: &&Alert| spec.serves(&alert.tenant) && model.get("tenants", &alert.tenant).is_some();
-            alerts.iter().filter(fits).cloned().collect()
+        let bound = self.settings.alerts_max;
+        let (taken, forgotten) = {
+            // The store is held: no tenant goes between the look at it and its alerts, which would be read by whoever comes by its name.
+            let mut store = lock(&self.store);
+            let taken = self.served(id, alerts)?;
+            let forgotten = store.keep_alerts(&taken, bound, status)?;
+            self.show(status);
+            (taken, forgotten)
         };
         for _ in taken.len()..alerts.len() {
             count(&self.counters.alerts_unknown);
         }
-        let bound = self.settings.alerts_max;
-        let forgotten = {
-            let mut store = lock(&self.store);
-            let forgotten = store.keep_alerts(&taken, bound, status)?;
-            self.show(status);
-            forgotten
-        };
         for _ in 0..forgotten {
             count(&self.counters.alerts_forgotten);
         }
         Ok(taken.len() as u64)
+    }
+
+    /// Of alerts those that a device may tell.
+    fn served(&self, id: &str, alerts: &[Alert]) -> Result<Vec<Alert>, Refusal> {
+        let model = self.model();
+        let Some(device) = model.get(device::KIND, id) else {
+            return Err(Refusal::NotFound(format!("there is no device `{id}`")));
+        };
+        let spec = DeviceSpec::deserialize(&device.body).unwrap_or_default();
+        let serves = |tenant: &String| spec.serves(tenant) && model.get(TENANTS, tenant).is_some();
+        Ok(alerts.iter().filter(|alert| alert.tenant.as_ref().is_none_or(serves)).cloned().collect())
     }
 
     /// A device tells its counters; the newest are kept.
@@ -623,16 +660,20 @@ impl Controller {
         done
     }
 
-    /// The first token of an empty store: the one that makes the first administrator's, once. `keep` puts it where its
-    /// holder finds it, before it is known here. `None` when there are tokens.
+    /// The token that makes an administrator's, once: with an empty store, where no administrator's token is good any more, and where those
+    /// who start the controller ask for it (`anyway`), since theirs are lost. `keep` puts it where its holder finds it, before it is known here.
+    /// `None` when none is needed, or one is there already.
     ///
     /// # Errors
     /// The store did not do it, or there are no random numbers.
     pub fn bootstrap<T, E>(
         &self,
+        anyway: bool,
         keep: impl FnOnce(&Secret) -> Result<T, E>,
     ) -> Result<Option<Result<T, E>>, Refusal> {
-        if self.model().all(TOKENS).next().is_some() {
+        let now = self.now();
+        let good = |token: &Document| administers(&token.body, now) || bootstraps(&token.body);
+        if !anyway && self.model().all(TOKENS).any(good) {
             return Ok(None);
         }
         let secret = Secret::random().map_err(|e| Refusal::Internal(e.to_string()))?;
@@ -640,7 +681,13 @@ impl Controller {
         if kept.is_ok() {
             let body =
                 serde_json::json!({ "name": "bootstrap", "scope": "bootstrap", "hash": secret.hash() });
-            let draft = |_: &Model| Ok(Draft::one(TOKENS, secret.id(), Some(body), Touched::Nothing));
+            let draft = |model: &Model| {
+                let mut draft = Draft::one(TOKENS, secret.id(), Some(body), Touched::Nothing);
+                // Its file has one.
+                let before = model.all(TOKENS).filter(|token| bootstraps(&token.body));
+                draft.writes.extend(before.map(|token| (TOKENS.to_owned(), token.id.clone(), None)));
+                Ok(draft)
+            };
             self.change(&Principal::controller(), "bootstrap", false, draft)?;
         }
         Ok(Some(kept))
@@ -649,9 +696,28 @@ impl Controller {
     /// Whether the bootstrap token is there yet.
     #[must_use]
     pub fn bootstraps(&self) -> bool {
-        let is = |body: &Value| body.get("scope").and_then(Value::as_str) == Some("bootstrap");
-        self.model().all(TOKENS).any(|token| is(&token.body))
+        self.model().all(TOKENS).any(|token| bootstraps(&token.body))
     }
+}
+
+/// Whether the time of a token is over.
+fn is_over(token: &Value, now: u64) -> bool {
+    token.get("expires").and_then(Value::as_u64).is_some_and(|expires| expires <= now)
+}
+
+fn is_of(token: &Value, scope: &str) -> bool {
+    token.get("scope").and_then(Value::as_str) == Some(scope)
+}
+
+/// Whether a token is the bootstrap token.
+fn bootstraps(token: &Value) -> bool {
+    is_of(token, "bootstrap")
+}
+
+/// Whether a token is an administrator's, and still good.
+#[must_use]
+pub fn administers(token: &Value, now: u64) -> bool {
+    is_of(token, "admin") && !is_over(token, now)
 }
 
 /// A path without the tokens that somebody put there instead of their ids: logs keep no secrets.

@@ -31,6 +31,7 @@ counters! {
     not_found "not-found" "Of what is not there.";
     conflict "conflict" "What something else stands against, or what was changed in the meantime.";
     quota "quota" "Beyond a tenant's quota.";
+    often "often" "Changes of a tenant that came too fast.";
     store "store" "What the store did not do: a full or failing disk.";
     waiting "waiting" "Requests that were to wait for devices when there was no place.";
     timeout "timeout" "Requests that did not come in in time, and answers that were not taken.";

@@ -3,6 +3,7 @@
 //! `Controller::acknowledge`, `alerts` and `statistics`.
 
 use bartizan_api::southbound::FunctionOrder;
+use bartizan_channel::authority::Withdrawn;
 use serde_json::{Map, Value};
 use std::sync::{Mutex, PoisonError};
 
@@ -36,11 +37,11 @@ pub trait Fleet: Send + Sync {
         Vec::new()
     }
 
-    /// Revokes all certificates of a device. How many.
+    /// Revokes all certificates of a device, and its one-time tokens. How many.
     ///
     /// # Errors
     /// None was given, or it cannot be written down.
-    fn revoke(&self, _device: &str) -> Result<usize, NoWay> {
+    fn revoke(&self, _device: &str) -> Result<Withdrawn, NoWay> {
         Err(NoWay::None)
     }
 }

@@ -9,16 +9,98 @@
 use crate::device::{self, ALL, DeviceSpec, DeviceStatus, State};
 use crate::kept::{HeldBack, Kept};
 use crate::model::Model;
-use crate::render::{GROUPS, LIBRARIES, POLICIES, RULE_TEXTS, TENANTS, library_of};
+use crate::parts;
+use crate::render::{self, GROUPS, LIBRARIES, POLICIES, RULE_TEXTS, TENANTS, library_of};
 use crate::store::{Document, Loaded};
 use crate::waiting;
+use bartizan_api::southbound::Diagnostic;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a device says against what tenants say: lines for people, by tenant.
 pub type Blame = BTreeMap<String, Vec<String>>;
+
+/// Whom a refusal may be due to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Accused {
+    /// Whom the device blames: all that it says is of these.
+    pub blame: Blame,
+    /// Otherwise among whom to look for the newest change; among all that are served if nothing is known.
+    pub suspects: Option<BTreeSet<String>>,
+}
+
+impl Accused {
+    /// By what a device says that is wrong, with the lines for people. `tenant`: the name of a tenant that is served, by number; `files`: of a
+    /// rule file, by number. A setting is nobody's fault; a library, or a rule file, can be that of whose policy has begun to name it.
+    #[must_use]
+    pub fn of(
+        model: &Model,
+        found: &[Diagnostic],
+        lines: &[String],
+        tenant: impl Fn(u16) -> Option<String>,
+        file: impl Fn(u32) -> Option<String>,
+    ) -> Self {
+        let (mut blame, mut suspects) = (Blame::new(), Some(BTreeSet::new()));
+        let mut all = true;
+        for (found, line) in found.iter().zip(lines) {
+            let libraries = match (found.object.policy_name(), found.object.group_id()) {
+                (Some((parts::EVERYBODY, parts::DEFAULT | parts::DNS)), _) => {
+                    (all, suspects) = (false, None);
+                    continue;
+                }
+                (Some((parts::EVERYBODY, name)), _) => match name.strip_prefix(parts::LIBRARY) {
+                    Some(library) => vec![library.to_owned()],
+                    None => return Accused::default(),
+                },
+                (Some((number, _)), _) => {
+                    // Of who is not served: nothing can be said.
+                    let Some(name) = tenant(number) else { return Accused::default() };
+                    blame.entry(name).or_default().push(line.clone());
+                    continue;
+                }
+                (None, Some(group)) => match file(group) {
+                    Some(hash) => with_file(model, &hash),
+                    None => return Accused::default(),
+                },
+                (None, None) => return Accused::default(),
+            };
+            all = false;
+            // Without all of them it would still be wrong.
+            suspects = suspects.filter(|_| !libraries.iter().any(|library| of_default(model, library)));
+            suspects.iter_mut().for_each(|all| all.extend(libraries.iter().flat_map(|l| naming(model, l))));
+        }
+        match (all, found.is_empty()) {
+            (_, true) => Accused::default(),
+            (true, false) => Accused { blame, suspects: None },
+            (false, false) => {
+                let either = suspects.map(|suspects| suspects.into_iter().chain(blame.into_keys()).collect());
+                Accused { blame: Blame::new(), suspects: Some(either.unwrap_or_default()) }
+            }
+        }
+    }
+}
+
+/// The libraries that have a rule file.
+fn with_file(model: &Model, hash: &str) -> Vec<String> {
+    let has = |body: &Value| {
+        body.get("files").and_then(Value::as_array).is_some_and(|files| files.iter().any(|file| file == hash))
+    };
+    model.all(LIBRARIES).filter(|library| has(&library.body)).map(|library| library.id.clone()).collect()
+}
+
+/// Whether the default names a library.
+fn of_default(model: &Model, library: &str) -> bool {
+    library_of(&render::default(model)) == Some(library)
+}
+
+/// The tenants whose policies name a library.
+fn naming(model: &Model, library: &str) -> BTreeSet<String> {
+    let names = |policy: Option<&Value>| policy.and_then(library_of) == Some(library);
+    let policies = model.all(POLICIES).filter(|document| names(document.body.get("policy")));
+    policies.filter_map(|document| Some(document.id.split_once('/')?.0.to_owned())).collect()
+}
 
 /// What devices do not take of a tenant.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -45,19 +127,21 @@ impl HeldStatus {
     }
 }
 
-/// Whom to hold back: those whom the device blames; or a suspect, with all lines.
+/// Whom to hold back: those whom the device blames; or a suspect, if there may be one, with all lines.
 #[must_use]
 pub fn blamed(
     model: &Model,
     spec: &DeviceSpec,
     status: &DeviceStatus,
-    blame: &Blame,
+    accused: &Accused,
     lines: &[String],
 ) -> Blame {
-    if !blame.is_empty() || status.state != State::Refused {
-        return blame.clone();
+    if !accused.blame.is_empty() || status.state != State::Refused {
+        return accused.blame.clone();
     }
-    let suspect = status.suspect(model, &served(model, spec));
+    let mut among = served(model, spec);
+    among.retain(|tenant| accused.suspects.as_ref().is_none_or(|suspects| suspects.contains(*tenant)));
+    let suspect = status.suspect(model, &among);
     suspect.map(|tenant| (tenant, lines.to_vec())).into_iter().collect()
 }
 

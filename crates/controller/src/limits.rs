@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bounds of the controller, for docs/limits.md.
 
-use crate::access::limiter::{BURST, REFILL_MICROS, SOURCES_MAX};
+use crate::access::limiter::{FAILED, SOURCES_MAX, WRITES};
 use crate::client::{ANSWER_MAX, ANSWER_PATIENCE};
 use crate::controller::Settings;
 use crate::history::{GENERATIONS_MAX, PORTIONS, ROWS_MAX};
@@ -47,11 +47,13 @@ pub const LIMITS: &[Limit] = limits! {
         "answered 400", [Metric("bartizan_controller_requests_total")];
     Controller "steps of a roll-out" = "{}" [count(STEPS_MAX)] in ["controller/rollout.rs"],
         "answered 422", [Metric("bartizan_controller_requests_total")];
-    Controller "unknown tokens of an address; time until one more; addresses that are remembered" = "{}; {}; {}" [count(BURST), span(Duration::from_micros(REFILL_MICROS)), count(SOURCES_MAX)] in ["controller/access/limiter.rs"],
+    Controller "changes that the tokens of a tenant ask for at once; time until one more" = "{}; {}" [count(WRITES.burst), span(Duration::from_micros(WRITES.refill))] in ["controller/access/limiter.rs"],
+        "answered 429, with the time to wait", [Metric("bartizan_controller_requests_total")];
+    Controller "unknown tokens of an address; time until one more; addresses that are remembered" = "{}; {}; {}" [count(FAILED.burst), span(Duration::from_micros(FAILED.refill)), count(SOURCES_MAX)] in ["controller/access/limiter.rs"],
         "answered 429; the address that failed longest ago is forgotten", [Metric("bartizan_controller_requests_total")];
-    Controller "refused changes of a token that the audit log has at once; time until one more" = "{}; {}" [count(BURST), span(Duration::from_micros(REFILL_MICROS))] in ["controller/access/limiter.rs"],
+    Controller "refused changes of a token that the audit log has at once; time until one more" = "{}; {}" [count(FAILED.burst), span(Duration::from_micros(FAILED.refill))] in ["controller/access/limiter.rs"],
         "only counted", [Metric("bartizan_controller_requests_total")];
-    Controller "alerts of a tenant, equal ones once" = "{}" [count(Settings::default().alerts_max)] in ["controller/controller.rs"],
+    Controller "alerts of a tenant, of the traffic of none, and of all; equal ones once" = "{}, {}" [count(Settings::default().alerts_max.of_tenant), count(Settings::default().alerts_max.of_all)] in ["controller/controller.rs"],
         "the oldest go", [Metric("bartizan_controller_requests_total")];
     Controller "generations whose documents are kept, beside those that devices run or are to run; rows of the audit log" = "{}; {}; one {}th more until they are forgotten" [count(GENERATIONS_MAX), count(ROWS_MAX), count(PORTIONS)] in ["controller/history.rs"],
         "the oldest go; who asks for such a generation is answered 404", [Metric("bartizan_controller_requests_total")];

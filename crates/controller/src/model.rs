@@ -70,6 +70,12 @@ impl Model {
         self.documents.get(kind)?.get(id).map(Arc::as_ref)
     }
 
+    /// The same, to be looked at when the model is let go.
+    #[must_use]
+    pub fn share(&self, kind: &str, id: &str) -> Option<Arc<Document>> {
+        self.documents.get(kind)?.get(id).cloned()
+    }
+
     /// A document as its type; `None` as well for one that an older program wrote differently.
     #[must_use]
     pub fn read<T: DeserializeOwned>(&self, kind: &str, id: &str) -> Option<T> {

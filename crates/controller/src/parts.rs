@@ -18,6 +18,12 @@ use std::sync::Arc;
 
 /// The tenant of what every device may read.
 pub const EVERYBODY: u16 = 0;
+/// The part that says what traffic gets that no policy names.
+pub const DEFAULT: &str = "@default";
+/// The part that says whose answers say which addresses DNS names have.
+pub const DNS: &str = "@dns";
+/// What stands before the name of a library's part.
+pub const LIBRARY: &str = "@library/";
 
 /// An object with what is known of it.
 #[derive(Debug)]
@@ -28,7 +34,7 @@ pub struct Part {
     pub object: Arc<Object>,
     /// Its hash.
     pub hash: Hash,
-    /// The library that it names, and the rule files.
+    /// The library that it names, or the rule files.
     pub needs: Vec<String>,
 }
 
@@ -76,13 +82,19 @@ pub fn policy(number: u16, owner: &str, document: &Document, groups: &BTreeMap<S
 /// What traffic gets that no policy names.
 #[must_use]
 pub fn default(model: &Model) -> Part {
-    Part::policy(EVERYBODY, "@default".to_owned(), &json!({ "default": render::default(model) }), Vec::new())
+    default_of(&render::default(model))
+}
+
+/// The same, as it is written.
+fn default_of(says: &Value) -> Part {
+    let needs = render::library_of(says).map(str::to_owned).into_iter().collect();
+    Part::policy(EVERYBODY, DEFAULT.to_owned(), &json!({ "default": says }), needs)
 }
 
 /// Whose answers say which addresses DNS names have.
 #[must_use]
 pub fn dns(document: &Document) -> Part {
-    Part::policy(EVERYBODY, "@dns".to_owned(), &json!({ "dns": document.body }), Vec::new())
+    Part::policy(EVERYBODY, DNS.to_owned(), &json!({ "dns": document.body }), Vec::new())
 }
 
 /// The choice of a library; `numbered` has the numbers of rule files.
@@ -96,7 +108,7 @@ pub fn library(numbered: &Model, document: &Document) -> Part {
     let file = |hash: &String| json!({ "group": numbers::rule_file(numbered, hash), "sha256": hash });
     let files: Vec<Value> = hashes.iter().map(file).collect();
     let says = json!({ "library": { "files": files, "choose": of("choose"), "except": of("except") } });
-    Part::policy(EVERYBODY, format!("@library/{}", document.id), &says, hashes)
+    Part::policy(EVERYBODY, format!("{LIBRARY}{}", document.id), &says, hashes)
 }
 
 /// A rule file: the pieces between its line feeds, so that it comes out of them to the byte.
@@ -119,11 +131,16 @@ pub fn too_long(part: &Part) -> Option<String> {
     Some(format!("it is too long to be sent to devices: {error}; make several of it"))
 }
 
-/// Whether a tenant, or a library, as it is written can travel.
+/// Whether a tenant, a library, or a setting, as it is written can travel.
 #[must_use]
 pub fn unsendable(model: &Model, kind: &str, id: &str, body: &Value) -> Option<String> {
     let document = Document { kind: kind.to_owned(), id: id.to_owned(), generation: 0, body: body.clone() };
-    too_long(&if kind == render::LIBRARIES { library(model, &document) } else { tenant(u16::MAX, &document) })
+    too_long(&match (kind, id) {
+        (render::LIBRARIES, _) => library(model, &document),
+        (render::SETTINGS, render::DEFAULT) => default_of(body),
+        (render::SETTINGS, _) => dns(&document),
+        _ => tenant(u16::MAX, &document),
+    })
 }
 
 fn own_name(document: &Document) -> &str {

@@ -84,6 +84,11 @@ pub enum Refusal {
     /// Too many attempts; seconds until the next.
     #[error("too many attempts with unknown tokens from this address; try again in {0} s")]
     Limited(u64),
+    /// A tenant's tokens change too much; seconds until the next.
+    #[error(
+        "the tenant has changed too much in a short time, and nothing was changed now; try again in {0} s"
+    )]
+    Often(u64),
     /// Others ask for the same, and there is no room for more; why, and what to do.
     #[error("{0}")]
     Busy(String),

@@ -159,7 +159,7 @@ pub fn rule_groups(model: &Model) -> Map<String, Value> {
     model.all(LIBRARIES).map(|document| group(&document.id)).collect()
 }
 
-/// The library that a policy names.
+/// The library that a policy, or the default, names.
 pub(crate) fn library_of(policy: &Value) -> Option<&str> {
     policy.pointer("/ids/level").and_then(Value::as_str).filter(|level| *level != "none")
 }
@@ -184,8 +184,9 @@ pub fn policy_file(model: &Model, serves: impl Fn(&str) -> bool) -> Value {
             labels.extend(own_labels(&owner.id, &group.body).map(|carried| (name, carried)));
         }
     }
-    let named: BTreeSet<String> =
-        policies.iter().filter_map(|(.., policy)| library_of(policy)).map(str::to_owned).collect();
+    let default = default(model);
+    let levels = policies.iter().map(|(.., policy)| policy).chain([&default]).filter_map(library_of);
+    let named: BTreeSet<String> = levels.map(str::to_owned).collect();
     let mut libraries = rule_groups(model);
     libraries.retain(|name, _| named.contains(name));
     policies.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
@@ -196,7 +197,7 @@ pub fn policy_file(model: &Model, serves: impl Fn(&str) -> bool) -> Value {
         "rule-groups": libraries,
         "tenants": tenants,
         "policies": policies,
-        "default": default(model),
+        "default": default,
     });
     // What says nothing is left out: devices of before know no such keys.
     let labels = (!labels.is_empty()).then_some(Value::Object(labels));

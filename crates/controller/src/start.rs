@@ -30,6 +30,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The listener for agents, if there is to be one.
     pub southbound: Option<Southbound>,
+    /// Make a bootstrap token even if there are administrators: their tokens are lost.
+    pub bootstrap: bool,
     /// What the program says to the controller.
     pub settings: Settings,
     /// Gets what an operator should know while it runs.
@@ -173,11 +175,11 @@ fn own(
     Own::open(&config.state, &authority, &southbound.server.name, clock())
 }
 
-/// The bootstrap token: made with the first start; its file goes once it is used up.
+/// The bootstrap token: made with the first start, and where nobody can administer any more; its file goes once it is used up.
 fn first_token(config: &Config, controller: &Controller) -> Result<Option<String>, StartError> {
     // In the file first: a token that is known to the store and to nobody else would be of no use.
     let put = |secret: &Secret| state::put_bootstrap(&config.state, secret);
-    match controller.bootstrap(put)? {
+    match controller.bootstrap(config.bootstrap, put)? {
         Some(path) => Ok(Some(format!("bootstrap token, to be used once: {}", path?.display()))),
         None => {
             if !controller.bootstraps() {

@@ -10,14 +10,16 @@ use bartizan_controller::fleet::MemoryFleet;
 use bartizan_controller::model::Model;
 use bartizan_controller::problem::Refusal;
 use bartizan_controller::store::{
-    Alert, AuditRow, Change, Document, Forgotten, KeptAlert, Loaded, MemoryStore, Status, Store, StoreError,
+    Alert, AlertBounds, AuditRow, Change, Document, Forgotten, KeptAlert, Loaded, MemoryStore, Status, Store,
+    StoreError,
 };
 use bartizan_controller::{Controller, Settings};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// A store whose writes wait until the test lets them go on.
 struct Slow {
@@ -51,7 +53,12 @@ impl Store for Slow {
     fn audit(&mut self, behind: u64, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
         self.store.audit(behind, limit)
     }
-    fn keep_alerts(&mut self, alerts: &[Alert], keep: u64, status: &[Status]) -> Result<u64, StoreError> {
+    fn keep_alerts(
+        &mut self,
+        alerts: &[Alert],
+        keep: AlertBounds,
+        status: &[Status],
+    ) -> Result<u64, StoreError> {
         self.store.keep_alerts(alerts, keep, status)
     }
     fn alerts(
@@ -150,6 +157,41 @@ fn after_a_full_disk_changes_are_drafted_from_what_stands() {
         assert_eq!((seen.recv().unwrap(), begins.recv().unwrap()), (expected, 1));
     }
     assert_eq!(controller.model().generation, 2);
+}
+
+#[test]
+fn no_alert_is_kept_of_a_tenant_that_goes_meanwhile() {
+    let (controller, begins, go) = world();
+    let put = |kind: &'static str, id: &'static str, body: Option<Value>| {
+        let controller = Arc::clone(&controller);
+        std::thread::spawn(move || {
+            let draft = |_: &Model| Ok(Draft::one(kind, id, body, Touched::Nothing));
+            controller.change(&Principal::controller(), "put", false, draft).map(drop)
+        })
+    };
+    for (kind, id, body) in [
+        ("tenants", "acme", json!({ "select": { "vni": 1 } })),
+        ("devices", "edge", json!({ "tenants": ["*"] })),
+    ] {
+        let done = put(kind, id, Some(body));
+        begins.recv().unwrap();
+        go.send(true).unwrap();
+        done.join().unwrap().unwrap();
+    }
+    // The tenant is about to go when an alert of it comes.
+    let gone = put("tenants", "acme", None);
+    begins.recv().unwrap();
+    let (told, teller) = (
+        Alert { tenant: Some("acme".to_owned()), key: "k".to_owned(), last: 1, count: 1, body: json!({}) },
+        Arc::clone(&controller),
+    );
+    let told = std::thread::spawn(move || teller.alerts("edge", &[told], &[]));
+    // Long enough that it would have been taken if it were looked at before the store is free.
+    std::thread::sleep(Duration::from_millis(50));
+    go.send(true).unwrap();
+    gone.join().unwrap().unwrap();
+    assert_eq!(told.join().unwrap(), Ok(0));
+    assert_eq!(controller.ask(|store| store.alerts(None, u64::MAX, 9)), Ok(vec![]));
 }
 
 /// A device says something, which it says again if it is lost; `drafted` tells that the draft is made.

@@ -114,6 +114,24 @@ fn what_is_wrong_has_its_pointer_and_says_what_to_do() {
             vec!["/chain: these functions run in another order; write `chain: [sfw, ids]`"],
         ),
         (
+            "/v1/settings/default",
+            json!({ "action": "allow", "chain": ["ids"], "ids": { "level": "nosuch", "rules": ["/etc/passwd"] } }),
+            vec![
+                "/ids/level: there is no library `nosuch`; known: `none`",
+                "/ids/rules: rule files are in libraries here; name one by `level`, and leave `rules` out",
+            ],
+        ),
+        (
+            "/v1/settings/default",
+            json!({ "action": "allow", "chain": ["pfw"], "pfw": { "default": "drop", "rules": [{ "allow": "tcp", "from": "lan@acme" }] } }),
+            vec!["/pfw/rules/0/from: there is no group `lan@acme`; none is known here"],
+        ),
+        (
+            "/v1/settings/default",
+            json!({ "action": "allow", "chain": ["sfw"], "sfw": { "midstraem": true } }),
+            vec!["/sfw/midstraem: the key `midstraem` is not known; did you mean `midstream`?"],
+        ),
+        (
             "/v1/libraries/web",
             json!({ "files": ["x"], "choose": [{}] }),
             vec![
@@ -212,6 +230,9 @@ fn tags_keep_updates_from_being_lost() {
     };
     let (one, two) = (json!({ "select": { "vni": 1 } }), json!({ "select": { "vni": 2 } }));
     assert_eq!(put(&one, "if-match", "*").0, 412);
+    let empty = With { fields: vec![("if-match", String::new())], ..With::default() };
+    let empty = world.send("PUT", path, one.to_string().into_bytes(), empty).value();
+    assert!(empty["detail"].as_str().unwrap().starts_with("`If-Match` is empty; give"), "{empty}");
     let (status, first) = put(&one, "if-none-match", "*");
     assert_eq!(status, 200);
     let first = first.unwrap();
@@ -544,6 +565,18 @@ fn an_alert_comes_to_its_tenant_and_a_block_goes_back() {
     let given = as_one(&device, "GET", "/v1/devices/edge/policy", &Value::Null);
     assert_eq!(given["policy"]["policies"][0]["from"], source);
     assert_eq!(world.get("/v1/alerts")["items"].as_array().unwrap().len(), 1);
+    // What is of no tenant's traffic is there for administrators, and for no tenant.
+    let nobody = json!({ "alerts": [{ "key": "n", "event": { "src_ip": "192.0.2.7" } }] });
+    assert_eq!(as_one(&device, "POST", "/v1/devices/edge/alerts", &nobody)["taken"], 1);
+    assert_eq!(
+        as_one(&operator, "GET", "/v1/tenants/acme/alerts", &Value::Null)["items"].as_array().unwrap().len(),
+        1
+    );
+    let all = world.get("/v1/alerts");
+    assert_eq!(
+        (&all["items"][0]["tenant"], &all["items"][0]["event"]["src_ip"]),
+        (&Value::Null, &json!("192.0.2.7"))
+    );
     as_one(&device, "PUT", "/v1/devices/edge/statistics", &json!({ "counters": { "packets": 7 } }));
     assert_eq!(
         world.get("/v1/devices/edge/statistics"),

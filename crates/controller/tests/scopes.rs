@@ -4,7 +4,10 @@
 
 use crate::common;
 
+use bartizan_controller::Settings;
+use bartizan_controller::access::{Rate, Secret};
 use bartizan_controller::rest::Method;
+use bartizan_controller::store::MemoryStore;
 use common::{With, World};
 use serde_json::json;
 
@@ -178,31 +181,98 @@ fn failures_are_limited_by_source_and_hold_up_nobody_who_is_known() {
     assert_eq!(wrong("2001:db8::1").status, 401);
     let with = With { source: Some("192.0.2.1".parse().unwrap()), ..With::default() };
     assert_eq!(world.send("GET", "/v1/tenants", Vec::new(), with).status, 200);
-    // A clock that jumps back forgives nothing; time does.
-    world.clock.set(0);
-    assert_eq!(wrong("192.0.2.1").status, 429);
-    world.clock.set(common::NOW + 7_000_000);
+    // A clock of the wall that jumps, either way, forgives nothing and holds up nobody for longer; time forgives.
+    for jump in [0, 2 * common::NOW, common::NOW] {
+        world.clock.set(jump);
+        assert_eq!(wrong("192.0.2.1").status, 429);
+    }
+    world.clock.pass(7_000_000);
     assert_eq!(wrong("192.0.2.1").status, 401);
     let metrics =
         String::from_utf8(world.send("GET", "/v1/metrics", Vec::new(), With::default()).body).unwrap();
-    assert!(metrics.contains("{what=\"limited\"} 4\n"), "{metrics}");
+    assert!(metrics.contains("{what=\"limited\"} 6\n"), "{metrics}");
     assert!(metrics.contains("{what=\"unauthenticated\"} 12\n"), "{metrics}");
 }
 
 #[test]
+fn a_tenant_changes_so_much_at_once_and_holds_up_no_other() {
+    let settings = Settings { writes: Rate { burst: 3, refill: 2_000_000 }, ..Settings::default() };
+    let world = World::with(Box::new(MemoryStore::default()), settings);
+    world.tenant("acme", 1);
+    world.tenant("other", 2);
+    let tokens =
+        [("acme", 1), ("acme", 2), ("other", 3)].map(|(of, _)| world.token("operator", Some(of), None));
+    let put = |token: &str, tenant: &str, n: u32| {
+        let body = json!({ "members": [format!("10.0.0.{n}")] }).to_string().into_bytes();
+        let with = With { token: Some(token.to_owned()), ..With::default() };
+        world.send("PUT", &format!("/v1/tenants/{tenant}/groups/lan"), body, with)
+    };
+    // All tokens of a tenant together.
+    let statuses: Vec<u16> = (0..4).map(|n| put(&tokens[n as usize % 2], "acme", n).status).collect();
+    assert_eq!(statuses, [200, 200, 200, 429]);
+    let before = world.generation();
+    let late = put(&tokens[0], "acme", 9);
+    assert!(late.fields.contains(&("retry-after", "2".to_owned())), "{:?}", late.fields);
+    assert_eq!(
+        (late.value()["type"].as_str(), world.generation()),
+        (Some("urn:bartizan:problem:often"), before)
+    );
+    // It reads on, others and administrators write on.
+    let with = With { token: Some(tokens[0].clone()), ..With::default() };
+    assert_eq!(world.send("GET", "/v1/tenants/acme/groups/lan", Vec::new(), with).status, 200);
+    assert_eq!(put(&tokens[2], "other", 1).status, 200);
+    for n in 10..20 {
+        assert_eq!(put(&world.token, "acme", n).status, 200);
+    }
+    world.clock.pass(2_000_000);
+    assert_eq!([put(&tokens[1], "acme", 20).status, put(&tokens[0], "acme", 21).status], [200, 429]);
+    let metrics = world.send("GET", "/v1/metrics", Vec::new(), With::default());
+    let metrics = String::from_utf8(metrics.body).unwrap();
+    assert!(metrics.contains("{what=\"often\"} 3\n"), "{metrics}");
+}
+
+#[test]
+fn a_tenants_token_redirects_to_ports_only_that_it_was_given() {
+    let world = world();
+    let operator = world.token("operator", Some("acme"), None);
+    let policy = |ports: &[&str]| {
+        let rules: Vec<_> = ports.iter().map(|port| json!({ "redirect": "tcp", "egress": port })).collect();
+        json!({ "policy": { "chain": ["pfw"], "pfw": { "default": "drop", "rules": rules } } })
+    };
+    let put = |token: &str, name: &str, ports: &[&str]| {
+        let with = With { token: Some(token.to_owned()), ..With::default() };
+        let path = format!("/v1/tenants/acme/policies/{name}");
+        world.send("PUT", &path, policy(ports).to_string().into_bytes(), with)
+    };
+    let refused = put(&operator, "web", &["tap"]);
+    assert_eq!(refused.status, 422);
+    assert_eq!(refused.value()["errors"][0]["pointer"], "/policy/pfw/rules/0/egress");
+    // An administrator may, and what stands there may be written again, no more.
+    assert_eq!(put(&world.token, "web", &["tap"]).status, 200);
+    assert_eq!(put(&operator, "web", &["tap", "tap"]).status, 200);
+    assert_eq!(
+        put(&operator, "web", &["tap", "other"]).value()["errors"][0]["pointer"],
+        "/policy/pfw/rules/1/egress"
+    );
+    assert_eq!(put(&operator, "new", &["tap"]).status, 422);
+    world.do_it("PUT", "/v1/tenants/acme", &json!({ "select": { "vni": 1 }, "ports": ["tap"] }));
+    assert_eq!(put(&operator, "new", &["tap"]).status, 200);
+    // It is the controller's own matter.
+    assert_eq!(world.get("/v1/devices/edge/policy")["policy"]["tenants"][0].get("ports"), None);
+}
+
+#[test]
 fn the_bootstrap_token_makes_one_administrator_and_is_gone() {
-    use bartizan_controller::access::Secret;
     use bartizan_controller::clock::ManualClock;
     use bartizan_controller::fleet::MemoryFleet;
-    use bartizan_controller::store::MemoryStore;
-    use bartizan_controller::{Api, Controller, Settings, resources};
+    use bartizan_controller::{Api, Controller, resources};
     use std::sync::Arc;
     let store = Box::new(MemoryStore::default());
     let (clock, fleet) = (Arc::new(ManualClock::default()), Arc::new(MemoryFleet::default()));
     let controller = Controller::new(store, clock.clone(), fleet.clone(), Settings::default()).unwrap();
     let keep = |secret: &Secret| Ok::<_, ()>(secret.reveal());
-    let token = controller.bootstrap(keep).unwrap().unwrap().unwrap();
-    assert!(controller.bootstrap(keep).unwrap().is_none() && controller.bootstraps());
+    let token = controller.bootstrap(false, keep).unwrap().unwrap().unwrap();
+    assert!(controller.bootstrap(false, keep).unwrap().is_none() && controller.bootstraps());
     let api = Api::new(Arc::new(controller), resources::routes());
     let world = World { api, clock, fleet, token };
     world.refused("GET", "/v1/tenants", &json!(null), 403);
@@ -210,6 +280,50 @@ fn the_bootstrap_token_makes_one_administrator_and_is_gone() {
     world.do_it("POST", "/v1/tokens", &json!({ "name": "me", "scope": "admin" }));
     world.refused("POST", "/v1/tokens", &json!({ "name": "me", "scope": "admin" }), 401);
     assert!(!world.api.controller.bootstraps());
+}
+
+#[test]
+fn administrators_do_not_lock_themselves_out() {
+    let mut world = World::new();
+    let keep = |secret: &Secret| Ok::<_, ()>(secret.reveal());
+    let id = |token: &str| token.split('_').nth(1).unwrap().to_owned();
+    let soon = json!({ "name": "soon", "scope": "admin", "expires": common::NOW + 1_000 });
+    world.do_it("POST", "/v1/tokens", &soon);
+    world.clock.set(common::NOW + 1_000);
+    // One whose time is over is no other administrator's.
+    let own = format!("/v1/tokens/{}", id(&world.token));
+    let refused = world.refused("DELETE", &own, &json!(null), 409);
+    assert!(refused["detail"].as_str().unwrap().contains("the last administrator's"), "{refused}");
+    // The only one ends by itself: the next start makes a way back in, once.
+    let later = json!({ "name": "later", "scope": "admin", "expires": common::NOW + 5_000 });
+    let later = world.do_it("POST", "/v1/tokens", &later)["token"].as_str().unwrap().to_owned();
+    world.do_it("DELETE", &own, &json!(null));
+    world.token = later;
+    assert!(world.api.controller.bootstrap(false, keep).unwrap().is_none(), "it is good yet");
+    world.clock.set(common::NOW + 5_000);
+    world.token = world.api.controller.bootstrap(false, keep).unwrap().unwrap().unwrap();
+    assert!(world.api.controller.bootstrap(false, keep).unwrap().is_none(), "one is there");
+    world.token = world.token("admin", None, None);
+    world.get("/v1/tokens");
+    assert!(!world.api.controller.bootstraps());
+    // Whoever has lost the token asks for another way; of two such tokens the last is good.
+    let first = world.api.controller.bootstrap(true, keep).unwrap().unwrap().unwrap();
+    let second = world.api.controller.bootstrap(true, keep).unwrap().unwrap().unwrap();
+    world.token = first;
+    world.refused("POST", "/v1/tokens", &json!({ "name": "me", "scope": "admin" }), 401);
+    world.token = second;
+    world.do_it("POST", "/v1/tokens", &json!({ "name": "me", "scope": "admin" }));
+}
+
+#[test]
+fn a_device_that_is_gone_leaves_no_token_to_one_that_comes_by_its_name() {
+    let world = world();
+    let token = world.token("device", None, Some("edge"));
+    let refused = world.refused("DELETE", "/v1/devices/edge", &json!(null), 409);
+    assert_eq!(refused["detail"], "the device has tokens yet; revoke them first");
+    let id = token.split('_').nth(1).unwrap();
+    world.do_it("DELETE", &format!("/v1/tokens/{id}"), &json!(null));
+    world.do_it("DELETE", "/v1/devices/edge", &json!(null));
 }
 
 #[test]

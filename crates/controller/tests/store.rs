@@ -2,7 +2,7 @@
 //! All stores do the same, and what the store in a file has answered is there after it was closed.
 
 use bartizan_controller::store::{
-    Alert, Change, Forgotten, MemoryStore, SqliteStore, Status, Store, StoreError, Write, hash,
+    Alert, AlertBounds, Change, Forgotten, MemoryStore, SqliteStore, Status, Store, StoreError, Write, hash,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -112,6 +112,20 @@ fn what_is_too_old_is_forgotten_but_what_stands_and_what_devices_run() {
             store.at(generation).unwrap().into_iter().map(|d| (d.id, d.generation)).collect()
         };
         let all: Vec<_> = (0..=9).map(|generation| at(&mut store, generation)).collect();
+        // Part by part the same, however large the parts are.
+        for (generation, limit) in (0..=9).flat_map(|generation| [1, 2, 9].map(|limit| (generation, limit))) {
+            let (mut parts, mut behind) = (Vec::new(), None);
+            loop {
+                let part = store.at_part(generation, behind.as_ref(), limit).unwrap();
+                assert!(part.documents.len() <= limit);
+                parts.extend(part.documents.into_iter().map(|d| (d.id, d.generation)));
+                behind = part.next;
+                if behind.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(parts, all[generation as usize], "{generation} by {limit}");
+        }
         let held = BTreeSet::from([4, 8]);
         assert_eq!(store.forget(7, &held, 5), Ok(Forgotten { generations: 5, rows: 12 }));
         for generation in [0, 4, 7, 8, 9] {
@@ -137,8 +151,10 @@ fn what_is_too_old_is_forgotten_but_what_stands_and_what_devices_run() {
     }
 }
 
+const TWO: AlertBounds = AlertBounds { of_tenant: 2, of_all: 100 };
+
 fn alert(tenant: &str, key: &str, last: u64) -> Alert {
-    Alert { tenant: tenant.to_owned(), key: key.to_owned(), last, count: 1, body: json!({"at": last}) }
+    Alert { tenant: Some(tenant.to_owned()), key: key.to_owned(), last, count: 1, body: json!({"at": last}) }
 }
 
 #[test]
@@ -148,20 +164,46 @@ fn equal_alerts_are_kept_once_and_the_oldest_go_first() {
         let first = [alert("a", "1", 1), alert("a", "2", 2), alert("b", "1", 3), alert("a", "1", 4)];
         // What came is written with it.
         let came = Status { kind: "r".to_owned(), id: "d".to_owned(), body: Some(json!(4)) };
-        assert_eq!(store.keep_alerts(&first, 2, std::slice::from_ref(&came)), Ok(0));
+        assert_eq!(store.keep_alerts(&first, TWO, std::slice::from_ref(&came)), Ok(0));
         assert_eq!(store.load().unwrap().status, [came]);
         let shown = |store: &mut Box<dyn Store>, tenant, below, limit| -> Vec<(String, u64, u64, u64)> {
             let all = store.alerts(tenant, below, limit).unwrap();
-            all.into_iter().map(|a| (a.tenant, a.count, a.first, a.last)).collect()
+            all.into_iter().map(|a| (a.tenant.unwrap_or_default(), a.count, a.first, a.last)).collect()
         };
         let (a2, a1, b1) = (("a".to_owned(), 1, 2, 2), ("a".to_owned(), 2, 1, 4), ("b".to_owned(), 1, 3, 3));
         assert_eq!(shown(&mut store, Some("a"), u64::MAX, 9), [a1.clone(), a2.clone()]);
         assert_eq!(shown(&mut store, None, u64::MAX, 2), [a1.clone(), b1.clone()]);
         let second = store.alerts(None, u64::MAX, 2).unwrap()[1].number;
         assert_eq!(shown(&mut store, None, second, 9), [a2]);
-        assert_eq!(store.keep_alerts(&[alert("a", "3", 5)], 2, &[]), Ok(1));
+        assert_eq!(store.keep_alerts(&[alert("a", "3", 5)], TWO, &[]), Ok(1));
         assert_eq!(shown(&mut store, Some("a"), u64::MAX, 9), [("a".to_owned(), 1, 5, 5), a1]);
         assert_eq!(shown(&mut store, Some("b"), u64::MAX, 9), [b1]);
+    }
+}
+
+#[test]
+fn alerts_of_all_are_bounded_and_those_of_no_tenant_go_with_none() {
+    let folder = Folder::new("bound");
+    let bounds = AlertBounds { of_tenant: 10, of_all: 4 };
+    for mut store in both(&folder) {
+        let keys = |store: &mut Box<dyn Store>| -> Vec<(Option<String>, u64)> {
+            store.alerts(None, u64::MAX, 99).unwrap().into_iter().map(|a| (a.tenant, a.last)).collect()
+        };
+        let (a, b) = (Some("a".to_owned()), Some("b".to_owned()));
+        let nobody = |last| Alert { tenant: None, ..alert("", "1", last) };
+        let first = [alert("a", "1", 1), nobody(2), alert("b", "1", 3)];
+        assert_eq!(store.keep_alerts(&first, bounds, &[]), Ok(0));
+        // One that is there already takes no place of its own.
+        assert_eq!(store.keep_alerts(&[alert("a", "1", 4), alert("b", "2", 5)], bounds, &[]), Ok(0));
+        assert_eq!(keys(&mut store), [(b.clone(), 5), (a.clone(), 4), (b.clone(), 3), (None, 2)]);
+        // What goes with a tenant makes room, and what is of none stays.
+        let gone = Change { forgets: vec!["b".to_owned()], ..change(vec![], vec![]) };
+        store.commit(&gone).unwrap();
+        assert_eq!(keys(&mut store), [(a.clone(), 4), (None, 2)]);
+        assert_eq!(store.keep_alerts(&[alert("c", "1", 6), alert("c", "2", 7)], bounds, &[]), Ok(0));
+        assert_eq!(store.keep_alerts(&[alert("c", "3", 8), nobody(9)], bounds, &[]), Ok(1));
+        let c = Some("c".to_owned());
+        assert_eq!(keys(&mut store), [(None, 9), (c.clone(), 8), (c.clone(), 7), (c, 6)]);
     }
 }
 

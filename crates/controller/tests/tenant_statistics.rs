@@ -102,6 +102,21 @@ fn devices_that_are_told_are_bounded_and_sums_are_those_of_all() {
     let packets = &told["sums"]["total"]["packets"];
     assert_eq!((packets, &told["silent"], &told["more"]), (&json!(2 * most), &json!(3), &json!(true)));
     assert_eq!(told["devices"].as_array().unwrap().len(), most);
+    // Page by page all of them, and with each the sums of all.
+    let (mut seen, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = world.get(&format!("/v1/tenants/acme/statistics?limit=200{cursor}"));
+        assert_eq!(page["sums"], told["sums"]);
+        let devices = page["devices"].as_array().unwrap();
+        assert!(devices.len() <= 200);
+        seen.extend(devices.iter().map(|of| of["device"].as_str().unwrap().to_owned()));
+        match page["next"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(seen.len(), most + 3);
+    assert!(seen.is_sorted(), "{seen:?}");
 }
 
 #[test]

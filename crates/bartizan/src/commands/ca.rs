@@ -4,7 +4,7 @@
 use crate::error::{Exit, Failure};
 use bartizan_agent::session::client::{self, wall_clock};
 use bartizan_api::southbound::DeviceId;
-use bartizan_channel::authority::{Authority, Entry};
+use bartizan_channel::authority::{Authority, Entry, Withdrawn};
 use bartizan_channel::certificate::{chain, fingerprint};
 use bartizan_channel::token::Tokens;
 use std::io::{Read, Write};
@@ -91,7 +91,7 @@ enum Command {
         #[arg(long, default_value_t = 90)]
         overlap: u64,
     },
-    /// Revoke a device's certificate by its serial number, or all of a device by its id.
+    /// Revoke a device's certificate by its serial number, or all of a device by its id; and its one-time tokens.
     Revoke {
         /// Serial number or device id.
         which: String,
@@ -149,9 +149,9 @@ fn with(authority: &Authority, command: &Command, now: u64) -> Result<(), Failur
             Ok(())
         }
         Command::Revoke { which } => {
-            let revoked = authority.revoke(which, now).map_err(Failure::input)?;
+            let Withdrawn { certificates, tokens } = authority.revoke(which, now).map_err(Failure::input)?;
             eprintln!(
-                "bartizan: {revoked} certificate(s) revoked; running controllers see it within a second"
+                "bartizan: {certificates} certificate(s) and {tokens} token(s) revoked; running controllers see it within a second"
             );
             Ok(())
         }

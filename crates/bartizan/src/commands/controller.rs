@@ -32,6 +32,9 @@ pub struct Args {
     /// Folder of the authority for agents' certificates, made if it is not there; `ca` in the folder of the state unless given.
     #[arg(long, value_name = "DIR")]
     ca: Option<PathBuf>,
+    /// Make a bootstrap token although there are administrators: for when their tokens are lost.
+    #[arg(long)]
+    bootstrap: bool,
 }
 
 /// How often a request to end is looked for.
@@ -47,7 +50,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     if southbound.is_none() && args.ca.is_some() {
         return Err(Failure::usage("`--ca` is for the listener for agents; add `--southbound ADDR`"));
     }
-    let plane = plane::start(&args.state, args.listen, southbound)?;
+    let plane = plane::start(&args.state, args.listen, southbound, args.bootstrap)?;
     while !signals::stop_asked() {
         if !plane.stands() {
             return Err(Failure::stopped("the listener for agents has ended; start the controller again"));

@@ -24,7 +24,7 @@ pub fn start(config: Option<&mut host::Controller>) -> Result<Option<Plane>, Fai
         authority: None,
         server: ServerConfig::default(),
     };
-    let plane = plane::start(&here.state, here.listen.unwrap_or(host::HERE_LISTEN), Some(southbound))?;
+    let plane = plane::start(&here.state, here.listen.unwrap_or(host::HERE_LISTEN), Some(southbound), false)?;
     let Some(agents) = plane.agents else {
         return Err(Failure::stopped("the controller of this process has no listener for agents"));
     };

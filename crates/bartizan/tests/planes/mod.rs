@@ -85,6 +85,7 @@ impl Apart {
             state: folder.path("controller"),
             listen: LISTEN.parse().unwrap(),
             southbound: Some(Southbound { listen: AGENTS.parse().unwrap(), authority: None, server }),
+            bootstrap: false,
             settings: Settings { functions, ..Settings::default() },
             say: |line| eprintln!("controller: {line}"),
         };

@@ -1,42 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How often one source may fail: so many at once, then one every so often. Those that are good are never held up by others' failures.
+//! How often one source may do something (fail, change what it says): so many at once, then one every so often. None is held up by others.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Failures that a source may have at once.
-pub const BURST: u64 = 10;
-/// Microseconds until it may have one more.
-pub const REFILL_MICROS: u64 = 6_000_000;
-/// Sources that are remembered; beyond, the one that failed longest ago is forgotten.
-pub const SOURCES_MAX: usize = 4096;
-
-/// Failures by source.
-#[derive(Debug)]
-pub struct Limiter<K> {
-    /// Of each source when its failures are all forgiven.
-    until: HashMap<K, u64>,
-    /// The latest time seen: a clock that jumps back forgives nothing and punishes nobody.
-    now: u64,
+/// How often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// So many at once.
+    pub burst: u64,
+    /// Microseconds until one more.
+    pub refill: u64,
 }
 
-impl<K> Default for Limiter<K> {
-    fn default() -> Self {
-        Limiter { until: HashMap::new(), now: 0 }
-    }
+/// How often a source may fail.
+pub const FAILED: Rate = Rate { burst: 10, refill: 6_000_000 };
+/// How often what is said of a tenant may be changed by its own tokens: at once all policies and groups that it may have unless told otherwise, and
+/// so seldom later that the history of others is not pushed out in a day.
+pub const WRITES: Rate = Rate { burst: 2_000, refill: 5_000_000 };
+/// Sources that are remembered; beyond, the one that comes to rest first is forgotten.
+pub const SOURCES_MAX: usize = 4096;
+
+/// What sources did.
+#[derive(Debug)]
+pub struct Limiter<K> {
+    rate: Rate,
+    /// Of each source when it has all of its burst again.
+    until: HashMap<K, u64>,
 }
 
 impl<K: Hash + Eq + Clone> Limiter<K> {
-    /// Counts a failure at a time (microseconds); the seconds to wait when there were too many.
-    pub fn fail(&mut self, source: &K, now: u64) -> Option<u64> {
-        self.now = self.now.max(now);
-        let now = self.now;
+    /// One that has seen nobody.
+    #[must_use]
+    pub fn new(rate: Rate) -> Self {
+        Limiter { rate, until: HashMap::new() }
+    }
+
+    /// Counts one at a time (microseconds of a clock that never goes back); the seconds to wait when there were too many.
+    pub fn take(&mut self, source: &K, now: u64) -> Option<u64> {
+        let Rate { burst, refill } = self.rate;
         if !self.until.contains_key(source) && self.until.len() >= SOURCES_MAX {
             self.forget(now);
         }
         let until = self.until.entry(source.clone()).or_insert(now);
-        let after = (*until).max(now).saturating_add(REFILL_MICROS);
-        let over = (after - now).saturating_sub(BURST * REFILL_MICROS);
+        let after = (*until).max(now).saturating_add(refill);
+        let over = (after - now).saturating_sub(burst.saturating_mul(refill));
         if over > 0 {
             return Some(over.div_ceil(1_000_000));
         }
@@ -61,22 +69,21 @@ mod tests {
 
     #[test]
     fn failures_are_bounded_and_come_back_with_time_only() {
-        let mut limiter = Limiter::default();
-        for _ in 0..BURST {
-            assert_eq!(limiter.fail(&1, 1_000), None);
+        let mut limiter = Limiter::new(FAILED);
+        for _ in 0..FAILED.burst {
+            assert_eq!(limiter.take(&1, 1_000), None);
         }
-        assert_eq!(limiter.fail(&1, 1_000), Some(6));
-        assert_eq!(limiter.fail(&2, 1_000), None, "another source");
-        assert_eq!(limiter.fail(&1, 0), Some(6), "the clock jumps back");
-        assert_eq!(limiter.fail(&1, 1_000 + REFILL_MICROS), None);
-        assert_eq!(limiter.fail(&1, 1_000 + REFILL_MICROS), Some(6));
+        assert_eq!(limiter.take(&1, 1_000), Some(6));
+        assert_eq!(limiter.take(&2, 1_000), None, "another source");
+        assert_eq!(limiter.take(&1, 1_000 + FAILED.refill), None);
+        assert_eq!(limiter.take(&1, 1_000 + FAILED.refill), Some(6));
     }
 
     #[test]
     fn sources_are_bounded() {
-        let mut limiter = Limiter::default();
+        let mut limiter = Limiter::new(FAILED);
         for source in 0..3 * SOURCES_MAX {
-            let _ = limiter.fail(&source, source as u64);
+            let _ = limiter.take(&source, source as u64);
         }
         assert_eq!(limiter.until.len(), SOURCES_MAX);
     }

@@ -4,7 +4,7 @@
 pub(crate) mod limiter;
 mod token;
 
-pub use limiter::Limiter;
+pub use limiter::{Limiter, Rate};
 pub use token::{Secret, TokenError};
 
 use schemars::JsonSchema;

@@ -11,7 +11,7 @@ use crate::device::{
     self, Acknowledgement, DeviceSpec, DeviceStatus, FUNCTIONS, FunctionHealth, FunctionStatus, HEALTH,
     LevelReport, Received, SESSIONS, SessionStatus, TookReport, WorkerReport,
 };
-use crate::held::{self, Blame};
+use crate::held::{self, Accused};
 use crate::kept::{Keeps, Kept};
 use crate::model::Model;
 use crate::numbers;
@@ -72,7 +72,7 @@ pub struct Office {
     old: RefCell<Option<(u64, Model)>>,
     /// What devices keep of tenants, by tenant and generation.
     keeping: RefCell<BTreeMap<(String, u64), Arc<Model>>>,
-    /// When two programs of one device were noticed last, in microseconds since 1970.
+    /// When two programs of one device were noticed last, in microseconds of a clock that never goes back.
     twins: HashMap<DeviceId, u64>,
     enroller: Enroller,
     revocations: Revocations,
@@ -300,7 +300,7 @@ impl Backend for Office {
     }
 
     fn twin(&mut self, device: &DeviceId, before: &str, now: &str) {
-        let at = self.controller.now();
+        let at = self.controller.steady();
         let last = self.twins.insert(device.clone(), at);
         if last.is_some_and(|last| at < last.saturating_add(TWINS_APART)) {
             return;
@@ -351,7 +351,7 @@ impl Backend for Office {
             // Something was lost on the way: it is sent again, and if that does not help the session ends.
             return Ok(());
         }
-        let (status, mut diagnostics, blame) = {
+        let (status, mut diagnostics, accused) = {
             let model = self.controller.model();
             let spec = self.spec(&model, device).unwrap_or_default();
             let names: HashMap<u16, &str> = held::served(&model, &spec)
@@ -361,8 +361,9 @@ impl Backend for Office {
             let file = |group| numbers::file_of(&model, group);
             let lines =
                 refusal.diagnostics.iter().map(|found| place(found, &names, file)).collect::<Vec<_>>();
-            let blame = blame(&refusal.diagnostics, &lines, &names);
-            (DeviceStatus::of(&model, device.as_str()), lines, blame)
+            let tenant = |number: u16| names.get(&number).map(|name| (*name).to_owned());
+            let accused = Accused::of(&model, &refusal.diagnostics, &lines, tenant, file);
+            (DeviceStatus::of(&model, device.as_str()), lines, accused)
         };
         if diagnostics.is_empty() {
             diagnostics.push(reason(refusal.code).to_owned());
@@ -383,13 +384,7 @@ impl Backend for Office {
             // Nobody's fault.
             return self.told(self.controller.answered(&nobody(), device.as_str(), number, &answer));
         }
-        let held = self.controller.not_taken(
-            &nobody(),
-            device.as_str(),
-            number,
-            &answer,
-            &blame.unwrap_or_default(),
-        );
+        let held = self.controller.not_taken(&nobody(), device.as_str(), number, &answer, &accused);
         for tenant in self.told(held)? {
             (self.say)(&format!(
                 "`{device}` does not take what tenant `{tenant}` says in generation {}, and goes on with what it runs of it: {}",
@@ -462,6 +457,7 @@ impl Backend for Office {
         alerts: Vec<Alert>,
         lost: u64,
     ) -> Result<(), Unavailable> {
+        let came = alerts.len();
         let (kept, received) = {
             let model = self.controller.model();
             let spec = self.spec(&model, device).ok_or(Unavailable)?;
@@ -469,10 +465,16 @@ impl Backend for Office {
                 .into_iter()
                 .filter_map(|name| Some((numbers::tenant(&model, name)?, name)))
                 .collect();
-            let of = |alert: Alert| Some(kept(names.get(&alert.tenant)?, alert));
+            let owner = |tenant: u16| match tenant {
+                parts::EVERYBODY => Some(None),
+                tenant => names.get(&tenant).map(|name| Some((*name).to_owned())),
+            };
+            let of = |alert: Alert| Some(kept(owner(alert.tenant)?, alert));
             let kept: Vec<store::Alert> = alerts.into_iter().filter_map(of).collect();
             (kept, Received { alerts: sequence, ..Received::of(&model, device.as_str(), instance) })
         };
+        // Of a tenant that has gone since the session looked.
+        (kept.len()..came).for_each(|_| count(&self.controller.counters.alerts_unknown));
         if lost > 0 {
             count(&self.controller.counters.alerts_lost);
         }
@@ -528,16 +530,6 @@ impl Backend for Office {
     fn is_revoked(&self, serial: &str) -> bool {
         self.revocations.has(serial)
     }
-}
-
-/// Who is to blame for all that a device says against a generation; nothing if some of it is said of nobody, or of who is not served.
-fn blame(found: &[Diagnostic], lines: &[String], names: &HashMap<u16, &str>) -> Option<Blame> {
-    let mut blame = Blame::new();
-    for (found, line) in found.iter().zip(lines) {
-        let (tenant, _) = found.object.policy_name()?;
-        blame.entry((*names.get(&tenant)?).to_owned()).or_default().push(line.clone());
-    }
-    Some(blame)
 }
 
 fn unknown(number: u64) -> String {
@@ -597,7 +589,7 @@ fn place(found: &Diagnostic, names: &HashMap<u16, &str>, file: impl Fn(u32) -> O
 }
 
 /// An alert as it is kept.
-fn kept(tenant: &str, alert: Alert) -> store::Alert {
+fn kept(tenant: Option<String>, alert: Alert) -> store::Alert {
     let body = if alert.event.is_empty() {
         // An agent that sends none still says which rule it was.
         let mut ids = alert.rule.split(':').map(|part| part.parse::<u64>().unwrap_or(0));
@@ -607,7 +599,7 @@ fn kept(tenant: &str, alert: Alert) -> store::Alert {
     } else {
         Value::Object(alert.event)
     };
-    let (tenant, last) = (tenant.to_owned(), alert.last / 1_000);
+    let last = alert.last / 1_000;
     store::Alert { tenant, key: cut(alert.key), last, count: alert.count, body }
 }
 

@@ -145,7 +145,7 @@ impl Shelf {
         }
     }
 
-    /// What belongs to no tenant: the settings, and the libraries that its policies name, with their files. `models`: the generation, then
+    /// What belongs to no tenant: the settings, and the libraries that policies and the default name, with their files. `models`: the generation, then
     /// older ones for what is not in it.
     fn shared(
         &mut self,
@@ -155,15 +155,17 @@ impl Shelf {
         all: &mut Collected,
     ) {
         let Some(model) = models.first() else { return };
-        match model.get(render::SETTINGS, render::DEFAULT) {
-            Some(document) => all.add(&self.part(render::SETTINGS, document, || parts::default(model))),
-            None => all.add(&parts::default(model)),
-        }
+        let default = match model.get(render::SETTINGS, render::DEFAULT) {
+            Some(document) => self.part(render::SETTINGS, document, || parts::default(model)),
+            None => Arc::new(parts::default(model)),
+        };
+        all.add(&default);
         if let Some(document) = model.get(render::SETTINGS, render::DNS) {
             all.add(&self.part(render::SETTINGS, document, || parts::dns(document)));
         }
         let find = |kind: &str, name: &str| models.iter().find_map(|model| model.get(kind, name));
-        for library in libraries.iter().filter_map(|name| find(render::LIBRARIES, name)) {
+        let named: BTreeSet<&String> = libraries.iter().chain(&default.needs).collect();
+        for library in named.into_iter().filter_map(|name| find(render::LIBRARIES, name)) {
             let part = self.part(render::LIBRARIES, library, || parts::library(numbered, library));
             all.add(&part);
             for hash in &part.needs {

@@ -6,6 +6,7 @@ use crate::fleet::{Fleet, Invitation, NoWay, Order};
 use crate::southbound::listener::ListenerHandle;
 use bartizan_api::southbound::DeviceId;
 use bartizan_channel::ChannelError;
+use bartizan_channel::authority::Withdrawn;
 use bartizan_channel::tls::Clock;
 use bartizan_channel::token::Tokens;
 use std::sync::OnceLock;
@@ -97,7 +98,7 @@ impl Fleet for Way {
         plain.chain(refused).chain(malformed).collect()
     }
 
-    fn revoke(&self, device: &str) -> Result<usize, NoWay> {
+    fn revoke(&self, device: &str) -> Result<Withdrawn, NoWay> {
         self.own.authority.revoke(device, (self.clock)()).map_err(failed)
     }
 }

@@ -25,11 +25,13 @@ pub struct EnrolmentToken {
     pub port: u16,
 }
 
-/// Certificates that were revoked.
+/// What a device had that is not good any more.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Revoked {
-    /// How many.
+    /// Certificates.
     pub revoked: u64,
+    /// One-time tokens for a certificate.
+    pub tokens: u64,
 }
 
 /// What is asked of a function.
@@ -101,7 +103,7 @@ pub(super) fn routes() -> Vec<Route> {
                 Method::Delete,
                 "enrolment",
                 "revoke-device",
-                "Revokes all certificates of a device; its session ends within a second.",
+                "Revokes all certificates of a device, and its one-time tokens; its session ends within a second.",
             )
         },
         Route {
@@ -146,7 +148,7 @@ fn revoke(call: &Call<'_>) -> Result<Reply, Refusal> {
     // Also of a device that is removed: its key may still be somewhere.
     call.controller.note(&call.who(), "revoke", device::KIND, name)?;
     let revoked = call.controller.fleet().revoke(name)?;
-    Ok(Reply::json(200, &Revoked { revoked: revoked as u64 }))
+    Ok(Reply::json(200, &Revoked { revoked: revoked.certificates as u64, tokens: revoked.tokens as u64 }))
 }
 
 fn order(call: &Call<'_>) -> Result<Reply, Refusal> {

@@ -3,7 +3,7 @@
 
 use super::document::{Context, Kind};
 use crate::access::{Need, Principal};
-use crate::controller::{Controller, Draft, Settings};
+use crate::controller::{Controller, Draft, Settings, TOKENS};
 use crate::device::{
     self, ALL, Acknowledgement, DeviceSpec, DeviceStatus, FUNCTIONS, Follow, FunctionHealth, FunctionStatus,
     HEALTH, SESSIONS, SessionStatus, Touched,
@@ -48,6 +48,15 @@ impl Kind for Devices {
             .collect()
     }
 
+    fn free(context: &Context<'_>) -> Result<(), Refusal> {
+        let own = |token: &Value| token.get("device").and_then(Value::as_str) == Some(context.name);
+        if context.model.all(TOKENS).any(|token| own(&token.body)) {
+            // They would fit a device that comes by this name later.
+            return Err(Refusal::Conflict("the device has tokens yet; revoke them first".to_owned()));
+        }
+        Ok(())
+    }
+
     fn touched(context: &Context<'_>) -> Touched {
         // What the device itself is to run is new when it serves others than before; other devices are not concerned, but for them a
         // generation with nothing new costs nothing either.
@@ -88,7 +97,8 @@ impl Controller {
                 return Ok(Draft::default());
             }
             let Settings { functions, sections, .. } = &self.settings;
-            let context = Context { model, functions, sections, tenant: "", name, body: &body };
+            let who = &Principal::controller();
+            let context = Context { model, functions, sections, who, tenant: "", name, body: &body };
             let draft = Draft::one(device::KIND, name, Some(body.clone()), Devices::touched(&context));
             Ok(Draft { status: Devices::also(&context), ..draft })
         };
@@ -145,8 +155,9 @@ pub struct DevicePolicy {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct AlertReport {
-    /// Whose traffic.
-    pub tenant: String,
+    /// Whose traffic; null, or left out: that of no tenant.
+    #[serde(default)]
+    pub tenant: Option<String>,
     /// What equal alerts have in common: signature, addresses, ports.
     pub key: String,
     /// How many.

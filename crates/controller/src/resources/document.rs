@@ -2,7 +2,7 @@
 //! Resources that are documents: listed, read, written as a whole, removed. A kind says what is its own (its type, its checks); the
 //! rest is here once: pages, tags against lost updates, dry run, quotas.
 
-use crate::access::Need;
+use crate::access::{Need, Principal};
 use crate::controller::{Draft, Outcome, Settings, shown};
 use crate::device::{self, Touched};
 use crate::model::Model;
@@ -84,6 +84,8 @@ pub struct Context<'c> {
     pub functions: &'c [String],
     /// What they say of their sections.
     pub sections: &'c Sections,
+    /// Who asks.
+    pub who: &'c Principal,
     /// The tenant of the path, or nothing.
     pub tenant: &'c str,
     /// The name in the path.
@@ -238,8 +240,14 @@ fn unchanged(call: &Call<'_>, stands: Option<u64>) -> Result<(), Refusal> {
             (Some(now), tags) => tags.split(',').any(|tag| tag.trim() == now),
         };
         if !fits {
-            let now = now.unwrap_or_else(|| "not there".to_owned());
-            let message = format!("it is {now} now, not {}: read it again", wanted.escape_debug());
+            let message = match (now, wanted.trim()) {
+                (_, "") => "`If-Match` is empty; give the `ETag` that was read, or leave it out".to_owned(),
+                (None, _) => "it is not there, and `If-Match` asks for one that is; leave it out to make one"
+                    .to_owned(),
+                (Some(now), wanted) => {
+                    format!("it is {now} now, not {}; read it again", wanted.escape_debug())
+                }
+            };
             return Err(Refusal::Precondition(message));
         }
     }
@@ -255,13 +263,14 @@ fn put<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
     let body = call.json()?;
     let spec = K::read(&body)?;
     let id = id::<K>(call);
+    let who = call.who();
     let there = |faults: Vec<Fault>| Refusal::Wrong(faults.into_iter().map(|f| f.within(&body)).collect());
     let draft = |model: &Model| {
         exists_if::<K>(call, model)?;
         let stands = model.get(K::KIND, &id).map(|document| document.generation);
         let Settings { functions, sections, .. } = &call.controller.settings;
         let (tenant, name) = (call.name("tenant"), call.name(K::ONE));
-        let context = Context { model, functions, sections, tenant, name, body: &body };
+        let context = Context { model, functions, sections, who: &who, tenant, name, body: &body };
         let faults = K::check(&context, &spec);
         if !faults.is_empty() {
             return Err(there(faults));
@@ -275,7 +284,7 @@ fn put<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
         let same = model.get(K::KIND, &id).is_some_and(|document| document.body == body);
         Ok(Draft { status: if same { Vec::new() } else { K::also(&context) }, ..draft })
     };
-    let outcome = call.waiting(|| call.controller.change(&call.who(), "put", call.dry(), draft))?;
+    let outcome = call.waiting(|| call.controller.change(&who, "put", call.dry(), draft))?;
     let generation = match outcome.changes.is_empty() {
         true => call.controller.model().get(K::KIND, &id).map_or(outcome.generation, |d| d.generation),
         false => outcome.generation,
@@ -284,14 +293,14 @@ fn put<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
 }
 
 fn delete<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
-    let id = id::<K>(call);
+    let (id, who) = (id::<K>(call), call.who());
     let draft = |model: &Model| {
         exists_if::<K>(call, model)?;
         let document = model.get(K::KIND, &id).ok_or_else(|| missing::<K>(call))?;
         unchanged(call, Some(document.generation))?;
         let (Settings { functions, sections, .. }, body) = (&call.controller.settings, &document.body);
         let (tenant, name) = (call.name("tenant"), call.name(K::ONE));
-        let context = Context { model, functions, sections, tenant, name, body };
+        let context = Context { model, functions, sections, who: &who, tenant, name, body };
         K::free(&context)?;
         let mut draft = Draft::one(K::KIND, &id, None, K::touched(&context));
         if K::KIND == device::KIND {
@@ -307,6 +316,6 @@ fn delete<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
         }
         Ok(draft)
     };
-    let outcome = call.waiting(|| call.controller.change(&call.who(), "delete", call.dry(), draft))?;
+    let outcome = call.waiting(|| call.controller.change(&who, "delete", call.dry(), draft))?;
     Ok(Reply::json(200, &outcome))
 }

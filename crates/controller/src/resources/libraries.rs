@@ -5,13 +5,12 @@ use super::document::{Context, Kind, NoStatus, Page};
 use crate::access::Need;
 use crate::controller::{Draft, Outcome};
 use crate::device::Touched;
-use crate::model::Model;
 use crate::parts;
 use crate::problem::{Fault, Refusal};
 use crate::render;
 use crate::rest::http::{Method, Reply};
 use crate::rest::route::{Body, CURSOR, Call, LIMIT, Route, first_page, schema};
-use crate::store::hex;
+use crate::store::{Document, hex};
 use bartizan_api::southbound::limits;
 use bartizan_rules::library::{Choice, takes};
 use bartizan_rules::{Rule, parse_file};
@@ -89,11 +88,13 @@ impl Kind for Libraries {
             let level = body.pointer("/policy/ids/level").and_then(Value::as_str);
             level == Some(context.name)
         };
-        match context.model.all(render::POLICIES).find(|policy| level(&policy.body)) {
-            Some(policy) => {
-                Err(Refusal::Conflict(format!("policy `{}` names it; change that first", policy.id)))
-            }
-            None => Ok(()),
+        let by = |what: &str| Err(Refusal::Conflict(format!("{what} names it; change that first")));
+        if let Some(policy) = context.model.all(render::POLICIES).find(|policy| level(&policy.body)) {
+            return by(&format!("policy `{}`", policy.id));
+        }
+        match render::library_of(&render::default(context.model)) == Some(context.name) {
+            true => by(&format!("the setting `{}`", render::DEFAULT)),
+            false => Ok(()),
         }
     }
 
@@ -200,8 +201,8 @@ fn list_files(call: &Call<'_>) -> Result<Reply, Refusal> {
     Ok(first_page(items, limit))
 }
 
-fn text<'m>(model: &'m Model, hash: &str) -> Option<&'m str> {
-    model.get(TEXTS, hash)?.body.get("text")?.as_str()
+fn text(document: &Document) -> &str {
+    document.body.get("text").and_then(Value::as_str).unwrap_or_default()
 }
 
 fn missing(call: &Call<'_>) -> Refusal {
@@ -209,9 +210,9 @@ fn missing(call: &Call<'_>) -> Refusal {
 }
 
 fn get_file(call: &Call<'_>) -> Result<Reply, Refusal> {
-    let model = call.controller.model();
-    let text = text(&model, call.name("rule-file")).ok_or_else(|| missing(call))?;
-    Ok(Reply::text(text.to_owned()))
+    let document = call.controller.model().share(TEXTS, call.name("rule-file"));
+    let document = document.ok_or_else(|| missing(call))?;
+    Ok(Reply::text(text(&document).to_owned()))
 }
 
 fn put_file(call: &Call<'_>) -> Result<Reply, Refusal> {
@@ -269,18 +270,21 @@ fn delete_file(call: &Call<'_>) -> Result<Reply, Refusal> {
     Ok(Reply::json(200, &outcome))
 }
 
-/// The rules that a library chooses, by their ids; of two with one id, that of the file named first.
-///
-/// # Errors
-/// There is no such library.
-pub fn chosen(model: &Model, library: &str) -> Result<BTreeMap<u32, Rule>, Refusal> {
-    let missing = || Refusal::NotFound(format!("there is no library `{library}`"));
-    let spec: LibrarySpec = model.read(render::LIBRARIES, library).ok_or_else(missing)?;
+/// The rules that a library chooses, by their ids; of two with one id, that of the file named first. To read them takes long: nothing is held
+/// meanwhile.
+fn chosen(call: &Call<'_>) -> Result<BTreeMap<u32, Rule>, Refusal> {
+    let library = call.name("library");
+    let (spec, texts) = {
+        let model = call.controller.model();
+        let missing = || Refusal::NotFound(format!("there is no library `{library}`"));
+        let spec: LibrarySpec = model.read(render::LIBRARIES, library).ok_or_else(missing)?;
+        let texts: Vec<_> = spec.files.iter().filter_map(|hash| model.share(TEXTS, hash)).collect();
+        (spec, texts)
+    };
     let wanted = |rule: &Rule| takes(&spec.choose, &spec.except, rule);
     let mut rules = BTreeMap::new();
-    for hash in &spec.files {
-        let text = text(model, hash).unwrap_or_default();
-        for rule in parse_file(text.as_bytes(), hash).rules.into_iter().filter(wanted) {
+    for file in &texts {
+        for rule in parse_file(text(file).as_bytes(), &file.id).rules.into_iter().filter(wanted) {
             rules.entry(rule.meta.id.sid).or_insert(rule);
         }
     }
@@ -289,7 +293,7 @@ pub fn chosen(model: &Model, library: &str) -> Result<BTreeMap<u32, Rule>, Refus
 
 fn list_rules(call: &Call<'_>) -> Result<Reply, Refusal> {
     let behind = call.number_cursor()?;
-    let rules = chosen(&call.controller.model(), call.name("library"))?;
+    let rules = chosen(call)?;
     let left = rules.iter().filter(|(sid, _)| behind.is_none_or(|behind| u64::from(**sid) > behind));
     let items = left.map(|(sid, rule)| {
         let msg = String::from_utf8_lossy(&rule.msg()).into_owned();
@@ -299,7 +303,7 @@ fn list_rules(call: &Call<'_>) -> Result<Reply, Refusal> {
 }
 
 fn get_rules(call: &Call<'_>) -> Result<Reply, Refusal> {
-    let rules = chosen(&call.controller.model(), call.name("library"))?;
+    let rules = chosen(call)?;
     let mut text = String::new();
     for rule in rules.values() {
         text.push_str(&String::from_utf8_lossy(&rule.print()));

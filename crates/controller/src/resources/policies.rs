@@ -84,11 +84,12 @@ impl Kind for Policies {
         let one = [(context.name.to_owned(), context.body)];
         match parse(context, (&raw_groups(context, None), &raw_labels(context, None)), &one) {
             Ok(file) => {
-                faults.extend(file.policies.iter().flat_map(|p| sections(context, &file, p)));
+                faults.extend(file.policies.iter().flat_map(|p| sections(context, &file, p, "/policy")));
                 faults.extend(file.policies.iter().flat_map(|p| chain(context, &p.chain, "/policy/chain")));
                 let links =
                     file.policies.iter().flat_map(|policy| policy.link.iter().flat_map(|all| all.iter()));
                 faults.extend(inventory::links(context.model, context.tenant, links, "/policy/link"));
+                faults.extend(foreign_ports(context, &file));
                 faults.extend(too_many_rules(context));
                 faults.extend(too_long(context, Self::KIND));
             }
@@ -168,6 +169,34 @@ fn bad_labels(labels: &Labels) -> Vec<Fault> {
         faults.push(Fault::new(pointer, message));
     }
     faults
+}
+
+/// Ports that a tenant's own token would redirect to, and that no administrator has given to the tenant. What stands there already may stay: an
+/// administrator wrote it, or took a port away that is in use.
+fn foreign_ports(context: &Context<'_>, file: &PolicyFile) -> Vec<Fault> {
+    if context.who.tenant.is_none() {
+        return Vec::new();
+    }
+    let tenant = context.model.read::<TenantSpec>(render::TENANTS, context.tenant);
+    let mut given: BTreeSet<String> =
+        tenant.and_then(|spec| spec.ports).into_iter().flat_map(|ports| ports.0).collect();
+    let id = format!("{}/{}", context.tenant, context.name);
+    let stands = context.model.get(render::POLICIES, &id).and_then(|d| d.body.pointer("/policy/pfw/rules"));
+    let stands = stands.and_then(Value::as_array).into_iter().flatten();
+    given.extend(stands.filter_map(|rule| rule.get("egress")?.as_str().map(str::to_owned)));
+    let sections = file.policies.iter().flat_map(|policy| &policy.sections);
+    let filters = sections.filter(|section| section.function == "pfw");
+    let rules = filters.filter_map(|section| read::read::<PfwSection>(&section.node).ok());
+    let rules = rules.flat_map(|filter| filter.rules.into_iter().enumerate().collect::<Vec<_>>());
+    let foreign =
+        rules.filter_map(|(at, rule)| Some((at, rule.egress.filter(|port| !given.contains(port))?)));
+    let fault = |(at, port): (usize, String)| {
+        let message = format!(
+            "port `{port}` is not the tenant's to redirect to; ask an administrator to add it to `ports` of the tenant"
+        );
+        Fault::new(format!("/policy/pfw/rules/{at}/egress"), message)
+    };
+    foreign.map(fault).collect()
 }
 
 /// Whether the tenant had more rules with this policy than it may have. Devices would refuse it.
@@ -256,7 +285,7 @@ fn with_groups(context: &Context<'_>, group: Option<&Value>) -> Vec<Problem> {
     let wrong = match parse(context, names, &policies) {
         Ok(file) => {
             let all = file.policies.iter().flat_map(|policy| {
-                sections(context, &file, policy).into_iter().map(|fault| Problem {
+                sections(context, &file, policy, "/policy").into_iter().map(|fault| Problem {
                     position: Default::default(),
                     path: format!("policies/{}{}", policy.name, fault.pointer),
                     message: format!("policy `{}`: {}", policy.name, fault.message),
@@ -312,11 +341,11 @@ fn moved(problem: &Problem, from: &str, to: &str) -> Fault {
     }
 }
 
-/// What is wrong with the sections of the functions that come with the program.
-fn sections(context: &Context<'_>, file: &PolicyFile, policy: &Policy) -> Vec<Fault> {
+/// What is wrong with the sections of the functions that come with the program. `under`: where the policy stands in the body.
+pub(super) fn sections(context: &Context<'_>, file: &PolicyFile, policy: &Policy, under: &str) -> Vec<Fault> {
     let mut faults = Vec::new();
     for section in &policy.sections {
-        let path = format!("/policy/{}", section.function);
+        let path = format!("{under}/{}", section.function);
         let problems = match section.function.as_str() {
             "pfw" => match read::read::<PfwSection>(&section.node) {
                 Ok(filter) => {

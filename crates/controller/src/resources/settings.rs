@@ -2,12 +2,13 @@
 //! Settings of the whole: what traffic gets that no policy names, and whose answers say which addresses DNS names have.
 
 use super::document::{Context, Kind, NoStatus};
-use super::policies::chain;
+use super::policies::{chain, sections};
 use crate::access::Need;
 use crate::device::Touched;
+use crate::parts;
 use crate::problem::{Fault, Refusal};
 use crate::render;
-use bartizan_config::policy::{self, DefaultPolicy, DnsSection, PolicyError, read};
+use bartizan_config::policy::{self, DefaultPolicy, DnsSection, PolicyError, PolicyFile, read};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -41,6 +42,25 @@ impl JsonSchema for Setting {
     }
 }
 
+/// What is wrong with the functions' sections of the default: what would be wrong with them in a policy that names no groups.
+fn default_sections(context: &Context<'_>, functions: &[&str]) -> Vec<Fault> {
+    let mut policy = context.body.clone();
+    if let Some(policy) = policy.as_object_mut() {
+        policy.remove("action");
+        policy.insert("name".to_owned(), json!(render::DEFAULT));
+        policy.entry("chain").or_insert_with(|| json!([]));
+    }
+    let file = json!({
+        "rule-groups": render::rule_groups(context.model),
+        "policies": [policy],
+        "default": { "action": "drop" },
+    });
+    // Its own keys were found to be right already.
+    let file = policy::from_node("settings", read::from_json(&file), functions).ok();
+    let of = |file: &PolicyFile| file.policies.iter().flat_map(|p| sections(context, file, p, "")).collect();
+    file.as_ref().map(of).unwrap_or_default()
+}
+
 /// The settings that there are.
 const NAMES: &[&str] = &[render::DEFAULT, render::DNS];
 
@@ -68,7 +88,15 @@ impl Kind for SettingKind {
             return Vec::new();
         }
         match policy::from_node("settings", read::from_json(&file), &functions) {
-            Ok(file) => chain(context, &file.default.chain, "/chain"),
+            Ok(file) => {
+                let mut faults = chain(context, &file.default.chain, "/chain");
+                if context.name == render::DEFAULT {
+                    faults.extend(default_sections(context, &functions));
+                }
+                let long = parts::unsendable(context.model, Self::KIND, context.name, context.body);
+                faults.extend(long.map(|message| Fault::new("", message)));
+                faults
+            }
             Err(PolicyError::Wrong { problems, .. }) => {
                 let moved = |problem| {
                     let fault = Fault::of("", problem);

@@ -6,7 +6,7 @@ use crate::device::{self, DeviceSpec};
 use crate::problem::Refusal;
 use crate::render::TENANTS;
 use crate::rest::http::{Method, Reply};
-use crate::rest::route::{Call, PAGE_MAX, Route, schema};
+use crate::rest::route::{CURSOR, Call, LIMIT, Route, cursor_behind, schema};
 use crate::statistics::{self, TenantSums};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -37,10 +37,12 @@ pub struct TenantStatistics {
     pub reporting: u64,
     /// Devices that have not.
     pub silent: u64,
-    /// Device by device, the first of them by their names.
+    /// A page of devices, in the order of their names; all are in the sums.
     pub devices: Vec<OfDevice>,
-    /// Whether there are more devices than are told; they are in the sums.
+    /// Whether there are more behind these.
     pub more: bool,
+    /// Where the next page begins: the value for `cursor`; null on the last.
+    pub next: Option<String>,
 }
 
 /// The routes.
@@ -51,7 +53,7 @@ pub(super) fn routes() -> Vec<Route> {
         operation: "get-tenant-statistics".to_owned(),
         about: "What devices have counted of the traffic of a tenant's policies: sums of all, and device by device.".to_owned(),
         need: Need::ReadTenant,
-        query: &[],
+        query: &[LIMIT, CURSOR],
         body: None,
         tagged: false,
         status: 200,
@@ -74,7 +76,9 @@ fn get(call: &Call<'_>) -> Result<Reply, Refusal> {
         silent: 0,
         devices: Vec::new(),
         more: false,
+        next: None,
     };
+    let (behind, limit) = (call.cursor()?, call.limit());
     for document in model.all(device::KIND).filter(|document| serves(&document.body)) {
         let kept = statistics::of(&model, tenant, &document.id);
         if let Some(kept) = &kept {
@@ -84,7 +88,10 @@ fn get(call: &Call<'_>) -> Result<Reply, Refusal> {
         } else {
             all.silent += 1;
         }
-        all.more = all.devices.len() >= PAGE_MAX;
+        if behind.as_ref().is_some_and(|behind| document.id <= *behind) {
+            continue;
+        }
+        all.more = all.devices.len() >= limit;
         if !all.more {
             let (since, newest) =
                 (kept.as_ref().map(|kept| kept.since), kept.as_ref().map(|kept| kept.newest));
@@ -92,5 +99,7 @@ fn get(call: &Call<'_>) -> Result<Reply, Refusal> {
             all.devices.push(OfDevice { device, since, newest, sums });
         }
     }
+    let last = all.devices.last().filter(|_| all.more);
+    all.next = last.map(|last| cursor_behind(&last.device));
     Ok(Reply::json(200, &all))
 }

@@ -67,6 +67,9 @@ pub struct TenantSpec {
     /// `dns`. They count for its own traffic only.
     #[serde(default)]
     pub resolvers: Option<List<Prefix>>,
+    /// Ports of its devices' host files that policies written with its own tokens may redirect to (`egress`); none unless given.
+    #[serde(default)]
+    pub ports: Option<List<String>>,
 }
 
 fn order() -> u16 {

@@ -3,8 +3,9 @@
 
 use super::document::Page;
 use crate::access::{Need, Scope, Secret};
-use crate::controller::{Draft, Outcome, TOKENS};
+use crate::controller::{Draft, Outcome, TOKENS, administers};
 use crate::device::{self, Touched};
+use crate::model::Model;
 use crate::problem::{Fault, Refusal};
 use crate::render;
 use crate::rest::http::{Method, Reply};
@@ -117,8 +118,7 @@ fn list(call: &Call<'_>) -> Result<Reply, Refusal> {
     Ok(first_page(items, limit))
 }
 
-fn faults(call: &Call<'_>, request: &TokenRequest) -> Vec<Fault> {
-    let model = call.controller.model();
+fn faults(model: &Model, request: &TokenRequest, now: u64) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut wrong = |pointer: &str, message: &str| faults.push(Fault::new(pointer, message));
     if request.name.is_empty() || request.name.chars().count() > 200 {
@@ -144,7 +144,7 @@ fn faults(call: &Call<'_>, request: &TokenRequest) -> Vec<Fault> {
         }
         _ => {}
     }
-    if request.expires.is_some_and(|expires| expires < call.controller.now()) {
+    if request.expires.is_some_and(|expires| expires < now) {
         wrong("/expires", "that time is over; it is in microseconds since 1970");
     }
     if request.scope == Scope::Bootstrap {
@@ -155,10 +155,6 @@ fn faults(call: &Call<'_>, request: &TokenRequest) -> Vec<Fault> {
 
 fn make(call: &Call<'_>) -> Result<Reply, Refusal> {
     let request: TokenRequest = read_as(&call.json()?)?;
-    let faults = faults(call, &request);
-    if !faults.is_empty() {
-        return Err(Refusal::Wrong(faults));
-    }
     let who = call.who();
     let bootstraps = who.scope == Scope::Bootstrap;
     if bootstraps && request.scope != Scope::Admin {
@@ -170,6 +166,11 @@ fn make(call: &Call<'_>) -> Result<Reply, Refusal> {
         "expires": request.expires, "created": call.controller.now(), "hash": secret.hash(),
     });
     let outcome = call.controller.change(&who, "make token", false, |model| {
+        // Here, where nothing else changes: a token must not outlive the tenant or device that it is for.
+        let faults = faults(model, &request, call.controller.now());
+        if !faults.is_empty() {
+            return Err(Refusal::Wrong(faults));
+        }
         let mut draft = Draft::one(TOKENS, secret.id(), Some(body.clone()), Touched::Nothing);
         if bootstraps {
             // Two requests at once: the first took it.
@@ -191,10 +192,11 @@ fn revoke(call: &Call<'_>) -> Result<Reply, Refusal> {
         if model.get(TOKENS, id).is_none() {
             return Err(Refusal::NotFound(format!("there is no token `{id}`")));
         }
-        let admin = |body: &Value| body.get("scope").and_then(Value::as_str) == Some("admin");
-        let others = model.all(TOKENS).any(|token| token.id != id && admin(&token.body));
+        let now = call.controller.now();
+        let others = model.all(TOKENS).any(|token| token.id != id && administers(&token.body, now));
         if !others {
-            let message = "it is the last administrator's; make another first, or nobody could make any";
+            let message =
+                "it is the last administrator's that is good; make another first, or nobody could make any";
             return Err(Refusal::Conflict(message.to_owned()));
         }
         Ok(Draft::one(TOKENS, id, None, Touched::Nothing))

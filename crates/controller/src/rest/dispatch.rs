@@ -105,6 +105,7 @@ impl Api {
             Refusal::TooLarge(_) => &counters.too_large,
             Refusal::Quota(_) => &counters.quota,
             Refusal::Limited(_) => &counters.limited,
+            Refusal::Often(_) => &counters.often,
             Refusal::Busy(_) => &counters.waiting,
             Refusal::Internal(_) | Refusal::Store(StoreError::Full | StoreError::Doubt(_)) => &counters.store,
             Refusal::Store(StoreError::Unusable { .. }) => &counters.store,
@@ -136,6 +137,9 @@ impl Api {
             }
         }
         let query = parameters(&head.query, route.query)?;
+        if let Some(who) = who.as_ref().filter(|_| route.method != Method::Get) {
+            self.controller.may_write(who)?;
+        }
         let coded =
             head.field("content-encoding").filter(|coding| !coding.trim().eq_ignore_ascii_case("identity"));
         if let Some(coding) = coded {

@@ -140,6 +140,7 @@ impl From<&Refusal> for Reply {
             Refusal::MediaType(_) => (415, "media-type", "The format is not read here"),
             Refusal::Quota(_) => (409, "quota", "The tenant's quota is used up"),
             Refusal::Limited(_) => (429, "limited", "Too many attempts"),
+            Refusal::Often(_) => (429, "often", "Too many changes"),
             Refusal::Busy(_) => (429, "busy", "Too much at one time"),
             Refusal::Internal(_) => (500, "internal", "The system did not give what is needed"),
             Refusal::Store(StoreError::Full) => (507, "disk-full", "The disk is full"),
@@ -156,7 +157,9 @@ impl From<&Refusal> for Reply {
         match refusal {
             Refusal::Unknown(_) => reply.with("www-authenticate", "Bearer".to_owned()),
             Refusal::Busy(_) => reply.with("retry-after", "1".to_owned()),
-            Refusal::Limited(seconds) => reply.with("retry-after", seconds.to_string()),
+            Refusal::Limited(seconds) | Refusal::Often(seconds) => {
+                reply.with("retry-after", seconds.to_string())
+            }
             Refusal::Method(known) => reply.with("allow", known.clone()),
             _ => reply,
         }

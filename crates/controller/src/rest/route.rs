@@ -244,10 +244,16 @@ pub fn read_lenient<T: DeserializeOwned>(value: &Value) -> Result<T, Refusal> {
         .map_err(|problems| Refusal::Wrong(problems.iter().map(|p| Fault::of("", p).within(value)).collect()))
 }
 
+/// Where a page begins that goes on behind a key: what [`Call::cursor`] reads.
+#[must_use]
+pub fn cursor_behind(key: &str) -> String {
+    crate::store::hex(key.as_bytes())
+}
+
 /// A page of a list.
 #[must_use]
 pub fn page(items: Vec<Value>, next: Option<&str>) -> Reply {
-    let next = next.map(|last| crate::store::hex(last.as_bytes()));
+    let next = next.map(cursor_behind);
     Reply::json(200, &serde_json::json!({ "items": items, "next": next }))
 }
 

@@ -3,9 +3,9 @@
 
 use super::backend::EnrolRefusal;
 use bartizan_api::southbound::{DeviceId, Enrol, Enrolled, Now, RefuseCode};
-use bartizan_channel::authority::Authority;
+use bartizan_channel::authority::{Authority, EnrolError, Issued};
 use bartizan_channel::tls::Revoked;
-use bartizan_channel::token::{Attempts, TokenError, Tokens};
+use bartizan_channel::token::{Attempts, TokenError};
 use bartizan_channel::{ChannelError, authority};
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
@@ -14,17 +14,16 @@ use std::sync::{Arc, RwLock};
 /// Bytes of a request for a certificate.
 const REQUEST_BYTES: usize = 16 << 10;
 
-/// Seconds between two renewals of a device: whoever has its key does not fill the register.
-const RENEWALS_APART: u64 = 3_600;
+/// Milliseconds between two renewals of a device: whoever has its key does not fill the register.
+const RENEWALS_APART: u64 = 3_600_000;
 
 /// Who gives certificates to devices.
 #[derive(Debug)]
 pub struct Enroller {
     authority: Authority,
-    tokens: Tokens,
     attempts: Attempts,
     days: u64,
-    /// When devices renewed last, seconds since 1970: at most so many entries as there are devices.
+    /// When devices renewed last, in milliseconds of a clock that never goes back: at most so many entries as there are devices.
     renewed: HashMap<DeviceId, u64>,
 }
 
@@ -32,8 +31,7 @@ impl Enroller {
     /// With the authority and the tokens of a folder. Certificates are valid for so many days.
     #[must_use]
     pub fn new(authority: Authority, days: u64) -> Self {
-        let tokens = Tokens::new(authority.folder());
-        Enroller { authority, tokens, attempts: Attempts::new(0), days, renewed: HashMap::new() }
+        Enroller { authority, attempts: Attempts::new(0), days, renewed: HashMap::new() }
     }
 
     /// Answers a request for a certificate.
@@ -57,35 +55,41 @@ impl Enroller {
             self.attempts.failed(source);
             return Err(refusal(RefuseCode::Token, "the request is too long".to_owned(), 0));
         }
-        match (&enrol.token, certified) {
-            (Some(token), _) => {
-                self.tokens.spend(token, enrol.device.as_str(), &enrol.csr, now.unix).map_err(|error| {
+        let device = enrol.device.as_str();
+        let issued = match (&enrol.token, certified) {
+            (Some(token), _) => match self.authority.enrol(token, device, &enrol.csr, now.unix, self.days) {
+                Ok(issued) => Ok(issued),
+                Err(EnrolError::Certificate(error)) => Err(error),
+                Err(EnrolError::Token(error)) => {
                     self.attempts.failed(source);
                     let code =
                         if error == TokenError::Bad { RefuseCode::Token } else { RefuseCode::Unavailable };
-                    refusal(code, error.to_string(), 0)
-                })?;
-            }
+                    return Err(refusal(code, error.to_string(), 0));
+                }
+            },
             (None, Some(device)) if *device == enrol.device => {
                 let last = self.renewed.get(device).copied();
-                if last.is_some_and(|last| now.unix < last.saturating_add(RENEWALS_APART)) {
+                if last.is_some_and(|last| now.ms < last.saturating_add(RENEWALS_APART)) {
                     let what = "the device has just got a certificate".to_owned();
                     return Err(refusal(RefuseCode::Rate, what, 60_000));
                 }
-                self.renewed.insert(device.clone(), now.unix);
+                self.renewed.insert(device.clone(), now.ms);
+                match self.authority.renew(device.as_str(), &enrol.csr, now.unix, self.days) {
+                    Err(ChannelError::Unknown(what)) => return Err(refusal(RefuseCode::Revoked, what, 0)),
+                    issued => issued,
+                }
             }
             (None, _) => {
                 self.attempts.failed(source);
                 let what = format!("only `{}` itself, or a token for it, gets its certificate", enrol.device);
                 return Err(refusal(RefuseCode::Identity, what, 0));
             }
-        }
-        let issued = self.issue(now, enrol);
-        issued.map_err(|error| refusal(RefuseCode::Unavailable, error.to_string(), 60_000))
+        };
+        let enrolled = issued.and_then(|issued| self.enrolled(now, issued));
+        enrolled.map_err(|error| refusal(RefuseCode::Unavailable, error.to_string(), 60_000))
     }
 
-    fn issue(&self, now: Now, enrol: &Enrol) -> Result<Enrolled, ChannelError> {
-        let issued = self.authority.issue_device(enrol.device.as_str(), &enrol.csr, now.unix, self.days)?;
+    fn enrolled(&self, now: Now, issued: Issued) -> Result<Enrolled, ChannelError> {
         Ok(Enrolled { certificate: issued.certificate, authorities: self.authority.trusted(now.unix)? })
     }
 }

@@ -2,8 +2,8 @@
 //! A store in memory, for tests and simulations.
 
 use super::{
-    Alert, AuditRow, Change, Document, Forgotten, KeptAlert, Loaded, Status, Store, StoreError, hash,
-    superfluous,
+    Alert, AlertBounds, AuditRow, Change, Document, Forgotten, KeptAlert, Loaded, Status, Store, StoreError,
+    hash, superfluous,
 };
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,7 +63,9 @@ impl MemoryStore {
         if let Some((kind, id)) = &change.remark {
             self.row(change, (kind, id), (None, None));
         }
-        self.alerts.retain(|(_, alert)| !change.forgets.contains(&alert.tenant));
+        let gone =
+            |tenant: &Option<String>| tenant.as_ref().is_some_and(|name| change.forgets.contains(name));
+        self.alerts.retain(|(_, alert)| !gone(&alert.tenant));
         self.put_status(&change.status);
     }
 }
@@ -129,7 +131,12 @@ impl Store for MemoryStore {
         Ok(self.audit.iter().filter(|row| row.row > behind).take(limit).cloned().collect())
     }
 
-    fn keep_alerts(&mut self, alerts: &[Alert], keep: u64, status: &[Status]) -> Result<u64, StoreError> {
+    fn keep_alerts(
+        &mut self,
+        alerts: &[Alert],
+        keep: AlertBounds,
+        status: &[Status],
+    ) -> Result<u64, StoreError> {
         if self.full {
             return Err(StoreError::Full);
         }
@@ -150,11 +157,14 @@ impl Store for MemoryStore {
             self.alerts.push((alert.key.clone(), kept));
             let mut own = self.alerts.iter().filter(|(_, a)| a.tenant == alert.tenant);
             let oldest = own.next().map(|(_, a)| a.number);
-            if own.count() as u64 >= keep {
+            if own.count() as u64 >= keep.of_tenant {
                 self.alerts.retain(|(_, a)| Some(a.number) != oldest);
                 forgotten += 1;
             }
         }
+        let beyond = self.alerts.len().saturating_sub(usize::try_from(keep.of_all).unwrap_or(usize::MAX));
+        self.alerts.drain(..beyond);
+        forgotten += beyond as u64;
         Ok(forgotten)
     }
 
@@ -164,7 +174,7 @@ impl Store for MemoryStore {
         below: u64,
         limit: usize,
     ) -> Result<Vec<KeptAlert>, StoreError> {
-        let fits = |a: &KeptAlert| a.number < below && tenant.is_none_or(|t| t == a.tenant);
+        let fits = |a: &KeptAlert| a.number < below && tenant.is_none_or(|t| Some(t) == a.tenant.as_deref());
         Ok(self.alerts.iter().rev().map(|(_, a)| a).filter(|a| fits(a)).take(limit).cloned().collect())
     }
 }

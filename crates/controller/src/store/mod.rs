@@ -112,8 +112,8 @@ pub struct AuditRow {
 /// An alert as a device tells it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alert {
-    /// Whose traffic.
-    pub tenant: String,
+    /// Whose traffic; `None`: no tenant's.
+    pub tenant: Option<String>,
     /// What equal alerts have in common.
     pub key: String,
     /// When the newest of them was, in microseconds since 1970.
@@ -130,8 +130,8 @@ pub struct Alert {
 pub struct KeptAlert {
     /// Its number; newer alerts have higher ones.
     pub number: u64,
-    /// Whose traffic.
-    pub tenant: String,
+    /// Whose traffic; null: that of no tenant, which administrators see and readers of the whole.
+    pub tenant: Option<String>,
     /// How many equal ones there were.
     pub count: u64,
     /// When the first of them was, in microseconds since 1970.
@@ -140,6 +140,27 @@ pub struct KeptAlert {
     pub last: u64,
     /// The newest event, as EVE JSON.
     pub event: Value,
+}
+
+/// Kind and name of a document.
+pub type Key = (String, String);
+
+/// Some of the documents of a generation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Part {
+    /// The documents, by kind and name.
+    pub documents: Vec<Document>,
+    /// Behind what the next ones are; `None` if there are no more.
+    pub next: Option<Key>,
+}
+
+/// How many alerts are kept, equal ones counted once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AlertBounds {
+    /// Of a tenant, and of the traffic of none.
+    pub of_tenant: u64,
+    /// Of all.
+    pub of_all: u64,
 }
 
 /// How much was forgotten.
@@ -225,6 +246,21 @@ pub trait Store: Send {
     /// It cannot be read.
     fn at(&mut self, generation: u64) -> Result<Vec<Document>, StoreError>;
 
+    /// The next of them behind a kind and name, `limit` at most, and where to go on: for those who let others have the store in between. All
+    /// of them are right if the generation is kept when the last has come.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn at_part(&mut self, generation: u64, behind: Option<&Key>, limit: usize) -> Result<Part, StoreError> {
+        let key = |document: &Document| (document.kind.clone(), document.id.clone());
+        let mut documents = self.at(generation)?;
+        documents.retain(|document| behind.is_none_or(|behind| key(document) > *behind));
+        let more = documents.len() > limit;
+        documents.truncate(limit);
+        let next = documents.last().filter(|_| more).map(key);
+        Ok(Part { documents, next })
+    }
+
     /// Whether the documents of a generation are still kept ([`Store::forget`]); the newest always are.
     ///
     /// # Errors
@@ -244,12 +280,17 @@ pub trait Store: Send {
     /// It cannot be read.
     fn audit(&mut self, behind: u64, limit: usize) -> Result<Vec<AuditRow>, StoreError>;
 
-    /// Keeps alerts, equal ones once, and of each tenant no more than `keep`; returns how many it forgot for that. `status` is written
+    /// Keeps alerts, equal ones once, and no more than these many, the newest; returns how many it forgot for that. `status` is written
     /// along, all of it or nothing: what has come, so that no alert is counted twice.
     ///
     /// # Errors
     /// The disk is full, or fails.
-    fn keep_alerts(&mut self, alerts: &[Alert], keep: u64, status: &[Status]) -> Result<u64, StoreError>;
+    fn keep_alerts(
+        &mut self,
+        alerts: &[Alert],
+        keep: AlertBounds,
+        status: &[Status],
+    ) -> Result<u64, StoreError>;
 
     /// Up to `limit` alerts with lower numbers than `below`, newest first; of one tenant if named.
     ///

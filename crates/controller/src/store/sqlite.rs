@@ -6,9 +6,10 @@
 
 use super::migrations::MIGRATIONS;
 use super::{
-    Alert, AuditRow, Change, Document, Forgotten, KeptAlert, Loaded, Status, Store, StoreError, hash,
-    superfluous,
+    Alert, AlertBounds, AuditRow, Change, Document, Forgotten, KeptAlert, Key, Loaded, Part, Status, Store,
+    StoreError, hash, superfluous,
 };
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, Transaction, params};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +23,8 @@ pub struct SqliteStore {
     path: String,
     /// Set when the system could not say what is on the disk.
     doubt: Option<String>,
+    /// Alerts that there are; `None` where they have to be counted.
+    alerts: Option<u64>,
 }
 
 impl SqliteStore {
@@ -34,7 +37,7 @@ impl SqliteStore {
         let unusable =
             |error: rusqlite::Error| StoreError::Unusable { path: name.clone(), message: advice(&error) };
         let connection = Connection::open(path).map_err(unusable)?;
-        let mut store = SqliteStore { connection, path: name.clone(), doubt: None };
+        let mut store = SqliteStore { connection, path: name.clone(), doubt: None, alerts: None };
         store.set_up().map_err(unusable)?;
         store.migrate()?;
         Ok(store)
@@ -214,27 +217,69 @@ fn put_status(transaction: &Transaction<'_>, lines: &[Status]) -> rusqlite::Resu
     Ok(())
 }
 
-fn keep(transaction: &Transaction<'_>, alert: &Alert) -> rusqlite::Result<()> {
+/// The tenant of alerts as the table has it: no tenant has a name without letters.
+fn column(tenant: Option<&str>) -> &str {
+    tenant.unwrap_or_default()
+}
+
+/// Keeps an alert. Whether it is one more.
+fn keep(transaction: &Transaction<'_>, alert: &Alert) -> rusqlite::Result<bool> {
+    let tenant = column(alert.tenant.as_deref());
     let last = i64::try_from(alert.last).unwrap_or(i64::MAX);
     let count = i64::try_from(alert.count).unwrap_or(i64::MAX);
     let known: Option<(i64, i64)> = transaction
         .prepare_cached("DELETE FROM alerts WHERE tenant = ? AND key = ? RETURNING count, first")?
-        .query_row(params![alert.tenant, alert.key], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row(params![tenant, alert.key], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
+    let new = known.is_none();
     let (before, first) = known.unwrap_or((0, last));
     transaction
         .prepare_cached(
             "INSERT INTO alerts (tenant, key, count, first, last, body) VALUES (?, ?, ?, ?, ?, ?)",
         )?
         .execute(params![
-            alert.tenant,
+            tenant,
             alert.key,
             before.saturating_add(count),
             first,
             last,
             alert.body.to_string()
         ])?;
-    Ok(())
+    Ok(new)
+}
+
+/// Keeps alerts within their bounds. How many there are then, of so many before (counted if that is not known), and how many were forgotten.
+fn keep_all(
+    transaction: &Transaction<'_>,
+    alerts: &[Alert],
+    bounds: AlertBounds,
+    known: Option<u64>,
+) -> rusqlite::Result<(u64, u64)> {
+    let before = match known {
+        Some(known) => known,
+        None => {
+            transaction.prepare_cached("SELECT count(*) FROM alerts")?.query_row([], |row| number(row, 0))?
+        }
+    };
+    let mut all = before;
+    for alert in alerts {
+        all += u64::from(keep(transaction, alert)?);
+    }
+    let of_tenant = i64::try_from(bounds.of_tenant).unwrap_or(i64::MAX);
+    let tenants: BTreeSet<&str> = alerts.iter().map(|alert| column(alert.tenant.as_deref())).collect();
+    let mut forgotten = 0;
+    for tenant in tenants {
+        forgotten += forget(transaction, tenant, of_tenant)?;
+    }
+    let beyond = all.saturating_sub(forgotten).saturating_sub(bounds.of_all);
+    if beyond > 0 {
+        forgotten += transaction
+            .prepare_cached(
+                "DELETE FROM alerts WHERE number IN (SELECT number FROM alerts ORDER BY number LIMIT ?)",
+            )?
+            .execute([i64::try_from(beyond).unwrap_or(i64::MAX)])? as u64;
+    }
+    Ok((all.saturating_sub(forgotten), forgotten))
 }
 
 /// Forgets a tenant's oldest alerts beyond a number.
@@ -325,7 +370,7 @@ fn audit_row(row: &Row<'_>) -> rusqlite::Result<AuditRow> {
 fn kept_alert(row: &Row<'_>) -> rusqlite::Result<KeptAlert> {
     Ok(KeptAlert {
         number: number(row, 0)?,
-        tenant: row.get(1)?,
+        tenant: Some(row.get::<_, String>(1)?).filter(|tenant| !tenant.is_empty()),
         count: number(row, 2)?,
         first: number(row, 3)?,
         last: number(row, 4)?,
@@ -348,6 +393,9 @@ impl Store for SqliteStore {
     }
 
     fn commit_all(&mut self, changes: &[Change]) -> Result<u64, StoreError> {
+        if changes.iter().any(|change| !change.forgets.is_empty()) {
+            self.alerts = None;
+        }
         if !changes.iter().all(Change::is_repeated) {
             return self.write(|transaction| commit_each(transaction, changes));
         }
@@ -370,6 +418,27 @@ impl Store for SqliteStore {
             [generation],
             document,
         )
+    }
+
+    fn at_part(&mut self, generation: u64, behind: Option<&Key>, limit: usize) -> Result<Part, StoreError> {
+        let generation = i64::try_from(generation).unwrap_or(i64::MAX);
+        // No kind is without letters.
+        let (kind, id) = behind.map_or(("", ""), |(kind, id)| (kind.as_str(), id.as_str()));
+        let rows = self.rows(
+            "SELECT d.kind, d.id, d.generation, d.body FROM
+                (SELECT kind, id, max(generation) AS newest FROM documents
+                    WHERE (kind, id) > (?, ?) AND generation <= ? GROUP BY kind, id ORDER BY kind, id LIMIT ?) n
+                JOIN documents d ON d.kind = n.kind AND d.id = n.id AND d.generation = n.newest ORDER BY d.kind, d.id",
+            params![kind, id, generation, i64::try_from(limit).unwrap_or(i64::MAX)],
+            |row| {
+                let key = (row.get::<_, String>(0)?, row.get::<_, String>(1)?);
+                // Removed ones have no body.
+                let removed = matches!(row.get_ref(3)?, ValueRef::Null);
+                Ok((key, if removed { None } else { Some(document(row)?) }))
+            },
+        )?;
+        let next = rows.last().filter(|_| rows.len() == limit).map(|(key, _)| key.clone());
+        Ok(Part { documents: rows.into_iter().filter_map(|(_, document)| document).collect(), next })
     }
 
     fn keeps(&mut self, generation: u64) -> Result<bool, StoreError> {
@@ -403,14 +472,20 @@ impl Store for SqliteStore {
         )
     }
 
-    fn keep_alerts(&mut self, alerts: &[Alert], bound: u64, status: &[Status]) -> Result<u64, StoreError> {
-        let bound = i64::try_from(bound).unwrap_or(i64::MAX);
-        let tenants: BTreeSet<&str> = alerts.iter().map(|alert| alert.tenant.as_str()).collect();
-        self.write(|transaction| {
+    fn keep_alerts(
+        &mut self,
+        alerts: &[Alert],
+        keep: AlertBounds,
+        status: &[Status],
+    ) -> Result<u64, StoreError> {
+        // Counted again after a failure: what it left is not known here.
+        let known = self.alerts.take();
+        let (all, forgotten) = self.write(|transaction| {
             put_status(transaction, status)?;
-            alerts.iter().try_for_each(|alert| keep(transaction, alert))?;
-            tenants.iter().map(|tenant| forget(transaction, tenant, bound)).sum()
-        })
+            keep_all(transaction, alerts, keep, known)
+        })?;
+        self.alerts = Some(all);
+        Ok(forgotten)
     }
 
     fn alerts(

@@ -6,7 +6,7 @@ use bartizan_controller::access::Secret;
 use bartizan_controller::clock::ManualClock;
 use bartizan_controller::fleet::MemoryFleet;
 use bartizan_controller::rest::{Head, Reply};
-use bartizan_controller::store::{MemoryStore, Store};
+use bartizan_controller::store::{AlertBounds, MemoryStore, Store};
 use bartizan_controller::{Api, Controller, Settings, resources};
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
@@ -47,10 +47,11 @@ impl World {
         let (clock, fleet) = (Arc::new(ManualClock::default()), Arc::new(MemoryFleet::default()));
         clock.set(NOW);
         let functions = ["pfw", "sfw", "ids"].map(str::to_owned).to_vec();
-        let settings = Settings { functions, alerts_max: 5, ..settings };
+        let settings =
+            Settings { functions, alerts_max: AlertBounds { of_tenant: 5, of_all: 12 }, ..settings };
         let controller = Controller::new(store, clock.clone(), fleet.clone(), settings).unwrap();
         let keep = |secret: &Secret| Ok::<_, ()>(secret.reveal());
-        let bootstrap = controller.bootstrap(keep).unwrap().unwrap().unwrap();
+        let bootstrap = controller.bootstrap(false, keep).unwrap().unwrap().unwrap();
         let api = Api::new(Arc::new(controller), resources::routes());
         let mut world = World { api, clock, fleet, token: bootstrap };
         world.token = world.token("admin", None, None);

@@ -217,6 +217,66 @@ fn where_nobody_is_blamed_the_newest_change_is_held_back() {
     assert_eq!(edge.keys().len(), 6, "{:?}", edge.keys());
 }
 
+/// A default that lets traffic go on, or a library without some rule.
+fn settings(held: &Held) -> Option<Refusal> {
+    let bad = |object: &Object| {
+        let text = text(object);
+        text.pointer("/default/action") == Some(&json!("allow"))
+            || text.pointer("/library/except/0") == Some(&json!(BAD))
+    };
+    let of: Vec<_> = held.objects.iter().filter(|(_, object)| bad(object)).collect();
+    let of: Vec<_> = of.into_iter().map(|(key, _)| (key.clone(), "")).collect();
+    (!of.is_empty()).then(|| refusal(RefusalCode::Policy, &of))
+}
+
+#[test]
+fn what_is_wrong_with_what_administrators_say_is_no_tenants_fault() {
+    let (mut site, edge, _) = begin("held-settings", settings);
+    let file = site.rules("alert tcp any any -> any any (msg:\"a\"; sid:1;)\n");
+    let library = |except: &[u16]| json!({ "files": [file], "except": except });
+    site.put("/v1/libraries/web", &library(&[]));
+    let policy = json!({ "policy": { "chain": ["ids"], "ids": { "level": "web" } } });
+    site.put("/v1/tenants/acme/policies/detect", &policy);
+    let allow = json!({ "action": "allow", "chain": ["ids"], "ids": { "level": "web" } });
+    for (path, bad, good) in [
+        ("/v1/libraries/web", library(&[BAD]), library(&[])),
+        ("/v1/settings/default", allow, json!({ "action": "drop" })),
+    ] {
+        site.put(path, &bad);
+        until("it is refused", || site.status("edge")["state"] == "refused");
+        // Whoever says something meanwhile has not broken it.
+        let next = site.policy("beta", "web", 82);
+        until("it is refused again", || {
+            let status = site.status("edge");
+            status["wanted"] == next && status["state"] == "refused"
+        });
+        assert_eq!(site.status("edge")["held-back"], Value::Null, "{path}");
+        let mended = site.put(path, &good)["generation"].as_u64().unwrap();
+        site.runs("edge", mended);
+    }
+    drop(edge);
+}
+
+#[test]
+fn a_library_that_only_the_default_names_comes_to_devices() {
+    let mut site = Site::new("default-library");
+    site.tenant("acme", 1);
+    let edge = site.agent("edge", &["acme"]);
+    let file = site.rules("alert tcp any any -> any any (msg:\"a\"; sid:1;)\n");
+    site.put("/v1/libraries/web", &json!({ "files": [file] }));
+    let says = json!({ "action": "allow", "chain": ["ids"], "ids": { "level": "web" } });
+    let generation = site.put("/v1/settings/default", &says)["generation"].as_u64().unwrap();
+    site.runs("edge", generation);
+    assert_eq!(edge.keys(), ["group:1", "policy:0:@default", "policy:0:@library/web", "policy:1:@tenant"]);
+    let policy = site.get("/v1/devices/edge/policy");
+    assert_eq!(policy["policy"]["rule-groups"], json!({ "web": ["web.rules"] }));
+    let refused = site.ask(Method::Delete, "/v1/libraries/web", &Value::Null);
+    assert_eq!(
+        (refused.status, &refused.body["detail"]),
+        (409, &json!("the setting `default` names it; change that first"))
+    );
+}
+
 #[test]
 fn a_tenant_that_is_new_on_a_device_has_nothing_there_until_it_is_taken() {
     let mut site = Site::new("held-new");

@@ -180,11 +180,15 @@ fn alerts_statistics_and_orders_come_out_at_rest() {
     edge.handle.alert(alert(1));
     // Of a tenant that it does not serve.
     edge.handle.alert(Alert { key: "x".into(), ..alert(2) });
+    // Of the traffic of no tenant: for administrators.
+    edge.handle.alert(Alert { key: "nobody".into(), ..alert(0) });
     until("the alert", || !site.get("/v1/tenants/acme/alerts")["items"].as_array().unwrap().is_empty());
     edge.handle.alert(alert(1));
     until("it is counted", || site.get("/v1/tenants/acme/alerts")["items"][0]["count"] == 4);
     let kept = site.get("/v1/alerts")["items"].take();
-    assert_eq!(kept.as_array().unwrap().len(), 1);
+    let kept: Vec<&Value> = kept.as_array().unwrap().iter().collect();
+    assert_eq!(kept.iter().map(|alert| alert["tenant"].as_str()).collect::<Vec<_>>(), [Some("acme"), None]);
+    assert_eq!(site.get("/v1/tenants/acme/alerts")["items"].as_array().unwrap().len(), 1);
     assert_eq!((&kept[0]["event"]["src_ip"], &kept[0]["last"]), (&json!("192.0.2.9"), &json!(5_000)));
     let delta = |counters: &[(&str, u64)]| Delta {
         counters: counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
@@ -246,7 +250,7 @@ fn a_device_that_is_revoked_is_out_until_it_is_enrolled_again() {
     let generation = site.policy("acme", "web", 1);
     site.runs("edge", generation);
     let revoked = site.ask(Method::Delete, "/v1/devices/edge/enrolment", &Value::Null);
-    assert_eq!(revoked.body, json!({ "revoked": 1 }));
+    assert_eq!(revoked.body, json!({ "revoked": 1, "tokens": 1 }));
     until("its session ends", || site.status("edge")["session"]["connected"] == false);
     let generation = site.policy("acme", "web", 2);
     drop(edge);

@@ -54,6 +54,7 @@ pub fn config(folder: &Path, agents: SocketAddr) -> Config {
         state: folder.join("controller"),
         listen: "127.0.0.1:0".parse().unwrap(),
         southbound: Some(Southbound { listen: agents, authority: None, server }),
+        bootstrap: false,
         settings: Settings {
             functions: ["pfw", "sfw", "ids"].map(str::to_owned).to_vec(),
             ..Settings::default()

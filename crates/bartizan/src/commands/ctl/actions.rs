@@ -89,9 +89,9 @@ impl Action {
         self.routes.iter().all(|route| route.method == Method::Get)
     }
 
-    /// Whether it is a list in pages.
+    /// Whether it is a list in pages, which are turned here. Other answers that have pages are shown one by one.
     pub fn lists(&self) -> bool {
-        self.parameters().iter().any(|parameter| parameter.kind == ParameterKind::Cursor)
+        self.routes.iter().any(|route| route.operation.starts_with("list-"))
     }
 
     /// Parameters of the query, but for where a page begins.
@@ -118,7 +118,7 @@ impl Action {
             let shown = name.to_ascii_uppercase();
             all.push(Arg::new(leak(id("name", name))).value_name(leak(shown)).required(always).help(about));
         }
-        all.extend(self.parameters().into_iter().filter_map(parameter));
+        all.extend(self.parameters().into_iter().filter_map(|of| parameter(of, self.lists())));
         if let Some(body) = self.routes.first().and_then(|route| route.body) {
             let about = match body.schema {
                 Some(_) => "The document, YAML or JSON; `-` for standard input",
@@ -161,7 +161,8 @@ fn leak(text: String) -> &'static str {
     Box::leak(text.into_boxed_str())
 }
 
-fn parameter(parameter: &'static Parameter) -> Option<Arg> {
+/// A parameter as an option. `turned`: pages are turned here.
+fn parameter(parameter: &'static Parameter, turned: bool) -> Option<Arg> {
     let arg = Arg::new(leak(id("query", parameter.name))).long(parameter.name).help(parameter.about);
     match parameter.kind {
         ParameterKind::Flag => Some(arg.action(ArgAction::SetTrue)),
@@ -170,8 +171,7 @@ fn parameter(parameter: &'static Parameter) -> Option<Arg> {
             let range = value_parser!(i64).range(i64::try_from(from).unwrap_or(0)..=to);
             Some(arg.value_name("NUMBER").value_parser(range))
         }
-        // Pages are turned here.
-        ParameterKind::Cursor => None,
+        ParameterKind::Cursor => (!turned).then(|| arg.value_name("TEXT")),
     }
 }
 
