@@ -16,7 +16,7 @@ mod state;
 use crate::classes::{PolicyClassifier, Variants, both_ways};
 use crate::compaction::Compaction;
 use crate::early::{self, Selected};
-use crate::grt::GlobalRuleTable;
+use crate::grt::{FidAllocator, GlobalRuleTable};
 use crate::kept;
 use crate::lookup::{KeptLookup, Lookup, PolicyRules, TOGETHER_MAX};
 use crate::order::{self, OrderError};
@@ -24,6 +24,7 @@ use crate::staged::Staged;
 use crate::tenants::TenantSelector;
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
 use bartizan_classify::list::{Numbers, Placed};
+use bartizan_classify::names::Lease;
 use bartizan_classify::{Entry, HeaderRule, List, Names};
 use bartizan_config::policy::{
     Bypass, OneSided, Overload, OverloadAction, Policy, PolicyError, PolicyFile, Problem, Target,
@@ -168,6 +169,16 @@ impl Agent {
         self.hosts = HostTables::new(config);
     }
 
+    /// Sets who says which fids new classes get. To be called before the first generation, whose classes get theirs there.
+    pub fn set_fid_allocator(&mut self, allocator: Box<dyn FidAllocator>) {
+        self.state.table = Arc::new(GlobalRuleTable::with(allocator));
+    }
+
+    /// Sets the key of the table of DNS names, which live traffic must not know. To be called before the first generation: what was learned is gone.
+    pub fn set_names_key(&mut self, key: u64) {
+        self.names = Arc::new(Names::keyed(key));
+    }
+
     /// Replaces the kinds by others of the same functions, in the same order, made with other services.
     pub fn set_kinds(&mut self, kinds: Vec<Arc<dyn FunctionKind>>) {
         let names = |kinds: &[Arc<dyn FunctionKind>]| kinds.iter().map(|k| k.spec().name).collect::<Vec<_>>();
@@ -274,6 +285,7 @@ impl Agent {
             links,
             state: self.state.clone(),
             problems: Vec::new(),
+            names: None,
             lookup: KeptLookup::default(),
             kept: None,
         }
@@ -325,6 +337,8 @@ struct Build<'a> {
     links: &'a [(&'a str, LinkId)],
     state: State,
     problems: Vec<Problem>,
+    /// The DNS names of its groups.
+    names: Option<Arc<Lease>>,
     /// What the next generation may have of this one.
     lookup: KeptLookup,
     kept: Option<Kept>,

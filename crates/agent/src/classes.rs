@@ -6,6 +6,7 @@ use crate::tenants::{TenantQuestion, TenantSelector};
 use bartizan_base::Timestamp;
 use bartizan_base::turns::wait_for_turn;
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
+use bartizan_classify::names::Lease;
 use bartizan_classify::{Header, HeaderNames, HeaderRule, InsertError, List, Match, Names};
 use bartizan_config::policy::Prefix;
 use bartizan_function::header::{CLIENT_NAME, SERVER_NAME};
@@ -68,6 +69,8 @@ pub(crate) struct ByName {
     pub(crate) reader: FunctionId,
     /// Whose answers count: for whose traffic (`None`: everybody's).
     pub(crate) resolvers: Vec<(Option<TenantId>, Prefix)>,
+    /// As long as packets are looked up here the names keep their numbers.
+    pub(crate) _lease: Arc<Lease>,
 }
 
 /// Port of DNS servers.

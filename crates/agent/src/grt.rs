@@ -1,21 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The global rule table: one number, the fid, for each class of flows, the same in every function's table.
 //!
-//! Source: PASS, section on the agent: globally unique identifiers, deletion by the identifier alone. A new entry gets
-//! the smallest free fid, in O(log n): freed ones wait in a heap. An entry belongs to one tenant and is known by it
+//! Source: PASS, section on the agent: globally unique identifiers, deletion by the identifier alone. An entry belongs to one tenant and is known by it
 //! and a name, so that the same class has the same fid in every generation.
+//!
+//! Which number a new entry gets is the business of a [`FidAllocator`]. The usual one gives [the smallest free one](SmallestFree); a device below the host whose
+//! tables want others (blocks by tenant, say) has one of its own ([`Agent::set_fid_allocator`](crate::Agent::set_fid_allocator)). The table sees to it that no number stands for two classes, whatever an
+//! allocator gives.
 
 use bartizan_base::{Fid, TenantId};
 use core::cmp::Reverse;
+use core::fmt;
 use std::collections::{BinaryHeap, HashMap};
 
 /// No fid is this or above: bounds the tables that are indexed by fid.
 pub const FID_END: u32 = 1 << 20;
 
-/// No fid is free.
+/// A class gets no fid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("global rule table: all {FID_END} fids are in use; use fewer policies, tenants or service levels")]
-pub struct NoFid;
+pub enum NoFid {
+    /// No fid is free.
+    #[error(
+        "global rule table: all {FID_END} fids are in use; use fewer policies, tenants or service levels"
+    )]
+    Full,
+    /// The allocator gave a number that stands for another class, or none at all.
+    #[error("the allocator of fids gave {}, which is in use or not below {FID_END}; report it to whoever made it", .0.0)]
+    Wrong(Fid),
+}
 
 /// What a fid stands for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -26,16 +38,83 @@ pub struct Meaning {
     pub name: String,
 }
 
-/// See the module.
+/// Who says which number a new class gets. A generation that is not taken leaves no trace: the table works on a copy ([`FidAllocator::copy`]) until it is.
+pub trait FidAllocator: fmt::Debug + Send + Sync {
+    /// A number below [`FID_END`] that is free: never given, or given back.
+    ///
+    /// # Errors
+    /// [`NoFid::Full`].
+    fn give(&mut self, meaning: &Meaning) -> Result<Fid, NoFid>;
+
+    /// Takes a number back that it gave. `meaning`: what it stood for.
+    fn take_back(&mut self, fid: Fid, meaning: &Meaning);
+
+    /// One that gives what this one would.
+    fn copy(&self) -> Box<dyn FidAllocator>;
+}
+
+/// Gives the smallest free number, in O(log n): tables that are indexed by fid stay dense.
 #[derive(Clone, Debug, Default)]
+pub struct SmallestFree {
+    /// Numbers below this one were given.
+    end: u32,
+    /// Those of them that are free.
+    free: BinaryHeap<Reverse<u32>>,
+}
+
+impl FidAllocator for SmallestFree {
+    fn give(&mut self, _: &Meaning) -> Result<Fid, NoFid> {
+        if let Some(Reverse(number)) = self.free.pop() {
+            return Ok(Fid(number));
+        }
+        if self.end >= FID_END {
+            return Err(NoFid::Full);
+        }
+        self.end += 1;
+        Ok(Fid(self.end - 1))
+    }
+
+    fn take_back(&mut self, fid: Fid, _: &Meaning) {
+        self.free.push(Reverse(fid.0));
+    }
+
+    fn copy(&self) -> Box<dyn FidAllocator> {
+        Box::new(self.clone())
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
 pub struct GlobalRuleTable {
     entries: Vec<Option<Meaning>>,
-    free: BinaryHeap<Reverse<u32>>,
     by_meaning: HashMap<Meaning, Fid>,
+    allocator: Box<dyn FidAllocator>,
+}
+
+impl Default for GlobalRuleTable {
+    fn default() -> Self {
+        GlobalRuleTable::with(Box::new(SmallestFree::default()))
+    }
+}
+
+impl Clone for GlobalRuleTable {
+    fn clone(&self) -> Self {
+        GlobalRuleTable {
+            entries: self.entries.clone(),
+            by_meaning: self.by_meaning.clone(),
+            allocator: self.allocator.copy(),
+        }
+    }
 }
 
 impl GlobalRuleTable {
-    /// The fid of a meaning: the one that it has, else the smallest free one.
+    /// An empty table whose numbers come from an allocator that has given none.
+    #[must_use]
+    pub fn with(allocator: Box<dyn FidAllocator>) -> Self {
+        GlobalRuleTable { entries: Vec::new(), by_meaning: HashMap::new(), allocator }
+    }
+
+    /// The fid of a meaning: the one that it has, else one that the allocator gives.
     ///
     /// # Errors
     /// [`NoFid`].
@@ -43,22 +122,19 @@ impl GlobalRuleTable {
         if let Some(fid) = self.by_meaning.get(&meaning) {
             return Ok(*fid);
         }
-        let number = match self.free.pop() {
-            Some(Reverse(number)) => number,
-            None => {
-                let number = u32::try_from(self.entries.len()).map_err(|_| NoFid)?;
-                if number >= FID_END {
-                    return Err(NoFid);
-                }
-                self.entries.push(None);
-                number
-            }
-        };
-        if let Some(entry) = self.entries.get_mut(number as usize) {
+        let fid = self.allocator.give(&meaning)?;
+        let place = fid.0 as usize;
+        if fid.0 >= FID_END || self.entries.get(place).is_some_and(Option::is_some) {
+            return Err(NoFid::Wrong(fid));
+        }
+        if self.entries.len() <= place {
+            self.entries.resize(place + 1, None);
+        }
+        if let Some(entry) = self.entries.get_mut(place) {
             *entry = Some(meaning.clone());
         }
-        self.by_meaning.insert(meaning, Fid(number));
-        Ok(Fid(number))
+        self.by_meaning.insert(meaning, fid);
+        Ok(fid)
     }
 
     /// The fid that a meaning has.
@@ -71,7 +147,7 @@ impl GlobalRuleTable {
     pub fn delete(&mut self, fid: Fid) -> Option<Meaning> {
         let meaning = self.entries.get_mut(fid.0 as usize)?.take()?;
         self.by_meaning.remove(&meaning);
-        self.free.push(Reverse(fid.0));
+        self.allocator.take_back(fid, &meaning);
         Some(meaning)
     }
 
@@ -161,8 +237,42 @@ mod tests {
 
     #[test]
     fn there_is_an_end() {
-        let mut table =
-            GlobalRuleTable { entries: vec![None; FID_END as usize], ..GlobalRuleTable::default() };
-        assert_eq!(table.fid(meaning(0, 0)), Err(NoFid));
+        let full = SmallestFree { end: FID_END, ..SmallestFree::default() };
+        let mut table = GlobalRuleTable::with(Box::new(full));
+        assert_eq!(table.fid(meaning(0, 0)), Err(NoFid::Full));
+    }
+
+    /// Gives what it is told to, whether that is right or not.
+    #[derive(Clone, Debug)]
+    struct Says(Vec<u32>);
+
+    impl FidAllocator for Says {
+        fn give(&mut self, _: &Meaning) -> Result<Fid, NoFid> {
+            self.0.pop().map(Fid).ok_or(NoFid::Full)
+        }
+        fn take_back(&mut self, fid: Fid, _: &Meaning) {
+            self.0.push(fid.0);
+        }
+        fn copy(&self) -> Box<dyn FidAllocator> {
+            Box::new(self.clone())
+        }
+    }
+
+    #[test]
+    fn whatever_an_allocator_gives_no_number_stands_for_two_classes() {
+        let mut table = GlobalRuleTable::with(Box::new(Says(vec![FID_END, 9, 700_000, 9])));
+        assert_eq!(table.fid(meaning(1, 1)), Ok(Fid(9)));
+        assert_eq!(table.fid(meaning(2, 1)), Ok(Fid(700_000)));
+        assert_eq!(table.fid(meaning(1, 1)), Ok(Fid(9)));
+        for wrong in [9, FID_END] {
+            assert_eq!(table.fid(meaning(3, 1)), Err(NoFid::Wrong(Fid(wrong))));
+        }
+        assert_eq!((table.len(), table.fids().collect::<Vec<_>>()), (2, vec![Fid(9), Fid(700_000)]));
+        // A copy has an allocator of its own.
+        let mut copy = table.clone();
+        assert_eq!(copy.delete(Fid(9)), Some(meaning(1, 1)));
+        assert_eq!(copy.fid(meaning(4, 1)), Ok(Fid(9)));
+        assert_eq!(table.meaning(Fid(9)), Some(&meaning(1, 1)));
+        assert_eq!(table.fid(meaning(4, 1)), Err(NoFid::Full));
     }
 }

@@ -7,7 +7,7 @@
 //! name by id. What is the same object as in the generation before is not read again ([`Joiner`]). Nothing is built here.
 
 use crate::session::Held;
-use bartizan_api::southbound::{Diagnostic, Object, ObjectKey, Policy, RuleGroup, Rules};
+use bartizan_api::southbound::{Diagnostic, Object, ObjectKey, Policy, RuleGroup, RuleType, Rules};
 use bartizan_config::policy::{Parts, PolicyText, Problem};
 use bartizan_rules::library::{Choice, choose};
 use bartizan_rules::{RuleFile, parse_file};
@@ -427,7 +427,8 @@ impl Joining {
             match all.get(&ObjectKey::group(file.group)) {
                 Some(object) if is_rule_file(object) => files.push((file.sha256, Arc::clone(object))),
                 Some(_) => {
-                    self.wrong(key, &pointer, format!("group {} is no rule file of tenant 0", file.group));
+                    let what = "is no rule file, which is rules as text, of type ids, of tenant 0";
+                    self.wrong(key, &pointer, format!("group {} {what}", file.group));
                 }
                 None => self.wrong(key, &pointer, format!("there is no group {}; send it first", file.group)),
             }
@@ -462,6 +463,19 @@ impl Joining {
         wrong.into_iter().for_each(|(key, pointer, message)| self.wrong(&key, &pointer, message));
     }
 
+    /// Every rule group is a file of some library: what nothing runs is not acknowledged as if it ran.
+    fn check_rule_groups(&mut self, held: &Held) {
+        let files = self.libraries.values().flat_map(|library| &library.files);
+        let used: BTreeSet<ObjectKey> = files.map(|(_, object)| object.key()).collect();
+        let groups = held.objects.iter().filter(|(_, object)| matches!(object.as_ref(), Object::Group(_)));
+        let unused: Vec<ObjectKey> =
+            groups.filter(|(key, _)| !used.contains(*key)).map(|(key, _)| key.clone()).collect();
+        for key in unused {
+            let message = "no library of this generation has this rule group, so nothing would run it; name it in the `files` of a library                            (rules as text, of type ids, of tenant 0), or leave it out";
+            self.wrong(&key, "", message);
+        }
+    }
+
     /// Joins what is no policy.
     fn common(&mut self, held: &Held) -> Common {
         for (key, object) in &held.objects {
@@ -472,6 +486,7 @@ impl Joining {
                 _ => {}
             }
         }
+        self.check_rule_groups(held);
         let mut tenants = core::mem::take(&mut self.tenants);
         let names = tenants.iter().map(|t| (t.tenant, t.name.clone())).collect();
         self.check_groups(&names);
@@ -507,7 +522,10 @@ fn rule_file(library: &str) -> String {
 }
 
 fn is_rule_file(object: &Object) -> bool {
-    matches!(object, Object::Group(RuleGroup { tenant: 0, rules: Rules::Raw(_), .. }))
+    matches!(
+        object,
+        Object::Group(RuleGroup { tenant: 0, rule_type: RuleType::Ids, rules: Rules::Raw(_), .. })
+    )
 }
 
 /// A key in a JSON pointer (RFC 6901).

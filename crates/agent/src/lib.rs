@@ -34,6 +34,6 @@ pub mod tenants;
 
 pub use build::{AGENTS_OWN, Agent, ClassInfo, Overrides, PolicyEntries, Prepared};
 pub use classes::one_chain;
-pub use grt::GlobalRuleTable;
+pub use grt::{FidAllocator, GlobalRuleTable, SmallestFree};
 pub use lookup::TOGETHER_MAX;
 pub use tenants::TenantSelector;

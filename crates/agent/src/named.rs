@@ -218,8 +218,8 @@ mod tests {
             rules in proptest::collection::vec((0u8..4, 0u8..8, 0u8..8, 0u8..4, 0u8..6, 0u8..6), 1..60),
             headers in proptest::collection::vec((0u16..3, 0u8..5, 0u8..5, 0u16..3, 0u8..8, 0u8..8), 1..40),
         ) {
-            let names = Names::default();
-            let ids: Vec<NameId> = ["a", "b", "c"].iter().filter_map(|n| names.id(n)).collect();
+            let lease = Arc::new(Names::default()).lease(["a", "b", "c"]).unwrap();
+            let ids: Vec<NameId> = ["a", "b", "c"].iter().filter_map(|n| lease.id(n)).collect();
             let mut sets = vec![Vec::new(), Vec::new()];
             for (place, n) in rules.into_iter().enumerate() {
                 let number = place as u32;

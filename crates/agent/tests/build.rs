@@ -3,9 +3,10 @@
 
 use crate::common;
 
+use bartizan_agent::grt::{Meaning, NoFid};
 use bartizan_agent::tenants::TenantQuestion;
-use bartizan_agent::{Agent, Prepared};
-use bartizan_base::{FunctionId, Generation, LinkId, TenantId, Timestamp};
+use bartizan_agent::{Agent, FidAllocator, Prepared};
+use bartizan_base::{Fid, FunctionId, Generation, LinkId, TenantId, Timestamp};
 use bartizan_config::policy;
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_function::header::header_of_flow;
@@ -13,6 +14,7 @@ use bartizan_function::{Function, FunctionKind, FunctionSpec, Model, RuleSource,
 use bartizan_packet::{TunnelKind, TunnelTag};
 use bartizan_stages::chain::{Class, Matches};
 use common::agent_with_ids as agent;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 const LINKS: &[(&str, LinkId)] = &[("wan", LinkId(1)), ("dmz", LinkId(2))];
@@ -147,6 +149,136 @@ fn fids_stay_and_are_used_again() {
     let three = prepare(&mut agent, &text(&["z", "y"])).unwrap();
     assert_eq!(fids(&three), [(Some("z".into()), 0), (Some("y".into()), 1), (None, 2)]);
     assert_eq!(three.chains.generation, Generation(3));
+}
+
+/// Numbers of a tenant lie in a block of its own, the largest first.
+#[derive(Clone, Debug, Default)]
+struct Blocks {
+    used: BTreeSet<u32>,
+}
+
+impl FidAllocator for Blocks {
+    fn give(&mut self, meaning: &Meaning) -> Result<Fid, NoFid> {
+        let first = u32::from(meaning.tenant.0) * 1_000;
+        let free =
+            (first..first + 1_000).rev().find(|number| !self.used.contains(number)).ok_or(NoFid::Full)?;
+        self.used.insert(free);
+        Ok(Fid(free))
+    }
+
+    fn take_back(&mut self, fid: Fid, meaning: &Meaning) {
+        assert!(self.used.remove(&fid.0) && fid.0 / 1_000 == u32::from(meaning.tenant.0));
+    }
+
+    fn copy(&self) -> Box<dyn FidAllocator> {
+        Box::new(self.clone())
+    }
+}
+
+#[test]
+fn another_allocator_of_fids_changes_numbers_and_nothing_else() {
+    let ((mut usual, _), (mut agent, _)) = (agent(), agent());
+    agent.set_fid_allocator(Box::new(Blocks::default()));
+    let fids =
+        |prepared: &Prepared| -> Vec<u32> { prepared.classes.iter().map(|class| class.fid.0).collect() };
+    let first = prepare(&mut agent, POLICY).expect("a generation");
+    for text in [POLICY.replace("name: dmz", "name: other"), POLICY.to_owned()] {
+        let expected = prepare(&mut usual, &text).expect("a generation");
+        let prepared = prepare(&mut agent, &text).expect("a generation");
+        for info in &prepared.classes {
+            let tenant =
+                ["default", "a", "b", "c"].iter().position(|name| *name == info.tenant).unwrap() as u32;
+            assert_eq!(info.fid.0 / 1_000, tenant, "{info:?}");
+        }
+        assert_ne!(fids(&prepared), fids(&expected));
+        for (tenant, link, from, to) in [
+            (0, 1, "10.9.0.1", "192.168.1.5"),
+            (0, 1, "10.2.3.4", "192.168.1.5"),
+            (0, 2, "8.8.8.8", "9.9.9.9"),
+            (1, 1, "10.9.0.1", "192.168.1.5"),
+            (3, 1, "10.9.0.1", "192.168.1.5"),
+        ] {
+            let class = |prepared: &Prepared, agent: &Agent| {
+                describe(prepared, agent, classify_on(prepared, tenant, link, from, to))
+            };
+            assert_eq!(class(&prepared, &agent), class(&expected, &usual));
+        }
+    }
+    // What does not build takes no number; what comes again gets the one that was given back.
+    prepare(&mut agent, &POLICY.replace("name: web", "name: more").replace("[80, 443]", "[80, 99999]"))
+        .unwrap_err();
+    assert_eq!(fids(&prepare(&mut agent, POLICY).expect("a generation")), fids(&first));
+}
+
+#[test]
+fn long_lists_are_built_on_one_side_and_refused_on_both() {
+    let scattered = |n: u32| std::net::Ipv4Addr::from(n.reverse_bits() | 1).to_string();
+    let list: Vec<String> = (0..65_537).map(scattered).collect();
+    let text = |to: &str| {
+        format!(
+            "groups: {{listed: [{}]}}\ntenants: [{{name: a, select: {{vni: 7}}}}]\n\
+             policies: [{{name: long, tenant: a, from: listed, to: {to}, chain: [sfw]}}]\ndefault: {{action: drop}}\n",
+            list.join(", ")
+        )
+    };
+    let (mut agent, _) = agent();
+    let prepared = prepare(&mut agent, &text("192.0.2.0/24")).expect("a generation");
+    for (from, to, is) in [
+        (list[65_536].as_str(), "192.0.2.9", "a/long/-: sfw"),
+        ("192.0.2.9", list[7].as_str(), "a/long/-: sfw"),
+        (list[7].as_str(), list[8].as_str(), "a/-/-: gate"),
+    ] {
+        assert_eq!(describe(&prepared, &agent, classify(&prepared, 1, from, to)), is);
+    }
+    let wrong = prepare(&mut agent, &text("listed")).unwrap_err();
+    assert!(
+        wrong.contains("policy.yaml:3:") && wrong.contains("with this tenant `a` has more than 262144 pairs"),
+        "{wrong}"
+    );
+}
+
+/// What policies at their bounds cost a device, in time, memory and for a new flow: `--ignored --nocapture` prints it.
+#[test]
+#[ignore = "takes a minute: for figures"]
+fn as_much_as_tenants_may_have() {
+    let group = |name: &str, first: u32, size: u32| {
+        let scattered =
+            (first..first + size).map(|n| std::net::Ipv4Addr::from((n * 2 + 1).reverse_bits()).to_string());
+        format!("{name}: [{}]", scattered.collect::<Vec<_>>().join(", "))
+    };
+    let memory = |key: &str| {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        status.lines().find(|line| line.starts_with(key)).unwrap_or_default().to_owned()
+    };
+    for (tenants, from, to) in [(1u32, 262_144, 1), (1, 512, 512), (4, 512, 512)] {
+        let groups: Vec<String> = (0..tenants)
+            .flat_map(|n| {
+                [group(&format!("from{n}"), n * from, from), group(&format!("to{n}"), 1_000_000 + n * to, to)]
+            })
+            .collect();
+        let each = |what: &dyn Fn(u32) -> String| (0..tenants).map(what).collect::<Vec<_>>().join(", ");
+        let text = format!(
+            "groups: {{{}}}\ntenants: [{}]\npolicies: [{}]\ndefault: {{action: drop}}\n",
+            groups.join(", "),
+            each(&|n| format!("{{name: t{n}, select: {{vni: {n}}}}}")),
+            each(&|n| format!("{{name: p{n}, tenant: t{n}, from: from{n}, to: to{n}, chain: [sfw]}}")),
+        );
+        let (mut agent, _) = agent();
+        let begun = std::time::Instant::now();
+        let prepared = prepare(&mut agent, &text).expect("a generation");
+        let built = begun.elapsed();
+        let begun = std::time::Instant::now();
+        for n in 0..10_000u32 {
+            let address = std::net::Ipv4Addr::from(n.wrapping_mul(2_654_435_761)).to_string();
+            classify(&prepared, 1, &address, "192.0.2.1");
+        }
+        let each = begun.elapsed() / 10_000;
+        println!(
+            "{tenants} tenants, {from} x {to}: {built:?}, {each:?} a lookup; {}, {}",
+            memory("VmRSS"),
+            memory("VmHWM")
+        );
+    }
 }
 
 #[test]

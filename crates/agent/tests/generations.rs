@@ -6,6 +6,7 @@ use crate::common;
 use bartizan_agent::{Agent, ClassInfo, Prepared};
 use bartizan_base::{FunctionId, LinkId, TenantId, Timestamp};
 use bartizan_classify::Header;
+use bartizan_classify::names::Lease;
 use bartizan_config::policy::{self, Parts, PolicyFile, PolicyText};
 use bartizan_stages::chain::Matches;
 use bartizan_testkit::random::Random;
@@ -211,13 +212,14 @@ impl World {
     }
 }
 
-/// An agent that has given the tenants their numbers, and to which some addresses have names.
-fn begun() -> Agent {
+/// An agent that has given the tenants their numbers, and to which some addresses have names; these, which keep their numbers as long as they are held.
+fn begun() -> (Agent, Lease) {
     let (mut agent, _) = agent_with_ids();
     let file = read(&agent, &World::new(0, 0).text().to_string());
     agent.prepare(&file, &links(&LINKS)).expect("a generation");
+    let lease = agent.names().lease(DNS).expect("numbers");
     for (number, name) in DNS.iter().enumerate() {
-        let id = agent.names().id(name).expect("a number");
+        let id = lease.id(name).expect("a number");
         for tenant in 0..=TENANTS as u16 {
             let address = Ipv4Addr::new(198, 51, 100, number as u8).into();
             let asked: Arc<str> = Arc::from(*name);
@@ -230,7 +232,7 @@ fn begun() -> Agent {
             );
         }
     }
-    agent
+    (agent, lease)
 }
 
 /// What is known of a class, without its number, which depends on what there was before.
@@ -313,7 +315,7 @@ fn shared((before, old): &(PolicyFile, Prepared), (file, new): &(PolicyFile, Pre
 
 fn chain(seed: u64, policies: usize, together_max: usize) -> usize {
     let mut world = World::new(seed, policies);
-    let mut agent = begun();
+    let (mut agent, _names) = begun();
     agent.set_together_max(together_max);
     let (mut files, mut before, mut count) = (Files::new(), None, 0);
     let headers: Vec<Header> = (0..80).map(|_| world.header()).collect();
@@ -337,7 +339,7 @@ fn chain(seed: u64, policies: usize, together_max: usize) -> usize {
         let file = files.next(&agent, &said);
         let prepared = agent.prepare(&file, &links(&LINKS)).unwrap_or_else(|e| panic!("{e}\n{said}"));
         let file = read(&agent, &said.to_string());
-        let mut other = begun();
+        let (mut other, _names) = begun();
         other.set_together_max(together_max);
         let anew = other.prepare(&file, &links(&LINKS)).expect("a generation");
         same(&prepared, &anew, &headers, &format!("seed {seed}, step {step}"));

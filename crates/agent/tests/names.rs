@@ -265,6 +265,31 @@ fn members_stay_over_a_reload_and_belong_to_one_tenant() {
 }
 
 #[test]
+fn names_that_no_generation_has_any_more_leave_room_and_come_back_as_others() {
+    let mut bench = Bench::new(POLICY);
+    let names = Arc::clone(bench.agent.names());
+    let of = |name: &str| names.id(name);
+    let (api, cdn) = (of("api.example.com").unwrap(), of("*.cdn.example").unwrap());
+    bench.resolve("api.example.com", A, &[a("api.example.com", 3_600, "192.0.2.7")]);
+    assert!(bench.goes("192.0.2.7"));
+    for turn in 0..100 {
+        bench.swap(&POLICY.replace("api.example.com", &format!("n{turn}.example")));
+        assert_eq!((names.held(), of("*.cdn.example")), (2, Some(cdn)));
+    }
+    assert!(!bench.goes("192.0.2.7"));
+    // It is not the name that it was, whose number flows may have: its addresses are learned anew.
+    bench.swap(POLICY);
+    assert_ne!(of("api.example.com").unwrap(), api);
+    assert!(!bench.goes("192.0.2.7"));
+    bench.resolve("api.example.com", A, &[a("api.example.com", 3_600, "192.0.2.7")]);
+    assert!(bench.goes("192.0.2.7"));
+    // What is only looked at holds none behind that.
+    let more = read(&bench.agent, &POLICY.replace("api.example.com", "looked-at.example"));
+    bench.agent.policy_entries(&more, &[]).unwrap();
+    assert_eq!(names.held(), 2);
+}
+
+#[test]
 fn a_tenants_resolvers_count_for_its_own_traffic_only() {
     let text = |of: &str| {
         POLICY.replace("dns: {resolvers: [10.0.0.53], ", "dns: {").replace(

@@ -540,10 +540,16 @@ impl Builder {
             }
             none => {
                 let agent = none.insert(Agent::new(kinds).map_err(Failure::input)?);
-                agent.set_hosts(HostTablesConfig {
-                    memory: self.options.function_hosts.unwrap_or(HOST_MEMORY),
-                    hasher: FlowHasher::new(load::seed()),
-                });
+                let memory = self.options.function_hosts.unwrap_or(HOST_MEMORY);
+                // Over captures keys are known: at a bound the same happens in each run. What faces live traffic has secret ones.
+                let known = HostTablesConfig { memory, ..HostTablesConfig::default() };
+                if self.links.is_none() {
+                    agent.set_hosts(known);
+                } else {
+                    let [names, _] = load::seed();
+                    agent.set_hosts(HostTablesConfig { hasher: FlowHasher::new(load::seed()), ..known });
+                    agent.set_names_key(names);
+                }
                 agent.set_early(early);
                 agent.set_behind_compaction(allocator::give_back);
                 if let Some(ports) = &self.options.ports {

@@ -228,6 +228,19 @@ fn killed_while_it_built(folder: &Folder, net: &mut [InlinePort; 2]) {
     running.until("generation 1 runs, as it was stored");
     assert_eq!(passed(net, &[4000, 7000]), [4000]);
     assert_eq!(running.stop().code, Some(0));
+    // It could be built, but the start that tried ended over it: the one before it is begun with.
+    let mut store = FileStore::new(&folder.path("state/edge"));
+    assert_eq!(store.load().unwrap().generation, 2);
+    let good = store.before().unwrap();
+    store.save(&good).unwrap();
+    assert!(store.save_ahead(&Held { generation: 2, ..good }).unwrap());
+    let mut tried = FileStore::new(&folder.path("state/edge"));
+    assert!(tried.load().is_ok() && tried.may_build().unwrap());
+    let running = start(folder);
+    running.until("the program ended over that twice");
+    running.until("generation 1 runs, as it was stored");
+    assert_eq!(passed(net, &[4000, 7000]), [4000]);
+    assert_eq!(running.stop().code, Some(0));
 }
 
 /// What cannot be built is refused whole, with the place in its object, and what ran goes on.

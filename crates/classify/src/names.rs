@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which addresses have which names now: what rules about names ask of a header beside its fields.
 //!
-//! A name of a policy (`api.example.com`, `*.example.com`) has a number ([`NameId`]) that it keeps over generations. An address is a member
+//! A name of a policy (`api.example.com`, `*.example.com`) has a number ([`NameId`]) as long as some generation holds it ([`Lease`]), which it so keeps from one to the next. The
+//! number of a name that is gone is given to another only when all others were given since: flows keep the numbers by which they were found. An address is a member
 //! of a name for a tenant, from when an answer said so until a time of the packet clock. The table is shared by all workers. It is
 //! read when a flow is looked up, never for each packet, and written when an answer is seen: what was written before a packet left holds for
 //! every packet that is sent because of it.
 //!
-//! Bounds: so many addresses of a tenant ([`Names::set_bounds`]), [`NAMES_MAX`] names of an address, [`IDS_MAX`] names in all. Who is refused at a bound
+//! Bounds: so many addresses of a tenant ([`Names::set_bounds`]), [`NAMES_MAX`] names of an address, [`IDS_MAX`] names at a time. Who is refused at a bound
 //! is told ([`Learned`]), and nobody who is in is put out for one who comes: a flood of answers ends no membership.
 
 use crate::header::{NameId, NameIds};
@@ -14,15 +15,16 @@ use bartizan_base::{TenantId, Timestamp};
 use core::net::IpAddr;
 use core::num::NonZeroU32;
 use core::sync::atomic::{AtomicUsize, Ordering};
+use foldhash::quality::FixedState;
 use smallvec::SmallVec;
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Names that an address may have at a time.
 pub const NAMES_MAX: usize = 16;
-/// Names of policies in the life of a program.
-pub const IDS_MAX: u32 = 1 << 20;
+/// Names of policies at a time, of all generations that are in use: a policy file has a quarter of that at most.
+pub const IDS_MAX: usize = 1 << 22;
 /// Addresses of a tenant unless a policy file says otherwise.
 pub const ADDRESSES: usize = 16_384;
 /// Parts of the table, each with a lock of its own.
@@ -74,27 +76,97 @@ struct Writer {
     expired: u64,
 }
 
+/// A name that is held.
+#[derive(Debug)]
+struct Held {
+    id: NameId,
+    leases: usize,
+}
+
+/// The numbers of names that are held.
+#[derive(Debug)]
+struct Ids {
+    by_name: HashMap<Arc<str>, Held>,
+    texts: HashMap<NameId, Arc<str>>,
+    /// The number that is tried next.
+    next: NonZeroU32,
+}
+
+impl Ids {
+    /// Holds a name once more. `None`: there are [`IDS_MAX`] others.
+    fn hold(&mut self, name: &str) -> Option<(Arc<str>, NameId)> {
+        if let Some((text, held)) =
+            self.by_name.get_key_value(name).map(|(text, held)| (Arc::clone(text), held.id))
+        {
+            self.by_name.get_mut(name).into_iter().for_each(|held| held.leases += 1);
+            return Some((text, held));
+        }
+        if self.by_name.len() >= IDS_MAX {
+            return None;
+        }
+        // One after the other, around all numbers: few are held, so a free one is near.
+        while self.texts.contains_key(&NameId(self.next)) {
+            self.next = self.next.checked_add(1).unwrap_or(NonZeroU32::MIN);
+        }
+        let (id, text) = (NameId(self.next), Arc::<str>::from(name));
+        self.next = self.next.checked_add(1).unwrap_or(NonZeroU32::MIN);
+        self.texts.insert(id, Arc::clone(&text));
+        self.by_name.insert(Arc::clone(&text), Held { id, leases: 1 });
+        Some((text, id))
+    }
+
+    fn let_go(&mut self, name: &str) {
+        let Some(held) = self.by_name.get_mut(name) else { return };
+        held.leases = held.leases.saturating_sub(1);
+        if held.leases == 0 {
+            let id = held.id;
+            self.by_name.remove(name);
+            self.texts.remove(&id);
+        }
+    }
+}
+
+/// Names that a generation has, with their numbers. They are let go when it is dropped.
+#[derive(Debug)]
+pub struct Lease {
+    names: Arc<Names>,
+    ids: HashMap<Arc<str>, NameId>,
+}
+
+impl Lease {
+    /// The number of one of its names.
+    #[must_use]
+    pub fn id(&self, name: &str) -> Option<NameId> {
+        self.ids.get(name).copied()
+    }
+
+    /// Its names and their numbers, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, NameId)> {
+        self.ids.iter().map(|(name, id)| (name.as_ref(), *id))
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // The lock is taken for each: there may be many, and workers look numbers up.
+        self.ids.keys().for_each(|name| lock(&self.names.ids).let_go(name));
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Names {
-    ids: Mutex<HashMap<Arc<str>, NameId>>,
-    texts: RwLock<Vec<Arc<str>>>,
+    ids: Mutex<Ids>,
     parts: Vec<RwLock<Part>>,
     writer: Mutex<Writer>,
-    hasher: RandomState,
+    hasher: FixedState,
     addresses: AtomicUsize,
 }
 
 impl Default for Names {
+    /// With a known key: for captures and tests, where at a bound the same has to happen in each run.
     fn default() -> Self {
-        Names {
-            ids: Mutex::default(),
-            texts: RwLock::default(),
-            parts: (0..PARTS).map(|_| RwLock::default()).collect(),
-            writer: Mutex::new(Writer { counts: HashMap::new(), next: 0, bound: ADDRESSES, expired: 0 }),
-            hasher: RandomState::new(),
-            addresses: AtomicUsize::new(0),
-        }
+        Names::keyed(0x6e61_6d65_7300_0001)
     }
 }
 
@@ -112,27 +184,49 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 }
 
 impl Names {
-    /// The number of a name of a policy. `None`: there were [`IDS_MAX`] others.
+    /// An empty table. `key`: what decides which part of it an address is in; what faces live traffic gives a secret one.
     #[must_use]
-    pub fn id(&self, name: &str) -> Option<NameId> {
-        let mut ids = lock(&self.ids);
-        if let Some(known) = ids.get(name) {
-            return Some(*known);
+    pub fn keyed(key: u64) -> Self {
+        let ids = Ids { by_name: HashMap::new(), texts: HashMap::new(), next: NonZeroU32::MIN };
+        Names {
+            ids: Mutex::new(ids),
+            parts: (0..PARTS).map(|_| RwLock::default()).collect(),
+            writer: Mutex::new(Writer { counts: HashMap::new(), next: 0, bound: ADDRESSES, expired: 0 }),
+            hasher: FixedState::with_seed(key),
+            addresses: AtomicUsize::new(0),
         }
-        let mut texts = write(&self.texts);
-        let number = u32::try_from(texts.len()).ok()?.checked_add(1).filter(|n| *n <= IDS_MAX)?;
-        let id = NameId(NonZeroU32::new(number)?);
-        let text: Arc<str> = Arc::from(name);
-        texts.push(Arc::clone(&text));
-        ids.insert(text, id);
-        Some(id)
     }
 
-    /// The name of a number.
+    /// Holds names of policies: each has its number, the one that it has for others that hold it, as long as the lease lasts. `None`: with them
+    /// there were more than [`IDS_MAX`].
+    #[must_use]
+    pub fn lease<'n>(self: &Arc<Self>, names: impl IntoIterator<Item = &'n str>) -> Option<Lease> {
+        let mut lease = Lease { names: Arc::clone(self), ids: HashMap::new() };
+        for name in names {
+            if !lease.ids.contains_key(name) {
+                let (text, id) = lock(&self.ids).hold(name)?;
+                lease.ids.insert(text, id);
+            }
+        }
+        Some(lease)
+    }
+
+    /// How many names are held.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        lock(&self.ids).by_name.len()
+    }
+
+    /// The number of a name that is held.
+    #[must_use]
+    pub fn id(&self, name: &str) -> Option<NameId> {
+        lock(&self.ids).by_name.get(name).map(|held| held.id)
+    }
+
+    /// The name of a number that is held.
     #[must_use]
     pub fn text(&self, id: NameId) -> Option<Arc<str>> {
-        let at = usize::try_from(id.0.get()).ok()?.checked_sub(1)?;
-        read(&self.texts).get(at).cloned()
+        lock(&self.ids).texts.get(&id).cloned()
     }
 
     /// How many addresses a tenant may have from here on. Those that are there stay.
@@ -204,7 +298,7 @@ impl Names {
         Learned::Added
     }
 
-    /// Looks for what has expired in the next part, if that was not done for a second: a step that no number of addresses makes long.
+    /// Looks for what has expired in the next part, or is of names that nobody holds, if that was not done for a second: a step that no number of addresses makes long.
     fn sweep_next(&self, writer: &mut Writer, now: Timestamp) {
         let at = writer.next;
         let Some(part) = self.parts.get(at) else { return };
@@ -214,10 +308,11 @@ impl Names {
         writer.next = (at + 1) % PARTS;
         let mut part = write(part);
         part.swept = now;
+        let ids = lock(&self.ids);
         let (counts, mut expired, mut gone) = (&mut writer.counts, 0u64, 0usize);
         part.members.retain(|(tenant, _), own| {
             let before = own.len();
-            own.retain(|m| m.until > now);
+            own.retain(|m| m.until > now && ids.texts.contains_key(&m.id));
             expired += before.saturating_sub(own.len()) as u64;
             if own.is_empty() {
                 gone += 1;
@@ -271,18 +366,83 @@ mod tests {
 
     #[test]
     fn a_name_keeps_its_number() {
-        let names = Names::default();
-        let (a, b) = (names.id("a.example"), names.id("*.example"));
+        let names = Arc::new(Names::default());
+        let first = names.lease(["a.example", "*.example", "a.example"]).unwrap();
+        let (a, b) = (first.id("a.example").unwrap(), first.id("*.example").unwrap());
         assert_ne!(a, b);
-        assert_eq!(names.id("a.example"), a);
-        assert_eq!(names.text(b.unwrap()).as_deref(), Some("*.example"));
+        assert_eq!(names.text(b).as_deref(), Some("*.example"));
+        // The next generation has one of them and another one.
+        let second = names.lease(["a.example", "b.example"]).unwrap();
+        drop(first);
+        assert_eq!((second.id("a.example"), names.id("a.example")), (Some(a), Some(a)));
+        assert_eq!((names.id("*.example"), names.text(b)), (None, None));
+        // What is gone and comes again is not what it was: flows know the old one by its number.
+        let third = names.lease(["*.example"]).unwrap();
+        assert!(![a, b, second.id("b.example").unwrap()].contains(&third.id("*.example").unwrap()));
+        assert_eq!(third.iter().count(), 1);
+    }
+
+    #[test]
+    fn names_that_nobody_holds_leave_room_for_others_and_numbers_go_round() {
+        let names = Arc::new(Names::default());
+        for generation in 0..200 {
+            let all: Vec<String> = (0..100).map(|n| format!("n{n}.g{generation}.example")).collect();
+            let lease = names.lease(all.iter().map(String::as_str)).unwrap();
+            assert_eq!(lease.iter().count(), 100);
+        }
+        let ids = lock(&names.ids);
+        assert_eq!((ids.by_name.len(), ids.texts.len(), ids.next.get()), (0, 0, 20_001));
+        drop(ids);
+        let kept = names.lease(["kept"]).unwrap();
+        lock(&names.ids).next = NonZeroU32::MAX;
+        let more = names.lease(["last", "first"]).unwrap();
+        assert_eq!([more.id("last"), more.id("first")].map(|id| id.unwrap().0.get()), [u32::MAX, 1]);
+        // One that is held is passed over.
+        lock(&names.ids).next = kept.id("kept").unwrap().0;
+        assert_eq!(names.lease(["x"]).unwrap().id("x").unwrap().0.get(), 20_002);
+    }
+
+    #[test]
+    fn members_of_a_name_that_nobody_holds_are_gone_after_one_look_at_each_part() {
+        let names = Arc::new(Names::default());
+        let (lease, kept) = (names.lease(["x"]).unwrap(), names.lease(["kept"]).unwrap());
+        let asked = Arc::from("x");
+        let learn = |id, n| names.learn((TenantId(0), address(n)), id, &asked, at(90_000), at(1_000));
+        (0..100).for_each(|n| assert_eq!(learn(lease.id("x").unwrap(), n), Learned::Added));
+        let kept = kept.id("kept").unwrap();
+        learn(kept, 500);
+        drop(lease);
+        for n in 0..PARTS as u64 {
+            names.learn((TenantId(0), address(500)), kept, &asked, at(90_000), at(2_000 + n));
+        }
+        assert_eq!(names.len(), 1);
+    }
+
+    #[test]
+    fn with_one_key_the_same_happens_in_each_run() {
+        let run = |key: u64| {
+            let names = Arc::new(Names::keyed(key));
+            names.set_bounds(50);
+            let lease = names.lease(["x"]).unwrap();
+            let (id, asked) = (lease.id("x").unwrap(), Arc::from("x"));
+            // They expire one after the other, and which part is looked through when decides who gets the room.
+            let learn = |n: u32| {
+                let now = 1_000 + u64::from(n);
+                names.learn((TenantId(0), address(n)), id, &asked, at(now + 20), at(now))
+            };
+            (0..500).map(learn).collect::<Vec<_>>()
+        };
+        let (first, again) = (run(7), run(7));
+        assert!(first.contains(&Learned::Full) && first == again);
+        assert_ne!(first, run(8), "where the key is secret nobody knows which part an address is in");
     }
 
     #[test]
     fn a_full_tenant_keeps_what_it_has_and_leaves_others_alone() {
-        let names = Names::default();
+        let names = Arc::new(Names::default());
         names.set_bounds(100);
-        let (id, asked) = (names.id("x").unwrap(), Arc::from("x"));
+        let lease = names.lease(["x"]).unwrap();
+        let (id, asked) = (lease.id("x").unwrap(), Arc::from("x"));
         let learn = |tenant, n: u32, now, until| {
             names.learn((TenantId(tenant), address(n)), id, &asked, at(until), at(now))
         };
@@ -305,10 +465,12 @@ mod tests {
 
     #[test]
     fn an_address_has_a_bounded_number_of_names() {
-        let names = Names::default();
+        let names = Arc::new(Names::default());
         let asked = Arc::from("x");
-        let mut learned = (0..=NAMES_MAX).map(|n| {
-            let id = names.id(&format!("n{n}")).unwrap();
+        let texts: Vec<String> = (0..=NAMES_MAX).map(|n| format!("n{n}")).collect();
+        let lease = names.lease(texts.iter().map(String::as_str)).unwrap();
+        let mut learned = texts.iter().map(|name| {
+            let id = lease.id(name).unwrap();
             names.learn((TenantId(0), address(1)), id, &asked, at(50), at(1))
         });
         assert!(learned.by_ref().take(NAMES_MAX).all(|l| l == Learned::Added));
@@ -322,8 +484,10 @@ mod tests {
         fn the_same_as_a_list_of_answers(
             steps in proptest::collection::vec((0u16..3, 0u32..6, 0usize..5, 1u64..100, 0u64..40), 1..120),
         ) {
-            let names = Names::default();
-            let ids: Vec<NameId> = (0..5).map(|n| names.id(&n.to_string()).unwrap()).collect();
+            let names = Arc::new(Names::default());
+            let texts = ["0", "1", "2", "3", "4"];
+            let lease = names.lease(texts).unwrap();
+            let ids: Vec<NameId> = texts.iter().map(|name| lease.id(name).unwrap()).collect();
             let asked = Arc::from("x");
             let mut list = Vec::new();
             let mut now = 1_000;

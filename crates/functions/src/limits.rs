@@ -3,13 +3,17 @@
 
 use crate::ids::ALERTS_PER_PACKET;
 use crate::names::{ALIASES_MAX, ASKED_MAX};
+use crate::pfw::COUNTER_NAMES_MAX;
 use crate::portscan::ATTEMPTS_MAX;
 use crate::sfw::ICMP_IDS_MAX;
 use bartizan_base::Reason::{SfwState, SfwUnrelatedIcmp};
-use bartizan_base::limit::Trace::{Function, Metric, Refused, Stats};
+use bartizan_base::limit::Trace::{Function, Metric, Refused, Stats, Told};
 use bartizan_base::limit::{Limit, bytes, count};
 use bartizan_base::limits;
-use bartizan_classify::names::{ADDRESSES, NAMES_MAX};
+use bartizan_classify::names::{ADDRESSES, IDS_MAX, NAMES_MAX};
+use bartizan_config::policy::shares::{
+    DNS_NAMES_MAX, MEMBERS_MAX, PAIRS_MAX, TENANT_DNS_NAMES_MAX, TENANT_MEMBERS_MAX, TENANT_PAIRS_MAX,
+};
 use bartizan_function::hosts::HOST_MEMORY;
 
 /// All of this crate, and of the interface of functions.
@@ -27,6 +31,20 @@ pub const LIMITS: &[Limit] = limits! {
         "the oldest is forgotten", [Metric("bartizan_host_entries_total")];
     Flow "addresses that a tenant has by DNS names" = "`dns: {{addresses}}` of the policy file ({})" [count(ADDRESSES)]
         in ["classify/names.rs"], "further ones are no members; those that are stay", [Function("full")];
+    Rule "pairs of members of `from` and `to`, for each tenant and link that policies name: of a policy file; of a tenant's policies"
+        = "{}; {}" [count(PAIRS_MAX), count(TENANT_PAIRS_MAX)] in ["config/policy/shares.rs"],
+        "the file is refused before anything is made of it, with the policy; of a controller's tenants that has taken most since the file before is held back",
+        [Told("the diagnostic")];
+    Rule "members of groups, those of groups in them counted: of a policy file; of a tenant's groups"
+        = "{}; {}" [count(MEMBERS_MAX), count(TENANT_MEMBERS_MAX)] in ["config/policy/shares.rs"],
+        "the same, with the group", [Told("the diagnostic")];
+    Rule "DNS names in groups: of a policy file; of a tenant's groups"
+        = "{}; {}" [count(DNS_NAMES_MAX), count(TENANT_DNS_NAMES_MAX)] in ["config/policy/shares.rs"],
+        "the same, with the group", [Told("the diagnostic")];
+    Rule "DNS names that have a number, of all generations that are in use" = "{}" [count(IDS_MAX)] in ["classify/names.rs"],
+        "the next generation is refused until one that has some of them is gone", [Told("the diagnostic")];
+    Rule "rules of `pfw` that have a counter of their own, of all policies since the start" = "{}" [count(COUNTER_NAMES_MAX)] in ["functions/pfw.rs"],
+        "packets that further ones decide are counted together", [Function("unnamed")];
     Flow "DNS names of policies that an address has" = "{}" [count(NAMES_MAX)] in ["classify/names.rs"],
         "it is no member of further ones", [Function("crowded")];
     Flow "questions of a flow that wait for an answer (groups by DNS name)" = "{}" [count(ASKED_MAX)] in ["functions/names.rs"],

@@ -56,13 +56,17 @@ pub static SPEC: FunctionSpec = FunctionSpec {
             name: "redirected",
             help: "Those of the allowed packets whose flow leaves by a named port.",
         },
+        Counter {
+            name: "unnamed",
+            help: "Packets that were decided by rules without a counter of their own: the program has had as many as it may.",
+        },
     ],
 };
 
 /// Header rules that the rules of one policy may become at most.
 const ENTRIES_MAX: usize = 1 << 16;
-/// Names of rule counters that are kept for the life of the program.
-const NAMES_MAX: usize = 1 << 16;
+/// Names of rule counters that are kept for the life of the program. Rules beyond count together.
+pub(crate) const COUNTER_NAMES_MAX: usize = 1 << 16;
 
 /// Makes packet filters.
 #[derive(Debug, Default)]
@@ -124,7 +128,7 @@ impl PfwKind {
         if let Some(known) = names.get(name.as_str()) {
             return Some(known);
         }
-        if names.len() >= NAMES_MAX {
+        if names.len() >= COUNTER_NAMES_MAX {
             return None;
         }
         let name: &'static str = Box::leak(name.into_boxed_str());
@@ -289,11 +293,19 @@ impl Expansion {
     }
 
     fn entries(&self, index: u32, entries: &mut Vec<(u32, HeaderRule)>) {
-        for (source, destination) in self.from.iter().flat_map(|f| self.to.iter().map(move |t| (f, t))) {
-            let mixed = |a: &Net, b: &Net| a.address.is_ipv4() != b.address.is_ipv4();
-            if matches!((&source.net, &destination.net), (Some(a), Some(b)) if mixed(a, b)) {
-                continue;
-            }
+        // Long lists of one version meet none of the other one: no pair is passed over, so the bound ends it.
+        let is_v4 = |side: &Side| side.net.map(|net: Net| net.address.is_ipv4());
+        let of = |v4| self.to.iter().filter(move |to| is_v4(to).is_none_or(|own| own == v4)).collect();
+        let (v4, v6, all): (Vec<&Side>, Vec<&Side>, Vec<&Side>) =
+            (of(true), of(false), self.to.iter().collect());
+        let towards = |from: &Side| match is_v4(from) {
+            Some(true) => v4.iter(),
+            Some(false) => v6.iter(),
+            None => all.iter(),
+        };
+        for (source, destination) in
+            self.from.iter().flat_map(|from| towards(from).map(move |to| (from, *to)))
+        {
             for (protocol, tenant) in
                 self.protocols.iter().flat_map(|p| self.tenants.iter().map(move |t| (p, t)))
             {
@@ -442,11 +454,14 @@ impl Function for Pfw {
         each("dropped", counts.dropped);
         each("rejected", counts.rejected);
         each("redirected", counts.redirected);
+        let mut unnamed = 0u64;
         for (name, count) in self.counters.iter().zip(&counts.rules) {
-            if let Some(name) = name {
-                each(name, *count);
+            match name {
+                Some(name) => each(name, *count),
+                None => unnamed = unnamed.saturating_add(*count),
             }
         }
+        each("unnamed", unnamed);
     }
 }
 

@@ -224,3 +224,63 @@ fn what_is_wrong_with_a_redirect_is_told_where_it_stands() {
     let rule = serde_json::json!([{"redirect": "tcp", "egress": "any name"}]);
     assert!(filter(&without_host, &rule).is_ok(), "nobody knows what the host will have");
 }
+
+/// Sections of one policy, `web`, for the class 1.
+fn built(kind: &PfwKind, rules: serde_json::Value) -> Pfw {
+    let all = ["0.0.0.0/0", "::/0"];
+    let classes = [serde_json::json!({"policy": "web", "fids": [1], "from": all, "to": all, "rules": rules})];
+    let (common, classes) = RulePart::split(serde_json::json!({"classes": classes}));
+    let source = RuleSource {
+        common: &Arc::new(common),
+        classes: &classes,
+        place: "",
+        generation: Generation(1),
+        id: FunctionId(0),
+        hosts: &HostTables::default(),
+        names: &Arc::default(),
+    };
+    kind.build(&source).expect("rules")
+}
+
+#[test]
+fn rules_beyond_the_names_of_counters_count_together() {
+    let rules = || serde_json::json!({"default": "drop", "rules": [{"allow": "tcp"}, {"drop": "udp"}]});
+    let kind = PfwKind::default();
+    let counted = |pfw: &Pfw| {
+        let mut worker = pfw.worker();
+        worker.downcast_mut::<Counts>().unwrap().rules.iter_mut().zip(1..).for_each(|(rule, n)| *rule = n);
+        let mut told = BTreeMap::new();
+        pfw.log(&worker, &mut |name, value| _ = told.insert(name, value));
+        told
+    };
+    let told = counted(&built(&kind, rules()));
+    assert_eq!([told["rule.web.1"], told["rule.web.2"], told["default.web"], told["unnamed"]], [1, 2, 3, 0]);
+    // With room for one more name.
+    let mut names = kind.names.lock().unwrap();
+    for n in names.len()..COUNTER_NAMES_MAX {
+        names.insert(Box::leak(format!("n{n}").into_boxed_str()));
+    }
+    drop(names);
+    let more = serde_json::json!({"default": "drop", "rules": [{"allow": "tcp"}, {"drop": "udp"}, {"drop": "sctp"}]});
+    let told = counted(&built(&kind, more));
+    assert_eq!([told["rule.web.1"], told["rule.web.2"], told["default.web"], told["unnamed"]], [1, 2, 4, 3]);
+}
+
+#[test]
+fn long_lists_of_one_version_are_not_compared_with_those_of_the_other() {
+    let v4: Vec<String> = (0..40_000u32).map(|n| core::net::Ipv4Addr::from(n << 8).to_string()).collect();
+    let v6: Vec<String> =
+        (0..40_000u32).map(|n| format!("2001:db8::{:x}:{:x}", n >> 16, n & 0xffff)).collect();
+    let rules = serde_json::json!({"default": "drop", "rules": [
+        {"allow": "tcp", "from": v4, "to": v6},
+        {"allow": "tcp", "from": ["10.0.0.1", "2001:db8::1"], "to": ["10.0.0.2", "2001:db8::2", "2001:db8::3"]},
+    ]});
+    let mut pfw = built(&PfwKind::default(), rules);
+    let lists = pfw.take_header_rules();
+    let pairs: Vec<_> =
+        lists[0].rules.iter().map(|(number, rule)| (*number, rule.source, rule.destination)).collect();
+    assert_eq!(pairs.len(), 3);
+    assert!(pairs.iter().all(|(number, a, b)| {
+        *number == 1 && a.unwrap().address.is_ipv4() == b.unwrap().address.is_ipv4()
+    }));
+}

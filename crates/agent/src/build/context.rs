@@ -4,6 +4,7 @@
 use super::{Agent, Build, Made, Overrides};
 use crate::tenants::{Selector, TenantSelector};
 use bartizan_base::{LinkId, TenantId};
+use bartizan_classify::names::Lease;
 use bartizan_config::policy::{Common, DEFAULT_TENANT, Policy, PolicyFile, Vars};
 use bartizan_function::RulePart;
 use serde_json::{Map, Value, json};
@@ -24,6 +25,8 @@ pub(super) struct Context {
     known_places: HashMap<String, usize>,
     /// What functions are told of it.
     pub rules: Arc<RulePart>,
+    /// The DNS names of its groups, with their numbers, which stand in what was made of policies.
+    names: Option<Arc<Lease>>,
 }
 
 /// What is kept of a generation for the next one.
@@ -64,8 +67,10 @@ impl Build<'_> {
         let (agent, file) = (self.agent, self.file);
         let kept = agent.kept.as_ref().map(|kept| &kept.context);
         if let Some(kept) = kept.filter(|kept| kept.is_of(agent, file, self.links)) {
+            self.names.clone_from(&kept.names);
             return Some(Arc::clone(kept));
         }
+        self.hold_names()?;
         let tenants = self.tenants()?;
         let names = file.tenants.iter().map(|t| t.name.as_str()).chain([DEFAULT_TENANT]);
         let known: Arc<[(String, TenantId)]> =
@@ -78,6 +83,7 @@ impl Build<'_> {
             tenants,
             known_places: known.iter().enumerate().map(|(at, (name, _))| (name.clone(), at)).collect(),
             rules: Arc::new(RulePart::new(self.common(&known))),
+            names: self.names.clone(),
             known,
         }))
     }

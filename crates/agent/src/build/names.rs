@@ -14,10 +14,7 @@ impl Build<'_> {
     /// Who reads answers of resolvers, where some group has a DNS name, and what groups by name rest on.
     pub(super) fn by_name(&mut self, functions: &mut Vec<Arc<dyn Function>>) -> Option<ByName> {
         let (agent, file) = (self.agent, self.file);
-        let names = file.names();
-        if names.is_empty() {
-            return None;
-        }
+        let lease = self.names.clone()?;
         let kind = agent.kinds.iter().zip(&agent.ids).find(|(kind, _)| kind.spec().name == NAMES);
         let Some((kind, reader)) = kind else {
             self.problem(
@@ -26,17 +23,8 @@ impl Build<'_> {
             );
             return None;
         };
-        let mut numbers: Map<String, Value> = Map::new();
-        for name in names {
-            let Some(id) = agent.names.id(name.as_str()) else {
-                self.problem(
-                    "groups",
-                    "no number is left for another DNS name; restart the program".to_owned(),
-                );
-                return None;
-            };
-            numbers.insert(name.to_string(), json!(id.0.get()));
-        }
+        let numbers: Map<String, Value> =
+            lease.iter().map(|(name, id)| (name.to_owned(), json!(id.0.get()))).collect();
         let rules = json!({"names": numbers, "ttl-min": file.dns.ttl_min.0, "ttl-max": file.dns.ttl_max.0});
         let source = RuleSource {
             common: &Arc::new(RulePart::new(rules)),
@@ -60,12 +48,28 @@ impl Build<'_> {
             let Some(id) = self.state.tenants.get(&tenant.name).copied() else { continue };
             resolvers.extend(file.prefixes(&tenant.resolvers).into_iter().map(|prefix| (Some(id), prefix)));
         }
-        Some(ByName { names: Arc::clone(&agent.names), reader: *reader, resolvers })
+        Some(ByName { names: Arc::clone(&agent.names), reader: *reader, resolvers, _lease: lease })
     }
 
-    /// The number of a DNS name. Each was given one, or a problem stands there.
+    /// Holds the names of all groups, if there are some: for the generation, and for whatever the next one has of it.
+    pub(super) fn hold_names(&mut self) -> Option<()> {
+        let (agent, file) = (self.agent, self.file);
+        let names = file.names();
+        if names.is_empty() {
+            return Some(());
+        }
+        let Some(lease) = agent.names.lease(names.into_iter().map(DnsName::as_str)) else {
+            let message = "no number is left for another DNS name: too many are in use by generations that still run; try again";
+            self.problem("groups", message.to_owned());
+            return None;
+        };
+        self.names = Some(Arc::new(lease));
+        Some(())
+    }
+
+    /// The number of a DNS name. Each has one.
     pub(super) fn name_id(&self, name: &DnsName) -> Option<NameId> {
-        self.agent.names.id(name.as_str())
+        self.names.as_ref()?.id(name.as_str())
     }
 
     /// What rules ask of the address of a side that lies in these.

@@ -2,7 +2,6 @@
 //! Parts of policy files and what comes of them, right and wrong.
 
 use super::*;
-use bartizan_api::southbound::RuleType;
 use bartizan_config::policy::{self, PolicyError, read};
 use proptest::prelude::*;
 
@@ -46,6 +45,38 @@ fn names(joined: &Joined, key: &str) -> Vec<String> {
 fn wrong(objects: &Objects) -> Vec<(String, String, String)> {
     let said = |d: Diagnostic| (d.object.as_str().to_owned(), d.pointer, d.message);
     join(objects).unwrap_err().into_iter().map(said).collect()
+}
+
+#[test]
+fn rule_groups_that_nothing_runs_are_refused() {
+    let library = |group: u32| json!({"library": {"files": [{"group": group, "sha256": "abc"}]}});
+    let rule = "alert tcp any any -> any any (sid:1;)";
+    let group = |id, tenant, rule_type, rules| Object::Group(RuleGroup { id, tenant, rule_type, rules });
+    let raw = || Rules::Raw(vec![rule.to_owned()]);
+    let with = |more: Object| all([part(0, "@library/web", &library(17)), file(17, &[rule]), more]);
+    assert!(join(&all([part(0, "@library/web", &library(17)), file(17, &[rule])])).is_ok());
+    for more in [
+        file(18, &[rule]),
+        group(18, 7, RuleType::Ids, raw()),
+        group(18, 0, RuleType::Pfw, raw()),
+        group(18, 7, RuleType::Ids, Rules::Ids(vec![(1, 2001)])),
+    ] {
+        let found = wrong(&with(more));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].0 == "group:18" && found[0].2.contains("nothing would run it"), "{found:?}");
+    }
+    // What a library names has to be a rule file: of another type it is none.
+    let found = wrong(&all([part(0, "@library/web", &library(17)), group(17, 0, RuleType::Pfw, raw())]));
+    assert!(found[0].1 == "/library/files/0/group" && found[0].2.contains("of type ids"), "{found:?}");
+    // It is found behind a generation that was right as well.
+    let mut joiner = Joiner::default();
+    let held = |objects: Objects| Held { generation: 1, objects };
+    let objects = with(part(0, "@library/more", &library(17)));
+    assert!(joiner.join(&held(objects.clone())).is_ok());
+    let mut more = objects;
+    let unused = file(18, &[rule]);
+    more.insert(unused.key(), Arc::new(unused));
+    assert!(joiner.join(&held(more)).is_err());
 }
 
 #[test]

@@ -236,7 +236,12 @@ impl<D: Device, S: Store> Workshop<D, S> {
         build += lap();
         let saved = match ahead {
             Ok(false) => self.store.save(&candidate.held),
-            ahead => ahead.map(drop),
+            // Without the proof the next start finds out by itself.
+            Ok(true) => {
+                let _ = self.store.prove();
+                Ok(())
+            }
+            Err(error) => Err(error),
         };
         store += lap();
         match saved {

@@ -30,6 +30,14 @@ pub trait Disk {
     /// It cannot be written; part of it may be there.
     fn append(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()>;
 
+    /// The same without waiting for the disk: behind a crash of the system it may not be there, behind one of the program it is.
+    ///
+    /// # Errors
+    /// It cannot be written; part of it may be there.
+    fn append_soon(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.append(path, bytes)
+    }
+
     /// Writes several files, as [`Disk::write`] does each. What waits for the disk may do so together.
     ///
     /// # Errors
@@ -88,6 +96,10 @@ impl Disk for SystemDisk {
         let mut file = OpenOptions::new().append(true).open(path)?;
         file.write_all(bytes)?;
         file.sync_data()
+    }
+
+    fn append_soon(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        OpenOptions::new().append(true).open(path)?.write_all(bytes)
     }
 
     fn write_each(&mut self, files: &[(PathBuf, Vec<u8>)]) -> io::Result<()> {

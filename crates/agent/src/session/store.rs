@@ -4,7 +4,8 @@
 //! A folder: each object is a file under its hash, written once; a list has the hashes of a generation's objects. What changes after it is appended to a
 //! journal, a line a generation, which takes one write and one flush, however many objects there are. Now and then, and with the first change after a start, objects and
 //! list are written anew, and with the list a journal of a new name begins. A line is written while its generation is
-//! built; if that cannot run, the next line leads back, and a start that finds no such line has the one before at hand. So whatever stops it: the list that is there names files that are there, and
+//! built, and says so; what is built is proven by a line behind it, and if it cannot run, the next line leads back. A start that finds neither has the one before
+//! at hand: it tries what is not proven once, noted in a file of its own, and behind a start that did not outlive the attempt it begins with the one before. So whatever stops it: the list that is there names files that are there, and
 //! its journal is whole up to a last line that may be cut off, which nobody was told is stored. Objects and journals that belong to no list are removed behind it.
 
 use super::disk::{Disk, SystemDisk};
@@ -39,6 +40,14 @@ pub trait Store {
         Ok(false)
     }
 
+    /// What was saved ahead last is built and can run.
+    ///
+    /// # Errors
+    /// It cannot be written: the next start tries it once, and has the one before at hand.
+    fn prove(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// What was saved ahead last cannot run: the one before holds.
     ///
     /// # Errors
@@ -59,6 +68,8 @@ pub struct FileStore<D = SystemDisk> {
     generation: u64,
     /// The generation before that, and what leads back to it; only of one that was saved ahead, or that a start has found.
     back: Option<(u64, Change)>,
+    /// What was stored last was saved ahead, and it is not known to have been built.
+    is_unproven: bool,
     /// Of those that have a file.
     filed: BTreeSet<Hash>,
     /// Number of the list, by which its journal is called.
@@ -96,6 +107,34 @@ struct Record<O> {
     generation: u64,
     put: Vec<(Hash, O)>,
     gone: Vec<ObjectKey>,
+    #[serde(default, skip_serializing_if = "Line::is_usual")]
+    line: Line,
+}
+
+/// What a line of the journal says of its generation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Line {
+    /// It was built before it was written.
+    #[default]
+    Built,
+    /// It is written while it is built.
+    Ahead,
+    /// The one that was written ahead is built; nothing of it changes.
+    Proof,
+}
+
+impl Line {
+    fn is_usual(&self) -> bool {
+        *self == Line::Built
+    }
+}
+
+/// The generation that a start is about to build without knowing that it ever was.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Trial {
+    generation: u64,
 }
 
 /// How a generation differs from what was stored last.
@@ -105,12 +144,13 @@ struct Change {
     gone: Vec<ObjectKey>,
 }
 
-/// Version of the list's form, and the oldest that is read.
-const FORM: u32 = 3;
+/// Version of the list's form, and the oldest that is read. Up to form 3 lines of the journal do not say whether they were built.
+const FORM: u32 = 4;
 const FORM_READ: u32 = 2;
 
 const LIST: &str = "generation.json";
 const OBJECTS: &str = "objects";
+const TRIAL: &str = "trial.json";
 /// Objects that are written together, and their bytes.
 const TOGETHER: usize = 1_024;
 const TOGETHER_BYTES: usize = 16 << 20;
@@ -145,6 +185,7 @@ impl<D: Disk> FileStore<D> {
             written: BTreeMap::new(),
             generation: 0,
             back: None,
+            is_unproven: false,
             filed: BTreeSet::new(),
             number: 0,
             journal: None,
@@ -193,6 +234,10 @@ impl<D: Disk> FileStore<D> {
                 Err(_) if lines.peek().is_none() => return Ok(()),
                 Err(what) => return Err(self.wrong(&path, &what)),
             };
+            self.is_unproven = record.line == Line::Ahead;
+            if record.line == Line::Proof {
+                continue;
+            }
             let put = record.put.into_iter().map(|(hash, object)| (object.key(), Arc::new(object), hash));
             let change = Change { put: put.collect(), gone: record.gone };
             self.step(record.generation, change);
@@ -219,14 +264,14 @@ impl<D: Disk> FileStore<D> {
     }
 
     /// A change as a line of the journal, if it may be appended there.
-    fn line(&self, generation: u64, change: &Change) -> io::Result<Option<Vec<u8>>> {
+    fn line(&self, generation: u64, change: &Change, line: Line) -> io::Result<Option<Vec<u8>>> {
         let Some(Journal { records, bytes }) = self.journal else { return Ok(None) };
         let put = change.put.iter().map(|(_, object, _)| object.bytes() + OBJECT_BESIDE);
         let large = put.chain(change.gone.iter().map(|key| key.as_str().len())).sum::<usize>();
         if records >= self.records_max || bytes >= JOURNAL_MAX || large > RECORD_MAX {
             return Ok(None);
         }
-        write_record(generation, change).map(Some)
+        write_record(generation, change, line).map(Some)
     }
 
     /// Notes what is stored now. What leads back.
@@ -333,7 +378,7 @@ impl<D: Disk> FileStore<D> {
         Ok(())
     }
 
-    /// Removes objects and journals that belong to no list. What cannot be removed is tried again behind the next list.
+    /// Removes objects and journals that belong to no list, and what was tried of the one before. What cannot be removed is tried again behind the next list.
     fn collect(&mut self) {
         let folder = self.objects();
         let names: BTreeSet<String> = self.filed.iter().map(Hash::to_string).collect();
@@ -344,7 +389,7 @@ impl<D: Disk> FileStore<D> {
         }
         let own = format!("{JOURNAL}{}", self.number);
         for name in self.disk.names(&self.folder).unwrap_or_default() {
-            if name.starts_with(JOURNAL) && name != own {
+            if name == TRIAL || name.starts_with(JOURNAL) && name != own {
                 let _ = self.disk.remove(&self.folder.join(name));
             }
         }
@@ -352,11 +397,11 @@ impl<D: Disk> FileStore<D> {
 }
 
 /// A change as a line of the journal.
-fn write_record(generation: u64, change: &Change) -> io::Result<Vec<u8>> {
+fn write_record(generation: u64, change: &Change, line: Line) -> io::Result<Vec<u8>> {
     let put = change.put.iter().map(|(_, object, hash)| (*hash, object.as_ref())).collect();
-    let mut line = serde_json::to_vec(&Record { generation, put, gone: change.gone.clone() })?;
-    line.push(b'\n');
-    Ok(line)
+    let mut text = serde_json::to_vec(&Record { generation, put, gone: change.gone.clone(), line })?;
+    text.push(b'\n');
+    Ok(text)
 }
 
 /// A line of the journal, whole, with objects that are what was stored.
@@ -389,7 +434,7 @@ impl<D: Disk> Store for FileStore<D> {
         self.filed = written.values().map(|(_, hash)| *hash).collect();
         self.written = written;
         (self.number, self.journal) = (list.journal, None);
-        (self.generation, self.back) = (list.generation, None);
+        (self.generation, self.back, self.is_unproven) = (list.generation, None, false);
         self.replay(list.journal)?;
         Ok(Held { generation: self.generation, objects: self.objects_of() })
     }
@@ -404,10 +449,19 @@ impl<D: Disk> Store for FileStore<D> {
         self.named(done)
     }
 
+    fn prove(&mut self) -> io::Result<()> {
+        if !std::mem::take(&mut self.is_unproven) {
+            return Ok(());
+        }
+        let done = self.write_proof();
+        self.named(done)
+    }
+
     fn withdraw(&mut self) -> io::Result<()> {
         let Some((generation, back)) = self.back.take() else { return Ok(()) };
+        self.is_unproven = false;
         // In the words of any change: the one before comes behind the one that cannot run.
-        let line = write_record(generation, &back);
+        let line = write_record(generation, &back, Line::Built);
         self.apply(back);
         self.generation = generation;
         let done = line.and_then(|line| self.append(&line));
@@ -419,7 +473,7 @@ impl<D: Disk> FileStore<D> {
     /// Puts a generation in the place of what is stored.
     fn replace(&mut self, held: &Held) -> io::Result<()> {
         let change = self.change(held);
-        match self.line(held.generation, &change)? {
+        match self.line(held.generation, &change, Line::Built)? {
             Some(line) => self.append(&line)?,
             None => {
                 self.journal = None;
@@ -427,17 +481,55 @@ impl<D: Disk> FileStore<D> {
             }
         }
         self.apply(change);
-        (self.generation, self.back) = (held.generation, None);
+        (self.generation, self.back, self.is_unproven) = (held.generation, None, false);
         Ok(())
     }
 
     /// The same if it takes a line of the journal. Whether it does.
     fn replace_ahead(&mut self, held: &Held) -> io::Result<bool> {
         let change = self.change(held);
-        let Some(line) = self.line(held.generation, &change)? else { return Ok(false) };
+        let Some(line) = self.line(held.generation, &change, Line::Ahead)? else { return Ok(false) };
         self.append(&line)?;
         self.step(held.generation, change);
+        self.is_unproven = true;
         Ok(true)
+    }
+
+    /// Writes that what was saved ahead is built. Nobody waits for the disk: where the system crashes and the line is lost, a start finds out by itself.
+    fn write_proof(&mut self) -> io::Result<()> {
+        let Some(Journal { records, bytes }) = self.journal.take() else {
+            // Of a start, which appends to no journal that may end in half a line.
+            self.back = None;
+            return self.write_whole(self.generation, &Change::default());
+        };
+        let line = write_record(self.generation, &Change::default(), Line::Proof)?;
+        self.disk.append_soon(&self.journal(self.number), &line)?;
+        self.journal = Some(Journal { records, bytes: bytes + line.len() });
+        Ok(())
+    }
+
+    /// The generation that a start tried to build and that was never proven.
+    fn trial(&mut self) -> Option<u64> {
+        let bytes = self.disk.read(&self.folder.join(TRIAL)).ok()?;
+        serde_json::from_slice(&bytes).ok().map(|trial: Trial| trial.generation)
+    }
+
+    /// What was loaded is about to be built. `false`: an earlier start tried that, and ended before it was known whether it can run: so
+    /// [`FileStore::before`] is to be built in its place. What was built once before may always be.
+    ///
+    /// # Errors
+    /// It cannot be noted that it is tried.
+    pub fn may_build(&mut self) -> io::Result<bool> {
+        if !self.is_unproven || self.back.is_none() {
+            return Ok(true);
+        }
+        if self.trial() == Some(self.generation) {
+            return Ok(false);
+        }
+        let (path, trial) =
+            (self.folder.join(TRIAL), serde_json::to_vec(&Trial { generation: self.generation })?);
+        let done = self.disk.write(&path, &trial).and_then(|()| self.disk.sync_folder(&self.folder.clone()));
+        self.named(done).map(|()| true)
     }
 }
 

@@ -120,13 +120,7 @@ impl Opened {
         let mut opened =
             Opened { config: config.clone(), device, store, held, joined, joiner, trouble, _lock: lock };
         if opened.held.generation > 0 {
-            match opened.joiner.join(&opened.held) {
-                Ok(whole) => opened.joined = Some(Arc::new(whole)),
-                Err(diagnostics) => {
-                    let wrong = Refusal { code: RefusalCode::Policy, diagnostics, more: 0 };
-                    opened.step_back(&wrong);
-                }
-            }
+            opened.look_through();
         }
         if let (Err(error), true) = (&opened.device, opened.joined.is_none()) {
             return Err(Failure::input(format!("controller: {error}")));
@@ -134,10 +128,28 @@ impl Opened {
         Ok(opened)
     }
 
+    /// Joins what was stored, if an earlier start did not end over that.
+    fn look_through(&mut self) {
+        // Where it cannot be noted that it is tried it is tried all the same.
+        if matches!(self.store.may_build(), Ok(false)) {
+            let generation = self.held.generation;
+            return self.step_back(format!(
+                "generation {generation} was stored while it was built, and the program ended over that twice: it is left out"
+            ));
+        }
+        match self.joiner.join(&self.held) {
+            Ok(whole) => self.joined = Some(Arc::new(whole)),
+            Err(diagnostics) => {
+                let wrong = Refusal { code: RefusalCode::Policy, diagnostics, more: 0 };
+                self.step_back(unusable(&self.held, &wrong));
+            }
+        }
+    }
+
     /// What was stored last cannot be used. If it was stored while it was built, and the program ended before it was known that it cannot run, the
     /// generation before it is there; else nothing is.
-    fn step_back(&mut self, refusal: &Refusal) {
-        self.trouble = Some(unusable(&self.held, refusal));
+    fn step_back(&mut self, trouble: String) {
+        self.trouble = Some(trouble);
         let before = self.store.before();
         let before = before.and_then(|before| Some((self.joiner.join(&before).ok()?, before)));
         let Some((joined, before)) = before else {
@@ -154,12 +166,20 @@ impl Opened {
         while let Some(joined) = self.joined.take() {
             match builder.build_held(&joined, Generation(1)) {
                 Ok(built) => {
+                    if let Err(error) = self.store.prove() {
+                        eprintln!(
+                            "warning: controller: it cannot be noted that what was stored is built: {error}"
+                        );
+                    }
                     self.warn();
                     eprintln!("controller: generation {} runs, as it was stored", joined.generation);
                     builder.hold(Some(joined));
                     return Ok(built);
                 }
-                Err(error) => self.step_back(&device::refused(&joined, error)),
+                Err(error) => {
+                    let refusal = device::refused(&joined, error);
+                    self.step_back(unusable(&self.held, &refusal));
+                }
             }
         }
         self.warn();

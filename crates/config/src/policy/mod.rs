@@ -15,6 +15,7 @@ pub mod read;
 mod resolve;
 mod schema;
 pub mod sections;
+pub mod shares;
 pub mod values;
 
 pub use names::{ADDRESSES_MAX, DnsName, DnsSection, GroupMember, Member};
@@ -27,6 +28,7 @@ pub use values::{
 
 use crate::yaml::{self, Node, Position, Value};
 use core::num::NonZeroU64;
+use resolve::EVERYTHING;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -48,6 +50,8 @@ pub struct PolicyFile {
     pub common: Arc<Common>,
     /// The policies, first match first: each the same by address as in the file before if its text is.
     pub policies: Vec<Arc<Policy>>,
+    /// Pairs of members of both sides that its policies have.
+    pairs: Arc<shares::Used>,
     /// What `common` was made of, if the file came in parts.
     common_text: Option<Arc<Json>>,
     root: Arc<Node>,
@@ -428,7 +432,7 @@ pub fn parse(name: &str, text: &str, functions: &[&str]) -> Result<PolicyFile, P
 /// # Errors
 /// [`PolicyError::Wrong`] with every problem.
 pub fn from_node(name: &str, root: Node, functions: &[&str]) -> Result<PolicyFile, PolicyError> {
-    let mut builder = Builder { problems: Vec::new(), functions };
+    let mut builder = Builder { problems: Vec::new(), functions, before: None };
     let file = builder.file(name, root);
     finished(name, file, builder.problems)
 }
@@ -522,6 +526,8 @@ impl PolicyFile {
 struct Builder<'f> {
     problems: Vec<Problem>,
     functions: &'f [&'f str],
+    /// The file before, whatever of it is the same.
+    before: Option<&'f PolicyFile>,
 }
 
 impl Builder<'_> {
@@ -584,9 +590,10 @@ impl Builder<'_> {
             service_levels,
             default: default?,
         });
-        let file =
-            PolicyFile { name: name.to_owned(), common, policies, common_text: None, root: Arc::new(root) };
+        let (pairs, root) = (Arc::default(), Arc::new(root));
+        let mut file = PolicyFile { name: name.to_owned(), common, policies, pairs, common_text: None, root };
         resolve::check(self, &file);
+        file.pairs = shares::pairs(self, &file);
         Some(file)
     }
 

@@ -4,7 +4,7 @@
 //! Parts are compared by address: who makes a file of parts that stay gives the same again. So a change of one of thousands of policies costs the
 //! reading of one.
 
-use super::{Builder, ITEMS_MAX, Policy, PolicyError, PolicyFile, finished, read, resolve};
+use super::{Builder, ITEMS_MAX, Policy, PolicyError, PolicyFile, finished, read, resolve, shares};
 use serde_json::Value as Json;
 use std::collections::HashSet;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -71,7 +71,7 @@ pub fn from_parts(
     functions: &[&str],
     before: Option<&PolicyFile>,
 ) -> Result<PolicyFile, PolicyError> {
-    let mut builder = Builder { problems: Vec::new(), functions };
+    let mut builder = Builder { problems: Vec::new(), functions, before };
     let same = |before: &&PolicyFile| {
         before.common_text.as_ref().is_some_and(|text| Arc::ptr_eq(text, &parts.common))
     };
@@ -90,10 +90,11 @@ impl Builder<'_> {
     /// A file that has everything but some policies in common with one that nothing was wrong with.
     fn file_behind(&mut self, name: &str, parts: &Parts, before: &PolicyFile) -> Option<PolicyFile> {
         let policies = self.texts(&parts.policies)?;
-        let file = PolicyFile {
+        let mut file = PolicyFile {
             name: name.to_owned(),
             common: Arc::clone(&before.common),
             policies,
+            pairs: Arc::clone(&before.pairs),
             common_text: before.common_text.clone(),
             root: Arc::clone(&before.root),
         };
@@ -104,10 +105,13 @@ impl Builder<'_> {
         // The same names in the place of others are still each once.
         let all_new = is.len();
         let new = names(&file.policies, is.clone());
-        if new.len() != all_new || names(&before.policies, was) != new {
+        if new.len() != all_new || names(&before.policies, was.clone()) != new {
             resolve::policy_names(self, &file);
         }
-        resolve::policies(self, &file, is);
+        resolve::policies(self, &file, is.clone());
+        let changed =
+            (before.policies.get(was).unwrap_or_default(), file.policies.get(is).unwrap_or_default());
+        file.pairs = shares::pairs_behind(self, before, changed, &file);
         Some(file)
     }
 

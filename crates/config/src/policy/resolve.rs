@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Names of a policy file: groups down to prefixes, and whether every name that is used is defined.
 
+use super::shares::{self, Share};
 use super::values::carries;
 use super::{
     ADDRESSES_MAX, Builder, DEFAULT_TENANT, GroupMember, Labels, Member, PolicyFile, Prefix, Target,
@@ -19,8 +20,6 @@ pub(super) const EVERYTHING: [Prefix; 2] = [
 
 /// Groups in each other.
 pub(super) const GROUP_DEPTH_MAX: usize = 64;
-/// Members of all groups of a file together, with groups in them followed: a few that contain each other could mean billions.
-pub(super) const MEMBERS_MAX: usize = 1 << 22;
 
 /// Members of a list whose groups are known to exist; sorted, each once.
 pub(super) fn targets(
@@ -62,13 +61,15 @@ pub(super) fn groups(
     raw: &BTreeMap<String, super::List<GroupMember>>,
 ) -> BTreeMap<String, Vec<Member>> {
     let (done, depths) = (BTreeMap::new(), BTreeMap::new());
-    let mut following = Following { builder, root, raw, done, depths, left: MEMBERS_MAX };
+    let (members, names) = (Share::of(&shares::MEMBERS), Share::of(&shares::NAMES));
+    let mut following = Following { builder, root, raw, done, depths, members, names };
     for name in raw.keys() {
         if name == "any" || name == "none" {
             following.problem(name, format!("`{name}` cannot be the name of a group"));
         }
         following.follow(name, &mut Vec::new());
     }
+    following.blame();
     following.done
 }
 
@@ -80,8 +81,9 @@ struct Following<'f, 'b> {
     done: BTreeMap<String, Vec<Member>>,
     /// How many groups lie in each other, of those that are done.
     depths: BTreeMap<String, usize>,
-    /// Members that all of them may have yet.
-    left: usize,
+    /// What they have.
+    members: Share,
+    names: Share,
 }
 
 impl Following<'_, '_> {
@@ -148,8 +150,13 @@ impl Following<'_, '_> {
         0
     }
 
-    /// The members of a group whose groups are done.
+    /// The members of a group whose groups are done. Where there are too many it has none.
     fn collect(&mut self, name: &str, members: &[GroupMember]) {
+        let owner = shares::owner_of_group(name);
+        if self.members.is_over(owner) || self.names.is_over(owner) {
+            self.done.insert(name.to_owned(), Vec::new());
+            return;
+        }
         let (mut named, mut all) = (Vec::new(), Vec::new());
         for member in members {
             match member {
@@ -159,20 +166,25 @@ impl Following<'_, '_> {
         }
         all.extend(targets((&self.done, &BTreeMap::new()), &named));
         let mut all = each_once(all);
-        match self.left.checked_sub(all.len()) {
-            Some(rest) => self.left = rest,
-            None => {
-                self.problem(
-                    name,
-                    format!(
-                        "with `{name}` the groups of this file have more than {MEMBERS_MAX} members, those of groups in them counted; \
-                         write larger networks, or name groups in policies instead of in groups"
-                    ),
-                );
-                all = Vec::new();
-            }
+        let said = self.members.add(owner, name, all.len());
+        let said = said.or(self.names.add(owner, name, shares::names_among(&all)));
+        let is_kept = said.is_none() && !self.members.is_full() && !self.names.is_full();
+        said.into_iter().for_each(|message| self.problem(name, message));
+        if !is_kept {
+            all = Vec::new();
         }
         self.done.insert(name.to_owned(), all);
+    }
+
+    /// If all groups together have too much, whose fault that is.
+    fn blame(&mut self) {
+        let before = self.builder.before.map(|before| &before.groups);
+        let used = |count| before.map(|groups| shares::used_by_groups(groups, count));
+        let members = self.members.blamed(used(<[Member]>::len).as_ref());
+        let names = self.names.blamed(used(shares::names_among).as_ref());
+        let wrong: Vec<_> =
+            members.into_iter().chain(names).map(|(name, what)| (name.to_owned(), what)).collect();
+        wrong.into_iter().for_each(|(name, what)| self.problem(&name, what));
     }
 }
 

@@ -323,7 +323,11 @@ fn parse(
     });
     let functions: Vec<&str> = context.functions.iter().map(String::as_str).collect();
     match policy::from_node("policy", read::from_json(&file), &functions) {
-        Ok(file) => Ok(file),
+        // All groups of the file are the tenant's.
+        Ok(file) => match file.beyond_a_tenant(context.tenant) {
+            wrong if wrong.is_empty() => Ok(file),
+            wrong => Err(wrong),
+        },
         Err(PolicyError::Wrong { problems, .. }) => Err(problems),
         Err(other) => {
             let message = other.to_string();

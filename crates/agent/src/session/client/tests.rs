@@ -52,6 +52,9 @@ impl Store for Told {
     fn save_ahead(&mut self, _: &Held) -> io::Result<bool> {
         self.say("ahead", self.ahead.map_or_else(full, Ok))
     }
+    fn prove(&mut self) -> io::Result<()> {
+        self.say("prove", full())
+    }
     fn withdraw(&mut self) -> io::Result<()> {
         self.say("withdraw", full())
     }
@@ -72,7 +75,7 @@ fn applied(builds: bool, ahead: Option<bool>, saves: bool) -> (Vec<&'static str>
 fn what_runs_is_stored_and_what_is_refused_is_not() {
     let (policy, store) = (Some(RefusalCode::Policy), Some(RefusalCode::Store));
     let cases = [
-        ((true, Some(true), true), vec!["begin", "ahead", "build", "swap"], None, false),
+        ((true, Some(true), true), vec!["begin", "ahead", "build", "prove", "swap"], None, false),
         ((true, Some(false), true), vec!["begin", "ahead", "build", "save", "swap"], None, false),
         ((true, Some(false), false), vec!["begin", "ahead", "build", "save", "abandon"], store, true),
         ((true, None, true), vec!["begin", "ahead", "build", "abandon"], store, true),

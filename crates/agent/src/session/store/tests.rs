@@ -239,6 +239,79 @@ fn a_change_that_is_withdrawn_is_two_lines_and_what_large_changes_are_is_not_sav
     assert_eq!(FileStore::new(&folder.0).load().unwrap(), large);
 }
 
+/// Every change kills the program while it is built, or the start behind it, or is proven. What was built once is found for good, whatever stops the program; what was
+/// not is tried once by a start, and a start behind one that did not outlive that begins with the one before.
+#[test]
+fn what_no_build_has_proven_is_tried_once_by_a_start() {
+    let folder = Folder::new("unproven");
+    let of = |number: u64| held(number, &[policy("changed", &number.to_string())]);
+    let start = || {
+        let mut store = FileStore::new(&folder.0);
+        let found = store.load().unwrap();
+        let may = store.may_build().unwrap();
+        (store, found, may)
+    };
+    let mut store = FileStore::new(&folder.0);
+    store.save(&of(1)).unwrap();
+    // Proven, and killed: any number of starts begins with it.
+    assert!(store.save_ahead(&of(2)).unwrap());
+    store.prove().unwrap();
+    for _ in 0..3 {
+        let (_, found, may) = start();
+        assert_eq!((found, may), (of(2), true));
+    }
+    // Killed while it is built, and the start behind it as well: the third begins with the one before, as often as it takes.
+    let (mut store, ..) = start();
+    store.save(&of(3)).unwrap();
+    assert!(store.save_ahead(&of(4)).unwrap());
+    assert_eq!((start().1, start().2), (of(4), false));
+    for _ in 0..3 {
+        let (store, found, may) = start();
+        assert_eq!((found, may, store.before()), (of(4), false, Some(of(3))));
+    }
+    // The controller brings it again, and now it can be built.
+    let (mut store, ..) = start();
+    store.withdraw().unwrap();
+    assert!(!store.save_ahead(&of(4)).unwrap());
+    store.save(&of(4)).unwrap();
+    assert_eq!((start().1, start().2), (of(4), true));
+    assert!(!folder.0.join(TRIAL).exists());
+    // A start proves what it tries.
+    assert!(store.save_ahead(&of(5)).unwrap());
+    let (mut store, found, may) = start();
+    assert_eq!((found, may), (of(5), true));
+    store.prove().unwrap();
+    for _ in 0..3 {
+        let (_, found, may) = start();
+        assert_eq!((found, may), (of(5), true));
+    }
+    assert!(!folder.0.join(TRIAL).exists());
+}
+
+#[test]
+fn a_proof_that_is_cut_off_or_lost_is_none_and_journals_of_before_are_read() {
+    let folder = Folder::new("proof");
+    let (one, two) = (held(1, &[policy("a", "1")]), held(2, &[policy("a", "2")]));
+    let mut store = FileStore::new(&folder.0);
+    store.save(&one).unwrap();
+    assert!(store.save_ahead(&two).unwrap());
+    store.prove().unwrap();
+    let path = folder.0.join(format!("{JOURNAL}1"));
+    let whole = std::fs::read_to_string(&path).unwrap();
+    let ahead = whole.lines().next().unwrap().len() + 1;
+    for end in ahead..=whole.len() {
+        std::fs::write(&path, &whole[..end]).unwrap();
+        let mut again = FileStore::new(&folder.0);
+        assert_eq!((again.load().unwrap(), again.is_unproven), (two.clone(), end < whole.len()));
+    }
+    // Up to form 3 no line says how it stands: none is doubted.
+    let old = whole[..ahead].replace(",\"line\":\"ahead\"", "");
+    assert_ne!(old.len(), ahead);
+    std::fs::write(&path, old).unwrap();
+    let mut again = FileStore::new(&folder.0);
+    assert_eq!((again.load().unwrap(), again.is_unproven), (two, false));
+}
+
 #[test]
 fn a_small_change_is_one_step_on_the_disk() {
     let many: Vec<Arc<Object>> = (0..100).map(|n| policy(&format!("p{n}"), "text")).collect();
@@ -294,7 +367,7 @@ fn a_broken_journal_is_said_and_a_cut_one_is_as_far_as_it_goes() {
     // A list of the form before has none.
     let list = folder.0.join(LIST);
     let text = std::fs::read_to_string(&list).unwrap();
-    let old = text.replace("\"form\":3", "\"form\":2").replace(",\"journal\":1", "");
+    let old = text.replace("\"form\":4", "\"form\":2").replace(",\"journal\":1", "");
     assert_ne!(text, old);
     std::fs::write(&list, old).unwrap();
     assert_eq!(load(&good).unwrap().generation, 1);

@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How much of a device policies and groups take, whose that is, and how much it may be.
+//!
+//! New flows find their policy by a rule for each pair of a member of one side and a member of the other, so long lists on both sides multiply: two of 40,000
+//! addresses each would be 1.6 billion pairs. They are counted before anything is made of them. A device has a bound for all of it, and each tenant one that is a
+//! part of that, so that no tenant can fill a device. Where several fill it together, whoever uses most of those that have taken more since the file
+//! before is blamed: what was there and runs stays.
+
+use super::{
+    Builder, Common, DEFAULT_TENANT, EVERYTHING, Member, Policy, PolicyFile, Problem, ServiceLevel, Target,
+    resolve,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Members of all groups of a file together, with groups in them followed: a few that contain each other could mean billions.
+pub const MEMBERS_MAX: usize = 1 << 22;
+/// The same of a tenant's groups.
+pub const TENANT_MEMBERS_MAX: usize = 1 << 20;
+/// Those of the members that are DNS names.
+pub const DNS_NAMES_MAX: usize = 1 << 20;
+/// The same of a tenant's groups.
+pub const TENANT_DNS_NAMES_MAX: usize = 1 << 16;
+/// Pairs of members of the two sides of policies and service levels, for each tenant and link that they name.
+pub const PAIRS_MAX: usize = 1 << 20;
+/// The same of a tenant's policies: a list of so many addresses on one side, say, and one network on the other.
+pub const TENANT_PAIRS_MAX: usize = 1 << 18;
+
+/// Something that there is a bound of.
+pub(super) struct Bound {
+    what: &'static str,
+    all: usize,
+    tenant: usize,
+    advice: &'static str,
+}
+
+/// See [`MEMBERS_MAX`].
+pub(super) const MEMBERS: Bound = Bound {
+    what: "members of groups, those of groups in them counted",
+    all: MEMBERS_MAX,
+    tenant: TENANT_MEMBERS_MAX,
+    advice: "write larger networks, or name groups in policies instead of in groups",
+};
+/// See [`DNS_NAMES_MAX`].
+pub(super) const NAMES: Bound = Bound {
+    what: "DNS names in groups, those of groups in them counted",
+    all: DNS_NAMES_MAX,
+    tenant: TENANT_DNS_NAMES_MAX,
+    advice: "write `*.` and the name that they lie below",
+};
+/// See [`PAIRS_MAX`].
+pub(super) const PAIRS: Bound = Bound {
+    what: "pairs of members of `from` and `to`, counted for each tenant and link",
+    all: PAIRS_MAX,
+    tenant: TENANT_PAIRS_MAX,
+    advice: "write larger networks on one side, or `any`",
+};
+
+/// How much is used: by all, and by each tenant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Used {
+    all: usize,
+    of: BTreeMap<String, usize>,
+}
+
+impl Used {
+    fn of(&self, tenant: &str) -> usize {
+        self.of.get(tenant).copied().unwrap_or(0)
+    }
+
+    fn add(&mut self, owner: Option<&str>, more: usize) {
+        self.all = self.all.saturating_add(more);
+        let Some(owner) = owner else { return };
+        match self.of.get_mut(owner) {
+            Some(own) => *own = own.saturating_add(more),
+            None => drop(self.of.insert(owner.to_owned(), more)),
+        }
+    }
+
+    fn remove(&mut self, owner: Option<&str>, less: usize) {
+        self.all = self.all.saturating_sub(less);
+        if let Some(own) = owner.and_then(|owner| self.of.get_mut(owner)) {
+            *own = own.saturating_sub(less);
+        }
+    }
+
+    fn keeps_to(&self, bound: &Bound) -> bool {
+        self.all <= bound.all && self.of.values().all(|own| *own <= bound.tenant)
+    }
+}
+
+/// What is used while it is counted.
+pub(super) struct Share {
+    bound: &'static Bound,
+    used: Used,
+    /// By owner the item that has most, and how much.
+    largest: BTreeMap<Option<String>, (usize, String)>,
+    over: BTreeSet<String>,
+}
+
+impl Share {
+    pub(super) fn of(bound: &'static Bound) -> Self {
+        Share { bound, used: Used::default(), largest: BTreeMap::new(), over: BTreeSet::new() }
+    }
+
+    /// Counts what an item has. What is wrong, if its owner has more than a tenant may with it: said once.
+    pub(super) fn add(&mut self, owner: Option<&str>, item: &str, more: usize) -> Option<String> {
+        self.used.add(owner, more);
+        let largest = self.largest.entry(owner.map(str::to_owned)).or_default();
+        if more > largest.0 || largest.1.is_empty() {
+            *largest = (more, item.to_owned());
+        }
+        let owner = owner.filter(|owner| self.used.of(owner) > self.bound.tenant)?;
+        let Bound { what, tenant, advice, .. } = self.bound;
+        let message = format!("with this tenant `{owner}` has more than {tenant} {what}; {advice}");
+        self.over.insert(owner.to_owned()).then_some(message)
+    }
+
+    /// Whether an owner has more than a tenant may. What else it has need not be counted.
+    pub(super) fn is_over(&self, owner: Option<&str>) -> bool {
+        owner.is_some_and(|owner| self.over.contains(owner))
+    }
+
+    /// Whether all together have more than a file may.
+    pub(super) fn is_full(&self) -> bool {
+        self.used.all > self.bound.all
+    }
+
+    /// The item to blame if all together have too much, and what is wrong with it. `before`: what was used in the file before.
+    pub(super) fn blamed(&self, before: Option<&Used>) -> Option<(&str, String)> {
+        if !self.is_full() {
+            return None;
+        }
+        let was = |tenant: &str| before.map_or(0, |before| before.of(tenant));
+        let grown = self.used.of.iter().filter(|(tenant, own)| **own > was(tenant));
+        let most = grown.max_by_key(|(_, own)| **own).map(|(tenant, own)| (tenant.clone(), *own));
+        let Bound { what, all, advice, .. } = self.bound;
+        // What is of no tenant is the fault of whoever wrote the file.
+        let owned = self.used.of.values().fold(0usize, |sum, own| sum.saturating_add(*own));
+        let most = most.filter(|(_, own)| *own >= self.used.all.saturating_sub(owned));
+        let item = self.largest.get(&most.as_ref().map(|(tenant, _)| tenant.clone()));
+        let item = item.map_or("", |(_, item)| item.as_str());
+        let whose = match most {
+            Some((tenant, own)) => format!(", and tenant `{tenant}` has {own} of them"),
+            None => String::new(),
+        };
+        Some((item, format!("there are more than {all} {what}{whose}; {advice}")))
+    }
+}
+
+/// Whose a group is: a controller gives a tenant's groups the tenant's name behind `@`. Others are the file's own.
+pub(super) fn owner_of_group(name: &str) -> Option<&str> {
+    name.rsplit_once('@').map(|(_, tenant)| tenant)
+}
+
+/// Whose a policy is: the one tenant's that it is about. Those about several, or about traffic of nobody, are the file's own.
+fn owner_of_policy(policy: &Policy) -> Option<&str> {
+    match &*policy.tenant {
+        [one] if one != DEFAULT_TENANT && one != "any" => Some(one),
+        _ => None,
+    }
+}
+
+/// What groups have of something.
+pub(super) fn used_by_groups(groups: &BTreeMap<String, Vec<Member>>, of: fn(&[Member]) -> usize) -> Used {
+    let mut used = Used::default();
+    groups.iter().for_each(|(name, members)| used.add(owner_of_group(name), of(members)));
+    used
+}
+
+/// Those of some members that are DNS names.
+pub(super) fn names_among(members: &[Member]) -> usize {
+    members.iter().filter(|member| matches!(member, Member::Name(_))).count()
+}
+
+/// Members of a side; all of both versions' space is one.
+fn members_of(file: &Common, targets: &[Target]) -> usize {
+    let count =
+        |members: &[Member]| if *members == EVERYTHING.map(Member::Prefix) { 1 } else { members.len() };
+    match targets {
+        [Target::Any] | [Target::Prefix(_)] => 1,
+        [Target::Group(name)] => file.groups.get(name).map_or(0, |members| count(members)),
+        _ => count(&resolve::targets((&file.groups, &file.labels), targets)),
+    }
+}
+
+fn tenants_of(file: &Common, names: Option<&[String]>) -> usize {
+    match names {
+        Some(names) if !names.iter().any(|name| name == "any") => names.iter().collect::<BTreeSet<_>>().len(),
+        _ => file.tenants.len().saturating_add(1),
+    }
+}
+
+fn pairs_of(file: &Common, policy: &Policy) -> usize {
+    let sides = members_of(file, &policy.from).saturating_mul(members_of(file, &policy.to));
+    let links = policy.link.as_ref().map_or(1, |links| links.len());
+    sides.saturating_mul(links).saturating_mul(tenants_of(file, Some(&policy.tenant)))
+}
+
+fn pairs_of_level(file: &Common, level: &ServiceLevel) -> usize {
+    let tenants = level.tenant.as_ref().map_or(1, |names| tenants_of(file, Some(names)));
+    members_of(file, &level.hosts).saturating_mul(tenants)
+}
+
+/// Counts all pairs of a file. What is wrong with that is the builder's.
+pub(super) fn pairs(builder: &mut Builder<'_>, file: &PolicyFile) -> Arc<Used> {
+    let mut share = Share::of(&PAIRS);
+    let mut wrong: Vec<(String, String)> = Vec::new();
+    for (index, level) in file.service_levels.iter().enumerate() {
+        let path = format!("service-levels/{index}/hosts");
+        share.add(None, &path, pairs_of_level(file, level));
+    }
+    for (index, policy) in file.policies.iter().enumerate() {
+        let owner = owner_of_policy(policy);
+        if share.is_over(owner) {
+            continue;
+        }
+        let path = format!("policies/{index}/from");
+        let said = share.add(owner, &path, pairs_of(file, policy));
+        wrong.extend(said.map(|message| (path, message)));
+    }
+    let before = builder.before.map(|before| before.pairs.as_ref());
+    wrong.extend(share.blamed(before).map(|(path, message)| (path.to_owned(), message)));
+    for (path, message) in wrong {
+        builder.problem(file.locate(&path), &path, message);
+    }
+    Arc::new(share.used)
+}
+
+/// The same of a file that has other policies than the one before in the place of some: only these are counted.
+pub(super) fn pairs_behind(
+    builder: &mut Builder<'_>,
+    before: &PolicyFile,
+    (gone, new): (&[Arc<Policy>], &[Arc<Policy>]),
+    file: &PolicyFile,
+) -> Arc<Used> {
+    let mut used = Arc::clone(&before.pairs);
+    let count = |policies: &[Arc<Policy>]| -> Vec<(Option<String>, usize)> {
+        let of = |policy: &Arc<Policy>| (owner_of_policy(policy).map(str::to_owned), pairs_of(file, policy));
+        policies.iter().map(of).collect()
+    };
+    let (gone, new) = (count(gone), count(new));
+    if gone != new {
+        let used = Arc::make_mut(&mut used);
+        gone.iter().for_each(|(owner, less)| used.remove(owner.as_deref(), *less));
+        new.iter().for_each(|(owner, more)| used.add(owner.as_deref(), *more));
+    }
+    // Who is to blame takes all of them.
+    if used.keeps_to(&PAIRS) { used } else { pairs(builder, file) }
+}
+
+impl PolicyFile {
+    /// What is wrong with a file whose groups are all of one tenant, as a controller has it before a device does.
+    #[must_use]
+    pub fn beyond_a_tenant(&self, tenant: &str) -> Vec<Problem> {
+        let mut shares = [
+            (Share::of(&MEMBERS), <[Member]>::len as fn(&[Member]) -> usize),
+            (Share::of(&NAMES), names_among),
+        ];
+        let mut problems = Vec::new();
+        for (name, members) in &self.groups {
+            for (share, count) in &mut shares {
+                if let Some(message) = share.add(Some(tenant), name, count(members)) {
+                    let path = format!("groups/{name}");
+                    problems.push(Problem { position: self.locate(&path), path, message });
+                }
+            }
+        }
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{Parts, PolicyText, from_parts};
+    use serde_json::{Value, json};
+
+    /// A common part with a tenant of each name; `groups`: sizes by name.
+    fn common(tenants: &[&str], groups: &[(&str, u32)]) -> Arc<Value> {
+        let tenants = (1..).zip(tenants).map(|(vni, name)| json!({"name": name, "select": {"vni": vni}}));
+        let scattered = |n: u32| std::net::Ipv4Addr::from(n.reverse_bits() | 1).to_string();
+        let members = |size: u32| (0..size).map(scattered).collect::<Vec<_>>();
+        let groups: serde_json::Map<_, _> =
+            groups.iter().map(|(name, size)| ((*name).to_owned(), json!(members(*size)))).collect();
+        let tenants: Vec<_> = tenants.collect();
+        Arc::new(json!({"tenants": tenants, "groups": groups, "default": {"action": "drop"}}))
+    }
+
+    fn policy(name: &str, tenant: &str, from: &str, to: &str) -> Arc<PolicyText> {
+        let policy = json!({"name": name, "tenant": [tenant], "from": [from], "to": [to], "chain": ["sfw"]});
+        Arc::new(PolicyText::new(policy))
+    }
+
+    fn read(parts: &Parts, before: Option<&PolicyFile>) -> Result<PolicyFile, String> {
+        from_parts("x", parts, &["sfw"], before).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn long_lists_stand_on_one_side_and_are_not_multiplied() {
+        let most = TENANT_PAIRS_MAX as u32;
+        let common = common(&["a"], &[("long@a", most), ("other@a", 40_000), ("two@a", 2)]);
+        let parts = |from: &str, to: &str| Parts {
+            common: Arc::clone(&common),
+            policies: vec![policy("small", "a", "10.0.0.1", "two@a"), policy("p", "a", from, to)],
+        };
+        let file = read(&parts("other@a", "any"), None).unwrap();
+        assert_eq!((file.pairs.all, file.pairs.of("a")), (40_002, 40_002));
+        // As new as behind another file.
+        for before in [None, Some(&file)] {
+            for (from, to) in [("other@a", "other@a"), ("long@a", "10.0.0.1"), ("two@a", "long@a")] {
+                let wrong = read(&parts(from, to), before).unwrap_err();
+                assert!(wrong.contains("with this tenant `a` has more than 262144 pairs"), "{wrong}");
+            }
+        }
+        // What is nobody's alone may be as much as a device takes.
+        let mut parts = parts("long@a", "10.0.0.1");
+        parts.policies.truncate(1);
+        parts.policies.push(policy("own", "default", "long@a", "two@a"));
+        assert!(read(&parts, Some(&file)).is_ok());
+        parts.policies.push(policy("more", "any", "long@a", "10.0.0.1"));
+        let wrong = read(&parts, Some(&file)).unwrap_err();
+        assert!(wrong.contains("there are more than 1048576 pairs"), "{wrong}");
+    }
+
+    #[test]
+    fn links_and_tenants_are_counted() {
+        let common = common(&["a", "b"], &[("g", 100)]);
+        let one =
+            json!({"name": "p", "tenant": "any", "from": "g", "link": ["wan", "wan"], "chain": ["sfw"]});
+        let parts = Parts { common, policies: vec![Arc::new(PolicyText::new(one))] };
+        assert_eq!(read(&parts, None).unwrap().pairs.all, 100 * 2 * 3);
+    }
+
+    #[test]
+    fn who_has_taken_most_is_blamed_and_what_was_there_stays() {
+        let tenants = ["a", "b", "c", "d", "e", "f"];
+        let most = TENANT_PAIRS_MAX as u32;
+        let common = common(&tenants, &[("full", most), ("half", most / 2), ("few", 10)]);
+        let of = |said: &[(&str, &str)]| Parts {
+            common: Arc::clone(&common),
+            policies: said
+                .iter()
+                .map(|(tenant, group)| policy(&format!("{tenant}-{group}"), tenant, group, "any"))
+                .collect(),
+        };
+        // `a` to `c` take all they may, which leaves room for one more.
+        let three = [("a", "full"), ("b", "full"), ("c", "full")];
+        let before = read(&of(&three), None).unwrap();
+        assert_eq!((before.pairs.all, before.pairs.of("b")), (3 * TENANT_PAIRS_MAX, TENANT_PAIRS_MAX));
+        let more = [&three[..], &[("d", "few"), ("e", "half"), ("f", "half")]].concat();
+        let wrong = read(&of(&more), Some(&before)).unwrap_err();
+        assert!(
+            wrong.contains("and tenant `f` has 131072 of them")
+                || wrong.contains("and tenant `e` has 131072 of them"),
+            "{wrong}"
+        );
+        // Without that one the others get what they asked for.
+        let without = [&three[..], &[("d", "few"), ("e", "half")]].concat();
+        let next = read(&of(&without), Some(&before)).unwrap();
+        // Less is counted as less, with no trace of what was.
+        let back = read(&of(&three), Some(&next)).unwrap();
+        assert_eq!((back.pairs.all, back.pairs.of("e")), (before.pairs.all, 0));
+    }
+
+    #[test]
+    fn members_of_a_tenant_leave_room_for_others() {
+        // A group of groups has their members once more: few letters, many members.
+        let many: Vec<String> =
+            (0..150_000u32).map(|n| std::net::Ipv4Addr::from(n << 8).to_string()).collect();
+        let file = |groups: usize| {
+            let mut all: serde_json::Map<_, _> =
+                (0..groups).map(|n| (format!("g{n}@a"), json!(["many"]))).collect();
+            all.insert("many".to_owned(), json!(many));
+            all.insert("g@b".to_owned(), json!(["many"]));
+            let common = Arc::new(json!({"groups": all, "default": {"action": "drop"}}));
+            read(&Parts { common, policies: Vec::new() }, None)
+        };
+        let six = file(6).unwrap();
+        assert_eq!(six.groups["g5@a"].len(), 150_000);
+        let wrong = file(8).unwrap_err();
+        assert!(wrong.contains("with this tenant `a` has more than 1048576 members"), "{wrong}");
+        assert!(!wrong.contains("`b`") && wrong.lines().count() == 1, "{wrong}");
+        // A controller has the groups of one tenant, under their own names.
+        let wrong = six.beyond_a_tenant("z");
+        assert!(
+            matches!(wrong.as_slice(), [one] if one.message.contains("tenant `z` has more than 1048576 members"))
+        );
+    }
+
+    #[test]
+    fn where_several_fill_a_file_the_largest_that_has_grown_is_blamed() {
+        static BOUND: Bound = Bound { what: "things", all: 10, tenant: 6, advice: "use fewer" };
+        let counted = |said: &[(&str, usize)]| {
+            let mut share = Share::of(&BOUND);
+            let wrong: Vec<_> = said
+                .iter()
+                .filter_map(|(owner, n)| share.add(Some(owner), &format!("of-{owner}"), *n))
+                .collect();
+            (share, wrong)
+        };
+        let (before, wrong) = counted(&[("a", 6), ("b", 2)]);
+        assert!(wrong.is_empty() && before.blamed(None).is_none());
+        let blamed = |said: &[(&str, usize)], before: Option<&Used>| {
+            counted(said).0.blamed(before).map(|(item, message)| (item.to_owned(), message))
+        };
+        let told = |tenant: &str, own: usize| {
+            let message =
+                format!("there are more than 10 things, and tenant `{tenant}` has {own} of them; use fewer");
+            Some((format!("of-{tenant}"), message))
+        };
+        let all = [("a", 6), ("b", 3), ("c", 2)];
+        assert_eq!(blamed(&all, Some(&before.used)), told("b", 3));
+        assert_eq!(blamed(&all, None), told("a", 6));
+        assert_eq!(blamed(&all[..2], Some(&before.used)), None);
+        assert_eq!(blamed(&[("a", usize::MAX), ("b", usize::MAX)], None), told("b", usize::MAX));
+        let (_, wrong) = counted(&[("a", 5), ("a", 2), ("a", 9), ("b", 1)]);
+        assert_eq!(wrong, ["with this tenant `a` has more than 6 things; use fewer"]);
+    }
+
+    #[test]
+    fn dns_names_of_a_tenant_leave_room_for_others() {
+        let names = |n: usize| (0..n).map(|n| json!({"dns": format!("n{n}.example")})).collect::<Vec<_>>();
+        let common = json!({"groups": {"g@a": names(TENANT_DNS_NAMES_MAX + 1), "g@b": names(3)}, "default": {"action": "drop"}});
+        let wrong = read(&Parts { common: Arc::new(common), policies: Vec::new() }, None).unwrap_err();
+        assert!(wrong.contains("tenant `a` has more than 65536 DNS names"), "{wrong}");
+    }
+}
