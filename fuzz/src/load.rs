@@ -2,7 +2,7 @@
 //! Rule files through the loader: keywords, conditions, prefilters.
 
 use crate::planted::planted;
-use bartizan_base::{Generation, Settings};
+use bartizan_base::Settings;
 use bartizan_detect::ruleset::{self, LoadInput, RuleSet};
 use bartizan_detect::shared::Shared;
 use bartizan_pattern::{Compiler, Config};
@@ -41,7 +41,6 @@ pub fn compile(text: &[u8]) -> Option<RuleSet> {
         references: None,
         shared: &Arc::new(Shared::default()),
         compiler: &COMPILER,
-        generation: Generation(1),
         tenants: &[],
         known: None,
     };

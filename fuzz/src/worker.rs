@@ -37,7 +37,7 @@ static CHAINS: LazyLock<Arc<Chains>> = LazyLock::new(|| {
     let rules = compile(RULES.as_bytes()).expect("the rules of the target");
     Arc::new(Chains::one(
         Generation(1),
-        vec![Arc::new(Ids::new(FunctionId(2), Arc::new(rules), ALERTS_PER_PACKET))],
+        vec![Arc::new(Ids::new(FunctionId(2), Generation(1), Arc::new(rules), ALERTS_PER_PACKET))],
     ))
 });
 

@@ -99,15 +99,39 @@ impl Library {
     /// Its rules, file by file, with their places.
     #[must_use]
     pub fn rules(&self) -> Vec<RuleFile> {
+        let mut files = self.files();
+        choose(&mut files, &self.choose, &self.except);
+        files
+    }
+
+    /// Its files, with all rules.
+    #[must_use]
+    pub fn files(&self) -> Vec<RuleFile> {
         let read = |(name, object): &(String, Arc<Object>)| match object.as_ref() {
             Object::Group(RuleGroup { rules: Rules::Raw(lines), .. }) => {
                 parse_file(lines.join("\n").into_bytes(), name)
             }
             _ => parse_file(Vec::new(), name),
         };
-        let mut files: Vec<RuleFile> = self.files.iter().map(read).collect();
-        choose(&mut files, &self.choose, &self.except);
-        files
+        self.files.iter().map(read).collect()
+    }
+
+    /// What is chosen of them; nothing: everything.
+    #[must_use]
+    pub fn choices(&self) -> &[Choice] {
+        &self.choose
+    }
+
+    /// Ids of rules that are left out of what is chosen.
+    #[must_use]
+    pub const fn except(&self) -> &BTreeSet<u32> {
+        &self.except
+    }
+
+    /// Whether another one chooses of the same files.
+    #[must_use]
+    pub fn has_files_of(&self, other: &Library) -> bool {
+        self.files == other.files
     }
 }
 

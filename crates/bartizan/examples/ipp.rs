@@ -217,7 +217,6 @@ fn signature_groups(text: &str, variables: &Variables) -> Result<Vec<Entry>, Fai
         references: None,
         shared: &Arc::default(),
         compiler: &Compiler::new(Config::default())?,
-        generation: Generation(1),
         tenants: &[],
         known: None,
     };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Compiles the rules that policies name: each set of rule files once per generation, and those of a controller's libraries again only
-//! where something of them has changed.
+//! where something of them has changed. Libraries that choose of the same files have one set between them ([`union`]).
+
+mod union;
 
 use crate::error::Failure;
 use crate::reload::Inventory;
@@ -9,14 +11,17 @@ use bartizan_agent::joined::{Joined, Library};
 use bartizan_base::{Settings, TenantId};
 use bartizan_detect::groups::Groups;
 use bartizan_detect::needs::Needs;
-use bartizan_detect::ruleset::RuleSet;
+use bartizan_detect::ruleset::{RuleSet, Seen};
 use bartizan_detect::signature::Member;
+use bartizan_detect::visibility::Visibility;
 use bartizan_function::RuleSource;
 use bartizan_functions::ids_kind::{CompileError, RuleCompiler, groups_of};
 use bartizan_rules::{Diagnostic, RuleFile, RuleSetReport, Variables};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use union::{Plan, Union};
 
 /// Where rules come from.
 pub enum Texts {
@@ -38,13 +43,37 @@ pub enum Texts {
 
 /// A rule set, and what became of its rules.
 #[derive(Clone)]
-pub struct Compiled {
-    files: Vec<String>,
-    made_of: Option<MadeOf>,
+struct Compiled {
     rules: Arc<RuleSet>,
     inventory: Arc<Inventory>,
     needs: Needs,
 }
+
+/// What the rule files of a section come to.
+#[derive(Clone)]
+struct OfFiles {
+    made_of: Option<MadeOf>,
+    visible: Option<Arc<Visibility>>,
+    compiled: Compiled,
+}
+
+impl OfFiles {
+    fn seen(&self) -> Seen {
+        Seen { rules: Arc::clone(&self.compiled.rules), visible: self.visible.clone() }
+    }
+
+    /// Whether another one is the same, by address.
+    fn is(&self, other: &OfFiles) -> bool {
+        let visible = match (&self.visible, &other.visible) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        visible && Arc::ptr_eq(&self.compiled.rules, &other.compiled.rules)
+    }
+}
+
+/// By the names of the files.
+type ByFiles = BTreeMap<Vec<String>, OfFiles>;
 
 /// Signature groups, and the rule sets that they are of.
 #[derive(Clone)]
@@ -56,8 +85,8 @@ pub struct Grouped {
 /// What of the rules of a controller's libraries the next generation may have: what depends on nothing else.
 #[derive(Clone, Default)]
 pub struct Known {
-    /// The rule sets.
-    pub compiled: Vec<Compiled>,
+    of_files: ByFiles,
+    unions: Vec<Arc<Union>>,
     grouped: Option<Grouped>,
 }
 
@@ -74,14 +103,22 @@ pub struct Compiler {
     base: Arc<load::Base>,
     settings: Settings,
     texts: Texts,
-    compiled: Mutex<Vec<Compiled>>,
+    of_files: Mutex<ByFiles>,
+    unions: Mutex<Vec<Arc<Union>>>,
     grouped: Mutex<Option<Grouped>>,
 }
 
 impl Compiler {
     /// For one generation.
     pub fn new(base: Arc<load::Base>, settings: Settings, texts: Texts) -> Self {
-        Compiler { base, settings, texts, compiled: Mutex::default(), grouped: Mutex::default() }
+        Compiler {
+            base,
+            settings,
+            texts,
+            of_files: Mutex::default(),
+            unions: Mutex::default(),
+            grouped: Mutex::default(),
+        }
     }
 
     /// Whether there are rules that no policy has to name.
@@ -98,19 +135,30 @@ impl Compiler {
     pub fn totals(&self) -> (RuleSetReport, Needs) {
         let mut total = RuleSetReport::new();
         let mut needs = Needs::default();
-        for set in self.compiled.lock().iter().flat_map(|sets| sets.iter()) {
+        for set in self.sets() {
             total.absorb(&set.rules.report);
             needs = needs.and(set.needs);
         }
         (total, needs)
     }
 
+    /// The rule sets, each once.
+    fn sets(&self) -> Vec<Compiled> {
+        let Ok(of_files) = self.of_files.lock() else { return Vec::new() };
+        let mut sets: Vec<Compiled> = Vec::new();
+        for of in of_files.values() {
+            if !sets.iter().any(|set| Arc::ptr_eq(&set.rules, &of.compiled.rules)) {
+                sets.push(of.compiled.clone());
+            }
+        }
+        sets
+    }
+
     /// The rules by file.
     pub fn inventory(&self) -> Arc<Inventory> {
-        let compiled = self.compiled.lock();
-        let sets = compiled.as_deref().map(Vec::as_slice).unwrap_or_default();
+        let sets = self.sets();
         // Of one nothing is copied: it has a place for each rule.
-        if let [set] = sets {
+        if let [set] = sets.as_slice() {
             return Arc::clone(&set.inventory);
         }
         let mut all = Inventory::default();
@@ -120,16 +168,19 @@ impl Compiler {
 
     /// What the next generation may have.
     pub fn known(&self) -> Known {
-        let compiled = self.compiled.lock().map(|sets| sets.clone()).unwrap_or_default();
+        let of_files = self.of_files.lock().map(|of_files| of_files.clone()).unwrap_or_default();
+        let unions = self.unions.lock().map(|unions| unions.clone()).unwrap_or_default();
         let grouped = self.grouped.lock().map(|grouped| grouped.clone()).unwrap_or_default();
-        Known { compiled, grouped }
+        Known { of_files, unions, grouped }
     }
 
     /// Whether all rule sets are those of the generation before.
     pub fn has_nothing_new(&self) -> bool {
         let Texts::Held { known, .. } = &self.texts else { return false };
-        let is_known = |set: &Compiled| known.compiled.iter().any(|k| Arc::ptr_eq(&k.rules, &set.rules));
-        self.compiled.lock().is_ok_and(|sets| sets.len() == known.compiled.len() && sets.iter().all(is_known))
+        let is_known = |(files, of): (&Vec<String>, &OfFiles)| {
+            known.of_files.get(files).into_iter().chain(known.of_files.values()).any(|known| known.is(of))
+        };
+        self.of_files.lock().is_ok_and(|now| now.len() == known.of_files.len() && now.iter().all(is_known))
     }
 
     /// Reads the files, and says what a set of them is made of if that can be compared.
@@ -171,16 +222,11 @@ impl Compiler {
 
     fn compile_anew(
         &self,
-        files: &[String],
-        made_of: Option<MadeOf>,
+        mut parsed: Vec<RuleFile>,
         source: &RuleSource<'_>,
         tenants: &[(TenantId, Variables)],
     ) -> Result<Compiled, CompileError> {
-        let mut parsed = self.read(files, made_of.as_ref())?;
-        let loaded = self
-            .base
-            .rules(&mut parsed, &self.settings, source.generation, tenants)
-            .map_err(|e| e.to_string())?;
+        let loaded = self.base.rules(&mut parsed, &self.settings, tenants).map_err(|e| e.to_string())?;
         findings::report(&loaded.diagnostics, &loaded.rules.report);
         let mut inventory = Inventory::default();
         inventory.add(&parsed, &loaded);
@@ -197,7 +243,57 @@ impl Compiler {
         }
         let needs = Needs::of(&loaded.rules);
         let (rules, inventory) = (Arc::new(loaded.rules), Arc::new(inventory));
-        Ok(Compiled { files: files.to_vec(), made_of, rules, inventory, needs })
+        Ok(Compiled { rules, inventory, needs })
+    }
+}
+
+impl Compiler {
+    /// What was made of the same before.
+    fn before(&self, files: &[String], made_of: Option<&MadeOf>) -> Option<&OfFiles> {
+        let Texts::Held { known, .. } = &self.texts else { return None };
+        let same = |of: &&OfFiles| made_of.is_some() && of.made_of.as_ref() == made_of;
+        known.of_files.get(files).filter(same).or_else(|| known.of_files.values().find(same))
+    }
+
+    /// The library that rules are of, if others that choose of the same files can have one set with it. With a firewall rules that are not seen would
+    /// decide as well, by its policies.
+    fn shareable<'m>(&self, made_of: &'m MadeOf) -> Option<&'m Library> {
+        let [library] = made_of.libraries.as_slice() else { return None };
+        matches!(bartizan_detect::firewall::is_enabled(&self.settings), Ok(false)).then_some(library)
+    }
+
+    /// The rule set of all libraries that choose of the same files as this one: that of the generation before, if it is good for them.
+    fn union(
+        &self,
+        (library, variables): (&Library, &Value),
+        source: &RuleSource<'_>,
+        tenants: &[(TenantId, Variables)],
+    ) -> Result<Arc<Union>, CompileError> {
+        let Texts::Held { joined, known } = &self.texts else { return Err("no libraries".to_owned().into()) };
+        let mut unions = self.unions.lock().map_err(|_| "an earlier load broke off".to_owned())?;
+        let of_these = |union: &&Arc<Union>| union.is_of(library, variables);
+        if let Some(union) = unions.iter().filter(of_these).find(|union| union.has(library)) {
+            return Ok(Arc::clone(union));
+        }
+        let has_one = |sibling: &&Library| unions.iter().filter(of_these).any(|union| union.has(sibling));
+        let siblings: Vec<&Library> = joined
+            .libraries
+            .values()
+            .filter(|other| other.has_files_of(library) && !has_one(other))
+            .collect();
+        let good = |union: &&Arc<Union>| union.has(library) && union.is_for(&siblings);
+        let union = match known.unions.iter().filter(of_these).find(good) {
+            Some(union) => Arc::clone(union),
+            None => {
+                let mut files = library.files();
+                let plan = Plan::new(&files, library, &siblings);
+                plan.keep(&mut files);
+                let compiled = self.compile_anew(files, source, tenants)?;
+                Arc::new(Union::new(library.clone(), variables.clone(), plan, compiled))
+            }
+        };
+        unions.push(Arc::clone(&union));
+        Ok(union)
     }
 }
 
@@ -218,25 +314,42 @@ impl RuleCompiler for Compiler {
         files: &[String],
         source: &RuleSource<'_>,
         tenants: &[(TenantId, Variables)],
-    ) -> Result<Arc<RuleSet>, CompileError> {
-        let mut compiled = self.compiled.lock().map_err(|_| "an earlier load broke off".to_owned())?;
-        if let Some(known) = compiled.iter().find(|set| set.files == files) {
-            return Ok(Arc::clone(&known.rules));
+    ) -> Result<Seen, CompileError> {
+        let broken = "an earlier load broke off";
+        let mut of_files = self.of_files.lock().map_err(|_| broken.to_owned())?;
+        if let Some(known) = of_files.get(files) {
+            return Ok(known.seen());
         }
         let made_of = self.made_of(files, source)?;
-        let before = match &self.texts {
-            Texts::Held { known, .. } => {
-                known.compiled.iter().find(|set| set.made_of.is_some() && set.made_of == made_of).cloned()
+        let before = self.before(files, made_of.as_ref());
+        let of = match made_of.as_ref().and_then(|made_of| Some((self.shareable(made_of)?, made_of))) {
+            Some((library, made_of)) => {
+                let union = self.union((library, &made_of.variables), source, tenants)?;
+                let same = |before: &&OfFiles| Arc::ptr_eq(&before.compiled.rules, &union.compiled.rules);
+                match before.filter(same) {
+                    Some(before) => before.clone(),
+                    None => {
+                        let seen = union.seen(library).ok_or_else(|| broken.to_owned())?;
+                        OfFiles {
+                            made_of: Some(made_of.clone()),
+                            visible: seen.visible,
+                            compiled: union.compiled.clone(),
+                        }
+                    }
+                }
             }
-            Texts::Files { .. } => None,
+            None => match before {
+                Some(before) => before.clone(),
+                None => {
+                    let parsed = self.read(files, made_of.as_ref())?;
+                    let compiled = self.compile_anew(parsed, source, tenants)?;
+                    OfFiles { made_of, visible: None, compiled }
+                }
+            },
         };
-        let set = match before {
-            Some(set) => Compiled { files: files.to_vec(), ..set },
-            None => self.compile_anew(files, made_of, source, tenants)?,
-        };
-        let rules = Arc::clone(&set.rules);
-        compiled.push(set);
-        Ok(rules)
+        let seen = of.seen();
+        of_files.insert(files.to_vec(), of);
+        Ok(seen)
     }
 
     fn groups(&self, sets: &[Arc<RuleSet>]) -> Arc<Groups> {
@@ -326,10 +439,8 @@ mod tests {
         let mut build = |held: &Arc<Joined>| {
             number += 1;
             let built = builder.build_held(held, Generation(number)).ok().unwrap();
-            let of = |file: &str| {
-                let set = builder.known().compiled.iter().find(|set| set.files == [file]).unwrap();
-                Arc::clone(&set.rules)
-            };
+            let of =
+                |file: &str| Arc::clone(&builder.known().of_files[&vec![file.to_owned()]].compiled.rules);
             assert_eq!(
                 (built.report.loaded, built.inventory.loaded(), built.report.refused_total()),
                 (2, 2, 0)
@@ -358,5 +469,82 @@ mod tests {
         policy["chain"] = json!(["pfv"]);
         broken.parts.policies[0] = Arc::new(PolicyText::new(policy));
         assert!(builder.build_held(&Arc::new(broken), Generation(9)).is_err());
+    }
+
+    /// Of each tenant what its library says of one file: `choose` and `except`.
+    fn choosing(libraries: &[Value]) -> Arc<Joined> {
+        let rules = (1..=4).map(|sid| {
+            let class = if sid < 3 { "web" } else { "mail" };
+            format!("alert tcp any any -> any any (content:\"{sid}\"; classtype:{class}; sid:{sid};)")
+        });
+        let file =
+            RuleGroup { id: 7, tenant: 0, rule_type: RuleType::Ids, rules: Rules::Raw(rules.collect()) };
+        let mut objects = vec![Object::Group(file)];
+        for (number, library) in (1u16..).zip(libraries) {
+            let part = |tenant, name: &str, text: Value| {
+                Object::Policy(Policy { name: name.to_owned(), tenant, text: text.to_string() })
+            };
+            let name = format!("t{number}");
+            let mut said = library.clone();
+            said["files"] = json!([{"group": 7, "sha256": "seven"}]);
+            let policy = json!({
+                "name": format!("{name}/web"), "tenant": [&name], "chain": ["ids"], "ids": {"level": &name},
+            });
+            objects.extend([
+                part(number, "@tenant", json!({"tenant": {"name": &name, "select": {"vni": number}}})),
+                part(0, &format!("@library/{name}"), json!({"library": said})),
+                part(number, "web", json!({"policy": policy})),
+            ]);
+        }
+        let objects = objects.into_iter().map(|object| (object.key(), Arc::new(object))).collect();
+        Arc::new(join(&Held { generation: 1, objects }).unwrap())
+    }
+
+    #[test]
+    fn libraries_that_choose_of_the_same_files_have_one_rule_set_and_each_sees_its_part() {
+        let cache = CacheOption { cache: Some("none".into()) };
+        let options = Options { controlled: true, cache, ..Options::default() };
+        let mut builder = Builder::new(&options, std::path::Path::new("")).unwrap();
+        let mut number = 0;
+        // Of each library the set, and the ids that it sees of it; and how many rules run.
+        let mut build = |libraries: &[Value]| {
+            number += 1;
+            let built = builder.build_held(&choosing(libraries), Generation(number)).ok().unwrap();
+            let of = |file: &Vec<String>| {
+                let seen = builder.known().of_files[file].seen();
+                let sees = |rule: &u32| seen.visible.as_ref().is_none_or(|visible| visible.has(*rule));
+                let sids = (0..).take(seen.rules.signatures.len()).filter(sees);
+                let mut sids: Vec<u32> =
+                    sids.map(|rule| seen.rules.signatures[rule as usize].id.sid).collect();
+                sids.sort_unstable();
+                (Arc::as_ptr(&seen.rules).addr(), sids)
+            };
+            let sets: Vec<_> =
+                (1..=libraries.len()).map(|number| of(&vec![format!("t{number}.rules")])).collect();
+            (sets, built.inventory.loaded())
+        };
+        let (all, web) = (json!({}), json!({"choose": [{"category": "web"}]}));
+        let without = |ids: &[u32]| json!({"except": ids});
+        let (first, loaded) = build(&[without(&[1])]);
+        assert_eq!((&first[0].1, loaded), (&vec![2, 3, 4], 3), "what nobody takes is not there");
+        // One that takes more: a set for both. Then there is nothing that others could leave out or choose and that is not in it.
+        let (both, loaded) = build(&[without(&[1]), without(&[2])]);
+        assert_eq!((both[0].0, loaded), (both[1].0, 4));
+        assert_ne!(both[0].0, first[0].0);
+        assert_eq!([&both[0].1, &both[1].1], [&vec![2, 3, 4], &vec![1, 3, 4]]);
+        let (third, _) = build(&[without(&[1]), without(&[2]), without(&[3, 4])]);
+        assert_eq!(
+            third.iter().map(|(set, _)| *set).collect::<Vec<_>>(),
+            [both[0].0; 3],
+            "not compiled again"
+        );
+        assert_eq!(third[2].1, [1, 2]);
+        let (chosen, _) = build(&[without(&[1]), without(&[2]), web.clone(), all.clone()]);
+        assert_eq!(chosen.iter().map(|(set, _)| *set).collect::<Vec<_>>(), [chosen[0].0; 4]);
+        assert_eq!([&chosen[2].1, &chosen[3].1], [&vec![1, 2], &vec![1, 2, 3, 4]]);
+        // Who goes takes nothing from the others.
+        let (left, _) = build(&[without(&[2]), web]);
+        assert_eq!(left.iter().map(|(set, _)| *set).collect::<Vec<_>>(), [chosen[0].0; 2]);
+        assert_eq!([&left[0].1, &left[1].1], [&vec![1, 3, 4], &vec![1, 2]]);
     }
 }

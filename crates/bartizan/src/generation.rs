@@ -479,7 +479,7 @@ impl Builder {
         files.extend(self.options.firewall.files(&self.settings, &mut warnings)?);
         warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
         self.compiled = true;
-        let loaded = self.base.rules(&mut files, &self.settings, number, &[])?;
+        let loaded = self.base.rules(&mut files, &self.settings, &[])?;
         let report = loaded.rules.report.clone();
         findings::report(&loaded.diagnostics, &report);
         firewall::accepts(&loaded)?;
@@ -487,7 +487,7 @@ impl Builder {
         let mut inventory = Inventory::default();
         inventory.add(&files, &loaded);
         let (needs, inventory) = (Needs::of(&loaded.rules), Arc::new(inventory));
-        let ids = Ids::new(FunctionId(0), Arc::new(loaded.rules), self.alerts_max()?);
+        let ids = Ids::new(FunctionId(0), number, Arc::new(loaded.rules), self.alerts_max()?);
         let chains = Arc::new(one_chain(number, vec![Box::new(ids)]).map_err(Failure::input)?);
         Ok(Built { chains, report, inventory, function_names: vec!["ids"], needs, policy: None })
     }

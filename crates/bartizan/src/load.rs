@@ -5,7 +5,7 @@ use crate::error::Failure;
 use crate::input;
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Generation, SettingError, Settings, TenantId};
+use bartizan_base::{SettingError, Settings, TenantId};
 use bartizan_config::kind::FileKind;
 use bartizan_config::suricata;
 use bartizan_detect::keywords;
@@ -241,7 +241,6 @@ impl Base {
     pub fn input<'b>(
         &'b self,
         settings: &'b Settings,
-        generation: Generation,
         tenants: &'b [(TenantId, Variables)],
     ) -> LoadInput<'b> {
         LoadInput {
@@ -251,7 +250,6 @@ impl Base {
             references: Some(&self.references),
             shared: &self.shared,
             compiler: &self.compiler,
-            generation,
             tenants,
             known: Some(&self.known),
         }
@@ -262,13 +260,11 @@ impl Base {
         &self,
         files: &mut [RuleFile],
         settings: &Settings,
-        generation: Generation,
         tenants: &[(TenantId, Variables)],
     ) -> Result<Loaded, Failure> {
         let damaged = || self.compiler.info().cache.map_or(0, |cache| cache.refused);
         let before = damaged();
-        let mut loaded =
-            ruleset::load(files, &self.input(settings, generation, tenants)).map_err(Failure::input)?;
+        let mut loaded = ruleset::load(files, &self.input(settings, tenants)).map_err(Failure::input)?;
         let found = damaged() - before;
         if found > 0 {
             eprintln!(
@@ -494,16 +490,15 @@ mod tests {
         let mut warnings = Vec::new();
         let settings = suricata::shipped();
         let base = Base::with(&settings, None, 64, &mut warnings).unwrap();
-        let load = |number, second: &str| {
+        let load = |second: &str| {
             let text = format!(
                 "alert tcp any any -> any any (content:\"one\"; sid:1;)\nalert tcp any any -> any any (content:\"{second}\"; sid:2;)\n"
             );
             let mut files = [bartizan_rules::parse_file(text, "r.rules")];
-            base.rules(&mut files, &settings, Generation(number), &[]).unwrap().rules
+            base.rules(&mut files, &settings, &[]).unwrap().rules
         };
-        let (first, second) = (load(1, "two"), load(2, "three"));
+        let (first, second) = (load("two"), load("three"));
         let same = |at: usize| Arc::ptr_eq(&first.signatures[at].signature, &second.signatures[at].signature);
         assert_eq!([same(0), same(1)], [true, false]);
-        assert_eq!([first.generation, second.generation], [Generation(1), Generation(2)]);
     }
 }

@@ -244,7 +244,6 @@ fn said(rule: &RefusedRule) -> String {
 mod tests {
     use super::*;
     use crate::load::Base;
-    use bartizan_base::Generation;
 
     fn inventory(files: &[(&str, String)]) -> Inventory {
         let mut inventory = Inventory::default();
@@ -254,7 +253,7 @@ mod tests {
             .collect();
         let settings = bartizan_config::suricata::shipped();
         let base = Base::with(&settings, None, 64, &mut Vec::new()).unwrap();
-        let loaded = base.rules(&mut files, &settings, Generation(1), &[]).unwrap();
+        let loaded = base.rules(&mut files, &settings, &[]).unwrap();
         inventory.add(&files, &loaded);
         inventory
     }

@@ -17,3 +17,4 @@ mod numbers;
 mod properties;
 mod reference_pages;
 mod state;
+mod visibility;

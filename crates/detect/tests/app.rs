@@ -6,12 +6,13 @@ use crate::common;
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::{AppLayer, Engine, FlowInfo};
 use bartizan_applayer::protocol::{Input, Transport};
-use bartizan_base::{Direction, FunctionId, Path, PerDirection, Settings, TenantId, Timestamp};
+use bartizan_base::{Direction, FunctionId, Generation, Path, PerDirection, Settings, TenantId, Timestamp};
 use bartizan_detect::condition::Scene;
 use bartizan_detect::groups::{Groups, RULES_MAX};
 use bartizan_detect::inspect::{StreamWindow, Work, Worker, inspect};
 use bartizan_detect::needs::Needs;
 use bartizan_detect::txstate::FlowDetect;
+use bartizan_detect::visibility::Visibility;
 use bartizan_flow::stream::MemoryBudget;
 use bartizan_flow::tcp::{
     Arrival, HostPolicy, Outcome, Segment, StreamConfig, StreamContext, StreamCounters, TcpFlags, TcpSession,
@@ -40,8 +41,25 @@ fn alerts_beside(
     stray: &[usize],
     prevention: bool,
 ) -> Vec<u32> {
+    let sids = alerts_of_seen(rules, transport, pieces, stray, prevention);
+    // Rules that are not seen pass all that these alert on, and change nothing.
+    let hidden = common::passing(rules);
+    let beside = alerts_of_seen(&format!("{rules}\n{hidden}"), transport, pieces, stray, prevention);
+    assert_eq!(sids, beside, "with rules that are not seen:\n{hidden}");
+    sids
+}
+
+/// The same, of the rules below [`common::HIDDEN`]; the others are not seen.
+fn alerts_of_seen(
+    rules: &str,
+    transport: Transport,
+    pieces: &[(Direction, &[u8])],
+    stray: &[usize],
+    prevention: bool,
+) -> Vec<u32> {
     let shared = Arc::default();
     let loaded = load_text(rules, &Settings::new(), &shared);
+    let visible = Visibility::of(&loaded.rules.signatures, |rule| rule.id.sid < common::HIDDEN);
     let said: Vec<_> = loaded.diagnostics.iter().map(|d| d.message.clone()).collect();
     assert!(said.is_empty(), "{said:?}");
     let [md5, sha1, sha256] = Needs::of(&loaded.rules).hashes;
@@ -160,6 +178,8 @@ fn alerts_beside(
             app: Some(showing.view(&app, IDS, &mut marks)),
             again: false,
             prevention,
+            generation: Generation(1),
+            visible: Some(&visible),
             group: common::group_of(&groups, &view, *direction),
         };
         inspect(&loaded.rules, &mut worker, Some(&mut flow), work);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rules of the firewall: which are some, and what the others are refused for.
 
-use bartizan_base::{Generation, Settings};
+use bartizan_base::Settings;
 use bartizan_detect::firewall::{At, PacketHook, Policies, Reach};
 use bartizan_detect::ruleset::{LoadInput, Loaded, load};
 use bartizan_detect::shared::Shared;
@@ -20,7 +20,6 @@ fn load_both(firewall: &str, detection: &str, mode: bool) -> Loaded {
         references: None,
         shared: &Arc::<Shared>::default(),
         compiler: &compiler,
-        generation: Generation(1),
         tenants: &[],
         known: None,
     };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Signature groups: never fewer heads than a flow can meet, and as few as the bounds allow.
 
-use bartizan_base::{Direction, Generation, LinkId, Settings, TenantId};
+use bartizan_base::{Direction, LinkId, Settings, TenantId};
 use bartizan_classify::Header;
 use bartizan_detect::groups::{Group, Groups, RULES_MAX};
 use bartizan_detect::header::Ends;
@@ -40,7 +40,6 @@ fn heads(rules: &[String]) -> Heads {
         references: None,
         shared: &Default::default(),
         compiler: &Compiler::new(Config::default()).unwrap(),
-        generation: Generation(1),
         tenants: &own,
         known: None,
     };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Generations share the rules that they have alike.
 
-use bartizan_base::{Generation, Settings, TenantId};
+use bartizan_base::{Settings, TenantId};
 use bartizan_detect::keywords::apply_thresholds;
 use bartizan_detect::known::Known;
 use bartizan_detect::ruleset::{LoadInput, Loaded, load};
@@ -44,7 +44,6 @@ impl Loads {
             references: None,
             shared: &self.shared,
             compiler: &self.compiler,
-            generation: Generation(1),
             tenants,
             known: Some(&self.known),
         };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is left of files of rules once they are loaded.
 
-use bartizan_base::{Generation, Settings};
+use bartizan_base::Settings;
 use bartizan_detect::ruleset::{LoadInput, load};
 use bartizan_detect::shared::Shared;
 use bartizan_pattern::{Compiler, Config};
@@ -21,7 +21,6 @@ fn files_hold_no_text_and_findings_show_their_lines() {
         references: None,
         shared: &Arc::<Shared>::default(),
         compiler: &compiler,
-        generation: Generation(1),
         tenants: &[],
         known: None,
     };

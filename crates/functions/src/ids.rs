@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `ids`: intrusion detection and prevention with Suricata's rules. Thin: the engine is crate `detect`.
 
-use bartizan_base::{Decision, FunctionId, Reason, TenantId, Timestamp, Verdict};
+use bartizan_base::{Decision, FunctionId, Generation, Reason, TenantId, Timestamp, Verdict};
 use bartizan_detect::condition::{Scene, shown_payload};
 use bartizan_detect::firewall::{Cause, Gate};
 use bartizan_detect::groups::{Groups, RULES_MAX};
 use bartizan_detect::inspect::{Hit, StreamWindow, Work, Worker, inspect};
 use bartizan_detect::left::{Left, LeftKind};
-use bartizan_detect::ruleset::RuleSet;
+use bartizan_detect::ruleset::{RuleSet, Seen};
 use bartizan_detect::signature::{RejectSide, RuleAction};
 use bartizan_detect::txstate::FlowDetect;
 use bartizan_events::JsonWriter;
@@ -60,7 +60,8 @@ pub const ALERTS_PER_PACKET: usize = 15;
 /// The function with the rules of one generation.
 pub struct Ids {
     id: FunctionId,
-    rules: Arc<RuleSet>,
+    seen: Seen,
+    generation: Generation,
     alerts_max: usize,
     /// Signature groups of this and other rule sets, and which of these this is.
     groups: (Arc<Groups>, usize),
@@ -83,31 +84,33 @@ struct State {
 impl Ids {
     /// Makes it, for all flows.
     #[must_use]
-    pub fn new(id: FunctionId, rules: Arc<RuleSet>, alerts_max: usize) -> Self {
+    pub fn new(id: FunctionId, generation: Generation, rules: Arc<RuleSet>, alerts_max: usize) -> Self {
         let groups = Arc::new(Groups::new(&[&rules.heads], RULES_MAX));
         let all = HeaderRules {
             called: HEADER_RULE,
             fids: Arc::default(),
             rules: Arc::clone(groups.header_rules()),
         };
-        Ids { header_rules: vec![all], ..Ids::one_of(id, rules, alerts_max, groups, 0) }
+        Ids {
+            header_rules: vec![all],
+            ..Ids::one_of((id, generation), Seen::all(rules), alerts_max, (groups, 0))
+        }
     }
 
     /// Makes one of several; its rules are that set of those that the groups were formed of.
     pub(crate) fn one_of(
-        id: FunctionId,
-        rules: Arc<RuleSet>,
+        (id, generation): (FunctionId, Generation),
+        seen: Seen,
         alerts_max: usize,
-        groups: Arc<Groups>,
-        set: usize,
+        groups: (Arc<Groups>, usize),
     ) -> Self {
-        Ids { id, rules, alerts_max, groups: (groups, set), header_rules: Vec::new(), tag: Arc::default() }
+        Ids { id, seen, generation, alerts_max, groups, header_rules: Vec::new(), tag: Arc::default() }
     }
 
     /// The rules.
     #[must_use]
-    pub const fn rules(&self) -> &Arc<RuleSet> {
-        &self.rules
+    pub const fn seen(&self) -> &Seen {
+        &self.seen
     }
 }
 
@@ -130,7 +133,7 @@ impl Function for Ids {
 
     fn worker(&self) -> WorkerState {
         Box::new(State {
-            worker: Worker::new(&self.rules),
+            worker: Worker::new(&self.seen.rules),
             reported: 0,
             alerts: 0,
             discarded: 0,
@@ -141,11 +144,11 @@ impl Function for Ids {
     }
 
     fn hosts(&self) -> Option<Arc<dyn HostKeeper>> {
-        Some(Arc::clone(&self.rules.shared) as Arc<dyn HostKeeper>)
+        Some(Arc::clone(&self.seen.rules.shared) as Arc<dyn HostKeeper>)
     }
 
     fn variable_names(&self) -> Option<Arc<dyn VariableNames>> {
-        Some(Arc::clone(&self.rules.shared) as Arc<dyn VariableNames>)
+        Some(Arc::clone(&self.seen.rules.shared) as Arc<dyn VariableNames>)
     }
 
     fn take_header_rules(&mut self) -> Vec<HeaderRules> {
@@ -154,7 +157,7 @@ impl Function for Ids {
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
         // One of several sets of rules may be empty.
-        if self.rules.watches_nothing() {
+        if self.seen.watches_nothing() {
             let stray = context.notes.tcp.is_some_and(|tcp| tcp.checksum_invalid);
             if let Some(app) = context.app.as_mut().filter(|_| stray) {
                 app.later();
@@ -182,7 +185,7 @@ impl Function for Ids {
             detection_done: context.detection_done,
             function: self.id,
             tenant: context.notes.tenant,
-            shared: &self.rules.shared,
+            shared: &self.seen.rules.shared,
         };
         let stream = context.stream.map(|s| StreamWindow {
             data: s.bytes,
@@ -193,12 +196,12 @@ impl Function for Ids {
         // What stands of an earlier rule's decision about all of the flow, with these rules.
         let mut refused = None;
         if let Some(flow) = flow.as_deref_mut().filter(|_| context.prevention && !context.flow_ends) {
-            flow.enter_generation(&self.rules);
+            flow.enter_generation(&self.seen.rules, self.seen.visible.as_deref(), self.generation);
             refused = flow.state.dropped;
         }
         // Of a flow that rules pass or refuse as a whole no packet is looked at, and none is marked.
-        let stood = flow.as_deref_mut().filter(|_| self.rules.tags).is_some_and(|flow| {
-            flow.enter_generation(&self.rules);
+        let stood = flow.as_deref_mut().filter(|_| self.seen.rules.tags).is_some_and(|flow| {
+            flow.enter_generation(&self.seen.rules, self.seen.visible.as_deref(), self.generation);
             flow.state.passed.is_some() || flow.state.dropped.is_some()
         });
         let (groups, set) = &self.groups;
@@ -207,6 +210,8 @@ impl Function for Ids {
             stream,
             payload_in_stream: context.payload_in_stream,
             again: context.again,
+            generation: self.generation,
+            visible: self.seen.visible.as_deref(),
             prevention: context.prevention,
             waits: context.notes.waits,
             stray: context.notes.tcp.is_some_and(|tcp| tcp.checksum_invalid),
@@ -217,9 +222,9 @@ impl Function for Ids {
                 .and_then(|(number, flow)| groups.find(number, *set, flow.client.1, context.direction)),
             app: context.app.as_mut().map(AppView::reborrow),
         };
-        let tagging = packet_bytes.filter(|_| self.rules.tags && !stood);
+        let tagging = packet_bytes.filter(|_| self.seen.rules.tags && !stood);
         let hosts = work.scene.addresses().filter(|_| tagging.is_some());
-        inspect(&self.rules, &mut state.worker, flow.as_deref_mut(), work);
+        inspect(&self.seen.rules, &mut state.worker, flow.as_deref_mut(), work);
         // After the rules: the packet that starts a tag counts.
         let recorded = tagging.is_some_and(|bytes| {
             let own = flow.is_some_and(|f| f.state.tags.count(bytes, context.now, context.again));
@@ -246,22 +251,22 @@ impl Function for Ids {
     }
 
     fn is_idle(&self) -> bool {
-        self.rules.watches_nothing()
+        self.seen.watches_nothing()
     }
 
     fn together(&self) -> Together {
-        self.rules.together()
+        self.seen.rules.together()
     }
 
     fn waits_for_protocol(&self) -> bool {
-        self.rules.waits_for_protocol()
+        self.seen.rules.waits_for_protocol()
     }
 
     fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, serde_json::Value> {
         let mut said = serde_json::Map::new();
-        said.insert("rules".to_owned(), self.rules.signatures.len().into());
+        said.insert("rules".to_owned(), self.seen.count().into());
         if let Some(flow) = context.flow {
-            let groups = bartizan_detect::explain::groups_of(&self.rules, flow);
+            let groups = bartizan_detect::explain::groups_of(&self.seen, flow);
             said.insert("rules_for_this_flow".to_owned(), groups);
         }
         said
@@ -288,13 +293,17 @@ impl Ids {
         (source, destination): (IpAddr, IpAddr),
         (bytes, now, again): (u64, Timestamp, bool),
     ) -> bool {
-        if !self.rules.shared.has_host_tags() {
+        if !self.seen.rules.shared.has_host_tags() {
             return false;
         }
         let tagged = |host| {
             let key = HostKey::host(tenant, host);
-            let ask =
-                self.rules.shared.hosts.if_there(&key, now, |host| host.tags_mut().count(bytes, now, again));
+            let ask = self
+                .seen
+                .rules
+                .shared
+                .hosts
+                .if_there(&key, now, |host| host.tags_mut().count(bytes, now, again));
             ask.unwrap_or(false)
         };
         tagged(source) | tagged(destination)
@@ -307,7 +316,7 @@ impl Ids {
     }
 
     fn name(&self, number: u32) -> String {
-        self.rules.shared.names.name(number).unwrap_or_default()
+        self.seen.rules.shared.names.name(number).unwrap_or_default()
     }
 
     /// What a match left for its alert, as the members of a JSON object.
@@ -389,7 +398,7 @@ impl Ids {
         let refused = state.worker.hits.iter().any(refuses);
         for hit in state.worker.gate_hits.iter().chain(&state.worker.hits) {
             let index = hit.rule as usize;
-            let Some(signature) = self.rules.signatures.get(index) else { continue };
+            let Some(signature) = self.seen.rules.signatures.get(index) else { continue };
             if let RuleAction::Reject(side) = hit.action {
                 reject.get_or_insert(told(side));
             }

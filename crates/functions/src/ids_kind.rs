@@ -6,7 +6,7 @@ use crate::ids::{HEADER_RULE, Ids, SPEC};
 use bartizan_base::{Decision, Fid, FunctionId, TenantId};
 use bartizan_config::policy::sections::{IdsMode, IdsSection};
 use bartizan_detect::groups::{Groups, RULES_MAX};
-use bartizan_detect::ruleset::RuleSet;
+use bartizan_detect::ruleset::{RuleSet, Seen};
 use bartizan_function::{
     Function, FunctionKind, FunctionSpec, HeaderRules, HostKeeper, PacketContext, RuleSource, RulesError,
     Together, VariableNames, WorkerState,
@@ -22,7 +22,7 @@ pub trait RuleCompiler: Send + Sync {
     /// The settings' variables: those of tenants without their own.
     fn variables(&self) -> &Variables;
 
-    /// Compiles the files into one set; the same files of the same generation give the same set again. `tenants`: variables of
+    /// Compiles the files into one set, or finds them in one that has more; the same files of the same generation give the same again. `tenants`: variables of
     /// those that have some of their own, with all that the settings define.
     ///
     /// # Errors
@@ -32,7 +32,7 @@ pub trait RuleCompiler: Send + Sync {
         files: &[String],
         source: &RuleSource<'_>,
         tenants: &[(TenantId, Variables)],
-    ) -> Result<Arc<RuleSet>, CompileError>;
+    ) -> Result<Seen, CompileError>;
 
     /// The signature groups of some rule sets. They depend on nothing else: who knows them of an earlier generation may give those.
     fn groups(&self, sets: &[Arc<RuleSet>]) -> Arc<Groups> {
@@ -128,14 +128,15 @@ impl FunctionKind for IdsKind {
         }
         // The heads of each rule set stand in the groups once.
         let mut different: Vec<Arc<RuleSet>> = Vec::new();
-        let of_sets: Vec<usize> = sets.iter().map(|set| place_in(&mut different, &set.rules)).collect();
+        let of_sets: Vec<usize> = sets.iter().map(|set| place_in(&mut different, &set.seen.rules)).collect();
         let groups = self.compiler.groups(&different);
         let fids = classes.iter().flat_map(|made| made.class.fids.iter().copied()).collect();
         let rules = Arc::clone(groups.header_rules());
         let header_rules = vec![HeaderRules { called: HEADER_RULE, fids, rules }];
         let by_fid = ByFid::of(places.iter().copied().zip(classes.iter().map(|made| &*made.class.fids)));
-        let set = |(Compiled { rules, detect_only, level, files }, place)| Set {
-            ids: Ids::one_of(source.id, rules, self.alerts_max, Arc::clone(&groups), place),
+        let whose = (source.id, source.generation);
+        let set = |(Compiled { seen, detect_only, level, files }, place)| Set {
+            ids: Ids::one_of(whose, seen, self.alerts_max, (Arc::clone(&groups), place)),
             detect_only,
             level,
             files,
@@ -147,7 +148,7 @@ impl FunctionKind for IdsKind {
 
 /// What a section comes to.
 struct Compiled {
-    rules: Arc<RuleSet>,
+    seen: Seen,
     detect_only: bool,
     level: Option<String>,
     files: Vec<String>,
@@ -187,9 +188,9 @@ impl IdsKind {
         if let Some(level) = &section.level {
             files.extend(level_files(source, level).ok_or_else(|| Failed::NoGroup(level.clone()))?);
         }
-        let rules = self.compiler.compile(&files, source, tenants).map_err(Failed::Compiler)?;
+        let seen = self.compiler.compile(&files, source, tenants).map_err(Failed::Compiler)?;
         let (detect_only, level) = (section.mode == IdsMode::Detect, section.level.clone());
-        Ok(Compiled { rules, detect_only, level, files })
+        Ok(Compiled { seen, detect_only, level, files })
     }
 }
 
@@ -303,8 +304,10 @@ impl Function for PolicyIds {
 
     fn rules_of(&self, fid: Fid) -> Option<(usize, usize)> {
         let set = self.sets.get(self.by_fid.get(fid)?)?;
-        let rules = set.ids.rules();
-        Some((Arc::as_ptr(rules).addr(), rules.signatures.len()))
+        let seen = set.ids.seen();
+        let of_set = || Arc::as_ptr(&seen.rules).addr();
+        let set = seen.visible.as_ref().map_or_else(of_set, |visible| Arc::as_ptr(visible).addr());
+        Some((set, seen.count()))
     }
 
     fn is_idle(&self) -> bool {

@@ -5,7 +5,7 @@
 use crate::{Rule, RuleFile};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Which rules: those that fit all that is said.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -43,14 +43,34 @@ pub fn takes(choose: &[Choice], except: &BTreeSet<u32>, rule: &Rule) -> bool {
     chosen && !except.contains(&rule.meta.id.sid)
 }
 
-/// Leaves in files what a library takes of them, with the places that it has there; of two rules with one id, that of the file named
-/// first, and in it the first. Lines that are no rules are chosen by nothing, and stay only where everything is taken.
+/// Where rules stand, by their ids: file and offset.
+pub type Places = HashMap<u32, (usize, u32)>;
+
+/// What choices take of files; of two rules with one id, that of the file named first, and in it the first.
+#[must_use]
+pub fn places(files: &[RuleFile], choose: &[Choice]) -> Places {
+    let mut places = Places::new();
+    for (at, file) in files.iter().enumerate() {
+        for rule in file.rules.iter().filter(|rule| takes(choose, &BTreeSet::new(), rule)) {
+            places.entry(rule.meta.id.sid).or_insert((at, rule.span.start));
+        }
+    }
+    places
+}
+
+/// Leaves in files what a library takes of them ([`places`]), with the places that it has there.
 pub fn choose(files: &mut [RuleFile], choose: &[Choice], except: &BTreeSet<u32>) {
-    let mut known = HashSet::new();
-    for file in files {
-        file.rules.retain(|rule| takes(choose, except, rule) && known.insert(rule.meta.id.sid));
+    let mut places = places(files, choose);
+    places.retain(|sid, _| !except.contains(sid));
+    keep(files, &places, choose.is_empty());
+}
+
+/// Leaves these rules in files. Lines that are no rules are chosen by nothing, and stay only where `everything` is taken.
+pub fn keep(files: &mut [RuleFile], places: &Places, everything: bool) {
+    for (at, file) in files.iter_mut().enumerate() {
+        file.rules.retain(|rule| places.get(&rule.meta.id.sid) == Some(&(at, rule.span.start)));
         file.counts.rules = u32::try_from(file.rules.len()).unwrap_or(u32::MAX);
-        if !choose.is_empty() {
+        if !everything {
             file.refused.clear();
             file.counts.refused = 0;
             file.diagnostics.clear();

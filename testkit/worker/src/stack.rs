@@ -10,7 +10,7 @@ use bartizan_dataplane::eve::{EveRecorder, RunInfo};
 use bartizan_dataplane::handover::{Station, connect};
 use bartizan_dataplane::worker::Worker;
 use bartizan_detect::keywords;
-use bartizan_detect::ruleset::{LoadInput, RuleSet, load};
+use bartizan_detect::ruleset::{LoadInput, Seen, load};
 use bartizan_detect::shared::Shared;
 use bartizan_flow::FlowHasher;
 use bartizan_flow::host::{HostTable, HostTableConfig, WhenHostsFull};
@@ -45,9 +45,9 @@ impl RuleCompiler for Rules {
     fn compile(
         &self,
         _: &[String],
-        source: &RuleSource<'_>,
+        _: &RuleSource<'_>,
         tenants: &[(TenantId, Variables)],
-    ) -> Result<Arc<RuleSet>, CompileError> {
+    ) -> Result<Seen, CompileError> {
         let compiler = Compiler::new(Config::default()).unwrap();
         let input = LoadInput {
             settings: &self.settings,
@@ -56,7 +56,6 @@ impl RuleCompiler for Rules {
             references: None,
             shared: &self.shared,
             compiler: &compiler,
-            generation: source.generation,
             tenants,
             known: None,
         };
@@ -71,7 +70,7 @@ impl RuleCompiler for Rules {
         let thresholds = bartizan_rules::parse_thresholds(self.thresholds.as_bytes(), "t");
         assert!(thresholds.diagnostics.is_empty(), "{:?}", thresholds.diagnostics);
         keywords::apply_thresholds(&mut loaded.rules.signatures, &thresholds, &Variables::new());
-        Ok(Arc::new(loaded.rules))
+        Ok(Seen::all(Arc::new(loaded.rules)))
     }
 }
 

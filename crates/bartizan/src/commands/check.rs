@@ -103,7 +103,7 @@ pub fn check(job: &Job) -> Result<Exit, Failure> {
     let of_firewall = job.options.firewall.files(&settings, &mut warnings)?;
     let has_rules = !rules.is_empty() || !of_firewall.is_empty();
     files.extend(of_firewall);
-    let loaded = base.rules(&mut files, &settings, Generation(1), &[])?;
+    let loaded = base.rules(&mut files, &settings, &[])?;
     let mut inventory = Inventory::default();
     inventory.add(&files, &loaded);
     let empty = per_policy.iter().flat_map(|policy| policy.empty.clone()).chain(inventory.empty_files());

@@ -20,8 +20,10 @@ use crate::model::left::{Left, LeftKind};
 use crate::model::prefilter::{ProtocolClass, StreamSets};
 use crate::model::request::Request;
 use crate::model::signature::{Absent, Kind, Member, RuleAction, Signature, ValueCheck};
+use crate::model::visibility::Visibility;
 use crate::ruleset::RuleSet;
 use bartizan_applayer::transaction::{Transaction, TxId};
+use bartizan_base::Generation;
 use bartizan_function::AppView;
 use bartizan_packet::PacketView;
 use bartizan_rules::ActionScope;
@@ -48,6 +50,10 @@ pub struct Work<'a> {
     pub again: bool,
     /// The heads that packets of the flow in this direction can meet, as its lookup says; `None`: nobody knows.
     pub group: Option<Group<'a>>,
+    /// The generation that runs, which may have rules of an earlier one.
+    pub generation: Generation,
+    /// The rules that the flow's policy sees; `None`: all.
+    pub visible: Option<&'a Visibility>,
     /// Nothing has left yet of what is inspected: all of it is looked at now.
     pub prevention: bool,
     /// The firewall does not judge this packet, but the datagram that it is a part of.
@@ -153,13 +159,13 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
             &mut none
         }
     };
-    flow.enter_generation(rules);
+    flow.enter_generation(rules, work.visible, work.generation);
     flow.turn(work.scene.flow.is_some_and(|f| f.turned));
     if !work.again {
         flow.forget_over();
     }
-    let Work { scene, stream, payload_in_stream, again, group, prevention, waits, stray, mut app } = work;
-    let group = group.filter(|_| is_of_flow(&scene));
+    let Work { scene, stream, payload_in_stream, again, prevention, waits, stray, mut app, .. } = work;
+    let group = work.group.filter(|_| is_of_flow(&scene));
     let guesses = has_flow && (rules.guess_tx || scene.flow.is_some_and(|f| f.protocol == UDP));
     let guess = app
         .as_ref()
@@ -172,6 +178,7 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
         has_flow,
         again,
         group,
+        visible: work.visible,
         fresh: false,
         prevention,
         guess,
@@ -233,10 +240,21 @@ fn is_of_flow(scene: &Scene<'_>) -> bool {
     scene.flow.is_some_and(|flow| scene.packet.is_none_or(|p| p.decoded().proto() == Some(flow.protocol)))
 }
 
-/// Whether a packet can meet the head of a rule, by the group of its flow. Says so without a look at the rule itself.
-#[inline]
-fn is_in_group(group: Option<Group<'_>>, head_of: &[u32], rule: u32) -> bool {
-    group.is_none_or(|group| head_of.get(rule as usize).is_none_or(|head| group.has(*head)))
+/// Which rules are asked. Says so without a look at the rule itself.
+#[derive(Clone, Copy)]
+struct Due<'p, 'a> {
+    group: Option<Group<'a>>,
+    visible: Option<&'a Visibility>,
+    head_of: &'p [u32],
+}
+
+impl Due<'_, '_> {
+    /// Whether the flow's policy sees the rule, and packets of the flow's group can meet its head.
+    #[inline]
+    fn has(self, rule: u32) -> bool {
+        let head = |group: Group<'_>| self.head_of.get(rule as usize).is_none_or(|head| group.has(*head));
+        self.group.is_none_or(head) && self.visible.is_none_or(|visible| visible.has(rule))
+    }
 }
 
 struct Pass<'p, 'a> {
@@ -246,6 +264,7 @@ struct Pass<'p, 'a> {
     has_flow: bool,
     again: bool,
     group: Option<Group<'a>>,
+    visible: Option<&'a Visibility>,
     /// Something of the packet's direction was parsed since it was inspected last.
     fresh: bool,
     /// Nothing has left yet of what is inspected.
@@ -259,6 +278,12 @@ struct Pass<'p, 'a> {
     scene: Scene<'a>,
     /// The firewall has detection pass over the packet.
     passes: bool,
+}
+
+impl<'p, 'a> Pass<'p, 'a> {
+    const fn due(&self) -> Due<'p, 'a> {
+        Due { group: self.group, visible: self.visible, head_of: self.rules.head_of.as_slice() }
+    }
 }
 
 impl Pass<'_, '_> {
@@ -300,8 +325,8 @@ impl Pass<'_, '_> {
                 }
             }
         }
-        let (group, heads) = (self.group, &self.rules.head_of);
-        for rule in candidates.sorted(|rule| is_in_group(group, heads, rule)) {
+        let due = self.due();
+        for rule in candidates.sorted(|rule| due.has(rule)) {
             self.packet_rule(rule, payload, stream, payload_in_stream);
         }
         candidates.clear();

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What detection remembers of one flow from packet to packet.
 //!
-//! The part that points into a rule set (which rules are half way through a transaction) carries the set's generation
-//! and is dropped when another one runs.
+//! The part that points into a rule set (which rules are half way through a transaction) carries the number of the set, and of what is seen of
+//! it, and is dropped when another one runs.
 
 use crate::engine::window::WindowScan;
+use crate::model::visibility::Visibility;
 use crate::ruleset::{RuleSet, Says};
 use crate::state::FlowRuleState;
 use bartizan_applayer::memory::Held as _;
@@ -129,6 +130,8 @@ const ROOM_KEPT: usize = 16;
 #[derive(Debug, Default)]
 pub struct FlowDetect {
     generation: Generation,
+    /// The rule set, and what is seen of it.
+    inspected_with: (u64, u64),
     /// What rules set in this flow; lives on from generation to generation.
     pub state: FlowRuleState,
     /// In the order of their ids.
@@ -149,20 +152,27 @@ pub struct FlowDetect {
 }
 
 impl FlowDetect {
-    /// Drops what belongs to another generation. What a rule decided for the whole flow stands while the rules have that rule
-    /// and it still says so.
-    pub fn enter_generation(&mut self, rules: &RuleSet) {
-        if self.generation != rules.generation {
-            // A frame that another worker began in an earlier generation lifts nothing.
-            let forward = self.generation < rules.generation;
-            self.generation = rules.generation;
+    /// Drops what belongs to other rules than those of the generation. What a rule decided for the whole flow stands while the policy sees that rule and
+    /// it still says so.
+    pub fn enter_generation(
+        &mut self,
+        rules: &RuleSet,
+        visible: Option<&Visibility>,
+        generation: Generation,
+    ) {
+        // A frame that another worker began in an earlier generation lifts nothing.
+        let forward = self.generation <= generation;
+        self.generation = generation;
+        let now = (rules.number, visible.map_or(0, Visibility::number));
+        if self.inspected_with != now {
+            self.inspected_with = now;
             self.forget_all_tx();
             self.ip_only_done = [false; 2];
             self.windows = PerDirection::default();
             let FlowRuleState { passed, dropped, accepted, .. } = &mut self.state;
             *accepted = accepted.filter(|rule| rules.accepts(rule));
-            *passed = passed.filter(|rule| rules.says(rule, Says::Pass));
-            *dropped = dropped.filter(|rule| !forward || rules.says(rule, Says::Refuse));
+            *passed = passed.filter(|rule| rules.says(rule, Says::Pass, visible));
+            *dropped = dropped.filter(|rule| !forward || rules.says(rule, Says::Refuse, visible));
         }
     }
 

@@ -245,7 +245,6 @@ mod tests {
             references: None,
             shared: &std::sync::Arc::default(),
             compiler: &compiler,
-            generation: bartizan_base::Generation(1),
             tenants: &[],
             known: None,
         };

@@ -19,3 +19,4 @@ pub mod ordering;
 pub mod prefilter;
 pub mod request;
 pub mod signature;
+pub mod visibility;

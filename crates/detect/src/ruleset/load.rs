@@ -12,9 +12,10 @@ use crate::compile::refusal::RefusalCode;
 use crate::compile::unknown_classes::UnknownClasses;
 use crate::model::buffers::Buffers;
 use crate::model::signature::{Member, RuleAction};
+use crate::model::visibility;
 use bartizan_base::Settings;
 use bartizan_rules::{Diagnostic, Duplicate, Duplicates, Rule, RuleFile, RuleSetReport, Severity};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 /// Nothing of the generation can be used.
@@ -174,9 +175,9 @@ pub fn load(files: &mut [RuleFile], input: &LoadInput<'_>) -> Result<Loaded, Loa
         prefilter::build(signatures.get(..detecting).unwrap_or_default(), &buffers, input.compiler)?;
     let rules = RuleSet {
         tags: signatures.iter().any(|s| s.tags),
-        generation: input.generation,
+        number: visibility::number(),
         head_of: signatures.iter().map(|s| s.head).collect(),
-        deciding: signatures.iter().filter_map(|s| Some(((s.id.gid, s.id.sid), Says::of_rule(s)?))).collect(),
+        deciding: deciding(&signatures),
         accepting: accepting(&signatures),
         looked: OnceLock::new(),
         firewall: policies.map(|policies| Firewall::new(&signatures, &policies)),
@@ -190,6 +191,12 @@ pub fn load(files: &mut [RuleFile], input: &LoadInput<'_>) -> Result<Loaded, Loa
         guess_limit: input.settings.number("detect.stream-tx-log-limit", 4).unwrap_or(4),
     };
     Ok(Loaded { rules, diagnostics, firewall_refused, refused })
+}
+
+/// Rules that say more than alert: what, and where they stand.
+fn deciding(signatures: &[Member]) -> HashMap<(u32, u32), (Says, u32)> {
+    let said = |(index, s): (u32, &Member)| Some(((s.id.gid, s.id.sid), (Says::of_rule(s)?, index)));
+    (0..).zip(signatures).filter_map(said).collect()
 }
 
 /// Rules in whose name the firewall's policies report.

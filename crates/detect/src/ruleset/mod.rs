@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A compiled set of rules: one generation of detection.
+//! A compiled set of rules.
 
 mod load;
 pub mod needs;
@@ -12,8 +12,9 @@ use crate::model::content::Item;
 use crate::model::heads::Heads;
 use crate::model::prefilter::Prefilters;
 use crate::model::signature::{Member, RuleAction, Signature};
+use crate::model::visibility::Visibility;
 use crate::state::shared::Shared;
-use bartizan_base::{Generation, RuleId};
+use bartizan_base::RuleId;
 use bartizan_function::Together;
 use bartizan_rules::RuleSetReport;
 pub use load::{LoadError, Loaded, RefusedRule, load};
@@ -23,8 +24,8 @@ use std::sync::{Arc, OnceLock};
 
 /// A compiled set of rules.
 pub struct RuleSet {
-    /// Number of the generation.
-    pub generation: Generation,
+    /// Its own: no other set has it.
+    pub(crate) number: u64,
     /// The rules in the order of evaluation.
     pub signatures: Vec<Member>,
     /// Addresses and ports of their heads, and which is whose.
@@ -44,14 +45,43 @@ pub struct RuleSet {
     pub tags: bool,
     /// For one transaction so often.
     pub guess_limit: u8,
-    /// Rules that say more than alert, by generator and number: what they decided of flows stands with them.
-    pub(crate) deciding: HashMap<(u32, u32), Says>,
+    /// Rules that say more than alert, by generator and number, with their positions: what they decided of flows stands with them.
+    deciding: HashMap<(u32, u32), (Says, u32)>,
     /// Firewall mode is on: the tables of its rules, which stand behind those of detection in `signatures`.
     pub firewall: Option<Firewall>,
     /// Rules of the firewall that accept flows, by generator and number: a flow stays accepted as long as there is such a rule.
     accepting: HashSet<(u32, u32)>,
     /// What all rules were looked through for.
     looked: OnceLock<Looked>,
+}
+
+/// The rules that a policy sees.
+#[derive(Clone)]
+pub struct Seen {
+    /// The set that they are of.
+    pub rules: Arc<RuleSet>,
+    /// Which of its rules; `None`: all.
+    pub visible: Option<Arc<Visibility>>,
+}
+
+impl Seen {
+    /// All rules of a set.
+    #[must_use]
+    pub const fn all(rules: Arc<RuleSet>) -> Self {
+        Seen { rules, visible: None }
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.visible.as_ref().map_or(self.rules.signatures.len(), |visible| visible.count())
+    }
+
+    /// Whether there is no rule at all: flows are only recorded.
+    #[must_use]
+    pub fn watches_nothing(&self) -> bool {
+        self.rules.watches_nothing() || self.visible.as_ref().is_some_and(|visible| visible.count() == 0)
+    }
 }
 
 /// What some rule of a set does. Generations that share the set ask, and it has tens of thousands of rules.
@@ -92,10 +122,12 @@ impl Says {
 }
 
 impl RuleSet {
-    /// Whether there is such a rule, of whatever revision, and that is what it says.
+    /// Whether there is such a rule, of whatever revision, and that is what it says. `visible`: the rules that are seen; `None`: all.
     #[must_use]
-    pub fn says(&self, rule: &RuleId, what: Says) -> bool {
-        self.deciding.get(&(rule.gid, rule.sid)) == Some(&what)
+    pub fn says(&self, rule: &RuleId, what: Says, visible: Option<&Visibility>) -> bool {
+        self.deciding
+            .get(&(rule.gid, rule.sid))
+            .is_some_and(|(says, index)| *says == what && visible.is_none_or(|visible| visible.has(*index)))
     }
 
     /// Whether the firewall has a rule of this number, of whatever revision, that accepts flows.

@@ -13,7 +13,7 @@ use crate::keywords;
 use crate::model::buffers::{BufferRef, Buffers};
 use crate::model::signature::{AlertTarget, FlowNeeds, Kind, Member, RejectSide, RuleAction, Signature};
 use crate::state::shared::Shared;
-use bartizan_base::{Generation, Settings, TenantId};
+use bartizan_base::{Settings, TenantId};
 use bartizan_function::RuleInfo;
 use bartizan_pattern::Compiler;
 use bartizan_rules::{
@@ -37,8 +37,6 @@ pub struct LoadInput<'l> {
     pub shared: &'l Arc<Shared>,
     /// Compiles pattern sets.
     pub compiler: &'l Compiler,
-    /// Number of the generation that is built.
-    pub generation: Generation,
     /// Address and port groups of tenants that have some of their own: those and, for other names, the settings'.
     pub tenants: &'l [(TenantId, Variables)],
     /// Rules that were compiled before with all the same beside the rules and tenants; those that still live are shared.

@@ -10,6 +10,7 @@ use bartizan_detect::inspect::{Hit, Work, Worker, inspect};
 use bartizan_detect::ruleset::{LoadInput, Loaded, RuleSet, load};
 use bartizan_detect::shared::Shared;
 use bartizan_detect::txstate::FlowDetect;
+use bartizan_detect::visibility::Visibility;
 use bartizan_function::view::FlowView;
 use bartizan_packet::{DecodeOutput, Decoder, DecoderConfig, LinkType, PacketView};
 use bartizan_pattern::{Compiler, Config};
@@ -31,12 +32,24 @@ pub fn load_text(text: &str, settings: &Settings, shared: &Arc<Shared>) -> Loade
         references: None,
         shared,
         compiler: &compiler,
-        generation: Generation(1),
         tenants: &[],
         known: None,
     };
     let file = bartizan_rules::parse_file(text.as_bytes(), "test.rules");
     load(&mut [file], &input).unwrap()
+}
+
+/// Rules that are not to be seen have ids from here on.
+pub const HIDDEN: u32 = 1_000_000;
+
+/// Of each rule that alerts one that passes what it alerts on, with an id from [`HIDDEN`] on.
+pub fn passing(rules: &str) -> String {
+    let pass = |rule: &str| {
+        let (head, rest) = rule.strip_prefix("alert ")?.split_once("sid:")?;
+        let (sid, rest) = rest.split_once(';')?;
+        Some(format!("pass {head}sid:{};{rest}\n", HIDDEN + sid.trim().parse::<u32>().ok()?))
+    };
+    rules.lines().filter_map(pass).collect()
 }
 
 /// A rule of UDP with options.
@@ -84,6 +97,9 @@ pub struct Lab {
     /// Last octet of client and server.
     pub hosts: (u8, u8),
     pub tenant: TenantId,
+    /// The rules that are seen.
+    pub visible: Option<Visibility>,
+    pub generation: Generation,
     /// Packets belong to no flow.
     pub flowless: bool,
     worker: Worker,
@@ -115,9 +131,21 @@ impl Lab {
             start: Timestamp::from_parts(1_000, 0),
             hosts: (1, 2),
             tenant: TenantId::default(),
+            visible: None,
+            generation: Generation(1),
             flowless: false,
             worker,
         }
+    }
+
+    /// Other rules for the same flow, those of the next generation.
+    pub fn enter(&mut self, text: &str) {
+        let loaded = load_text(text, &Settings::new(), &self.shared);
+        self.worker.fit(&loaded.rules);
+        self.groups = Groups::new(&[&loaded.rules.heads], RULES_MAX);
+        self.rules = loaded.rules;
+        self.visible = None;
+        self.generation = Generation(self.generation.0 + 1);
     }
 
     /// Another flow begins.
@@ -203,6 +231,8 @@ impl Lab {
             payload_in_stream: false,
             again: false,
             prevention: false,
+            generation: self.generation,
+            visible: self.visible.as_ref(),
             group: group_of(&self.groups, &flow, direction),
             app: None,
         };

@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         ));
     }
     let mut related = related(rule, file, &files, &args.captures);
-    let loaded = base.rules(&mut related, &settings, Generation(1), &[])?;
+    let loaded = base.rules(&mut related, &settings, &[])?;
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
@@ -95,7 +95,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             rule.line
         )));
     };
-    let origins = ruleset::origins(rule, &base.input(&settings, Generation(1), &[]));
+    let origins = ruleset::origins(rule, &base.input(&settings, &[]));
     let mut told = explain(&loaded.rules, signature, rule, &origins);
     told.warnings.extend(unset_bits(rule, &files));
     let mine = loaded.diagnostics.iter().filter(|d| is_about(d, rule));
@@ -171,7 +171,7 @@ fn trace(
         return Err(Failure::stopped("the rule is not in its own set: please report this with the rule"));
     };
     let tracer = Arc::new(Mutex::new(tracer));
-    let ids = Arc::new(Ids::new(FunctionId(0), rules, ALERTS_PER_PACKET));
+    let ids = Arc::new(Ids::new(FunctionId(0), Generation(1), rules, ALERTS_PER_PACKET));
     let traced = Arc::new(Traced::new(ids, Arc::clone(&tracer)));
     let chains = Arc::new(Chains::one(Generation(1), vec![traced]));
     let mut worker = Worker::new(engine_settings, engine, chains).map_err(Failure::stopped)?;

@@ -14,7 +14,7 @@ pub mod words;
 
 use crate::engine::header;
 use crate::model::signature::{Kind, Signature};
-use crate::ruleset::RuleSet;
+use crate::ruleset::Seen;
 use bartizan_applayer::protocols;
 use bartizan_base::Direction;
 use bartizan_function::view::FlowView;
@@ -48,12 +48,17 @@ fn apps(signature: &Signature) -> Vec<&'static str> {
 /// The rules whose head packets of a flow can meet, whatever they carry: how many, by direction and by what they are
 /// about, and their sids when they are few.
 #[must_use]
-pub fn groups_of(rules: &RuleSet, flow: &FlowView<'_>) -> Value {
+pub fn groups_of(seen: &Seen, flow: &FlowView<'_>) -> Value {
+    let rules = &seen.rules;
+    let visible = seen.visible.as_deref();
     let (mut total, mut to_server, mut to_client) = (0u64, 0u64, 0u64);
     let mut kinds: BTreeMap<&'static str, u64> = BTreeMap::new();
     let mut protocols: BTreeMap<&'static str, u64> = BTreeMap::new();
     let mut sids = Vec::new();
-    for signature in &rules.signatures {
+    for (index, signature) in (0..).zip(&rules.signatures) {
+        if visible.is_some_and(|visible| !visible.has(index)) {
+            continue;
+        }
         let server = header::can_hold(signature, &rules.heads, flow, Direction::ToServer);
         let client = header::can_hold(signature, &rules.heads, flow, Direction::ToClient);
         if !server && !client {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rules on frames: evaluated once for each frame, when it is complete or enough of it is new.
 
-use super::{Pass, is_in_group};
+use super::Pass;
 use crate::engine::evaluate::Outcome;
 use crate::model::buffers::BufferRef;
 use crate::model::content::VARIABLES_MAX;
@@ -26,7 +26,7 @@ impl Pass<'_, '_> {
             let (kind, tx) = (frame.kind, frame.tx);
             let Some(of_kind) = rules.prefilters.frames.get(&(protocol, kind)) else { continue };
             for rule in of_kind[direction].iter().copied() {
-                if !is_in_group(self.group, &rules.head_of, rule) {
+                if !self.due().has(rule) {
                     continue;
                 }
                 let known = frames.get(direction, *id).is_none_or(|frame| frame.matched.contains(&rule));

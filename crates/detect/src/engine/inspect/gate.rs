@@ -4,7 +4,7 @@
 //! A state in which a transaction stays is judged at each look; one that it has left, once. So what a rule accepted in the middle of a state is
 //! not accepted for all of it, and what came later in it is seen.
 
-use super::{Hit, Pass, is_in_group};
+use super::{Hit, Pass};
 use crate::compile::firewall::{Act, Cause, Firewall, Gate, PacketHook, Policy, Reach, Refusal};
 use crate::engine::txstate::{Entry, GateState, Side};
 use crate::model::condition::Answer;
@@ -45,7 +45,7 @@ impl Pass<'_, '_> {
         for table in firewall.packets.iter().filter(|table| table.is_asked(packet.decoded().proto())) {
             let mut decided = None;
             for index in table.rules.iter().copied() {
-                if !is_in_group(self.group, &self.rules.head_of, index) {
+                if !self.due().has(index) {
                     continue;
                 }
                 let Some(signature) = self.rules.signatures.get(index as usize) else { continue };
@@ -163,7 +163,7 @@ impl Pass<'_, '_> {
             }
             let Some(signature) = self.rules.signatures.get(index as usize) else { continue };
             let Some(own) = &signature.firewall else { continue };
-            if !is_in_group(self.group, &self.rules.head_of, index) || !self.header_holds(signature) {
+            if !self.due().has(index) || !self.header_holds(signature) {
                 continue;
             }
             if state > progress {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rules on transactions: which are worth evaluating, and what their buffers and conditions say.
 
-use super::{Pass, WHOLE, is_in_group};
+use super::{Pass, WHOLE};
 use crate::engine::candidates::Candidates;
 use crate::engine::evaluate::Outcome;
 use crate::engine::guards::Guards;
@@ -115,8 +115,8 @@ impl Pass<'_, '_> {
             tx_rules.always.add_to(self.group, &mut candidates);
             tx_rules.beside_stream.add_to(self.group, &mut candidates);
             self.flow.pending(id, self.scene.direction, |rule| candidates.add(rule));
-            let (group, heads) = (self.group, &rules.head_of);
-            for rule in candidates.sorted(|rule| is_in_group(group, heads, rule) && on_stream(rule)) {
+            let due = self.due();
+            for rule in candidates.sorted(|rule| due.has(rule) && on_stream(rule)) {
                 self.tx_rule(rule, protocol, tx, id);
             }
             candidates.clear();
@@ -152,10 +152,10 @@ impl Pass<'_, '_> {
             }
         }
         self.flow.pending(id, direction, |rule| candidates.add(rule));
-        let (group, rules, fresh) = (self.group, self.rules, self.fresh);
+        let (due, rules, fresh) = (self.due(), self.rules, self.fresh);
         // Asked of all candidates at once: most of these rules are in no cache, and they come together.
         let waits = |rule: u32| rules.signatures.get(rule as usize).is_none_or(|s| s.hooked) && !fresh;
-        for rule in candidates.sorted(|rule| is_in_group(group, &rules.head_of, rule) && !waits(rule)) {
+        for rule in candidates.sorted(|rule| due.has(rule) && !waits(rule)) {
             self.tx_rule(rule, protocol, tx, id);
         }
         candidates.clear();
