@@ -11,7 +11,7 @@
 //! CLASSBENCH holds `rules/FAMILY_10k.rules.gz`; RULES is a rule file, of which the rules in comments are taken, too; CONFIGURATION
 //! defines the variables of its headers (`vars.address-groups.NAME = VALUE` a line). A table goes to standard output, JSON to OUT.
 
-use bartizan_base::{Fid, Generation, Settings};
+use bartizan_base::{Fid, Settings};
 use bartizan_classify::trace::{Draw, Random, draw};
 use bartizan_classify::{
     Auto, Classifier, Entry, Flat, FlatV4, Header, HeaderRule, Hsm, Linear, Match, NO_FID, Net, Range,
