@@ -821,5 +821,5 @@ fn an_open_link_drops_what_rules_refuse_and_no_answers() {
         }
         drop(hosts);
     }
-    assert!(met.iter().all(|count| *count > 200), "{met:?}");
+    assert!(met.iter().all(|count| *count > 40), "{met:?}");
 }

@@ -352,9 +352,7 @@ impl Below {
                     let (flows, tunnels, workers) = (slots, settings.decoder, all_workers);
                     let options = Options { flows, mode, tunnels, workers, early };
                     let program = none.insert(Program::load(&options).map_err(failed)?);
-                    // What is refused is known before a link can be left open.
-                    below.notes.extend(prepare(program, &below.early, chains));
-                    program.tables().enter_generation(chains.generation.0);
+                    below.notes.extend(begin(program, &below.early, chains));
                     program
                 }
             };
@@ -568,6 +566,13 @@ fn told(news: &PortNews) -> String {
         ),
         PortNews::Open { name } => format!("note: `{name}` takes frames of the XDP level again"),
     }
+}
+
+/// Before a link can be left open it is known what is refused: the first generation, with its table.
+fn begin(program: &Program, links: &[LinkId], chains: &Chains) -> Option<String> {
+    let said = prepare(program, links, chains);
+    program.tables().enter_generation(chains.generation.0);
+    said
 }
 
 /// See [`Below::prepare`]. `links`: those whose packets are judged.

@@ -207,20 +207,7 @@ impl Program {
         let state = map(&bpf, "state", 4, 8)?;
         let heartbeats = map(&bpf, "heartbeats", 4, Heartbeat::LEN)?;
         let (lost, exits) = (map(&bpf, "lost", 4, LostLine::LEN)?, map(&bpf, "exits", 4, ExitWord::LEN)?);
-        let early = match early {
-            None => None,
-            Some(_) => {
-                let maps = [
-                    map(&bpf, "early", 4, 8)?,
-                    map(&bpf, "early_counts", 4, EarlyCount::LEN)?,
-                    map(&bpf, "marks", 4, 8)?,
-                ];
-                Some(
-                    EarlyTables::map(&maps, size)
-                        .map_err(|source| XdpError::system(None, "mapping a table", source))?,
-                )
-            }
-        };
+        let early = early.map(|_| early_tables(&bpf, size)).transpose()?;
         let tables = Tables {
             early,
             flows: map(&bpf, "flows", KEY_LEN, SLOT_LEN)?,
@@ -827,6 +814,13 @@ pub(crate) fn ask(ifindex: u32) -> Result<Link, XdpError> {
         Some(libc::ENODEV) => XdpError::NoSuchInterface { ifindex },
         _ => XdpError::system(None, "asking for an interface", error),
     })
+}
+
+/// The early tables, with what is counted of them and the marks.
+fn early_tables(bpf: &Ebpf, size: Size) -> Result<EarlyTables, XdpError> {
+    let maps =
+        [map(bpf, "early", 4, 8)?, map(bpf, "early_counts", 4, EarlyCount::LEN)?, map(bpf, "marks", 4, 8)?];
+    EarlyTables::map(&maps, size).map_err(|source| XdpError::system(None, "mapping a table", source))
 }
 
 /// A word, as it lies in the program's maps.

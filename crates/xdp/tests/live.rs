@@ -211,12 +211,12 @@ fn a_port_that_loses_frames_is_left_alone_until_it_takes_them() {
             a.send(&frame);
             assert_eq!(to.next(PATIENCE), Some(frame), "{number}");
         };
-        let break_and_mend: [(&dyn Fn(), &dyn Fn()); 2] = [
+        let break_and_mend: [[fn(); 2]; 2] = [
             // The other end does not poll. The interface is down.
-            (&|| ethtool("-K b gro off"), &|| ethtool("-K b gro on")),
-            (&|| ip("link set dev wan down"), &|| ip("link set dev wan up")),
+            [|| ethtool("-K b gro off"), || ethtool("-K b gro on")],
+            [|| ip("link set dev wan down"), || ip("link set dev wan up")],
         ];
-        for (round, (breaks, mends)) in break_and_mend.into_iter().enumerate() {
+        for (round, [breaks, mends]) in break_and_mend.into_iter().enumerate() {
             arrives(&b, 1);
             assert!(program.follow_losses().is_empty());
             breaks();
