@@ -316,8 +316,9 @@ struct bartizan_probe {
 	__u64 dropped;          /*  16: Frames that it did not take. */
 	__u64 error;            /*  24: The number of the error that it gave for that; 0 for none. */
 	__u64 device;           /*  32: The device, as the kernel's reports name it. */
+	__u8 reserved[24];      /*  40: Zero. */
 };
-_Static_assert(sizeof(struct bartizan_probe) == 40, "probe");
+_Static_assert(sizeof(struct bartizan_probe) == 64, "probe");
 _Static_assert(__builtin_offsetof(struct bartizan_probe, processor) == 0, "probe.processor");
 _Static_assert(__builtin_offsetof(struct bartizan_probe, sent) == 8, "probe.sent");
 _Static_assert(__builtin_offsetof(struct bartizan_probe, dropped) == 16, "probe.dropped");

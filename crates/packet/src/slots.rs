@@ -280,7 +280,7 @@ layout! {
 
 layout! {
     /// What became of frames that were redirected to try a port.
-    ProbeOutcome, "probe", 40 {
+    ProbeOutcome, "probe", 64 {
         processor: u64 ["PROCESSOR"] @ 0, "The processor, plus one, that holds frames which the next report is about; 0 for none.";
         sent: u64 ["SENT"] @ 8, "Frames that the device took.";
         dropped: u64 ["DROPPED"] @ 16, "Frames that it did not take.";

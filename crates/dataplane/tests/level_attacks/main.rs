@@ -410,7 +410,7 @@ fn odd_frames_of_flows_below_are_judged_by_the_host() {
     }
     let mut twins = Twins::new("up", POLICY, RULES);
     let (tried, below) = attack(&mut twins, UP, false);
-    assert!(tried > 8_000 && below > 3_400, "{tried} {below}");
+    assert!(tried > 8_000 && below > 3_100, "{tried} {below}");
     println!("{tried} odd frames, between those of {below} flows that were below; {:?}", twins.below);
     twins.check();
 }
@@ -422,7 +422,7 @@ fn what_is_odd_and_handled_below_is_what_the_host_makes_of_it() {
     }
     let mut twins = Twins::new("either", POLICY, RULES);
     let (tried, below) = attack(&mut twins, EITHER, true);
-    assert!(tried > 1_400 && below > 1_400, "{tried} {below}");
+    assert!(tried > 1_400 && below > 1_300, "{tried} {below}");
     println!("{tried} odd frames, between those of {below} flows that were below; {:?}", twins.below);
     twins.check();
 }
