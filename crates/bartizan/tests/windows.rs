@@ -6,7 +6,7 @@ use crate::common;
 use crate::level;
 use crate::namespace;
 
-use bartizan_ports::InlinePort;
+use bartizan_ports::{Batch, InlinePort, Port};
 use bartizan_testkit::packet::{ACK, FIN, RST, SYN, tcp};
 use bartizan_testkit_worker::events;
 use common::{Folder, PROGRAM, Running};
@@ -172,15 +172,43 @@ fn connect() -> TcpStream {
     }
 }
 
-/// Segments that nobody has sent, in the names of both ends of a connection: none of them is in its window. Those to the server come by its side, the others by the wrong one.
-fn forged(client: u16, seed: u32) -> Vec<Vec<u8>> {
+/// Everything that waits at a port.
+fn waiting(port: &mut InlinePort) -> Vec<Vec<u8>> {
+    let mut batch = Batch::with_capacity(256);
+    let mut all = Vec::new();
+    loop {
+        port.receive(&mut batch).unwrap();
+        let before = all.len();
+        all.extend(batch.indices().filter_map(|at| batch.bytes(at)).map(<[u8]>::to_vec));
+        if all.len() == before {
+            return all;
+        }
+    }
+}
+
+/// Where both streams of a client's connection begin, by the server's answer to its SYN.
+fn beginnings(seen: &[Vec<u8>], client: u16) -> (u32, u32) {
+    let number = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().unwrap());
+    let ports = [PORT.to_be_bytes(), client.to_be_bytes()].concat();
+    let answers = seen.iter().filter_map(|frame| frame.get(34..)).filter(|tcp| {
+        tcp.get(..4) == Some(&ports[..]) && tcp.get(13).is_some_and(|flags| u16::from(*flags) == SYN | ACK)
+    });
+    let answer = answers.last().expect("the answer to the SYN has come");
+    (number(&answer[8..12]), number(&answer[4..8]).wrapping_add(1))
+}
+
+/// Segments that nobody has sent, in the client's name, which their receiver does not take: number and acknowledgement are not both in its windows (256 MiB away at least; the
+/// windows stay far below that). A true receiver answers a SYN, wherever it stands.
+fn forged(client: u16, beginnings: (u32, u32), seed: u32) -> Vec<Vec<u8>> {
     let ends = ((CLIENT.into(), client), (SERVER.into(), PORT));
-    let numbers = (0..16u32).map(|part| (part << 28) ^ seed.wrapping_mul(0x9e37_79b9));
-    numbers
-        .flat_map(|number| {
+    let away = |from: u32, parts: u32| from.wrapping_add((parts & 15) << 28).wrapping_add(seed * 4_099);
+    (0..16u32)
+        .flat_map(|part| {
+            let acknowledged = if part == 0 { 8 } else { part * 7 + seed };
+            let numbers = (away(beginnings.0, part), away(beginnings.1, acknowledged));
             [RST, RST | ACK, ACK, FIN | ACK, SYN].map(|flags| {
                 let load: &[u8] = if flags == ACK { b"forged" } else { b"" };
-                tcp(ends.0, ends.1, (number, number ^ 0x0f0f_0f0f), flags as u8, load).frame()
+                tcp(ends.0, ends.1, numbers, flags as u8, load).frame()
             })
         })
         .collect()
@@ -198,14 +226,16 @@ fn transfers(policy: &str) {
     let running = start(&folder, policy);
     // One after the other, ports again and again; each ends by itself.
     for round in 0..6u32 {
+        waiting(&mut attacker);
         let mut stream = connect();
         let port = stream.local_addr().unwrap().port();
+        let beginnings = beginnings(&waiting(&mut attacker), port);
         stream.write_all(&[ECHO]).unwrap();
         std::thread::scope(|scope| {
             let transfer = scope.spawn(|| exchange(&stream));
             let mut seed = round * 1_000;
             while !transfer.is_finished() && seed < round * 1_000 + 20 {
-                send(&mut attacker, &forged(port, seed));
+                send(&mut attacker, &forged(port, beginnings, seed));
                 seed += 1;
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -249,7 +279,7 @@ fn transfers(policy: &str) {
         .iter()
         .map(|reason| counter(&folder, &format!("ips.drop_reason.{reason}")))
         .sum();
-    // Of each burst the four kinds that no receiver would take, by most of their numbers.
+    // Of each burst the four kinds that no receiver would take.
     assert!(refused > 1_000, "{refused}");
 }
 

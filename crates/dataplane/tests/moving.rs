@@ -536,7 +536,7 @@ fn what_does_not_fit_the_bounds_of_a_worker_is_given_back() {
     let mut buffers = bench.engine_settings.clone();
     buffers.stream.reassembly.memcap = 6_000;
     let mut sessions = bench.engine_settings.clone();
-    sessions.stream.memcap = 184 * 2;
+    sessions.stream.memcap = 192 * 2;
     for (settings, what) in [(buffers, "tcp.reassembly_memuse"), (sessions, "tcp.memuse")] {
         for v6 in [false, true] {
             let mut stations = stations_with(&bench, &settings, 2, 64);

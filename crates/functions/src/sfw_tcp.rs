@@ -139,7 +139,9 @@ impl Input {
         facts.set(Facts::ASYNC, is_async);
         facts.set(Facts::ONE_SIDED, is_async && (established || midstream));
         facts.set(Facts::REJECTED, outcome.rejected);
-        facts.set(Facts::TOO_OLD, end.before(session.oldest(direction)));
+        // Who opens anew begins anywhere (RFC 6528); the server answers it by what it has (RFC 5961 section 4).
+        let opens = kind(segment.flags) == Kind::Syn;
+        facts.set(Facts::TOO_OLD, !opens && end.before(session.oldest(direction)));
         facts.set(Facts::BARE, payload_len == 0);
         facts.set(Facts::MOVES, outcome.state != previous);
         if previous == TcpState::Closed {

@@ -23,9 +23,20 @@ impl Step<'_, '_> {
         if self.is(SessionFlags::TIMESTAMP) { self.validate_timestamp() } else { Ok(()) }
     }
 
-    /// Whether a FIN begins where the sender's window allows, `slack` before what is expected.
+    /// Whether a FIN begins where the sender's window allows, `slack` before what is expected. Before real receivers none lies behind data that has
+    /// not come yet: it may be made up, and does not end what its receiver still waits for. (Once it is acknowledged it counts all the same.)
     fn fin_fits(&self, slack: u32) -> bool {
-        self.segment.seq.at_least(self.snd().next_seq.minus(slack)) && self.begins_in_the_window()
+        let snd = self.snd();
+        let leads = self.session.sees_all(self.config)
+            && self.segment.seq.after(snd.next_seq)
+            && self.segment.seq.after(snd.last_ack);
+        self.segment.seq.at_least(snd.next_seq.minus(slack)) && self.begins_in_the_window() && !leads
+    }
+
+    /// What the last acknowledgement makes of a session. Where FINs count only once they are acknowledged, whether it is one is seen when it has been
+    /// taken (`note_ends`).
+    fn closes(&self) -> Option<TcpState> {
+        (!self.session.sees_all(self.config)).then_some(TcpState::Closed)
     }
 
     /// Whether a segment begins in the window that the sender knows, or in one that it knew when it sent.
@@ -328,7 +339,11 @@ impl Step<'_, '_> {
         if over && seq != next && seq != next.plus(1) {
             return self.refuse(StreamEvent::LastackAckWrongSeq);
         }
-        self.finish_ack(again, over.then_some(TcpState::Closed));
+        let closed = self.closes();
+        if closed.is_none() {
+            self.advance_sender(next);
+        }
+        self.finish_ack(again, closed.filter(|_| over));
         Ok(())
     }
 
@@ -357,7 +372,11 @@ impl Step<'_, '_> {
             return self.refuse(StreamEvent::TimewaitAckWrongSeq);
         }
         self.validate_ack_or(StreamEvent::TimewaitInvalidAck)?;
-        self.finish_ack(again, Some(TcpState::Closed));
+        let closed = self.closes();
+        if closed.is_none() {
+            self.advance_sender(next);
+        }
+        self.finish_ack(again, closed);
         Ok(())
     }
 }

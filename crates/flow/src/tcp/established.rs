@@ -35,7 +35,13 @@ impl Step<'_, '_> {
             }
             // What is refused here is told and, passive, not reassembled; but the packet is not dropped
             // for it (as in Suricata), since losses before the observer look the same.
-            self.out.rejected = self.established_ack().is_err();
+            let handled = self.established_ack();
+            // But where nothing is lost before the observer, who acknowledges what was not sent has made it up. Its receiver throws it away (RFC 9293 section
+            // 3.10.7.4, RFC 5961 section 5), so its data must not stand for what is to come.
+            if self.session.sees_all(self.config) && self.out.events.contains(StreamEvent::EstInvalidAck) {
+                return handled;
+            }
+            self.out.rejected = handled.is_err();
             Ok(())
         } else {
             Ok(())
@@ -61,6 +67,7 @@ impl Step<'_, '_> {
     fn note_reopening(&mut self) {
         let answers = !self.to_server() && self.has(TcpFlags::SYN.union(TcpFlags::ACK));
         if answers && self.session.reopening.take_if(|ack| *ack == self.segment.ack).is_some() {
+            self.session.flags |= SessionFlags::FORGOTTEN;
             self.set_state(TcpState::Closed);
         }
     }

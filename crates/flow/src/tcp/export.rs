@@ -9,7 +9,7 @@ use super::{Peer, Seq, TcpSession, TcpState};
 use bartizan_base::{Cursor, Direction};
 
 /// Version of the form.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 impl TcpSession {
     /// Appends the session.
@@ -73,7 +73,7 @@ fn seq(from: &mut Cursor<'_>) -> Option<Seq> {
 
 impl Peer {
     fn export(&self, out: &mut Vec<u8>) {
-        for seq in [self.isn, self.base, self.next_seq, self.last_ack, self.next_win] {
+        for seq in [self.isn, self.base, self.next_seq, self.last_ack, self.next_win, self.fin] {
             out.extend(seq.0.to_be_bytes());
         }
         for number in [self.window, self.last_ts, self.last_pkt_ts] {
@@ -93,6 +93,7 @@ impl Peer {
             next_seq: seq(from)?,
             last_ack: seq(from)?,
             next_win: seq(from)?,
+            fin: seq(from)?,
             window: from.u32()?,
             last_ts: from.u32()?,
             last_pkt_ts: from.u32()?,

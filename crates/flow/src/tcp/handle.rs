@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The way of a segment through a session: what is looked at before the state's handler, reassembly, and what leaves.
 
-use super::peer::PeerFlags;
 use super::session::{SessionFlags, WINDOW_SLACK};
 use super::step::Step;
 use super::{
-    Advice, Arrival, Outcome, PacketKind, Segment, Seq, StreamConfig, StreamContext, StreamCounters,
-    StreamEvent, TcpFlags, TcpSession, TcpState, UrgentPolicy,
+    Advice, Arrival, Outcome, PacketKind, Segment, Seq, SessionPhase, StreamConfig, StreamContext,
+    StreamCounters, StreamEvent, TcpFlags, TcpSession, TcpState, UrgentPolicy,
 };
 use crate::stream::StreamPair;
 use bartizan_base::{Direction, Reason};
@@ -110,9 +109,13 @@ impl TcpSession {
             }
         }
         if !out.rejected {
-            self.note_fin(segment, arrival.direction);
+            self.note_ends(segment, arrival.direction, out.previous, context.config);
         }
         out.state = self.state;
+        let phase = self.state.flow_state();
+        if phase == SessionPhase::Closed && out.previous.flow_state() != phase {
+            out.flow_state = Some(phase);
+        }
         if out.previous != out.state {
             out.kind |= PacketKind::STATE_UPDATE;
         }
@@ -312,11 +315,30 @@ impl TcpSession {
         }
     }
 
-    /// Notes a FIN that was not refused, unless it stands before what its receiver has acknowledged: no FIN was there.
-    fn note_fin(&mut self, segment: &Segment<'_>, direction: Direction) {
-        let sender = &mut self.peers[direction];
-        if segment.has(TcpFlags::FIN) && segment.end().plus(1).at_least(sender.last_ack) {
-            sender.flags |= PeerFlags::FIN_TAKEN;
+    /// Notes what a segment that was not refused says about the ends of both streams. Before real receivers the session is closed when both are
+    /// acknowledged, and not before: until then one of them may be made up, and who has sent the true one still waits.
+    fn note_ends(
+        &mut self,
+        segment: &Segment<'_>,
+        direction: Direction,
+        before: TcpState,
+        config: &StreamConfig,
+    ) {
+        if segment.has(TcpFlags::FIN) {
+            self.peers[direction].note_fin(segment.end().plus(1));
+        }
+        if segment.has(TcpFlags::ACK) && !segment.has(TcpFlags::RST) {
+            self.peers[direction.flip()].note_end(segment.ack);
+        }
+        // One step at a time: what has led to another state by itself is the table's of the stateful firewall.
+        let waits = matches!(
+            self.state,
+            TcpState::FinWait2 | TcpState::CloseWait | TcpState::LastAck | TcpState::TimeWait
+        );
+        let stays = waits && self.state == before && !segment.has(TcpFlags::FIN);
+        if stays && self.sees_all(config) && self.ends_are_acknowledged() {
+            self.previous = self.state;
+            self.state = TcpState::Closed;
         }
     }
 }

@@ -18,6 +18,8 @@ bitflags! {
         const ZERO_TIMESTAMP = 1 << 3;
         /// It sent a FIN that its receiver may have taken: one whose number fits, and which was not refused.
         const FIN_TAKEN = 1 << 4;
+        /// The other side has acknowledged that FIN.
+        const FIN_ACKNOWLEDGED = 1 << 5;
     }
 }
 
@@ -38,6 +40,8 @@ pub struct Peer {
     pub(crate) last_ack: Seq,
     /// Right edge of the window this side may send into.
     pub(crate) next_win: Seq,
+    /// Number behind its FIN, where [`PeerFlags::FIN_TAKEN`] says that there is one.
+    pub(crate) fin: Seq,
     /// Window that the other side offers, scaled.
     pub(crate) window: u32,
     /// Last timestamp value sent.
@@ -76,6 +80,28 @@ impl Peer {
         let edge = self.last_ack.plus(self.window).plus(self.sacked());
         if edge.after(self.next_win) {
             self.next_win = edge;
+        }
+    }
+
+    /// Notes a FIN. One that stands before what its receiver has acknowledged was none. Of several the first counts, unless the receiver
+    /// has gone beyond it: then nothing ended there.
+    pub(crate) fn note_fin(&mut self, fin: Seq) {
+        if self.flags.contains(PeerFlags::FIN_ACKNOWLEDGED) || fin.before(self.last_ack) {
+            return;
+        }
+        let stands = self.flags.contains(PeerFlags::FIN_TAKEN)
+            && self.fin.at_least(self.last_ack)
+            && self.fin.before(fin);
+        if !stands {
+            self.fin = fin;
+        }
+        self.flags |= PeerFlags::FIN_TAKEN;
+    }
+
+    /// Notes an acknowledgement of the other side, which nobody gives of more than the FIN.
+    pub(crate) fn note_end(&mut self, acknowledged: Seq) {
+        if self.flags.contains(PeerFlags::FIN_TAKEN) && acknowledged == self.fin {
+            self.flags |= PeerFlags::FIN_ACKNOWLEDGED;
         }
     }
 

@@ -24,16 +24,7 @@ impl TcpSession {
         if segment.flags.intersects(TcpFlags::RST | TcpFlags::FIN) || !segment.has(TcpFlags::SYN) {
             return false;
         }
-        // Suricata lets a SYN replace a connection whose client alone has closed. Its server still sends: before real receivers a SYN, which
-        // anybody can make up, does not end it. The server answers an honest one with an acknowledgement, upon which the client resets
-        // (RFC 9293 3.10.7.4).
-        // A FIN that was refused ends nothing: anybody can make one up as well.
-        let server_sends = !self.has_closed(Direction::ToClient);
-        let half_open = config.compares() && self.state == TcpState::CloseWait && server_sends;
-        let over = self.state >= TcpState::LastAck && !half_open
-            || self.state == TcpState::None
-            // Both sides have said that they send no more: who opens anew means a new connection.
-            || config.compares() && self.state == TcpState::TimeWait;
+        let over = self.is_over(config);
         if !segment.has(TcpFlags::ACK) {
             return match direction {
                 Direction::ToServer if !self.exists() => true,
@@ -52,5 +43,19 @@ impl TcpSession {
             Direction::ToClient => self.exists() && self.server().isn != segment.seq && over,
             Direction::ToServer => over,
         }
+    }
+
+    /// Whether who opens these ports anew means a new connection.
+    ///
+    /// Suricata lets a SYN replace a connection as soon as it is closing. Before real receivers a SYN, which anybody can make up, ends none that
+    /// one of them still has: a FIN may be made up as well, or be lost behind the observer and sent again. An honest SYN loses little. The server
+    /// answers it with an acknowledgement, upon which the client resets (RFC 9293 section 3.10.7.4), or as a new one, if it has forgotten the
+    /// connection; the next SYN replaces it.
+    fn is_over(&self, config: &StreamConfig) -> bool {
+        if self.sees_all(config) && self.is_under_way() {
+            let given_up = self.flags.intersects(SessionFlags::CLOSED_BY_RST | SessionFlags::FORGOTTEN);
+            return given_up || self.ends_are_acknowledged();
+        }
+        self.state >= TcpState::LastAck || self.state == TcpState::None
     }
 }

@@ -45,6 +45,8 @@ bitflags! {
         const ZERO_WINDOW_PROBE_TO_CLIENT = 1 << 15;
         /// The server has acknowledged the beginning of the client's stream by more than its SYN/ACK.
         const BEGUN = 1 << 16;
+        /// The server has answered a SYN of the client that came in the middle: it has no such connection any more.
+        const FORGOTTEN = 1 << 17;
     }
 }
 
@@ -226,6 +228,18 @@ impl TcpSession {
     /// Whether a side has said that it sends no more, by a FIN that was not refused.
     pub(crate) fn has_closed(&self, direction: Direction) -> bool {
         self.peers[direction].flags.contains(PeerFlags::FIN_TAKEN)
+    }
+
+    /// Whether each side has said that it sends no more, and the other one has heard it.
+    pub(crate) fn ends_are_acknowledged(&self) -> bool {
+        let over = PeerFlags::FIN_TAKEN | PeerFlags::FIN_ACKNOWLEDGED;
+        Direction::BOTH.iter().all(|direction| self.peers[*direction].flags.contains(over))
+    }
+
+    /// Whether nothing of the session has gone by unseen: before real receivers, where both sides were seen from the beginning. Then what no receiver
+    /// would take is refused, and FINs count only once they are acknowledged.
+    pub(crate) fn sees_all(&self, config: &StreamConfig) -> bool {
+        config.compares() && !self.flags.intersects(SessionFlags::MIDSTREAM | SessionFlags::ASYNC)
     }
 
     /// The direction of which nothing was seen, in a session that goes on with one side in sight.

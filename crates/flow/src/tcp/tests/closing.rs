@@ -116,6 +116,8 @@ struct Plan {
     updates: u32,
     losses: u32,
     swaps: bool,
+    /// Segments that somebody on the way makes up in the name of a host.
+    made_up: u32,
 }
 
 /// What is said of data that is lost, late or sent again is no fault of the state machine.
@@ -151,7 +153,7 @@ fn walk(config: StreamConfig, plan: Plan, dice: &mut Random) -> Option<String> {
     // Before the session has seen it, and after.
     let mut before: PerDirection<VecDeque<Sent>> = PerDirection::default();
     let mut after: PerDirection<VecDeque<Sent>> = PerDirection::default();
-    let mut losses = plan.losses;
+    let (mut losses, mut made_up) = (plan.losses, plan.made_up);
     let mut trace = String::new();
     loop {
         let mut choices = Vec::new();
@@ -173,8 +175,21 @@ fn walk(config: StreamConfig, plan: Plan, dice: &mut Random) -> Option<String> {
                 }
             }
         }
+        let both_have_all = Direction::BOTH
+            .iter()
+            .all(|side| hosts[*side].fin_sent && hosts[side.flip()].got == hosts[*side].nxt);
+        let syn = segment(S, dice.below(usize::MAX) as u32, 0, b"");
+        if rig.session.starts_anew(&syn, ToServer, &rig.config) && plan.made_up > 0 && !both_have_all {
+            return Some(format!("a SYN ends what is under way in {:?}\n{trace}", rig.session.state()));
+        }
         if choices.is_empty() {
-            return None;
+            let over = rig.session.starts_anew(&syn, ToServer, &rig.config);
+            let seen = plan.losses == 0 && plan.made_up > 0 && both_have_all;
+            return (seen && !over)
+                .then(|| format!("a SYN is held up behind {:?}\n{trace}", rig.session.state()));
+        }
+        if made_up > 0 {
+            choices.push((if dice.below(2) == 0 { ToServer } else { ToClient }, 20));
         }
         let (side, choice) = choices[dice.below(choices.len())];
         match choice {
@@ -189,7 +204,7 @@ fn walk(config: StreamConfig, plan: Plan, dice: &mut Random) -> Option<String> {
                     "{side:?} {flags:?} {}+{} ack {} win {}: {:?}\n",
                     sent.seq, sent.len, sent.ack, sent.window, out.state
                 );
-                let told = out.events.iter().any(|event| !is_about_data(event));
+                let told = plan.made_up == 0 && out.events.iter().any(|event| !is_about_data(event));
                 // In `established` a passive session says so of data that was acknowledged before.
                 let refused = out.rejected && out.previous != TcpState::Established;
                 if refused || told || out.advice != Advice::Forward {
@@ -213,6 +228,19 @@ fn walk(config: StreamConfig, plan: Plan, dice: &mut Random) -> Option<String> {
                 before[side].pop_front();
             }
             14 => before[side].swap(0, 1),
+            20 => {
+                // In the window, and not where the stream ends: a FIN that leads, or a SYN.
+                made_up -= 1;
+                let (own, other) = (&hosts[side], &hosts[side.flip()]);
+                let seq = own.nxt + 301 + dice.below(4000) as u32;
+                let seen = if dice.below(2) == 0 {
+                    segment(FA, seq, other.una - dice.below(50) as u32, b"")
+                } else {
+                    segment(S, seq, 0, b"")
+                };
+                let out = rig.handle(side, &seen);
+                trace += &format!("made up {side:?} {:?} {seq}: {:?}\n", seen.flags, out.state);
+            }
             _ => {
                 let sent = hosts[side].act(choice);
                 before[side].push_back(sent);
@@ -233,9 +261,47 @@ fn whatever_honest_hosts_send_while_they_close_passes() {
                 updates: round / 9 % 2,
                 losses: round / 5 % 3,
                 swaps: round / 7 % 2 == 0,
+                made_up: 0,
             };
             let fault = walk(config, plan, &mut dice);
             assert!(fault.is_none(), "{:?}, round {round}: {}", config.mode, fault.unwrap_or_default());
+        }
+    }
+}
+
+#[test]
+fn made_up_segments_neither_end_nor_hold_up_what_is_under_way() {
+    let mut dice = Random::new(2);
+    let config = StreamConfig { strict: true, ..inline() };
+    for round in 0..20_000u32 {
+        let plan = Plan {
+            data: round % 3,
+            fin_has_data: round % 2 == 0,
+            again: round / 3 % 3,
+            updates: round / 9 % 2,
+            losses: round / 5 % 3,
+            swaps: round / 7 % 2 == 0,
+            made_up: 1 + round / 11 % 4,
+        };
+        let fault = walk(config, plan, &mut dice);
+        assert!(fault.is_none(), "round {round}: {}", fault.unwrap_or_default());
+    }
+}
+
+/// Who guesses the number of a stream, but not the other one's, puts nothing in the place of what is to come.
+#[test]
+fn data_that_acknowledges_what_was_not_sent_is_not_read() {
+    let config = StreamConfig { strict: true, ..inline() };
+    for far in [1 << 20, 1 << 28, 1 << 30, 1 << 31, 3 << 30, 0xf << 28] {
+        for (direction, own, other) in [(ToServer, 101, 501), (ToClient, 501, 101u32)] {
+            let mut rig = Rig::open(config);
+            rig.put(direction.flip(), A, other, own, b"");
+            let ack = other.wrapping_add(far);
+            let out = rig.put(direction, A, own + 3, ack, b"forged");
+            assert_eq!(out.advice, Advice::Drop(Reason::StreamError), "{far:#x} {direction:?}");
+            let out = rig.put(direction, A, own, other, b"as it is sent");
+            assert_eq!((out.advice, out.rejected), (Advice::Forward, false), "{far:#x} {direction:?}");
+            assert_eq!(rig.read[direction], "as it is sent");
         }
     }
 }
