@@ -170,6 +170,10 @@ def established(out, v):
         t.c(ACK | PSH, c - 0x50000000, s, b"old"), "drop", "sfw_window")
     add("ack_of_the_future", "RFC 9293 3.10.7.4: SEG.ACK > SND.NXT: send an ACK, drop the segment", t.c(ACK, c, s + 100_000), "drop", "sfw_window")
     add("server_ack_of_the_future", "RFC 9293 3.10.7.4: SEG.ACK > SND.NXT: send an ACK, drop the segment", t.s(ACK, s, c + 100_000), "drop", "sfw_window")
+    add("data_with_ack_of_the_future", "RFC 9293 3.10.7.4: SEG.ACK > SND.NXT: drop the segment; its text is nobody's", t.c(ACK | PSH, c, s + 100_000, b"forged"), "drop",
+        "sfw_window", after=[(t.c(ACK | PSH, c, s, b"as it is sent"), "forward")])
+    add("data_with_ack_of_long_ago", "RFC 5961 5: SEG.ACK < SND.UNA - MAX.SND.WND: drop the segment; its text is nobody's", t.c(ACK | PSH, c, s - 0x40000000, b"forged"),
+        "drop", "sfw_window", after=[(t.c(ACK | PSH, c, s, b"as it is sent"), "forward")])
     add("ack_again", "RFC 9293 3.10.7.4: a duplicate ACK can be ignored; the sender counts it (RFC 5681)", t.s(ACK, s, c))
     add("old_ack", "RFC 9293 3.10.7.4: SEG.ACK =< SND.UNA can be ignored", t.c(ACK, c, s - 10))
     add("without_ack", "RFC 9293 3.10.7.4: if the ACK bit is off, drop the segment", t.c(PSH, c, 0, b"x"), "drop", "sfw_state")
@@ -313,6 +317,17 @@ def closing(out, v):
         ("close_wait", "close_wait"), "drop", "sfw_state", after=[(t.s(ACK | PSH, s, c + 1, b"still here"), "forward")])
     add("fin_ahead", "RFC 9293 3.4: a FIN in the window waits for what lies before it", [], t.c(FIN | ACK, c + 5, s), ("established", None),
         after=[(t.c(ACK | PSH, c, s, b"first"), "forward"), (t.s(ACK, s, c + 6), "forward")])
+    add("second_fin_ahead", "RFC 9293 3.10.7.4: a FIN in the window waits for what lies before it; until it is acknowledged a SYN ends nothing", [by_server, ack_of_server],
+        t.c(FIN | ACK, c + 2000, s + 1), ("fin_wait2", "fin_wait2"),
+        after=[(t.c(SYN, c + 77_777, 0), "forward"), (t.c(ACK | PSH, c, s + 1, b"more"), "forward"), (t.s(ACK, s + 1, c + 4), "forward")])
+    add("syn_behind_both_fins", "RFC 9293 3.8.1, RFC 5961 4: the second FIN is not acknowledged: it may be lost and come again, and a SYN gets a challenge ACK",
+        [by_server, ack_of_server, t.c(FIN | ACK, c, s + 1)], t.c(SYN, c + 77_777, 0), ("time_wait", "time_wait"),
+        after=[(t.c(FIN | ACK, c, s + 1), "forward"), (t.s(ACK, s + 1, c + 1), "forward")])
+    add("syn_behind_the_servers_fin", "RFC 9293 3.8.1, RFC 5961 4: the second FIN is not acknowledged: it may be lost and come again, and a SYN gets a challenge ACK",
+        [by_client, ack_of_client, t.s(FIN | ACK, s, c + 1)], t.c(SYN, c + 77_777, 0), ("last_ack", "last_ack"),
+        after=[(t.s(FIN | ACK, s, c + 1), "forward"), (t.c(ACK, c + 1, s + 1), "forward")])
+    add("old_syn_of_client", "RFC 9293 3.10.7.4 (RFC 5961 4), RFC 6528: who opens anew begins anywhere", [by_client, ack_of_client], t.c(SYN, c - 0x40000000, 0),
+        ("close_wait", None), after=[(t.s(ACK | PSH, s, c + 1, b"still here"), "forward")])
     add("without_ack", "RFC 9293 3.10.7.4: if the ACK bit is off, drop the segment", [by_client, ack_of_client], t.s(PSH, s, 0, b"x"),
         ("close_wait", "close_wait"), "drop", "sfw_state")
 
