@@ -56,6 +56,11 @@ impl TcpSession {
             let given_up = self.flags.intersects(SessionFlags::CLOSED_BY_RST | SessionFlags::FORGOTTEN);
             return given_up || self.ends_are_acknowledged();
         }
-        self.state >= TcpState::LastAck || self.state == TcpState::None
+        let server_sends = !self.has_closed(Direction::ToClient);
+        let half_open = config.compares() && self.state == TcpState::CloseWait && server_sends;
+        // Of one that was picked up in the middle a FIN may not have been seen.
+        self.state >= TcpState::LastAck && !half_open
+            || self.state == TcpState::None
+            || config.compares() && self.state == TcpState::TimeWait
     }
 }
