@@ -266,6 +266,10 @@ impl<'s, 'p> Step<'s, 'p> {
             rcv.update_sack(sack, most);
         }
         rcv.update_next_win();
+        if !self.to_server() {
+            // It has the connection: a SYN/ACK that comes yet answers no SYN in the middle of it.
+            self.session.reopening = None;
+        }
         self.note_offer();
     }
 

@@ -7,7 +7,7 @@
 use super::peer::PeerFlags;
 use super::session::{SessionFlags, WINDOW_SLACK};
 use super::step::{Rejected, Step};
-use super::{HostPolicy, Seq, StreamEvent, TcpFlags, TcpState};
+use super::{HostPolicy, Peer, Seq, StreamEvent, TcpFlags, TcpState};
 
 /// PAWS: a timestamp older than 24 days is no longer comparable.
 const TIMESTAMP_LIFETIME: u32 = 24 * 24 * 60 * 60;
@@ -61,9 +61,7 @@ impl Step<'_, '_> {
     fn acknowledged_at_most(&self) -> Seq {
         let rcv = self.rcv();
         let known = self.session.sees_all(self.config) && self.session.state >= TcpState::SynRecv;
-        // A FIN has a number behind all data, wherever the first of them lay: one may be made up, or come before the data.
-        let fin = u32::from(TcpFlags::from_bits_retain(rcv.tcp_flags).contains(TcpFlags::FIN));
-        if known { rcv.sent.plus(fin) } else { rcv.next_win }
+        if known { self.end_of(rcv) } else { rcv.next_win }
     }
 
     /// Whether the packet has none of the flags without which a receiver that has the connection drops it (RFC 9293 section 3.10.7.4, fifth step): a FIN by
@@ -117,8 +115,17 @@ impl Step<'_, '_> {
         if valid { Ok(()) } else { Err(Rejected) }
     }
 
+    /// Whether a RST has the number that is expected next: of a connection that closes, which does not count what overtakes, the one behind all data.
     fn is_expected_rst(&self) -> bool {
-        self.segment.seq == self.snd().next_seq || self.follows_own_fin()
+        let behind_all = self.session.sees_all(self.config) && self.segment.seq == self.end_of(self.snd());
+        self.segment.seq == self.snd().next_seq || behind_all || self.follows_own_fin()
+    }
+
+    /// The number behind all that a side has sent, where all of it went by here. A FIN has one behind all data, wherever the first of them lay: that may be
+    /// made up, or come before the data.
+    fn end_of(&self, peer: &Peer) -> Seq {
+        let fin = TcpFlags::from_bits_retain(peer.tcp_flags).contains(TcpFlags::FIN);
+        peer.sent.plus(u32::from(fin))
     }
 
     /// Whether an honest host may have sent the RST although its receiver does not believe it now: who has closed a socket answers

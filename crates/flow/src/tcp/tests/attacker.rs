@@ -156,6 +156,29 @@ fn acknowledged_blocks_of_what_was_not_sent_widen_no_window() {
     assert_eq!(rig.session.window_edge(ToClient), before);
 }
 
+/// A server that has the connection says so; who makes an answer to a SYN up behind that ends nothing.
+#[test]
+fn a_server_that_goes_on_has_not_forgotten_its_connection() {
+    let mut rig = under_way();
+    rig.put(ToServer, S, 7_000, 0, b"");
+    rig.put(ToClient, A, 1_501, 1_101, b"");
+    let out = rig.put(ToClient, SA, 9_000, 7_001, b"");
+    assert_eq!((out.state, out.advice), (TcpState::Established, Advice::Drop(Reason::StreamError)));
+    goes_on(&mut rig, ToServer, (1_101, 1_501), "behind a made-up answer");
+}
+
+/// Of data that is overtaken while a connection closes the last byte is known: behind it a RST is the true one.
+#[test]
+fn a_reset_behind_what_overtook_counts_while_one_side_has_closed() {
+    let mut rig = under_way();
+    rig.put(ToServer, FA, 1_101, 1_501, b"");
+    rig.put(ToClient, A, 2_001, 1_102, &[b'x'; 500]);
+    let out = rig.put(ToClient, R, 2_400, 0, b"");
+    assert_eq!((out.state, out.rejected), (TcpState::CloseWait, true));
+    let out = rig.put(ToClient, R, 2_501, 0, b"");
+    assert_eq!(out.state, TcpState::Closed);
+}
+
 /// A connection with timestamps, of which the client's are at 1,000 and the server's at 2,000; `closing`: who has closed.
 fn stamped(closing: Option<Direction>) -> Rig {
     let mut rig = Rig::new(strict());
