@@ -56,11 +56,13 @@ INLINE void find_numbers(struct bartizan_windows *line, int from_high, struct nu
 INLINE int is_plain(struct numbers *numbers, const struct segment *segment)
 {
 	__u64 other_progress = read_once(numbers->other_progress);
+	__u32 own_sent = BARTIZAN_PROGRESS_SENT(read_once(numbers->own_progress));
 	__u64 own_offer = read_once(numbers->own_offer);
 	__u64 other_offer = read_once(numbers->other_offer);
 	__u64 own_progress = read_once(numbers->own_progress);
 	__u32 acknowledged = BARTIZAN_OFFER_ACKNOWLEDGED(own_offer);
 	if (segment->urgent || is_after(segment->acknowledged, BARTIZAN_PROGRESS_SENT(other_progress)) ||
+	    (segment->sequence == segment->end && is_after(segment->end, own_sent)) ||
 	    is_after(segment->end, BARTIZAN_OFFER_EDGE(own_offer)) ||
 	    is_before(segment->end, acknowledged - BARTIZAN_FLIGHT_MAX) ||
 	    is_before(segment->acknowledged, BARTIZAN_OFFER_ACKNOWLEDGED(other_offer)))

@@ -9,6 +9,7 @@
 //! | | compared with | of |
 //! |---|---|---|
 //! | it acknowledges at most what was sent | `sent` | the other side's progress |
+//! | without data, it lies at most where its sender is | `sent` | its sender's progress |
 //! | it ends within the window | `edge` | what was offered to its sender |
 //! | it ends at most [`FLIGHT_MAX`] before what is acknowledged | `acknowledged` | what was offered to its sender |
 //! | it acknowledges no less than before | `acknowledged` | what its sender offers |
@@ -18,7 +19,7 @@
 //! **Moving on.** Each number goes forward only, by serial arithmetic (RFC 1982), a word at a time by compare and exchange: `sent` to the segment's end, `timestamp` to its own if it begins at or before what
 //! is acknowledged, `acknowledged` to what it acknowledges, `edge` to that and the window behind it. What ends before what is acknowledged moves nothing. A word that cannot be changed in [`WINDOW_TRIES`] tries leaves the segment to the host.
 //!
-//! **Order.** The words are read in the order of the table. The first two comparisons are with upper bounds, which only rise: what holds when they are read holds ever
+//! **Order.** The words are read in the order of the table. The first three comparisons are with upper bounds, which only rise: what holds when they are read holds ever
 //! after. The others are with lower bounds: what holds when they are read has held before. So there is one moment at which all of it held, and the segment is one that was acceptable
 //! then. A reader who sees an older upper bound finds less acceptable, not more.
 
@@ -224,12 +225,15 @@ impl<'m> Line<'m> {
         let [own_progress, own_offer] = self.side(from_high);
         let [other_progress, other_offer] = self.side(!from_high);
         let sent = progress(other_progress.load(Ordering::Acquire)).sent;
+        let own_sent = progress(own_progress.load(Ordering::Acquire)).sent;
         let offered = offer(own_offer.load(Ordering::Acquire));
         let acknowledged = offer(other_offer.load(Ordering::Acquire)).acknowledged;
         let last = progress(own_progress.load(Ordering::Acquire)).timestamp;
         let oldest = offered.acknowledged.wrapping_sub(FLIGHT_MAX);
+        let is_bare = segment.sequence == segment.end;
         if segment.urgent
             || is_after(segment.acknowledged, sent)
+            || is_bare && is_after(segment.end, own_sent)
             || is_after(segment.end, offered.edge)
             || is_before(segment.end, oldest)
             || is_before(segment.acknowledged, acknowledged)
@@ -336,12 +340,17 @@ mod tests {
     fn each_bound_is_kept_to_the_byte() {
         for by in [0, 0x7fff_ff00, u32::MAX - 900] {
             type Change = fn(&mut Segment);
-            let cases: [(&str, bool, Change); 16] = [
+            let cases: [(&str, bool, Change); 18] = [
                 ("as it is", true, |_| {}),
                 ("to the edge", true, |s| s.end = s.sequence.wrapping_add(768)),
                 ("over the edge", false, |s| s.end = s.sequence.wrapping_add(769)),
                 ("nothing, behind the edge", false, |s| {
                     s.sequence = s.sequence.wrapping_add(769);
+                    s.end = s.sequence;
+                }),
+                ("nothing, where its sender is", true, |s| s.end = s.sequence),
+                ("nothing, further on", false, |s| {
+                    s.sequence = s.sequence.wrapping_add(1);
                     s.end = s.sequence;
                 }),
                 ("what may be under way", true, |s| s.end = s.sequence.wrapping_sub(FLIGHT_MAX)),

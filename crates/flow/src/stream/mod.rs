@@ -172,7 +172,9 @@ impl Stream {
     /// Whether what is held came with a SYN that is not the one that was answered: it is no part of the stream. (Far into
     /// a stream its beginning cannot be told any more, nor does it change.)
     pub(crate) fn is_of_another_syn(&self, peer: &Peer) -> bool {
-        self.is(StreamFlags::SEEN_DATA) && self.anchor.1 < 1 << 30 && self.urgent_offset(peer.base) != Some(0)
+        self.is(StreamFlags::SEEN_DATA)
+            && self.anchor.1 < 1 << 30
+            && self.urgent_offset(peer.base()) != Some(0)
     }
 
     /// Takes over what the session knows of this direction.
@@ -190,7 +192,7 @@ impl Stream {
             *self = Stream::default();
         }
         if !self.is(StreamFlags::SEEN_DATA) {
-            self.anchor = (peer.base, 0);
+            self.anchor = (peer.base(), 0);
             self.flags |= StreamFlags::ANCHORED;
             self.configure(config);
             self.acked = 0;
@@ -215,7 +217,7 @@ impl Stream {
     /// Begins in the middle: what came before is nobody's concern.
     fn begin_at(&mut self, begin: Seq, peer: &Peer) {
         // Modulo 4 GB: how far a session has come is not counted. Less than nothing is such a side as well.
-        let offset = match begin.since(peer.base) {
+        let offset = match begin.since(peer.base()) {
             -0xffff..=0 => 0,
             distance => u64::from(distance.cast_unsigned()),
         };

@@ -3,7 +3,7 @@
 //! server closed first, `close_wait` that the client did.
 
 use super::session::{SessionFlags, WINDOW_SLACK};
-use super::step::{Handled, Step};
+use super::step::{Handled, Rejected, Step};
 use super::{StreamEvent, TcpFlags, TcpState};
 
 const FIN_ACK: TcpFlags = TcpFlags::FIN.union(TcpFlags::ACK);
@@ -21,6 +21,20 @@ impl Step<'_, '_> {
 
     fn closing_timestamp(&mut self) -> Handled {
         if self.is(SessionFlags::TIMESTAMP) { self.validate_timestamp() } else { Ok(()) }
+    }
+
+    /// Whether, before real receivers, a segment of a connection that closes ends before what its receiver has. That answers it with an acknowledgement and
+    /// takes nothing of it, neither what it acknowledges nor its timestamp (RFC 9293 section 3.10.7.4, first step). An honest sender may have had it under way:
+    /// so it goes on and changes nothing.
+    pub(crate) fn is_behind(&self) -> Result<bool, Rejected> {
+        let state = self.session.state;
+        let closing = state > TcpState::Established && state != TcpState::Closed;
+        let end = self.segment.end().plus(u32::from(self.has(TcpFlags::FIN)));
+        let behind = closing
+            && self.session.sees_all(self.config)
+            && !self.segment.flags.intersects(TcpFlags::SYN.union(TcpFlags::RST))
+            && end.before(self.snd().last_ack);
+        if behind && end.before(self.session.oldest(self.direction)) { Err(Rejected) } else { Ok(behind) }
     }
 
     /// Whether a FIN begins where the sender's window allows, `slack` before what is expected. Before real receivers none lies behind data that has
@@ -48,6 +62,11 @@ impl Step<'_, '_> {
     /// A FIN that was seen before; its acknowledgement may be a later one.
     fn is_fin_again(&self) -> bool {
         self.segment.seq == self.snd().next_seq.minus(1)
+    }
+
+    /// What comes beside the last steps of a close goes on and changes nothing, if its receiver may take it.
+    fn let_on(&mut self, event: StreamEvent) -> Handled {
+        if self.session.sees_all(self.config) { self.validate_ack_or(event) } else { Ok(()) }
     }
 
     /// Refuses what a state does not expect, unless an honest host sends it: after losses before the observer, with FINs
@@ -319,7 +338,7 @@ impl Step<'_, '_> {
             return self.closing_rst();
         }
         if self.has(TcpFlags::FIN) {
-            return Ok(());
+            return self.let_on(StreamEvent::LastackInvalidAck);
         }
         if self.has(TcpFlags::SYN) {
             return self.refuse_syn(StreamEvent::ShutdownSynResend);
@@ -329,7 +348,7 @@ impl Step<'_, '_> {
         }
         self.closing_timestamp()?;
         if !self.to_server() {
-            return Ok(());
+            return self.let_on(StreamEvent::LastackInvalidAck);
         }
         let again = self.is_retransmission();
         self.validate_ack_or(StreamEvent::LastackInvalidAck)?;
@@ -352,7 +371,7 @@ impl Step<'_, '_> {
             return self.closing_rst();
         }
         if self.has(TcpFlags::FIN) {
-            return Ok(());
+            return self.let_on(StreamEvent::TimewaitInvalidAck);
         }
         if self.has(TcpFlags::SYN) {
             return self.refuse_syn(StreamEvent::ShutdownSynResend);
@@ -367,7 +386,7 @@ impl Step<'_, '_> {
         let fin = if self.to_server() { next.plus(1) } else { next.minus(1) };
         if !again && seq != next && seq != fin {
             if !self.to_server() && !self.segment.is_empty() && seq == self.snd().last_ack {
-                return Ok(());
+                return self.let_on(StreamEvent::TimewaitInvalidAck);
             }
             return self.refuse(StreamEvent::TimewaitAckWrongSeq);
         }

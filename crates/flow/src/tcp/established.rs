@@ -36,9 +36,7 @@ impl Step<'_, '_> {
             // What is refused here is told and, passive, not reassembled; but the packet is not dropped
             // for it (as in Suricata), since losses before the observer look the same.
             let handled = self.established_ack();
-            // But where nothing is lost before the observer, who acknowledges what was not sent has made it up. Its receiver throws it away (RFC 9293 section
-            // 3.10.7.4, RFC 5961 section 5), so its data must not stand for what is to come.
-            if self.session.sees_all(self.config) && self.out.events.contains(StreamEvent::EstInvalidAck) {
+            if self.is_made_up() {
                 return handled;
             }
             self.out.rejected = handled.is_err();
@@ -46,6 +44,15 @@ impl Step<'_, '_> {
         } else {
             Ok(())
         }
+    }
+
+    /// Where nothing is lost before the observer: who acknowledges what was not sent, or brings data beyond the window that it was told of, has made it up. Its
+    /// receiver throws it away (RFC 9293 section 3.10.7.4, RFC 5961 section 5), so its data must not stand for what is to come.
+    fn is_made_up(&self) -> bool {
+        let beyond = self.stream.is_some()
+            && !self.segment.is_empty()
+            && self.out.events.contains(StreamEvent::EstPacketOutOfWindow);
+        self.session.sees_all(self.config) && (beyond || self.out.events.contains(StreamEvent::EstInvalidAck))
     }
 
     /// A SYN where none belongs. Inline an empty one of the client may leave: a receiver that has the connection answers with an
@@ -156,8 +163,9 @@ impl Step<'_, '_> {
             self.accept();
             return Ok(());
         }
-        // Anybody can make up a bare segment beyond the window: where its sender is it does not say.
-        let says = !self.config.compares() || !self.segment.is_empty() || self.in_window();
+        // Anybody can make up a bare segment, or data beyond the window: where its sender is they do not say.
+        let brings = !self.segment.is_empty() || !self.session.sees_all(self.config);
+        let says = !self.config.compares() || self.in_window() && brings;
         if says && end.at_least(self.snd().next_seq) {
             self.set_next_seq(self.direction, end);
         }

@@ -9,7 +9,7 @@ use super::{Peer, Seq, TcpSession, TcpState};
 use bartizan_base::{Cursor, Direction};
 
 /// Version of the form.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 impl TcpSession {
     /// Appends the session.
@@ -73,7 +73,7 @@ fn seq(from: &mut Cursor<'_>) -> Option<Seq> {
 
 impl Peer {
     fn export(&self, out: &mut Vec<u8>) {
-        for seq in [self.isn, self.base, self.next_seq, self.last_ack, self.next_win, self.fin] {
+        for seq in [self.isn, self.next_seq, self.last_ack, self.next_win, self.sent, self.fin] {
             out.extend(seq.0.to_be_bytes());
         }
         for number in [self.window, self.last_ts, self.last_pkt_ts] {
@@ -89,10 +89,10 @@ impl Peer {
     fn import(from: &mut Cursor<'_>) -> Option<Self> {
         let mut peer = Peer {
             isn: seq(from)?,
-            base: seq(from)?,
             next_seq: seq(from)?,
             last_ack: seq(from)?,
             next_win: seq(from)?,
+            sent: seq(from)?,
             fin: seq(from)?,
             window: from.u32()?,
             last_ts: from.u32()?,

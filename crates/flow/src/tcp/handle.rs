@@ -130,6 +130,9 @@ impl TcpSession {
                 drop @ Advice::Drop(_) => drop,
             };
         }
+        if !matches!(out.advice, Advice::Drop(_)) {
+            self.note_sent(segment, arrival.direction);
+        }
     }
 
     /// What a segment is for a real receiver: how many bytes before it have to be put in front of it, so that a server that takes it for the
@@ -218,9 +221,9 @@ impl TcpSession {
             && segment.ack.at_most(client.next_seq.plus(fin));
         let begun = if segment.has(TcpFlags::SYN) {
             // Fast Open: it has taken data already.
-            self.state == TcpState::SynSent && segment.ack.after(client.base)
+            self.state == TcpState::SynSent && segment.ack.after(client.base())
         } else {
-            self.state >= TcpState::Established && segment.ack.at_least(client.base)
+            self.state >= TcpState::Established && segment.ack.at_least(client.base())
         };
         if answer && begun {
             self.flags |= SessionFlags::BEGUN;
@@ -238,7 +241,7 @@ impl TcpSession {
             && self.state >= TcpState::SynRecv
             && !self.flags.intersects(SessionFlags::BEGUN | SessionFlags::MIDSTREAM | SessionFlags::ASYNC)
             && !segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST);
-        let away = segment.seq.since(self.client().base);
+        let away = segment.seq.since(self.client().base());
         let near = away != 0 && away.unsigned_abs() <= COOKIE_SLACK;
         let harmless = segment.is_empty() && (away < 0 || segment.has(TcpFlags::FIN));
         (unknown && near && !harmless).then_some(away)
@@ -315,6 +318,15 @@ impl TcpSession {
         }
     }
 
+    /// Notes how far the data of a segment that goes on has brought its sender. (That of a SYN in the middle of a connection nobody takes.)
+    fn note_sent(&mut self, segment: &Segment<'_>, direction: Direction) {
+        let sender = &mut self.peers[direction];
+        let opens = segment.has(TcpFlags::SYN);
+        if !segment.is_empty() && !segment.has(TcpFlags::RST) && (!opens || segment.seq == sender.isn) {
+            sender.note_sent(segment.end().plus(u32::from(opens)));
+        }
+    }
+
     /// Notes what a segment that was not refused says about the ends of both streams. Before real receivers the session is closed when both are
     /// acknowledged, and not before: until then one of them may be made up, and who has sent the true one still waits.
     fn note_ends(
@@ -327,7 +339,10 @@ impl TcpSession {
         if segment.has(TcpFlags::FIN) {
             self.peers[direction].note_fin(segment.end().plus(1));
         }
-        if segment.has(TcpFlags::ACK) && !segment.has(TcpFlags::RST) {
+        // Of what ends before all that its receiver has, that one takes no acknowledgement.
+        let end = segment.end().plus(u32::from(segment.has(TcpFlags::FIN)));
+        let behind = self.sees_all(config) && end.before(self.peers[direction].last_ack);
+        if segment.has(TcpFlags::ACK) && !segment.has(TcpFlags::RST) && !behind {
             self.peers[direction.flip()].note_end(segment.ack);
         }
         // One step at a time: what has led to another state by itself is the table's of the stateful firewall.

@@ -32,14 +32,15 @@ const SACK_RANGES: usize = 4;
 pub struct Peer {
     /// Initial sequence number.
     pub(crate) isn: Seq,
-    /// Sequence number at which reassembly of what this side sent begins.
-    pub(crate) base: Seq,
     /// Next sequence number expected.
     pub(crate) next_seq: Seq,
     /// Highest acknowledgement of what this side sent.
     pub(crate) last_ack: Seq,
     /// Right edge of the window this side may send into.
     pub(crate) next_win: Seq,
+    /// Highest number behind the data of this side that went on to its receiver: nobody acknowledges more, but a FIN. Where others have let its segments go on, as
+    /// far as they may have.
+    pub(crate) sent: Seq,
     /// Number behind its FIN, where [`PeerFlags::FIN_TAKEN`] says that there is one.
     pub(crate) fin: Seq,
     /// Window that the other side offers, scaled.
@@ -61,10 +62,22 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Sets the initial sequence number and where reassembly begins.
+    /// Sets the initial sequence number, by which reassembly begins.
     pub(crate) fn set_isn(&mut self, isn: Seq) {
         self.isn = isn;
-        self.base = isn.plus(1);
+        self.sent = self.base();
+    }
+
+    /// Sequence number at which reassembly of what this side sent begins.
+    pub(crate) fn base(&self) -> Seq {
+        self.isn.plus(1)
+    }
+
+    /// Notes what has gone on to its receiver.
+    pub(crate) fn note_sent(&mut self, end: Seq) {
+        if end.after(self.sent) {
+            self.sent = end;
+        }
     }
 
     /// Moves the acknowledgement forward, never back.
@@ -110,15 +123,19 @@ impl Peer {
         self.next_win = self.last_ack.plus(self.window);
     }
 
-    /// Takes in the blocks of a SACK option that speaks about this side's data.
-    pub(crate) fn update_sack(&mut self, mut blocks: &[u8]) {
+    /// Takes in the blocks of a SACK option that speaks about this side's data, up to `most`.
+    pub(crate) fn update_sack(&mut self, mut blocks: &[u8], most: Seq) {
         while let Some((block, rest)) = blocks.split_first_chunk::<8>() {
             blocks = rest;
             let [a, b, c, d, e, f, g, h] = *block;
             let left = Seq(u32::from_be_bytes([a, b, c, d]));
             let right = Seq(u32::from_be_bytes([e, f, g, h]));
             // Only what lies between the acknowledgement and the window's edge can be true.
-            if left.after(self.last_ack) && right.after(left) && right.at_most(self.next_win) {
+            if left.after(self.last_ack)
+                && right.after(left)
+                && right.at_most(self.next_win)
+                && right.at_most(most)
+            {
                 self.insert_sack(left, right);
             }
         }
@@ -187,10 +204,10 @@ mod tests {
     #[test]
     fn sack_ranges_merge_and_are_pruned_by_the_ack() {
         let mut peer = Peer { last_ack: Seq(100), next_win: Seq(10_000), ..Peer::default() };
-        peer.update_sack(&block(200, 300));
-        peer.update_sack(&block(400, 500));
+        peer.update_sack(&block(200, 300), Seq(10_000));
+        peer.update_sack(&block(400, 500), Seq(10_000));
         assert_eq!(peer.sacked(), 200);
-        peer.update_sack(&block(250, 450));
+        peer.update_sack(&block(250, 450), Seq(10_000));
         assert_eq!(peer.sacked(), 300);
         assert!(peer.sack_is_outdated(&block(220, 480)));
         assert!(!peer.sack_is_outdated(&block(220, 580)));
@@ -199,8 +216,8 @@ mod tests {
         peer.update_last_ack(Seq(600));
         assert_eq!(peer.sacked(), 0);
         // Beyond the window, or before the acknowledgement: a lie.
-        peer.update_sack(&block(20_000, 20_100));
-        peer.update_sack(&block(500, 550));
+        peer.update_sack(&block(20_000, 20_100), Seq(10_000));
+        peer.update_sack(&block(500, 550), Seq(10_000));
         assert_eq!(peer.sacked(), 0);
     }
 }

@@ -82,6 +82,8 @@ impl TcpSession {
                 peer.sack = Default::default();
             }
             peer.next_win = later(peer.next_win, edge);
+            // More may have gone by than was counted, and is acknowledged yet.
+            peer.sent = later(peer.sent, edge);
         }
         self.queue.clear();
     }

@@ -97,7 +97,7 @@ impl TcpSession {
     /// Whether either side has gone beyond the beginning of its stream.
     #[must_use]
     pub fn has_brought_data(&self) -> bool {
-        let beyond = |peer: &Peer| peer.next_seq.after(peer.base);
+        let beyond = |peer: &Peer| peer.next_seq.after(peer.base());
         self.exists() && Direction::BOTH.iter().any(|direction| beyond(&self.peers[*direction]))
     }
 

@@ -21,6 +21,8 @@ pub(crate) struct Step<'s, 'p> {
     pub(crate) segment: &'s Segment<'p>,
     pub(crate) direction: Direction,
     pub(crate) policy: HostPolicy,
+    /// Where its sender stood before it.
+    pub(crate) expected: Seq,
     /// Second of the packet clock.
     pub(crate) now: u32,
     pub(crate) config: &'s StreamConfig,
@@ -41,6 +43,7 @@ impl<'s, 'p> Step<'s, 'p> {
         stream: Option<&'s Stream>,
     ) -> Self {
         Self {
+            expected: session.peers[arrival.direction].next_seq,
             session,
             segment,
             direction: arrival.direction,
@@ -64,7 +67,10 @@ impl<'s, 'p> Step<'s, 'p> {
         if !self.session.exists() {
             return self.no_session();
         }
-        if !self.settled_early() {
+        if self.is_taken_by_nobody() {
+            return Err(Rejected);
+        }
+        if !self.settled_early() && !self.is_behind()? {
             self.dispatch(self.session.state)?;
         }
         self.check_traffic_after_rst();
@@ -253,11 +259,17 @@ impl<'s, 'p> Step<'s, 'p> {
     pub(crate) fn update_sack_and_edge(&mut self) {
         let sack = self.segment.options.sack;
         let permitted = self.is(SessionFlags::SACK_OK);
+        let all = self.session.sees_all(self.config);
+        let most = if all { self.rcv().sent } else { self.rcv().next_win };
         let rcv = self.rcv_mut();
         if permitted {
-            rcv.update_sack(sack);
+            rcv.update_sack(sack, most);
         }
         rcv.update_next_win();
+        if !self.to_server() {
+            // It has the connection: a SYN/ACK that comes yet answers no SYN in the middle of it.
+            self.session.reopening = None;
+        }
         self.note_offer();
     }
 

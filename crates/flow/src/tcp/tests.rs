@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tables of the state machine: what packets do to a session, and which events they set.
 
+mod attacker;
 mod closing;
 mod handshakes;
 mod host;

@@ -7,7 +7,7 @@
 use super::peer::PeerFlags;
 use super::session::{SessionFlags, WINDOW_SLACK};
 use super::step::{Rejected, Step};
-use super::{HostPolicy, StreamEvent, TcpFlags, TcpState};
+use super::{HostPolicy, Peer, Seq, StreamEvent, TcpFlags, TcpState};
 
 /// PAWS: a timestamp older than 24 days is no longer comparable.
 const TIMESTAMP_LIFETIME: u32 = 24 * 24 * 60 * 60;
@@ -40,10 +40,13 @@ impl Step<'_, '_> {
         if ack.before(rcv.last_ack) {
             // Behind a RST nobody acknowledges more.
             let overtaken = if self.has(TcpFlags::RST) { 0 } else { rcv.overtaken() };
-            return rcv.window == 0 || ack.at_least(rcv.last_ack.minus(rcv.window.max(overtaken)));
+            // A window that is closed now was open when an older segment left; how far is not known.
+            let closed = if rcv.window == 0 { WINDOW_SLACK } else { 0 };
+            let unknown = rcv.window == 0 && !self.session.sees_all(self.config);
+            return unknown || ack.at_least(rcv.last_ack.minus(rcv.window.max(overtaken).max(closed)));
         }
         // Nothing more can be said when one side is not seen.
-        if ack.at_most(rcv.next_win) || ack == rcv.last_ack || self.is(SessionFlags::ASYNC) {
+        if ack.at_most(self.acknowledged_at_most()) || ack == rcv.last_ack || self.is(SessionFlags::ASYNC) {
             return true;
         }
         // A RST of the server that answers the SYN acknowledges it before there is a window.
@@ -51,6 +54,23 @@ impl Step<'_, '_> {
             && !self.to_server()
             && self.has(TcpFlags::RST)
             && ack == rcv.isn.plus(1)
+    }
+
+    /// What the packet's receiver can have sent. Where all of it went by here it is known: who acknowledges more has made it up, and no receiver takes
+    /// it (RFC 5961 section 5). Believed, it would count as acknowledged what is yet to come. Elsewhere the window bounds it.
+    fn acknowledged_at_most(&self) -> Seq {
+        let rcv = self.rcv();
+        let known = self.session.sees_all(self.config) && self.session.state >= TcpState::SynRecv;
+        if known { self.end_of(rcv) } else { rcv.next_win }
+    }
+
+    /// Whether the packet has none of the flags without which a receiver that has the connection drops it (RFC 9293 section 3.10.7.4, fifth step): a FIN by
+    /// itself would be taken wherever it lies, whatever was sent the other way.
+    pub(crate) fn is_taken_by_nobody(&self) -> bool {
+        let needs = TcpFlags::ACK.union(TcpFlags::SYN).union(TcpFlags::RST);
+        self.session.sees_all(self.config)
+            && self.session.state >= TcpState::SynRecv
+            && !self.segment.flags.intersects(needs)
     }
 
     /// The same, with the event of the state.
@@ -82,14 +102,30 @@ impl Step<'_, '_> {
             segment.seq.at_least(snd.next_seq)
         } else {
             match self.policy {
+                // Of real receivers the ones of today believe the number that they wait for, and no other (RFC 5961 section 3). Where an older one would have
+                // believed this RST, it does not get it.
+                _ if self.session.sees_all(self.config) => self.is_expected_rst(),
                 HostPolicy::Hpux11 => segment.seq.at_least(snd.next_seq),
                 HostPolicy::OldLinux | HostPolicy::Linux | HostPolicy::Solaris => {
                     segment.end().at_least(snd.last_ack) && segment.seq.before(snd.next_seq.plus(snd.window))
                 }
-                _ => segment.seq == snd.next_seq || self.follows_own_fin(),
+                _ => self.is_expected_rst(),
             }
         };
         if valid { Ok(()) } else { Err(Rejected) }
+    }
+
+    /// Whether a RST has the number that is expected next: of a connection that closes, which does not count what overtakes, the one behind all data.
+    fn is_expected_rst(&self) -> bool {
+        let behind_all = self.session.sees_all(self.config) && self.segment.seq == self.end_of(self.snd());
+        self.segment.seq == self.snd().next_seq || behind_all || self.follows_own_fin()
+    }
+
+    /// The number behind all that a side has sent, where all of it went by here. A FIN has one behind all data, wherever the first of them lay: that may be
+    /// made up, or come before the data.
+    fn end_of(&self, peer: &Peer) -> Seq {
+        let fin = TcpFlags::from_bits_retain(peer.tcp_flags).contains(TcpFlags::FIN);
+        peer.sent.plus(u32::from(fin))
     }
 
     /// Whether an honest host may have sent the RST although its receiver does not believe it now: who has closed a socket answers
@@ -237,9 +273,10 @@ impl Step<'_, '_> {
     /// lag behind here, one that is far ahead counts at once: the clock of a busy sender must not go round unnoticed.
     fn renews_timestamp(&self, advance: i32) -> bool {
         let snd = self.snd();
-        // The sender's position may be in front of the segment still, or behind it already.
-        let leads = self.segment.seq == snd.next_seq || self.segment.end() == snd.next_seq;
-        self.segment.seq.at_most(snd.last_ack) || leads && advance > TIMESTAMP_FAR_AHEAD
+        // What ends before it is not taken at all.
+        let current = self.segment.seq.at_most(snd.last_ack) && self.segment.end().at_least(snd.last_ack);
+        let leads = self.segment.seq == self.expected;
+        current || leads && advance > TIMESTAMP_FAR_AHEAD
     }
 
     /// Whether the packet is an acknowledgement that others of its sender have overtaken, or data, or its FIN (they leave by several

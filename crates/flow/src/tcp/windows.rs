@@ -23,8 +23,8 @@ pub struct SharedWindows {
 impl Peer {
     /// `scale`: shift of the windows that this side offers.
     fn shared(&self, scale: u8) -> Side {
-        // What lies behind the window was refused, though it is noted; what was acknowledged was sent, though nobody may have seen it.
-        let within = if self.next_seq.after(self.next_win) { self.next_win } else { self.next_seq };
+        // What lies behind the window may have been refused, though it is noted; what was acknowledged was sent, though nobody may have seen it.
+        let within = if self.sent.after(self.next_win) { self.next_win } else { self.sent };
         let sent = if self.last_ack.after(within) { self.last_ack } else { within };
         Side {
             sent: sent.0,
@@ -38,6 +38,7 @@ impl Peer {
     /// Takes over what a side has sent, and what was said of that. Whether either has moved.
     fn take_over(&mut self, side: &Side, now: u32) -> (bool, bool) {
         let sent = later(self.next_seq, Seq(side.sent));
+        self.sent = later(self.sent, Seq(side.sent));
         let acknowledged = later(self.last_ack, Seq(side.acknowledged));
         let edge = later(self.next_win, Seq(side.edge));
         let newer = side.timestamp.wrapping_sub(self.last_ts).cast_signed() > 0;

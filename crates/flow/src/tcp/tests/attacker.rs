@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Somebody who is not on the path, knows addresses and ports, and guesses numbers (RFC 5961): what no receiver of today takes neither ends nor moves a
+//! connection, whatever window it lies in, and none of its bytes are read.
+
+use super::closing::Host;
+use super::*;
+use bartizan_testkit::random::Random;
+
+const F: TcpFlags = TcpFlags::FIN;
+const EVIL: &[u8] = &[b'e'; 100];
+
+/// Segments in the name of a host, none of which the other one takes for more than an old acknowledgement.
+pub(super) fn made_up(own: &Host, other: &Host, dice: &mut Random) -> Vec<Segment<'static>> {
+    let ahead = |dice: &mut Random| own.nxt + 301 + dice.below(4_000) as u32;
+    let window = |dice: &mut Random| own.una + dice.below(8_000) as u32;
+    let old = other.una - dice.below(50) as u32;
+    // Beyond all that the other host sends, within its window or not.
+    let unsent = other.nxt + 301 + dice.below(6_000) as u32;
+    let load = if dice.below(2) == 0 { EVIL } else { b"" };
+    match dice.below(10) {
+        0 => vec![segment(FA, ahead(dice), old, b"")],
+        1 => vec![segment(S, ahead(dice), 0, b"")],
+        2 => vec![segment(A, window(dice), unsent, load)],
+        3 => vec![segment(FA, window(dice), unsent, load)],
+        4 => vec![segment(*dice.pick(&[R, RA]), ahead(dice), old, b"")],
+        5 => vec![segment(F, window(dice), 0, load)],
+        6 => {
+            // One says where its sender is, the others make use of it.
+            let at = ahead(dice);
+            vec![segment(A, at, old, b""), segment(R, at, 0, b""), segment(RA, at, old, b"")]
+        }
+        7 => vec![segment(
+            A,
+            window(dice),
+            other.una.wrapping_sub(100_000 + dice.draw() as u32 % (1 << 30)),
+            load,
+        )],
+        8 => {
+            // Long acknowledged: nothing of it is taken, neither its acknowledgement.
+            let gone = own.una.wrapping_sub(101 + dice.draw() as u32 % (1 << 30));
+            vec![segment(A, gone, other.nxt, load)]
+        }
+        _ => {
+            let mut closed = segment(A, ahead(dice), old, b"");
+            closed.window = 0;
+            let ancient = other.una.wrapping_sub(100_000);
+            vec![closed, segment(A, window(dice), ancient, EVIL)]
+        }
+    }
+}
+
+fn strict() -> StreamConfig {
+    StreamConfig { strict: true, ..inline() }
+}
+
+/// A rig where 1,000 bytes of each side have gone by and are acknowledged.
+fn under_way() -> Rig {
+    let mut rig = Rig::open(strict());
+    rig.put(ToServer, A, 101, 501, &[b'x'; 1_000]);
+    rig.put(ToClient, A, 501, 1_101, &[b'x'; 1_000]);
+    rig.put(ToServer, A, 1_101, 1_501, b"");
+    rig
+}
+
+/// The sender's true segments go on, and are read.
+fn goes_on(rig: &mut Rig, direction: Direction, (seq, ack): (u32, u32), case: &str) {
+    let before = rig.read[direction].len();
+    let out = rig.put(direction, A, seq, ack, &[b'x'; 500]);
+    assert_eq!((out.advice, out.rejected), (Advice::Forward, false), "{case}: {:?}", out.events);
+    assert_eq!(&rig.read[direction][before..], "x".repeat(500), "{case}");
+}
+
+#[test]
+fn who_acknowledges_what_was_not_sent_moves_nothing() {
+    for ahead in [1, 500, 8_000] {
+        let mut rig = under_way();
+        let out = rig.put(ToServer, A, 1_101, 1_501 + ahead, b"");
+        assert!(out.rejected, "{ahead}");
+        assert_eq!(rig.session.last_ack(ToClient), Seq(1_501));
+        goes_on(&mut rig, ToClient, (1_501, 1_101), "acknowledged before it was sent");
+    }
+}
+
+#[test]
+fn a_reset_counts_where_its_receiver_is() {
+    use HostPolicy as P;
+    for policy in [P::Bsd, P::Linux, P::OldLinux, P::Solaris, P::Hpux11, P::Windows, P::Vista] {
+        for ahead in [1, 500, 8_000] {
+            let mut rig = under_way();
+            rig.policy = policy;
+            for flags in [R, RA] {
+                let out = rig.put(ToServer, flags, 1_101 + ahead, if flags == R { 0 } else { 1_501 }, b"");
+                assert_eq!((out.state, out.rejected), (TcpState::Established, true), "{policy:?} {ahead}");
+            }
+            goes_on(&mut rig, ToServer, (1_101, 1_501), "behind a RST in the window");
+            let out = rig.put(ToServer, R, 1_601, 0, b"");
+            assert_eq!(out.state, TcpState::Closed, "{policy:?}: the true one");
+        }
+    }
+}
+
+/// A FIN needs the number of its own stream and one of the other's: half of it is not enough.
+#[test]
+fn a_fin_without_an_acknowledgement_is_none() {
+    for seq in [1_101, 1_102, 5_000] {
+        let mut rig = under_way();
+        let out = rig.put(ToServer, F, seq, 0, b"");
+        assert_eq!((out.state, out.advice), (TcpState::Established, Advice::Drop(Reason::StreamError)));
+        assert!(!rig.session.has_closed(ToServer));
+        goes_on(&mut rig, ToServer, (1_101, 1_501), "behind a FIN without ACK");
+    }
+}
+
+/// A receiver whose window is closed takes no acknowledgement from long ago either (RFC 5961 section 5.2).
+#[test]
+fn while_a_window_is_closed_old_acknowledgements_are_none() {
+    for back in [100_000, 1 << 20, 1 << 30] {
+        let mut rig = under_way();
+        let mut full = segment(A, 1_501, 1_101, b"");
+        full.window = 0;
+        rig.handle(ToClient, &full);
+        let out = rig.put(ToClient, A, 1_501, 1_101u32.wrapping_sub(back), &[b'e'; 500]);
+        assert!(matches!(out.advice, Advice::Drop(_)), "{back}: {:?}", out.advice);
+        goes_on(&mut rig, ToClient, (1_501, 1_101), "in place of what was made up");
+    }
+}
+
+/// What lies beyond the window does not leave, and nothing of it is kept for what will stand there.
+#[test]
+fn what_lies_beyond_the_window_stands_for_nothing() {
+    for away in [8_192 - 100, 8_192, 20_000, 60_000] {
+        let mut rig = under_way();
+        let out = rig.put(ToClient, A, 1_501 + away, 1_101, &[b'e'; 500]);
+        assert!(matches!(out.advice, Advice::Drop(_)), "{away}: {:?}", out.advice);
+        let mut at = 1_501;
+        while at < 70_000 {
+            goes_on(&mut rig, ToClient, (at, 1_101), "up to what was made up");
+            at += 500;
+            rig.put(ToServer, A, 1_101, at, b"");
+        }
+    }
+}
+
+#[test]
+fn acknowledged_blocks_of_what_was_not_sent_widen_no_window() {
+    let mut rig = under_way();
+    rig.session.flags |= crate::tcp::session::SessionFlags::SACK_OK;
+    let before = rig.session.window_edge(ToClient);
+    for step in 0..8u32 {
+        let blocks =
+            [(1_601 + step).to_be_bytes(), (rig.session.window_edge(ToClient).0).to_be_bytes()].concat();
+        let mut made_up = segment(A, 1_101, 1_501, b"");
+        made_up.options.sack = &blocks;
+        rig.handle(ToServer, &made_up);
+    }
+    assert_eq!(rig.session.window_edge(ToClient), before);
+}
+
+/// A server that has the connection says so; who makes an answer to a SYN up behind that ends nothing.
+#[test]
+fn a_server_that_goes_on_has_not_forgotten_its_connection() {
+    let mut rig = under_way();
+    rig.put(ToServer, S, 7_000, 0, b"");
+    rig.put(ToClient, A, 1_501, 1_101, b"");
+    let out = rig.put(ToClient, SA, 9_000, 7_001, b"");
+    assert_eq!((out.state, out.advice), (TcpState::Established, Advice::Drop(Reason::StreamError)));
+    goes_on(&mut rig, ToServer, (1_101, 1_501), "behind a made-up answer");
+}
+
+/// Of data that is overtaken while a connection closes the last byte is known: behind it a RST is the true one.
+#[test]
+fn a_reset_behind_what_overtook_counts_while_one_side_has_closed() {
+    let mut rig = under_way();
+    rig.put(ToServer, FA, 1_101, 1_501, b"");
+    rig.put(ToClient, A, 2_001, 1_102, &[b'x'; 500]);
+    let out = rig.put(ToClient, R, 2_400, 0, b"");
+    assert_eq!((out.state, out.rejected), (TcpState::CloseWait, true));
+    let out = rig.put(ToClient, R, 2_501, 0, b"");
+    assert_eq!(out.state, TcpState::Closed);
+}
+
+/// A connection with timestamps, of which the client's are at 1,000 and the server's at 2,000; `closing`: who has closed.
+fn stamped(closing: Option<Direction>) -> Rig {
+    let mut rig = Rig::new(strict());
+    let mut put = |direction, flags, seq, ack, load, ts| {
+        let mut sent = segment(flags, seq, ack, load);
+        sent.options.ts = Some(ts);
+        rig.handle(direction, &sent)
+    };
+    put(ToServer, S, 100, 0, b"", (1_000, 0));
+    put(ToClient, SA, 500, 101, b"", (2_000, 1_000));
+    put(ToServer, A, 101, 501, b"", (1_000, 2_000));
+    put(ToClient, A, 501, 101, &[b'x'; 3_000], (2_000, 1_000));
+    put(ToServer, A, 101, 3_501, &[b'x'; 3_000], (1_000, 2_000));
+    put(ToClient, A, 3_501, 3_101, b"", (2_000, 1_000));
+    match closing {
+        Some(ToServer) => {
+            put(ToServer, FA, 3_101, 3_501, b"", (1_000, 2_000));
+            put(ToClient, A, 3_501, 3_102, b"", (2_000, 1_000));
+        }
+        Some(ToClient) => {
+            put(ToClient, FA, 3_501, 3_101, b"", (2_000, 1_000));
+            put(ToServer, A, 3_101, 3_502, b"", (1_000, 2_000));
+        }
+        None => {}
+    }
+    rig
+}
+
+/// A receiver remembers the timestamp of what lies where it is, and of nothing else (RFC 7323 section 4.3): one from far ahead, anywhere else, does not make
+/// what its sender sends look old.
+#[test]
+fn a_timestamp_from_the_future_counts_only_where_the_receiver_is() {
+    for closing in [None, Some(ToServer), Some(ToClient)] {
+        for away in [-2_000_000_000i32, -100_000, -2_000, -1_400, 700, 4_000] {
+            for ahead in [1_000u32, 1 << 28, 1 << 30, (1 << 31) - 100] {
+                for (direction, own, other, clock) in
+                    [(ToServer, 3_101u32, 3_501, 1_000), (ToClient, 3_501, 3_101, 2_000u32)]
+                {
+                    if closing == Some(direction) {
+                        continue;
+                    }
+                    let fin = u32::from(closing == Some(direction.flip()));
+                    let mut rig = stamped(closing);
+                    let mut bare = segment(A, own.wrapping_add_signed(away), other + fin, b"");
+                    bare.options.ts = Some((clock + ahead, 0));
+                    rig.handle(direction, &bare);
+                    let mut true_one = segment(A, own, other + fin, &[b'x'; 500]);
+                    true_one.options.ts = Some((clock + 1, 0));
+                    let out = rig.handle(direction, &true_one);
+                    let case = format!("{closing:?} {away} {ahead} {direction:?}");
+                    assert_eq!(
+                        (out.advice, out.rejected),
+                        (Advice::Forward, false),
+                        "{case} {:?}",
+                        out.events
+                    );
+                    assert_eq!(rig.read[direction].len(), 3_500, "{case}");
+                }
+            }
+        }
+    }
+}
