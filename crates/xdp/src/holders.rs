@@ -179,7 +179,7 @@ impl Holders {
     /// What takes the program away.
     fn command(&self, interface: &str, keyword: &str) -> String {
         match self.links.as_slice() {
-            [] => format!("`ip link set dev {interface} {keyword} off` takes it away"),
+            [] => format!("it stays until `ip link set dev {interface} {keyword} off` takes it away"),
             [link] => format!("`bpftool link detach id {link}` takes it away"),
             _ => "`bpftool link show` says which of these links is of this network namespace; `bpftool link detach id NUMBER` takes it away".to_owned(),
         }
@@ -203,7 +203,7 @@ fn named<T>(things: &[T], name: impl Fn(&T) -> String) -> String {
 impl fmt::Display for Holders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.links.as_slice() {
-            [] => f.write_str("It is attached without a link, so it stays until it is taken away")?,
+            [] => f.write_str("It is attached without a link")?,
             links => {
                 let s = if links.len() > 1 { "s" } else { "" };
                 write!(f, "It is attached by link{s} {}", named(links, u32::to_string))?;
