@@ -116,8 +116,10 @@ def read_totals(path, cpu):
     below = bypassed.get("pkts", 0)
     # What is dropped below stands among those that are dropped with their flow, as well.
     forwarded_below = own.get("offload", {}).get("forwarded_pkts", 0)
-    low = bypassed["local_pkts"] + forwarded_below + ips["drop_reason"]["flow_drop"]
-    low_bytes = bypassed["local_bytes"] + bypassed.get("bytes", 0)
+    # Also what came up of flows that a level has.
+    at_host = bypassed["local_pkts"] + bypassed.get("local_capture_pkts", 0)
+    low = at_host + forwarded_below + ips["drop_reason"]["flow_drop"]
+    low_bytes = bypassed["local_bytes"] + bypassed.get("local_capture_bytes", 0) + bypassed.get("bytes", 0)
     return Totals(records, others, stats["capture"]["kernel_drops"], ips["blocked"], low, low_bytes, below, cpu)
 
 

@@ -135,11 +135,13 @@ impl LinkLevel {
                 self.told = None;
             }
             Err(error) => {
+                // Said once, whoever opens and closes the program meanwhile.
                 let why = error.to_string();
                 if self.told.as_ref() != Some(&why) {
                     said.push(format!(
-                        "warning: link `{}` runs without its XDP level until that can be used again: {why}",
-                        self.name
+                        "warning: link `{}` runs without its XDP level until that can be used again: {}",
+                        self.name,
+                        error.with_holders()
                     ));
                     self.told = Some(why);
                 }
@@ -341,8 +343,9 @@ impl Below {
             };
             let failed = |error: XdpError| {
                 Failure::input(format!(
-                    "link `{}`: its XDP level cannot be used: {error}; or leave `offload` out",
-                    link.name
+                    "link `{}`: its XDP level cannot be used: {}; or leave `offload` out",
+                    link.name,
+                    error.with_holders()
                 ))
             };
             let own_number = below.early_number(LinkId(number));

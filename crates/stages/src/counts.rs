@@ -89,10 +89,14 @@ pub struct WorkerCounters {
     pub rejected: u64,
     /// Those of them that the firewall rejected.
     pub firewall_rejected: u64,
-    /// Packets of bypassed flows.
+    /// Packets of bypassed flows that the host alone has.
     pub bypassed_packets: u64,
     /// Their bytes.
     pub bypassed_bytes: u64,
+    /// Packets of bypassed flows that came up though a level below had an entry for them, or was about to have one.
+    pub bypassed_late_packets: u64,
+    /// Their bytes.
+    pub bypassed_late_bytes: u64,
     /// Flows that were bypassed.
     pub bypassed_flows: u64,
     /// Stream events, by their number; counted when the settings ask for it.
@@ -106,6 +110,18 @@ pub struct WorkerCounters {
 }
 
 impl WorkerCounters {
+    /// Counts a packet of a bypassed flow of so many bytes. `at_host`: no level below has its flow.
+    #[inline]
+    pub fn note_bypassed(&mut self, at_host: bool, length: u32) {
+        let (packets, bytes) = if at_host {
+            (&mut self.bypassed_packets, &mut self.bypassed_bytes)
+        } else {
+            (&mut self.bypassed_late_packets, &mut self.bypassed_late_bytes)
+        };
+        *packets += 1;
+        *bytes += u64::from(length);
+    }
+
     /// The counters of two workers together.
     #[must_use]
     pub fn plus(mut self, other: &WorkerCounters) -> Self {
@@ -123,6 +139,8 @@ impl WorkerCounters {
             firewall_rejected,
             bypassed_packets,
             bypassed_bytes,
+            bypassed_late_packets,
+            bypassed_late_bytes,
             bypassed_flows,
             stream_events,
             replaced,
@@ -145,6 +163,8 @@ impl WorkerCounters {
         self.firewall_rejected += firewall_rejected;
         self.bypassed_packets += bypassed_packets;
         self.bypassed_bytes += bypassed_bytes;
+        self.bypassed_late_packets += bypassed_late_packets;
+        self.bypassed_late_bytes += bypassed_late_bytes;
         self.bypassed_flows += bypassed_flows;
         for (sum, more) in self.stream_events.0.iter_mut().zip(stream_events.0) {
             *sum += more;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Why the level cannot be used, in words that say what to do.
 
+use crate::holders::Holders;
 use crate::port::Mode;
 use std::io;
 
@@ -96,8 +97,8 @@ pub enum XdpError {
     },
     /// Somebody else's program is there.
     #[error(
-        "interface `{name}` has an XDP program already: number {id}, `{program}`, {mode}; there is room for one. `bpftool link show` and `bpftool prog show id {id}` say whose it \
-         is; `ip link set dev {name} {} off` takes it away unless a link holds it", .mode.keyword()
+        "interface `{name}` has an XDP program already: number {id}, `{program}`, {mode}; there is room for one. {}",
+        taken_by(.name, *.id, *.mode, .holders.as_deref())
     )]
     HookTaken {
         /// The interface.
@@ -108,6 +109,10 @@ pub enum XdpError {
         program: String,
         /// Who runs it.
         mode: Mode,
+        /// Number of the interface.
+        ifindex: u32,
+        /// Who holds it, once that was looked for ([`XdpError::with_holders`]).
+        holders: Option<Box<Holders>>,
     },
     /// Native mode was demanded, and the driver has none.
     #[error(
@@ -181,6 +186,17 @@ pub enum XdpError {
     },
 }
 
+/// Who has taken a hook, and what takes that away.
+fn taken_by(name: &str, id: u32, mode: Mode, holders: Option<&Holders>) -> String {
+    let keyword = mode.keyword();
+    match holders {
+        Some(holders) => holders.told(name, keyword),
+        None => format!(
+            "`bpftool link show` and `bpftool prog show id {id}` say whose it is; `ip link set dev {name} {keyword} off` takes it away unless a link holds it"
+        ),
+    }
+}
+
 fn no_target(name: &str, kind: &str, source: &Option<io::Error>) -> String {
     let said = source.as_ref().map(|source| format!(" (its driver says: {source})")).unwrap_or_default();
     if kind == "veth" {
@@ -196,6 +212,16 @@ fn no_target(name: &str, kind: &str, source: &Option<io::Error>) -> String {
 }
 
 impl XdpError {
+    /// Looks for who holds the program of a hook that is taken, for whom this is shown to: it takes a look at all open files that this process may see, so not for each
+    /// try. Other errors stay as they are.
+    #[must_use]
+    pub fn with_holders(mut self) -> Self {
+        if let XdpError::HookTaken { id, ifindex, holders, .. } = &mut self {
+            *holders = Some(Box::new(Holders::of(*id, *ifindex)));
+        }
+        self
+    }
+
     /// The right error for a step that failed.
     pub(crate) fn system(name: Option<&str>, what: &'static str, source: io::Error) -> Self {
         match source.raw_os_error() {
@@ -248,9 +274,18 @@ mod tests {
         assert!(error.to_string().contains("`ethtool -K OTHER_END gro on`"), "{error}");
         let error = XdpError::MtuDiffers { a: "lan".into(), mtu_a: 9000, b: "wan".into(), mtu_b: 1500 };
         assert!(error.to_string().contains("`ip link set dev lan mtu 1500`"), "{error}");
-        let error =
-            XdpError::HookTaken { name: "lan".into(), id: 7, program: "x".into(), mode: Mode::Generic };
+        let taken = |holders| XdpError::HookTaken {
+            name: "lan".into(),
+            id: 7,
+            program: "x".into(),
+            mode: Mode::Generic,
+            ifindex: 3,
+            holders,
+        };
+        let error = taken(None);
         assert!(error.to_string().contains("`ip link set dev lan xdpgeneric off`"), "{error}");
+        let error = taken(Some(Box::new(Holders { links: vec![12], ..Holders::default() })));
+        assert!(error.to_string().contains("`bpftool link detach id 12`"), "{error}");
         let refused = XdpError::system(None, "loading", io::Error::from_raw_os_error(libc::EPERM));
         assert!(refused.to_string().contains("setcap cap_bpf"), "{refused}");
     }

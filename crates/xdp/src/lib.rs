@@ -7,13 +7,14 @@
 //! * [`XdpError`]: why it cannot be used, and what to do.
 //!
 //! Which flows go down, and when they come back, is not decided here. Everything else goes up, and so does every packet when in doubt.
-//! docs/xdp.md has the picture, docs/failing.md what happens when the host fails. Not done: tunnels.
+//! docs/xdp.md has the picture, docs/failing.md what happens when the host fails.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod counters;
 mod early;
 mod error;
 mod features;
+mod holders;
 mod left;
 mod link;
 mod lost;
@@ -34,6 +35,7 @@ mod tables;
 pub use counters::{Counts, PortCounters, Progress};
 pub use early::{EarlyCounted, EarlyOptions, EarlyTables, Mark};
 pub use error::{InsertError, XdpError};
+pub use holders::{Hold, Holder, Holders};
 pub use left::{Handled, Left, Pinned, pinned, remove_left};
 pub use lost::PortNews;
 pub use pin::PINS;

@@ -272,7 +272,8 @@ impl Program {
         if let Some((id, native)) = link.program.filter(|_| found.is_none()) {
             let program = program_name(id);
             let mode = if native { Mode::Native } else { Mode::Generic };
-            return Err(XdpError::HookTaken { name: link.name, id, program, mode });
+            let (name, ifindex) = (link.name, port.ifindex);
+            return Err(XdpError::HookTaken { name, id, program, mode, ifindex, holders: None });
         }
         prove::port(&link)?;
         if let Some(other) = self.ports.get_mut(&port.pair) {
@@ -859,7 +860,7 @@ fn not_attached(link: &Link, ifindex: u32, mode: Mode, error: io::Error) -> XdpE
         Some(libc::EBUSY | libc::EEXIST) => {
             let (id, native) = Link::ask(ifindex).ok().and_then(|link| link.program).unwrap_or((0, true));
             let mode = if native { Mode::Native } else { Mode::Generic };
-            XdpError::HookTaken { name, id, program: program_name(id), mode }
+            XdpError::HookTaken { name, id, program: program_name(id), mode, ifindex, holders: None }
         }
         _ => XdpError::system(Some(&name), "attaching", error),
     }

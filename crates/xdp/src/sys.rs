@@ -23,6 +23,7 @@ const MAP_UPDATE_BATCH: libc::c_long = 26;
 const MAP_DELETE_BATCH: libc::c_long = 27;
 const LINK_CREATE: libc::c_long = 28;
 const LINK_UPDATE: libc::c_long = 29;
+const LINK_GET_FD_BY_ID: libc::c_long = 30;
 const LINK_DETACH: libc::c_long = 34;
 
 /// `BPF_XDP`.
@@ -103,6 +104,14 @@ struct LinkCreate {
     program: u32,
     interface: u32,
     attach_type: u32,
+    flags: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct LinkNumber {
+    id: u32,
+    next: u32,
     flags: u32,
 }
 
@@ -268,10 +277,14 @@ impl Attachment {
 
     /// Takes up one that is pinned. It stays when this is dropped.
     pub(crate) fn pinned(path: &Path) -> io::Result<Self> {
-        let path = c_path(path)?;
-        let mut attributes = Object { path: path.as_ptr() as u64, ..Object::default() };
-        // SAFETY: the path is NUL-terminated and lives through the call; the kernel only reads it.
-        let fd = unsafe { bpf(OBJ_GET, &mut attributes)? };
+        Ok(Attachment { fd: open_pinned(path)?, stays: true })
+    }
+
+    /// Takes up anybody's link by its number, to ask what it is. It stays when this is dropped.
+    pub(crate) fn of_number(id: u32) -> io::Result<Self> {
+        let mut attributes = LinkNumber { id, ..LinkNumber::default() };
+        // SAFETY: the attributes hold no pointers.
+        let fd = unsafe { bpf(LINK_GET_FD_BY_ID, &mut attributes)? };
         // SAFETY: the kernel has just made the descriptor, and nobody else holds it.
         Ok(Attachment { fd: unsafe { OwnedFd::from_raw_fd(fd as RawFd) }, stays: true })
     }
@@ -330,6 +343,16 @@ impl Drop for Attachment {
             let _ = self.detach();
         }
     }
+}
+
+/// Opens what is pinned there, whatever it is.
+pub(crate) fn open_pinned(path: &Path) -> io::Result<OwnedFd> {
+    let path = c_path(path)?;
+    let mut attributes = Object { path: path.as_ptr() as u64, ..Object::default() };
+    // SAFETY: the path is NUL-terminated and lives through the call; the kernel only reads it.
+    let fd = unsafe { bpf(OBJ_GET, &mut attributes)? };
+    // SAFETY: the kernel has just made the descriptor, and nobody else holds it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
 /// The user that this process acts as.

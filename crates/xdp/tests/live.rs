@@ -6,7 +6,9 @@ use crate::common;
 use bartizan_base::Reason;
 use bartizan_packet::DecoderConfig;
 use bartizan_testkit::packet::{UDP, udp};
-use bartizan_xdp::{Action, Control, Mode, ModeChoice, Options, PortNews, Program, Side, Tables, XdpError};
+use bartizan_xdp::{
+    Action, Control, Hold, Holders, Mode, ModeChoice, Options, PortNews, Program, Side, Tables, XdpError,
+};
 use common::{Wire, ends, ethtool, in_namespace, ip, key, level, plain_wire, port, ports, wires};
 use std::process::Command;
 
@@ -150,7 +152,7 @@ fn a_hook_that_is_taken_is_left_alone() {
         let (_first, _) = level(16, 1500);
         let mut second = common::program(16);
         match second.attach(&ports()[0]).unwrap_err() {
-            XdpError::HookTaken { name, id, program, mode: Mode::Native } => {
+            XdpError::HookTaken { name, id, program, mode: Mode::Native, .. } => {
                 assert_eq!((name.as_str(), program.as_str()), ("lan", "bartizan_flows"));
                 let shown = Command::new("ip").args(["link", "show", "dev", "lan"]).output().unwrap();
                 let shown = String::from_utf8(shown.stdout).unwrap();
@@ -161,13 +163,70 @@ fn a_hook_that_is_taken_is_left_alone() {
     });
 }
 
+/// The command that an error names.
+fn command(error: &XdpError, begin: &str) -> String {
+    let text = error.to_string();
+    text.split('`').find(|part| part.starts_with(begin)).unwrap_or_else(|| panic!("{text}")).to_owned()
+}
+
 /// Runs the command that an error names.
 fn obey(error: &XdpError, begin: &str) {
-    let text = error.to_string();
-    let command = text.split('`').find(|part| part.starts_with(begin)).unwrap_or_else(|| panic!("{text}"));
+    let command = command(error, begin);
     let mut words = command.split(' ');
     let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
     assert!(output.status.success(), "{command}");
+}
+
+/// The refusal of a taken hook, with who holds it.
+fn refusal() -> (XdpError, Holders) {
+    let error = common::program(16).attach(&ports()[0]).unwrap_err().with_holders();
+    match &error {
+        XdpError::HookTaken { holders: Some(holders), .. } => {
+            let holders = (**holders).clone();
+            (error, holders)
+        }
+        other => panic!("{other}"),
+    }
+}
+
+/// Who holds the program of a taken hook is told: by what it is pinned, who has it open, or that nobody has; and what takes it away does.
+#[test]
+fn who_holds_a_taken_hook_is_told() {
+    common::with_bpf_file_system(|| {
+        wires(1500);
+        let this =
+            |holders: &Holders| holders.processes.iter().any(|held| held.process == std::process::id());
+        // A link that this process has open; another one of the same program's kind is of another interface.
+        let link = common::attach_other(common::number("lan"));
+        let _beside = common::attach_other(common::number("wan"));
+        let (error, holders) = refusal();
+        let [number] = holders.links.as_slice() else { panic!("{error}") };
+        assert!(this(&holders) && holders.pins.is_empty(), "{error}");
+        assert_eq!(command(&error, "bpftool link detach"), format!("bpftool link detach id {number}"));
+        // It is pinned, by a name with a blank in a folder, and nobody has it open.
+        let folder = std::path::Path::new("/sys/fs/bpf/some body");
+        std::fs::create_dir(folder).unwrap();
+        common::pin(&link, &folder.join("lan"));
+        drop(link);
+        let (error, holders) = refusal();
+        assert_eq!(holders.pins, [(folder.join("lan"), Hold::Link)], "{error}");
+        assert!(!this(&holders) && holders.links.len() == 1, "{error}");
+        assert!(error.to_string().contains("pinned as `/sys/fs/bpf/some body/lan`"), "{error}");
+        // The program alone is pinned, and attached without a link. (Taken away by name: a process that another test starts may have a copy of the descriptor for a moment.)
+        common::detach_pinned(&folder.join("lan"));
+        std::fs::remove_file(folder.join("lan")).unwrap();
+        common::attach_by_name("lan", &folder.join("program"));
+        let (error, holders) = refusal();
+        assert_eq!(holders.pins, [(folder.join("program"), Hold::Program)], "{error}");
+        assert!(holders.links.is_empty(), "{error}");
+        // Nobody holds it any more; it stays all the same, until what the message says is done.
+        std::fs::remove_file(folder.join("program")).unwrap();
+        let (error, holders) = refusal();
+        assert!(holders.links.is_empty() && holders.pins.is_empty() && !this(&holders), "{error}");
+        assert!(error.to_string().contains("nobody has pinned it"), "{error}");
+        obey(&error, "ip link set");
+        common::program(16).attach(&ports()[0]).unwrap_or_else(|error| panic!("{error}"));
+    });
 }
 
 #[test]

@@ -298,7 +298,8 @@ impl Worker<'_> {
         }
         let counters = &snapshot.counters;
         page.add(&m::SKIPPED, &["ids", "not_on_path", worker, self.link], counters.spared);
-        page.add(&m::SKIPPED, &["all", "flow_bypassed", worker, self.link], counters.bypassed_packets);
+        let bypassed = counters.bypassed_packets.saturating_add(counters.bypassed_late_packets);
+        page.add(&m::SKIPPED, &["all", "flow_bypassed", worker, self.link], bypassed);
         page.add(&m::SKIPPED, &["all", "duplicate", worker, self.link], snapshot.live.duplicates);
     }
 

@@ -381,9 +381,9 @@ impl Passage<'_> {
             Course::Judged | Course::Uninspected => return None,
             Course::Bypassed if self.follow(arrival, id) => return None,
             Course::Bypassed => {
-                self.cx.account.counters.bypassed_packets += 1;
-                self.cx.account.counters.bypassed_bytes += u64::from(length);
-                let decision = self.flows.get(id)?.ext.standing.goes_on();
+                let entry = self.flows.get(id)?;
+                self.cx.account.counters.note_bypassed(entry.is_at_host(), length);
+                let decision = entry.ext.standing.goes_on();
                 self.flows.count(id, occasion.direction, length, occasion.now, true);
                 self.mark(id, &decision);
                 self.offer(id, Course::Bypassed, arrival.decoded());

@@ -122,10 +122,18 @@ impl Worker {
         each("function.restarts", restarts);
         each("function.failed", failed);
         visit_hosts(self.runner.chains(), &mut each);
-        each("flow_bypassed.local_pkts", self.account.counters.bypassed_packets);
-        each("flow_bypassed.local_bytes", self.account.counters.bypassed_bytes);
-        if let Some(counters) = self.level_counters() {
-            self.visit_level(counters, &mut each);
+        let bypassed = &self.account.counters;
+        each("flow_bypassed.local_pkts", bypassed.bypassed_packets);
+        each("flow_bypassed.local_bytes", bypassed.bypassed_bytes);
+        each("flow_bypassed.local_capture_pkts", bypassed.bypassed_late_packets);
+        each("flow_bypassed.local_capture_bytes", bypassed.bypassed_late_bytes);
+        match self.level_counters() {
+            Some(counters) => self.visit_level(counters, &mut each),
+            // Suricata has them whatever captures: nothing was handled below.
+            None => {
+                let names = ["flow_bypassed.closed", "flow_bypassed.pkts", "flow_bypassed.bytes"];
+                names.into_iter().for_each(|name| each(name, 0));
+            }
         }
     }
 

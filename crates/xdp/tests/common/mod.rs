@@ -431,8 +431,27 @@ fn owned(fd: i32) -> OwnedFd {
 
 /// Attaches a program of somebody else, `somebody`, which passes all up.
 pub fn attach_other(ifindex: u32) -> OwnedFd {
-    const PROG_LOAD: libc::c_long = 5;
     const LINK_CREATE: libc::c_long = 28;
+    let program = other_program();
+    let mut words = Words([0; 16]);
+    words.0[0] = program.as_raw_fd() as u64 | u64::from(ifindex) << 32;
+    // BPF_XDP
+    words.0[1] = 37;
+    owned(bpf(LINK_CREATE, &words))
+}
+
+/// Pins a program of somebody else and attaches it without a link.
+pub fn attach_by_name(interface: &str, path: &Path) {
+    pin(&other_program(), path);
+    let name = path.to_str().unwrap();
+    let attach = ["link", "set", "dev", interface, "xdpdrv", "pinned", name];
+    let output = Command::new("ip").args(attach).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Loads a program of somebody else, `somebody`, which passes all up.
+fn other_program() -> OwnedFd {
+    const PROG_LOAD: libc::c_long = 5;
     /// `BPF_PROG_TYPE_XDP`.
     const XDP: u64 = 6;
     // r0 = XDP_PASS; exit
@@ -442,12 +461,7 @@ pub fn attach_other(ifindex: u32) -> OwnedFd {
     words.0[1] = code.as_ptr() as u64;
     words.0[2] = c"GPL".as_ptr() as u64;
     words.0[6..8].copy_from_slice(&[u64::from_ne_bytes(*b"somebody"), 0]);
-    let program = owned(bpf(PROG_LOAD, &words));
-    let mut words = Words([0; 16]);
-    words.0[0] = program.as_raw_fd() as u64 | u64::from(ifindex) << 32;
-    // BPF_XDP
-    words.0[1] = 37;
-    owned(bpf(LINK_CREATE, &words))
+    owned(bpf(PROG_LOAD, &words))
 }
 
 /// Pins an attachment.
