@@ -61,6 +61,9 @@ const STAYED: [&str; Stays::ALL.len()] = [
     "offload.stays.window",
     "offload.stays.egress",
     "offload.stays.carrier",
+    "offload.stays.key",
+    "offload.stays.uncounted",
+    "offload.stays.away",
 ];
 
 /// Memory that traffic holds, by part, in bytes.
