@@ -239,7 +239,8 @@ mod tests {
                 assert!(!fields.contains(*missing) && of(scope).is_within(Fields::ALL));
             }
             // Nothing else of the key has changed.
-            let changed = of(scope).0.iter().zip(of(&plain).0).map(|(a, b)| a ^ b);
+            let (one, other) = (of(scope).0, of(&plain).0);
+            let changed = one.iter().zip(other).map(|(a, b)| a ^ b);
             assert!(changed.zip(field.mask()).all(|(changed, mask)| changed & !mask == 0), "{field:?}");
         }
         let esp = FlowKey::esp(

@@ -412,15 +412,19 @@ impl FlowManager {
         }
     }
 
-    /// Tells the devices what is to be told, and hears what they say.
+    /// Tells the devices what is to be told, and hears what they say. What one refuses at once another one is told at once, so whoever waits for a flow's entry waits for one call.
     fn talk<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
-        for level in &mut self.levels {
-            level.submit(now);
-            level.hear(table, now, &mut self.ledger);
-        }
-        // What one refuses another one is told in the next turn.
-        while let Some(refused) = self.ledger.refused.pop() {
-            self.spill(table, refused, now);
+        for _ in 0..self.levels.len() {
+            for level in &mut self.levels {
+                level.submit(now);
+                level.hear(table, now, &mut self.ledger);
+            }
+            if self.ledger.refused.is_empty() {
+                break;
+            }
+            while let Some(refused) = self.ledger.refused.pop() {
+                self.spill(table, refused, now);
+            }
         }
         self.ledger.counters.entries = self.levels.iter().map(|level| level.places.used() as u64).sum();
     }

@@ -155,6 +155,8 @@ impl Worker {
         each("offload.early_bytes", counters.early.bytes);
         each("offload.entries", counters.entries);
         each("offload.offered", counters.offered);
+        each("offload.spilled", counters.spilled);
+        each("offload.renewed", counters.renewed);
         each("offload.outdated", counters.outdated);
         each("offload.left", counters.left);
         each("offload.missed", counters.missed);

@@ -9,6 +9,8 @@ use bartizan_flow::{FlowHasher, FlowKey, FlowScope, FlowTableConfig, Insert};
 use bartizan_packet::windows::{Segment, Side};
 use core::net::{IpAddr, Ipv4Addr};
 
+mod levels;
+
 struct Rig {
     table: FlowTable<()>,
     manager: FlowManager,
