@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A level below the host under random traffic: each packet is handled and counted in one place, and the records of flows have the sums.
 
-use bartizan_base::{Level, LinkId, PacketDuration, Timestamp};
+use bartizan_base::{LinkId, PacketDuration, Timestamp};
 use bartizan_dataplane::live::LiveOptions;
 use bartizan_dataplane::worker::Frame;
 use bartizan_flow::{FlowKey, FlowScope};
@@ -16,6 +16,8 @@ use bartizan_testkit::random::Random;
 use bartizan_testkit_worker::{Made, Stack};
 use serde_json::Value;
 
+#[path = "level/filter.rs"]
+mod filter;
 #[path = "level/spill.rs"]
 mod spill;
 
@@ -66,8 +68,8 @@ type Sums = ([u64; 2], [u64; 2]);
 struct Bench {
     stack: Stack,
     wire: MockWire,
-    /// Behind it, what it passes up comes to another device first.
-    next: Option<(Level, MockWire)>,
+    /// What it passes up comes to this one (XDP) first.
+    next: Option<MockWire>,
     random: Random,
     flows: Vec<Flow>,
     nanos: u64,
@@ -232,7 +234,7 @@ impl Bench {
 
     /// The devices that a packet comes to before the host, in order.
     fn wires(&self) -> impl Iterator<Item = &MockWire> {
-        core::iter::once(&self.wire).chain(self.next.iter().map(|(_, wire)| wire))
+        core::iter::once(&self.wire).chain(&self.next)
     }
 
     /// A datagram of IPv4 with a few bytes.
@@ -354,11 +356,11 @@ impl Bench {
     /// Ends the run, and holds all sums against each other.
     fn check(self) -> (u64, u64) {
         let wires: Vec<MockWire> = self.wires().cloned().collect();
-        let Bench { stack, sent, fate, next, .. } = self;
+        let Bench { stack, sent, fate, .. } = self;
         let (worker, events) = stack.finish();
         let mut recorded: Sums = Default::default();
         let (mut below, mut by_level) = (0, [0; 2]);
-        let names = [Level::Rtl, next.map_or(Level::Xdp, |(level, _)| level)].map(Level::name);
+        let names = ["rtl", "xdp"];
         for event in events.iter().filter(|event| event["event_type"] == "flow") {
             let flow = &event["flow"];
             let of = |object: &Value, key: &str| object[key].as_u64().unwrap_or(0);
@@ -402,7 +404,14 @@ impl Bench {
 }
 
 fn slow() -> Habits {
-    Habits { entries: 64, late: 3, flight: PacketDuration::from_millis(8), refuses: 20, ..Habits::default() }
+    Habits {
+        entries: 64,
+        late: 3,
+        flight: PacketDuration::from_millis(8),
+        refuses: 20,
+        updates: true,
+        ..Habits::default()
+    }
 }
 
 /// The same traffic with a level and without one has the same fate, packet by packet.
@@ -817,7 +826,7 @@ fn packets_are_counted_once_at_whatever_level_and_records_have_the_sums() {
             counters.dropped_in_tunnels > 10 && counters.dropped > counters.dropped_in_tunnels + 200,
             "{counters:?}"
         );
-        assert!(counters.updated > 50, "{counters:?}");
+        assert!(counters.updated > 0, "{counters:?}");
         let (removed, _) = bench.check();
         assert!(removed > 300, "{removed}");
     }
@@ -841,62 +850,4 @@ fn ten_thousand_entries_are_taken_away_under_packets_and_none_is_lost() {
         }
     }
     assert!(in_flight > 400, "{in_flight} with a packet under way that had found them");
-}
-
-/// Datagrams to the port that the packet filter of [`OTHER`] refuses, in both directions; how many of them the level dropped.
-fn refused_by_the_filter(bench: &mut Bench, port: u16, datagrams: usize) -> u64 {
-    let before = bench.wire.counters().dropped;
-    for number in 0..datagrams {
-        let side = number % 2;
-        let (from, to) = if side == 0 { ((1, port), (30, 668)) } else { ((30, 668), (1, port)) };
-        bench.datagram(side, from, to);
-        bench.turn();
-    }
-    bench.wire.counters().dropped - before
-}
-
-#[test]
-fn what_the_packet_filter_refuses_is_refused_below_and_counted_for_its_rule() {
-    let counts = |worker: &bartizan_dataplane::worker::Worker| {
-        let mut counted = [0; 2];
-        worker.visit_functions_by_name(&mut |function, name, value| {
-            if function == "pfw" {
-                counted[0] += value * u64::from(name == "dropped");
-                counted[1] += value * u64::from(name.starts_with("rule.") && name.ends_with(".1"));
-            }
-        });
-        counted
-    };
-    let mut told = Vec::new();
-    for level in [true, false] {
-        let mut bench = Bench::new(1, level.then(Habits::default), &format!("filter-{level}"));
-        bench.stack.swap(OTHER, "");
-        let below = refused_by_the_filter(&mut bench, 10_000, 100);
-        // The third one finds the entry that the second one had made.
-        assert_eq!(below, if level { 98 } else { 0 });
-        // Another generation allows it: the same addresses and ports go on, and are refused again by the next one.
-        bench.stack.swap(POLICY, RULES);
-        let passed = bench.fate[0];
-        assert_eq!(refused_by_the_filter(&mut bench, 10_000, 10), 0);
-        assert_eq!(bench.fate[0], passed + 10);
-        bench.stack.swap(OTHER, "");
-        // The entry of the first generation is gone by then.
-        for _ in 0..20 {
-            bench.nanos += 100_000_000;
-            bench.turn();
-        }
-        assert!(refused_by_the_filter(&mut bench, 10_000, 20) >= if level { 17 } else { 0 });
-        assert_eq!(bench.fate, [10, 120]);
-        let (worker, events) = bench.stack.finish();
-        let mut counted = counts(&worker);
-        if level {
-            // Counts that come with the next generation have no rule any more.
-            assert!((120 - 98..=120).contains(&counted[0]), "{counted:?}");
-            counted = [120; 2];
-        }
-        assert_eq!(counted, [120; 2], "{level}");
-        let flow = events.iter().find(|event| event["event_type"] == "flow").expect("a record");
-        told.push([&flow["flow"]["pkts_toserver"], &flow["flow"]["pkts_toclient"]].map(Clone::clone));
-    }
-    assert_eq!(told[0], told[1]);
 }

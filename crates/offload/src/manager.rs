@@ -16,7 +16,7 @@
 //! away meanwhile, [`RAISES_PER_TURN`] at a turn. Another generation that comes before all are gone lets the sweep go on for one round from where it is, so each entry is met whatever the
 //! pace of generations.
 //!
-//! An entry whose flow was decided as before goes on in place instead, where the device can ([`FlowManager::renew`]).
+//! An entry whose flow was decided as before goes on in place instead, where the device can ([`FlowManager::renew`]): it has [`RENEW_FOR`] for that.
 //!
 //! **Several levels.** A flow goes to the first device that takes it, by the order in which they stand: those nearest to the wire first. What one refuses for its own sake ([`Stays::is_of_device`]),
 //! when it is asked or later, the next one is asked for. The table sees to it that a flow has one entry, at one level. A flow stays where it is: that there is room nearer to the wire since does not move it.
@@ -48,12 +48,16 @@ pub const READ_EVERY: PacketDuration = PacketDuration::from_secs(1);
 pub const READS_PER_TURN: u32 = 4096;
 /// Flows of another generation that begin to come up in one turn, at most.
 pub const RAISES_PER_TURN: u32 = 1024;
+/// For so long entries of another generation wait for a packet of their flows, by which they may go on in place, before they begin to come up; where the device can.
+pub const RENEW_FOR: PacketDuration = PacketDuration::from_secs(1);
 /// Entries that are looked at for one that gives way.
 pub const LOOKS: u32 = 8;
 /// A flow has to be expected to bring so many times what the entry that gives way handles.
 pub const GAIN: u32 = 2;
 /// Entries that give way in one turn, at most.
 pub const GIVE_WAY_PER_TURN: u32 = 64;
+/// Of the entries that a device has told to be silent so many are remembered, the latest.
+pub const IDLE_KEPT: usize = 1024;
 /// Timers that are looked at in one turn, at most.
 const TIMERS_PER_TURN: u32 = 4096;
 

@@ -7,14 +7,14 @@ use bartizan_offload::devices::mock::{Habits, MockDevice};
 use bartizan_offload::{Field, Fields, FlowManager, Stays};
 
 /// A small one that knows no tunnels, and behind it a larger one.
-fn two(seed: u64, first: Habits, name: &str) -> Bench {
+fn two(seed: u64, first: Habits, second: Habits, name: &str) -> Bench {
     let mut bench = Bench::new(seed, None, name);
     let (device, wire) = MockDevice::new(Habits { seed, ..first });
-    let habits = Habits { seed: seed + 1, level: Level::Xdp, ..slow() };
+    let habits = Habits { seed: seed + 1, level: Level::Xdp, ..second };
     let (second, next) = MockDevice::new(habits);
     let manager = FlowManager::new(Box::new(device), bench.stack.worker.generation());
     bench.stack.worker.set_level(manager.spilling_to(Box::new(second)).unwrap());
-    (bench.wire, bench.next) = (wire, Some((Level::Xdp, next)));
+    (bench.wire, bench.next) = (wire, Some(next));
     bench
 }
 
@@ -37,29 +37,32 @@ fn fates_are_those_without_a_level(bench: &Bench, seed: u64, name: &str, run: im
     alone.stack.finish();
 }
 
+/// Late devices without pauses, in which a device that answers with turns would be too late; and pauses with devices that are not late.
 #[test]
 fn what_the_first_level_does_not_take_the_next_one_does_and_all_is_counted_once() {
-    for seed in 1..=3 {
-        let name = format!("spill-{seed}");
-        let mut bench = two(seed, small(), &name);
-        bench.run(20_000);
-        fates_are_those_without_a_level(&bench, seed, "spill", |bench| bench.run(20_000));
+    let (mut updated, mut spilled) = ([0, 0], 0);
+    for (seed, late) in [(1, 3), (2, 0), (3, 3), (4, 0)] {
+        let run = |bench: &mut Bench| {
+            bench.pauses = late == 0;
+            bench.run(15_000);
+        };
+        let habits = Habits { late, ..small() };
+        let mut bench = two(seed, habits, Habits { late, ..slow() }, &format!("spill-{seed}"));
+        run(&mut bench);
+        fates_are_those_without_a_level(&bench, seed, "spill", run);
         let counters: Vec<_> = bench.wires().map(|wire| wire.counters()).collect();
-        for counters in &counters {
-            assert!(
-                counters.forwarded > 200 && counters.dropped > 50 && counters.updated > 5,
-                "{counters:?}"
-            );
+        for (counters, updated) in counters.iter().zip(&mut updated) {
+            assert!(counters.forwarded > 50 && counters.dropped > 50, "{counters:?}");
+            *updated += counters.updated;
         }
         assert!(counters[0].in_tunnels == 0, "it holds none: {counters:?}");
-        assert!(refused(&bench, Stays::Full)[0] > 100 && refused(&bench, Stays::Key)[0] > 50);
-        assert!(refused(&bench, Stays::Refused).iter().all(|refused| *refused > 5));
+        assert!(refused(&bench, Stays::Full)[0] > 20 && refused(&bench, Stays::Key)[0] > 20);
         assert_eq!(refused(&bench, Stays::Key)[1], 0);
-        let manager = bench.stack.worker.level_counters().unwrap();
-        assert!(manager.spilled > 200, "{manager:?}");
+        spilled += bench.stack.worker.level_counters().unwrap().spilled;
         let (removed, _) = bench.check();
-        assert!(removed > 300, "{removed}");
+        assert!(removed > 100, "{removed}");
     }
+    assert!(updated.iter().all(|updated| *updated > 0) && spilled > 200, "{updated:?}, {spilled}");
 }
 
 /// The first device is taken away under traffic and comes again; its flows go to the other one meanwhile.
@@ -75,7 +78,7 @@ fn a_level_that_is_taken_away_loses_no_packet_and_no_count() {
     };
     for seed in 21..=23 {
         let name = format!("away-{seed}");
-        let mut bench = two(seed, Habits { entries: 48, ..small() }, &name);
+        let mut bench = two(seed, Habits { entries: 48, ..small() }, slow(), &name);
         bench.pauses = false;
         run(&mut bench);
         fates_are_those_without_a_level(&bench, seed, "away", |bench| {
@@ -83,8 +86,8 @@ fn a_level_that_is_taken_away_loses_no_packet_and_no_count() {
             run(bench);
         });
         let counters: Vec<_> = bench.wires().map(|wire| wire.counters()).collect();
-        assert!(counters.iter().all(|counters| counters.forwarded > 200), "{counters:?}");
-        assert!(refused(&bench, Stays::Away)[0] > 50);
+        assert!(counters.iter().all(|counters| counters.forwarded > 50), "{counters:?}");
+        assert!(refused(&bench, Stays::Away)[0] > 20);
         assert_eq!(refused(&bench, Stays::Away)[1], 0);
         bench.check();
     }

@@ -59,7 +59,7 @@ impl Default for Habits {
             windows: true,
             level: Level::Rtl,
             fields: Fields::ALL,
-            updates: true,
+            updates: false,
             ageing: None,
         }
     }

@@ -3,7 +3,7 @@
 
 use super::counters::LevelFacts;
 use super::credit::{Ledger, Refused, credit, news};
-use super::{GAIN, LOOKS, Offer, RAISES_PER_TURN, READ_EVERY, READS_PER_TURN};
+use super::{GAIN, IDLE_KEPT, LOOKS, Offer, RAISES_PER_TURN, READ_EVERY, READS_PER_TURN, RENEW_FOR};
 use crate::device::{Answered, Counts, Device, Install, Request, Said, Sides, Wish};
 use crate::key::{DeviceKey, directions};
 use crate::places::{Place, Places};
@@ -13,9 +13,6 @@ use bartizan_flow::level::{Answer, SinkError, Step, SunkId};
 use bartizan_flow::{FlowKey, FlowTable};
 use bartizan_packet::windows::Windows;
 use std::collections::VecDeque;
-
-/// Of the entries that a device has told to be silent so many are remembered, the latest.
-const IDLE_KEPT: usize = 1024;
 
 /// A way once through all places, some at a turn.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,6 +60,9 @@ pub(super) struct Backend {
     /// Looks for entries of other generations, and for those of functions that leave.
     outdated: Sweep,
     pub(super) leaving: Sweep,
+    /// The sweep for other generations waits, and until when: packets come first, by which entries go on in place.
+    held: bool,
+    held_until: Option<Timestamp>,
     offered: u64,
     refused: [u64; Stays::ALL.len()],
 }
@@ -83,6 +83,8 @@ impl Backend {
             idle: VecDeque::new(),
             outdated: Sweep::default(),
             leaving: Sweep::default(),
+            held: false,
+            held_until: None,
             offered: 0,
             refused: [0; Stays::ALL.len()],
         }
@@ -109,7 +111,7 @@ impl Backend {
     }
 
     pub(super) const fn owes(&self) -> bool {
-        self.reads_owed || self.outdated.owed > 0 || self.leaving.owed > 0
+        self.reads_owed || self.outdated.owed > 0 && !self.held || self.leaving.owed > 0
     }
 
     // --- down --------------------------------------------------------------------------------
@@ -283,7 +285,17 @@ impl Backend {
     pub(super) fn enter_generation(&mut self, generation: Generation) {
         self.generation = generation;
         self.device.enter_generation(generation);
+        // Generations that follow each other fast do not hold it for longer.
+        self.held |= self.outdated.owed == 0 && self.device.capabilities().updates;
         self.outdated.begin(self.places.known());
+    }
+
+    /// Whether entries of other generations are still left for packets of their flows to come.
+    fn is_held(&mut self, now: Timestamp) -> bool {
+        if self.held && now >= *self.held_until.get_or_insert(now + RENEW_FOR) {
+            (self.held, self.held_until) = (false, None);
+        }
+        self.held
     }
 
     /// Asks for something about an entry, if it is there.
@@ -332,6 +344,9 @@ impl Backend {
 
     pub(super) fn raise_outdated<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) -> u64 {
         let mut raised = 0;
+        if self.is_held(now) {
+            return raised;
+        }
         for _ in 0..RAISES_PER_TURN {
             let Some(at) = self.outdated.step(self.places.known()) else { break };
             if let Some(place) = self.places.get(at)
