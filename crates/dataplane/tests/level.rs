@@ -404,14 +404,7 @@ impl Bench {
 }
 
 fn slow() -> Habits {
-    Habits {
-        entries: 64,
-        late: 3,
-        flight: PacketDuration::from_millis(8),
-        refuses: 20,
-        updates: true,
-        ..Habits::default()
-    }
+    Habits { entries: 64, late: 3, flight: PacketDuration::from_millis(8), refuses: 20, ..Habits::default() }
 }
 
 /// The same traffic with a level and without one has the same fate, packet by packet.
@@ -826,7 +819,6 @@ fn packets_are_counted_once_at_whatever_level_and_records_have_the_sums() {
             counters.dropped_in_tunnels > 10 && counters.dropped > counters.dropped_in_tunnels + 200,
             "{counters:?}"
         );
-        assert!(counters.updated > 0, "{counters:?}");
         let (removed, _) = bench.check();
         assert!(removed > 300, "{removed}");
     }
@@ -837,7 +829,8 @@ fn ten_thousand_entries_are_taken_away_under_packets_and_none_is_lost() {
     let (mut removed, mut in_flight) = (0, 0);
     for seed in 10.. {
         // Where entries go on in place fewer are taken away.
-        let mut bench = Bench::new(seed, Some(Habits { updates: seed % 4 == 0, ..slow() }), "removals");
+        let habits = Habits { updates: seed % 4 == 0, ..slow() };
+        let mut bench = Bench::new(seed, Some(habits), "removals");
         (bench.swaps, bench.pauses) = (250, false);
         // Packets that come one by one are seldom under way when their entry is marked: one entry of 160 met one, and one of 280 since flows sink that are refused in tunnels (a
         // third more entries a run, which handle little). In bursts, as packets come, one of 20 does.
