@@ -153,7 +153,7 @@ fn an_entry_goes_on_in_place_in_another_generation() {
     results([PASS, PASS]);
     for (id, action) in ids.iter().zip(fates) {
         assert!(manager.is_outdated(&table, *id));
-        assert!(manager.renew(&mut table, *id, &offer(action, Generation(2))));
+        assert!(manager.renew(&mut table, *id, &offer(action, Generation(2)), now));
     }
     manager.turn(&mut table, now);
     results([DROP, REDIRECT]);

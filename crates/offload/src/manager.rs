@@ -302,12 +302,22 @@ impl FlowManager {
         level.is_some_and(|level| level.is_outdated(table, sunk))
     }
 
-    /// A flow that is below was judged by this generation: if it is to do what it did, its entry goes on in place. `false`: it does not, and comes up as others.
-    pub fn renew<E: Default>(&mut self, table: &mut FlowTable<E>, id: FlowId, offer: &Offer) -> bool {
+    /// A flow that is below was judged by this generation: if it is to do what it did, its entry goes on in place. `false`: it does not, and begins to come up.
+    pub fn renew<E: Default>(
+        &mut self,
+        table: &mut FlowTable<E>,
+        id: FlowId,
+        offer: &Offer,
+        now: Timestamp,
+    ) -> bool {
         let Some(sunk) = table.stay(id).map(|stay| stay.sunk) else { return false };
-        let renewed =
-            !self.closed && self.level_of(sunk).is_some_and(|level| level.renew(table, sunk, offer));
+        if self.closed || offer.generation != self.generation || !self.is_outdated(table, id) {
+            return false;
+        }
+        let renewed = self.level_of(sunk).is_some_and(|level| level.renew(table, sunk, offer));
+        let raised = !renewed && table.raise(id, now);
         self.ledger.counters.renewed += u64::from(renewed);
+        self.ledger.counters.outdated += u64::from(raised);
         renewed
     }
 

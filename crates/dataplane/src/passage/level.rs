@@ -63,10 +63,11 @@ impl Passage<'_> {
         if !is_outdated {
             return;
         }
+        let clock = self.cx.position.clock;
         if let Ok(offer) = self.wanted_below(id, course, packet)
             && let Some((table, manager)) = self.flows.with_manager()
         {
-            manager.renew(table, id, &offer);
+            manager.renew(table, id, &offer, clock);
         }
     }
 

@@ -229,7 +229,7 @@ impl Backend {
             && table.stay(sunk.flow()).is_some_and(|stay| stay.sunk == sunk && stay.step == Step::Active)
     }
 
-    /// Lets such an entry go on, if it is to do what it did. Else it comes up, as ever.
+    /// Lets such an entry go on, if it is to do what it did.
     pub(super) fn renew<E: Default>(
         &mut self,
         table: &mut FlowTable<E>,
@@ -237,9 +237,6 @@ impl Backend {
         offer: &Offer,
     ) -> bool {
         let Offer { action, generation, windows, .. } = *offer;
-        if generation != self.generation || !self.is_outdated(table, sunk) {
-            return false;
-        }
         let Some(at) = self.places.of(sunk) else { return false };
         let Some(place) = self.places.get_mut(at) else { return false };
         let stamps = |windows: Option<Windows>| windows.map(|windows| windows.timestamps);
