@@ -21,7 +21,7 @@ use bartizan_base::{limits, spread};
 use bartizan_config::host::OFFLOAD_ENTRIES_USUAL;
 use bartizan_config::suricata;
 use bartizan_events::config::AlertOptions;
-use bartizan_offload::manager::{GIVE_WAY_PER_TURN, LOOKS, RAISES_PER_TURN, READS_PER_TURN};
+use bartizan_offload::manager::{GIVE_WAY_PER_TURN, IDLE_KEPT, LOOKS, RAISES_PER_TURN, READS_PER_TURN};
 use bartizan_stages::settings::{
     APP_MEMORY, ENDS_LIVE, EngineSettings, FLOWS_LEAST, FLOWS_MOST, SURICATA_FLOW_BYTES,
 };
@@ -129,6 +129,8 @@ pub const LIMITS: &[Limit] = limits! {
     Flow "flows that the level below a link holds, of all its workers together" = "{} (`entries` of a link's `offload`)"
         [count(OFFLOAD_ENTRIES_USUAL)] in ["config/host.rs", "offload/places.rs"],
         "stays at the host, and is offered again with each sixteenth packet; a silent flow gives way to a busier one", [Told("`offload.stays.full`, `offload.gave_way`, `bartizan.stays` of flow events")];
+    Flow "silent entries that are remembered of those that a device tells of" = "{}, the latest" [count(IDLE_KEPT)]
+        in ["offload/manager/backend.rs"], "others are found as where nobody tells: of a few entries the one that handled least gives way", [NotNeeded];
     Flow "entries that are looked at for one that gives way, and that give way in one turn of a worker" = "{}, {}"
         [count(LOOKS), count(GIVE_WAY_PER_TURN)] in ["offload/manager.rs"],
         "the flow stays at the host, and asks again", [Told("`offload.gave_way`")];

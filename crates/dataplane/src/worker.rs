@@ -298,6 +298,12 @@ impl Worker {
         self.passage(recorder).drive_level(now);
     }
 
+    /// Who hands flows to levels below the host.
+    #[must_use]
+    pub fn flow_manager(&self) -> Option<&FlowManager> {
+        self.flows.manager.as_deref()
+    }
+
     /// What is counted of the level below the host.
     #[must_use]
     pub fn level_counters(&self) -> Option<&ManagerCounters> {

@@ -114,6 +114,55 @@ fn when_the_host_has_ended_refused_flows_stay_refused_and_the_others_go_up() {
     results([DROP, PASS]);
 }
 
+/// Another generation has decided the same: the entry goes on where it is, refused or forwarded, and what it has counted stands.
+#[test]
+fn an_entry_goes_on_in_place_in_another_generation() {
+    if !inside("an_entry_goes_on_in_place_in_another_generation") {
+        return;
+    }
+    let mut program = program();
+    let setting = Setting { sides: true, vlans: true };
+    attach(&mut program, setting);
+    let now = Timestamp::from_parts(100, 0);
+    let mut table: FlowTable<()> =
+        FlowTable::new(&FlowTableConfig::new(64, FlowHasher::new([1, 2]))).unwrap();
+    let device = XdpDevice::new(program.tables(), 0, 16);
+    assert_eq!(device.capabilities().insert_rate, None, "it has made none");
+    let mut manager = FlowManager::new(Box::new(device), Generation(1));
+    let (mut random, lan) = (Random::new(23), number("lan"));
+    let fates = [Fate::Drop(Reason::IdsRule), Fate::Forward];
+    let frames = fates.map(|_| packet(&mut random).frame());
+    let offer = |action, generation| Offer { action, generation, expected: 0, again: false, windows: None };
+    let mut ids = Vec::new();
+    for (frame, action) in frames.iter().zip(fates) {
+        let key = key(&decode(frame)[0], setting, false, 0).unwrap();
+        let Insert::Created { id } = table.insert(&key, now) else { panic!("two flows of one key") };
+        manager.offer(&mut table, id, offer(action, Generation(1)), now).unwrap();
+        ids.push(id);
+    }
+    manager.turn(&mut table, now);
+    let rate = manager.levels().next().unwrap().capabilities.insert_rate.unwrap();
+    assert!((100..100_000_000).contains(&rate), "{rate} entries a second");
+    let mut results = |expected: [u32; 2]| {
+        for (frame, expected) in frames.iter().zip(expected) {
+            assert_eq!(program.run_on(frame, lan, 1).unwrap().result, expected);
+        }
+    };
+    results([DROP, REDIRECT]);
+    manager.enter_generation(Generation(2));
+    results([PASS, PASS]);
+    for (id, action) in ids.iter().zip(fates) {
+        assert!(manager.is_outdated(&table, *id));
+        assert!(manager.renew(&mut table, *id, &offer(action, Generation(2)), now));
+    }
+    manager.turn(&mut table, now);
+    results([DROP, REDIRECT]);
+    manager.close(&mut table, now);
+    let done: Vec<_> = std::iter::from_fn(|| manager.next_done()).collect();
+    let counted = done.iter().filter(|done| matches!(done, Done::Counted { packets: 2, .. }));
+    assert_eq!((counted.count(), manager.counters().renewed), (2, 2), "{done:?}");
+}
+
 #[test]
 fn a_worker_that_was_silent_for_too_long_knows_what_its_link_did() {
     if !inside("a_worker_that_was_silent_for_too_long_knows_what_its_link_did") {

@@ -8,9 +8,12 @@
 //! |---|---|---|
 //! | [`Wish::Install`] | its action is done with the flow's packets, and counted | `Installed`, or `Refused` and there is none |
 //! | [`Wish::Mark`] | its packets go up, and are not counted; what had found the entry before may still be | `Marked` |
+//! | [`Wish::Update`] | its packets are handled by that generation; what is counted goes on | none: it cannot fail while the entry is there |
 //! | [`Wish::Read`] | | counts |
 //! | [`Wish::Last`] | | counts, then `Read`: all that was under way before the grace is in them |
 //! | [`Wish::Delete`] | the entry is gone | counts, then `Deleted` |
+//!
+//! A device that is taken away says of each entry, unasked, its last counts and `Deleted`, and refuses others as [`Stays::Away`].
 //!
 //! When in doubt a packet goes up: of another generation, of TCP with RST or SYN or without ACK, a fragment, anything odd. So does a FIN, unless the entry forwards without comparing and the FIN begins
 //! where its sender's segments have ended there: then it is forwarded, and told with the counts ([`Counts::sides`]).
@@ -19,9 +22,9 @@
 //! both: for the inner one the bytes from where it begins, as the host's decoder says. What is dropped inside is dropped with the packet around, which is counted among its flow's, and besides in
 //! [`Counts::refused_inside`]. Else the frame goes up, and is counted for neither. An entry of the flow around never acts by itself upon a frame that may have a tunnel: the host looks into it.
 
-use crate::key::DeviceKey;
+use crate::key::{DeviceKey, Fields};
 use crate::stays::Stays;
-use bartizan_base::{Generation, Level, PortIndex, Reason, Timestamp};
+use bartizan_base::{Generation, Level, PacketDuration, PortIndex, Reason, Timestamp};
 use bartizan_flow::level::{Answer, SunkId};
 use bartizan_flow::tcp::Progress;
 use bartizan_packet::TunnelKind;
@@ -42,6 +45,22 @@ pub enum Action {
     Drop(Reason),
 }
 
+/// What of its entries a device counts. The host's records are exact, so it hands flows only to those that count all ([`Stays::Uncounted`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counting {
+    /// Packets.
+    pub packets: bool,
+    /// Bytes of their frames.
+    pub bytes: bool,
+    /// Each direction by itself.
+    pub directions: bool,
+}
+
+impl Counting {
+    /// All of it.
+    pub const ALL: Counting = Counting { packets: true, bytes: true, directions: true };
+}
+
 /// What a device can do, found when it was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
@@ -53,6 +72,8 @@ pub struct Capabilities {
     pub ipv4: bool,
     /// See there.
     pub ipv6: bool,
+    /// Fields of the key that it holds.
+    pub fields: Fields,
     /// IP protocols of the flows that it can hold.
     pub protocols: &'static [u8],
     /// Kinds of tunnels that it looks into, one deep.
@@ -61,6 +82,14 @@ pub struct Capabilities {
     pub windows: bool,
     /// Named ports that packets can leave by ([`Action::Redirect`]), a bit each.
     pub exits: u64,
+    /// What it counts.
+    pub counting: Counting,
+    /// Whether it knows [`Wish::Update`].
+    pub updates: bool,
+    /// It tells of entries that were silent for so long ([`Said::Idle`]). `None`: it does not.
+    pub ageing: Option<PacketDuration>,
+    /// Entries that it makes in a second, as it was measured: of what it has done so far where nothing else is said. `None`: not known.
+    pub insert_rate: Option<u64>,
 }
 
 /// An entry to be made.
@@ -98,8 +127,12 @@ impl Capabilities {
             Some(Stays::Protocol)
         } else if inside.is_in_tunnel() && !self.tunnels.iter().any(reaches) {
             Some(Stays::Tunnel)
+        } else if !inside.is_within(self.fields) {
+            Some(Stays::Key)
         } else if !leads {
             Some(Stays::Egress)
+        } else if self.counting != Counting::ALL {
+            Some(Stays::Uncounted)
         } else {
             None
         }
@@ -111,6 +144,13 @@ impl Capabilities {
 pub enum Wish {
     /// Make it.
     Install(Install),
+    /// Handle its packets in place, if it is of another generation, as ever: only where [`Capabilities::updates`]. (Not by another action: what is under way would be counted for the other one.)
+    Update {
+        /// Packets of another generation go up.
+        generation: Generation,
+        /// Where segments are compared: their numbers go forward to these.
+        windows: Option<Windows>,
+    },
     /// Pass its packets up.
     Mark,
     /// Say what it has counted, on the way.
@@ -168,6 +208,8 @@ pub enum Said {
     Counts(Counts),
     /// An answer.
     Answer(Answered),
+    /// No packet has found it since then. Said once for each silence.
+    Idle(Timestamp),
 }
 
 /// See the module.

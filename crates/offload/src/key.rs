@@ -3,6 +3,9 @@
 //!
 //! It is the host's key without the tenant. A tenant follows from link, tunnel, VLANs and addresses, and all of these stand in the key, so two tenants never
 //! share one; with one exception: tenants that are told by VLAN while flows are not. Such flows stay at the host ([`crate::Stays::Tenant`]).
+//!
+//! What the key consists of is data ([`Field`]): a device says which of it it holds. It holds flows in whose keys everything else is 0, and passes up packets in whose
+//! keys something else is not.
 
 use bartizan_base::Direction;
 use bartizan_flow::FlowKey;
@@ -10,6 +13,107 @@ use bartizan_packet::TunnelKind;
 
 /// Where the tenant stands in the key's words.
 const TENANT: u64 = 0xffff << 32;
+
+/// Three VLAN ids begin here in the last word, 12 bits each.
+const VLANS: u32 = 24;
+
+macro_rules! fields {
+    ($($(#[$meta:meta])* $name:ident = $text:literal, [$a:expr, $b:expr, $c:expr, $d:expr, $tunnel:expr, $ports:expr, $rest:expr];)*) => {
+        /// A part of the key by which flows are told apart. Together they are the whole key, and none has bits of another one.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Field {
+            $($(#[$meta])* $name,)*
+        }
+
+        impl Field {
+            /// All.
+            pub const ALL: &'static [Field] = &[$(Field::$name),*];
+
+            /// Its name for people.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Field::$name => $text,)* }
+            }
+
+            /// Its bits in the words of the key.
+            #[must_use]
+            pub const fn mask(self) -> [u64; 7] {
+                match self { $(Field::$name => [$a, $b, $c, $d, $tunnel, $ports, $rest],)* }
+            }
+        }
+    };
+}
+
+fields! {
+    /// Both addresses, and whether they are of IPv6.
+    Addresses = "addresses", [u64::MAX, u64::MAX, u64::MAX, u64::MAX, 0, 0, 1 << 16];
+    /// Both ports.
+    Ports = "ports", [0, 0, 0, 0, 0, 0xffff_ffff, 0];
+    /// The IP protocol.
+    Protocol = "protocol", [0, 0, 0, 0, 0, 0, 0xff];
+    /// The link that its packets enter by.
+    Link = "link", [0, 0, 0, 0, 0, 0xffff << 48, 0];
+    /// On which side of the link either endpoint is.
+    Sides = "sides", [0, 0, 0, 0, 0, 0, 3 << 19];
+    /// That it is of one direction, and of which.
+    OneWay = "one_way", [0, 0, 0, 0, 0, 0, 3 << 17];
+    /// Kind and number of the innermost tunnel.
+    Tunnel = "tunnel", [0, 0, 0, 0, u64::MAX, 0, 0];
+    /// How many IP headers stand before the one that counts.
+    Depth = "depth", [0, 0, 0, 0, 0, 0, 0xff << 8];
+    /// The outermost VLAN id.
+    Vlan = "vlan", [0, 0, 0, 0, 0, 0, 0xfff << VLANS];
+    /// The second one.
+    SecondVlan = "second_vlan", [0, 0, 0, 0, 0, 0, 0xfff << (VLANS + 12)];
+    /// The third one.
+    ThirdVlan = "third_vlan", [0, 0, 0, 0, 0, 0, 0xffff << (VLANS + 24)];
+}
+
+/// The fields of the key that a device holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fields(u16);
+
+impl Fields {
+    /// The whole key.
+    pub const ALL: Fields = Fields((1 << Field::ALL.len()) - 1);
+
+    /// All of these but one.
+    #[must_use]
+    pub const fn without(self, field: Field) -> Self {
+        Fields(self.0 & !(1 << field as u8))
+    }
+
+    /// Whether a field is among them.
+    #[must_use]
+    pub const fn contains(self, field: Field) -> bool {
+        self.0 >> field as u8 & 1 == 1
+    }
+
+    /// Each of them.
+    pub fn each(self) -> impl Iterator<Item = Field> {
+        Field::ALL.iter().copied().filter(move |field| self.contains(*field))
+    }
+
+    /// The bits of the key that are in none of them.
+    const fn others(self) -> [u64; 7] {
+        let mut bits = [0; 7];
+        let mut number = 0;
+        while number < Field::ALL.len() {
+            #[allow(clippy::indexing_slicing, reason = "both have as many as the loops count")]
+            if self.0 >> number & 1 == 0 {
+                let mask = Field::ALL[number].mask();
+                let mut word = 0;
+                while word < bits.len() {
+                    bits[word] |= mask[word];
+                    word += 1;
+                }
+            }
+            number += 1;
+        }
+        bits
+    }
+}
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -21,6 +125,12 @@ impl DeviceKey {
     pub const fn of(key: &FlowKey) -> Self {
         let [a, b, c, d, tunnel, ports, rest] = *key.words();
         DeviceKey([a, b, c, d, tunnel, ports & !TENANT, rest])
+    }
+
+    /// Whether a device tells the flow from all others that has these fields: there is nothing in others.
+    #[must_use]
+    pub fn is_within(&self, fields: Fields) -> bool {
+        fields == Fields::ALL || self.0.iter().zip(fields.others()).all(|(word, others)| word & others == 0)
     }
 
     /// Whether it is in a tunnel.
@@ -60,7 +170,7 @@ pub const fn directions(key: &FlowKey) -> [Direction; 2] {
 mod tests {
     use super::*;
     use bartizan_base::{LinkId, TenantId};
-    use bartizan_flow::FlowScope;
+    use bartizan_flow::{FlowScope, FlowSide};
     use bartizan_packet::TunnelTag;
     use core::net::{IpAddr, Ipv4Addr};
 
@@ -86,6 +196,60 @@ mod tests {
         let of = |level| DeviceKey::of(&key(&FlowScope { tunnel: vxlan, level, ..scope }, ends));
         assert!(of(1).is_in(TunnelKind::Vxlan) && !of(1).is_in(TunnelKind::Geneve));
         assert!(!of(2).is_in(TunnelKind::Vxlan) && !ours.is_in(TunnelKind::None));
+    }
+
+    /// Each bit of the key but the tenant's is in one field, and what a field is of is in its bits only.
+    #[test]
+    fn fields_are_the_whole_key_and_none_has_bits_of_another_one() {
+        let mut all = [0u64; 7];
+        for field in Field::ALL {
+            for (all, mask) in all.iter_mut().zip(field.mask()) {
+                assert_eq!(*all & mask, 0, "{field:?}");
+                *all |= mask;
+            }
+        }
+        // Of the flags five are in use.
+        let unused = 0b1110_0000 << 16;
+        assert_eq!(all, [u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX, !TENANT, !unused]);
+        assert_eq!(Fields::ALL.each().count(), Field::ALL.len());
+        assert_eq!(Fields::ALL.others(), [0; 7]);
+    }
+
+    #[test]
+    fn a_flow_is_held_where_nothing_of_its_key_is_missing() {
+        let ends = ((1, 40_000), (2, 443));
+        let of = |scope: &FlowScope| DeviceKey::of(&key(scope, ends));
+        let plain = FlowScope::default();
+        let side = FlowSide::First;
+        let with = [
+            (Field::Link, FlowScope { link: LinkId(0xffff), ..plain }),
+            (Field::Sides, FlowScope { side, ..plain }),
+            (Field::Tunnel, FlowScope { tunnel: u64::MAX, ..plain }),
+            (Field::Depth, FlowScope { level: 0xff, ..plain }),
+            (Field::Vlan, FlowScope { vlans: [0xfff, 0, 0], ..plain }),
+            (Field::SecondVlan, FlowScope { vlans: [0, 0xfff, 0], ..plain }),
+            (Field::ThirdVlan, FlowScope { vlans: [0, 0, 0xfff], ..plain }),
+        ];
+        for (field, scope) in &with {
+            for missing in Field::ALL {
+                let fields = Fields::ALL.without(*missing);
+                let always = [Field::Addresses, Field::Ports, Field::Protocol];
+                let holds = missing != field && !always.contains(missing);
+                assert_eq!(of(scope).is_within(fields), holds, "{field:?} without {missing:?}");
+                assert!(!fields.contains(*missing) && of(scope).is_within(Fields::ALL));
+            }
+            // Nothing else of the key has changed.
+            let (one, other) = (of(scope).0, of(&plain).0);
+            let changed = one.iter().zip(other).map(|(a, b)| a ^ b);
+            assert!(changed.zip(field.mask()).all(|(changed, mask)| changed & !mask == 0), "{field:?}");
+        }
+        let esp = FlowKey::esp(
+            &plain,
+            IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
+            IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)),
+            0,
+        );
+        assert!(!DeviceKey::of(&esp).is_within(Fields::ALL.without(Field::OneWay)));
     }
 
     #[test]

@@ -25,7 +25,9 @@ mod places;
 pub mod stays;
 
 pub use bartizan_xdp::Mark;
-pub use device::{Action, Answered, Capabilities, Counts, Device, Install, Request, Said, Sides, Wish};
-pub use key::{DeviceKey, direction_from_low, directions};
+pub use device::{
+    Action, Answered, Capabilities, Counting, Counts, Device, Install, Request, Said, Sides, Wish,
+};
+pub use key::{DeviceKey, Field, Fields, direction_from_low, directions};
 pub use manager::{Done, Ended, FlowManager, ManagerCounters, Offer};
 pub use stays::Stays;

@@ -33,7 +33,25 @@ impl Stays {
     /// Whether asking again in the same generation gives the same answer. Else a place may have become free.
     #[must_use]
     pub const fn is_lasting(self) -> bool {
-        !matches!(self, Stays::Full | Stays::Taken | Stays::Refused)
+        !matches!(self, Stays::Full | Stays::Taken | Stays::Refused | Stays::Away)
+    }
+
+    /// Whether it is for the sake of the device, so that another one may take the flow. Else no device can: the flow has an entry, or what is about to end.
+    #[must_use]
+    pub const fn is_of_device(self) -> bool {
+        matches!(
+            self,
+            Stays::Full
+                | Stays::Family
+                | Stays::Protocol
+                | Stays::Tunnel
+                | Stays::Refused
+                | Stays::Window
+                | Stays::Egress
+                | Stays::Key
+                | Stays::Uncounted
+                | Stays::Away
+        )
     }
 }
 
@@ -76,6 +94,12 @@ stays! {
     Egress = 17, "egress", "it is redirected to a port that the device cannot send by, or is compared with windows besides, which the device does only with what it forwards";
     /// Its key does not tell tunnels apart.
     Carrier = 18, "carrier", "it was decided by what one tunnel carries, and its key does not tell that from another tunnel (IP in IP, GTP-U) with the same addresses and ports inside";
+    /// The device's key has no room for what tells it from others.
+    Key = 19, "key", "the device's key has no room for what tells this flow from others (`bartizan ctl levels` says which fields it has)";
+    /// The device does not count both directions' packets and bytes.
+    Uncounted = 20, "uncounted", "the device does not count packets and bytes of each direction, and nothing goes where its counts would be lost";
+    /// The device is gone.
+    Away = 21, "away", "the device is not there at the moment";
 }
 
 #[cfg(test)]

@@ -127,6 +127,25 @@ pub enum TunnelKind {
     Gtp,
 }
 
+impl TunnelKind {
+    /// Its name for people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            TunnelKind::None => "none",
+            TunnelKind::Ip => "ip",
+            TunnelKind::Gre => "gre",
+            TunnelKind::Nvgre => "nvgre",
+            TunnelKind::Pptp => "pptp",
+            TunnelKind::Erspan => "erspan",
+            TunnelKind::Teredo => "teredo",
+            TunnelKind::Vxlan => "vxlan",
+            TunnelKind::Geneve => "geneve",
+            TunnelKind::Gtp => "gtp",
+        }
+    }
+}
+
 /// The innermost tunnel around a packet: part of tenant selection and of flow keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TunnelTag {

@@ -260,6 +260,7 @@ fn levels(collector: Collector) -> Reply {
         "levels": levels.levels,
         "moving": levels.moving,
         "stays": stays,
+        "devices": levels.devices,
         "late_workers": late,
     }))
 }

@@ -3,13 +3,14 @@
 
 use crate::inquiry::{FLOWS_TOLD, FlowsWanted, Inquiry, PART, Question};
 use crate::views::history::{AllowedBy, Ends};
-use crate::views::live::{Counted, LevelsNow, LiveFlow, RefusedBy, StaysBy};
+use crate::views::live::{Counted, DeviceNow, LevelsNow, LiveFlow, RefusedBy, StaysBy};
 use crate::worker::Worker;
 use bartizan_applayer::flow::{AppLayer, Known};
 use bartizan_applayer::protocols;
 use bartizan_base::{Decision, FlowId, FunctionId, Level, Path, Timestamp, WorkerId};
 use bartizan_flow::level::Step;
 use bartizan_function::header::header_of_flow;
+use bartizan_offload::FlowManager;
 use bartizan_stages::chain::Chains;
 use bartizan_stages::lifecycle::FunctionNow;
 use bartizan_stages::record::Entry;
@@ -33,6 +34,11 @@ fn look_on(worker: &Worker, me: WorkerId, mut inquiry: Box<Inquiry>) -> Option<B
     if let Some(at) = look(worker, me, &mut inquiry) {
         inquiry.at = at;
         return Some(inquiry);
+    }
+    if matches!(inquiry.asked.question, Question::Levels) {
+        let levels = worker.flow_manager().into_iter().flat_map(FlowManager::levels);
+        let devices = levels.map(|facts| (facts.capabilities.level.name(), DeviceNow::of(&facts)));
+        inquiry.answer.levels.devices = devices.collect();
     }
     say(me, *inquiry);
     None

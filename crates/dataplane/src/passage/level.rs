@@ -31,66 +31,91 @@ impl Passage<'_> {
     fn offer_to_level(&mut self, id: FlowId, course: Course, packet: &Decoded) {
         let generation = self.runner.generation();
         let Some(entry) = self.flows.get(id) else { return };
-        if !entry.is_at_host() || entry.generation != generation || !asks(entry) {
+        if entry.generation != generation || !asks(entry) {
             return;
         }
-        let clock = self.cx.position.clock;
-        let state = entry.ext.session.state();
-        let goes_on = match entry.ext.standing.egress() {
-            Some(port) => Action::Redirect(port),
-            None => Action::Forward,
-        };
-        let key = DeviceKey::of(entry.key());
-        let in_tunnel = key.is_in_tunnel();
-        // One key for all tunnels of these kinds: what one of them carries says nothing of another one's packets.
-        let is_shared = key.is_in(TunnelKind::Ip) || key.is_in(TunnelKind::Gtp);
-        let action = match course {
-            Course::Bypassed | Course::Judged | Course::Uninspected if is_shared && entry.ext.by_content => {
-                Err(Stays::Carrier)
+        if !entry.is_at_host() {
+            self.renew_at_level(id, course, packet);
+            return;
+        }
+        let offered = match self.wanted_below(id, course, packet) {
+            Ok(offer) => {
+                let clock = self.cx.position.clock;
+                let Some((table, manager)) = self.flows.with_manager() else { return };
+                manager.offer(table, id, offer, clock)
             }
-            // The frame leaves with the packet around, of which a device would have to be told.
-            Course::Bypassed | Course::Judged | Course::Uninspected
-                if in_tunnel && goes_on != Action::Forward =>
-            {
-                Err(Stays::Tunnel)
-            }
-            Course::Refused(_) if !self.cx.settings.prevention => Err(Stays::Watched),
-            Course::Refused(decision) => match (decision.verdict, decision.reason) {
-                (Verdict::Drop, Some(reason)) => Ok(Action::Drop(reason)),
-                _ => Err(Stays::Answered),
-            },
-            Course::Bypassed if session_is_over(state) => Err(Stays::Closed),
-            Course::Bypassed => Ok(goes_on),
-            // Until then the next packet may be any.
-            Course::Judged | Course::Uninspected if !is_open(entry) => return,
-            Course::Judged | Course::Uninspected => Ok(goes_on),
-        };
-        let windows = match self.windows_of(entry, course) {
-            Ok(windows) => windows,
             Err(None) => return,
             Err(Some(why)) => {
                 self.note_stay(id, why);
                 return;
             }
         };
-        let (again, expected) = (entry.ext.stays == Some(Stays::Full), expected(entry));
+        if let Some(entry) = self.flows.get_mut(id) {
+            entry.ext.stays = offered.err();
+        }
+    }
+
+    /// A flow is below by what another generation has decided, so its packets come up. If this one has decided the same its entry goes on in place; else it leaves, as all of those do.
+    #[cold]
+    fn renew_at_level(&mut self, id: FlowId, course: Course, packet: &Decoded) {
+        let is_outdated =
+            self.flows.manager.as_deref().is_some_and(|manager| manager.is_outdated(self.flows.table(), id));
+        if !is_outdated {
+            return;
+        }
+        let clock = self.cx.position.clock;
+        if let Ok(offer) = self.wanted_below(id, course, packet)
+            && let Some((table, manager)) = self.flows.with_manager()
+        {
+            manager.renew(table, id, &offer, clock);
+        }
+    }
+
+    /// What is to become of a flow's packets below. `Err`: it stays, for this reason, or is not so far.
+    fn wanted_below(&self, id: FlowId, course: Course, packet: &Decoded) -> Result<Offer, Option<Stays>> {
+        let entry = self.flows.get(id).ok_or(None)?;
+        let action = match self.action_below(entry, course) {
+            Err(None) => return Err(None),
+            action => action,
+        };
+        let windows = self.windows_of(entry, course)?;
+        let action = action?;
         const LEFT: PacketFlags = PacketFlags::CHECKSUM_PENDING.union(PacketFlags::CHECKSUM_FILLED);
         // A tunnel that nobody decodes may be inside: the level sees the datagram's own checksum only, and the kernel's word about the frame does not go with it.
         let udp = matches!(packet.transport, Transport::Udp(_));
-        if !matches!(action, Ok(Action::Drop(_)) | Err(_)) && udp && packet.flags.intersects(LEFT) {
-            self.note_stay(id, Stays::Checksums);
-            return;
+        if !matches!(action, Action::Drop(_)) && udp && packet.flags.intersects(LEFT) {
+            return Err(Some(Stays::Checksums));
         }
         if !self.key_tells_tenants(id) {
-            self.note_stay(id, Stays::Tenant);
-            return;
+            return Err(Some(Stays::Tenant));
         }
-        let offered = action.and_then(|action| {
-            let Some((table, manager)) = self.flows.with_manager() else { return Err(Stays::NoDevice) };
-            manager.offer(table, id, Offer { action, generation, expected, again, windows }, clock)
-        });
-        if let Some(entry) = self.flows.get_mut(id) {
-            entry.ext.stays = offered.err();
+        let (again, expected) = (entry.ext.stays == Some(Stays::Full), expected(entry));
+        Ok(Offer { action, generation: self.runner.generation(), expected, again, windows })
+    }
+
+    /// What a level is to do with a flow's packets. `Err`: as [`Passage::wanted_below`].
+    fn action_below(&self, entry: &Entry, course: Course) -> Result<Action, Option<Stays>> {
+        let state = entry.ext.session.state();
+        let goes_on = match entry.ext.standing.egress() {
+            Some(port) => Action::Redirect(port),
+            None => Action::Forward,
+        };
+        let key = DeviceKey::of(entry.key());
+        // One key for all tunnels of these kinds: what one of them carries says nothing of another one's packets.
+        let is_shared = key.is_in(TunnelKind::Ip) || key.is_in(TunnelKind::Gtp);
+        match course {
+            Course::Refused(_) if !self.cx.settings.prevention => Err(Some(Stays::Watched)),
+            Course::Refused(decision) => match (decision.verdict, decision.reason) {
+                (Verdict::Drop, Some(reason)) => Ok(Action::Drop(reason)),
+                _ => Err(Some(Stays::Answered)),
+            },
+            _ if is_shared && entry.ext.by_content => Err(Some(Stays::Carrier)),
+            // The frame leaves with the packet around, of which a device would have to be told.
+            _ if key.is_in_tunnel() && goes_on != Action::Forward => Err(Some(Stays::Tunnel)),
+            Course::Bypassed if session_is_over(state) => Err(Some(Stays::Closed)),
+            // Until then the next packet may be any.
+            Course::Judged | Course::Uninspected if !is_open(entry) => Err(None),
+            Course::Bypassed | Course::Judged | Course::Uninspected => Ok(goes_on),
         }
     }
 

@@ -3,9 +3,12 @@
 
 use super::history::{AllowedBy, Ends};
 use bartizan_base::PerDirection;
+use bartizan_offload::manager::LevelFacts;
+use bartizan_offload::{Field, Stays};
 use bartizan_stages::chain::NameExplained;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// A flow, as it stands now.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -140,6 +143,89 @@ pub struct LevelsNow {
     pub stays: BTreeMap<&'static str, u64>,
     /// Those that are on their way to a level or back.
     pub moving: u64,
+    /// What the devices can do that links have, by level, of all workers together.
+    pub devices: BTreeMap<&'static str, DeviceNow>,
+}
+
+/// The devices of one level: what they can do, and what became of the flows that they were asked to take.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DeviceNow {
+    /// Workers that have one.
+    pub workers: u64,
+    /// Entries that they have room for, and those in use.
+    pub room: u64,
+    /// See there.
+    pub entries: u64,
+    /// Flows that they were asked to take.
+    pub offered: u64,
+    /// Of those, flows that they did not, by their reason.
+    pub refused: BTreeMap<&'static str, u64>,
+    /// Entries that one makes in a second, as it was measured: the least. `None`: none knows.
+    pub insert_rate: Option<u64>,
+    /// IP versions.
+    pub families: Vec<&'static str>,
+    /// IP protocols, by their numbers.
+    pub protocols: Vec<u8>,
+    /// Kinds of tunnels that they look into.
+    pub tunnels: Vec<&'static str>,
+    /// Fields of the key that they hold.
+    pub key: Vec<&'static str>,
+    /// Whether they compare segments with the numbers of their connections.
+    pub windows: bool,
+    /// What they count.
+    pub counts: Vec<&'static str>,
+    /// Whether an entry goes on in place when another generation has decided the same.
+    pub updates: bool,
+    /// They tell of entries that were silent for so many milliseconds. `None`: they do not.
+    pub ageing_ms: Option<u64>,
+}
+
+impl DeviceNow {
+    /// That of a worker.
+    #[must_use]
+    pub fn of(facts: &LevelFacts<'_>) -> Self {
+        let can = facts.capabilities;
+        let those = |all: &[(&'static str, bool)]| {
+            all.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect::<Vec<_>>()
+        };
+        let refused = Stays::ALL.iter().zip(facts.refused).filter(|(_, flows)| **flows > 0);
+        let counting = can.counting;
+        DeviceNow {
+            workers: 1,
+            room: can.entries.into(),
+            entries: facts.entries,
+            offered: facts.offered,
+            refused: refused.map(|(why, flows)| (why.name(), *flows)).collect(),
+            insert_rate: can.insert_rate,
+            families: those(&[("ipv4", can.ipv4), ("ipv6", can.ipv6)]),
+            protocols: can.protocols.to_vec(),
+            tunnels: can.tunnels.iter().map(|kind| kind.name()).collect(),
+            key: can.fields.each().map(Field::name).collect(),
+            windows: can.windows,
+            counts: those(&[
+                ("packets", counting.packets),
+                ("bytes", counting.bytes),
+                ("directions", counting.directions),
+            ]),
+            updates: can.updates,
+            ageing_ms: can.ageing.map(|after| after.as_nanos() / 1_000_000),
+        }
+    }
+
+    /// Adds that of another worker. What they can do is said of the first one: a link's workers share a device.
+    fn add(&mut self, other: &DeviceNow) {
+        self.workers += other.workers;
+        self.room += other.room;
+        self.entries += other.entries;
+        self.offered += other.offered;
+        for (why, flows) in &other.refused {
+            *self.refused.entry(why).or_default() += flows;
+        }
+        self.insert_rate = match (self.insert_rate, other.insert_rate) {
+            (Some(own), Some(others)) => Some(own.min(others)),
+            (own, others) => own.or(others),
+        };
+    }
 }
 
 impl LevelsNow {
@@ -152,6 +238,12 @@ impl LevelsNow {
         }
         for (name, flows) in &other.stays {
             *self.stays.entry(name).or_default() += flows;
+        }
+        for (name, device) in &other.devices {
+            match self.devices.entry(name) {
+                Entry::Vacant(place) => drop(place.insert(device.clone())),
+                Entry::Occupied(mut own) => own.get_mut().add(device),
+            }
         }
     }
 }

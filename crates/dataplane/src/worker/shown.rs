@@ -61,6 +61,9 @@ const STAYED: [&str; Stays::ALL.len()] = [
     "offload.stays.window",
     "offload.stays.egress",
     "offload.stays.carrier",
+    "offload.stays.key",
+    "offload.stays.uncounted",
+    "offload.stays.away",
 ];
 
 /// Memory that traffic holds, by part, in bytes.
@@ -160,6 +163,8 @@ impl Worker {
         each("offload.early_bytes", counters.early.bytes);
         each("offload.entries", counters.entries);
         each("offload.offered", counters.offered);
+        each("offload.spilled", counters.spilled);
+        each("offload.renewed", counters.renewed);
         each("offload.outdated", counters.outdated);
         each("offload.left", counters.left);
         each("offload.missed", counters.missed);

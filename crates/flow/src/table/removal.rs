@@ -105,6 +105,15 @@ impl<E: Default> FlowTable<E> {
         }
     }
 
+    /// The level handles a flow by another generation from now on, as before. `false`: the stay is not that of an entry which acts.
+    pub fn renew(&mut self, sunk: SunkId, generation: Generation) -> bool {
+        let acts = self.stay(sunk.id).is_some_and(|stay| stay.sunk == sunk && stay.step == Step::Active);
+        if let Some((_, levels)) = self.with_levels_mut(sunk.id).filter(|_| acts) {
+            levels.generation = generation;
+        }
+        acts
+    }
+
     /// All stays. Walks the table: for a change of generation.
     pub fn stays(&self) -> impl Iterator<Item = Stay> {
         (0..)

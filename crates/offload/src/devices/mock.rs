@@ -4,8 +4,10 @@
 //! It keeps the contract of [`crate::device`] as a slow pipeline would: requests about one place take effect in their order, each so many polls later; a packet that
 //! has found an entry is counted later as well. What could not be counted because the entry was gone it counts, too ([`MockCounters::lost`]).
 
-use crate::device::{Action, Answered, Capabilities, Counts, Device, Install, Request, Said, Sides, Wish};
-use crate::key::DeviceKey;
+use crate::device::{
+    Action, Answered, Capabilities, Counting, Counts, Device, Install, Request, Said, Sides, Wish,
+};
+use crate::key::{DeviceKey, Fields};
 use crate::stays::Stays;
 use bartizan_base::{Generation, Level, PacketDuration, Timestamp};
 use bartizan_flow::level::{Answer, SunkId};
@@ -35,12 +37,31 @@ pub struct Habits {
     pub seed: u64,
     /// Whether it holds the numbers of connections.
     pub windows: bool,
+    /// Where it is.
+    pub level: Level,
+    /// Fields of the key that it holds.
+    pub fields: Fields,
+    /// Whether it knows [`Wish::Update`].
+    pub updates: bool,
+    /// It tells of entries that were silent for so long.
+    pub ageing: Option<PacketDuration>,
 }
 
 impl Default for Habits {
     /// At once, whatever comes.
     fn default() -> Self {
-        Habits { entries: 1 << 20, late: 0, flight: PacketDuration::ZERO, refuses: 0, seed: 1, windows: true }
+        Habits {
+            entries: 1 << 20,
+            late: 0,
+            flight: PacketDuration::ZERO,
+            refuses: 0,
+            seed: 1,
+            windows: true,
+            level: Level::Rtl,
+            fields: Fields::ALL,
+            updates: false,
+            ageing: None,
+        }
     }
 }
 
@@ -63,6 +84,8 @@ pub struct MockCounters {
     pub in_flight: u64,
     /// Packets whose entry was gone when they were to be counted.
     pub lost: u64,
+    /// Entries that went on in another generation.
+    pub updated: u64,
 }
 
 struct Entry {
@@ -76,6 +99,9 @@ struct Entry {
     line: Option<[AtomicU64; WINDOW_WORDS]>,
     /// Packets that have found it and are not counted.
     under_way: u32,
+    /// When the latest packet found it, or it was made; and whether it was told of since.
+    busy: Timestamp,
+    told: bool,
 }
 
 impl Entry {
@@ -124,6 +150,9 @@ struct Core {
     polls: u64,
     flight: VecDeque<Packet>,
     missed: bool,
+    away: bool,
+    /// The latest time that it was told.
+    now: Timestamp,
     counters: MockCounters,
 }
 
@@ -163,18 +192,25 @@ impl MockDevice {
             polls: 0,
             flight: VecDeque::new(),
             missed: false,
+            away: false,
+            now: Timestamp::ZERO,
             counters: MockCounters::default(),
         };
         let core = Arc::new(Mutex::new(core));
         let capabilities = Capabilities {
-            level: Level::Rtl,
+            level: habits.level,
             entries: habits.entries,
             ipv4: true,
             ipv6: true,
             protocols: &[6, 17],
+            fields: habits.fields,
             tunnels: &TUNNELS,
             windows: habits.windows,
             exits: u64::MAX,
+            counting: Counting::ALL,
+            updates: habits.updates,
+            ageing: habits.ageing,
+            insert_rate: None,
         };
         (MockDevice { core: Arc::clone(&core), capabilities }, MockWire(core))
     }
@@ -208,6 +244,18 @@ impl MockWire {
     /// A packet that a device never handles has gone up.
     pub fn went_up(&self) {
         lock(&self.0).counters.up += 1;
+    }
+
+    /// The device is taken away: packets go by, and it says so of each entry. What was under way is counted before.
+    pub fn detach(&self) {
+        let mut core = lock(&self.0);
+        core.away = true;
+        core.end_all();
+    }
+
+    /// It is there again, without entries.
+    pub fn attach(&self) {
+        lock(&self.0).away = false;
     }
 
     /// What it has seen.
@@ -321,6 +369,7 @@ impl Core {
         });
         let sunk = entry.sunk;
         entry.under_way += 1;
+        (entry.busy, entry.told) = (now, false);
         if let (Some(side), Some(new)) = (entry.sides.get_mut(usize::from(!from_low)), progress) {
             let had = side.unwrap_or(new);
             *side = Some(Progress {
@@ -406,6 +455,13 @@ impl Core {
                 self.counters.in_flight += under_way;
                 self.say(request, done(Answer::Marked));
             }
+            Wish::Update { generation, windows } => {
+                entry.install.generation = generation;
+                if let (Some(line), Some(windows)) = (&entry.line, &windows) {
+                    Line::new(line).publish(windows);
+                }
+                self.counters.updated += 1;
+            }
             Wish::Read => self.say_counts(request),
             Wish::Last => {
                 self.say_counts(request);
@@ -426,6 +482,9 @@ impl Core {
     }
 
     fn install(&mut self, request: &Request, install: Install) -> Answered {
+        if self.away {
+            return Answered::Refused(Stays::Away);
+        }
         if self.by_key.contains_key(&install.key) {
             return Answered::Refused(Stays::Taken);
         }
@@ -437,17 +496,45 @@ impl Core {
             self.entries.resize_with(at + 1, || None);
         }
         if let Some(slot) = self.entries.get_mut(at) {
-            let (sunk, counts) = (request.sunk, Counts::default());
+            let (sunk, counts, busy) = (request.sunk, Counts::default(), self.now);
             let sides = Sides::default();
             let line = install.windows.map(|windows| {
                 let line = Default::default();
                 Line::new(&line).write(&windows);
                 line
             });
-            *slot = Some(Entry { sunk, install, marked: false, counts, sides, line, under_way: 0 });
+            let (marked, under_way, told) = (false, 0, false);
+            *slot = Some(Entry { sunk, install, marked, counts, sides, line, under_way, busy, told });
             self.by_key.insert(install.key, request.place);
         }
         Answered::Done(Answer::Installed)
+    }
+
+    /// Tells of entries that were silent for long enough, in bulk.
+    fn age(&mut self, now: Timestamp) {
+        let Some(after) = self.habits.ageing else { return };
+        for (place, entry) in (0u32..).zip(&mut self.entries) {
+            let Some(entry) = entry.as_mut().filter(|entry| !entry.told) else { continue };
+            if now.since(entry.busy) >= after {
+                entry.told = true;
+                self.said.push((place, entry.sunk, Said::Idle(entry.busy)));
+            }
+        }
+    }
+
+    /// All entries go, with what is under way.
+    fn end_all(&mut self) {
+        self.work(true);
+        while let Some(packet) = self.flight.pop_front() {
+            self.count(&packet);
+        }
+        let entries: Vec<Request> = (0u32..)
+            .zip(&self.entries)
+            .filter_map(|(place, entry)| {
+                Some(Request { place, sunk: entry.as_ref()?.sunk, wish: Wish::Delete })
+            })
+            .collect();
+        entries.iter().for_each(|request| self.delete(request));
     }
 
     /// Requests whose time has come, in their order: one waits for all before it.
@@ -478,8 +565,10 @@ impl Device for MockDevice {
     fn poll(&mut self, now: Timestamp, said: &mut Vec<(u32, SunkId, Said)>) {
         let mut core = lock(&self.core);
         core.polls += 1;
+        core.now = now;
         core.land(now);
         core.work(false);
+        core.age(now);
         said.append(&mut core.said);
     }
 
@@ -513,17 +602,6 @@ impl Device for MockDevice {
     }
 
     fn close(&mut self, _now: Timestamp) {
-        let mut core = lock(&self.core);
-        core.work(true);
-        while let Some(packet) = core.flight.pop_front() {
-            core.count(&packet);
-        }
-        let entries: Vec<Request> = (0u32..)
-            .zip(&core.entries)
-            .filter_map(|(place, entry)| {
-                Some(Request { place, sunk: entry.as_ref()?.sunk, wish: Wish::Delete })
-            })
-            .collect();
-        entries.iter().for_each(|request| core.delete(request));
+        lock(&self.core).end_all();
     }
 }

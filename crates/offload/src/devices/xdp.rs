@@ -4,8 +4,10 @@
 //! What is asked is done at once, by stores into memory that the program reads, and by a system call for each entry that comes or goes. So answers are there with the next
 //! poll. Each poll is a sign of life of the worker: where it gives none for too long, the program does without it (docs/failing.md).
 
-use crate::device::{Action, Answered, Capabilities, Counts, Device, Install, Request, Said, Sides, Wish};
-use crate::key::DeviceKey;
+use crate::device::{
+    Action, Answered, Capabilities, Counting, Counts, Device, Install, Request, Said, Sides, Wish,
+};
+use crate::key::{DeviceKey, Field, Fields};
 use crate::stays::Stays;
 use bartizan_base::{Generation, Level, Timestamp};
 use bartizan_flow::level::{Answer, SunkId};
@@ -51,6 +53,8 @@ const BEATS: u64 = 8;
 struct Entry {
     sunk: SunkId,
     key: Key,
+    /// What is done with its packets.
+    action: bartizan_xdp::Action,
     /// The flow is refused.
     refuses: bool,
     /// Its segments are compared with numbers.
@@ -73,6 +77,8 @@ pub struct XdpDevice {
     /// The program's clock, and from it to that of packets, in nanoseconds; read once for all requests of a call.
     now: u64,
     to_packets: i64,
+    /// Entries that it was asked for, and how long the kernel took for them, in nanoseconds.
+    inserts: (u64, u64),
 }
 
 /// Its share in what is refused of packets without a flow.
@@ -100,6 +106,10 @@ fn sides(counts: &bartizan_xdp::Counts) -> Sides {
     })
 }
 
+const fn control(action: bartizan_xdp::Action, generation: Generation) -> Control {
+    Control { action, generation: generation.0 as u32 }
+}
+
 impl XdpDevice {
     /// The share of one worker: as many slots, from `first` on.
     #[must_use]
@@ -111,13 +121,33 @@ impl XdpDevice {
             ipv6: true,
             protocols: &[6, 17],
             tunnels: &TUNNELS,
+            // What is of one direction (ESP) it does not know.
+            fields: Fields::ALL.without(Field::OneWay),
             windows: true,
             exits: 0,
+            counting: Counting::ALL,
+            updates: true,
+            // The host reads its counts.
+            ageing: None,
+            insert_rate: None,
         };
         let exits = Vec::new();
         let (now, to_packets) = (boot_time(), boot_to_real());
         let (entries, said, heart, early) = (Vec::new(), Vec::new(), None, None);
-        XdpDevice { tables, first, capabilities, exits, entries, said, heart, early, now, to_packets }
+        let inserts = (0, 0);
+        XdpDevice {
+            tables,
+            first,
+            capabilities,
+            exits,
+            entries,
+            said,
+            heart,
+            early,
+            now,
+            to_packets,
+            inserts,
+        }
     }
 
     /// The host gives a packet up that has so many layers (`decoder.max-layers`). Where the program would read more it holds no flows in tunnels.
@@ -187,6 +217,17 @@ impl XdpDevice {
         (entry.sunk == request.sunk).then_some(&entry.key)
     }
 
+    /// Makes an entry, and measures how many that are in a second.
+    fn insert(&mut self, key: &Key, slot: u32) -> Result<(), InsertError> {
+        let begun = monotonic_time();
+        let result = self.tables.insert(key, slot);
+        let (inserts, nanos) = &mut self.inserts;
+        (*inserts, *nanos) = (*inserts + 1, *nanos + monotonic_time().saturating_sub(begun).max(1));
+        let rate = u128::from(*inserts) * 1_000_000_000 / u128::from(*nanos);
+        self.capabilities.insert_rate = u64::try_from(rate).ok();
+        result
+    }
+
     fn install(&mut self, request: &Request, install: &Install) -> Answered {
         let slot = self.slot(request.place);
         let action = match (install.action, &install.windows) {
@@ -203,8 +244,8 @@ impl XdpDevice {
         if let Some(windows) = &install.windows {
             self.tables.set_windows(slot, windows);
         }
-        self.tables.set_control(slot, Control { action, generation: install.generation.0 as u32 });
-        match self.tables.insert(&install.key.0, slot) {
+        self.tables.set_control(slot, control(action, install.generation));
+        match self.insert(&install.key.0, slot) {
             Ok(()) => {}
             Err(InsertError::Exists) => return Answered::Refused(Stays::Taken),
             Err(InsertError::Full) => return Answered::Refused(Stays::Full),
@@ -217,9 +258,20 @@ impl XdpDevice {
         if let Some(entry) = self.entries.get_mut(at) {
             let refuses = matches!(install.action, Action::Drop(_));
             let compares = action == bartizan_xdp::Action::Compare;
-            *entry = Some(Entry { sunk: request.sunk, key: install.key.0, refuses, compares });
+            *entry = Some(Entry { sunk: request.sunk, key: install.key.0, action, refuses, compares });
         }
         Answered::Done(Answer::Installed)
+    }
+
+    /// The entry passes up what comes, so nobody moves its numbers meanwhile; who finds the new word finds them as the host has them.
+    fn update(&mut self, request: &Request, generation: Generation, windows: Option<Windows>) {
+        let Some(Entry { action, .. }) = self.entries.get(request.place as usize).copied().flatten() else {
+            return;
+        };
+        if let Some(windows) = &windows {
+            self.publish(request.place, request.sunk, windows);
+        }
+        self.tables.set_control(self.slot(request.place), control(action, generation));
     }
 
     fn say_counts(&mut self, place: u32, sunk: SunkId) {
@@ -279,6 +331,7 @@ impl Device for XdpDevice {
                     self.said.push((request.place, request.sunk, Said::Answer(answer)));
                 }
                 _ if self.entry(request).is_none() => self.say(request, Answer::Deleted),
+                Wish::Update { generation, windows } => self.update(request, generation, windows),
                 Wish::Mark => {
                     self.tables.mark(self.slot(request.place));
                     self.say(request, Answer::Marked);

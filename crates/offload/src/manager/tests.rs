@@ -9,6 +9,8 @@ use bartizan_flow::{FlowHasher, FlowKey, FlowScope, FlowTableConfig, Insert};
 use bartizan_packet::windows::{Segment, Side};
 use core::net::{IpAddr, Ipv4Addr};
 
+mod levels;
+
 struct Rig {
     table: FlowTable<()>,
     manager: FlowManager,
@@ -162,7 +164,7 @@ fn what_an_entry_handles_is_told_for_a_second_however_late_it_is_read() {
     let id = rig.flow(1_000);
     rig.offer(id, Action::Forward).unwrap();
     rig.pass(1_050);
-    let recent = |rig: &Rig| rig.manager.places.get(0).unwrap().recent;
+    let recent = |rig: &Rig| rig.manager.levels[0].places.get(0).unwrap().recent;
     assert_eq!(recent(&rig), Some(0));
     for _ in 0..40 {
         rig.packet(1_000);
@@ -172,8 +174,8 @@ fn what_an_entry_handles_is_told_for_a_second_however_late_it_is_read() {
     rig.pass(50);
     assert_eq!(recent(&rig), Some(3), "40 in a little more than 10 s");
     assert_eq!(rig.manager.counters().unread, 9, "rounds of which nobody read anything");
-    assert_eq!(in_a_second(7, PacketDuration::ZERO), 7);
-    assert_eq!(in_a_second(u64::MAX, PacketDuration::from_secs(1)), u32::MAX);
+    assert_eq!(credit::in_a_second(7, PacketDuration::ZERO), 7);
+    assert_eq!(credit::in_a_second(u64::MAX, PacketDuration::from_secs(1)), u32::MAX);
 }
 
 #[test]
@@ -396,7 +398,7 @@ fn what_is_dropped_for_what_it_carries_is_charged_with_its_packet() {
     let (mut packets_had, mut charged, mut others) = ((0, 0), (0, 0), (0, 0));
     for (packets, refused) in readings {
         let more = (packets.0 - packets_had.0, packets.1 - packets_had.1);
-        let of = super::refused_of(refused, charged, more);
+        let of = credit::refused_of(refused, charged, more);
         assert!(of.0 <= more.0 && of.1 <= more.1);
         charged = (charged.0 + of.0, charged.1 + of.1);
         others = (others.0 + more.0 - of.0, others.1 + more.1 - of.1);

@@ -119,7 +119,35 @@ fn levels(message: &Value, text: &mut String) {
     for (code, why) in stays.into_iter().flatten() {
         let _ = writeln!(text, "  {:>10} {code}: {}", number(why, "flows"), word(why, "meaning"));
     }
+    for (level, device) in message.get("devices").and_then(Value::as_object).into_iter().flatten() {
+        level_device(level, device, text);
+    }
     late(message, text);
+}
+
+/// What the devices of a level can do, and what they hold.
+fn level_device(level: &str, device: &Value, text: &mut String) {
+    let (entries, room) = (number(device, "entries"), number(device, "room"));
+    let _ =
+        writeln!(text, "{level}: {entries} of {room} entries; asked for {} flows", number(device, "offered"));
+    for (why, flows) in device.get("refused").and_then(Value::as_object).into_iter().flatten() {
+        let _ = writeln!(text, "  {:>10} refused: {why}", plain(flows));
+    }
+    for (name, key) in [("holds", "families"), ("key", "key"), ("tunnels", "tunnels"), ("counts", "counts")] {
+        let all: Vec<String> = array(device, key).iter().map(plain).collect();
+        let all = if all.is_empty() { "none".to_owned() } else { all.join(", ") };
+        let _ = writeln!(text, "  {name:<9} {all}");
+    }
+    let rate = device.get("insert_rate").and_then(Value::as_u64);
+    let rate = rate.map_or("not known yet".to_owned(), |rate| format!("{rate} entries a second"));
+    let _ = writeln!(text, "  {:<9} {rate}", "inserts");
+    let can = |key: &str| device.get(key).and_then(Value::as_bool).unwrap_or(false);
+    let aged = device.get("ageing_ms").and_then(Value::as_u64);
+    let aged = aged.map_or("does not tell".to_owned(), |after| format!("tells after {after} ms"));
+    let does = |does: bool| if does { "yes" } else { "no" };
+    let _ = writeln!(text, "  {:<9} {aged}", "silence");
+    let _ = writeln!(text, "  {:<9} {}", "windows", does(can("windows")));
+    let _ = writeln!(text, "  {:<9} {}", "updates", does(can("updates")));
 }
 
 /// Workers that have not answered.
@@ -293,6 +321,33 @@ mod tests {
         assert_eq!(text("ruleset-failed-rules", json!([])), "no rule failed");
         let none = answer("explain-flow", &json!({"count": 0, "flows": [], "late_workers": [1]}));
         assert!(!none.found && none.text.ends_with("workers that have not answered: 1"), "{}", none.text);
+    }
+
+    #[test]
+    fn a_level_is_told_with_what_its_devices_can_do() {
+        let device = json!({
+            "workers": 2, "room": 100, "entries": 7, "offered": 9, "refused": {"full": 2}, "insert_rate": 900_000,
+            "families": ["ipv4"], "protocols": [6, 17], "tunnels": [], "key": ["addresses", "ports"], "windows": true,
+            "counts": ["packets", "bytes"], "updates": false, "ageing_ms": null,
+        });
+        let shown = answer(
+            "levels",
+            &json!({"flows": 9, "levels": {"host": 2, "rtl": 7}, "devices": {"rtl": device}}),
+        );
+        for line in [
+            "rtl: 7 of 100 entries; asked for 9 flows",
+            "           2 refused: full",
+            "  holds     ipv4",
+            "  key       addresses, ports",
+            "  tunnels   none",
+            "  counts    packets, bytes",
+            "  inserts   900000 entries a second",
+            "  silence   does not tell",
+            "  windows   yes",
+            "  updates   no",
+        ] {
+            assert!(shown.text.lines().any(|found| found == line), "{line}\n{}", shown.text);
+        }
     }
 
     #[test]

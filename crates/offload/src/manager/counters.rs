@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a flow manager counts, and what is known of each of its levels.
+
+use crate::device::{Action, Capabilities};
+use crate::stays::Stays;
+use bartizan_base::Reason;
+
+/// Packets with their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handled {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of their frames.
+    pub bytes: u64,
+}
+
+impl Handled {
+    pub(super) const fn add(&mut self, packets: u64, bytes: u64) {
+        self.packets = self.packets.saturating_add(packets);
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
+
+/// What a flow manager counts. All only grow, except `entries`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManagerCounters {
+    /// Entries of all devices in use.
+    pub entries: u64,
+    /// Flows offered that went on to a device.
+    pub offered: u64,
+    /// Flows that went to a device because those before it did not take them.
+    pub spilled: u64,
+    /// Entries that went on in place when another generation had decided the same.
+    pub renewed: u64,
+    /// Offers that came to nothing, by their reason.
+    pub stayed: [u64; Stays::ALL.len()],
+    /// Flows that came up because another generation began.
+    pub outdated: u64,
+    /// Flows that came up because a function of theirs does not look after them any more, or begins anew.
+    pub left: u64,
+    /// Flows that came up so that busier ones find a place.
+    pub gave_way: u64,
+    /// What the device said of entries that are not there any more.
+    pub strays: u64,
+    /// Times that packets have gone on without the host, since it gave no sign of life.
+    pub missed: u64,
+    /// Readings of counts that were left out, since [`READ_EVERY`] was too short for all.
+    pub unread: u64,
+    /// Packets that the device forwarded.
+    pub forwarded: Handled,
+    /// Packets that the device dropped, by their reason; those without a flow as well.
+    pub dropped: [Handled; Reason::COUNT],
+    /// Those of them that had no flow.
+    pub early: Handled,
+    /// Packets that the device dropped for what they carry, which is among `dropped`: they are of the same frames.
+    pub around: Handled,
+}
+
+impl Default for ManagerCounters {
+    fn default() -> Self {
+        ManagerCounters {
+            entries: 0,
+            offered: 0,
+            spilled: 0,
+            renewed: 0,
+            stayed: [0; Stays::ALL.len()],
+            outdated: 0,
+            left: 0,
+            gave_way: 0,
+            strays: 0,
+            missed: 0,
+            unread: 0,
+            forwarded: Handled::default(),
+            dropped: [Handled::default(); Reason::COUNT],
+            early: Handled::default(),
+            around: Handled::default(),
+        }
+    }
+}
+
+impl ManagerCounters {
+    pub(super) fn stays(&mut self, why: Stays) {
+        if let Some(count) = self.stayed.get_mut(why as usize) {
+            *count += 1;
+        }
+    }
+
+    pub(super) fn handled(&mut self, action: Action, packets: u64, bytes: u64) {
+        match action {
+            Action::Forward | Action::Redirect(_) => self.forwarded.add(packets, bytes),
+            Action::Drop(reason) => {
+                if let Some(dropped) = self.dropped.get_mut(reason as usize) {
+                    dropped.add(packets, bytes);
+                }
+            }
+        }
+    }
+}
+
+/// One level: what its device can do, and what became of the flows that it was asked to take.
+#[derive(Clone, Copy, Debug)]
+pub struct LevelFacts<'m> {
+    /// What it can do.
+    pub capabilities: &'m Capabilities,
+    /// Entries in use.
+    pub entries: u64,
+    /// Flows that it was asked to take.
+    pub offered: u64,
+    /// Of those, flows that it did not, by their reason.
+    pub refused: &'m [u64; Stays::ALL.len()],
+}
