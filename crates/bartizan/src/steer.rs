@@ -215,11 +215,16 @@ impl Steering<'_> {
     fn swap(&self, built: Built, course: &mut Course<'_>) -> String {
         let Course { builder, below, running, number, .. } = course;
         *number += 1;
-        let said = view::lock(below).prepare(&built.chains);
+        let said = view::lock(below).prepare(&built.chains, &built.function_names);
         if let Some(said) = said {
             eprintln!("warning: {said}");
         }
-        self.in_force.note(Generation(*number), builder.held(), &builder.tenants());
+        // A policy alone changes nothing of the rules of libraries.
+        let left_out = match Arc::ptr_eq(running, &built.inventory) {
+            true => self.in_force.left_out(),
+            false => built.inventory.told(),
+        };
+        self.in_force.note(Generation(*number), builder.held(), &builder.tenants(), left_out);
         self.engines.ask(&built);
         self.control.swap(built.chains);
         self.source.loaded(&built.report, builder.cache());

@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         |(link, settings): (&LinkPlan, _)| Some(Stack { settings, engine: engines.of(link.prevention)? });
     let stacks: Vec<Stack> = plan.links.iter().zip(settings).filter_map(stack).collect();
     let mut of_links = links.open(stacks, &mut warnings)?;
-    let mut below = Below::open(&plan, &interfaces, &mut of_links, &built.chains)?;
+    let mut below = Below::open(&plan, &interfaces, &mut of_links, (&built.chains, &built.function_names))?;
     warnings.append(&mut below.notes);
     let Built { chains, report, inventory, function_names, .. } = built;
     warnings.iter().chain(&inventory.notes()).for_each(|warning| eprintln!("warning: {warning}"));
@@ -93,9 +93,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let (tap, alerts) = southbound::tap(plan.controller.as_ref());
     recorder.tap_alerts(tap.as_ref().map(AlertTap::another));
     let in_force = Arc::new(InForce::default());
-    in_force.note(Generation(1), builder.held(), &builder.tenants());
+    in_force.note(Generation(1), builder.held(), &builder.tenants(), inventory.told());
     let functions = Functions::new(channel.clone(), view.clone());
-    let way = (channel.clone(), Workers::new(&control, &in_force, &plan.links), functions);
+    let way = (channel.clone(), Workers::new(&control, &in_force, &plan.links, below.stand.clone()), functions);
     let running = southbound::start(controller, alerts, way, (&source, &statistics))?;
     let commands = commands_of(socket, (channel, view), &plan)?;
     tell_what_runs(&plan, &builder, refuses_midstream);
