@@ -107,7 +107,12 @@ fn messages() -> Vec<(&'static str, Message)> {
             "running",
             Message::Policy(
                 5,
-                PolicyMessage::Running(Running { manifest: manifest.hash(), workers, took: None, stands: None }),
+                PolicyMessage::Running(Running {
+                    manifest: manifest.hash(),
+                    workers,
+                    took: None,
+                    stands: None,
+                }),
             ),
         ),
         (
@@ -255,7 +260,10 @@ fn stands() -> Stands {
     let rules = RulesAtLevel {
         while_open: false,
         evaluates: BTreeMap::from([("pfw".to_owned(), 41)]),
-        left_out: LeftOut { count: 1, first: vec![of("acme/web: the default of pfw", "its policy is staged")] },
+        left_out: LeftOut {
+            count: 1,
+            first: vec![of("acme/web: the default of pfw", "its policy is staged")],
+        },
     };
     let level = |level: &str, generation, state, why: &str, rules| LevelStands {
         link: "wan".into(),
@@ -267,7 +275,13 @@ fn stands() -> Stands {
     };
     let levels = vec![
         level("host", 5, LevelState::On, "", None),
-        level("xdp", 5, LevelState::Closed, "no sign of life of worker 0: what it does not serve is dropped", Some(rules)),
+        level(
+            "xdp",
+            5,
+            LevelState::Closed,
+            "no sign of life of worker 0: what it does not serve is dropped",
+            Some(rules),
+        ),
     ];
     let left_out = LeftOut { count: 248, first: vec![of("web.rules:12: 1:2001", "no parser reads `smb`")] };
     Stands { levels, left_out }

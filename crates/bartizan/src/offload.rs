@@ -114,7 +114,8 @@ impl LinkLevel {
         match (self.attached, self.waits) {
             (true, false) => None,
             (true, true) => Some(
-                "what a killed run has left is on its interfaces until all workers serve their frames".to_owned(),
+                "what a killed run has left is on its interfaces until all workers serve their frames"
+                    .to_owned(),
             ),
             (false, _) => {
                 Some(self.told.clone().unwrap_or_else(|| "the link has lost its interfaces".to_owned()))

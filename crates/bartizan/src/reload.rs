@@ -268,7 +268,7 @@ mod tests {
             .collect();
         let settings = bartizan_config::suricata::shipped();
         let base = Base::with(&settings, None, 64, &mut Vec::new()).unwrap();
-        let loaded = base.rules(&mut files, &settings, &[]).unwrap();
+        let loaded = base.rules(&mut files, &settings, &[], &mut Vec::new()).unwrap();
         inventory.add(&files, &loaded);
         inventory
     }

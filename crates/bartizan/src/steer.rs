@@ -8,7 +8,7 @@
 use crate::channel::{Answer, Asked, COMMANDS_WAITING, Command, Inbox};
 use crate::engines::Engines;
 use crate::error::Failure;
-use crate::generation::{Builder, Built};
+use crate::generation::{Builder, Built, said_by};
 use crate::health::Health;
 use crate::links::Links;
 use crate::metrics::Source;
@@ -192,7 +192,8 @@ impl Steering<'_> {
     /// Builds a controller's generation beside the running one. That it weakens is meant so.
     fn build_held(&self, joined: &Arc<Joined>, course: &mut Course<'_>) -> Answer {
         course.ready = None;
-        match course.builder.build_held(joined, Generation(course.number + 1)) {
+        let number = Generation(course.number + 1);
+        match said_by(course.builder, |builder| builder.build_held(joined, number)) {
             Ok(built) => {
                 course.ready = Some((Arc::clone(joined), built));
                 Answer::Done
@@ -281,7 +282,7 @@ impl Steering<'_> {
         running: &Inventory,
     ) -> Result<Built, Failure> {
         let terms = plan::terms(self.given)?;
-        let built = builder.build(number)?;
+        let built = said_by(builder, |builder| builder.build(number))?;
         running.may_become(&built.inventory, &terms).map_err(Failure::input)?;
         Ok(built)
     }

@@ -127,6 +127,9 @@ impl Stands {
     pub(super) fn check(&self) -> Result<(), DecodeError> {
         body::bound("running", "levels", self.levels.len(), limits::TOLD_LEVELS)?;
         self.left_out.check()?;
-        self.levels.iter().filter_map(|level| level.rules.as_ref()).try_for_each(|rules| rules.left_out.check())
+        self.levels
+            .iter()
+            .filter_map(|level| level.rules.as_ref())
+            .try_for_each(|rules| rules.left_out.check())
     }
 }

@@ -95,7 +95,9 @@ mod tests {
         let running = |stands| Running { stands, ..running(1, &[("host", 6)], Some(took)) };
         let in_short = |told: &Told, stands| {
             let now = running(Some(stands));
-            told.in_short(6, &now).map(|took| assert_eq!(told.in_full(6, now.manifest, took), Some(now))).is_some()
+            told.in_short(6, &now)
+                .map(|took| assert_eq!(told.in_full(6, now.manifest, took), Some(now)))
+                .is_some()
         };
         let mut told = Told::default();
         told.note(&running(Some(stands(5, 5))));

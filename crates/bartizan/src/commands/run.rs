@@ -95,7 +95,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let in_force = Arc::new(InForce::default());
     in_force.note(Generation(1), builder.held(), &builder.tenants(), inventory.told());
     let functions = Functions::new(channel.clone(), view.clone());
-    let way = (channel.clone(), Workers::new(&control, &in_force, &plan.links, below.stand.clone()), functions);
+    let way =
+        (channel.clone(), Workers::new(&control, &in_force, &plan.links, below.stand.clone()), functions);
     let running = southbound::start(controller, alerts, way, (&source, &statistics))?;
     let commands = commands_of(socket, (channel, view), &plan)?;
     tell_what_runs(&plan, &builder, refuses_midstream);

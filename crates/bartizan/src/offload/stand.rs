@@ -149,7 +149,8 @@ impl OfLink {
             let last = last_beat(self.watch.first.saturating_add(*worker));
             last.is_some_and(|last| now.saturating_sub(last) > stale)
         };
-        let silent: Vec<String> = (0..self.workers).filter(is_silent).map(|worker| worker.to_string()).collect();
+        let silent: Vec<String> =
+            (0..self.workers).filter(is_silent).map(|worker| worker.to_string()).collect();
         if silent.is_empty() {
             return (LevelState::On, String::new());
         }
@@ -206,7 +207,9 @@ impl List<'_> {
 fn why_not(origin: &Origin, unknown: Option<Unknown>, is_held: bool) -> Option<&'static str> {
     Some(match (origin.up, unknown) {
         _ if !is_held => "the level has no room for it and those behind it",
-        (Some(NotBelow::GoesOnWithout), _) => "its policy's packets go on while the function is away (`on-failure`)",
+        (Some(NotBelow::GoesOnWithout), _) => {
+            "its policy's packets go on while the function is away (`on-failure`)"
+        }
         (Some(NotBelow::NoRoom), _) => "the level does not count so many rules",
         (Some(NotBelow::Function(HandsUp::Staged)), _) => "its policy is staged",
         (Some(NotBelow::Function(HandsUp::Judges)), _) => "the function judges by more than headers",
@@ -243,14 +246,23 @@ mod tests {
 
     #[test]
     fn a_level_is_open_or_closed_while_a_worker_is_silent() {
-        let watch = |fail| Watch { fail, stale: Duration::from_nanos(100), spread: Spread::new([1, 2], 3), first: 4 };
-        let level = |fail| OfLink { watch: watch(fail), workers: 3, early: None, off: None, closed: BTreeMap::new() };
-        let beats = |worker: u32| [(4, 900), (5, 901)].into_iter().find(|(of, _)| *of == worker).map(|(_, at)| at);
+        let watch =
+            |fail| Watch { fail, stale: Duration::from_nanos(100), spread: Spread::new([1, 2], 3), first: 4 };
+        let level =
+            |fail| OfLink { watch: watch(fail), workers: 3, early: None, off: None, closed: BTreeMap::new() };
+        let beats =
+            |worker: u32| [(4, 900), (5, 901)].into_iter().find(|(of, _)| *of == worker).map(|(_, at)| at);
         // The third has not begun.
         assert_eq!(level(Fail::Open).life(beats, 1_000), (LevelState::On, String::new()));
         let (state, why) = level(Fail::Open).life(beats, 1_001);
-        assert!(state == LevelState::Open && why.contains("worker 0:") && why.contains("uninspected"), "{why}");
+        assert!(
+            state == LevelState::Open && why.contains("worker 0:") && why.contains("uninspected"),
+            "{why}"
+        );
         let (state, why) = level(Fail::Closed).life(beats, 1_002);
-        assert!(state == LevelState::Closed && why.contains("worker 0, 1:") && why.contains("dropped"), "{why}");
+        assert!(
+            state == LevelState::Closed && why.contains("worker 0, 1:") && why.contains("dropped"),
+            "{why}"
+        );
     }
 }

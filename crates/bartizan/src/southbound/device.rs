@@ -11,7 +11,8 @@ use bartizan_agent::joined::{Joined, Joiner};
 use bartizan_agent::session::Candidate;
 use bartizan_agent::session::client::Device;
 use bartizan_api::southbound::{
-    Diagnostic, FunctionOrder, FunctionState, LevelStands, LevelState, Refusal, RefusalCode, Stands, WorkerRuns,
+    Diagnostic, FunctionOrder, FunctionState, LevelStands, LevelState, Refusal, RefusalCode, Stands,
+    WorkerRuns,
 };
 use bartizan_base::{Generation, WorkerId};
 use bartizan_config::policy::{PolicyError, Problem};

@@ -39,7 +39,7 @@ use std::sync::{Arc, OnceLock};
 const DEVICE_DAYS: u64 = 30;
 /// Bytes of a text of a device that are kept.
 const TEXT_MAX: usize = 2_048;
-/// Workers of a device that are kept; generations of levels are those of all.
+/// Workers of a device that are kept, and levels of its links.
 const WORKERS_MAX: usize = 1_024;
 /// Microseconds in which two programs of one device are told once, however often they take each other's place.
 const TWINS_APART: u64 = 60_000_000;
@@ -341,7 +341,12 @@ impl Backend for Office {
                 .map(|worker| report(worker, generation_of))
                 .collect(),
             levels: match &running.stands {
-                Some(stands) => stands.levels.iter().map(|level| stands::level(level, generation_of)).collect(),
+                Some(stands) => stands
+                    .levels
+                    .iter()
+                    .take(WORKERS_MAX)
+                    .map(|level| stands::level(level, generation_of))
+                    .collect(),
                 None => levels(&running.workers, generation_of),
             },
             rules_left_out: running.stands.as_ref().map(|stands| stands::left_out(&stands.left_out)),

@@ -50,8 +50,10 @@ pub enum ParameterKind {
     Flag,
     /// A number from the first to the second.
     Number(u64, u64),
-    /// What a page gave out.
+    /// What a page gave out: the key behind which the next one begins, in hexadecimal. Keys are names, or numbers.
     Cursor,
+    /// The same of a list by numbers.
+    NumberCursor,
 }
 
 /// Says what would be done, and does nothing.
@@ -72,6 +74,13 @@ pub const LIMIT: Parameter =
 /// Where a page begins.
 pub const CURSOR: Parameter =
     Parameter { name: "cursor", about: "`next` of the page before.", kind: ParameterKind::Cursor };
+
+/// The same of a list by numbers.
+pub const NUMBER_CURSOR: Parameter = Parameter { kind: ParameterKind::NumberCursor, ..CURSOR };
+/// What cursors are: letters of names, `/` and `*` in hexadecimal; digits of a number that fits.
+pub const CURSOR_PATTERN: &str = "^([2-7][0-9a-f]){1,200}$";
+/// See [`CURSOR_PATTERN`].
+pub const NUMBER_CURSOR_PATTERN: &str = "^(3[0-9]){1,19}$";
 
 /// A body that a route takes.
 #[derive(Clone, Copy)]
