@@ -435,7 +435,11 @@ fn an_agent_acknowledges_in_short_what_was_committed_over_the_connection_and_all
     hear(&mut session, 3, &commit(5));
     apply(&mut session, Ok(workers(5)));
     assert_eq!(said(&mut session), [done(5)]);
-    // What nobody asked for, and what was asked for again.
+    // What is known is not said again. What nobody asked for, and what was asked for again.
+    session.workers_changed(workers(5));
+    assert!(said(&mut session).is_empty());
+    session.workers_changed(Vec::new());
+    assert_eq!(said(&mut session).len(), 1);
     session.workers_changed(workers(5));
     assert_eq!(said(&mut session), [full(5)]);
     hear(&mut session, 3, &commit(5));

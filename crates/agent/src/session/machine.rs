@@ -564,9 +564,10 @@ impl Session {
 
     /// Workers run something else than was said: a link came, a level joined.
     pub fn workers_changed(&mut self, workers: Vec<WorkerRuns>) {
-        self.workers = workers;
-        self.stands = self.next_stands.take();
-        self.tell_running = true;
+        let stands = self.next_stands.take();
+        // Who looks by itself has seen a generation that was acknowledged with it.
+        self.tell_running |= (&self.workers, &self.stands) != (&workers, &stands);
+        (self.workers, self.stands) = (workers, stands);
     }
 
     /// Answers an order.
