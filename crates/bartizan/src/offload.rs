@@ -77,6 +77,11 @@ struct LinkLevel {
 }
 
 impl LinkLevel {
+    /// One that is on no port yet.
+    fn new(link: &str, setups: [PortSetup; 2]) -> Self {
+        LinkLevel { name: link.to_owned(), setups, attached: false, waits: false, told: None }
+    }
+
     /// Attaches the program to both interfaces, or to none. What is to be said of it.
     fn attach(&mut self, program: &mut Program, interfaces: &[Interface]) -> Result<Vec<String>, XdpError> {
         let mut notes = Vec::new();
@@ -223,6 +228,23 @@ fn drop_samples(offload: &Offload) -> Option<u8> {
     of.checked_ilog2().and_then(|power| u8::try_from(power).ok())
 }
 
+/// Links whose level knows what rules refuse.
+fn early_links(plan: &Plan) -> Vec<LinkId> {
+    (0..).zip(&plan.links).filter(|(_, link)| link.knows_refusals()).map(|(n, _)| LinkId(n)).collect()
+}
+
+/// A link has a level now: for who tells how levels stand.
+fn note_level(
+    stand: &LevelsStand,
+    level: &LinkLevel,
+    (link, number, watch): (&LinkPlan, LinkId, Watch),
+    tables: Arc<Tables>,
+) {
+    let asks = link.knows_refusals().then(|| (number, !link.drops_early()));
+    stand.note_level(&link.name, tables, (watch, u32::from(link.workers)), asks);
+    stand.note_off(&link.name, level.off());
+}
+
 /// How much room is needed for refusing packets without a flow on some links.
 fn early_options(early: &[LinkId], plan: &Plan, of_links: &[OfLink]) -> Option<EarlyOptions> {
     let of = |link: &LinkId| {
@@ -335,11 +357,7 @@ impl Below {
             below.shares.push(share);
         }
         one_mode(plan)?;
-        below.early = (0..)
-            .zip(&plan.links)
-            .filter(|(_, link)| link.knows_refusals())
-            .map(|(n, _)| LinkId(n))
-            .collect();
+        below.early = early_links(plan);
         let early = early_options(&below.early, plan, of_links);
         let mut firsts = Vec::new();
         let mut all_workers = 0;
@@ -399,13 +417,9 @@ impl Below {
             };
             let setups = [setup(Side::First, 0), setup(Side::Second, 1)];
             take_away_unpaired(program, interfaces).map_err(failed)?;
-            let mut level =
-                LinkLevel { name: link.name.clone(), setups, attached: false, waits: false, told: None };
+            let mut level = LinkLevel::new(&link.name, setups);
             below.notes.extend(level.attach(program, interfaces).map_err(failed)?);
-            let asks = own_number.map(|_| (LinkId(number), !link.drops_early()));
-            let watched = (watch, u32::from(link.workers));
-            below.stand.note_level(&link.name, program.tables(), watched, asks);
-            below.stand.note_off(&link.name, level.off());
+            note_level(&below.stand, &level, (link, LinkId(number), watch), program.tables());
             below.ports.extend(interfaces.iter().zip(&setups).map(|(interface, setup)| LevelPort {
                 interface: interface.name.clone(),
                 link: link.name.clone(),

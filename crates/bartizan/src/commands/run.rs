@@ -10,6 +10,7 @@ use crate::links::Links;
 use crate::metrics::{self, Source};
 use crate::offload::{Below, LevelCounters};
 use crate::plan::{self, Given, LinkPlan, Plan};
+use crate::reload::Inventory;
 use crate::southbound::{InForce, Workers};
 use crate::stats::{Statistics, StatsLink};
 use crate::steer::{Steering, tell};
@@ -92,8 +93,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let view = view_of(&plan, &control, &source, &statistics);
     let (tap, alerts) = southbound::tap(plan.controller.as_ref());
     recorder.tap_alerts(tap.as_ref().map(AlertTap::another));
-    let in_force = Arc::new(InForce::default());
-    in_force.note(Generation(1), builder.held(), &builder.tenants(), inventory.told());
+    let in_force = in_force_of(&builder, &inventory);
     let functions = Functions::new(channel.clone(), view.clone());
     let way =
         (channel.clone(), Workers::new(&control, &in_force, &plan.links, below.stand.clone()), functions);
@@ -142,6 +142,13 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         None if events_failed || !problems.is_empty() => Ok(Exit::Stopped),
         None => Ok(Exit::Done),
     }
+}
+
+/// What of a controller's runs with the first generation.
+fn in_force_of(builder: &Builder, inventory: &Inventory) -> Arc<InForce> {
+    let in_force = Arc::new(InForce::default());
+    in_force.note(Generation(1), builder.held(), &builder.tenants(), inventory.told());
+    in_force
 }
 
 /// What writes events of one link with one worker; others have recorders of their own, whose events it writes.
