@@ -4,7 +4,7 @@
 use super::*;
 use bartizan_base::LinkId;
 use bartizan_classify::Header;
-use bartizan_function::{HandsUp, HostTables, RulePart};
+use bartizan_function::{HostTables, RulePart};
 use bartizan_packet::tables::{MatchEntry, MatchEntryFlags};
 use bartizan_testkit::random::Random;
 use core::net::IpAddr;
