@@ -29,6 +29,9 @@ controller: ## kill the controller a hundred times under writes (KILLS=n): what 
 	@scripts/needs.sh build
 	BARTIZAN_KILLS=$(or $(KILLS),100) cargo test --workspace --locked --test bartizan -- --nocapture controller::sudden
 
+schemathesis: ## ask the REST API all that its OpenAPI document allows, and more (network, once): SEED=1, EXAMPLES=40, PROGRAM=file
+	@scripts/schemathesis.sh
+
 faults: ## faults over all planes under traffic and changes, revocation below, 200 changes (root, half an hour): SEED=1, ROUNDS=150, KILLS=100, PROGRAM=file
 	@scripts/needs.sh build faults
 	@scripts/faults.sh

@@ -327,6 +327,7 @@ fn selected_by(owners: &[Arc<Made>]) -> Vec<Selected> {
             Some(_) => Arc::clone(&owner.selected),
         },
         class: owner.first.unwrap_or_default(),
+        goes_on_without: owner.goes_on_without_first,
     };
     owners.iter().map(of).collect()
 }

@@ -7,9 +7,9 @@
 use crate::lookup::PolicyRules;
 use bartizan_base::{Decision, FunctionId};
 use bartizan_classify::HeaderRule;
-use bartizan_function::Function;
+use bartizan_function::{Function, HandsUp};
 use bartizan_stages::chain::Class;
-use bartizan_stages::early::Early;
+use bartizan_stages::early::{Early, NotBelow, Origin};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -19,6 +19,8 @@ pub(crate) struct Selected {
     pub within: Arc<[HeaderRule]>,
     /// The class of its flows. (Others of its classes have the same rules.)
     pub class: Class,
+    /// Whether packets go on while its first function is away: nobody may refuse them in its name then.
+    pub goes_on_without: bool,
 }
 
 /// Makes the list. `rules`: those that are looked up, of all functions.
@@ -40,25 +42,33 @@ pub(crate) fn list<'r>(
     early
 }
 
-/// Adds the rules of a policy.
+/// Adds the rules of a policy. Of one whose packets go on without its first function no rule is asked below.
 fn add(
     early: &mut Early,
-    Selected { within, class }: &Selected,
+    Selected { within, class, goes_on_without }: &Selected,
     function: Option<&Arc<dyn Function>>,
     rules: &[(u32, HeaderRule)],
 ) {
-    let mut refuses = |rule: Option<u32>| -> Option<u32> {
-        let decision: Decision = function?.refuses(class.fid, rule)?;
-        let number = u32::try_from(early.outcomes.len()).ok()?;
-        early.outcomes.push((class.fid, decision));
-        Some(number)
+    let (fid, first) = (class.fid, class.path.functions().next());
+    let refuses = |rule: Option<u32>| -> Result<Decision, NotBelow> {
+        match function {
+            _ if *goes_on_without => Err(NotBelow::GoesOnWithout),
+            Some(function) => function.refuses(fid, rule).map_err(NotBelow::Function),
+            None => Err(NotBelow::Function(HandsUp::LetsGo)),
+        }
+    };
+    let mut push = |alternatives: &[HeaderRule], rule: Option<u32>| {
+        let number = u32::try_from(early.outcomes.len()).map_err(|_| NotBelow::NoRoom);
+        let outcome = refuses(rule).and_then(|decision| Ok((number?, decision)));
+        early.outcomes.extend(outcome.map(|(_, decision)| (fid, decision)));
+        early.origins.push(Origin { fid, function: first, rule, up: outcome.err() });
+        early.rules.push(within, alternatives, outcome.ok().map(|(number, _)| number));
     };
     let mut sorted = rules.to_vec();
     sorted.sort_by_key(|(number, _)| *number);
     for rule in sorted.chunk_by(|a, b| a.0 == b.0) {
         let alternatives: Vec<HeaderRule> = rule.iter().map(|(_, header)| *header).collect();
-        let outcome = rule.first().and_then(|(number, _)| refuses(Some(*number)));
-        early.rules.push(within, &alternatives, outcome);
+        push(&alternatives, rule.first().map(|(number, _)| *number));
     }
-    early.rules.push(within, &[HeaderRule::default()], refuses(None));
+    push(&[HeaderRule::default()], None);
 }

@@ -9,7 +9,7 @@
 
 use bartizan_base::{Decision, Fid, FunctionId, Reason, RuleId, Verdict};
 use bartizan_function::{
-    Finding, FindingAction, Function, FunctionSpec, PacketContext, RuleInfo, WorkerState,
+    Finding, FindingAction, Function, FunctionSpec, HandsUp, PacketContext, RuleInfo, WorkerState,
 };
 use std::collections::{BTreeMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -150,8 +150,8 @@ impl Function for Staged {
         self.run(context, |function, context| function.payload(context))
     }
 
-    fn refuses(&self, fid: Fid, matched: Option<u32>) -> Option<Decision> {
-        if self.fids.contains(&fid) { None } else { self.inner.refuses(fid, matched) }
+    fn refuses(&self, fid: Fid, matched: Option<u32>) -> Result<Decision, HandsUp> {
+        if self.fids.contains(&fid) { Err(HandsUp::Staged) } else { self.inner.refuses(fid, matched) }
     }
 
     fn repeated(&self, worker: &mut WorkerState, fid: Fid, decision: &Decision, packets: u64) {

@@ -128,7 +128,7 @@ impl Hosts {
         let early = chains.early.as_ref().unwrap();
         let links = [LinkId(0), LinkId(1)];
         let table = early.rules.table(&links, tables.early().unwrap().outcomes());
-        assert_eq!(table.held, early.rules.len(), "{policy}");
+        assert_eq!((table.held, early.origins.len()), (early.rules.len(), early.rules.len()), "{policy}");
         assert!(tables.early().unwrap().write(level.generation as u8, &table.words));
         let mut with = worker(&chains);
         // One link's counts are enough to be compared; the other's device gives none.

@@ -4,8 +4,8 @@
 use crate::control::{ANSWER_MAX, MESSAGE_MAX};
 use crate::southbound::DEAD_AFTER;
 use crate::southbound::limits::{
-    ALERTS, COUNTERS, DIAGNOSTICS, GROUP_RULES, INFLATED_BYTES, INVENTORY_PAGE, JSON_DEPTH, MESSAGE_BYTES,
-    NAME_LETTERS, OBJECT_BYTES, OBJECTS, TOLD_LEVELS,
+    ALERTS, COUNTERS, DIAGNOSTICS, GROUP_RULES, INFLATED_BYTES, INVENTORY_PAGE, JSON_DEPTH, LEFT_OUT,
+    LEFT_OUT_BYTES, MESSAGE_BYTES, NAME_LETTERS, OBJECT_BYTES, OBJECTS, TOLD_LEVELS,
 };
 use bartizan_base::limit::Trace::{NotNeeded, Told};
 use bartizan_base::limit::{Limit, bytes, count};
@@ -33,6 +33,8 @@ pub const LIMITS: &[Limit] = limits! {
         "the connection ends", [Told("malformed messages by kind, of both sides")];
     Controller "diagnostics of a refusal" = "{}" [count(DIAGNOSTICS)] in ["api/southbound/limits.rs"],
         "counted, not told", [Told("the number in the refusal")];
+    Controller "rules that a level or a device leaves out and names; bytes of a name and of its reason" = "{}; {}" [count(LEFT_OUT), bytes(LEFT_OUT_BYTES)] in ["api/southbound/limits.rs"],
+        "counted, not named; cut", [Told("`count` in the device's status")];
     Controller "counters of a message of statistics, alerts of a message" = "{}, {}" [count(COUNTERS), count(ALERTS)] in ["api/southbound/limits.rs"],
         "the next ones go in the next message", [NotNeeded];
     Controller "signs of life that are missed" = "{}" [count(DEAD_AFTER)] in ["api/southbound/pulse.rs"],

@@ -107,7 +107,12 @@ fn messages() -> Vec<(&'static str, Message)> {
             "running",
             Message::Policy(
                 5,
-                PolicyMessage::Running(Running { manifest: manifest.hash(), workers, took: None }),
+                PolicyMessage::Running(Running {
+                    manifest: manifest.hash(),
+                    workers,
+                    took: None,
+                    stands: None,
+                }),
             ),
         ),
         (
@@ -215,7 +220,7 @@ fn how_long_a_generation_took_is_told_in_version_2_only() {
         let levels = BTreeMap::from([("host".to_owned(), 5)]);
         let workers = vec![WorkerRuns { link: "wan".into(), worker: 0, levels }];
         let manifest = Manifest::default().hash();
-        Message::Policy(5, PolicyMessage::Running(Running { manifest, workers, took }))
+        Message::Policy(5, PolicyMessage::Running(Running { manifest, workers, took, stands: None }))
     };
     let timed = running(Some(Took { build: 812, store: 402, swap: 95 }));
     let bytes = timed.encode(2).unwrap();
@@ -244,6 +249,83 @@ fn messages_3() -> Vec<(&'static str, Message, usize)> {
         ("commit-3", message(PolicyMessage::Commit(manifest)), 44),
         ("done-3", message(PolicyMessage::Done(took)), 12),
     ]
+}
+
+/// What version 4 has beyond version 3.
+const VECTORS_4: &str = include_str!("vectors/southbound-4.txt");
+
+/// What a device says of its levels and rules.
+fn stands() -> Stands {
+    let of = |rule: &str, why: &str| RuleLeftOut { rule: rule.into(), why: why.into() };
+    let rules = RulesAtLevel {
+        while_open: false,
+        evaluates: BTreeMap::from([("pfw".to_owned(), 41)]),
+        left_out: LeftOut {
+            count: 1,
+            first: vec![of("acme/web: the default of pfw", "its policy is staged")],
+        },
+    };
+    let level = |level: &str, generation, state, why: &str, rules| LevelStands {
+        link: "wan".into(),
+        level: level.into(),
+        generation,
+        state,
+        why: why.into(),
+        rules,
+    };
+    let levels = vec![
+        level("host", 5, LevelState::On, "", None),
+        level(
+            "xdp",
+            5,
+            LevelState::Closed,
+            "no sign of life of worker 0: what it does not serve is dropped",
+            Some(rules),
+        ),
+    ];
+    let left_out = LeftOut { count: 248, first: vec![of("web.rules:12: 1:2001", "no parser reads `smb`")] };
+    Stands { levels, left_out }
+}
+
+#[test]
+fn what_levels_do_is_told_in_version_4_only() {
+    let running = |stands| {
+        let levels = BTreeMap::from([("host".to_owned(), 5), ("xdp".to_owned(), 5)]);
+        let workers = vec![WorkerRuns { link: "wan".into(), worker: 0, levels }];
+        let manifest = Manifest::default().hash();
+        Message::Policy(5, PolicyMessage::Running(Running { manifest, workers, took: None, stands }))
+    };
+    let told = running(Some(stands()));
+    let bytes = told.encode(4).unwrap();
+    let written = format!("running-4: {}\n", vector_of(&bytes, sub_head(&told)));
+    if std::env::var_os("BARTIZAN_BLESS").is_some() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/southbound-4.txt");
+        return std::fs::write(file, &written).unwrap();
+    }
+    assert_eq!(written, VECTORS_4);
+    assert_eq!(decode_as(4, &bytes), Ok(Some(told.clone())));
+    assert_eq!(decode_as(4, &running(None).encode(4).unwrap()), Ok(Some(running(None))));
+    // Who speaks version 3 is not told, and a peer that tells it there is none.
+    assert_eq!(decode_as(3, &told.encode(3).unwrap()), Ok(Some(running(None))));
+    let mut old = bytes;
+    old[0] = 3;
+    assert!(matches!(decode_as(3, &old), Err(DecodeError::Body { message: "running", .. })));
+    // More names than there may be.
+    let mut many = stands();
+    many.left_out.first = vec![many.left_out.first[0].clone(); limits::LEFT_OUT + 1];
+    let error = decode_as(4, &running(Some(many)).encode(4).unwrap()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Bounds);
+}
+
+#[test]
+fn names_of_rules_that_are_left_out_are_few_and_short() {
+    let mut left_out = LeftOut::default();
+    for number in 0..20 {
+        left_out.add(|| RuleLeftOut { rule: format!("{number}"), why: "ü".repeat(limits::LEFT_OUT_BYTES) });
+    }
+    assert_eq!((left_out.count, left_out.first.len()), (20, limits::LEFT_OUT));
+    let first = &left_out.first[0];
+    assert_eq!((first.rule.as_str(), first.why.len()), ("0", limits::LEFT_OUT_BYTES));
 }
 
 fn decode_as(version: u8, bytes: &[u8]) -> Result<Option<Message>, DecodeError> {
@@ -316,7 +398,7 @@ fn what_is_wrong_in_a_short_body_is_said() {
 #[test]
 fn the_specification_shows_the_test_vectors() {
     let page = include_str!("../../../docs/southbound.md");
-    for line in VECTORS.lines().chain(VECTORS_2.lines()).chain(VECTORS_3.lines()) {
+    for line in VECTORS.lines().chain(VECTORS_2.lines()).chain(VECTORS_3.lines()).chain(VECTORS_4.lines()) {
         assert!(page.contains(line), "docs/southbound.md does not show this vector:\n{line}");
     }
 }

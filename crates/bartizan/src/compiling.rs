@@ -6,6 +6,7 @@ mod union;
 
 use crate::error::Failure;
 use crate::reload::Inventory;
+use crate::say::Note;
 use crate::{findings, load};
 use bartizan_agent::joined::{Joined, Library};
 use bartizan_base::{Settings, TenantId};
@@ -106,6 +107,8 @@ pub struct Compiler {
     of_files: Mutex<ByFiles>,
     unions: Mutex<Vec<Arc<Union>>>,
     grouped: Mutex<Option<Grouped>>,
+    /// What is to be said of it.
+    notes: Mutex<Vec<Note>>,
 }
 
 impl Compiler {
@@ -118,6 +121,18 @@ impl Compiler {
             of_files: Mutex::default(),
             unions: Mutex::default(),
             grouped: Mutex::default(),
+            notes: Mutex::default(),
+        }
+    }
+
+    /// What is to be said of the rules, once.
+    pub fn take_notes(&self) -> Vec<Note> {
+        self.notes.lock().map(|mut notes| std::mem::take(&mut *notes)).unwrap_or_default()
+    }
+
+    fn note(&self, more: Vec<Note>) {
+        if let Ok(mut notes) = self.notes.lock() {
+            notes.extend(more);
         }
     }
 
@@ -226,8 +241,10 @@ impl Compiler {
         source: &RuleSource<'_>,
         tenants: &[(TenantId, Variables)],
     ) -> Result<Compiled, CompileError> {
-        let loaded = self.base.rules(&mut parsed, &self.settings, tenants).map_err(|e| e.to_string())?;
-        findings::report(&loaded.diagnostics, &loaded.rules.report);
+        let mut notes = Vec::new();
+        let loaded = self.base.rules(&mut parsed, &self.settings, tenants, &mut notes);
+        let loaded = loaded.map_err(|e| e.to_string())?;
+        notes.extend(findings::report(&loaded.diagnostics, &loaded.rules.report));
         let mut inventory = Inventory::default();
         inventory.add(&parsed, &loaded);
         for (tenant, _) in tenants {
@@ -236,11 +253,12 @@ impl Compiler {
             let count = loaded.rules.signatures.iter().filter(nothing).count();
             if count > 0 {
                 let name = tenant_name(source, *tenant);
-                eprintln!(
+                notes.push(Note::Line(format!(
                     "note: {count} rules match nothing of tenant `{name}`: no address or port is left with its variables"
-                );
+                )));
             }
         }
+        self.note(notes);
         let needs = Needs::of(&loaded.rules);
         let (rules, inventory) = (Arc::new(loaded.rules), Arc::new(inventory));
         Ok(Compiled { rules, inventory, needs })

@@ -2,11 +2,10 @@
 //! What is wrong with rules, for people: what is malformed (no rule, or one that Suricata refuses as well) in full, what only this engine
 //! cannot evaluate by protocol and keyword once it is many.
 
-use crate::say;
+use crate::say::Note;
 use bartizan_detect::keyword::RefusalCode;
 use bartizan_detect::ruleset::UNKNOWN_CLASS;
 use bartizan_rules::{Diagnostic, RuleSetReport, Severity, code};
-use std::io::IsTerminal;
 
 /// Rules that cannot be evaluated and are shown one by one; more are summed.
 const EACH: u64 = 20;
@@ -78,31 +77,31 @@ pub fn sum(report: &RuleSetReport) -> Option<String> {
     Some(format!("{} not supported: {}", count(total), parts.join("; ")))
 }
 
-/// Says at a start, on standard error, which rules were left out and why.
-pub fn report(findings: &[Diagnostic], report: &RuleSetReport) {
-    let color = std::io::stderr().is_terminal();
-    let mut err = std::io::stderr().lock();
+/// What is to be said at a start of rules that were left out, and why.
+pub fn report(findings: &[Diagnostic], report: &RuleSetReport) -> Vec<Note> {
     let few = report.unsupported_total() <= EACH;
     let mut graded = graded(findings, false);
     // A start goes on without the lines of a threshold file that are none: they are told of like the rules, but are no rules.
     for finding in graded.iter_mut().filter(|f| f.code == code::BAD_THRESHOLD) {
         finding.severity = Severity::Warning;
     }
-    let (unsupported, others): (Vec<_>, Vec<_>) = graded.iter().partition(|f| is_unsupported(f));
-    let is_told = |f: &&Diagnostic| {
+    let (unsupported, others): (Vec<_>, Vec<_>) = graded.into_iter().partition(is_unsupported);
+    let is_told = |f: &Diagnostic| {
         f.severity == Severity::Error || f.code == UNKNOWN_CLASS || f.code == code::BAD_THRESHOLD
     };
     let told: Vec<_> = others.into_iter().filter(is_told).collect();
-    told.iter().take(SHOWN).for_each(|finding| say::diagnostic(&mut err, finding, color));
-    if told.len() > SHOWN {
-        let more = told.len() - SHOWN;
-        say::line(&mut err, format_args!("... and {more} more findings; `bartizan check` shows all of them"));
+    let more = told.len().saturating_sub(SHOWN);
+    let mut notes: Vec<Note> = told.into_iter().take(SHOWN).map(Note::Finding).collect();
+    if more > 0 {
+        let said = format!("... and {more} more findings; `bartizan check` shows all of them");
+        notes.push(Note::Line(said));
     }
     if few {
-        unsupported.iter().for_each(|finding| say::diagnostic(&mut err, finding, color));
+        notes.extend(unsupported.into_iter().map(Note::Finding));
     } else if let Some(sum) = sum(report) {
-        say::line(&mut err, format_args!("warning: {sum}; they are left out, `bartizan check` says more"));
+        notes.push(Note::Line(format!("warning: {sum}; they are left out, `bartizan check` says more")));
     }
+    notes
 }
 
 /// Whether rules that cannot be evaluated are few enough to be shown one by one.

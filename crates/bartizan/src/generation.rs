@@ -8,6 +8,7 @@ use crate::error::Failure;
 use crate::firewall::{self, FirewallOptions};
 use crate::outputs::Wanted;
 use crate::reload::Inventory;
+use crate::say::{self, Note};
 use crate::{findings, input, load, rule_files};
 use bartizan_agent::joined::Joined;
 use bartizan_agent::{Agent, ClassInfo, Overrides, PolicyEntries, TenantSelector, one_chain};
@@ -290,6 +291,8 @@ pub struct Builder {
     compiled: bool,
     /// All policies were made anew since then.
     remade: bool,
+    /// What is to be said.
+    notes: Vec<Note>,
 }
 
 impl Builder {
@@ -352,6 +355,7 @@ impl Builder {
             read: None,
             compiled: false,
             remade: false,
+            notes: Vec::new(),
         })
     }
 
@@ -452,7 +456,9 @@ impl Builder {
 
     /// What runs until a controller has said something, for people.
     pub fn meanwhile(&self) -> String {
-        match (&self.options.policy, self.rules().is_empty()) {
+        // What is odd about them was said with the build.
+        let rules = self.rules_named(&mut Vec::new());
+        match (&self.options.policy, rules.is_empty()) {
             (Some(path), _) => format!("the policy {} holds", path.display()),
             (None, false) => "this host's own rules hold for all traffic".to_owned(),
             (None, true) => {
@@ -477,11 +483,11 @@ impl Builder {
         let mut files = load::rule_files(&self.rules())?;
         let mut warnings = Vec::new();
         files.extend(self.options.firewall.files(&self.settings, &mut warnings)?);
-        warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+        self.warn(warnings);
         self.compiled = true;
-        let loaded = self.base.rules(&mut files, &self.settings, &[])?;
+        let loaded = self.base.rules(&mut files, &self.settings, &[], &mut self.notes)?;
         let report = loaded.rules.report.clone();
-        findings::report(&loaded.diagnostics, &report);
+        self.notes.extend(findings::report(&loaded.diagnostics, &report));
         firewall::accepts(&loaded)?;
         self.options.accepts(&report, &self.base.malformed_thresholds())?;
         let mut inventory = Inventory::default();
@@ -493,25 +499,38 @@ impl Builder {
     }
 
     /// Rule files for every flow: those of the command line or the host file, else those that a suricata.yaml names.
-    fn rules(&self) -> Vec<PathBuf> {
-        if !self.options.rules.is_empty() {
-            return self.options.rules.clone();
-        }
+    fn rules(&mut self) -> Vec<PathBuf> {
         let mut warnings = Vec::new();
-        let files = rule_files::of(&self.settings, &mut warnings);
-        warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+        let files = self.rules_named(&mut warnings);
+        self.warn(warnings);
         files
     }
 
+    fn rules_named(&self, warnings: &mut Vec<String>) -> Vec<PathBuf> {
+        match self.options.rules.is_empty() {
+            true => rule_files::of(&self.settings, warnings),
+            false => self.options.rules.clone(),
+        }
+    }
+
     /// Alerts of one packet that are reported.
-    fn alerts_max(&self) -> Result<usize, Failure> {
+    fn alerts_max(&mut self) -> Result<usize, Failure> {
         let (most, warning) = load::alerts_max(&self.settings).map_err(Failure::setting(&self.settings))?;
-        warning.iter().for_each(|warning| eprintln!("warning: {warning}"));
+        self.warn(warning);
         Ok(most)
     }
 
+    /// What is to be said of what was built last, or of why it was not: once.
+    pub fn take_notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.notes)
+    }
+
+    fn warn(&mut self, warnings: impl IntoIterator<Item = String>) {
+        self.notes.extend(warnings.into_iter().map(|warning| Note::Line(format!("warning: {warning}"))));
+    }
+
     /// Where the rules of a policy come from.
-    fn texts(&self, origin: &Origin) -> Texts {
+    fn texts(&mut self, origin: &Origin) -> Texts {
         match origin {
             Origin::File(path) => Texts::Files {
                 always: self.options.rules.clone(),
@@ -577,17 +596,20 @@ impl Builder {
     /// What a policy says.
     fn build_policy(&mut self, origin: &Origin, number: Generation) -> Result<Built, BuildError> {
         let mut has_new_rules = false;
-        let built = self.policy_built(origin, number, &mut has_new_rules);
+        let mut notes = Vec::new();
+        let built = self.policy_built(origin, number, &mut has_new_rules, &mut notes);
+        self.notes.append(&mut notes);
         self.compiled |= has_new_rules;
         built
     }
 
-    /// As [`Builder::build_policy`]; notes whether rules were compiled for it.
+    /// As [`Builder::build_policy`]; notes whether rules were compiled for it, and what is to be said.
     fn policy_built(
         &mut self,
         origin: &Origin,
         number: Generation,
         has_new_rules: &mut bool,
+        notes: &mut Vec<Note>,
     ) -> Result<Built, BuildError> {
         let with_rules = !self.options.rules.is_empty() && matches!(origin, Origin::File(_));
         let (links, with_options, before) = (self.links.clone(), self.options.clone(), self.read.clone());
@@ -599,16 +621,17 @@ impl Builder {
         let read = Some(Arc::clone(&file));
         let is_remade = before.is_some_and(|before| !Arc::ptr_eq(&before.common, &file.common));
         *has_new_rules = !compiler.has_nothing_new();
+        notes.extend(compiler.take_notes());
         let mut prepared = prepared?;
         prepared.chains.generation = number;
-        file.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
+        notes.extend(file.warnings().iter().map(|warning| Note::Line(format!("warning: {warning}"))));
         let detection = agent.function_id("ids");
         let detects = prepared.classes.iter().any(|c| detection.is_some_and(|id| c.path.contains(id)));
         if !detects && with_rules {
-            eprintln!(
+            notes.push(Note::Line(format!(
                 "warning: --rules has no effect: no chain of {} has `ids`; add it to a chain there",
                 origin.name()
-            );
+            )));
         }
         let mut names = vec!["?"; 32];
         for name in agent.function_names().into_iter().chain(["gate", "names"]) {
@@ -634,6 +657,13 @@ impl Builder {
         }
         Ok(Built { chains, report, inventory, function_names: names, needs, policy: Some(policy) })
     }
+}
+
+/// Has something built, and says what there is to say of it, whatever came of it.
+pub fn said_by<T>(builder: &mut Builder, build: impl FnOnce(&mut Builder) -> T) -> T {
+    let built = build(builder);
+    say::notes(&builder.take_notes());
+    built
 }
 
 /// Reads a policy for the functions that the agent has.

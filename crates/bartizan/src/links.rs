@@ -17,6 +17,7 @@ use bartizan_ports::{
     ExitPort, InlineOptions, InlinePair, Interface, MERGE_WAIT, MergedTap, OpenError, PacketFilter,
     PassiveOptions, PassivePort, Port, PortError, Side, Timestamps, stamps_by_device,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -130,6 +131,18 @@ impl Links {
         let link = self.links.iter().find(|link| link.plan.name == name && link.plan.is_inline())?;
         let part = link.parts.first().filter(|part| matches!(part.state, State::Up))?;
         Some(part.interfaces.interfaces())
+    }
+
+    /// Links that are without some of their interfaces: whether without all, and why.
+    pub fn away(&self) -> BTreeMap<String, (bool, String)> {
+        let of = |link: &Watched| {
+            let part = link.parts.iter().find(|part| !matches!(part.state, State::Up))?;
+            let told = if let State::Gone(_, told) = &part.state { told.clone() } else { None };
+            let why = told.or_else(|| part.interfaces.gone());
+            let all = link.parts.iter().all(|part| !matches!(part.state, State::Up));
+            Some((link.plan.name.clone(), (all, why.unwrap_or_else(|| "an interface is gone".to_owned()))))
+        };
+        self.links.iter().filter_map(of).collect()
     }
 
     /// Why the run cannot go on, if no link is left.

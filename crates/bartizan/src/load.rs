@@ -3,6 +3,7 @@
 
 use crate::error::Failure;
 use crate::input;
+use crate::say::Note;
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{SettingError, Settings, TenantId};
@@ -255,21 +256,22 @@ impl Base {
         }
     }
 
-    /// Compiles rules into a generation.
+    /// Compiles rules into a generation. `notes`: what is to be said of it besides.
     pub fn rules(
         &self,
         files: &mut [RuleFile],
         settings: &Settings,
         tenants: &[(TenantId, Variables)],
+        notes: &mut Vec<Note>,
     ) -> Result<Loaded, Failure> {
         let damaged = || self.compiler.info().cache.map_or(0, |cache| cache.refused);
         let before = damaged();
         let mut loaded = ruleset::load(files, &self.input(settings, tenants)).map_err(Failure::input)?;
         let found = damaged() - before;
         if found > 0 {
-            eprintln!(
+            notes.push(Note::Line(format!(
                 "note: {found} files of the pattern cache were damaged or foreign; they were compiled anew and replaced"
-            );
+            )));
         }
         if let Some(thresholds) = &self.thresholds {
             loaded.diagnostics.extend(thresholds.diagnostics.iter().cloned());
@@ -495,7 +497,7 @@ mod tests {
                 "alert tcp any any -> any any (content:\"one\"; sid:1;)\nalert tcp any any -> any any (content:\"{second}\"; sid:2;)\n"
             );
             let mut files = [bartizan_rules::parse_file(text, "r.rules")];
-            base.rules(&mut files, &settings, &[]).unwrap().rules
+            base.rules(&mut files, &settings, &[], &mut Vec::new()).unwrap().rules
         };
         let (first, second) = (load("two"), load("three"));
         let same = |at: usize| Arc::ptr_eq(&first.signatures[at].signature, &second.signatures[at].signature);

@@ -9,6 +9,8 @@
 //! A link whose interfaces are gone loses its level with them, and gets it again when it is taken up: entries and devices are those of before. Until that works the link runs without
 //! it, which is said once for each cause.
 
+pub mod stand;
+
 use crate::crew::OfLink;
 use crate::error::Failure;
 use crate::links::Links;
@@ -28,6 +30,7 @@ use bartizan_xdp::{
     Early, EarlyOptions, Fail, Left, Mode, ModeChoice, Options, PINS, Pinned, PortCounters, PortNews,
     PortSetup, Program, Side, Tables, Watch, XdpError, pinned, remove_left,
 };
+use stand::LevelsStand;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -67,22 +70,34 @@ struct LinkLevel {
     setups: [PortSetup; 2],
     /// The program is on its ports.
     attached: bool,
+    /// What a killed run has left is on some of them until it is taken over.
+    waits: bool,
     /// Why it could not be attached again, as it was said last.
     told: Option<String>,
 }
 
 impl LinkLevel {
+    /// One that is on no port yet.
+    fn new(link: &str, setups: [PortSetup; 2]) -> Self {
+        LinkLevel { name: link.to_owned(), setups, attached: false, waits: false, told: None }
+    }
+
     /// Attaches the program to both interfaces, or to none. What is to be said of it.
     fn attach(&mut self, program: &mut Program, interfaces: &[Interface]) -> Result<Vec<String>, XdpError> {
         let mut notes = Vec::new();
+        self.waits = false;
         for (at, interface) in interfaces.iter().enumerate().take(self.setups.len()) {
             self.setups[at].ifindex = interface.index;
             match program.attach(&self.setups[at]) {
-                Ok(attached) if attached.mode == Mode::Generic => notes.push(format!(
-                    "link `{}`: the driver of `{}` runs no XDP programs, so the kernel does (generic mode), which is slower",
-                    self.name, interface.name
-                )),
-                Ok(_) => {}
+                Ok(attached) => {
+                    self.waits |= attached.waits;
+                    if attached.mode == Mode::Generic {
+                        notes.push(format!(
+                            "link `{}`: the driver of `{}` runs no XDP programs, so the kernel does (generic mode), which is slower",
+                            self.name, interface.name
+                        ));
+                    }
+                }
                 Err(error) => {
                     self.setups.iter().take(at).for_each(|before| drop(program.detach(before.index)));
                     return Err(error);
@@ -97,6 +112,20 @@ impl LinkLevel {
     fn detach(&mut self, program: &mut Program) {
         self.setups.iter().for_each(|port| drop(program.detach(port.index)));
         self.attached = false;
+    }
+
+    /// Why it handles no packets, if it does not.
+    fn off(&self) -> Option<String> {
+        match (self.attached, self.waits) {
+            (true, false) => None,
+            (true, true) => Some(
+                "what a killed run has left is on its interfaces until all workers serve their frames"
+                    .to_owned(),
+            ),
+            (false, _) => {
+                Some(self.told.clone().unwrap_or_else(|| "the link has lost its interfaces".to_owned()))
+            }
+        }
     }
 
     fn is_on(&self, interfaces: &[Interface]) -> bool {
@@ -170,6 +199,8 @@ pub struct Below {
     /// Why that could not be taken over, as it was said last.
     told: Option<String>,
     looked: Option<Instant>,
+    /// How levels stand, for who tells it.
+    pub stand: LevelsStand,
     /// What is to be said of it.
     pub notes: Vec<String>,
 }
@@ -197,6 +228,23 @@ fn one_mode(plan: &Plan) -> Result<(), Failure> {
 fn drop_samples(offload: &Offload) -> Option<u8> {
     let of = offload.drop_samples.unwrap_or(OFFLOAD_DROP_SAMPLES_USUAL);
     of.checked_ilog2().and_then(|power| u8::try_from(power).ok())
+}
+
+/// Links whose level knows what rules refuse.
+fn early_links(plan: &Plan) -> Vec<LinkId> {
+    (0..).zip(&plan.links).filter(|(_, link)| link.knows_refusals()).map(|(n, _)| LinkId(n)).collect()
+}
+
+/// A link has a level now: for who tells how levels stand.
+fn note_level(
+    stand: &LevelsStand,
+    level: &LinkLevel,
+    (link, number, watch): (&LinkPlan, LinkId, Watch),
+    tables: Arc<Tables>,
+) {
+    let asks = link.knows_refusals().then(|| (number, !link.drops_early()));
+    stand.note_level(&link.name, tables, (watch, u32::from(link.workers)), asks);
+    stand.note_off(&link.name, level.off());
 }
 
 /// How much room is needed for refusing packets without a flow on some links.
@@ -290,7 +338,7 @@ impl Below {
         Ok(())
     }
 
-    /// Loads and attaches what links want, and gives each worker its device. To be called once their ports are open; `interfaces` by link; `chains`: the first generation.
+    /// Loads and attaches what links want, and gives each worker its device. To be called once their ports are open; `interfaces` by link; `chains`: the first generation, with the names of its functions by their bit.
     ///
     /// # Errors
     /// A level that is wanted cannot be used: which, why, and what to do.
@@ -298,7 +346,7 @@ impl Below {
         plan: &Plan,
         interfaces: &[Vec<Interface>],
         of_links: &mut [OfLink],
-        chains: &Chains,
+        (chains, names): (&Chains, &[&'static str]),
     ) -> Result<Self, Failure> {
         let mut below = Below::default();
         let mut slots = 0;
@@ -311,11 +359,7 @@ impl Below {
             below.shares.push(share);
         }
         one_mode(plan)?;
-        below.early = (0..)
-            .zip(&plan.links)
-            .filter(|(_, link)| link.knows_refusals())
-            .map(|(n, _)| LinkId(n))
-            .collect();
+        below.early = early_links(plan);
         let early = early_options(&below.early, plan, of_links);
         let mut firsts = Vec::new();
         let mut all_workers = 0;
@@ -325,6 +369,7 @@ impl Below {
             all_workers = own.end;
             below.workers.extend(own.filter(|_| link.offload.is_some()));
         }
+        let mut held = 0;
         let links = plan.links.iter().zip(interfaces).zip(&*of_links).zip(0u16..);
         for (((link, interfaces), of_link), number) in links {
             let Some(offload) = &link.offload else {
@@ -355,7 +400,7 @@ impl Below {
                     let (flows, tunnels, workers) = (slots, settings.decoder, all_workers);
                     let options = Options { flows, mode, tunnels, workers, early };
                     let program = none.insert(Program::load(&options).map_err(failed)?);
-                    below.notes.extend(begin(program, &below.early, chains));
+                    held = begin(program, &below.early, chains, &mut below.notes);
                     program
                 }
             };
@@ -375,8 +420,9 @@ impl Below {
             };
             let setups = [setup(Side::First, 0), setup(Side::Second, 1)];
             take_away_unpaired(program, interfaces).map_err(failed)?;
-            let mut level = LinkLevel { name: link.name.clone(), setups, attached: false, told: None };
+            let mut level = LinkLevel::new(&link.name, setups);
             below.notes.extend(level.attach(program, interfaces).map_err(failed)?);
+            note_level(&below.stand, &level, (link, LinkId(number), watch), program.tables());
             below.ports.extend(interfaces.iter().zip(&setups).map(|(interface, setup)| LevelPort {
                 interface: interface.name.clone(),
                 link: link.name.clone(),
@@ -385,6 +431,7 @@ impl Below {
             }));
             below.links.push(level);
         }
+        below.stand.note_rules(chains, names, held);
         below.open_exits(plan)?;
         for (number, (of_link, link)) in of_links.iter_mut().zip(&plan.links).enumerate() {
             let first = firsts.get(number).copied().unwrap_or_default();
@@ -424,14 +471,22 @@ impl Below {
     }
 
     /// Makes the table of a generation by which packets without a flow are refused, before any worker enters it. What is to be said: how much of the rules it holds, if not all.
-    pub fn prepare(&self, chains: &Chains) -> Option<String> {
-        prepare(self.program.as_ref()?, &self.early, chains)
+    /// `names`: of its functions by their bit.
+    pub fn prepare(&self, chains: &Chains, names: &[&'static str]) -> Option<String> {
+        let (held, said) = prepare(self.program.as_ref()?, &self.early, chains);
+        self.stand.note_rules(chains, names, held);
+        said
     }
 
     /// Pins what is to fail open and takes over what a killed run has left, once workers serve their frames; and looks for MTUs that were changed: frames that are longer than what may leave go up from then
     /// on; and for links that are gone or have come back. To be called often; most calls look at nothing. What is to be said.
     pub fn look(&mut self, links: &Links) -> Vec<String> {
         let mut said = Vec::new();
+        let is_due = self.looked.is_none_or(|looked| looked.elapsed() >= EVERY);
+        if is_due {
+            self.looked = Some(Instant::now());
+            self.stand.note_away(links.away());
+        }
         let Some(program) = &mut self.program else { return said };
         if program.waits() {
             let tables = program.tables();
@@ -441,6 +496,9 @@ impl Below {
                 if let Some(why) = why.as_ref().filter(|why| Some(*why) != self.told.as_ref()) {
                     said.push(format!("error: {why}; it is tried again"));
                 }
+                if why.is_none() {
+                    self.links.iter_mut().for_each(|level| level.waits = false);
+                }
                 self.told = why;
                 if let Some(left) = now.ok().filter(|left| left.programs > 0) {
                     said.push(note(&left));
@@ -448,14 +506,22 @@ impl Below {
                 }
             }
         }
-        if self.looked.is_some_and(|looked| looked.elapsed() < EVERY) {
+        if !is_due {
             return said;
         }
-        self.looked = Some(Instant::now());
         for level in &mut self.links {
             level.follow(program, links.inline_interfaces(&level.name), &mut said);
+            self.stand.note_off(&level.name, level.off());
         }
-        said.extend(program.follow_losses().iter().map(told));
+        for news in program.follow_losses() {
+            let (name, why) = match &news {
+                PortNews::Closed { name, why, .. } => (name, Some(why.to_string())),
+                PortNews::Open { name } => (name, None),
+            };
+            let port = self.ports.iter().find(|port| port.interface == *name);
+            port.into_iter().for_each(|port| self.stand.note_port(&port.link, name, why.clone()));
+            said.push(told(&news));
+        }
         for port in &self.ports {
             // An interface that is gone takes the level with it.
             let _ = program.refresh_mtu(port.index);
@@ -571,26 +637,28 @@ fn told(news: &PortNews) -> String {
     }
 }
 
-/// Before a link can be left open it is known what is refused: the first generation, with its table.
-fn begin(program: &Program, links: &[LinkId], chains: &Chains) -> Option<String> {
-    let said = prepare(program, links, chains);
+/// Before a link can be left open it is known what is refused: the first generation, with its table. How many of its rules the table holds.
+fn begin(program: &Program, links: &[LinkId], chains: &Chains, notes: &mut Vec<String>) -> usize {
+    let (held, said) = prepare(program, links, chains);
+    notes.extend(said);
     program.tables().enter_generation(chains.generation.0);
-    said
+    held
 }
 
-/// See [`Below::prepare`]. `links`: those whose packets are judged.
-fn prepare(program: &Program, links: &[LinkId], chains: &Chains) -> Option<String> {
-    let early = chains.early.as_ref()?;
+/// Makes the table of a generation ([`Below::prepare`]). `links`: those whose packets are judged. How many rules of the list it holds, and what is to be said.
+fn prepare(program: &Program, links: &[LinkId], chains: &Chains) -> (usize, Option<String>) {
     let tables = program.tables();
-    let tables = tables.early()?;
+    let (Some(early), Some(tables)) = (chains.early.as_ref(), tables.early()) else { return (0, None) };
     let table = early.rules.table(links, tables.outcomes());
     let (held, all) = (table.held, early.rules.len());
     if !tables.write(chains.generation.0 as u8, &table.words) {
-        return Some("packets without a flow are not refused early: their table has no room".to_owned());
+        let said = "packets without a flow are not refused early: their table has no room";
+        return (0, Some(said.to_owned()));
     }
-    (held < all).then(|| {
+    let said = (held < all).then(|| {
         format!("early-drop: the XDP level has room for the first {held} of {all} rules, each policy's default counted as one; what none of these decides comes up and is dropped here, and passes while a link is open that nobody serves")
-    })
+    });
+    (held, said)
 }
 
 /// What is said of what a killed run had left.

@@ -9,6 +9,7 @@
 //!
 //! Not done: which rules are lost (a rule may have got another sid), only how many.
 
+use bartizan_api::southbound::{LeftOut, RuleLeftOut};
 use bartizan_config::policy::values::Share;
 use bartizan_detect::ruleset::{Loaded, RefusedRule};
 use bartizan_rules::RuleFile;
@@ -125,6 +126,20 @@ impl Inventory {
             + all.len().saturating_sub(FAILED_TOLD) as u64;
         all.truncate(FAILED_TOLD);
         (all, more)
+    }
+
+    /// Rules that cannot be used, as a controller is told of them.
+    pub fn told(&self) -> LeftOut {
+        let (failed, more) = self.failed();
+        let mut told = LeftOut::default();
+        for RefusedRule { id, file, place, message, .. } in &failed {
+            told.add(|| {
+                let id = id.map_or_else(String::new, |(gid, sid)| format!(": {gid}:{sid}"));
+                RuleLeftOut { rule: format!("{file}:{}{id}", place.0), why: message.clone() }
+            });
+        }
+        told.count += more;
+        told
     }
 
     /// Lines that are no rules.
@@ -253,7 +268,7 @@ mod tests {
             .collect();
         let settings = bartizan_config::suricata::shipped();
         let base = Base::with(&settings, None, 64, &mut Vec::new()).unwrap();
-        let loaded = base.rules(&mut files, &settings, &[]).unwrap();
+        let loaded = base.rules(&mut files, &settings, &[], &mut Vec::new()).unwrap();
         inventory.add(&files, &loaded);
         inventory
     }

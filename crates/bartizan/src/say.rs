@@ -8,7 +8,7 @@
 use bartizan_events::harmless;
 use bartizan_rules::Diagnostic;
 use std::fmt::Arguments;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 /// As that of the standard library, made harmless.
 macro_rules! println {
@@ -34,6 +34,27 @@ pub fn diagnostic(out: &mut impl Write, finding: &Diagnostic, color: bool) {
     let colored = (color && safe == plain.as_str()).then(|| finding.render(true));
     let text = colored.as_deref().unwrap_or(&safe);
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n"));
+}
+
+/// Something to be said by whoever had something done: what builds prints nothing.
+#[derive(Clone, Debug)]
+pub enum Note {
+    /// A line.
+    Line(String),
+    /// A finding, with its line.
+    Finding(Diagnostic),
+}
+
+/// Says on standard error what there is to say.
+pub fn notes(notes: &[Note]) {
+    let color = std::io::stderr().is_terminal();
+    let mut err = std::io::stderr().lock();
+    for note in notes {
+        match note {
+            Note::Line(text) => line(&mut err, format_args!("{text}")),
+            Note::Finding(finding) => diagnostic(&mut err, finding, color),
+        }
+    }
 }
 
 /// A writer of text, made harmless line by line.

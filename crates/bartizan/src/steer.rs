@@ -8,7 +8,7 @@
 use crate::channel::{Answer, Asked, COMMANDS_WAITING, Command, Inbox};
 use crate::engines::Engines;
 use crate::error::Failure;
-use crate::generation::{Builder, Built};
+use crate::generation::{Builder, Built, said_by};
 use crate::health::Health;
 use crate::links::Links;
 use crate::metrics::Source;
@@ -192,7 +192,8 @@ impl Steering<'_> {
     /// Builds a controller's generation beside the running one. That it weakens is meant so.
     fn build_held(&self, joined: &Arc<Joined>, course: &mut Course<'_>) -> Answer {
         course.ready = None;
-        match course.builder.build_held(joined, Generation(course.number + 1)) {
+        let number = Generation(course.number + 1);
+        match said_by(course.builder, |builder| builder.build_held(joined, number)) {
             Ok(built) => {
                 course.ready = Some((Arc::clone(joined), built));
                 Answer::Done
@@ -215,11 +216,16 @@ impl Steering<'_> {
     fn swap(&self, built: Built, course: &mut Course<'_>) -> String {
         let Course { builder, below, running, number, .. } = course;
         *number += 1;
-        let said = view::lock(below).prepare(&built.chains);
+        let said = view::lock(below).prepare(&built.chains, &built.function_names);
         if let Some(said) = said {
             eprintln!("warning: {said}");
         }
-        self.in_force.note(Generation(*number), builder.held(), &builder.tenants());
+        // A policy alone changes nothing of the rules of libraries.
+        let left_out = match Arc::ptr_eq(running, &built.inventory) {
+            true => self.in_force.left_out(),
+            false => built.inventory.told(),
+        };
+        self.in_force.note(Generation(*number), builder.held(), &builder.tenants(), left_out);
         self.engines.ask(&built);
         self.control.swap(built.chains);
         self.source.loaded(&built.report, builder.cache());
@@ -276,7 +282,7 @@ impl Steering<'_> {
         running: &Inventory,
     ) -> Result<Built, Failure> {
         let terms = plan::terms(self.given)?;
-        let built = builder.build(number)?;
+        let built = said_by(builder, |builder| builder.build(number))?;
         running.may_become(&built.inventory, &terms).map_err(Failure::input)?;
         Ok(built)
     }

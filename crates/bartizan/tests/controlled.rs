@@ -5,12 +5,13 @@
 use crate::command_socket;
 use crate::common;
 use crate::inline_pair;
+use crate::level;
 use crate::namespace;
 use crate::office;
 
 use bartizan_agent::session::Held;
 use bartizan_agent::session::store::{FileStore, Store};
-use bartizan_api::southbound::{Object, Policy, RuleGroup, RuleType, Rules};
+use bartizan_api::southbound::{LevelStands, LevelState, Object, Policy, RuleGroup, RuleType, Rules, Stands};
 use bartizan_ports::InlinePort;
 use command_socket::Client;
 use common::{Folder, Running, get, run, until, value};
@@ -282,5 +283,89 @@ fn what_was_stored_and_is_broken_is_said_and_the_hosts_own_policy_holds() {
         running.until("what was stored cannot be read");
         assert_eq!(passed(&mut net, &[4000, 7000]), [7000]);
         assert_eq!(running.stop().code, Some(0));
+    });
+}
+
+/// Two links, of which the first has a level below that asks rules.
+fn host_with_level() -> String {
+    let links = "links: [{name: wan, inline: {a: a1, b: b1, offload: {level: xdp, early-drop: true}}}, {name: lan, inline: {a: c1, b: d1}}]";
+    let host = host("");
+    let (_, rest) = host.split_once('\n').unwrap();
+    format!("{links}\n{rest}")
+}
+
+/// What the device says of its levels.
+fn stands(site: &Site) -> Stands {
+    site.running().stands.unwrap_or_default()
+}
+
+fn level_of(stands: &Stands, link: &str, level: &str) -> Option<LevelStands> {
+    stands.levels.iter().find(|of| (of.link.as_str(), of.level.as_str()) == (link, level)).cloned()
+}
+
+#[test]
+fn what_each_level_does_and_which_rules_nobody_evaluates_is_told() {
+    in_namespace(|| {
+        let folder = Folder::new();
+        let (_net, _other) = (level::network(1500), level::ends(["c", "d"], 1500));
+        let site = Site::new(&folder.path("ca"), &[0, 3]);
+        site.enrol(&folder.path("identity"));
+        folder.write("bartizan.yaml", host_with_level());
+        let _running = start(&folder);
+        let mut objects = generation(4000, &[2001, 2003]);
+        let lines = [
+            "alert udp any any -> any any (content:\"secret\"; sid:2001;)",
+            "alert udp any any -> any any (asn1:oversize_length 10; sid:2003;)",
+        ];
+        let Some(Object::Group(file)) = objects.last_mut() else { panic!() };
+        file.rules = Rules::Raw(lines.map(str::to_owned).to_vec());
+        site.publish(1, &objects);
+        until("generation 1", || site.acknowledged() == 1);
+        let now = stands(&site);
+        // All that a controller's policies say is for a tenant, which the level does not know; the default is for all.
+        let wan = level_of(&now, "wan", "xdp").unwrap();
+        assert_eq!((wan.generation, wan.state, wan.why.as_str()), (1, LevelState::On, ""), "{now:?}");
+        let rules = wan.rules.unwrap();
+        assert_eq!(
+            (rules.while_open, &rules.evaluates),
+            (false, &[("gate".to_owned(), 1)].into()),
+            "{rules:?}"
+        );
+        let names: Vec<&str> = rules.left_out.first.iter().map(|one| one.rule.as_str()).collect();
+        assert_eq!(
+            (rules.left_out.count, names),
+            (2, vec!["acme/web: rule 1 of pfw", "acme/web: the default of pfw"])
+        );
+        assert!(rules.left_out.first[0].why.contains("for one tenant"), "{rules:?}");
+        for link in ["wan", "lan"] {
+            let host = level_of(&now, link, "host").unwrap();
+            assert_eq!((host.generation, host.state, host.rules), (1, LevelState::On, None));
+        }
+        assert_eq!(level_of(&now, "lan", "xdp"), None);
+        assert_eq!(now.left_out.count, 1, "{now:?}");
+        let first = &now.left_out.first[0];
+        assert!(first.rule == "web.rules:2: 1:2003" && first.why.contains("asn1"), "{first:?}");
+        let levels = site.running().workers[0].levels.clone();
+        assert_eq!(levels, [("host".to_owned(), 1), ("xdp".to_owned(), 1)].into());
+        // A change, all else the same: told in short, and the level is at it.
+        site.publish(2, &generation(5000, &[2001]));
+        until("generation 2", || site.acknowledged() == 2);
+        let now = stands(&site);
+        assert_eq!(level_of(&now, "wan", "xdp").unwrap().generation, 2, "{now:?}");
+        assert_eq!(now.left_out, Default::default());
+        // The link loses its interfaces, and with them its level. Nobody has changed anything.
+        namespace::ip("link del dev a0");
+        until("the level is off", || {
+            level_of(&stands(&site), "wan", "xdp").is_some_and(|wan| wan.state == LevelState::Off)
+        });
+        until("the link is away", || {
+            level_of(&stands(&site), "wan", "host").is_some_and(|wan| wan.state == LevelState::Off)
+        });
+        let now = stands(&site);
+        let wan = level_of(&now, "wan", "xdp").unwrap();
+        assert!(wan.generation == 0 && wan.rules.is_none() && !wan.why.is_empty(), "{wan:?}");
+        assert_eq!(level_of(&now, "lan", "host").unwrap().state, LevelState::On);
+        let worker = &site.running().workers[0];
+        assert_eq!((worker.link.as_str(), worker.levels.contains_key("xdp")), ("wan", false));
     });
 }

@@ -63,14 +63,75 @@ pub struct WorkerReport {
     pub generation: u64,
 }
 
-/// What one level below the host runs.
+/// How a level of a link stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LevelState {
+    /// The device does not say.
+    #[default]
+    Unknown,
+    /// It handles packets.
+    On,
+    /// It handles none for now: packets go to the host, if the link has its interfaces.
+    Off,
+    /// Somebody who is to serve its link gives no sign of life: packets go on uninspected.
+    Open,
+    /// The same: packets are dropped.
+    Closed,
+}
+
+/// A rule, and why it is not evaluated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct RuleReport {
+    /// Which: `acme/web: rule 3 of pfw`; of a library its file, line and id.
+    pub rule: String,
+    /// What it asks for, or what is wrong with it.
+    pub why: String,
+}
+
+/// Rules that are not evaluated somewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct LeftOutReport {
+    /// How many.
+    pub count: u64,
+    /// The first of them, eight at most.
+    pub first: Vec<RuleReport>,
+}
+
+/// What becomes of rules on headers at a level that asks them of packets without a flow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct LevelRules {
+    /// Only while the level is open; else such packets go up to the host.
+    pub while_open: bool,
+    /// Rules that it evaluates itself, by function; a policy's default counts as one.
+    pub evaluates: BTreeMap<String, u64>,
+    /// Rules that it does not: what they match goes up to the host, which evaluates them.
+    pub left_out: LeftOutReport,
+}
+
+/// What a level of a link runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct LevelReport {
+    /// The link; empty for all links of the device, if it does not say more.
+    #[serde(default)]
+    pub link: String,
     /// `host`, `xdp` or `rtl`.
     pub level: String,
-    /// The generation that it runs.
+    /// The generation that acts there; 0 for none.
     pub generation: u64,
+    /// How it stands.
+    #[serde(default)]
+    pub state: LevelState,
+    /// Why it does not stand as it should; empty if it does.
+    #[serde(default)]
+    pub reason: String,
+    /// What it makes of rules on headers; null where it is asked for none: there it handles flows of which the host has decided.
+    #[serde(default)]
+    pub rules: Option<LevelRules>,
 }
 
 /// How long a device took with a generation that it runs, from when it had all of it; microseconds.
@@ -99,6 +160,9 @@ pub struct Acknowledgement {
     /// What runs at which level.
     #[serde(default)]
     pub levels: Vec<LevelReport>,
+    /// Rules of libraries that the device does not evaluate at all; null if it does not say.
+    #[serde(default)]
+    pub rules_left_out: Option<LeftOutReport>,
     /// Why not, or what is not as wanted.
     #[serde(default)]
     pub diagnostics: Vec<String>,
@@ -154,8 +218,11 @@ pub struct DeviceStatus {
     pub seen: u64,
     /// Worker by worker.
     pub workers: Vec<WorkerReport>,
-    /// Level by level.
+    /// Level by level of each link.
     pub levels: Vec<LevelReport>,
+    /// Rules of libraries that it does not evaluate at all: with keywords or protocols that it does not have, or no rules; null if it
+    /// does not say.
+    pub rules_left_out: Option<LeftOutReport>,
     /// Why not, or what is not as wanted.
     pub diagnostics: Vec<String>,
     /// How long it took with what it runs; null if it does not say, or has built that with its start.
@@ -284,8 +351,7 @@ impl DeviceStatus {
         let newest = number.is_none_or(|number| number == self.number());
         if answer.accepted && !newest && self.state == State::Refused {
             // It says again what runs since a link or level changed: that it refused what is wanted, and why, stands.
-            self.workers.clone_from(&answer.workers);
-            self.levels.clone_from(&answer.levels);
+            self.stands_as(answer);
             return self;
         }
         self.state = match (newest && answer.generation == self.wanted, answer.accepted) {
@@ -293,10 +359,16 @@ impl DeviceStatus {
             (true, false) => State::Refused,
             (false, _) => State::Waiting,
         };
-        self.workers.clone_from(&answer.workers);
-        self.levels.clone_from(&answer.levels);
+        self.stands_as(answer);
         self.diagnostics.clone_from(&answer.diagnostics);
         self
+    }
+
+    /// What runs where, as it says.
+    fn stands_as(&mut self, answer: &Acknowledgement) {
+        self.workers.clone_from(&answer.workers);
+        self.levels.clone_from(&answer.levels);
+        self.rules_left_out.clone_from(&answer.rules_left_out);
     }
 
     /// As a line of status.

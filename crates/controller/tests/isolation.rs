@@ -133,7 +133,7 @@ fn queries(route: &Route) -> Vec<String> {
                 .filter(|n| (from..=to).contains(n))
                 .map(|n| n.to_string())
                 .collect(),
-            ParameterKind::Cursor => {
+            ParameterKind::Cursor | ParameterKind::NumberCursor => {
                 ["", "acme/", "acme/zzz", "zeta-hush/", "zeta-hush", "0", "1", "999999", "devices/"]
                     .map(hex)
                     .to_vec()

@@ -205,6 +205,7 @@ fn numbers_that_a_device_is_sent_only_grow_and_stand_for_their_generations() {
         workers: Vec::new(),
         levels: Vec::new(),
         diagnostics: Vec::new(),
+        rules_left_out: None,
         took: None,
     };
     let status = DeviceStatus::default().follow(5, &Touched::All);
@@ -254,6 +255,7 @@ fn a_refusal_costs_the_tenant_what_it_said_last_then_what_is_said_of_it_and_then
         workers: Vec::new(),
         levels: Vec::new(),
         diagnostics: Vec::new(),
+        rules_left_out: None,
         took: None,
     };
     let refused = |status: DeviceStatus| {

@@ -632,3 +632,38 @@ fn libraries_choose_rules_by_id_category_and_metadata() {
     let given = world.get("/v1/devices/edge/policy")["policy"].clone();
     assert_eq!(given["rule-groups"], json!({ "web": ["web.rules"] }));
 }
+
+#[test]
+fn pairs_of_all_policies_of_a_tenant_are_counted_with_each_change() {
+    let world = World::new();
+    world.tenant("acme", 1);
+    world.tenant("beta", 2);
+    // 400 times 400 are 160,000 pairs: one such policy a tenant may have, two are more than 262,144.
+    let members: Vec<String> = (0..400).map(|n| format!("10.{}.{}.1", n / 200, n % 200)).collect();
+    for tenant in ["acme", "beta"] {
+        world.do_it("PUT", &format!("/v1/tenants/{tenant}/groups/many"), &json!({ "members": members }));
+    }
+    let policy = json!({ "policy": { "from": "many", "to": ["many"], "chain": [] } });
+    world.do_it("PUT", "/v1/tenants/acme/policies/zone", &policy);
+    world.do_it("PUT", "/v1/tenants/beta/policies/zone", &policy);
+    let said = "with this tenant `acme` has more than 262144 pairs of members of `from` and `to`, counted for each tenant and link; \
+                write larger networks on one side, or `any`";
+    // Whether it is tried before or behind the other; what is written last is at fault.
+    for name in ["another", "zzz"] {
+        let refused = world.refused("PUT", &format!("/v1/tenants/acme/policies/{name}"), &policy, 422);
+        assert_eq!(pointers(&refused), [format!("/policy/from: {said}")]);
+    }
+    // The same again is no more than before; one side is enough; and what is gone does not count.
+    world.do_it("PUT", "/v1/tenants/acme/policies/zone", &policy);
+    let one_side = json!({ "policy": { "from": "many", "chain": [] } });
+    world.do_it("PUT", "/v1/tenants/acme/policies/another", &one_side);
+    world.do_it("DELETE", "/v1/tenants/acme/policies/zone", &Value::Null);
+    world.do_it("PUT", "/v1/tenants/acme/policies/another", &policy);
+    // A group that grows is refused in the same words.
+    world.do_it("PUT", "/v1/tenants/acme/groups/few", &json!({ "members": ["192.0.2.1"] }));
+    let few = json!({ "policy": { "from": "few", "to": "many", "chain": [] } });
+    world.do_it("PUT", "/v1/tenants/acme/policies/few", &few);
+    let more = json!({ "members": members });
+    let told = pointers(&world.refused("PUT", "/v1/tenants/acme/groups/few", &more, 422));
+    assert!(told.len() == 1 && told[0].contains(said), "{told:?}");
+}

@@ -26,7 +26,7 @@ pub use header::{HeaderRules, names_among};
 pub use hosts::{HostData, HostKeeper, HostSlot, HostTables, HostTablesConfig, HostValues};
 pub use part::RulePart;
 pub use spec::{
-    Below, Counter, ENTRY_BYTES_MAX, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf,
+    Below, Counter, ENTRY_BYTES_MAX, Function, FunctionKind, FunctionSpec, HandsUp, HeaderField, HeaderHalf,
     LOOKUPS_MAX, Model, RuleSource, RulesError, Slot, SlotState, Together, WorkerState, slot_as, slot_as_mut,
     state_in,
 };

@@ -213,6 +213,19 @@ pub enum Below {
     Judges,
 }
 
+/// Why a level below does not refuse a packet without a flow in a function's name ([`Function::refuses`]): it goes up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HandsUp {
+    /// The rule lets it go on; that opens a flow, which is the host's to do.
+    LetsGo,
+    /// The rule refuses it with an answer, which the host sends.
+    Answers,
+    /// The policy is staged: its refusals are computed and reported by the host.
+    Staged,
+    /// The function judges by more than headers.
+    Judges,
+}
+
 /// A function with the rules of one generation; immutable, shared by the workers.
 pub trait Function: Send + Sync {
     /// What it is.
@@ -300,9 +313,12 @@ pub trait Function: Send + Sync {
     }
 
     /// What becomes of each packet of TCP and UDP that opens a flow of this class, or belongs to none, where the lookup has found this rule of its header rules (`None`: none), whatever
-    /// else is known of it: a refusal by [`Verdict::Drop`] that a level below may do in its place. `None`: that depends on more, or it goes on, or is answered.
-    fn refuses(&self, fid: Fid, matched: Option<u32>) -> Option<Decision> {
-        self.inner()?.refuses(fid, matched)
+    /// else is known of it: a refusal by [`Verdict::Drop`] that a level below may do in its place.
+    ///
+    /// # Errors
+    /// What it is instead: then the packet goes up.
+    fn refuses(&self, fid: Fid, matched: Option<u32>) -> Result<Decision, HandsUp> {
+        self.inner().map_or(Err(HandsUp::Judges), |inner| inner.refuses(fid, matched))
     }
 
     /// A level below the host has handled so many packets of a flow of this class as the function had decided ([`Decision::repeats`]): they are counted as if it had been asked.

@@ -7,8 +7,8 @@
 use crate::classes::{self, ByFid};
 use bartizan_base::{Decision, Direction, Fid, FunctionId, Reason, Verdict};
 use bartizan_function::{
-    Counter, FlowView, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, Model, PacketContext,
-    RuleSource, RulesError, WorkerState,
+    Counter, FlowView, Function, FunctionKind, FunctionSpec, HandsUp, HeaderField, HeaderHalf, Model,
+    PacketContext, RuleSource, RulesError, WorkerState,
 };
 use serde::Deserialize;
 
@@ -120,9 +120,10 @@ impl Function for Gate {
         Decision::CONTINUE
     }
 
-    fn refuses(&self, fid: Fid, _: Option<u32>) -> Option<Decision> {
-        let section = self.by_fid.get(fid).and_then(|i| self.sections.get(i))?;
-        section.refuse.then(|| Decision::refuse(Verdict::Drop, Reason::PolicyDefault, self.id))
+    fn refuses(&self, fid: Fid, _: Option<u32>) -> Result<Decision, HandsUp> {
+        let section = self.by_fid.get(fid).and_then(|i| self.sections.get(i));
+        let refuse = section.is_some_and(|section| section.refuse);
+        refuse.then(|| Decision::refuse(Verdict::Drop, Reason::PolicyDefault, self.id)).ok_or(HandsUp::Judges)
     }
 
     fn repeated(&self, worker: &mut WorkerState, _: Fid, decision: &Decision, packets: u64) {

@@ -19,7 +19,7 @@ use bartizan_config::policy::sections::{FilterAction, PfwRule, PfwSection};
 use bartizan_config::policy::values::Protocol;
 use bartizan_config::policy::{List, Ports};
 use bartizan_function::{
-    Counter, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, HeaderRules, Model,
+    Counter, Function, FunctionKind, FunctionSpec, HandsUp, HeaderField, HeaderHalf, HeaderRules, Model,
     PacketContext, RuleSource, RulesError, WorkerState,
 };
 use bartizan_packet::tables::MatchEntry;
@@ -414,11 +414,15 @@ impl Function for Pfw {
         self.decision(&outcome)
     }
 
-    fn refuses(&self, fid: Fid, matched: Option<u32>) -> Option<Decision> {
-        let entry = self.table.get(self.span(fid)?.place(matched))?;
+    fn refuses(&self, fid: Fid, matched: Option<u32>) -> Result<Decision, HandsUp> {
+        let entry = self.span(fid).and_then(|span| self.table.get(span.place(matched)));
         // Any protocol but ICMP.
-        let outcome = pfw_table::interpret(entry, Some(6));
-        (outcome.verdict == Verdict::Drop).then(|| self.decision(&outcome))
+        let outcome = entry.map(|entry| pfw_table::interpret(entry, Some(6))).ok_or(HandsUp::Judges)?;
+        match outcome.verdict {
+            Verdict::Drop => Ok(self.decision(&outcome)),
+            verdict if verdict.forwards() => Err(HandsUp::LetsGo),
+            _ => Err(HandsUp::Answers),
+        }
     }
 
     fn repeated(&self, worker: &mut WorkerState, fid: Fid, decision: &Decision, packets: u64) {

@@ -201,7 +201,8 @@ fn a_rule_redirects_flows_to_a_port_of_the_host() {
     counts.count(&pfw_table::interpret(&pfw.table[1], Some(6)), 2);
     assert_eq!((counts.allowed, counts.redirected, &counts.rules[..2]), (5, 3, &[3, 2][..]));
     // A level below refuses nothing of it without a flow.
-    assert!(pfw.refuses(Fid(1), Some(0)).is_none() && pfw.refuses(Fid(1), None).is_some());
+    assert_eq!(pfw.refuses(Fid(1), Some(0)).err(), Some(HandsUp::LetsGo));
+    assert!(pfw.refuses(Fid(1), None).is_ok());
 }
 
 #[test]

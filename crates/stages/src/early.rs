@@ -4,8 +4,9 @@
 //! The list says what the first function on the path of a new flow refuses, whatever else is known of the packet. A level has it as a table, and tells by the numbers of
 //! its outcomes what was refused; here that is counted as if the function had been asked.
 
-use bartizan_base::{Decision, Fid, Generation, PacketDuration, Timestamp};
+use bartizan_base::{Decision, Fid, FunctionId, Generation, PacketDuration, Timestamp};
 use bartizan_classify::early::EarlyRules;
+use bartizan_function::HandsUp;
 use std::sync::Arc;
 
 /// The list of a generation.
@@ -15,6 +16,32 @@ pub struct Early {
     pub rules: EarlyRules,
     /// By number of the outcome: the class of the flow that the packet would have opened, and what is decided of it.
     pub outcomes: Vec<(Fid, Decision)>,
+    /// By number of the rule in the list: where it comes from.
+    pub origins: Vec<Origin>,
+}
+
+/// Where a rule of the list comes from, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// A class of its policy.
+    pub fid: Fid,
+    /// The function that it is a rule of, the first of its policy; `None`: the policy has none, and lets all go on.
+    pub function: Option<FunctionId>,
+    /// Its number among the function's rules for the policy, from 0; `None`: what becomes of what none of them matches.
+    pub rule: Option<u32>,
+    /// Why it refuses nothing below, if it does not.
+    pub up: Option<NotBelow>,
+}
+
+/// Why a rule of the list refuses nothing below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NotBelow {
+    /// The function says so.
+    Function(HandsUp),
+    /// Packets go on while the function is away, which nobody knows below.
+    GoesOnWithout,
+    /// More outcomes than are counted.
+    NoRoom,
 }
 
 /// How often is asked what was refused.

@@ -260,6 +260,12 @@ impl Tables {
         }
     }
 
+    /// The generation that the level is at: entries of others do not act. 0: no worker has entered one.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.state.get().first().map_or(0, |word| word.load(Ordering::Acquire))
+    }
+
     /// By what packets without a flow are refused. `None`: none are.
     #[must_use]
     pub const fn early(&self) -> Option<&EarlyTables> {

@@ -208,7 +208,8 @@ fn numbers_that_nobody_was_sent_are_refused_and_none_is_used_up() {
         let mut controller = Controller::new(Office { wanted: wanted(5, &[]), ..Office::default() });
         assert_eq!(code(&controller.greet(0, 1, number)), Some(RefuseCode::Protocol));
         assert_eq!(code(&controller.greet(1, 2, 4)), None);
-        let running = Running { manifest: Manifest::default().hash(), workers: Vec::new(), took: None };
+        let running =
+            Running { manifest: Manifest::default().hash(), workers: Vec::new(), took: None, stands: None };
         controller.say(2, 2, &Message::Policy(number, PolicyMessage::Running(running)));
         assert_eq!(code(&controller.answers(2, 2)), Some(RefuseCode::Protocol));
         let office = controller.0.backend();
@@ -294,7 +295,7 @@ fn only_what_is_missing_is_sent_and_of_its_tenants_only() {
     let running = |generation, manifest| {
         Message::Policy(
             generation,
-            PolicyMessage::Running(Running { manifest, workers: Vec::new(), took: None }),
+            PolicyMessage::Running(Running { manifest, workers: Vec::new(), took: None, stands: None }),
         )
     };
     controller.say(3, 1, &running(4, manifest));
@@ -367,7 +368,10 @@ fn an_acknowledgement_in_short_is_one_in_full_and_only_of_what_was_committed() {
     let done = |generation| Message::Policy(generation, PolicyMessage::Done(took));
     let running = |generation| {
         let (manifest, workers) = (Manifest::default().hash(), workers(generation));
-        Message::Policy(generation, PolicyMessage::Running(Running { manifest, workers, took: None }))
+        Message::Policy(
+            generation,
+            PolicyMessage::Running(Running { manifest, workers, took: None, stands: None }),
+        )
     };
     // A controller that has committed generation 5; whether the device has named its workers before.
     let committed = |named: bool| {
@@ -389,7 +393,8 @@ fn an_acknowledgement_in_short_is_one_in_full_and_only_of_what_was_committed() {
     assert_eq!(controller.answers(2, 1), []);
     let office = controller.0.backend();
     assert_eq!(office.running, [4, 5]);
-    let full = Running { manifest: Manifest::default().hash(), workers: workers(5), took: Some(took) };
+    let full =
+        Running { manifest: Manifest::default().hash(), workers: workers(5), took: Some(took), stands: None };
     assert_eq!(office.said.as_ref(), Some(&full));
     // Once more, of another one, before workers were named.
     let cases = [(true, 5), (true, 6), (true, 4), (false, 5)];
@@ -420,14 +425,21 @@ fn an_agent_acknowledges_in_short_what_was_committed_over_the_connection_and_all
     apply(&mut session, Ok(workers(4)));
     let full = |generation| {
         let (manifest, workers) = (Manifest::default().hash(), workers(generation));
-        Message::Policy(generation, PolicyMessage::Running(Running { manifest, workers, took: Some(took) }))
+        Message::Policy(
+            generation,
+            PolicyMessage::Running(Running { manifest, workers, took: Some(took), stands: None }),
+        )
     };
     let done = |generation| Message::Policy(generation, PolicyMessage::Done(took));
     assert_eq!(said(&mut session), [full(4)]);
     hear(&mut session, 3, &commit(5));
     apply(&mut session, Ok(workers(5)));
     assert_eq!(said(&mut session), [done(5)]);
-    // What nobody asked for, and what was asked for again.
+    // What is known is not said again. What nobody asked for, and what was asked for again.
+    session.workers_changed(workers(5));
+    assert!(said(&mut session).is_empty());
+    session.workers_changed(Vec::new());
+    assert_eq!(said(&mut session).len(), 1);
     session.workers_changed(workers(5));
     assert_eq!(said(&mut session), [full(5)]);
     hear(&mut session, 3, &commit(5));
@@ -632,7 +644,12 @@ fn an_agent_counts_what_is_not_for_it_or_not_in_place() {
         1,
         &Message::Policy(
             1,
-            PolicyMessage::Running(Running { manifest: Hash([0; 32]), workers: Vec::new(), took: None }),
+            PolicyMessage::Running(Running {
+                manifest: Hash([0; 32]),
+                workers: Vec::new(),
+                took: None,
+                stands: None,
+            }),
         ),
     );
     assert_eq!(session.counters().out_of_place, 1);

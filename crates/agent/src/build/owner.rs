@@ -90,6 +90,8 @@ pub(super) struct Made {
     pub staged: bool,
     /// The class of its flows for its first tenant, as levels below have it.
     pub first: Option<Class>,
+    /// Packets go on while the first function of its chain is away.
+    pub goes_on_without_first: bool,
     /// Its classes by tenant.
     pub classes: Vec<(TenantId, Variants)>,
     pub infos: Vec<Arc<ClassInfo>>,
@@ -119,17 +121,15 @@ impl<'a> Build<'a> {
         policy: Option<&Arc<Policy>>,
     ) -> Option<Made> {
         let path = self.chain(owner)?;
-        // Where packets go on while the first function is away nobody may refuse them in its name.
         let without = self.goes_on_without(owner, path);
-        let is_sure = path.functions().next().is_none_or(|id| !without.contains(id));
-        let of_early = |class: Class| if is_sure { class } else { Class { path: Path::EMPTY, ..class } };
+        let goes_on_without_first = path.functions().next().is_some_and(|id| without.contains(id));
         let tenants = context.tenants_of(policy.map(Arc::as_ref));
         let all_tenants = tenants.len() == context.known.len();
         let mut making = Making::default();
         let (mut classes, mut entries, mut selected, mut first) = (Vec::new(), Vec::new(), Vec::new(), None);
         for (tenant_name, tenant) in tenants {
             let variants = self.variants(&mut making, owner, path, tenant_name, *tenant)?;
-            first.get_or_insert(of_early(variants.plain));
+            first.get_or_insert(variants.plain);
             if let Some(policy) = policy {
                 let own = self.header_rules(&owner.path, policy, Some(*tenant));
                 if !all_tenants {
@@ -150,6 +150,7 @@ impl<'a> Build<'a> {
             policy: policy.cloned(),
             staged: owner.staged,
             first,
+            goes_on_without_first,
             classes,
             infos,
             traits,

@@ -7,8 +7,8 @@ use super::machine::{Action, Candidate, Counters, End, Session, SessionConfig};
 use super::stage::Held;
 use super::store::Store;
 use bartizan_api::southbound::{
-    Alert, Delta, DeviceId, Enrol, Enrolled, FunctionOrder, FunctionState, Now, Refusal, RefusalCode, Took,
-    WorkerRuns,
+    Alert, Delta, DeviceId, Enrol, Enrolled, FunctionOrder, FunctionState, Now, Refusal, RefusalCode, Stands,
+    Took, WorkerRuns,
 };
 use bartizan_channel::ChannelError;
 use bartizan_channel::identity::{Identity, NewKey};
@@ -50,6 +50,11 @@ pub trait Device: Send {
     /// Lets all workers run what was built last, and says what they run.
     fn swap(&mut self) -> Vec<WorkerRuns>;
 
+    /// What levels do since the last [`Device::swap`], and which rules nobody evaluates; none if the device does not say.
+    fn stands(&mut self) -> Option<Stands> {
+        None
+    }
+
     /// What was built last is not to run: it could not be stored, and is tried again.
     fn abandon(&mut self, _why: &io::Error) {}
 
@@ -79,7 +84,7 @@ pub fn wall_clock() -> Clock {
 enum Order {
     Statistics(Delta),
     Alert(Alert),
-    Workers(Vec<WorkerRuns>),
+    Workers(Vec<WorkerRuns>, Option<Stands>),
     Health(FunctionState),
 }
 
@@ -129,9 +134,9 @@ impl ClientHandle {
         self.lost.fetch_add(alerts, Ordering::Relaxed);
     }
 
-    /// Says what workers run, where that has changed without a generation of the controller's. `false`: it is not taken now.
-    pub fn workers(&self, workers: Vec<WorkerRuns>) -> bool {
-        self.give(Order::Workers(workers))
+    /// Says what workers run and levels do, where that has changed without a generation of the controller's. `false`: it is not taken now.
+    pub fn workers(&self, workers: Vec<WorkerRuns>, stands: Option<Stands>) -> bool {
+        self.give(Order::Workers(workers, stands))
     }
 
     /// Says how a function stands now. `false`: it is not taken now.
@@ -190,7 +195,7 @@ enum Done {
 }
 
 /// What workers run then, and how long it took; or why they do not.
-type Applied = Result<(Vec<WorkerRuns>, Took), Refusal>;
+type Applied = Result<(Vec<WorkerRuns>, Option<Stands>, Took), Refusal>;
 
 /// The thread that builds and stores.
 struct Workshop<D, S> {
@@ -247,7 +252,8 @@ impl<D: Device, S: Store> Workshop<D, S> {
         match saved {
             Ok(()) => {
                 let workers = self.device.swap();
-                (Ok((workers, Took { build, store, swap: lap() })), None)
+                let took = Took { build, store, swap: lap() };
+                (Ok((workers, self.device.stands(), took)), None)
             }
             Err(error) => {
                 self.device.abandon(&error);
@@ -397,7 +403,10 @@ impl Client {
             match order {
                 Order::Statistics(delta) => self.session.statistics(delta),
                 Order::Alert(alert) => self.session.alert(alert),
-                Order::Workers(workers) => self.session.workers_changed(workers),
+                Order::Workers(workers, stands) => {
+                    stands.into_iter().for_each(|stands| self.session.stands(stands));
+                    self.session.workers_changed(workers);
+                }
                 Order::Health(state) => self.session.health(state),
             }
         }
@@ -411,8 +420,9 @@ impl Client {
                 Done::Answered(request, state) => self.session.answer(request, state),
                 Done::Applied { generation, outcome, note } => {
                     self.last_end = note.or(self.last_end.take());
-                    let outcome = outcome.map(|(workers, took)| {
+                    let outcome = outcome.map(|(workers, stands, took)| {
                         self.session.took(took);
+                        stands.into_iter().for_each(|stands| self.session.stands(stands));
                         workers
                     });
                     self.session.applied(generation, outcome);

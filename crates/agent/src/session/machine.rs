@@ -8,7 +8,7 @@ use bartizan_api::southbound::{
     Alert, AlertMessage, DONE_SINCE, Decoder, Delta, DeviceId, Enrol, Enrolled, ErrorKind, FIRST_VERSION,
     FunctionMessage, FunctionOrder, FunctionState, Hash, Hello, Inventory, Message, Now, Object, ObjectKey,
     PolicyMessage, Pulse, Refusal, RefusalCode, Refuse, RefuseCode, RuleMessage, Running, SessionMessage,
-    StatisticsMessage, Told, Took, VERSIONS, Welcome, WorkerRuns, limits,
+    Stands, StatisticsMessage, Told, Took, VERSIONS, Welcome, WorkerRuns, limits,
 };
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, VecDeque};
@@ -161,6 +161,9 @@ pub struct Session {
     /// How long what runs took; not known of what a start has built.
     took: Option<Took>,
     next_took: Option<Took>,
+    /// What levels do, where the device says so.
+    stands: Option<Stands>,
+    next_stands: Option<Stands>,
     stage: Stage,
     /// What is being built, and the commit that came meanwhile.
     building: Option<Candidate>,
@@ -205,6 +208,8 @@ impl Session {
             workers,
             took: None,
             next_took: None,
+            stands: None,
+            next_stands: None,
             building: None,
             next_commit: None,
             unanswered: None,
@@ -525,6 +530,11 @@ impl Session {
         self.next_took = Some(took);
     }
 
+    /// What levels do once what is applied next runs, or as of what [`Session::workers_changed`] says next.
+    pub fn stands(&mut self, stands: Stands) {
+        self.next_stands = Some(stands);
+    }
+
     /// A candidate was built and stored and runs, worker by worker; or it is refused, and what ran goes on.
     pub fn applied(&mut self, generation: u64, outcome: Result<Vec<WorkerRuns>, Refusal>) {
         let Some(candidate) = self.building.take_if(|candidate| candidate.held.generation == generation)
@@ -537,6 +547,7 @@ impl Session {
                 self.manifest = candidate.manifest;
                 self.workers = workers;
                 self.took = self.next_took.take();
+                self.stands = self.next_stands.take();
                 self.refused = None;
                 self.tell_running = true;
                 self.patience.reset();
@@ -553,8 +564,10 @@ impl Session {
 
     /// Workers run something else than was said: a link came, a level joined.
     pub fn workers_changed(&mut self, workers: Vec<WorkerRuns>) {
-        self.workers = workers;
-        self.tell_running = true;
+        let stands = self.next_stands.take();
+        // Who looks by itself has seen a generation that was acknowledged with it.
+        self.tell_running |= (&self.workers, &self.stands) != (&workers, &stands);
+        (self.workers, self.stands) = (workers, stands);
     }
 
     /// Answers an order.
@@ -666,7 +679,8 @@ impl Session {
 
     /// The acknowledgement of what runs: in short where the controller knows the rest.
     fn acknowledgement(&mut self, version: u8) -> PolicyMessage {
-        let running = Running { manifest: self.manifest, workers: self.workers.clone(), took: self.took };
+        let (workers, stands) = (self.workers.clone(), self.stands.clone());
+        let running = Running { manifest: self.manifest, workers, took: self.took, stands };
         let runs = (self.held.generation, self.manifest);
         if self.unanswered.take_if(|asked| *asked == runs).is_some()
             && version >= DONE_SINCE

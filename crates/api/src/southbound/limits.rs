@@ -34,6 +34,12 @@ pub const COUNTERS: usize = 16_384;
 /// Levels of workers that both sides remember of a connection, for acknowledgements in short.
 pub const TOLD_LEVELS: usize = 4_096;
 
+/// Rules that are left out somewhere and told by name; further ones are counted.
+pub const LEFT_OUT: usize = 8;
+
+/// Bytes of such a name, and of its reason.
+pub const LEFT_OUT_BYTES: usize = 256;
+
 /// Alerts of one alert message: with events of the greatest length they fit into a message, compressed or not.
 pub const ALERTS: usize = 128;
 

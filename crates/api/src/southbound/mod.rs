@@ -8,6 +8,7 @@
 //! * `head`: the general head, sub-protocols, versions;
 //! * `objects`: what is carried to devices, its keys and content hashes;
 //! * `session`, `policy`, `rule`, `function`, `statistics`, `alert`: the six sub-protocols;
+//! * `stands`: what levels do and which rules nobody evaluates, a part of an acknowledgement;
 //! * `told`: what both sides remember of a connection, by which the acknowledgement is short;
 //! * `message`, `decoder`: all of it together.
 
@@ -25,6 +26,7 @@ mod policy;
 mod pulse;
 mod rule;
 mod session;
+mod stands;
 mod statistics;
 mod told;
 
@@ -42,5 +44,6 @@ pub use policy::{
 pub use pulse::{DEAD_AFTER, Now, Pulse};
 pub use rule::{RuleMessage, RuleOp, RuleParts};
 pub use session::{Enrol, Enrolled, Hello, Refuse, RefuseCode, SessionMessage, Welcome};
+pub use stands::{LeftOut, LevelStands, LevelState, RuleLeftOut, RulesAtLevel, Stands};
 pub use statistics::{Delta, StatisticsMessage};
 pub use told::Told;

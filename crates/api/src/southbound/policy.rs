@@ -6,6 +6,7 @@ use super::error::{DecodeError, EncodeError};
 use super::ids::Hash;
 use super::limits;
 use super::objects::{Manifest, ObjectKey, Policy};
+use super::stands::Stands;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -44,10 +45,37 @@ pub struct Running {
     /// How long it took; none for a generation that runs since the start. Of version 2 on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took: Option<Took>,
+    /// What levels do, and which rules nobody evaluates; none if the agent does not say. Of version 4 on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stands: Option<Stands>,
 }
 
 /// The version with [`Running::took`].
 const TOOK: u8 = 2;
+
+/// The version with [`Running::stands`].
+const STANDS: u8 = 4;
+
+impl Running {
+    /// As it is said in a version.
+    fn in_version(&self, version: u8) -> Self {
+        let mut running = self.clone();
+        running.took.take_if(|_| version < TOOK);
+        running.stands.take_if(|_| version < STANDS);
+        running
+    }
+
+    /// What does not belong into a version, or is beyond its bounds.
+    fn check(&self, version: u8) -> Result<(), DecodeError> {
+        let none = |what: &str| Err(wrong("running", format!("there is no `{what}` in version {version}")));
+        match &self.stands {
+            _ if self.took.is_some() && version < TOOK => none("took"),
+            Some(_) if version < STANDS => none("stands"),
+            Some(stands) => stands.check(),
+            None => Ok(()),
+        }
+    }
+}
 
 /// The version in which what is brought and acknowledged with each change is bytes instead of JSON, and with [`PolicyMessage::Done`].
 pub const DONE_SINCE: u8 = 3;
@@ -154,8 +182,8 @@ impl PolicyMessage {
             PolicyMessage::Delete(object) => (2, body::write(&Delete { object: object.clone() })?),
             PolicyMessage::Commit(manifest) if version >= DONE_SINCE => (3, manifest.0.to_vec()),
             PolicyMessage::Commit(manifest) => (3, body::write(&Commit { manifest: *manifest })?),
-            PolicyMessage::Running(running) if version < TOOK => {
-                (4, body::write(&Running { took: None, ..running.clone() })?)
+            PolicyMessage::Running(running) if version < STANDS => {
+                (4, body::write(&running.in_version(version))?)
             }
             PolicyMessage::Running(running) => (4, body::write(running)?),
             PolicyMessage::Refused(refusal) => (5, body::write(refusal)?),
@@ -200,10 +228,7 @@ impl PolicyMessage {
             3 => PolicyMessage::Commit(body::read::<Commit>("commit", bytes)?.manifest),
             4 => {
                 let running: Running = body::read("running", bytes)?;
-                if running.took.is_some() && version < TOOK {
-                    let what = format!("there is no `took` in version {version}");
-                    return Err(DecodeError::Body { message: "running", what });
-                }
+                running.check(version)?;
                 PolicyMessage::Running(running)
             }
             5 => {

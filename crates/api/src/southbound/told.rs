@@ -4,16 +4,25 @@
 use super::ids::Hash;
 use super::limits;
 use super::policy::{Running, Took, WorkerRuns};
+use super::stands::Stands;
+
+/// What is remembered of the last [`Running`].
+#[derive(Clone, Debug)]
+struct Last {
+    workers: Vec<WorkerRuns>,
+    stands: Option<Stands>,
+}
 
 /// The workers of the last [`Running`] that was said over a connection; nothing before that, and nothing if there are more than is remembered.
 #[derive(Clone, Debug, Default)]
-pub struct Told(Option<Vec<WorkerRuns>>);
+pub struct Told(Option<Last>);
 
 impl Told {
     /// This was said.
     pub fn note(&mut self, running: &Running) {
         let levels = running.workers.iter().map(|worker| worker.levels.len().max(1)).sum::<usize>();
-        self.0 = (levels <= limits::TOLD_LEVELS).then(|| running.workers.clone());
+        self.0 = (levels <= limits::TOLD_LEVELS)
+            .then(|| Last { workers: running.workers.clone(), stands: running.stands.clone() });
     }
 
     /// What is left to be said of a generation, if it runs at all levels of those workers and no others.
@@ -24,18 +33,23 @@ impl Told {
                 && told.levels.keys().eq(now.levels.keys())
                 && now.levels.values().all(|runs| *runs == generation)
         };
-        let told = self.0.as_ref()?;
+        let Last { workers: told, stands } = self.0.as_ref()?;
         let all = told.len() == running.workers.len() && told.iter().zip(&running.workers).all(same);
-        running.took.filter(|_| all)
+        let stand = match (&running.stands, stands) {
+            (Some(now), Some(before)) => now.is_of(generation, before),
+            (now, before) => now.is_none() && before.is_none(),
+        };
+        running.took.filter(|_| all && stand)
     }
 
     /// The same in full; none if no workers are remembered.
     #[must_use]
     pub fn in_full(&self, generation: u64, manifest: Hash, took: Took) -> Option<Running> {
-        let mut workers = self.0.clone()?;
+        let Last { mut workers, mut stands } = self.0.clone()?;
         let levels = workers.iter_mut().flat_map(|worker| worker.levels.values_mut());
         levels.for_each(|runs| *runs = generation);
-        Some(Running { manifest, workers, took: Some(took) })
+        stands.iter_mut().for_each(|stands| stands.advance(generation));
+        Some(Running { manifest, workers, took: Some(took), stands })
     }
 }
 
@@ -48,7 +62,7 @@ mod tests {
         let levels: BTreeMap<String, u64> =
             levels.iter().map(|(level, runs)| ((*level).to_owned(), *runs)).collect();
         let worker = |worker| WorkerRuns { link: "wan".into(), worker, levels: levels.clone() };
-        Running { manifest: Hash([7; 32]), workers: (0..workers).map(worker).collect(), took }
+        Running { manifest: Hash([7; 32]), workers: (0..workers).map(worker).collect(), took, stands: None }
     }
 
     #[test]
@@ -60,6 +74,45 @@ mod tests {
         told.note(&running(2, &[("host", 4), ("xdp", 5)], None));
         assert_eq!(told.in_short(6, &now), Some(took));
         assert_eq!(told.in_full(6, now.manifest, took), Some(now));
+    }
+
+    #[test]
+    fn what_levels_do_is_said_in_short_only_if_it_is_the_same() {
+        use crate::southbound::{LeftOut, LevelStands, LevelState, RulesAtLevel};
+        let took = Took { build: 1, store: 2, swap: 3 };
+        let level = |level: &str, generation| LevelStands {
+            link: "wan".into(),
+            level: level.into(),
+            generation,
+            state: if generation == 0 { LevelState::Off } else { LevelState::On },
+            why: String::new(),
+            rules: (level == "xdp").then(RulesAtLevel::default),
+        };
+        let stands = |generation, below| {
+            let levels = vec![level("host", generation), level("xdp", below)];
+            Stands { levels, left_out: LeftOut::default() }
+        };
+        let running = |stands| Running { stands, ..running(1, &[("host", 6)], Some(took)) };
+        let in_short = |told: &Told, stands| {
+            let now = running(Some(stands));
+            told.in_short(6, &now)
+                .map(|took| assert_eq!(told.in_full(6, now.manifest, took), Some(now)))
+                .is_some()
+        };
+        let mut told = Told::default();
+        told.note(&running(Some(stands(5, 5))));
+        assert!(in_short(&told, stands(6, 6)));
+        // A level that is behind, that is off, or that evaluates others; rules that nobody evaluates; one that says nothing of it.
+        assert!(!in_short(&told, stands(6, 5)) && !in_short(&told, stands(6, 0)));
+        let mut other = stands(6, 6);
+        other.levels[1].rules.as_mut().unwrap().evaluates.insert("pfw".into(), 1);
+        assert!(!in_short(&told, other));
+        let left_out = LeftOut { count: 1, first: Vec::new() };
+        assert!(!in_short(&told, Stands { left_out, ..stands(6, 6) }));
+        assert_eq!(told.in_short(6, &running(None)), None);
+        // One that was off and is off.
+        told.note(&running(Some(stands(5, 0))));
+        assert!(in_short(&told, stands(6, 0)) && !in_short(&told, stands(6, 6)));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use crate::cache::CacheOption;
 use crate::error::{Exit, Failure};
 use crate::firewall::{self, FirewallOptions};
-use crate::generation::{Builder, Options, is_policy};
+use crate::generation::{Builder, Options, is_policy, said_by};
 use crate::reload::Inventory;
 use crate::{control, findings, load, rule_files, say, unused};
 use bartizan_base::{Generation, Settings};
@@ -103,7 +103,10 @@ pub fn check(job: &Job) -> Result<Exit, Failure> {
     let of_firewall = job.options.firewall.files(&settings, &mut warnings)?;
     let has_rules = !rules.is_empty() || !of_firewall.is_empty();
     files.extend(of_firewall);
-    let loaded = base.rules(&mut files, &settings, &[])?;
+    let mut notes = Vec::new();
+    let loaded = base.rules(&mut files, &settings, &[], &mut notes);
+    say::notes(&notes);
+    let loaded = loaded?;
     let mut inventory = Inventory::default();
     inventory.add(&files, &loaded);
     let empty = per_policy.iter().flat_map(|policy| policy.empty.clone()).chain(inventory.empty_files());
@@ -229,7 +232,7 @@ fn of_policy(of: &Options, path: &Path) -> Result<OfPolicy, Failure> {
     } else {
         Builder::new(&options, folder)?
     };
-    match builder.build(Generation(1)) {
+    match said_by(&mut builder, |builder| builder.build(Generation(1))) {
         Ok(built) => {
             let mut problems = Vec::new();
             let malformed = built.report.malformed_total();

@@ -3,7 +3,7 @@
 
 use super::captures::{self, Capture, Filter, Reading, Taker};
 use crate::error::{Exit, Failure};
-use crate::generation::{Builder, BuiltPolicy, Options, find_link};
+use crate::generation::{Builder, BuiltPolicy, Options, find_link, said_by};
 use crate::stores::Stores;
 use crate::{firewall, load, plan, signals, stats, unused};
 use bartizan_base::{Generation, LinkId, Settings, Timestamp};
@@ -218,7 +218,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         None => args.options.log_folder()?.unwrap_or_else(|| PathBuf::from(plan::OUT)),
     };
     let mut builder = Builder::for_captures(&args.options, &out)?;
-    let built = builder.build(Generation(1))?;
+    let built = said_by(&mut builder, |builder| builder.build(Generation(1)))?;
     let links = links_of(args, built.policy.as_ref())?;
     let settings = builder.settings();
     // Firewall mode is prevention.

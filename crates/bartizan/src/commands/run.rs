@@ -10,6 +10,7 @@ use crate::links::Links;
 use crate::metrics::{self, Source};
 use crate::offload::{Below, LevelCounters};
 use crate::plan::{self, Given, LinkPlan, Plan};
+use crate::reload::Inventory;
 use crate::southbound::{InForce, Workers};
 use crate::stats::{Statistics, StatsLink};
 use crate::steer::{Steering, tell};
@@ -75,7 +76,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         |(link, settings): (&LinkPlan, _)| Some(Stack { settings, engine: engines.of(link.prevention)? });
     let stacks: Vec<Stack> = plan.links.iter().zip(settings).filter_map(stack).collect();
     let mut of_links = links.open(stacks, &mut warnings)?;
-    let mut below = Below::open(&plan, &interfaces, &mut of_links, &built.chains)?;
+    let mut below = Below::open(&plan, &interfaces, &mut of_links, (&built.chains, &built.function_names))?;
     warnings.append(&mut below.notes);
     let Built { chains, report, inventory, function_names, .. } = built;
     warnings.iter().chain(&inventory.notes()).for_each(|warning| eprintln!("warning: {warning}"));
@@ -92,10 +93,10 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let view = view_of(&plan, &control, &source, &statistics);
     let (tap, alerts) = southbound::tap(plan.controller.as_ref());
     recorder.tap_alerts(tap.as_ref().map(AlertTap::another));
-    let in_force = Arc::new(InForce::default());
-    in_force.note(Generation(1), builder.held(), &builder.tenants());
+    let in_force = in_force_of(&builder, &inventory);
     let functions = Functions::new(channel.clone(), view.clone());
-    let way = (channel.clone(), Workers::new(&control, &in_force, &plan.links), functions);
+    let way =
+        (channel.clone(), Workers::new(&control, &in_force, &plan.links, below.stand.clone()), functions);
     let running = southbound::start(controller, alerts, way, (&source, &statistics))?;
     let commands = commands_of(socket, (channel, view), &plan)?;
     tell_what_runs(&plan, &builder, refuses_midstream);
@@ -141,6 +142,13 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         None if events_failed || !problems.is_empty() => Ok(Exit::Stopped),
         None => Ok(Exit::Done),
     }
+}
+
+/// What of a controller's runs with the first generation.
+fn in_force_of(builder: &Builder, inventory: &Inventory) -> Arc<InForce> {
+    let in_force = Arc::new(InForce::default());
+    in_force.note(Generation(1), builder.held(), &builder.tenants(), inventory.told());
+    in_force
 }
 
 /// What writes events of one link with one worker; others have recorders of their own, whose events it writes.

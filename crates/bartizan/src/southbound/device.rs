@@ -5,11 +5,15 @@ use super::in_force::InForce;
 use crate::channel::{Answer, Asking, Channel, Command};
 use crate::functions::Functions;
 use crate::generation::BuildError;
+use crate::offload::stand::{LevelNow, LevelsStand};
 use crate::plan::LinkPlan;
 use bartizan_agent::joined::{Joined, Joiner};
 use bartizan_agent::session::Candidate;
 use bartizan_agent::session::client::Device;
-use bartizan_api::southbound::{Diagnostic, FunctionOrder, FunctionState, Refusal, RefusalCode, WorkerRuns};
+use bartizan_api::southbound::{
+    Diagnostic, FunctionOrder, FunctionState, LevelStands, LevelState, Refusal, RefusalCode, Stands,
+    WorkerRuns,
+};
 use bartizan_base::{Generation, WorkerId};
 use bartizan_config::policy::{PolicyError, Problem};
 use bartizan_dataplane::live::Control;
@@ -21,51 +25,89 @@ use std::time::Duration;
 /// How long workers have until they run a generation that was handed to them. One that is idle looks up ten times a second, and is woken.
 const WORKERS: Duration = Duration::from_secs(5);
 
-/// A link, as a controller is told of it.
-#[derive(Clone, Debug)]
-struct LinkOf {
-    name: String,
-    workers: u16,
-    /// The name of its level below the host.
-    level: Option<&'static str>,
-}
-
-impl LinkOf {
-    fn new(link: &LinkPlan) -> Self {
-        let level = link.offload.as_ref().map(|_| "xdp");
-        LinkOf { name: link.name.clone(), workers: link.workers, level }
-    }
-}
-
-/// What workers run.
+/// What workers run, and what levels of their links do.
 #[derive(Clone)]
 pub struct Workers {
     /// The workers.
     pub control: Arc<Control>,
     /// Whose numbers they have.
     pub in_force: Arc<InForce>,
-    /// Their links, in order.
-    links: Vec<LinkOf>,
+    /// Their links, in order, with how many each has.
+    links: Vec<(String, u16)>,
+    /// How levels stand.
+    levels: LevelsStand,
 }
+
+/// A link, its worker there, and its number among those of all links.
+type Place<'w> = (&'w str, u16, WorkerId);
+
+/// The level below, as controllers know it.
+const BELOW: &str = "xdp";
 
 impl Workers {
     /// Those of the links of a run.
-    pub fn new(control: &Arc<Control>, in_force: &Arc<InForce>, links: &[LinkPlan]) -> Self {
-        let links = links.iter().map(LinkOf::new).collect();
-        Workers { control: Arc::clone(control), in_force: Arc::clone(in_force), links }
+    pub fn new(
+        control: &Arc<Control>,
+        in_force: &Arc<InForce>,
+        links: &[LinkPlan],
+        levels: LevelsStand,
+    ) -> Self {
+        let links = links.iter().map(|link| (link.name.clone(), link.workers)).collect();
+        Workers { control: Arc::clone(control), in_force: Arc::clone(in_force), links, levels }
     }
 
-    /// What each of them and each level runs now. A worker takes its level along to another generation, before its next packet.
+    fn places(&self) -> impl Iterator<Item = Place<'_>> {
+        let places =
+            self.links.iter().flat_map(|(link, workers)| (0..*workers).map(move |worker| (link, worker)));
+        (0u16..).zip(places).map(|(number, (link, worker))| (link.as_str(), worker, WorkerId(number)))
+    }
+
+    /// The controller's number of what a worker runs.
+    fn running_in(&self, worker: WorkerId) -> u64 {
+        self.in_force.generation(self.control.running_in(worker).unwrap_or(Generation(0)))
+    }
+
+    /// The controller's number of what acts at a level; 0 if nothing of it does.
+    fn acting(&self, level: &LevelNow) -> u64 {
+        level.generation.map_or(0, |own| self.in_force.generation(own))
+    }
+
+    /// What each of them runs now, and what acts at the levels that packets of its link meet before it.
     pub fn runs(&self) -> Vec<WorkerRuns> {
-        let places = self.links.iter().flat_map(|link| (0..link.workers).map(move |worker| (link, worker)));
-        let one = |(number, (link, worker)): (u16, (&LinkOf, u16))| {
-            let running = self.control.running_in(WorkerId(number)).unwrap_or(Generation(0));
-            let generation = self.in_force.generation(running);
-            let levels = ["host"].into_iter().chain(link.level);
-            let levels: BTreeMap<String, u64> = levels.map(|level| (level.to_owned(), generation)).collect();
-            WorkerRuns { link: link.name.clone(), worker, levels }
+        let one = |(link, worker, number): Place<'_>| {
+            let mut levels = BTreeMap::from([("host".to_owned(), self.running_in(number))]);
+            let below = self.levels.below(link).filter(|level| level.generation.is_some());
+            levels.extend(below.map(|level| (BELOW.to_owned(), self.acting(&level))));
+            WorkerRuns { link: link.to_owned(), worker, levels }
         };
-        (0u16..).zip(places).map(one).collect()
+        self.places().map(one).collect()
+    }
+
+    /// What the levels of each link do now, and which rules nobody evaluates.
+    pub fn stands(&self) -> Stands {
+        let mut levels = Vec::new();
+        for (link, _) in &self.links {
+            levels.push(self.host(link));
+            levels.extend(self.levels.below(link).map(|level| LevelStands {
+                link: link.clone(),
+                level: BELOW.to_owned(),
+                generation: self.acting(&level),
+                state: level.state,
+                why: level.why,
+                rules: level.rules,
+            }));
+        }
+        Stands { levels, left_out: self.in_force.left_out() }
+    }
+
+    /// The host: the oldest of what its workers run.
+    fn host(&self, link: &str) -> LevelStands {
+        let own = self.places().filter(|(of, ..)| *of == link);
+        let generation = own.map(|(.., worker)| self.running_in(worker)).min().unwrap_or(0);
+        let (is_off, why) = self.levels.away(link).unwrap_or_default();
+        let state = if is_off { LevelState::Off } else { LevelState::On };
+        let (link, level) = (link.to_owned(), "host".to_owned());
+        LevelStands { link, level, generation, state, why, rules: None }
     }
 }
 
@@ -172,6 +214,10 @@ impl Device for SteeredDevice {
             let _ = self.workers.control.wait_running(generation, WORKERS);
         }
         self.workers.runs()
+    }
+
+    fn stands(&mut self) -> Option<Stands> {
+        Some(self.workers.stands())
     }
 
     fn abandon(&mut self, why: &std::io::Error) {

@@ -3,6 +3,7 @@
 //! begin anew with each start.
 
 use bartizan_agent::joined::Joined;
+use bartizan_api::southbound::LeftOut;
 use bartizan_base::{Generation, TenantId};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,6 +20,8 @@ struct Inner {
     generations: VecDeque<(Generation, u64)>,
     /// A number of a tenant is never given to another one.
     tenants: BTreeMap<TenantId, u16>,
+    /// Rules of the newest generation that nobody evaluates.
+    left_out: LeftOut,
 }
 
 impl InForce {
@@ -26,9 +29,17 @@ impl InForce {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A generation is about to run; of a controller's, or one of this host's own. `tenants`: this program's numbers.
-    pub fn note(&self, number: Generation, held: Option<&Joined>, tenants: &[(String, TenantId)]) {
+    /// A generation is about to run; of a controller's, or one of this host's own. `tenants`: this program's numbers; `left_out`: rules of
+    /// its libraries that nobody evaluates.
+    pub fn note(
+        &self,
+        number: Generation,
+        held: Option<&Joined>,
+        tenants: &[(String, TenantId)],
+        left_out: LeftOut,
+    ) {
         let mut inner = self.inner();
+        inner.left_out = left_out;
         inner.generations.truncate(REMEMBERED - 1);
         inner.generations.push_front((number, held.map_or(0, |held| held.generation)));
         let Some(held) = held else { return };
@@ -43,6 +54,11 @@ impl InForce {
     /// The controller's number of a generation; 0 if it is none of a controller's.
     pub fn generation(&self, number: Generation) -> u64 {
         self.inner().generations.iter().find(|(own, _)| *own == number).map_or(0, |(_, theirs)| *theirs)
+    }
+
+    /// Rules of the newest generation that nobody evaluates.
+    pub fn left_out(&self) -> LeftOut {
+        self.inner().left_out.clone()
     }
 
     /// The controller's number of a tenant; 0 for traffic of none.
@@ -66,15 +82,15 @@ mod tests {
             joined.tenants = vec![("acme".to_owned(), tenant), ("gone".to_owned(), 9)].into();
             joined
         };
-        in_force.note(Generation(1), None, &[]);
+        in_force.note(Generation(1), None, &[], LeftOut::default());
         let tenants = [("default".to_owned(), TenantId(0)), ("acme".to_owned(), TenantId(1))];
-        in_force.note(Generation(2), Some(&joined(70, 33)), &tenants);
-        in_force.note(Generation(3), Some(&joined(70, 33)), &tenants);
+        in_force.note(Generation(2), Some(&joined(70, 33)), &tenants, LeftOut::default());
+        in_force.note(Generation(3), Some(&joined(70, 33)), &tenants, LeftOut::default());
         let known = [1, 2, 3, 4].map(|number| in_force.generation(Generation(number)));
         assert_eq!(known, [0, 70, 70, 0]);
         assert_eq!([0, 1, 2].map(|id| in_force.tenant(TenantId(id))), [0, 33, 0]);
         for number in 10..30 {
-            in_force.note(Generation(number), Some(&joined(number, 33)), &tenants);
+            in_force.note(Generation(number), Some(&joined(number, 33)), &tenants, LeftOut::default());
         }
         assert_eq!([2, 14, 29].map(|number| in_force.generation(Generation(number))), [0, 14, 29]);
     }

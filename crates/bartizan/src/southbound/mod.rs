@@ -24,7 +24,7 @@ use shown::Shown;
 use crate::channel::Channel;
 use crate::error::Failure;
 use crate::functions::Functions;
-use crate::generation::{Builder, Built};
+use crate::generation::{Builder, Built, said_by};
 use crate::lock;
 use crate::metrics::Source;
 use crate::stats::Statistics;
@@ -65,7 +65,7 @@ pub struct Opened {
 pub fn first(controller: Option<&mut Opened>, builder: &mut Builder) -> Result<Built, Failure> {
     match controller {
         Some(controller) => controller.build(builder),
-        None => builder.build(Generation(1)),
+        None => said_by(builder, |builder| builder.build(Generation(1))),
     }
 }
 
@@ -164,7 +164,7 @@ impl Opened {
     /// The first generation of a run: what was stored, else what this host says itself.
     fn build(&mut self, builder: &mut Builder) -> Result<Built, Failure> {
         while let Some(joined) = self.joined.take() {
-            match builder.build_held(&joined, Generation(1)) {
+            match said_by(builder, |builder| builder.build_held(&joined, Generation(1))) {
                 Ok(built) => {
                     if let Err(error) = self.store.prove() {
                         eprintln!(
@@ -183,7 +183,7 @@ impl Opened {
             }
         }
         self.warn();
-        let built = builder.build(Generation(1))?;
+        let built = said_by(builder, |builder| builder.build(Generation(1)))?;
         eprintln!("controller: nothing of it runs yet; until then {}", builder.meanwhile());
         Ok(built)
     }

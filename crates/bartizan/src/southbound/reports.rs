@@ -10,7 +10,7 @@ use crate::metrics::Source;
 use crate::stats::{ANSWER, Seen, Statistics, Sums};
 use crate::view;
 use bartizan_agent::session::client::ClientHandle;
-use bartizan_api::southbound::{Alert, Delta, WorkerRuns};
+use bartizan_api::southbound::{Alert, Delta, Stands, WorkerRuns};
 use bartizan_base::Generation;
 use bartizan_dataplane::eve::Tapped;
 pub use bartizan_dataplane::eve::TappedAlerts as Alerts;
@@ -43,7 +43,8 @@ pub struct Reporter {
     sources: Sources,
     every: Duration,
     sent: Counted,
-    runs: Vec<WorkerRuns>,
+    /// What workers run and levels do, as it was told last.
+    runs: (Vec<WorkerRuns>, Stands),
     said: Said,
 }
 
@@ -64,7 +65,7 @@ impl Reporter {
     /// For a client. `every`: how often counters are sent.
     pub fn new(handle: ClientHandle, workers: Workers, sources: Sources, every: Duration) -> Self {
         let sent = Counted { from: unix_nanos(), counters: BTreeMap::new() };
-        Reporter { handle, workers, sources, every, sent, runs: Vec::new(), said: Said::default() }
+        Reporter { handle, workers, sources, every, sent, runs: Default::default(), said: Said::default() }
     }
 
     /// Begins.
@@ -114,8 +115,8 @@ impl Reporter {
         if self.workers.control.running() == Generation(0) {
             return;
         }
-        let runs = self.workers.runs();
-        if runs != self.runs && self.handle.workers(runs.clone()) {
+        let runs = (self.workers.runs(), self.workers.stands());
+        if runs != self.runs && self.handle.workers(runs.0.clone(), Some(runs.1.clone())) {
             self.runs = runs;
         }
     }
@@ -266,6 +267,7 @@ mod tests {
     use super::*;
     use bartizan_agent::joined::join;
     use bartizan_agent::session::Held;
+    use bartizan_api::southbound::LeftOut;
     use bartizan_base::{RuleId, TenantId, Timestamp};
     use bartizan_dataplane::eve::AlertKey;
 
@@ -328,7 +330,7 @@ mod tests {
         let in_force = InForce::default();
         let mut joined = join(&Held::default()).unwrap();
         joined.tenants = vec![("acme".to_owned(), 33)].into();
-        in_force.note(Generation(2), Some(&joined), &[("acme".to_owned(), TenantId(1))]);
+        in_force.note(Generation(2), Some(&joined), &[("acme".to_owned(), TenantId(1))], LeftOut::default());
         let key = AlertKey {
             tenant: TenantId(1),
             rule: RuleId { gid: 1, sid: 2001, rev: 3 },

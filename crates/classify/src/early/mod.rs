@@ -27,7 +27,7 @@ mod sets;
 
 pub use build::EarlyTable;
 pub use read::{Protocol, Question, outcome};
-pub use rows::EarlyRules;
+pub use rows::{EarlyRules, OnLink, Unknown};
 
 #[cfg(test)]
 mod tests;

@@ -136,6 +136,28 @@ pub(super) struct Row {
     pub outcome: Option<u32>,
     /// Number of its rule in the list.
     pub rule: usize,
+    /// What it asks for that is not known below: it may match, and the packet goes up.
+    pub unknown: Option<Unknown>,
+}
+
+/// What a header rule may ask for that is not known at a level below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Unknown {
+    /// Whose traffic it is.
+    Tenant,
+    /// The DNS name of an address.
+    Name,
+    /// Another protocol than those that are told apart.
+    Protocol,
+}
+
+/// What the list says of a rule on a link ([`EarlyRules::on`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnLink {
+    /// Its number in the list.
+    pub rule: usize,
+    /// Why some of what it matches goes up undecided, though it stands in the table.
+    pub unknown: Option<Unknown>,
 }
 
 /// Rules in their order: of those that match a packet the first decides.
@@ -145,17 +167,25 @@ pub struct EarlyRules {
     rules: usize,
 }
 
-/// Whether a rule asks for what is not known below: the tenant, DNS names of an address, another protocol than those that are told apart.
-fn asks_for_unknown(rule: &HeaderRule) -> bool {
-    rule.tenant.is_some()
-        || rule.is_named()
-        || rule.protocol.is_some_and(|protocol| !PROTOCOLS.contains(&protocol))
+/// What a rule asks for that is not known below.
+fn unknown_of(rule: &HeaderRule) -> Option<Unknown> {
+    match rule.protocol {
+        _ if rule.tenant.is_some() => Some(Unknown::Tenant),
+        _ if rule.is_named() => Some(Unknown::Name),
+        Some(protocol) if !PROTOCOLS.contains(&protocol) => Some(Unknown::Protocol),
+        _ => None,
+    }
+}
+
+/// The first of what some rules ask for that is not known below.
+fn first_unknown(rules: &[HeaderRule]) -> Option<Unknown> {
+    rules.iter().find_map(unknown_of)
 }
 
 /// Header rules as the list has them: those that a header alone decides, and those that ask for what is not known below.
 fn split(rules: &[HeaderRule]) -> [Vec<Fields>; 2] {
     let of = |unknown: bool| {
-        let own = rules.iter().filter(|rule| asks_for_unknown(rule) == unknown);
+        let own = rules.iter().filter(|rule| unknown_of(rule).is_some() == unknown);
         put_together(own.map(Fields::of).collect())
     };
     [of(false), of(true)]
@@ -165,20 +195,31 @@ impl EarlyRules {
     /// Appends a rule that matches what one of `alternatives` and one of `within` match. `outcome`: what is counted for it where it decides; `None`: what it matches goes up. Where one
     /// asks for the tenant, a DNS name or a protocol that is not told apart, nobody knows below: what it matches goes up.
     pub fn push(&mut self, within: &[HeaderRule], alternatives: &[HeaderRule], outcome: Option<u32>) {
+        let unknown = first_unknown(alternatives).or_else(|| first_unknown(within));
         let ([sure, unsure], [within, within_unsure]) = (split(alternatives), split(within));
         // What surely matches is decided; what may match goes up then, before anything behind it decides.
         let all = |a: &[Fields], b: &[Fields]| {
             put_together(a.iter().flat_map(|x| b.iter().filter_map(|y| x.and(y))).collect())
         };
-        let mut add = |fields: Vec<Fields>, outcome| {
+        let mut add = |fields: Vec<Fields>, outcome, unknown| {
             let rule = self.rules;
-            self.rows.extend(fields.into_iter().map(|fields| Row { fields, outcome, rule }));
+            self.rows.extend(fields.into_iter().map(|fields| Row { fields, outcome, rule, unknown }));
         };
-        add(all(&sure, &within), outcome);
+        add(all(&sure, &within), outcome, None);
         for (a, b) in [(&sure, &within_unsure), (&unsure, &within), (&unsure, &within_unsure)] {
-            add(all(a, b), None);
+            add(all(a, b), None, unknown);
         }
         self.rules += 1;
+    }
+
+    /// The rules that can match something on a link, in their order.
+    pub fn on(&self, link: LinkId) -> impl Iterator<Item = OnLink> {
+        let own = move |row: &&Row| row.fields.links.as_ref().is_none_or(|links| links.contains(&link));
+        self.rows.chunk_by(|a, b| a.rule == b.rule).filter_map(move |rows| {
+            let first = rows.iter().find(own)?;
+            let unknown = rows.iter().filter(own).find_map(|row| row.unknown);
+            Some(OnLink { rule: first.rule, unknown })
+        })
     }
 
     /// How many rules it has.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tables against the list that they are made from.
 
-use super::{EarlyRules, Protocol, Question, outcome};
+use super::{EarlyRules, Protocol, Question, Unknown, outcome};
 use crate::header::{Header, HeaderRule, NameId, Net, Range};
 use bartizan_base::{LinkId, TenantId};
 use bartizan_testkit::random::Random;
@@ -236,4 +236,29 @@ fn what_nobody_refuses_needs_no_words() {
         ports: (1, 2),
     };
     assert_eq!(outcome(&[], &question), None);
+}
+
+#[test]
+fn what_is_said_of_rules_is_of_those_that_can_match_on_the_link() {
+    let everything = [HeaderRule::default()];
+    let (here, there) = (LINKS[0], LINKS[1]);
+    let on = |link| HeaderRule { link: Some(link), ..HeaderRule::default() };
+    let tenant = HeaderRule { tenant: Some(TenantId(1)), ..HeaderRule::default() };
+    let named = HeaderRule { source_name: NonZeroU32::new(1).map(NameId), ..HeaderRule::default() };
+    let sctp = HeaderRule { protocol: Some(132), ..HeaderRule::default() };
+    let mut rules = EarlyRules::default();
+    rules.push(&everything, &[on(there)], Some(0));
+    // Of the other link only what is for a tenant.
+    rules.push(&everything, &[on(here), HeaderRule { link: Some(there), ..tenant }], Some(1));
+    rules.push(&[tenant], &everything, Some(2));
+    rules.push(&everything, &[named], Some(3));
+    rules.push(&everything, &[sctp], Some(4));
+    // Nothing matches both.
+    rules.push(&[on(here)], &[on(there)], Some(5));
+    rules.push(&everything, &everything, None);
+    let said = |link| rules.on(link).map(|of| (of.rule, of.unknown)).collect::<Vec<_>>();
+    let behind =
+        [(2, Some(Unknown::Tenant)), (3, Some(Unknown::Name)), (4, Some(Unknown::Protocol)), (6, None)];
+    assert_eq!(said(here), [&[(1, None)][..], &behind].concat());
+    assert_eq!(said(there), [&[(0, None), (1, Some(Unknown::Tenant))][..], &behind].concat());
 }

@@ -4,6 +4,7 @@
 
 use super::own::{Own, Shown};
 use super::shelf::{Old, Olds, Shelf};
+use super::stands;
 use crate::access::Principal;
 use crate::controller::{Controller, Draft};
 use crate::counters::count;
@@ -38,7 +39,7 @@ use std::sync::{Arc, OnceLock};
 const DEVICE_DAYS: u64 = 30;
 /// Bytes of a text of a device that are kept.
 const TEXT_MAX: usize = 2_048;
-/// Workers of a device that are kept; generations of levels are those of all.
+/// Workers of a device that are kept, and levels of its links.
 const WORKERS_MAX: usize = 1_024;
 /// Microseconds in which two programs of one device are told once, however often they take each other's place.
 const TWINS_APART: u64 = 60_000_000;
@@ -226,7 +227,7 @@ impl Office {
 }
 
 /// Texts of devices are kept so far: what is longer says no more.
-fn cut(mut text: String) -> String {
+pub(super) fn cut(mut text: String) -> String {
     if let Some((at, _)) = text.char_indices().find(|(at, letter)| at + letter.len_utf8() > TEXT_MAX) {
         text.truncate(at);
     }
@@ -339,7 +340,16 @@ impl Backend for Office {
                 .take(WORKERS_MAX)
                 .map(|worker| report(worker, generation_of))
                 .collect(),
-            levels: levels(&running.workers, generation_of),
+            levels: match &running.stands {
+                Some(stands) => stands
+                    .levels
+                    .iter()
+                    .take(WORKERS_MAX)
+                    .map(|level| stands::level(level, generation_of))
+                    .collect(),
+                None => levels(&running.workers, generation_of),
+            },
+            rules_left_out: running.stands.as_ref().map(|stands| stands::left_out(&stands.left_out)),
             diagnostics,
             took: running.took.map(|Took { build, store, swap }| TookReport { build, store, swap }),
         };
@@ -377,6 +387,7 @@ impl Backend for Office {
             // What it runs has not changed.
             workers: status.workers,
             levels: status.levels,
+            rules_left_out: status.rules_left_out,
             diagnostics,
             took: None,
         };
@@ -545,7 +556,7 @@ fn report(worker: &WorkerRuns, generation_of: impl Fn(u64) -> u64) -> WorkerRepo
     WorkerReport { link: worker.link.clone(), worker: u32::from(worker.worker), generation }
 }
 
-/// What runs at each level: the oldest of what workers have there.
+/// What runs at each level, of an agent that says no more: the oldest of what workers have there.
 fn levels(workers: &[WorkerRuns], generation_of: impl Fn(u64) -> u64) -> Vec<LevelReport> {
     let mut oldest: BTreeMap<&str, u64> = BTreeMap::new();
     for (level, number) in workers.iter().flat_map(|worker| &worker.levels) {
@@ -555,6 +566,7 @@ fn levels(workers: &[WorkerRuns], generation_of: impl Fn(u64) -> u64) -> Vec<Lev
     let report = |(level, number): (&str, u64)| LevelReport {
         level: level.to_owned(),
         generation: generation_of(number),
+        ..LevelReport::default()
     };
     oldest.into_iter().map(report).collect()
 }

@@ -275,10 +275,11 @@ fn put<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
         if !faults.is_empty() {
             return Err(there(faults));
         }
-        unchanged(call, stands)?;
         if stands.is_none() {
             K::room(&context)?;
         }
+        // Last: only what would be done otherwise asks what it was done to (RFC 9110, 13.2.1).
+        unchanged(call, stands)?;
         let draft = Draft::one(K::KIND, &id, Some(body.clone()), K::touched(&context));
         // What stands already changes nothing, status neither.
         let same = model.get(K::KIND, &id).is_some_and(|document| document.body == body);

@@ -9,7 +9,7 @@ use crate::parts;
 use crate::problem::{Fault, Refusal};
 use crate::render;
 use crate::rest::http::{Method, Reply};
-use crate::rest::route::{Body, CURSOR, Call, LIMIT, Route, first_page, schema};
+use crate::rest::route::{Body, CURSOR, Call, LIMIT, NUMBER_CURSOR, Route, first_page, schema};
 use crate::store::{Document, hex};
 use bartizan_api::southbound::limits;
 use bartizan_rules::library::{Choice, takes};
@@ -166,7 +166,7 @@ pub(super) fn routes() -> Vec<Route> {
             ..route(Method::Delete, one, "delete-rule-file", "Removes a rule file that no library names.")
         },
         Route {
-            query: &[LIMIT, CURSOR],
+            query: &[LIMIT, NUMBER_CURSOR],
             answer: Some(schema::<Page<ChosenRule>>()),
             handler: list_rules,
             ..route(

@@ -5,7 +5,7 @@ use super::document::Page;
 use crate::access::Need;
 use crate::problem::Refusal;
 use crate::rest::http::{Method, Reply};
-use crate::rest::route::{CURSOR, Call, LIMIT, Route, page, schema};
+use crate::rest::route::{Call, LIMIT, NUMBER_CURSOR, Route, page, schema};
 use crate::store::{AuditRow, KeptAlert};
 use bartizan_events::metrics::{CONTROLLER_GENERATION, CONTROLLER_REQUESTS, DEFAULT_SERIES, Exposition};
 use serde::Serialize;
@@ -18,7 +18,7 @@ pub(super) fn routes() -> Vec<Route> {
         operation: operation.to_owned(),
         about: about.to_owned(),
         need,
-        query: &[LIMIT, CURSOR],
+        query: &[LIMIT, NUMBER_CURSOR],
         body: None,
         tagged: false,
         status: 200,

@@ -8,6 +8,7 @@ mod generations;
 mod inventory;
 pub mod libraries;
 mod logs;
+mod pairs;
 mod policies;
 mod rollouts;
 mod settings;

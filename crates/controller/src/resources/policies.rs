@@ -2,8 +2,8 @@
 //! Policies and groups of a tenant: what they say is today's policy file; checks are those of its reader.
 
 use super::document::{Context, Kind, NoStatus};
-use super::inventory;
 use super::tenants::{Quotas, TenantSpec};
+use super::{inventory, pairs};
 use crate::access::Need;
 use crate::device::Touched;
 use crate::held::HeldStatus;
@@ -82,7 +82,8 @@ impl Kind for Policies {
             .map(|key| Fault::new(format!("/policy/{key}"), format!("the path says it; leave `{key}` out")))
             .collect();
         let one = [(context.name.to_owned(), context.body)];
-        match parse(context, (&raw_groups(context, None), &raw_labels(context, None)), &one) {
+        let (groups, labels) = (raw_groups(context, None), raw_labels(context, None));
+        match parse(context, (&groups, &labels), &one) {
             Ok(file) => {
                 faults.extend(file.policies.iter().flat_map(|p| sections(context, &file, p, "/policy")));
                 faults.extend(file.policies.iter().flat_map(|p| chain(context, &p.chain, "/policy/chain")));
@@ -91,6 +92,7 @@ impl Kind for Policies {
                 faults.extend(inventory::links(context.model, context.tenant, links, "/policy/link"));
                 faults.extend(foreign_ports(context, &file));
                 faults.extend(too_many_rules(context));
+                faults.extend(pairs::too_many(context, (&groups, &labels)));
                 faults.extend(too_long(context, Self::KIND));
             }
             Err(problems) => faults.extend(problems.iter().map(|p| moved(p, "/policies/0", "/policy"))),
@@ -307,7 +309,7 @@ fn with_groups(context: &Context<'_>, group: Option<&Value>) -> Vec<Problem> {
     wrong.into_iter().map(named).collect()
 }
 
-fn parse(
+pub(super) fn parse(
     context: &Context<'_>,
     (groups, labels): (&Map<String, Value>, &Map<String, Value>),
     policies: &[(String, &Value)],
@@ -337,7 +339,7 @@ fn parse(
 }
 
 /// A problem with the pointer of the body that was sent.
-fn moved(problem: &Problem, from: &str, to: &str) -> Fault {
+pub(super) fn moved(problem: &Problem, from: &str, to: &str) -> Fault {
     let fault = Fault::of("", problem);
     match fault.pointer.strip_prefix(from) {
         Some(rest) => Fault { pointer: format!("{to}{rest}"), ..fault },

@@ -100,7 +100,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route {
             answer: Some(schema::<Outcome>()),
             handler: revoke,
-            ..route(Method::Delete, "/v1/tokens/{token}", "revoke-token", "Revokes a token, at once.")
+            ..route(Method::Delete, "/v1/tokens/{id}", "revoke-token", "Revokes a token, at once.")
         },
     ]
 }
@@ -187,7 +187,7 @@ fn make(call: &Call<'_>) -> Result<Reply, Refusal> {
 }
 
 fn revoke(call: &Call<'_>) -> Result<Reply, Refusal> {
-    let id = call.name("token");
+    let id = call.name("id");
     let outcome = call.controller.change(&call.who(), "revoke token", false, |model| {
         if model.get(TOKENS, id).is_none() {
             return Err(Refusal::NotFound(format!("there is no token `{id}`")));

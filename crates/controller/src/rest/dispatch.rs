@@ -3,7 +3,7 @@
 //! is its body read, up to the bound of its route.
 
 use super::http::{Head, Method, Reply, decode};
-use super::route::{Call, Parameter, ParameterKind, Route, bad_name};
+use super::route::{Call, Parameter, ParameterKind, Route, bad_name, is_cursor};
 use crate::access::{Principal, allowed};
 use crate::controller::Controller;
 use crate::counters::count;
@@ -216,6 +216,11 @@ fn parameters(query: &str, known: &[Parameter]) -> Result<Pairs, Refusal> {
                 if !value.parse().is_ok_and(|n: u64| (from..=to).contains(&n)) =>
             {
                 format!("a number from {from} to {to}")
+            }
+            ParameterKind::Cursor | ParameterKind::NumberCursor
+                if !is_cursor(&value, parameter.kind == ParameterKind::NumberCursor) =>
+            {
+                "what a page said as `next`; begin without one".to_owned()
             }
             _ => {
                 found.push((name, value));

@@ -2,7 +2,9 @@
 //! The OpenAPI 3.1 document, made of the table of routes and the types. docs/reference/openapi.json is this, committed.
 
 use super::http::{Method, Problem};
-use super::route::{NAME_PATTERN, Parameter, ParameterKind, Route, SchemaOf, schema};
+use super::route::{
+    CURSOR_PATTERN, NAME_PATTERN, NUMBER_CURSOR_PATTERN, Parameter, ParameterKind, Route, SchemaOf, schema,
+};
 use crate::access::Need;
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
@@ -89,7 +91,8 @@ fn parameters(route: &Route) -> Vec<Value> {
         let schema = match parameter.kind {
             ParameterKind::Flag => json!({ "type": "boolean" }),
             ParameterKind::Number(from, to) => json!({ "type": "integer", "minimum": from, "maximum": to }),
-            ParameterKind::Cursor => json!({ "type": "string", "pattern": "^([0-9a-f]{2})*$" }),
+            ParameterKind::Cursor => json!({ "type": "string", "pattern": CURSOR_PATTERN }),
+            ParameterKind::NumberCursor => json!({ "type": "string", "pattern": NUMBER_CURSOR_PATTERN }),
         };
         json!({
             "name": parameter.name, "in": "query", "required": false, "description": parameter.about,

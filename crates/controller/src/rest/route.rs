@@ -50,8 +50,10 @@ pub enum ParameterKind {
     Flag,
     /// A number from the first to the second.
     Number(u64, u64),
-    /// What a page gave out.
+    /// What a page gave out: the key behind which the next one begins, in hexadecimal. Keys are names, or numbers.
     Cursor,
+    /// The same of a list by numbers.
+    NumberCursor,
 }
 
 /// Says what would be done, and does nothing.
@@ -72,6 +74,28 @@ pub const LIMIT: Parameter =
 /// Where a page begins.
 pub const CURSOR: Parameter =
     Parameter { name: "cursor", about: "`next` of the page before.", kind: ParameterKind::Cursor };
+
+/// The same of a list by numbers.
+pub const NUMBER_CURSOR: Parameter = Parameter { kind: ParameterKind::NumberCursor, ..CURSOR };
+/// What cursors are: letters of names, `/` and `*` in hexadecimal; digits of a number that fits.
+pub const CURSOR_PATTERN: &str = "^([2-7][0-9a-f]){1,200}$";
+/// See [`CURSOR_PATTERN`].
+pub const NUMBER_CURSOR_PATTERN: &str = "^(3[0-9]){1,19}$";
+
+/// Whether a text is a cursor, as the patterns say: nothing that a page did not say is one.
+#[must_use]
+pub fn is_cursor(text: &str, of_numbers: bool) -> bool {
+    let (most, letters) = if of_numbers { (19, b'0'..=b'9') } else { (200, b' '..=0x7f) };
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let letter = |pair: &[u8; 2]| {
+        let text = std::str::from_utf8(pair).ok().filter(|pair| pair.bytes().all(is_digit));
+        text.and_then(|text| u8::from_str_radix(text, 16).ok())
+    };
+    rest.is_empty()
+        && (1..=most).contains(&pairs.len())
+        && pairs.iter().all(|pair| letter(pair).is_some_and(|letter| letters.contains(&letter)))
+}
 
 /// A body that a route takes.
 #[derive(Clone, Copy)]
@@ -282,4 +306,23 @@ pub fn bad_name(text: &str) -> Option<String> {
             text.chars().take(NAME_MAX).collect::<String>().escape_debug()
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_are_what_pages_say_and_nothing_else() {
+        let longest = format!("{0}/{0}", "z".repeat(NAME_MAX));
+        for key in ["acme/web", "r000000000017", "_.-*", longest.as_str()] {
+            assert!(is_cursor(&cursor_behind(key), false), "{key}");
+        }
+        let numbers = [0, 7, u64::MAX >> 1];
+        assert!(numbers.iter().all(|number| is_cursor(&cursor_behind(&number.to_string()), true)));
+        for none in ["", "6", "616", "4A", "0a", "zz", "c3a4", "+1", "6 ", &"61".repeat(201)] {
+            assert!(!is_cursor(none, false), "{none}");
+        }
+        assert!(!is_cursor("61", true) && !is_cursor(&"39".repeat(20), true) && !is_cursor("", true));
+    }
 }

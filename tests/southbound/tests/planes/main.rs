@@ -28,9 +28,14 @@ fn a_change_comes_to_the_devices_that_it_concerns_and_to_no_others() {
     assert_eq!(edge.keys(), ["policy:0:@default", "policy:1:@tenant", "policy:1:web"]);
     assert_eq!(port(&edge.texts(), "policy:1:web"), Some(80));
     assert_eq!(status["workers"], json!([{ "link": "wan", "worker": 3, "generation": generation }]));
-    let levels =
-        json!([{ "level": "host", "generation": generation }, { "level": "xdp", "generation": generation }]);
-    assert_eq!(status["levels"], levels);
+    let level = |level: &str| {
+        let rules = json!({ "while-open": false, "evaluates": { "pfw": 2 }, "left-out": { "count": 0, "first": [] } });
+        json!({ "link": "wan", "level": level, "generation": generation, "state": "on", "reason": "",
+            "rules": if level == "xdp" { rules } else { Value::Null } })
+    };
+    assert_eq!(status["levels"], json!([level("host"), level("xdp")]));
+    let left_out = json!({ "count": 9, "first": [{ "rule": "web.rules:1: 1:1", "why": "no parser" }] });
+    assert_eq!(status["rules-left-out"], left_out);
     assert_eq!(
         (&status["session"]["connected"], &status["session"]["address"]),
         (&json!(true), &json!("127.0.0.1"))

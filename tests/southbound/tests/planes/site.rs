@@ -242,6 +242,20 @@ impl Device for Builder {
         let levels = ["host", "xdp"].map(|level| (level.to_owned(), self.1.generation));
         vec![WorkerRuns { link: "wan".into(), worker: 3, levels: BTreeMap::from(levels) }]
     }
+    fn stands(&mut self) -> Option<Stands> {
+        let rules = RulesAtLevel { evaluates: BTreeMap::from([("pfw".to_owned(), 2)]), ..Default::default() };
+        let level = |level: &str| LevelStands {
+            link: "wan".into(),
+            level: level.into(),
+            generation: self.1.generation,
+            state: LevelState::On,
+            why: String::new(),
+            rules: (level == "xdp").then(|| rules.clone()),
+        };
+        let first = RuleLeftOut { rule: "web.rules:1: 1:1".into(), why: "no parser".into() };
+        let left_out = LeftOut { count: 9, first: vec![first] };
+        Some(Stands { levels: ["host", "xdp"].map(level).into(), left_out })
+    }
     fn order(
         &mut self,
         order: FunctionOrder,

@@ -2,7 +2,9 @@
 //! What is classified by: the rules of a ClassBench file, or the policies of a policy file.
 
 use crate::error::Failure;
-use crate::generation::{Builder, Options, Policies, find_link, find_tenant, is_policy, unnamed_link};
+use crate::generation::{
+    Builder, Options, Policies, find_link, find_tenant, is_policy, said_by, unnamed_link,
+};
 use crate::input;
 use bartizan_base::{Fid, LinkId, TenantId};
 use bartizan_classify::trace::{Draw, draw_seeded};
@@ -60,7 +62,8 @@ impl Source {
         // Nothing is compiled.
         options.cache.cache = Some(PathBuf::from("none"));
         let mut builder = Builder::for_captures(&options, Path::new(""))?;
-        let Policies { count, entries, tenants, links } = builder.policy_entries(path)?;
+        let Policies { count, entries, tenants, links } =
+            said_by(&mut builder, |builder| builder.policy_entries(path))?;
         let tenant = match tenant {
             Some(name) => find_tenant(&path.display().to_string(), &tenants, name)?,
             None => TenantId(0),

@@ -100,7 +100,7 @@ fn query(action: &Action, typed: &Typed<'_>) -> Vec<String> {
                 let number = typed.0.try_get_one::<i64>(&id).ok().flatten()?;
                 Some(format!("{}={number}", parameter.name))
             }
-            ParameterKind::Cursor => {
+            ParameterKind::Cursor | ParameterKind::NumberCursor => {
                 typed.text(&id).map(|cursor| format!("{}={}", parameter.name, ask::part(cursor)))
             }
         }

@@ -171,7 +171,7 @@ fn parameter(parameter: &'static Parameter, turned: bool) -> Option<Arg> {
             let range = value_parser!(i64).range(i64::try_from(from).unwrap_or(0)..=to);
             Some(arg.value_name("NUMBER").value_parser(range))
         }
-        ParameterKind::Cursor => (!turned).then(|| arg.value_name("TEXT")),
+        ParameterKind::Cursor | ParameterKind::NumberCursor => (!turned).then(|| arg.value_name("TEXT")),
     }
 }
 

@@ -7,7 +7,9 @@ use super::candidate::{Candidate, Folder};
 use super::show;
 use crate::commands::explain::flow::frames;
 use crate::error::{Exit, Failure};
-use crate::generation::{Builder, Built, BuiltPolicy, Options, find_link, find_tenant, unnamed_link};
+use crate::generation::{
+    Builder, Built, BuiltPolicy, Options, find_link, find_tenant, said_by, unnamed_link,
+};
 use crate::tuple::{end_text, protocol_name};
 use crate::{input, load};
 use bartizan_agent::explain::Subject;
@@ -80,7 +82,7 @@ impl Stage {
     fn new(options: &Options, policy: &Path) -> Result<Self, Failure> {
         let options = Options { policy: Some(policy.to_owned()), ..options.clone() };
         let mut builder = Builder::for_captures(&options, Path::new(""))?;
-        let mut built = builder.build(Generation(1))?;
+        let mut built = said_by(&mut builder, |builder| builder.build(Generation(1)))?;
         // What would become of traffic is what prevention does.
         let (settings, _) = EngineSettings::from_settings(builder.settings(), true, [1, 2])
             .map_err(Failure::setting(builder.settings()))?;

@@ -4,7 +4,9 @@
 use super::flow_text;
 use crate::commands::ctl::running::{self, To};
 use crate::error::{Exit, Failure};
-use crate::generation::{Builder, Built, BuiltPolicy, Options, find_link, find_tenant, unnamed_link};
+use crate::generation::{
+    Builder, Built, BuiltPolicy, Options, find_link, find_tenant, said_by, unnamed_link,
+};
 use crate::load;
 use crate::tuple::{self, ANY_PORT, Tuple};
 use bartizan_agent::explain::{FlowExplanation, FlowQuestion, Subject, explain};
@@ -109,7 +111,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     // Before anything is compiled: a wrong flow costs nothing.
     let wanted = args.flow.as_deref().map(Wanted::parse).transpose()?;
     let mut builder = Builder::for_captures(&args.options, Path::new(""))?;
-    let built = builder.build(Generation(1))?;
+    let built = said_by(&mut builder, |builder| builder.build(Generation(1)))?;
     // The hash needs no secret here: nobody waits for these flows.
     let (settings, _) = EngineSettings::from_settings(builder.settings(), args.ips, [1, 2])
         .map_err(Failure::setting(builder.settings()))?;

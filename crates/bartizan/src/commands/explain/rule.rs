@@ -3,7 +3,7 @@
 
 use super::flow::{frames, print_json};
 use crate::error::{Exit, Failure};
-use crate::load;
+use crate::{load, say};
 use bartizan_base::{FunctionId, Generation, LinkId, Settings};
 use bartizan_dataplane::explain::first::Nobody;
 use bartizan_dataplane::worker::{Frame, Worker};
@@ -79,7 +79,10 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         ));
     }
     let mut related = related(rule, file, &files, &args.captures);
-    let loaded = base.rules(&mut related, &settings, &[])?;
+    let mut notes = Vec::new();
+    let loaded = base.rules(&mut related, &settings, &[], &mut notes);
+    say::notes(&notes);
+    let loaded = loaded?;
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How the levels of links stand, for who tells a controller: what acts there, why not, and which rules a level evaluates itself.
+//!
+//! Who looks after links and levels ([`super::Below`]) notes what happens to them; what changes by itself (which generation acts, who is silent) is read
+//! from the level's tables when it is asked.
+
+use bartizan_api::southbound::{LevelState, RuleLeftOut, RulesAtLevel};
+use bartizan_base::{FunctionId, Generation, LinkId};
+use bartizan_classify::early::{OnLink, Unknown};
+use bartizan_function::HandsUp;
+use bartizan_stages::chain::Chains;
+use bartizan_stages::early::{Early, NotBelow, Origin};
+use bartizan_xdp::{Fail, Tables, Watch, monotonic_time};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A link's level, as it was noted.
+#[derive(Debug)]
+struct OfLink {
+    watch: Watch,
+    /// Number of its workers, and whether it asks rules only while it is open; none if it asks none.
+    workers: u32,
+    early: Option<(LinkId, bool)>,
+    /// Why it handles no packets, if it does not.
+    off: Option<String>,
+    /// Of its interfaces those by which nothing leaves there, with the reason.
+    closed: BTreeMap<String, String>,
+}
+
+/// What the early table of a generation makes of rules, by link.
+type Rules = (u64, BTreeMap<LinkId, RulesAtLevel>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    tables: Option<Arc<Tables>>,
+    /// Levels by the names of their links.
+    links: BTreeMap<String, OfLink>,
+    /// Links that are without some of their interfaces: whether without all, and why.
+    away: BTreeMap<String, (bool, String)>,
+    /// Of the generation that acts and of the one that is about to: as many as there are tables.
+    rules: [Option<Rules>; 2],
+}
+
+/// See the module. Copies are of one and the same.
+#[derive(Clone, Debug, Default)]
+pub struct LevelsStand(Arc<Mutex<Inner>>);
+
+/// A level of a link now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LevelNow {
+    /// The generation whose entries act, by this program's number; none if it is off.
+    pub generation: Option<Generation>,
+    /// How it stands.
+    pub state: LevelState,
+    /// Why it does not stand as it should; empty if it does.
+    pub why: String,
+    /// What it makes of rules, if it asks any.
+    pub rules: Option<RulesAtLevel>,
+}
+
+impl LevelsStand {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A link has a level. `early`: the link, and whether it asks rules only while it is open.
+    pub(super) fn note_level(
+        &self,
+        link: &str,
+        tables: Arc<Tables>,
+        (watch, workers): (Watch, u32),
+        early: Option<(LinkId, bool)>,
+    ) {
+        let mut inner = self.inner();
+        inner.tables = Some(tables);
+        let level = OfLink { watch, workers, early, off: None, closed: BTreeMap::new() };
+        inner.links.insert(link.to_owned(), level);
+    }
+
+    /// Why a link's level handles no packets; none: it does.
+    pub(super) fn note_off(&self, link: &str, off: Option<String>) {
+        if let Some(level) = self.inner().links.get_mut(link) {
+            level.off = off;
+        }
+    }
+
+    /// Why nothing leaves by an interface at the level of a link; none: it does.
+    pub(super) fn note_port(&self, link: &str, interface: &str, why: Option<String>) {
+        let mut inner = self.inner();
+        let Some(level) = inner.links.get_mut(link) else { return };
+        match why {
+            Some(why) => drop(level.closed.insert(interface.to_owned(), why)),
+            None => drop(level.closed.remove(interface)),
+        }
+    }
+
+    /// Links that have lost interfaces: whether all, and why.
+    pub(super) fn note_away(&self, away: BTreeMap<String, (bool, String)>) {
+        self.inner().away = away;
+    }
+
+    /// What the level's table of a generation makes of the rules of its list, of which it holds so many.
+    pub(super) fn note_rules(&self, chains: &Chains, names: &[&'static str], held: usize) {
+        let links: Vec<LinkId> = self.inner().links.values().filter_map(|of| Some(of.early?.0)).collect();
+        let none = Early::default();
+        let early = chains.early.as_deref().unwrap_or(&none);
+        let list = List { early, chains, names, held };
+        let rules = links.into_iter().map(|link| (link, list.on(link))).collect();
+        let generation = chains.generation.0;
+        if let Some(place) = self.inner().rules.get_mut(usize::from(generation % 2 == 1)) {
+            *place = Some((generation, rules));
+        }
+    }
+
+    /// Whether a link is without all of its interfaces, and why; none if it has them.
+    pub fn away(&self, link: &str) -> Option<(bool, String)> {
+        self.inner().away.get(link).cloned()
+    }
+
+    /// A link's level below the host, if it has one.
+    pub fn below(&self, link: &str) -> Option<LevelNow> {
+        let inner = self.inner();
+        let level = inner.links.get(link)?;
+        let tables = inner.tables.as_ref()?;
+        if let Some(why) = &level.off {
+            let why = why.clone();
+            return Some(LevelNow { generation: None, state: LevelState::Off, why, rules: None });
+        }
+        let generation = tables.generation();
+        let (state, mut why) = level.life(|worker| tables.last_beat(worker), monotonic_time());
+        for (interface, closed) in &level.closed {
+            let before = if why.is_empty() { "" } else { "; " };
+            why.push_str(&format!("{before}nothing leaves by `{interface}` there: {closed}"));
+        }
+        let rules = level.early.map(|(link, while_open)| {
+            let of = inner.rules.iter().flatten().find(|(of, _)| *of == generation);
+            let rules = of.and_then(|(_, rules)| rules.get(&link)).cloned().unwrap_or_default();
+            RulesAtLevel { while_open, ..rules }
+        });
+        Some(LevelNow { generation: Some(Generation(generation)), state, why, rules })
+    }
+}
+
+impl OfLink {
+    /// Whether somebody who serves it is silent for too long. Who has not begun is not watched.
+    fn life(&self, last_beat: impl Fn(u32) -> Option<u64>, now: u64) -> (LevelState, String) {
+        let stale = u64::try_from(self.watch.stale.as_nanos()).unwrap_or(u64::MAX);
+        let is_silent = |worker: &u32| {
+            let last = last_beat(self.watch.first.saturating_add(*worker));
+            last.is_some_and(|last| now.saturating_sub(last) > stale)
+        };
+        let silent: Vec<String> =
+            (0..self.workers).filter(is_silent).map(|worker| worker.to_string()).collect();
+        if silent.is_empty() {
+            return (LevelState::On, String::new());
+        }
+        let (state, what) = match self.watch.fail {
+            Fail::Open => (LevelState::Open, "passes uninspected"),
+            Fail::Closed => (LevelState::Closed, "is dropped"),
+        };
+        let which = silent.join(", ");
+        (state, format!("no sign of life of worker {which}: what it does not serve {what}"))
+    }
+}
+
+/// A list of rules, and what its table has of it.
+struct List<'l> {
+    early: &'l Early,
+    chains: &'l Chains,
+    /// Names of the functions by their bit.
+    names: &'l [&'static str],
+    held: usize,
+}
+
+impl List<'_> {
+    /// What becomes of the rules that can match something on a link.
+    fn on(&self, link: LinkId) -> RulesAtLevel {
+        let mut rules = RulesAtLevel::default();
+        let policies = self.chains.classifier.policies();
+        for OnLink { rule, unknown } in self.early.rules.on(link) {
+            let Some((origin, function)) =
+                self.early.origins.get(rule).and_then(|origin| Some((origin, origin.function?)))
+            else {
+                continue;
+            };
+            let function = self.name(function);
+            match why_not(origin, unknown, rule < self.held) {
+                None => *rules.evaluates.entry(function.to_owned()).or_default() += 1,
+                Some(why) => rules.left_out.add(|| {
+                    let policy = policies.class_name(origin.fid).map(|name| name.policy);
+                    let policy = policy.as_deref().unwrap_or("default");
+                    let which = origin.rule.map(|number| format!("rule {} of", u64::from(number) + 1));
+                    let which = which.as_deref().unwrap_or("the default of");
+                    RuleLeftOut { rule: format!("{policy}: {which} {function}"), why: why.to_owned() }
+                }),
+            }
+        }
+        rules
+    }
+
+    fn name(&self, function: FunctionId) -> &'static str {
+        self.names.get(usize::from(function.0)).copied().unwrap_or("?")
+    }
+}
+
+/// Why a level does not evaluate a rule itself, if it does not. What a rule lets go on goes up to become a flow: that is evaluated.
+fn why_not(origin: &Origin, unknown: Option<Unknown>, is_held: bool) -> Option<&'static str> {
+    Some(match (origin.up, unknown) {
+        _ if !is_held => "the level has no room for it and those behind it",
+        (Some(NotBelow::GoesOnWithout), _) => {
+            "its policy's packets go on while the function is away (`on-failure`)"
+        }
+        (Some(NotBelow::NoRoom), _) => "the level does not count so many rules",
+        (Some(NotBelow::Function(HandsUp::Staged)), _) => "its policy is staged",
+        (Some(NotBelow::Function(HandsUp::Judges)), _) => "the function judges by more than headers",
+        (Some(NotBelow::Function(HandsUp::Answers)), _) => "it refuses with an answer, which the host sends",
+        (_, Some(Unknown::Tenant)) => "it or its policy is for one tenant, which the level does not know",
+        (_, Some(Unknown::Name)) => "it or its policy asks for a DNS name, which the level does not know",
+        (_, Some(Unknown::Protocol)) => "it asks for a protocol that the level does not tell apart",
+        (None | Some(NotBelow::Function(HandsUp::LetsGo)), None) => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bartizan_base::{Fid, Spread};
+    use std::time::Duration;
+
+    #[test]
+    fn what_a_rule_asks_for_beyond_its_level_is_the_reason() {
+        let origin = |up| Origin { fid: Fid(1), function: Some(FunctionId(0)), rule: None, up };
+        let of = |hands_up| Some(NotBelow::Function(hands_up));
+        let why = |up, unknown, held| why_not(&origin(up), unknown, held).unwrap_or_default();
+        assert_eq!(why_not(&origin(None), None, true), None);
+        assert_eq!(why_not(&origin(of(HandsUp::LetsGo)), None, true), None);
+        assert!(why(None, None, false).contains("no room"));
+        assert!(why(None, Some(Unknown::Tenant), true).contains("tenant"));
+        assert!(why(of(HandsUp::LetsGo), Some(Unknown::Name), true).contains("DNS name"));
+        assert!(why(None, Some(Unknown::Protocol), true).contains("protocol"));
+        assert!(why(of(HandsUp::Staged), Some(Unknown::Tenant), true).contains("staged"));
+        assert!(why(of(HandsUp::Answers), None, true).contains("answer"));
+        assert!(why(of(HandsUp::Judges), None, true).contains("more than headers"));
+        assert!(why(Some(NotBelow::GoesOnWithout), None, true).contains("on-failure"));
+    }
+
+    #[test]
+    fn a_level_is_open_or_closed_while_a_worker_is_silent() {
+        let watch =
+            |fail| Watch { fail, stale: Duration::from_nanos(100), spread: Spread::new([1, 2], 3), first: 4 };
+        let level =
+            |fail| OfLink { watch: watch(fail), workers: 3, early: None, off: None, closed: BTreeMap::new() };
+        let beats =
+            |worker: u32| [(4, 900), (5, 901)].into_iter().find(|(of, _)| *of == worker).map(|(_, at)| at);
+        // The third has not begun.
+        assert_eq!(level(Fail::Open).life(beats, 1_000), (LevelState::On, String::new()));
+        let (state, why) = level(Fail::Open).life(beats, 1_001);
+        assert!(
+            state == LevelState::Open && why.contains("worker 0:") && why.contains("uninspected"),
+            "{why}"
+        );
+        let (state, why) = level(Fail::Closed).life(beats, 1_002);
+        assert!(
+            state == LevelState::Closed && why.contains("worker 0, 1:") && why.contains("dropped"),
+            "{why}"
+        );
+    }
+}

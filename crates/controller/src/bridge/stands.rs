@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a device says of its levels and of rules that it does not evaluate, as it is kept.
+
+use super::office::cut;
+use crate::device::{LeftOutReport, LevelReport, LevelRules, LevelState, RuleReport};
+use bartizan_api::southbound as wire;
+
+/// A level, with the controller's own number of what acts there.
+pub(super) fn level(said: &wire::LevelStands, generation_of: impl Fn(u64) -> u64) -> LevelReport {
+    LevelReport {
+        link: cut(said.link.clone()),
+        level: cut(said.level.clone()),
+        generation: generation_of(said.generation),
+        state: state(said.state),
+        reason: cut(said.why.clone()),
+        rules: said.rules.as_ref().map(rules),
+    }
+}
+
+/// Rules that are not evaluated.
+pub(super) fn left_out(said: &wire::LeftOut) -> LeftOutReport {
+    let of = |one: &wire::RuleLeftOut| RuleReport { rule: cut(one.rule.clone()), why: cut(one.why.clone()) };
+    LeftOutReport { count: said.count, first: said.first.iter().map(of).collect() }
+}
+
+fn state(said: wire::LevelState) -> LevelState {
+    match said {
+        wire::LevelState::On => LevelState::On,
+        wire::LevelState::Off => LevelState::Off,
+        wire::LevelState::Open => LevelState::Open,
+        wire::LevelState::Closed => LevelState::Closed,
+    }
+}
+
+fn rules(said: &wire::RulesAtLevel) -> LevelRules {
+    let evaluates = said.evaluates.iter().take(FUNCTIONS_MAX);
+    LevelRules {
+        while_open: said.while_open,
+        evaluates: evaluates.map(|(function, rules)| (cut(function.clone()), *rules)).collect(),
+        left_out: left_out(&said.left_out),
+    }
+}
+
+/// Functions that are kept of a level.
+const FUNCTIONS_MAX: usize = 32;
