@@ -14,8 +14,6 @@ llvm=22
 
 case " $* " in
 *" opt-level=3 "*) ;;
-# These tests search rules one by one, to compare: that takes longer than to optimise them.
-*" --crate-name classify "*" --test "*) exec "$rustc" "$@" ;;
 # What tests say of themselves runs once; what they try, the libraries, is optimised (Cargo.toml). A program of unit tests is both: it takes a third of the time to build, and seconds more to run.
 *" opt-level=1 "*" --test "*) exec "$rustc" "$@" -Copt-level=0 ;;
 *) exec "$rustc" "$@" ;;

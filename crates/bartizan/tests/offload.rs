@@ -44,8 +44,8 @@ fn begin(ports: &mut [InlinePort; 2], port: u16, arrives: bool) {
         if arrives {
             assert_eq!(take(server, 8), 8);
         }
-        gone_below(8);
     }
+    gone_below(8);
 }
 
 fn flows(folder: &Folder) -> Vec<Value> {

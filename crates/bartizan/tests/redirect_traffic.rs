@@ -13,8 +13,8 @@ use bartizan_testkit::packet::{self, Datagram, Ip};
 use bartizan_testkit_worker::events;
 use command_socket::{Client, ready};
 use common::{Folder, PROGRAM, Running, address};
-use level::{counter, datagrams, ends, ends_well, network, number, quiet, send, take};
-use namespace::{in_namespace, ip};
+use level::{beside_each_other, counter, datagrams, ends, ends_well, network, number, quiet, send, take};
+use namespace::ip;
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;
@@ -66,9 +66,7 @@ fn turn() {
 
 /// Runs a test at the host and with the level below.
 fn everywhere(test: fn(u16, &str)) {
-    for (workers, offload) in [(1, ""), (2, OFFLOAD)] {
-        in_namespace(move || test(workers, offload));
-    }
+    beside_each_other([(1, ""), (2, OFFLOAD)], move |(workers, offload)| test(workers, offload));
 }
 
 fn segment(v6: bool, side: usize, numbers: (u32, u32), flags: u8, size: usize) -> Vec<u8> {

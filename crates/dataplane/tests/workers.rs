@@ -440,7 +440,7 @@ fn a_swap_reaches_all_workers_between_two_frames_also_idle_ones() {
     }
     // No more frames: the last swap arrives all the same.
     pool.flush().unwrap();
-    for _ in 0..5_000 {
+    for _ in 0..60_000 {
         if steering.all_run(Generation(40)) {
             break;
         }

@@ -3,7 +3,7 @@
 #![allow(dead_code)]
 
 use crate::common::{Ended, Folder, Running, get, udp, until, value};
-use crate::namespace::{ip, up, veth_down};
+use crate::namespace::{in_namespace, ip, up, veth_down};
 use bartizan_ports::{Batch, InlineOptions, InlinePort, Port, wait_any};
 use serde_json::Value;
 use std::process::Command;
@@ -19,6 +19,18 @@ pub fn tool(program: &str, arguments: &str) {
 pub fn network(mtu: u32) -> [InlinePort; 2] {
     ip("link set dev lo up");
     ends(["a", "b"], mtu)
+}
+
+/// Runs a test in several ways beside each other, each in a network namespace of its own: they wait for most of their time.
+pub fn beside_each_other<W: Send + 'static>(
+    ways: impl IntoIterator<Item = W>,
+    test: impl Fn(W) + Copy + Send + 'static,
+) {
+    std::thread::scope(|scope| {
+        for way in ways {
+            scope.spawn(move || in_namespace(move || test(way)));
+        }
+    });
 }
 
 /// The far ends of two pairs, whose near ends are made ready for the program.
