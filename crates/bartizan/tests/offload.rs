@@ -380,7 +380,8 @@ fn drops_below_are_told_of_by_samples() {
         folder.write(
             "bartizan.yaml",
             "links: [{name: wan, inline: {a: a1, b: b1, offload: {level: xdp, entries: 1024, drop-samples: 8}}}]\n\
-             policy: policy.yaml\ncache: none\noutputs: {eve: {dir: out}}\nsuricata-config: s.yaml\n",
+             policy: policy.yaml\ncache: none\noutputs: {eve: {dir: out}}\nsuricata-config: s.yaml\n\
+             metrics: {listen: '127.0.0.1:9100'}\n",
         );
         let mut command = Command::new(PROGRAM);
         let running = Running::start(command.args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
