@@ -465,7 +465,8 @@ fn a_link_that_comes_back_has_its_level_again() {
         until("the level, once more", || running.stderr().matches(again).count() == 2);
         assert_eq!(below(&mut ports, 20), 8 * 20);
         let ended = ends_well(running);
-        assert_eq!(ended.stderr.matches("runs without its XDP level").count(), 1, "{}", ended.stderr);
+        // Between the ends of two interfaces the program may find one of them left, and say so.
+        assert_eq!(ended.stderr.matches("has offloads on").count(), 1, "{}", ended.stderr);
         let flows = flows(&folder);
         assert_eq!(flows.len(), 8);
         let all: u64 = flows.iter().map(|flow| number(&flow["flow"]["pkts_toserver"])).sum();
