@@ -161,8 +161,8 @@ beside lints behind_the_build cargo clippy --workspace --all-targets --locked --
 # A link that leads nowhere, or from a public page to a private item, fails; the book is left to `make docs`.
 beside docs behind_the_build env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 [ -z "${BARTIZAN_PROFILE:-}" ] || beside release behind_the_build cargo build --release --locked --package bartizan
-# Most tests of live programs wait: with one for each processor these would do nothing half of the time.
-export RUST_TEST_THREADS=${RUST_TEST_THREADS:-4}
+# Most tests of live programs wait: with one for each processor these would do nothing most of the time.
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-6}
 # The sum of cargo's own lines replaces the one test that a step counts as.
 if step tests cargo test --workspace --locked --no-fail-fast; then passed=$((passed - 1)); else failed=$((failed - 1)); fi
 touch "$logs/tests.over"

@@ -14,7 +14,7 @@ use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_function::{Finding, Function, FunctionSpec, Model, PacketContext};
 use bartizan_packet::{LinkType, Network, PacketView};
 use bartizan_stages::chain::Chains;
-use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_stages::record::{Entry, Fate, Occasion, Recorder};
 use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::packet::{self, Ip};
 use std::collections::BTreeSet;
@@ -79,22 +79,9 @@ fn datagram_of(view: &PacketView<'_>) -> Option<Datagram> {
 struct Nobody;
 
 impl Recorder for Nobody {
-    fn alert(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Finding, _: &Fate, _: Option<TxRecord<'_>>) {
-    }
-
-    fn tagged(&mut self, _: &Occasion<'_>, _: Option<&Entry>) {}
-
-    fn anomaly(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: Anomaly<'_>) {}
-
     fn refused(&mut self, _: &Occasion<'_>, _: Option<&Entry>, fate: &Fate, _: &[Finding]) {
         assert!(fate.decision.reason.is_some(), "a refusal without a reason");
     }
-
-    fn transaction(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>) {}
-
-    fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: bartizan_base::Direction, _: usize) {}
-
-    fn flow(&mut self, _: &Entry, _: &EndOfFlow) {}
 }
 
 static SETTINGS: LazyLock<(EngineSettings, Arc<Engine>)> = LazyLock::new(|| {

@@ -7,14 +7,14 @@ use crate::load::{SETTINGS, compile};
 use crate::planted::planted;
 use crate::take::Take;
 use bartizan_applayer::{file::FileSettings, flow::Engine, transaction::LogOptions};
-use bartizan_base::{Direction, FunctionId, Generation, LinkId, Timestamp};
+use bartizan_base::{FunctionId, Generation, LinkId, Timestamp};
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_events::JsonWriter;
 use bartizan_function::Finding;
 use bartizan_functions::ids::{ALERTS_PER_PACKET, Ids};
 use bartizan_packet::LinkType;
 use bartizan_stages::chain::Chains;
-use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_stages::record::{Entry, Fate, Occasion, Recorder, TxRecord};
 use bartizan_stages::settings::EngineSettings;
 use std::sync::{Arc, LazyLock};
 
@@ -53,10 +53,6 @@ impl Recorder for Sink {
         self.alerts += 1;
     }
 
-    fn tagged(&mut self, _: &Occasion<'_>, _: Option<&Entry>) {}
-
-    fn anomaly(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: Anomaly<'_>) {}
-
     fn refused(&mut self, _: &Occasion<'_>, _: Option<&Entry>, fate: &Fate, _: &[Finding]) {
         assert!(fate.decision.reason.is_some(), "a refusal without a reason");
     }
@@ -68,10 +64,6 @@ impl Recorder for Sink {
         tx.tx.log(&mut json, &LogOptions::default(), false);
         json.end_object();
     }
-
-    fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: Direction, _: usize) {}
-
-    fn flow(&mut self, _: &Entry, _: &EndOfFlow) {}
 }
 
 /// Runs them.

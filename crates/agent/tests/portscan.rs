@@ -4,12 +4,12 @@
 
 use crate::functions_bench as common;
 
-use bartizan_base::{Decision, Direction, Reason, Timestamp};
+use bartizan_base::{Decision, Reason, Timestamp};
 use bartizan_dataplane::handover::{Handled, Station};
 use bartizan_dataplane::workers::WorkerRecorder;
 use bartizan_function::Finding;
 use bartizan_functions::portscan::PortscanKind;
-use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_stages::record::{Entry, Fate, Occasion, Recorder, TxRecord};
 use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::packet;
 use bartizan_testkit_worker::{Captured, Made, Stack};
@@ -37,12 +37,6 @@ impl Recorder for Alerts {
         let said: Value = serde_json::from_slice(finding.context.as_deref().unwrap()).unwrap();
         self.0.push((finding.rule.id.sid, said["portscan"].clone()));
     }
-    fn tagged(&mut self, _: &Occasion<'_>, _: Option<&Entry>) {}
-    fn anomaly(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: Anomaly<'_>) {}
-    fn refused(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Fate, _: &[Finding]) {}
-    fn transaction(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>) {}
-    fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: Direction, _: usize) {}
-    fn flow(&mut self, _: &Entry, _: &EndOfFlow) {}
 }
 
 impl WorkerRecorder for Alerts {}

@@ -10,7 +10,7 @@ use bartizan_ports::{Batch, InlinePort, Port, stay_on_processor, wait_any};
 use bartizan_testkit::packet;
 use bartizan_testkit_worker::events;
 use common::{Folder, PROGRAM, Running, address, get, until, value};
-use level::{counter, datagrams, ends, ends_well, network, number, send, take, tool};
+use level::{counter, datagrams, ends, ends_well, gone_below, network, number, quiet, send, take, tool};
 use namespace::{in_namespace, ip};
 use serde_json::Value;
 use std::process::Command;
@@ -44,9 +44,8 @@ fn begin(ports: &mut [InlinePort; 2], port: u16, arrives: bool) {
         if arrives {
             assert_eq!(take(server, 8), 8);
         }
-        // A turn of the worker, also of one that sleeps.
-        std::thread::sleep(Duration::from_millis(300));
     }
+    gone_below(8);
 }
 
 fn flows(folder: &Folder) -> Vec<Value> {
@@ -224,7 +223,7 @@ fn refused_flows_are_dropped_below_and_counted_by_their_reason() {
         for _ in 0..100 {
             send(client, &datagrams(666, b"again"));
         }
-        assert_eq!(take(server, 1), 0, "what is refused does not arrive");
+        assert!(quiet(server), "what is refused does not arrive");
         ends_well(running);
         let flows = flows(&folder);
         let all: u64 = flows.iter().map(|flow| number(&flow["flow"]["pkts_toserver"])).sum();
@@ -261,7 +260,7 @@ fn a_reload_ends_flows_of_what_is_blocked_now() {
             let wait = if round == 10 { 1_500 } else { 0 };
             std::thread::sleep(Duration::from_millis(wait));
         }
-        assert_eq!(take(server, 1), 0);
+        assert!(quiet(server));
         // Entries are read once a second.
         let counted = || {
             value(&get("/metrics"), "bartizan_filter_rule_packets_total", &["policy=\"all\"", "rule=\"1\""])
@@ -381,7 +380,8 @@ fn drops_below_are_told_of_by_samples() {
         folder.write(
             "bartizan.yaml",
             "links: [{name: wan, inline: {a: a1, b: b1, offload: {level: xdp, entries: 1024, drop-samples: 8}}}]\n\
-             policy: policy.yaml\ncache: none\noutputs: {eve: {dir: out}}\nsuricata-config: s.yaml\n",
+             policy: policy.yaml\ncache: none\noutputs: {eve: {dir: out}}\nsuricata-config: s.yaml\n\
+             metrics: {listen: '127.0.0.1:9100'}\n",
         );
         let mut command = Command::new(PROGRAM);
         let running = Running::start(command.args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
@@ -390,7 +390,7 @@ fn drops_below_are_told_of_by_samples() {
         for _ in 0..100 {
             send(&mut ports[0], &datagrams(4000, b"is refused"));
         }
-        assert_eq!(take(&mut ports[1], 1), 0);
+        assert!(quiet(&mut ports[1]));
         ends_well(running);
         let all: u64 = flows(&folder).iter().map(|flow| number(&flow["flow"]["pkts_toserver"])).sum();
         assert_eq!((all, counter(&folder, "ips.blocked")), (816, 816));
@@ -465,7 +465,8 @@ fn a_link_that_comes_back_has_its_level_again() {
         until("the level, once more", || running.stderr().matches(again).count() == 2);
         assert_eq!(below(&mut ports, 20), 8 * 20);
         let ended = ends_well(running);
-        assert_eq!(ended.stderr.matches("runs without its XDP level").count(), 1, "{}", ended.stderr);
+        // Between the ends of two interfaces the program may find one of them left, and say so.
+        assert_eq!(ended.stderr.matches("has offloads on").count(), 1, "{}", ended.stderr);
         let flows = flows(&folder);
         assert_eq!(flows.len(), 8);
         let all: u64 = flows.iter().map(|flow| number(&flow["flow"]["pkts_toserver"])).sum();

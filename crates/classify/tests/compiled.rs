@@ -83,31 +83,24 @@ fn check(sets: &[Vec<HeaderRule>], headers: &[Header], budget: usize) {
         flat.iter().filter_map(|f| if let Some(Flat::V4(f)) = f { Some(*f) } else { None }).collect();
     let v6: Vec<FlatV6> =
         flat.iter().filter_map(|f| if let Some(Flat::V6(f)) = f { Some(*f) } else { None }).collect();
+    let right_v4: Vec<_> = v4.iter().map(|h| right(sets, &Header::from(h))).collect();
+    let right_v6: Vec<_> = v6.iter().map(|h| right(sets, &Header::from(h))).collect();
     for fast in [false, true] {
         let mut compiled = Compiled::new(sets, Options { budget, fast });
         for level in [Level::Avx512, Level::Avx2, Level::Portable] {
             compiled.set_level(level);
+            let what = || format!("{level:?} fast={fast} {:?}", compiled.summary().collect::<Vec<_>>());
             let mut answers = vec![7; v4.len() * sets.len()];
             compiled.lookup_v4(&v4, &mut answers);
             for (i, h) in v4.iter().enumerate() {
                 let got: Vec<u32> = (0..sets.len()).map(|s| answers[s * v4.len() + i]).collect();
-                assert_eq!(
-                    got,
-                    right(sets, &Header::from(h)),
-                    "{h:?} {level:?} fast={fast} {:?}",
-                    compiled.summary().collect::<Vec<_>>()
-                );
+                assert_eq!(got, right_v4[i], "{h:?} {}", what());
             }
             let mut answers = vec![7; v6.len() * sets.len()];
             compiled.lookup_v6(&v6, &mut answers);
             for (i, h) in v6.iter().enumerate() {
                 let got: Vec<u32> = (0..sets.len()).map(|s| answers[s * v6.len() + i]).collect();
-                assert_eq!(
-                    got,
-                    right(sets, &Header::from(h)),
-                    "{h:?} {level:?} fast={fast} {:?}",
-                    compiled.summary().collect::<Vec<_>>()
-                );
+                assert_eq!(got, right_v6[i], "{h:?} {}", what());
             }
         }
     }

@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Functions that panic, are stopped and started under traffic: packets go on or are refused as policies say, the others notice nothing.
 
-use bartizan_base::{
-    Decision, Direction, Fid, FunctionId, Generation, LinkId, PacketDuration, Reason, Timestamp,
-};
+use bartizan_base::{Decision, Fid, FunctionId, Generation, LinkId, PacketDuration, Reason, Timestamp};
 use bartizan_dataplane::worker::Frame;
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_function::{
-    Below, Finding, FlowView, Function, FunctionKind, FunctionSpec, Model, PacketContext, RuleSource,
-    RulesError, Slot, SlotState, WorkerState, state_in,
+    Below, FlowView, Function, FunctionKind, FunctionSpec, Model, PacketContext, RuleSource, RulesError,
+    Slot, SlotState, WorkerState, state_in,
 };
 use bartizan_offload::devices::mock::{Habits, MockDevice, MockPacket, MockWire};
 use bartizan_offload::{Action, DeviceKey, FlowManager};
 use bartizan_packet::LinkType;
 use bartizan_stages::lifecycle::{Act, Condition, FunctionEventKind};
 use bartizan_stages::notice::Notice;
-use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_stages::record::Recorder;
 use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::hosts::{address, ethernet, ip, tcp, udp};
 use bartizan_testkit::random::Random;
@@ -272,14 +270,6 @@ fn a_function_that_panics_is_away_until_its_time_and_its_flow_is_refused() {
 struct Told(Vec<(u64, String)>);
 
 impl Recorder for Told {
-    fn alert(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Finding, _: &Fate, _: Option<TxRecord<'_>>) {
-    }
-    fn tagged(&mut self, _: &Occasion<'_>, _: Option<&Entry>) {}
-    fn anomaly(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: Anomaly<'_>) {}
-    fn refused(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Fate, _: &[Finding]) {}
-    fn transaction(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>) {}
-    fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: Direction, _: usize) {}
-    fn flow(&mut self, _: &Entry, _: &EndOfFlow) {}
     fn notice(&mut self, now: Timestamp, _: Generation, notice: Notice<'_>) {
         if let Notice::Function(news) = notice {
             self.0.push((now.as_secs(), news.to_string()));

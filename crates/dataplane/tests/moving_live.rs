@@ -11,10 +11,10 @@ use bartizan_base::{Decision, Direction, FunctionId, Generation, Spread};
 use bartizan_dataplane::live::together::{Balance, PARCELS, Ports, Post, run_together, stations};
 use bartizan_dataplane::live::{Control, LiveOptions};
 use bartizan_flow::{FlowKey, FlowScope, FlowSide};
-use bartizan_function::{Finding, Function, FunctionSpec, Model, PacketContext};
+use bartizan_function::{Function, FunctionSpec, Model, PacketContext};
 use bartizan_ports::{InlineOptions, InlinePair};
 use bartizan_stages::chain::Chains;
-use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_stages::record::{EndOfFlow, Entry, Recorder};
 use inline_net::{AtEnd, in_namespace, run, sysctl};
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -73,14 +73,6 @@ impl Function for Witness {
 struct Flows(Arc<Mutex<Vec<(u16, u64)>>>);
 
 impl Recorder for Flows {
-    fn alert(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Finding, _: &Fate, _: Option<TxRecord<'_>>) {
-    }
-    fn tagged(&mut self, _: &Occasion<'_>, _: Option<&Entry>) {}
-    fn anomaly(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: Anomaly<'_>) {}
-    fn refused(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Fate, _: &[Finding]) {}
-    fn transaction(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>) {}
-    fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: Direction, _: usize) {}
-
     fn flow(&mut self, flow: &Entry, _: &EndOfFlow) {
         if flow.key().protocol() == 6 {
             let packets = flow.packets.to_server + flow.packets.to_client;

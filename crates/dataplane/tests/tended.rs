@@ -4,13 +4,13 @@
 
 use crate::common::{self, address, bench, ethernet, ip, tcp, udp};
 
-use bartizan_base::{Decision, Direction, FunctionId, Generation, RuleId, Spread, Timestamp};
+use bartizan_base::{Decision, FunctionId, Generation, Spread, Timestamp};
 use bartizan_dataplane::worker::Worker;
 use bartizan_dataplane::workers::{Pool, PoolOptions, WorkerRecorder};
 use bartizan_function::{Finding, FindingAction, Function, FunctionSpec, Model, PacketContext, RuleInfo};
 use bartizan_stages::chain::Chains;
 use bartizan_stages::notice::Notice;
-use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_stages::record::{Entry, Fate, Occasion, Recorder, TxRecord};
 use bartizan_testkit_worker::{Captured, Made, Stack};
 use std::sync::{Arc, Mutex};
 
@@ -47,13 +47,6 @@ impl Recorder for Told {
     fn notice(&mut self, now: Timestamp, _: Generation, notice: Notice<'_>) {
         self.say(format!("{} {notice:?}", now.as_nanos()));
     }
-
-    fn tagged(&mut self, _: &Occasion<'_>, _: Option<&Entry>) {}
-    fn anomaly(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: Anomaly<'_>) {}
-    fn refused(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Fate, _: &[Finding]) {}
-    fn transaction(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>) {}
-    fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: Direction, _: usize) {}
-    fn flow(&mut self, _: &Entry, _: &EndOfFlow) {}
 }
 
 impl WorkerRecorder for Told {}
@@ -114,19 +107,7 @@ impl Function for Brittle {
 }
 
 fn brittle() -> Arc<Chains> {
-    let id = RuleId { gid: 1, sid: 9, rev: 1 };
-    let rule = RuleInfo {
-        id,
-        message: "evil".into(),
-        category: String::new(),
-        severity: 3,
-        references: Vec::new(),
-        metadata: Vec::new(),
-        target_is_source: None,
-        text: String::new(),
-        firewall: None,
-    };
-    Arc::new(Chains::one(Generation(1), vec![Arc::new(Brittle(Arc::new(rule)))]))
+    Arc::new(Chains::one(Generation(1), vec![Arc::new(Brittle(common::evil()))]))
 }
 
 fn datagram(millis: u64, v6: bool, port: u16, payload: &[u8]) -> Captured {

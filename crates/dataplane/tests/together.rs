@@ -6,7 +6,7 @@ use crate::common;
 #[path = "refusing_ports/mod.rs"]
 mod refusing_ports;
 
-use bartizan_base::{Direction, LinkId, PacketDuration, Reason, Timestamp, WorkerId};
+use bartizan_base::{LinkId, PacketDuration, Reason, Timestamp, WorkerId};
 use bartizan_dataplane::live::inquiry::{FLOWS_TOLD, FlowsWanted, PART, Question};
 use bartizan_dataplane::live::together::{
     Balance, Berth, LiveError, Places, Ports, Post, run_together, stations, stations_of,
@@ -17,7 +17,7 @@ use bartizan_function::Finding;
 use bartizan_ports::{Batch, InlinePair, Port, PortError, PortStats, SendRefusal, Side, TestClock, TestPort};
 use bartizan_stages::chain::Chains;
 use bartizan_stages::moving::Chance;
-use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord, Unsent};
+use bartizan_stages::record::{EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord, Unsent};
 use common::{Bench, Shape, bench, chains, marked_saying, read_mark};
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
@@ -59,12 +59,6 @@ impl Recorder for Log {
         assert!(!self.breaks, "a defect, made by the test");
         self.alerts.lock().unwrap().push((occasion.now, occasion.generation.0));
     }
-
-    fn tagged(&mut self, _: &Occasion<'_>, _: Option<&Entry>) {}
-    fn anomaly(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: Anomaly<'_>) {}
-    fn refused(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Fate, _: &[Finding]) {}
-    fn transaction(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>) {}
-    fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: Direction, _: usize) {}
 
     fn flow(&mut self, flow: &Entry, _: &EndOfFlow) {
         self.flows.lock().unwrap().push(flow.packets.to_server + flow.packets.to_client);

@@ -186,7 +186,7 @@ pub enum StoreOutcome {
     GivenUp,
 }
 
-/// Receives what is to be recorded. Called by the worker, so it must not block.
+/// Receives what is to be recorded. Called by the worker, so it must not block. What a recorder leaves out it does not keep.
 pub trait Recorder {
     /// A rule matched and an alert is due. `tx` is the transaction that it is about.
     fn alert(
@@ -196,10 +196,14 @@ pub trait Recorder {
         finding: &Finding,
         fate: &Fate,
         tx: Option<TxRecord<'_>>,
-    );
+    ) {
+        let _ = (occasion, flow, finding, fate, tx);
+    }
 
     /// A rule asked earlier for this packet to be recorded.
-    fn tagged(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>);
+    fn tagged(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>) {
+        let _ = (occasion, flow);
+    }
 
     /// Rules set variables for this packet, which `variables` holds.
     fn variables(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, variables: &Finding) {
@@ -224,10 +228,14 @@ pub trait Recorder {
     }
 
     /// Something odd.
-    fn anomaly(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, anomaly: Anomaly<'_>);
+    fn anomaly(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, anomaly: Anomaly<'_>) {
+        let _ = (occasion, flow, anomaly);
+    }
 
     /// A packet was refused (or would have been).
-    fn refused(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate, findings: &[Finding]);
+    fn refused(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate, findings: &[Finding]) {
+        let _ = (occasion, flow, fate, findings);
+    }
 
     /// Something has happened to the engine itself, or to a tenant's quota.
     fn notice(&mut self, now: Timestamp, generation: Generation, notice: Notice<'_>) {
@@ -240,7 +248,9 @@ pub trait Recorder {
     }
 
     /// A transaction is complete.
-    fn transaction(&mut self, occasion: &Occasion<'_>, flow: &Entry, tx: TxRecord<'_>);
+    fn transaction(&mut self, occasion: &Occasion<'_>, flow: &Entry, tx: TxRecord<'_>) {
+        let _ = (occasion, flow, tx);
+    }
 
     /// A file of a transaction is complete. `index` is its place among the direction's files.
     fn file(
@@ -250,7 +260,9 @@ pub trait Recorder {
         tx: TxRecord<'_>,
         direction: Direction,
         index: usize,
-    );
+    ) {
+        let _ = (occasion, flow, tx, direction, index);
+    }
 
     /// From here on packets see this generation.
     fn enter_generation(&mut self, chains: &crate::chain::Chains) {
@@ -286,5 +298,7 @@ pub trait Recorder {
     fn ending(&mut self) {}
 
     /// A flow ended.
-    fn flow(&mut self, flow: &Entry, ended: &EndOfFlow);
+    fn flow(&mut self, flow: &Entry, ended: &EndOfFlow) {
+        let _ = (flow, ended);
+    }
 }

@@ -13,12 +13,11 @@ mod stack;
 pub use alone::Alone;
 pub use stack::{FIREWALL, Made, Stack};
 
-use bartizan_base::{Direction, LinkId, Timestamp};
+use bartizan_base::{LinkId, Timestamp};
 use bartizan_dataplane::worker::Frame;
 use bartizan_dataplane::workers::WorkerRecorder;
-use bartizan_function::Finding;
 use bartizan_packet::LinkType;
-use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_stages::record::Recorder;
 
 /// A frame with its time.
 #[derive(Clone, Debug)]
@@ -53,21 +52,6 @@ impl Captured {
 /// A recorder that keeps nothing.
 pub struct Nothing;
 
-impl Recorder for Nothing {
-    fn alert(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Finding, _: &Fate, _: Option<TxRecord<'_>>) {
-    }
-
-    fn tagged(&mut self, _: &Occasion<'_>, _: Option<&Entry>) {}
-
-    fn anomaly(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: Anomaly<'_>) {}
-
-    fn refused(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Fate, _: &[Finding]) {}
-
-    fn transaction(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>) {}
-
-    fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: Direction, _: usize) {}
-
-    fn flow(&mut self, _: &Entry, _: &EndOfFlow) {}
-}
+impl Recorder for Nothing {}
 
 impl WorkerRecorder for Nothing {}

@@ -4,10 +4,10 @@
 use super::headers::staged_reason;
 use super::outcome::{Amounts, Fate, FlowName, Outcome};
 use crate::build::{ClassInfo, DEFAULT_POLICY};
-use bartizan_base::{Direction, Fid, Reason};
+use bartizan_base::{Fid, Reason};
 use bartizan_events::time_text;
 use bartizan_function::Finding;
-use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate as PacketFate, Occasion, Recorder, TxRecord};
+use bartizan_stages::record::{EndOfFlow, Entry, Fate as PacketFate, Occasion, Recorder, TxRecord};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -82,17 +82,9 @@ impl Recorder for Fates {
         }
     }
 
-    fn tagged(&mut self, _: &Occasion<'_>, _: Option<&Entry>) {}
-
-    fn anomaly(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: Anomaly<'_>) {}
-
     fn refused(&mut self, _: &Occasion<'_>, flow: Option<&Entry>, _: &PacketFate, _: &[Finding]) {
         self.refused_without_flow += u64::from(flow.is_none());
     }
-
-    fn transaction(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>) {}
-
-    fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: Direction, _: usize) {}
 
     fn flow(&mut self, flow: &Entry, _: &EndOfFlow) {
         let fate = self.fate(flow);

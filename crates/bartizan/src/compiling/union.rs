@@ -11,7 +11,7 @@ use bartizan_detect::visibility::Visibility;
 use bartizan_rules::RuleFile;
 use bartizan_rules::library::{Choice, Places, keep, places};
 use serde_json::Value;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A set goes on that has twice as many rules as are taken of it, and so many more.
@@ -87,11 +87,16 @@ impl Union {
         self.of.has_files_of(library) && self.variables == *variables
     }
 
-    fn chosen(&self, library: &Library) -> Option<&Chosen> {
-        let fits = |chosen: &&Chosen| {
+    /// Which of `chosen` is a library's.
+    fn place(&self, library: &Library) -> Option<usize> {
+        let fits = |chosen: &Chosen| {
             chosen.choices == library.choices() && chosen.left_out.is_subset(library.except())
         };
-        self.chosen.iter().find(fits)
+        self.chosen.iter().position(fits)
+    }
+
+    fn chosen(&self, library: &Library) -> Option<&Chosen> {
+        self.place(library).map(|place| &self.chosen[place])
     }
 
     /// Whether it has all that a library takes.
@@ -101,16 +106,17 @@ impl Union {
 
     /// Whether it is the best set for these libraries: all that can have it do, and it is not much larger than they need.
     pub(super) fn is_for(&self, libraries: &[&Library]) -> bool {
-        let mut used: HashMap<*const Chosen, usize> = HashMap::new();
+        let (mut used, mut needed) = (vec![false; self.chosen.len()], 0usize);
         for library in libraries {
-            match self.chosen(library) {
-                Some(chosen) => drop(used.insert(chosen, chosen.places.len())),
+            match self.place(library) {
+                Some(place) if std::mem::replace(&mut used[place], true) => {}
+                Some(place) => needed += self.chosen[place].places.len(),
                 None if self.apart.iter().any(|choices| choices == library.choices()) => {}
                 None => return false,
             }
         }
         let rules = self.compiled.rules.signatures.len();
-        rules <= used.values().sum::<usize>().saturating_mul(2).saturating_add(SPARE)
+        rules <= needed.saturating_mul(2).saturating_add(SPARE)
     }
 
     /// What a library sees of it. `None`: it does not have all that the library takes.

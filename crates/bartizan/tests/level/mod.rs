@@ -2,8 +2,8 @@
 //! A link with the XDP level below it: two hosts, traffic between them, and what the program has counted.
 #![allow(dead_code)]
 
-use crate::common::{Ended, Folder, Running, udp};
-use crate::namespace::{ip, veth};
+use crate::common::{Ended, Folder, Running, get, udp, until, value};
+use crate::namespace::{in_namespace, ip, up, veth_down};
 use bartizan_ports::{Batch, InlineOptions, InlinePort, Port, wait_any};
 use serde_json::Value;
 use std::process::Command;
@@ -21,14 +21,29 @@ pub fn network(mtu: u32) -> [InlinePort; 2] {
     ends(["a", "b"], mtu)
 }
 
+/// Runs a test in several ways beside each other, each in a network namespace of its own: they wait for most of their time.
+pub fn beside_each_other<W: Send + 'static>(
+    ways: impl IntoIterator<Item = W>,
+    test: impl Fn(W) + Copy + Send + 'static,
+) {
+    std::thread::scope(|scope| {
+        for way in ways {
+            scope.spawn(move || in_namespace(move || test(way)));
+        }
+    });
+}
+
 /// The far ends of two pairs, whose near ends are made ready for the program.
 pub fn ends(names: [&str; 2], mtu: u32) -> [InlinePort; 2] {
     names.map(|name| {
-        veth(&format!("{name}0"), &format!("{name}1"), mtu);
-        tool("ethtool", &format!("-K {name}1 tx off tso off gso off gro off rxvlan off"));
-        tool("ethtool", &format!("-K {name}0 tx off tso off gso off gro on"));
+        let (far, near) = (format!("{name}0"), format!("{name}1"));
+        veth_down(&far, &near, mtu);
+        // A program that waits for the interface does not see it before.
+        tool("ethtool", &format!("-K {near} tx off tso off gso off gro off rxvlan off"));
+        tool("ethtool", &format!("-K {far} tx off tso off gso off gro on"));
+        up([&far, &near]);
         let options = InlineOptions { frames: 4096, ..InlineOptions::default() };
-        InlinePort::open(&format!("{name}0"), &options).unwrap()
+        InlinePort::open(&far, &options).unwrap()
     })
 }
 
@@ -40,11 +55,30 @@ pub fn send(from: &mut InlinePort, frames: &[Vec<u8>]) {
     }
 }
 
-/// Takes frames of the test until so many came, or none come any more for some time. Gives how many.
+/// How long at most to wait for the next of what must come: the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long to look for what must not come. What passes needs milliseconds even on a busy machine.
+const QUIET: Duration = Duration::from_millis(700);
+
+/// Takes frames of the test until so many came. Gives how many.
 pub fn take(to: &mut InlinePort, expected: usize) -> usize {
+    take_within(to, expected, PATIENCE)
+}
+
+/// Takes frames of the test until none come any more. Gives how many.
+pub fn take_what_comes(to: &mut InlinePort) -> usize {
+    take_within(to, usize::MAX, QUIET)
+}
+
+/// Whether no frame of the test comes.
+pub fn quiet(to: &mut InlinePort) -> bool {
+    take_within(to, 1, QUIET) == 0
+}
+
+fn take_within(to: &mut InlinePort, expected: usize, pause: Duration) -> usize {
     let mut batch = Batch::with_capacity(256);
     let (mut came, mut last) = (0, Instant::now());
-    while came < expected && last.elapsed() < Duration::from_secs(3) {
+    while came < expected && last.elapsed() < pause {
         to.receive(&mut batch).unwrap();
         let ours = |at: &usize| batch.bytes(*at).is_some_and(|bytes| bytes.starts_with(&[2, 0, 0, 0, 0, 2]));
         let more = batch.indices().filter(ours).count();
@@ -56,6 +90,12 @@ pub fn take(to: &mut InlinePort, expected: usize) -> usize {
         }
     }
     came
+}
+
+/// Waits until so many flows are below, as the program says on the page of its metrics. A worker has its turn within a second, on a busy machine later.
+pub fn gone_below(flows: u64) {
+    let entries = || value(&get("/metrics"), "bartizan_stats", &["name=\"offload.entries\""]);
+    until(&format!("{flows} flows below"), || entries() >= flows);
 }
 
 /// Datagrams of some flows of both versions, one of each after the other.

@@ -5,14 +5,13 @@ use super::observe::{Call, How, observed, take};
 use super::probe;
 use crate::worker::{Frame, Worker};
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Decision, Direction, LinkId, TenantId, Timestamp};
+use bartizan_base::{Decision, LinkId, TenantId, Timestamp};
 use bartizan_classify::Header;
 use bartizan_flow::{FlowKey, FlowScope, TableError};
-use bartizan_function::Finding;
 use bartizan_function::header::header_of_flow;
 use bartizan_packet::LinkType;
 use bartizan_stages::chain::{Chains, Class, LookupExplained, Matches};
-use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_stages::record::Recorder;
 use bartizan_stages::settings::{ChecksumMode, EngineSettings};
 use core::net::IpAddr;
 use std::sync::Arc;
@@ -119,13 +118,4 @@ pub fn first_packet(
 #[derive(Clone, Copy, Debug)]
 pub struct Nobody;
 
-impl Recorder for Nobody {
-    fn alert(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Finding, _: &Fate, _: Option<TxRecord<'_>>) {
-    }
-    fn tagged(&mut self, _: &Occasion<'_>, _: Option<&Entry>) {}
-    fn anomaly(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: Anomaly<'_>) {}
-    fn refused(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Fate, _: &[Finding]) {}
-    fn transaction(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>) {}
-    fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: Direction, _: usize) {}
-    fn flow(&mut self, _: &Entry, _: &EndOfFlow) {}
-}
+impl Recorder for Nobody {}

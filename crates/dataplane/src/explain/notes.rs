@@ -76,8 +76,6 @@ impl Recorder for Notes {
         self.add(occasion, flow, What::Alert { rule, message, action });
     }
 
-    fn tagged(&mut self, _: &Occasion<'_>, _: Option<&Entry>) {}
-
     fn anomaly(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, anomaly: Anomaly<'_>) {
         let text = match anomaly {
             Anomaly::Decode(event) => event.eve_name().to_owned(),

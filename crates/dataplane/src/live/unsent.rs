@@ -141,30 +141,12 @@ impl UnsentFrames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bartizan_base::Direction;
-    use bartizan_function::Finding;
     use bartizan_ports::{TestClock, TestPort};
-    use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, TxRecord};
 
     #[derive(Default)]
     struct Told(Vec<(String, &'static str, u64)>);
 
     impl Recorder for Told {
-        fn alert(
-            &mut self,
-            _: &Occasion<'_>,
-            _: Option<&Entry>,
-            _: &Finding,
-            _: &Fate,
-            _: Option<TxRecord<'_>>,
-        ) {
-        }
-        fn tagged(&mut self, _: &Occasion<'_>, _: Option<&Entry>) {}
-        fn anomaly(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: Anomaly<'_>) {}
-        fn refused(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Fate, _: &[Finding]) {}
-        fn transaction(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>) {}
-        fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: Direction, _: usize) {}
-        fn flow(&mut self, _: &Entry, _: &EndOfFlow) {}
         fn unsent(&mut self, _: &Occasion<'_>, unsent: &Unsent<'_>) {
             self.0.push((unsent.port.to_owned(), unsent.cause, unsent.frames));
         }

@@ -140,8 +140,9 @@ pub struct Bench {
     pub seen: Arc<Mutex<Vec<Seen>>>,
 }
 
-pub fn chains(generation: u64, seen: &Arc<Mutex<Vec<Seen>>>) -> Arc<Chains> {
-    let rule = Arc::new(RuleInfo {
+/// The rule of who reports `evil`.
+pub fn evil() -> Arc<RuleInfo> {
+    Arc::new(RuleInfo {
         id: RuleId { gid: 1, sid: 9, rev: 1 },
         message: "evil".into(),
         category: String::new(),
@@ -151,7 +152,11 @@ pub fn chains(generation: u64, seen: &Arc<Mutex<Vec<Seen>>>) -> Arc<Chains> {
         target_is_source: None,
         text: String::new(),
         firewall: None,
-    });
+    })
+}
+
+pub fn chains(generation: u64, seen: &Arc<Mutex<Vec<Seen>>>) -> Arc<Chains> {
+    let rule = evil();
     let watch =
         Watch { generation, workers: AtomicU16::new(0), seen: Arc::clone(seen), rule: Arc::clone(&rule) };
     Arc::new(Chains::one(Generation(generation), vec![Arc::new(watch), Arc::new(Finder(rule))]))
