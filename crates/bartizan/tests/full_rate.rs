@@ -93,7 +93,9 @@ fn recorded(folder: &Folder, flows: usize) -> Recorded {
         let all = sum(&event["flow"]);
         recorded.all.add(all);
         recorded.below.add(sum(&event["bartizan"]["levels"]["xdp"]));
-        recorded.host.add(sum(&event["bartizan"]["levels"]["host"]));
+        // One that was never below does not say where it was.
+        let levels = &event["bartizan"]["levels"];
+        recorded.host.add(if levels.is_null() { all } else { sum(&levels["host"]) });
         let own = |end: &str| (number(&event[end]) as u16).checked_sub(FIRST_PORT).map(usize::from);
         let at = own("src_port").or(own("dest_port")).expect("a flow of the test");
         recorded.flows[at].add(all);
@@ -238,7 +240,7 @@ fn reloads_take_entries_away_under_full_rate_and_every_packet_is_counted_once() 
     in_namespace_for(Duration::from_secs(120), || {
         own_bpf_file_system();
         let removed = reloads(2, 8, false, 1);
-        assert!(removed > 1_000, "{removed}");
+        assert!(removed > 8 * 200, "{removed}");
     });
 }
 

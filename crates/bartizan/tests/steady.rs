@@ -177,6 +177,6 @@ fn nothing_is_lost_while_the_program_is_attached_changed_and_replaced() {
         );
         eprintln!("the link was open {} ms after the kill", took.as_millis());
         assert!(took < Duration::from_secs(3), "{took:?}");
-        assert!(counter(&folder, "offload.forwarded_pkts") > 5_000);
+        assert!(counter(&folder, "offload.forwarded_pkts") > 1_000);
     });
 }
