@@ -8,12 +8,10 @@ use crate::namespace;
 
 use bartizan_ports::InlinePort;
 use common::{Folder, PROGRAM, Running, until};
-use level::{datagrams, ends, ends_well, network, quiet, send, take};
+use level::{datagrams, ends, ends_well, network, pin_of, pins, quiet, send, take};
 use namespace::{detach_pinned, in_namespace, own_bpf_file_system};
-use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -22,8 +20,6 @@ const RULES: &str = "drop udp any any -> any 666 (msg:\"no\"; sid:1;)\n";
 const PORT: u16 = 5000;
 /// When a worker has failed (`stale`, 1 s) for sure.
 const SURELY_STALE: Duration = Duration::from_millis(1_500);
-/// Where attachments are pinned.
-const PINS: &str = "/sys/fs/bpf/bartizan";
 
 /// A run with these links.
 fn start(folder: &Folder, links: &str) -> Running {
@@ -47,26 +43,6 @@ fn open_link(a: &str, b: &str) -> String {
     format!(
         "{{name: wan, inline: {{a: {a}, b: {b}, offload: {{level: xdp, entries: 1024, fail: open, stale: 1s}}}}, workers: 1}}"
     )
-}
-
-fn pins() -> BTreeSet<PathBuf> {
-    let files = std::fs::read_dir(PINS).into_iter().flatten();
-    files.map(|file| file.unwrap().path()).collect()
-}
-
-/// The pin of an interface.
-fn pin_of(interface: &str) -> PathBuf {
-    let number = std::fs::read_to_string(format!("/sys/class/net/{interface}/ifindex"));
-    // The folder may be that of another namespace.
-    let number = match number {
-        Ok(text) => text.trim().to_owned(),
-        Err(_) => {
-            let output = Command::new("ip").args(["-o", "link", "show", interface]).output().unwrap();
-            String::from_utf8_lossy(&output.stdout).split(':').next().unwrap().trim().to_owned()
-        }
-    };
-    let end = format!("_if{number}");
-    pins().into_iter().find(|pin| pin.to_string_lossy().ends_with(&end)).expect("it is pinned")
 }
 
 fn pinned(running: &Running, count: usize) {

@@ -225,6 +225,12 @@ impl Function for Ids {
         let tagging = packet_bytes.filter(|_| self.seen.rules.tags && !stood);
         let hosts = work.scene.addresses().filter(|_| tagging.is_some());
         inspect(&self.seen.rules, &mut state.worker, flow.as_deref_mut(), work);
+        // Rules have passed it in another generation, perhaps: they are not asked again, and what is bypassed stays so.
+        let ungated = |flow: &FlowDetect| self.seen.rules.firewall.is_none() || flow.state.accepted.is_some();
+        let bypassed = flow
+            .as_deref()
+            .filter(|flow| !context.flow_ends && ungated(flow))
+            .is_some_and(|flow| flow.state.passed.is_some_and(|rule| self.seen.rules.bypasses(&rule)));
         // After the rules: the packet that starts a tag counts.
         let recorded = tagging.is_some_and(|bytes| {
             let own = flow.is_some_and(|f| f.state.tags.count(bytes, context.now, context.again));
@@ -246,7 +252,7 @@ impl Function for Ids {
                 done: true,
                 ..Decision::refuse(Verdict::Drop, Reason::IdsFlow, self.id)
             }),
-            _ => decision,
+            _ => Decision { done: decision.done || bypassed && decision.verdict.forwards(), ..decision },
         }
     }
 

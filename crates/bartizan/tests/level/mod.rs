@@ -2,12 +2,20 @@
 //! A link with the XDP level below it: two hosts, traffic between them, and what the program has counted.
 #![allow(dead_code)]
 
+pub mod stream;
+pub mod traffic;
+
 use crate::common::{Ended, Folder, Running, get, udp, until, value};
 use crate::namespace::{in_namespace, ip, up, veth_down};
 use bartizan_ports::{Batch, InlineOptions, InlinePort, Port, wait_any};
 use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
+
+/// Where attachments are pinned.
+const PINS: &str = "/sys/fs/bpf/bartizan";
 
 /// Runs a program, which must succeed.
 pub fn tool(program: &str, arguments: &str) {
@@ -121,4 +129,25 @@ pub fn ends_well(running: Running) -> Ended {
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     assert!(!ended.stdout.contains("do not agree"), "{}", ended.stdout);
     ended
+}
+
+/// Attachments that are pinned.
+pub fn pins() -> BTreeSet<PathBuf> {
+    let files = std::fs::read_dir(PINS).into_iter().flatten();
+    files.map(|file| file.unwrap().path()).collect()
+}
+
+/// The pin of an interface.
+pub fn pin_of(interface: &str) -> PathBuf {
+    let number = std::fs::read_to_string(format!("/sys/class/net/{interface}/ifindex"));
+    // The folder may be that of another namespace.
+    let number = match number {
+        Ok(text) => text.trim().to_owned(),
+        Err(_) => {
+            let output = Command::new("ip").args(["-o", "link", "show", interface]).output().unwrap();
+            String::from_utf8_lossy(&output.stdout).split(':').next().unwrap().trim().to_owned()
+        }
+    };
+    let end = format!("_if{number}");
+    pins().into_iter().find(|pin| pin.to_string_lossy().ends_with(&end)).expect("it is pinned")
 }

@@ -130,6 +130,13 @@ impl RuleSet {
             .is_some_and(|(says, index)| *says == what && visible.is_none_or(|visible| visible.has(*index)))
     }
 
+    /// Whether a rule that passes the whole flow wants it bypassed as well. What was passed stands from one generation to the next, and the rule is not asked again.
+    #[must_use]
+    pub fn bypasses(&self, rule: &RuleId) -> bool {
+        let index = self.deciding.get(&(rule.gid, rule.sid)).map(|(_, index)| *index as usize);
+        index.and_then(|index| self.signatures.get(index)).is_some_and(|signature| signature.bypass)
+    }
+
     /// Whether the firewall has a rule of this number, of whatever revision, that accepts flows.
     #[must_use]
     pub fn accepts(&self, rule: &RuleId) -> bool {

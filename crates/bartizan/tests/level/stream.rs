@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A steady stream of numbered datagrams through a link, both ways, and which of them arrived.
+//!
+//! It goes on whatever becomes of the link. While frames arrive so few are under way that no queue between the ends overflows, however busy the machine is; when none arrives for a
+//! while it goes on at its rate all the same.
+
+use super::traffic::{FIRST_PORT, flow_of, summed};
+use crate::common::{address, until};
+use bartizan_ports::{Batch, InlinePort, Port};
+use bartizan_testkit::packet;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Flows of the stream, of both versions of IP: of every two the first is of the port that is bypassed, the second of the one that is inspected.
+const FLOWS: usize = 16;
+pub const BYPASSED: u16 = 4000;
+pub const INSPECTED: u16 = 5000;
+/// Frames of one side that were sent after the last one that has arrived, at most. A virtual Ethernet pair has room for 256.
+pub const UNDER_WAY: u32 = 160;
+/// When none has arrived for so long, the link is closed.
+const CLOSED: Duration = Duration::from_millis(100);
+/// Bytes before the number in a payload, which begins at an even place.
+const NUMBER: usize = 4;
+
+/// Of each flow and side how many frames were sent: those of [`Stream::now`].
+pub type Moment = Vec<u32>;
+
+/// Which of two kinds a flow is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    Bypassed,
+    Inspected,
+}
+
+/// The kind of a direction, by its number: two for each flow.
+const fn kind(way: usize) -> Of {
+    if (way / 2).is_multiple_of(2) { Of::Bypassed } else { Of::Inspected }
+}
+
+struct Shared {
+    over: AtomicBool,
+    sent: Vec<AtomicU32>,
+    /// One more than the highest number that has arrived.
+    seen: Vec<AtomicU32>,
+}
+
+/// See the module.
+pub struct Stream {
+    shared: Arc<Shared>,
+    thread: JoinHandle<Vec<Vec<u8>>>,
+}
+
+/// A frame of a flow and side, without a number.
+fn frame(way: usize) -> Vec<u8> {
+    let (flow, side) = (way / 2, way % 2);
+    let v6 = flow / 2 % 2 == 1;
+    let port = if kind(way) == Of::Bypassed { BYPASSED } else { INSPECTED };
+    let ends = [(address(v6, 1), FIRST_PORT + flow as u16), (address(v6, 2), port)];
+    packet::udp(ends[side], ends[1 - side], &[0; 64]).frame()
+}
+
+/// Where the UDP header of such a frame begins.
+fn datagram(frame: &[u8]) -> usize {
+    if frame[12..14] == [8, 0] { 34 } else { 54 }
+}
+
+fn number(frame: &mut [u8], number: u32, sum: u16) {
+    let at = datagram(frame);
+    frame[at + 8 + NUMBER..][..4].copy_from_slice(&number.to_be_bytes());
+    let sum = match summed(sum, [number, 0]) {
+        // That would be none.
+        0 => 0xffff,
+        sum => sum,
+    };
+    frame[at + 6..at + 8].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// One end of the link.
+struct End {
+    port: InlinePort,
+    /// Frames of the side that sends here, with their checksums.
+    frames: Vec<(usize, Vec<u8>, u16)>,
+    sent: u64,
+    /// Of what was sent here the last that has arrived, and when.
+    arrived: u64,
+    last: Instant,
+}
+
+impl End {
+    fn new(port: InlinePort, side: usize) -> Self {
+        let frames = (0..FLOWS).map(|flow| {
+            let frame = frame(2 * flow + side);
+            let at = datagram(&frame);
+            let sum = u16::from_be_bytes([frame[at + 6], frame[at + 7]]);
+            (2 * flow + side, frame, sum)
+        });
+        End { frames: frames.collect(), port, sent: 0, arrived: 0, last: Instant::now() }
+    }
+
+    /// Sends what is due, as far as there is room.
+    fn send(&mut self, due: u64, shared: &Shared) {
+        let open = self.last.elapsed() < CLOSED;
+        let room = if open { self.arrived + u64::from(UNDER_WAY) } else { self.sent + 32 };
+        while self.sent < due.min(room) {
+            let at = self.sent as usize % FLOWS;
+            let (way, frame, sum) = &mut self.frames[at];
+            let own = (self.sent / FLOWS as u64) as u32;
+            number(frame, own, *sum);
+            self.port.transmit_frame(frame).unwrap();
+            self.sent += 1;
+            shared.sent[*way].store(own + 1, Ordering::Release);
+        }
+        self.port.flush().unwrap();
+        assert_eq!(self.port.pending(), 0, "the kernel takes what is sent");
+    }
+}
+
+impl Stream {
+    /// Begins it, with so many frames a second of each side.
+    pub fn begin(ports: [InlinePort; 2], rate: u64) -> Self {
+        let counts = || (0..2 * FLOWS).map(|_| AtomicU32::new(0)).collect();
+        let shared = Arc::new(Shared { over: AtomicBool::new(false), sent: counts(), seen: counts() });
+        let own = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || run(ports, rate, &own));
+        Stream { shared, thread }
+    }
+
+    /// What was sent so far.
+    pub fn now(&self) -> Moment {
+        self.shared.sent.iter().map(|count| count.load(Ordering::Acquire)).collect()
+    }
+
+    /// Waits until something of each flow has arrived that is sent from now on.
+    pub fn arrives(&self, what: &str) -> Moment {
+        let now = self.now();
+        until(what, || {
+            now.iter().zip(&self.shared.seen).all(|(sent, seen)| seen.load(Ordering::Acquire) > *sent)
+        });
+        self.now()
+    }
+
+    /// Ends it: what has arrived.
+    pub fn end(self) -> Arrived {
+        self.shared.over.store(true, Ordering::Relaxed);
+        let sent = Arc::clone(&self.shared);
+        let seen = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Arrived { sent: sent.sent.iter().map(|count| count.load(Ordering::Acquire)).collect(), seen }
+    }
+}
+
+fn run(ports: [InlinePort; 2], rate: u64, shared: &Shared) -> Vec<Vec<u8>> {
+    let mut side = 0;
+    let mut ends = ports.map(|port| {
+        side += 1;
+        End::new(port, side - 1)
+    });
+    let mut seen = vec![Vec::new(); 2 * FLOWS];
+    let mut batch = Batch::with_capacity(256);
+    let mut last = Instant::now();
+    let mut due = 0.0;
+    let mut over = None;
+    loop {
+        // A time in which the thread did not run is not made up for.
+        due += last.elapsed().as_secs_f64().min(0.005) * rate as f64;
+        last = Instant::now();
+        match over {
+            None if shared.over.load(Ordering::Relaxed) => over = Some(last),
+            None => ends.iter_mut().for_each(|end| end.send(due as u64, shared)),
+            // What is under way.
+            Some(since) if since.elapsed() > Duration::from_millis(500) => return seen,
+            Some(_) => {}
+        }
+        due = due.min(ends.iter().map(|end| end.sent).max().unwrap_or(0) as f64 + 64.0);
+        for at in 0..2 {
+            take(&mut ends, at, &mut batch, &mut seen, shared);
+        }
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// Takes what has come to one end.
+fn take(ends: &mut [End; 2], at: usize, batch: &mut Batch, seen: &mut [Vec<u8>], shared: &Shared) {
+    loop {
+        ends[at].port.receive(batch).unwrap();
+        for frame in batch.indices().filter_map(|index| batch.bytes(index)) {
+            let Some(flow) = flow_of(frame, 1 - at).filter(|flow| *flow < FLOWS) else { continue };
+            let way = 2 * flow + 1 - at;
+            let from = datagram(frame) + 8 + NUMBER;
+            let number = u32::from_be_bytes([frame[from], frame[from + 1], frame[from + 2], frame[from + 3]]);
+            let seen = &mut seen[way];
+            if seen.len() <= number as usize {
+                seen.resize(number as usize + 1, 0);
+                shared.seen[way].store(number + 1, Ordering::Release);
+            }
+            seen[number as usize] = seen[number as usize].saturating_add(1);
+            let end = &mut ends[1 - at];
+            end.arrived = end.arrived.max(u64::from(number) * FLOWS as u64 + flow as u64 + 1);
+            end.last = Instant::now();
+        }
+        if batch.is_empty() {
+            return;
+        }
+    }
+}
+
+/// What became of a stream.
+pub struct Arrived {
+    sent: Vec<u32>,
+    seen: Vec<Vec<u8>>,
+}
+
+impl Arrived {
+    /// Frames that were sent.
+    pub fn sent(&self) -> u64 {
+        self.sent.iter().map(|sent| u64::from(*sent)).sum()
+    }
+
+    /// Whether a frame has arrived.
+    fn has(&self, way: usize, number: u32) -> bool {
+        self.seen[way].get(number as usize).is_some_and(|times| *times > 0)
+    }
+
+    /// The kind of each direction, and its frames that have not arrived, as ranges.
+    pub fn lost(&self) -> Vec<(Of, Vec<Range<u32>>)> {
+        let of = |way: usize| {
+            let mut lost: Vec<Range<u32>> = Vec::new();
+            for number in (0..self.sent[way]).filter(|number| !self.has(way, *number)) {
+                match lost.last_mut().filter(|last| last.end == number) {
+                    Some(last) => last.end += 1,
+                    None => lost.push(number..number + 1),
+                }
+            }
+            (kind(way), lost)
+        };
+        (0..self.sent.len()).map(of).collect()
+    }
+
+    /// Frames that came more than once.
+    pub fn twice(&self) -> usize {
+        self.seen.iter().flatten().filter(|times| **times > 1).count()
+    }
+}
