@@ -300,8 +300,8 @@ fn strays_before_a_handshake_decide_nothing_of_it() {
                             (101, 501, ACK),
                             b"GET /good HTTP/1.1\r\nHost: a\r\n\r\n",
                         ));
-                        frames.push(segment(v6, false, (501, 135, ACK), b"HTTP/1.1 204 No\r\n\r\n"));
-                        frames.push(segment(v6, true, (135, 521, ACK), REQUEST));
+                        frames.push(segment(v6, false, (501, 132, ACK), b"HTTP/1.1 204 No\r\n\r\n"));
+                        frames.push(segment(v6, true, (132, 520, ACK), REQUEST));
                         let decided = play("strays", policy, HTTP, &frames);
                         let (last, good) = decided[several..].split_last().unwrap();
                         assert_eq!(*last, Some(Reason::IdsRule), "{policy}, {flags}, {client}: {decided:?}");

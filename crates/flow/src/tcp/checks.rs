@@ -124,10 +124,12 @@ impl Step<'_, '_> {
     }
 
     /// A packet from the future (data and acknowledgement beyond what was seen) that shrinks the
-    /// window so far that what is expected would be refused as out of window.
+    /// window so far that what is expected would be refused as out of window. Where all is seen there is no such packet: who acknowledges more
+    /// than was sent is refused by the state.
     fn is_bad_window_update(&self) -> bool {
         let state = self.session.state;
         if state < TcpState::Established
+            || self.session.sees_all(self.config)
             || state == TcpState::Closed
             || self.segment.flags.intersects(OPENS_OR_CLOSES)
         {

@@ -7,7 +7,7 @@
 use super::peer::PeerFlags;
 use super::session::{SessionFlags, WINDOW_SLACK};
 use super::step::{Rejected, Step};
-use super::{HostPolicy, Peer, Seq, StreamEvent, TcpFlags, TcpState};
+use super::{HostPolicy, Peer, Seq, StreamEvent, TcpFlags, TcpState, WSCALE_MAX};
 
 /// PAWS: a timestamp older than 24 days is no longer comparable.
 const TIMESTAMP_LIFETIME: u32 = 24 * 24 * 60 * 60;
@@ -40,8 +40,9 @@ impl Step<'_, '_> {
         if ack.before(rcv.last_ack) {
             // Behind a RST nobody acknowledges more.
             let overtaken = if self.has(TcpFlags::RST) { 0 } else { rcv.overtaken() };
-            // A window that is closed now was open when an older segment left; how far is not known.
-            let closed = if rcv.window == 0 { WINDOW_SLACK } else { 0 };
+            // A window that is closed now was open when an older segment left, as far as its scale allows at most.
+            let largest = u32::from(u16::MAX) << rcv.wscale.min(WSCALE_MAX);
+            let closed = if rcv.window == 0 { largest } else { 0 };
             let unknown = rcv.window == 0 && !self.session.sees_all(self.config);
             return unknown || ack.at_least(rcv.last_ack.minus(rcv.window.max(overtaken).max(closed)));
         }

@@ -74,10 +74,15 @@ fn goes_on(rig: &mut Rig, direction: Direction, (seq, ack): (u32, u32), case: &s
 fn who_acknowledges_what_was_not_sent_moves_nothing() {
     for ahead in [1, 500, 8_000] {
         let mut rig = under_way();
-        let out = rig.put(ToServer, A, 1_101, 1_501 + ahead, b"");
-        assert!(out.rejected, "{ahead}");
+        for (seq, window, load) in [(1_101, 8_192, &b""[..]), (1_101, 8_192, EVIL), (1_301, 1_000, EVIL)] {
+            let mut beyond = segment(A, seq, 1_501 + ahead, load);
+            beyond.window = window;
+            let out = rig.handle(ToServer, &beyond);
+            assert!(matches!(out.advice, Advice::Drop(_)), "{ahead} {seq} {window}");
+        }
         assert_eq!(rig.session.last_ack(ToClient), Seq(1_501));
         goes_on(&mut rig, ToClient, (1_501, 1_101), "acknowledged before it was sent");
+        goes_on(&mut rig, ToServer, (1_101, 2_001), "in place of what was made up");
     }
 }
 
