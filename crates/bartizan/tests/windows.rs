@@ -190,10 +190,10 @@ fn waiting(port: &mut InlinePort) -> Vec<Vec<u8>> {
 fn beginnings(seen: &[Vec<u8>], client: u16) -> (u32, u32) {
     let number = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().unwrap());
     let ports = [PORT.to_be_bytes(), client.to_be_bytes()].concat();
-    let answers = seen.iter().filter_map(|frame| frame.get(34..)).filter(|tcp| {
+    let mut answers = seen.iter().filter_map(|frame| frame.get(34..)).filter(|tcp| {
         tcp.get(..4) == Some(&ports[..]) && tcp.get(13).is_some_and(|flags| u16::from(*flags) == SYN | ACK)
     });
-    let answer = answers.last().expect("the answer to the SYN has come");
+    let answer = answers.next_back().expect("the answer to the SYN has come");
     (number(&answer[8..12]), number(&answer[4..8]).wrapping_add(1))
 }
 
