@@ -272,6 +272,12 @@ fn watch(offload: &Offload, spread: Spread, first: u32) -> Watch {
     Watch { fail, stale, spread, first }
 }
 
+/// A run that wants a level does not begin without it: who has taken the hook is told.
+fn cannot_be_used(link: &str, error: XdpError) -> Failure {
+    let why = error.with_holders();
+    Failure::input(format!("link `{link}`: its XDP level cannot be used: {why}; or leave `offload` out"))
+}
+
 /// What was left on the interfaces of an inline link that has no level now goes: it would take frames away from this run.
 fn take_away_left(link: &LinkPlan, interfaces: &[Interface], notes: &mut Vec<String>) -> Result<(), Failure> {
     for interface in interfaces {
@@ -386,13 +392,7 @@ impl Below {
                 OffloadMode::Native => ModeChoice::Only(Mode::Native),
                 OffloadMode::Generic => ModeChoice::Only(Mode::Generic),
             };
-            let failed = |error: XdpError| {
-                Failure::input(format!(
-                    "link `{}`: its XDP level cannot be used: {}; or leave `offload` out",
-                    link.name,
-                    error.with_holders()
-                ))
-            };
+            let failed = |error: XdpError| cannot_be_used(&link.name, error);
             let own_number = below.early_number(LinkId(number));
             let program = match &mut below.program {
                 Some(program) => program,
