@@ -3,7 +3,6 @@
 #![allow(dead_code)]
 
 pub mod stream;
-pub mod traffic;
 
 use crate::common::{Ended, Folder, Running, udp};
 use crate::namespace::{ip, veth};
