@@ -8,7 +8,7 @@ use crate::namespace;
 
 use common::{Folder, PROGRAM, Running, get, until, value};
 use level::stream::{Arrived, BYPASSED, INSPECTED, Moment, Of, Stream, UNDER_WAY};
-use level::{counter, ends_well, network, pin_of, pins};
+use level::{ends_well, network, pin_of, pins};
 use namespace::{detach_pinned, in_namespace_for, own_bpf_file_system};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -177,6 +177,5 @@ fn nothing_is_lost_while_the_program_is_attached_changed_and_replaced() {
         );
         eprintln!("the link was open {} ms after the kill", took.as_millis());
         assert!(took < Duration::from_secs(3), "{took:?}");
-        assert!(counter(&folder, "offload.forwarded_pkts") > 1_000);
     });
 }
