@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A level below the host under random traffic: each packet is handled and counted in one place, and the records of flows have the sums.
 
+#[path = "level/bypassed.rs"]
 mod bypassed;
 
 use bartizan_base::{LinkId, PacketDuration, Timestamp};

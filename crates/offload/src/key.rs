@@ -96,20 +96,10 @@ impl Fields {
     }
 
     /// The bits of the key that are in none of them.
-    const fn others(self) -> [u64; 7] {
+    fn others(self) -> [u64; 7] {
         let mut bits = [0; 7];
-        let mut number = 0;
-        while number < Field::ALL.len() {
-            #[allow(clippy::indexing_slicing, reason = "both have as many as the loops count")]
-            if self.0 >> number & 1 == 0 {
-                let mask = Field::ALL[number].mask();
-                let mut word = 0;
-                while word < bits.len() {
-                    bits[word] |= mask[word];
-                    word += 1;
-                }
-            }
-            number += 1;
+        for field in Field::ALL.iter().filter(|field| !self.contains(**field)) {
+            bits.iter_mut().zip(field.mask()).for_each(|(bits, mask)| *bits |= mask);
         }
         bits
     }

@@ -111,14 +111,7 @@ impl TcpSession {
         if !out.rejected {
             self.note_ends(segment, arrival.direction, out.previous, context.config);
         }
-        out.state = self.state;
-        let phase = self.state.flow_state();
-        if phase == SessionPhase::Closed && out.previous.flow_state() != phase {
-            out.flow_state = Some(phase);
-        }
-        if out.previous != out.state {
-            out.kind |= PacketKind::STATE_UPDATE;
-        }
+        self.tell_state(out);
         if let (Some(direction), Some(pair)) = (reassemble, streams) {
             self.reassemble(pair, (segment, direction, arrival), context, out, uncounted);
         }
@@ -171,6 +164,18 @@ impl TcpSession {
             Err(Differs)
         } else {
             Ok(missing)
+        }
+    }
+
+    /// Says what state the session is in now.
+    fn tell_state(&self, out: &mut Outcome) {
+        out.state = self.state;
+        let phase = self.state.flow_state();
+        if phase == SessionPhase::Closed && out.previous.flow_state() != phase {
+            out.flow_state = Some(phase);
+        }
+        if out.previous != out.state {
+            out.kind |= PacketKind::STATE_UPDATE;
         }
     }
 

@@ -132,13 +132,29 @@ fn is_about_data(event: StreamEvent) -> bool {
     )
 }
 
-/// Lets two hosts close. The trace of the packets, if one was refused or told about.
-fn walk(config: StreamConfig, plan: Plan, dice: &mut Random) -> Option<String> {
-    let mut rig = Rig::open(config);
-    rig.policy = plan.policy;
-    // Strict, what stands a few bytes beside the beginning waits for the server's word.
-    rig.put(ToClient, A, 501, 101, b"");
-    let host = |nxt, got, dice: &mut Random| Host {
+/// What may happen next: to what a side does, or to what it has sent, before the session has seen it and after.
+fn choices(
+    hosts: &PerDirection<Host>,
+    before: &PerDirection<VecDeque<Sent>>,
+    after: &PerDirection<VecDeque<Sent>>,
+    loses: bool,
+    swaps: bool,
+) -> Vec<(Direction, u8)> {
+    let mut choices = Vec::new();
+    for side in Direction::BOTH {
+        choices.extend(hosts[side].choices().into_iter().map(|choice| (side, choice)));
+        let waiting = [(10, !before[side].is_empty()), (11, !after[side].is_empty())];
+        let lost = [(13, loses && !before[side].is_empty()), (12, loses && !after[side].is_empty())];
+        let swapped = [(14, swaps && before[side].len() > 1)];
+        let all = waiting.into_iter().chain(lost).chain(swapped);
+        choices.extend(all.filter(|(_, can)| *can).map(|(choice, _)| (side, choice)));
+    }
+    choices
+}
+
+/// A host whose handshake is over.
+fn host(nxt: u32, got: u32, plan: Plan, dice: &mut Random) -> Host {
+    Host {
         una: nxt,
         nxt,
         got,
@@ -150,33 +166,23 @@ fn walk(config: StreamConfig, plan: Plan, dice: &mut Random) -> Option<String> {
         again_left: plan.again,
         updates_left: plan.updates,
         window: 8192,
-    };
-    let mut hosts = PerDirection::new(host(101, 501, dice), host(501, 101, dice));
+    }
+}
+
+/// Lets two hosts close. The trace of the packets, if one was refused or told about.
+fn walk(config: StreamConfig, plan: Plan, dice: &mut Random) -> Option<String> {
+    let mut rig = Rig::open(config);
+    rig.policy = plan.policy;
+    // Strict, what stands a few bytes beside the beginning waits for the server's word.
+    rig.put(ToClient, A, 501, 101, b"");
+    let mut hosts = PerDirection::new(host(101, 501, plan, dice), host(501, 101, plan, dice));
     // Before the session has seen it, and after.
     let mut before: PerDirection<VecDeque<Sent>> = PerDirection::default();
     let mut after: PerDirection<VecDeque<Sent>> = PerDirection::default();
     let (mut losses, mut made_up) = (plan.losses, plan.made_up);
     let mut trace = String::new();
     loop {
-        let mut choices = Vec::new();
-        for side in Direction::BOTH {
-            choices.extend(hosts[side].choices().into_iter().map(|choice| (side, choice)));
-            if !before[side].is_empty() {
-                choices.push((side, 10));
-                if losses > 0 {
-                    choices.push((side, 13));
-                }
-            }
-            if before[side].len() > 1 && plan.swaps {
-                choices.push((side, 14));
-            }
-            if !after[side].is_empty() {
-                choices.push((side, 11));
-                if losses > 0 {
-                    choices.push((side, 12));
-                }
-            }
-        }
+        let mut choices = choices(&hosts, &before, &after, losses > 0, plan.swaps);
         let both_have_all = Direction::BOTH
             .iter()
             .all(|side| hosts[*side].fin_sent && hosts[side.flip()].got == hosts[*side].nxt);
