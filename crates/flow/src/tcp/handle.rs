@@ -344,10 +344,7 @@ impl TcpSession {
         if segment.has(TcpFlags::FIN) {
             self.peers[direction].note_fin(segment.end().plus(1));
         }
-        // Of what ends before all that its receiver has, that one takes no acknowledgement.
-        let end = segment.end().plus(u32::from(segment.has(TcpFlags::FIN)));
-        let behind = self.sees_all(config) && end.before(self.peers[direction].last_ack);
-        if segment.has(TcpFlags::ACK) && !segment.has(TcpFlags::RST) && !behind {
+        if segment.has(TcpFlags::ACK) && !segment.has(TcpFlags::RST) {
             self.peers[direction.flip()].note_end(segment.ack);
         }
         // One step at a time: what has led to another state by itself is the table's of the stateful firewall.

@@ -24,7 +24,7 @@ impl Peer {
     /// `scale`: shift of the windows that this side offers.
     fn shared(&self, scale: u8) -> Side {
         // What lies behind the window may have been refused, though it is noted; what was acknowledged was sent, though nobody may have seen it.
-        let within = if self.sent.after(self.next_win) { self.next_win } else { self.sent };
+        let within = if self.next_seq.after(self.next_win) { self.next_win } else { self.next_seq };
         let sent = if self.last_ack.after(within) { self.last_ack } else { within };
         Side {
             sent: sent.0,

@@ -36,9 +36,9 @@ pub(super) fn made_up(own: &Host, other: &Host, dice: &mut Random) -> Vec<Segmen
             load,
         )],
         8 => {
-            // Long acknowledged: nothing of it is taken, neither its acknowledgement.
+            // Long acknowledged: nothing of it is taken, neither its acknowledgement. (The one number behind a FIN is not guessed.)
             let gone = own.una.wrapping_sub(101 + dice.draw() as u32 % (1 << 30));
-            vec![segment(A, gone, other.nxt, load)]
+            vec![segment(A, gone, other.nxt - 1, load)]
         }
         _ => {
             let mut closed = segment(A, ahead(dice), old, b"");
