@@ -70,6 +70,8 @@ impl TcpSession {
                 let most = if receiver.acknowledged.after(bound) { bound } else { receiver.acknowledged };
                 later(peer.last_ack, most)
             });
+            // A FIN that came up, and is acknowledged below.
+            receiver.iter().for_each(|receiver| peer.note_end(receiver.acknowledged));
             // The window that the receiver offers now is not known, but how large it can be. What was sent beyond it nobody has.
             let largest = u32::from(u16::MAX) << peer.wscale.min(WSCALE_MAX);
             let edge = acknowledged.plus(largest);

@@ -41,6 +41,7 @@ impl Peer {
         self.sent = later(self.sent, Seq(side.sent));
         let acknowledged = later(self.last_ack, Seq(side.acknowledged));
         let edge = later(self.next_win, Seq(side.edge));
+        self.note_end(acknowledged);
         let newer = side.timestamp.wrapping_sub(self.last_ts).cast_signed() > 0;
         let has_sent = sent != self.next_seq || newer;
         let was_told = acknowledged != self.last_ack || edge != self.next_win;
