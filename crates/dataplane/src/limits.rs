@@ -130,7 +130,7 @@ pub const LIMITS: &[Limit] = limits! {
         [count(OFFLOAD_ENTRIES_USUAL)] in ["config/host.rs", "offload/places.rs"],
         "stays at the host, and is offered again with each sixteenth packet; a silent flow gives way to a busier one", [Told("`offload.stays.full`, `offload.gave_way`, `bartizan.stays` of flow events")];
     Flow "silent entries that are remembered of those that a device tells of" = "{}, the latest" [count(IDLE_KEPT)]
-        in ["offload/manager/backend.rs"], "others are found as where nobody tells: of a few entries the one that handled least gives way", [NotNeeded];
+        in ["offload/manager.rs"], "others are found as where nobody tells: of a few entries the one that handled least gives way", [NotNeeded];
     Flow "entries that are looked at for one that gives way, and that give way in one turn of a worker" = "{}, {}"
         [count(LOOKS), count(GIVE_WAY_PER_TURN)] in ["offload/manager.rs"],
         "the flow stays at the host, and asks again", [Told("`offload.gave_way`")];

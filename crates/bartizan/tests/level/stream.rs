@@ -68,22 +68,33 @@ fn datagram(frame: &[u8]) -> usize {
     if frame[12..14] == [8, 0] { 34 } else { 54 }
 }
 
-fn number(frame: &mut [u8], number: u32, sum: u16) {
+/// The sum of a frame's pseudo header (RFC 768, RFC 8200 section 8.1): a checksum that is left to a device looks like that, so the level passes up the one of 65,536 frames that has it by chance.
+fn left_open(frame: &[u8]) -> u16 {
     let at = datagram(frame);
+    let addresses = if at == 34 { &frame[26..34] } else { &frame[22..54] };
+    let words = addresses.chunks(2).chain([&frame[at + 4..at + 6]]);
+    let sum: u32 = words.map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum::<u32>() + 17;
+    let sum = (sum & 0xffff) + (sum >> 16);
+    ((sum & 0xffff) + (sum >> 16)) as u16
+}
+
+/// Puts a number into a frame, and beside it a word by which its checksum is a plain one.
+fn number(frame: &mut [u8], number: u32, sum: u16, left_open: u16) {
+    let at = datagram(frame);
+    let sums = (0..).map(|beside| (beside, summed(sum, [number, beside])));
+    // One of 0 would be none.
+    let mut plain = sums.filter(|(_, sum)| *sum != 0 && *sum != left_open);
+    let (beside, sum) = plain.next().expect("nearly all are");
+    frame[at + 8 + NUMBER - 4..][..4].copy_from_slice(&u32::to_be_bytes(beside));
     frame[at + 8 + NUMBER..][..4].copy_from_slice(&number.to_be_bytes());
-    let sum = match summed(sum, [number, 0]) {
-        // That would be none.
-        0 => 0xffff,
-        sum => sum,
-    };
     frame[at + 6..at + 8].copy_from_slice(&sum.to_be_bytes());
 }
 
 /// One end of the link.
 struct End {
     port: InlinePort,
-    /// Frames of the side that sends here, with their checksums.
-    frames: Vec<(usize, Vec<u8>, u16)>,
+    /// Frames of the side that sends here, with their checksums, and those that they are not to have.
+    frames: Vec<(usize, Vec<u8>, [u16; 2])>,
     sent: u64,
     /// Of what was sent here the last that has arrived, and when.
     arrived: u64,
@@ -96,7 +107,8 @@ impl End {
             let frame = frame(2 * flow + side);
             let at = datagram(&frame);
             let sum = u16::from_be_bytes([frame[at + 6], frame[at + 7]]);
-            (2 * flow + side, frame, sum)
+            let left_open = left_open(&frame);
+            (2 * flow + side, frame, [sum, left_open])
         });
         End { frames: frames.collect(), port, sent: 0, arrived: 0, last: Instant::now() }
     }
@@ -107,9 +119,9 @@ impl End {
         let room = if open { self.arrived + u64::from(UNDER_WAY) } else { self.sent + 32 };
         while self.sent < due.min(room) {
             let at = self.sent as usize % FLOWS;
-            let (way, frame, sum) = &mut self.frames[at];
+            let (way, frame, [sum, left_open]) = &mut self.frames[at];
             let own = (self.sent / FLOWS as u64) as u32;
-            number(frame, own, *sum);
+            number(frame, own, *sum, *left_open);
             self.port.transmit_frame(frame).unwrap();
             self.sent += 1;
             shared.sent[*way].store(own + 1, Ordering::Release);

@@ -285,7 +285,7 @@ fn a_connection_begins_below_with_what_the_host_knows_by_then_and_is_said_once()
     // What is behind moves nothing.
     rig.manager.publish(&rig.table, id, &at(150));
     assert_eq!(rig.manager.windows(&rig.table, id), None);
-    let segment = |end| Segment { sequence: end, end, acknowledged: 60, window: 100, ..Segment::default() };
+    let segment = |end| Segment { sequence: 200, end, acknowledged: 60, window: 100, ..Segment::default() };
     let packet = |end| MockPacket { from_low: true, bytes: 100, segment: Some(segment(end)) };
     assert_eq!(rig.wire.packet(&DeviceKey::of(&key(1_000)), packet(901), rig.now), None, "out of window");
     assert_eq!(rig.wire.packet(&DeviceKey::of(&key(1_000)), packet(300), rig.now), Some(action));
