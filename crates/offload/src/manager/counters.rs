@@ -44,7 +44,7 @@ pub struct ManagerCounters {
     pub strays: u64,
     /// Times that packets have gone on without the host, since it gave no sign of life.
     pub missed: u64,
-    /// Readings of counts that were left out, since [`READ_EVERY`] was too short for all.
+    /// Readings of counts that were left out, since a second was too short for all.
     pub unread: u64,
     /// Packets that the device forwarded.
     pub forwarded: Handled,
