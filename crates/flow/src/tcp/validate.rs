@@ -43,7 +43,9 @@ impl Step<'_, '_> {
             // A window that is closed now was open when an older segment left, as far as its scale allows at most.
             let largest = u32::from(u16::MAX) << rcv.wscale.min(WSCALE_MAX);
             let closed = if rcv.window == 0 { largest } else { 0 };
-            let unknown = rcv.window == 0 && !self.session.sees_all(self.config);
+            // Before the handshake is over nobody has acknowledged anything.
+            let known = self.session.sees_all(self.config) && self.session.is_under_way();
+            let unknown = rcv.window == 0 && !known;
             return unknown || ack.at_least(rcv.last_ack.minus(rcv.window.max(overtaken).max(closed)));
         }
         // Nothing more can be said when one side is not seen.

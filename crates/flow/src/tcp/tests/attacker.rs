@@ -70,6 +70,56 @@ fn goes_on(rig: &mut Rig, direction: Direction, (seq, ack): (u32, u32), case: &s
     assert_eq!(&rig.read[direction][before..], "x".repeat(500), "{case}");
 }
 
+/// Numbers begin anywhere on their circle: what answers a SYN is taken all the same, and so is what both sides say of each other's first numbers.
+#[test]
+fn a_handshake_is_answered_wherever_its_numbers_begin() {
+    const PARTS: [u32; 9] =
+        [0, 1, 100, 0x4000_0000, 0x7fff_ffff, 0x8000_0000, 0x8000_0001, 0xc000_0000, u32::MAX];
+    let policies = [HostPolicy::Bsd, HostPolicy::Linux, HostPolicy::Solaris, HostPolicy::Hpux11];
+    for (own, other) in PARTS.iter().flat_map(|own| PARTS.map(|other| (*own, other))) {
+        for policy in policies {
+            let open = || {
+                let mut rig = Rig::new(StreamConfig { strict: true, ..inline() });
+                rig.policy = policy;
+                rig.put(ToServer, S, own, 0, b"");
+                rig
+            };
+            let next = (own.wrapping_add(1), other.wrapping_add(1));
+            let out = open().put(ToClient, RA, 0, next.0, b"");
+            assert_eq!((out.advice, out.state), (Advice::Forward, TcpState::Closed), "{own:#x} {policy:?}");
+            let mut rig = open();
+            for (direction, flags, seq, ack, data) in [
+                (ToClient, SA, other, next.0, &b""[..]),
+                (ToServer, A, next.0, next.1, b""),
+                (ToServer, A, next.0, next.1, b"ask"),
+                (ToClient, A, next.1, next.0.wrapping_add(3), b"answer"),
+                (ToClient, FA, next.1.wrapping_add(6), next.0.wrapping_add(3), b""),
+                (ToServer, FA, next.0.wrapping_add(3), next.1.wrapping_add(7), b""),
+                (ToClient, A, next.1.wrapping_add(7), next.0.wrapping_add(4), b""),
+            ] {
+                let out = rig.put(direction, flags, seq, ack, data);
+                let at = format!("{own:#x} {other:#x} {policy:?} {flags:?} {:?}", out.events);
+                assert_eq!((out.advice, out.rejected), (Advice::Forward, false), "{at}");
+            }
+            assert_eq!(rig.session.state(), TcpState::Closed);
+            // A server that has opened refuses after all: behind its answer, and behind the client's.
+            for last in 0..2 {
+                let mut rig = open();
+                rig.put(ToClient, SA, other, next.0, b"");
+                if last == 1 {
+                    rig.put(ToServer, A, next.0, next.1, b"");
+                }
+                let out = rig.put(ToClient, RA, next.1, next.0, b"");
+                assert_eq!(
+                    (out.advice, out.state),
+                    (Advice::Forward, TcpState::Closed),
+                    "{own:#x} {other:#x}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn who_acknowledges_what_was_not_sent_moves_nothing() {
     for ahead in [1, 500, 8_000] {
