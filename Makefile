@@ -2,7 +2,7 @@
 # `make help` says what there is. Each target is a script in scripts/ that can be run by itself.
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test good attack bench profile controller faults fuzz docs clean
+.PHONY: help run check test good attack bench profile conservation controller faults fuzz docs clean
 
 help: ## what the targets do
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1	/' | expand -t 16
@@ -24,6 +24,10 @@ bench: ## measure: NAME=x for one bench; results in target/bench/x.json
 
 profile: ## make profiles/release.profdata anew, which guides release builds (root, ten minutes)
 	@scripts/profile.sh
+
+conservation: ## take ten thousand flows (REMOVALS=n) away from the XDP level while their packets arrive: every packet is counted once (root, minutes)
+	@scripts/needs.sh build
+	BARTIZAN_REMOVALS=$(or $(REMOVALS),10000) cargo test --workspace --locked --test bartizan -- --nocapture full_rate::thousands
 
 controller: ## kill the controller a hundred times under writes (KILLS=n): what it answered has to be there
 	@scripts/needs.sh build

@@ -38,6 +38,7 @@ mod eve_suricata;
 mod explain;
 mod failing;
 mod firewall;
+mod full_rate;
 mod handshakes;
 mod held_back;
 mod held_open;

@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 pub mod stream;
+pub mod traffic;
 
 use crate::common::{Ended, Folder, Running, get, udp, until, value};
 use crate::namespace::{in_namespace, ip, up, veth_down};
