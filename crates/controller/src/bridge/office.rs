@@ -127,8 +127,10 @@ impl Office {
     /// Renews the own certificate in time, and follows authorities that were rotated.
     fn look(&mut self) -> Result<(), ChannelError> {
         let now = (self.clock)();
-        if let Some(said) = self.own.renew(now)? {
-            (self.say)(&said);
+        // Rotated authorities are followed whatever becomes of that.
+        let renewed = self.own.renew(now);
+        if let Ok(Some(said)) = &renewed {
+            (self.say)(said);
         }
         let shown = self.own.shown(now)?;
         if shown != self.shown
@@ -137,7 +139,7 @@ impl Office {
             listener.set_tls(shown.tls(&self.clock, &self.revocations)?);
             self.shown = shown;
         }
-        Ok(())
+        renewed.map(|_| ())
     }
 
     /// What a device is to run; or what of older generations has to be read for it first.

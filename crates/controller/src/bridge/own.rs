@@ -81,7 +81,14 @@ impl Own {
             made
         };
         let own = Own { authority, folder: state.to_owned(), name: name.to_owned() };
-        said.extend(own.renew(now)?);
+        match own.renew(now) {
+            Ok(done) => said.extend(done),
+            // A full disk, say: with what is there the API answers, and agents whose clocks are right connect. It is tried again while the controller runs.
+            Err(error) if own.is_whole() => said.push(format!(
+                "the controller's certificate for agents could not be renewed, so the one that is there goes on: {error}"
+            )),
+            Err(error) => return Err(error),
+        }
         Ok((own, said))
     }
 
@@ -99,11 +106,20 @@ impl Own {
             }
         }
         let issued = self.authority.issue_controller(&self.name, now, DAYS)?;
-        // The key first: a certificate without its key is of no use, and is made again.
+        let key = self.folder.join(KEY);
+        // Both beside those that are there first, which serve on where there is no room.
+        let new_key = beside(&key, 0o600, issued.key.as_deref().unwrap_or_default())?;
+        let new = beside(&path, 0o644, &issued.certificate)?;
+        // A certificate without its key is of no use: with none, another is made.
         let _ = fs::remove_file(&path);
-        write(&self.folder.join(KEY), 0o600, issued.key.as_deref().unwrap_or_default())?;
-        write(&path, 0o644, &issued.certificate)?;
+        fs::rename(new_key, &key).map_err(wrong(&key))?;
+        fs::rename(new, &path).map_err(wrong(&path))?;
         Ok(Some(format!("made the controller's certificate for agents, {}", path.display())))
+    }
+
+    /// Whether certificate and key are there.
+    fn is_whole(&self) -> bool {
+        [CERTIFICATE, KEY].iter().all(|name| self.folder.join(name).exists())
     }
 
     /// What there is to show now.
@@ -124,17 +140,17 @@ fn read(path: &Path) -> Result<String, ChannelError> {
     fs::read_to_string(path).map_err(wrong(path))
 }
 
-/// Writes a file, all of it or not at all.
-fn write(path: &Path, mode: u32, text: &str) -> Result<(), ChannelError> {
-    let new = path.with_extension("new");
+/// Writes what is to become a file beside it. Gives where.
+fn beside(path: &Path, mode: u32, text: &str) -> Result<PathBuf, ChannelError> {
+    let new = path.with_added_extension("new");
     let attempt = || {
         let _ = fs::remove_file(&new);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
         file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, path)
+        file.sync_all()
     };
-    attempt().map_err(wrong(path))
+    attempt().map_err(wrong(path))?;
+    Ok(new)
 }
 
 #[cfg(test)]
@@ -157,6 +173,31 @@ mod tests {
         let facts = facts_of(&own.shown(NOW + DAY).unwrap().certificate).unwrap();
         assert!(facts.valid_from <= NOW + DAY && facts.valid_until > NOW + 300 * DAY);
         assert_eq!(own.renew(NOW + 2 * DAY).unwrap(), None);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_renewed_goes_on() {
+        let folder = std::env::temp_dir().join(format!("bartizan-own-full-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let authority = folder.join("ca");
+        let (own, _) = Own::open(&folder, &authority, "main", NOW).unwrap();
+        let before = own.shown(NOW).unwrap();
+        // Nothing can be written beside them: as on a full disk.
+        for name in [KEY, CERTIFICATE] {
+            let new = folder.join(name).with_added_extension("new");
+            fs::create_dir_all(new.join("in the way")).unwrap();
+            let (own, said) = Own::open(&folder, &authority, "main", NOW + 300 * DAY).unwrap();
+            assert!(said.len() == 1 && said[0].contains("could not be renewed"), "{said:?}");
+            assert!(own.renew(NOW + 300 * DAY).is_err() && own.shown(NOW).unwrap() == before, "{name}");
+            fs::remove_dir_all(new).unwrap();
+        }
+        assert!(own.renew(NOW + 300 * DAY).unwrap().is_some());
+        // Without a key nothing goes on.
+        fs::remove_file(folder.join(KEY)).unwrap();
+        fs::create_dir_all(folder.join(KEY).with_added_extension("new").join("in the way")).unwrap();
+        assert!(Own::open(&folder, &authority, "main", NOW + 600 * DAY).is_err());
         fs::remove_dir_all(&folder).unwrap();
     }
 }
