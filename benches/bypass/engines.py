@@ -86,6 +86,7 @@ class Totals:
     others: int  # flows of no class
     ring: int  # frames that its rings had no room for
     refused: int  # packets that did not go on
+    reasons: dict  # of those, by `drop_reason`
     low: int  # packets of flows that were decided: bypassed, or refused with their flow
     low_bytes: int  # bytes of flows that were bypassed; what is refused at the host is not counted in bytes
     below: int  # packets that a level below the host has handled
@@ -120,7 +121,8 @@ def read_totals(path, cpu):
     at_host = bypassed["local_pkts"] + bypassed.get("local_capture_pkts", 0)
     low = at_host + forwarded_below + ips["drop_reason"]["flow_drop"]
     low_bytes = bypassed["local_bytes"] + bypassed.get("local_capture_bytes", 0) + bypassed.get("bytes", 0)
-    return Totals(records, others, stats["capture"]["kernel_drops"], ips["blocked"], low, low_bytes, below, cpu)
+    reasons = {reason: count for reason, count in ips["drop_reason"].items() if count}
+    return Totals(records, others, stats["capture"]["kernel_drops"], ips["blocked"], reasons, low, low_bytes, below, cpu)
 
 
 class Engine:

@@ -117,7 +117,7 @@ def check_sums(offer, totals, drops):
     if sent != offer.arrived + totals.refused:
         wrong.append(f"{sent} packets were sent, {offer.arrived} arrived and {totals.refused} were refused")
     if totals.refused and not drops:
-        wrong.append(f"{totals.refused} packets were refused though no rule drops")
+        wrong.append(f"{totals.refused} packets were refused though no rule drops: {totals.reasons}")
     return wrong
 
 

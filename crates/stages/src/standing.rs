@@ -32,6 +32,23 @@ pub struct Allowed {
     pub rule: Option<NonZeroU32>,
 }
 
+/// Functions that are done with a flow, and let it go on, as one packet goes through them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Done {
+    /// What the last one said that decided so.
+    allowed: Option<Decision>,
+    /// What the last one said that only needs no more packets, which is nothing for or against the flow.
+    finished: Option<Decision>,
+}
+
+impl Done {
+    /// A function says so. An answer that has the function's name in it decides.
+    pub fn note(&mut self, function: FunctionId, decision: Decision) {
+        let of = if decision.function == function { &mut self.allowed } else { &mut self.finished };
+        *of = Some(Decision { function, ..decision });
+    }
+}
+
 /// What a refusal says of the packets that come behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Behind {
@@ -178,13 +195,16 @@ impl Standing {
         self.refusal().or(self.refused)
     }
 
-    /// A function is done with the flow, and lets it go on. The first one that names a port decides where.
-    pub fn note_allowed(&mut self, decision: &Decision) {
-        self.egress = self.egress.or(decision.egress);
-        self.allowed = Some(Allowed { function: decision.function, rule: decision.rule });
+    /// What functions said of the flow that are done with it, and let it go on. The first one that names a port decides where.
+    pub fn note_done(&mut self, done: &Done) {
+        for decision in [&done.allowed, &done.finished].into_iter().flatten() {
+            self.egress = self.egress.or(decision.egress);
+        }
+        let allowed = |decision: Decision| Allowed { function: decision.function, rule: decision.rule };
+        self.allowed = done.allowed.map(allowed).or(self.allowed).or(done.finished.map(allowed));
     }
 
-    /// Who let the flow go on for good: the function that was done with it last. `None`: nobody did, they all still look.
+    /// Who let the flow go on for good: the last function that said so, else one that was done with it. `None`: nobody did, they all still look.
     #[must_use]
     pub const fn allowed(&self) -> Option<Allowed> {
         self.allowed
@@ -246,6 +266,31 @@ mod tests {
             Course::Refused(refusal()),
             "a refusal is stronger"
         );
+    }
+
+    #[test]
+    fn who_decides_is_named_before_who_only_needs_no_more() {
+        let of = |said: &[(u8, Decision)]| {
+            let mut done = Done::default();
+            said.iter().for_each(|(function, decision)| done.note(FunctionId(*function), *decision));
+            done
+        };
+        let by =
+            |standing: &Standing| standing.allowed().map(|by| (by.function.0, by.rule.map(NonZeroU32::get)));
+        let rule = Decision { function: FunctionId(1), rule: NonZeroU32::new(2), ..Decision::CONTINUE };
+        // A packet filter's rule, behind it a firewall that tracks nothing of the flow; and one packet later.
+        let mut standing = Standing::default();
+        standing.note_done(&of(&[(1, rule), (2, Decision::CONTINUE)]));
+        assert_eq!(by(&standing), Some((1, Some(2))));
+        standing.note_done(&of(&[(3, Decision::CONTINUE)]));
+        assert_eq!(by(&standing), Some((1, Some(2))));
+        // Nobody else decided; who decides later is named.
+        let mut standing = Standing::default();
+        standing.note_done(&of(&[(2, Decision::CONTINUE)]));
+        assert_eq!(by(&standing), Some((2, None)));
+        standing.note_done(&of(&[]));
+        standing.note_done(&of(&[(3, Decision { function: FunctionId(3), ..Decision::CONTINUE })]));
+        assert_eq!(by(&standing), Some((3, None)));
     }
 
     #[test]

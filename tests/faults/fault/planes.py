@@ -160,6 +160,8 @@ class Agent(Process):
         super().__init__(site, name, [site.program, "run", "-c", f"{name}.yaml"], "running on")
         # When the link was down, for no fault of the program.
         self.down = []
+        # When datagrams came that a link which failed open let go on: the machine kept its worker from a processor for longer than `stale`. By run of the agent.
+        self.opened = {}
         self.traffic = None
 
     def enrol(self, token):
@@ -189,6 +191,22 @@ class Agent(Process):
         number = len(self.traffic.sent)
         until(f"traffic through {self.device}", lambda: 3 in self.traffic.came[number:], 30)
         self.down[-1][1] = time.monotonic() + 0.2
+
+    def failed_open(self, leaked):
+        """Whether this run has forwarded so many frames more since nobody served them, by its own account."""
+        if not self.level:
+            return False
+        done = subprocess.run([self.site.program, "ctl", "--socket", f"{self.device}.socket", "dump-counters"], text=True, capture_output=True, cwd=self.site.folder)
+        told = re.search(r"offload\.open_pkts (\d+)", done.stdout)
+        known = self.opened.setdefault(self.starts, set())
+        if not told or int(told[1]) < len(known) + len(leaked):
+            return False
+        known.update(leaked)
+        return True
+
+    def may_have_passed(self, at):
+        """Whether what passed then did since the link had failed open, as it is to."""
+        return self.level and (self.is_down(at) or any(at in times for times in self.opened.values()))
 
     def is_down(self, at):
         return any(begin <= at <= end for begin, end in self.down)

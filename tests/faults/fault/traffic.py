@@ -49,8 +49,8 @@ class Traffic:
         self.client, self.server = self.ports
         # By number: when it was sent, and which of both ways it came.
         self.sent, self.came = array.array("d"), bytearray()
-        # When something came that never may.
-        self.leaked, self.probes, self.next_probe = [], set(), 1
+        # When something came that never may, and of which of its ports.
+        self.leaked, self.leaked_of, self.probes, self.next_probe = [], set(), set(), 1
         # Segments of TCP: when, whether at the client, the client's port, flags.
         self.segments = []
         self.lock, self.over = threading.Lock(), threading.Event()
@@ -108,6 +108,7 @@ class Traffic:
                 self.came[number] |= 2
             elif kind == NEVER:
                 self.leaked.append(time.monotonic())
+                self.leaked_of.add(struct.unpack(">HH", data[34:38]))
             elif kind == PROBE and ready is self.server:
                 self.probes.add(number)
 

@@ -245,7 +245,9 @@ fn unchanged(call: &Call<'_>, stands: Option<u64>) -> Result<(), Refusal> {
                 (None, _) => "it is not there, and `If-Match` asks for one that is; leave it out to make one"
                     .to_owned(),
                 (Some(now), wanted) => {
-                    format!("it is {now} now, not {}; read it again", wanted.escape_debug())
+                    let wanted: String =
+                        wanted.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+                    format!("it is {now} now, not {wanted}; read it again")
                 }
             };
             return Err(Refusal::Precondition(message));

@@ -13,6 +13,7 @@ use crate::normaliser;
 use crate::notice::QuotaKind;
 use crate::record::{Cause, Entry, Fate, Occasion};
 use crate::settings::EngineSettings;
+use crate::standing::Done;
 use bartizan_applayer::flow::{AppLayer, AppSummary, Hold};
 use bartizan_base::{Decision, Direction, FunctionId, Path, Reason, Verdict};
 use bartizan_flow::stream::StreamPair;
@@ -357,7 +358,7 @@ impl Runner {
         let summary = parts.app.as_deref().map(AppLayer::summary).unwrap_or_default();
         let flow = view(entry, summary, handling.established);
         let mut path = entry.path;
-        let mut allowed = None;
+        let mut done = Done::default();
         let mut reject = None;
         let mut noted = Notes { matches: &entry.ext.matches, ..*notes };
         for bit in own.functions() {
@@ -391,8 +392,9 @@ impl Runner {
             }
             if decision.done {
                 path = path.without(bit);
-                let allows = |decision: &Decision| decision.verdict.forwards() && !fell;
-                allowed = Some(decision).filter(allows).or(allowed);
+                if decision.verdict.forwards() && !fell {
+                    done.note(bit, decision);
+                }
             }
             noted.decision = noted.decision.strictest(decision);
             if !noted.decision.verdict.forwards() {
@@ -401,9 +403,7 @@ impl Runner {
         }
         notes.decision = noted.decision;
         entry.path = path;
-        if let Some(decision) = &allowed {
-            entry.ext.standing.note_allowed(decision);
-        }
+        entry.ext.standing.note_done(&done);
     }
 
     /// Writes down what the packet brought.

@@ -8,6 +8,7 @@ use super::parts::view;
 use super::sight::{Hands, Sight, context};
 use crate::context::Context;
 use crate::record::{Cause, Entry, Occasion};
+use crate::standing::Done;
 use bartizan_applayer::flow::AppLayer;
 use bartizan_base::Path;
 use bartizan_flow::stream::{RawChunk, StreamPair};
@@ -143,7 +144,7 @@ impl Runner {
         let summary = app.map(AppLayer::summary).unwrap_or_default();
         let flow = view(entry, summary, handling.established);
         let first = reading.first;
-        let mut allowed = None;
+        let mut done = Done::default();
         let mut noted = Notes { matches: &entry.ext.matches, ..*notes };
         for bit in looking.functions() {
             let Some(function) = chains.function(bit) else { continue };
@@ -181,15 +182,15 @@ impl Runner {
             });
             if decision.done && decision.verdict.forwards() {
                 path = path.without(bit);
-                allowed = Some(decision).filter(|_| !fell).or(allowed);
+                if !fell {
+                    done.note(bit, decision);
+                }
             }
             noted.decision = noted.decision.strictest(decision);
         }
         notes.decision = noted.decision;
         entry.path = path;
-        if let Some(decision) = &allowed {
-            entry.ext.standing.note_allowed(decision);
-        }
+        entry.ext.standing.note_done(&done);
         functions
     }
 }
