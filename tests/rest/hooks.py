@@ -22,3 +22,13 @@ def map_path_parameters(context, path_parameters):
         if key in THERE and isinstance(value, str) and NAME.fullmatch(value) and zlib.crc32(value.encode()) % 2:
             path_parameters[key] = THERE[key]
     return path_parameters
+
+
+@schemathesis.hook
+def map_query(context, query):
+    """Good times to wait become short: nobody answers for the device that is there, and whoever asks waits ten seconds at most."""
+    wait = (query or {}).get("wait")
+    if str(wait).isdecimal() and int(wait) > 2:
+        # What is out of range stays so.
+        query["wait"] = 2 if int(wait) <= 60 else wait
+    return query

@@ -109,6 +109,7 @@ pub struct DeviceAnswer {
     pub diagnostics: Vec<String>,
     /// Tenants whose changes it does not take, for who may see all of them; a tenant is told of its own as `refused`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(default)]
     pub held_back: BTreeMap<String, HeldBack>,
 }
 
