@@ -4,6 +4,7 @@
 //! It goes on whatever becomes of the link. While frames arrive so few are under way that no queue between the ends overflows, however busy the machine is; when none arrives for a
 //! while it goes on at its rate all the same.
 
+use super::traffic::{FIRST_PORT, flow_of, summed};
 use crate::common::{address, until};
 use bartizan_ports::{Batch, InlinePort, Port};
 use bartizan_testkit::packet;
@@ -13,8 +14,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The port that a client's flow has, by the flow's number.
-const FIRST_PORT: u16 = 10_000;
 /// Flows of the stream, of both versions of IP: of every two the first is of the port that is bypassed, the second of the one that is inspected.
 const FLOWS: usize = 16;
 pub const BYPASSED: u16 = 4000;
@@ -255,26 +254,4 @@ impl Arrived {
     pub fn twice(&self) -> usize {
         self.seen.iter().flatten().filter(|times| **times > 1).count()
     }
-}
-
-/// A checksum after words that were 0 have got values (RFC 1624).
-fn summed(old: u16, words: [u32; 2]) -> u16 {
-    let mut sum = u32::from(!old);
-    for word in words {
-        sum += (word >> 16) + (word & 0xffff);
-    }
-    sum = (sum & 0xffff) + (sum >> 16);
-    sum = (sum & 0xffff) + (sum >> 16);
-    !(sum as u16)
-}
-
-/// The number of a frame's flow, of what a side has sent. None of what this test has not sent.
-fn flow_of(frame: &[u8], side: usize) -> Option<usize> {
-    let at = match frame.get(12..14)? {
-        [8, 0] => 34,
-        [0x86, 0xdd] => 54,
-        _ => return None,
-    };
-    let port = frame.get(at + 2 * side..at + 2 * side + 2)?;
-    u16::from_be_bytes([port[0], port[1]]).checked_sub(FIRST_PORT).map(usize::from)
 }
