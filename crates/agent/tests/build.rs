@@ -237,23 +237,30 @@ fn long_lists_are_built_on_one_side_and_refused_on_both() {
     );
 }
 
+/// A group of scattered addresses.
+fn scattered(name: &str, first: u32, size: u32) -> String {
+    let addresses =
+        (first..first + size).map(|n| std::net::Ipv4Addr::from((n * 2 + 1).reverse_bits()).to_string());
+    format!("{name}: [{}]", addresses.collect::<Vec<_>>().join(", "))
+}
+
+/// A line of what the kernel says of this process.
+fn memory(key: &str) -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    status.lines().find(|line| line.starts_with(key)).unwrap_or_default().to_owned()
+}
+
 /// What policies at their bounds cost a device, in time, memory and for a new flow: `--ignored --nocapture` prints it.
 #[test]
 #[ignore = "takes a minute: for figures"]
 fn as_much_as_tenants_may_have() {
-    let group = |name: &str, first: u32, size: u32| {
-        let scattered =
-            (first..first + size).map(|n| std::net::Ipv4Addr::from((n * 2 + 1).reverse_bits()).to_string());
-        format!("{name}: [{}]", scattered.collect::<Vec<_>>().join(", "))
-    };
-    let memory = |key: &str| {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        status.lines().find(|line| line.starts_with(key)).unwrap_or_default().to_owned()
-    };
     for (tenants, from, to) in [(1u32, 262_144, 1), (1, 512, 512), (4, 512, 512)] {
         let groups: Vec<String> = (0..tenants)
             .flat_map(|n| {
-                [group(&format!("from{n}"), n * from, from), group(&format!("to{n}"), 1_000_000 + n * to, to)]
+                [
+                    scattered(&format!("from{n}"), n * from, from),
+                    scattered(&format!("to{n}"), 1_000_000 + n * to, to),
+                ]
             })
             .collect();
         let each = |what: &dyn Fn(u32) -> String| (0..tenants).map(what).collect::<Vec<_>>().join(", ");
@@ -278,6 +285,46 @@ fn as_much_as_tenants_may_have() {
             memory("VmRSS"),
             memory("VmHWM")
         );
+    }
+}
+
+/// The same of rules of the packet filter: tenants with all combinations that they may have, and what a change of a small policy beside them takes.
+#[test]
+#[ignore = "takes a minute: for figures"]
+fn as_many_combinations_as_tenants_may_have() {
+    for tenants in [1u32, 4, 15] {
+        let groups: Vec<String> = (0..tenants).map(|n| scattered(&format!("g{n}"), n * 256, 256)).collect();
+        let each = |what: &dyn Fn(u32) -> String| (0..tenants).map(what).collect::<Vec<_>>().join(", ");
+        let policies = each(&|n| {
+            let of = |policy: u32| {
+                format!(
+                    "{{name: p{n}-{policy}, tenant: t{n}, to: 192.0.2.{policy}, chain: [pfw], pfw: {{default: drop, rules: [{{allow: tcp, from: g{n}, to: g{n}}}]}}}}"
+                )
+            };
+            (0..4).map(of).collect::<Vec<_>>().join(", ")
+        });
+        let text = |port: u16| {
+            format!(
+                "groups: {{{}}}\ntenants: [{}, {{name: small, select: {{vni: 999}}}}]\npolicies: [{policies}, \
+                 {{name: small, tenant: small, chain: [pfw], pfw: {{default: drop, rules: [{{allow: tcp, to-ports: {port}}}]}}}}]\ndefault: {{action: drop}}\n",
+                groups.join(", "),
+                each(&|n| format!("{{name: t{n}, select: {{vni: {n}}}}}")),
+            )
+        };
+        let (mut agent, _) = agent();
+        let timed = |agent: &mut _, port| {
+            let begun = std::time::Instant::now();
+            let prepared = prepare(agent, &text(port)).expect("a generation");
+            (begun.elapsed(), prepared)
+        };
+        let (first, kept) = timed(&mut agent, 80);
+        let (next, _kept) = timed(&mut agent, 81);
+        println!(
+            "{tenants} tenants: {first:?}, one changed {next:?}; {}, {}",
+            memory("VmRSS"),
+            memory("VmHWM")
+        );
+        drop(kept);
     }
 }
 

@@ -11,6 +11,7 @@ use bartizan_function::contain::contained;
 use bartizan_function::{FunctionKind, HostTables, HostTablesConfig, RulePart, RuleSource};
 use bartizan_functions::registry::{self, Services};
 use serde_json::{Map, Value, json};
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 /// Bytes of what a function keeps per host while it is asked: nothing comes to be kept.
@@ -19,18 +20,31 @@ const HOST_BYTES: u64 = 64 << 10;
 /// For a controller in this process.
 pub fn check() -> Sections {
     let kinds = registry::kinds(&Services { hosts: Arc::new(HostTable::new(&load::hosts(1))) });
-    Sections::new(move |file, policy, function| {
-        let kind = kinds.iter().find(|kind| kind.spec().name == function);
-        kind.map(|kind| wrong(kind.as_ref(), file, policy)).unwrap_or_default()
+    Sections::new(move |file| {
+        // Most files have no section that somebody is asked about.
+        let common: OnceCell<Arc<RulePart>> = OnceCell::new();
+        let kinds = kinds.clone();
+        Box::new(move |policy, function| {
+            let Some(kind) = kinds.iter().find(|kind| kind.spec().name == function) else {
+                return Vec::new();
+            };
+            let common = common.get_or_init(|| Arc::new(RulePart::new(common_of(file))));
+            wrong(kind.as_ref(), common, file, policy)
+        })
     })
 }
 
 /// What a function finds wrong with its section.
-fn wrong(kind: &dyn FunctionKind, file: &PolicyFile, policy: &Policy) -> Vec<Problem> {
-    let (common, classes) = RulePart::split(asked(kind.spec().name, file, policy));
+fn wrong(
+    kind: &dyn FunctionKind,
+    common: &Arc<RulePart>,
+    file: &PolicyFile,
+    policy: &Policy,
+) -> Vec<Problem> {
+    let classes = [Arc::new(RulePart::new(class_of(kind.spec().name, file, policy)))];
     let hosts = HostTables::new(HostTablesConfig { memory: HOST_BYTES, ..HostTablesConfig::default() });
     let source = RuleSource {
-        common: &Arc::new(common),
+        common,
         classes: &classes,
         place: &file.name,
         generation: Generation(1),
@@ -52,10 +66,8 @@ fn wrong(kind: &dyn FunctionKind, file: &PolicyFile, policy: &Policy) -> Vec<Pro
     }
 }
 
-/// What a function is given of one policy: as for a generation, with one class.
-fn asked(function: &str, file: &PolicyFile, policy: &Policy) -> Value {
-    let texts = |targets: &[Target]| members(&file.resolve(targets));
-    let section = policy.sections.iter().find(|section| section.function == function);
+/// What functions are given of all policies: as for a generation.
+fn common_of(file: &PolicyFile) -> Value {
     let groups: Map<String, Value> =
         file.groups.iter().map(|(name, own)| (name.clone(), json!(members(own)))).collect();
     json!({
@@ -65,14 +77,20 @@ fn asked(function: &str, file: &PolicyFile, policy: &Policy) -> Value {
         "groups": groups,
         "labels": file.labels,
         "rule-groups": file.rule_groups,
-        "classes": [{
-            "policy": policy.name,
-            "fids": [1],
-            "from": texts(&policy.from),
-            "to": texts(&policy.to),
-            "one-sided": policy.one_sided,
-            "rules": section.map_or(Value::Null, |section| read::to_json(&section.node)),
-        }],
+    })
+}
+
+/// What a function is given of one policy.
+fn class_of(function: &str, file: &PolicyFile, policy: &Policy) -> Value {
+    let texts = |targets: &[Target]| members(&file.resolve(targets));
+    let section = policy.sections.iter().find(|section| section.function == function);
+    json!({
+        "policy": policy.name,
+        "fids": [1],
+        "from": texts(&policy.from),
+        "to": texts(&policy.to),
+        "one-sided": policy.one_sided,
+        "rules": section.map_or(Value::Null, |section| read::to_json(&section.node)),
     })
 }
 
@@ -90,15 +108,36 @@ mod tests {
     use super::*;
     use bartizan_config::policy;
 
-    fn said(section: Value) -> Vec<(String, String)> {
+    fn said_by(function: &str, section: Value) -> Vec<(String, String)> {
+        let scattered: Vec<String> = (0..300).map(|n| format!("10.{}.{}.1", n / 200, n % 200)).collect();
         let file = json!({
-            "groups": {"lan": ["10.0.0.0/8"]},
-            "policies": [{"name": "scan", "from": "lan", "chain": ["portscan"], "portscan": section}],
+            "groups": {"lan": ["10.0.0.0/8"], "many": scattered},
+            "policies": [{"name": "p", "from": "lan", "chain": [function], function: section}],
             "default": {"action": "drop"},
         });
-        let file = policy::from_node("policy", read::from_json(&file), &["portscan"]).unwrap();
-        let problems = check().check(&file, &file.policies[0], "portscan");
+        let file = policy::from_node("policy", read::from_json(&file), &[function]).unwrap();
+        let problems = check().of(&file)(&file.policies[0], function);
         problems.into_iter().map(|problem| (problem.path, problem.message)).collect()
+    }
+
+    fn said(section: Value) -> Vec<(String, String)> {
+        said_by("portscan", section)
+    }
+
+    #[test]
+    fn the_packet_filter_says_which_rule_is_wrong_and_which_was_one_too_many() {
+        let filter = |rules: Value| said_by("pfw", json!({"default": "drop", "rules": rules}));
+        let (few, many) =
+            (json!({"allow": "tcp", "from": "many"}), json!({"allow": "tcp", "from": "many", "to": "many"}));
+        assert!(filter(json!([few])).is_empty());
+        let of = filter(json!([few, many]));
+        assert_eq!((of.len(), of[0].0.as_str()), (1, "rules/1"), "{of:?}");
+        assert!(of[0].1.starts_with("the rules up to here are more than 65536 combinations"), "{of:?}");
+        let of = filter(json!([{"allow": "icmp", "to-ports": 80}]));
+        assert_eq!(
+            of,
+            [("rules/0/to-ports".to_owned(), "only tcp, udp and sctp have ports; split the rule".to_owned())]
+        );
     }
 
     #[test]

@@ -5,8 +5,10 @@ use bartizan_config::policy::{Policy, PolicyFile, Problem};
 use std::fmt;
 use std::sync::Arc;
 
-/// What is wrong with a function's section of a policy, with places within the section. The file has the groups that it may name.
-pub type Check = dyn Fn(&PolicyFile, &Policy, &str) -> Vec<Problem> + Send + Sync;
+/// What is wrong with the section of a function in a policy, with places within the section.
+pub type Asked<'f> = Box<dyn Fn(&Policy, &str) -> Vec<Problem> + 'f>;
+/// Asks about the sections of a file, which has the groups that they may name: what all of them need is made once.
+pub type Check = dyn for<'f> Fn(&'f PolicyFile) -> Asked<'f> + Send + Sync;
 
 /// See the module. By default nothing is wrong.
 #[derive(Clone, Default)]
@@ -14,14 +16,17 @@ pub struct Sections(Option<Arc<Check>>);
 
 impl Sections {
     /// Asks this.
-    pub fn new(check: impl Fn(&PolicyFile, &Policy, &str) -> Vec<Problem> + Send + Sync + 'static) -> Self {
+    pub fn new(check: impl for<'f> Fn(&'f PolicyFile) -> Asked<'f> + Send + Sync + 'static) -> Self {
         Sections(Some(Arc::new(check)))
     }
 
-    /// What is wrong with the section of a function.
+    /// For the sections of a file.
     #[must_use]
-    pub fn check(&self, file: &PolicyFile, policy: &Policy, function: &str) -> Vec<Problem> {
-        self.0.as_ref().map(|check| check(file, policy, function)).unwrap_or_default()
+    pub fn of<'f>(&self, file: &'f PolicyFile) -> Asked<'f> {
+        match &self.0 {
+            Some(check) => check(file),
+            None => Box::new(|_, _| Vec::new()),
+        }
     }
 }
 

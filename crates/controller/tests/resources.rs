@@ -667,3 +667,30 @@ fn pairs_of_all_policies_of_a_tenant_are_counted_with_each_change() {
     let told = pointers(&world.refused("PUT", "/v1/tenants/acme/groups/few", &more, 422));
     assert!(told.len() == 1 && told[0].contains(said), "{told:?}");
 }
+
+#[test]
+fn combinations_of_a_tenants_packet_filters_are_counted_with_each_change() {
+    let world = World::new();
+    world.tenant("acme", 1);
+    let members: Vec<String> = (0..100).map(|n| format!("10.0.{n}.1")).collect();
+    world.do_it("PUT", "/v1/tenants/acme/groups/many", &json!({ "members": members }));
+    world.do_it("PUT", "/v1/tenants/acme/groups/few", &json!({ "members": ["192.0.2.1"] }));
+    // 100 times 100 addresses, two protocols, three ports: 60,000 combinations, of which a tenant may have 262,144.
+    let policy = |to: &str| {
+        let rule =
+            json!({ "allow": ["tcp", "udp"], "from": "many", "to": to, "to-ports": [80, 443, "8000-8999"] });
+        json!({ "policy": { "chain": ["pfw"], "pfw": { "default": "drop", "rules": [rule] } } })
+    };
+    for name in ["a", "b", "c", "d"] {
+        world.do_it("PUT", &format!("/v1/tenants/acme/policies/{name}"), &policy("many"));
+    }
+    let said = "with this tenant `acme` has more than 262144 combinations of addresses, ports and protocols in rules of `pfw`; \
+                use fewer or coarser ones: larger networks, ranges of ports";
+    let refused = world.refused("PUT", "/v1/tenants/acme/policies/e", &policy("many"), 422);
+    assert_eq!(pointers(&refused), [format!("/policy/pfw/rules: {said}")]);
+    // A small one there is room for, until its group grows.
+    world.do_it("PUT", "/v1/tenants/acme/policies/e", &policy("few"));
+    let more = json!({ "members": members });
+    let told = pointers(&world.refused("PUT", "/v1/tenants/acme/groups/few", &more, 422));
+    assert!(told.len() == 1 && told[0].contains(said), "{told:?}");
+}

@@ -3,7 +3,7 @@
 
 use crate::ids::ALERTS_PER_PACKET;
 use crate::names::{ALIASES_MAX, ASKED_MAX};
-use crate::pfw::COUNTER_NAMES_MAX;
+use crate::pfw::{COUNTER_NAMES_MAX, ENTRIES_MAX};
 use crate::portscan::ATTEMPTS_MAX;
 use crate::sfw::ICMP_IDS_MAX;
 use bartizan_base::Reason::{SfwState, SfwUnrelatedIcmp};
@@ -12,7 +12,8 @@ use bartizan_base::limit::{Limit, bytes, count};
 use bartizan_base::limits;
 use bartizan_classify::names::{ADDRESSES, IDS_MAX, NAMES_MAX};
 use bartizan_config::policy::shares::{
-    DNS_NAMES_MAX, MEMBERS_MAX, PAIRS_MAX, TENANT_DNS_NAMES_MAX, TENANT_MEMBERS_MAX, TENANT_PAIRS_MAX,
+    COMBINATIONS_MAX, DNS_NAMES_MAX, MEMBERS_MAX, PAIRS_MAX, TENANT_COMBINATIONS_MAX, TENANT_DNS_NAMES_MAX,
+    TENANT_MEMBERS_MAX, TENANT_PAIRS_MAX,
 };
 use bartizan_function::hosts::HOST_MEMORY;
 
@@ -35,6 +36,11 @@ pub const LIMITS: &[Limit] = limits! {
         = "{}; {}" [count(PAIRS_MAX), count(TENANT_PAIRS_MAX)] in ["config/policy/shares.rs"],
         "the file is refused before anything is made of it, with the policy; of a controller's tenants that has taken most since the file before is held back",
         [Told("the diagnostic")];
+    Rule "combinations of addresses, ports and protocols in rules of `pfw`: of a policy file; of a tenant's policies"
+        = "{}; {}" [count(COMBINATIONS_MAX), count(TENANT_COMBINATIONS_MAX)] in ["config/policy/shares.rs"],
+        "the same", [Told("the diagnostic")];
+    Rule "the same of a policy (pairs of addresses of different versions are none)" = "{}" [count(ENTRIES_MAX)] in ["functions/pfw.rs"],
+        "the policy is refused, with the rule that was one too many", [Told("the diagnostic")];
     Rule "members of groups, those of groups in them counted: of a policy file; of a tenant's groups"
         = "{}; {}" [count(MEMBERS_MAX), count(TENANT_MEMBERS_MAX)] in ["config/policy/shares.rs"],
         "the same, with the group", [Told("the diagnostic")];

@@ -64,7 +64,7 @@ pub static SPEC: FunctionSpec = FunctionSpec {
 };
 
 /// Header rules that the rules of one policy may become at most.
-const ENTRIES_MAX: usize = 1 << 16;
+pub(crate) const ENTRIES_MAX: usize = 1 << 16;
 /// Names of rule counters that are kept for the life of the program. Rules beyond count together.
 pub(crate) const COUNTER_NAMES_MAX: usize = 1 << 16;
 

@@ -9,6 +9,7 @@
 //! Not done here: in which order the functions of a chain run (the agent knows them), and whether they exist, unless
 //! [`parse`] is told their names.
 
+mod combinations;
 mod names;
 mod parts;
 pub mod read;
@@ -50,8 +51,8 @@ pub struct PolicyFile {
     pub common: Arc<Common>,
     /// The policies, first match first: each the same by address as in the file before if its text is.
     pub policies: Vec<Arc<Policy>>,
-    /// Pairs of members of both sides that its policies have.
-    pairs: Arc<shares::Used>,
+    /// What its policies take of what there is a bound of.
+    taken: Arc<shares::Taken>,
     /// What `common` was made of, if the file came in parts.
     common_text: Option<Arc<Json>>,
     root: Arc<Node>,
@@ -590,10 +591,10 @@ impl Builder<'_> {
             service_levels,
             default: default?,
         });
-        let (pairs, root) = (Arc::default(), Arc::new(root));
-        let mut file = PolicyFile { name: name.to_owned(), common, policies, pairs, common_text: None, root };
+        let (taken, root) = (Arc::default(), Arc::new(root));
+        let mut file = PolicyFile { name: name.to_owned(), common, policies, taken, common_text: None, root };
         resolve::check(self, &file);
-        file.pairs = shares::pairs(self, &file);
+        file.taken = shares::taken(self, &file);
         Some(file)
     }
 

@@ -94,7 +94,7 @@ impl Builder<'_> {
             name: name.to_owned(),
             common: Arc::clone(&before.common),
             policies,
-            pairs: Arc::clone(&before.pairs),
+            taken: Arc::clone(&before.taken),
             common_text: before.common_text.clone(),
             root: Arc::clone(&before.root),
         };
@@ -111,7 +111,7 @@ impl Builder<'_> {
         resolve::policies(self, &file, is.clone());
         let changed =
             (before.policies.get(was).unwrap_or_default(), file.policies.get(is).unwrap_or_default());
-        file.pairs = shares::pairs_behind(self, before, changed, &file);
+        file.taken = shares::taken_behind(self, before, changed, &file);
         Some(file)
     }
 

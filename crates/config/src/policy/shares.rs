@@ -4,11 +4,11 @@
 //! New flows find their policy by a rule for each pair of a member of one side and a member of the other, so long lists on both sides multiply: two of 40,000
 //! addresses each would be 1.6 billion pairs. They are counted before anything is made of them. A device has a bound for all of it, and each tenant one that is a
 //! part of that, so that no tenant can fill a device. Where several fill it together, whoever uses most of those that have taken more since the file
-//! before is blamed: what was there and runs stays.
+//! before is blamed: what was there and runs stays. Rules of the packet filter multiply in the same way, and are counted as well.
 
 use super::{
-    Builder, Common, DEFAULT_TENANT, EVERYTHING, Member, Policy, PolicyFile, Problem, ServiceLevel, Target,
-    resolve,
+    Builder, Common, DEFAULT_TENANT, EVERYTHING, Member, Policy, PolicyFile, Problem, Section, ServiceLevel,
+    Target, combinations, resolve,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,6 +25,11 @@ pub const TENANT_DNS_NAMES_MAX: usize = 1 << 16;
 pub const PAIRS_MAX: usize = 1 << 20;
 /// The same of a tenant's policies: a list of so many addresses on one side, say, and one network on the other.
 pub const TENANT_PAIRS_MAX: usize = 1 << 18;
+
+/// Combinations of addresses, ports and protocols that rules of the packet filter list, of all policies and the default.
+pub const COMBINATIONS_MAX: usize = 1 << 22;
+/// The same of a tenant's policies.
+pub const TENANT_COMBINATIONS_MAX: usize = 1 << 18;
 
 /// Something that there is a bound of.
 pub(super) struct Bound {
@@ -55,6 +60,33 @@ pub(super) const PAIRS: Bound = Bound {
     tenant: TENANT_PAIRS_MAX,
     advice: "write larger networks on one side, or `any`",
 };
+/// See [`COMBINATIONS_MAX`].
+const COMBINATIONS: Bound = Bound {
+    what: "combinations of addresses, ports and protocols in rules of `pfw`",
+    all: COMBINATIONS_MAX,
+    tenant: TENANT_COMBINATIONS_MAX,
+    advice: "use fewer or coarser ones: larger networks, ranges of ports",
+};
+
+/// The function whose rules multiply.
+const FILTER: &str = "pfw";
+
+/// Something that policies have of which there is a bound.
+struct Counted {
+    bound: &'static Bound,
+    /// Where within a policy it is said.
+    place: &'static str,
+    of: fn(&PolicyFile, &Policy) -> usize,
+}
+
+/// See [`Counted`].
+const COUNTED: [Counted; 2] = [
+    Counted { bound: &PAIRS, place: "from", of: pairs_of },
+    Counted { bound: &COMBINATIONS, place: "pfw/rules", of: combinations_of },
+];
+
+/// How much is used by policies, of each of [`COUNTED`].
+pub(super) type Taken = [Used; COUNTED.len()];
 
 /// How much is used: by all, and by each tenant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -191,7 +223,7 @@ fn tenants_of(file: &Common, names: Option<&[String]>) -> usize {
     }
 }
 
-fn pairs_of(file: &Common, policy: &Policy) -> usize {
+fn pairs_of(file: &PolicyFile, policy: &Policy) -> usize {
     let sides = members_of(file, &policy.from).saturating_mul(members_of(file, &policy.to));
     let links = policy.link.as_ref().map_or(1, |links| links.len());
     sides.saturating_mul(links).saturating_mul(tenants_of(file, Some(&policy.tenant)))
@@ -202,51 +234,72 @@ fn pairs_of_level(file: &Common, level: &ServiceLevel) -> usize {
     members_of(file, &level.hosts).saturating_mul(tenants)
 }
 
-/// Counts all pairs of a file. What is wrong with that is the builder's.
-pub(super) fn pairs(builder: &mut Builder<'_>, file: &PolicyFile) -> Arc<Used> {
-    let mut share = Share::of(&PAIRS);
-    let mut wrong: Vec<(String, String)> = Vec::new();
+fn combinations_of(file: &PolicyFile, policy: &Policy) -> usize {
+    combinations_in(file, &policy.sections, (&policy.from, &policy.to))
+}
+
+fn combinations_in(file: &Common, sections: &[Section], (from, to): (&[Target], &[Target])) -> usize {
+    let Some(section) = sections.iter().find(|section| section.function == FILTER) else { return 0 };
+    let own = (members_of(file, from), members_of(file, to));
+    combinations::of_section(&section.node, own, |targets| members_of(file, targets))
+}
+
+/// Counts what the policies of a file have. What is wrong with that is the builder's.
+pub(super) fn taken(builder: &mut Builder<'_>, file: &PolicyFile) -> Arc<Taken> {
+    let [mut pairs, mut combinations] = COUNTED.map(|counted| Share::of(counted.bound));
     for (index, level) in file.service_levels.iter().enumerate() {
         let path = format!("service-levels/{index}/hosts");
-        share.add(None, &path, pairs_of_level(file, level));
+        pairs.add(None, &path, pairs_of_level(file, level));
     }
-    for (index, policy) in file.policies.iter().enumerate() {
-        let owner = owner_of_policy(policy);
-        if share.is_over(owner) {
-            continue;
+    let any = [Target::Any];
+    combinations.add(None, "default/pfw/rules", combinations_in(file, &file.default.sections, (&any, &any)));
+    let mut shares = [pairs, combinations];
+    for (number, (counted, share)) in COUNTED.iter().zip(&mut shares).enumerate() {
+        let mut wrong: Vec<(String, String)> = Vec::new();
+        for (index, policy) in file.policies.iter().enumerate() {
+            let owner = owner_of_policy(policy);
+            if share.is_over(owner) {
+                continue;
+            }
+            let path = format!("policies/{index}/{}", counted.place);
+            let said = share.add(owner, &path, (counted.of)(file, policy));
+            wrong.extend(said.map(|message| (path, message)));
         }
-        let path = format!("policies/{index}/from");
-        let said = share.add(owner, &path, pairs_of(file, policy));
-        wrong.extend(said.map(|message| (path, message)));
+        let before = builder.before.and_then(|before| before.taken.get(number));
+        wrong.extend(share.blamed(before).map(|(path, message)| (path.to_owned(), message)));
+        for (path, message) in wrong {
+            builder.problem(file.locate(&path), &path, message);
+        }
     }
-    let before = builder.before.map(|before| before.pairs.as_ref());
-    wrong.extend(share.blamed(before).map(|(path, message)| (path.to_owned(), message)));
-    for (path, message) in wrong {
-        builder.problem(file.locate(&path), &path, message);
-    }
-    Arc::new(share.used)
+    Arc::new(shares.map(|share| share.used))
 }
 
 /// The same of a file that has other policies than the one before in the place of some: only these are counted.
-pub(super) fn pairs_behind(
+pub(super) fn taken_behind(
     builder: &mut Builder<'_>,
     before: &PolicyFile,
     (gone, new): (&[Arc<Policy>], &[Arc<Policy>]),
     file: &PolicyFile,
-) -> Arc<Used> {
-    let mut used = Arc::clone(&before.pairs);
-    let count = |policies: &[Arc<Policy>]| -> Vec<(Option<String>, usize)> {
-        let of = |policy: &Arc<Policy>| (owner_of_policy(policy).map(str::to_owned), pairs_of(file, policy));
-        policies.iter().map(of).collect()
-    };
-    let (gone, new) = (count(gone), count(new));
-    if gone != new {
-        let used = Arc::make_mut(&mut used);
-        gone.iter().for_each(|(owner, less)| used.remove(owner.as_deref(), *less));
-        new.iter().for_each(|(owner, more)| used.add(owner.as_deref(), *more));
+) -> Arc<Taken> {
+    let mut taken = Arc::clone(&before.taken);
+    for (number, counted) in COUNTED.iter().enumerate() {
+        let count = |policies: &[Arc<Policy>]| -> Vec<(Option<String>, usize)> {
+            let of = |policy: &Arc<Policy>| {
+                (owner_of_policy(policy).map(str::to_owned), (counted.of)(file, policy))
+            };
+            policies.iter().map(of).collect()
+        };
+        let (gone, new) = (count(gone), count(new));
+        if gone != new
+            && let Some(used) = Arc::make_mut(&mut taken).get_mut(number)
+        {
+            gone.iter().for_each(|(owner, less)| used.remove(owner.as_deref(), *less));
+            new.iter().for_each(|(owner, more)| used.add(owner.as_deref(), *more));
+        }
     }
     // Who is to blame takes all of them.
-    if used.keeps_to(&PAIRS) { used } else { pairs(builder, file) }
+    let keeps = taken.iter().zip(&COUNTED).all(|(used, counted)| used.keeps_to(counted.bound));
+    if keeps { taken } else { self::taken(builder, file) }
 }
 
 impl PolicyFile {
@@ -273,7 +326,7 @@ impl PolicyFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{Parts, PolicyText, from_parts};
+    use crate::policy::{Parts, PolicyError, PolicyText, from_parts};
     use serde_json::{Value, json};
 
     /// A common part with a tenant of each name; `groups`: sizes by name.
@@ -305,7 +358,7 @@ mod tests {
             policies: vec![policy("small", "a", "10.0.0.1", "two@a"), policy("p", "a", from, to)],
         };
         let file = read(&parts("other@a", "any"), None).unwrap();
-        assert_eq!((file.pairs.all, file.pairs.of("a")), (40_002, 40_002));
+        assert_eq!((file.taken[0].all, file.taken[0].of("a")), (40_002, 40_002));
         // As new as behind another file.
         for before in [None, Some(&file)] {
             for (from, to) in [("other@a", "other@a"), ("long@a", "10.0.0.1"), ("two@a", "long@a")] {
@@ -323,13 +376,56 @@ mod tests {
         assert!(wrong.contains("there are more than 1048576 pairs"), "{wrong}");
     }
 
+    /// A policy with a packet filter of this many rules.
+    fn filter(name: &str, tenant: &str, group: &str, rules: usize) -> Arc<PolicyText> {
+        let rule = json!({"allow": ["tcp", "udp"], "from": group, "to-ports": [80, 443]});
+        let filter = json!({"default": "drop", "rules": vec![rule; rules]});
+        let policy =
+            json!({"name": name, "tenant": [tenant], "to": ["10.0.0.1"], "chain": ["pfw"], "pfw": filter});
+        Arc::new(PolicyText::new(policy))
+    }
+
+    #[test]
+    fn rules_of_the_packet_filter_are_multiplied_and_a_tenant_has_its_bound() {
+        let tenants = ["a", "b"];
+        let common = common(&tenants, &[("g", 1 << 14)]);
+        let of = |policies: Vec<Arc<PolicyText>>| Parts { common: Arc::clone(&common), policies };
+        let read = |parts: &Parts, before| from_parts("x", parts, &["pfw"], before);
+        // 16,384 addresses, two protocols, two ports: 65,536 a rule.
+        let full = of(vec![filter("p", "a", "g", 4), filter("q", "b", "g", 1)]);
+        let before = read(&full, None).unwrap();
+        let [pairs, combinations] = &*before.taken;
+        assert_eq!((pairs.all, combinations.of("a"), combinations.of("b")), (2, 1 << 18, 1 << 16));
+        let more =
+            of(vec![full.policies[0].clone(), full.policies[1].clone(), filter("r", "a", "10.0.0.1", 1)]);
+        let said = "policies/2/pfw/rules: with this tenant `a` has more than 262144 combinations of addresses, ports and protocols";
+        for before in [None, Some(&before)] {
+            let wrong = read(&more, before).unwrap_err();
+            let PolicyError::Wrong { problems, .. } = &wrong else { panic!("{wrong}") };
+            let told: Vec<_> = problems.iter().map(|p| format!("{}: {}", p.path, p.message)).collect();
+            assert!(told.len() == 1 && told[0].starts_with(said), "{told:?}");
+        }
+        // One rule less makes room, and the count goes down with it.
+        let less =
+            of(vec![filter("p", "a", "g", 3), full.policies[1].clone(), filter("r", "a", "10.0.0.1", 1)]);
+        let next = read(&less, Some(&before)).unwrap();
+        assert_eq!(next.taken[1].of("a"), 3 * (1 << 16) + 4);
+        // The default's rules are nobody's, and count for the device.
+        let mut own = (*common).clone();
+        let rule = json!({"allow": "tcp", "from": "g", "to": ["g"]});
+        own["default"] =
+            json!({"action": "drop", "chain": ["pfw"], "pfw": {"default": "drop", "rules": [rule]}});
+        let wrong = read(&Parts { common: Arc::new(own), policies: Vec::new() }, None).unwrap_err();
+        assert!(wrong.to_string().contains("there are more than 4194304 combinations"), "{wrong}");
+    }
+
     #[test]
     fn links_and_tenants_are_counted() {
         let common = common(&["a", "b"], &[("g", 100)]);
         let one =
             json!({"name": "p", "tenant": "any", "from": "g", "link": ["wan", "wan"], "chain": ["sfw"]});
         let parts = Parts { common, policies: vec![Arc::new(PolicyText::new(one))] };
-        assert_eq!(read(&parts, None).unwrap().pairs.all, 100 * 2 * 3);
+        assert_eq!(read(&parts, None).unwrap().taken[0].all, 100 * 2 * 3);
     }
 
     #[test]
@@ -347,7 +443,7 @@ mod tests {
         // `a` to `c` take all they may, which leaves room for one more.
         let three = [("a", "full"), ("b", "full"), ("c", "full")];
         let before = read(&of(&three), None).unwrap();
-        assert_eq!((before.pairs.all, before.pairs.of("b")), (3 * TENANT_PAIRS_MAX, TENANT_PAIRS_MAX));
+        assert_eq!((before.taken[0].all, before.taken[0].of("b")), (3 * TENANT_PAIRS_MAX, TENANT_PAIRS_MAX));
         let more = [&three[..], &[("d", "few"), ("e", "half"), ("f", "half")]].concat();
         let wrong = read(&of(&more), Some(&before)).unwrap_err();
         assert!(
@@ -360,7 +456,7 @@ mod tests {
         let next = read(&of(&without), Some(&before)).unwrap();
         // Less is counted as less, with no trace of what was.
         let back = read(&of(&three), Some(&next)).unwrap();
-        assert_eq!((back.pairs.all, back.pairs.of("e")), (before.pairs.all, 0));
+        assert_eq!((back.taken[0].all, back.taken[0].of("e")), (before.taken[0].all, 0));
     }
 
     #[test]

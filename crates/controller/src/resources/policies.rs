@@ -3,7 +3,7 @@
 
 use super::document::{Context, Kind, NoStatus};
 use super::tenants::{Quotas, TenantSpec};
-use super::{inventory, pairs};
+use super::{inventory, shares};
 use crate::access::Need;
 use crate::device::Touched;
 use crate::held::HeldStatus;
@@ -15,7 +15,7 @@ use crate::rest::route::read_lenient;
 use crate::store::Document;
 use bartizan_config::policy::sections::{IdsSection, PfwSection, SfwSection};
 use bartizan_config::policy::{
-    self, GroupMember, Labels, List, Policy, PolicyError, PolicyFile, Problem, Target, read,
+    self, GroupMember, Labels, List, PolicyError, PolicyFile, Problem, Section, Target, read,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -85,14 +85,14 @@ impl Kind for Policies {
         let (groups, labels) = (raw_groups(context, None), raw_labels(context, None));
         match parse(context, (&groups, &labels), &one) {
             Ok(file) => {
-                faults.extend(file.policies.iter().flat_map(|p| sections(context, &file, p, "/policy")));
+                faults.extend(sections(context, &file, "/policy").into_iter().map(|(_, fault)| fault));
                 faults.extend(file.policies.iter().flat_map(|p| chain(context, &p.chain, "/policy/chain")));
                 let links =
                     file.policies.iter().flat_map(|policy| policy.link.iter().flat_map(|all| all.iter()));
                 faults.extend(inventory::links(context.model, context.tenant, links, "/policy/link"));
                 faults.extend(foreign_ports(context, &file));
                 faults.extend(too_many_rules(context));
-                faults.extend(pairs::too_many(context, (&groups, &labels)));
+                faults.extend(shares::too_many(context, (&groups, &labels)));
                 faults.extend(too_long(context, Self::KIND));
             }
             Err(problems) => faults.extend(problems.iter().map(|p| moved(p, "/policies/0", "/policy"))),
@@ -286,12 +286,10 @@ fn with_groups(context: &Context<'_>, group: Option<&Value>) -> Vec<Problem> {
     let names = (&raw_groups(context, Some(group)), &raw_labels(context, Some(group)));
     let wrong = match parse(context, names, &policies) {
         Ok(file) => {
-            let all = file.policies.iter().flat_map(|policy| {
-                sections(context, &file, policy, "/policy").into_iter().map(|fault| Problem {
-                    position: Default::default(),
-                    path: format!("policies/{}{}", policy.name, fault.pointer),
-                    message: format!("policy `{}`: {}", policy.name, fault.message),
-                })
+            let all = sections(context, &file, "/policy").into_iter().map(|(policy, fault)| Problem {
+                position: Default::default(),
+                path: format!("policies/{policy}{}", fault.pointer),
+                message: format!("policy `{policy}`: {}", fault.message),
             });
             return all.collect();
         }
@@ -347,33 +345,40 @@ pub(super) fn moved(problem: &Problem, from: &str, to: &str) -> Fault {
     }
 }
 
-/// What is wrong with the sections of the functions that come with the program. `under`: where the policy stands in the body.
-pub(super) fn sections(context: &Context<'_>, file: &PolicyFile, policy: &Policy, under: &str) -> Vec<Fault> {
-    let mut faults = Vec::new();
-    for section in &policy.sections {
-        let path = format!("{under}/{}", section.function);
-        let problems = match section.function.as_str() {
-            "pfw" => match read::read::<PfwSection>(&section.node) {
-                Ok(filter) => {
-                    faults.extend(filter_names(file, &filter, &path));
-                    continue;
-                }
-                Err(problems) => problems,
-            },
-            "sfw" => read::read::<SfwSection>(&section.node).err().unwrap_or_default(),
-            "ids" => match read::read::<IdsSection>(&section.node) {
-                Ok(ids) => {
-                    faults.extend(rules(context, &ids, &path));
-                    continue;
-                }
-                Err(problems) => problems,
-            },
-            // Those that others add are for themselves to read.
-            other => context.sections.check(file, policy, other),
-        };
-        faults.extend(problems.iter().map(|problem| Fault::of(&path, problem)));
+/// What is wrong with the sections of a file's policies, and in which. `under`: where a policy stands in the body.
+pub(super) fn sections(context: &Context<'_>, file: &PolicyFile, under: &str) -> Vec<(String, Fault)> {
+    let functions = context.sections.of(file);
+    let mut all = Vec::new();
+    for policy in &file.policies {
+        for section in &policy.sections {
+            let path = format!("{under}/{}", section.function);
+            let mut faults = of_section(context, file, section, &path);
+            // The function itself knows more. Detection's rules are looked at with their library.
+            if faults.is_empty() && section.function != "ids" {
+                let problems = functions(policy, &section.function);
+                faults.extend(problems.iter().map(|problem| Fault::of(&path, problem)));
+            }
+            all.extend(faults.into_iter().map(|fault| (policy.name.clone(), fault)));
+        }
     }
-    faults
+    all
+}
+
+/// What is wrong with a section for the controller, which knows those of the functions that come with the program.
+fn of_section(context: &Context<'_>, file: &PolicyFile, section: &Section, path: &str) -> Vec<Fault> {
+    let problems = match section.function.as_str() {
+        "pfw" => match read::read::<PfwSection>(&section.node) {
+            Ok(filter) => return filter_names(file, &filter, path),
+            Err(problems) => problems,
+        },
+        "sfw" => read::read::<SfwSection>(&section.node).err().unwrap_or_default(),
+        "ids" => match read::read::<IdsSection>(&section.node) {
+            Ok(ids) => return rules(context, &ids, path),
+            Err(problems) => problems,
+        },
+        _ => Vec::new(),
+    };
+    problems.iter().map(|problem| Fault::of(path, problem)).collect()
 }
 
 /// What is wrong with a chain whose functions are known: a device would refuse the whole generation for it, and with it what others said.

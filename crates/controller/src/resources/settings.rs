@@ -57,7 +57,7 @@ fn default_sections(context: &Context<'_>, functions: &[&str]) -> Vec<Fault> {
     });
     // Its own keys were found to be right already.
     let file = policy::from_node("settings", read::from_json(&file), functions).ok();
-    let of = |file: &PolicyFile| file.policies.iter().flat_map(|p| sections(context, file, p, "")).collect();
+    let of = |file: &PolicyFile| sections(context, file, "").into_iter().map(|(_, fault)| fault).collect();
     file.as_ref().map(of).unwrap_or_default()
 }
 

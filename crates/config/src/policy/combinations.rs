@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How many rules for headers a section of the packet filter comes to: one for each combination of what its rules list. Counted by the lengths of lists, before
+//! anything is made of them.
+
+use super::Section;
+use super::read;
+use super::values::{List, Target};
+use crate::yaml::{Node, Value};
+
+/// What a rule may list beside addresses. Of the first four it has one.
+const LISTS: [&str; 9] =
+    ["allow", "drop", "reject", "redirect", "from-ports", "to-ports", "type", "code", "tenant"];
+
+/// Combinations of the rules of a section; `own`: members of the two sides of its policy, which rules have that name no others; `members` counts those of a list.
+/// A pair of addresses of different versions counts as any other.
+pub(super) fn of_section(section: &Node, own: (usize, usize), members: impl Fn(&[Target]) -> usize) -> usize {
+    let Some(Value::Sequence(rules)) = section.get("rules").map(|rules| &rules.value) else { return 0 };
+    let of = |rule: &Node| {
+        let side = |key: &str, own: usize| match rule.get(key) {
+            // What cannot be read is the function's to say.
+            Some(said) => read::read::<List<Target>>(said).map_or(1, |targets| members(&targets)),
+            None => own,
+        };
+        let sides = side("from", own.0).saturating_mul(side("to", own.1));
+        let lists = LISTS.into_iter().filter_map(|key| rule.get(key)).map(items);
+        lists.fold(sides, usize::saturating_mul)
+    };
+    rules.iter().map(of).fold(0, usize::saturating_add)
+}
+
+/// Items of a list; a value that stands alone is one.
+fn items(node: &Node) -> usize {
+    match &node.value {
+        Value::Sequence(items) => items.len(),
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::yaml;
+
+    fn counted(rules: &str) -> usize {
+        let section = yaml::parse(&format!("{{default: drop, rules: {rules}}}")).unwrap();
+        of_section(&section, (2, 5), |targets| 7 * targets.len())
+    }
+
+    #[test]
+    fn what_rules_list_is_multiplied_and_rules_are_added() {
+        assert_eq!(counted("[]"), 0);
+        assert_eq!(counted("[{allow: tcp}]"), 10);
+        assert_eq!(counted("[{allow: [tcp, udp], to-ports: [80, 443, 8000-8999]}, {drop: any}]"), 70);
+        assert_eq!(counted("[{reject: tcp, from: [a, b]}]"), 14 * 5);
+        assert_eq!(counted("[{redirect: tcp, egress: x, from: a, to: [b, {label: {k: v}}, any]}]"), 7 * 21);
+        assert_eq!(counted("[{allow: icmp, type: [0, 8], code: [0, 1, 2]}]"), 60);
+        // What the function does not take is not for here.
+        assert_eq!(counted("[{allow: tcp, from: {odd: 1}}]"), 5);
+    }
+}
