@@ -2,7 +2,6 @@
 //! How many rules for headers a section of the packet filter comes to: one for each combination of what its rules list. Counted by the lengths of lists, before
 //! anything is made of them.
 
-use super::Section;
 use super::read;
 use super::values::{List, Target};
 use crate::yaml::{Node, Value};
