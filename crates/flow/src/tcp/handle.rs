@@ -341,7 +341,8 @@ impl TcpSession {
         before: TcpState,
         config: &StreamConfig,
     ) {
-        if segment.has(TcpFlags::FIN) {
+        // Before the SYN is answered it is one that an earlier connection of these ports has left under way, or is made up.
+        if segment.has(TcpFlags::FIN) && before != TcpState::SynSent {
             self.peers[direction].note_fin(segment.end().plus(1));
         }
         if segment.has(TcpFlags::ACK) && !segment.has(TcpFlags::RST) {

@@ -70,6 +70,7 @@ impl Step<'_, '_> {
         if !self.echo_is_plausible() {
             match self.session.find_syn(ack, echo) {
                 Some(syn) => self.session.apply_syn(&syn),
+                None if self.echoes_a_syn_not_seen() => {}
                 None => return self.reject(StreamEvent::PktInvalidTimestamp),
             }
         }

@@ -238,6 +238,31 @@ mod tests {
         }
     }
 
+    /// The ports are used again at once: the server's FIN for the client's RST, which crossed it, comes behind the new SYN.
+    #[test]
+    fn what_an_earlier_connection_left_under_way_ends_no_later_one() {
+        let strict =
+            StreamConfig { strict: true, mode: crate::tcp::StreamMode::Inline, ..StreamConfig::default() };
+        // Where the new connection's numbers lie: before the old FIN, and behind it.
+        for (isn, left) in [(500, 7_000), (7_000, 500), (500, 502), (500, 501)] {
+            let mut rig = Rig::new(strict);
+            rig.handle(ToServer, &segment(TcpFlags::SYN, 100, 0, b""));
+            let out = rig.handle(ToClient, &segment(FA, left, 70, b""));
+            assert!(!rig.session.has_closed(ToClient), "{isn} {left}");
+            assert_eq!(out.state, TcpState::SynSent);
+            rig.handle(ToClient, &segment(TcpFlags::SYN.union(A), isn, 101, b""));
+            rig.handle(ToServer, &segment(A, 101, isn + 1, b""));
+            let end = |sent, acknowledged, second| {
+                let fin = Some(Fin { number: Seq(sent), second });
+                side(sent, acknowledged).map(|progress| Progress { fin, ..progress })
+            };
+            catch_up(&mut rig, &below(end(110, isn + 2, true), end(isn + 2, 110, false)));
+            assert_eq!(rig.session.state(), TcpState::Closed, "{isn} {left}");
+            let out = rig.handle(ToServer, &segment(TcpFlags::SYN, 90_000, 0, b""));
+            assert!(out.reuse, "the ports may be used once more: {isn} {left}");
+        }
+    }
+
     #[test]
     fn what_opens_a_connection_below_is_told() {
         let mut rig = Rig::new(StreamConfig::default());

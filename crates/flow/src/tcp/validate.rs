@@ -15,6 +15,10 @@ const TIMESTAMP_LIFETIME: u32 = 24 * 24 * 60 * 60;
 /// A quarter of the way to where a timestamp looks old again, in the sender's ticks.
 const TIMESTAMP_FAR_AHEAD: i32 = bartizan_packet::slots::TIMESTAMP_FAR_AHEAD.cast_signed();
 
+/// How far the echo in a SYN/ACK may lie before the timestamp of the SYN that is known: as long as Linux sends a SYN again (127 s), by a clock of microseconds, the
+/// fastest in use.
+const SENT_AGAIN_FOR: u32 = 127_000_000;
+
 /// What a timestamp check would change.
 #[derive(Clone, Copy, Default)]
 struct TimestampUpdate {
@@ -342,5 +346,16 @@ impl Step<'_, '_> {
             let answers = self.has(super::handshake::SYN_ACK);
             answers && self.config.liberal_timestamps || client.last_ts != 0 || echo == 0
         }
+    }
+
+    /// Whether a SYN/ACK answers an earlier one of the client's SYNs, of which only a later one is this session's: before that the flow was another connection that the
+    /// server had forgotten, or had to give way, or the program had not begun. A client sends its SYN again with a newer timestamp, and a server that has answered the
+    /// first goes on to echo that one's. Real clients take any echo between the two.
+    pub(crate) fn echoes_a_syn_not_seen(&self) -> bool {
+        let client = self.session.client();
+        let Some((_, echo)) = self.segment.options.ts else { return false };
+        self.config.compares()
+            && client.flags.contains(PeerFlags::TIMESTAMP)
+            && client.last_ts.wrapping_sub(echo) <= SENT_AGAIN_FOR
     }
 }

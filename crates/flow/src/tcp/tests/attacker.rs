@@ -222,6 +222,46 @@ fn a_server_that_goes_on_has_not_forgotten_its_connection() {
     goes_on(&mut rig, ToServer, (1_101, 1_501), "behind a made-up answer");
 }
 
+/// A server that has lost a connection answers the SYN of the next one. That answer does not leave, since nobody tracks the SYN; the SYN that is sent again begins a session, and has a newer
+/// timestamp. The server echoes the first one's for as long as it waits.
+#[test]
+fn who_opens_again_after_the_server_forgot_gets_the_answer_to_the_first_syn() {
+    // (Of the SYN that is sent again, of the echo): whether the answer leaves.
+    for (again, echo, leaves) in [
+        (6_000, 5_000, true),
+        (6_000, 6_000, true),
+        (5_000_u32.wrapping_add(127_000_000), 5_000, true),
+        (400, 400_u32.wrapping_sub(1_000), true),
+        (6_000, 6_001, false),
+        (6_000, 6_000_u32.wrapping_sub(127_000_001), false),
+    ] {
+        let mut rig = stamped(None);
+        let opens = |ts| {
+            let mut syn = segment(S, 70_000, 0, b"");
+            syn.options.ts = Some((ts, 0));
+            syn
+        };
+        let answer = |echo| {
+            let mut syn_ack = segment(SA, 9_000, 70_001, b"");
+            syn_ack.options.ts = Some((77, echo));
+            syn_ack
+        };
+        assert_eq!(rig.handle(ToServer, &opens(echo)).advice, Advice::Forward);
+        let out = rig.handle(ToClient, &answer(echo));
+        assert_eq!(out.advice, Advice::Drop(Reason::StreamError), "the SYN is nobody's");
+        assert!(rig.handle(ToServer, &opens(again)).reuse, "a new flow");
+        let config = rig.config;
+        rig = Rig::new(config);
+        rig.handle(ToServer, &opens(again));
+        let out = rig.handle(ToClient, &answer(echo));
+        assert_eq!(out.advice == Advice::Forward, leaves, "{again} {echo}");
+        let mut last = segment(A, 70_001, 9_001, b"");
+        last.options.ts = Some((again.wrapping_add(1), 77));
+        let out = rig.handle(ToServer, &last);
+        assert_eq!(out.state == TcpState::Established, leaves, "{again} {echo}");
+    }
+}
+
 /// Of data that is overtaken while a connection closes the last byte is known: behind it a RST is the true one.
 #[test]
 fn a_reset_behind_what_overtook_counts_while_one_side_has_closed() {
