@@ -6,7 +6,7 @@ use crate::sample;
 
 use bartizan_testkit::capture::paced;
 use bartizan_testkit::hosts::{ethernet, ip, tcp};
-use sample::{ACK, Folder, PSH, SYN};
+use sample::{ACK, FIN, Folder, PSH, SYN};
 use std::collections::BTreeMap;
 use std::process::Command;
 
@@ -27,6 +27,8 @@ struct Talk {
     vlan: Option<u16>,
     from: u16,
     said: Vec<(bool, Vec<u8>)>,
+    /// Both sides end it.
+    ends: bool,
 }
 
 impl Talk {
@@ -61,6 +63,13 @@ impl Talk {
                 sent[usize::from(!to_server)] += piece.len() as u32;
                 frames.push(self.frame(!to_server, sent, ACK, b""));
             }
+        }
+        if self.ends {
+            frames.push(self.frame(true, sent, FIN | ACK, b""));
+            sent[0] += 1;
+            frames.push(self.frame(false, sent, FIN | ACK, b""));
+            sent[1] += 1;
+            frames.push(self.frame(true, sent, ACK, b""));
         }
         frames.reverse();
         frames
@@ -129,8 +138,22 @@ fn flows_of_lower_priority_give_way_first_with_one_worker_and_with_two() {
     for n in 0..80u16 {
         // Those of the shop begin before the others, and fit into the part of one of two workers.
         let (server, bytes) = if n % 2 == 0 { (3, 15_000) } else { (2, 45_000) };
-        talks.push(Talk { v6: n % 4 < 2, server, vlan: None, from: 10_000 + n, said: post(bytes) });
-        talks.push(Talk { v6: n % 4 < 2, server: 3, vlan: None, from: 30_000 + n, said: good() });
+        talks.push(Talk {
+            v6: n % 4 < 2,
+            server,
+            vlan: None,
+            ends: false,
+            from: 10_000 + n,
+            said: post(bytes),
+        });
+        talks.push(Talk {
+            v6: n % 4 < 2,
+            server: 3,
+            vlan: None,
+            ends: false,
+            from: 30_000 + n,
+            said: good(),
+        });
     }
     folder.write("c.pcap", capture(&talks));
     for threads in ["1", "2"] {
@@ -163,7 +186,7 @@ fn tenants_that_hold_less_than_their_share_keep_it() {
     for n in 0..60u16 {
         let vlan = [Some(7), Some(7), Some(7), Some(7), Some(8), None][usize::from(n % 6)];
         let said = post(if vlan == Some(7) { 40_000 } else { 10_000 });
-        talks.push(Talk { v6: n % 12 < 6, server: 2, vlan, from: 10_000 + n, said });
+        talks.push(Talk { v6: n % 12 < 6, server: 2, vlan, ends: false, from: 10_000 + n, said });
     }
     folder.write("c.pcap", capture(&talks));
     for threads in ["1", "2"] {
@@ -187,13 +210,20 @@ fn flows_give_way_before_memory_of_streams_refuses_others() {
     folder.write("p.yaml", "policies:\n  - {name: all, chain: [ids]}\ndefault: {action: drop}\n");
     let mut talks = Vec::new();
     for n in 0..200u16 {
-        talks.push(Talk { v6: n % 2 == 0, server: 2, vlan: None, from: 10_000 + n, said: half_a_record() });
+        talks.push(Talk {
+            v6: n % 2 == 0,
+            server: 2,
+            vlan: None,
+            ends: false,
+            from: 10_000 + n,
+            said: half_a_record(),
+        });
     }
     // They come when all the others wait.
     for n in 0..50u16 {
         let mut said = vec![(true, b"GET /before HTTP/1.1\r\nHost: h\r\n\r\n".to_vec()); 12];
         said.extend(good());
-        talks.push(Talk { v6: n % 2 == 0, server: 2, vlan: None, from: 30_000 + n, said });
+        talks.push(Talk { v6: n % 2 == 0, server: 2, vlan: None, ends: false, from: 30_000 + n, said });
     }
     folder.write("c.pcap", capture(&talks));
     let more = ["--set", "stream.reassembly.memcap=2mb"];
@@ -201,6 +231,28 @@ fn flows_give_way_before_memory_of_streams_refuses_others() {
     let (tcp, own) = (&told.stats["stats"]["tcp"], &told.stats["bartizan"]["stats"]["tcp"]);
     assert!(own["reassembly_memory_closed"].as_u64() > Some(50), "{own}");
     assert_eq!((told.good, &tcp["segment_memcap_drop"]), (50, &serde_json::json!(0)), "{tcp}");
+}
+
+#[test]
+fn connections_that_are_over_give_way_before_those_that_are_not() {
+    let folder = Folder::new("overload-over");
+    folder.write("p.yaml", "policies:\n  - {name: all, chain: [ids]}\ndefault: {action: drop}\n");
+    let talk = |from, said, ends| Talk { v6: from % 2 == 0, server: 2, vlan: None, ends, from, said };
+    // They wait with more than any of the others keeps, which come and end one after the other.
+    let waiting = (0..40).map(|n| talk(10_000 + n, half_a_record(), false));
+    let mut long = vec![(true, b"GET /before HTTP/1.1\r\nHost: h\r\n\r\n".to_vec()); 150];
+    long.extend(good());
+    let ending = (0..400).map(|n| talk(30_000 + n, long.clone(), true));
+    let in_order = |talk: Talk| talk.frames().into_iter().rev().collect::<Vec<_>>();
+    folder.write("c.pcap", paced(1_000, waiting.chain(ending).flat_map(in_order)));
+    let more = ["--set", "stream.reassembly.memcap=2mb"];
+    let told = inspect(&folder, "out", &more, |flow| flow["app_proto"].to_string());
+    let (tcp, own) = (&told.stats["stats"]["tcp"], &told.stats["bartizan"]["stats"]["tcp"]);
+    assert!(own["reassembly_memory_closed"].as_u64() > Some(50), "{own}");
+    let flows = folder.events("out", "flow");
+    let disturbed: Vec<_> = flows.iter().filter(|flow| !flow["flow"]["exception_policy"].is_null()).collect();
+    assert_eq!((disturbed.len(), told.good, flows.len()), (0, 400, 440), "{:?}", disturbed.first());
+    assert_eq!(tcp["segment_memcap_drop"], 0, "{tcp}");
 }
 
 #[test]
@@ -213,7 +265,14 @@ fn it_runs_within_the_address_space_that_its_bounds_add_up_to() {
     let shapes: [(&str, Shape); 3] =
         [("post", || post(100_000)), ("pipelined", pipelined), ("tls", half_a_record)];
     for (name, said) in shapes {
-        let talk = |n: u16| Talk { v6: n & 1 == 0, server: 2, vlan: None, from: 1_000 + n, said: said() };
+        let talk = |n: u16| Talk {
+            v6: n & 1 == 0,
+            server: 2,
+            vlan: None,
+            ends: false,
+            from: 1_000 + n,
+            said: said(),
+        };
         folder.write("c.pcap", capture(&(0..1_000).map(talk).collect::<Vec<_>>()));
         let memory =
             ["app-layer.memcap=16mb", "stream.reassembly.memcap=8mb", "flow.memcap=1mb", "defrag.memcap=4mb"];

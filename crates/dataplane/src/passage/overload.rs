@@ -2,7 +2,7 @@
 //! What gives way when memory for application layers is used up, or nearly that for streams.
 //!
 //! Of the flows of the tenant that holds most some are looked at in turn, and one of them is closed: first such as nobody inspects any
-//! more (bypassed, passed, refused), then those whose policy has the lower priority, then the one that holds much for long: memory beyond
+//! more (bypassed, passed, refused) and connections that are over, then those whose policy has the lower priority, then the one that holds much for long: memory beyond
 //! that of an idle connection, times the time since its last packet. One that goes about as soon as the one that went last is taken at
 //! once: so neighbours in a flood go one after the other, and whole pages with them. So an idle flood goes before a request that is under way, and one that
 //! holds 400 KB before ones that hold 4. A few are closed per packet; if that is not enough, the flows that the packet in hand made
@@ -17,6 +17,7 @@ use super::Passage;
 use bartizan_applayer::flow::Disruption;
 use bartizan_applayer::protocol::Transport as AppTransport;
 use bartizan_base::{Direction, FlowId};
+use bartizan_flow::FlowState;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget};
 use bartizan_stages::app_memory::{Passed, Pool, Rank};
 use bartizan_stages::flow_ext::FunctionSlot;
@@ -40,6 +41,11 @@ const IDLE_STREAMS: u64 = 8 << 10;
 /// Whether everything about a flow is decided, so that nobody looks at its application layer any more.
 fn is_settled(entry: &Entry) -> bool {
     !entry.ext.standing.is_read(entry.state())
+}
+
+/// Whether a flow is a connection that is over: what it holds is for rules that look back, and nothing is to come. (Of one that was reset its receiver may think otherwise.)
+fn is_over(entry: &Entry) -> bool {
+    entry.state() == FlowState::Closed
 }
 
 impl Passage<'_> {
@@ -110,7 +116,7 @@ impl Passage<'_> {
                 let idle = self.cx.position.clock.since(entry.last_seen).as_nanos() / 1_000_000;
                 let weight = held.saturating_sub(usual).saturating_mul(idle.saturating_add(1));
                 // What nobody looks at any more goes first, if it is worth it.
-                let needed = !is_settled(entry) || pool == Pool::App && held <= IDLE;
+                let needed = !is_settled(entry) && !is_over(entry) || pool == Pool::App && held <= IDLE;
                 let priority = self.runner.chains().overload(entry.fid).priority;
                 counts.then_some(Rank { needed, priority, weight, idle })
             };
@@ -140,6 +146,7 @@ impl Passage<'_> {
         let Some(entry) = self.flows.get_mut(id) else { return };
         let held = entry.ext.memory.held.app;
         let settled = is_settled(entry);
+        let goes_on = !settled && !(is_over(entry) && entry.ext.session.ends_are_acknowledged());
         let tcp = entry.key().protocol() == 6;
         let transport = if tcp { AppTransport::Tcp } else { AppTransport::Udp };
         let info = info_of(self.cx.settings, entry, self.cx.position.clock, transport);
@@ -177,7 +184,7 @@ impl Passage<'_> {
             Pool::Streams => counters.streams += 1,
         }
         counters.freed = counters.freed.saturating_add(held);
-        if !settled {
+        if goes_on {
             self.overload_action(id, pool);
         }
     }

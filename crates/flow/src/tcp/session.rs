@@ -231,7 +231,8 @@ impl TcpSession {
     }
 
     /// Whether each side has said that it sends no more, and the other one has heard it.
-    pub(crate) fn ends_are_acknowledged(&self) -> bool {
+    #[must_use]
+    pub fn ends_are_acknowledged(&self) -> bool {
         let over = PeerFlags::FIN_TAKEN | PeerFlags::FIN_ACKNOWLEDGED;
         Direction::BOTH.iter().all(|direction| self.peers[*direction].flags.contains(over))
     }
