@@ -447,6 +447,14 @@ impl Stream {
         self.trim(budget);
     }
 
+    /// Nobody looks back any more at what was read.
+    pub(crate) fn look_ahead(&mut self, budget: &mut MemoryBudget) {
+        self.raw_overlap = 0;
+        if self.direct.is_none() {
+            self.trim(budget);
+        }
+    }
+
     /// Ends reassembly of this direction.
     pub(crate) fn kill(&mut self, budget: &mut MemoryBudget) {
         self.flags |= StreamFlags::DEAD;

@@ -86,6 +86,12 @@ impl StreamPair {
         self.to_client.kill(budget);
     }
 
+    /// Nothing is to come, and what was read was inspected: what was kept for looking back goes. What was not read stays.
+    pub fn look_ahead(&mut self, budget: &mut MemoryBudget) {
+        self.to_server.look_ahead(budget);
+        self.to_client.look_ahead(budget);
+    }
+
     /// Somebody reads again after [`StreamPair::stop`], or for the first time in a session that is under way, as [`StreamPair::attached`]
     /// says. Gives how many bytes were missed since the readers stopped (modulo 4 GB).
     pub fn resume(&mut self, session: &TcpSession, config: &StreamConfig) -> PerDirection<u64> {

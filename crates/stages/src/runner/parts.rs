@@ -46,6 +46,11 @@ impl FlowParts {
         FlowParts { streams: ext.streams.take(), app: ext.app.take(), slots: core::mem::take(&mut ext.slots) }
     }
 
+    /// What readers have of the flow.
+    pub fn read(&self) -> (Option<&StreamPair>, Option<&AppLayer>) {
+        (self.streams.as_deref(), self.app.as_deref())
+    }
+
     pub fn put_back(self, ext: &mut crate::flow_ext::FlowExt) {
         ext.streams = self.streams;
         ext.app = self.app;

@@ -7,6 +7,7 @@ use super::in_hand::PacketHandling;
 use super::parts::FlowParts;
 use super::reading::info_of;
 use crate::context::Context;
+use crate::flow_ext::FlowExt;
 use crate::record::{Cause, Entry, Occasion};
 use crate::settings::EngineSettings;
 use crate::settled;
@@ -14,6 +15,7 @@ use crate::standing::Course;
 use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::protocol::Transport as AppTransport;
 use bartizan_base::{Decision, Direction, Path, PerDirection, Timestamp};
+use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{StreamContext, TcpState};
 
 impl Runner {
@@ -33,8 +35,8 @@ impl Runner {
         let state = entry.ext.session.state();
         let readers = self.chains.payload_part(entry.path);
         let due = PerDirection::new(
-            is_due(state, &parts, readers, Direction::ToServer),
-            is_due(state, &parts, readers, Direction::ToClient),
+            is_due(state, parts.read(), readers, Direction::ToServer),
+            is_due(state, parts.read(), readers, Direction::ToClient),
         );
         let outcome = parts.streams.as_deref_mut().map(|pair| {
             let mut context = StreamContext {
@@ -92,6 +94,22 @@ impl Runner {
             parts = FlowParts::take(&mut entry.ext);
         }
         parts.put_back(&mut entry.ext);
+    }
+
+    /// A connection is over, if it is for good: each side has acknowledged the other's end. If nothing of it is left to be inspected, what was kept for rules that look back is not needed until it
+    /// leaves the table. (After a reset it is: its receiver may not have taken it, and the connection goes on.)
+    pub fn look_ahead_if_over(&mut self, entry: &mut Entry) {
+        let readers = self.chains.payload_part(entry.path);
+        let FlowExt { session, streams, app, .. } = &mut entry.ext;
+        let left =
+            |direction| is_due(session.state(), (streams.as_deref(), app.as_deref()), readers, direction);
+        if !session.ends_are_acknowledged() || Direction::BOTH.into_iter().any(left) {
+            return;
+        }
+        if let Some(pair) = streams.as_deref_mut() {
+            pair.look_ahead(&mut self.budget);
+            self.effects.touched = true;
+        }
     }
 
     /// A flow of datagrams ends: what is open of its application layer becomes complete. Whether there is something to be recorded.
@@ -152,13 +170,18 @@ impl Runner {
 }
 
 /// Whether something of a direction is left to be inspected by the payload functions of the path when the flow ends.
-fn is_due(state: TcpState, parts: &FlowParts, readers: Path, direction: Direction) -> bool {
-    if parts.app.as_deref().is_some_and(|app| app.unseen()[direction]) {
+fn is_due(
+    state: TcpState,
+    (streams, app): (Option<&StreamPair>, Option<&AppLayer>),
+    readers: Path,
+    direction: Direction,
+) -> bool {
+    if app.is_some_and(|app| app.unseen()[direction]) {
         return false;
     }
     let open = state >= TcpState::Established && state != TcpState::Closed;
-    let unread = parts.streams.as_deref().is_some_and(|pair| pair.stream(direction).unread());
-    let transactions = parts.app.as_deref().and_then(AppLayer::parser).is_some_and(|parser| {
+    let unread = streams.is_some_and(|pair| pair.stream(direction).unread());
+    let transactions = app.and_then(AppLayer::parser).is_some_and(|parser| {
         let open = |done: Path| done.is_empty() || !readers.and_not(done).is_empty();
         parser.tx_range().any(|id| parser.tx(id).is_some_and(|tx| open(tx.common().done[direction])))
     });
