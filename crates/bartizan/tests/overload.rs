@@ -256,6 +256,33 @@ fn connections_that_are_over_give_way_before_those_that_are_not() {
 }
 
 #[test]
+fn a_connection_that_is_over_keeps_nothing_for_rules_that_look_back() {
+    let folder = Folder::new("overload-back");
+    folder.write("p.yaml", "policies:\n  - {name: all, chain: [ids]}\ndefault: {action: drop}\n");
+    folder.write(
+        "raw.rules",
+        "alert tcp any any -> any any (msg:\"raw\"; content:\"nothing\"; content:\"of it\"; within:9000; sid:3;)\n",
+    );
+    let answer = [b"HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n".as_slice(), &[b'a'; 4_000]].concat();
+    let said: Said = good().into_iter().take(2).chain([(false, answer)]).collect();
+    let talk = |n: u16| Talk {
+        v6: n % 2 == 0,
+        server: 2,
+        vlan: None,
+        ends: true,
+        from: 30_000 + n,
+        said: said.clone(),
+    };
+    let in_order = |talk: Talk| talk.frames().into_iter().rev().collect::<Vec<_>>();
+    folder.write("c.pcap", paced(100, (0..400u16).map(talk).flat_map(in_order)));
+    // All of them together have 2 MB to look back at, within the time that a closed connection stays in the table.
+    let more = ["--set", "stream.reassembly.memcap=1mb", "--rules", "raw.rules"];
+    let told = inspect(&folder, "out", &more, |flow| flow["app_proto"].to_string());
+    let own = &told.stats["bartizan"]["stats"]["tcp"];
+    assert_eq!((&own["reassembly_memory_closed"], told.good), (&serde_json::json!(0), 400), "{own}");
+}
+
+#[test]
 fn it_runs_within_the_address_space_that_its_bounds_add_up_to() {
     let folder = Folder::new("overload-space");
     folder.write("p.yaml", "policies:\n  - {name: all, chain: [ids]}\ndefault: {action: drop}\n");

@@ -17,8 +17,7 @@ use super::Passage;
 use bartizan_applayer::flow::Disruption;
 use bartizan_applayer::protocol::Transport as AppTransport;
 use bartizan_base::{Direction, FlowId};
-use bartizan_flow::FlowState;
-use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget};
+use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, TcpState};
 use bartizan_stages::app_memory::{Passed, Pool, Rank};
 use bartizan_stages::flow_ext::FunctionSlot;
 use bartizan_stages::notice::QuotaKind;
@@ -45,7 +44,7 @@ fn is_settled(entry: &Entry) -> bool {
 
 /// Whether a flow is a connection that is over: what it holds is for rules that look back, and nothing is to come. (Of one that was reset its receiver may think otherwise.)
 fn is_over(entry: &Entry) -> bool {
-    entry.state() == FlowState::Closed
+    entry.ext.session.state() == TcpState::Closed
 }
 
 impl Passage<'_> {
@@ -146,7 +145,7 @@ impl Passage<'_> {
         let Some(entry) = self.flows.get_mut(id) else { return };
         let held = entry.ext.memory.held.app;
         let settled = is_settled(entry);
-        let goes_on = !settled && !(is_over(entry) && entry.ext.session.ends_are_acknowledged());
+        let is_done = settled || is_over(entry) && entry.ext.session.ends_are_acknowledged();
         let tcp = entry.key().protocol() == 6;
         let transport = if tcp { AppTransport::Tcp } else { AppTransport::Udp };
         let info = info_of(self.cx.settings, entry, self.cx.position.clock, transport);
@@ -184,7 +183,7 @@ impl Passage<'_> {
             Pool::Streams => counters.streams += 1,
         }
         counters.freed = counters.freed.saturating_add(held);
-        if goes_on {
+        if !is_done {
             self.overload_action(id, pool);
         }
     }

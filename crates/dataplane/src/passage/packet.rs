@@ -4,7 +4,7 @@
 use super::Passage;
 use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Reason, Verdict};
 use bartizan_flow::tcp::{
-    ExceptionPolicy, ExceptionTarget, Outcome, Segment, SessionPhase, StreamEvent, TcpFlags, TcpState,
+    ExceptionPolicy, ExceptionTarget, Outcome, Segment, StreamEvent, TcpFlags, TcpState,
 };
 use bartizan_flow::{EndReason, Find, FlowFlags, FlowKey};
 use bartizan_packet::{Decoded, Network, PacketFlags, PacketView, Transport};
@@ -313,7 +313,7 @@ impl Passage<'_> {
             restored: false,
         };
         let decision = self.runner.functions(&mut self.cx, entry, occasion, tcp, &events, handling);
-        if tcp.is_some_and(|outcome| outcome.flow_state == Some(SessionPhase::Closed)) {
+        if tcp.is_some_and(|o| o.state == TcpState::Closed && o.previous != o.state) {
             self.runner.look_ahead_if_over(entry);
         }
         self.apply_effects(id);
