@@ -266,7 +266,7 @@ fn a_connection_that_is_over_keeps_nothing_for_rules_that_look_back() {
     let answer = [b"HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n".as_slice(), &[b'a'; 4_000]].concat();
     let said: Said = good().into_iter().take(2).chain([(false, answer)]).collect();
     let talk = |n: u16| Talk {
-        v6: n % 2 == 0,
+        v6: n.is_multiple_of(2),
         server: 2,
         vlan: None,
         ends: true,
