@@ -447,11 +447,12 @@ impl Stream {
         self.trim(budget);
     }
 
-    /// Nobody looks back any more at what was read.
+    /// Nobody looks back any more at what was read so far.
     pub(crate) fn look_ahead(&mut self, budget: &mut MemoryBudget) {
-        self.raw_overlap = 0;
         if self.direct.is_none() {
+            let overlap = core::mem::take(&mut self.raw_overlap);
             self.trim(budget);
+            self.raw_overlap = overlap;
         }
     }
 

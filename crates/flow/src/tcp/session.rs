@@ -231,10 +231,19 @@ impl TcpSession {
     }
 
     /// Whether each side has said that it sends no more, and the other one has heard it.
-    #[must_use]
-    pub fn ends_are_acknowledged(&self) -> bool {
+    pub(crate) fn ends_are_acknowledged(&self) -> bool {
         let over = PeerFlags::FIN_TAKEN | PeerFlags::FIN_ACKNOWLEDGED;
         Direction::BOTH.iter().all(|direction| self.peers[*direction].flags.contains(over))
+    }
+
+    /// The same, and neither side has sent data where its FIN was: then it may be that which was acknowledged, and more may follow.
+    #[must_use]
+    pub fn is_over_for_good(&self) -> bool {
+        let ended_with_data = |direction| {
+            let peer: &Peer = &self.peers[direction];
+            peer.sent.before(peer.fin)
+        };
+        self.ends_are_acknowledged() && Direction::BOTH.into_iter().all(ended_with_data)
     }
 
     /// Whether nothing of the session has gone by unseen: before real receivers, where both sides were seen from the beginning. Then what no receiver

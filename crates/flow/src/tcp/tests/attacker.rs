@@ -336,3 +336,20 @@ fn a_timestamp_from_the_future_counts_only_where_the_receiver_is() {
         }
     }
 }
+
+/// A server that has closed its own side only still reads; the client makes up a FIN that dies on the way, and sends data where it was. The server acknowledges the data, which looks like the FIN.
+#[test]
+fn data_in_the_place_of_a_made_up_fin_is_not_over() {
+    for made_up in [true, false] {
+        let mut rig = under_way();
+        rig.put(ToClient, FA, 1_501, 1_101, b"");
+        rig.put(ToServer, A, 1_101, 1_502, b"");
+        rig.put(ToServer, FA, 1_101, 1_502, b"");
+        if made_up {
+            rig.put(ToServer, A, 1_101, 1_502, b"x");
+        }
+        rig.put(ToClient, A, 1_502, 1_102, b"");
+        assert!(rig.session.ends_are_acknowledged());
+        assert_eq!(rig.session.is_over_for_good(), !made_up);
+    }
+}
