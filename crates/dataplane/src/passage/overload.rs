@@ -145,7 +145,7 @@ impl Passage<'_> {
         let Some(entry) = self.flows.get_mut(id) else { return };
         let held = entry.ext.memory.held.app;
         let settled = is_settled(entry);
-        let is_done = settled || is_over(entry) && entry.ext.session.is_over_for_good();
+        let is_done = settled || is_over(entry) && entry.ext.session.ends_are_acknowledged();
         let tcp = entry.key().protocol() == 6;
         let transport = if tcp { AppTransport::Tcp } else { AppTransport::Udp };
         let info = info_of(self.cx.settings, entry, self.cx.position.clock, transport);

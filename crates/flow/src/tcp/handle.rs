@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The way of a segment through a session: what is looked at before the state's handler, reassembly, and what leaves.
 
+use super::peer::PeerFlags;
 use super::session::{SessionFlags, WINDOW_SLACK};
 use super::step::Step;
 use super::{
@@ -79,6 +80,7 @@ impl TcpSession {
 
         let stream = streams.as_deref().map(|pair| pair.stream(arrival.direction));
         let before = self.if_shown_early(streams.as_deref(), context.config);
+        let expected = self.peers[arrival.direction].next_seq;
         let mut step = Step::new(self, segment, arrival, context, &mut *out, stream);
         let rejected = step.run();
         let untaken = step.is_data_that_nobody_takes();
@@ -109,7 +111,7 @@ impl TcpSession {
             }
         }
         if !out.rejected {
-            self.note_ends(segment, arrival.direction, out.previous, context.config);
+            self.note_ends(segment, (arrival.direction, expected), out.previous, context.config);
         }
         self.tell_state(out);
         if let (Some(direction), Some(pair)) = (reassemble, streams) {
@@ -328,7 +330,9 @@ impl TcpSession {
         let sender = &mut self.peers[direction];
         let opens = segment.has(TcpFlags::SYN);
         if !segment.is_empty() && !segment.has(TcpFlags::RST) && (!opens || segment.seq == sender.isn) {
-            sender.note_sent(segment.end().plus(u32::from(opens)));
+            let end = segment.end().plus(u32::from(opens));
+            sender.note_sent(end);
+            sender.doubt_fin_before(end);
         }
     }
 
@@ -337,13 +341,18 @@ impl TcpSession {
     fn note_ends(
         &mut self,
         segment: &Segment<'_>,
-        direction: Direction,
+        (direction, expected): (Direction, Seq),
         before: TcpState,
         config: &StreamConfig,
     ) {
         // Before the SYN is answered it is one that an earlier connection of these ports has left under way, or is made up.
         if segment.has(TcpFlags::FIN) && before != TcpState::SynSent {
-            self.peers[direction].note_fin(segment.end().plus(1));
+            let (sender, end) = (&mut self.peers[direction], segment.end());
+            let first = !sender.flags.contains(PeerFlags::FIN_TAKEN);
+            sender.note_fin(end.plus(1));
+            if first && end.before(expected) {
+                sender.doubt_fin_before(expected);
+            }
         }
         if segment.has(TcpFlags::ACK) && !segment.has(TcpFlags::RST) {
             self.peers[direction.flip()].note_end(segment.ack);

@@ -20,6 +20,8 @@ bitflags! {
         const FIN_TAKEN = 1 << 4;
         /// The other side has acknowledged that FIN.
         const FIN_ACKNOWLEDGED = 1 << 5;
+        /// It has sent data in the place of that FIN: who acknowledges the one may have the other.
+        const FIN_DOUBTED = 1 << 6;
     }
 }
 
@@ -77,6 +79,14 @@ impl Peer {
     pub(crate) fn note_sent(&mut self, end: Seq) {
         if end.after(self.sent) {
             self.sent = end;
+        }
+    }
+
+    /// Data up to `end` has gone on. No honest sender puts any where its FIN is.
+    pub(crate) fn doubt_fin_before(&mut self, end: Seq) {
+        let ended = self.flags.contains(PeerFlags::FIN_TAKEN) && end.at_least(self.fin);
+        if ended && !self.flags.contains(PeerFlags::FIN_ACKNOWLEDGED) {
+            self.flags |= PeerFlags::FIN_DOUBTED;
         }
     }
 

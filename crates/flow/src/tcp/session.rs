@@ -230,20 +230,12 @@ impl TcpSession {
         self.peers[direction].flags.contains(PeerFlags::FIN_TAKEN)
     }
 
-    /// Whether each side has said that it sends no more, and the other one has heard it.
-    pub(crate) fn ends_are_acknowledged(&self) -> bool {
-        let over = PeerFlags::FIN_TAKEN | PeerFlags::FIN_ACKNOWLEDGED;
-        Direction::BOTH.iter().all(|direction| self.peers[*direction].flags.contains(over))
-    }
-
-    /// The same, and neither side has sent data where its FIN was: then it may be that which was acknowledged, and more may follow.
+    /// Whether each side has said that it sends no more, and the other one has heard it, without doubt.
     #[must_use]
-    pub fn is_over_for_good(&self) -> bool {
-        let ended_with_data = |direction| {
-            let peer: &Peer = &self.peers[direction];
-            peer.sent.before(peer.fin)
-        };
-        self.ends_are_acknowledged() && Direction::BOTH.into_iter().all(ended_with_data)
+    pub fn ends_are_acknowledged(&self) -> bool {
+        let over = PeerFlags::FIN_TAKEN | PeerFlags::FIN_ACKNOWLEDGED;
+        let mut flags = Direction::BOTH.iter().map(|direction| self.peers[*direction].flags);
+        flags.all(|flags| flags.contains(over) && !flags.contains(PeerFlags::FIN_DOUBTED))
     }
 
     /// Whether nothing of the session has gone by unseen: before real receivers, where both sides were seen from the beginning. Then what no receiver

@@ -103,7 +103,7 @@ impl Runner {
         let FlowExt { session, streams, app, .. } = &mut entry.ext;
         let left =
             |direction| is_due(session.state(), (streams.as_deref(), app.as_deref()), readers, direction);
-        if !session.is_over_for_good() || Direction::BOTH.into_iter().any(left) {
+        if !session.ends_are_acknowledged() || Direction::BOTH.into_iter().any(left) {
             return;
         }
         if let Some(pair) = streams.as_deref_mut() {

@@ -337,19 +337,28 @@ fn a_timestamp_from_the_future_counts_only_where_the_receiver_is() {
     }
 }
 
-/// A server that has closed its own side only still reads; the client makes up a FIN that dies on the way, and sends data where it was. The server acknowledges the data, which looks like the FIN.
+/// A server that has closed its own side only still reads. The client makes up a FIN that dies on the way, and sends data where it is, before or after: the server acknowledges the data, which
+/// looks like the FIN. The connection goes on.
 #[test]
-fn data_in_the_place_of_a_made_up_fin_is_not_over() {
-    for made_up in [true, false] {
+fn data_in_the_place_of_a_made_up_fin_keeps_a_connection_open() {
+    let (fin, data) = ((FA, b"".as_slice()), (A, b"x".as_slice()));
+    for sent in [vec![fin, data], vec![data, fin], vec![fin, data, fin], vec![fin]] {
         let mut rig = under_way();
         rig.put(ToClient, FA, 1_501, 1_101, b"");
         rig.put(ToServer, A, 1_101, 1_502, b"");
-        rig.put(ToServer, FA, 1_101, 1_502, b"");
-        if made_up {
-            rig.put(ToServer, A, 1_101, 1_502, b"x");
+        for (flags, load) in &sent {
+            let out = rig.put(ToServer, *flags, 1_101, 1_502, load);
+            assert_eq!(out.advice, Advice::Forward, "{flags:?}");
         }
-        rig.put(ToClient, A, 1_502, 1_102, b"");
-        assert!(rig.session.ends_are_acknowledged());
-        assert_eq!(rig.session.is_over_for_good(), !made_up);
+        let out = rig.put(ToClient, A, 1_502, 1_102, b"");
+        let over = sent.len() == 1;
+        assert_eq!(out.state == TcpState::Closed, over, "{sent:?}");
+        assert_eq!(rig.put(ToServer, S, 90_000, 0, b"").reuse, over, "{sent:?}");
+        if over {
+            continue;
+        }
+        let out = rig.put(ToServer, A, 1_102, 1_502, b"more");
+        assert_eq!((out.advice, out.stored), (Advice::Forward, true), "{sent:?}");
+        assert_ne!(rig.put(ToClient, A, 1_502, 1_106, b"").state, TcpState::Closed, "{sent:?}");
     }
 }
