@@ -347,10 +347,10 @@ impl TcpSession {
     ) {
         // Before the SYN is answered it is one that an earlier connection of these ports has left under way, or is made up.
         if segment.has(TcpFlags::FIN) && before != TcpState::SynSent {
-            let (sender, end) = (&mut self.peers[direction], segment.end());
+            let sender = &mut self.peers[direction];
             let first = !sender.flags.contains(PeerFlags::FIN_TAKEN);
-            sender.note_fin(end.plus(1));
-            if first && end.before(expected) {
+            sender.note_fin(segment.end().plus(1));
+            if first {
                 sender.doubt_fin_before(expected);
             }
         }
