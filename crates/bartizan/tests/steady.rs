@@ -145,17 +145,21 @@ fn nothing_is_lost_while_the_program_is_attached_changed_and_replaced() {
         write(&folder, 1);
         let running = start(&folder, "open");
         running.until("running on");
-        let started = stream.arrives("frames after the start");
+        stream.arrives("frames after the start");
+        stream.waits_for(&[Of::Bypassed, Of::Inspected]);
+        let started = stream.now();
         is_below();
         change(&folder, &running);
         take_away(&running);
         // A killed run leaves the link to its program, which the next one replaces.
         let killed = before(stream.now());
+        stream.waits_for(&[Of::Bypassed]);
         running.signal("KILL");
         assert_eq!(running.wait().code, None);
         let since = Instant::now();
         let open = stream.arrives("frames through the open link");
         let took = since.elapsed();
+        stream.waits_for(&[Of::Bypassed, Of::Inspected]);
         std::thread::sleep(SURELY_STALE);
         write(&folder, 1);
         let running = start(&folder, "open");
@@ -164,6 +168,7 @@ fn nothing_is_lost_while_the_program_is_attached_changed_and_replaced() {
         stream.arrives("frames after the replacement");
         is_below();
         let ended = before(stream.now());
+        stream.waits_for(&[]);
         ends_well(running);
         std::thread::sleep(Duration::from_millis(300));
         let arrived = stream.end();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A steady stream of numbered datagrams through a link, both ways, and which of them arrived.
 //!
-//! It goes on whatever becomes of the link. While frames arrive so few are under way that no queue between the ends overflows, however busy the machine is; when none arrives for a
-//! while it goes on at its rate all the same.
+//! It goes on whatever becomes of the link. Of the kinds that it is told to wait for ([`Stream::waits_for`]) so few frames are under way that no queue between the ends overflows, however
+//! busy the machine is: those that are passed below go by those that wait for a worker, and one worker by another, so the slowest flow counts.
 
 use super::traffic::{FIRST_PORT, flow_of, summed};
 use crate::common::{address, until};
@@ -20,8 +20,8 @@ pub const BYPASSED: u16 = 4000;
 pub const INSPECTED: u16 = 5000;
 /// Frames of one side that were sent after the last one that has arrived, at most. A virtual Ethernet pair has room for 256.
 pub const UNDER_WAY: u32 = 160;
-/// When none has arrived for so long, the link is closed.
-const CLOSED: Duration = Duration::from_millis(100);
+/// When nothing of a flow has arrived for so long it is waited for no more: the frames are lost, which the test finds.
+const LOST: Duration = Duration::from_secs(5);
 /// Bytes before the number in a payload, which begins at an even place.
 const NUMBER: usize = 4;
 
@@ -42,6 +42,8 @@ const fn kind(way: usize) -> Of {
 
 struct Shared {
     over: AtomicBool,
+    /// Whether it waits for frames of a kind to arrive.
+    waits: [AtomicBool; 2],
     sent: Vec<AtomicU32>,
     /// One more than the highest number that has arrived.
     seen: Vec<AtomicU32>,
@@ -95,9 +97,8 @@ struct End {
     /// Frames of the side that sends here, with their checksums, and those that they are not to have.
     frames: Vec<(usize, Vec<u8>, [u16; 2])>,
     sent: u64,
-    /// Of what was sent here the last that has arrived, and when.
-    arrived: u64,
-    last: Instant,
+    /// Of each flow that was sent here the last frame that has arrived, and when.
+    arrived: [(u64, Instant); FLOWS],
 }
 
 impl End {
@@ -109,13 +110,17 @@ impl End {
             let left_open = left_open(&frame);
             (2 * flow + side, frame, [sum, left_open])
         });
-        End { frames: frames.collect(), port, sent: 0, arrived: 0, last: Instant::now() }
+        End { frames: frames.collect(), port, sent: 0, arrived: [(0, Instant::now()); FLOWS] }
     }
 
     /// Sends what is due, as far as there is room.
     fn send(&mut self, due: u64, shared: &Shared) {
-        let open = self.last.elapsed() < CLOSED;
-        let room = if open { self.arrived + u64::from(UNDER_WAY) } else { self.sent + 32 };
+        let waits = shared.waits.each_ref().map(|waits| waits.load(Ordering::Relaxed));
+        let flows = self.arrived.iter().enumerate();
+        let waited_for =
+            flows.filter(|(flow, (_, last))| waits[kind(2 * flow) as usize] && last.elapsed() < LOST);
+        let slowest = waited_for.map(|(_, (arrived, _))| *arrived).min();
+        let room = slowest.map_or(self.sent + 32, |arrived| arrived + u64::from(UNDER_WAY));
         while self.sent < due.min(room) {
             let at = self.sent as usize % FLOWS;
             let (way, frame, [sum, left_open]) = &mut self.frames[at];
@@ -131,13 +136,21 @@ impl End {
 }
 
 impl Stream {
-    /// Begins it, with so many frames a second of each side.
+    /// Begins it, with so many frames a second of each side, for which it does not wait.
     pub fn begin(ports: [InlinePort; 2], rate: u64) -> Self {
         let counts = || (0..2 * FLOWS).map(|_| AtomicU32::new(0)).collect();
-        let shared = Arc::new(Shared { over: AtomicBool::new(false), sent: counts(), seen: counts() });
+        let (over, waits) = (AtomicBool::new(false), [AtomicBool::new(false), AtomicBool::new(false)]);
+        let shared = Arc::new(Shared { over, waits, sent: counts(), seen: counts() });
         let own = Arc::clone(&shared);
         let thread = std::thread::spawn(move || run(ports, rate, &own));
         Stream { shared, thread }
+    }
+
+    /// From now on it waits for the frames of these kinds, which come through; those of others may all be lost.
+    pub fn waits_for(&self, kinds: &[Of]) {
+        for kind in [Of::Bypassed, Of::Inspected] {
+            self.shared.waits[kind as usize].store(kinds.contains(&kind), Ordering::Relaxed);
+        }
     }
 
     /// What was sent so far.
@@ -208,9 +221,9 @@ fn take(ends: &mut [End; 2], at: usize, batch: &mut Batch, seen: &mut [Vec<u8>],
                 shared.seen[way].store(number + 1, Ordering::Release);
             }
             seen[number as usize] = seen[number as usize].saturating_add(1);
-            let end = &mut ends[1 - at];
-            end.arrived = end.arrived.max(u64::from(number) * FLOWS as u64 + flow as u64 + 1);
-            end.last = Instant::now();
+            let (arrived, last) = &mut ends[1 - at].arrived[flow];
+            *arrived = (*arrived).max(u64::from(number) * FLOWS as u64 + flow as u64 + 1);
+            *last = Instant::now();
         }
         if batch.is_empty() {
             return;
