@@ -144,6 +144,11 @@ impl Stream {
         self.reassembles(peer).then(|| self.seq_of(self.contiguous()))
     }
 
+    /// Sequence number behind the last byte that came, also beyond a hole; none while nothing is reassembled.
+    pub(crate) fn reached(&self, peer: &Peer) -> Option<Seq> {
+        self.reassembles(peer).then(|| self.seq_of(self.right))
+    }
+
     fn reassembles(&self, peer: &Peer) -> bool {
         self.is(StreamFlags::ANCHORED) && !self.is(StreamFlags::DEAD) && !self.is_of_another_syn(peer)
     }

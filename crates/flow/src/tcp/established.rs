@@ -139,6 +139,10 @@ impl Step<'_, '_> {
         self.session.flags.remove(probe);
         if answers_probe {
             self.event(StreamEvent::EstAckZwpData);
+            if self.session.sees_all(self.config) {
+                // It has taken the byte: the next probe begins behind it.
+                self.rcv_mut().next_seq = self.segment.ack;
+            }
         } else {
             self.validate_ack_or(StreamEvent::EstInvalidAck)?;
         }

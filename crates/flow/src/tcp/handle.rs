@@ -8,7 +8,7 @@ use super::{
     Advice, Arrival, Outcome, PacketKind, Segment, Seq, SessionPhase, StreamConfig, StreamContext,
     StreamCounters, StreamEvent, TcpFlags, TcpSession, TcpState, UrgentPolicy,
 };
-use crate::stream::StreamPair;
+use crate::stream::{Stream, StreamPair};
 use bartizan_base::{Direction, Reason};
 
 /// The flags that say what kind of beginning a segment is.
@@ -80,7 +80,7 @@ impl TcpSession {
 
         let stream = streams.as_deref().map(|pair| pair.stream(arrival.direction));
         let before = self.if_shown_early(streams.as_deref(), context.config);
-        let expected = self.peers[arrival.direction].next_seq;
+        let expected = self.expected(segment, arrival.direction, stream);
         let mut step = Step::new(self, segment, arrival, context, &mut *out, stream);
         let rejected = step.run();
         let untaken = step.is_data_that_nobody_takes();
@@ -248,8 +248,11 @@ impl TcpSession {
             && self.state >= TcpState::SynRecv
             && !self.flags.intersects(SessionFlags::BEGUN | SessionFlags::MIDSTREAM | SessionFlags::ASYNC)
             && !segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST);
-        let away = segment.seq.since(self.client().base());
-        let near = away != 0 && away.unsigned_abs() <= COOKIE_SLACK;
+        let base = self.client().base();
+        let away = segment.seq.since(base);
+        // What begins farther before it may reach over the places where such a server begins.
+        let covers = away < 0 && !segment.is_empty() && segment.end().after(base.minus(COOKIE_SLACK));
+        let near = covers || away != 0 && away.unsigned_abs() <= COOKIE_SLACK;
         let harmless = segment.is_empty() && (away < 0 || segment.has(TcpFlags::FIN));
         (unknown && near && !harmless).then_some(away)
     }
@@ -325,6 +328,16 @@ impl TcpSession {
         }
     }
 
+    /// How far the data of a FIN's sender has brought it: what is expected next, or what has come beyond a hole.
+    fn expected(&self, segment: &Segment<'_>, direction: Direction, stream: Option<&Stream>) -> Seq {
+        let sender = &self.peers[direction];
+        let reached = match stream {
+            Some(stream) if segment.has(TcpFlags::FIN) => stream.reached(sender),
+            _ => None,
+        };
+        reached.filter(|reached| reached.after(sender.next_seq)).unwrap_or(sender.next_seq)
+    }
+
     /// Notes how far the data of a segment that goes on has brought its sender. (That of a SYN in the middle of a connection nobody takes.)
     fn note_sent(&mut self, segment: &Segment<'_>, direction: Direction) {
         let sender = &mut self.peers[direction];
@@ -348,9 +361,9 @@ impl TcpSession {
         // Before the SYN is answered it is one that an earlier connection of these ports has left under way, or is made up.
         if segment.has(TcpFlags::FIN) && before != TcpState::SynSent {
             let sender = &mut self.peers[direction];
-            let first = !sender.flags.contains(PeerFlags::FIN_TAKEN);
+            let known = sender.flags.contains(PeerFlags::FIN_TAKEN).then_some(sender.fin);
             sender.note_fin(segment.end().plus(1));
-            if first {
+            if known != Some(sender.fin) {
                 sender.doubt_fin_before(expected);
             }
         }

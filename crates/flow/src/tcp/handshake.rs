@@ -18,6 +18,7 @@ impl Step<'_, '_> {
         }
         if !self.echo_is_plausible() {
             if self.is_rest_of_an_earlier_connection() {
+                self.note_challenge();
                 return Ok(());
             }
             return self.reject(StreamEvent::PktInvalidTimestamp);
@@ -36,10 +37,15 @@ impl Step<'_, '_> {
         } else if self.has(TcpFlags::ACK) && self.config.tracks_one_sided() && self.may_be_one_sided() {
             self.one_sided_ack()
         } else {
-            if self.has(TcpFlags::ACK) && !self.to_server() {
-                self.session.challenge = Some(self.segment.ack);
-            }
+            self.note_challenge();
             Ok(())
+        }
+    }
+
+    /// A server that still has an earlier connection of these ports answers the SYN with an acknowledgement. The client's RST that answers it has its number.
+    fn note_challenge(&mut self) {
+        if self.has(TcpFlags::ACK) && !self.has(TcpFlags::FIN) && !self.to_server() {
+            self.session.challenge = Some(self.segment.ack);
         }
     }
 

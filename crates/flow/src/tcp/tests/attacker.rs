@@ -362,3 +362,63 @@ fn data_in_the_place_of_a_made_up_fin_keeps_a_connection_open() {
         assert_ne!(rig.put(ToClient, A, 1_502, 1_106, b"").state, TcpState::Closed, "{sent:?}");
     }
 }
+
+/// The same with more than one FIN, or with data that comes before what is before it.
+#[test]
+fn data_where_one_of_several_fins_was_keeps_a_connection_open() {
+    let out_of_order = vec![(A, 1_102, "b"), (A, 1_101, "a"), (FA, 1_102, "")];
+    let moved = vec![(FA, 2_000, ""), (A, 1_101, "a"), (FA, 1_101, "")];
+    let honest = vec![(FA, 1_102, ""), (A, 1_101, "a"), (FA, 1_102, "")];
+    for (sent, acknowledged, over) in
+        [(out_of_order, 1_103, false), (moved, 1_102, false), (honest, 1_103, true)]
+    {
+        let mut rig = under_way();
+        rig.put(ToClient, FA, 1_501, 1_101, b"");
+        rig.put(ToServer, A, 1_101, 1_502, b"");
+        for (flags, seq, load) in &sent {
+            rig.put(ToServer, *flags, *seq, 1_502, load.as_bytes());
+        }
+        let out = rig.put(ToClient, A, 1_502, acknowledged, b"");
+        assert_eq!(out.state == TcpState::Closed, over, "{sent:?}");
+        assert_eq!(rig.put(ToServer, S, 90_000, 0, b"").reuse, over, "{sent:?}");
+    }
+}
+
+/// A server that answered with a cookie may take the number before the client's first for its beginning. What is sent from farther before reaches over that place.
+#[test]
+fn data_that_begins_before_a_stream_does_not_move_its_beginning() {
+    for (before, load) in
+        [(9, "xxxxxxxxxGET /"), (9, "xxxxxxxxGET /"), (300, &"x".repeat(310)), (1, "xGET /")]
+    {
+        let mut rig = Rig::new(strict());
+        rig.put(ToServer, S, 100, 0, b"");
+        rig.put(ToClient, SA, 500, 101, b"");
+        assert_eq!(rig.put(ToServer, A, 100, 501, b"").advice, Advice::Forward, "as one that keeps alive");
+        rig.put(ToServer, A, 101, 501, b"");
+        let out = rig.put(ToServer, A, 101 - before, 501, load.as_bytes());
+        assert_eq!((out.advice, out.stored), (Advice::Drop(Reason::StreamError), false), "{before}");
+        assert_eq!(rig.put(ToServer, A, 101, 501, b"GET /").advice, Advice::Forward);
+        assert_eq!(rig.put(ToClient, A, 501, 106, b"").advice, Advice::Forward);
+        // Known to both, what is sent again says nothing new.
+        assert_eq!(rig.put(ToServer, A, 101, 501, b"GET /").advice, Advice::Forward);
+    }
+}
+
+/// A receiver without room takes a byte all the same that asks for it, and says so: the next one is behind it.
+#[test]
+fn who_takes_the_bytes_of_probes_is_asked_again() {
+    let mut rig = under_way();
+    let mut full = segment(A, 1_501, 1_101, b"");
+    full.window = 0;
+    rig.handle(ToClient, &full);
+    for taken in 0..5 {
+        let out = rig.put(ToServer, A, 1_101 + taken, 1_501, b"z");
+        assert_eq!((out.advice, out.rejected), (Advice::Forward, false), "{taken}");
+        full.ack = Seq(1_102 + taken);
+        assert_eq!(rig.handle(ToClient, &full).advice, Advice::Forward, "{taken}");
+    }
+    full.window = 8_192;
+    rig.handle(ToClient, &full);
+    let out = rig.put(ToServer, A, 1_106, 1_501, b"there is room");
+    assert_eq!((out.advice, out.stored), (Advice::Forward, true));
+}

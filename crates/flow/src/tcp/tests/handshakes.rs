@@ -436,6 +436,8 @@ fn a_client_that_has_forgotten_its_connection_opens_another() {
         let mut engine = Engine::new(random.percent(50));
         let mut server = Host::new(At::Listen, random.draw() as u32, &answer);
         let mut client = Host::client(random.draw() as u32, b"first");
+        let stamps = [random.percent(50), random.percent(50)];
+        (server.stamps, client.stamps) = (stamps[0], stamps[1]);
         // Into the middle of a connection, without its end.
         for _ in 0..3 {
             for seg in client.speak(2) {
@@ -458,6 +460,7 @@ fn a_client_that_has_forgotten_its_connection_opens_another() {
         }
         // The server's process is still there, or it accepts the next connection after the RST.
         let mut client = Host::client(random.draw() as u32, &question);
+        client.stamps = stamps[1];
         let mut reset = false;
         for _ in 0..40 {
             for seg in client.speak(2) {
@@ -475,6 +478,7 @@ fn a_client_that_has_forgotten_its_connection_opens_another() {
             if server.at == At::Closed {
                 reset = true;
                 server = Host::new(At::Listen, random.draw() as u32, &answer);
+                server.stamps = stamps[0];
             }
             if client.at == At::Established {
                 break;
