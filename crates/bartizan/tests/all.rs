@@ -49,6 +49,7 @@ mod inspect_policy;
 mod left_behind;
 mod live_eve;
 mod moving_flows;
+mod multipath;
 mod names;
 mod nmap;
 mod offload;

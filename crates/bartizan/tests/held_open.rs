@@ -145,7 +145,7 @@ fn server(state: &Arc<Server>) -> mpsc::Sender<()> {
 }
 
 /// Addresses of this namespace's host at its interface, and its neighbour's.
-fn host(device: &str, (own, other): (u8, u8)) {
+pub fn host(device: &str, (own, other): (u8, u8)) {
     ip("link set dev lo up");
     for setting in ["all", "default", device] {
         std::fs::write(format!("/proc/sys/net/ipv6/conf/{setting}/disable_ipv6"), "0").unwrap();

@@ -48,7 +48,12 @@ pub struct TcpOptions {
     pub md5: bool,
     /// Authentication option (RFC 5925) is there; it is not checked.
     pub ao: bool,
+    /// An option of Multipath TCP (RFC 8684) is there.
+    pub multipath: bool,
 }
+
+/// Kind of the options of Multipath TCP (RFC 8684 section 3).
+pub const MULTIPATH: u8 = 30;
 
 /// TCP header fields (RFC 9293).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -58,6 +58,15 @@ impl Leaving {
 
     /// Notes that the urgent flag of the packet in hand is to be taken off, beside what is noted already.
     pub fn note_urgent(&mut self, view: &PacketView<'_>) {
+        self.note_header(view, |change| change.urgent = true);
+    }
+
+    /// Notes that the options of Multipath TCP of the packet in hand are to be taken out, beside what is noted already.
+    pub fn note_multipath(&mut self, view: &PacketView<'_>) {
+        self.note_header(view, |change| change.multipath = true);
+    }
+
+    fn note_header(&mut self, view: &PacketView<'_>, also: impl FnOnce(&mut Rewrite)) {
         // A segment that its receiver refuses is not made right.
         if view.l4_checksum_ok() != Some(true) {
             return;
@@ -69,7 +78,7 @@ impl Leaving {
             }
         }
         if let Some(change) = &mut self.change {
-            change.urgent = true;
+            also(change);
         }
     }
 
@@ -107,7 +116,8 @@ impl Leaving {
             change.bytes.clear();
             change.bytes.extend_from_slice(view.payload());
             change.front.clear();
-            (change.restored, change.replaced, change.urgent, change.due) = (false, false, false, false);
+            (change.restored, change.replaced, change.due) = (false, false, false);
+            (change.urgent, change.multipath) = (false, false);
             change
         });
         for edit in edits {
@@ -132,6 +142,12 @@ pub fn has_urgent_to_clear(settings: &EngineSettings, packet: &Decoded) -> bool 
     let reads_in_place = settings.stream.reassembly.urgent == UrgentPolicy::Inline;
     let Transport::Tcp(tcp) = &packet.transport else { return false };
     settings.prevention && reads_in_place && tcp.flags.contains(TcpFlags::URG)
+}
+
+/// Prevention before real receivers: whether options of Multipath TCP are to be taken out, so that the receiver reads the stream in the order of its numbers. With them it reads what their
+/// mappings say, perhaps of several connections together (RFC 8684 section 3.3).
+pub fn has_multipath_to_clear(settings: &EngineSettings, packet: &Decoded) -> bool {
+    packet.transport.tcp().is_some_and(|tcp| tcp.options.multipath) && settings.has_real_receivers()
 }
 
 /// Writes a packet's frame to `into`, with the inspected bytes in place of those that differ from them. `false`: there is nothing to

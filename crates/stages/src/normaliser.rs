@@ -3,7 +3,8 @@
 //!
 //! Changes: inspected bytes put back into a retransmission that differs; bytes that a rule replaces (keyword `replace`); the
 //! urgent flag taken off, so that the receiver reads the byte in its place, as it was inspected (RFC 6093: receivers
-//! differ in what they take out, and Linux's choice depends on how fast its application reads); the first bytes of a stream put in front
+//! differ in what they take out, and Linux's choice depends on how fast its application reads); the options of Multipath TCP, so that the
+//! receiver reads the stream as it was inspected, and not in an order that they say (RFC 8684 section 3.7: both sides fall back to one path); the first bytes of a stream put in front
 //! of a segment that a server with SYN cookies could take for the beginning. Made: the RST or ICMP message that tells of a
 //! rejected packet (RFC 9293 section 3.5.2, RFC 1812 section 4.3.3.1, RFC 4443 section 3.1).
 
@@ -21,6 +22,8 @@ pub struct NormaliserCounters {
     pub rewritten: u64,
     /// Segments whose urgent flag was taken off.
     pub urgent_cleared: u64,
+    /// Segments whose options of Multipath TCP were taken out.
+    pub multipath_cleared: u64,
     /// Segments that got the bytes before them in front.
     pub completed: u64,
     /// Packets in which a rule replaced bytes.
@@ -51,6 +54,7 @@ impl NormaliserCounters {
             rewritten,
             replaced,
             urgent_cleared,
+            multipath_cleared,
             completed,
             checksums,
             cut,
@@ -65,6 +69,7 @@ impl NormaliserCounters {
             rewritten: self.rewritten + rewritten,
             replaced: self.replaced + replaced,
             urgent_cleared: self.urgent_cleared + urgent_cleared,
+            multipath_cleared: self.multipath_cleared + multipath_cleared,
             completed: self.completed + completed,
             checksums: self.checksums + checksums,
             cut: self.cut + cut,
@@ -81,6 +86,7 @@ impl NormaliserCounters {
     pub fn for_each(&self, mut each: impl FnMut(&'static str, u64)) {
         each("normaliser.rewritten", self.rewritten);
         each("normaliser.urgent_cleared", self.urgent_cleared);
+        each("normaliser.multipath_cleared", self.multipath_cleared);
         each("normaliser.completed", self.completed);
         each("normaliser.replaced", self.replaced);
         each("normaliser.checksums", self.checksums);
@@ -107,6 +113,8 @@ pub struct Rewrite {
     pub bytes: Vec<u8>,
     /// The urgent flag and pointer are taken off.
     pub urgent: bool,
+    /// The options of Multipath TCP are taken out.
+    pub multipath: bool,
     /// Both ends, for the checksum.
     pub ends: Option<(IpAddr, IpAddr)>,
     /// IP protocol: TCP, UDP, ICMP or ICMPv6.
@@ -132,7 +140,8 @@ impl Rewrite {
         self.ends = packet.src().zip(packet.dst());
         self.protocol = packet.proto().unwrap_or(0);
         self.front.clear();
-        (self.restored, self.replaced, self.urgent, self.due) = (false, false, false, false);
+        (self.restored, self.replaced, self.due) = (false, false, false);
+        (self.urgent, self.multipath) = (false, false);
     }
 }
 
@@ -155,6 +164,7 @@ pub fn rewrite(
     counters.replaced += u64::from(change.replaced);
     counters.checksums += u64::from(change.due);
     counters.urgent_cleared += u64::from(change.urgent);
+    counters.multipath_cleared += u64::from(change.multipath);
     true
 }
 
@@ -180,6 +190,9 @@ fn apply(frame: &mut [u8], change: &Rewrite) -> Option<()> {
         *flags &= !TcpFlags::URG.bits();
         (*high, *low) = (0, 0);
     }
+    if change.multipath {
+        take_out_multipath(frame.get_mut(change.header..change.payload)?);
+    }
     // A datagram over IPv4 without a checksum stays without one.
     if change.protocol == 17 && src.is_ipv4() && !had {
         return Some(());
@@ -194,6 +207,26 @@ fn apply(frame: &mut [u8], change: &Rewrite) -> Option<()> {
     let sum = if change.protocol == 17 && sum == 0 { 0xffff } else { sum };
     frame.get_mut(field)?.copy_from_slice(&sum.to_be_bytes());
     Some(())
+}
+
+/// Puts no-operations in the place of a TCP header's options of Multipath TCP.
+fn take_out_multipath(header: &mut [u8]) {
+    const END: u8 = 0;
+    const NO_OPERATION: u8 = 1;
+    let mut rest = header.get_mut(20..).unwrap_or_default();
+    while let [kind, tail @ ..] = rest {
+        let length = match (*kind, tail.first()) {
+            (END, _) => return,
+            (NO_OPERATION, _) => 1,
+            (_, Some(length)) if *length >= 2 => usize::from(*length),
+            _ => return,
+        };
+        let Some((option, after)) = rest.split_at_mut_checked(length) else { return };
+        if option.first() == Some(&bartizan_packet::MULTIPATH) {
+            option.fill(NO_OPERATION);
+        }
+        rest = after;
+    }
 }
 
 /// Whether a TCP segment may get bytes in front: it lies in IP directly in an Ethernet frame, so that no length but IP's and no
@@ -476,6 +509,44 @@ mod tests {
         let long = Rewrite { bytes: vec![0; 5], ..change };
         assert!(!rewrite(&mut frame, &long, &mut Vec::new(), &mut counters));
         assert_eq!((counters.rewritten, counters.urgent_cleared), (1, 1));
+    }
+
+    #[test]
+    fn options_of_multipath_are_taken_out_and_nothing_else() {
+        let options = vec![
+            (2, vec![5, 0xb4]),
+            (30, vec![1, 0x81]),
+            (3, vec![7]),
+            (30, vec![0x10, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
+            (30, vec![]),
+        ];
+        let after = [&[2, 4, 5, 0xb4, 1, 1, 1, 1, 3, 3, 7][..], &[1; 14]].concat();
+        for v6 in [false, true] {
+            let segment = Segment { options: options.clone(), ..Segment::new((9, 9), (2, 0), 2, b"body") };
+            let mut frame = hosts::ethernet(v6, &hosts::ip(v6, (1, 2), 6, &segment.unsummed()));
+            let (mut change, mut from) = (Rewrite::default(), 0);
+            decode(&frame, |view| {
+                assert!(view.decoded().transport.tcp().unwrap().options.multipath);
+                change.take_up(view);
+                from = change.header + 20;
+            });
+            change.multipath = true;
+            let mut counters = NormaliserCounters::default();
+            assert!(rewrite(&mut frame, &change, &mut Vec::new(), &mut counters));
+            assert_eq!(frame[from..from + after.len()], after);
+            decode(&frame, |view| {
+                let options = view.decoded().transport.tcp().unwrap().options;
+                assert_eq!((options.multipath, options.mss, options.wscale), (false, Some(1460), Some(7)));
+                assert_eq!((view.l4_checksum_ok(), view.payload()), (Some(true), &b"body"[..]));
+            });
+            assert_eq!(counters.multipath_cleared, 1);
+        }
+        // Behind the end of the list, and where it is broken, receivers read nothing.
+        for list in [[0, 30, 4, 1], [3, 1, 30, 2], [30, 9, 1, 1], [8, 0, 30, 2]] {
+            let mut header = [&[7; 20][..], &list].concat();
+            take_out_multipath(&mut header);
+            assert_eq!(header, [&[7; 20][..], &list].concat());
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TCP (RFC 9293) and its options (RFC 7323, 2018, 7413, 2385, 5925).
+//! TCP (RFC 9293) and its options (RFC 7323, 2018, 7413, 2385, 5925, 8684).
 
 use super::{Context, Span, Step, Stop};
-use crate::{DecodeEvent, Decoded, PacketFlags, Tcp, TcpFlags, TcpOptions, Transport};
+use crate::{DecodeEvent, Decoded, MULTIPATH, PacketFlags, Tcp, TcpFlags, TcpOptions, Transport};
 
 const HEADER_LEN: usize = 20;
 const MAX_WINDOW_SCALE: u8 = 14;
@@ -120,6 +120,7 @@ fn one(p: &mut Decoded, options: &mut TcpOptions, option: &[u8], value_at: u8) {
         }
         [19, _, signature @ ..] if signature.len() == 16 => options.md5 = true,
         [29, _, _, _, ..] => options.ao = true,
+        [MULTIPATH, ..] => options.multipath = true,
         [34, _, cookie @ ..]
             if cookie.is_empty() || ((4..=16).contains(&cookie.len()) && cookie.len().is_multiple_of(2)) =>
         {

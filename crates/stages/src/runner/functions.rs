@@ -8,7 +8,7 @@ use super::lifecycle::{Fallen, Said, clear, fate_without};
 use super::parts::{FlowParts, view};
 use super::sight::{Hands, Sight, context};
 use crate::context::Context;
-use crate::leaving::{has_urgent_to_clear, restore};
+use crate::leaving::{has_multipath_to_clear, has_urgent_to_clear, restore};
 use crate::normaliser;
 use crate::notice::QuotaKind;
 use crate::record::{Cause, Entry, Fate, Occasion};
@@ -232,8 +232,11 @@ impl Runner {
         let goes_on = notes.decision.verdict.forwards();
         let rewrite = tcp.is_some_and(|o| o.advice == Advice::Rewrite) && goes_on;
         let urgent = wants_payload && goes_on && has_urgent_to_clear(cx.settings, packet.decoded());
+        let multipath = wants_payload && goes_on && has_multipath_to_clear(cx.settings, packet.decoded());
+        let is_signed = packet.decoded().transport.tcp().is_some_and(|tcp| tcp.options.md5 || tcp.options.ao);
         // The bytes of a datagram that was put together lie in several frames, of which all but the last have gone.
-        if (rewrite || urgent) && packet.decoded().flags.contains(PacketFlags::REBUILT) {
+        let is_rebuilt = packet.decoded().flags.contains(PacketFlags::REBUILT);
+        if (rewrite || urgent || multipath) && is_rebuilt || multipath && is_signed {
             notes.decision = Decision::refuse(Verdict::Drop, Reason::StreamOverlap, FunctionId::ENGINE);
         }
         if let Some(Outcome { advice: Advice::Complete(missing), .. }) = tcp
@@ -261,6 +264,9 @@ impl Runner {
         }
         if urgent {
             cx.leaving.note_urgent(packet);
+        }
+        if multipath {
+            cx.leaving.note_multipath(packet);
         }
         cx.note_edits(&self.edits, packet, &notes.decision);
     }

@@ -97,13 +97,14 @@ fn steady<'o>(
     tcp.filter(|_| handling.inspect && !handling.spared).filter(is_steady)
 }
 
-/// Whether a packet is as it came, and by itself in its frame.
+/// Whether a packet is as it came, leaves so, and is by itself in its frame.
 fn is_plain(occasion: &Occasion<'_>) -> bool {
     occasion.decoded().is_some_and(|packet| {
         packet.source == PacketSource::Wire
             && packet.recursion == 0
             && !packet.flags.intersects(PacketFlags::REBUILT | PacketFlags::CHECKSUM_PENDING)
             && packet.events.as_slice().is_empty()
+            && packet.transport.tcp().is_none_or(|tcp| !tcp.options.multipath)
     })
 }
 
