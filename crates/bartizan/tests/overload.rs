@@ -6,12 +6,14 @@ use crate::sample;
 
 use bartizan_testkit::capture::paced;
 use bartizan_testkit::hosts::{ethernet, ip, tcp};
-use sample::{ACK, FIN, Folder, PSH, SYN};
+use sample::{ACK, FIN, Folder, PSH, RST, SYN};
 use std::collections::BTreeMap;
 use std::process::Command;
 
 const SEGMENT: usize = 1400;
 const CLIENT: u8 = 1;
+/// The numbers that client and server begin with.
+const FIRST: [u32; 2] = [100, 500];
 const RULES: &str = "alert http any any -> any any (msg:\"good\"; http.uri; content:\"/good\"; sid:1;)\n\
     alert http any any -> any any (msg:\"body\"; http.request_body; content:\"nothing of it\"; sid:2;)\n";
 
@@ -29,6 +31,8 @@ struct Talk {
     said: Vec<(bool, Vec<u8>)>,
     /// Both sides end it.
     ends: bool,
+    /// The numbers that client and server begin with.
+    at: [u32; 2],
 }
 
 impl Talk {
@@ -51,7 +55,7 @@ impl Talk {
 
     /// Its frames, the last first.
     fn frames(&self) -> Vec<Vec<u8>> {
-        let mut sent = [100, 500];
+        let mut sent = self.at;
         let mut frames = vec![self.frame(true, sent, SYN, b"")];
         sent[0] += 1;
         frames.push(self.frame(false, sent, SYN | ACK, b""));
@@ -145,6 +149,7 @@ fn flows_of_lower_priority_give_way_first_with_one_worker_and_with_two() {
             ends: false,
             from: 10_000 + n,
             said: post(bytes),
+            at: FIRST,
         });
         talks.push(Talk {
             v6: n % 4 < 2,
@@ -153,6 +158,7 @@ fn flows_of_lower_priority_give_way_first_with_one_worker_and_with_two() {
             ends: false,
             from: 30_000 + n,
             said: good(),
+            at: FIRST,
         });
     }
     folder.write("c.pcap", capture(&talks));
@@ -186,7 +192,7 @@ fn tenants_that_hold_less_than_their_share_keep_it() {
     for n in 0..60u16 {
         let vlan = [Some(7), Some(7), Some(7), Some(7), Some(8), None][usize::from(n % 6)];
         let said = post(if vlan == Some(7) { 40_000 } else { 10_000 });
-        talks.push(Talk { v6: n % 12 < 6, server: 2, vlan, ends: false, from: 10_000 + n, said });
+        talks.push(Talk { v6: n % 12 < 6, server: 2, vlan, ends: false, from: 10_000 + n, said, at: FIRST });
     }
     folder.write("c.pcap", capture(&talks));
     for threads in ["1", "2"] {
@@ -217,13 +223,22 @@ fn flows_give_way_before_memory_of_streams_refuses_others() {
             ends: false,
             from: 10_000 + n,
             said: half_a_record(),
+            at: FIRST,
         });
     }
     // They come when all the others wait.
     for n in 0..50u16 {
         let mut said = vec![(true, b"GET /before HTTP/1.1\r\nHost: h\r\n\r\n".to_vec()); 12];
         said.extend(good());
-        talks.push(Talk { v6: n % 2 == 0, server: 2, vlan: None, ends: false, from: 30_000 + n, said });
+        talks.push(Talk {
+            v6: n % 2 == 0,
+            server: 2,
+            vlan: None,
+            ends: false,
+            from: 30_000 + n,
+            said,
+            at: FIRST,
+        });
     }
     folder.write("c.pcap", capture(&talks));
     let more = ["--set", "stream.reassembly.memcap=2mb"];
@@ -237,7 +252,8 @@ fn flows_give_way_before_memory_of_streams_refuses_others() {
 fn connections_that_are_over_give_way_before_those_that_are_not() {
     let folder = Folder::new("overload-over");
     folder.write("p.yaml", "policies:\n  - {name: all, chain: [ids]}\ndefault: {action: drop}\n");
-    let talk = |from, said, ends| Talk { v6: from % 2 == 0, server: 2, vlan: None, ends, from, said };
+    let talk =
+        |from, said, ends| Talk { v6: from % 2 == 0, server: 2, vlan: None, ends, from, said, at: FIRST };
     // They wait with more than any of the others keeps, which come and end one after the other.
     let waiting = (0..40).map(|n| talk(10_000 + n, half_a_record(), false));
     let mut long = vec![(true, b"GET /before HTTP/1.1\r\nHost: h\r\n\r\n".to_vec()); 150];
@@ -253,6 +269,38 @@ fn connections_that_are_over_give_way_before_those_that_are_not() {
     let disturbed: Vec<_> = flows.iter().filter(|flow| !flow["flow"]["exception_policy"].is_null()).collect();
     assert_eq!((disturbed.len(), told.good, flows.len()), (0, 400, 440), "{:?}", disturbed.first());
     assert_eq!(tcp["segment_memcap_drop"], 0, "{tcp}");
+}
+
+/// Of a connection that was reset its receiver may think otherwise: what still comes of it is refused once nobody remembers it. The next one of its ports is another one.
+#[test]
+fn the_ports_of_a_reset_connection_that_gave_way_are_used_again() {
+    let folder = Folder::new("overload-reset");
+    folder.write("p.yaml", "policies:\n  - {name: all, chain: [ids]}\ndefault: {action: drop}\n");
+    let talk =
+        |from, said, at| Talk { v6: from % 2 == 0, server: 2, vlan: None, ends: false, from, said, at };
+    let mut long = vec![(true, b"GET /before HTTP/1.1\r\nHost: h\r\n\r\n".to_vec()); 150];
+    long.extend(good());
+    let ports = 30_000..30_400;
+    let reset = |from| {
+        let talk = talk(from, long.clone(), [100, 500]);
+        let mut frames = talk.frames();
+        let sent = talk
+            .said
+            .iter()
+            .filter(|(to_server, _)| *to_server)
+            .map(|(_, data)| data.len() as u32)
+            .sum::<u32>();
+        frames.insert(0, talk.frame(true, [101 + sent, 0], RST, b""));
+        frames
+    };
+    let again = ports.clone().map(|from| talk(from, good(), [900_000, 700_000]).frames());
+    let frames = ports.map(reset).chain(again).flat_map(|frames| frames.into_iter().rev());
+    folder.write("c.pcap", paced(100, frames));
+    let more = ["--set", "stream.reassembly.memcap=2mb"];
+    let told = inspect(&folder, "out", &more, |flow| flow["app_proto"].to_string());
+    let own = &told.stats["bartizan"]["stats"]["tcp"];
+    assert!(own["reassembly_memory_closed"].as_u64() > Some(50), "{own}");
+    assert_eq!((told.good, folder.events("out", "flow").len()), (800, 800), "{own}");
 }
 
 #[test]
@@ -272,6 +320,7 @@ fn a_connection_that_is_over_keeps_nothing_for_rules_that_look_back() {
         ends: true,
         from: 30_000 + n,
         said: said.clone(),
+        at: FIRST,
     };
     let in_order = |talk: Talk| talk.frames().into_iter().rev().collect::<Vec<_>>();
     folder.write("c.pcap", paced(100, (0..400u16).map(talk).flat_map(in_order)));
@@ -299,6 +348,7 @@ fn it_runs_within_the_address_space_that_its_bounds_add_up_to() {
             ends: false,
             from: 1_000 + n,
             said: said(),
+            at: FIRST,
         };
         folder.write("c.pcap", capture(&(0..1_000).map(talk).collect::<Vec<_>>()));
         let memory =

@@ -203,6 +203,42 @@ fn a_new_connection_on_the_ports_of_a_bypassed_one_is_inspected() {
     }
 }
 
+/// A bypassed connection that its server has given up: what opens another one on its ports is not bypassed with it.
+#[test]
+fn a_connection_whose_server_has_forgotten_the_bypassed_one_is_inspected() {
+    for v6 in versions() {
+        for early in [b"".as_slice(), b"GET /evil"] {
+            let mut tcp =
+                Talk::new(&format!("forgotten-{}", early.len()), v6, IDS, &[], &[BYPASS, DROP].concat());
+            tcp.connect();
+            assert_eq!(tcp.say(0, b"enough"), None);
+            assert_eq!((tcp.say(0, b"evil"), tcp.state()), (None, FlowState::LocalBypassed));
+            let kept = core::mem::replace(&mut tcp.next, [900_000, 700_000]);
+            // A server that has the connection answers a SYN without data with an acknowledgement.
+            let refused = (!early.is_empty()).then_some(Reason::StreamError);
+            assert_eq!(tcp.segment(0, SYN, 0, early), refused);
+            tcp.next[0] = 900_001;
+            assert_eq!(
+                tcp.segment(1, SYN | ACK, 0, b""),
+                Some(Reason::StreamError),
+                "nobody has seen the SYN"
+            );
+            if !early.is_empty() {
+                tcp.next = kept;
+                assert_eq!(
+                    (tcp.say(1, b"evil"), tcp.state()),
+                    (None, FlowState::LocalBypassed),
+                    "it goes on"
+                );
+                continue;
+            }
+            tcp.next = [900_001, 700_001];
+            tcp.connect();
+            assert_eq!(tcp.say(0, b"evil"), Some(Reason::IdsRule));
+        }
+    }
+}
+
 /// The depth of the stream with `stream.bypass`, and exception policies, speak for payload functions.
 #[test]
 fn header_functions_go_on_when_nobody_needs_the_payload() {

@@ -72,6 +72,7 @@ impl Ran {
 }
 
 pub const SYN: u8 = 2;
+pub const RST: u8 = 4;
 pub const ACK: u8 = 16;
 pub const PSH: u8 = 8;
 pub const FIN: u8 = 1;

@@ -165,6 +165,7 @@ impl Passage<'_> {
         let Some(entry) = self.flows.get(id) else { return };
         let course = entry.ext.standing.course(entry.state());
         if !matches!(course, Course::Judged | Course::Uninspected) {
+            self.raise_if_refused(id);
             return;
         }
         if decision.verdict.forwards() {
@@ -176,6 +177,14 @@ impl Passage<'_> {
         let mut judges = self.runner.chains().header_part(entry.path).functions();
         if decision.repeats && is_open(entry) && judges.next() == Some(decision.function) {
             self.offer_to_level(id, Course::Refused(*decision), packet);
+        }
+    }
+
+    /// A flow that is below has become refused at the host: what follows is the host's, which offers it anew.
+    pub(super) fn raise_if_refused(&mut self, id: FlowId) {
+        let refused = |entry: &Entry| entry.ext.standing.is_refused() && !entry.is_at_host();
+        if self.flows.manager.is_some() && self.flows.get(id).is_some_and(refused) {
+            self.raise(id);
         }
     }
 
@@ -276,10 +285,10 @@ impl Passage<'_> {
         let acts = self.cx.settings.prevention;
         let tally = &mut self.cx.account.tally;
         let others = (amount.0 - refused_inside.0, amount.1 - refused_inside.1);
-        if others.0 > 0 {
+        if others != (0, 0) {
             tally.count_many(entry.fid, &decision, others, acts);
         }
-        if refused_inside.0 > 0 {
+        if refused_inside != (0, 0) {
             let decision = Decision::refuse(Verdict::Drop, Reason::TunnelInner, FunctionId::ENGINE);
             tally.count_many(entry.fid, &decision, refused_inside, acts);
         }

@@ -19,6 +19,7 @@ use bartizan_applayer::protocol::Transport as AppTransport;
 use bartizan_base::{Direction, FlowId};
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, TcpState};
 use bartizan_stages::app_memory::{Passed, Pool, Rank};
+use bartizan_stages::chain::Chains;
 use bartizan_stages::flow_ext::FunctionSlot;
 use bartizan_stages::notice::QuotaKind;
 use bartizan_stages::overload::OverloadAction;
@@ -37,9 +38,9 @@ const IDLE: u64 = 6 << 10;
 /// The same of streams: a window for rules in each direction.
 const IDLE_STREAMS: u64 = 8 << 10;
 
-/// Whether everything about a flow is decided, so that nobody looks at its application layer any more.
-fn is_settled(entry: &Entry) -> bool {
-    !entry.ext.standing.is_read(entry.state())
+/// Whether nobody looks at a flow's application layer any more: everything about it is decided, or its policy wants no more of it inspected.
+fn is_settled(entry: &Entry, chains: &Chains) -> bool {
+    !entry.ext.standing.is_read(entry.state()) || !chains.wants_payload(entry.path)
 }
 
 /// Whether a flow is a connection that is over: what it holds is for rules that look back, and nothing is to come. (Of one that was reset its receiver may think otherwise.)
@@ -115,7 +116,8 @@ impl Passage<'_> {
                 let idle = self.cx.position.clock.since(entry.last_seen).as_nanos() / 1_000_000;
                 let weight = held.saturating_sub(usual).saturating_mul(idle.saturating_add(1));
                 // What nobody looks at any more goes first, if it is worth it.
-                let needed = !is_settled(entry) && !is_over(entry) || pool == Pool::App && held <= IDLE;
+                let needed = !is_settled(entry, self.runner.chains()) && !is_over(entry)
+                    || pool == Pool::App && held <= IDLE;
                 let priority = self.runner.chains().overload(entry.fid).priority;
                 counts.then_some(Rank { needed, priority, weight, idle })
             };
@@ -144,7 +146,7 @@ impl Passage<'_> {
     fn close(&mut self, id: FlowId, pool: Pool) {
         let Some(entry) = self.flows.get_mut(id) else { return };
         let held = entry.ext.memory.held.app;
-        let settled = is_settled(entry);
+        let settled = is_settled(entry, self.runner.chains());
         let is_done = settled || is_over(entry) && entry.ext.session.ends_are_acknowledged();
         let tcp = entry.key().protocol() == 6;
         let transport = if tcp { AppTransport::Tcp } else { AppTransport::Udp };
@@ -217,6 +219,7 @@ impl Passage<'_> {
             self.runner.stop_reading(entry);
         }
         self.apply_effects(id);
+        self.raise_if_refused(id);
         if policy == ExceptionPolicy::Bypass && self.flows.bypass(id) {
             self.cx.account.counters.bypassed_flows += 1;
         }

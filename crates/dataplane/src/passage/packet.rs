@@ -4,7 +4,7 @@
 use super::Passage;
 use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Reason, Verdict};
 use bartizan_flow::tcp::{
-    ExceptionPolicy, ExceptionTarget, Outcome, Segment, StreamEvent, TcpFlags, TcpState,
+    Advice, ExceptionPolicy, ExceptionTarget, Outcome, Segment, StreamEvent, TcpFlags, TcpState,
 };
 use bartizan_flow::{EndReason, Find, FlowFlags, FlowKey};
 use bartizan_packet::{Decoded, Network, PacketFlags, PacketView, Transport};
@@ -232,11 +232,11 @@ impl Passage<'_> {
         let length = if rebuilt { packet.wire_len } else { packet.captured_len() };
         let mut id = id;
         let mut opening = None;
-        if self.may_open_on_strays(packet, id) {
+        if self.may_open_anew(packet, id) {
             opening = self.segment(arrival.packet);
         }
         let came = arrival.occasion.direction;
-        let anew = opening.is_some_and(|segment| self.opens_on_strays(id, &segment, came));
+        let anew = opening.is_some_and(|segment| self.opens_anew(id, &segment, came));
         if anew {
             match self.replace_flow(id, frame, packet) {
                 Ok(new) => id = new,
@@ -382,16 +382,7 @@ impl Passage<'_> {
         let entry = self.flows.get(id)?;
         let decision = match entry.ext.standing.course(entry.state()) {
             Course::Judged | Course::Uninspected => return None,
-            Course::Bypassed if self.follow(arrival, id) => return None,
-            Course::Bypassed => {
-                let entry = self.flows.get(id)?;
-                self.cx.account.counters.note_bypassed(entry.is_at_host(), length);
-                let decision = entry.ext.standing.goes_on();
-                self.flows.count(id, occasion.direction, length, occasion.now, true);
-                self.mark(id, &decision);
-                self.offer(id, Course::Bypassed, arrival.decoded());
-                return Some(decision);
-            }
+            Course::Bypassed => return self.bypassed(arrival, id, length),
             Course::Refused(decision) => decision,
         };
         self.flows.count(id, occasion.direction, length, occasion.now, true);
@@ -407,6 +398,33 @@ impl Passage<'_> {
         self.cx.recorder.refused(occasion, Some(entry), &Fate { decision, reject: None }, &[]);
         entry.ext.standing.note_told(occasion.direction);
         self.offer(id, Course::Refused(decision), arrival.decoded());
+        Some(decision)
+    }
+
+    /// A packet of a bypassed flow: its session is kept in step, and it goes on. `None`: it begins another connection.
+    ///
+    /// Before real receivers a SYN, or an answer to one, that the session refuses does not: what it opens would be another connection, bypassed with this one.
+    fn bypassed(&mut self, arrival: &Arrival<'_>, id: FlowId, length: u32) -> Option<Decision> {
+        let occasion = &arrival.occasion;
+        let outcome = self.follow(arrival, id).unwrap_or_default();
+        if outcome.reuse {
+            return None;
+        }
+        let opens = matches!(&arrival.decoded().transport, Transport::Tcp(tcp) if tcp.flags.contains(bartizan_packet::TcpFlags::SYN));
+        let refused = outcome.rejected || matches!(outcome.advice, Advice::Drop(_));
+        self.flows.count(id, occasion.direction, length, occasion.now, true);
+        if opens && refused && self.cx.settings.has_real_receivers() {
+            let decision = Decision::refuse(Verdict::Drop, Reason::StreamError, FunctionId::ENGINE);
+            let entry = self.flows.get_mut(id)?;
+            entry.ext.standing.note_refusal(&decision);
+            self.cx.recorder.refused(occasion, Some(entry), &Fate { decision, reject: None }, &[]);
+            return Some(decision);
+        }
+        let entry = self.flows.get(id)?;
+        self.cx.account.counters.note_bypassed(entry.is_at_host(), length);
+        let decision = entry.ext.standing.goes_on();
+        self.mark(id, &decision);
+        self.offer(id, Course::Bypassed, arrival.decoded());
         Some(decision)
     }
 
@@ -432,17 +450,14 @@ impl Passage<'_> {
         Some(decision)
     }
 
-    /// Keeps the session of a bypassed flow in step. `true`: the segment begins another connection.
-    fn follow(&mut self, arrival: &Arrival<'_>, id: FlowId) -> bool {
-        let follows = self.flows.get(id).is_some_and(|e| e.key().protocol() == 6 && e.ext.session.exists());
-        if !follows {
-            return false;
-        }
-        let Some(segment) = self.segment(arrival.packet) else { return false };
+    /// Keeps the session of a bypassed flow in step, if it has one.
+    fn follow(&mut self, arrival: &Arrival<'_>, id: FlowId) -> Option<Outcome> {
+        self.flows.get(id).filter(|e| e.key().protocol() == 6 && e.ext.session.exists())?;
+        let segment = self.segment(arrival.packet)?;
         self.raise_if_ending(id, &segment);
         self.take_up_session(id, &segment, (arrival.occasion.direction, arrival.occasion.now));
-        let Some(entry) = self.flows.get_mut(id) else { return false };
-        self.runner.follow(self.cx.settings, entry, &segment, &arrival.occasion)
+        let entry = self.flows.get_mut(id)?;
+        Some(self.runner.follow(self.cx.settings, entry, &segment, &arrival.occasion))
     }
 
     /// Does what an exception policy says. It speaks about inspection, so no payload function looks at the packet.
@@ -458,6 +473,7 @@ impl Passage<'_> {
         if let Some(decision) = apply_policy(self.cx.settings, entry, target, policy) {
             self.cx.recorder.refused(occasion, Some(entry), &Fate { decision, reject: None }, &[]);
             entry.ext.standing.note_told(occasion.direction);
+            self.raise_if_refused(id);
             return decision;
         }
         let mut decision = entry.ext.standing.goes_on();
@@ -526,20 +542,24 @@ impl Passage<'_> {
         }
     }
 
-    /// Whether a flow has no session yet although packets of it came, and this one may open one: asked of each packet, so it looks at the
-    /// flags first.
-    fn may_open_on_strays(&self, packet: &Decoded, id: FlowId) -> bool {
+    /// Whether a flow has no session yet although packets of it came, or was refused with a connection that is closed, and this one may open another: asked of each packet, so it
+    /// looks at the flags first.
+    fn may_open_anew(&self, packet: &Decoded, id: FlowId) -> bool {
         let Transport::Tcp(tcp) = &packet.transport else { return false };
         TcpFlags::from_bits_retain(tcp.flags.bits()).contains(TcpFlags::SYN)
             && self.flows.get(id).is_some_and(|entry| {
                 let came = Direction::BOTH.iter().any(|direction| entry.packets[*direction] > 0);
-                entry.key().protocol() == 6 && came && !entry.ext.session.exists()
+                let session = &entry.ext.session;
+                // What refuses a flow speaks of the connection that has ended.
+                let is_left = !session.exists()
+                    || entry.ext.standing.is_refused() && session.state() == TcpState::Closed;
+                entry.key().protocol() == 6 && came && is_left
             })
     }
 
-    /// Whether a segment opens a connection in a flow that strays began: what belongs to no connection decides neither which
-    /// side opens it, nor what becomes of it.
-    fn opens_on_strays(&self, id: FlowId, segment: &Segment<'_>, direction: Direction) -> bool {
+    /// Whether a segment opens a connection in a flow that strays began, or in the place of one that has ended: what belongs to no connection, or to another one, decides neither
+    /// which side opens it, nor what becomes of it.
+    fn opens_anew(&self, id: FlowId, segment: &Segment<'_>, direction: Direction) -> bool {
         let config = &self.cx.settings.stream;
         let counts = segment.checksum_ok || !config.checksum_validation;
         counts && self.flows.get(id).is_some_and(|e| e.ext.session.starts_anew(segment, direction, config))

@@ -18,19 +18,19 @@ use bartizan_flow::tcp::{
 const UNTOLD_MOST: usize = 4;
 
 impl Runner {
-    /// Keeps the session of a bypassed flow in step. `true`: the segment begins another connection.
+    /// Keeps the session of a bypassed flow in step.
     pub fn follow(
         &mut self,
         settings: &EngineSettings,
         entry: &mut Entry,
         segment: &Segment<'_>,
         occasion: &Occasion<'_>,
-    ) -> bool {
+    ) -> Outcome {
         let outcome = self.heed(settings, entry, segment, (occasion.direction, occasion.now));
         if outcome.reverse {
             class::reverse(&self.chains, entry);
         }
-        outcome.reuse
+        outcome
     }
 
     /// A session takes a segment in that nobody inspects.
