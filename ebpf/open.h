@@ -7,8 +7,8 @@
  * was open (`passed`); else its sender began, and it is dropped. A SYN answers nothing.
  *
  * Read is more than the host's entries handle, since nobody else does: options of IPv4, extension headers, fragments, wrong checksums, and one tunnel. Later fragments have no ports: they are
- * refused where the table refuses whatever there is between the addresses. Without the first one, which has ports, they are no datagram. What hides its ports (a first fragment without them, more extension headers
- * than anybody has use for) is dropped.
+ * refused where the table refuses whatever there is between the addresses. Without the first one, which has ports, they are no datagram: so of a tunnel in fragments the first one is judged by the headers inside that it
+ * has. What hides its ports (a first fragment without them, more extension headers or options of a tunnel than anybody has use for, more tags than are stepped over) is dropped.
  *
  * Not done: what GRE, Teredo, tags in tunnels and a second tunnel carry is not looked at. */
 #ifndef BARTIZAN_OPEN_H
@@ -44,7 +44,8 @@ struct open_packet {
 	__u8 carries;
 	__u8 exact;  /* its flow's key is known */
 	__u8 spared; /* neighbours find each other by it */
-	__u16 reserved;
+	__u8 parted; /* it, or what it lies in, is a first fragment: the rest comes behind */
+	__u8 reserved;
 	__u32 load, load_length; /* behind its network headers */
 	struct question question;
 };
@@ -59,14 +60,27 @@ struct ipv6_fragment {
 	__u32 identification;
 };
 
+/* What is made of a packet whose header is not all there. */
+INLINE int open_cut(const struct open_packet *packet)
+{
+	return packet->parted ? OPEN_HIDES : OPEN_NOTHING;
+}
+
 /* Reads a network header and what stands between it and the transport header. `later`: this is no first fragment. */
 INLINE int open_ipv4(const struct frame *frame, struct open_packet *packet, int *later)
 {
 	struct question *question = &packet->question;
-	HEADER(ipv4, header, frame, packet->at, OPEN_NOTHING)
+	HEADER(ipv4, header, frame, packet->at, open_cut(packet))
 	__u32 own = (header->version_length & 15) * 4, length = BE16(header->length);
-	if (header->version_length >> 4 != 4 || own < sizeof(*header) || length < own || packet->at + length > packet->end)
+	if (header->version_length >> 4 != 4 || own < sizeof(*header) || length < own)
 		return OPEN_NOTHING;
+	if (packet->at + length > packet->end) {
+		if (!packet->parted)
+			return OPEN_NOTHING;
+		if (packet->at + own > packet->end)
+			return OPEN_HIDES;
+		length = packet->end - packet->at;
+	}
 	question->source_high = question->destination_high = 0;
 	question->source_low = BE32(header->source);
 	question->destination_low = BE32(header->destination);
@@ -75,17 +89,25 @@ INLINE int open_ipv4(const struct frame *frame, struct open_packet *packet, int 
 	packet->load = packet->at + own;
 	packet->load_length = length - own;
 	*later = (header->fragment & BE16(0x1fff)) != 0;
+	packet->parted |= (header->fragment & BE16(0x3fff)) == BE16(0x2000);
 	return OPEN_JUDGE;
 }
 
 INLINE int open_ipv6(const struct frame *frame, struct open_packet *packet, int *later)
 {
 	struct question *question = &packet->question;
-	HEADER(ipv6, header, frame, packet->at, OPEN_NOTHING)
+	HEADER(ipv6, header, frame, packet->at, open_cut(packet))
 	__u32 length = BE16(header->length), at = packet->at + sizeof(*header), end = at + length;
 	__u8 next = header->next;
-	if (header->version_class >> 4 != 6 || end > packet->end)
+	if (header->version_class >> 4 != 6)
 		return OPEN_NOTHING;
+	if (end > packet->end) {
+		if (!packet->parted)
+			return OPEN_NOTHING;
+		if (at > packet->end)
+			return OPEN_HIDES;
+		end = packet->end;
+	}
 	question->source_high = BE64(header->source_high);
 	question->source_low = BE64(header->source_low);
 	question->destination_high = BE64(header->destination_high);
@@ -95,15 +117,20 @@ INLINE int open_ipv6(const struct frame *frame, struct open_packet *packet, int 
 	for (int number = 0; number < OPEN_EXTENSIONS_MOST; number++) {
 		if (next == EXTENSION_FRAGMENT) {
 			HEADER(ipv6_fragment, fragment, frame, at, OPEN_HIDES)
+			if (at + sizeof(*fragment) > end)
+				return OPEN_HIDES;
 			next = fragment->next;
 			at += sizeof(*fragment);
 			*later = (fragment->offset & BE16(0xfff8)) != 0;
+			packet->parted |= (fragment->offset & BE16(0xfff9)) == BE16(1);
 			if (*later)
 				break;
 		} else if (next == EXTENSION_HOPS || next == EXTENSION_ROUTING || next == EXTENSION_DESTINATION ||
 			   next == EXTENSION_AUTHENTICATION || next == EXTENSION_MOBILITY ||
 			   next == EXTENSION_HOST_IDENTITY || next == EXTENSION_SHIM) {
 			HEADER(extension, extension, frame, at, OPEN_HIDES)
+			if (at + sizeof(*extension) > end)
+				return OPEN_HIDES;
 			at += next == EXTENSION_AUTHENTICATION ? (extension->length + 2) * 4 : (extension->length + 1) * 8;
 			next = extension->next;
 		} else {
@@ -187,26 +214,28 @@ __attribute__((noinline)) int open_read(struct xdp_md *context, struct open_pack
 	return found == OPEN_JUDGE && !later ? open_transport(&frame, packet) : found;
 }
 
-/* Goes on to the packet that this one carries. 0: there is none that can be read. */
+/* Goes on to the packet that this one carries, if there is one (OPEN_JUDGE). */
 __attribute__((noinline)) int open_inside(struct xdp_md *context, struct open_packet *packet)
 {
-	struct carried carried;
 	if (!packet || packet->load > OPEN_DEEPEST)
-		return 0;
+		return OPEN_HIDES;
+	struct carried carried = {.parted = packet->parted};
 	struct frame frame = {
 		.data = (const void *)(long)context->data,
 		.end = (const void *)(long)context->data_end,
 		.length = packet->end,
 	};
-	if (carried_by(&frame, packet->carries, packet->protocol, packet->load, packet->load_length, &carried) ||
-	    carried.end > packet->end)
-		return 0;
+	int odd = carried_by(&frame, packet->carries, packet->protocol, packet->load, packet->load_length, &carried);
+	if (odd)
+		return odd == TUNNEL_FARTHER || packet->parted ? OPEN_HIDES : OPEN_NOTHING;
+	if (carried.end > packet->end)
+		return OPEN_NOTHING;
 	packet->tunnel = carried.tunnel;
 	packet->at = carried.at;
 	packet->end = carried.end;
 	packet->kind = carried.kind;
 	packet->vlans = 0;
-	return 1;
+	return OPEN_JUDGE;
 }
 
 /* The key of a packet's flow, as `make_key` makes it. */
@@ -287,14 +316,19 @@ static __attribute__((noinline)) int is_refused(struct xdp_md *context, const st
 	packet.kind = BE16(ethernet->kind);
 	if (vlan_tags(frame, VLAN_TAGS, &packet.at, &packet.kind, &packet.vlans))
 		return 0;
+	/* Receivers take off any number of them. */
+	if (packet.kind == ETHERNET_VLAN || packet.kind == ETHERNET_PROVIDER_VLAN)
+		return 1;
 	int found = open_read(context, &packet);
 	if (found != OPEN_JUDGE)
 		return found == OPEN_HIDES;
 	if (open_refuses(&packet))
 		return 1;
-	if (!packet.carries || packet.carries == CARRIES_SOMETHING || !open_inside(context, &packet))
+	if (!packet.carries || packet.carries == CARRIES_SOMETHING)
 		return 0;
-	found = open_read(context, &packet);
+	found = open_inside(context, &packet);
+	if (found == OPEN_JUDGE)
+		found = open_read(context, &packet);
 	return found == OPEN_JUDGE ? open_refuses(&packet) : found == OPEN_HIDES;
 }
 

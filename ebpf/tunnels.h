@@ -81,7 +81,11 @@ struct carried {
 	__u32 at;     /* its network header */
 	__u32 end;    /* of what the tunnel carries */
 	__u16 kind;   /* EtherType of its network header */
+	__u8 parted;  /* the packet around is a first fragment: the tunnel goes on behind it */
 };
+
+/* It is a tunnel, with more options than are stepped over. */
+#define TUNNEL_FARTHER 2
 
 INLINE int vxlan(const struct frame *frame, __u32 at, struct carried *carried)
 {
@@ -112,7 +116,7 @@ INLINE int geneve(const struct frame *frame, __u32 at, struct carried *carried)
 		}
 	}
 	if (at != behind)
-		return 1;
+		return TUNNEL_FARTHER;
 	carried->start = at;
 	if (kind == ETHERNET_BRIDGE) {
 		HEADER(ethernet, ethernet, frame, at, 1)
@@ -142,7 +146,7 @@ INLINE int gtp_optional(const struct frame *frame, __u32 *at, __u8 flags)
 		next = last->value;
 		*at += length;
 	}
-	return next;
+	return next ? TUNNEL_FARTHER : 0;
 }
 
 INLINE int gtp(const struct frame *frame, __u32 at, struct carried *carried)
@@ -151,11 +155,13 @@ INLINE int gtp(const struct frame *frame, __u32 at, struct carried *carried)
 	if ((header->flags & GTP_VERSION) != GTP_VERSION_1 || header->kind != GTP_USER_PACKET)
 		return 1;
 	at += sizeof(*header);
-	if (at + BE16(header->length) != carried->end)
+	__u32 end = at + BE16(header->length);
+	if (carried->parted ? end < carried->end : end != carried->end)
 		return 1;
 	__u8 flags = header->flags;
-	if (flags & GTP_OPTIONAL && gtp_optional(frame, &at, flags))
-		return 1;
+	int odd = flags & GTP_OPTIONAL ? gtp_optional(frame, &at, flags) : 0;
+	if (odd)
+		return odd;
 	HEADER(byte, first, frame, at, 1)
 	/* Each side numbers its own end of the tunnel, so no number is in the key. */
 	carried->tunnel = 0;
@@ -232,7 +238,7 @@ INLINE void count_refused(struct bartizan_slot *line, __u32 length, int from_hig
  * for each way in which the headers before can have been read. It sees only what is in `around`, and that as numbers that can be any. */
 __attribute__((noinline)) int carry(struct xdp_md *context, const struct around *around)
 {
-	struct carried carried;
+	struct carried carried = {};
 	struct network inside;
 	__u64 key[KEY_WORDS];
 	if (!around || around->at > HEADERS_BEFORE)

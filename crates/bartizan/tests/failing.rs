@@ -306,16 +306,17 @@ struct Arrived {
 
 impl Arrived {
     fn count(&self, frame: &[u8]) {
-        let at = match (frame.get(12..14), frame.get(14), frame.get(20)) {
-            (Some([0x86, 0xdd]), _, Some(60)) => 64,
-            (Some([0x86, 0xdd]), ..) => 56,
-            (_, Some(first), _) => 16 + usize::from(first & 15) * 4,
+        // Where its ports are that it goes to, and its protocol.
+        let (at, protocol) = match (frame.get(12..14), frame.get(14), frame.get(20)) {
+            (Some([0x86, 0xdd]), _, Some(60)) => (64, frame.get(54)),
+            (Some([0x86, 0xdd]), _, next) => (56, next),
+            (_, Some(first), _) => (16 + usize::from(first & 15) * 4, frame.get(23)),
             _ => return,
         };
         let Some(port) = frame.get(at..at + 2) else { return };
         let count = match u16::from_be_bytes([port[0], port[1]]) {
             // A datagram may be taken for an answer by chance, where another flow's mark has its hash; what opens a connection never is.
-            BLOCKED if frame.get(23) == Some(&6) || frame.get(20) == Some(&6) => &self.blocked,
+            BLOCKED if protocol == Some(&6) => &self.blocked,
             REFUSED => &self.refused,
             FORWARDED => &self.forwarded,
             OTHERS => &self.others,

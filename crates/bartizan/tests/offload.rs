@@ -256,9 +256,12 @@ fn a_reload_ends_flows_of_what_is_blocked_now() {
         std::thread::sleep(Duration::from_millis(300));
         for round in 0..40 {
             send(client, &datagrams(4000, b"is blocked"));
-            // By then what was decided before is taken away.
-            let wait = if round == 10 { 1_500 } else { 0 };
-            std::thread::sleep(Duration::from_millis(wait));
+            match round {
+                // By then what was decided before is taken away.
+                10 => std::thread::sleep(Duration::from_millis(1_500)),
+                11 => gone_below(8),
+                _ => {}
+            }
         }
         assert!(quiet(server));
         // Entries are read once a second.

@@ -222,6 +222,39 @@ fn wrapped(v6: bool, protocol: u8) -> Vec<(&'static str, Vec<u8>, bool)> {
     let vxlan = layers::vxlan(5, &layers::ethernet_ip(v6, &whole));
     let outer = |last: u8, port: u16| (IpAddr::from([192, 0, 2, last]), port);
     all.push(("VXLAN", udp(outer(1, 4000), outer(2, 4789), &vxlan).frame(), true));
+    // Its end reassembles it: what counts is whether the first fragment has the ports inside.
+    let first_of = |whole: Packet, length: usize| {
+        let load = whole.bytes()[20..].to_vec();
+        let piece = Some(Piece { offset: 0, more: true });
+        Packet { ip: whole.ip, layer: Layer::Part(load[..length].to_vec()), piece }.frame()
+    };
+    let ports = [8 + 8 + 14 + if v6 { 40 } else { 20 } + 4usize].map(|end| end.next_multiple_of(8))[0];
+    for (name, length, passes) in [
+        ("VXLAN's first fragment", ports, true),
+        ("too little of VXLAN", ports - 8, false),
+        ("nothing of VXLAN", 8, false),
+    ] {
+        all.push((name, first_of(udp(outer(1, 4000), outer(2, 4789), &vxlan), length), passes));
+    }
+    for (name, options, passes) in [("GENEVE", 4, true), ("GENEVE with too many options", 5, false)] {
+        let option = [1, 2, 3, 0].repeat(options);
+        let geneve = layers::geneve(5, if v6 { 0x86dd } else { 0x0800 }, &option, &whole);
+        all.push((name, udp(outer(1, 4000), outer(2, 6081), &geneve).frame(), passes));
+    }
+    for (name, extensions, passes) in [("GTP", 2, true), ("GTP with too many extensions", 3, false)] {
+        let optional = [&[0, 7, 0][..], &[0x85, 1, 0, 0].repeat(extensions), &[0]].concat();
+        let gtp = layers::gtp(5, 4, &optional, &whole);
+        all.push((name, udp(outer(1, 4000), outer(2, 2152), &gtp).frame(), passes));
+        let cut = 8 + 8 + optional.len() + if v6 { 44 } else { 24 };
+        let first = first_of(udp(outer(1, 4000), outer(2, 2152), &gtp), cut.next_multiple_of(8));
+        all.push((
+            if passes { "GTP's first fragment" } else { "a first fragment of GTP with too many" },
+            first,
+            passes,
+        ));
+    }
+    // Receivers take off any number of tags.
+    all.push(("four tags", tagged(&plain.frame(), 4), false));
     if v6 {
         let extensions = |kinds: &[u8]| {
             with(&|packet| {
@@ -256,7 +289,9 @@ fn wrapped(v6: bool, protocol: u8) -> Vec<(&'static str, Vec<u8>, bool)> {
 /// The tunnel that a packet of [`wrapped`] is in, as its key has it: kind and number.
 fn tunnel_of(name: &str) -> Option<u64> {
     match name {
-        "VXLAN" => Some(7 << 32 | 5),
+        "VXLAN" | "VXLAN's first fragment" => Some(7 << 32 | 5),
+        "GENEVE" => Some(8 << 32 | 5),
+        "GTP" | "GTP's first fragment" => Some(9 << 32),
         name if name.contains("IP in IP") => Some(1 << 32),
         _ => None,
     }

@@ -69,7 +69,8 @@ pub(super) fn credit<E: Default>(
     {
         let more = now_packets.saturating_sub(*had_packets);
         let more_bytes = now_bytes.saturating_sub(*had_bytes);
-        if more > 0 {
+        // A device that is writing may have counted a packet and not yet its bytes, or the other way round: each is credited when it is seen.
+        if more > 0 || more_bytes > 0 {
             known &= table.credit(sunk, direction, more, more_bytes, *seen);
             packets += more;
             bytes += more_bytes;
@@ -81,16 +82,21 @@ pub(super) fn credit<E: Default>(
         // A packet that is not counted yet may have brought some already: it is told of with that.
         (place.credited.sides, place.credited.windows) = (told, told_windows);
         place.credited.refused_inside = refused_before;
-        return;
+        if bytes == 0 {
+            return;
+        }
     }
-    let refused_inside = refused_of(counts.refused_inside, refused_before, (packets, bytes));
+    let refused_inside = match packets {
+        0 => (0, 0),
+        _ => refused_of(counts.refused_inside, refused_before, (packets, bytes)),
+    };
     place.credited.refused_inside =
         (refused_before.0 + refused_inside.0, refused_before.1 + refused_inside.1);
     ledger.counters.handled(action, packets - refused_inside.0, bytes - refused_inside.1);
     ledger.counters.around.add(refused_inside.0, refused_inside.1);
     if known {
-        let sides = news(told, counts.sides);
-        let windows = counts.windows.filter(|windows| told_windows != Some(*windows));
+        let sides = news(told, place.credited.sides);
+        let windows = place.credited.windows.filter(|windows| told_windows != Some(*windows));
         ledger.done.push_back(Done::Counted {
             id: sunk.flow(),
             action,

@@ -2,7 +2,10 @@
 //! The flow manager with the mock device.
 
 use super::*;
+use crate::device::Counts;
 use crate::devices::mock::{Habits, MockDevice, MockPacket, MockWire};
+use crate::places::Place;
+use bartizan_base::Direction;
 use bartizan_flow::level::LevelWaits;
 use bartizan_flow::tcp::{Fin, Progress, Seq};
 use bartizan_flow::{FlowHasher, FlowKey, FlowScope, FlowTableConfig, Insert};
@@ -405,4 +408,39 @@ fn what_is_dropped_for_what_it_carries_is_charged_with_its_packet() {
         packets_had = packets;
     }
     assert_eq!((charged, others), ((3, 400), (0, 0)));
+}
+
+/// A device is read while it writes: packets and bytes of one more packet are seen one after the other, in whichever order. Nothing of it is lost, also where no other packet comes.
+#[test]
+fn a_packet_that_is_read_in_halves_is_credited_whole() {
+    let halves = [((1, 0), (1, 100)), ((0, 100), (1, 100))];
+    for (first, second) in halves {
+        let mut rig = Rig::new(Habits::default());
+        let id = rig.flow(1_000);
+        let generation = Generation(1);
+        let mut place = Place {
+            sunk: rig.table.sink(id, Level::Xdp, generation, rig.now).unwrap(),
+            action: Action::Forward,
+            generation,
+            directions: [Direction::ToServer, Direction::ToClient],
+            windows: None,
+            credited: Counts::default(),
+            read_at: rig.now,
+            recent: None,
+        };
+        let mut ledger = credit::Ledger::default();
+        for (packets, bytes) in [first, second, second] {
+            let counts = Counts { packets: [packets, 0], bytes: [bytes, 0], ..Counts::default() };
+            credit::credit(&mut rig.table, &mut place, &counts, rig.now, &mut ledger);
+        }
+        let entry = rig.table.get(id).unwrap();
+        assert_eq!((entry.packets.to_server, entry.bytes.to_server), (1, 100), "{first:?}");
+        let (mut packets, mut bytes) = (0, 0);
+        for done in ledger.done {
+            if let Done::Counted { packets: more, bytes: more_bytes, .. } = done {
+                (packets, bytes) = (packets + more, bytes + more_bytes);
+            }
+        }
+        assert_eq!((packets, bytes), (1, 100), "{first:?}");
+    }
 }

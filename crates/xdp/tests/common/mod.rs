@@ -6,8 +6,8 @@
 #![allow(dead_code)]
 
 use bartizan_base::LinkId;
-use bartizan_packet::DecoderConfig;
 use bartizan_packet::tables::FlowEntry;
+use bartizan_packet::{DecoderConfig, TunnelPorts};
 use bartizan_testkit::packet::{ACK, Datagram, End, Ip, PSH, Packet, Segment, TCP, UDP, tcp, udp};
 use bartizan_xdp::{Key, ModeChoice, Options, PortSetup, Program, Side, Tables};
 use std::ffi::{CStr, CString};
@@ -234,10 +234,13 @@ pub fn program(flows: u32) -> Program {
 
 /// A program for so many flows and workers.
 pub fn program_for(flows: u32, workers: u32) -> Program {
+    // All kinds of tunnels, also those that are not decoded as shipped.
+    let shipped = DecoderConfig::default();
+    let gtp = TunnelPorts { enabled: true, ..shipped.gtp };
     Program::load(&Options {
         flows,
         mode: ModeChoice::Auto,
-        tunnels: DecoderConfig::default(),
+        tunnels: DecoderConfig { gtp, ..shipped },
         workers,
         early: None,
     })
