@@ -79,7 +79,7 @@ def capture(path, packets):
 
 
 def calls(program, policy, folder, packets):
-    """How often each function of crate dataplane was entered."""
+    """How often each function was entered."""
     capture(folder / "in.pcap", packets)
     counts = folder / "counts"
     words = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={counts}", program, "inspect", "--ips", "--policy", policy]
@@ -128,11 +128,13 @@ def main():
     if given.program:
         with tempfile.TemporaryDirectory() as folder:
             few, more = (calls(given.program, given.policy, pathlib.Path(folder), packets) for packets in (20, 21))
-        functions = sorted(name for name in more if more[name] > few[name] and "bartizan_dataplane" in name)
-        modules = sorted({"::".join(re.sub(r"^<|<.*", "", name).split("::")[:-1]) for name in functions})
-        print("functions of crate dataplane entered for a TCP data packet and its acknowledgement:", len(functions))
-        print(*functions, sep="\n  ")
-        print("in modules:", len(modules), *modules, sep="\n  ")
+        # The stages were a part of crate dataplane, and are a crate of their own since.
+        for crate in ("dataplane", "stages"):
+            functions = sorted(name for name in more if more[name] > few[name] and f"bartizan_{crate}::" in name)
+            modules = sorted({"::".join(re.sub(r"^<|<.*", "", name).split("::")[:-1]) for name in functions})
+            print(f"functions of crate {crate} entered for a TCP data packet and its acknowledgement:", len(functions))
+            print(*functions, sep="\n  ")
+            print("in modules:", len(modules), *modules, sep="\n  ")
 
 
 if __name__ == "__main__":

@@ -323,13 +323,17 @@ def forwarder_round(net, command, cases, seconds, log):
     words = log.read()
     if several:
         for case in cases:
-            results[case][1]["packets by worker, spread %"] = spread_of_load(several[1])
+            results[case][1][SPREAD] = spread_of_load(several[1])
     udp = any(case.startswith("udp") for case in cases)
     dropped = check_sums(before, interface_counters(net), words, STRAYS["udp" if udp else "tcp"])
     # Windows of 16 connections together are more than a ring holds: then TCP finds its rate by losses.
     if dropped and not udp and "bulk16" not in cases:
         raise Problem(f"{dropped} frames were dropped in a ring though TCP was all there was:\n{words}")
     return results
+
+
+# How packets are spread over the workers of a row.
+SPREAD = "packets by worker, spread %"
 
 
 def spread_of_load(folder):
@@ -372,6 +376,11 @@ def report(rows, cases, rounds, base):
             print(f"  {name:<24} {spread(values, digits):<28}{share}  {', '.join(notes)}")
             if name != "bridge":
                 records.append(record(name, case, values, ("kernel bridge, offloads off", peer), ratios))
+                if SPREAD in extra[0]:
+                    spreads = [e[SPREAD] for e in extra]
+                    records.append(
+                        {"name": f"inline/{name}/{case}/{SPREAD}", "value": statistics.median(spreads), "unit": "%", "rounds": len(spreads)}
+                    )
                 if base in rows and name != base:
                     of = statistics.median(e[case][0] for e in rows[base])
                     records.append(record(f"{name} of {base}", case, values, (f"chain {base}", of), shares))
