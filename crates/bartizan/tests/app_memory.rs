@@ -312,6 +312,34 @@ fn a_flow_that_gives_way_goes_on_as_its_policy_says() {
     assert!(!passes && refused > 0);
 }
 
+/// A connection of which its policy wants no more inspected holds what was there. It gives that up before others do, and goes on.
+#[test]
+fn who_is_not_inspected_any_more_gives_way_and_goes_on() {
+    let policy = "chain: [sfw, ids], bypass: {bytes: 60KiB}";
+    let mut run = Run::new("let-go", policy, &[("app-layer.memcap", "150kb")], |_| ());
+    let [(mut let_go, first), (mut other, second)] =
+        [1000, 1001].map(|port| Connection::open(true, (port, 80)));
+    assert!(run.frames(first) && run.frames(second));
+    let sent = open_post(&mut let_go);
+    assert!(run.frames(sent));
+    let held = run.used();
+    assert!(held > 20_000, "{held}");
+    let mut body = b"POST /upload HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n".to_vec();
+    body.resize(50_000, b'b');
+    for piece in body.chunks(1_000) {
+        assert!(run.frames(other.send(true, piece)));
+    }
+    while run.stack.worker.app_memory().counters().closed == 0 {
+        assert!(run.frames(other.send(true, &[b'b'; 1_000])), "{}", run.used());
+        assert!(run.frames < 1_000, "nobody gives way: {}", run.used());
+    }
+    assert!(run.used() < 150 << 10);
+    for connection in [&mut let_go, &mut other] {
+        assert!(run.frames(connection.send(true, &[b'b'; 3_000])));
+    }
+    assert_eq!((run.refused, run.stack.worker.app_memory().counters().closed), (0, 1));
+}
+
 /// What a kept-alive connection holds does not grow with its requests, with rules or without any, and across reloads between both.
 #[test]
 fn transactions_go_with_rules_and_without() {
