@@ -80,7 +80,7 @@ impl TcpSession {
 
         let stream = streams.as_deref().map(|pair| pair.stream(arrival.direction));
         let before = self.if_shown_early(streams.as_deref(), context.config);
-        let expected = self.expected(segment, arrival.direction, stream);
+        let reached = self.reached(segment, arrival.direction, stream);
         let mut step = Step::new(self, segment, arrival, context, &mut *out, stream);
         let rejected = step.run();
         let untaken = step.is_data_that_nobody_takes();
@@ -111,7 +111,7 @@ impl TcpSession {
             }
         }
         if !out.rejected {
-            self.note_ends(segment, (arrival.direction, expected), out.previous, context.config);
+            self.note_ends(segment, (arrival.direction, reached), out.previous, context.config);
         }
         self.tell_state(out);
         if let (Some(direction), Some(pair)) = (reassemble, streams) {
@@ -328,14 +328,16 @@ impl TcpSession {
         }
     }
 
-    /// How far the data of a FIN's sender has brought it: what is expected next, or what has come beyond a hole.
-    fn expected(&self, segment: &Segment<'_>, direction: Direction, stream: Option<&Stream>) -> Seq {
+    /// Before a FIN: how far its sender is, by what is expected next (a FIN counts as well, also one that was made up), and by the last byte of data that came, where somebody reads.
+    fn reached(
+        &self,
+        segment: &Segment<'_>,
+        direction: Direction,
+        stream: Option<&Stream>,
+    ) -> (Seq, Option<Seq>) {
         let sender = &self.peers[direction];
-        let reached = match stream {
-            Some(stream) if segment.has(TcpFlags::FIN) => stream.reached(sender),
-            _ => None,
-        };
-        reached.filter(|reached| reached.after(sender.next_seq)).unwrap_or(sender.next_seq)
+        let data = stream.filter(|_| segment.has(TcpFlags::FIN)).and_then(|stream| stream.reached(sender));
+        (sender.next_seq, data)
     }
 
     /// Notes how far the data of a segment that goes on has brought its sender. (That of a SYN in the middle of a connection nobody takes.)
@@ -354,7 +356,7 @@ impl TcpSession {
     fn note_ends(
         &mut self,
         segment: &Segment<'_>,
-        (direction, expected): (Direction, Seq),
+        (direction, (expected, data)): (Direction, (Seq, Option<Seq>)),
         before: TcpState,
         config: &StreamConfig,
     ) {
@@ -363,8 +365,11 @@ impl TcpSession {
             let sender = &mut self.peers[direction];
             let known = sender.flags.contains(PeerFlags::FIN_TAKEN).then_some(sender.fin);
             sender.note_fin(segment.end().plus(1));
-            if known != Some(sender.fin) {
+            if known.is_none() {
                 sender.doubt_fin_before(expected);
+            }
+            if let Some(data) = data.filter(|_| known != Some(sender.fin)) {
+                sender.doubt_fin_before(data);
             }
         }
         if segment.has(TcpFlags::ACK) && !segment.has(TcpFlags::RST) {

@@ -395,7 +395,7 @@ fn data_that_begins_before_a_stream_does_not_move_its_beginning() {
         rig.put(ToClient, SA, 500, 101, b"");
         assert_eq!(rig.put(ToServer, A, 100, 501, b"").advice, Advice::Forward, "as one that keeps alive");
         rig.put(ToServer, A, 101, 501, b"");
-        let out = rig.put(ToServer, A, 101 - before, 501, load.as_bytes());
+        let out = rig.put(ToServer, A, 101u32.wrapping_sub(before), 501, load.as_bytes());
         assert_eq!((out.advice, out.stored), (Advice::Drop(Reason::StreamError), false), "{before}");
         assert_eq!(rig.put(ToServer, A, 101, 501, b"GET /").advice, Advice::Forward);
         assert_eq!(rig.put(ToClient, A, 501, 106, b"").advice, Advice::Forward);

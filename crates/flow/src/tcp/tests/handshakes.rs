@@ -193,12 +193,14 @@ struct Liar {
 
 impl Liar {
     fn data(&mut self, percent: usize) -> Vec<u8> {
-        if self.random.percent(percent) { letters(&mut self.random, 12) } else { Vec::new() }
+        if self.random.percent(percent) { letters(&mut self.random, 24) } else { Vec::new() }
     }
 
     fn number(&mut self, other: bool) -> u32 {
         let base = *self.random.pick(if other { &self.other } else { &self.own });
-        let off = *self.random.pick(&[0, 0, 0, 0, 1, 1, 2, 3, 4, 7, u32::MAX, 12, 3000, 1 << 20, 1 << 31]);
+        let before = 0u32.wrapping_sub(9);
+        let off =
+            *self.random.pick(&[0, 0, 0, 0, 1, 1, 2, 3, 4, 7, u32::MAX, before, 12, 3000, 1 << 20, 1 << 31]);
         base.wrapping_add(off)
     }
 
