@@ -403,7 +403,8 @@ impl Passage<'_> {
 
     /// A packet of a bypassed flow: its session is kept in step, and it goes on. `None`: it begins another connection.
     ///
-    /// Before real receivers a SYN, or an answer to one, that the session refuses does not: what it opens would be another connection, bypassed with this one.
+    /// Before real receivers a SYN, or an answer to one, that the session refuses does not, where payload functions judge new flows of this class: what it opens would be another
+    /// connection, bypassed with this one.
     fn bypassed(&mut self, arrival: &Arrival<'_>, id: FlowId, length: u32) -> Option<Decision> {
         let occasion = &arrival.occasion;
         let outcome = self.follow(arrival, id).unwrap_or_default();
@@ -413,7 +414,8 @@ impl Passage<'_> {
         let opens = matches!(&arrival.decoded().transport, Transport::Tcp(tcp) if tcp.flags.contains(bartizan_packet::TcpFlags::SYN));
         let refused = outcome.rejected || matches!(outcome.advice, Advice::Drop(_));
         self.flows.count(id, occasion.direction, length, occasion.now, true);
-        if opens && refused && self.cx.settings.has_real_receivers() {
+        let by_content = self.flows.get(id).is_some_and(|entry| entry.ext.by_content);
+        if opens && refused && by_content && self.cx.settings.has_real_receivers() {
             let decision = Decision::refuse(Verdict::Drop, Reason::StreamError, FunctionId::ENGINE);
             let entry = self.flows.get_mut(id)?;
             entry.ext.standing.note_refusal(&decision);
