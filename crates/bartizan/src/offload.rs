@@ -294,16 +294,34 @@ fn take_away_left(link: &LinkPlan, interfaces: &[Interface], notes: &mut Vec<Str
 }
 
 /// Takes away what was left on the two interfaces of a link unless it was one link before as well: else it would forward what comes by one of them to an interface that is none of the link's.
-fn take_away_unpaired(program: &mut Program, interfaces: &[Interface]) -> Result<(), XdpError> {
+fn take_away_unpaired(
+    program: &mut Program,
+    interfaces: &[Interface],
+    notes: &mut Vec<String>,
+) -> Result<(), XdpError> {
+    let [first, second] = interfaces else { return Ok(()) };
     let left = pinned()?;
-    let mut programs = interfaces
-        .iter()
-        .map(|own| left.iter().find(|pinned| pinned.ifindex == own.index).map(|pinned| pinned.program));
-    let first = programs.next().flatten();
-    if programs.all(|other| other == first) {
+    let on = |own: &Interface| left.iter().find(|pinned| pinned.ifindex == own.index).map(|p| p.program);
+    let goes_on = match (on(first), on(second)) {
+        (None, None) => true,
+        // The tables of another build are not read: who updates the program has its links open meanwhile.
+        (Some(old), Some(other)) if old == other => {
+            program.left_paired(old, [first.index, second.index])?.unwrap_or(true)
+        }
+        _ => false,
+    };
+    if goes_on {
         return Ok(());
     }
-    interfaces.iter().try_for_each(|own| program.remove_left(own.index).map(drop))
+    for own in interfaces {
+        if program.remove_left(own.index)? {
+            notes.push(format!(
+                "the XDP program that a killed run had left on `{}` is taken away, since that run had another interface across its link",
+                own.name
+            ));
+        }
+    }
+    Ok(())
 }
 
 impl Below {
@@ -419,7 +437,7 @@ impl Below {
                 }
             };
             let setups = [setup(Side::First, 0), setup(Side::Second, 1)];
-            take_away_unpaired(program, interfaces).map_err(failed)?;
+            take_away_unpaired(program, interfaces, &mut below.notes).map_err(failed)?;
             let mut level = LinkLevel::new(&link.name, setups);
             below.notes.extend(level.attach(program, interfaces).map_err(failed)?);
             note_level(&below.stand, &level, (link, LinkId(number), watch), program.tables());

@@ -109,6 +109,46 @@ fn what_was_left_on_interfaces_that_are_no_link_now_is_taken_away_and_told() {
     });
 }
 
+/// Two links of one run, so that one program was on all four interfaces.
+#[test]
+fn what_was_left_on_interfaces_that_are_paired_otherwise_now_is_taken_away_and_told() {
+    in_namespace(|| {
+        own_bpf_file_system();
+        let [mut a, mut b] = network(1500);
+        let [mut c, mut d] = ends(["c", "d"], 1500);
+        let two = |[first, second]: [[&str; 2]; 2]| {
+            let second = open_link(second[0], second[1]).replace("name: wan", "name: lan");
+            format!("{}, {second}", open_link(first[0], first[1]))
+        };
+        let before = [["a1", "b1"], ["c1", "d1"]];
+        for (now, otherwise) in
+            [(before, false), ([["b1", "a1"], ["c1", "d1"]], false), ([["a1", "c1"], ["d1", "b1"]], true)]
+        {
+            let folder = Folder::new();
+            let running = start(&folder, &two(before));
+            pinned(&running, 4);
+            kill(running);
+            std::thread::sleep(SURELY_STALE);
+            assert!(arrives([&mut a, &mut b]) && arrives([&mut d, &mut c]), "both links are open");
+            let folder = Folder::new();
+            let running = start(&folder, &two(now));
+            running.until("running on");
+            pinned(&running, 4);
+            if otherwise {
+                assert!(arrives([&mut a, &mut c]) && arrives([&mut b, &mut d]));
+                assert!(quiet(&mut a) && quiet(&mut b));
+            } else {
+                assert!(arrives([&mut a, &mut b]) && arrives([&mut d, &mut c]));
+            }
+            let said = ends_well(running).stderr;
+            for interface in ["a1", "b1", "c1", "d1"] {
+                let told = format!("left on `{interface}` is taken away, since that run had another");
+                assert_eq!(said.contains(&told), otherwise, "{interface}: {said}");
+            }
+        }
+    });
+}
+
 #[test]
 fn what_lives_on_other_interfaces_is_left_alone() {
     in_namespace(|| {

@@ -10,11 +10,14 @@ use crate::memory::Words;
 use crate::pin::Pin;
 use crate::sys::{self, Attachment};
 use crate::tables::{PORT_WORDS, SLOT_WORDS};
-use aya::maps::MapData;
+use aya::maps::{HashMap, Map, MapData, MapInfo};
 use aya::programs::loaded_programs;
-use bartizan_packet::slots::{ControlFlags, PORTS, PortLine, SlotAction, SlotControl, SlotLine};
+use bartizan_packet::slots::{ControlFlags, PORTS, PortLine, PortWord, SlotAction, SlotControl, SlotLine};
 use std::os::fd::AsFd as _;
 use std::sync::atomic::AtomicU64;
+
+/// The map of ports by their interfaces.
+const PORTS_MAP: &str = "ports";
 
 /// Frames with their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -155,6 +158,30 @@ pub fn remove_left(ifindex: u32) -> Result<bool, XdpError> {
     }
 }
 
+/// The maps of a program that was left. `None`: as [`LeftTables::open`].
+fn maps(program: u32, tag: u64) -> Option<Vec<(MapData, MapInfo)>> {
+    let info = loaded_programs().filter_map(Result::ok).find(|info| info.id() == program)?;
+    if info.tag() != tag {
+        return None;
+    }
+    let map = |id| {
+        let map = MapData::from_id(id).ok()?;
+        let info = map.info().ok()?;
+        Some((map, info))
+    };
+    info.map_ids().ok()??.into_iter().map(map).collect()
+}
+
+/// Whether a program that was left takes two interfaces for the two sides of one link. `None`: as [`LeftTables::open`].
+pub(crate) fn are_paired(program: u32, tag: u64, interfaces: [u32; 2]) -> Option<bool> {
+    let (map, _) = maps(program, tag)?.into_iter().find(|(_, info)| info.name_as_str() == Some(PORTS_MAP))?;
+    let ports: HashMap<_, u32, u64> = HashMap::try_from(Map::HashMap(map)).ok()?;
+    let of = |ifindex| Some(PortWord::read(&ports.get(&ifindex, 0).ok()?.to_le_bytes()));
+    // Who has no word there is no port of it.
+    let [Some(first), Some(second)] = interfaces.map(of) else { return Some(false) };
+    Some((first.index, first.pair) == (second.pair, second.index))
+}
+
 /// The tables of a program that was left.
 #[derive(Debug)]
 pub(crate) struct LeftTables {
@@ -166,14 +193,8 @@ pub(crate) struct LeftTables {
 impl LeftTables {
     /// Those of a program. `None`: it is of another build than the one of this `tag`, or the kernel does not give them.
     pub(crate) fn open(program: u32, tag: u64, processors: u32) -> Option<Self> {
-        let info = loaded_programs().filter_map(Result::ok).find(|info| info.id() == program)?;
-        if info.tag() != tag {
-            return None;
-        }
         let (mut slots, mut counts) = (None, None);
-        for id in info.map_ids().ok()?? {
-            let map = MapData::from_id(id).ok()?;
-            let info = map.info().ok()?;
+        for (map, info) in maps(program, tag)? {
             let words = |each: usize| Words::map(map.fd().as_fd(), info.max_entries() as usize * each).ok();
             match info.name_as_str() {
                 Some("slots") => slots = words(SLOT_WORDS),

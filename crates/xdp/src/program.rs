@@ -342,10 +342,23 @@ impl Program {
     /// What a program had handled that was left is told by [`Program::take_over`].
     fn note_left(&mut self, id: u32) -> Result<(), XdpError> {
         if !self.left.contains_key(&id) {
-            let tag = program(&mut self.bpf)?.info().map_err(|error| not_loaded(NAME, &error))?.tag();
+            let tag = self.tag()?;
             self.left.insert(id, LeftTables::open(id, tag, self.tables.processors));
         }
         Ok(())
+    }
+
+    /// What tells a program of this build from those of others.
+    fn tag(&mut self) -> Result<u64, XdpError> {
+        Ok(program(&mut self.bpf)?.info().map_err(|error| not_loaded(NAME, &error))?.tag())
+    }
+
+    /// Whether a program that a process has left takes two interfaces for the two sides of one link. `None`: it is of another build, whose tables are not read.
+    ///
+    /// # Errors
+    /// The kernel does not tell of this one.
+    pub fn left_paired(&mut self, left: u32, interfaces: [u32; 2]) -> Result<Option<bool>, XdpError> {
+        Ok(left::are_paired(left, self.tag()?, interfaces))
     }
 
     /// Takes away what a process has left on an interface, which is no port or is to begin anew. `false`: it had left nothing. What that had handled is told by [`Program::take_over`].

@@ -407,15 +407,13 @@ impl Passage<'_> {
     /// connection, bypassed with this one.
     fn bypassed(&mut self, arrival: &Arrival<'_>, id: FlowId, length: u32) -> Option<Decision> {
         let occasion = &arrival.occasion;
-        let outcome = self.follow(arrival, id).unwrap_or_default();
-        if outcome.reuse {
+        let followed = self.follow(arrival, id);
+        if followed.as_ref().is_some_and(|outcome| outcome.reuse) {
             return None;
         }
-        let opens = matches!(&arrival.decoded().transport, Transport::Tcp(tcp) if tcp.flags.contains(bartizan_packet::TcpFlags::SYN));
-        let refused = outcome.rejected || matches!(outcome.advice, Advice::Drop(_));
         self.flows.count(id, occasion.direction, length, occasion.now, true);
-        let by_content = self.flows.get(id).is_some_and(|entry| entry.ext.by_content);
-        if opens && refused && by_content && self.cx.settings.has_real_receivers() {
+        let opens = matches!(&arrival.decoded().transport, Transport::Tcp(tcp) if tcp.flags.contains(bartizan_packet::TcpFlags::SYN));
+        if opens && followed.is_some_and(|outcome| self.must_not_open(id, &outcome)) {
             let decision = Decision::refuse(Verdict::Drop, Reason::StreamError, FunctionId::ENGINE);
             let entry = self.flows.get_mut(id)?;
             entry.ext.standing.note_refusal(&decision);
@@ -428,6 +426,13 @@ impl Passage<'_> {
         self.mark(id, &decision);
         self.offer(id, Course::Bypassed, arrival.decoded());
         Some(decision)
+    }
+
+    /// Whether a segment of a bypassed flow that opens a connection was refused by the session, and its receiver may take it all the same.
+    fn must_not_open(&self, id: FlowId, outcome: &Outcome) -> bool {
+        let refused = outcome.rejected || matches!(outcome.advice, Advice::Drop(_));
+        let by_content = || self.flows.get(id).is_some_and(|entry| entry.ext.by_content);
+        refused && self.cx.settings.has_real_receivers() && by_content()
     }
 
     /// A packet of a flow whose policy lets nothing go on while a function of its path is away: it is counted, and refused before its session is told. So the session

@@ -21,7 +21,7 @@ use bartizan_flow::tcp::{Advice, ExceptionPolicy, ExceptionTarget, Outcome, Seq,
 use bartizan_function::contain::contained;
 use bartizan_function::{Below, FindingAction, Notes, Together};
 use bartizan_offload::Stays;
-use bartizan_packet::{PacketFlags, PacketView, Transport};
+use bartizan_packet::{Decoded, PacketFlags, PacketView, Transport};
 use smallvec::SmallVec;
 
 impl Runner {
@@ -233,10 +233,7 @@ impl Runner {
         let rewrite = tcp.is_some_and(|o| o.advice == Advice::Rewrite) && goes_on;
         let urgent = wants_payload && goes_on && has_urgent_to_clear(cx.settings, packet.decoded());
         let multipath = wants_payload && goes_on && has_multipath_to_clear(cx.settings, packet.decoded());
-        let is_signed = packet.decoded().transport.tcp().is_some_and(|tcp| tcp.options.md5 || tcp.options.ao);
-        // The bytes of a datagram that was put together lie in several frames, of which all but the last have gone.
-        let is_rebuilt = packet.decoded().flags.contains(PacketFlags::REBUILT);
-        if (rewrite || urgent || multipath) && is_rebuilt || multipath && is_signed {
+        if (rewrite || urgent || multipath) && cannot_change(packet.decoded(), multipath) {
             notes.decision = Decision::refuse(Verdict::Drop, Reason::StreamOverlap, FunctionId::ENGINE);
         }
         if let Some(Outcome { advice: Advice::Complete(missing), .. }) = tcp
@@ -463,6 +460,12 @@ impl Runner {
         let protocol = entry.key().protocol();
         cx.account.app_stats.note(protocol, &mut entry.ext);
     }
+}
+
+/// Whether a packet has to leave as it came: its options are signed, or it is a datagram that was put together, whose bytes lie in several frames, of which all but the last have gone.
+fn cannot_change(packet: &Decoded, options: bool) -> bool {
+    let is_signed = packet.transport.tcp().is_some_and(|tcp| tcp.options.md5 || tcp.options.ao);
+    packet.flags.contains(PacketFlags::REBUILT) || options && is_signed
 }
 
 /// The first bytes of a stream, to be put in front of a packet's payload. `None`: they are not held, or cannot stand there.
