@@ -488,10 +488,25 @@ impl Below {
         self.early.iter().position(|early| *early == link).and_then(|number| u8::try_from(number).ok())
     }
 
+    /// Whether packets without a flow are refused below, while links are open or always.
+    pub fn refuses_early(&self) -> bool {
+        self.program.as_ref().is_some_and(|program| program.tables().early().is_some())
+    }
+
     /// Makes the table of a generation by which packets without a flow are refused, before any worker enters it. What is to be said: how much of the rules it holds, if not all.
-    /// `names`: of its functions by their bit.
-    pub fn prepare(&self, chains: &Chains, names: &[&'static str]) -> Option<String> {
-        let (held, said) = prepare(self.program.as_ref()?, &self.early, chains);
+    /// `names`: of its functions by their bit. `free`: all workers run the generation before. Else the table's place is still read, and this generation has none.
+    pub fn prepare(&self, chains: &Chains, names: &[&'static str], free: bool) -> Option<String> {
+        let program = self.program.as_ref()?;
+        let (held, said) = match free || chains.early.is_none() {
+            true => prepare(program, &self.early, chains),
+            false => (
+                0,
+                Some(format!(
+                    "packets without a flow are not refused early in generation {}: a worker has not yet begun with the one before; reload once more when it has",
+                    chains.generation.0
+                )),
+            ),
+        };
         self.stand.note_rules(chains, names, held);
         said
     }

@@ -35,6 +35,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How often what is counted beside workers is read, for who asks for counters.
 const BESIDE: Duration = Duration::from_secs(1);
 
+/// How long a reload waits for workers to begin with the generation before, where the level below refuses packets without a flow.
+const ENTERED: Duration = Duration::from_secs(3);
+
 /// What commands act upon.
 pub struct Steering<'r> {
     /// The workers.
@@ -215,8 +218,11 @@ impl Steering<'_> {
     /// Lets workers run a generation. What is said of it.
     fn swap(&self, built: Built, course: &mut Course<'_>) -> String {
         let Course { builder, below, running, number, .. } = course;
+        let before = Generation(*number);
         *number += 1;
-        let said = view::lock(below).prepare(&built.chains, &built.function_names);
+        // The level has room for the lists of two generations: who still runs the one before the last reads what would be written over.
+        let entered = !view::lock(below).refuses_early() || self.control.wait_running(before, ENTERED);
+        let said = view::lock(below).prepare(&built.chains, &built.function_names, entered);
         if let Some(said) = said {
             eprintln!("warning: {said}");
         }

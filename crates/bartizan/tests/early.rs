@@ -12,9 +12,9 @@ use bartizan_testkit::packet::{Datagram, Layer, Packet};
 use bartizan_testkit::packet::{Ip, SYN, Segment, TCP, UDP};
 use bartizan_testkit_worker::events;
 use command_socket::{Client, ready};
-use common::{Folder, PROGRAM, Running, get, value};
+use common::{Folder, PROGRAM, Running, get, until, value};
 use level::{counter, datagrams, ends_well, network, quiet, send, take};
-use namespace::in_namespace;
+use namespace::{Still, in_namespace, own_bpf_file_system};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
@@ -201,6 +201,53 @@ fn without_early_drop_the_flood_comes_up_and_has_records() {
             }
         }
         eprintln!("packets/s that came: {rates:.0?}");
+    });
+}
+
+/// Reloads that follow each other while no worker gets to run: the table that the level reads is not written over, so what rules refuse is refused while the link is open.
+#[test]
+fn reloads_before_a_worker_runs_the_first_of_them_leave_the_table_in_use_alone() {
+    in_namespace(|| {
+        own_bpf_file_system();
+        let folder = Folder::new();
+        let [mut client, mut server] = network(1500);
+        folder.write("policy.yaml", policy(1));
+        folder.write(
+            "bartizan.yaml",
+            "links: [{name: wan, inline: {a: a1, b: b1, offload: {level: xdp, entries: 1024, fail: open, stale: 1s}}, workers: 2}]\n\
+             policy: policy.yaml\ncontrol: {socket: c.socket}\ncache: none\noutputs: {eve: {dir: out}}\nreload: {max-loss: 100%}\n",
+        );
+        let mut command = Command::new(PROGRAM);
+        let running = Running::start(command.args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
+        ready(&folder, &running);
+        running.until("running on");
+        // Workers live, so the link may be open.
+        send(&mut client, &datagrams(5_000, b"load"));
+        assert_eq!(take(&mut server, 8), 8);
+        until("pins", || level::pins().len() == 2);
+        let still = ["worker-0", "worker-1"].map(|name| Still::hold(running.id(), name));
+        std::thread::sleep(Duration::from_millis(1_500));
+        let refused: Vec<_> = (0..20).map(of_flood).collect();
+        let mut is_open = |client: &mut InlinePort| {
+            send(client, &refused);
+            assert!(quiet(&mut server), "what rules refuse does not pass");
+            send(client, &datagrams(5_100, b"load"));
+            take(&mut server, 8) == 8
+        };
+        assert!(is_open(&mut client));
+        for generation in 2..=3 {
+            running.signal("USR2");
+            running.until(&format!("generation {generation}:"));
+            assert!(is_open(&mut client), "generation {generation}");
+        }
+        running.until("not refused early in generation 3");
+        drop(still);
+        let mut commands = Client::greeted(&folder.path("c.socket"));
+        assert_eq!(commands.ok("reload-rules", Value::Null), "done");
+        send(&mut client, &refused);
+        assert!(is_open(&mut client), "allowed by the rules, that is");
+        let said = ends_well(running).stderr;
+        assert!(!said.contains("early in generation 2") && !said.contains("early in generation 4"), "{said}");
     });
 }
 
