@@ -25,7 +25,7 @@ use crate::tenants::TenantSelector;
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
 use bartizan_classify::list::{Numbers, Placed};
 use bartizan_classify::names::Lease;
-use bartizan_classify::{Entry, HeaderRule, List, Names};
+use bartizan_classify::{HeaderRule, List, Names, RankedRule};
 use bartizan_config::policy::{
     Bypass, OneSided, Overload, OverloadAction, Policy, PolicyError, PolicyFile, Problem, Target,
     did_you_mean,
@@ -35,7 +35,7 @@ use bartizan_function::{
     Function, FunctionKind, HeaderRules, HostTables, HostTablesConfig, RulePart, RuleSource, RulesError,
 };
 use bartizan_stages::chain::{Chains, PolicyMap};
-use context::{Context, Kept};
+use context::{Context, LastBuild};
 use owner::{Group, Made, Owner};
 use serde_json::{Map, Value};
 use state::State;
@@ -102,7 +102,7 @@ impl core::fmt::Debug for Prepared {
 #[derive(Clone, Debug)]
 pub struct PolicyEntries {
     /// Policy by policy; fid and priority are the policy's place in the file, from 0. What none matches is the default's.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<RankedRule>,
     /// The tenants of the file and the default one, by the numbers that the entries have.
     pub tenants: Vec<(String, TenantId)>,
 }
@@ -122,7 +122,7 @@ pub struct Agent {
     /// Which addresses have which DNS names now.
     names: Arc<Names>,
     /// What the next generation may have of the last one.
-    kept: Option<Kept>,
+    kept: Option<LastBuild>,
     lookup: KeptLookup,
     compaction: Compaction,
     /// Names of the host's ports, by their numbers; `None`: there is no host, and a policy may name any.
@@ -342,7 +342,7 @@ struct Build<'a> {
     names: Option<Arc<Lease>>,
     /// What the next generation may have of this one.
     lookup: KeptLookup,
-    kept: Option<Kept>,
+    kept: Option<LastBuild>,
 }
 
 impl<'a> Build<'a> {
@@ -419,7 +419,7 @@ impl<'a> Build<'a> {
         chains.early = early;
         chains.ports = agent.ports.clone().unwrap_or_default().into();
         let tenants = context.tenants.clone();
-        self.kept = Some(Kept { context, owners });
+        self.kept = Some(LastBuild { context, owners });
         Some(Prepared { chains, tenants, classes: infos })
     }
 
@@ -433,7 +433,7 @@ impl<'a> Build<'a> {
             let number = index as u32;
             for (_, tenant) in context.tenants_of(Some(policy)) {
                 let rules = self.header_rules(&owner.path, policy, Some(*tenant));
-                entries.extend(rules.into_iter().map(|rule| Entry {
+                entries.extend(rules.into_iter().map(|rule| RankedRule {
                     fid: Fid(number),
                     priority: number,
                     rule,
@@ -462,7 +462,7 @@ impl<'a> Build<'a> {
         ids
     }
 
-    fn level_entries(&self) -> Vec<Entry> {
+    fn level_entries(&self) -> Vec<RankedRule> {
         let everything = self.sides(&[Target::Any]);
         let mut entries = Vec::new();
         for (index, level) in self.file.service_levels.iter().enumerate() {
@@ -476,7 +476,7 @@ impl<'a> Build<'a> {
             let number = index as u32;
             for tenant in tenants {
                 let rules = both_ways(&hosts, &everything, tenant, &[None]);
-                entries.extend(rules.into_iter().map(|rule| Entry {
+                entries.extend(rules.into_iter().map(|rule| RankedRule {
                     fid: Fid(number),
                     priority: number,
                     rule,
@@ -495,11 +495,11 @@ impl<'a> Build<'a> {
         let mut looked_up = Vec::new();
         let mut functions: Vec<(FunctionId, Arc<dyn Function>)> = Vec::new();
         let agent = self.agent;
-        let mut by_kind: Vec<Vec<Told<'_>>> = agent.kinds.iter().map(|_| Vec::new()).collect();
+        let mut by_kind: Vec<Vec<OwnersGroup<'_>>> = agent.kinds.iter().map(|_| Vec::new()).collect();
         for (owner, made) in owners.iter().enumerate() {
             for group in &made.groups {
                 if let Some(own) = by_kind.get_mut(group.kind) {
-                    own.push(Told { owner, staged: made.staged, group });
+                    own.push(OwnersGroup { owner, staged: made.staged, group });
                 }
             }
         }
@@ -542,7 +542,7 @@ impl<'a> Build<'a> {
 }
 
 /// What a function is told of an owner.
-struct Told<'m> {
+struct OwnersGroup<'m> {
     owner: usize,
     staged: bool,
     group: &'m Group,
@@ -552,7 +552,7 @@ struct Told<'m> {
 fn of_policies(
     function: FunctionId,
     header_rules: Vec<HeaderRules>,
-    own: &[Told<'_>],
+    own: &[OwnersGroup<'_>],
     looked_up: &mut Vec<PolicyRules>,
 ) {
     let fids =

@@ -15,7 +15,7 @@ use crate::named::NamedClassifier;
 use bartizan_base::{Fid, FunctionId};
 use bartizan_classify::list::{Numbers, Piece, Placed};
 use bartizan_classify::{
-    Entry, Header, HeaderNames, HeaderRule, InsertError, Layered, List, Match, SETS_MAX, Segments,
+    Header, HeaderNames, HeaderRule, InsertError, Layered, List, Match, RankedRule, SETS_MAX, Segments,
 };
 use bartizan_stages::chain::Matches;
 use smallvec::SmallVec;
@@ -207,9 +207,9 @@ impl Lookup {
         places: &[(FunctionId, Place)],
     ) -> Met {
         let mut segments = Segments::new(header);
-        let mut matching = |sets: Vec<Vec<Entry>>| -> Vec<Vec<u32>> {
+        let mut matching = |sets: Vec<Vec<RankedRule>>| -> Vec<Vec<u32>> {
             sets.iter().flatten().for_each(|entry| segments.cut(&entry.rule));
-            let of = |set: &Vec<Entry>| {
+            let of = |set: &Vec<RankedRule>| {
                 let mut fids: Vec<u32> =
                     set.iter().filter(|e| e.rule.matches_named(header, names)).map(|e| e.fid.0).collect();
                 // A rule may stand there several times.
@@ -288,7 +288,7 @@ fn alone(rules: &[PolicyRules], before: &Alone) -> Result<Vec<Arc<OfPolicy>>, In
         let mut sorted = rules.to_vec();
         sorted.sort_by_key(|(number, _)| *number);
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&sorted);
-        let entry = |(number, rule)| Entry { fid: Fid(number), priority: number, rule };
+        let entry = |(number, rule)| RankedRule { fid: Fid(number), priority: number, rule };
         let entries: List = sorted.into_iter().map(entry).collect();
         let same = by_hash.get(&hash).filter(|known| known.classifier.is_of(&entries));
         let classifier = match same {

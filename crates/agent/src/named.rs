@@ -10,7 +10,7 @@
 use bartizan_base::LinkId;
 use bartizan_classify::list::Placed;
 use bartizan_classify::{
-    Auto, Chosen, Entry, Header, HeaderNames, InsertError, Layered, List, Match, NameId, SETS_MAX,
+    Auto, Chosen, Header, HeaderNames, InsertError, Layered, List, Match, NameId, RankedRule, SETS_MAX,
 };
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl NamedClassifier {
         let (mut plain, mut named) = (Vec::new(), Vec::new());
         for list in &lists {
             plain.push(without_names(list));
-            let is_named = |entry: &Entry| entry.rule.is_named();
+            let is_named = |entry: &RankedRule| entry.rule.is_named();
             named.push(
                 list.iter().filter(is_named).filter_map(|entry| as_numbered(entry, &numbers)).collect(),
             );
@@ -92,7 +92,7 @@ impl NamedClassifier {
     }
 
     /// All entries, each set in its order, as they were given.
-    pub(crate) fn all_entries(&self) -> Vec<Vec<Entry>> {
+    pub(crate) fn all_entries(&self) -> Vec<Vec<RankedRule>> {
         let mut sets = self.plain.all_entries();
         let Some(named) = &self.named else { return sets };
         for (set, more) in sets.iter_mut().zip(named.classifier.all_entries()) {
@@ -137,7 +137,7 @@ fn without_names(list: &List) -> List {
 }
 
 /// A rule that asks for names as one that asks for a number.
-fn as_numbered(mut entry: Entry, numbers: &HashMap<Asks, LinkId>) -> Option<Entry> {
+fn as_numbered(mut entry: RankedRule, numbers: &HashMap<Asks, LinkId>) -> Option<RankedRule> {
     let asks = (entry.rule.link, entry.rule.source_name, entry.rule.destination_name);
     entry.rule.link = Some(*numbers.get(&asks)?);
     (entry.rule.source_name, entry.rule.destination_name) = (None, None);
@@ -145,7 +145,7 @@ fn as_numbered(mut entry: Entry, numbers: &HashMap<Asks, LinkId>) -> Option<Entr
 }
 
 impl Named {
-    fn as_given(&self, mut entry: Entry) -> Entry {
+    fn as_given(&self, mut entry: RankedRule) -> RankedRule {
         let asks = entry.rule.link.and_then(|number| self.asks.get(&number));
         if let Some((link, source, destination)) = asks {
             entry.rule.link = *link;
@@ -223,13 +223,13 @@ mod tests {
             let mut sets = vec![Vec::new(), Vec::new()];
             for (place, n) in rules.into_iter().enumerate() {
                 let number = place as u32;
-                sets[place % 2].push(Entry { fid: Fid(number), priority: number, rule: rule(&ids, n) });
+                sets[place % 2].push(RankedRule { fid: Fid(number), priority: number, rule: rule(&ids, n) });
             }
-            let lists = |sets: &[Vec<Entry>]| -> Vec<List> {
+            let lists = |sets: &[Vec<RankedRule>]| -> Vec<List> {
                 sets.iter().map(|set| set.iter().copied().collect()).collect()
             };
             // Behind one with some of the rules, which has given numbers to what they ask.
-            let some: Vec<Vec<Entry>> = sets.iter().map(|set| set.iter().step_by(2).copied().collect()).collect();
+            let some: Vec<Vec<RankedRule>> = sets.iter().map(|set| set.iter().step_by(2).copied().collect()).collect();
             let before = NamedClassifier::new(None, lists(&some), 1 << 20).unwrap();
             let classifier = NamedClassifier::new(Some(&before), lists(&sets), 1 << 20).unwrap();
             prop_assert_eq!(&classifier.all_entries(), &sets);

@@ -14,7 +14,7 @@
 use bartizan_base::{Fid, Settings};
 use bartizan_classify::trace::{Draw, Random, draw};
 use bartizan_classify::{
-    Auto, Classifier, Entry, Flat, FlatV4, Header, HeaderRule, Hsm, Linear, Match, NO_FID, Net, Range,
+    Auto, Classifier, Flat, FlatV4, Header, HeaderRule, Hsm, Linear, Match, NO_FID, Net, Range, RankedRule,
     Segmentation, classbench,
 };
 use bartizan_detect::groups::{Groups, RULES_MAX};
@@ -107,7 +107,7 @@ fn protocol(rule: &Rule) -> Option<u8> {
 struct Headers {
     rules: usize,
     distinct: usize,
-    entries: Vec<Entry>,
+    entries: Vec<RankedRule>,
 }
 
 fn headers(text: &str, variables: &Variables) -> Result<Headers, Failure> {
@@ -152,7 +152,7 @@ fn headers(text: &str, variables: &Variables) -> Result<Headers, Failure> {
                         destination_ports: others,
                         ..HeaderRule::default()
                     };
-                    entries.push(Entry { fid, priority: fid.0, rule });
+                    entries.push(RankedRule { fid, priority: fid.0, rule });
                 }
             }
             distinct += 1;
@@ -162,14 +162,18 @@ fn headers(text: &str, variables: &Variables) -> Result<Headers, Failure> {
 }
 
 /// So many rules of a set, drawn without repetition, in their order.
-fn sample(rules: &[HeaderRule], count: usize) -> Vec<Entry> {
+fn sample(rules: &[HeaderRule], count: usize) -> Vec<RankedRule> {
     let mut random = Random(0x1bb + count as u64);
     let mut left: Vec<usize> = (0..rules.len()).collect();
     let mut drawn: Vec<usize> =
         (0..count.min(rules.len())).map(|_| left.swap_remove(random.below(left.len()))).collect();
     drawn.sort_unstable();
     let entry = |(number, at): (usize, &usize)| {
-        rules.get(*at).map(|rule| Entry { fid: Fid(number as u32), priority: number as u32, rule: *rule })
+        rules.get(*at).map(|rule| RankedRule {
+            fid: Fid(number as u32),
+            priority: number as u32,
+            rule: *rule,
+        })
     };
     drawn.iter().enumerate().filter_map(entry).collect()
 }
@@ -200,7 +204,7 @@ fn differing(a: &dyn Classifier, b: &dyn Classifier, trace: &[Header]) -> usize 
     trace.iter().filter(|header| ask(a, header) != ask(b, header)).count()
 }
 
-fn built(segmentation: Segmentation, sets: [&[Entry]; 2]) -> Result<Hsm, String> {
+fn built(segmentation: Segmentation, sets: [&[RankedRule]; 2]) -> Result<Hsm, String> {
     let mut hsm = Hsm::new(2, segmentation, LIMIT);
     for (number, set) in sets.into_iter().enumerate() {
         hsm.insert(number as u8, set).map_err(|e| e.to_string())?;
@@ -209,7 +213,7 @@ fn built(segmentation: Segmentation, sets: [&[Entry]; 2]) -> Result<Hsm, String>
 }
 
 /// The header rules of the signature groups of rules.
-fn signature_groups(text: &str, variables: &Variables) -> Result<Vec<Entry>, Failure> {
+fn signature_groups(text: &str, variables: &Variables) -> Result<Vec<RankedRule>, Failure> {
     let input = LoadInput {
         settings: &Settings::new(),
         variables,
@@ -224,13 +228,13 @@ fn signature_groups(text: &str, variables: &Variables) -> Result<Vec<Entry>, Fai
     let loaded = load(&mut [parse_file(text.join("\n").into_bytes(), "rules")], &input)?;
     let groups = Groups::new(&[&loaded.rules.heads], RULES_MAX);
     let entry =
-        |(number, rule): &(u32, HeaderRule)| Entry { fid: Fid(*number), priority: *number, rule: *rule };
+        |(number, rule): &(u32, HeaderRule)| RankedRule { fid: Fid(*number), priority: *number, rule: *rule };
     Ok(groups.header_rules().iter().map(entry).collect())
 }
 
 /// Nanoseconds a header of a batch of 64, in the rules alone and beside those of another set: the best of nine alternations. And
 /// headers on which the answers differ: of the first set from those alone, of some for both sets from a linear search.
-fn with_a_second_set(rules: &[Entry], other: &[Entry]) -> Result<([f64; 2], usize), Failure> {
+fn with_a_second_set(rules: &[RankedRule], other: &[RankedRule]) -> Result<([f64; 2], usize), Failure> {
     const BATCH: usize = 64;
     let alone = Auto::live(&[rules.to_vec()], BUDGET)?;
     let both = Auto::live(&[rules.to_vec(), other.to_vec()], BUDGET)?;
@@ -306,7 +310,7 @@ fn main() -> Result<(), Failure> {
                         continue;
                     }
                 };
-            let of = |set: &[Entry]| {
+            let of = |set: &[RankedRule]| {
                 draw(&set.iter().map(|e| e.rule).collect::<Vec<_>>(), Draw::Uniform, HEADERS / 2)
             };
             let (mine, theirs) = (of(&acl), of(&ids.entries));

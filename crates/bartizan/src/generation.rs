@@ -13,7 +13,7 @@ use crate::{findings, input, load, rule_files};
 use bartizan_agent::joined::Joined;
 use bartizan_agent::{Agent, ClassInfo, Overrides, PolicyEntries, TenantSelector, one_chain};
 use bartizan_base::{FunctionId, Generation, LinkId, Settings, TenantId};
-use bartizan_classify::Entry;
+use bartizan_classify::RankedRule;
 use bartizan_config::kind::FileKind;
 use bartizan_config::policy::{self, PolicyError, PolicyFile, did_you_mean, read};
 use bartizan_config::suricata;
@@ -182,7 +182,7 @@ pub struct Policies {
     /// How many there are.
     pub count: usize,
     /// For a classifier; fid and priority are the policy's place in the file, from 0.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<RankedRule>,
     /// Numbers of the tenants, by name.
     pub tenants: Vec<(String, TenantId)>,
     /// Numbers of the links that the file names, by name.

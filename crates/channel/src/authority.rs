@@ -35,7 +35,7 @@ pub const REGISTER: &str = "register.json";
 /// A certificate that was given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Entry {
+pub struct IssuedCertificate {
     /// Serial number, hexadecimal digits.
     pub serial: String,
     /// `device` or `controller`.
@@ -59,7 +59,7 @@ struct Retired {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Register {
-    certificates: Vec<Entry>,
+    certificates: Vec<IssuedCertificate>,
     retired: Vec<Retired>,
 }
 
@@ -289,7 +289,7 @@ impl Authority {
         let mut register = self.register()?;
         register.certificates.retain(|entry| entry.valid_until.saturating_add(KEPT) > now);
         let (serial, role, name) = (serial.to_owned(), role.to_owned(), name.to_owned());
-        register.certificates.push(Entry { serial, role, name, valid_until, revoked: None });
+        register.certificates.push(IssuedCertificate { serial, role, name, valid_until, revoked: None });
         self.save(&register)
     }
 
@@ -319,8 +319,8 @@ impl Authority {
     pub fn revoke(&self, which: &str, now: u64) -> Result<Withdrawn, ChannelError> {
         let _held = files::hold(&self.folder)?;
         let mut register = self.register()?;
-        let named = |entry: &&mut Entry| entry.serial == which || entry.name == which;
-        let mut found: Vec<&mut Entry> = register.certificates.iter_mut().filter(named).collect();
+        let named = |entry: &&mut IssuedCertificate| entry.serial == which || entry.name == which;
+        let mut found: Vec<&mut IssuedCertificate> = register.certificates.iter_mut().filter(named).collect();
         let known = !found.is_empty();
         found.retain(|entry| entry.role == DEVICE);
         let device = found.first().map_or(which, |entry| &entry.name).to_owned();
@@ -340,7 +340,7 @@ impl Authority {
     ///
     /// # Errors
     /// The register cannot be read.
-    pub fn list(&self) -> Result<Vec<Entry>, ChannelError> {
+    pub fn list(&self) -> Result<Vec<IssuedCertificate>, ChannelError> {
         Ok(self.register()?.certificates)
     }
 

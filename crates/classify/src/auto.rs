@@ -8,7 +8,7 @@
 //! least: with a smaller budget, for those who have thousands of sets, bit vectors are taken, too.
 
 use crate::bitvector::BitVector;
-use crate::classifier::{Classifier, Entry, InsertError, Linear, Match};
+use crate::classifier::{Classifier, InsertError, Linear, Match, RankedRule};
 use crate::header::Header;
 use crate::layered::Layered;
 use crate::list::List;
@@ -40,7 +40,7 @@ impl Auto {
     ///
     /// # Errors
     /// There are more sets than [`crate::SETS_MAX`].
-    pub fn new(sets: &[Vec<Entry>], budget: usize) -> Result<Self, InsertError> {
+    pub fn new(sets: &[Vec<RankedRule>], budget: usize) -> Result<Self, InsertError> {
         let rules: usize = sets.iter().map(Vec::len).sum();
         if rules <= LINEAR_MAX {
             let count = u8::try_from(sets.len()).unwrap_or(u8::MAX);
@@ -102,7 +102,7 @@ impl Auto {
 
     /// What shares nothing.
     fn whole(lists: &[List], budget: usize) -> Result<Chosen, InsertError> {
-        let sets: Vec<Vec<Entry>> = lists.iter().map(List::to_vec).collect();
+        let sets: Vec<Vec<RankedRule>> = lists.iter().map(List::to_vec).collect();
         let Auto { classifier, fits, .. } = Auto::new(&sets, budget)?;
         Ok(Chosen { structure: Structure::Whole(Arc::from(classifier)), fits })
     }
@@ -111,7 +111,7 @@ impl Auto {
     ///
     /// # Errors
     /// As [`Auto::new`].
-    pub fn live(sets: &[Vec<Entry>], budget: usize) -> Result<Live, InsertError> {
+    pub fn live(sets: &[Vec<RankedRule>], budget: usize) -> Result<Live, InsertError> {
         let mut live = Live::new(u8::try_from(sets.len()).unwrap_or(u8::MAX), budget);
         for (set, entries) in sets.iter().enumerate() {
             live.insert(set as u8, entries)?;
@@ -147,7 +147,7 @@ impl Chosen {
 
     /// All entries, each set in its order: everything is copied.
     #[must_use]
-    pub fn all_entries(&self) -> Vec<Vec<Entry>> {
+    pub fn all_entries(&self) -> Vec<Vec<RankedRule>> {
         match &self.structure {
             Structure::Layered(layered) => layered.lists().iter().map(List::to_vec).collect(),
             Structure::Whole(classifier) => classifier.all_entries(),
@@ -165,7 +165,7 @@ impl Chosen {
 }
 
 /// Bit vectors of the sets, if they fit the budget.
-fn bit_vectors(sets: &[Vec<Entry>], budget: usize) -> Option<BitVector> {
+fn bit_vectors(sets: &[Vec<RankedRule>], budget: usize) -> Option<BitVector> {
     let mut bits = BitVector::new(u8::try_from(sets.len()).ok()?, budget);
     for (set, entries) in sets.iter().enumerate() {
         bits.insert(u8::try_from(set).ok()?, entries).ok()?;

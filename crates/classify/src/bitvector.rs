@@ -14,7 +14,7 @@
 //!
 //! New entries are searched linearly until there are enough of them to build anew; deleted ones lose their valid bit.
 
-use crate::classifier::{Classifier, Entry, InsertError, Match, SETS_MAX};
+use crate::classifier::{Classifier, InsertError, Match, RankedRule, SETS_MAX};
 use crate::header::{Header, HeaderRule, number};
 use crate::list::List;
 use bartizan_base::Fid;
@@ -33,7 +33,7 @@ const BEGINS: u32 = 1 << 31;
 struct Stored {
     set: u8,
     sequence: u64,
-    entry: Entry,
+    entry: RankedRule,
 }
 
 impl Stored {
@@ -140,7 +140,7 @@ impl BitVector {
         let of_list = |(set, list): (u8, &List)| -> Vec<Stored> {
             (0u64..)
                 .zip(list.iter())
-                .map(|(sequence, entry)| Stored { set, sequence, entry: Entry { priority: 0, ..entry } })
+                .map(|(sequence, entry)| Stored { set, sequence, entry: RankedRule { priority: 0, ..entry } })
                 .collect()
         };
         new.fill((0u8..).zip(lists).flat_map(of_list).collect()).ok()?;
@@ -217,7 +217,7 @@ fn set_bit(words: &mut [u64], bit: usize) {
 }
 
 impl Classifier for BitVector {
-    fn insert(&mut self, set: u8, entries: &[Entry]) -> Result<(), InsertError> {
+    fn insert(&mut self, set: u8, entries: &[RankedRule]) -> Result<(), InsertError> {
         InsertError::check(set, self.sets.into(), entries)?;
         let mut new = Vec::with_capacity(entries.len());
         for entry in entries {
@@ -265,7 +265,7 @@ impl Classifier for BitVector {
         }
     }
 
-    fn all_entries(&self) -> Vec<Vec<Entry>> {
+    fn all_entries(&self) -> Vec<Vec<RankedRule>> {
         let mut all = self.everything();
         all.sort_by_key(Stored::order);
         let of = |set| all.iter().filter(move |s| s.set == set).map(|s| s.entry).collect();

@@ -14,7 +14,7 @@ pub const NO_FID: Fid = Fid(u32::MAX);
 
 /// A rule of a set with its place in the order and what it stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct RankedRule {
     /// What a match means, and by what the entry is deleted; entries of the same meaning share it.
     pub fid: Fid,
     /// The lowest that matches wins; of two equals the one that was inserted first.
@@ -68,7 +68,7 @@ pub enum InsertError {
 
 impl InsertError {
     /// Says what forbids these entries in this set of so many.
-    pub(crate) fn check(set: u8, sets: usize, entries: &[Entry]) -> Result<(), Self> {
+    pub(crate) fn check(set: u8, sets: usize, entries: &[RankedRule]) -> Result<(), Self> {
         if usize::from(set) >= sets {
             return Err(InsertError::NoSuchSet { set, sets: sets as u8 });
         }
@@ -88,7 +88,7 @@ pub trait Classifier: Debug + Send + Sync {
     ///
     /// # Errors
     /// Nothing is inserted then.
-    fn insert(&mut self, set: u8, entries: &[Entry]) -> Result<(), InsertError>;
+    fn insert(&mut self, set: u8, entries: &[RankedRule]) -> Result<(), InsertError>;
 
     /// Deletes the entries of a fid in all sets; returns how many there were.
     fn delete(&mut self, fid: Fid) -> usize;
@@ -122,7 +122,7 @@ pub trait Classifier: Debug + Send + Sync {
     }
 
     /// All entries, each set in its order. For explanations and tests: everything is copied.
-    fn all_entries(&self) -> Vec<Vec<Entry>>;
+    fn all_entries(&self) -> Vec<Vec<RankedRule>>;
 
     /// Rule sets.
     fn sets(&self) -> usize;
@@ -159,7 +159,7 @@ where
 /// The reference: the entries of each set in their order, one after the other. Right for a few dozen rules.
 #[derive(Clone, Debug)]
 pub struct Linear {
-    sets: Vec<Vec<Entry>>,
+    sets: Vec<Vec<RankedRule>>,
 }
 
 impl Linear {
@@ -171,7 +171,7 @@ impl Linear {
 }
 
 impl Classifier for Linear {
-    fn insert(&mut self, set: u8, entries: &[Entry]) -> Result<(), InsertError> {
+    fn insert(&mut self, set: u8, entries: &[RankedRule]) -> Result<(), InsertError> {
         InsertError::check(set, self.sets.len(), entries)?;
         if let Some(list) = self.sets.get_mut(usize::from(set)) {
             list.extend_from_slice(entries);
@@ -199,7 +199,7 @@ impl Classifier for Linear {
         }
     }
 
-    fn all_entries(&self) -> Vec<Vec<Entry>> {
+    fn all_entries(&self) -> Vec<Vec<RankedRule>> {
         self.sets.clone()
     }
 
@@ -212,6 +212,6 @@ impl Classifier for Linear {
     }
 
     fn memory(&self) -> usize {
-        self.sets.iter().map(|l| l.capacity() * size_of::<Entry>()).sum()
+        self.sets.iter().map(|l| l.capacity() * size_of::<RankedRule>()).sum()
     }
 }

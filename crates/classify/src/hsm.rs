@@ -11,7 +11,7 @@
 //! wild in the other, the tables grow with their product, and [`Hsm::insert`] refuses beyond its limit. Inserts and deletes
 //! build anew.
 
-use crate::classifier::{Classifier, Entry, InsertError, Match, SETS_MAX};
+use crate::classifier::{Classifier, InsertError, Match, RankedRule, SETS_MAX};
 use crate::header::{Header, HeaderRule, number};
 use crate::split::At;
 use bartizan_base::Fid;
@@ -135,7 +135,7 @@ struct Part {
 pub struct Hsm {
     segmentation: Segmentation,
     limit: usize,
-    sets: Vec<Vec<Entry>>,
+    sets: Vec<Vec<RankedRule>>,
     /// IPv4, IPv6.
     parts: [Vec<Part>; 2],
 }
@@ -269,7 +269,7 @@ impl Tables {
 }
 
 impl Part {
-    fn new(sets: &[(usize, &[Entry])], v6: bool, left: &mut Left) -> Option<Self> {
+    fn new(sets: &[(usize, &[RankedRule])], v6: bool, left: &mut Left) -> Option<Self> {
         let mut segments: [Segments; FIELDS] = Default::default();
         let mut classes: Vec<[Vec<Bits>; FIELDS]> = vec![Default::default(); sets.len()];
         for (field, out) in segments.iter_mut().enumerate() {
@@ -317,9 +317,9 @@ impl Hsm {
         new
     }
 
-    fn build(&self, sets: &[Vec<Entry>]) -> Option<[Vec<Part>; 2]> {
+    fn build(&self, sets: &[Vec<RankedRule>]) -> Option<[Vec<Part>; 2]> {
         let mut left = Left(self.limit);
-        let numbered: Vec<(usize, &[Entry])> = sets.iter().map(Vec::as_slice).enumerate().collect();
+        let numbered: Vec<(usize, &[RankedRule])> = sets.iter().map(Vec::as_slice).enumerate().collect();
         let size = match self.segmentation {
             Segmentation::Separate => 1,
             Segmentation::Integrated => numbered.len().max(1),
@@ -329,7 +329,7 @@ impl Hsm {
         Some([build(false)?, build(true)?])
     }
 
-    fn replace(&mut self, sets: Vec<Vec<Entry>>) -> Result<(), InsertError> {
+    fn replace(&mut self, sets: Vec<Vec<RankedRule>>) -> Result<(), InsertError> {
         let rules = sets.iter().map(Vec::len).sum();
         self.parts = self.build(&sets).ok_or(InsertError::Memory { rules, limit: self.limit })?;
         self.sets = sets;
@@ -352,7 +352,7 @@ impl Hsm {
 }
 
 impl Classifier for Hsm {
-    fn insert(&mut self, set: u8, entries: &[Entry]) -> Result<(), InsertError> {
+    fn insert(&mut self, set: u8, entries: &[RankedRule]) -> Result<(), InsertError> {
         InsertError::check(set, self.sets.len(), entries)?;
         let mut sets = self.sets.clone();
         if let Some(list) = sets.get_mut(usize::from(set)) {
@@ -399,7 +399,7 @@ impl Classifier for Hsm {
         }
     }
 
-    fn all_entries(&self) -> Vec<Vec<Entry>> {
+    fn all_entries(&self) -> Vec<Vec<RankedRule>> {
         self.sets.clone()
     }
 
@@ -414,6 +414,6 @@ impl Classifier for Hsm {
     fn memory(&self) -> usize {
         let [v4, v6] = &self.parts;
         let tables = v4.iter().map(|p| p.bytes(false)).chain(v6.iter().map(|p| p.bytes(true))).sum::<usize>();
-        tables + self.len() * size_of::<Entry>()
+        tables + self.len() * size_of::<RankedRule>()
     }
 }

@@ -9,7 +9,7 @@
 //! Added rules cost each lookup a little. [`Layered::compact`] compiles the whole list, and lookups under way go over to that; it is to be called beside the work, when changes rest.
 
 use crate::auto::REST_MAX;
-use crate::classifier::{Entry, InsertError, Match};
+use crate::classifier::{InsertError, Match, RankedRule};
 use crate::header::{Header, HeaderRule};
 use crate::list::{List, Placed};
 use crate::live::{Meanings, Version};
@@ -239,7 +239,7 @@ impl Layered {
     /// Upper bound of the bytes in use, shared ones included.
     #[must_use]
     pub fn memory(&self) -> usize {
-        let lists: usize = self.lists.iter().map(|list| list.len() * (size_of::<Entry>() + 8)).sum();
+        let lists: usize = self.lists.iter().map(|list| list.len() * (size_of::<RankedRule>() + 8)).sum();
         self.published.load().memory() + lists
     }
 }

@@ -30,7 +30,7 @@ pub mod trace;
 
 pub use auto::{Auto, Chosen, LINEAR_MAX};
 pub use bitvector::BitVector;
-pub use classifier::{Classifier, Entry, InsertError, Linear, Match, NO_FID, SETS_MAX};
+pub use classifier::{Classifier, InsertError, Linear, Match, NO_FID, RankedRule, SETS_MAX};
 pub use flat::{Flat, FlatV4, FlatV6};
 pub use header::{Header, HeaderNames, HeaderRule, NameId, NameIds, Net, Range};
 pub use hsm::{Hsm, Segmentation};

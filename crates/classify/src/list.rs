@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rule sets as lists of pieces. Lists share pieces: what of a list is the same as in another one is known by address, whatever its rules stand for there.
 
-use crate::classifier::{Entry, InsertError, Match, NO_FID};
+use crate::classifier::{InsertError, Match, NO_FID, RankedRule};
 use crate::header::HeaderRule;
 use bartizan_base::Fid;
 use core::ops::Range;
@@ -66,9 +66,9 @@ pub enum Numbers {
 }
 
 impl Numbers {
-    fn entry(self, number: u32, rule: HeaderRule) -> Entry {
+    fn entry(self, number: u32, rule: HeaderRule) -> RankedRule {
         let (fid, priority) = self.meaning(number);
-        Entry { fid: Fid(fid), priority, rule }
+        RankedRule { fid: Fid(fid), priority, rule }
     }
 
     const fn meaning(self, number: u32) -> (u32, u32) {
@@ -117,7 +117,7 @@ impl Placed {
         Placed { piece, ..self.clone() }
     }
 
-    fn entries(&self) -> impl Iterator<Item = Entry> {
+    fn entries(&self) -> impl Iterator<Item = RankedRule> {
         let numbered = self.piece.numbers.iter().zip(&self.piece.rules);
         numbered.map(|(number, rule)| self.numbers.entry(*number, *rule))
     }
@@ -169,18 +169,18 @@ impl List {
     }
 
     /// The entries, in their order.
-    pub fn iter(&self) -> impl Iterator<Item = Entry> {
+    pub fn iter(&self) -> impl Iterator<Item = RankedRule> {
         self.placed.iter().flat_map(Placed::entries)
     }
 
     /// All entries.
     #[must_use]
-    pub fn to_vec(&self) -> Vec<Entry> {
+    pub fn to_vec(&self) -> Vec<RankedRule> {
         self.iter().collect()
     }
 
     /// The entry at a place.
-    pub(crate) fn get(&self, place: usize) -> Option<Entry> {
+    pub(crate) fn get(&self, place: usize) -> Option<RankedRule> {
         let piece = self.starts.partition_point(|start| *start <= place).checked_sub(1)?;
         let placed = self.placed.get(piece)?;
         let place = place - self.start(piece);
@@ -231,9 +231,9 @@ impl List {
 }
 
 /// Each run of one priority is a piece.
-impl FromIterator<Entry> for List {
-    fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Self {
-        let entries: Vec<Entry> = entries.into_iter().collect();
+impl FromIterator<RankedRule> for List {
+    fn from_iter<I: IntoIterator<Item = RankedRule>>(entries: I) -> Self {
+        let entries: Vec<RankedRule> = entries.into_iter().collect();
         let pieces = entries.chunk_by(|a, b| a.priority == b.priority).map(|run| Placed {
             piece: Arc::new(Piece::new(run.iter().map(|entry| (entry.fid.0, entry.rule)))),
             numbers: Numbers::At(run.first().map_or(0, |entry| entry.priority)),

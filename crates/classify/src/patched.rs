@@ -4,7 +4,7 @@
 //! Bit vectors know ranks, not what rules stand for: so lists with the same rules share them, whatever numbers they give to these.
 
 use crate::bitvector::BitVector;
-use crate::classifier::{Entry, Match, SETS_MAX};
+use crate::classifier::{Match, RankedRule, SETS_MAX};
 use crate::header::{Header, HeaderRule};
 use crate::list::List;
 use crate::split::NONE;
@@ -25,7 +25,7 @@ struct Patch {
     /// By rank.
     meanings: Box<[Meaning]>,
     /// Entries that are in no bit vector, with their places in the list, rising.
-    added: Vec<(u32, Entry)>,
+    added: Vec<(u32, RankedRule)>,
 }
 
 /// What an entry of the bit vectors is in a list.
@@ -107,7 +107,7 @@ impl Patched {
     pub fn memory(&self) -> usize {
         use crate::Classifier;
         let of_set = |patch: &Patch| {
-            size_of_val(&*patch.meanings) + patch.added.capacity() * size_of::<(u32, Entry)>()
+            size_of_val(&*patch.meanings) + patch.added.capacity() * size_of::<(u32, RankedRule)>()
         };
         self.bits.memory() + self.valid.len() * 8 + self.sets.iter().map(of_set).sum::<usize>()
     }

@@ -12,7 +12,7 @@
 //!
 //! Inserts build anew; deletes clear valid bits.
 
-use crate::classifier::{Classifier, Entry, InsertError, Match, SETS_MAX};
+use crate::classifier::{Classifier, InsertError, Match, RankedRule, SETS_MAX};
 use crate::flat::Flat;
 use crate::header::{Header, HeaderRule, Net, Range};
 use crate::split::At;
@@ -140,7 +140,7 @@ struct Planes {
 }
 
 impl Planes {
-    fn new(sets: &[Vec<Entry>], v6: bool, limit: usize) -> Option<Self> {
+    fn new(sets: &[Vec<RankedRule>], v6: bool, limit: usize) -> Option<Self> {
         let mut planes = Planes { bounds: vec![0], ..Planes::default() };
         let mut entries: Vec<Option<Ternary>> = Vec::new();
         for list in sets {
@@ -208,7 +208,7 @@ impl Planes {
 pub struct StrideBv {
     limit: usize,
     level: Level,
-    sets: Vec<Vec<Entry>>,
+    sets: Vec<Vec<RankedRule>>,
     /// Entries that were deleted since the vectors were made, by set and place.
     gone: Vec<Vec<bool>>,
     planes: [Planes; 2],
@@ -236,8 +236,8 @@ impl StrideBv {
         self.planes.iter().flat_map(|p| &p.ranks).filter(|r| **r != u32::MAX).count()
     }
 
-    fn live(&self) -> Vec<Vec<Entry>> {
-        let of = |(list, gone): (&Vec<Entry>, &Vec<bool>)| {
+    fn live(&self) -> Vec<Vec<RankedRule>> {
+        let of = |(list, gone): (&Vec<RankedRule>, &Vec<bool>)| {
             list.iter().zip(gone).filter(|(_, gone)| !**gone).map(|(e, _)| *e).collect()
         };
         self.sets.iter().zip(&self.gone).map(of).collect()
@@ -245,7 +245,7 @@ impl StrideBv {
 }
 
 impl Classifier for StrideBv {
-    fn insert(&mut self, set: u8, entries: &[Entry]) -> Result<(), InsertError> {
+    fn insert(&mut self, set: u8, entries: &[RankedRule]) -> Result<(), InsertError> {
         InsertError::check(set, self.sets.len(), entries)?;
         let mut sets = self.live();
         if let Some(list) = sets.get_mut(usize::from(set)) {
@@ -305,7 +305,7 @@ impl Classifier for StrideBv {
         }
     }
 
-    fn all_entries(&self) -> Vec<Vec<Entry>> {
+    fn all_entries(&self) -> Vec<Vec<RankedRule>> {
         self.live()
     }
 
@@ -319,7 +319,7 @@ impl Classifier for StrideBv {
 
     fn memory(&self) -> usize {
         self.planes.iter().map(Planes::bytes).sum::<usize>()
-            + self.sets.iter().map(|s| s.len() * (size_of::<Entry>() + 1)).sum::<usize>()
+            + self.sets.iter().map(|s| s.len() * (size_of::<RankedRule>() + 1)).sum::<usize>()
     }
 }
 

@@ -4,8 +4,8 @@
 use bartizan_base::{Fid, LinkId, TenantId};
 use bartizan_classify::trace::{Draw, draw};
 use bartizan_classify::{
-    Auto, BitVector, Classifier, Entry, Flat, Header, HeaderRule, Hsm, InsertError, Level, Linear, Live,
-    Match, NO_FID, Net, Range, Rebuild, Segmentation, Segments, StrideBv,
+    Auto, BitVector, Classifier, Flat, Header, HeaderRule, Hsm, InsertError, Level, Linear, Live, Match,
+    NO_FID, Net, Range, RankedRule, Rebuild, Segmentation, Segments, StrideBv,
 };
 use bartizan_testkit::random::Random;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -79,14 +79,14 @@ fn header() -> impl Strategy<Value = Header> {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Insert(u8, Vec<Entry>),
+    Insert(u8, Vec<RankedRule>),
     Delete(Fid),
     Begin(bool),
     Finish,
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let entry = (0u32..40, 0u32..20, rule()).prop_map(|(fid, priority, rule)| Entry {
+    let entry = (0u32..40, 0u32..20, rule()).prop_map(|(fid, priority, rule)| RankedRule {
         fid: Fid(fid),
         priority,
         rule,
@@ -240,9 +240,12 @@ fn deletes_in_large_and_small_groups_are_as_the_linear_search() {
                 rules.push(HeaderRule { destination_ports: Range::ANY, ..rule });
             }
         }
-        let entry =
-            |(i, rule): (usize, &HeaderRule)| Entry { fid: Fid(i as u32), priority: i as u32, rule: *rule };
-        let entries: Vec<Entry> = rules.iter().enumerate().map(entry).collect();
+        let entry = |(i, rule): (usize, &HeaderRule)| RankedRule {
+            fid: Fid(i as u32),
+            priority: i as u32,
+            rule: *rule,
+        };
+        let entries: Vec<RankedRule> = rules.iter().enumerate().map(entry).collect();
         let (mut live, mut linear) = (Live::new(SETS, 64 << 20), Linear::new(SETS));
         live.insert(1, &entries).unwrap();
         linear.insert(1, &entries).unwrap();
@@ -277,9 +280,9 @@ proptest! {
         let mut linear = Linear::new(sets as u8);
         let mut number = 0;
         for (set, rules) in rules.iter().take(sets).enumerate() {
-            let entries: Vec<Entry> = rules.iter().map(|rule| {
+            let entries: Vec<RankedRule> = rules.iter().map(|rule| {
                 number += 1;
-                Entry { fid: Fid(number), priority: number % 50, rule: *rule }
+                RankedRule { fid: Fid(number), priority: number % 50, rule: *rule }
             }).collect();
             live.insert(set as u8, &entries).unwrap();
             linear.insert(set as u8, &entries).unwrap();
@@ -291,7 +294,7 @@ proptest! {
                 prop_assert_eq!(live.delete(Fid(fid)), linear.delete(Fid(fid)));
             }
             for (number, rule) in (5_000..).zip(rules[0].iter().step_by(4)) {
-                let entry = Entry { fid: Fid(number), priority: number % 50, rule: *rule };
+                let entry = RankedRule { fid: Fid(number), priority: number % 50, rule: *rule };
                 live.insert(0, &[entry]).unwrap();
                 linear.insert(0, &[entry]).unwrap();
             }
@@ -344,8 +347,8 @@ proptest! {
         let mut linear = Linear::new(SETS);
         let mut live = Live::new(SETS, 64 << 20);
         let mut rebuild: Option<Rebuild> = None;
-        let mut gone: Vec<(u8, Entry)> = Vec::new();
-        let mut all: Vec<(u8, Entry)> = Vec::new();
+        let mut gone: Vec<(u8, RankedRule)> = Vec::new();
+        let mut all: Vec<(u8, RankedRule)> = Vec::new();
         for step in steps {
             match step {
                 Step::Insert(set, entries) => {
@@ -392,7 +395,7 @@ proptest! {
             Box::new(Hsm::new(SETS, Segmentation::Integrated, 256 << 20)),
             Box::new(stride),
         ];
-        let mut sets: Vec<Vec<Entry>> = vec![Vec::new(); usize::from(SETS)];
+        let mut sets: Vec<Vec<RankedRule>> = vec![Vec::new(); usize::from(SETS)];
         for step in steps {
             match step {
                 Step::Insert(set, mut entries) => {
@@ -431,7 +434,7 @@ proptest! {
 
 #[test]
 fn rules_with_a_port_each_are_found_by_bit_vectors() {
-    let entry = |i: u32| Entry {
+    let entry = |i: u32| RankedRule {
         fid: Fid(i),
         priority: i,
         rule: HeaderRule {
@@ -441,7 +444,7 @@ fn rules_with_a_port_each_are_found_by_bit_vectors() {
             ..HeaderRule::default()
         },
     };
-    let entries: Vec<Entry> = (0..10_000).map(entry).collect();
+    let entries: Vec<RankedRule> = (0..10_000).map(entry).collect();
     let auto = Auto::new(std::slice::from_ref(&entries), 64 << 20).unwrap();
     assert!(auto.why.starts_with("bit vectors: 10000 rules"), "{}", auto.why);
     let mut linear = Linear::new(1);
@@ -458,8 +461,8 @@ fn rules_with_a_port_each_are_found_by_bit_vectors() {
 #[test]
 fn lookups_go_on_while_entries_come_and_go() {
     use std::sync::atomic::{AtomicBool, Ordering};
-    // Entry i matches source 10.i.0.0/16 and one destination port in 20; the catch-all always stays.
-    let entry = |i: u32| Entry {
+    // Rule i matches source 10.i.0.0/16 and one destination port in 20; the catch-all always stays.
+    let entry = |i: u32| RankedRule {
         fid: Fid(i),
         priority: i,
         rule: HeaderRule {
@@ -468,10 +471,10 @@ fn lookups_go_on_while_entries_come_and_go() {
             ..HeaderRule::default()
         },
     };
-    let any = Entry { fid: Fid(99_999), priority: 99_999, rule: HeaderRule::default() };
+    let any = RankedRule { fid: Fid(99_999), priority: 99_999, rule: HeaderRule::default() };
     let count = 4_000u32;
     let mut live = Live::new(1, 64 << 20);
-    let mut entries: Vec<Entry> = (0..count).map(entry).collect();
+    let mut entries: Vec<RankedRule> = (0..count).map(entry).collect();
     entries.push(any);
     live.insert(0, &entries).unwrap();
     let mut linear = Linear::new(1);
@@ -569,7 +572,7 @@ fn ten_thousand_rules_stay_within_their_bound_and_right() {
             destination_ports: if n.below(3) == 0 { Range::ANY } else { Range::one(n.below(500) as u16) },
             ..HeaderRule::default()
         };
-        entries.push(Entry { fid: Fid(index), priority: index, rule });
+        entries.push(RankedRule { fid: Fid(index), priority: index, rule });
     }
     let mut linear = Linear::new(1);
     let mut bits = BitVector::new(1, 64 << 20);
@@ -601,7 +604,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     let mut bits = BitVector::new(1, 4_000);
     let entry = |n: u32| {
         let source = Some(Net { address: Ipv4Addr::from(n << 8).into(), length: 24 });
-        Entry { fid: Fid(n), priority: n, rule: HeaderRule { source, ..HeaderRule::default() } }
+        RankedRule { fid: Fid(n), priority: n, rule: HeaderRule { source, ..HeaderRule::default() } }
     };
     bits.insert(0, &[entry(1)]).unwrap();
     let many: Vec<_> = (2..2_000).map(entry).collect();
@@ -624,7 +627,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
 
 #[test]
 fn every_structure_refuses_a_set_that_is_not_there_and_the_fid_of_no_match() {
-    let entry = |fid| Entry { fid, priority: 0, rule: HeaderRule::default() };
+    let entry = |fid| RankedRule { fid, priority: 0, rule: HeaderRule::default() };
     let structures: [Box<dyn Classifier>; 5] = [
         Box::new(Linear::new(1)),
         Box::new(BitVector::new(1, 1 << 20)),

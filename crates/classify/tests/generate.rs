@@ -11,7 +11,7 @@ use crate::common;
 use bartizan_base::Fid;
 use bartizan_classify::generate::{GenerateError, Statistics};
 use bartizan_classify::trace::{Draw, Random, draw};
-use bartizan_classify::{Auto, Classifier, Entry, HeaderRule, Linear, Live, Net, Range, classbench};
+use bartizan_classify::{Auto, Classifier, HeaderRule, Linear, Live, Net, Range, RankedRule, classbench};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -166,8 +166,9 @@ fn made(v6: bool) -> Vec<HeaderRule> {
 
 /// Every header's first match in `Auto`'s choice and in `Live` is the linear search's.
 fn found_alike(rules: &[HeaderRule], headers: usize) {
-    let entry = |(i, r): (usize, &HeaderRule)| Entry { fid: Fid(i as u32), priority: i as u32, rule: *r };
-    let entries: Vec<Entry> = rules.iter().enumerate().map(entry).collect();
+    let entry =
+        |(i, r): (usize, &HeaderRule)| RankedRule { fid: Fid(i as u32), priority: i as u32, rule: *r };
+    let entries: Vec<RankedRule> = rules.iter().enumerate().map(entry).collect();
     let mut linear = Linear::new(1);
     linear.insert(0, &entries).unwrap();
     let mut live = Live::new(1, 64 << 20);

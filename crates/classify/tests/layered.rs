@@ -2,7 +2,9 @@
 //! Generations of rule sets that share tables answer as the linear search of their own lists does, however they came about.
 
 use bartizan_base::{Fid, LinkId, TenantId};
-use bartizan_classify::{Auto, Classifier, Entry, Header, HeaderRule, Layered, Linear, List, Net, Range};
+use bartizan_classify::{
+    Auto, Classifier, Header, HeaderRule, Layered, Linear, List, Net, Range, RankedRule,
+};
 use bartizan_testkit::random::Random;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -60,7 +62,7 @@ fn header(random: &mut Random) -> Header {
 
 /// Rules in their order as entries: numbered on, some sharing their number as those of one policy do.
 fn list(rules: &[HeaderRule], shift: u32) -> List {
-    let entry = |(place, rule): (u32, &HeaderRule)| Entry {
+    let entry = |(place, rule): (u32, &HeaderRule)| RankedRule {
         fid: Fid(shift + place / 2 * 3),
         priority: shift / 2 + place / 2,
         rule: *rule,

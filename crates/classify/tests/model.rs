@@ -190,7 +190,7 @@ mod split {
 }
 
 use bartizan_base::Fid;
-use classifier::{Classifier, Entry, Linear, NO_FID};
+use classifier::{Classifier, Linear, NO_FID, RankedRule};
 use flat::{FlatV4, FlatV6};
 use header::{HeaderRule, Net, Range};
 use live::{Live, Reader};
@@ -200,7 +200,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 /// What the writer does.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Insert(Entry),
+    Insert(RankedRule),
     Delete(Fid),
     /// Compiles anew and publishes; the next step comes between the two.
     Begin,
@@ -208,12 +208,12 @@ enum Step {
 }
 
 /// An entry that matches everything.
-fn entry(fid: u32, priority: u32) -> Entry {
-    Entry { fid: Fid(fid), priority, rule: HeaderRule::default() }
+fn entry(fid: u32, priority: u32) -> RankedRule {
+    RankedRule { fid: Fid(fid), priority, rule: HeaderRule::default() }
 }
 
 /// What is right after each of the steps, the first before any.
-fn answers(first: &[Entry], steps: &[Step]) -> Vec<Fid> {
+fn answers(first: &[RankedRule], steps: &[Step]) -> Vec<Fid> {
     let mut linear = Linear::new(1);
     linear.insert(0, first).unwrap();
     let mut right = Vec::new();
@@ -239,7 +239,7 @@ struct Progress {
 
 /// Runs the steps beside so many lookups of a reader, in every order with so many preemptions. Entries `gone` are deleted
 /// beforehand.
-fn check(first: &[Entry], gone: &[Fid], steps: &[Step], lookups: usize, preemptions: usize) {
+fn check(first: &[RankedRule], gone: &[Fid], steps: &[Step], lookups: usize, preemptions: usize) {
     // A header by itself and headers of a batch are found in different ways.
     for headers in [1, 2] {
         check_of(headers, first, gone, steps, lookups, preemptions);
@@ -249,13 +249,13 @@ fn check(first: &[Entry], gone: &[Fid], steps: &[Step], lookups: usize, preempti
 /// As [`check`], each lookup of so many headers.
 fn check_of(
     headers: usize,
-    first: &[Entry],
+    first: &[RankedRule],
     gone: &[Fid],
     steps: &[Step],
     lookups: usize,
     preemptions: usize,
 ) {
-    let left: Vec<Entry> = first.iter().copied().filter(|e| !gone.contains(&e.fid)).collect();
+    let left: Vec<RankedRule> = first.iter().copied().filter(|e| !gone.contains(&e.fid)).collect();
     let right = answers(&left, steps);
     let (first, gone, steps) = (first.to_vec(), gone.to_vec(), steps.to_vec());
     let mut model = loom::model::Builder::new();

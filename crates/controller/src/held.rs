@@ -7,7 +7,7 @@
 //! is tried anew.
 
 use crate::device::{self, ALL, DeviceSpec, DeviceStatus, State};
-use crate::kept::{HeldBack, Kept};
+use crate::kept::{HeldBack, OlderParts};
 use crate::model::Model;
 use crate::parts;
 use crate::render::{self, GROUPS, LIBRARIES, POLICIES, RULE_TEXTS, TENANTS, library_of};
@@ -198,7 +198,7 @@ impl DeviceStatus {
         for (tenant, lines) in blame {
             let runs = self.runs_of(tenant);
             match keeps.get_mut(tenant) {
-                None => drop(keeps.insert(tenant.clone(), Kept { generation: runs, tenant: None })),
+                None => drop(keeps.insert(tenant.clone(), OlderParts { generation: runs, tenant: None })),
                 Some(kept) if kept.tenant.is_none() => kept.tenant = Some(self.runs_tenant_of(tenant)),
                 Some(_) => return None,
             }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// What a tenant gets of an older generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-pub struct Kept {
+pub struct OlderParts {
     /// The generation that its policies and groups are of; 0: it has none there.
     pub generation: u64,
     /// What administrators say of the tenant is older as well, that of this generation (0: it was not there), but for whose traffic it is and its
@@ -17,7 +17,7 @@ pub struct Kept {
 }
 
 /// Tenants that get something of an older generation.
-pub type Keeps = BTreeMap<String, Kept>;
+pub type Keeps = BTreeMap<String, OlderParts>;
 
 /// A tenant whose change a device does not take.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -169,7 +169,7 @@ fn add(sums: &mut BTreeMap<String, u64>, name: &str, by: u64) -> bool {
 
 /// What a device counted of a tenant, as it is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct StoredCounts {
     /// When the first report came, in microseconds since 1970.
     pub since: u64,
     /// When the newest came.
@@ -185,8 +185,8 @@ fn id(tenant: &str, device: &str) -> String {
 
 /// What a device counted of a tenant; nothing before it has reported anything of it.
 #[must_use]
-pub fn of(model: &Model, tenant: &str, device: &str) -> Option<Kept> {
-    Kept::deserialize(model.status(KIND, &id(tenant, device))?).ok()
+pub fn of(model: &Model, tenant: &str, device: &str) -> Option<StoredCounts> {
+    StoredCounts::deserialize(model.status(KIND, &id(tenant, device))?).ok()
 }
 
 /// Whether a counter's name is one that is kept.
@@ -212,7 +212,7 @@ pub fn take(
     (now, begins): (u64, bool),
 ) -> Taken {
     let mut taken = Taken { lines: Vec::new(), own: Vec::new(), refused: 0 };
-    let mut tenants: BTreeMap<String, Kept> = BTreeMap::new();
+    let mut tenants: BTreeMap<String, StoredCounts> = BTreeMap::new();
     for (name, by) in counters {
         let Some(rest) = name.strip_prefix(OWNED) else {
             taken.own.push((name, by));
@@ -223,14 +223,14 @@ pub fn take(
         let added = known && {
             let kept = tenants.entry(tenant.to_owned()).or_insert_with(|| {
                 let before = of(model, tenant, device).filter(|_| !begins);
-                before.unwrap_or(Kept { since: now, ..Kept::default() })
+                before.unwrap_or(StoredCounts { since: now, ..StoredCounts::default() })
             });
             kept.newest = now;
             kept.sums.add(what, by)
         };
         taken.refused += u64::from(!added);
     }
-    let line = |(tenant, kept): (String, Kept)| Status {
+    let line = |(tenant, kept): (String, StoredCounts)| Status {
         kind: KIND.to_owned(),
         id: id(&tenant, device),
         body: serde_json::to_value(kept).ok(),

@@ -7,7 +7,7 @@ use bartizan_api::southbound::{Object, Rules};
 use bartizan_controller::bridge::shelf::{Olds, Shelf};
 use bartizan_controller::device::{Acknowledgement, DeviceSpec, DeviceStatus, State, Touched};
 use bartizan_controller::held::Blame;
-use bartizan_controller::kept::Kept;
+use bartizan_controller::kept::OlderParts;
 use bartizan_controller::southbound::Wanted;
 use bartizan_controller::{numbers, render};
 use common::{With, World};
@@ -268,7 +268,7 @@ fn a_refusal_costs_the_tenant_what_it_said_last_then_what_is_said_of_it_and_then
     };
     let blame = |tenant: &str| Blame::from([(tenant.to_owned(), vec!["why".to_owned()])]);
     let of = |tenant: &str| Touched::Tenants([tenant.to_owned()].into());
-    let kept = |generation, tenant| Kept { generation, tenant };
+    let kept = |generation, tenant| OlderParts { generation, tenant };
     let status = runs(DeviceStatus::default().follow(5, &Touched::All));
     // Only what is refused is held back.
     assert_eq!(status.clone().hold_back(&blame("a"), 9), None);

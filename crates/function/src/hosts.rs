@@ -199,10 +199,10 @@ impl<T: HostData> HostKeeper for HostValues<T> {
 /// The tables of all functions; it lives longer than any generation.
 pub struct HostTables {
     config: HostTablesConfig,
-    tables: Mutex<Vec<Kept>>,
+    tables: Mutex<Vec<StoredTable>>,
 }
 
-struct Kept {
+struct StoredTable {
     function: &'static str,
     version: u16,
     table: Arc<dyn Any + Send + Sync>,
@@ -239,7 +239,11 @@ impl HostTables {
         let table = Arc::new(HostValues::<T>::new(spec.name, slot, &self.config));
         tables.retain(|kept| kept.function != spec.name);
         let (function, version) = (spec.name, slot.version);
-        tables.push(Kept { function, version, table: Arc::clone(&table) as Arc<dyn Any + Send + Sync> });
+        tables.push(StoredTable {
+            function,
+            version,
+            table: Arc::clone(&table) as Arc<dyn Any + Send + Sync>,
+        });
         Some(table)
     }
 }

@@ -12,7 +12,7 @@
 //! Not done: TCP flags, DSCP, time of day.
 
 use crate::classes::{self, ByFid, Member, Names, PolicyClass, Side, sides};
-use crate::pfw_table::{self, Entry, Outcome, RuleAction, Span};
+use crate::pfw_table::{self, Outcome, RuleAction, RuleWords, Span};
 use bartizan_base::{Decision, Fid, FunctionId, Generation, TenantId, Verdict};
 use bartizan_classify::{HeaderRule, Net, Range};
 use bartizan_config::policy::sections::{FilterAction, PfwRule, PfwSection};
@@ -167,7 +167,7 @@ pub struct Pfw {
     /// Where each policy's outcomes are.
     filters: Vec<Span>,
     /// What is done, by what matched.
-    table: Vec<Entry>,
+    table: Vec<RuleWords>,
     /// Where each policy's rules hold and what they match, until that is taken.
     header_rules: Vec<HeaderRules>,
     /// Names of the counters: at the place of an outcome that of its counter.

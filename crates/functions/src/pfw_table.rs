@@ -9,7 +9,7 @@ use bartizan_config::policy::sections::FilterAction;
 use bartizan_packet::tables::{RuleEntry, RuleEntryFlags};
 
 /// An entry, as it lies in the table.
-pub type Entry = [u8; RuleEntry::LEN];
+pub type RuleWords = [u8; RuleEntry::LEN];
 
 /// Protocols whose flows hold packets of several types.
 const ICMP: [u8; 2] = [1, 58];
@@ -60,7 +60,13 @@ pub struct Outcome {
 
 /// The outcome of a rule, by its number from 1, or of the default (0). Its counter is at its own place.
 #[must_use]
-pub fn entry(action: RuleAction, rule: u32, place: u32, each_icmp: bool, generation: Generation) -> Entry {
+pub fn entry(
+    action: RuleAction,
+    rule: u32,
+    place: u32,
+    each_icmp: bool,
+    generation: Generation,
+) -> RuleWords {
     let (verdict, refused) = match action {
         RuleAction::Filter(FilterAction::Allow) | RuleAction::Redirect(_) => (Verdict::Continue, false),
         RuleAction::Filter(FilterAction::Drop) => (Verdict::Drop, true),
@@ -89,7 +95,7 @@ pub fn entry(action: RuleAction, rule: u32, place: u32, each_icmp: bool, generat
 /// Interprets an entry for a packet: of the headers counts, beyond what the rule matched, only the protocol of the packet's flow, if it has one.
 #[inline]
 #[must_use]
-pub fn interpret(entry: &Entry, flow: Option<u8>) -> Outcome {
+pub fn interpret(entry: &RuleWords, flow: Option<u8>) -> Outcome {
     let entry = RuleEntry::read(entry);
     let verdict = match entry.verdict {
         0 => Verdict::Continue,

@@ -125,7 +125,7 @@ pub(crate) fn find(pin: &Pin, ifindex: u32, link: &Link) -> Result<Option<Found>
 
 /// A program that is pinned is of this program, of whichever build. Where the kernel does not tell, the folder does: it is this user's alone.
 fn is_ours(pin: &Pin, id: u32) -> Result<(), XdpError> {
-    let program = crate::program::program_name(id);
+    let program = program_name(id);
     if program.is_empty() || program == crate::program::NAME {
         return Ok(());
     }
@@ -156,6 +156,12 @@ pub fn remove_left(ifindex: u32) -> Result<bool, XdpError> {
         Some(found) => found.detach(&pin, &link.name).map(|()| true),
         None => Ok(false),
     }
+}
+
+/// Name of a loaded program; empty where the kernel does not tell.
+pub(crate) fn program_name(id: u32) -> String {
+    let found = loaded_programs().filter_map(Result::ok).find(|program| program.id() == id);
+    found.and_then(|program| program.name_as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 /// The maps of a program that was left. `None`: as [`LeftTables::open`].

@@ -8,7 +8,7 @@
 use crate::early::{EarlyOptions, EarlyTables, Size};
 use crate::error::XdpError;
 use crate::features;
-use crate::left::{self, Left, LeftTables};
+use crate::left::{self, Left, LeftTables, program_name};
 use crate::link::Link;
 use crate::lost::{self, PortNews, Reports};
 use crate::memory::Words;
@@ -20,7 +20,7 @@ use crate::sys::{self, Attachment, Map, Run, Write};
 use crate::tables::{
     HEARTBEAT_WORDS, KEY_LEN, LOST_WORDS, NOT_BEGUN, PORT_WORDS, SLOT_LEN, SLOT_WORDS, Tables,
 };
-use aya::programs::{Xdp, loaded_programs};
+use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader};
 use bartizan_packet::DecoderConfig;
 use bartizan_packet::slots::{
@@ -853,12 +853,6 @@ fn processors() -> Result<u32, XdpError> {
 fn program(bpf: &mut Ebpf) -> Result<&mut Xdp, XdpError> {
     let missing = || XdpError::Load { program: NAME, problem: "the object has no such program".into() };
     bpf.program_mut(NAME).and_then(|program| program.try_into().ok()).ok_or_else(missing)
-}
-
-/// Name of a loaded program; empty where the kernel does not tell.
-pub(crate) fn program_name(id: u32) -> String {
-    let found = loaded_programs().filter_map(Result::ok).find(|program| program.id() == id);
-    found.and_then(|program| program.name_as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 fn not_attached(link: &Link, ifindex: u32, mode: Mode, error: io::Error) -> XdpError {

@@ -31,7 +31,7 @@ pub(super) struct Context {
 
 /// What is kept of a generation for the next one.
 #[derive(Clone)]
-pub(super) struct Kept {
+pub(super) struct LastBuild {
     pub context: Arc<Context>,
     /// What its policies came to, in their order, and the default.
     pub owners: Vec<Arc<Made>>,

@@ -6,9 +6,9 @@ use super::outbox::{Alerts, Outbox};
 use super::stage::{Held, Objects, Stage};
 use bartizan_api::southbound::{
     Alert, AlertMessage, DONE_SINCE, Decoder, Delta, DeviceId, Enrol, Enrolled, ErrorKind, FIRST_VERSION,
-    FunctionMessage, FunctionOrder, FunctionState, Hash, Hello, Inventory, Message, Now, Object, ObjectKey,
-    PolicyMessage, Pulse, Refusal, RefusalCode, Refuse, RefuseCode, RuleMessage, Running, SessionMessage,
-    Stands, StatisticsMessage, Told, Took, VERSIONS, Welcome, WorkerRuns, limits,
+    FunctionMessage, FunctionOrder, FunctionState, Hash, Hello, Inventory, LastRunning, Message, Now, Object,
+    ObjectKey, PolicyMessage, Pulse, Refusal, RefusalCode, Refuse, RefuseCode, RuleMessage, Running,
+    SessionMessage, Stands, StatisticsMessage, Took, VERSIONS, Welcome, WorkerRuns, limits,
 };
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, VecDeque};
@@ -170,7 +170,7 @@ pub struct Session {
     next_commit: Option<(u64, Hash)>,
     /// The last commit over this connection, while it is not answered, and the workers that were named over it.
     unanswered: Option<(u64, Hash)>,
-    told: Told,
+    told: LastRunning,
     /// What could not be stored, and when to try again.
     unstored: Option<(Option<u64>, Candidate)>,
     patience: Backoff,
@@ -213,7 +213,7 @@ impl Session {
             building: None,
             next_commit: None,
             unanswered: None,
-            told: Told::default(),
+            told: LastRunning::default(),
             unstored: None,
             patience: Backoff::new(config.seed),
             refused: None,
@@ -328,7 +328,7 @@ impl Session {
         self.stage.reconnected();
         self.forget_passing_refusal();
         self.inventory = None;
-        (self.unanswered, self.told) = (None, Told::default());
+        (self.unanswered, self.told) = (None, LastRunning::default());
         self.link = Link::Greeting { since: now.ms, said: false };
     }
 

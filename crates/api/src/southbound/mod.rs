@@ -19,6 +19,7 @@ mod error;
 mod function;
 mod head;
 mod ids;
+mod last_running;
 pub mod limits;
 mod message;
 mod objects;
@@ -28,7 +29,6 @@ mod rule;
 mod session;
 mod stands;
 mod statistics;
-mod told;
 
 pub use alert::{Alert, AlertMessage};
 pub use decoder::Decoder;
@@ -36,6 +36,7 @@ pub use error::{DecodeError, EncodeError, ErrorKind};
 pub use function::{FunctionMessage, FunctionOrder, FunctionState};
 pub use head::{COMPRESSED, FIRST_VERSION, HEAD, Head, SubProtocol, VERSIONS, common_version};
 pub use ids::{DeviceId, Hash, HashError, IdError};
+pub use last_running::LastRunning;
 pub use message::Message;
 pub use objects::{Manifest, Object, ObjectKey, Policy, RuleGroup, RuleType, Rules};
 pub use policy::{
@@ -46,4 +47,3 @@ pub use rule::{RuleMessage, RuleOp, RuleParts};
 pub use session::{Enrol, Enrolled, Hello, Refuse, RefuseCode, SessionMessage, Welcome};
 pub use stands::{LeftOut, LevelStands, LevelState, RuleLeftOut, RulesAtLevel, Stands};
 pub use statistics::{Delta, StatisticsMessage};
-pub use told::Told;

@@ -4,7 +4,7 @@
 use crate::error::{Exit, Failure};
 use bartizan_agent::session::client::{self, wall_clock};
 use bartizan_api::southbound::DeviceId;
-use bartizan_channel::authority::{Authority, Entry, Withdrawn};
+use bartizan_channel::authority::{Authority, IssuedCertificate, Withdrawn};
 use bartizan_channel::certificate::{chain, fingerprint};
 use bartizan_channel::token::Tokens;
 use std::io::{Read, Write};
@@ -192,13 +192,13 @@ fn enrol(device: &str, controller: &str, identity: &Path) -> Result<(), Failure>
     Ok(())
 }
 
-fn list(entries: &[Entry], json: bool, now: u64) -> Result<(), Failure> {
+fn list(entries: &[IssuedCertificate], json: bool, now: u64) -> Result<(), Failure> {
     if json {
         let text = serde_json::to_string_pretty(entries).map_err(Failure::stopped)?;
         println!("{text}");
         return Ok(());
     }
-    for Entry { serial, role, name, valid_until, revoked } in entries {
+    for IssuedCertificate { serial, role, name, valid_until, revoked } in entries {
         let state = match revoked {
             Some(_) => "revoked".to_owned(),
             None if *valid_until < now => "expired".to_owned(),

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "thread CPU time is a system call")]
 
 use bartizan_base::Fid;
-use bartizan_classify::{Classifier, Entry, Flat, FlatV4, FlatV6, Header, HeaderRule, Live, classbench};
+use bartizan_classify::{Classifier, Flat, FlatV4, FlatV6, Header, HeaderRule, Live, RankedRule, classbench};
 use std::io::{Read, Write};
 use std::path::Path;
 use std::time::Instant;
@@ -49,8 +49,9 @@ pub fn v6(headers: &[Header]) -> Vec<FlatV6> {
     headers.iter().filter_map(|h| if let Some(Flat::V6(f)) = Flat::new(h) { Some(f) } else { None }).collect()
 }
 
-pub fn entries(rules: &[HeaderRule]) -> Vec<Entry> {
-    let entry = |(i, r): (usize, &HeaderRule)| Entry { fid: Fid(i as u32), priority: i as u32, rule: *r };
+pub fn entries(rules: &[HeaderRule]) -> Vec<RankedRule> {
+    let entry =
+        |(i, r): (usize, &HeaderRule)| RankedRule { fid: Fid(i as u32), priority: i as u32, rule: *r };
     rules.iter().enumerate().map(entry).collect()
 }
 

@@ -4,7 +4,7 @@
 //! Written by one, read by many at once: a place is filled before its bits and the length say so, and only then
 //! published (release and acquire); places are not used again, a deleted entry loses its valid flag.
 
-use crate::classifier::Entry;
+use crate::classifier::RankedRule;
 use crate::flat::{FlatV4, FlatV6};
 use crate::header::{Header, Net};
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, DELTA_MAX, OnceLock, ROOT_BITS};
@@ -17,7 +17,7 @@ const ROOTS: usize = 1 << ROOT_BITS;
 #[derive(Debug)]
 pub(crate) struct Added {
     pub set: u8,
-    pub entry: Entry,
+    pub entry: RankedRule,
     pub sequence: u64,
     /// Compiled entries of its set with a lower rank come first.
     pub before: u32,

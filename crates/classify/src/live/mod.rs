@@ -13,7 +13,7 @@ mod version;
 pub use version::Version;
 pub(crate) use version::{Meanings, Stored};
 
-use crate::classifier::{Classifier, Entry, InsertError, Match, SETS_MAX};
+use crate::classifier::{Classifier, InsertError, Match, RankedRule, SETS_MAX};
 use crate::flat::{FlatV4, FlatV6};
 use crate::header::Header;
 use crate::split::Options;
@@ -35,7 +35,7 @@ enum Place {
 /// What has to be done again on a version that was compiled meanwhile.
 #[derive(Clone, Copy, Debug)]
 enum Change {
-    Insert { set: u8, entry: Entry, sequence: u64 },
+    Insert { set: u8, entry: RankedRule, sequence: u64 },
     Delete(Fid),
 }
 
@@ -67,7 +67,7 @@ impl Index {
     }
 
     /// Whether the entry could be inserted.
-    fn insert(&mut self, version: &Version, set: u8, entry: Entry, sequence: u64) -> bool {
+    fn insert(&mut self, version: &Version, set: u8, entry: RankedRule, sequence: u64) -> bool {
         let Some(of_set) = version.sets.get(usize::from(set)) else { return false };
         version.change();
         let same = self.by_priority.get(&(set, entry.priority)).map(Vec::as_slice).unwrap_or_default();
@@ -257,7 +257,7 @@ impl Live {
     }
 
     /// Compiles with new entries, here and now.
-    fn rebuild_with(&mut self, set: u8, entries: &[Entry]) {
+    fn rebuild_with(&mut self, set: u8, entries: &[RankedRule]) {
         let mut sets = self.stored();
         if let Some(list) = sets.get_mut(usize::from(set)) {
             for entry in entries {
@@ -288,7 +288,7 @@ impl Live {
 }
 
 impl Classifier for Live {
-    fn insert(&mut self, set: u8, entries: &[Entry]) -> Result<(), InsertError> {
+    fn insert(&mut self, set: u8, entries: &[RankedRule]) -> Result<(), InsertError> {
         let version = self.published.load_full();
         InsertError::check(set, version.sets(), entries)?;
         if entries.len() > DELTA_MAX {
@@ -342,7 +342,7 @@ impl Classifier for Live {
         self.published.load().fids_v6(headers, fids);
     }
 
-    fn all_entries(&self) -> Vec<Vec<Entry>> {
+    fn all_entries(&self) -> Vec<Vec<RankedRule>> {
         self.stored().into_iter().map(|set| set.into_iter().map(|s| s.entry).collect()).collect()
     }
 

@@ -11,7 +11,7 @@
 //! matches), what the tables gave for them stays, and to be settled again means that the writer has gone on.
 
 use super::delta::{Added, Delta, Found};
-use crate::classifier::{Entry, Match, NO_FID, SETS_MAX};
+use crate::classifier::{Match, NO_FID, RankedRule, SETS_MAX};
 use crate::flat::{Flat, FlatV4, FlatV6};
 use crate::header::Header;
 use crate::list::List;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// An entry with its place among equals.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stored {
-    pub entry: Entry,
+    pub entry: RankedRule,
     pub sequence: u64,
 }
 
@@ -69,7 +69,7 @@ trait Answer: Copy {
     /// Of a compiled entry; none if it is deleted, or if there is none of this rank.
     fn compiled(flags: Flags<'_>, rank: u32) -> Self;
     fn is_none(&self) -> bool;
-    fn added(entry: &Entry) -> Self;
+    fn added(entry: &RankedRule) -> Self;
 }
 
 impl Answer for Option<Match> {
@@ -85,7 +85,7 @@ impl Answer for Option<Match> {
         Option::is_none(self)
     }
 
-    fn added(entry: &Entry) -> Self {
+    fn added(entry: &RankedRule) -> Self {
         Some(Match { fid: entry.fid, priority: entry.priority })
     }
 }
@@ -101,7 +101,7 @@ impl Answer for Fid {
         *self == NO_FID
     }
 
-    fn added(entry: &Entry) -> Self {
+    fn added(entry: &RankedRule) -> Self {
         entry.fid
     }
 }
@@ -184,7 +184,7 @@ impl Set {
     fn ranked(&self) -> impl Iterator<Item = (u32, Stored)> {
         (0u32..).zip(self.stored.iter()).zip(&self.priorities).filter_map(|((rank, s), priority)| {
             let fid = self.fid(rank);
-            let entry = Entry { fid, priority: *priority, ..s.entry };
+            let entry = RankedRule { fid, priority: *priority, ..s.entry };
             (fid != NO_FID).then_some((rank, Stored { entry, ..*s }))
         })
     }

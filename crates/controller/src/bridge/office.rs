@@ -13,7 +13,7 @@ use crate::device::{
     LevelReport, Received, SESSIONS, SessionStatus, TookReport, WorkerReport,
 };
 use crate::held::{self, Accused};
-use crate::kept::{Keeps, Kept};
+use crate::kept::{Keeps, OlderParts};
 use crate::model::Model;
 use crate::numbers;
 use crate::parts;
@@ -175,7 +175,7 @@ impl Office {
             None if generation == 0 => Ok(None),
             None => Err(Missing::Tenant(tenant.to_owned(), generation)),
         };
-        let of = |(tenant, kept): (&String, &Kept)| {
+        let of = |(tenant, kept): (&String, &OlderParts)| {
             let policies = old_of(tenant, kept.generation)?;
             let own = kept.tenant.map(|generation| old_of(tenant, generation)).transpose()?;
             Ok((tenant.clone(), Old { policies, tenant: own }))
@@ -212,7 +212,7 @@ impl Office {
         }
         let model = self.controller.model();
         let all = model.all(device::KIND).flat_map(|device| DeviceStatus::of(&model, &device.id).keeps());
-        let both = |(tenant, kept): (String, Kept)| {
+        let both = |(tenant, kept): (String, OlderParts)| {
             [kept.generation, kept.tenant.unwrap_or(0)].map(|generation| (tenant.clone(), generation))
         };
         let kept: BTreeSet<(String, u64)> = all.flat_map(both).collect();

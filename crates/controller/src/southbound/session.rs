@@ -4,8 +4,8 @@
 
 use super::backend::Wanted;
 use bartizan_api::southbound::{
-    DeviceId, Hash, Hello, Manifest, Message, Object, ObjectKey, PolicyMessage, RefusalCode, RuleMessage,
-    RuleOp, RuleParts, RuleType, Rules, Running, Told, Took, limits,
+    DeviceId, Hash, Hello, LastRunning, Manifest, Message, Object, ObjectKey, PolicyMessage, RefusalCode,
+    RuleMessage, RuleOp, RuleParts, RuleType, Rules, Running, Took, limits,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -66,7 +66,7 @@ pub(super) struct InStep {
     /// The generation whose answer is waited for, and the hash of its manifest.
     committed: Option<(u64, Hash)>,
     /// The workers that it has named.
-    told: Told,
+    told: LastRunning,
     attempts: u32,
 }
 
@@ -94,7 +94,7 @@ impl InStep {
             steps: None,
             parts: VecDeque::new(),
             committed: None,
-            told: Told::default(),
+            told: LastRunning::default(),
             attempts: 0,
         }
     }

@@ -24,7 +24,7 @@ pub enum Status {
     /// It matched; it will not match again.
     Matched,
     /// It matched, and matches again when more of its direction was parsed and the stream shows its pattern (see
-    /// [`Entry::late`]).
+    /// [`RuleProgress::late`]).
     Repeats,
     /// It cannot match any more.
     Failed,
@@ -43,7 +43,7 @@ pub enum Side {
 
 /// A rule's progress with a transaction.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Entry {
+pub struct RuleProgress {
     /// The rule's position in the rule set.
     pub rule: u32,
     /// Whose progress it is.
@@ -76,7 +76,7 @@ pub struct GateState {
 struct TxState {
     id: TxId,
     /// By rule and side: there can be a hundred, and they are asked for one after the other.
-    entries: SmallVec<[Entry; 4]>,
+    entries: SmallVec<[RuleProgress; 4]>,
     /// How far the firewall is with it, by direction.
     gate: [GateState; 2],
     /// The firewall has accepted all of it, both directions.
@@ -345,16 +345,15 @@ impl FlowDetect {
 
     /// A rule's progress with a transaction.
     #[must_use]
-    pub fn entry(&self, id: TxId, rule: u32, side: Side) -> Entry {
-        self.tx(id).and_then(|t| t.entries.get(t.place_of(rule, side).ok()?)).copied().unwrap_or(Entry {
-            rule,
-            side,
-            ..Entry::default()
-        })
+    pub fn entry(&self, id: TxId, rule: u32, side: Side) -> RuleProgress {
+        self.tx(id)
+            .and_then(|t| t.entries.get(t.place_of(rule, side).ok()?))
+            .copied()
+            .unwrap_or(RuleProgress { rule, side, ..RuleProgress::default() })
     }
 
     /// Remembers a rule's progress.
-    pub fn set_entry(&mut self, id: TxId, entry: Entry) {
+    pub fn set_entry(&mut self, id: TxId, entry: RuleProgress) {
         self.change(id, |tx| match tx.place_of(entry.rule, entry.side) {
             Ok(at) => {
                 if let Some(known) = tx.entries.get_mut(at) {
@@ -368,7 +367,7 @@ impl FlowDetect {
     /// Rules that are half way through a transaction, as far as a direction concerns them.
     pub fn pending(&self, id: TxId, direction: Direction, mut found: impl FnMut(u32)) {
         if let Some(tx) = self.tx(id) {
-            let concerns = |e: &&Entry| e.side == Side::Both || e.side == Side::Of(direction);
+            let concerns = |e: &&RuleProgress| e.side == Side::Both || e.side == Side::Of(direction);
             for entry in tx.entries.iter().filter(|e| e.status == Status::Pending).filter(concerns) {
                 found(entry.rule);
             }
@@ -473,9 +472,14 @@ mod tests {
         let order = |n: u64| (n * 7919 % 101, n);
         for (rule, n) in (0..101).map(order) {
             for (at, side) in sides.into_iter().enumerate() {
-                let entry = Entry { rule: rule as u32, side, held: n * 3 + at as u64, ..Entry::default() };
+                let entry = RuleProgress {
+                    rule: rule as u32,
+                    side,
+                    held: n * 3 + at as u64,
+                    ..RuleProgress::default()
+                };
                 flow.set_entry(5, entry);
-                flow.set_entry(5, Entry { status: Status::Matched, ..entry });
+                flow.set_entry(5, RuleProgress { status: Status::Matched, ..entry });
             }
         }
         for (rule, n) in (0..101).map(order) {
@@ -498,7 +502,7 @@ mod tests {
         assert_eq!(flow.held(), 0);
         for id in 0..TRANSACTIONS_MAX as u64 * 2 {
             for rule in 0..9 {
-                flow.set_entry(id, Entry { rule, ..Entry::default() });
+                flow.set_entry(id, RuleProgress { rule, ..RuleProgress::default() });
                 flow.set_scanned_to(id, Direction::ToServer, (rule as usize, 0), 7);
             }
         }
@@ -510,7 +514,7 @@ mod tests {
         remembered.for_each(|id| flow.forget_tx(id));
         assert_eq!((flow.held(), flow.tx.capacity()), (0, 0), "a burst leaves nothing behind");
 
-        flow.set_entry(1, Entry::default());
+        flow.set_entry(1, RuleProgress::default());
         flow.state.set_variable(1, &[0; 1000]);
         flow.state.set_bit(1);
         flow.let_go();

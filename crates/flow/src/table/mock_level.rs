@@ -42,7 +42,7 @@ enum Work {
     Answer(Answer),
 }
 
-struct Entry {
+struct MockEntry {
     sunk: SunkId,
     /// As the flow was seen when it sank.
     key: FlowKey,
@@ -54,7 +54,7 @@ struct Entry {
 pub(super) struct MockLevel {
     habits: Habits,
     random: Random,
-    entries: HashMap<FlowKey, Entry>,
+    entries: HashMap<FlowKey, MockEntry>,
     work: BTreeMap<(u64, u64), (SunkId, FlowKey, Work)>,
     number: u64,
     /// Packets, and their bytes, that had found an entry which was gone when they were to be counted.
@@ -115,7 +115,7 @@ impl MockLevel {
                         self.later(when, self.habits.work, sunk, key, Work::Answer(Answer::Refused));
                     } else {
                         let counted = PerDirection::default();
-                        self.entries.insert(key, Entry { sunk, key, marked: false, counted });
+                        self.entries.insert(key, MockEntry { sunk, key, marked: false, counted });
                         self.later(when, self.habits.work, sunk, key, Work::Answer(Answer::Installed));
                     }
                 }
@@ -159,7 +159,7 @@ impl MockLevel {
 
     /// Counters in bulk: of about so many entries of a hundred.
     pub(super) fn report(&mut self, percent: usize, say: &mut Vec<Said>) {
-        let mut entries: Vec<&mut Entry> = self.entries.values_mut().collect();
+        let mut entries: Vec<&mut MockEntry> = self.entries.values_mut().collect();
         // The map has no order of its own; a test has.
         entries.sort_unstable_by_key(|entry| (entry.sunk.serial, entry.sunk.turn));
         for entry in entries {
@@ -201,7 +201,7 @@ impl MockLevel {
     }
 }
 
-impl Entry {
+impl MockEntry {
     fn read(&mut self, say: &mut Vec<Said>) {
         for direction in Direction::BOTH {
             let (packets, bytes, last) = core::mem::take(&mut self.counted[direction]);

@@ -23,7 +23,7 @@ const CHECKSUM_OFFSET: usize = 8;
 
 /// What it says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct VnetHeader {
     pub(super) segmentation: Segmentation,
     pub(super) pending: PendingChecksum,
     /// UDP: a datagram for each segment.
@@ -32,7 +32,7 @@ pub(super) struct Told {
 
 /// Reads it at `offset`. Of a frame that is not segmented and has its checksum, which most are, only its first word.
 #[inline]
-pub(super) fn read(mapping: &Mapping, offset: usize) -> Told {
+pub(super) fn read(mapping: &Mapping, offset: usize) -> VnetHeader {
     let [flags, kind] = mapping.half(offset).to_ne_bytes();
     let pending = if flags & NEEDS_CHECKSUM != 0 {
         let (start, field) = (offset + CHECKSUM_START, offset + CHECKSUM_OFFSET);
@@ -41,8 +41,8 @@ pub(super) fn read(mapping: &Mapping, offset: usize) -> Told {
         PendingChecksum::default()
     };
     if kind == NONE {
-        return Told { pending, ..Told::default() };
+        return VnetHeader { pending, ..VnetHeader::default() };
     }
     let segmentation = Segmentation { size: mapping.half(offset + SIZE), header: pending.start };
-    Told { segmentation, pending, joined: kind == UDP }
+    VnetHeader { segmentation, pending, joined: kind == UDP }
 }

@@ -8,7 +8,7 @@ use crate::generation::{
 use crate::input;
 use bartizan_base::{Fid, LinkId, TenantId};
 use bartizan_classify::trace::{Draw, draw_seeded};
-use bartizan_classify::{Entry, Header, HeaderRule, Net, classbench};
+use bartizan_classify::{Header, HeaderRule, Net, RankedRule, classbench};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ pub struct Source {
     /// How many rules, or policies, there are.
     pub count: usize,
     /// For a classifier; the priority is the number of the rule or policy.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<RankedRule>,
     /// What headers are drawn from. Of a ClassBench file: its rules.
     pub rules: Vec<HeaderRule>,
     tenant: TenantId,
@@ -46,8 +46,11 @@ impl Source {
             let hint = if is_other { "; the name of a policy file ends in .yaml or .yml" } else { "" };
             Failure::input(format!("{}: {error}{hint}", path.display()))
         })?;
-        let entry =
-            |(number, rule): (u32, &HeaderRule)| Entry { fid: Fid(number), priority: number, rule: *rule };
+        let entry = |(number, rule): (u32, &HeaderRule)| RankedRule {
+            fid: Fid(number),
+            priority: number,
+            rule: *rule,
+        };
         Ok(Source {
             count: rules.len(),
             entries: (0..).zip(&rules).map(entry).collect(),

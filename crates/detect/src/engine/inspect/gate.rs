@@ -6,7 +6,7 @@
 
 use super::{Hit, Pass};
 use crate::compile::firewall::{Act, Cause, Firewall, Gate, PacketHook, Policy, Reach, Refusal};
-use crate::engine::txstate::{Entry, GateState, Side};
+use crate::engine::txstate::{GateState, RuleProgress, Side};
 use crate::model::condition::Answer;
 use crate::model::signature::Member;
 use bartizan_applayer::protocol::ProtocolId;
@@ -174,7 +174,8 @@ impl Pass<'_, '_> {
             }
             self.worker.variables = [0; crate::model::content::VARIABLES_MAX];
             self.worker.captured.clear();
-            let mut entry = Entry { rule: index, side: Side::Of(self.scene.direction), ..Entry::default() };
+            let mut entry =
+                RuleProgress { rule: index, side: Side::Of(self.scene.direction), ..RuleProgress::default() };
             if self.tx_checks(signature, protocol, tx, &mut entry) != Answer::Yes {
                 waits |= own.covers_earlier && state == progress;
                 // What comes before its state is accepted, and its state is one that nobody accepts.

@@ -5,7 +5,7 @@ use super::{Pass, WHOLE};
 use crate::engine::candidates::Candidates;
 use crate::engine::evaluate::Outcome;
 use crate::engine::guards::Guards;
-use crate::engine::txstate::{Entry, Side, Status};
+use crate::engine::txstate::{RuleProgress, Side, Status};
 use crate::model::buffers::{BufferRef, packet_buffer};
 use crate::model::condition::{Answer, Scene};
 use crate::model::content::VARIABLES_MAX;
@@ -285,7 +285,7 @@ impl Pass<'_, '_> {
                 let stream = signature.values.iter().any(|v| v.buffer == BufferRef::Payload);
                 let repeats = late && !entry.late && side != Side::Both;
                 let status = if repeats { Status::Repeats } else { Status::Matched };
-                entry = Entry { status, held: 0, begun: false, ..entry };
+                entry = RuleProgress { status, held: 0, begun: false, ..entry };
                 self.hit(index, signature, Some(id), stream);
             }
             // The pattern is not shown.
@@ -352,7 +352,7 @@ impl Pass<'_, '_> {
         signature: &Signature,
         protocol: ProtocolId,
         tx: &dyn Transaction,
-        entry: &mut Entry,
+        entry: &mut RuleProgress,
     ) -> Answer {
         let mut all = Answer::Yes;
         // A rule without a literal asks the stream last, as in Suricata: it is to show what is wanted when all else holds.

@@ -15,9 +15,9 @@ struct Last {
 
 /// The workers of the last [`Running`] that was said over a connection; nothing before that, and nothing if there are more than is remembered.
 #[derive(Clone, Debug, Default)]
-pub struct Told(Option<Last>);
+pub struct LastRunning(Option<Last>);
 
-impl Told {
+impl LastRunning {
     /// This was said.
     pub fn note(&mut self, running: &Running) {
         let levels = running.workers.iter().map(|worker| worker.levels.len().max(1)).sum::<usize>();
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn what_is_said_in_short_is_the_same_in_full() {
         let took = Took { build: 1, store: 2, swap: 3 };
-        let mut told = Told::default();
+        let mut told = LastRunning::default();
         let now = running(2, &[("host", 6), ("xdp", 6)], Some(took));
         assert_eq!((told.in_short(6, &now), told.in_full(6, now.manifest, took)), (None, None));
         told.note(&running(2, &[("host", 4), ("xdp", 5)], None));
@@ -93,13 +93,13 @@ mod tests {
             Stands { levels, left_out: LeftOut::default() }
         };
         let running = |stands| Running { stands, ..running(1, &[("host", 6)], Some(took)) };
-        let in_short = |told: &Told, stands| {
+        let in_short = |told: &LastRunning, stands| {
             let now = running(Some(stands));
             told.in_short(6, &now)
                 .map(|took| assert_eq!(told.in_full(6, now.manifest, took), Some(now)))
                 .is_some()
         };
-        let mut told = Told::default();
+        let mut told = LastRunning::default();
         told.note(&running(Some(stands(5, 5))));
         assert!(in_short(&told, stands(6, 6)));
         // A level that is behind, that is off, or that evaluates others; rules that nobody evaluates; one that says nothing of it.
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn what_is_not_as_it_was_is_said_in_full() {
         let took = Some(Took::default());
-        let mut told = Told::default();
+        let mut told = LastRunning::default();
         told.note(&running(2, &[("host", 4), ("xdp", 5)], took));
         let others = [
             running(1, &[("host", 6), ("xdp", 6)], took),
