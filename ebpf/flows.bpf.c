@@ -799,18 +799,22 @@ static __attribute__((noinline)) int go_up(struct xdp_md *context, const struct 
 {
 	if (!is_stale(frame, port)) {
 		counted->up++;
+		counted->up_bytes += frame->length;
 		return XDP_PASS;
 	}
 	if (!(BARTIZAN_PORT_FLAGS(port) & BARTIZAN_PORT_FLAG_OPEN) || is_refused(context, frame, port)) {
 		counted->closed++;
+		counted->closed_bytes += frame->length;
 		return XDP_DROP;
 	}
 	__u32 out = BARTIZAN_PORT_PAIR(port);
 	if (may_leave(frame, port, out) && bpf_redirect_map(&egress, out, XDP_PASS) == XDP_REDIRECT) {
 		counted->open++;
+		counted->open_bytes += frame->length;
 		return XDP_REDIRECT;
 	}
 	counted->up++;
+	counted->up_bytes += frame->length;
 	return XDP_PASS;
 }
 
@@ -825,14 +829,18 @@ static __attribute__((noinline)) int decide(struct xdp_md *context, const struct
 		result = carry(context, &around);
 	if (result == MISSED && refuses_early(frame, port, processor, &question)) {
 		line->early++;
+		line->early_bytes += frame->length;
 		return XDP_DROP;
 	}
-	if (result == XDP_REDIRECT)
+	if (result == XDP_REDIRECT) {
 		line->forwarded++;
-	else if (result == XDP_DROP)
+		line->forwarded_bytes += frame->length;
+	} else if (result == XDP_DROP) {
 		line->dropped++;
-	else
+		line->dropped_bytes += frame->length;
+	} else {
 		result = XDP_PASS;
+	}
 	return result;
 }
 
@@ -857,7 +865,6 @@ int bartizan_flows(struct xdp_md *context)
 		.length = bpf_xdp_get_buff_len(context),
 	};
 	line->frames++;
-	line->bytes += frame.length;
 	count_size(line, frame.length);
 	int result = decide(context, &frame, port, processor, line);
 	return result == XDP_PASS ? go_up(context, &frame, port, line) : result;

@@ -599,17 +599,19 @@ impl Below {
                 return Counters::new();
             }
             let own = self.ports.iter().filter(|port| port.number == number);
-            let (mut open, mut closed, mut lost) = (0u64, 0u64, 0u64);
-            for port in own.filter_map(|port| tables.port_counters(port.index)) {
-                open = open.saturating_add(port.open);
-                closed = closed.saturating_add(port.closed);
-                lost = lost.saturating_add(port.lost);
-            }
             let mut counters = vec![
-                ("offload.open_pkts", open),
-                ("offload.closed_pkts", closed),
-                ("offload.lost_pkts", lost),
+                ("offload.open_pkts", 0u64),
+                ("offload.open_bytes", 0),
+                ("offload.closed_pkts", 0),
+                ("offload.closed_bytes", 0),
+                ("offload.lost_pkts", 0),
             ];
+            for port in own.filter_map(|port| tables.port_counters(port.index)) {
+                let of_port = [port.open, port.open_bytes, port.closed, port.closed_bytes, port.lost];
+                for ((_, sum), part) in counters.iter_mut().zip(of_port) {
+                    *sum = sum.saturating_add(part);
+                }
+            }
             if let Some(left) = first.take() {
                 counters.extend([
                     ("offload.left.programs", left.programs),
@@ -618,8 +620,10 @@ impl Below {
                     ("offload.left.forwarded_bytes", left.forwarded.bytes),
                     ("offload.left.dropped_pkts", left.dropped.frames),
                     ("offload.left.dropped_bytes", left.dropped.bytes),
-                    ("offload.left.open_pkts", left.open),
-                    ("offload.left.closed_pkts", left.closed),
+                    ("offload.left.open_pkts", left.open.frames),
+                    ("offload.left.open_bytes", left.open.bytes),
+                    ("offload.left.closed_pkts", left.closed.frames),
+                    ("offload.left.closed_bytes", left.closed.bytes),
                 ]);
             }
             counters
@@ -701,7 +705,7 @@ fn note(left: &Left) -> String {
         return "note: the XDP program that a killed run had left is replaced; it is of another build, so what it had counted is not read".to_owned();
     }
     format!(
-        "note: the XDP program that a killed run had left is replaced, and its {entries} flows are judged anew; no flow record has what they had handled since they went below ({} packets with {} bytes forwarded, {} with {} dropped); {open} packets passed uninspected since nobody served them, and {closed} were dropped for it",
-        forwarded.frames, forwarded.bytes, dropped.frames, dropped.bytes
+        "note: the XDP program that a killed run had left is replaced, and its {entries} flows are judged anew; no flow record has what they had handled since they went below ({} packets with {} bytes forwarded, {} with {} dropped); {} packets passed uninspected since nobody served them, and {} were dropped for it",
+        forwarded.frames, forwarded.bytes, dropped.frames, dropped.bytes, open.frames, closed.frames
     )
 }

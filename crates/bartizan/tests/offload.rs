@@ -82,7 +82,12 @@ fn forwarded(workers: u16) {
         let is = format!("port=\"{port}\"");
         let here = value(&page, "bartizan_port_level_total", &[&is, what]);
         assert!(here <= frames && here + 32 >= frames, "{port} {what}: {here}\n{page}");
+        let bytes = value(&page, "bartizan_port_level_bytes_total", &[&is, what]);
+        assert_eq!(bytes > 0, here > 0, "{port} {what}: {bytes}\n{page}");
+        // Of the first frames, which are small, some are the host's.
+        assert!(what != "forwarded" || bytes / here > 250, "{port}: {bytes} of {here}\n{page}");
         assert_eq!(value(&page, "bartizan_port_level_total", &[&is, "dropped"]), 0);
+        assert_eq!(value(&page, "bartizan_port_level_bytes_total", &[&is, "dropped"]), 0);
     }
     for (port, size, frames) in
         [("a1", "512-1023", 8 * 50), ("a1", "64", 8), ("a1", "65-127", 8), ("b1", "256-511", 8 * 50)]
@@ -112,6 +117,9 @@ fn forwarded(workers: u16) {
         })
         .sum();
     assert_eq!(counter(&folder, "offload.forwarded_pkts"), below);
+    let port =
+        |name| value(&page, "bartizan_port_level_bytes_total", &[&format!("port=\"{name}\""), "forwarded"]);
+    assert_eq!(counter(&folder, "offload.forwarded_bytes"), port("a1") + port("b1"));
     assert_eq!(counter(&folder, "flow_bypassed.pkts"), below);
     assert_eq!((counter(&folder, "offload.entries"), counter(&folder, "offload.orphan_pkts")), (0, 0));
 }

@@ -130,6 +130,8 @@ metrics! {
         "Frames that came by a port, at whatever level they were handled, by their size in bytes with the frame's checksum (RFC 2819; two classes more for jumbo frames).";
     PORT_LEVEL Counter Packets "bartizan_port_level_total" ["port", "what", "link"]
         "Frames that came by a port with a level below the host, by what it did with them: up, forwarded, dropped (for their flow), early (dropped without one), and open or closed while nobody served them.";
+    PORT_LEVEL_BYTES Counter Bytes "bartizan_port_level_bytes_total" ["port", "what", "link"]
+        "Their bytes, without the frame's checksum.";
     PORT_DROPPED Counter Packets "bartizan_port_dropped_total" ["port", "reason", "link"]
         "Packets that a port or its kernel ring lost.";
     PORT_MERGED Counter Packets "bartizan_port_merged_total" ["port", "what", "link"]

@@ -106,20 +106,30 @@ impl Counts {
 pub struct PortCounters {
     /// Frames that came by it: those that went up, were forwarded or dropped (for their flow or early), and that failed open or closed.
     pub frames: u64,
-    /// Their bytes, without the checksum of a frame.
-    pub bytes: u64,
     /// Frames that went up.
     pub up: u64,
+    /// Bytes of those, without the checksum of a frame; so are those below.
+    pub up_bytes: u64,
     /// Frames that left by another port, or were lost there.
     pub forwarded: u64,
+    /// Bytes of those.
+    pub forwarded_bytes: u64,
     /// Frames that were dropped for their flow.
     pub dropped: u64,
+    /// Bytes of those.
+    pub dropped_bytes: u64,
     /// Frames without a flow that were dropped early.
     pub early: u64,
+    /// Bytes of those.
+    pub early_bytes: u64,
     /// Frames that left by the port across the link because who serves them had failed.
     pub open: u64,
+    /// Bytes of those.
+    pub open_bytes: u64,
     /// Frames that were dropped because who serves them had failed.
     pub closed: u64,
+    /// Bytes of those.
+    pub closed_bytes: u64,
     /// Frames that were to leave by this port, and that its device did not take or the kernel did not give it: they are lost.
     pub lost: u64,
     /// Frames by size ([`bartizan_packet::sizes`]).
@@ -130,13 +140,18 @@ impl PortCounters {
     pub(crate) fn add(&mut self, line: &PortLine) {
         for (sum, part) in [
             (&mut self.frames, line.frames),
-            (&mut self.bytes, line.bytes),
             (&mut self.up, line.up),
+            (&mut self.up_bytes, line.up_bytes),
             (&mut self.forwarded, line.forwarded),
+            (&mut self.forwarded_bytes, line.forwarded_bytes),
             (&mut self.dropped, line.dropped),
+            (&mut self.dropped_bytes, line.dropped_bytes),
             (&mut self.early, line.early),
+            (&mut self.early_bytes, line.early_bytes),
             (&mut self.open, line.open),
+            (&mut self.open_bytes, line.open_bytes),
             (&mut self.closed, line.closed),
+            (&mut self.closed_bytes, line.closed_bytes),
         ] {
             *sum = sum.wrapping_add(part);
         }
@@ -151,6 +166,25 @@ impl PortCounters {
             line.size_larger,
         ];
         self.sizes.iter_mut().zip(sizes).for_each(|(sum, part)| *sum = sum.wrapping_add(part));
+    }
+
+    /// What became of all that came: its name, frames, bytes.
+    #[must_use]
+    pub const fn outcomes(&self) -> [(&'static str, u64, u64); 6] {
+        [
+            ("up", self.up, self.up_bytes),
+            ("forwarded", self.forwarded, self.forwarded_bytes),
+            ("dropped", self.dropped, self.dropped_bytes),
+            ("early", self.early, self.early_bytes),
+            ("open", self.open, self.open_bytes),
+            ("closed", self.closed, self.closed_bytes),
+        ]
+    }
+
+    /// Bytes of all that came.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.outcomes().iter().fold(0, |sum, (.., bytes)| sum.wrapping_add(*bytes))
     }
 }
 

@@ -28,6 +28,13 @@ pub struct Handled {
     pub bytes: u64,
 }
 
+impl Handled {
+    fn add(&mut self, more: Handled) {
+        self.frames = self.frames.saturating_add(more.frames);
+        self.bytes = self.bytes.saturating_add(more.bytes);
+    }
+}
+
 /// What the tables had in them that a process has left. All that was counted since they were made; no flow record has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
@@ -42,9 +49,9 @@ pub struct Left {
     /// What they had dropped.
     pub dropped: Handled,
     /// Frames that had failed open.
-    pub open: u64,
+    pub open: Handled,
     /// Frames that had failed closed.
-    pub closed: u64,
+    pub closed: Handled,
 }
 
 impl Left {
@@ -54,12 +61,10 @@ impl Left {
         sum(&mut self.programs, more.programs);
         sum(&mut self.unread, more.unread);
         sum(&mut self.entries, more.entries);
-        for (own, more) in [(&mut self.forwarded, more.forwarded), (&mut self.dropped, more.dropped)] {
-            sum(&mut own.frames, more.frames);
-            sum(&mut own.bytes, more.bytes);
-        }
-        sum(&mut self.open, more.open);
-        sum(&mut self.closed, more.closed);
+        self.forwarded.add(more.forwarded);
+        self.dropped.add(more.dropped);
+        self.open.add(more.open);
+        self.closed.add(more.closed);
     }
 }
 
@@ -218,8 +223,8 @@ impl LeftTables {
         }
         for line in self.counts.get().chunks_exact(PORT_WORDS).take(PORTS as usize * self.processors) {
             let line = PortLine::read(&bytes_of(line));
-            left.open = left.open.saturating_add(line.open);
-            left.closed = left.closed.saturating_add(line.closed);
+            left.open.add(Handled { frames: line.open, bytes: line.open_bytes });
+            left.closed.add(Handled { frames: line.closed, bytes: line.closed_bytes });
         }
     }
 }
@@ -237,8 +242,10 @@ fn add_slot(lines: &[AtomicU64], left: &mut Left) {
             action if action == SlotAction::Drop as u8 => &mut left.dropped,
             _ => &mut left.forwarded,
         };
-        handled.frames = handled.frames.saturating_add(line.packets_low.saturating_add(line.packets_high));
-        handled.bytes = handled.bytes.saturating_add(line.bytes_low.saturating_add(line.bytes_high));
+        handled.add(Handled {
+            frames: line.packets_low.saturating_add(line.packets_high),
+            bytes: line.bytes_low.saturating_add(line.bytes_high),
+        });
     }
     left.entries += u64::from(action.is_some());
 }

@@ -561,6 +561,8 @@ fn each_action_is_done_and_what_is_not_valid_goes_up() {
         let counters = tables.port_counters(4).unwrap();
         assert_eq!((counters.dropped, counters.forwarded), (1, 3));
         assert_eq!(counters.frames, counters.up + counters.dropped + counters.forwarded);
+        let bytes = [counters.dropped_bytes, counters.forwarded_bytes, counters.bytes()];
+        assert_eq!(bytes, [1, 3, counters.frames].map(|frames| frames * frame.len() as u64));
     });
 }
 
@@ -760,7 +762,8 @@ fn frames_are_counted_by_size() {
             }
         }
         let counters = tables.port_counters(4).unwrap();
-        assert_eq!((counters.sizes, counters.frames, counters.bytes), (expected, 14, bytes));
+        assert_eq!((counters.sizes, counters.frames, counters.bytes()), (expected, 14, bytes));
+        assert_eq!(counters.up_bytes, bytes);
     });
 }
 

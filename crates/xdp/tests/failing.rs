@@ -96,6 +96,10 @@ fn frames_fail_as_the_policy_says_while_nobody_serves_them() {
             let failed = if fail == Fail::Open { (2, 0) } else { (0, 2) };
             assert_eq!((counters.open, counters.closed), failed);
             assert_eq!((counters.frames, counters.up, counters.forwarded, counters.dropped), (4, 2, 0, 0));
+            let both = (frame.len() + arp.len()) as u64;
+            let failed = if fail == Fail::Open { (both, 0) } else { (0, both) };
+            assert_eq!((counters.open_bytes, counters.closed_bytes), failed);
+            assert_eq!(counters.up_bytes, 2 * frame.len() as u64);
             // It works again.
             heard(&tables, 0, Duration::ZERO);
             assert_eq!(result(&mut program, &frame), PASS);
@@ -527,9 +531,11 @@ fn what_is_to_fail_open_outlives_its_process_until_the_next_one_takes_over() {
         let host = Wire::open("lan");
         let left = next.take_over().unwrap();
         let length = udp(ends(false)[0], ends(false)[1], &[0; 2]).frame().len() as u64;
-        let mut expected = Left { programs: 1, entries: 1, open: 40, ..Left::default() };
+        let mut expected = Left { programs: 1, entries: 1, open: left.open, ..Left::default() };
         (expected.dropped.frames, expected.dropped.bytes) = (6, 6 * length);
         assert_eq!(left, expected);
+        assert_eq!(left.open.frames, 40);
+        assert!(left.open.bytes >= 40 * 60, "{left:?}");
         assert!(!next.waits());
         // Now all go up: nothing of what was left counts.
         heard(&next.tables(), 0, Duration::ZERO);
@@ -604,7 +610,7 @@ fn what_was_left_goes_where_the_link_is_not_to_fail_open_now() {
                 let mut next = program_of_next();
                 assert!(!attach(&mut next, watch(Fail::Closed, 1)).unwrap());
                 assert!(next.waits(), "what it had handled is to be told");
-                assert_eq!((next.take_over().unwrap().open, next.waits()), (3, false));
+                assert_eq!((next.take_over().unwrap().open.frames, next.waits()), (3, false));
                 next
             });
             if !level {
@@ -659,7 +665,7 @@ fn what_was_left_is_found_wherever_it_is() {
         assert_eq!(names(), ["wan"]);
         arrive(&a, &host, true, 3);
         quiet(&b);
-        assert_eq!((next.waits(), next.take_over().unwrap().open), (true, 3));
+        assert_eq!((next.waits(), next.take_over().unwrap().open.frames), (true, 3));
         // One whose interface is gone is no more.
         let gone = pin("wan");
         common::ip("link del dev b");

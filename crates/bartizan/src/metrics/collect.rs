@@ -178,16 +178,9 @@ impl Source {
     /// What came by the ports of links with a level: all of it, while the host sees what goes up.
     fn add_level(&self, page: &mut Exposition) {
         for (LevelPort { interface, link, .. }, counters) in self.level_ports() {
-            let what = [
-                ("up", counters.up),
-                ("forwarded", counters.forwarded),
-                ("dropped", counters.dropped),
-                ("early", counters.early),
-                ("open", counters.open),
-                ("closed", counters.closed),
-            ];
-            for (what, frames) in what {
+            for (what, frames, bytes) in counters.outcomes() {
                 page.add(&m::PORT_LEVEL, &[interface, what, link], frames);
+                page.add(&m::PORT_LEVEL_BYTES, &[interface, what, link], bytes);
             }
             page.add(&m::PORT_DROPPED, &[interface, "level", link], counters.lost);
             add_sizes(page, (interface, link), &counters.sizes);
