@@ -119,7 +119,7 @@ impl ByName {
 }
 
 /// Matching rules that are listed.
-const LISTED_MAX: usize = 50;
+pub(crate) const LISTED_MAX: usize = 50;
 
 fn explained(set: &'static str, numbers: &[u32], name: impl Fn(u32) -> String) -> SetExplained {
     SetExplained {

@@ -24,6 +24,7 @@ pub mod explain;
 pub mod grt;
 pub mod joined;
 mod kept;
+pub mod limits;
 mod lookup;
 mod named;
 pub mod order;

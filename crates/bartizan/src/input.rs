@@ -9,7 +9,7 @@ use std::io::Read;
 use std::path::Path;
 
 /// Largest text file (rules, policies) that is read into memory, after decompression.
-const TEXT_MAX: u64 = 1 << 30;
+pub const TEXT_MAX: u64 = 1 << 30;
 /// How much smaller compression makes rules: what is expected of a compressed file.
 const PACKED: u64 = 10;
 /// Most room that is made before anything was read.

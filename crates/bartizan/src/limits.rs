@@ -2,6 +2,8 @@
 //! The tables of docs/limits.md are those of the declarations of all crates, and these are true: the constants stand in the files that
 //! they name, and what they say that rises is there. `cargo xtask generate` writes the page.
 
+mod own;
+
 use bartizan_applayer::event::GENERIC;
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
@@ -38,6 +40,11 @@ fn declared() -> impl Iterator<Item = &'static Limit> {
         bartizan_functions::limits::LIMITS,
         bartizan_detect::limits::LIMITS,
         bartizan_ports::limits::LIMITS,
+        bartizan_config::limits::LIMITS,
+        bartizan_classify::limits::LIMITS,
+        bartizan_agent::limits::LIMITS,
+        bartizan_events::limits::LIMITS,
+        own::LIMITS,
     ];
     crates.into_iter().chain(applayer).flatten()
 }
@@ -51,8 +58,7 @@ const END: &str = "<!-- end of limits -->";
 /// The page with its tables made anew.
 fn page(before: &str) -> String {
     let mut text = before.to_owned();
-    let tables = [Table::Flow, Table::Protocol, Table::Rule, Table::Control, Table::Controller];
-    for table in tables {
+    for table in Table::ALL {
         let mark = format!("<!-- limits: {} -->\n", table.name());
         let (head, rest) = text.split_once(&mark).unwrap_or_else(|| panic!("no {mark}"));
         let (_, tail) = rest.split_once(END).unwrap_or_else(|| panic!("no {END} behind {mark}"));

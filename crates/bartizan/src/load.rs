@@ -28,6 +28,9 @@ use bartizan_rules::{
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Values that cannot be understood, of which a message tells.
+pub const WRONG_SHOWN: usize = 20;
+
 /// Reads the settings: a file if given, else the shipped ones; then the overrides.
 pub fn settings(file: Option<&Path>, overrides: &[String]) -> Result<Settings, Failure> {
     checked(unchecked(file, overrides)?)
@@ -36,15 +39,14 @@ pub fn settings(file: Option<&Path>, overrides: &[String]) -> Result<Settings, F
 /// Settings whose values are what their keys want, address and port groups included. Otherwise all that are not are said, each with its
 /// place.
 pub fn checked(settings: Settings) -> Result<Settings, Failure> {
-    const SHOWN: usize = 20;
     let mut wrong: Vec<String> = suricata::check(&settings).iter().map(|e| settings.explain(e)).collect();
     wrong.extend(groups(&settings).1.into_iter().filter(|group| !group.is_usable).map(|group| group.said));
     if wrong.is_empty() {
         return Ok(settings);
     }
-    if wrong.len() > SHOWN {
-        let more = wrong.len() - SHOWN;
-        wrong.truncate(SHOWN);
+    if wrong.len() > WRONG_SHOWN {
+        let more = wrong.len() - WRONG_SHOWN;
+        wrong.truncate(WRONG_SHOWN);
         wrong.push(format!("... and {more} more values that cannot be understood"));
     }
     Err(Failure::input(wrong.join("\n")))

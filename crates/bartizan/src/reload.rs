@@ -17,10 +17,13 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 
 /// Places that a refusal lists.
-const SHOWN: usize = 5;
+pub const PLACES_SHOWN: usize = 5;
 
 /// Rules that cannot be used, of which a command tells.
 pub const FAILED_TOLD: usize = 2_000;
+
+/// Share of the rules that a reload may take away unless the operator says otherwise.
+pub const LOSS: Share = Share(10);
 
 /// What the operator takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +36,7 @@ pub struct Terms {
 
 impl Default for Terms {
     fn default() -> Self {
-        Terms { max_loss: Share(10), accept_malformed: false }
+        Terms { max_loss: LOSS, accept_malformed: false }
     }
 }
 
@@ -175,9 +178,9 @@ impl Inventory {
         let told = |(id, rule): (&(u32, u32), &RefusedRule)| {
             format!("{}: the rule with gid {} and sid {} ran and is left out now", said(rule), id.0, id.1)
         };
-        let (mut told, count) = (out.clone().take(SHOWN).map(told).collect::<Vec<_>>(), out.count());
-        if count > SHOWN {
-            told.push(format!("... and {} more rules that ran and are left out now", count - SHOWN));
+        let (mut told, count) = (out.clone().take(PLACES_SHOWN).map(told).collect::<Vec<_>>(), out.count());
+        if count > PLACES_SHOWN {
+            told.push(format!("... and {} more rules that ran and are left out now", count - PLACES_SHOWN));
         }
         told
     }
@@ -195,7 +198,7 @@ impl Inventory {
         let mut malformed = false;
         if !terms.accept_malformed {
             let broken: Vec<_> = next.files.iter().filter(|(_, file)| file.malformed > 0).collect();
-            for (_, file) in broken.iter().take(SHOWN) {
+            for (_, file) in broken.iter().take(PLACES_SHOWN) {
                 let lines = if file.malformed == 1 { "line" } else { "lines" };
                 if let Some(first) = &file.first {
                     add(format_args!(
@@ -206,14 +209,14 @@ impl Inventory {
                     ));
                 }
             }
-            if broken.len() > SHOWN {
-                add(format_args!("... and {} more files with malformed lines", broken.len() - SHOWN));
+            if broken.len() > PLACES_SHOWN {
+                add(format_args!("... and {} more files with malformed lines", broken.len() - PLACES_SHOWN));
             }
             let had = |name: &str| self.files.get(name).map_or(1, |file| file.rules);
             let emptied: Vec<_> = (next.files.iter())
                 .filter(|(name, file)| file.rules + file.malformed == 0 && had(name) > 0)
                 .collect();
-            for (name, _) in emptied.iter().take(SHOWN) {
+            for (name, _) in emptied.iter().take(PLACES_SHOWN) {
                 match self.files.get(*name) {
                     Some(file) => {
                         add(format_args!("{name}: no rules are in this file, it had {}", file.rules))
@@ -221,8 +224,8 @@ impl Inventory {
                     None => add(format_args!("{name}: no rules are in this file")),
                 }
             }
-            if emptied.len() > SHOWN {
-                add(format_args!("... and {} more files without rules", emptied.len() - SHOWN));
+            if emptied.len() > PLACES_SHOWN {
+                add(format_args!("... and {} more files without rules", emptied.len() - PLACES_SHOWN));
             }
             malformed = !broken.is_empty() || !emptied.is_empty();
         }

@@ -5,7 +5,7 @@
 //! A declaration ([`limits!`](crate::limits)) takes its figures from the constant or default that the code uses; so the page cannot say
 //! another one. Each crate has its own in `limits.rs`. The program uses none of them: they cost nothing.
 //!
-//! Not done: bounds of files that operators write and of output, which the page has by hand; bounds that are no constants and no defaults (`what was sent before the FIN`) stand in declarations without figures; a new
+//! Not done: bounds that are no constants and no defaults (`what was sent before the FIN`) stand in declarations without figures; a new
 //! constant that nobody declares is found by nobody.
 
 use crate::{PacketDuration, Reason};
@@ -44,9 +44,15 @@ pub enum Table {
     Control,
     /// Of the controller, its REST API and what it says to devices.
     Controller,
+    /// Of files that operators write, and of output.
+    File,
 }
 
 impl Table {
+    /// All of them.
+    pub const ALL: [Table; 6] =
+        [Table::Flow, Table::Protocol, Table::Rule, Table::Control, Table::Controller, Table::File];
+
     /// Name in the marks that surround the table.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -56,6 +62,7 @@ impl Table {
             Table::Rule => "rule",
             Table::Control => "control",
             Table::Controller => "controller",
+            Table::File => "file",
         }
     }
 }

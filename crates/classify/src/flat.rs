@@ -66,8 +66,11 @@ pub(crate) fn whole([high, low]: [u64; 2]) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
 
+/// The last link whose number a flat form has room for.
+pub(crate) const LINK_MAX: u8 = u8::MAX;
+
 impl Flat {
-    /// The flat form; `None` for a link beyond 255 and for addresses of different versions.
+    /// The flat form; `None` for a link beyond the last that has room and for addresses of different versions.
     #[must_use]
     pub fn new(header: &Header) -> Option<Self> {
         let link = u8::try_from(header.link.0).ok()?;

@@ -18,6 +18,7 @@ pub mod generate;
 mod header;
 mod hsm;
 mod layered;
+pub mod limits;
 pub mod list;
 mod live;
 pub mod names;

@@ -3,6 +3,7 @@
 
 pub mod host;
 pub mod kind;
+pub mod limits;
 pub mod policy;
 pub mod suricata;
 pub mod yaml;

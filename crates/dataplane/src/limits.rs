@@ -10,6 +10,7 @@ use crate::live::together::PARCELS;
 use crate::passage::{CLOSINGS, DRAWS, ENDS_WHEN_IDLE, LOOKED_AT, SESSIONS_ENDED, TIMERS_PER_PACKET};
 
 use crate::eve;
+use crate::explain::history;
 use crate::segmentation::datagrams;
 use bartizan_base::Reason::{
     AppLayerError, AppLayerMemory, Defrag, DefragMemory, EgressMtu, HandOverRing, ProtocolOpen, StreamMemory,
@@ -146,4 +147,8 @@ pub const LIMITS: &[Limit] = limits! {
         "the alert is not sent (outputs have it)", [Told("`lost` of alert messages, `alerts-lost` of `bartizan ctl controller`")];
     Control "different alerts of all workers that wait for the way to a controller" = "{}" [count(eve::ALERTS_WAITING)] in ["dataplane/eve/tap.rs"],
         "the same", [Told("the same")];
+    File "flows that `explain flow` keeps of a capture, moments of each" = "{}, {}" [count(history::FLOWS_MAX), count(history::MOMENTS_MAX)]
+        in ["dataplane/explain/history.rs"], "left out, counted", [Told("`omitted`")];
+    File "generations whose policies' names are kept for events" = "{}" [count(eve::NAMES_KEPT)] in ["dataplane/eve/mod.rs"],
+        "the name is left out of events of older flows", [NotNeeded];
 };

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bounds of detection, of rule files and of regular expressions, for docs/limits.md.
 
+use crate::compile::groups;
 use crate::engine::evaluate::STEPS_MAX;
+use crate::engine::explain::{SIDS_SHOWN, trace};
 use crate::engine::txstate::TRANSACTIONS_MAX;
 use crate::model::content::VARIABLES_MAX;
 use crate::state::VARIABLES_PER_FLOW_MAX;
-use bartizan_base::limit::Trace::{Function, NotNeeded, Nothing, Told};
-use bartizan_base::limit::{Limit, count};
+use bartizan_base::limit::Trace::{Function, Metric, NotNeeded, Nothing, Told};
+use bartizan_base::limit::{Limit, bytes, count};
 use bartizan_base::limits;
-use bartizan_pattern::Limits;
+use bartizan_pattern::{CACHE_BYTES, DFA_MAX_LINKS, Limits};
 use bartizan_rules::{MAX_DEPTH, MAX_DIAGNOSTICS, MAX_RANGES};
 
 /// All of this crate, and of those of rules and patterns.
@@ -31,4 +33,15 @@ pub const LIMITS: &[Limit] = limits! {
         [Told("the summary")];
     Rule "findings kept of one rule file" = "{}" [count(MAX_DIAGNOSTICS)] in ["rules/parse.rs"], "counted, not kept",
         [NotNeeded];
+    File "header rules by which signature groups are found; bytes of the groups; pairs of networks for a tenant" = "{}; {}; {}"
+        [count(groups::RULES_MAX), bytes(groups::BYTES_MAX), count(groups::PAIRS_MAX)] in ["detect/compile/groups.rs"],
+        "groups get coarser: more rules are compared with a flow's header", [NotNeeded];
+    File "failure links of a pattern automaton that becomes a DFA" = "{}" [count(DFA_MAX_LINKS)] in ["pattern/automaton.rs"],
+        "it stays an NFA: half as fast, built in linear time", [NotNeeded];
+    File "compiled patterns on disk" = "{}" [bytes(CACHE_BYTES)] in ["pattern/cache.rs"],
+        "the oldest are removed", [Metric("bartizan_pattern_cache_total")];
+    File "attempts that `explain rule` shows" = "{}" [count(trace::ATTEMPTS_MAX)] in ["detect/engine/explain/trace.rs"],
+        "counted, not shown", [Told("`attempts`")];
+    File "sids of a flow's rules that `explain flow` lists" = "{}" [count(SIDS_SHOWN)] in ["detect/engine/explain/mod.rs"],
+        "only their number is told", [NotNeeded];
 };

@@ -19,9 +19,9 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
 /// Pieces that may wait for the writer.
-const QUEUE: usize = 1024;
+pub(crate) const QUEUE: usize = 1024;
 /// Files that the writer keeps open at a time; others are opened for each piece.
-const OPEN_MAX: usize = 256;
+pub(crate) const OPEN_MAX: usize = 256;
 
 /// Settings of the output `file-store`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

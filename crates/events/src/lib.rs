@@ -12,6 +12,7 @@ pub mod config;
 pub mod file_store;
 mod harmless;
 pub mod json;
+pub mod limits;
 pub mod metrics;
 pub mod names;
 pub mod output;

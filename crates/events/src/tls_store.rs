@@ -22,7 +22,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 /// Chains that may wait for the writer. The parser takes in chains of up to 256 KiB, so no more than 16 MiB wait.
-const QUEUE: usize = 64;
+pub(crate) const QUEUE: usize = 64;
 /// Characters of a line in PEM (RFC 7468 section 2).
 const LINE: usize = 64;
 

@@ -4,12 +4,12 @@
 use crate::ids::ALERTS_PER_PACKET;
 use crate::names::{ALIASES_MAX, ASKED_MAX};
 use crate::pfw::{COUNTER_NAMES_MAX, ENTRIES_MAX};
-use crate::portscan::ATTEMPTS_MAX;
+use crate::portscan::{ATTEMPTS_MAX, COUNTS, WINDOWS};
 use crate::sfw::ICMP_IDS_MAX;
 use bartizan_base::Reason::{SfwState, SfwUnrelatedIcmp};
 use bartizan_base::limit::Trace::{Function, Metric, Refused, Stats, Told};
-use bartizan_base::limit::{Limit, bytes, count};
-use bartizan_base::limits;
+use bartizan_base::limit::{Limit, bytes, count, time};
+use bartizan_base::{PacketDuration, limits};
 use bartizan_classify::names::{ADDRESSES, IDS_MAX, NAMES_MAX};
 use bartizan_config::policy::shares::{
     COMBINATIONS_MAX, DNS_NAMES_MAX, MEMBERS_MAX, PAIRS_MAX, TENANT_COMBINATIONS_MAX, TENANT_DNS_NAMES_MAX,
@@ -59,4 +59,11 @@ pub const LIMITS: &[Limit] = limits! {
         "what lies behind makes no members", [Function("answers")];
     Rule "findings of a packet" = "{}" [count(ALERTS_PER_PACKET)] in ["functions/ids.rs"],
         "further ones act and are not reported", [Function("alerts_discarded"), Stats("detect.alert_queue_overflow")];
+    File "ports and hosts, window of `portscan`" = "{} to {}, {} to {}"
+        [
+            count(*COUNTS.start()),
+            count(*COUNTS.end()),
+            time(PacketDuration::from_secs(*WINDOWS.start())),
+            time(PacketDuration::from_secs(*WINDOWS.end()))
+        ] in ["functions/portscan.rs"], "refused with the position", [Told("the message")];
 };

@@ -27,6 +27,7 @@ use bartizan_function::{
 };
 use bartizan_packet::{TcpFlags, Transport};
 use core::net::IpAddr;
+use core::ops::RangeInclusive;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::VecDeque;
@@ -92,8 +93,10 @@ const fn a_minute() -> Seconds {
 
 /// Attempts kept of a source; the oldest goes.
 pub(crate) const ATTEMPTS_MAX: usize = 128;
-/// Most ports or hosts that a policy may ask for: some fewer than are kept.
-const COUNT_MAX: u16 = 100;
+/// Fewest and most ports or hosts that a policy may ask for: some fewer than are kept.
+pub(crate) const COUNTS: RangeInclusive<u16> = 2..=100;
+/// Shortest and longest window, in seconds.
+pub(crate) const WINDOWS: RangeInclusive<u64> = 1..=3_600;
 /// A SYN without an answer for so long has come to nothing.
 const ANSWER: PacketDuration = PacketDuration::from_secs(3);
 /// A second SYN so long after the first is another try of the same connection: not one of several at a time.
@@ -374,13 +377,16 @@ impl FunctionKind for PortscanKind {
         for (index, made) in classes.iter().enumerate() {
             let (class, path) = (&made.class, classes::path(index));
             for (key, count) in [("ports", class.rules.ports), ("hosts", class.rules.hosts)] {
-                if !(2..=COUNT_MAX).contains(&count) {
-                    let message = format!("{count} is out of range; give 2 to {COUNT_MAX}");
+                if !COUNTS.contains(&count) {
+                    let (least, most) = COUNTS.into_inner();
+                    let message = format!("{count} is out of range; give {least} to {most}");
                     errors.push(classes::error(SPEC.name, format!("{path}/{key}"), message));
                 }
             }
-            if !(1..=3_600).contains(&class.rules.window.0) {
-                let message = format!("a window of {} is out of range; give 1s to 1h", class.rules.window);
+            if !WINDOWS.contains(&class.rules.window.0) {
+                let [least, most] = [WINDOWS.start(), WINDOWS.end()].map(|seconds| Seconds(*seconds));
+                let message =
+                    format!("a window of {} is out of range; give {least} to {most}", class.rules.window);
                 errors.push(classes::error(SPEC.name, format!("{path}/window"), message));
             }
         }

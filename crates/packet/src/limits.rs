@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bounds of the decoder, for docs/limits.md. Those of defragmentation, which are settings, are declared where the settings are read.
 
+use crate::capture::MAX_PACKET_LEN;
 use crate::{DecodeEvents, VlanIds, decode};
 use bartizan_base::Reason::{Defrag, SfwUnrelatedIcmp, Unreadable};
-use bartizan_base::limit::Trace::{Event, Nothing, Refused, Stats};
-use bartizan_base::limit::{Limit, count};
+use bartizan_base::limit::Trace::{Event, Nothing, Refused, Stats, Told};
+use bartizan_base::limit::{Limit, bytes, count};
 use bartizan_base::limits;
 
 /// All of this crate.
@@ -18,4 +19,6 @@ pub const LIMITS: &[Limit] = limits! {
         "refused ([0011](design/0011-what-the-receiver-reads.md))", [Stats("defrag.dropped.*"), Refused(Defrag)];
     Flow "extension headers of a quoted IPv6 packet" = "{}" [count(decode::quoted::EXTENSIONS_MAX)]
         in ["packet/decode/quoted.rs"], "the ICMP error is about no known flow", [Refused(SfwUnrelatedIcmp)];
+    File "captured packet" = "{}" [bytes(MAX_PACKET_LEN)] in ["packet/capture/mod.rs"],
+        "the capture is broken off there", [Told("a line on stderr")];
 };

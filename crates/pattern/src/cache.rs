@@ -25,8 +25,8 @@ const HEADER: usize = MAGIC.len() + 32 + 32;
 const EXTENSION: &str = "hsdb";
 /// A temporary file that is so many seconds older than the newest file was left by a process that ended early.
 const ABANDONED_AFTER: i64 = 3600;
-/// Default of [`Cache::with_limit`]: 256 MiB.
-const DEFAULT_LIMIT: u64 = 256 << 20;
+/// Bytes of all files, unless [`Cache::with_limit`] says otherwise.
+pub const CACHE_BYTES: u64 = 256 << 20;
 /// A file takes at least a block.
 const BLOCK: u64 = 4096;
 
@@ -116,7 +116,7 @@ impl Cache {
     /// # Errors
     /// It cannot be made or read, belongs to another user, or others can write to it.
     pub fn open(folder: &Path) -> Result<Self, CacheError> {
-        Self::with_limit(folder, DEFAULT_LIMIT)
+        Self::with_limit(folder, CACHE_BYTES)
     }
 
     /// As [`Self::open`], with at most `limit` bytes of files.

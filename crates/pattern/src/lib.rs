@@ -58,7 +58,8 @@ mod regex_set;
 mod scratch;
 mod set;
 
-pub use cache::{Cache, CacheCounters, CacheError};
+pub use automaton::DFA_MAX_LINKS;
+pub use cache::{CACHE_BYTES, Cache, CacheCounters, CacheError};
 pub use compiler::{BuildError, Compiler, Config, EngineError};
 pub use engine::{ENGINE_VARIABLE, Engine, EngineInfo, FallbackReason, ParseEngineError, Used};
 pub use ffi_hs::SONAME as LIBHS;

@@ -3,6 +3,7 @@
 
 use crate::duplicates::PLACES;
 use crate::merge::{MERGE_WAIT, MERGED_MOST};
+use crate::port::MAX_FRAME;
 use crate::{InlineOptions, PassiveOptions};
 use bartizan_base::limit::Trace::{Metric, NotNeeded, Told};
 use bartizan_base::limit::{Limit, bytes, count};
@@ -23,4 +24,6 @@ pub const LIMITS: &[Limit] = limits! {
     Flow "interfaces of a tap" = "{}" [count(MERGED_MOST)] in ["ports/merge.rs"], "a host file with more is refused", [NotNeeded];
     Flow "frames that a tap with `duplicate-window` remembers, per worker" = "{}" [count(PLACES)] in ["ports/duplicates.rs"],
         "one whose place another one has taken is forgotten; its second is inspected as well", [NotNeeded];
+    File "frame of a live port" = "{}" [bytes(MAX_FRAME)] in ["ports/port.rs"], "refused",
+        [Metric("bartizan_port_dropped_total")];
 };

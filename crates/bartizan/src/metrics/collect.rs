@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How long a scrape waits for workers. An idle one looks up ten times a second.
-const ANSWER: Duration = Duration::from_millis(400);
+pub const ANSWER: Duration = Duration::from_millis(400);
 
 /// What the metrics of a run are made from.
 pub struct Source {

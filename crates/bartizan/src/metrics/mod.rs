@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The metrics endpoint: what workers, outputs and rules show, as Prometheus reads it.
 
-mod collect;
-mod http;
+pub mod collect;
+pub mod http;
 
 pub use collect::Source;
 pub use http::Server;

@@ -9,7 +9,7 @@
 
 mod aggregate;
 mod at;
-mod displace;
+pub(crate) mod displace;
 mod field;
 mod group;
 mod plan;
@@ -43,7 +43,7 @@ use tables::Tables;
 use vector::Checked;
 
 /// Cells of the table of port classes at most.
-const PORT_CELLS: u64 = 1 << 19;
+pub(crate) const PORT_CELLS: u64 = 1 << 19;
 
 /// How to compile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ mod combinations;
 mod names;
 mod parts;
 pub mod read;
-mod resolve;
+pub(crate) mod resolve;
 mod schema;
 pub mod sections;
 pub mod shares;

@@ -33,7 +33,7 @@ impl fmt::Display for Problem {
 }
 
 /// Bytes of a word that is compared with those that are known.
-const NEAREST_MAX: usize = 128;
+pub(crate) const NEAREST_MAX: usize = 128;
 
 /// The name nearest to a misspelt one, when a slip of the keyboard explains the difference.
 #[must_use]

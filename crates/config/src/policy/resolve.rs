@@ -19,7 +19,7 @@ pub(super) const EVERYTHING: [Prefix; 2] = [
 ];
 
 /// Groups in each other.
-pub(super) const GROUP_DEPTH_MAX: usize = 64;
+pub(crate) const GROUP_DEPTH_MAX: usize = 64;
 
 /// Members of a list whose groups are known to exist; sorted, each once.
 pub(super) fn targets(

@@ -59,9 +59,9 @@ pub enum SuricataConfigError {
 }
 
 /// Deepest chain of includes.
-const INCLUDE_DEPTH_MAX: usize = 16;
+pub(crate) const INCLUDE_DEPTH_MAX: usize = 16;
 /// Notes kept of one configuration.
-const NOTES_MAX: usize = 20;
+pub(crate) const NOTES_MAX: usize = 20;
 
 /// The settings of Suricata's shipped configuration.
 #[must_use]

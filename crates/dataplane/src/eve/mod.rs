@@ -80,7 +80,7 @@ impl RunInfo {
 }
 
 /// Generations whose class names are kept: flows of older ones are recorded without the name of their policy.
-const NAMES_KEPT: usize = 4;
+pub(crate) const NAMES_KEPT: usize = 4;
 
 /// What refused packets are counted by: the policy of their flow, the function's name, the reason.
 pub type RefusalKey = (Option<Arc<str>>, &'static str, Reason);

@@ -24,9 +24,9 @@ use std::sync::Arc;
 /// Header rules of all groups at most.
 pub const RULES_MAX: usize = 8192;
 /// Bytes of all groups at most.
-const BYTES_MAX: usize = 16 << 20;
+pub(crate) const BYTES_MAX: usize = 16 << 20;
 /// Pairs of a client's and a server's network for one tenant at most.
-const PAIRS_MAX: usize = 64;
+pub(crate) const PAIRS_MAX: usize = 64;
 /// With fewer header rules for a tenant it has no groups.
 const CELLS_MIN: usize = 8;
 /// Address sets that are tried, those of most heads first.

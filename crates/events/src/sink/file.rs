@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How often, and how long each time, a full pipe is waited for before events are given up.
-const WAITS: u32 = 50;
-const WAIT: Duration = Duration::from_millis(2);
+pub(crate) const WAITS: u32 = 50;
+pub(crate) const WAIT: Duration = Duration::from_millis(2);
 
 /// An open file with its length.
 #[derive(Debug)]

@@ -88,7 +88,7 @@ pub struct SinkCounters {
 }
 
 /// Incidents that wait to be told; of more the oldest are forgotten.
-const TOLD_MAX: usize = 16;
+pub(crate) const TOLD_MAX: usize = 16;
 
 /// What other threads may know of an output while it works: counters by relaxed atomics, and what happened to it, each once.
 #[derive(Debug, Default)]

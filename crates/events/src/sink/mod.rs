@@ -10,11 +10,11 @@
 //! Not done: compression of old files, syslog, Redis.
 
 mod buffered;
-mod file;
-mod ledger;
+pub(crate) mod file;
+pub(crate) mod ledger;
 mod lines;
 mod name;
-mod socket;
+pub(crate) mod socket;
 
 pub use ledger::{Incident, SinkCounters, SinkProblem, SinkWatch};
 

@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::Duration;
 
 /// Bytes that a stream holds back for a slow reader.
-const HELD_BYTES: usize = 1 << 20;
+pub(crate) const HELD_BYTES: usize = 1 << 20;
 /// How long opening waits for a connection; after that it goes on by itself.
 const FIRST_CONNECT: Duration = Duration::from_millis(200);
 /// Most flushes that pass between two attempts to connect.

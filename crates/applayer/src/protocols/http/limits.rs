@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bounds of HTTP, for docs/limits.md.
 
-use super::{body, form_names, likely, multipart, settings::HttpSettings, tx};
+use super::{body, form_names, likely, log, multipart, settings::HttpSettings, tx};
 use bartizan_base::Reason::AppLayerError;
 use bartizan_base::limit::Trace::{Event, NotNeeded, Nothing, Refused, Told};
 use bartizan_base::limit::{Limit, bytes, count};
@@ -46,4 +46,6 @@ pub(crate) const LIMITS: &[Limit] = limits! {
         in ["applayer/protocols/http/multipart.rs"], "the body is no form: its files are not found", [Nothing];
     Protocol "HTTP: length of the names of files" = "{}" [bytes(body::MAX_NAME)] in ["applayer/protocols/http/body.rs"],
         "event, the name is cut; not in prevention", [Event("http.file_name_too_long")];
+    File "bytes of a body that an alert shows (`http-body`)" = "{}, the latest of what is held" [bytes(log::MAX_BODY)]
+        in ["applayer/protocols/http/log.rs"], "the beginning is not shown", [NotNeeded];
 };

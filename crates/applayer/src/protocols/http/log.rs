@@ -84,7 +84,7 @@ fn extended(tx: &HttpTx, json: &mut JsonWriter) {
 }
 
 /// Most bytes of a body that an alert shows: the latest of what is held.
-const MAX_BODY: usize = 128 << 10;
+pub(super) const MAX_BODY: usize = 128 << 10;
 
 /// Bodies as far as they are here and held, content encodings undone.
 fn bodies(tx: &HttpTx, json: &mut JsonWriter, wanted: Bodies) {

@@ -2,7 +2,7 @@
 //! What differs between two texts, line by line.
 
 /// Pairs of lines that are compared; of texts beyond, all of one and all of the other is shown.
-const PAIRS_MAX: usize = 4_000_000;
+pub const PAIRS_MAX: usize = 4_000_000;
 /// Equal lines that are shown around a difference.
 const AROUND: usize = 2;
 

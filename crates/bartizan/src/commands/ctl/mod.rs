@@ -8,7 +8,7 @@ mod actions;
 mod apply;
 mod ask;
 mod candidate;
-mod diff;
+pub mod diff;
 mod document;
 mod replay;
 pub mod running;

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Rules that are listed by sid; of more only the number is told.
-const SIDS_SHOWN: usize = 50;
+pub(crate) const SIDS_SHOWN: usize = 50;
 
 /// Name of what a rule is about.
 #[must_use]

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bounds of header classification, for docs/limits.md.
+
+use crate::SETS_MAX;
+use crate::flat::LINK_MAX;
+use crate::split::PORT_CELLS;
+use crate::split::displace::SLOTS_MAX;
+use crate::sync::DELTA_MAX;
+use bartizan_base::limit::Trace::{NotNeeded, Told};
+use bartizan_base::limit::{Limit, count};
+use bartizan_base::limits;
+
+/// All of this crate but addresses by DNS names, which are declared where functions learn them.
+pub const LIMITS: &[Limit] = limits! {
+    File "rule sets of a classifier" = "{}" [count(SETS_MAX)] in ["classify/classifier.rs"], "refused",
+        [Told("the message")];
+    File "tables of a set that is compiled" = "the budget / sets; {} slots, {} cells of port classes"
+        [count(SLOTS_MAX), count(PORT_CELLS)] in ["classify/split/displace.rs", "classify/split/mod.rs"],
+        "rules beyond are searched linearly", [NotNeeded];
+    File "entries added since the tables were compiled" = "{}" [count(DELTA_MAX)] in ["classify/sync.rs"],
+        "the next insert compiles anew", [NotNeeded];
+    File "links in a batched lookup" = "{}" [count(LINK_MAX)] in ["classify/flat.rs"],
+        "looked up one by one, linearly", [NotNeeded];
+};

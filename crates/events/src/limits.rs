@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bounds of output, for docs/limits.md.
+
+use crate::metrics::DEFAULT_SERIES;
+use crate::sink::file::{WAIT, WAITS};
+use crate::sink::ledger::TOLD_MAX;
+use crate::sink::socket::HELD_BYTES;
+use crate::{file_store, tls_store};
+use bartizan_base::limit::Trace::{Metric, Nothing, Stats, Told};
+use bartizan_base::limit::{Limit, bytes, count};
+use bartizan_base::limits;
+
+/// All of this crate.
+pub const LIMITS: &[Limit] = limits! {
+    File "incidents of an output that wait to be told" = "{}" [count(TOLD_MAX)] in ["events/sink/ledger.rs"],
+        "the oldest are forgotten", [Nothing];
+    File "time that a pipe's reader is waited for" = "{} ms" [count((WAIT * WAITS).as_millis())] in ["events/sink/file.rs"],
+        "events are lost and counted, not waited for again until it reads", [Metric("bartizan_events_lost_total")];
+    File "events waiting for a socket" = "{}" [bytes(HELD_BYTES)] in ["events/sink/socket.rs"],
+        "events are lost and counted", [Metric("bartizan_events_lost_total")];
+    File "pieces of files waiting for the disk" = "{}" [count(file_store::QUEUE)] in ["events/file_store.rs"],
+        "captures wait; live the file is given up", [Stats("file_store.lost")];
+    File "files held open by the store" = "{}, or `max-open-files`" [count(file_store::OPEN_MAX)] in ["events/file_store.rs"],
+        "opened for each piece", [Stats("file_store.open_files_max_hit")];
+    File "chains of certificates waiting for the disk (`tls.store`), each as large as the parser takes in" = "{}"
+        [count(tls_store::QUEUE)] in ["events/tls_store.rs"], "captures wait; live the chain is given up",
+        [Stats("tls_store.lost")];
+    File "series of the metrics page" = "{} of each metric" [count(DEFAULT_SERIES)] in ["events/metrics.rs"],
+        "the rest is summed up in a series with the label `other`", [Told("that series")];
+};
