@@ -11,7 +11,7 @@ use bartizan_testkit::packet;
 use bartizan_testkit::tunnels::Tunnel;
 use bartizan_testkit_worker::events;
 use common::{Folder, PROGRAM, Running, address, get, until, value};
-use level::{beside_each_other, counter, ends_well, network, number, quiet, send, take};
+use level::{beside_each_other, counter, ends_well, gone_below, network, number, quiet, send, take};
 use namespace::in_namespace;
 use serde_json::Value;
 use std::process::Command;
@@ -31,15 +31,32 @@ const ALLOW: &str = "\
 const ALERT: &str = "alert udp any any -> any 4000 (msg:\"seen\"; content:\"evil\"; sid:3;)\n";
 const BYPASS: &str = "pass udp any any -> any 4000 (msg:\"known\"; bypass; sid:2;)\n";
 
+/// The level of a link at which what is bypassed is handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Xdp,
+    /// There is none below: bypassed flows stay with this program.
+    Host,
+}
+
 fn start(folder: &Folder, workers: u16, policy: &str) -> Running {
+    start_at(folder, At::Xdp, workers, policy)
+}
+
+fn start_at(folder: &Folder, at: At, workers: u16, policy: &str) -> Running {
+    let offload = match at {
+        At::Xdp => ", offload: {level: xdp, entries: 1024, stale: 30s}",
+        At::Host => "",
+    };
     folder.write("policy.yaml", policy);
     folder.write("red.rules", format!("{BYPASS}{ALERT}"));
     folder.write("blue.rules", ALERT);
     folder.write(
         "bartizan.yaml",
         format!(
-            "links: [{{name: wan, inline: {{a: a1, b: b1, offload: {{level: xdp, entries: 1024, stale: 30s}}}}, workers: {workers}}}]\n\
-             policy: policy.yaml\ncache: none\noutputs: {{eve: {{dir: out}}}}\nsettings: {{decoder.gtp.enabled: 'yes'}}\n"
+            "links: [{{name: wan, inline: {{a: a1, b: b1{offload}}}, workers: {workers}}}]\n\
+             policy: policy.yaml\ncache: none\noutputs: {{eve: {{dir: out}}}}\nsettings: {{decoder.gtp.enabled: 'yes'}}\n\
+             metrics: {{listen: '127.0.0.1:9100'}}\n"
         ),
     );
     let mut command = Command::new(PROGRAM);
@@ -79,60 +96,78 @@ fn begin([client, server]: &mut [InlinePort; 2], frame: &[u8]) {
     }
 }
 
+/// Over IPv4 and IPv6, and with either inside.
 #[test]
 fn of_two_tunnels_with_equal_flows_inside_one_is_bypassed_and_the_other_is_inspected() {
-    for workers in [1, 2] {
-        for (kind, here, there) in [
-            ("vxlan", Tunnel::Vxlan(5), Tunnel::Vxlan(6)),
-            ("geneve", Tunnel::Geneve(5, 1), Tunnel::Geneve(6, 1)),
-        ] {
-            in_namespace(move || two(workers, kind, here, there));
+    for at in [At::Xdp, At::Host] {
+        for v6 in [(false, false), (false, true), (true, false), (true, true)] {
+            let kinds = [(Tunnel::Vxlan(5), Tunnel::Vxlan(6)), (Tunnel::Geneve(5, 1), Tunnel::Geneve(6, 1))];
+            let ways = [1, 2].into_iter().flat_map(|workers| kinds.map(|tunnels| (workers, tunnels)));
+            beside_each_other(ways, move |(workers, tunnels)| two(at, workers, tunnels, v6));
         }
     }
 }
 
-fn two(workers: u16, kind: &str, here: Tunnel, there: Tunnel) {
+fn two(at: At, workers: u16, (here, there): (Tunnel, Tunnel), v6: (bool, bool)) {
     const ROUNDS: u64 = 60;
+    const FIRST: u64 = 3;
+    let name = format!("{at:?}, {workers} workers, {here:?}, IPv6 {v6:?}");
     let folder = Folder::new();
     let mut ports = network(1500);
-    let running = start(&folder, workers, TENANTS);
-    let red = frame(here, (false, false), false, b"something good");
-    begin(&mut ports, &red);
-    let [evil_red, evil_blue] = [here, there].map(|of| frame(of, (false, false), false, b"something evil"));
+    let running = start_at(&folder, at, workers, TENANTS);
+    let red = frame(here, v6, false, b"something good");
+    let [evil_red, evil_blue] = [here, there].map(|of| frame(of, v6, false, b"something evil"));
     let [client, server] = &mut ports;
+    for _ in 0..FIRST {
+        send(client, std::slice::from_ref(&red));
+        assert_eq!(take(server, 1), 1, "{name}");
+    }
+    if at == At::Xdp {
+        // Red's flow inside, and the one around, which nobody looks at.
+        gone_below(2);
+    }
     for _ in 0..ROUNDS {
         send(client, &[evil_red.clone(), evil_blue.clone()]);
-        assert_eq!(take(server, 2), 2);
+        assert_eq!(take(server, 2), 2, "{name}");
     }
     ends_well(running);
     let all = events::read(&folder.path("out/eve.json"));
-    let alerts = events::of_type(&all, "alert").count() as u64;
-    assert_eq!(alerts, ROUNDS, "{kind}: blue's packets are inspected, each of them");
+    let alerts: Vec<_> = events::of_type(&all, "alert").collect();
+    assert_eq!(alerts.len() as u64, ROUNDS, "{name}: blue's packets are inspected, each of them");
     let flows = flows(&folder);
     let of = |port: u64| flows.iter().filter(move |flow| number(&flow["src_port"]) == port);
     let length = red.len() as u64;
     // Behind the headers around: Ethernet, IP, UDP, and the tunnel's.
-    let inside = 20 + 8 + b"something good".len() as u64;
+    let inside = if v6.1 { 40 } else { 20 } + 8 + b"something good".len() as u64;
     let mut packets: Vec<[u64; 4]> = of(40_000).map(sums).collect();
     packets.sort_unstable();
     let expected = |packets: u64, each: u64| [packets, packets * each, 0, 0];
-    assert_eq!(packets, [expected(ROUNDS, inside), expected(ROUNDS + 3, inside)], "{kind}: {flows:?}");
+    assert_eq!(packets, [expected(ROUNDS, inside), expected(ROUNDS + FIRST, inside)], "{name}: {flows:?}");
     let below = |flow: &Value| number(&flow["bartizan"]["levels"]["xdp"]["pkts_toserver"]);
     let mut handled = 0;
     for flow in of(40_000) {
-        let is_red = number(&flow["flow"]["pkts_toserver"]) == ROUNDS + 3;
+        let is_red = number(&flow["flow"]["pkts_toserver"]) == ROUNDS + FIRST;
+        let seen = alerts.iter().filter(|alert| alert["flow_id"] == flow["flow_id"]).count() as u64;
+        assert_eq!(seen, if is_red { 0 } else { ROUNDS }, "{name}: {flow}");
         handled += below(flow);
-        assert_eq!(below(flow) >= ROUNDS / 2, is_red, "{kind}: {flow}");
-        assert!(is_red || below(flow) == 0, "{kind}: {flow}");
-        assert_eq!(flow["flow"]["state"] == "bypassed", is_red, "{flow}");
+        let goes_below = is_red && at == At::Xdp;
+        assert_eq!(below(flow) >= ROUNDS / 2, goes_below, "{name}: {flow}");
+        assert!(goes_below || below(flow) == 0, "{name}: {flow}");
+        assert_eq!(flow["flow"]["state"] == "bypassed", is_red, "{name}: {flow}");
+        let by = match at {
+            At::Xdp => "capture",
+            At::Host => "local",
+        };
+        assert_eq!(flow["flow"]["bypass"] == by, is_red, "{name}: {flow}");
     }
     let around: Vec<_> = of(50_000).collect();
-    assert_eq!(around.len(), 1, "{kind}: {flows:?}");
-    assert_eq!(sums(around[0]), expected(2 * ROUNDS + 3, length), "{kind}: {around:?}");
+    assert_eq!(around.len(), 1, "{name}: {flows:?}");
+    assert_eq!(sums(around[0]), expected(2 * ROUNDS + FIRST, length), "{name}: {around:?}");
     // Both packets of a frame are counted.
-    assert_eq!(below(around[0]), handled, "{around:?}");
-    assert_eq!(counter(&folder, "offload.forwarded_pkts"), 2 * handled);
-    assert_eq!((counter(&folder, "offload.entries"), counter(&folder, "offload.orphan_pkts")), (0, 0));
+    assert_eq!(below(around[0]), handled, "{name}: {around:?}");
+    assert_eq!(counter(&folder, "offload.forwarded_pkts"), 2 * handled, "{name}");
+    let left = ["offload.entries", "offload.orphan_pkts"].map(|of| counter(&folder, of));
+    assert_eq!(left, [0, 0], "{name}");
 }
 
 #[test]
