@@ -7,6 +7,7 @@ use crate::functions_bench as common;
 use bartizan_base::{Decision, Reason, Timestamp};
 use bartizan_dataplane::handover::{Handled, Station};
 use bartizan_dataplane::workers::WorkerRecorder;
+use bartizan_flow::FlowState;
 use bartizan_function::Finding;
 use bartizan_functions::portscan::PortscanKind;
 use bartizan_stages::record::{Entry, Fate, Occasion, Recorder, TxRecord};
@@ -30,7 +31,8 @@ impl Recorder for Alerts {
         _: &Fate,
         _: Option<TxRecord<'_>>,
     ) {
-        if finding.rule.category == "staged" {
+        // Beside the function's own: of what is staged, and of detection's rules.
+        if finding.rule.category == "staged" || finding.rule.id.gid == 1 {
             return;
         }
         assert_eq!(finding.rule.id.gid, 122);
@@ -345,6 +347,86 @@ fn a_reload_in_the_middle_of_a_scan_keeps_the_count() {
             net.refused((a, 40_000), (b, port));
         }
         assert_eq!(net.told().len(), 1);
+    }
+}
+
+/// Ports on which a source tries to open, before a policy has the function.
+fn opened(net: &mut Net, (a, b): (IpAddr, IpAddr), ports: core::ops::RangeInclusive<u16>) {
+    for port in ports {
+        assert_eq!(net.syn((a, 40_000), (b, port)).reason, None, "{port}");
+    }
+}
+
+/// Flows that were let go and that no function wanted to see any more are seen again, and what came of them counts and is dropped.
+#[test]
+fn a_policy_that_drops_scans_judges_flows_that_were_let_go() {
+    let passed = "chain: [pfw], pfw: {default: allow}";
+    let drops = "chain: [portscan, pfw], portscan: {ports: 4, action: drop}, pfw: {default: allow}";
+    for v6 in [false, true] {
+        let mut net = net("{}");
+        net.stack.swap(passed, "");
+        let (a, b) = (host(v6, 1), host(v6, 2));
+        net.connect((a, 1_000), (b, 80));
+        opened(&mut net, (a, b), 1..=6);
+        net.stack.swap(drops, "");
+        let refusal = |net: &mut Net, port| net.tcp((b, port), (a, 40_000), (0, 101), RST | ACK).reason;
+        for port in 1..=3 {
+            assert_eq!(refusal(&mut net, port), None);
+        }
+        assert_eq!(refusal(&mut net, 4), Some(Reason::Portscan), "it makes the scan");
+        assert_eq!(net.told(), [(1, 4)]);
+        // Of a flow that was let go, not yet answered: it is opened again, and dropped.
+        for _ in 0..2 {
+            assert_eq!(net.syn((a, 40_000), (b, 6)).reason, Some(Reason::Portscan));
+        }
+        // What stood before is none that the source opens.
+        assert_eq!(net.tcp((a, 1_000), (b, 80), (101, 501), ACK).reason, None);
+    }
+}
+
+/// The same of flows that detection had bypassed, which it inspects again.
+#[test]
+fn a_policy_that_drops_scans_judges_bypassed_flows() {
+    let bypass = "alert ip any any -> any any (msg:\"all\"; bypass; sid:1;)\n";
+    let evil = "drop ip any any -> any any (msg:\"evil\"; content:\"evil\"; sid:2;)\n";
+    for v6 in [false, true] {
+        let mut net = net("{}");
+        net.stack.swap("chain: [ids], ids: {rules: r}", bypass);
+        let (a, b) = (host(v6, 1), host(v6, 2));
+        for port in 1..=6 {
+            assert_eq!(net.datagram((a, 40_000), (b, port)).reason, None);
+        }
+        let states =
+            |net: &Net| net.stack.worker.flows().iter().map(|(_, flow)| flow.state()).collect::<Vec<_>>();
+        assert_eq!(states(&net), [FlowState::LocalBypassed; 6]);
+        let drops = "chain: [portscan, ids], portscan: {ports: 4, action: drop}, ids: {rules: r}";
+        net.stack.swap(drops, evil);
+        for port in 1..=4 {
+            net.unreachable((a, 40_000), (b, port));
+        }
+        assert_eq!(net.told(), [(17, 4)]);
+        assert_eq!(net.datagram((a, 40_001), (b, 1)).reason, Some(Reason::Portscan), "it opens");
+        // It was open before.
+        let of_old = packet::udp((a, 40_000), (b, 6), b"evil").frame();
+        assert_eq!(net.send(of_old).reason, Some(Reason::IdsRule), "it is inspected again");
+    }
+}
+
+/// A scan that goes on is found by the next policy with what the one before has counted, and dropped.
+#[test]
+fn a_scan_that_goes_on_is_dropped_once_the_policy_drops() {
+    for v6 in [false, true] {
+        let mut net = net("{ports: 20}");
+        let (a, b) = (host(v6, 1), host(v6, 2));
+        opened(&mut net, (a, b), 1..=6);
+        for port in 1..=4 {
+            net.refused((a, 40_001), (b, port));
+        }
+        assert_eq!(net.told(), []);
+        net.stack.swap("chain: [portscan], portscan: {ports: 5, action: drop}", "");
+        let refusal = net.tcp((b, 5), (a, 40_000), (0, 101), RST | ACK);
+        assert_eq!((refusal.reason, net.told()), (Some(Reason::Portscan), vec![(1, 5)]));
+        assert_eq!(net.syn((a, 40_000), (b, 6)).reason, Some(Reason::Portscan), "it was opened before");
     }
 }
 

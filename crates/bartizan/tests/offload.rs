@@ -287,6 +287,42 @@ fn a_reload_ends_flows_of_what_is_blocked_now() {
     });
 }
 
+/// What no policy names goes below while the default lets it go on; when that drops, nothing more of it arrives, at no level.
+#[test]
+fn a_default_that_drops_ends_flows_that_the_one_before_let_go_below() {
+    let default_of = |action: &str| {
+        format!(
+            "policies: [{{name: elsewhere, to: 198.51.100.9, chain: [ids], ids: {{rules: [local.rules]}}}}]\ndefault: {{action: {action}}}\n"
+        )
+    };
+    in_namespace(move || {
+        const ROUNDS: u64 = 40;
+        let folder = Folder::new();
+        let mut ports = network(1500);
+        let running = start(&folder, 1, &default_of("allow"));
+        begin(&mut ports, 4000, true);
+        let [client, server] = &mut ports;
+        send(client, &datagrams(4000, b"goes on"));
+        assert_eq!(take(server, 8), 8);
+        folder.write("policy.yaml", default_of("drop"));
+        running.signal("USR2");
+        until("the worker has it", || value(&get("/metrics"), "bartizan_generation", &["worker=\"0\""]) == 2);
+        for _ in 0..ROUNDS {
+            send(client, &datagrams(4000, b"is blocked"));
+        }
+        assert!(quiet(server));
+        let blocked = || value(&get("/metrics"), "bartizan_decisions_total", &["reason=\"policy_default\""]);
+        until("all are counted", || blocked() >= 8 * ROUNDS);
+        ends_well(running);
+        let flows = flows(&folder);
+        let all: u64 = flows.iter().map(|flow| number(&flow["flow"]["pkts_toserver"])).sum();
+        assert_eq!((flows.len(), all), (8, 16 + 8 + 8 * ROUNDS));
+        assert_eq!(counter(&folder, "ips.blocked"), 8 * ROUNDS);
+        let below = |flow: &Value| number(&flow["bartizan"]["levels"]["xdp"]["pkts_toserver"]) >= 1;
+        assert!(flows.iter().all(below), "each was below before: {flows:?}");
+    });
+}
+
 #[test]
 fn large_frames_go_below_as_well() {
     in_namespace(|| {

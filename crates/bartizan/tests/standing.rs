@@ -349,3 +349,125 @@ fn a_refused_connection_stays_refused_while_its_bytes_would_be_inspected() {
         }
     }
 }
+
+/// A policy file that names none of these flows: its default speaks.
+fn default_of(action: &str) -> String {
+    format!(
+        "policies: [{{name: elsewhere, to: [192.0.2.9, '2001:db8:9::9'], chain: [ids], ids: {{rules: r}}}}]\n\
+         default: {{action: {action}}}\n"
+    )
+}
+
+/// What no policy names goes on and nobody looks at it, until the default is another one. The flow is bypassed before, or no policy has ever named it.
+#[test]
+fn what_the_default_let_go_is_judged_by_the_next_default() {
+    let rules = [BYPASS, DROP].concat();
+    for (v6, bypassed) in versions().into_iter().flat_map(|v6| [(v6, true), (v6, false)]) {
+        let mut udp = Talk::new("default-udp", v6, IDS, &[], &rules);
+        if bypassed {
+            assert_eq!((udp.datagram(b"enough"), udp.state()), (None, FlowState::LocalBypassed));
+        }
+        udp.stack.swap_file(&default_of("allow"), &rules);
+        assert_eq!([udp.datagram(b"evil"), udp.datagram(b"more")], [None; 2]);
+        udp.stack.swap_file(&default_of("drop"), &rules);
+        assert_eq!([udp.datagram(b"more"), udp.datagram(b"more")], [Some(Reason::PolicyDefault); 2]);
+        udp.stack.swap_file(&default_of("allow"), &rules);
+        assert_eq!(udp.datagram(b"more"), None);
+        udp.stack.swap(IDS, DROP);
+        assert_eq!((udp.datagram(b"more"), udp.datagram(b"evil")), (None, Some(Reason::IdsRule)));
+
+        let mut tcp = Talk::new("default-tcp", v6, IDS, &[], &rules);
+        if !bypassed {
+            tcp.stack.swap_file(&default_of("allow"), &rules);
+        }
+        tcp.connect();
+        assert_eq!(tcp.say(0, b"enough"), None);
+        if bypassed {
+            assert_eq!(tcp.state(), FlowState::LocalBypassed);
+            tcp.stack.swap_file(&default_of("allow"), &rules);
+        }
+        for _ in 0..30 {
+            assert_eq!(tcp.say(1, &[b's'; 1400]), None);
+        }
+        assert_eq!(tcp.say(0, b"evil"), None);
+        tcp.stack.swap_file(&default_of("drop"), &rules);
+        for side in [0, 1] {
+            assert_eq!(tcp.segment(side, ACK, 0, b"more"), Some(Reason::PolicyDefault), "{bypassed}: {side}");
+        }
+        tcp.stack.swap(IDS, DROP);
+        assert_eq!((tcp.say(0, b"ev"), tcp.say(0, b"il")), (None, Some(Reason::IdsRule)), "{bypassed}");
+    }
+}
+
+/// Who may open flows is asked again of those that are open: bypassed ones, which no firewall saw, and ones that it let go and detection had left.
+#[test]
+fn a_firewall_with_another_initiator_refuses_what_is_open() {
+    const OF: &str = "from: [10.0.0.1, '2001:db8::1'], chain: [sfw, ids], ids: {rules: r}, sfw: ";
+    let may = |side: &str| format!("{OF}{{initiate: {side}}}");
+    let (rules, refused) = ([BYPASS, DROP].concat(), Some(Reason::SfwInitiator));
+    for (v6, before) in versions().into_iter().flat_map(|v6| [(v6, may("from")), (v6, IDS.to_owned())]) {
+        let mut udp = Talk::new("initiator-udp", v6, &before, &[], &rules);
+        assert_eq!([udp.datagram(b"enough"), udp.datagram(b"evil")], [None; 2]);
+        assert_eq!(udp.state() == FlowState::LocalBypassed, before == IDS);
+        udp.stack.swap(&may("to"), &rules);
+        assert_eq!([udp.datagram(b"more"), udp.datagram(b"more")], [refused; 2], "{before}");
+        udp.stack.swap(&may("both"), DROP);
+        assert_eq!((udp.datagram(b"more"), udp.datagram(b"evil")), (None, Some(Reason::IdsRule)));
+
+        let mut tcp = Talk::new("initiator-tcp", v6, &before, &[], &rules);
+        tcp.connect();
+        assert_eq!([tcp.say(0, b"enough"), tcp.say(0, b"evil"), tcp.say(1, b"evil")], [None; 3]);
+        assert_eq!(tcp.state() == FlowState::LocalBypassed, before == IDS);
+        tcp.stack.swap(&may("to"), &rules);
+        for side in [0, 1] {
+            assert_eq!(tcp.segment(side, ACK, 0, b"more"), refused, "{before}: {side}");
+        }
+        tcp.stack.swap(&may("both"), DROP);
+        // What was refused is sent again; other bytes in its place would not reach the server.
+        assert_eq!([tcp.say(0, b"more"), tcp.say(1, b"more")], [None; 2]);
+        assert_eq!((tcp.say(0, b"ev"), tcp.say(0, b"il")), (None, Some(Reason::IdsRule)), "{before}");
+    }
+}
+
+/// A limit counts flows from when they meet it: of two that were bypassed before one is too many.
+#[test]
+fn a_firewall_with_a_limit_refuses_one_of_two_open_flows() {
+    for v6 in versions() {
+        let mut udp = Talk::new("limit", v6, IDS, &[], BYPASS);
+        for port in [1000, 1001] {
+            udp.port = port;
+            assert_eq!((udp.datagram(b"enough"), udp.state()), (None, FlowState::LocalBypassed));
+        }
+        udp.stack.swap("chain: [sfw], sfw: {max-connections: 1}", "");
+        for (port, expected) in [(1000, None), (1001, Some(Reason::SfwConnectionLimit))].repeat(2) {
+            udp.port = port;
+            assert_eq!(udp.datagram(b"more"), expected, "{port}");
+        }
+    }
+}
+
+/// Numbers beyond the window, and a connection whose beginning nobody saw, pass a firewall that is told to let them.
+#[test]
+fn a_firewall_that_checks_more_refuses_what_passed() {
+    const LENIENT: &str =
+        "chain: [sfw, ids], ids: {rules: r}, sfw: {window-check: false, midstream: allow, initiate: both}";
+    for v6 in versions() {
+        let rules = [BYPASS, DROP].concat();
+        let mut tcp = Talk::new("window", v6, LENIENT, &[], &rules);
+        tcp.connect();
+        assert_eq!([tcp.say(0, b"enough"), tcp.say(0, b"evil")], [None; 2], "detection has left it");
+        assert_eq!(tcp.segment(0, ACK, 40_000, b"far"), None);
+        tcp.stack.swap("chain: [sfw]", "");
+        assert_eq!(tcp.segment(0, ACK, 40_000, b"far"), Some(Reason::SfwWindow));
+        assert_eq!(tcp.say(0, b"near"), None);
+
+        let set = [("stream.midstream", "yes")];
+        let mut picked = Talk::new("picked-up", v6, LENIENT, &set, &rules);
+        assert_eq!([picked.say(0, b"enough"), picked.say(1, b"answer"), picked.say(0, b"evil")], [None; 3]);
+        picked.stack.swap("chain: [sfw]", "");
+        for side in [0, 1] {
+            let reason = picked.segment(side, ACK, 0, b"more");
+            assert_eq!(reason, Some(Reason::SfwNoConnection), "{side}");
+        }
+    }
+}

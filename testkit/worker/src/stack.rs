@@ -103,11 +103,15 @@ pub struct Stack {
     folder: PathBuf,
 }
 
-/// A generation with one policy.
-fn chains(agent: &mut Agent, policy: &str, name: &str) -> Arc<Chains> {
-    let text = format!("policies:\n  - {{name: p, {policy}}}\ndefault: {{action: drop}}\n");
+/// A file with one policy.
+fn file_of(policy: &str) -> String {
+    format!("policies:\n  - {{name: p, {policy}}}\ndefault: {{action: drop}}\n")
+}
+
+/// A generation of a policy file.
+fn chains(agent: &mut Agent, text: &str, name: &str) -> Arc<Chains> {
     let names = agent.function_names();
-    let file = policy::parse("policy.yaml", &text, &names).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let file = policy::parse("policy.yaml", text, &names).unwrap_or_else(|e| panic!("{name}: {e}"));
     Arc::new(agent.prepare(&file, &[]).unwrap_or_else(|e| panic!("{name}: {e}")).chains)
 }
 
@@ -160,7 +164,7 @@ impl Stack {
         kinds.extend(functions);
         let mut agent = Agent::new(kinds).unwrap();
         let names = agent.function_names();
-        let chains = chains(&mut agent, made.policy, name);
+        let chains = chains(&mut agent, &file_of(made.policy), name);
         let engine = Arc::new(Engine::new(&settings, FileSettings::default()).unwrap());
         let worker = Worker::new(engine_settings.clone(), Arc::clone(&engine), chains).unwrap();
         // Two tests of one program may say the same name.
@@ -184,8 +188,16 @@ impl Stack {
     /// # Panics
     /// The policy or the rules are wrong.
     pub fn swap(&mut self, policy: &str, rules: &str) {
+        self.swap_file(&file_of(policy), rules);
+    }
+
+    /// Another generation of a whole policy file.
+    ///
+    /// # Panics
+    /// The policy file or the rules are wrong.
+    pub fn swap_file(&mut self, text: &str, rules: &str) {
         rules.clone_into(&mut self.rules.text.lock().unwrap());
-        let chains = chains(&mut self.agent, policy, "swap");
+        let chains = chains(&mut self.agent, text, "swap");
         self.worker.enter_generation(chains);
     }
 
