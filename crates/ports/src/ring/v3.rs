@@ -151,3 +151,109 @@ impl RxV3 {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bartizan_base::Timestamp;
+    use std::fs::OpenOptions;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::FileExt;
+
+    const BLOCK_SIZE: usize = 4096;
+    /// A ring never hands out all its blocks at once.
+    const BLOCKS: usize = 2;
+    const FIRST: usize = size_of::<libc::tpacket_block_desc>().next_multiple_of(16);
+    /// Header, address and frame, and the distance of packets.
+    const STEP: usize = 256;
+    const MAC: usize = BEFORE.next_multiple_of(16);
+    const FRAME: [u8; 60] = [0x5a; 60];
+
+    /// Status and time of a packet, as the kernel writes them: whoever has stamped it, the time stands in the same words.
+    type Stamped = (u32, u32, u32);
+
+    /// What the kernel leaves in the first block of a ring that has received such packets.
+    fn block(packets: &[Stamped]) -> Vec<u8> {
+        let mut block = vec![0; BLOCK_SIZE];
+        let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
+        let header = |of: usize, value: u32| (BLOCK + of, value);
+        for (at, value) in [
+            header(offset_of!(libc::tpacket_hdr_v1, block_status), libc::TP_STATUS_USER),
+            header(offset_of!(libc::tpacket_hdr_v1, num_pkts), packets.len() as u32),
+            header(offset_of!(libc::tpacket_hdr_v1, offset_to_first_pkt), FIRST as u32),
+        ] {
+            put(at, &value.to_ne_bytes());
+        }
+        for (number, &(status, seconds, nanos)) in packets.iter().enumerate() {
+            let start = FIRST + number * STEP;
+            let next = if number + 1 == packets.len() { 0 } else { STEP };
+            for (at, value) in [
+                (offset_of!(libc::tpacket3_hdr, tp_next_offset), next as u32),
+                (offset_of!(libc::tpacket3_hdr, tp_sec), seconds),
+                (offset_of!(libc::tpacket3_hdr, tp_nsec), nanos),
+                (offset_of!(libc::tpacket3_hdr, tp_snaplen), FRAME.len() as u32),
+                (offset_of!(libc::tpacket3_hdr, tp_len), FRAME.len() as u32),
+                (offset_of!(libc::tpacket3_hdr, tp_status), libc::TP_STATUS_USER | status),
+            ] {
+                put(start + at, &value.to_ne_bytes());
+            }
+            put(start + offset_of!(libc::tpacket3_hdr, tp_mac), &(MAC as u16).to_ne_bytes());
+            put(start + MAC, &FRAME);
+        }
+        block
+    }
+
+    /// A ring in a file in place of a socket's: a mapping is one of any file.
+    fn ring(name: &str, packets: &[Stamped]) -> RxV3 {
+        let path = std::env::temp_dir().join(format!("bartizan-ring-{}-{name}", std::process::id()));
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        file.set_len((BLOCKS * BLOCK_SIZE) as u64).unwrap();
+        file.write_all_at(&block(packets), 0).unwrap();
+        let mapping = Mapping::new(file.as_fd(), BLOCKS * BLOCK_SIZE).unwrap();
+        RxV3::new(mapping, BLOCK_SIZE, BLOCKS)
+    }
+
+    /// The times of what a ring hands out, and what it says of it.
+    fn read(mut ring: RxV3) -> (Vec<Timestamp>, Filled) {
+        let mut batch = Batch::with_capacity(16);
+        let filled = ring.fill(&mut batch);
+        assert_eq!((filled.frames, filled.skipped), (batch.len() as u64, 0));
+        assert!((0..batch.len()).all(|at| batch.bytes(at) == Some(&FRAME[..])));
+        ((0..batch.len()).filter_map(|at| Some(batch.info(at)?.timestamp)).collect(), filled)
+    }
+
+    /// Linux `packet_mmap.rst`, "Packet fill-in": with `PACKET_TIMESTAMP` the status says whose time stands in the header, and the kernel's own stands there where the device
+    /// has given none.
+    #[test]
+    fn times_of_the_device_are_taken_and_others_are_counted() {
+        let packets = [
+            (libc::TP_STATUS_TS_RAW_HARDWARE, 1_700_000_000, 123_456_789),
+            (libc::TP_STATUS_TS_SOFTWARE, 1_700_000_001, 5),
+            // Beside what the status says of the packet itself.
+            (libc::TP_STATUS_TS_RAW_HARDWARE | libc::TP_STATUS_CSUM_VALID, 1_700_000_000, 999_999_999),
+            // Kernels that do not say, and the clock of a device that the kernel has turned into its own, which is gone from Linux.
+            (0, 1_700_000_002, 0),
+            (libc::TP_STATUS_TS_SYS_HARDWARE, 1_700_000_003, 0),
+        ];
+        let times: Vec<_> = packets
+            .iter()
+            .map(|&(_, seconds, nanos)| Timestamp::from_parts(u64::from(seconds), nanos))
+            .collect();
+        let mut by_device = ring("device", &packets);
+        by_device.by_device = true;
+        let (read_times, filled) = read(by_device);
+        assert_eq!((read_times, filled.unstamped), (times.clone(), 3));
+        // Nobody has asked for the device's.
+        let (read_times, filled) = read(ring("kernel", &packets));
+        assert_eq!((read_times, filled.unstamped), (times, 0));
+    }
+
+    #[test]
+    fn all_packets_of_a_device_are_stamped() {
+        let mut ring = ring("all", &[(libc::TP_STATUS_TS_RAW_HARDWARE, 7, 8); 3]);
+        ring.by_device = true;
+        let (times, filled) = read(ring);
+        assert_eq!((times, filled.unstamped), (vec![Timestamp::from_parts(7, 8); 3], 0));
+    }
+}
