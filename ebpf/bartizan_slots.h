@@ -173,7 +173,7 @@ _Static_assert(__builtin_offsetof(struct bartizan_windows, end_high) == 48, "win
 /* What came by a port, as one processor counts it: line `port * processors + processor`. Only while the port is enabled. */
 struct bartizan_counts {
 	__u64 frames;           /*   0: Frames that came: those that went up, were forwarded, were dropped (for their flow or early), failed open and failed closed. */
-	__u64 up_bytes;         /*   8: Bytes of the frames that went up, without the checksum of a frame; so are those below. */
+	__u64 forwarded_bytes;  /*   8: Bytes of the frames that left by another port, without the checksum of a frame; so are those below. */
 	__u64 up;               /*  16: Frames that went up to the host. */
 	__u64 forwarded;        /*  24: Frames that left by another port. */
 	__u64 dropped;          /*  32: Frames that were dropped for their flow. */
@@ -188,7 +188,7 @@ struct bartizan_counts {
 	__u64 open;             /* 104: Frames that were forwarded because the worker that serves them was not heard of. */
 	__u64 closed;           /* 112: Frames that were dropped because the worker that serves them was not heard of. */
 	__u64 early;            /* 120: Frames without a flow that were dropped as the host would drop them, by an early table. */
-	__u64 forwarded_bytes;  /* 128: Bytes of those that left. */
+	__u64 up_bytes;         /* 128: Bytes of those that went up. */
 	__u64 dropped_bytes;    /* 136: Bytes of those that were dropped for their flow. */
 	__u64 open_bytes;       /* 144: Bytes of those that failed open. */
 	__u64 closed_bytes;     /* 152: Bytes of those that failed closed. */
@@ -197,7 +197,7 @@ struct bartizan_counts {
 };
 _Static_assert(sizeof(struct bartizan_counts) == 192, "counts");
 _Static_assert(__builtin_offsetof(struct bartizan_counts, frames) == 0, "counts.frames");
-_Static_assert(__builtin_offsetof(struct bartizan_counts, up_bytes) == 8, "counts.up_bytes");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, forwarded_bytes) == 8, "counts.forwarded_bytes");
 _Static_assert(__builtin_offsetof(struct bartizan_counts, up) == 16, "counts.up");
 _Static_assert(__builtin_offsetof(struct bartizan_counts, forwarded) == 24, "counts.forwarded");
 _Static_assert(__builtin_offsetof(struct bartizan_counts, dropped) == 32, "counts.dropped");
@@ -212,7 +212,7 @@ _Static_assert(__builtin_offsetof(struct bartizan_counts, size_larger) == 96, "c
 _Static_assert(__builtin_offsetof(struct bartizan_counts, open) == 104, "counts.open");
 _Static_assert(__builtin_offsetof(struct bartizan_counts, closed) == 112, "counts.closed");
 _Static_assert(__builtin_offsetof(struct bartizan_counts, early) == 120, "counts.early");
-_Static_assert(__builtin_offsetof(struct bartizan_counts, forwarded_bytes) == 128, "counts.forwarded_bytes");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, up_bytes) == 128, "counts.up_bytes");
 _Static_assert(__builtin_offsetof(struct bartizan_counts, dropped_bytes) == 136, "counts.dropped_bytes");
 _Static_assert(__builtin_offsetof(struct bartizan_counts, open_bytes) == 144, "counts.open_bytes");
 _Static_assert(__builtin_offsetof(struct bartizan_counts, closed_bytes) == 152, "counts.closed_bytes");

@@ -36,7 +36,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const BESIDE: Duration = Duration::from_secs(1);
 
 /// How long a reload waits for workers to begin with the generation before, where the level below refuses packets without a flow.
-const ENTERED: Duration = Duration::from_secs(3);
+pub const ENTERED: Duration = Duration::from_secs(3);
 
 /// What commands act upon.
 pub struct Steering<'r> {

@@ -193,7 +193,7 @@ layout! {
     /// What came by a port, as one processor counts it: line `port * processors + processor`. Only while the port is enabled.
     PortLine, "counts", 192 {
         frames: u64 ["FRAMES"] @ 0, "Frames that came: those that went up, were forwarded, were dropped (for their flow or early), failed open and failed closed.";
-        up_bytes: u64 ["UP_BYTES"] @ 8, "Bytes of the frames that went up, without the checksum of a frame; so are those below.";
+        forwarded_bytes: u64 ["FORWARDED_BYTES"] @ 8, "Bytes of the frames that left by another port, without the checksum of a frame; so are those below.";
         up: u64 ["UP"] @ 16, "Frames that went up to the host.";
         forwarded: u64 ["FORWARDED"] @ 24, "Frames that left by another port.";
         dropped: u64 ["DROPPED"] @ 32, "Frames that were dropped for their flow.";
@@ -208,7 +208,7 @@ layout! {
         open: u64 ["OPEN"] @ 104, "Frames that were forwarded because the worker that serves them was not heard of.";
         closed: u64 ["CLOSED"] @ 112, "Frames that were dropped because the worker that serves them was not heard of.";
         early: u64 ["EARLY"] @ 120, "Frames without a flow that were dropped as the host would drop them, by an early table.";
-        forwarded_bytes: u64 ["FORWARDED_BYTES"] @ 128, "Bytes of those that left.";
+        up_bytes: u64 ["UP_BYTES"] @ 128, "Bytes of those that went up.";
         dropped_bytes: u64 ["DROPPED_BYTES"] @ 136, "Bytes of those that were dropped for their flow.";
         open_bytes: u64 ["OPEN_BYTES"] @ 144, "Bytes of those that failed open.";
         closed_bytes: u64 ["CLOSED_BYTES"] @ 152, "Bytes of those that failed closed.";
