@@ -11,7 +11,7 @@ pub mod events;
 mod stack;
 
 pub use alone::Alone;
-pub use stack::{FIREWALL, Made, Stack};
+pub use stack::{FIREWALL, Made, Stack, ids};
 
 use bartizan_base::{LinkId, Timestamp};
 use bartizan_dataplane::worker::Frame;

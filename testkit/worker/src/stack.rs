@@ -37,6 +37,21 @@ struct Rules {
     shared: Arc<Shared>,
 }
 
+impl Rules {
+    fn new(set: &[(&str, &str)], text: &str, thresholds: &str) -> Arc<Self> {
+        Arc::new(Rules {
+            settings: set.iter().fold(Settings::new(), |mut settings, (key, value)| {
+                settings.set(*key, *value);
+                settings
+            }),
+            text: Mutex::new(text.to_owned()),
+            thresholds: thresholds.to_owned(),
+            variables: Variables::new(),
+            shared: Arc::new(Shared::default()),
+        })
+    }
+}
+
 impl RuleCompiler for Rules {
     fn variables(&self) -> &Variables {
         &self.variables
@@ -72,6 +87,16 @@ impl RuleCompiler for Rules {
         keywords::apply_thresholds(&mut loaded.rules.signatures, &thresholds, &Variables::new());
         Ok(Seen::all(Arc::new(loaded.rules)))
     }
+}
+
+/// Detection with the rules of a text, whatever files a policy names.
+#[must_use]
+pub fn ids(rules: &str) -> Arc<dyn FunctionKind> {
+    detection(Rules::new(&[], rules, ""))
+}
+
+fn detection(rules: Arc<Rules>) -> Arc<dyn FunctionKind> {
+    Arc::new(IdsKind::new(rules, 15))
 }
 
 /// What a stack is made of.
@@ -149,18 +174,8 @@ impl Stack {
             when_full: WhenHostsFull::Refuse,
         }));
         let mut kinds = registry::kinds(&Services { hosts });
-        let shared = Arc::new(Shared::default());
-        let rules = Arc::new(Rules {
-            settings: made.set.iter().fold(Settings::new(), |mut settings, (key, value)| {
-                settings.set(*key, *value);
-                settings
-            }),
-            text: Mutex::new(made.rules.to_owned()),
-            thresholds: made.thresholds.to_owned(),
-            variables: Variables::new(),
-            shared: Arc::clone(&shared),
-        });
-        kinds.push(Arc::new(IdsKind::new(Arc::clone(&rules) as Arc<dyn RuleCompiler>, 15)));
+        let rules = Rules::new(made.set, made.rules, made.thresholds);
+        kinds.push(detection(Arc::clone(&rules)));
         kinds.extend(functions);
         let mut agent = Agent::new(kinds).unwrap();
         let names = agent.function_names();

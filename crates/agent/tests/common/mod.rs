@@ -57,6 +57,11 @@ pub fn agent() -> Agent {
     with(None)
 }
 
+/// An agent with another function, too.
+pub fn agent_and(kind: Arc<dyn FunctionKind>) -> Agent {
+    with(Some(kind))
+}
+
 /// An agent with the stand-in for detection, too.
 pub fn agent_with_ids() -> (Agent, Arc<Ids>) {
     let ids = Arc::new(Ids::default());

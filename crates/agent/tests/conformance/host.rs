@@ -13,7 +13,7 @@ use bartizan_packet::LinkType;
 use bartizan_stages::flow_ext::FlowExt;
 use bartizan_stages::record::Recorder;
 use bartizan_stages::settings::EngineSettings;
-use bartizan_testkit_worker::Nothing;
+use bartizan_testkit_worker::{Nothing, ids};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -46,13 +46,19 @@ pub struct Host {
 
 impl Host {
     pub fn new(case: &Case, stands: Stands) -> Result<Self, String> {
-        let mut agent = common::agent();
+        // Rules of detection stand beside the policy that names them.
+        let rules = std::fs::read_to_string(folder().join(format!("policies/{}.rules", case.policy)));
+        let mut agent = rules.map_or_else(|_| common::agent(), |rules| common::agent_and(ids(&rules)));
         let file = policy_file(&case.policy, &agent.function_names())?;
         let links: Vec<(&str, LinkId)> = common::links(&LINKS);
         let tenants = agent.policy_entries(&file, &links).map_err(|error| error.to_string())?.tenants;
         let prepared = agent.prepare(&file, &links).map_err(|error| error.to_string())?;
         let mut settings = bartizan_config::suricata::shipped();
         settings.set("flow.memcap", "4mb");
+        // All drops are told, not only the first one of a flow.
+        settings.set("outputs.1.eve-log.types.34", "drop");
+        settings.set("outputs.1.eve-log.types.34.drop.flows", "all");
+        settings.set("outputs.1.eve-log.types.34.drop.alerts", "yes");
         let own = case.settings.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         for (key, value) in ENGINE_OFF.into_iter().filter(|_| stands != Stands::Live).chain(own) {
             settings.set(key, value);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The cases with a level below the worker: the real one hands flows to a device, and a frame that the device handles does not come up. What becomes of each frame, and
-//! the record of each flow, has to be what it is without a level.
+//! the record of each flow, has to be what it is without a level; so have alerts, and drop events of frames that came up.
 //!
 //! The kernel runs the very XDP program on each frame (BPF_PROG_TEST_RUN), in a network namespace that ends with the test.
 
@@ -8,6 +8,7 @@ use super::case::{Case, Outcome, bytes, cases};
 use super::host::{Host, Stands, link};
 use bartizan_base::{LinkId, Timestamp};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
+use bartizan_events::time_text;
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_offload::devices::mock::{Habits, MockDevice, MockPacket, MockWire};
 use bartizan_offload::devices::xdp::XdpDevice;
@@ -30,6 +31,8 @@ const MOST_BETWEEN_TURNS_MS: u64 = 1_000;
 const HEADERS: &str = "headers.jsonl";
 /// The same in tunnels.
 const TUNNELS: &str = "tunnels.jsonl";
+/// Conversations that are inspected, and leave the host when a rule of detection says that it is enough, or refuses them.
+const ALERTS: &str = "alerts.jsonl";
 
 /// A frame that arrives.
 struct Arrival<'a> {
@@ -212,6 +215,11 @@ struct Played {
     fates: Vec<Outcome>,
     /// Of its flows.
     records: Vec<Value>,
+    alerts: Vec<Value>,
+    /// Events of packets that were dropped.
+    drops: Vec<Value>,
+    /// When frames came that no level handled, as events have it.
+    up: BTreeSet<String>,
     /// Packets refused, at whatever level.
     refused: u64,
     share: Share,
@@ -226,6 +234,8 @@ struct Share {
     below: u64,
     /// Packets in those frames.
     packets: u64,
+    /// Alerts and drop events.
+    told: [u64; 2],
 }
 
 impl Share {
@@ -234,6 +244,7 @@ impl Share {
         self.with_entry += other.with_entry;
         self.below += other.below;
         self.packets += other.packets;
+        self.told.iter_mut().zip(other.told).for_each(|(sum, told)| *sum += told);
     }
 
     fn percent(&self) -> u64 {
@@ -302,14 +313,19 @@ fn play(case: &Case, level: &mut dyn Level, begin: Timestamp) -> Result<Played, 
         played.share.below += u64::from(below.is_some());
         played.share.packets += if below.is_some() { packets.len() as u64 } else { 0 };
         played.share.frames += 1;
-        let fate = below.unwrap_or_else(|| host.hand_in(&bytes, link, &mut recorder).0);
+        let fate = below.unwrap_or_else(|| {
+            played.up.insert(time_text(now));
+            host.hand_in(&bytes, link, &mut recorder).0
+        });
         played.fates.push(fate);
     }
     host.worker.shutdown(&mut recorder);
     level.forget(&keys);
     assert!(recorder.finish().is_empty());
     let all = events::read(&folder.join("eve.json"));
-    played.records = events::of_type(&all, "flow").cloned().collect();
+    let of_type = |kind| events::of_type(&all, kind).cloned().collect();
+    [played.records, played.alerts, played.drops] = ["flow", "alert", "drop"].map(of_type);
+    played.share.told = [played.alerts.len() as u64, played.drops.len() as u64];
     std::fs::remove_dir_all(&folder).unwrap();
     played.refused = host.worker.counters().refused.iter().sum();
     if let Some(counters) = host.worker.level_counters() {
@@ -324,14 +340,15 @@ fn play(case: &Case, level: &mut dyn Level, begin: Timestamp) -> Result<Played, 
     Ok(played)
 }
 
+fn take(of: &mut Value, keys: &[&str]) {
+    if let Some(object) = of.as_object_mut() {
+        keys.iter().for_each(|key| drop(object.remove(*key)));
+    }
+}
+
 /// A flow's record without what says at which level its packets were handled, and, if they are not ours, without times.
 fn comparable(record: &Value, times: bool) -> Value {
     let mut record = record.clone();
-    let take = |of: &mut Value, keys: &[&str]| {
-        if let Some(object) = of.as_object_mut() {
-            keys.iter().for_each(|key| drop(object.remove(*key)));
-        }
-    };
     // A flow that is taken up in order to end is written a little later.
     take(&mut record, &["flow_id", "timestamp"]);
     take(&mut record["flow"], &["bypassed", "bypass"]);
@@ -360,9 +377,27 @@ fn compare(with: &Played, without: &Played, times: bool) -> Result<(), String> {
     let records = |played: &Played| -> Vec<Value> {
         played.records.iter().map(|record| comparable(record, times)).collect()
     };
+    let alerts = |played: &Played| -> Vec<Value> { played.alerts.iter().map(of_packet).collect() };
+    // Of what a level has dropped itself there are samples, or no events: those of frames that came up are compared.
+    let up = |event: &&Value| event["timestamp"].as_str().is_some_and(|time| with.up.contains(time));
+    let drops = |played: &Played| -> Vec<Value> { played.drops.iter().filter(up).map(of_packet).collect() };
     let mut differ = Vec::new();
-    differences("", &Value::Array(records(with)), &Value::Array(records(without)), &mut differ);
-    if differ.is_empty() { Ok(()) } else { Err(format!("records: {}", differ.join("; "))) }
+    for (of, with, without) in [
+        ("records", records(with), records(without)),
+        ("alerts", alerts(with), alerts(without)),
+        ("drops", drops(with), drops(without)),
+    ] {
+        differences(of, &Value::Array(with), &Value::Array(without), &mut differ);
+    }
+    if differ.is_empty() { Ok(()) } else { Err(differ.join("; ")) }
+}
+
+/// An event about a packet, without the level of its flow. The number of the flow is another one in each run.
+fn of_packet(event: &Value) -> Value {
+    let mut event = event.clone();
+    take(&mut event, &["flow_id"]);
+    take(&mut event["bartizan"], &["level"]);
+    event
 }
 
 /// Where two values differ: each place with what stands there, without the level behind `not`.
@@ -387,10 +422,11 @@ fn differences(place: &str, with: &Value, without: &Value, out: &mut Vec<String>
     }
 }
 
-/// All cases with a level and without; gives its shares of the frames of [`HEADERS`] and [`TUNNELS`].
-fn all_the_same(name: &str, level: &mut dyn Level) -> [Share; 2] {
+/// All cases with a level and without; gives its shares of the frames of [`HEADERS`], [`TUNNELS`] and [`ALERTS`].
+fn all_the_same(name: &str, level: &mut dyn Level) -> [Share; 3] {
     let (mut wrong, mut all) = (Vec::new(), Share::default());
-    let [mut headers, mut tunnels] = [Share::default(); 2];
+    const FILES: [&str; 3] = [HEADERS, TUNNELS, ALERTS];
+    let mut files = [Share::default(); 3];
     for (place, case) in cases() {
         // By the kernel's clock, since that is what flows go by of which it has counted packets.
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
@@ -399,11 +435,8 @@ fn all_the_same(name: &str, level: &mut dyn Level) -> [Share; 2] {
         let times = level.has_our_clock();
         let compared = play(&case, level, begin).and_then(|with| {
             all.add(with.share);
-            if place.contains(HEADERS) {
-                headers.add(with.share);
-            }
-            if place.contains(TUNNELS) {
-                tunnels.add(with.share);
+            if let Some(of) = FILES.iter().position(|file| place.contains(file)) {
+                files[of].add(with.share);
             }
             compare(&with, &without, times)
         });
@@ -411,15 +444,16 @@ fn all_the_same(name: &str, level: &mut dyn Level) -> [Share; 2] {
             wrong.push(format!("{place}: {}: {error}", case.id));
         }
     }
-    for (of, share) in [(HEADERS, headers), (TUNNELS, tunnels), ("all files", all)] {
-        let Share { frames, with_entry, below, .. } = share;
+    for (of, share) in FILES.into_iter().zip(files).chain([("all files", all)]) {
+        let Share { frames, with_entry, below, told: [alerts, drops], .. } = share;
         println!(
-            "{name} decided {below} of {frames} frames of {of} ({} %), of {with_entry} whose flow had an entry",
+            "{name} decided {below} of {frames} frames of {of} ({} %), of {with_entry} whose flow had an entry; {alerts} alerts, {drops} drop events",
             share.percent()
         );
     }
+    assert!(files[2].told.iter().all(|told| *told > 0), "there is something to compare: {:?}", files[2].told);
     assert!(wrong.is_empty(), "{} cases differ with {name}:\n{}", wrong.len(), wrong.join("\n"));
-    [headers, tunnels]
+    files
 }
 
 #[test]
