@@ -45,6 +45,20 @@ pub enum Action {
     Drop(Reason),
 }
 
+/// What a device can do with the packets of an entry. That it redirects them is said by port ([`Capabilities::exits`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Actions {
+    /// [`Action::Forward`].
+    pub forward: bool,
+    /// [`Action::Drop`].
+    pub drop: bool,
+}
+
+impl Actions {
+    /// All of it.
+    pub const ALL: Actions = Actions { forward: true, drop: true };
+}
+
 /// What of its entries a device counts. The host's records are exact, so it hands flows only to those that count all ([`Stays::Uncounted`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counting {
@@ -80,6 +94,8 @@ pub struct Capabilities {
     pub tunnels: &'static [TunnelKind],
     /// Whether it holds the numbers of TCP connections and compares segments with them ([`Install::windows`]).
     pub windows: bool,
+    /// What it can do with packets. What it cannot the host does ([`Stays::Action`]).
+    pub actions: Actions,
     /// Named ports that packets can leave by ([`Action::Redirect`]), a bit each.
     pub exits: u64,
     /// What it counts.
@@ -110,9 +126,13 @@ impl Capabilities {
     /// Why a device of these capabilities cannot hold an entry. `None`: it can.
     #[must_use]
     pub fn refuses(&self, key: &bartizan_flow::FlowKey, action: Action) -> Option<Stays> {
-        let leads = match action {
-            Action::Redirect(port) => self.exits.checked_shr(port.0.into()).unwrap_or(0) & 1 == 1,
-            Action::Forward | Action::Drop(_) => true,
+        let lacks = match action {
+            Action::Forward => (!self.actions.forward).then_some(Stays::Action),
+            Action::Drop(_) => (!self.actions.drop).then_some(Stays::Action),
+            Action::Redirect(port) => {
+                let leads = self.exits.checked_shr(port.0.into()).unwrap_or(0) & 1 == 1;
+                (!leads).then_some(Stays::Egress)
+            }
         };
         let family = if key.is_ipv6() { self.ipv6 } else { self.ipv4 };
         // IP in IP is the flow of packets around others.
@@ -129,8 +149,8 @@ impl Capabilities {
             Some(Stays::Tunnel)
         } else if !inside.is_within(self.fields) {
             Some(Stays::Key)
-        } else if !leads {
-            Some(Stays::Egress)
+        } else if lacks.is_some() {
+            lacks
         } else if self.counting != Counting::ALL {
             Some(Stays::Uncounted)
         } else {

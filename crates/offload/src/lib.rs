@@ -26,7 +26,7 @@ pub mod stays;
 
 pub use bartizan_xdp::Mark;
 pub use device::{
-    Action, Answered, Capabilities, Counting, Counts, Device, Install, Request, Said, Sides, Wish,
+    Action, Actions, Answered, Capabilities, Counting, Counts, Device, Install, Request, Said, Sides, Wish,
 };
 pub use key::{DeviceKey, Field, Fields, direction_from_low, directions};
 pub use manager::{Done, Ended, FlowManager, ManagerCounters, Offer};

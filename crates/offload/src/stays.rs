@@ -50,6 +50,7 @@ impl Stays {
                 | Stays::Egress
                 | Stays::Key
                 | Stays::Uncounted
+                | Stays::Action
                 | Stays::Away
         )
     }
@@ -100,6 +101,8 @@ stays! {
     Uncounted = 20, "uncounted", "the device does not count packets and bytes of each direction, and nothing goes where its counts would be lost";
     /// The device is gone.
     Away = 21, "away", "the device is not there at the moment";
+    /// The device does not do with packets what is decided of them.
+    Action = 22, "action", "the device cannot do with its packets what is decided of them (`bartizan ctl levels` says what it can); the host does it";
 }
 
 #[cfg(test)]

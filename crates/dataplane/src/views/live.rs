@@ -170,6 +170,8 @@ pub struct DeviceNow {
     pub tunnels: Vec<&'static str>,
     /// Fields of the key that they hold.
     pub key: Vec<&'static str>,
+    /// What they can do with packets.
+    pub actions: Vec<&'static str>,
     /// Whether they compare segments with the numbers of their connections.
     pub windows: bool,
     /// What they count.
@@ -201,6 +203,11 @@ impl DeviceNow {
             protocols: can.protocols.to_vec(),
             tunnels: can.tunnels.iter().map(|kind| kind.name()).collect(),
             key: can.fields.each().map(Field::name).collect(),
+            actions: those(&[
+                ("forward", can.actions.forward),
+                ("redirect", can.exits > 0),
+                ("drop", can.actions.drop),
+            ]),
             windows: can.windows,
             counts: those(&[
                 ("packets", counting.packets),

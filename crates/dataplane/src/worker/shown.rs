@@ -64,6 +64,7 @@ const STAYED: [&str; Stays::ALL.len()] = [
     "offload.stays.key",
     "offload.stays.uncounted",
     "offload.stays.away",
+    "offload.stays.action",
 ];
 
 /// Memory that traffic holds, by part, in bytes.

@@ -3,6 +3,7 @@
 
 use super::{Bench, OTHER, POLICY, RULES};
 use bartizan_offload::devices::mock::Habits;
+use bartizan_offload::{Actions, Stays};
 
 /// Datagrams to the port that the packet filter of [`OTHER`] refuses, in both directions; how many of them the level dropped.
 fn refused_by_the_filter(bench: &mut Bench, port: u16, datagrams: usize) -> u64 {
@@ -60,4 +61,45 @@ fn what_the_packet_filter_refuses_is_refused_below_and_counted_for_its_rule() {
         told.push([&flow["flow"]["pkts_toserver"], &flow["flow"]["pkts_toclient"]].map(Clone::clone));
     }
     assert_eq!(told[0], told[1]);
+}
+
+/// A device that cannot drop has what goes on; what is refused stays at the host, is refused there, and says so once for each flow.
+#[test]
+fn a_device_that_cannot_drop_leaves_refused_flows_to_the_host() {
+    let habits = Habits { actions: Actions { drop: false, ..Actions::ALL }, ..Habits::default() };
+    let mut bench = Bench::new(1, Some(habits), "cannot-drop");
+    bench.stack.swap(OTHER, "");
+    assert_eq!(refused_by_the_filter(&mut bench, 10_000, 100), 0);
+    let host = bench.stack.worker.counters().refused.iter().sum::<u64>();
+    let stayed = |bench: &Bench| bench.stack.worker.level_counters().unwrap().stayed[Stays::Action as usize];
+    assert_eq!((bench.fate, host, stayed(&bench)), ([0, 100], 100, 1));
+    // What rules of detection refuse as well.
+    bench.stack.swap(POLICY, RULES);
+    bench.run(5_000);
+    let counters = bench.wire.counters();
+    assert!(counters.forwarded > 50 && counters.dropped == 0, "{counters:?}");
+    assert!(stayed(&bench) > 5, "{}", stayed(&bench));
+    let mut told = 0;
+    bench.stack.worker.visit_stats(|name, value| told += value * u64::from(name == "offload.stays.action"));
+    assert_eq!(told, stayed(&bench));
+    bench.check();
+}
+
+/// The same traffic has the same fate, packet by packet, whatever a device can do.
+#[test]
+fn what_a_device_cannot_do_changes_no_fate() {
+    for (seed, actions) in [
+        (51, Actions { drop: false, ..Actions::ALL }),
+        (52, Actions { forward: false, ..Actions::ALL }),
+        (53, Actions { forward: false, drop: false }),
+    ] {
+        let mut bench = Bench::new(seed, Some(Habits { actions, ..super::slow() }), &format!("acts-{seed}"));
+        let mut alone = Bench::new(seed, None, &format!("acts-alone-{seed}"));
+        [&mut bench, &mut alone].into_iter().for_each(|bench| bench.run(10_000));
+        assert!(bench.fates == alone.fates, "seed {seed}");
+        alone.stack.finish();
+        let counters = bench.wire.counters();
+        assert_eq!((counters.forwarded > 0, counters.dropped > 0), (actions.forward, actions.drop));
+        bench.check();
+    }
 }

@@ -5,7 +5,7 @@
 //! has found an entry is counted later as well. What could not be counted because the entry was gone it counts, too ([`MockCounters::lost`]).
 
 use crate::device::{
-    Action, Answered, Capabilities, Counting, Counts, Device, Install, Request, Said, Sides, Wish,
+    Action, Actions, Answered, Capabilities, Counting, Counts, Device, Install, Request, Said, Sides, Wish,
 };
 use crate::key::{DeviceKey, Fields};
 use crate::stays::Stays;
@@ -41,6 +41,8 @@ pub struct Habits {
     pub level: Level,
     /// Fields of the key that it holds.
     pub fields: Fields,
+    /// What it can do with packets.
+    pub actions: Actions,
     /// Whether it knows [`Wish::Update`].
     pub updates: bool,
     /// It tells of entries that were silent for so long.
@@ -59,6 +61,7 @@ impl Default for Habits {
             windows: true,
             level: Level::Rtl,
             fields: Fields::ALL,
+            actions: Actions::ALL,
             updates: false,
             ageing: None,
         }
@@ -206,6 +209,7 @@ impl MockDevice {
             fields: habits.fields,
             tunnels: &TUNNELS,
             windows: habits.windows,
+            actions: habits.actions,
             exits: u64::MAX,
             counting: Counting::ALL,
             updates: habits.updates,

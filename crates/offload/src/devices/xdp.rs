@@ -5,7 +5,7 @@
 //! poll. Each poll is a sign of life of the worker: where it gives none for too long, the program does without it (docs/failing.md).
 
 use crate::device::{
-    Action, Answered, Capabilities, Counting, Counts, Device, Install, Request, Said, Sides, Wish,
+    Action, Actions, Answered, Capabilities, Counting, Counts, Device, Install, Request, Said, Sides, Wish,
 };
 use crate::key::{DeviceKey, Field, Fields};
 use crate::stays::Stays;
@@ -124,6 +124,7 @@ impl XdpDevice {
             // What is of one direction (ESP) it does not know.
             fields: Fields::ALL.without(Field::OneWay),
             windows: true,
+            actions: Actions::ALL,
             exits: 0,
             counting: Counting::ALL,
             updates: true,

@@ -133,7 +133,13 @@ fn level_device(level: &str, device: &Value, text: &mut String) {
     for (why, flows) in device.get("refused").and_then(Value::as_object).into_iter().flatten() {
         let _ = writeln!(text, "  {:>10} refused: {why}", plain(flows));
     }
-    for (name, key) in [("holds", "families"), ("key", "key"), ("tunnels", "tunnels"), ("counts", "counts")] {
+    for (name, key) in [
+        ("holds", "families"),
+        ("key", "key"),
+        ("tunnels", "tunnels"),
+        ("does", "actions"),
+        ("counts", "counts"),
+    ] {
         let all: Vec<String> = array(device, key).iter().map(plain).collect();
         let all = if all.is_empty() { "none".to_owned() } else { all.join(", ") };
         let _ = writeln!(text, "  {name:<9} {all}");
@@ -328,7 +334,7 @@ mod tests {
         let device = json!({
             "workers": 2, "room": 100, "entries": 7, "offered": 9, "refused": {"full": 2}, "insert_rate": 900_000,
             "families": ["ipv4"], "protocols": [6, 17], "tunnels": [], "key": ["addresses", "ports"], "windows": true,
-            "counts": ["packets", "bytes"], "updates": false, "ageing_ms": null,
+            "actions": ["forward"], "counts": ["packets", "bytes"], "updates": false, "ageing_ms": null,
         });
         let shown = answer(
             "levels",
@@ -340,6 +346,7 @@ mod tests {
             "  holds     ipv4",
             "  key       addresses, ports",
             "  tunnels   none",
+            "  does      forward",
             "  counts    packets, bytes",
             "  inserts   900000 entries a second",
             "  silence   does not tell",

@@ -2,6 +2,7 @@
 //! Several levels, entries that go on in place, and entries that are told to be silent.
 
 use super::*;
+use crate::device::Actions;
 use crate::key::{Field, Fields};
 
 const XDP: Habits = Habits {
@@ -13,6 +14,7 @@ const XDP: Habits = Habits {
     windows: true,
     level: Level::Xdp,
     fields: Fields::ALL,
+    actions: Actions::ALL,
     updates: true,
     ageing: None,
 };
@@ -74,6 +76,32 @@ fn what_one_level_cannot_hold_goes_to_the_next() {
     let mut alone = Rig::new(Habits { fields: Fields::ALL.without(Field::Ports), ..RTL });
     let id = alone.flow(1_000);
     assert_eq!(alone.offer(id, Action::Forward), Err(Stays::Key));
+}
+
+#[test]
+fn what_one_level_cannot_do_the_next_one_does_or_the_host() {
+    use bartizan_base::{PortIndex, Reason};
+    let drop = Action::Drop(Reason::PfwRule);
+    for (action, actions) in [
+        (Action::Forward, Actions { forward: false, ..Actions::ALL }),
+        (drop, Actions { drop: false, ..Actions::ALL }),
+    ] {
+        let (mut rig, next) = two(Habits { actions, ..RTL }, XDP);
+        let id = rig.flow(1_000);
+        rig.offer(id, action).unwrap();
+        rig.pass(50);
+        assert_eq!((level_of(&rig, id), next.entries(), rig.wire.entries()), (Level::Xdp, 1, 0));
+        assert_eq!(refused(&rig, Stays::Action), [1, 0]);
+
+        let mut alone = Rig::new(Habits { actions, ..RTL });
+        let ids = [1_000, 1_001, 1_002].map(|port| alone.flow(port));
+        let answers = [Action::Forward, drop, Action::Redirect(PortIndex(1))];
+        let answers = ids.iter().zip(answers).map(|(id, other)| (other, alone.offer(*id, other)));
+        for (other, answer) in answers.collect::<Vec<_>>() {
+            assert_eq!(answer, if other == action { Err(Stays::Action) } else { Ok(()) }, "{other:?}");
+        }
+        assert_eq!(alone.manager.counters().stayed[Stays::Action as usize], 1);
+    }
 }
 
 #[test]
