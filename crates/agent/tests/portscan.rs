@@ -412,21 +412,28 @@ fn a_policy_that_drops_scans_judges_bypassed_flows() {
     }
 }
 
-/// A scan that goes on is found by the next policy with what the one before has counted, and dropped.
+/// A scan that goes on is dropped with what comes next of it, not when the window of an alert is over.
 #[test]
 fn a_scan_that_goes_on_is_dropped_once_the_policy_drops() {
     for v6 in [false, true] {
-        let mut net = net("{ports: 20}");
-        let (a, b) = (host(v6, 1), host(v6, 2));
-        opened(&mut net, (a, b), 1..=6);
-        for port in 1..=4 {
-            net.refused((a, 40_001), (b, port));
+        // Nothing was told before, or it was.
+        for (before, told) in [("{ports: 20}", vec![(1, 5)]), ("{ports: 4}", vec![(1, 4), (1, 5)])] {
+            let mut net = net(before);
+            let (a, b) = (host(v6, 1), host(v6, 2));
+            opened(&mut net, (a, b), 1..=6);
+            for port in 1..=4 {
+                net.refused((a, 40_001), (b, port));
+            }
+            net.stack.swap("chain: [portscan], portscan: {ports: 5, action: drop}", "");
+            let refusal = net.tcp((b, 5), (a, 40_000), (0, 101), RST | ACK);
+            assert_eq!((refusal.reason, net.told()), (Some(Reason::Portscan), told.clone()), "{before}");
+            let again = net.syn((a, 40_000), (b, 6));
+            assert_eq!(again.reason, Some(Reason::Portscan), "{before}: it was opened before");
+            // Once, as without the policy before.
+            net.wait(30_000);
+            net.refused((a, 40_001), (b, 7));
+            assert_eq!(net.told(), told, "{before}");
         }
-        assert_eq!(net.told(), []);
-        net.stack.swap("chain: [portscan], portscan: {ports: 5, action: drop}", "");
-        let refusal = net.tcp((b, 5), (a, 40_000), (0, 101), RST | ACK);
-        assert_eq!((refusal.reason, net.told()), (Some(Reason::Portscan), vec![(1, 5)]));
-        assert_eq!(net.syn((a, 40_000), (b, 6)).reason, Some(Reason::Portscan), "it was opened before");
     }
 }
 

@@ -281,7 +281,9 @@ impl Source {
             ] {
                 let Some(scan) = scan else { continue };
                 let Some(told) = self.told.get_mut(scan.kind()) else { continue };
-                if told.is_none_or(|told| now >= told + window) {
+                // A scan that was only told is another matter for who drops scans: what is blocked was told before its block's end.
+                let only_told = |told| section.action == Action::Drop && told > self.blocked;
+                if told.is_none_or(|told| now >= told + window || only_told(told)) {
                     *told = Some(now);
                     found.push(scan);
                 }
