@@ -446,6 +446,34 @@ fn a_firewall_with_a_limit_refuses_one_of_two_open_flows() {
     }
 }
 
+/// Flows that the firewall itself let in before it had a limit stay, and are among those that their source may have.
+#[test]
+fn a_limit_counts_flows_that_were_let_in_before() {
+    for v6 in versions() {
+        let mut udp = Talk::new("limit-later", v6, "chain: [sfw]", &[], "");
+        let mut at = |udp: &mut Talk, port| {
+            udp.port = port;
+            udp.datagram(b"more")
+        };
+        for port in [1000, 1001] {
+            assert_eq!(at(&mut udp, port), None);
+        }
+        udp.stack.swap("chain: [sfw], sfw: {max-connections: 2}", "");
+        let refused = Some(Reason::SfwConnectionLimit);
+        for (port, expected) in [(1000, None), (1001, None), (1002, refused), (1000, None)] {
+            assert_eq!(at(&mut udp, port), expected, "{port}");
+        }
+        udp.stack.swap("chain: [sfw], sfw: {max-connections: 1}", "");
+        for (port, expected) in [(1000, None), (1001, None), (1003, refused)] {
+            assert_eq!(at(&mut udp, port), expected, "{port}");
+        }
+        udp.stack.swap("chain: [sfw], sfw: {max-connections: 3}", "");
+        for (port, expected) in [(1000, None), (1002, None), (1003, refused)] {
+            assert_eq!(at(&mut udp, port), expected, "{port}");
+        }
+    }
+}
+
 /// Numbers beyond the window, and a connection whose beginning nobody saw, pass a firewall that is told to let them.
 #[test]
 fn a_firewall_that_checks_more_refuses_what_passed() {

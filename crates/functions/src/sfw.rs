@@ -157,6 +157,15 @@ struct Counts {
     untracked: u64,
 }
 
+/// What a source's limit does with a flow.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Limit {
+    /// It counts it.
+    Counts,
+    /// The same, and refuses one that is too many.
+    Refuses,
+}
+
 /// A flow's share of its source's counts.
 #[derive(Debug)]
 struct Counted {
@@ -364,11 +373,16 @@ impl Sfw {
         if !rules.may_open(flow, context.notes) {
             return Err(Reason::SfwInitiator);
         }
+        let now = context.now;
         if let Some(known) = known {
             known.generation = self.generation;
+            if known.counted.is_none() {
+                // It was let in before there was a limit: it is one of those that are open, and stays.
+                known.counted = self.count(rules, flow, (half_open, Limit::Counts), now, counts)?;
+            }
             return Ok(());
         }
-        let counted = self.count(rules, flow, half_open, context.now, counts)?;
+        let counted = self.count(rules, flow, (half_open, Limit::Refuses), now, counts)?;
         counts.admitted += 1;
         *context.slot =
             Some(Box::new(State { generation: self.generation, counted, icmp_ids: SmallVec::new() }));
@@ -380,7 +394,7 @@ impl Sfw {
         &self,
         rules: &Rules,
         flow: &FlowView<'_>,
-        half_open: bool,
+        (half_open, limit): (bool, Limit),
         now: Timestamp,
         counts: &mut Counts,
     ) -> Result<Option<Counted>, Reason> {
@@ -390,10 +404,11 @@ impl Sfw {
         }
         let key = HostKey::host(flow.tenant, flow.client.0);
         let result = self.hosts.with(&key, now, |host| {
-            if half_open && max_half_open.is_some_and(|max| host.half_open >= max) {
+            let refuses = limit == Limit::Refuses;
+            if refuses && half_open && max_half_open.is_some_and(|max| host.half_open >= max) {
                 return Err(Reason::SfwSynLimit);
             }
-            if max_connections.is_some_and(|max| host.connections >= max) {
+            if refuses && max_connections.is_some_and(|max| host.connections >= max) {
                 return Err(Reason::SfwConnectionLimit);
             }
             host.half_open += u32::from(half_open);

@@ -108,8 +108,26 @@ impl Running {
     }
 
     /// Waits until standard error says something.
+    ///
+    /// # Panics
+    /// The program has ended without it, or does not say it.
     pub fn until(&self, text: &str) {
-        until(&format!("`{text}` on standard error: {}", self.stderr()), || self.stderr().contains(text));
+        let begun = Instant::now();
+        loop {
+            // Before what it has said is read: what it said last counts.
+            let goes_on = !self.has_ended() && begun.elapsed() < LIMIT;
+            let said = self.stderr();
+            if said.contains(text) {
+                return;
+            }
+            assert!(goes_on, "waited in vain for `{text}` on standard error: {said}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Whether the process is over and all that it said was read.
+    fn has_ended(&self) -> bool {
+        self.readers.iter().all(std::thread::JoinHandle::is_finished)
     }
 
     pub fn signal(&self, name: &str) {
