@@ -451,7 +451,7 @@ fn a_firewall_with_a_limit_refuses_one_of_two_open_flows() {
 fn a_limit_counts_flows_that_were_let_in_before() {
     for v6 in versions() {
         let mut udp = Talk::new("limit-later", v6, "chain: [sfw]", &[], "");
-        let mut at = |udp: &mut Talk, port| {
+        let at = |udp: &mut Talk, port| {
             udp.port = port;
             udp.datagram(b"more")
         };
