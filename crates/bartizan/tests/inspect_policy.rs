@@ -66,6 +66,46 @@ fn prevention_drops_with_reasons_and_own_fields() {
     }
 }
 
+/// Of traffic that no policy names, and of what functions look at to the end without a word.
+#[test]
+fn a_flow_that_no_function_decided_names_the_default_that_allowed_it() {
+    let folder = stage("by-default");
+    let policies = [
+        ("policies: []\ndefault: {action: allow, chain: []}\n", "default", "default"),
+        ("policies: []\ndefault: {action: allow, chain: [ids]}\n", "default", "default"),
+        ("policies: [{name: bare, chain: []}]\ndefault: {action: drop}\n", "bare", "default"),
+        ("policies: []\ndefault: {action: allow, chain: [pfw], pfw: {default: allow}}\n", "default", "pfw"),
+    ];
+    for (out, (text, policy, by)) in ["1", "2", "3", "4"].into_iter().zip(policies) {
+        folder.write("by.yaml", text);
+        let inspect = ["inspect", "--policy", "by.yaml", "--ips", "--out", out, "c.pcap"];
+        assert_eq!(folder.run(&inspect).code(), 0);
+        let flows = folder.events(out, "flow");
+        assert!(!flows.is_empty());
+        for flow in flows {
+            let own = &flow["bartizan"];
+            assert_eq!((&own["policy"], &own["allowed_by"]), (&policy.into(), &by.into()), "{text}{flow}");
+            assert_eq!((&own["allowed_rule"], &own["reason"]), (&Value::Null, &Value::Null), "{text}{flow}");
+        }
+        let explain = ["explain", "flow", "--capture", "c.pcap", "--policy", "by.yaml", "--ips", "--flow"];
+        let explain = [&explain[..], &["tcp 10.0.0.1:40000 192.0.2.7:80"]].concat();
+        let told = folder.run(&explain);
+        let line = match by {
+            "default" => "allowed   by default: no function decided, and none refused it".to_owned(),
+            function => format!("allowed   by {function}: its default"),
+        };
+        assert!(told.stdout().lines().any(|found| found == line), "{text}{}{}", told.stdout(), told.stderr());
+    }
+    // What was refused names who refused it, and no default.
+    folder.write("by.yaml", "policies: []\ndefault: {action: drop}\n");
+    folder.run(&["inspect", "--policy", "by.yaml", "--ips", "--out", "refused", "c.pcap"]);
+    for flow in folder.events("refused", "flow") {
+        let own = &flow["bartizan"];
+        assert_eq!((&own["function"], &own["reason"]), (&"gate".into(), &"policy_default".into()), "{flow}");
+        assert_eq!((&own["policy"], &own["allowed_by"]), (&"default".into(), &Value::Null), "{flow}");
+    }
+}
+
 #[test]
 fn detection_says_what_would_be_dropped_and_inspects_all_the_same() {
     let folder = stage("detection");

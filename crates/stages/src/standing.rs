@@ -24,10 +24,10 @@ pub enum Course {
 }
 
 /// Who let a flow go on for good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
-    /// The function.
-    pub function: FunctionId,
+    /// The function; `None`: the default, since none decided and what no function refuses goes on.
+    pub function: Option<FunctionId>,
     /// Its rule, numbered as in [`Decision::rule`]; `None`: its default.
     pub rule: Option<NonZeroU32>,
 }
@@ -200,14 +200,16 @@ impl Standing {
         for decision in [&done.allowed, &done.finished].into_iter().flatten() {
             self.egress = self.egress.or(decision.egress);
         }
-        let allowed = |decision: Decision| Allowed { function: decision.function, rule: decision.rule };
+        let allowed = |decision: Decision| Allowed { function: Some(decision.function), rule: decision.rule };
         self.allowed = done.allowed.map(allowed).or(self.allowed).or(done.finished.map(allowed));
     }
 
-    /// Who let the flow go on for good: the last function that said so, else one that was done with it. `None`: nobody did, they all still look.
+    /// Who let the flow go on for good: the last function that said so, else one that was done with it. Else the default, once nobody is left to judge a packet (`is_judged`) and
+    /// nothing of it was refused. `None`: nobody did.
     #[must_use]
-    pub const fn allowed(&self) -> Option<Allowed> {
-        self.allowed
+    pub fn allowed(&self, is_judged: bool) -> Option<Allowed> {
+        let is_left = !is_judged && self.last_refusal().is_none();
+        self.allowed.or_else(|| is_left.then(Allowed::default))
     }
 
     /// A refusal in a direction was told: of a flow that is refused as a whole the direction has had its record.
@@ -275,22 +277,32 @@ mod tests {
             said.iter().for_each(|(function, decision)| done.note(FunctionId(*function), *decision));
             done
         };
-        let by =
-            |standing: &Standing| standing.allowed().map(|by| (by.function.0, by.rule.map(NonZeroU32::get)));
+        let by = |standing: &Standing| {
+            standing.allowed(false).map(|by| (by.function.map(|id| id.0), by.rule.map(NonZeroU32::get)))
+        };
         let rule = Decision { function: FunctionId(1), rule: NonZeroU32::new(2), ..Decision::CONTINUE };
         // A packet filter's rule, behind it a firewall that tracks nothing of the flow; and one packet later.
         let mut standing = Standing::default();
         standing.note_done(&of(&[(1, rule), (2, Decision::CONTINUE)]));
-        assert_eq!(by(&standing), Some((1, Some(2))));
+        assert_eq!(by(&standing), Some((Some(1), Some(2))));
         standing.note_done(&of(&[(3, Decision::CONTINUE)]));
-        assert_eq!(by(&standing), Some((1, Some(2))));
+        assert_eq!(by(&standing), Some((Some(1), Some(2))));
         // Nobody else decided; who decides later is named.
         let mut standing = Standing::default();
         standing.note_done(&of(&[(2, Decision::CONTINUE)]));
-        assert_eq!(by(&standing), Some((2, None)));
+        assert_eq!(by(&standing), Some((Some(2), None)));
         standing.note_done(&of(&[]));
         standing.note_done(&of(&[(3, Decision { function: FunctionId(3), ..Decision::CONTINUE })]));
-        assert_eq!(by(&standing), Some((3, None)));
+        assert_eq!(by(&standing), Some((Some(3), None)));
+    }
+
+    #[test]
+    fn what_nobody_decided_and_nobody_refused_goes_on_by_default() {
+        let mut standing = Standing::default();
+        assert_eq!(standing.allowed(true), None, "functions still look");
+        assert_eq!(standing.allowed(false), Some(Allowed { function: None, rule: None }));
+        standing.refuse_behind(&refusal());
+        assert_eq!(standing.allowed(false), None);
     }
 
     #[test]

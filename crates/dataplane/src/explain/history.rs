@@ -187,9 +187,9 @@ impl Watcher {
         };
         let path = end.path.functions();
         let path = path.filter_map(|id| self.names.get(usize::from(id.0)).copied()).collect();
-        let allowed = end.allowed.and_then(|allowed| {
-            let function = self.names.get(usize::from(allowed.function.0)).copied()?;
-            Some(AllowedBy { function, rule: allowed.rule.map(core::num::NonZeroU32::get) })
+        let allowed = end.allowed.map(|allowed| AllowedBy {
+            function: allowed.function.and_then(|id| self.names.get(usize::from(id.0)).copied()),
+            rule: allowed.rule.map(core::num::NonZeroU32::get),
         });
         self.histories.flows.push(FlowHistory {
             number: flow.id,

@@ -124,7 +124,7 @@ impl Recorder for Notes {
             generation: flow.generation.0,
             level: flow.level().name(),
             path: flow.path,
-            allowed: flow.ext.standing.allowed(),
+            allowed: flow.ext.standing.allowed(false),
             start: flow.start,
             last: flow.last_seen,
             packets: flow.packets,

@@ -126,8 +126,8 @@ pub(super) fn tell(worker: &Worker, me: WorkerId, id: FlowId, entry: &Entry) -> 
             Course::Judged => standing.repeated_refusal().and_then(|each| refused_by(chains, &each)),
             Course::Uninspected | Course::Bypassed => None,
         },
-        allowed: standing.allowed().map(|allowed| AllowedBy {
-            function: name(chains, allowed.function),
+        allowed: standing.allowed(!entry.path.is_empty()).map(|allowed| AllowedBy {
+            function: allowed.function.map(|id| name(chains, id)),
             rule: allowed.rule.map(core::num::NonZeroU32::get),
         }),
         egress: standing.egress().map(|port| match chains.ports.get(usize::from(port.0)) {

@@ -160,11 +160,11 @@ pub struct FlowHistory {
     pub omitted: u64,
 }
 
-/// The function that was done with a flow last, and let it go on.
+/// The function that was done with a flow last, and let it go on; or the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct AllowedBy {
-    /// The function.
-    pub function: &'static str,
+    /// The function. `None`: the default, since none decided and none refused.
+    pub function: Option<&'static str>,
     /// Number of its rule; `None`: its default.
     pub rule: Option<u32>,
 }

@@ -28,7 +28,7 @@ pub struct Own<'a> {
     pub reason: Option<Reason>,
     /// Number of the deciding function's rule (a packet-filter rule counts from 1).
     pub rule: Option<u32>,
-    /// Name of the function that let the flow go on for good.
+    /// Name of the function that let the flow go on for good, or `default`.
     pub allowed_by: Option<&'a str>,
     /// Number of that function's rule; `None`: its default.
     pub allowed_rule: Option<u32>,

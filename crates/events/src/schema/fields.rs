@@ -303,7 +303,7 @@ pub const FIELDS: &[Field] = &[
     field("bartizan.levels.rtl.bytes_toclient", Integer, "Bytes to the client."),
     field("bartizan.stays", Text, "Why the flow is at no lower level (docs/offload.md); of a flow event."),
     field("bartizan.egress", Text, "Named port that the flow's packets leave by, since a rule redirects it; of a flow event."),
-    field("bartizan.allowed_by", Text, "Function that let the flow go on: the last one that said so and was done with it, else one that needs no more of its packets; of a flow event."),
+    field("bartizan.allowed_by", Text, "Function that let the flow go on: the last one that said so and was done with it, else one that needs no more of its packets; `default` where none did and none refused it, so that the policy, or the default of the policy file (`policy`: default), let it go on; of a flow event."),
     field("bartizan.allowed_rule", Integer, "Number of that function's rule; absent where its default did."),
     field("bartizan.staged", Boolean, "The policy is staged: what it would refuse is only reported."),
     field("bartizan.generation", Integer, "Generation of policies and rules that the packet saw."),

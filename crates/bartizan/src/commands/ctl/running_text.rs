@@ -261,7 +261,11 @@ fn standing(flow: &Value) -> Vec<(&'static str, String)> {
         _ => ("standing", "open: the functions that still look judge each packet".to_owned()),
     }];
     if let Some(by) = flow.get("allowed") {
-        told.push(("", format!("let go on by {}", with_rule(by))));
+        let by = match by.get("function").and_then(Value::as_str) {
+            Some(_) => with_rule(by),
+            None => "default: no function decides".to_owned(),
+        };
+        told.push(("", format!("let go on by {by}")));
     }
     for name in array(flow, "names") {
         let left = number(name, "until") as f64 - flow.get("now").and_then(Value::as_f64).unwrap_or_default();
@@ -383,5 +387,8 @@ mod tests {
         ] {
             assert!(shown.text.lines().any(|found| found == line), "{line}\n{}", shown.text);
         }
+        let by_default = json!({"path": [], "course": "judged", "allowed": {"function": null, "rule": null}});
+        let shown = answer("explain-flow", &json!({"count": 1, "flows": [by_default]}));
+        assert!(shown.text.contains("let go on by default: no function decides\n"), "{}", shown.text);
     }
 }

@@ -215,7 +215,10 @@ pub fn print_history(told: &ExplainedFlow, prevention: bool) {
     }
     if let Some(allowed) = &history.allowed {
         let rule = allowed.rule.map_or_else(|| "its default".to_owned(), |rule| format!("rule {rule}"));
-        println!("allowed   by {}: {rule}", allowed.function);
+        match allowed.function {
+            Some(function) => println!("allowed   by {function}: {rule}"),
+            None => println!("allowed   by default: no function decided, and none refused it"),
+        }
     }
     if history.refused.is_empty() {
         println!("none of its packets {}", if prevention { "was dropped" } else { "would be dropped" });
