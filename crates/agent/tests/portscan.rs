@@ -437,6 +437,19 @@ fn a_scan_that_goes_on_is_dropped_once_the_policy_drops() {
     }
 }
 
+/// What nobody answered in time and what is refused count with one packet: it is one scan.
+#[test]
+fn a_scan_that_a_packet_shows_twice_is_told_once_where_it_is_dropped() {
+    for (v6, action) in [false, true].into_iter().flat_map(|v6| [(v6, "drop"), (v6, "alert")]) {
+        let mut net = net(&format!("{{ports: 5, action: {action}}}"));
+        let (a, b) = (host(v6, 1), host(v6, 2));
+        opened(&mut net, (a, b), 1..=6);
+        net.wait(4_000);
+        net.tcp((b, 1), (a, 40_000), (0, 101), RST | ACK);
+        assert_eq!(net.told(), [(1, 6)], "{action}");
+    }
+}
+
 #[test]
 fn any_number_of_workers_tells_the_same() {
     for v6 in [false, true] {

@@ -16,7 +16,7 @@ use crate::error::Failure;
 use crate::links::Links;
 use crate::lock;
 use crate::plan::{LinkPlan, Plan};
-use bartizan_base::{LinkId, Spread};
+use bartizan_base::{Generation, LinkId, Spread};
 use bartizan_config::host::{
     OFFLOAD_DROP_SAMPLES_USUAL, OFFLOAD_ENTRIES_USUAL, OFFLOAD_STALE_USUAL, Offload, OffloadFail, OffloadMode,
 };
@@ -293,32 +293,33 @@ fn take_away_left(link: &LinkPlan, interfaces: &[Interface], notes: &mut Vec<Str
     Ok(())
 }
 
-/// Takes away what was left on the two interfaces of a link unless it was one link before as well: else it would forward what comes by one of them to an interface that is none of the link's.
+/// Takes away what was left on the two interfaces of links that are to have a level, unless it was the same link before: else it would forward what comes by one of them to an interface
+/// that is none of the link's. Before anything is attached: it may be across from what is another link now.
 fn take_away_unpaired(
     program: &mut Program,
-    interfaces: &[Interface],
+    plan: &Plan,
+    interfaces: &[Vec<Interface>],
     notes: &mut Vec<String>,
 ) -> Result<(), XdpError> {
-    let [first, second] = interfaces else { return Ok(()) };
     let left = pinned()?;
     let on = |own: &Interface| left.iter().find(|pinned| pinned.ifindex == own.index).map(|p| p.program);
-    let goes_on = match (on(first), on(second)) {
-        (None, None) => true,
-        // The tables of another build are not read: who updates the program has its links open meanwhile.
-        (Some(old), Some(other)) if old == other => {
-            program.left_paired(old, [first.index, second.index])?.unwrap_or(true)
-        }
-        _ => false,
-    };
-    if goes_on {
-        return Ok(());
-    }
-    for own in interfaces {
-        if program.remove_left(own.index)? {
-            notes.push(format!(
-                "the XDP program that a killed run had left on `{}` is taken away, since that run had another interface across its link",
-                own.name
-            ));
+    for (link, interfaces) in plan.links.iter().zip(interfaces).filter(|(link, _)| link.offload.is_some()) {
+        let [first, second] = interfaces.as_slice() else { continue };
+        let goes_on = match (on(first), on(second)) {
+            (None, None) => true,
+            (Some(old), Some(other)) if old == other => {
+                // The tables of another build are not read: who updates the program has its links open meanwhile.
+                program.left_paired(old, [first.index, second.index])?.unwrap_or(true)
+            }
+            _ => false,
+        };
+        for own in interfaces.iter().filter(|_| !goes_on) {
+            if program.remove_left(own.index)? {
+                notes.push(format!(
+                    "link `{}`: the XDP program that a killed run had left on `{}` is taken away, since it was not that of this link, with `{}` and `{}` across from each other",
+                    link.name, own.name, first.name, second.name
+                ));
+            }
         }
     }
     Ok(())
@@ -394,7 +395,8 @@ impl Below {
             below.workers.extend(own.filter(|_| link.offload.is_some()));
         }
         let mut held = 0;
-        let links = plan.links.iter().zip(interfaces).zip(&*of_links).zip(0u16..);
+        let all = interfaces;
+        let links = plan.links.iter().zip(all).zip(&*of_links).zip(0u16..);
         for (((link, interfaces), of_link), number) in links {
             let Some(offload) = &link.offload else {
                 if link.is_inline() {
@@ -419,6 +421,7 @@ impl Below {
                     let options = Options { flows, mode, tunnels, workers, early };
                     let program = none.insert(Program::load(&options).map_err(failed)?);
                     held = begin(program, &below.early, chains, &mut below.notes);
+                    take_away_unpaired(program, plan, all, &mut below.notes).map_err(failed)?;
                     program
                 }
             };
@@ -437,7 +440,6 @@ impl Below {
                 }
             };
             let setups = [setup(Side::First, 0), setup(Side::Second, 1)];
-            take_away_unpaired(program, interfaces, &mut below.notes).map_err(failed)?;
             let mut level = LinkLevel::new(&link.name, setups);
             below.notes.extend(level.attach(program, interfaces).map_err(failed)?);
             note_level(&below.stand, &level, (link, LinkId(number), watch), program.tables());
@@ -488,25 +490,23 @@ impl Below {
         self.early.iter().position(|early| *early == link).and_then(|number| u8::try_from(number).ok())
     }
 
-    /// Whether packets without a flow are refused below, while links are open or always.
-    pub fn refuses_early(&self) -> bool {
-        self.program.as_ref().is_some_and(|program| program.tables().early().is_some())
+    /// Whether the level refuses packets without a flow by the list of a generation before this one, since no worker has begun with it.
+    pub fn is_behind(&self, generation: Generation) -> bool {
+        let tables = self.program.as_ref().map(Program::tables);
+        tables.is_some_and(|tables| tables.early().is_some() && tables.generation() < generation.0)
     }
 
     /// Makes the table of a generation by which packets without a flow are refused, before any worker enters it. What is to be said: how much of the rules it holds, if not all.
-    /// `names`: of its functions by their bit. `free`: all workers run the generation before. Else the table's place is still read, and this generation has none.
+    /// `names`: of its functions by their bit. `free`: the level does not read the place of the table ([`Below::is_behind`] the generation before). Else this generation has none.
     pub fn prepare(&self, chains: &Chains, names: &[&'static str], free: bool) -> Option<String> {
         let program = self.program.as_ref()?;
-        let (held, said) = match free || chains.early.is_none() {
-            true => prepare(program, &self.early, chains),
-            false => (
-                0,
-                Some(format!(
-                    "packets without a flow are not refused early in generation {}: a worker has not yet begun with the one before; reload once more when it has",
-                    chains.generation.0
-                )),
-            ),
-        };
+        if !free {
+            return Some(format!(
+                "packets without a flow are not refused early in generation {}, and pass while a link is open: no worker has begun with the one before; reload once more when one has",
+                chains.generation.0
+            ));
+        }
+        let (held, said) = prepare(program, &self.early, chains);
         self.stand.note_rules(chains, names, held);
         said
     }

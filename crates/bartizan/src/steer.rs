@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How often what is counted beside workers is read, for who asks for counters.
 const BESIDE: Duration = Duration::from_secs(1);
 
-/// How long a reload waits for workers to begin with the generation before, where the level below refuses packets without a flow.
+/// How long a reload waits until a worker has begun with the generation before, where the level below refuses packets without a flow.
 pub const ENTERED: Duration = Duration::from_secs(3);
 
 /// What commands act upon.
@@ -220,9 +220,14 @@ impl Steering<'_> {
         let Course { builder, below, running, number, .. } = course;
         let before = Generation(*number);
         *number += 1;
-        // The level has room for the lists of two generations: who still runs the one before the last reads what would be written over.
-        let entered = !view::lock(below).refuses_early() || self.control.wait_running(before, ENTERED);
-        let said = view::lock(below).prepare(&built.chains, &built.function_names, entered);
+        // The level has room for the lists of two generations: while it acts by the one before the last, it reads what would be written over.
+        let is_read = || view::lock(below).is_behind(before);
+        let begun = Instant::now();
+        while is_read() && begun.elapsed() < ENTERED && !self.control.stopping() {
+            std::thread::sleep(LOOK);
+        }
+        let free = !is_read();
+        let said = view::lock(below).prepare(&built.chains, &built.function_names, free);
         if let Some(said) = said {
             eprintln!("warning: {said}");
         }

@@ -142,7 +142,7 @@ fn what_was_left_on_interfaces_that_are_paired_otherwise_now_is_taken_away_and_t
             }
             let said = ends_well(running).stderr;
             for interface in ["a1", "b1", "c1", "d1"] {
-                let told = format!("left on `{interface}` is taken away, since that run had another");
+                let told = format!("left on `{interface}` is taken away, since it was not that of this link");
                 assert_eq!(said.contains(&told), otherwise, "{interface}: {said}");
             }
         }

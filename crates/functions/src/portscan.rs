@@ -257,6 +257,7 @@ impl Source {
             return found;
         }
         let window = PacketDuration::from_secs(section.window.0);
+        let blocks = section.action == Action::Drop;
         for target in targets.into_iter().flatten() {
             let (protocol, host, port) = target;
             let (mut ports, mut hosts, mut failed) = (0, 0, [0; 4]);
@@ -282,15 +283,15 @@ impl Source {
                 let Some(scan) = scan else { continue };
                 let Some(told) = self.told.get_mut(scan.kind()) else { continue };
                 // A scan that was only told is another matter for who drops scans: what is blocked was told before its block's end.
-                let only_told = |told| section.action == Action::Drop && told > self.blocked;
+                let only_told = |told| blocks && told > self.blocked;
                 if told.is_none_or(|told| now >= told + window || only_told(told)) {
                     *told = Some(now);
                     found.push(scan);
+                    if blocks {
+                        self.blocked = now + PacketDuration::from_secs(section.block.0);
+                    }
                 }
             }
-        }
-        if section.action == Action::Drop && !found.is_empty() {
-            self.blocked = now + PacketDuration::from_secs(section.block.0);
         }
         found
     }

@@ -377,7 +377,7 @@ impl Sfw {
         if let Some(known) = known {
             known.generation = self.generation;
             if known.counted.is_none() {
-                // It was let in before there was a limit: it is one of those that are open, and stays.
+                // It was let in before there was a limit, and stays; from now on it is one of those that are open.
                 known.counted = self.count(rules, flow, (half_open, Limit::Counts), now, counts)?;
             }
             return Ok(());

@@ -80,6 +80,8 @@ pub struct Standing {
     passed: bool,
     /// Nobody needs the rest of the payload: no generation puts payload functions onto the path again.
     payload_ended: bool,
+    /// A packet was refused for what the flow's record does not keep.
+    refused_apart: bool,
 }
 
 impl Standing {
@@ -175,6 +177,11 @@ impl Standing {
         }
     }
 
+    /// A packet was refused for what it carries, or by an exception policy that speaks of it alone: the flow's record says nothing of it but that no default let all of it go on.
+    pub const fn note_refused_apart(&mut self) {
+        self.refused_apart = true;
+    }
+
     /// The refusal that a function repeats for each packet of the flow.
     #[must_use]
     pub fn repeated_refusal(&self) -> Option<Decision> {
@@ -208,8 +215,13 @@ impl Standing {
     /// nothing of it was refused. `None`: nobody did.
     #[must_use]
     pub fn allowed(&self, is_judged: bool) -> Option<Allowed> {
-        let is_left = !is_judged && self.last_refusal().is_none();
+        let is_left = !is_judged && self.last_refusal().is_none() && !self.refused_apart;
         self.allowed.or_else(|| is_left.then(Allowed::default))
+    }
+
+    /// Who let the flow go on before another generation still did: nothing of it comes that would be judged.
+    pub const fn keep_allowed(&mut self, before: &Standing) {
+        self.allowed = before.allowed;
     }
 
     /// A refusal in a direction was told: of a flow that is refused as a whole the direction has had its record.
@@ -301,8 +313,10 @@ mod tests {
         let mut standing = Standing::default();
         assert_eq!(standing.allowed(true), None, "functions still look");
         assert_eq!(standing.allowed(false), Some(Allowed { function: None, rule: None }));
+        let mut apart = standing;
+        apart.note_refused_apart();
         standing.refuse_behind(&refusal());
-        assert_eq!(standing.allowed(false), None);
+        assert_eq!([standing, apart].map(|standing| standing.allowed(false)), [None; 2]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::pin::Pin;
 use crate::sys::{self, Attachment};
 use crate::tables::{PORT_WORDS, SLOT_WORDS};
 use aya::maps::{HashMap, Map, MapData, MapInfo};
-use aya::programs::loaded_programs;
+use aya::programs::{ProgramInfo, loaded_programs};
 use bartizan_packet::slots::{ControlFlags, PORTS, PortLine, PortWord, SlotAction, SlotControl, SlotLine};
 use std::os::fd::AsFd as _;
 use std::sync::atomic::AtomicU64;
@@ -169,12 +169,13 @@ pub(crate) fn program_name(id: u32) -> String {
     found.and_then(|program| program.name_as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// The maps of a program that was left. `None`: as [`LeftTables::open`].
-fn maps(program: u32, tag: u64) -> Option<Vec<(MapData, MapInfo)>> {
-    let info = loaded_programs().filter_map(Result::ok).find(|info| info.id() == program)?;
-    if info.tag() != tag {
-        return None;
-    }
+/// A program that was left.
+fn info(program: u32) -> Option<ProgramInfo> {
+    loaded_programs().filter_map(Result::ok).find(|info| info.id() == program)
+}
+
+/// Its maps. `None`: the kernel does not give them.
+fn maps(info: &ProgramInfo) -> Option<Vec<(MapData, MapInfo)>> {
     let map = |id| {
         let map = MapData::from_id(id).ok()?;
         let info = map.info().ok()?;
@@ -183,12 +184,20 @@ fn maps(program: u32, tag: u64) -> Option<Vec<(MapData, MapInfo)>> {
     info.map_ids().ok()??.into_iter().map(map).collect()
 }
 
-/// Whether a program that was left takes two interfaces for the two sides of one link. `None`: as [`LeftTables::open`].
+/// Whether a program that was left takes two interfaces for the two sides of one link; what cannot be read says that it does not. `None`: it is of another build than the one of this `tag`.
 pub(crate) fn are_paired(program: u32, tag: u64, interfaces: [u32; 2]) -> Option<bool> {
-    let (map, _) = maps(program, tag)?.into_iter().find(|(_, info)| info.name_as_str() == Some(PORTS_MAP))?;
-    let ports: HashMap<_, u32, u64> = HashMap::try_from(Map::HashMap(map)).ok()?;
-    let of = |ifindex| Some(PortWord::read(&ports.get(&ifindex, 0).ok()?.to_le_bytes()));
+    let Some(info) = info(program) else { return Some(false) };
+    if info.tag() != tag {
+        return None;
+    }
+    let ports = || {
+        let is_ports = |(_, info): &(MapData, MapInfo)| info.name_as_str() == Some(PORTS_MAP);
+        let (map, _) = maps(&info)?.into_iter().find(is_ports)?;
+        HashMap::<_, u32, u64>::try_from(Map::HashMap(map)).ok()
+    };
+    let Some(ports) = ports() else { return Some(false) };
     // Who has no word there is no port of it.
+    let of = |ifindex| Some(PortWord::read(&ports.get(&ifindex, 0).ok()?.to_le_bytes()));
     let [Some(first), Some(second)] = interfaces.map(of) else { return Some(false) };
     Some((first.index, first.pair) == (second.pair, second.index))
 }
@@ -205,7 +214,8 @@ impl LeftTables {
     /// Those of a program. `None`: it is of another build than the one of this `tag`, or the kernel does not give them.
     pub(crate) fn open(program: u32, tag: u64, processors: u32) -> Option<Self> {
         let (mut slots, mut counts) = (None, None);
-        for (map, info) in maps(program, tag)? {
+        let info = info(program).filter(|info| info.tag() == tag)?;
+        for (map, info) in maps(&info)? {
             let words = |each: usize| Words::map(map.fd().as_fd(), info.max_entries() as usize * each).ok();
             match info.name_as_str() {
                 Some("slots") => slots = words(SLOT_WORDS),

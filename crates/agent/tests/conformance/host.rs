@@ -56,6 +56,7 @@ impl Host {
         let mut settings = bartizan_config::suricata::shipped();
         settings.set("flow.memcap", "4mb");
         // All drops are told, not only the first one of a flow.
+        assert!(settings.get("outputs.1.eve-log.types.34").is_none(), "the first that is free");
         settings.set("outputs.1.eve-log.types.34", "drop");
         settings.set("outputs.1.eve-log.types.34.drop.flows", "all");
         settings.set("outputs.1.eve-log.types.34.drop.alerts", "yes");

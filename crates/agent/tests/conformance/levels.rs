@@ -225,6 +225,13 @@ struct Played {
     share: Share,
 }
 
+impl Played {
+    /// Its drop events of frames that came at these times.
+    fn drops_of<'a>(&'a self, times: &'a BTreeSet<String>) -> impl Iterator<Item = &'a Value> {
+        self.drops.iter().filter(|event| event["timestamp"].as_str().is_some_and(|time| times.contains(time)))
+    }
+}
+
 /// How many frames a level handled.
 #[derive(Clone, Copy, Default)]
 struct Share {
@@ -325,7 +332,7 @@ fn play(case: &Case, level: &mut dyn Level, begin: Timestamp) -> Result<Played, 
     let all = events::read(&folder.join("eve.json"));
     let of_type = |kind| events::of_type(&all, kind).cloned().collect();
     [played.records, played.alerts, played.drops] = ["flow", "alert", "drop"].map(of_type);
-    played.share.told = [played.alerts.len() as u64, played.drops.len() as u64];
+    played.share.told = [played.alerts.len() as u64, played.drops_of(&played.up).count() as u64];
     std::fs::remove_dir_all(&folder).unwrap();
     played.refused = host.worker.counters().refused.iter().sum();
     if let Some(counters) = host.worker.level_counters() {
@@ -379,8 +386,7 @@ fn compare(with: &Played, without: &Played, times: bool) -> Result<(), String> {
     };
     let alerts = |played: &Played| -> Vec<Value> { played.alerts.iter().map(of_packet).collect() };
     // Of what a level has dropped itself there are samples, or no events: those of frames that came up are compared.
-    let up = |event: &&Value| event["timestamp"].as_str().is_some_and(|time| with.up.contains(time));
-    let drops = |played: &Played| -> Vec<Value> { played.drops.iter().filter(up).map(of_packet).collect() };
+    let drops = |played: &Played| -> Vec<Value> { played.drops_of(&with.up).map(of_packet).collect() };
     let mut differ = Vec::new();
     for (of, with, without) in [
         ("records", records(with), records(without)),

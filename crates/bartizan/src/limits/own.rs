@@ -26,9 +26,9 @@ pub const LIMITS: &[Limit] = limits! {
         "the rest is counted", [Told("the message")];
     File "share of the rules that a reload may take away" = "{}, or `reload.max-loss`" [LOSS.to_string()]
         in ["bartizan/reload.rs"], "the reload is refused", [Metric("bartizan_reloads_total")];
-    File "time that a reload waits for workers to begin with the generation before, where a level refuses packets without a flow"
+    File "time that a reload waits until a worker has begun with the generation before, where a level refuses packets without a flow"
         = "{}" [span(steer::ENTERED)] in ["bartizan/steer.rs"],
-        "those packets come up in the new generation", [Told("the message")];
+        "those packets come up in the new generation, and pass while their link is open", [Told("the message")];
     File "files that a refused reload lists" = "{}" [count(PLACES_SHOWN)] in ["bartizan/reload.rs"],
         "the rest is counted", [Told("the message")];
     File "request for metrics, time for it, connections at once" = "{}, {}, {}"

@@ -96,7 +96,7 @@ pub struct SfwSection {
     pub initiate: Initiate,
     /// Half-open TCP connections that one source may have; no limit unless given.
     pub max_half_open: Option<u32>,
-    /// Open flows that one source may have; no limit unless given.
+    /// Open flows that one source may have; no limit unless given. One that was open before there was a limit stays, and counts from its next packet on.
     pub max_connections: Option<u32>,
     /// TCP connections whose beginning was not seen.
     #[serde(default)]

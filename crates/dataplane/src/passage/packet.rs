@@ -109,6 +109,9 @@ impl Passage<'_> {
         self.cx.account.fid = self.flows.renew(id, self.runner.chains());
         if place.inner_refused {
             // What it carries does not go on, so neither does it.
+            if let Some(entry) = self.flows.get_mut(id) {
+                entry.ext.standing.note_refused_apart();
+            }
             self.flows.count(id, direction, packet.captured_len(), frame.now, true);
             let decision = Decision::refuse(Verdict::Drop, Reason::TunnelInner, FunctionId::ENGINE);
             self.cx.recorder.refused(&occasion, self.flows.get(id), &Fate { decision, reject: None }, &[]);
@@ -480,6 +483,7 @@ impl Passage<'_> {
         if let Some(decision) = apply_policy(self.cx.settings, entry, target, policy) {
             self.cx.recorder.refused(occasion, Some(entry), &Fate { decision, reject: None }, &[]);
             entry.ext.standing.note_told(occasion.direction);
+            entry.ext.standing.note_refused_apart();
             self.raise_if_refused(id);
             return decision;
         }

@@ -53,8 +53,10 @@ impl Runner {
         let last = if due.to_client { Direction::ToClient } else { Direction::ToServer };
         let mut over = !tcp;
         // What is left is looked at by the functions of now.
-        // It was not bypassed, so its state stays.
+        // It was not bypassed, so its state stays. Nobody judges it by its headers any more.
+        let before = entry.ext.standing;
         let _ = settled::renew(entry, &self.chains);
+        entry.ext.standing.keep_allowed(&before);
         // A direction of which nothing is left comes last: with it transactions are freed that the other one has yet to look at.
         let mut order = Direction::BOTH;
         if !due.to_server && due.to_client {
