@@ -170,53 +170,53 @@ _Static_assert(__builtin_offsetof(struct bartizan_windows, offer_high) == 32, "w
 _Static_assert(__builtin_offsetof(struct bartizan_windows, end_low) == 40, "windows.end_low");
 _Static_assert(__builtin_offsetof(struct bartizan_windows, end_high) == 48, "windows.end_high");
 
-/* What came by a port, as one processor counts it: line `port * processors + processor`. Only while the port is enabled. */
+/* What came by a port, as one processor counts it: line `port * processors + processor`. Only while the port is enabled. What most frames are counted in are its first two cache lines. */
 struct bartizan_counts {
 	__u64 frames;           /*   0: Frames that came: those that went up, were forwarded, were dropped (for their flow or early), failed open and failed closed. */
-	__u64 forwarded_bytes;  /*   8: Bytes of the frames that left by another port, without the checksum of a frame; so are those below. */
-	__u64 up;               /*  16: Frames that went up to the host. */
+	__u64 up;               /*   8: Frames that went up to the host. */
+	__u64 up_bytes;         /*  16: Bytes of the frames that went up, without the checksum of a frame; so are those below. */
 	__u64 forwarded;        /*  24: Frames that left by another port. */
-	__u64 dropped;          /*  32: Frames that were dropped for their flow. */
-	__u64 size_64;          /*  40: Frames by size, with the 4 bytes of their checksum as RFC 2819 has it: up to 64. */
-	__u64 size_127;         /*  48: 65 to 127. */
-	__u64 size_255;         /*  56: 128 to 255. */
-	__u64 size_511;         /*  64: 256 to 511. */
-	__u64 size_1023;        /*  72: 512 to 1,023. */
-	__u64 size_1518;        /*  80: 1,024 to 1,518. */
-	__u64 size_9216;        /*  88: 1,519 to 9,216, which RFC 2819 does not know. */
-	__u64 size_larger;      /*  96: Larger. */
-	__u64 open;             /* 104: Frames that were forwarded because the worker that serves them was not heard of. */
-	__u64 closed;           /* 112: Frames that were dropped because the worker that serves them was not heard of. */
-	__u64 early;            /* 120: Frames without a flow that were dropped as the host would drop them, by an early table. */
-	__u64 up_bytes;         /* 128: Bytes of those that went up. */
-	__u64 dropped_bytes;    /* 136: Bytes of those that were dropped for their flow. */
+	__u64 forwarded_bytes;  /*  32: Bytes of those that left. */
+	__u64 dropped;          /*  40: Frames that were dropped for their flow. */
+	__u64 dropped_bytes;    /*  48: Bytes of those that were dropped for their flow. */
+	__u64 early;            /*  56: Frames without a flow that were dropped as the host would drop them, by an early table. */
+	__u64 size_64;          /*  64: Frames by size, with the 4 bytes of their checksum as RFC 2819 has it: up to 64. */
+	__u64 size_127;         /*  72: 65 to 127. */
+	__u64 size_255;         /*  80: 128 to 255. */
+	__u64 size_511;         /*  88: 256 to 511. */
+	__u64 size_1023;        /*  96: 512 to 1,023. */
+	__u64 size_1518;        /* 104: 1,024 to 1,518. */
+	__u64 size_9216;        /* 112: 1,519 to 9,216, which RFC 2819 does not know. */
+	__u64 size_larger;      /* 120: Larger. */
+	__u64 early_bytes;      /* 128: Bytes of those that were dropped early. */
+	__u64 open;             /* 136: Frames that were forwarded because the worker that serves them was not heard of. */
 	__u64 open_bytes;       /* 144: Bytes of those that failed open. */
-	__u64 closed_bytes;     /* 152: Bytes of those that failed closed. */
-	__u64 early_bytes;      /* 160: Bytes of those that were dropped early. */
-	__u8 reserved[24];      /* 168: Zero. */
+	__u64 closed;           /* 152: Frames that were dropped because the worker that serves them was not heard of. */
+	__u64 closed_bytes;     /* 160: Bytes of those that failed closed. */
+	__u8 reserved[88];      /* 168: Zero. */
 };
-_Static_assert(sizeof(struct bartizan_counts) == 192, "counts");
+_Static_assert(sizeof(struct bartizan_counts) == 256, "counts");
 _Static_assert(__builtin_offsetof(struct bartizan_counts, frames) == 0, "counts.frames");
-_Static_assert(__builtin_offsetof(struct bartizan_counts, forwarded_bytes) == 8, "counts.forwarded_bytes");
-_Static_assert(__builtin_offsetof(struct bartizan_counts, up) == 16, "counts.up");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, up) == 8, "counts.up");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, up_bytes) == 16, "counts.up_bytes");
 _Static_assert(__builtin_offsetof(struct bartizan_counts, forwarded) == 24, "counts.forwarded");
-_Static_assert(__builtin_offsetof(struct bartizan_counts, dropped) == 32, "counts.dropped");
-_Static_assert(__builtin_offsetof(struct bartizan_counts, size_64) == 40, "counts.size_64");
-_Static_assert(__builtin_offsetof(struct bartizan_counts, size_127) == 48, "counts.size_127");
-_Static_assert(__builtin_offsetof(struct bartizan_counts, size_255) == 56, "counts.size_255");
-_Static_assert(__builtin_offsetof(struct bartizan_counts, size_511) == 64, "counts.size_511");
-_Static_assert(__builtin_offsetof(struct bartizan_counts, size_1023) == 72, "counts.size_1023");
-_Static_assert(__builtin_offsetof(struct bartizan_counts, size_1518) == 80, "counts.size_1518");
-_Static_assert(__builtin_offsetof(struct bartizan_counts, size_9216) == 88, "counts.size_9216");
-_Static_assert(__builtin_offsetof(struct bartizan_counts, size_larger) == 96, "counts.size_larger");
-_Static_assert(__builtin_offsetof(struct bartizan_counts, open) == 104, "counts.open");
-_Static_assert(__builtin_offsetof(struct bartizan_counts, closed) == 112, "counts.closed");
-_Static_assert(__builtin_offsetof(struct bartizan_counts, early) == 120, "counts.early");
-_Static_assert(__builtin_offsetof(struct bartizan_counts, up_bytes) == 128, "counts.up_bytes");
-_Static_assert(__builtin_offsetof(struct bartizan_counts, dropped_bytes) == 136, "counts.dropped_bytes");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, forwarded_bytes) == 32, "counts.forwarded_bytes");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, dropped) == 40, "counts.dropped");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, dropped_bytes) == 48, "counts.dropped_bytes");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, early) == 56, "counts.early");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, size_64) == 64, "counts.size_64");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, size_127) == 72, "counts.size_127");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, size_255) == 80, "counts.size_255");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, size_511) == 88, "counts.size_511");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, size_1023) == 96, "counts.size_1023");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, size_1518) == 104, "counts.size_1518");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, size_9216) == 112, "counts.size_9216");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, size_larger) == 120, "counts.size_larger");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, early_bytes) == 128, "counts.early_bytes");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, open) == 136, "counts.open");
 _Static_assert(__builtin_offsetof(struct bartizan_counts, open_bytes) == 144, "counts.open_bytes");
-_Static_assert(__builtin_offsetof(struct bartizan_counts, closed_bytes) == 152, "counts.closed_bytes");
-_Static_assert(__builtin_offsetof(struct bartizan_counts, early_bytes) == 160, "counts.early_bytes");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, closed) == 152, "counts.closed");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, closed_bytes) == 160, "counts.closed_bytes");
 
 /* Which of 64 UDP ports may carry a tunnel that the host looks into: a bit each, the lowest port in the lowest bit. */
 struct bartizan_udp_ports {

@@ -190,29 +190,30 @@ layout! {
 }
 
 layout! {
-    /// What came by a port, as one processor counts it: line `port * processors + processor`. Only while the port is enabled.
-    PortLine, "counts", 192 {
+    /// What came by a port, as one processor counts it: line `port * processors + processor`. Only while the port is enabled. What
+    /// most frames are counted in are its first two cache lines.
+    PortLine, "counts", 256 {
         frames: u64 ["FRAMES"] @ 0, "Frames that came: those that went up, were forwarded, were dropped (for their flow or early), failed open and failed closed.";
-        forwarded_bytes: u64 ["FORWARDED_BYTES"] @ 8, "Bytes of the frames that left by another port, without the checksum of a frame; so are those below.";
-        up: u64 ["UP"] @ 16, "Frames that went up to the host.";
+        up: u64 ["UP"] @ 8, "Frames that went up to the host.";
+        up_bytes: u64 ["UP_BYTES"] @ 16, "Bytes of the frames that went up, without the checksum of a frame; so are those below.";
         forwarded: u64 ["FORWARDED"] @ 24, "Frames that left by another port.";
-        dropped: u64 ["DROPPED"] @ 32, "Frames that were dropped for their flow.";
-        size_64: u64 ["SIZE_64"] @ 40, "Frames by size, with the 4 bytes of their checksum as RFC 2819 has it: up to 64.";
-        size_127: u64 ["SIZE_127"] @ 48, "65 to 127.";
-        size_255: u64 ["SIZE_255"] @ 56, "128 to 255.";
-        size_511: u64 ["SIZE_511"] @ 64, "256 to 511.";
-        size_1023: u64 ["SIZE_1023"] @ 72, "512 to 1,023.";
-        size_1518: u64 ["SIZE_1518"] @ 80, "1,024 to 1,518.";
-        size_9216: u64 ["SIZE_9216"] @ 88, "1,519 to 9,216, which RFC 2819 does not know.";
-        size_larger: u64 ["SIZE_LARGER"] @ 96, "Larger.";
-        open: u64 ["OPEN"] @ 104, "Frames that were forwarded because the worker that serves them was not heard of.";
-        closed: u64 ["CLOSED"] @ 112, "Frames that were dropped because the worker that serves them was not heard of.";
-        early: u64 ["EARLY"] @ 120, "Frames without a flow that were dropped as the host would drop them, by an early table.";
-        up_bytes: u64 ["UP_BYTES"] @ 128, "Bytes of those that went up.";
-        dropped_bytes: u64 ["DROPPED_BYTES"] @ 136, "Bytes of those that were dropped for their flow.";
+        forwarded_bytes: u64 ["FORWARDED_BYTES"] @ 32, "Bytes of those that left.";
+        dropped: u64 ["DROPPED"] @ 40, "Frames that were dropped for their flow.";
+        dropped_bytes: u64 ["DROPPED_BYTES"] @ 48, "Bytes of those that were dropped for their flow.";
+        early: u64 ["EARLY"] @ 56, "Frames without a flow that were dropped as the host would drop them, by an early table.";
+        size_64: u64 ["SIZE_64"] @ 64, "Frames by size, with the 4 bytes of their checksum as RFC 2819 has it: up to 64.";
+        size_127: u64 ["SIZE_127"] @ 72, "65 to 127.";
+        size_255: u64 ["SIZE_255"] @ 80, "128 to 255.";
+        size_511: u64 ["SIZE_511"] @ 88, "256 to 511.";
+        size_1023: u64 ["SIZE_1023"] @ 96, "512 to 1,023.";
+        size_1518: u64 ["SIZE_1518"] @ 104, "1,024 to 1,518.";
+        size_9216: u64 ["SIZE_9216"] @ 112, "1,519 to 9,216, which RFC 2819 does not know.";
+        size_larger: u64 ["SIZE_LARGER"] @ 120, "Larger.";
+        early_bytes: u64 ["EARLY_BYTES"] @ 128, "Bytes of those that were dropped early.";
+        open: u64 ["OPEN"] @ 136, "Frames that were forwarded because the worker that serves them was not heard of.";
         open_bytes: u64 ["OPEN_BYTES"] @ 144, "Bytes of those that failed open.";
-        closed_bytes: u64 ["CLOSED_BYTES"] @ 152, "Bytes of those that failed closed.";
-        early_bytes: u64 ["EARLY_BYTES"] @ 160, "Bytes of those that were dropped early.";
+        closed: u64 ["CLOSED"] @ 152, "Frames that were dropped because the worker that serves them was not heard of.";
+        closed_bytes: u64 ["CLOSED_BYTES"] @ 160, "Bytes of those that failed closed.";
     }
 }
 
