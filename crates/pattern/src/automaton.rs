@@ -16,7 +16,7 @@ use crate::literal::Literals;
 /// fast as the NFA there (example `scan`), no faster at 20 MiB.
 const DFA_MAX_BYTES: usize = 8192;
 
-/// And up to so many failure links ([`failure_links`]). The builder of the DFA follows the whole chain of links of a state for each class
+/// And up to so many failure links (`failure_links`). The builder of the DFA follows the whole chain of links of a state for each class
 /// of bytes: 8,192 bytes of ordinary literals have some 10,000 links, one literal of as many equal bytes 33 million, which takes
 /// minutes. At this bound it is a tenth of a second; the NFA is built in linear time whatever the literals are.
 pub const DFA_MAX_LINKS: usize = 65_536;
