@@ -4,7 +4,7 @@
 //! The parser that finds a file feeds it here; detection (`file.data`, `filename`, `filemd5`, ...) and the `fileinfo`
 //! record read it.
 
-use crate::magic::{self, Magic};
+use crate::magic::{self, Kind, Magic};
 use crate::memory::{Held as _, slide};
 use md5::Digest as _;
 use std::sync::Arc;
@@ -24,8 +24,10 @@ pub struct FileSettings {
     pub store_all: bool,
     /// Bytes of a kept file that are taken in, instead of the protocol's own limit; 0 for all.
     pub store_depth: Option<u64>,
-    /// Name the kind of each file.
+    /// Tells the kind of a file when a rule asks.
     pub magic: Option<Arc<Magic>>,
+    /// Records tell it, too (`force-magic`).
+    pub tell_magic: bool,
     /// Most bytes of content held per file for inspection; older bytes are dropped, and counted by `offset`.
     pub window: usize,
 }
@@ -45,6 +47,7 @@ impl Default for FileSettings {
             store_all: false,
             store_depth: None,
             magic: None,
+            tell_magic: false,
             window: 1 << 20,
         }
     }
@@ -112,15 +115,14 @@ pub struct FileTrack {
     pub sha1: Option<[u8; 20]>,
     /// SHA-256 of the content.
     pub sha256: Option<[u8; 32]>,
-    /// What it is, in words, once that is known and somebody asks.
-    pub magic: Option<Box<str>>,
     /// Sids of the `filestore` rules and others that matched it (EVE `sid`).
     pub sids: Vec<u32>,
     sha256_of_parts: bool,
     content: Vec<u8>,
     content_offset: u64,
     window: usize,
-    identify: Option<Arc<Magic>>,
+    kind: Kind,
+    tell_magic: bool,
     hash_md5: Option<md5::Md5>,
     hash_sha1: Option<sha1::Sha1>,
     hash_sha256: Option<sha2::Sha256>,
@@ -146,13 +148,13 @@ impl FileTrack {
             md5: None,
             sha1: None,
             sha256: None,
-            magic: None,
             sids: Vec::new(),
             sha256_of_parts: settings.sha256_of_parts,
             content: Vec::new(),
             content_offset: 0,
             window: settings.window,
-            identify: settings.magic.clone(),
+            kind: Kind::new(settings.magic.clone()),
+            tell_magic: settings.tell_magic,
             hash_md5: settings.md5.then(md5::Md5::new),
             hash_sha1: settings.sha1.then(sha1::Sha1::new),
             hash_sha256: settings.sha256.then(sha2::Sha256::new),
@@ -174,21 +176,24 @@ impl FileTrack {
         if let Some(hash) = &mut self.hash_sha256 {
             hash.update(data);
         }
+        if self.content_offset == 0 && self.content.len().saturating_add(data.len()) > self.window {
+            self.kind.keep(&self.content, data);
+        }
         let gone = slide(&mut self.content, data, self.window);
         self.content_offset = self.content_offset.saturating_add(gone);
-        if self.content.len() >= magic::ENOUGH {
-            self.identify();
-        }
     }
 
-    /// Names the kind of the file, once, by what is there of its beginning.
-    fn identify(&mut self) {
-        if let Some(magic) = self.identify.take()
-            && self.content_offset == 0
-            && !self.content.is_empty()
-        {
-            self.magic = magic.identify(&self.content);
-        }
+    /// What it is, in words, once enough of it has come and where its settings have a [`FileSettings::magic`]. The first call takes a millisecond.
+    #[must_use]
+    pub fn magic(&self) -> Option<&str> {
+        let enough = self.content_offset > 0 || self.content.len() >= magic::ENOUGH;
+        (enough || self.state != FileState::Open).then(|| self.kind.of(&self.content))?
+    }
+
+    /// The same for its record: where records are to tell it, else if a rule has asked, as in Suricata.
+    #[must_use]
+    pub fn magic_to_tell(&self) -> Option<&str> {
+        if self.tell_magic { self.magic() } else { self.kind.known() }
     }
 
     /// So many bytes of content are held at least.
@@ -213,7 +218,6 @@ impl FileTrack {
             return;
         }
         self.state = state;
-        self.identify();
         if state == FileState::Closed {
             self.md5 = self.hash_md5.take().map(|h| h.finalize().into());
             self.sha1 = self.hash_sha1.take().map(|h| h.finalize().into());
@@ -230,7 +234,7 @@ impl FileTrack {
             .held()
             .saturating_add(self.content.held())
             .saturating_add(self.sids.held())
-            .saturating_add(self.magic.as_ref().map_or(0, |m| m.len()))
+            .saturating_add(self.kind.held())
     }
 
     /// A rule about files matched it.

@@ -24,7 +24,7 @@ const COMMON: &[Limit] = limits! {
     Rule "frames of a direction; bytes kept of them" = "{}, {}; none unless a rule or an output asks"
         [count(frames::FRAMES_MAX), bytes(frames::WINDOW)] in ["applayer/frames.rs"],
         "the oldest frame is let go of; of a longer one rules and events see the latest bytes", [Nothing];
-    Rule "bytes of a file that libmagic sees" = "what is there once {} are, or at its end" [count(magic::ENOUGH)]
+    Rule "bytes of a file that libmagic sees" = "what is there once {} are or at its end, when a rule asks; of its first {}" [count(magic::ENOUGH), bytes(magic::LOOKED_AT)]
         in ["applayer/magic.rs", "applayer/file.rs"], "a kind that only later bytes tell is not found", [NotNeeded];
     Rule "files of a flow that rules may still ask for: bytes held of each" = "{} with the output `file-store`, else {}"
         [bytes(FileSettings::STORE_WINDOW), bytes(FileSettings::default().window)] in ["applayer/file.rs"],

@@ -355,7 +355,8 @@ fn file_settings(settings: &Settings, needs: &Needs) -> Result<FileSettings, Fai
         key.ends_with("force-magic")
             && matches!(value.to_ascii_lowercase().as_str(), "yes" | "true" | "on" | "1")
     };
-    if needs.magic || settings.iter().any(forced) {
+    files.tell_magic = settings.iter().any(forced);
+    if needs.magic || files.tell_magic {
         let magic = keywords::file::libmagic(settings).map_err(|error| {
             Failure::stopped(format!(
                 "the kinds of files cannot be told: {error}; install libmagic, or set `force-magic` of the output to `no`"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bounds of detection, of rule files and of regular expressions, for docs/limits.md.
 
-use crate::compile::groups;
+use crate::compile::{addresses, groups};
 use crate::engine::evaluate::STEPS_MAX;
 use crate::engine::explain::{SIDS_SHOWN, trace};
 use crate::engine::txstate::TRANSACTIONS_MAX;
@@ -36,6 +36,8 @@ pub const LIMITS: &[Limit] = limits! {
     File "header rules by which signature groups are found; bytes of the groups; pairs of networks for a tenant" = "{}; {}; {}"
         [count(groups::RULES_MAX), bytes(groups::BYTES_MAX), count(groups::PAIRS_MAX)] in ["detect/compile/groups.rs"],
         "groups get coarser: more rules are compared with a flow's header", [NotNeeded];
+    File "heads in the lists by which rules are found by an address" = "{}" [count(addresses::ENTRIES_MAX)]
+        in ["detect/compile/addresses.rs"], "each rule on addresses is compared with each new flow", [NotNeeded];
     File "failure links of a pattern automaton that becomes a DFA" = "{}" [count(DFA_MAX_LINKS)] in ["pattern/automaton.rs"],
         "it stays an NFA: half as fast, built in linear time", [NotNeeded];
     File "compiled patterns on disk" = "{}" [bytes(CACHE_BYTES)] in ["pattern/cache.rs"],

@@ -6,6 +6,7 @@
 mod common;
 
 mod actions;
+mod addresses;
 mod app;
 mod conflicts;
 mod content;

@@ -153,7 +153,7 @@ pub(super) fn file_info<'a>(
     FileInfo {
         filename: (!file.name.is_empty()).then_some(file.name.as_slice()),
         sids: if keeps { &file.sids } else { &[] },
-        magic: file.magic.as_deref(),
+        magic: file.magic_to_tell(),
         gaps: file.gaps,
         state: file_state(file.state),
         md5: file.md5,

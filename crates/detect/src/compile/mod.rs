@@ -4,6 +4,7 @@
 //! One rule: its head ([`protocol`], [`heads`], [`hook`], [`firewall`]), then its keywords, which add to the [`builder`]; then what holds
 //! of the whole (`validate`, `conflicts`, `fast_pattern`). All rules of a set: [`groups`] of heads, and [`prefilter`].
 
+pub(crate) mod addresses;
 pub mod builder;
 mod check;
 pub(crate) mod conflicts;

@@ -6,11 +6,13 @@
 //! one set, scanned once. Rules without a literal are found by a cheap property or are always
 //! candidates.
 
+use crate::compile::addresses;
 use crate::compile::guards;
 use crate::compile::literals::Collector;
 use crate::compile::payloads::{PayloadCollector, StreamCollector};
 use crate::model::basis::{Basis, Packets};
 use crate::model::buffers::{BufferRef, Buffers};
+use crate::model::heads::Heads;
 use crate::model::prefilter::{
     PerClass, Prefilters, ProtocolClass, TxRules, TxSet, check_directions, directions,
 };
@@ -30,6 +32,7 @@ type TxKey = (u8, u8, u16, String);
 /// A pattern engine cannot compile a set of literals.
 pub fn build(
     signatures: &[Member],
+    heads: &Heads,
     buffers: &Buffers,
     compiler: &Compiler,
 ) -> Result<Prefilters, BuildError> {
@@ -119,6 +122,8 @@ pub fn build(
             guards::add(rules, signatures, buffers, (ProtocolId(protocol as u8), direction));
         }
     }
+    let by_address = addresses::build(heads, &prefilters.heads_without_literal());
+    prefilters.set_apart(by_address);
     Ok(prefilters)
 }
 

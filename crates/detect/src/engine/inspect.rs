@@ -15,9 +15,10 @@ use crate::model::basis::{Basis, Packets, payload_programs};
 use crate::model::buffers::{BufferRef, PacketBytes, packet_buffer};
 use crate::model::condition::{Limited, Measure, Scene};
 use crate::model::content::{Capture, VARIABLES_MAX};
+use crate::model::ends::Ends;
 use crate::model::firewall::Gate;
 use crate::model::left::{Left, LeftKind};
-use crate::model::prefilter::{ProtocolClass, StreamSets};
+use crate::model::prefilter::{Always, ProtocolClass, StreamSets};
 use crate::model::request::Request;
 use crate::model::signature::{Absent, Kind, Member, RuleAction, Signature, ValueCheck};
 use crate::model::visibility::Visibility;
@@ -32,7 +33,8 @@ mod frames;
 mod gate;
 mod transactions;
 
-/// IP protocol number.
+/// IP protocol numbers.
+const TCP: u8 = 6;
 const UDP: u8 = 17;
 
 /// Beside how many values were scanned: they were whole.
@@ -294,7 +296,11 @@ impl Pass<'_, '_> {
         let class = ProtocolClass::of(self.scene.ip_protocol());
         let payload = self.scene.payload;
         if !self.again {
-            filters.packet_always.get(class)[direction].add_to(self.group, &mut candidates);
+            let always = &filters.packet_always.get(class)[direction];
+            always.add_to(self.group, &mut candidates);
+            if !always.by_address.is_empty() {
+                self.rules_by_address(always, &mut candidates);
+            }
             if let Some(packet) = self.scene.packet {
                 self.packet_keys(packet, &mut candidates);
             }
@@ -332,6 +338,25 @@ impl Pass<'_, '_> {
         candidates.clear();
         self.worker.candidates = candidates;
         self.flow.set_ip_only_done(direction);
+    }
+
+    /// Rules that name an address of the packet. Most flows have none that any of them names: of these it is remembered.
+    fn rules_by_address(&mut self, always: &Always, candidates: &mut Candidates) {
+        let direction = self.scene.direction;
+        // Packets of other protocols (ICMP errors) have other addresses than their flow.
+        let of_flow = self.has_flow
+            && is_of_flow(&self.scene)
+            && self.scene.flow.is_some_and(|flow| matches!(flow.protocol, TCP | UDP));
+        if of_flow && self.flow.is_unnamed(direction) {
+            return;
+        }
+        let found = self.rules.prefilters.by_address.find(self.scene.tenant, Ends::of(&self.scene));
+        for heads in found {
+            always.add_heads(heads, candidates);
+        }
+        if of_flow && found.iter().all(|heads| heads.is_empty()) {
+            self.flow.set_unnamed(direction);
+        }
     }
 
     /// Rules that ask for what stands in a packet's headers.

@@ -12,6 +12,15 @@ impl Always {
         self.add_where(group, |_| true, candidates);
     }
 
+    /// Adds those of heads that were found by an address.
+    pub(crate) fn add_heads(&self, heads: &[u32], candidates: &mut Candidates) {
+        for head in heads {
+            let first = self.by_address.partition_point(|(other, _)| other < head);
+            let rules = self.by_address.get(first..).unwrap_or_default().iter();
+            rules.take_while(|(other, _)| other == head).for_each(|(_, rule)| candidates.add(*rule));
+        }
+    }
+
     /// Adds those of a flow's group whose guards `pass`.
     pub(crate) fn add_where(
         &self,

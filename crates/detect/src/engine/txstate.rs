@@ -142,6 +142,8 @@ pub struct FlowDetect {
     some_over: bool,
     /// Rules on addresses were evaluated, by direction.
     ip_only_done: [bool; 2],
+    /// No rule that is found by an address names an end of the flow's packets, by direction.
+    unnamed: PerDirection<bool>,
     /// What is known of the windows that the stream is shown with, by direction.
     windows: PerDirection<WindowScan>,
     /// The firewall refused a packet with payload, and what it brought to transactions is not judged yet.
@@ -168,6 +170,7 @@ impl FlowDetect {
             self.inspected_with = now;
             self.forget_all_tx();
             self.ip_only_done = [false; 2];
+            self.unnamed = PerDirection::default();
             self.windows = PerDirection::default();
             let FlowRuleState { passed, dropped, accepted, .. } = &mut self.state;
             *accepted = accepted.filter(|rule| rules.accepts(rule));
@@ -229,6 +232,7 @@ impl FlowDetect {
     pub(crate) fn turn(&mut self, turned: bool) {
         if self.turned != turned {
             self.turned = turned;
+            self.unnamed = PerDirection::default();
             self.windows = PerDirection::default();
             self.veiled = PerDirection::default();
         }
@@ -250,6 +254,16 @@ impl FlowDetect {
         if let Some(done) = self.ip_only_done.get_mut(direction as usize) {
             *done = true;
         }
+    }
+
+    /// Whether no rule that is found by an address names an end of the flow's packets in this direction, as far as is known.
+    pub(crate) fn is_unnamed(&self, direction: Direction) -> bool {
+        self.unnamed[direction]
+    }
+
+    /// None does.
+    pub(crate) fn set_unnamed(&mut self, direction: Direction) {
+        self.unnamed[direction] = true;
     }
 
     /// Whether anything is remembered of transactions.

@@ -5,6 +5,7 @@
 //! these.
 
 pub mod action;
+pub mod addresses;
 pub mod basis;
 pub mod buffers;
 pub mod condition;

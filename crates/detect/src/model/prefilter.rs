@@ -4,6 +4,7 @@
 //!
 //! `compile::prefilter` builds it, `engine::prefilter` and its neighbours run it.
 
+use crate::model::addresses::ByAddress;
 use crate::model::condition::{PrefilterKey, Transform};
 use crate::model::guards::Guard;
 use crate::model::signature::{FlowNeeds, Signature, ValueCheck};
@@ -11,7 +12,7 @@ use bartizan_applayer::protocol::{BufferSpec, ProtocolId};
 use bartizan_base::{Direction, PerDirection};
 use bartizan_pattern::PatternSet;
 use foldhash::fast::FixedState;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Literals of one buffer and the rules behind each.
@@ -40,6 +41,8 @@ pub struct Always {
     pub(crate) wants: Vec<u64>,
     /// 64 heads: their word, those that have rules, and where the rules of the first of these stand.
     pub(crate) words: Vec<(u32, u64, u32)>,
+    /// Head and rule, sorted: those whose head is found by an address ([`crate::model::addresses`]). They are in none of the others.
+    pub(crate) by_address: Vec<(u32, u32)>,
 }
 
 impl Always {
@@ -60,16 +63,23 @@ impl Always {
         }
     }
 
+    /// Those whose head is found by an address are candidates of packets of that address alone.
+    pub(crate) fn set_apart(&mut self, by_address: &ByAddress) {
+        let all = core::mem::take(&mut self.rules);
+        (self.by_address, self.rules) = all.into_iter().partition(|(head, _)| by_address.has(*head));
+        self.finish();
+    }
+
     /// Whether there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.rules.is_empty()
+        self.rules.is_empty() && self.by_address.is_empty()
     }
 
     /// Whether a rule is among them.
     #[must_use]
     pub fn contains(&self, rule: u32) -> bool {
-        self.rules.iter().any(|(_, r)| *r == rule)
+        self.rules.iter().chain(&self.by_address).any(|(_, r)| *r == rule)
     }
 }
 
@@ -146,6 +156,8 @@ pub struct Prefilters {
     pub packet_buffers: Vec<(u16, Set)>,
     /// Rules on packets without literal or key, by class and direction.
     pub packet_always: PerClass<Always>,
+    /// Those of their heads that are found by an address.
+    pub by_address: ByAddress,
     /// Rules on streams without literal.
     pub stream_always: PerDirection<Always>,
     /// Rules found by a property of the packet.
@@ -157,6 +169,21 @@ pub struct Prefilters {
 }
 
 impl Prefilters {
+    /// The heads of rules on packets that are candidates without a literal.
+    pub(crate) fn heads_without_literal(&self) -> BTreeSet<u32> {
+        let all = self.packet_always.values.iter().flat_map(|both| [&both.to_server, &both.to_client]);
+        all.flat_map(|always| always.rules.iter().map(|(head, _)| *head)).collect()
+    }
+
+    /// Finds rules on packets by an address where their heads can be.
+    pub(crate) fn set_apart(&mut self, by_address: ByAddress) {
+        for both in &mut self.packet_always.values {
+            both.to_server.set_apart(&by_address);
+            both.to_client.set_apart(&by_address);
+        }
+        self.by_address = by_address;
+    }
+
     /// Whether a rule looks at TCP segments in order and without events by themselves, not only at their stream.
     #[must_use]
     pub fn looks_at_segments(&self) -> bool {

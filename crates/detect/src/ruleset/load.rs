@@ -157,9 +157,8 @@ pub fn load(files: &mut [RuleFile], input: &LoadInput<'_>) -> Result<Loaded, Loa
         file.forget_text();
     }
     diagnostics.extend(classes.finish(input.classifications));
-    let built = built.into_iter().flatten();
     let (of_firewall, mut signatures): (Vec<Member>, Vec<Member>) =
-        built.partition(|member| member.firewall.is_some());
+        built.into_iter().flatten().partition(|member| member.firewall.is_some());
     sort(&mut signatures, &action_order(input.settings));
     let detecting = signatures.len();
     // Those of the firewall keep the order of their files; no prefilter leads to them.
@@ -171,8 +170,9 @@ pub fn load(files: &mut [RuleFile], input: &LoadInput<'_>) -> Result<Loaded, Loa
             Rest { heads: &mut heads, resolver: &mut resolver, classes: &mut classes, words: &mut words };
         signatures.extend(reporting(policies, &buffers, input, &mut rest));
     }
-    let prefilters =
-        prefilter::build(signatures.get(..detecting).unwrap_or_default(), &buffers, input.compiler)?;
+    let heads = heads.finish(input.tenants);
+    let detecting = signatures.get(..detecting).unwrap_or_default();
+    let prefilters = prefilter::build(detecting, &heads, &buffers, input.compiler)?;
     let rules = RuleSet {
         tags: signatures.iter().any(|s| s.tags),
         number: visibility::number(),
@@ -182,7 +182,7 @@ pub fn load(files: &mut [RuleFile], input: &LoadInput<'_>) -> Result<Loaded, Loa
         looked: OnceLock::new(),
         firewall: policies.map(|policies| Firewall::new(&signatures, &policies)),
         signatures,
-        heads: heads.finish(input.tenants),
+        heads,
         buffers,
         prefilters,
         report,

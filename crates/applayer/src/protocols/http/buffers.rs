@@ -127,7 +127,7 @@ pub(super) fn get<'a>(
             let file = message.body.files.list.get(usize::try_from(query.index).ok()?)?;
             let open = file.state == crate::file::FileState::Open;
             // One that is over and of no known kind does not hide those behind it.
-            let kind = file.magic.as_deref().or((!open).then_some(""))?;
+            let kind = file.magic().or((!open).then_some(""))?;
             return Some(BufferView::whole(kind.as_bytes()));
         }
         _ => return composed(tx, query, scratch),

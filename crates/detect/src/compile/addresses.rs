@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which heads are found by an address, and the ranges that they are found by ([`crate::model::addresses`]).
+
+use crate::model::addresses::{ByAddress, End, OfTenant, Ranges};
+use crate::model::heads::{Head, Heads};
+use bartizan_rules::{AddressSet, Bound, Ranges as SetRanges};
+use std::collections::{BTreeSet, HashMap};
+
+/// Fewer heads are not worth two searches for each flow.
+pub(crate) const HEADS_MIN: usize = 32;
+/// A set that more heads name is left to the groups: it is one of few.
+const NAMED_MAX: usize = 8;
+/// A set of more than one in so many IPv4 addresses rules out too little.
+const SHARE: u64 = 16;
+/// Heads in all different lists together, at most. With more, all heads are held against each flow as before.
+pub(crate) const ENTRIES_MAX: usize = 1 << 22;
+
+/// The end by whose address a head is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Source,
+    Destination,
+}
+
+/// Finds those of the `wanted` heads by address that a small set of their own is asked of.
+pub(crate) fn build(heads: &Heads, wanted: &BTreeSet<u32>) -> ByAddress {
+    let mut named: HashMap<&AddressSet, usize> = HashMap::new();
+    for head in heads.common().iter().flatten() {
+        for set in [&head.source, &head.destination].into_iter().flatten() {
+            *named.entry(set).or_default() += 1;
+        }
+    }
+    let is_small = |set: &AddressSet| {
+        let addresses = set.v4.as_slice().iter().map(|(low, high)| u64::from(high - low) + 1).sum::<u64>();
+        addresses <= (1 << 32) / SHARE && named.get(set).is_some_and(|count| *count <= NAMED_MAX)
+    };
+    let by = |head: &Head| match (&head.source, &head.destination) {
+        (Some(set), _) if is_small(set) => Some(By::Source),
+        (_, Some(set)) if is_small(set) => Some(By::Destination),
+        _ => None,
+    };
+    let get = |number: u32| heads.common().get(number as usize).and_then(Option::as_ref);
+    let chosen: Vec<(u32, By)> =
+        wanted.iter().filter_map(|number| Some((*number, by(get(*number)?)?))).collect();
+    if chosen.len() < HEADS_MIN {
+        return ByAddress::default();
+    }
+    let mut lists = Lists::default();
+    let common = lists.of_tenant(&chosen, heads.common());
+    let of_tenants = heads.tenants().map(|tenant| (tenant, lists.of_tenant(&chosen, heads.of(tenant))));
+    let of_tenants = of_tenants.collect();
+    if lists.entries > ENTRIES_MAX {
+        return ByAddress::default();
+    }
+    let mut bits = vec![0u64; heads.len().div_ceil(64)];
+    for (number, _) in &chosen {
+        if let Some(word) = bits.get_mut((number / 64) as usize) {
+            *word |= 1 << (number % 64);
+        }
+    }
+    ByAddress { heads: bits, lists: lists.lists, common, of_tenants }
+}
+
+/// Different lists of heads, each once.
+struct Lists {
+    lists: Vec<Vec<u32>>,
+    numbers: HashMap<Vec<u32>, u32>,
+    /// Heads in all of them.
+    entries: usize,
+}
+
+impl Default for Lists {
+    fn default() -> Self {
+        Self { lists: vec![Vec::new()], numbers: HashMap::from([(Vec::new(), 0)]), entries: 0 }
+    }
+}
+
+impl Lists {
+    fn number(&mut self, heads: &BTreeSet<u32>) -> u32 {
+        let list: Vec<u32> = heads.iter().copied().collect();
+        if let Some(number) = self.numbers.get(&list) {
+            return *number;
+        }
+        let number = u32::try_from(self.lists.len()).unwrap_or(u32::MAX);
+        self.entries = self.entries.saturating_add(list.len());
+        self.lists.push(list.clone());
+        self.numbers.insert(list, number);
+        number
+    }
+
+    fn of_tenant(&mut self, chosen: &[(u32, By)], heads: &[Option<Head>]) -> OfTenant {
+        let mut end = |end: By| {
+            let all = AddressSet::all();
+            let mut sets: Vec<(u32, &AddressSet)> = Vec::new();
+            for (number, by) in chosen {
+                let Some(head) = heads.get(*number as usize).and_then(Option::as_ref) else { continue };
+                let set = match by {
+                    By::Source => &head.source,
+                    By::Destination => &head.destination,
+                };
+                if *by == end || head.bidirectional {
+                    // With a tenant's variables it may be any address.
+                    sets.push((*number, set.as_deref().unwrap_or(&all)));
+                }
+            }
+            let v4 = self.ranges(sets.iter().map(|(head, set)| (*head, &set.v4)));
+            End { v4, v6: self.ranges(sets.iter().map(|(head, set)| (*head, &set.v6))) }
+        };
+        OfTenant { source: end(By::Source), destination: end(By::Destination) }
+    }
+
+    /// Cuts the addresses at the bounds of all sets.
+    fn ranges<'s, T: Bound + 's>(
+        &mut self,
+        sets: impl Iterator<Item = (u32, &'s SetRanges<T>)>,
+    ) -> Ranges<T> {
+        // Where a head begins or ends to name addresses.
+        let mut bounds: Vec<(T, u32, bool)> = Vec::new();
+        for (head, set) in sets {
+            for (low, high) in set.as_slice() {
+                bounds.push((*low, head, true));
+                bounds.extend(high.next().map(|behind| (behind, head, false)));
+            }
+        }
+        bounds.sort_unstable();
+        let mut ranges = Ranges { starts: Vec::new(), lists: Vec::new() };
+        let mut here = BTreeSet::new();
+        for at in bounds.chunk_by(|(one, ..), (other, ..)| one == other) {
+            // No set has two ranges that touch, so none ends and begins at once.
+            for (_, head, begins) in at {
+                if *begins {
+                    here.insert(*head)
+                } else {
+                    here.remove(head)
+                };
+            }
+            if self.entries > ENTRIES_MAX {
+                break;
+            }
+            if let Some((start, ..)) = at.first() {
+                ranges.starts.push(*start);
+                ranges.lists.push(self.number(&here));
+            }
+        }
+        ranges
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ends::Ends;
+    use bartizan_base::TenantId;
+    use core::net::IpAddr;
+    use proptest::prelude::*;
+    use std::sync::Arc;
+
+    fn set(v4: &[(u32, u32)], v6: &[(u128, u128)]) -> Option<Arc<AddressSet>> {
+        Some(Arc::new(AddressSet { v4: SetRanges::new(v4.to_vec()), v6: SetRanges::new(v6.to_vec()) }))
+    }
+
+    fn end() -> impl Strategy<Value = Vec<(u32, u32)>> {
+        proptest::collection::vec((0u32..60, 0u32..6), 1..4)
+            .prop_map(|list| list.into_iter().map(|(low, more)| (low, low + more)).collect())
+    }
+
+    fn heads() -> impl Strategy<Value = Vec<Option<Head>>> {
+        let head = (any::<bool>(), any::<bool>(), end(), end()).prop_map(|(source, both, a, b)| {
+            let wide: Vec<(u128, u128)> = a.iter().map(|(l, h)| (u128::from(*l), u128::from(*h))).collect();
+            let (a, b) = (set(&a, &wide), source.then(|| set(&b, &[])).flatten());
+            let (source, destination) = if source { (a, b) } else { (None, a) };
+            Some(Head { source, destination, bidirectional: both, ..Head::default() })
+        });
+        proptest::collection::vec(head, HEADS_MIN..HEADS_MIN + 20)
+    }
+
+    proptest! {
+        /// No head that holds is missed, for the tenants with variables of their own as well; what is found names an end.
+        #[test]
+        fn heads_that_hold_are_found(common in heads(), own in heads(), source in 0u32..70, destination in 0u32..70, six in any::<bool>()) {
+            let own: Vec<_> = own.into_iter().chain(core::iter::repeat(None)).take(common.len()).collect();
+            let heads = Heads { common, of_tenants: [(TenantId(7), own)].into() };
+            let wanted: BTreeSet<u32> = (0..heads.len() as u32).collect();
+            let found = build(&heads, &wanted);
+            let address = |n: u32| if six { IpAddr::V6(u128::from(n).into()) } else { IpAddr::V4(n.into()) };
+            let ends = Ends { source: Some((address(source), 1)), destination: Some((address(destination), 2)) };
+            for tenant in [TenantId(0), TenantId(7)] {
+                let lists = found.find(tenant, ends);
+                for number in wanted.iter().filter(|n| found.has(**n)) {
+                    let holds = heads.get(tenant, *number).is_some_and(|head| head.holds(ends));
+                    let listed = lists.iter().any(|list| list.contains(number));
+                    prop_assert!(!holds || listed, "{tenant:?} {number}");
+                }
+                prop_assert!(lists.iter().all(|list| list.is_sorted() && list.iter().all(|n| found.has(*n))));
+            }
+        }
+    }
+
+    #[test]
+    fn what_many_heads_name_and_what_is_large_is_left_to_the_groups() {
+        let own = |n: u32| Head { source: set(&[(n * 10, n * 10 + 3)], &[]), ..Head::default() };
+        let shared = Head { source: set(&[(7, 8)], &[]), ..Head::default() };
+        let large = Head { destination: set(&[(0, 1 << 30)], &[]), ..Head::default() };
+        let mut common: Vec<Option<Head>> = (100..100 + HEADS_MIN as u32).map(|n| Some(own(n))).collect();
+        common.extend(vec![Some(shared); NAMED_MAX + 1]);
+        common.push(Some(large));
+        let heads = Heads { common, ..Heads::default() };
+        let wanted: BTreeSet<u32> = (0..heads.len() as u32).collect();
+        let found = build(&heads, &wanted);
+        let chosen: Vec<u32> = wanted.iter().copied().filter(|n| found.has(*n)).collect();
+        assert_eq!(chosen, (0..HEADS_MIN as u32).collect::<Vec<_>>());
+        let from = |n: u32| Ends { source: Some((IpAddr::V4(n.into()), 0)), destination: None };
+        let by_source = |n| found.find(TenantId(0), from(n))[0].to_vec();
+        assert_eq!(
+            (by_source(1000), by_source(1003), by_source(1004), by_source(7)),
+            (vec![0], vec![0], vec![], vec![])
+        );
+        assert!(!build(&heads, &wanted.into_iter().skip(1).collect()).has(5), "too few to be worth it");
+    }
+}
