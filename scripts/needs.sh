@@ -32,6 +32,7 @@ test|useful|program curl|curl|a client of the receiver harness
 test|useful|program openssl|openssl|makes its certificate
 test|useful|program nft|nftables|makes the hop before its receivers, which drops what has run out of hops
 test|useful|program nmap|nmap|scans hosts behind the program, which has to find it
+test|useful|library libmagic.so.1|libmagic1|says what kind a file is
 test|useful|program verilator|verilator|reads the generated SystemVerilog package
 attack|useful|library libhs.so.5|libhyperscan5|searches large pattern sets; without it aho-corasick does
 attack|needed|program ip|iproute2|makes the network namespaces

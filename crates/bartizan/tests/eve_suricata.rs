@@ -121,6 +121,40 @@ fn a_file_that_the_end_of_both_sides_closes_comes_with_it() {
     }
 }
 
+#[test]
+fn the_kind_of_a_file_is_told_where_a_rule_asked_or_records_are_to_tell_it() {
+    let folder = Folder::new("kinds-of-files");
+    let mut capture = Capture::default();
+    for ends in ends() {
+        let mut talk = Talk::open(&mut capture, ends);
+        for file in [b"%PDF-1.5 of the rule".as_slice(), b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"] {
+            talk.ask(&mut capture, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", file.len());
+            talk.answer(&mut capture, &[head.as_bytes(), file].concat());
+            talk.acknowledge(&mut capture);
+        }
+        talk.close(&mut capture);
+    }
+    folder.write("c.pcap", capture.pcap());
+    let rule = "alert http any any -> any any (msg:\"pdf\"; flow:to_client; file.data; content:\"%PDF\"; fast_pattern; \
+                file.magic; content:\"PDF document\"; sid:1;)\n";
+    let kinds = |out: &str, rules: &str, more: &[&str]| -> Vec<[bool; 2]> {
+        inspect(&folder, rules, out, more);
+        let files = folder.events(out, "fileinfo");
+        assert_eq!(files.len(), 4, "{out}");
+        let kind = |file: &Value| file["fileinfo"]["magic"].as_str().unwrap_or_default().to_owned();
+        let pairs = files.chunks(2).map(|two| [kind(&two[0]), kind(&two[1])]);
+        pairs.map(|[pdf, png]| [pdf.starts_with("PDF document"), png.starts_with("PNG image")]).collect()
+    };
+    let forced = ["--set", "outputs.1.eve-log.types.9.files.force-magic=yes"];
+    assert_eq!(kinds("asked", rule, &[]), [[true, false]; 2], "a rule got as far as one of them");
+    assert_eq!(folder.events("asked", "alert").len(), 2);
+    assert_eq!(kinds("inline", rule, &["--ips"]), [[true, false]; 2]);
+    assert_eq!(kinds("forced", rule, &forced), [[true, true]; 2]);
+    assert_eq!(kinds("forced-alone", "", &forced), [[true, true]; 2]);
+    assert_eq!(kinds("nobody", "", &[]), [[false, false]; 2]);
+}
+
 /// Packets that are marked, of one connection with ten requests: at 4, 7, 10 and so on, the answers behind them; the first
 /// and the fifth ask for `evil`, the third for `also`. Packets here are one more a request than the one before it.
 fn marked(folder: &str, rules: &str, more: &[&str]) -> Vec<u64> {
