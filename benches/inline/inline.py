@@ -252,7 +252,9 @@ def cpu_seconds(child):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def bridge_round(net, cases, seconds):
+@contextlib.contextmanager
+def bridge(net):
+    """The kernel's bridge in the middle."""
     m = net.name("m")
     run(f"ip -n {m} link add btzbr type bridge mcast_snooping 0")
     try:
@@ -260,9 +262,14 @@ def bridge_round(net, cases, seconds):
             run(f"ip -n {m} link set {device} master btzbr")
         run(f"ip -n {m} link set btzbr up")
         wait_until_forwarding(net, None)
-        return {case: measure(net, case, seconds) for case in cases}
+        yield
     finally:
         run(f"ip -n {m} link del btzbr")
+
+
+def bridge_round(net, cases, seconds):
+    with bridge(net):
+        return {case: measure(net, case, seconds) for case in cases}
 
 
 def interface_counters(net):

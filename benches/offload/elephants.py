@@ -4,6 +4,7 @@
 Two hosts, as in the bench of inline chains. Two flows of steady rate are open all the time: an iperf3 stream, which a rule with `bypass` lets go on, and a download over TLS, which is encrypted behind its
 handshake. wrk asks for 100 KB over 32 connections. First its highest rate through Suricata as it is shipped is found; then all are asked at half of that rate, evenly: each connection waits (wrk's `delay`) so
 long that the rate comes out. The figure is the 99th percentile of the time from a request to the end of its answer. Programs take turns; ratios are of one round.
+The kernel's bridge, which inspects nothing, takes its turn as well: what requests wait for the hosts alone, below which no program can come.
 
 Where flows are bypassed (`bypass`, and the XDP level), `encryption-handling` and `stream.bypass` say so, for both programs: streams that have reached their depth go on uninspected, among them
 connections of requests.
@@ -18,6 +19,7 @@ import time
 import engines
 from engines import inline, peer
 
+BRIDGE = "kernel bridge"
 CONNECTIONS = 32
 # Of the two elephants. The hosts share a core: together they leave most of it to the requests.
 IPERF = "200M"
@@ -145,6 +147,12 @@ def through(net, engine, offload, measure):
     return figures, json.loads(stats[-1])
 
 
+def over_bridge(net, measure):
+    """One measurement with nothing between the hosts that inspects."""
+    with inline.bridge(net), elephants(net):
+        return measure()
+
+
 def below(stats):
     """The share of packets that the XDP level handled, of those that came to the program's links."""
     forwarded = stats.get("bartizan", {}).get("stats", {}).get("offload", {}).get("forwarded_pkts", 0)
@@ -175,13 +183,19 @@ def measure(folder, rounds, seconds):
             "bartizan, xdp": (Bartizan(net, folder, True), True),
         }
         rows = {name: [] for name in programs}
+        rows[BRIDGE] = []
+
+        def asks_half():
+            return at_rate(net, highest / 2, 2 * seconds, folder)
+
         for number in range(rounds):
             for name, (engine, offload) in programs.items():
                 try:
-                    figures, stats = through(net, engine, offload, lambda: at_rate(net, highest / 2, 2 * seconds, folder))
+                    figures, stats = through(net, engine, offload, asks_half)
                 except inline.Problem as problem:
                     raise inline.Problem(f"{name}: {problem}") from None
                 rows[name].append((*figures, below(stats)))
+            rows[BRIDGE].append((*over_bridge(net, asks_half), 0))
             print(f"elephants: round {number + 1} of {rounds}", file=sys.stderr, flush=True)
         return highest, rows
     finally:
