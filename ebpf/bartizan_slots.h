@@ -30,6 +30,9 @@
 /* How often a word is tried to be changed. */
 #define BARTIZAN_WINDOW_TRIES 4U
 
+/* Places of a bucket of the index. */
+#define BARTIZAN_INDEX_PLACES 16U
+
 /* Words of an early table; there are two, for generations of even and odd numbers. */
 #define BARTIZAN_EARLY_WORDS 1048576U
 

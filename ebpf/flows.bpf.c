@@ -77,13 +77,6 @@ struct {
 } ports SEC(".maps");
 
 struct {
-	NUMBER(type, BPF_MAP_TYPE_HASH);
-	NUMBER(max_entries, 1); /* the loader says how many */
-	TYPE(key, __u64[KEY_WORDS]);
-	TYPE(value, __u32); /* slot */
-} flows SEC(".maps");
-
-struct {
 	NUMBER(type, BPF_MAP_TYPE_ARRAY);
 	NUMBER(map_flags, BPF_F_MMAPABLE);
 	NUMBER(max_entries, 1); /* the loader says how many: slots * processors */
@@ -647,6 +640,8 @@ INLINE int ends_plainly(const struct bartizan_slot *line, const struct segment *
 	return !had || BARTIZAN_END_NUMBER(had) == segment->end;
 }
 
+#include "index.h"
+
 /* What becomes of a frame whose flow has a slot. Only what is dropped or leaves here is counted for the flow. */
 INLINE int act(const struct frame *frame, const struct network *network, __u64 port, __u32 slot, __u32 processor,
 	       int from_high)
@@ -768,8 +763,8 @@ static __attribute__((noinline)) int handle(const struct frame *frame, __u64 por
 	int from_high = parse(frame, port, key, &network), judges = BARTIZAN_PORT_FLAGS(port) & BARTIZAN_PORT_FLAG_EARLY;
 	if (from_high < 0 || (network.odd && !judges))
 		return XDP_PASS;
-	const __u32 *slot = bpf_map_lookup_elem(&flows, key);
-	if (!slot) {
+	__u32 slot = find_flow((const struct key *)key);
+	if (slot == NO_SLOT) {
 		if (!judges || network.carries)
 			return XDP_PASS;
 		ask(question, key, &network);
@@ -782,14 +777,14 @@ static __attribute__((noinline)) int handle(const struct frame *frame, __u64 por
 		around->at = network.at;
 		around->length = network.length;
 		around->frame_length = frame->length;
-		around->slot = *slot;
+		around->slot = slot;
 		around->processor = processor;
 		around->from_high = from_high;
 		around->carries = network.carries;
 		around->protocol = network.protocol;
 		return CARRIES;
 	}
-	return act(frame, &network, port, *slot, processor, from_high);
+	return act(frame, &network, port, slot, processor, from_high);
 }
 
 /* What becomes of a frame that goes up: that, unless the worker that it would go to was not heard of for too long. Then it leaves or is dropped, as the

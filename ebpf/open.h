@@ -258,10 +258,10 @@ INLINE void open_key(__u64 *key, const struct open_packet *packet)
 /* Whether the entry of a flow refuses, of whichever generation. */
 INLINE int open_entry_refuses(const __u64 *key)
 {
-	const __u32 *slot = bpf_map_lookup_elem(&flows, key);
-	if (!slot)
+	__u32 slot = find_flow((const struct key *)key);
+	if (slot == NO_SLOT)
 		return 0;
-	__u32 index = *slot * processors;
+	__u32 index = slot * processors;
 	const struct bartizan_slot *line = bpf_map_lookup_elem(&slots, &index);
 	if (!line)
 		return 0;

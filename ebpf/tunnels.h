@@ -260,11 +260,11 @@ __attribute__((noinline)) int carry(struct xdp_md *context, const struct around 
 	int inside_from_high = make_key(key, &inside, port, 0);
 	key[4] = carried.tunnel;
 	key[6] |= KEY_IN_TUNNEL;
-	const __u32 *slot = bpf_map_lookup_elem(&flows, key);
-	if (!slot)
+	__u32 slot = find_flow((const struct key *)key);
+	if (slot == NO_SLOT)
 		return XDP_PASS;
-	__u8 action, action_around;
-	struct bartizan_slot *line = acting(*slot, processor, &action);
+	__u8 action = 0, action_around = 0;
+	struct bartizan_slot *line = acting(slot, processor, &action);
 	struct bartizan_slot *line_around = acting(around->slot, processor, &action_around);
 	__u32 out = BARTIZAN_PORT_PAIR(port), length = carried.end - carried.start;
 	/* What refuses or redirects the packet around looks inside first: the host does. */
@@ -283,7 +283,7 @@ __attribute__((noinline)) int carry(struct xdp_md *context, const struct around 
 		return XDP_PASS;
 	struct numbers numbers;
 	if (compare) {
-		__u32 shared_slot = *slot;
+		__u32 shared_slot = slot;
 		struct bartizan_windows *shared = bpf_map_lookup_elem(&windows, &shared_slot);
 		if (!shared)
 			return XDP_PASS;

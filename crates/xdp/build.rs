@@ -6,8 +6,17 @@ use std::process::Command;
 
 /// Programs, and what they include.
 const PROGRAMS: [&str; 2] = ["flows", "probe"];
-const INCLUDED: [&str; 8] =
-    ["bpf.h", "bartizan_slots.h", "early.h", "icmp.h", "lost.h", "open.h", "tunnels.h", "windows.h"];
+const INCLUDED: [&str; 9] = [
+    "bpf.h",
+    "bartizan_slots.h",
+    "early.h",
+    "icmp.h",
+    "index.h",
+    "lost.h",
+    "open.h",
+    "tunnels.h",
+    "windows.h",
+];
 
 fn main() {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ebpf");

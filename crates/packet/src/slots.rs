@@ -39,11 +39,15 @@ pub const EARLY_WORDS: u32 = 1 << 20;
 /// Steps in which an address is found among the segments of an early table: 2^17 of them.
 pub const EARLY_STEPS: u32 = 17;
 
+/// Places of a bucket of the index, by which a flow's slot is found: two cache lines, which a processor fetches together.
+pub const INDEX_PLACES: u32 = 16;
+
 /// Outcomes of early tables that are counted by themselves, of all links together.
 pub const EARLY_OUTCOMES: u32 = 1 << 14;
 
 /// The constants that the program needs: name, number, what it is.
-pub const EARLY_CONSTANTS: &[(&str, u32, &str)] = &[
+pub const TABLE_CONSTANTS: &[(&str, u32, &str)] = &[
+    ("INDEX_PLACES", INDEX_PLACES, "Places of a bucket of the index."),
     (
         "EARLY_WORDS",
         EARLY_WORDS,

@@ -4,10 +4,10 @@
 
 use bartizan_packet::layout::Layout;
 use bartizan_packet::slots::{
-    ACTIONS, CONTROL_FLAGS, COUNTERS, CarrierLine, EARLY_CONSTANTS, END_FLAGS, EXIT_FLAGS, EarlyCount,
-    EarlyHeader, EndWord, ExitWord, FLIGHT_MAX, Heartbeat, LostLine, NUMBERS_FLAGS, NumbersWord, OfferWord,
-    PORT_FLAGS, PORTS, PortLine, PortWord, ProbeOutcome, ProgressWord, SEEN_SHIFT, SEQUENCE_BACK,
-    SlotControl, SlotLine, TIMESTAMP_FAR_AHEAD, UDP_PORT_BLOCKS, UdpPorts, WINDOW_TRIES, WORDS, WatchEntry,
+    ACTIONS, CONTROL_FLAGS, COUNTERS, CarrierLine, END_FLAGS, EXIT_FLAGS, EarlyCount, EarlyHeader, EndWord,
+    ExitWord, FLIGHT_MAX, Heartbeat, LostLine, NUMBERS_FLAGS, NumbersWord, OfferWord, PORT_FLAGS, PORTS,
+    PortLine, PortWord, ProbeOutcome, ProgressWord, SEEN_SHIFT, SEQUENCE_BACK, SlotControl, SlotLine,
+    TABLE_CONSTANTS, TIMESTAMP_FAR_AHEAD, UDP_PORT_BLOCKS, UdpPorts, WINDOW_TRIES, WORDS, WatchEntry,
     WindowLine,
 };
 use bartizan_testkit::random::Random;
@@ -81,7 +81,7 @@ fn header() -> String {
     ] {
         let _ = writeln!(out, "\n/* {what} */\n#define BARTIZAN_{name} {number}U");
     }
-    for (name, number, what) in EARLY_CONSTANTS {
+    for (name, number, what) in TABLE_CONSTANTS {
         let _ = writeln!(out, "\n/* {what} */\n#define BARTIZAN_{name} {number}U");
     }
     out.push_str("\n/* Actions. */\n");

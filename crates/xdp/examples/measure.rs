@@ -113,7 +113,7 @@ fn compared(program: &mut Program, lan: u32) -> Result<(), Failed> {
         tables.set_control(0, Control { action, generation: 0 });
         println!("{what}, a segment, ns a packet: {}", warm(program, &segment, lan)?);
     }
-    tables.remove(&key)?;
+    tables.remove(&key);
     Ok(())
 }
 
@@ -187,7 +187,7 @@ fn one_flow(program: &mut Program, frame: &[u8], lan: u32) -> Result<(), Failed>
     tables.insert(&key(0), 0)?;
     println!("forward, 1 flow, ns a packet: {}", warm(program, frame, lan)?);
     println!("forward, 1 flow, single runs, ns: {}", single(program, 1, lan)?);
-    tables.remove(&key(0))?;
+    tables.remove(&key(0));
     compared(program, lan)?;
     let (carried, both) = in_vxlan();
     for (slot, key) in (0..).zip(both) {
@@ -195,9 +195,9 @@ fn one_flow(program: &mut Program, frame: &[u8], lan: u32) -> Result<(), Failed>
         tables.insert(&key, slot)?;
     }
     println!("forward, in VXLAN, 1 flow and the one around, ns a packet: {}", warm(program, &carried, lan)?);
-    tables.remove(&both[1])?;
+    tables.remove(&both[1]);
     println!("in VXLAN, of no flow, ns a packet: {}", warm(program, &carried, lan)?);
-    tables.remove(&both[0])?;
+    tables.remove(&both[0]);
     Ok(())
 }
 
@@ -224,23 +224,9 @@ fn many_flows(program: &mut Program, flows: u32, frame: &[u8], lan: u32) -> Resu
     println!("counts: {:.2} M/s ({packets} packets)", rate(flows as usize, begin));
     let begin = Instant::now();
     for slot in 0..flows {
-        tables.remove(&key(slot))?;
+        tables.remove(&key(slot));
     }
     println!("remove, one at a time: {:.2} M/s", rate(flows as usize, begin));
-    let all: Vec<(Key, u32)> = (0..flows).map(|slot| (key(slot), slot)).collect();
-    let keys: Vec<Key> = all.iter().map(|(key, _)| *key).collect();
-    for group in [64, 1024] {
-        let begin = Instant::now();
-        for some in all.chunks(group) {
-            tables.insert_all(some).1?;
-        }
-        println!("insert, {group} at a time: {:.2} M/s", rate(all.len(), begin));
-        let begin = Instant::now();
-        for some in keys.chunks(group) {
-            tables.remove_all(some)?;
-        }
-        println!("remove, {group} at a time: {:.2} M/s", rate(all.len(), begin));
-    }
     Ok(())
 }
 

@@ -235,7 +235,7 @@ impl XdpError {
 /// A flow was not put into the table.
 #[derive(Debug, thiserror::Error)]
 pub enum InsertError {
-    /// It holds as many as it can.
+    /// There is no room for it.
     #[error("the XDP level's table of flows is full")]
     Full,
     /// A flow with this key is there.
@@ -249,19 +249,6 @@ pub enum InsertError {
         /// How many there are.
         slots: u32,
     },
-    /// Any other refusal of the kernel.
-    #[error("the kernel does not take a flow into the XDP level's table: {0}")]
-    Os(io::Error),
-}
-
-impl From<io::Error> for InsertError {
-    fn from(error: io::Error) -> Self {
-        match error.raw_os_error() {
-            Some(libc::E2BIG) => InsertError::Full,
-            Some(libc::EEXIST) => InsertError::Exists,
-            _ => InsertError::Os(error),
-        }
-    }
 }
 
 #[cfg(test)]

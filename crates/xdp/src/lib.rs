@@ -15,6 +15,7 @@ mod early;
 mod error;
 mod features;
 mod holders;
+mod index;
 mod left;
 mod link;
 mod lost;

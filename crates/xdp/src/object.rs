@@ -2,6 +2,7 @@
 //! Objects that this crate holds: loading them, finding their maps, and what the loader's errors mean.
 
 use crate::error::XdpError;
+use crate::memory::Words;
 use crate::sys::Map;
 use aya::maps::Map as Loaded;
 use aya::programs::ProgramError;
@@ -83,6 +84,13 @@ pub(crate) fn map(bpf: &Ebpf, name: &'static str, key: usize, value: usize) -> R
     let fd = data.fd().as_fd().try_clone_to_owned();
     let fd = fd.map_err(|source| XdpError::system(None, "holding a table", source))?;
     Ok(Map::new(fd, key, value))
+}
+
+/// An array of an object, in memory: how many entries, and 64-bit numbers of each.
+pub(crate) fn array(bpf: &Ebpf, name: &'static str, count: u32, each: usize) -> Result<Words, XdpError> {
+    let map = map(bpf, name, 4, each * 8)?;
+    Words::map(map.fd(), count as usize * each)
+        .map_err(|source| XdpError::system(None, "mapping a table", source))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 use crate::early::{EarlyOptions, EarlyTables, Size};
 use crate::error::XdpError;
 use crate::features;
+use crate::index::{self, KEY_LINE_WORDS, PLACES, buckets_of};
 use crate::left::{self, Left, LeftTables, program_name};
 use crate::link::Link;
 use crate::lost::{self, PortNews, Reports};
@@ -17,15 +18,12 @@ use crate::pin::Pin;
 use crate::port::{Attached, Early, Fail, Mode, ModeChoice, PortSetup, Watch};
 use crate::prove::{self, Probe};
 use crate::sys::{self, Attachment, Map, Run, Write};
-use crate::tables::{
-    HEARTBEAT_WORDS, KEY_LEN, LOST_WORDS, NOT_BEGUN, PORT_WORDS, SLOT_LEN, SLOT_WORDS, Tables,
-};
+use crate::tables::{HEARTBEAT_WORDS, LOST_WORDS, NOT_BEGUN, PORT_WORDS, SLOT_WORDS, Tables};
 use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader};
 use bartizan_packet::DecoderConfig;
 use bartizan_packet::slots::{
-    EarlyCount, ExitFlags, ExitWord, Heartbeat, LostLine, PORTS, PortFlags, PortLine, PortWord, SlotLine,
-    UdpPorts, WatchEntry, WindowLine,
+    EarlyCount, ExitFlags, ExitWord, PORTS, PortFlags, PortWord, UdpPorts, WatchEntry,
 };
 use bartizan_packet::windows::WINDOW_WORDS;
 use std::collections::{BTreeMap, BTreeSet};
@@ -168,10 +166,15 @@ impl Program {
         if flows == 0 || flows > most {
             return Err(XdpError::Flows { flows, processors, most });
         }
+        let buckets = buckets_of(flows);
+        let (buckets_mask, seed) = (buckets - 1, index::seed());
         let mut loader = EbpfLoader::new();
         loader
             .override_global("processors", &processors, true)
-            .map_max_entries("flows", flows)
+            .map_max_entries("buckets", buckets)
+            .map_max_entries("keys", flows)
+            .override_global("buckets_mask", &buckets_mask, true)
+            .override_global("buckets_seed", &seed, true)
             .map_max_entries("slots", flows * processors)
             .map_max_entries("windows", flows)
             .map_max_entries("counts", PORTS * processors)
@@ -193,31 +196,25 @@ impl Program {
             XdpError::System { .. } => XdpError::Memory {
                 flows,
                 processors,
-                mebibytes: (u64::from(flows) * (128 + 64 + 64 * u64::from(processors))) >> 20,
+                mebibytes: (u64::from(buckets) * 128
+                    + u64::from(flows) * (64 + 64 + 64 * u64::from(processors)))
+                    >> 20,
             },
             other => other,
         })?;
-        let words = |map: &Map, count: u32, each: usize| {
-            Words::map(map.fd(), count as usize * each)
-                .map_err(|source| XdpError::system(None, "mapping a table", source))
-        };
-        let slots = map(&bpf, "slots", 4, SlotLine::LEN)?;
-        let windows = map(&bpf, "windows", 4, WindowLine::LEN)?;
-        let counts = map(&bpf, "counts", 4, PortLine::LEN)?;
-        let state = map(&bpf, "state", 4, 8)?;
-        let heartbeats = map(&bpf, "heartbeats", 4, Heartbeat::LEN)?;
-        let (lost, exits) = (map(&bpf, "lost", 4, LostLine::LEN)?, map(&bpf, "exits", 4, ExitWord::LEN)?);
-        let early = early.map(|_| early_tables(&bpf, size)).transpose()?;
+        let array = |name, count, each| object::array(&bpf, name, count, each);
         let tables = Tables {
-            early,
-            flows: map(&bpf, "flows", KEY_LEN, SLOT_LEN)?,
+            early: early.map(|_| early_tables(&bpf, size)).transpose()?,
+            buckets: array("buckets", buckets, PLACES)?,
+            keys: array("keys", flows, KEY_LINE_WORDS)?,
+            seed,
             udp_ports: map(&bpf, "udp_ports", 4, UdpPorts::LEN)?,
-            slots: words(&slots, flows * processors, SLOT_WORDS)?,
-            windows: words(&windows, flows, WINDOW_WORDS)?,
-            counts: words(&counts, PORTS * processors, PORT_WORDS)?,
-            state: words(&state, 1, 1)?,
-            heartbeats: words(&heartbeats, workers.max(1), HEARTBEAT_WORDS)?,
-            lost: words(&lost, PORTS * processors, LOST_WORDS)?,
+            slots: array("slots", flows * processors, SLOT_WORDS)?,
+            windows: array("windows", flows, WINDOW_WORDS)?,
+            counts: array("counts", PORTS * processors, PORT_WORDS)?,
+            state: array("state", 1, 1)?,
+            heartbeats: array("heartbeats", workers.max(1), HEARTBEAT_WORDS)?,
+            lost: array("lost", PORTS * processors, LOST_WORDS)?,
             tried: [const { AtomicU64::new(0) }; PORTS as usize],
             slot_count: flows,
             processors,
@@ -225,7 +222,7 @@ impl Program {
         tables
             .set_tunnel_ports(&tunnels)
             .map_err(|source| XdpError::system(None, "saying where tunnels are", source))?;
-        let exits = words(&exits, PORTS, 1)?;
+        let exits = array("exits", PORTS, 1)?;
         let (by_interface, egress, watches) = (
             map(&bpf, "ports", 4, PortWord::LEN)?,
             map(&bpf, "egress", 4, 8)?,

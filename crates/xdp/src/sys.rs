@@ -19,8 +19,6 @@ const OBJ_PIN: libc::c_long = 6;
 const OBJ_GET: libc::c_long = 7;
 const PROG_TEST_RUN: libc::c_long = 10;
 const OBJ_GET_INFO_BY_FD: libc::c_long = 15;
-const MAP_UPDATE_BATCH: libc::c_long = 26;
-const MAP_DELETE_BATCH: libc::c_long = 27;
 const LINK_CREATE: libc::c_long = 28;
 const LINK_UPDATE: libc::c_long = 29;
 const LINK_GET_FD_BY_ID: libc::c_long = 30;
@@ -62,19 +60,6 @@ struct Element {
     unused: u32,
     key: u64,
     value: u64,
-    flags: u64,
-}
-
-#[repr(C)]
-#[derive(Default)]
-struct Batch {
-    in_batch: u64,
-    out_batch: u64,
-    keys: u64,
-    values: u64,
-    count: u32,
-    map: u32,
-    element_flags: u64,
     flags: u64,
 }
 
@@ -222,38 +207,6 @@ impl Map {
         let mut attributes = self.element(key, None, 0)?;
         // SAFETY: the key has the map's length; the kernel only reads it.
         unsafe { bpf(MAP_DELETE_ELEM, &mut attributes) }.map(|_| ())
-    }
-
-    fn batch(&self, command: libc::c_long, keys: &[u8], values: &[u8]) -> (usize, io::Result<()>) {
-        let Ok(count) = u32::try_from(keys.len() / self.key) else { return (0, Err(invalid())) };
-        let mut attributes = Batch {
-            keys: keys.as_ptr() as u64,
-            values: values.as_ptr() as u64,
-            count,
-            map: self.fd.as_raw_fd() as u32,
-            ..Batch::default()
-        };
-        // SAFETY: `count` keys, and values where the command reads them, are there (`update_all`, `delete_all`); the kernel only reads.
-        let result = unsafe { bpf(command, &mut attributes) }.map(|_| ());
-        // The kernel writes how far it came, which with an error is less than all; where it did not begin it writes nothing.
-        let none = result.is_err() && attributes.count == count;
-        (if none { 0 } else { attributes.count as usize }, result)
-    }
-
-    /// Writes entries in order, over what is there. Says how many were written, and what stopped it.
-    pub(crate) fn update_all(&self, keys: &[u8], values: &[u8]) -> (usize, io::Result<()>) {
-        if keys.len() / self.key * self.value != values.len() || !keys.len().is_multiple_of(self.key) {
-            return (0, Err(invalid()));
-        }
-        self.batch(MAP_UPDATE_BATCH, keys, values)
-    }
-
-    /// Deletes entries in order. Says how many were deleted, and what stopped it.
-    pub(crate) fn delete_all(&self, keys: &[u8]) -> (usize, io::Result<()>) {
-        if !keys.len().is_multiple_of(self.key) {
-            return (0, Err(invalid()));
-        }
-        self.batch(MAP_DELETE_BATCH, keys, &[])
     }
 }
 

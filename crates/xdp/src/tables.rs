@@ -5,13 +5,13 @@
 //! written, the key is inserted; and takes it away in this one ([0013](../../../docs/design/0013-levels.md)): the control is taken back (packets go up, uncounted), what
 //! is being handled ends, the counters are read, the key is removed, and the slot is used again.
 //!
-//! What the kernel does not promise: an entry that was removed is used for the next key at once. A program that had found the old one, and was held up for so long
-//! between two instructions (by a hypervisor), would then see the new flow's slot for one packet. By then the old flow's
-//! packets have gone up for the whole time of grace.
+//! A program that had found the old flow's place, and was held up between two instructions (by a hypervisor) until its slot was used again, compares the key of the new flow and passes its packet up; only
+//! one that was held up behind the comparison would see the new flow's slot, for one packet. By then the old flow's packets have gone up for the whole time of grace.
 
 use crate::counters::{Counts, PortCounters, bytes_of};
 use crate::early::EarlyTables;
 use crate::error::InsertError;
+use crate::index::{Index, KEY_WORDS};
 use crate::memory::Words;
 use crate::sys::{self, Map, Write};
 use bartizan_base::Reason;
@@ -23,10 +23,6 @@ use bartizan_packet::{DecoderConfig, TunnelPorts};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Length of a key, in bytes.
-pub(crate) const KEY_LEN: usize = 56;
-/// Length of a slot's number.
-pub(crate) const SLOT_LEN: usize = 4;
 /// 64-bit numbers of a slot's line and of a port's.
 pub(crate) const SLOT_WORDS: usize = SlotLine::LEN / 8;
 pub(crate) const PORT_WORDS: usize = PortLine::LEN / 8;
@@ -41,7 +37,7 @@ pub(crate) const NOT_BEGUN: u64 = i64::MAX.cast_unsigned();
 const TENANT: (usize, u64) = (5, 0xffff << 32);
 
 /// The identity of a flow, as `FlowKey::words` of crate `flow` gives it. The tenant does not count: it follows from the rest.
-pub type Key = [u64; 7];
+pub type Key = [u64; KEY_WORDS];
 
 /// What is done with a flow's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +83,10 @@ impl Control {
 /// The tables. All methods may be called by several threads at once; who may use a slot is theirs to agree on.
 #[derive(Debug)]
 pub struct Tables {
-    pub(crate) flows: Map,
+    pub(crate) buckets: Words,
+    pub(crate) keys: Words,
+    /// What hashes of keys begin with.
+    pub(crate) seed: u64,
     pub(crate) udp_ports: Map,
     pub(crate) slots: Words,
     pub(crate) windows: Words,
@@ -103,13 +102,13 @@ pub struct Tables {
     pub(crate) processors: u32,
 }
 
-fn bytes(key: &Key) -> [u8; KEY_LEN] {
-    let mut bytes = [0; KEY_LEN];
-    for (number, (place, word)) in bytes.chunks_exact_mut(8).zip(key).enumerate() {
-        let word = if number == TENANT.0 { word & !TENANT.1 } else { *word };
-        place.copy_from_slice(&word.to_ne_bytes());
+/// A key without its tenant.
+fn without_tenant(key: &Key) -> Key {
+    let mut key = *key;
+    if let Some(word) = key.get_mut(TENANT.0) {
+        *word &= !TENANT.1;
     }
-    bytes
+    key
 }
 
 impl Tables {
@@ -127,72 +126,24 @@ impl Tables {
         (slot < self.slot_count).then(|| lines.chunks_exact(SLOT_WORDS))
     }
 
-    fn entry(&self, key: &Key, slot: u32) -> Result<([u8; KEY_LEN], [u8; SLOT_LEN]), InsertError> {
-        if slot < self.slot_count {
-            Ok((bytes(key), slot.to_ne_bytes()))
-        } else {
-            Err(InsertError::NoSlot { slot, slots: self.slot_count })
-        }
+    fn index(&self) -> Index<'_> {
+        Index { buckets: self.buckets.get(), keys: self.keys.get(), seed: self.seed }
     }
 
-    /// Puts a flow into the table. Its packets are looked up from now on.
+    /// Puts a flow into the table. Its packets are looked up from now on. Nobody else has its slot.
     ///
     /// # Errors
-    /// The table is full, a flow with this key is there, there is no such slot.
+    /// There is no room for it, a flow with this key is there, there is no such slot.
     pub fn insert(&self, key: &Key, slot: u32) -> Result<(), InsertError> {
-        let (key, slot) = self.entry(key, slot)?;
-        Ok(self.flows.update(&key, &slot, Write::New)?)
-    }
-
-    /// Puts flows into the table, in order and with few system calls, *over* what is there under a key: the kernel has no other way for many at once. Says how
-    /// many are in, and what stopped it.
-    pub fn insert_all(&self, flows: &[(Key, u32)]) -> (usize, Result<(), InsertError>) {
-        let (mut keys, mut slots) =
-            (Vec::with_capacity(flows.len() * KEY_LEN), Vec::with_capacity(flows.len() * SLOT_LEN));
-        for (key, slot) in flows {
-            match self.entry(key, *slot) {
-                Ok((key, slot)) => {
-                    keys.extend(key);
-                    slots.extend(slot);
-                }
-                Err(error) => return (0, Err(error)),
-            }
+        if slot >= self.slot_count {
+            return Err(InsertError::NoSlot { slot, slots: self.slot_count });
         }
-        let (done, result) = self.flows.update_all(&keys, &slots);
-        (done, result.map_err(InsertError::from))
+        self.index().insert(&without_tenant(key), slot)
     }
 
     /// Takes a flow out of the table; `false`: it was not in it.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn remove(&self, key: &Key) -> io::Result<bool> {
-        match self.flows.delete(&bytes(key)) {
-            Ok(()) => Ok(true),
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Takes flows out of the table with few system calls. Says how many were in it.
-    ///
-    /// # Errors
-    /// The kernel refuses; those before are out.
-    pub fn remove_all(&self, flows: &[Key]) -> io::Result<usize> {
-        let keys: Vec<u8> = flows.iter().flat_map(bytes).collect();
-        let (mut rest, mut removed) = (keys.as_slice(), 0);
-        loop {
-            let (done, result) = self.flows.delete_all(rest);
-            removed += done;
-            match result {
-                Ok(()) => return Ok(removed),
-                // One that is not in it stops the kernel: on behind it.
-                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
-                    rest = rest.get((done + 1) * KEY_LEN..).unwrap_or_default();
-                }
-                Err(error) => return Err(error),
-            }
-        }
+    pub fn remove(&self, key: &Key) -> bool {
+        self.index().remove(&without_tenant(key))
     }
 
     /// Says what is done with a slot's packets from now on. `false`: there is no such slot.
@@ -358,9 +309,8 @@ mod tests {
 
     #[test]
     fn keys_have_no_tenant() {
-        let key = [u64::MAX; 7];
-        let bytes = bytes(&key);
-        assert_eq!(bytes.iter().filter(|byte| **byte == 0).count(), 2);
-        assert_eq!(u64::from_ne_bytes(bytes[40..48].try_into().unwrap()), 0xffff_0000_ffff_ffff);
+        let expected: Key =
+            [u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX, 0xffff_0000_ffff_ffff, u64::MAX];
+        assert_eq!(without_tenant(&[u64::MAX; 7]), expected);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Entries through the flow manager: into the kernel's table, their counts, out of it. Workers begin each step together.
+//! Entries through the flow manager: into the program's table, their counts, out of it. Workers begin each step together.
 
 use crate::flows::{Failed, Share, TURN, program};
 use bartizan_offload::manager::READ_EVERY;
@@ -8,9 +8,6 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Barrier};
 use std::time::Instant;
-
-/// Entries of one system call, where many are written at once.
-const AT_ONCE: usize = 64;
 
 /// What a worker measured: seconds of each step.
 type Measured = Vec<(&'static str, f64)>;
@@ -60,10 +57,9 @@ fn anonymous() -> Result<u64, Failed> {
     Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
 }
 
-/// The table alone, without a manager: one by one and many at once, in seconds.
+/// The table alone, without a manager, in seconds.
 fn table_alone(tables: &Tables, flows: u32) -> Result<Vec<(&'static str, f64)>, Failed> {
     let all: Vec<(Key, u32)> = (0..flows).map(|flow| (bare_key(flow), flow)).collect();
-    let keys: Vec<Key> = all.iter().map(|(key, _)| *key).collect();
     let mut steps = Vec::new();
     let mut step = |name, act: &dyn Fn() -> Result<(), Failed>| {
         let begin = Instant::now();
@@ -72,12 +68,8 @@ fn table_alone(tables: &Tables, flows: u32) -> Result<Vec<(&'static str, f64)>, 
         Ok::<_, Failed>(())
     };
     step("table: insert", &|| Ok(all.iter().try_for_each(|(key, slot)| tables.insert(key, *slot))?))?;
-    step("table: remove", &|| Ok(keys.iter().try_for_each(|key| tables.remove(key).map(drop))?))?;
-    step("table: insert, 64 at once", &|| {
-        Ok(all.chunks(AT_ONCE).try_for_each(|some| tables.insert_all(some).1)?)
-    })?;
-    step("table: remove, 64 at once", &|| {
-        Ok(keys.chunks(AT_ONCE).try_for_each(|some| tables.remove_all(some).map(drop))?)
+    step("table: remove", &|| {
+        all.iter().all(|(key, _)| tables.remove(key)).then_some(()).ok_or_else(|| "an entry was gone".into())
     })?;
     Ok(steps)
 }

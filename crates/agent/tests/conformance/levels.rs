@@ -182,8 +182,10 @@ impl Level for Xdp {
 
     /// What refuses a flow stays in the tables of a program that outlives its run.
     fn forget(&mut self, keys: &[DeviceKey]) {
-        let keys: Vec<_> = keys.iter().map(|key| key.0).collect();
-        self.program.tables().remove_all(&keys).unwrap();
+        let tables = self.program.tables();
+        for key in keys {
+            tables.remove(&key.0);
+        }
     }
 
     fn handles(&mut self, arrival: &Arrival<'_>) -> Option<Outcome> {

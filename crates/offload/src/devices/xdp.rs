@@ -301,14 +301,11 @@ impl XdpDevice {
         self.said.push((request.place, request.sunk, Said::Answer(Answered::Done(answer))));
     }
 
-    /// An entry that the kernel does not take away stays, without control, and nothing is answered: its slot must not become another flow's while the key leads
-    /// to it. Who asked asks again. `last`: the program goes right after.
-    fn delete(&mut self, request: &Request, last: bool) {
+    /// Takes an entry away, and says what it had counted.
+    fn delete(&mut self, request: &Request) {
         if let Some(key) = self.entry(request).copied() {
             self.tables.mark(self.slot(request.place));
-            if self.tables.remove(&key).is_err() && !last {
-                return;
-            }
+            self.tables.remove(&key);
             self.say_counts(request.place, request.sunk);
             if let Some(entry) = self.entries.get_mut(request.place as usize) {
                 *entry = None;
@@ -342,7 +339,7 @@ impl Device for XdpDevice {
                     self.say_counts(request.place, request.sunk);
                     self.say(request, Answer::Read);
                 }
-                Wish::Delete => self.delete(request, false),
+                Wish::Delete => self.delete(request),
             }
         }
     }
@@ -430,7 +427,7 @@ impl Device for XdpDevice {
                 self.say_counts(place, sunk);
                 self.say(&request, Answer::Deleted);
             } else {
-                self.delete(&request, true);
+                self.delete(&request);
             }
         }
         self.entries.clear();

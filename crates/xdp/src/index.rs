@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where the program finds a flow's slot by its key: buckets of places, in memory that it shares with the host (`ebpf/index.h` is the other half).
+//!
+//! The host writes a place and a key; the program only reads. The kernel's own hash table would take a system call for each entry, and each packet one more access to memory that waits for the one before.
+//!
+//! ```text
+//! key --hash--> bucket: 16 places       place: tag | slot + 1  ---> key of the slot: 64 bytes, compared
+//!               (two cache lines)       0: free                     line of the slot: what to do, counters
+//! ```
+//!
+//! A place is one 64-bit number, so nobody sees half of one: the slot plus one, and above it the *tag*, the upper half of the key's hash. A place without a slot is being taken, and the program passes
+//! over it. Where the table is full, a bucket has two flows on average and room for sixteen. One that has no room (by chance once in ten thousand million) finds the table full, as it does where
+//! somebody chooses flows by their hash; its packets go up, and that is all.
+
+use crate::error::InsertError;
+use bartizan_packet::slots::INDEX_PLACES;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Places of a bucket.
+pub(crate) const PLACES: usize = INDEX_PLACES as usize;
+/// 64-bit numbers of a key.
+pub(crate) const KEY_WORDS: usize = 7;
+/// 64-bit numbers from one key to the next: a cache line.
+pub(crate) const KEY_LINE_WORDS: usize = 8;
+
+/// The slot's half of a place.
+const SLOT: u64 = 0xffff_ffff;
+
+/// How many buckets a table of so many flows has: a power of two.
+pub(crate) const fn buckets_of(flows: u32) -> u32 {
+    flows.div_ceil(2).next_power_of_two()
+}
+
+/// What a table's hashes begin with: nobody outside knows which flows share a bucket.
+pub(crate) fn seed() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// One step of the hash; `mix` of `ebpf/index.h`.
+const fn mix(hash: u64, word: u64) -> u64 {
+    let hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    hash ^ (hash >> 29)
+}
+
+/// Buckets and keys, borrowed from where they are mapped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Index<'a> {
+    /// Places, bucket by bucket; a power of two of buckets.
+    pub buckets: &'a [AtomicU64],
+    /// Keys, slot by slot.
+    pub keys: &'a [AtomicU64],
+    /// What hashes begin with.
+    pub seed: u64,
+}
+
+impl<'a> Index<'a> {
+    /// The bucket of a key, and its tag where it stands in a place.
+    fn bucket(self, key: &[u64; KEY_WORDS]) -> (&'a [AtomicU64], u64) {
+        let hash = key.iter().fold(self.seed, |hash, word| mix(hash, *word));
+        let hash = mix(hash, hash >> 32);
+        let last = (self.buckets.len() / PLACES).saturating_sub(1);
+        let at = (hash & SLOT) as usize & last;
+        let places = self.buckets.chunks_exact(PLACES).nth(at).unwrap_or_default();
+        // Never 0: a place that is being taken is not free.
+        (places, (hash >> 32 | 1) << 32)
+    }
+
+    fn key(self, slot: u64) -> &'a [AtomicU64] {
+        let line = self.keys.chunks_exact(KEY_LINE_WORDS).nth(slot as usize);
+        line.and_then(|line| line.get(..KEY_WORDS)).unwrap_or_default()
+    }
+
+    /// Whether a place is of this key, or is being taken for one of its tag.
+    fn is_of(self, place: &AtomicU64, tag: u64, key: &[u64; KEY_WORDS]) -> bool {
+        let place = place.load(Ordering::Acquire);
+        let same =
+            |slot| self.key(slot).iter().zip(key).all(|(had, word)| had.load(Ordering::Relaxed) == *word);
+        place & !SLOT == tag && (place & SLOT).checked_sub(1).is_none_or(same)
+    }
+
+    /// Puts a key there: whoever finds it finds the slot, which has to be ready. Several threads may do this at once, each with slots of its own.
+    ///
+    /// # Errors
+    /// It is there, or is being put there; its bucket is full.
+    pub(crate) fn insert(self, key: &[u64; KEY_WORDS], slot: u32) -> Result<(), InsertError> {
+        let (places, tag) = self.bucket(key);
+        if places.iter().any(|place| self.is_of(place, tag, key)) {
+            return Err(InsertError::Exists);
+        }
+        let take =
+            |place: &AtomicU64| place.compare_exchange(0, tag, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+        let at = places.iter().position(take).ok_or(InsertError::Full)?;
+        let (before, own_and_behind) = places.split_at(at);
+        let Some((own, behind)) = own_and_behind.split_first() else { return Err(InsertError::Full) };
+        // Of two that take places for one key at the same time one at least sees the other's.
+        fence(Ordering::SeqCst);
+        if before.iter().chain(behind).any(|place| self.is_of(place, tag, key)) {
+            own.store(0, Ordering::Release);
+            return Err(InsertError::Exists);
+        }
+        for (had, word) in self.key(slot.into()).iter().zip(key) {
+            had.store(*word, Ordering::Relaxed);
+        }
+        own.store(tag | (u64::from(slot) + 1), Ordering::Release);
+        Ok(())
+    }
+
+    /// Takes a key away; `false`: it was not there.
+    pub(crate) fn remove(self, key: &[u64; KEY_WORDS]) -> bool {
+        let (places, tag) = self.bucket(key);
+        let is_own =
+            |place: &&AtomicU64| place.load(Ordering::Relaxed) & SLOT != 0 && self.is_of(place, tag, key);
+        places.iter().find(is_own).map(|place| place.store(0, Ordering::Release)).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bartizan_testkit::random::Random;
+    use std::collections::HashMap;
+    use std::sync::Barrier;
+
+    /// Memory of an index, as the program's arrays are.
+    struct Memory(Vec<AtomicU64>, Vec<AtomicU64>);
+
+    impl Memory {
+        fn new(flows: u32) -> Self {
+            let words = |count| (0..count).map(|_| AtomicU64::new(0)).collect();
+            Memory(words(buckets_of(flows) as usize * PLACES), words(flows as usize * KEY_LINE_WORDS))
+        }
+
+        fn index(&self) -> Index<'_> {
+            Index { buckets: &self.0, keys: &self.1, seed: 0x1234_5678_9abc_def0 }
+        }
+
+        /// The slot that a place leads to.
+        fn find(&self, key: &[u64; 7]) -> Option<u32> {
+            let index = self.index();
+            let (places, tag) = index.bucket(key);
+            let own = places.iter().find(|place| index.is_of(place, tag, key))?;
+            u32::try_from((own.load(Ordering::Relaxed) & SLOT).checked_sub(1)?).ok()
+        }
+    }
+
+    fn key(number: u64) -> [u64; 7] {
+        [0, 0x0a00_0000 | number, 0, 0xc000_0201, 0, 1024 | 9001 << 16, 6]
+    }
+
+    #[test]
+    fn random_entries_come_and_go_as_in_a_map() {
+        let (memory, slots) = (Memory::new(500), 500_u32);
+        let (mut model, mut free): (HashMap<u64, u32>, Vec<u32>) = (HashMap::new(), (0..slots).collect());
+        let mut random = Random::new(7);
+        for _ in 0..50_000 {
+            let number = random.below(900) as u64;
+            match model.get(&number).copied() {
+                Some(slot) if random.percent(50) => {
+                    assert!(memory.index().remove(&key(number)) && !memory.index().remove(&key(number)));
+                    model.remove(&number);
+                    free.push(slot);
+                }
+                Some(slot) => {
+                    let result = memory.index().insert(&key(number), free.last().copied().unwrap_or(0));
+                    assert!(matches!(result, Err(InsertError::Exists)), "{result:?}");
+                    assert_eq!(memory.find(&key(number)), Some(slot));
+                }
+                None => {
+                    assert_eq!(memory.find(&key(number)), None);
+                    let Some(slot) = free.pop() else { continue };
+                    memory.index().insert(&key(number), slot).unwrap();
+                    model.insert(number, slot);
+                    assert_eq!(memory.find(&key(number)), Some(slot));
+                }
+            }
+        }
+        assert!(model.len() > 300, "{}", model.len());
+        assert!(model.iter().all(|(number, slot)| memory.find(&key(*number)) == Some(*slot)));
+    }
+
+    #[test]
+    fn a_full_table_has_room_for_each_of_its_flows() {
+        const FLOWS: u32 = 1 << 18;
+        let memory = Memory::new(FLOWS);
+        for number in 0..FLOWS {
+            memory.index().insert(&key(number.into()), number).unwrap();
+        }
+        let taken =
+            |bucket: &[AtomicU64]| bucket.iter().filter(|place| place.load(Ordering::Relaxed) != 0).count();
+        let most = memory.0.chunks_exact(PLACES).map(taken).max().unwrap_or(0);
+        // Of numbers by chance with a mean of 2 the greatest of 131,072 is 11 or 12.
+        assert!((8..=14).contains(&most), "{most}");
+    }
+
+    #[test]
+    fn a_bucket_without_room_is_a_full_table_and_recovers() {
+        // One bucket.
+        let memory = Memory(
+            (0..PLACES).map(|_| AtomicU64::new(0)).collect(),
+            (0..KEY_LINE_WORDS * 32).map(|_| AtomicU64::new(0)).collect(),
+        );
+        for number in 0..PLACES as u32 {
+            memory.index().insert(&key(number.into()), number).unwrap();
+        }
+        assert!(matches!(memory.index().insert(&key(99), 31), Err(InsertError::Full)));
+        assert!(memory.index().remove(&key(5)));
+        memory.index().insert(&key(99), 31).unwrap();
+        assert_eq!(
+            (memory.find(&key(99)), memory.find(&key(5)), memory.find(&key(6))),
+            (Some(31), None, Some(6))
+        );
+    }
+
+    #[test]
+    fn of_several_that_put_one_key_there_one_at_most_has_it() {
+        const THREADS: u32 = 4;
+        const KEYS: u32 = 2_000;
+        let memory = Memory::new(THREADS * KEYS);
+        let together = Barrier::new(THREADS as usize);
+        let won: Vec<Vec<bool>> = std::thread::scope(|scope| {
+            let run = |thread: u32| {
+                let (memory, together) = (&memory, &together);
+                scope.spawn(move || {
+                    let insert = |number: u32| {
+                        together.wait();
+                        memory.index().insert(&key(number.into()), thread * KEYS + number).is_ok()
+                    };
+                    (0..KEYS).map(insert).collect::<Vec<_>>()
+                })
+            };
+            let threads: Vec<_> = (0..THREADS).map(run).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        for number in 0..KEYS {
+            let winners: Vec<u32> =
+                (0..THREADS).filter(|thread| won[*thread as usize][number as usize]).collect();
+            assert!(winners.len() <= 1, "{number}: {winners:?}");
+            let slot = winners.first().map(|thread| thread * KEYS + number);
+            assert_eq!(memory.find(&key(number.into())), slot, "nothing is left of who withdrew");
+        }
+    }
+}
