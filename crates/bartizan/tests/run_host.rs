@@ -332,17 +332,18 @@ fn an_interface_that_fails_is_told_of_once() {
             veth("a0", "a1", 1500);
             let running =
                 start(&folder, &["--tap", "a1", "--out", "o", "--cache", "none", "--workers", workers]);
-            for round in 1..3 {
+            for _ in 0..2 {
                 // The other end, then this one.
                 for (name, said) in
                     [("a0", "interface `a1` has no carrier"), ("a1", "interface `a1` is down")]
                 {
                     let count = |text: &str| running.stderr().matches(text).count();
+                    // An interface that is switched on has no carrier for a moment, which may be told: each is counted from here.
+                    let (told, works) = (count(said), count("note: interface `a1` works again"));
                     ip(&format!("link set dev {name} down"));
-                    until(said, || count(said) == round);
-                    let works = count("note: interface `a1` works again");
+                    until(said, || count(said) > told);
                     ip(&format!("link set dev {name} up"));
-                    until("works again", || count("note: interface `a1` works again") == works + 1);
+                    until("works again", || count("note: interface `a1` works again") > works);
                 }
             }
             ip("link del dev a1");
@@ -350,6 +351,7 @@ fn an_interface_that_fails_is_told_of_once() {
             assert_eq!(ended.code, Some(3), "{ended:?}");
             assert!(ended.stderr.contains("interface `a1` is gone"), "{ended:?}");
             assert_eq!(ended.stderr.matches("works again").count(), 4, "{ended:?}");
+            assert_eq!(ended.stderr.matches("`a1` is down").count(), 2, "{ended:?}");
         }
     });
 }
