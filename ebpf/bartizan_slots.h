@@ -245,7 +245,9 @@ struct bartizan_watch {
 	__u64 address_3;        /*  48: For the last word. */
 	__u64 ports;            /*  56: For the ports. */
 	__u64 last;             /*  64: For the last step. */
-	__u8 reserved[56];      /*  72: Zero. */
+	__u64 vlans;            /*  72: For the sum of VLAN ids; 0 where they do not count. */
+	__u64 start;            /*  80: What the hash begins with: the link's part. */
+	__u8 reserved[40];      /*  88: Zero. */
 };
 _Static_assert(sizeof(struct bartizan_watch) == 128, "watch");
 _Static_assert(__builtin_offsetof(struct bartizan_watch, stale) == 0, "watch.stale");
@@ -257,6 +259,8 @@ _Static_assert(__builtin_offsetof(struct bartizan_watch, address_2) == 40, "watc
 _Static_assert(__builtin_offsetof(struct bartizan_watch, address_3) == 48, "watch.address_3");
 _Static_assert(__builtin_offsetof(struct bartizan_watch, ports) == 56, "watch.ports");
 _Static_assert(__builtin_offsetof(struct bartizan_watch, last) == 64, "watch.last");
+_Static_assert(__builtin_offsetof(struct bartizan_watch, vlans) == 72, "watch.vlans");
+_Static_assert(__builtin_offsetof(struct bartizan_watch, start) == 80, "watch.start");
 
 /* A worker's sign of life, which it gives between two batches. One cache line. */
 struct bartizan_heartbeat {

@@ -31,25 +31,13 @@ struct question {
 	__u8 begins; /* it opens a connection, and can answer nothing; told only while a link is open */
 };
 
-/* The hash of a flow's key: that of `mark_of` in crates/xdp/src/early.rs. */
-INLINE __u64 mark_of(const __u64 *key)
-{
-	__u64 hash = marks_seed;
-#pragma clang loop unroll(full)
-	for (int word = 0; word < KEY_WORDS; word++) {
-		hash = (hash ^ key[word]) * 0x9e3779b97f4a7c15ULL;
-		hash ^= hash >> 32;
-	}
-	return hash;
-}
-
-INLINE void ask(struct question *question, const __u64 *key, const struct network *network)
+INLINE void ask(struct question *question, __u64 hash, const struct network *network)
 {
 	question->source_high = network->source.high;
 	question->source_low = network->source.low;
 	question->destination_high = network->destination.high;
 	question->destination_low = network->destination.low;
-	question->hash = mark_of(key);
+	question->hash = hash;
 	question->source_port = network->source.port;
 	question->destination_port = network->destination.port;
 	question->protocol = network->protocol == PROTOCOL_TCP ? 0 : network->protocol == PROTOCOL_UDP ? 1 : 2;

@@ -65,9 +65,8 @@ const volatile __u32 processors = 1;
 /* Links whose packets without a flow may be refused early, and outcomes that are counted of each. */
 const volatile __u32 early_links = 1;
 const volatile __u32 early_outcomes = 1;
-/* Marks of flows: how many less one, and what begins their hash. */
+/* Marks of flows: how many less one. */
 const volatile __u32 marks_mask = 0;
-const volatile __u64 marks_seed = 0;
 
 struct {
 	NUMBER(type, BPF_MAP_TYPE_HASH);
@@ -79,10 +78,13 @@ struct {
 struct {
 	NUMBER(type, BPF_MAP_TYPE_ARRAY);
 	NUMBER(map_flags, BPF_F_MMAPABLE);
-	NUMBER(max_entries, 1); /* the loader says how many: slots * processors */
+	NUMBER(max_entries, 1); /* the loader says how many: slots * (processors + 1) */
 	TYPE(key, __u32);
 	TYPE(value, struct bartizan_slot);
 } slots SEC(".maps");
+
+/* A processor's line of a slot, behind that of its key. They stand side by side: one page, and so one walk through the tables of pages, for each packet of a flow. */
+#define SLOT_LINE(slot, processor) ((slot) * (processors + 1) + 1 + (processor))
 
 struct {
 	NUMBER(type, BPF_MAP_TYPE_ARRAY);
@@ -646,7 +648,7 @@ INLINE int ends_plainly(const struct bartizan_slot *line, const struct segment *
 INLINE int act(const struct frame *frame, const struct network *network, __u64 port, __u32 slot, __u32 processor,
 	       int from_high)
 {
-	__u32 zero = 0, index = slot * processors + processor;
+	__u32 zero = 0, index = SLOT_LINE(slot, processor);
 	struct bartizan_slot *line = bpf_map_lookup_elem(&slots, &index);
 	const volatile __u64 *generation = bpf_map_lookup_elem(&state, &zero);
 	if (!line || !generation)
@@ -702,22 +704,23 @@ INLINE __u32 worker_of(const struct frame *frame, const struct bartizan_watch *w
 {
 	HEADER(ethernet, ethernet, frame, 0, 0)
 	__u16 kind = BE16(ethernet->kind);
-	__u32 hash, at = sizeof(*ethernet);
+	__u32 hash, begin, at = sizeof(*ethernet);
 	__u64 vlans = 0;
 	__u8 protocol;
 	/* The kernel takes the first tag out, the filter knows a second one. */
 	if (vlan_tags(frame, 2, &at, &kind, &vlans))
 		return 0;
+	begin = (__u32)watch->start + ((__u32)(vlans & 0xfff) + (__u32)(vlans >> 12 & 0xfff)) * (__u32)watch->vlans;
 	if (kind == ETHERNET_IPV4) {
 		HEADER(ipv4, header, frame, at, 0)
-		hash = part(header->source, header->destination, watch->address_0);
+		hash = begin + part(header->source, header->destination, watch->address_0);
 		/* Not all fragments have ports. */
 		protocol = header->fragment & BE16(0x3fff) ? 0 : header->protocol;
 		at += (header->version_length & 15) * 4;
 	} else if (kind == ETHERNET_IPV6) {
 		HEADER(ipv6, header, frame, at, 0)
 		const __u32 *words = (const __u32 *)&header->source_high;
-		hash = part(words[0], words[4], watch->address_0) + part(words[1], words[5], watch->address_1) +
+		hash = begin + part(words[0], words[4], watch->address_0) + part(words[1], words[5], watch->address_1) +
 		       part(words[2], words[6], watch->address_2) + part(words[3], words[7], watch->address_3);
 		protocol = header->next;
 		at += sizeof(*header);
@@ -763,11 +766,12 @@ static __attribute__((noinline)) int handle(const struct frame *frame, __u64 por
 	int from_high = parse(frame, port, key, &network), judges = BARTIZAN_PORT_FLAGS(port) & BARTIZAN_PORT_FLAG_EARLY;
 	if (from_high < 0 || (network.odd && !judges))
 		return XDP_PASS;
-	__u32 slot = find_flow((const struct key *)key);
+	__u64 hash = hash_of(key);
+	__u32 slot = find_flow((const struct key *)key, hash);
 	if (slot == NO_SLOT) {
 		if (!judges || network.carries)
 			return XDP_PASS;
-		ask(question, key, &network);
+		ask(question, hash, &network);
 		return MISSED;
 	}
 	if (network.odd)

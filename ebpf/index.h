@@ -15,7 +15,7 @@ struct key {
 	__u64 words[KEY_WORDS];
 };
 
-/* The key of a slot's flow: one cache line. */
+/* The key of a slot's flow: its first line. */
 struct key_line {
 	struct key key;
 	__u64 unused;
@@ -29,17 +29,9 @@ struct {
 	TYPE(value, struct bucket);
 } buckets SEC(".maps");
 
-struct {
-	NUMBER(type, BPF_MAP_TYPE_ARRAY);
-	NUMBER(map_flags, BPF_F_MMAPABLE);
-	NUMBER(max_entries, 1); /* the loader says how many: slots */
-	TYPE(key, __u32);
-	TYPE(value, struct key_line);
-} keys SEC(".maps");
-
 /* Buckets less one, and what hashes begin with. The loader writes them. */
 const volatile __u32 buckets_mask = 0;
-const volatile __u64 buckets_seed = 0;
+const volatile __u64 hash_seed = 0;
 
 /* One step of the hash; `mix` of crates/xdp/src/index.rs. */
 INLINE __u64 mix(__u64 hash, __u64 word)
@@ -48,15 +40,21 @@ INLINE __u64 mix(__u64 hash, __u64 word)
 	return hash ^ hash >> 29;
 }
 
-/* The slot of a flow, or `NO_SLOT`. Not static: the verifier looks at it once, and not for each way in which a key can have come about. */
-__attribute__((noinline)) __u32 find_flow(const struct key *key)
+/* The hash of a flow's key, for all tables that go by one; `hash` of crates/xdp/src/index.rs. */
+INLINE __u64 hash_of(const __u64 *key)
 {
-	__u64 hash = buckets_seed;
+	__u64 hash = hash_seed;
+#pragma clang loop unroll(full)
+	for (int word = 0; word < KEY_WORDS; word++)
+		hash = mix(hash, key[word]);
+	return mix(hash, hash >> 32);
+}
+
+/* The slot of a flow, or `NO_SLOT`. Not static: the verifier looks at it once, and not for each way in which a key can have come about. */
+__attribute__((noinline)) __u32 find_flow(const struct key *key, __u64 hash)
+{
 	if (!key)
 		return NO_SLOT;
-	for (int at = 0; at < KEY_WORDS; at++)
-		hash = mix(hash, key->words[at]);
-	hash = mix(hash, hash >> 32);
 	__u32 index = (__u32)hash & buckets_mask, tag = (__u32)(hash >> 32) | 1;
 	const volatile struct bucket *bucket = bpf_map_lookup_elem(&buckets, &index);
 	if (!bucket)
@@ -66,7 +64,8 @@ __attribute__((noinline)) __u32 find_flow(const struct key *key)
 		__u32 slot = (__u32)place - 1;
 		if ((__u32)(place >> 32) != tag || slot == NO_SLOT)
 			continue;
-		const volatile struct key_line *line = bpf_map_lookup_elem(&keys, &slot);
+		__u32 first = SLOT_LINE(slot, 0) - 1;
+		const volatile struct key_line *line = bpf_map_lookup_elem(&slots, &first);
 		if (!line)
 			continue;
 		for (int word = 0; word < KEY_WORDS; word++)

@@ -256,12 +256,12 @@ INLINE void open_key(__u64 *key, const struct open_packet *packet)
 }
 
 /* Whether the entry of a flow refuses, of whichever generation. */
-INLINE int open_entry_refuses(const __u64 *key)
+INLINE int open_entry_refuses(const __u64 *key, __u64 hash)
 {
-	__u32 slot = find_flow((const struct key *)key);
+	__u32 slot = find_flow((const struct key *)key, hash);
 	if (slot == NO_SLOT)
 		return 0;
-	__u32 index = slot * processors;
+	__u32 index = SLOT_LINE(slot, 0);
 	const struct bartizan_slot *line = bpf_map_lookup_elem(&slots, &index);
 	if (!line)
 		return 0;
@@ -284,9 +284,9 @@ __attribute__((noinline)) int open_refuses(const struct open_packet *packet)
 	if (!packet)
 		return 0;
 	open_key(key, packet);
-	if (packet->exact && open_entry_refuses(key))
+	__u64 hash = hash_of(key), port = packet->port;
+	if (packet->exact && open_entry_refuses(key, hash))
 		return 1;
-	__u64 hash = mark_of(key), port = packet->port;
 	const volatile __u64 *state_now = bpf_map_lookup_elem(&state, &zero);
 	if (!BARTIZAN_PORT_EARLY(port) || packet->spared || !state_now)
 		return 0;

@@ -208,7 +208,7 @@ INLINE int carried_by(const struct frame *frame, __u8 carries, __u8 protocol, __
 /* This processor's line of a slot, if it acts: it is valid, and of the generation. `action` becomes what it does. */
 INLINE struct bartizan_slot *acting(__u32 slot, __u32 processor, __u8 *action)
 {
-	__u32 zero = 0, index = slot * processors + processor;
+	__u32 zero = 0, index = SLOT_LINE(slot, processor);
 	struct bartizan_slot *line = bpf_map_lookup_elem(&slots, &index);
 	const volatile __u64 *generation = bpf_map_lookup_elem(&state, &zero);
 	if (!line || !generation)
@@ -260,7 +260,7 @@ __attribute__((noinline)) int carry(struct xdp_md *context, const struct around 
 	int inside_from_high = make_key(key, &inside, port, 0);
 	key[4] = carried.tunnel;
 	key[6] |= KEY_IN_TUNNEL;
-	__u32 slot = find_flow((const struct key *)key);
+	__u32 slot = find_flow((const struct key *)key, hash_of(key));
 	if (slot == NO_SLOT)
 		return XDP_PASS;
 	__u8 action = 0, action_around = 0;

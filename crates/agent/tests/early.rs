@@ -45,10 +45,11 @@ impl Level {
 
     fn with(drop_samples: Option<u8>, watch: Option<Watch>) -> Self {
         let names = [["one-a", "one-b"], ["two-a", "two-b"]];
-        let early = Some(EarlyOptions { links: 2, flows: 1 << 14, seed: 77 });
+        let early = Some(EarlyOptions { links: 2, flows: 1 << 14 });
         let (mode, tunnels) = (ModeChoice::Auto, DecoderConfig::default());
         let mut program =
-            Program::load(&Options { flows: 2 * ENTRIES, mode, tunnels, workers: 1, early }).unwrap();
+            Program::load(&Options { flows: 2 * ENTRIES, mode, tunnels, workers: 1, early, seed: 77 })
+                .unwrap();
         for (link, names) in (0..).zip(names) {
             ports(names);
             for (side, name) in (0..).zip(names) {

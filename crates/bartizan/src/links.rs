@@ -9,7 +9,7 @@ use crate::crew::{OfLink, Stack};
 use crate::error::Failure;
 use crate::interfaces::{InterfaceWatch, START_AGAIN};
 use crate::plan::{self, LinkPlan, Plan, Receive};
-use bartizan_base::{PacketDuration, Spread};
+use bartizan_base::{LinkId, PacketDuration, Spread};
 use bartizan_config::host::{self, NamedPort};
 use bartizan_dataplane::live::together::{Berth, Ports};
 use bartizan_dataplane::live::{Control, LiveOptions};
@@ -67,7 +67,7 @@ impl Links {
     pub fn new(plan: &Plan, interfaces: Vec<Vec<Interface>>, seed: [u64; 2]) -> Result<Self, Failure> {
         let several = plan.links.len() > 1;
         let exits = &plan.exits;
-        let watched = |(plan, interfaces): (&LinkPlan, Vec<Interface>)| {
+        let watched = |((plan, interfaces), number): ((&LinkPlan, Vec<Interface>), u16)| {
             let parts = if plan.is_inline() {
                 vec![interfaces]
             } else {
@@ -81,7 +81,7 @@ impl Links {
             };
             Ok(Watched {
                 plan: plan.clone(),
-                spread: Spread::new(seed, plan.workers),
+                spread: Spread::new(seed, plan.workers).of_link(LinkId(number)),
                 filters: filters(plan)?,
                 parts: parts.into_iter().map(part).collect(),
                 several,
@@ -89,13 +89,15 @@ impl Links {
                 exits: exits.clone(),
             })
         };
-        let links = plan.links.iter().zip(interfaces).map(watched).collect::<Result<_, Failure>>()?;
+        let links =
+            plan.links.iter().zip(interfaces).zip(0..).map(watched).collect::<Result<_, Failure>>()?;
         Ok(Links { links, end: None })
     }
 
     /// Opens the ports of all links, and puts them together with what makes the workers of each.
-    pub fn open(&self, stacks: Vec<Stack>, warnings: &mut Vec<String>) -> Result<Vec<OfLink>, Failure> {
-        let open = |(link, stack): (&Watched, Stack)| {
+    pub fn open(&mut self, stacks: Vec<Stack>, warnings: &mut Vec<String>) -> Result<Vec<OfLink>, Failure> {
+        let open = |(link, stack): (&mut Watched, Stack)| {
+            link.spread = link.spread.counting(stack.settings.vlan_in_key, stack.settings.tunnel_in_key);
             warnings.extend(link.timestamps.1.clone());
             let ports = link.open(warnings).map_err(|error| match link.several {
                 true => Failure::input(format!("link `{}`: {error}", link.plan.name)),
@@ -107,7 +109,7 @@ impl Links {
             let berths = (0..ports.len()).map(of_worker).filter(|berths| !berths.is_empty()).collect();
             Ok(OfLink { name: link.plan.name.clone(), stack, ports, berths, devices: Vec::new() })
         };
-        self.links.iter().zip(stacks).map(open).collect()
+        self.links.iter_mut().zip(stacks).map(open).collect()
     }
 
     /// What has changed since the last look, for people. To be called often; most calls look at nothing. Stops the run when no

@@ -255,11 +255,7 @@ fn early_options(early: &[LinkId], plan: &Plan, of_links: &[OfLink]) -> Option<E
         of_links.get(number).map_or(0, |link| u64::from(link.stack.settings.flow_capacity) * workers)
     };
     let links = u32::try_from(early.len()).ok().filter(|links| *links > 0)?;
-    let seed = of_links.first().map_or(0, |link| {
-        let [one, other] = link.stack.settings.seed;
-        one ^ other.rotate_left(32)
-    });
-    Some(EarlyOptions { links, flows: early.iter().map(of).sum(), seed })
+    Some(EarlyOptions { links, flows: early.iter().map(of).sum() })
 }
 
 /// Who serves a link's frames, the first of them of this number, and what becomes of those that nobody serves.
@@ -406,7 +402,7 @@ impl Below {
             };
             let settings = &of_link.stack.settings;
             let first = firsts.get(usize::from(number)).copied().unwrap_or_default();
-            let watch = watch(offload, Spread::new(settings.seed, link.workers), first);
+            let watch = watch(offload, settings.spread(link.workers).of_link(LinkId(number)), first);
             let mode = match offload.mode {
                 OffloadMode::Auto => ModeChoice::Auto,
                 OffloadMode::Native => ModeChoice::Only(Mode::Native),
@@ -418,7 +414,9 @@ impl Below {
                 Some(program) => program,
                 none => {
                     let (flows, tunnels, workers) = (slots, settings.decoder, all_workers);
-                    let options = Options { flows, mode, tunnels, workers, early };
+                    let [one, other] = settings.seed;
+                    let seed = one ^ other.rotate_left(32);
+                    let options = Options { flows, mode, tunnels, workers, early, seed };
                     let program = none.insert(Program::load(&options).map_err(failed)?);
                     held = begin(program, &below.early, chains, &mut below.notes);
                     take_away_unpaired(program, plan, all, &mut below.notes).map_err(failed)?;
@@ -455,7 +453,8 @@ impl Below {
         below.open_exits(plan)?;
         for (number, (of_link, link)) in of_links.iter_mut().zip(&plan.links).enumerate() {
             let first = firsts.get(number).copied().unwrap_or_default();
-            let spread = Spread::new(of_link.stack.settings.seed, link.workers);
+            let link_id = LinkId(u16::try_from(number).unwrap_or(u16::MAX));
+            let spread = of_link.stack.settings.spread(link.workers).of_link(link_id);
             let max_layers = of_link.stack.settings.decoder.max_layers;
             of_link.devices = below.devices(number, link, (spread, first), max_layers);
         }

@@ -387,7 +387,7 @@ fn frames_for_a_full_ring_have_their_reason() {
                 .unwrap()
         })
         .collect();
-    let mut stations = connect(workers, bench.engine_settings.seed, 1);
+    let mut stations = connect(workers, &bench.engine_settings, 1);
     let mut refused = 0;
     for (flow, v6) in (0..40).flat_map(|flow| [(flow, false), (flow, true)]) {
         for bytes in marked(v6, flow, 0, Shape::Plain) {

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How flows are spread over workers: a keyed, symmetric hash of addresses and ports that a kernel filter computes as
+//! How flows are spread over workers: a keyed, symmetric hash of link, virtual network, addresses and ports that a kernel filter computes as
 //! well, so that a packet of a plain flow arrives at the worker that owns its flow.
 //!
 //! Multiply and add under secret odd factors (universal hashing, Dietzfelbinger et al. 1997), all of it 32-bit
 //! arithmetic that classic BPF has. Source and destination are added before they are multiplied, which makes it the
-//! same for both directions. Tenant and link are left out: a filter cannot know them, and an owner has to be a function
-//! of the flow, not one that tells all flows apart.
+//! same for both directions. A tenant's number is no part of it, since a filter cannot know it and it changes with policies; what tells tenants is: link, VLAN
+//! ids, a tunnel's number, addresses. So flows of equal addresses and ports in two tenants have workers of their own, by chance, and a flow has one whatever
+//! becomes of its tenant.
 //!
 //! Not done: weights of workers.
 
+use crate::LinkId;
 use core::net::IpAddr;
 
 /// Workers of an instance, at most.
@@ -19,6 +21,8 @@ pub const WORKERS_MAX: u16 = 256;
 pub struct Spread {
     factors: Factors,
     workers: u16,
+    /// What the link adds.
+    start: u32,
 }
 
 /// What is multiplied with what.
@@ -30,6 +34,21 @@ pub struct Factors {
     pub ports: u32,
     /// Of the last step, which brings low bits up.
     pub last: u32,
+    /// For the sum of VLAN ids; 0 where they do not count.
+    pub vlans: u32,
+    /// For the tunnel's number, both halves added; 0 where it does not count. Filters look into no tunnel.
+    pub tunnel: u32,
+    /// For the link.
+    link: u32,
+}
+
+/// The virtual network that a packet is in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Network {
+    /// VLAN ids, 0 where there is none; their order makes no difference.
+    pub vlans: [u16; 3],
+    /// Kind and number of the innermost tunnel; 0: none.
+    pub tunnel: u64,
 }
 
 /// What of a packet decides besides its addresses.
@@ -43,7 +62,7 @@ pub enum Part {
 }
 
 impl Spread {
-    /// For so many workers (at least one, at most [`WORKERS_MAX`]), with the instance's secret seed.
+    /// For so many workers (at least one, at most [`WORKERS_MAX`]), with the instance's secret seed. Of link 0; VLANs and tunnels count.
     #[must_use]
     pub fn new(seed: [u64; 2], workers: u16) -> Self {
         let [mut state, other] = seed;
@@ -56,8 +75,34 @@ impl Spread {
             z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
             ((z ^ (z >> 31)) >> 32) as u32 | 1
         };
-        let factors = Factors { address: [next(), next(), next(), next()], ports: next(), last: next() };
-        Spread { factors, workers: workers.clamp(1, WORKERS_MAX) }
+        let factors = Factors {
+            address: [next(), next(), next(), next()],
+            ports: next(),
+            last: next(),
+            vlans: next(),
+            tunnel: next(),
+            link: next(),
+        };
+        Spread { factors, workers: workers.clamp(1, WORKERS_MAX), start: 0 }
+    }
+
+    /// The same for another link.
+    #[must_use]
+    pub const fn of_link(mut self, link: LinkId) -> Self {
+        self.start = self.factors.link.wrapping_mul(link.0 as u32);
+        self
+    }
+
+    /// The same where VLANs or tunnels do not count: where they are no part of flows' keys, packets of one flow can be in several.
+    #[must_use]
+    pub const fn counting(mut self, vlans: bool, tunnels: bool) -> Self {
+        if !vlans {
+            self.factors.vlans = 0;
+        }
+        if !tunnels {
+            self.factors.tunnel = 0;
+        }
+        self
     }
 
     /// Number of workers.
@@ -66,22 +111,41 @@ impl Spread {
         self.workers
     }
 
-    /// The factors, for who computes the same elsewhere: see [`Spread::worker`].
+    /// The factors, for who computes the same elsewhere: see [`Spread::worker_in`].
     #[must_use]
     pub const fn factors(&self) -> &Factors {
         &self.factors
     }
 
-    /// The worker of a packet, from 0. All arithmetic is modulo 2^32:
-    /// h = sum of address factor x (source word + destination word), plus ports factor x (source + destination port);
-    /// h ^= h >> 15; h *= last factor; worker = ((h >> 16) x workers) >> 16.
+    /// What is added for the link, for who computes the same elsewhere.
+    #[must_use]
+    pub const fn start(&self) -> u32 {
+        self.start
+    }
+
+    /// [`Spread::worker_in`] of a packet outside of VLANs and tunnels.
     #[must_use]
     pub fn worker(&self, source: IpAddr, destination: IpAddr, part: Part) -> u16 {
+        self.worker_in(Network::default(), source, destination, part)
+    }
+
+    /// The worker of a packet, from 0. All arithmetic is modulo 2^32:
+    /// h = link factor x link, plus VLAN factor x sum of ids, plus tunnel factor x (upper + lower half of its number),
+    /// plus sum of address factor x (source word + destination word), plus ports factor x (source + destination port);
+    /// h ^= h >> 15; h *= last factor; worker = ((h >> 16) x workers) >> 16.
+    #[must_use]
+    pub fn worker_in(&self, network: Network, source: IpAddr, destination: IpAddr, part: Part) -> u16 {
         let factors = &self.factors;
+        let vlans = network.vlans.iter().fold(0, |sum, id| sum + u32::from(*id));
+        let tunnel = (network.tunnel as u32).wrapping_add((network.tunnel >> 32) as u32);
+        let start = self
+            .start
+            .wrapping_add(vlans.wrapping_mul(factors.vlans))
+            .wrapping_add(tunnel.wrapping_mul(factors.tunnel));
         let pairs = words(source).into_iter().zip(words(destination));
         let mut hash = pairs
             .zip(factors.address)
-            .fold(0u32, |sum, ((a, b), factor)| sum.wrapping_add(a.wrapping_add(b).wrapping_mul(factor)));
+            .fold(start, |sum, ((a, b), factor)| sum.wrapping_add(a.wrapping_add(b).wrapping_mul(factor)));
         let more = match part {
             Part::Ports(a, b) => (u32::from(a) + u32::from(b)).wrapping_mul(factors.ports),
             Part::Nothing => 0,
@@ -130,6 +194,35 @@ mod tests {
                 assert!(there < 7);
             }
         }
+    }
+
+    #[test]
+    fn link_and_virtual_network_choose_the_worker_as_far_as_they_count() {
+        let spread = Spread::new([1, 2], 16);
+        let (a, b, ports) = (address(true, 1), address(true, 9), Part::Ports(7, 443));
+        let of = |spread: &Spread, vlans: [u16; 3], tunnel: u64| {
+            let network = Network { vlans, tunnel };
+            let there = spread.worker_in(network, a, b, ports);
+            assert_eq!(there, spread.worker_in(network, b, a, Part::Ports(443, 7)));
+            there
+        };
+        assert_eq!(of(&spread, [0; 3], 0), spread.worker(a, b, ports));
+        assert_eq!(spread.of_link(LinkId(0)), spread);
+        let plain = of(&spread, [0; 3], 0);
+        let changes: [&dyn Fn(u16) -> u16; 5] = [
+            &|n| of(&spread.of_link(LinkId(n)), [0; 3], 0),
+            &|n| of(&spread, [n, 0, 0], 0),
+            &|n| of(&spread, [5, n, 0], 0),
+            &|n| of(&spread, [0; 3], 3 << 56 | u64::from(n)),
+            &|n| of(&spread, [0; 3], u64::from(n) << 32),
+        ];
+        for change in changes {
+            // By chance one in 16 stays.
+            assert!((1..=200).filter(|n| change(*n) != plain).count() > 160);
+        }
+        let deaf = spread.counting(false, false);
+        assert!((1..200).all(|n| of(&deaf, [n, 1, 2], u64::from(n)) == plain));
+        assert!((1..200).filter(|n| of(&deaf.of_link(LinkId(*n)), [0; 3], 0) != plain).count() > 160);
     }
 
     #[test]

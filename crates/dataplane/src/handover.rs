@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Owners, and the hand-over of packets that arrive at a worker which does not own their flow.
 //!
-//! A flow has one home: keyed symmetric hash of its addresses and ports ([`Spread`], which the kernel computes as well,
+//! A flow has one home: keyed symmetric hash of its link, virtual network, addresses and ports ([`Spread`](bartizan_base::Spread), which the kernel computes as well,
 //! so that a plain packet arrives at its owner); for an ICMP error those of the packet that it quotes. Fragments belong,
 //! until they are a datagram again, to the owner of their addresses; the datagram then goes to the owner of its flow. The home owns the flow, until it
 //! moves it to another worker and hands its packets on (`moves`).
@@ -33,13 +33,14 @@ pub(crate) mod walk;
 
 use crate::worker::{Frame, Worker};
 use away::Away;
-use bartizan_base::{Decision, FunctionId, LinkId, Reason, Spread, Timestamp, Verdict, WorkerId};
+use bartizan_base::{Decision, FunctionId, LinkId, Reason, Timestamp, Verdict, WorkerId};
 use bartizan_flow::FlowKey;
 use bartizan_packet::LinkType;
 use bartizan_stages::frame::Place;
 use bartizan_stages::intake::fragment::{Settled, refused_as_it_is};
 use bartizan_stages::moving::MovedFlow;
 use bartizan_stages::record::Recorder;
+use bartizan_stages::settings::EngineSettings;
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -206,13 +207,13 @@ pub struct Station {
     touched: u64,
 }
 
-/// Puts workers at stations that are connected with each other. Each can then move to its thread. `parcels`: frames that
+/// Puts workers with these settings at stations that are connected with each other. Each can then move to its thread. `parcels`: frames that
 /// each can have under way, also the length of each ring.
 #[must_use]
-pub fn connect(workers: Vec<Worker>, seed: [u64; 2], parcels: usize) -> Vec<Station> {
+pub fn connect(workers: Vec<Worker>, settings: &EngineSettings, parcels: usize) -> Vec<Station> {
     let count = u16::try_from(workers.len()).unwrap_or(u16::MAX);
     let parcels = parcels.max(1);
-    let owners = Owners::new(Spread::new(seed, count));
+    let owners = Owners::new(settings.spread(count));
     let ledger = Arc::new(Ledger { stations: workers.iter().map(|_| Account::default()).collect() });
     let mut stations: Vec<Station> = (0..count)
         .zip(workers)
@@ -332,7 +333,7 @@ impl Station {
         if let [packet] = output.packets()
             && !packet.is_fragment()
             && refused_as_it_is(&self.worker.settings, packet).is_none()
-            && self.owners.of_packet(packet) == self.me
+            && self.owners.of_packet(frame.link, packet) == self.me
             && self.away.key_of(&self.worker, frame, packet).is_none()
         {
             let place = Place::from(packet.recursion > 0);

@@ -40,7 +40,7 @@ use crate::handover::Owners;
 use crate::worker::{Frame, Worker, WorkerCounters};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::turns::Turns;
-use bartizan_base::{Generation, Spread, Timestamp, WorkerId};
+use bartizan_base::{Generation, Timestamp, WorkerId};
 use bartizan_flow::{FlowKey, TableError};
 use bartizan_stages::chain::Chains;
 use bartizan_stages::frame::{Place, next_frame};
@@ -248,11 +248,7 @@ impl<R: WorkerRecorder> Pool<R> {
         let alone = EngineSettings { flow_capacity: 1, ..settings.clone() };
         let front = Worker::new(alone, Arc::clone(engine), Arc::clone(chains))?;
         Ok(Pool {
-            front: Front::new(
-                front,
-                Owners::new(Spread::new(settings.seed, count)),
-                Places::by_chance(options.moves),
-            ),
+            front: Front::new(front, Owners::new(settings.spread(count)), Places::by_chance(options.moves)),
             seats,
             under_way: VecDeque::with_capacity(options.rounds),
             round: Round::new(Arc::clone(chains)),

@@ -62,8 +62,8 @@ impl Engine {
             let settings = bench.engine_settings.clone().for_real_receivers(true);
             Worker::new(settings, Arc::clone(&bench.engine), Arc::clone(&bench.chains)).unwrap()
         };
-        let (mut alone, seed) = (worker(), bench.engine_settings.seed);
-        let mut station = connect(vec![worker()], seed, 8).pop().unwrap();
+        let mut alone = worker();
+        let mut station = connect(vec![worker()], &bench.engine_settings, 8).pop().unwrap();
         let plain = move |frame: &Captured| {
             let decision = alone.frame(&frame.frame(1), &mut Nothing);
             outcome(&mut alone, decision)

@@ -3,11 +3,12 @@
 
 use crate::common;
 
-use bartizan_base::{Reason, Timestamp};
+use bartizan_base::{LinkId, Reason, Timestamp};
 use bartizan_dataplane::handover::{Handled, Station, connect};
-use bartizan_dataplane::worker::Worker;
+use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_stages::settings::EngineSettings;
-use common::{Bench, Captured, Nothing, Seen, Shape, bench, marked};
+use bartizan_testkit::layers::{tagged, vxlan};
+use common::{Bench, Captured, Nothing, Seen, Shape, bench, ethernet, ip, marked, udp};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ fn stations_with(bench: &Bench, settings: &EngineSettings, count: usize, parcels
     let workers = (0..count)
         .map(|_| Worker::new(settings.clone(), Arc::clone(&bench.engine), Arc::clone(&bench.chains)).unwrap())
         .collect();
-    connect(workers, settings.seed, parcels)
+    connect(workers, settings, parcels)
 }
 
 fn captured(bytes: Vec<u8>, millis: u64) -> Captured {
@@ -373,4 +374,54 @@ fn threads_hand_over_to_each_other_and_find_the_end() {
     assert_eq!(handed, taken);
     let seen = bench.seen.lock().unwrap();
     check_owners(&seen);
+}
+
+#[test]
+fn link_vlans_and_tunnels_choose_the_home_and_packets_meet_there() {
+    for (v6, vlan_in_key) in [(false, true), (true, true), (true, false)] {
+        let bench = bench(false, "no");
+        let settings = EngineSettings { vlan_in_key, ..bench.engine_settings.clone() };
+        let mut stations = stations_with(&bench, &settings, 4, 64);
+        let packet = ip(v6, (1, 2), 17, &udp((7, 9), b"hello"));
+        let carried = |vni: u32| {
+            let inner = vxlan(vni, &ethernet(v6, &packet));
+            ethernet(v6, &ip(v6, (8, 9), 17, &udp((5_000, 4789), &inner)))
+        };
+        let mut frames: Vec<Vec<u8>> = (1..=40).map(|id| tagged(id, ethernet(v6, &packet))).collect();
+        frames.extend((1..=40).map(carried));
+        for bytes in frames {
+            for station in 0..4 {
+                for link in 0..3 {
+                    let frame = captured(bytes.clone(), 1);
+                    let frame = Frame { link: LinkId(link), ..frame.frame(1) };
+                    stations[station].frame(&frame, 0, &mut Nothing);
+                    settle(&mut stations);
+                }
+            }
+        }
+        // A flow's packets were handled at its home, whichever station they came to; those of the frames that carry others, too.
+        let mut homes: HashMap<&str, [usize; 4]> = HashMap::new();
+        for (index, station) in stations.iter().enumerate() {
+            for (_, entry) in station.worker().flows().iter() {
+                let (key, scope) = (entry.key(), entry.key().scope());
+                assert_eq!(station.owners().home(key), Some(station.id()), "{key:?}");
+                let packets = entry.packets.to_server;
+                let way = match (scope.tunnel, scope.vlans) {
+                    (0, [0, ..]) if key.destination_port() == 4789 => "around",
+                    (0, [0, ..]) => "not told",
+                    (0, _) => "vlan",
+                    _ => "tunnel",
+                };
+                let expected = if way == "around" || way == "not told" { 160 } else { 4 };
+                assert_eq!(packets, expected, "{way} {key:?}");
+                homes.entry(way).or_default()[index] += 1;
+            }
+        }
+        let flows = |way| homes.get(way).map_or(0, |homes| homes.iter().sum());
+        let expected = if vlan_in_key { (120, 0) } else { (0, 3) };
+        assert_eq!((flows("vlan"), flows("not told")), expected, "{homes:?}");
+        assert_eq!((flows("tunnel"), flows("around")), (120, 3), "{homes:?}");
+        let even = |way: &str| homes[way].iter().all(|count| (12..=50).contains(count));
+        assert!(even("tunnel") && (!vlan_in_key || even("vlan")), "{homes:?}");
+    }
 }

@@ -4,7 +4,7 @@
 
 use crate::common;
 
-use bartizan_base::{Generation, LinkId, Path, Spread, TenantId, Timestamp, WorkerId};
+use bartizan_base::{Generation, LinkId, Path, TenantId, Timestamp, WorkerId};
 use bartizan_classify::Header;
 use bartizan_dataplane::handover::{AWAY_MAX, Handled, Owners, Station, connect};
 use bartizan_dataplane::worker::Worker;
@@ -29,7 +29,7 @@ fn stations_with(bench: &Bench, settings: &EngineSettings, count: usize, parcels
     let workers = (0..count)
         .map(|_| Worker::new(settings.clone(), Arc::clone(&bench.engine), Arc::clone(&bench.chains)).unwrap())
         .collect();
-    connect(workers, settings.seed, parcels)
+    connect(workers, settings, parcels)
 }
 
 fn stations(bench: &Bench, count: usize, parcels: usize) -> Vec<Station> {
@@ -618,7 +618,7 @@ fn a_flow_that_has_moved_gives_way_for_its_tenants_quota() {
     let quota = Quota { flows: Some(4), ..Quota::default() };
     let quotas = Quotas::new(vec![(TenantId(0), "all".into(), quota, Arc::default())]);
     Arc::get_mut(chains).unwrap().quotas = quotas;
-    let owners = Owners::new(Spread::new(engine_settings.seed, 2));
+    let owners = Owners::new(engine_settings.spread(2));
     let mut pool =
         Pool::start(engine_settings, engine, chains, vec![Nothing, Nothing], PoolOptions::default()).unwrap();
     let key = |port: u16| {

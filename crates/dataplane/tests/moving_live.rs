@@ -7,7 +7,7 @@
 use crate::common;
 use crate::inline_net;
 
-use bartizan_base::{Decision, Direction, FunctionId, Generation, Spread};
+use bartizan_base::{Decision, Direction, FunctionId, Generation};
 use bartizan_dataplane::live::together::{Balance, PARCELS, Ports, Post, run_together, stations};
 use bartizan_dataplane::live::{Control, LiveOptions};
 use bartizan_flow::{FlowKey, FlowScope, FlowSide};
@@ -169,7 +169,7 @@ fn transfers() {
     // All of a body is inspected.
     settings.stream.reassembly.depth = 0;
     let made = stations(&settings, &bench.engine, &chains, 2, PARCELS).unwrap();
-    let spread = Spread::new(settings.seed, 2);
+    let spread = settings.spread(2);
     let (pairs, _) = InlinePair::open_group("a1", "b1", &InlineOptions::default(), &spread, false).unwrap();
     let flows = Flows::default();
     let mut posts: Vec<Post<Flows>> = made

@@ -131,7 +131,7 @@ fn run(bench: &Bench, frames: &[Captured], together: Together, joined: bool, sta
     let (worker, seen) = worker(bench, together);
     let mut leaves = vec![false; frames.len()];
     let mut waited = 0;
-    let mut stations = connect(vec![worker], [1, 2], 16);
+    let mut stations = connect(vec![worker], &bench.engine_settings, 16);
     let at = &mut stations[0];
     for (index, frame) in frames.iter().enumerate() {
         let next = frames.get(index + 1);
@@ -460,7 +460,7 @@ fn a_flow_whose_segments_wait_is_not_moved() {
     for v6 in [false, true] {
         let bench = bench(true, "no");
         let workers = (0..2).map(|_| worker(&bench, Together::Joined).0).collect();
-        let mut stations = connect(workers, bench.engine_settings.seed, 16);
+        let mut stations = connect(workers, &bench.engine_settings, 16);
         let owners = stations[0].owners();
         let key = |port: u16| {
             let end = |host: u8, port: u16| (bartizan_testkit::packet::address(v6, host), port);

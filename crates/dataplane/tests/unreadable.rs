@@ -26,8 +26,8 @@ fn both(real: bool) -> [Decide; 2] {
         Worker::new(settings, Arc::clone(&bench.engine), Arc::clone(&bench.chains)).unwrap()
     };
     let captured = |bytes| Captured { now: Timestamp::from_nanos(1_000_000_000), bytes };
-    let (mut alone, seed) = (worker(), bench.engine_settings.seed);
-    let mut station = connect(vec![worker()], seed, 8).pop().unwrap();
+    let mut alone = worker();
+    let mut station = connect(vec![worker()], &bench.engine_settings, 8).pop().unwrap();
     let plain =
         move |bytes| alone.frame(&captured(bytes).frame(1), &mut Nothing).expect("no fragment is sent");
     let stationed = move |bytes| match station.frame(&captured(bytes).frame(1), 0, &mut Nothing) {

@@ -243,6 +243,8 @@ layout! {
         address_3: u64 ["ADDRESS_3"] @ 48, "For the last word.";
         ports: u64 ["PORTS"] @ 56, "For the ports.";
         last: u64 ["LAST"] @ 64, "For the last step.";
+        vlans: u64 ["VLANS"] @ 72, "For the sum of VLAN ids; 0 where they do not count.";
+        start: u64 ["START"] @ 80, "What the hash begins with: the link's part.";
     }
 }
 

@@ -18,8 +18,10 @@ const LD_B_ABS: u16 = 0x30;
 const LD_H_IND: u16 = 0x48;
 const LDX_MSH: u16 = 0xb1;
 const LDX_MEM: u16 = 0x61;
+const LD_MEM: u16 = 0x60;
 const LD_IMM: u16 = 0x00;
 const ST: u16 = 0x02;
+const ADD_K: u16 = 0x04;
 const ADD_X: u16 = 0x0c;
 const MUL_K: u16 = 0x24;
 const AND_K: u16 = 0x54;
@@ -37,6 +39,11 @@ const NET: u32 = libc::SKF_NET_OFF as u32;
 const IPV4: u32 = 0x0800;
 const IPV6: u32 = 0x86dd;
 const TAGS: [u32; 2] = [0x8100, 0x88a8];
+const VLAN_ID: u32 = 0xfff;
+// Cells of memory: the addresses' part, a port, the sum of VLAN ids.
+const ADDRESSES: u32 = 0;
+const PORT: u32 = 1;
+const VLANS: u32 = 2;
 /// Protocols with ports at the beginning of their header: TCP, UDP, SCTP.
 const PORTED: [u32; 3] = [6, 17, 132];
 
@@ -112,6 +119,14 @@ impl Program {
 pub(crate) fn program(spread: &Spread) -> Option<Vec<sock_filter>> {
     let mut p = Program::default();
     let end = p.label();
+    // The tag that the kernel took out; one that it left is added where it is met.
+    let untagged = p.label();
+    p.op(LD_W_ABS, (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG_PRESENT) as u32);
+    p.if_equal(0, untagged);
+    p.op(LD_W_ABS, (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG) as u32);
+    p.op(AND_K, VLAN_ID);
+    p.place(untagged);
+    p.op(ST, VLANS);
     // The type of what follows the link header, without the tag that the kernel took out. A second tag may follow.
     p.op(LD_W_ABS, (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32);
     let (plain4, plain6, tagged) = (p.label(), p.label(), p.label());
@@ -122,6 +137,11 @@ pub(crate) fn program(spread: &Spread) -> Option<Vec<sock_filter>> {
     }
     p.op(RET_K, 0);
     p.place(tagged);
+    p.op(LD_H_ABS, NET);
+    p.op(AND_K, VLAN_ID);
+    p.op(LDX_MEM, VLANS);
+    p.op(ADD_X, 0);
+    p.op(ST, VLANS);
     p.op(LD_H_ABS, NET + 2);
     let (inner4, inner6) = (p.label(), p.label());
     p.if_equal(IPV4, inner4);
@@ -133,9 +153,15 @@ pub(crate) fn program(spread: &Spread) -> Option<Vec<sock_filter>> {
         p.place(six);
         ipv6(&mut p, base, spread, end);
     }
-    // A: what ports or the fragment's id add; M[0]: the addresses' part.
+    // A: what ports add.
     p.place(end);
-    p.op(LDX_MEM, 0);
+    p.op(LDX_MEM, ADDRESSES);
+    p.op(ADD_X, 0);
+    p.op(ST, ADDRESSES);
+    p.op(LD_MEM, VLANS);
+    p.op(MUL_K, spread.factors().vlans);
+    p.op(ADD_K, spread.start());
+    p.op(LDX_MEM, ADDRESSES);
     p.op(ADD_X, 0);
     p.op(TAX, 0);
     p.op(RSH_K, 15);
@@ -153,7 +179,7 @@ fn ipv4(p: &mut Program, base: u32, spread: &Spread, end: Label) {
     let [first, ..] = factors.address;
     pair(p, base + 12, base + 16);
     p.op(MUL_K, first);
-    p.op(ST, 0);
+    p.op(ST, ADDRESSES);
     let (whole, ports) = (p.label(), p.label());
     // Offset and "more fragments".
     p.op(LD_H_ABS, base + 6);
@@ -170,9 +196,9 @@ fn ipv4(p: &mut Program, base: u32, spread: &Spread, end: Label) {
     // Four times the header's length in words.
     p.op(LDX_MSH, base);
     p.op(LD_H_IND, base);
-    p.op(ST, 1);
+    p.op(ST, PORT);
     p.op(LD_H_IND, base + 2);
-    p.op(LDX_MEM, 1);
+    p.op(LDX_MEM, PORT);
     p.op(ADD_X, 0);
     p.op(MUL_K, factors.ports);
     p.jump(end);
@@ -184,10 +210,10 @@ fn ipv6(p: &mut Program, base: u32, spread: &Spread, end: Label) {
         pair(p, base + 8 + 4 * index, base + 24 + 4 * index);
         p.op(MUL_K, factor);
         if index > 0 {
-            p.op(LDX_MEM, 0);
+            p.op(LDX_MEM, ADDRESSES);
             p.op(ADD_X, 0);
         }
-        p.op(ST, 0);
+        p.op(ST, ADDRESSES);
     }
     let ports = p.label();
     p.op(LD_B_ABS, base + 6);
@@ -220,20 +246,30 @@ fn ported(p: &mut Program, ports: Label) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bartizan_base::spread::Part;
+    use bartizan_base::LinkId;
+    use bartizan_base::spread::{Network, Part};
     use bartizan_testkit::packet::{Ip, IpFixed};
     use std::net::IpAddr;
 
     /// Runs a program as the kernel does, for a frame that arrives and one that is sent: a load beyond the packet ends it with 0.
-    fn run(program: &[sock_filter], protocol: u16, packet: &[u8]) -> u32 {
+    fn run(program: &[sock_filter], (tag, protocol): (Option<u16>, u16), packet: &[u8]) -> u32 {
         let sent = [&[0xee; 14], packet].concat();
-        let (one, other) = (run_at(program, protocol, packet, 0), run_at(program, protocol, &sent, 14));
+        let taken = (tag, protocol);
+        let (one, other) = (run_at(program, taken, packet, 0), run_at(program, taken, &sent, 14));
         assert_eq!(one, other, "a frame that arrives and one that is sent");
         one
     }
 
-    /// `network`: where the network header begins.
-    fn run_at(program: &[sock_filter], protocol: u16, packet: &[u8], network: usize) -> u32 {
+    /// `tag`: that which the kernel took out. `network`: where the network header begins.
+    fn run_at(
+        program: &[sock_filter],
+        (tag, protocol): (Option<u16>, u16),
+        packet: &[u8],
+        network: usize,
+    ) -> u32 {
+        const PROTOCOL: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32;
+        const TAG: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG) as u32;
+        const HAS_TAG: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG_PRESENT) as u32;
         let (mut a, mut x, mut memory, mut at) = (0u32, 0u32, [0u32; 16], 0usize);
         let load = |from: u32, size: usize| -> Option<u32> {
             let from = if from >= NET { network + (from - NET) as usize } else { from as usize };
@@ -245,7 +281,10 @@ mod tests {
             at += 1;
             let k = op.k;
             let loaded = match op.code {
-                LD_W_ABS if k == libc::SKF_AD_OFF as u32 => Some(Some(u32::from(protocol))),
+                LD_W_ABS if k == PROTOCOL => Some(Some(u32::from(protocol))),
+                // Where there is none the kernel may have left another one's.
+                LD_W_ABS if k == TAG => Some(Some(u32::from(tag.unwrap_or(0x6123)))),
+                LD_W_ABS if k == HAS_TAG => Some(Some(u32::from(tag.is_some()))),
                 LD_W_ABS => Some(load(k, 4)),
                 LD_H_ABS => Some(load(k, 2)),
                 LD_B_ABS => Some(load(k, 1)),
@@ -260,8 +299,10 @@ mod tests {
                     None => return 0,
                 },
                 (None, LDX_MEM) => x = memory[k as usize],
+                (None, LD_MEM) => a = memory[k as usize],
                 (None, LD_IMM) => a = k,
                 (None, ST) => memory[k as usize] = a,
+                (None, ADD_K) => a = a.wrapping_add(k),
                 (None, ADD_X) => a = a.wrapping_add(x),
                 (None, MUL_K) => a = a.wrapping_mul(k),
                 (None, AND_K) => a &= k,
@@ -308,8 +349,8 @@ mod tests {
     #[test]
     fn the_kernel_computes_what_the_owners_are() {
         let ports = Part::Ports(40_000, 443);
-        for workers in [2, 3, 8, 256] {
-            let spread = Spread::new([5, 6], workers);
+        for (workers, link, counts) in [(2, 0, true), (3, 7, true), (8, 1, false), (256, 65_535, true)] {
+            let spread = Spread::new([5, 6], workers).of_link(LinkId(link)).counting(counts, true);
             let program = program(&spread).unwrap();
             let mut seen = std::collections::HashSet::new();
             for host in 0..100 {
@@ -327,14 +368,22 @@ mod tests {
                 ];
                 for (protocol, packet, is_v6, part) in cases {
                     let (source, destination) = ends(is_v6, host);
-                    let expected = u32::from(spread.worker(source, destination, part));
-                    assert_eq!(run(&program, protocol, &packet), expected, "{packet:x?}");
-                    // Behind a second tag.
-                    let mut tagged = vec![0, 7];
+                    let expected = |vlans: [u16; 3]| {
+                        let network = Network { vlans, tunnel: 0 };
+                        u32::from(spread.worker_in(network, source, destination, part))
+                    };
+                    assert_eq!(run(&program, (None, protocol), &packet), expected([0; 3]), "{packet:x?}");
+                    seen.insert(expected([0; 3]));
+                    // Of a tag the priority does not count.
+                    let own = u16::from(host) * 41;
+                    let tag = Some(own | 0x6000);
+                    assert_eq!(run(&program, (tag, protocol), &packet), expected([own, 0, 0]));
+                    // Behind one that the kernel left, and a second one.
+                    let mut tagged = vec![0xa0, 7];
                     tagged.extend_from_slice(&protocol.to_be_bytes());
                     tagged.extend_from_slice(&packet);
-                    assert_eq!(run(&program, 0x8100, &tagged), expected);
-                    seen.insert(expected);
+                    assert_eq!(run(&program, (None, 0x8100), &tagged), expected([7, 0, 0]));
+                    assert_eq!(run(&program, (tag, 0x88a8), &tagged), expected([own, 7, 0]));
                 }
             }
             assert!(seen.len() > usize::from(workers) / 2);
@@ -345,11 +394,11 @@ mod tests {
     fn what_it_does_not_know_and_what_is_cut_goes_somewhere() {
         let program = program(&Spread::new([5, 6], 4)).unwrap();
         assert!(program.len() < 256, "{}", program.len());
-        assert_eq!(run(&program, 0x0806, &[0; 28]), 0);
+        assert_eq!(run(&program, (None, 0x0806), &[0; 28]), 0);
         for packet in [v4(0, 0, 6, 1), v6(6, 1)] {
             let protocol = if packet[0] == 0x60 { 0x86dd } else { 0x0800 };
             for length in 0..packet.len() {
-                assert!(run(&program, protocol, &packet[..length]) < 4);
+                assert!(run(&program, (None, protocol), &packet[..length]) < 4);
             }
         }
     }

@@ -362,15 +362,15 @@ fn udp_frame(v6: bool, (source, destination): (u8, u8), ports: (u16, u16), tag: 
 #[test]
 fn a_group_gives_each_flow_to_the_port_of_its_owner_from_both_sides() {
     in_namespace(|| {
-        use bartizan_base::Spread;
-        use bartizan_base::spread::Part;
+        use bartizan_base::spread::{Network, Part};
+        use bartizan_base::{LinkId, Spread};
         use std::net::IpAddr;
         veth("a0", "a1", 1500);
         veth("b0", "b1", 1500);
         let options = options(TransmitPath::Ring);
         let mut client = InlinePort::open("a0", &options).unwrap();
         let mut server = InlinePort::open("b0", &options).unwrap();
-        let spread = Spread::new([8, 9], 3);
+        let spread = Spread::new([8, 9], 3).of_link(LinkId(2));
         let (mut pairs, _) = InlinePair::open_group("a1", "b1", &options, &spread, false).unwrap();
         assert_eq!(pairs.len(), 3);
         let (mut there, mut back) = (Vec::new(), Vec::new());
@@ -387,7 +387,8 @@ fn a_group_gives_each_flow_to_the_port_of_its_owner_from_both_sides() {
             there.push(udp_frame(v6, (host, 200), (1000 + number, 53), tag));
             back.push(udp_frame(v6, (200, host), (53, 1000 + number), tag));
             let part = Part::Ports(1000 + number, 53);
-            expected[usize::from(spread.worker(address(host), address(200), part))] += 1;
+            let network = Network { vlans: [if tag { 9 } else { 0 }, 0, 0], tunnel: 0 };
+            expected[usize::from(spread.worker_in(network, address(host), address(200), part))] += 1;
         }
         assert!(expected.iter().all(|n| *n > 10), "{expected:?}");
         send(&mut client, &there);
@@ -426,7 +427,7 @@ fn a_group_gives_each_flow_to_the_port_of_its_owner_from_both_sides() {
 #[test]
 fn a_passive_group_sees_every_frame_once() {
     in_namespace(|| {
-        use bartizan_base::Spread;
+        use bartizan_base::{LinkId, Spread};
         veth("a0", "a1", 1500);
         let mut sender = InlinePort::open("a0", &options(TransmitPath::Ring)).unwrap();
         let spread = Spread::new([3, 4], 4);

@@ -6,7 +6,7 @@ use crate::hosts::HostPolicies;
 use crate::lifecycle::RestartBounds;
 use bartizan_applayer::flow::HoldBounds;
 use bartizan_applayer::protocols;
-use bartizan_base::{PacketDuration, SettingError, Settings};
+use bartizan_base::{PacketDuration, SettingError, Settings, Spread};
 use bartizan_flow::rate::RateLimit;
 use bartizan_flow::tcp::{ExceptionPolicy, StreamConfig, StreamMode, UrgentPolicy};
 use bartizan_flow::{FlowTimeouts, WhenFull};
@@ -80,6 +80,12 @@ pub struct EngineSettings {
 }
 
 impl EngineSettings {
+    /// How flows are spread over so many workers: by all of their keys but what changes with policies.
+    #[must_use]
+    pub fn spread(&self, workers: u16) -> Spread {
+        Spread::new(self.seed, workers).counting(self.vlan_in_key, self.tunnel_in_key)
+    }
+
     /// Reads them. `prevention`: inline, or its simulation over captures. Returns warnings beside them.
     ///
     /// # Errors

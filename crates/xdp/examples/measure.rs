@@ -240,6 +240,7 @@ fn main() -> Result<(), Failed> {
         tunnels: DecoderConfig::default(),
         workers: 2,
         early: None,
+        seed: 77,
     })?;
     println!(
         "load: {:.0} ms, {} instructions verified, memory of the maps {:.0} MiB",

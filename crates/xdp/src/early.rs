@@ -4,6 +4,7 @@
 //! A table is written whole while nobody reads it, and is read from the moment at which the level enters its generation ([`crate::Tables::enter_generation`]): generations of even numbers
 //! have one, those of odd numbers the other. What its words mean is told by crate `classify` (`early`), which makes them.
 
+use crate::index;
 use crate::memory::Words;
 use crate::sys::Map;
 use crate::tables::Key;
@@ -34,8 +35,6 @@ pub struct EarlyOptions {
     pub links: u32,
     /// Flows that the host can have on them together.
     pub flows: u64,
-    /// What begins the hash of marks. Nobody outside is to know it.
-    pub seed: u64,
 }
 
 /// How large the tables are.
@@ -45,19 +44,18 @@ pub(crate) struct Size {
     pub(crate) links: u32,
     pub(crate) outcomes: u32,
     pub(crate) marks: u32,
-    pub(crate) seed: u64,
     processors: u32,
 }
 
 impl Size {
     pub(crate) fn of(options: Option<EarlyOptions>, processors: u32) -> Self {
-        let Some(EarlyOptions { links, flows, seed }) = options else {
-            return Size { wanted: false, links: 1, outcomes: 1, marks: 2, seed: 0, processors: 1 };
+        let Some(EarlyOptions { links, flows }) = options else {
+            return Size { wanted: false, links: 1, outcomes: 1, marks: 2, processors: 1 };
         };
         let links = links.max(1);
         let marks = flows.saturating_mul(MARKS_PER_FLOW).next_power_of_two();
         let marks = u32::try_from(marks).unwrap_or(MARKS.1).clamp(MARKS.0, MARKS.1);
-        Size { wanted: true, links, outcomes: (EARLY_OUTCOMES / links).max(1), marks, seed, processors }
+        Size { wanted: true, links, outcomes: (EARLY_OUTCOMES / links).max(1), marks, processors }
     }
 
     pub(crate) const fn words(&self) -> u32 {
@@ -152,11 +150,8 @@ impl EarlyTables {
         sum
     }
 
-    fn mark_of(&self, key: &Key) -> u32 {
-        let hash = key.iter().fold(self.size.seed, |hash, word| {
-            let hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            hash ^ hash >> 32
-        });
+    /// The mark of a key with this hash.
+    const fn mark_of(&self, hash: u64) -> u32 {
         (hash >> 32) as u32 & self.size.marks_mask()
     }
 
@@ -182,7 +177,7 @@ impl Mark {
     #[must_use]
     pub fn new(tables: &Arc<Tables>, key: &Key) -> Option<Self> {
         let early = tables.early()?;
-        let at = early.mark_of(key);
+        let at = early.mark_of(index::hash(tables.seed, key));
         early.mark(at)?.fetch_add(one(at), Ordering::SeqCst);
         Some(Mark { tables: Arc::clone(tables), at })
     }

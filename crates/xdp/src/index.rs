@@ -14,15 +14,12 @@
 
 use crate::error::InsertError;
 use bartizan_packet::slots::INDEX_PLACES;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Places of a bucket.
 pub(crate) const PLACES: usize = INDEX_PLACES as usize;
 /// 64-bit numbers of a key.
 pub(crate) const KEY_WORDS: usize = 7;
-/// 64-bit numbers from one key to the next: a cache line.
-pub(crate) const KEY_LINE_WORDS: usize = 8;
 
 /// The slot's half of a place.
 const SLOT: u64 = 0xffff_ffff;
@@ -32,24 +29,27 @@ pub(crate) const fn buckets_of(flows: u32) -> u32 {
     flows.div_ceil(2).next_power_of_two()
 }
 
-/// What a table's hashes begin with: nobody outside knows which flows share a bucket.
-pub(crate) fn seed() -> u64 {
-    RandomState::new().build_hasher().finish()
-}
-
 /// One step of the hash; `mix` of `ebpf/index.h`.
 const fn mix(hash: u64, word: u64) -> u64 {
     let hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     hash ^ (hash >> 29)
 }
 
-/// Buckets and keys, borrowed from where they are mapped.
+/// The hash of a flow's key, for all tables that go by one; `hash_of` of `ebpf/index.h`. Who knows the seed can choose flows that share a bucket or a mark.
+pub(crate) fn hash(seed: u64, key: &[u64; KEY_WORDS]) -> u64 {
+    let hash = key.iter().fold(seed, |hash, word| mix(hash, *word));
+    mix(hash, hash >> 32)
+}
+
+/// Buckets and slots, borrowed from where they are mapped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Index<'a> {
     /// Places, bucket by bucket; a power of two of buckets.
     pub buckets: &'a [AtomicU64],
-    /// Keys, slot by slot.
-    pub keys: &'a [AtomicU64],
+    /// Slots, each of which begins with its key.
+    pub slots: &'a [AtomicU64],
+    /// 64-bit numbers from one slot to the next.
+    pub slot_words: usize,
     /// What hashes begin with.
     pub seed: u64,
 }
@@ -57,8 +57,7 @@ pub(crate) struct Index<'a> {
 impl<'a> Index<'a> {
     /// The bucket of a key, and its tag where it stands in a place.
     fn bucket(self, key: &[u64; KEY_WORDS]) -> (&'a [AtomicU64], u64) {
-        let hash = key.iter().fold(self.seed, |hash, word| mix(hash, *word));
-        let hash = mix(hash, hash >> 32);
+        let hash = hash(self.seed, key);
         let last = (self.buckets.len() / PLACES).saturating_sub(1);
         let at = (hash & SLOT) as usize & last;
         let places = self.buckets.chunks_exact(PLACES).nth(at).unwrap_or_default();
@@ -67,8 +66,8 @@ impl<'a> Index<'a> {
     }
 
     fn key(self, slot: u64) -> &'a [AtomicU64] {
-        let line = self.keys.chunks_exact(KEY_LINE_WORDS).nth(slot as usize);
-        line.and_then(|line| line.get(..KEY_WORDS)).unwrap_or_default()
+        let words = self.slots.chunks_exact(self.slot_words).nth(slot as usize);
+        words.and_then(|words| words.get(..KEY_WORDS)).unwrap_or_default()
     }
 
     /// Whether a place is of this key, or is being taken for one of its tag.
@@ -118,9 +117,13 @@ impl<'a> Index<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tables::words_of_slot;
     use bartizan_testkit::random::Random;
     use std::collections::HashMap;
     use std::sync::Barrier;
+
+    /// As on a machine with two processors.
+    const SLOT_WORDS: usize = words_of_slot(2);
 
     /// Memory of an index, as the program's arrays are.
     struct Memory(Vec<AtomicU64>, Vec<AtomicU64>);
@@ -128,11 +131,11 @@ mod tests {
     impl Memory {
         fn new(flows: u32) -> Self {
             let words = |count| (0..count).map(|_| AtomicU64::new(0)).collect();
-            Memory(words(buckets_of(flows) as usize * PLACES), words(flows as usize * KEY_LINE_WORDS))
+            Memory(words(buckets_of(flows) as usize * PLACES), words(flows as usize * SLOT_WORDS))
         }
 
         fn index(&self) -> Index<'_> {
-            Index { buckets: &self.0, keys: &self.1, seed: 0x1234_5678_9abc_def0 }
+            Index { buckets: &self.0, slots: &self.1, slot_words: SLOT_WORDS, seed: 0x1234_5678_9abc_def0 }
         }
 
         /// The slot that a place leads to.
@@ -198,7 +201,7 @@ mod tests {
         // One bucket.
         let memory = Memory(
             (0..PLACES).map(|_| AtomicU64::new(0)).collect(),
-            (0..KEY_LINE_WORDS * 32).map(|_| AtomicU64::new(0)).collect(),
+            (0..SLOT_WORDS * 32).map(|_| AtomicU64::new(0)).collect(),
         );
         for number in 0..PLACES as u32 {
             memory.index().insert(&key(number.into()), number).unwrap();

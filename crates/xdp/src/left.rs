@@ -9,7 +9,7 @@ use crate::link::Link;
 use crate::memory::Words;
 use crate::pin::Pin;
 use crate::sys::{self, Attachment};
-use crate::tables::{PORT_WORDS, SLOT_WORDS};
+use crate::tables::{PORT_WORDS, SLOT_WORDS, words_of_slot};
 use aya::maps::{HashMap, Map, MapData, MapInfo};
 use aya::programs::{ProgramInfo, loaded_programs};
 use bartizan_packet::slots::{ControlFlags, PORTS, PortLine, PortWord, SlotAction, SlotControl, SlotLine};
@@ -207,7 +207,7 @@ pub(crate) fn are_paired(program: u32, tag: u64, interfaces: [u32; 2]) -> Option
 pub(crate) struct LeftTables {
     slots: Words,
     counts: Words,
-    processors: usize,
+    processors: u32,
 }
 
 impl LeftTables {
@@ -223,15 +223,15 @@ impl LeftTables {
                 _ => {}
             }
         }
-        Some(LeftTables { slots: slots?, counts: counts?, processors: processors as usize })
+        Some(LeftTables { slots: slots?, counts: counts?, processors })
     }
 
     /// Adds up what is in them. Exact once no frame meets the program any more.
     pub(crate) fn add_to(&self, left: &mut Left) {
-        for lines in self.slots.get().chunks_exact(self.processors * SLOT_WORDS) {
-            add_slot(lines, left);
+        for lines in self.slots.get().chunks_exact(words_of_slot(self.processors)) {
+            add_slot(lines.get(SLOT_WORDS..).unwrap_or_default(), left);
         }
-        for line in self.counts.get().chunks_exact(PORT_WORDS).take(PORTS as usize * self.processors) {
+        for line in self.counts.get().chunks_exact(PORT_WORDS).take((PORTS * self.processors) as usize) {
             let line = PortLine::read(&bytes_of(line));
             left.open.add(Handled { frames: line.open, bytes: line.open_bytes });
             left.closed.add(Handled { frames: line.closed, bytes: line.closed_bytes });

@@ -8,7 +8,7 @@
 use crate::early::{EarlyOptions, EarlyTables, Size};
 use crate::error::XdpError;
 use crate::features;
-use crate::index::{self, KEY_LINE_WORDS, PLACES, buckets_of};
+use crate::index::{PLACES, buckets_of};
 use crate::left::{self, Left, LeftTables, program_name};
 use crate::link::Link;
 use crate::lost::{self, PortNews, Reports};
@@ -55,6 +55,8 @@ pub struct Options {
     pub workers: u32,
     /// Whether packets without a flow are refused early on some links.
     pub early: Option<EarlyOptions>,
+    /// What hashes of flows' keys begin with. Nobody outside is to know it.
+    pub seed: u64,
 }
 
 /// A port with the program on it.
@@ -160,22 +162,21 @@ impl Program {
     /// # Errors
     /// No permission, no such kernel, too many flows, no memory.
     pub fn load(options: &Options) -> Result<Self, XdpError> {
-        let Options { flows, mode, tunnels, workers, early } = *options;
+        let Options { flows, mode, tunnels, workers, early, seed } = *options;
         let processors = processors()?;
-        let most = u32::MAX / processors / 2;
+        let most = u32::MAX / (processors + 1) / 2;
         if flows == 0 || flows > most {
             return Err(XdpError::Flows { flows, processors, most });
         }
         let buckets = buckets_of(flows);
-        let (buckets_mask, seed) = (buckets - 1, index::seed());
+        let buckets_mask = buckets - 1;
         let mut loader = EbpfLoader::new();
         loader
             .override_global("processors", &processors, true)
             .map_max_entries("buckets", buckets)
-            .map_max_entries("keys", flows)
             .override_global("buckets_mask", &buckets_mask, true)
-            .override_global("buckets_seed", &seed, true)
-            .map_max_entries("slots", flows * processors)
+            .override_global("hash_seed", &seed, true)
+            .map_max_entries("slots", flows * (1 + processors))
             .map_max_entries("windows", flows)
             .map_max_entries("counts", PORTS * processors)
             .map_max_entries("lost", PORTS * processors)
@@ -186,7 +187,6 @@ impl Program {
             .override_global("early_links", &size.links, true)
             .override_global("early_outcomes", &size.outcomes, true)
             .override_global("marks_mask", &mask, true)
-            .override_global("marks_seed", &size.seed, true)
             .map_max_entries("early", size.words())
             .map_max_entries("early_counts", size.counts())
             .map_max_entries("marks", size.marks / 2)
@@ -206,10 +206,9 @@ impl Program {
         let tables = Tables {
             early: early.map(|_| early_tables(&bpf, size)).transpose()?,
             buckets: array("buckets", buckets, PLACES)?,
-            keys: array("keys", flows, KEY_LINE_WORDS)?,
             seed,
             udp_ports: map(&bpf, "udp_ports", 4, UdpPorts::LEN)?,
-            slots: array("slots", flows * processors, SLOT_WORDS)?,
+            slots: array("slots", flows * (1 + processors), SLOT_WORDS)?,
             windows: array("windows", flows, WINDOW_WORDS)?,
             counts: array("counts", PORTS * processors, PORT_WORDS)?,
             state: array("state", 1, 1)?,
@@ -425,6 +424,8 @@ impl Program {
                 address_3,
                 ports: factors.ports.into(),
                 last: factors.last.into(),
+                vlans: factors.vlans.into(),
+                start: spread.start().into(),
             };
         }
         let value: Vec<u8> = entry.write().as_chunks::<8>().0.iter().flat_map(|word| native(*word)).collect();

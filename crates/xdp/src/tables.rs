@@ -84,10 +84,10 @@ impl Control {
 #[derive(Debug)]
 pub struct Tables {
     pub(crate) buckets: Words,
-    pub(crate) keys: Words,
     /// What hashes of keys begin with.
     pub(crate) seed: u64,
     pub(crate) udp_ports: Map,
+    /// Each slot's key and its lines.
     pub(crate) slots: Words,
     pub(crate) windows: Words,
     pub(crate) counts: Words,
@@ -100,6 +100,11 @@ pub struct Tables {
     pub(crate) tried: [AtomicU64; PORTS as usize],
     pub(crate) slot_count: u32,
     pub(crate) processors: u32,
+}
+
+/// 64-bit numbers from one slot to the next: the line of its key, and one for each processor.
+pub(crate) const fn words_of_slot(processors: u32) -> usize {
+    SLOT_WORDS * (1 + processors as usize)
 }
 
 /// A key without its tenant.
@@ -120,14 +125,15 @@ impl Tables {
 
     /// Lines of a slot, one for each processor.
     fn lines(&self, slot: u32) -> Option<impl Iterator<Item = &[AtomicU64]>> {
-        let processors = self.processors as usize;
-        let begin = (slot as usize).checked_mul(processors * SLOT_WORDS)?;
-        let lines = self.slots.get().get(begin..)?.get(..processors * SLOT_WORDS)?;
-        (slot < self.slot_count).then(|| lines.chunks_exact(SLOT_WORDS))
+        let words = words_of_slot(self.processors);
+        let begin = (slot as usize).checked_mul(words)?;
+        let lines = self.slots.get().get(begin..)?.get(..words)?;
+        (slot < self.slot_count).then(|| lines.chunks_exact(SLOT_WORDS).skip(1))
     }
 
     fn index(&self) -> Index<'_> {
-        Index { buckets: self.buckets.get(), keys: self.keys.get(), seed: self.seed }
+        let slot_words = words_of_slot(self.processors);
+        Index { buckets: self.buckets.get(), slots: self.slots.get(), slot_words, seed: self.seed }
     }
 
     /// Puts a flow into the table. Its packets are looked up from now on. Nobody else has its slot.

@@ -817,6 +817,7 @@ fn who_has_no_rights_is_told_which() {
             tunnels: DecoderConfig::default(),
             workers: 2,
             early: None,
+            seed: 77,
         };
         let error = Program::load(&options).unwrap_err();
         assert!(matches!(error, XdpError::NoPermission { .. }), "{error}");
@@ -833,6 +834,7 @@ fn too_many_flows_are_refused() {
             tunnels: DecoderConfig::default(),
             workers: 2,
             early: None,
+            seed: 77,
         })
     };
     for flows in [0, u32::MAX] {

@@ -3,8 +3,9 @@
 
 use crate::common;
 
+use bartizan_base::LinkId;
 use bartizan_base::Reason;
-use bartizan_base::spread::{Part, Spread};
+use bartizan_base::spread::{Network, Part, Spread};
 use bartizan_testkit::layers;
 use bartizan_testkit::packet::{FIN, Ip, Layer, Packet, Piece, TCP, UDP, tcp, udp};
 use bartizan_xdp::{
@@ -28,7 +29,7 @@ const PATIENCE: i32 = 10_000;
 const SILENCE: i32 = 200;
 
 fn watch(fail: Fail, workers: u16) -> Watch {
-    Watch { fail, stale: STALE, spread: Spread::new([7, 8], workers), first: 0 }
+    Watch { fail, stale: STALE, spread: Spread::new([7, 8], workers).of_link(LinkId(5)), first: 0 }
 }
 
 /// Attaches a program to both ports of the link, which is watched.
@@ -395,8 +396,8 @@ fn what_may_not_leave_goes_up_whoever_serves() {
 /// A frame with so many VLAN tags.
 fn tagged(frame: &[u8], tags: usize) -> Vec<u8> {
     let mut bytes = frame[..12].to_vec();
-    for _ in 0..tags {
-        bytes.extend([0x81, 0, 0, 7]);
+    for id in [7, 0x123, 9, 10].into_iter().take(tags) {
+        bytes.extend([0x81, 0, 0xa0 | (id >> 8) as u8, id as u8]);
     }
     bytes.extend(&frame[12..]);
     bytes
@@ -458,8 +459,11 @@ fn only_frames_of_the_worker_that_failed_fail() {
                 }
                 for (v6, host) in (0..40).flat_map(|host| [(false, host), (true, host)]) {
                     for (frame, source, destination, part) in kinds(v6, host) {
-                        let fails = failing.spread.worker(source, destination, part) == failed;
                         for tags in 0..=3 {
+                            let vlans = [if tags > 0 { 7 } else { 0 }, if tags > 1 { 0x123 } else { 0 }, 0];
+                            let network = Network { vlans, tunnel: 0 };
+                            let fails =
+                                failing.spread.worker_in(network, source, destination, part) == failed;
                             // Behind a third tag the filter knows nothing: the first one gets it.
                             let fails = if tags == 3 { failed == 0 } else { fails };
                             let expected = if fails { REDIRECT } else { PASS };

@@ -48,6 +48,7 @@ fn both_ways(mode: ModeChoice, mtu: u32, load: usize) {
         tunnels: DecoderConfig::default(),
         workers: 2,
         early: None,
+        seed: 77,
     })
     .unwrap();
     let expected = if mode == ModeChoice::Auto { Mode::Native } else { Mode::Generic };
@@ -357,6 +358,7 @@ fn a_driver_without_native_mode_gets_the_generic_one_unless_it_is_forced() {
                 tunnels: DecoderConfig::default(),
                 workers: 2,
                 early: None,
+                seed: 77,
             })
             .unwrap()
         };

@@ -226,7 +226,7 @@ impl Stack {
             let (settings, engine) = (self.engine_settings.clone(), Arc::clone(&self.engine));
             Worker::new(settings, engine, Arc::clone(self.worker.chains())).unwrap()
         };
-        connect((0..count).map(worker).collect(), self.engine_settings.seed, 64)
+        connect((0..count).map(worker).collect(), &self.engine_settings, 64)
     }
 
     /// Ends all flows; gives the worker and all events.

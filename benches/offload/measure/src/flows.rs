@@ -47,6 +47,7 @@ pub fn program(flows: u32) -> Result<Program, Failed> {
         tunnels: DecoderConfig::default(),
         workers: 1,
         early: None,
+        seed: 77,
     })?)
 }
 

@@ -149,6 +149,7 @@ impl Xdp {
             tunnels: DecoderConfig::default(),
             workers: 1,
             early: None,
+            seed: 77,
         };
         let mut program = Program::load(&options).unwrap();
         for (link, names) in (0..).zip(names) {

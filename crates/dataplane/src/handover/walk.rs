@@ -2,8 +2,8 @@
 //! Who owns a packet, and the walk of a frame from owner to owner.
 
 use crate::worker::Worker;
-use bartizan_base::spread::Part;
-use bartizan_base::{Decision, Reason, Spread, WorkerId};
+use bartizan_base::spread::{Network, Part};
+use bartizan_base::{Decision, LinkId, Reason, Spread, WorkerId};
 use bartizan_flow::FlowKey;
 use bartizan_packet::{DecodeOutput, Decoded};
 use bartizan_stages::chain::Chains;
@@ -34,13 +34,14 @@ impl Owners {
         self.spread.workers()
     }
 
-    /// The owner of all fragments in frames with this outermost packet: by its addresses. So the fragments of a datagram in a tunnel meet those of
+    /// The owner of all fragments in frames with this outermost packet: by its virtual network and addresses. So the fragments of a datagram in a tunnel meet those of
     /// the datagrams that carry them, whose frames wait with them.
-    fn of_fragments(&self, outermost: &Decoded) -> WorkerId {
+    fn of_fragments(&self, link: LinkId, outermost: &Decoded) -> WorkerId {
         let (Some(source), Some(destination)) = (outermost.src(), outermost.dst()) else {
             return WorkerId(0);
         };
-        WorkerId(self.spread.worker(source, destination, Part::Nothing))
+        let network = network_of(outermost);
+        WorkerId(self.spread.of_link(link).worker_in(network, source, destination, Part::Nothing))
     }
 
     /// The home of a flow: where its packets go first (`Owners::of_packet`). `None`: its key does not say it. An ICMPv6 error's own flow is where what it quotes
@@ -56,26 +57,41 @@ impl Owners {
             && key
                 .icmp_types()
                 .is_some_and(|(kind, counterpart)| [kind, counterpart].iter().any(|t| (1..=4).contains(t)));
-        (!is_error).then(|| WorkerId(self.spread.worker(key.source(), key.destination(), part)))
+        let scope = key.scope();
+        let network = Network { vlans: scope.vlans, tunnel: scope.tunnel };
+        let spread = self.spread.of_link(scope.link);
+        (!is_error).then(|| WorkerId(spread.worker_in(network, key.source(), key.destination(), part)))
     }
 
-    /// The owner of a packet, by its own word: its flow's home; a fragment's, until it is part of a datagram, by its addresses.
+    /// The owner of a packet of a link, by its own word: its flow's home; a fragment's, until it is part of a datagram, by its virtual network and addresses.
     ///
-    /// What else is in the flow's key (tenant, link, tunnel, VLANs) is left out. A kernel filter spreads frames by the same hash and cannot know a
-    /// tenant; and nothing is gained: an owner has to be a function of the flow, it need not tell flows apart. Two flows of two tenants with equal addresses and ports
-    /// have one home and are two flows there, since keys, limits and functions' state go by the whole key. (Each link has stations of its own, so flows of two links never
-    /// meet at all.) One of the two can be moved without the other: what is away goes by the whole key.
-    pub(crate) fn of_packet(&self, packet: &Decoded) -> WorkerId {
+    /// A tenant's number is left out: what it is told by (link, VLANs, tunnel, addresses) is in the hash as far as it is in flows' keys, so it would tell no more; a kernel filter that spreads frames
+    /// by the same hash cannot know it; and with the next policy it may be another one, for packets that are under way.
+    #[inline]
+    pub(crate) fn of_packet(&self, link: LinkId, packet: &Decoded) -> WorkerId {
+        // Who is alone owns all.
+        if self.spread.workers() == 1 {
+            return WorkerId(0);
+        }
+        self.among_several(link, packet)
+    }
+
+    fn among_several(&self, link: LinkId, packet: &Decoded) -> WorkerId {
         let (Some(source), Some(destination)) = (packet.src(), packet.dst()) else { return WorkerId(0) };
         let (source, destination, ports) = match packet.about() {
-            _ if packet.is_fragment() => return self.of_fragments(packet),
+            _ if packet.is_fragment() => return self.of_fragments(link, packet),
             // The flow that an ICMP error is about has its owner, whoever sent the error.
             Some(quoted) => (quoted.src, quoted.dst, quoted.ports),
             None => (source, destination, packet.ports()),
         };
         let part = ports.map_or(Part::Nothing, |(a, b)| Part::Ports(a, b));
-        WorkerId(self.spread.worker(source, destination, part))
+        WorkerId(self.spread.of_link(link).worker_in(network_of(packet), source, destination, part))
     }
+}
+
+/// The virtual network that a packet is in.
+fn network_of(packet: &Decoded) -> Network {
+    Network { vlans: packet.vlan.padded(), tunnel: packet.tunnel.key() }
 }
 
 /// The packets of a frame, or of a datagram that was put together from one of them.
@@ -208,7 +224,7 @@ impl Walk {
         let Site { me, owners, moved } = *site;
         loop {
             let depth = self.layers.len();
-            let keeper = self.fragment_owner(owners);
+            let keeper = self.fragment_owner(frame.link, owners);
             let Some(layer) = self.layers.last_mut() else {
                 // Who keeps its fragments settles it.
                 let keeper = self.keeper.filter(|keeper| *keeper != me && !self.joined.is_empty());
@@ -247,7 +263,7 @@ impl Walk {
             // What its flow's home has sent here is handled here.
             let directed = self.directed.take();
             if directed.is_none() {
-                let owner = if packet.is_fragment() { keeper } else { owners.of_packet(packet) };
+                let owner = if packet.is_fragment() { keeper } else { owners.of_packet(frame.link, packet) };
                 if owner != me {
                     return Stop::At(owner);
                 }
@@ -287,8 +303,8 @@ impl Walk {
     }
 
     /// Who keeps the fragments of this frame, if there are any.
-    fn fragment_owner(&self, owners: &Owners) -> WorkerId {
+    fn fragment_owner(&self, link: LinkId, owners: &Owners) -> WorkerId {
         let outermost = self.layers.first().and_then(|layer| layer.output.outer());
-        outermost.map_or(WorkerId(0), |packet| owners.of_fragments(packet))
+        outermost.map_or(WorkerId(0), |packet| owners.of_fragments(link, packet))
     }
 }

@@ -197,7 +197,7 @@ pub fn stations_of(
             Ok(worker)
         })
         .collect::<Result<Vec<_>, TableError>>()?;
-    Ok(connect(workers, settings.seed, parcels))
+    Ok(connect(workers, settings, parcels))
 }
 
 /// Runs all workers until the control says stop or one of them fails; their flows are ended then. `steer` runs in this thread

@@ -242,7 +242,7 @@ impl Front {
                 refused_as_it_is(&self.worker.settings, packet)
             };
             self.sample_checksum(bytes, packet);
-            let home = self.owners.of_packet(packet);
+            let home = self.owners.of_packet(frame.link, packet);
             let (owner, guest) = self.places.owner(&self.worker, frame, packet, home);
             round.parts.push(Part {
                 owner,

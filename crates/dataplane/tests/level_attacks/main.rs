@@ -159,7 +159,8 @@ impl Twins {
         let (mut with, without) = (made(name), made(&format!("{name}-alone")));
         ports(["lan", "wan"]);
         let tunnels = *with.worker.decoder_config();
-        let options = Options { flows: ENTRIES, mode: ModeChoice::Auto, tunnels, workers: 1, early: None };
+        let options =
+            Options { flows: ENTRIES, mode: ModeChoice::Auto, tunnels, workers: 1, early: None, seed: 77 };
         let mut program = Program::load(&options).expect("a program");
         for (name, index) in [("lan", 0), ("wan", 1)] {
             let port = PortSetup {

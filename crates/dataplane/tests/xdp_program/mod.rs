@@ -28,8 +28,15 @@ pub fn config() -> DecoderConfig {
 /// A link, and the program.
 pub fn program() -> Program {
     ports(["lan", "wan"]);
-    Program::load(&Options { flows: 64, mode: ModeChoice::Auto, tunnels: config(), workers: 1, early: None })
-        .unwrap()
+    Program::load(&Options {
+        flows: 64,
+        mode: ModeChoice::Auto,
+        tunnels: config(),
+        workers: 1,
+        early: None,
+        seed: 77,
+    })
+    .unwrap()
 }
 
 /// How a link's ports are set up.

@@ -243,6 +243,7 @@ pub fn program_for(flows: u32, workers: u32) -> Program {
         tunnels: DecoderConfig { gtp, ..shipped },
         workers,
         early: None,
+        seed: 77,
     })
     .unwrap_or_else(|error| panic!("{error}"))
 }
