@@ -427,7 +427,7 @@ fn a_group_gives_each_flow_to_the_port_of_its_owner_from_both_sides() {
 #[test]
 fn a_passive_group_sees_every_frame_once() {
     in_namespace(|| {
-        use bartizan_base::{LinkId, Spread};
+        use bartizan_base::Spread;
         veth("a0", "a1", 1500);
         let mut sender = InlinePort::open("a0", &options(TransmitPath::Ring)).unwrap();
         let spread = Spread::new([3, 4], 4);

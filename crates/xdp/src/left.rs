@@ -165,11 +165,10 @@ pub fn remove_left(ifindex: u32) -> Result<bool, XdpError> {
 
 /// Name of a loaded program; empty where the kernel does not tell.
 pub(crate) fn program_name(id: u32) -> String {
-    let found = loaded_programs().filter_map(Result::ok).find(|program| program.id() == id);
-    found.and_then(|program| program.name_as_str().map(str::to_owned)).unwrap_or_default()
+    info(id).and_then(|program| program.name_as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// A program that was left.
+/// A loaded program. `None`: there is none of this number, or the kernel does not tell.
 fn info(program: u32) -> Option<ProgramInfo> {
     loaded_programs().filter_map(Result::ok).find(|info| info.id() == program)
 }
