@@ -223,6 +223,9 @@ pub struct Tap {
     /// Milliseconds, from 1 to 1,000, within which a second frame of the same bytes is not looked at: mirror ports show frames twice. None unless
     /// given.
     pub duplicate_window: Option<u32>,
+    /// Bytes of each frame, from 128 to 65,535, that are looked at, from the link header on; all unless given. The kernel leaves the rest behind: flows are counted as
+    /// they are on the wire, and payloads are inspected as far as they are there.
+    pub snap_length: Option<u32>,
 }
 
 /// Who stamps packets.
@@ -248,6 +251,10 @@ pub const TAP_INTERFACES: usize = 8;
 pub const MERGE_WAIT: core::ops::RangeInclusive<u32> = 1..=1_000;
 /// Shortest and longest window for second frames, in milliseconds.
 pub const DUPLICATE_WINDOW: core::ops::RangeInclusive<u32> = 1..=1_000;
+
+/// Fewest and most bytes that a tap's snap length leaves of a frame. The fewest hold the longest headers that a TCP segment has outside of tunnels: Ethernet with two VLAN tags, IPv6
+/// without extension headers, and 60 bytes of TCP are 122.
+pub const SNAP_LENGTH: core::ops::RangeInclusive<u32> = 128..=65_535;
 
 /// A link's kind, as one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -497,6 +504,7 @@ fn rings(file: &HostFile, problem: &mut impl FnMut(String, String)) {
         let tap = link.tap.as_ref();
         let window = tap.and_then(|tap| tap.duplicate_window);
         number("tap/duplicate-window", window, DUPLICATE_WINDOW, "milliseconds");
+        number("tap/snap-length", tap.and_then(|tap| tap.snap_length), SNAP_LENGTH, "bytes");
         number("tap/merge-wait", tap.and_then(|tap| tap.merge_wait), MERGE_WAIT, "milliseconds");
         let samples = link.inline.as_ref().and_then(|inline| inline.offload.as_ref()?.drop_samples);
         if let Some(samples) =
@@ -779,6 +787,18 @@ controller: {address: 'controller.example:9444', identity: id, state: /var/lib/b
             (
                 "links: [{name: a, tap: {interface: e0, duplicate-window: 0}}]",
                 "1:58: link `a`: 0 milliseconds are out of range; give 1 to 1000",
+            ),
+            (
+                "links: [{name: a, tap: {interface: e0, snap-length: 127}}]",
+                "1:53: link `a`: 127 bytes are out of range; give 128 to 65535",
+            ),
+            (
+                "links: [{name: a, tap: {interface: e0, snap-length: 65536}}]",
+                "1:53: link `a`: 65536 bytes are out of range; give 128 to 65535",
+            ),
+            (
+                "links: [{name: a, inline: {a: e0, b: e1, snap-length: 128}}]",
+                "1:42: the key `snap-length` is not known",
             ),
             (
                 "links: [{name: a, tap: {interface: e0, ring: 1MiB}}]",
