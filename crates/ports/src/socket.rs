@@ -438,3 +438,26 @@ impl SendSocket {
             .map_err(|e| OpenError::system(&interface.name, "binding to the interface", e))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filters_program_gives_as_many_bytes_as_the_snap_length() {
+        let step = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };
+        // A load, both ends of a program of libpcap, and one that returns less.
+        let compiled = [step(0x28, 12), step(RETURN, 262_144), step(RETURN, 0), step(RETURN, 60)];
+        let told = |filter, snap| {
+            let program = program_of(filter, snap)?;
+            Some(program.iter().map(|step| (step.code, step.k)).collect::<Vec<_>>())
+        };
+        assert_eq!(told(None, None), None);
+        assert_eq!(told(None, Some(128)), Some(vec![(RETURN, 128)]));
+        assert_eq!(told(Some(&[]), Some(128)), Some(vec![(RETURN, 128)]));
+        let as_it_is = vec![(0x28, 12), (RETURN, 262_144), (RETURN, 0), (RETURN, 60)];
+        assert_eq!(told(Some(&compiled), None), Some(as_it_is));
+        let cut = vec![(0x28, 12), (RETURN, 128), (RETURN, 0), (RETURN, 60)];
+        assert_eq!(told(Some(&compiled), Some(128)), Some(cut));
+    }
+}
