@@ -552,6 +552,24 @@ cache: none
     }
 
     #[test]
+    fn a_snap_length_is_for_taps() {
+        let plan = with("snap", FILE, &["--tap", "e0", "--snap-length", "128"]).unwrap();
+        assert_eq!(plan.links[0].receive, Receive { snap_length: Some(128), ..Receive::default() });
+        let error = with("snap-file", FILE, &["--snap-length", "128"]).err().unwrap().to_string();
+        assert!(error.contains("a tap of a host file has its own: `snap-length: 128`"), "{error}");
+        let line = |arguments: &[&str]| {
+            let line = ["run"].iter().chain(arguments).copied();
+            Line::try_parse_from(line).err().map(|error| error.to_string())
+        };
+        for bytes in ["127", "65536", "0", "many"] {
+            let error = line(&["--tap", "e0", "--snap-length", bytes]).unwrap();
+            assert!(error.contains("give 128 to 65535 bytes"), "{error}");
+        }
+        assert!(line(&["--inline", "e0", "e1", "--snap-length", "128"]).is_some());
+        assert_eq!(line(&["--tap", "e0", "--snap-length", "65535"]), None);
+    }
+
+    #[test]
     fn the_command_line_wins() {
         let arguments = [
             "--tap",

@@ -789,18 +789,6 @@ controller: {address: 'controller.example:9444', identity: id, state: /var/lib/b
                 "1:58: link `a`: 0 milliseconds are out of range; give 1 to 1000",
             ),
             (
-                "links: [{name: a, tap: {interface: e0, snap-length: 127}}]",
-                "1:53: link `a`: 127 bytes are out of range; give 128 to 65535",
-            ),
-            (
-                "links: [{name: a, tap: {interface: e0, snap-length: 65536}}]",
-                "1:53: link `a`: 65536 bytes are out of range; give 128 to 65535",
-            ),
-            (
-                "links: [{name: a, inline: {a: e0, b: e1, snap-length: 128}}]",
-                "1:42: the key `snap-length` is not known",
-            ),
-            (
                 "links: [{name: a, tap: {interface: e0, ring: 1MiB}}]",
                 "1:46: link `a`: a ring of 1MiB cannot be; give 2MiB to 4GiB",
             ),
@@ -820,6 +808,22 @@ controller: {address: 'controller.example:9444', identity: id, state: /var/lib/b
             let error = parse("bartizan.yaml", text).expect_err(text).to_string();
             assert!(error.contains(&format!("bartizan.yaml:{expected}")), "{text}\n{error}");
         }
+    }
+
+    #[test]
+    fn a_snap_length_is_for_taps_and_has_bounds() {
+        let error = |kind: &str, bytes: u32| {
+            let text = format!("links: [{{name: a, {kind}, snap-length: {bytes}}}}}]");
+            parse("bartizan.yaml", &text).err().map(|error| error.to_string())
+        };
+        for bytes in [0, 127, 65_536] {
+            let says =
+                format!("bartizan.yaml:1:53: link `a`: {bytes} bytes are out of range; give 128 to 65535");
+            assert!(error("tap: {interface: e0", bytes).is_some_and(|error| error.contains(&says)));
+        }
+        assert_eq!([128, 65_535].map(|bytes| error("tap: {interface: e0", bytes)), [None, None]);
+        let inline = error("inline: {a: e0, b: e1", 128).unwrap();
+        assert!(inline.contains("1:42: the key `snap-length` is not known"), "{inline}");
     }
 
     #[test]
