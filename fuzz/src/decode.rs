@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A frame: the first byte chooses the link type, the rest is the frame.
+//! A frame: the first byte chooses the link type, and whether the frame is the beginning of one that was longer on the wire; the rest is the frame.
 
 use crate::planted::planted;
 use bartizan_packet::{
@@ -24,13 +24,24 @@ pub fn open_config() -> DecoderConfig {
 pub fn run(data: &[u8]) {
     let Some((selector, frame)) = data.split_first() else { return };
     let link = LinkType::SUPPORTED[usize::from(*selector) % LinkType::SUPPORTED.len()];
+    // The other choice of the same byte: what is missing of the frame, as the length of its last byte says.
+    let is_cut = usize::from(*selector) / LinkType::SUPPORTED.len() % 2 == 1;
+    let missing = frame.last().map_or(0, |last| usize::from(*last) * 16);
+    let wire_len = frame.len() + if is_cut { missing } else { 0 };
     let mut out = DecodeOutput::new();
-    Decoder::new(open_config()).decode(link, frame, frame.len() as u32, &mut out);
+    let config = DecoderConfig { cut_frames: is_cut, ..open_config() };
+    Decoder::new(config).decode(link, frame, wire_len as u32, &mut out);
     for packet in out.packets() {
-        assert!(packet.start <= packet.end && packet.end as usize <= frame.len());
+        assert!(packet.start <= packet.end && packet.end as usize <= wire_len);
         assert!(packet.payload + packet.payload_len <= packet.end);
         let view = PacketView::new(frame, packet);
-        assert_eq!(view.payload().len(), packet.payload_len as usize);
+        if is_cut {
+            assert!(view.payload().len() <= packet.payload_len as usize);
+            assert!(view.is_payload_cut() || view.payload().len() == packet.payload_len as usize);
+        } else {
+            assert_eq!(view.payload().len(), packet.payload_len as usize);
+            assert!(!view.is_fragment_cut());
+        }
         let _ = (view.ethernet(), view.ethernet_type(), view.mac_addresses(), view.fragment_data());
         let _ = (view.ip_header(), view.ip_extensions(), view.l4_header());
         let _ = (view.ip_checksum_ok(), view.l4_checksum_ok());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Frames through a whole worker: decoding, defragmentation, flows, streams, protocols, detection, records.
 //!
-//! The first byte: prevention, and the link type; then frames, each with a delay and a length.
+//! The first byte: prevention, the link type, and whether the link has a snap length; then frames, each with a delay and a length.
 
 use crate::load::{SETTINGS, compile};
 use crate::planted::planted;
@@ -12,7 +12,7 @@ use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_events::JsonWriter;
 use bartizan_function::Finding;
 use bartizan_functions::ids::{ALERTS_PER_PACKET, Ids};
-use bartizan_packet::LinkType;
+use bartizan_packet::{DecoderConfig, LinkType};
 use bartizan_stages::chain::Chains;
 use bartizan_stages::record::{Entry, Fate, Occasion, Recorder, TxRecord};
 use bartizan_stages::settings::EngineSettings;
@@ -76,7 +76,9 @@ pub fn run(data: &[u8]) {
     };
     settings.flow_capacity = 64;
     settings.checksums = bartizan_stages::settings::ChecksumMode::Ignore;
-    settings.decoder = crate::decode::open_config();
+    // A link with a snap length: frames may be the beginnings of longer ones, by so many bytes as their last one says.
+    let is_cut = first & 0x80 != 0;
+    settings.decoder = DecoderConfig { cut_frames: is_cut, ..crate::decode::open_config() };
     let Ok(mut worker) = Worker::new(settings, Arc::clone(&ENGINE), Arc::clone(&CHAINS)) else { return };
     let mut sink = Sink::default();
     let (mut now, mut number) = (1_000_000_000_000u64, 0);
@@ -85,10 +87,11 @@ pub fn run(data: &[u8]) {
         let len = usize::from(take.short());
         let bytes = take.bytes(len);
         number += 1;
+        let missing = bytes.last().map_or(0, |last| u32::from(*last) * 16);
         let frame = Frame {
             now: Timestamp::from_nanos(now),
             bytes,
-            wire_len: bytes.len() as u32,
+            wire_len: bytes.len() as u32 + if is_cut { missing } else { 0 },
             link_type,
             link: LinkId(0),
             number: Some(number),

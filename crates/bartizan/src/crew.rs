@@ -321,7 +321,8 @@ impl LinkEnded {
             if self.forwards {
                 let _ = write!(text, ", {} sent", stats.sent);
             }
-            for (what, frames) in stats.merged() {
+            let cut = ("cut", stats.cut());
+            for (what, frames) in stats.merged().into_iter().chain([cut]) {
                 let _ = match frames {
                     0 => Ok(()),
                     some => write!(text, ", {some} {what}"),

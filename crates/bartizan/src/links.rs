@@ -294,6 +294,7 @@ impl Watched {
         let options = PassiveOptions {
             fix_offloads: *fix_offloads,
             filter: self.filters.get(at),
+            snap_length: wanted.snap_length,
             block_size,
             blocks,
             timestamps: self.timestamps.0,

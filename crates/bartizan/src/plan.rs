@@ -35,6 +35,10 @@ pub struct Given {
     /// With a tap: look only at what this lets through, in tcpdump's language (pcap-filter(7)): `--filter 'not port 22'`. Needs libpcap.
     #[arg(long, value_name = "EXPRESSION", conflicts_with = "inline")]
     pub filter: Option<String>,
+    /// With a tap: look at so many bytes of each frame, from 128 to 65535; flows are counted as they are on the wire, and payloads are inspected as far as they
+    /// are there.
+    #[arg(long, value_name = "BYTES", conflicts_with = "inline", value_parser = snap_length)]
+    pub snap_length: Option<u32>,
     #[command(flatten)]
     pub options: Options,
     /// With an inline link: a level below this program that forwards and drops packets of flows of which everything is decided. `xdp`: the kernel's XDP hook of
@@ -91,6 +95,13 @@ fn offload_level(text: &str) -> Result<OffloadLevel, String> {
         "xdp" => Ok(OffloadLevel::Xdp),
         _ => Err("there is one level: `xdp`".to_owned()),
     }
+}
+
+/// A snap length, as the host file has it.
+fn snap_length(text: &str) -> Result<u32, String> {
+    let (least, most) = (host::SNAP_LENGTH.start(), host::SNAP_LENGTH.end());
+    let bytes = text.parse().ok().filter(|bytes| host::SNAP_LENGTH.contains(bytes));
+    bytes.ok_or_else(|| format!("give {least} to {most} bytes"))
 }
 
 /// What packets come in by.
@@ -152,6 +163,8 @@ pub struct Receive {
     pub ring: Option<u64>,
     /// Of a tap: within which time a second frame of the same bytes is not looked at, in milliseconds.
     pub duplicate_window: Option<u32>,
+    /// Of a tap: how many bytes of a frame are looked at.
+    pub snap_length: Option<u32>,
     /// Of a tap of several interfaces: how long frames of one wait for those of another, in milliseconds.
     pub merge_wait: Option<u32>,
     /// Of a tap: who stamps packets.
@@ -165,6 +178,7 @@ impl Receive {
             frames: link.inline.as_ref().and_then(|inline| inline.frames),
             ring: tap.and_then(|tap| tap.ring).map(|size| size.0),
             duplicate_window: tap.and_then(|tap| tap.duplicate_window),
+            snap_length: tap.and_then(|tap| tap.snap_length),
             merge_wait: tap.and_then(|tap| tap.merge_wait),
             timestamps: tap.and_then(|tap| tap.timestamps).unwrap_or_default(),
         }
@@ -340,7 +354,8 @@ fn links(given: &Given, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, Failur
         given.filter.clone().map(|expression| Filter { expression, place: "--filter".to_owned() });
     let one = |ports, name| {
         let workers = given.workers.or(of_file).unwrap_or(1);
-        let (filter, receive) = (given_filter.clone(), Receive::default());
+        let receive = Receive { snap_length: given.snap_length, ..Receive::default() };
+        let filter = given_filter.clone();
         let offload = given.offload.map(Offload::usual);
         Ok(vec![LinkPlan { name, ports, workers, prevention: false, filter, receive, offload }])
     };
@@ -361,6 +376,11 @@ fn links(given: &Given, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, Failur
     if given.filter.is_some() {
         return Err(Failure::usage(
             "--filter is for --tap; a link of a host file has its own: `filter: 'not port 22'` beside its `tap`",
+        ));
+    }
+    if given.snap_length.is_some() {
+        return Err(Failure::usage(
+            "--snap-length is for --tap; a tap of a host file has its own: `snap-length: 128` beside its `interface`",
         ));
     }
     let own: Vec<Option<u16>> = file.links.iter().map(|link| link.workers).collect();
@@ -513,7 +533,7 @@ cache: none
         for (file, arguments, fix_offloads) in [
             (link(""), &[][..], false),
             (link(", fix-offloads: true"), &[], true),
-            (link(", ring: 2MiB, duplicate-window: 5"), &["--fix-offloads"], true),
+            (link(", ring: 2MiB, duplicate-window: 5, snap-length: 200"), &["--fix-offloads"], true),
             (link(""), &["--fix-offloads"], true),
             (link(""), &["--tap", "e0", "--fix-offloads"], true),
         ] {
@@ -521,9 +541,32 @@ cache: none
             let tap = Ports::Tap { interfaces: vec!["e0".into()], fix_offloads };
             assert_eq!(plan.links[0].ports, tap, "{file} {arguments:?}");
             let receive = plan.links[0].receive;
-            let all = Receive { ring: Some(2 << 20), duplicate_window: Some(5), ..Receive::default() };
+            let all = Receive {
+                ring: Some(2 << 20),
+                duplicate_window: Some(5),
+                snap_length: Some(200),
+                ..Receive::default()
+            };
             assert_eq!(receive, if file.contains("ring") { all } else { Receive::default() });
         }
+    }
+
+    #[test]
+    fn a_snap_length_is_for_taps() {
+        let plan = with("snap", FILE, &["--tap", "e0", "--snap-length", "128"]).unwrap();
+        assert_eq!(plan.links[0].receive, Receive { snap_length: Some(128), ..Receive::default() });
+        let error = with("snap-file", FILE, &["--snap-length", "128"]).err().unwrap().to_string();
+        assert!(error.contains("a tap of a host file has its own: `snap-length: 128`"), "{error}");
+        let line = |arguments: &[&str]| {
+            let line = ["run"].iter().chain(arguments).copied();
+            Line::try_parse_from(line).err().map(|error| error.to_string())
+        };
+        for bytes in ["127", "65536", "0", "many"] {
+            let error = line(&["--tap", "e0", "--snap-length", bytes]).unwrap();
+            assert!(error.contains("give 128 to 65535 bytes"), "{error}");
+        }
+        assert!(line(&["--inline", "e0", "e1", "--snap-length", "128"]).is_some());
+        assert_eq!(line(&["--tap", "e0", "--snap-length", "65535"]), None);
     }
 
     #[test]

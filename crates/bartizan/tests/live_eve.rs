@@ -170,6 +170,87 @@ fn a_tap_beside_a_host_with_offloads_misses_nothing() {
 }
 
 #[test]
+fn a_tap_with_a_snap_length_counts_what_was_on_the_wire() {
+    const NAME: &str = "a_tap_with_a_snap_length_counts_what_was_on_the_wire";
+    if role().as_deref() == Some("server") {
+        return server("v1");
+    }
+    in_namespace(NAME, || {
+        let has_pcap = bartizan_ports::PacketFilter::compile("ip", 1).is_ok();
+        let filters = [None, Some("tcp port 80")];
+        for filter in filters.into_iter().filter(|filter| filter.is_none() || has_pcap) {
+            for workers in ["1", "2"] {
+                snap_length(NAME, workers, filter);
+            }
+        }
+    });
+}
+
+/// What records of TCP flows say, in order.
+fn flows_of(folder: &Folder) -> Vec<String> {
+    let flows = whole_events(folder, "flow");
+    let keys = ["src_ip", "src_port", "dest_ip", "dest_port"];
+    let counts = ["pkts_toserver", "pkts_toclient", "bytes_toserver", "bytes_toclient", "state"];
+    let of = |flow: &Value| {
+        let counted = counts.map(|key| flow["flow"][key].clone());
+        format!("{:?} {counted:?} {}", keys.map(|key| flow[key].clone()), flow["tcp"]["state"])
+    };
+    let mut flows: Vec<_> = flows.iter().filter(|flow| flow["proto"] == "TCP").map(of).collect();
+    flows.sort_unstable();
+    flows
+}
+
+/// Two programs on one interface, of which one has a snap length: what they say of flows is the same.
+fn snap_length(name: &str, workers: &str, filter: Option<&str>) {
+    const SNAP: &str = "128";
+    let (whole, cut) = (Folder::new(), Folder::new());
+    let host = Host::start(name, "server", &whole.path("done"));
+    run("ip link add v0 type veth peer name v1");
+    run(&format!("ip link set v1 netns {}", host.0.id()));
+    configure("v0", 1);
+    let start = |folder: &Folder, more: &[&str]| {
+        folder.write("r.rules", RULES);
+        let usual = ["run", "--tap", "v0", "--rules", "r.rules", "--out", "o", "--workers", workers];
+        let mut command = Command::new(PROGRAM);
+        command.current_dir(&folder.0).args(usual).args(["--control", "none", "--cache", "none"]);
+        command.args(filter.iter().flat_map(|filter| ["--filter", *filter])).args(more);
+        let program = Running::start(&mut command);
+        program.until("running on v0");
+        program
+    };
+    let programs = [start(&whole, &[]), start(&cut, &["--snap-length", SNAP])];
+    until("the server", || TcpStream::connect((SERVERS[1], 80)).is_ok());
+    for server in SERVERS {
+        ask(server);
+        assert!(fetch(server, "/evil") > 2 && fetch(server, "/large") > LARGE);
+    }
+    // The kernel shows what came last up to two retire times later (10 ms each).
+    std::thread::sleep(Duration::from_millis(200));
+    let [of_whole, of_cut] = programs.map(Running::stop);
+    assert_eq!((of_whole.code, of_cut.code), (Some(0), Some(0)), "{of_whole:?} {of_cut:?}");
+    let note = format!("note: {SNAP} bytes of each frame are looked at (snap-length)");
+    assert!(of_cut.stderr.contains(&note), "{}", of_cut.stderr);
+    let flows = flows_of(&cut);
+    assert_eq!(flows, flows_of(&whole));
+    let large = |flow: &Value| flow["flow"]["bytes_toclient"].as_u64() > Some(LARGE as u64);
+    let large: Vec<_> = whole_events(&cut, "flow").into_iter().filter(large).collect();
+    assert!(large.len() == 2 && large.iter().all(|flow| flow["tcp"]["state"] == "closed"), "{flows:#?}");
+    // Requests are whole; of answers headers are there, and their bodies are gaps.
+    let requests = whole_events(&cut, "alert");
+    assert_eq!(requests.iter().filter(|alert| alert["alert"]["signature_id"] == 1).count(), 2);
+    assert!(requests.iter().all(|alert| alert["alert"]["signature_id"] != 3), "{requests:?}");
+    let last = whole_events(&cut, "stats").pop().unwrap();
+    let (stats, own) = (&last["stats"], &last["bartizan"]["stats"]["capture"]);
+    let counted = own["cut"].as_u64().unwrap();
+    assert!(counted >= 4, "{own}");
+    assert!(of_cut.stdout.contains(&format!(", {counted} cut\n")), "{}", of_cut.stdout);
+    assert_eq!((&stats["decoder"]["invalid"], &stats["tcp"]["invalid_checksum"]), (&0.into(), &0.into()));
+    assert_eq!(whole_events(&whole, "stats").pop().unwrap()["bartizan"]["stats"]["capture"]["cut"], 0);
+    assert!(!of_whole.stdout.contains(" cut"), "{}", of_whole.stdout);
+    run("ip link delete v0");
+}
+
+#[test]
 fn inline_between_hosts_with_offloads_all_arrives_and_is_seen() {
     const NAME: &str = "inline_between_hosts_with_offloads_all_arrives_and_is_seen";
     match role().as_deref() {

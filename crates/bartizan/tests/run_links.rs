@@ -555,6 +555,62 @@ fn what_a_mirror_shows_twice_is_looked_at_once() {
     });
 }
 
+#[test]
+fn a_snap_length_counts_from_the_link_header_without_the_tag_that_the_kernel_takes_out() {
+    in_namespace(|| {
+        ip("link set dev lo up");
+        veth("m0", "m1", 1500);
+        veth("n0", "n1", 1500);
+        let mut outside = port("m0");
+        let with_tag = |mut frame: Vec<u8>| {
+            frame.splice(12..12, [0x81, 0, 0, 42]);
+            frame
+        };
+        // 128 bytes and no more, beside a tag; 129; many more. Each twice, and one whose first bytes are another one's.
+        let longer = |length: usize| udp(false, 50_000, 4_000, &vec![7; length - 42]);
+        let frames = [128, 129, 342].map(|length| [longer(length), with_tag(longer(length))]).concat();
+        let mut all: Vec<_> = frames.iter().flat_map(|frame| [frame.clone(), frame.clone()]).collect();
+        // The headers are those of the one before: only their lengths on the wire differ.
+        all.push([&with_tag(longer(342))[..], &[0; 60]].concat());
+        let has_pcap = bartizan_ports::PacketFilter::compile("ip", 1).is_ok();
+        for workers in [1, 2] {
+            for (interfaces, filter, seen, cut) in [
+                ("m1", "", 13, 9),
+                ("[m1, n1]", "", 13, 9),
+                ("m1", ", filter: vlan 42", 7, 5),
+                ("[m1, n1]", ", filter: ip or vlan 42", 13, 9),
+            ] {
+                if !filter.is_empty() && !has_pcap {
+                    eprintln!("needs libpcap: not run (apt-get install libpcap0.8)");
+                    continue;
+                }
+                let tap =
+                    format!("tap: {{interface: {interfaces}, snap-length: 128, duplicate-window: 1000}}");
+                let link = format!("{{name: m, {tap}, workers: {workers}{filter}}}");
+                let ended = filtered(&mut outside, &all, &link, seen);
+                assert_eq!(ended.code, Some(0), "{ended:?}");
+                let (first, second) = (seen / 2 + 1, seen / 2);
+                assert!(
+                    ended.stdout.starts_with(&format!("{first} frames, {first} inspected, 0 lost")),
+                    "{}",
+                    ended.stdout
+                );
+                assert!(
+                    ended.stdout.contains(&format!("    {second} capture.duplicates\n")),
+                    "{}",
+                    ended.stdout
+                );
+                let port = format!("m1: {seen} received, 0 dropped in the ring, ");
+                let counted = format!("{cut} cut\n");
+                let line =
+                    ended.stdout.lines().find(|line| line.starts_with(&port)).map(|line| format!("{line}\n"));
+                assert!(line.is_some_and(|line| line.ends_with(&counted)), "{}", ended.stdout);
+                assert!(!ended.stdout.contains("do not agree"), "{}", ended.stdout);
+            }
+        }
+    });
+}
+
 /// Blocks of the ring are handed over by time as well: who does not look for a while must not lose what trickles in meanwhile.
 #[test]
 fn a_small_ring_holds_what_trickles_in_while_nobody_looks() {

@@ -223,6 +223,9 @@ pub struct Tap {
     /// Milliseconds, from 1 to 1,000, within which a second frame of the same bytes is not looked at: mirror ports show frames twice. None unless
     /// given.
     pub duplicate_window: Option<u32>,
+    /// Bytes of each frame, from 128 to 65,535, that are looked at, from the link header on; all unless given. The kernel leaves the rest behind: flows are counted as
+    /// they are on the wire, and payloads are inspected as far as they are there.
+    pub snap_length: Option<u32>,
 }
 
 /// Who stamps packets.
@@ -248,6 +251,10 @@ pub const TAP_INTERFACES: usize = 8;
 pub const MERGE_WAIT: core::ops::RangeInclusive<u32> = 1..=1_000;
 /// Shortest and longest window for second frames, in milliseconds.
 pub const DUPLICATE_WINDOW: core::ops::RangeInclusive<u32> = 1..=1_000;
+
+/// Fewest and most bytes that a tap's snap length leaves of a frame. The fewest hold the longest headers that a TCP segment has outside of tunnels: Ethernet with two VLAN tags, IPv6
+/// without extension headers, and 60 bytes of TCP are 122.
+pub const SNAP_LENGTH: core::ops::RangeInclusive<u32> = 128..=65_535;
 
 /// A link's kind, as one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -497,6 +504,7 @@ fn rings(file: &HostFile, problem: &mut impl FnMut(String, String)) {
         let tap = link.tap.as_ref();
         let window = tap.and_then(|tap| tap.duplicate_window);
         number("tap/duplicate-window", window, DUPLICATE_WINDOW, "milliseconds");
+        number("tap/snap-length", tap.and_then(|tap| tap.snap_length), SNAP_LENGTH, "bytes");
         number("tap/merge-wait", tap.and_then(|tap| tap.merge_wait), MERGE_WAIT, "milliseconds");
         let samples = link.inline.as_ref().and_then(|inline| inline.offload.as_ref()?.drop_samples);
         if let Some(samples) =
@@ -800,6 +808,22 @@ controller: {address: 'controller.example:9444', identity: id, state: /var/lib/b
             let error = parse("bartizan.yaml", text).expect_err(text).to_string();
             assert!(error.contains(&format!("bartizan.yaml:{expected}")), "{text}\n{error}");
         }
+    }
+
+    #[test]
+    fn a_snap_length_is_for_taps_and_has_bounds() {
+        let error = |kind: &str, bytes: u32| {
+            let text = format!("links: [{{name: a, {kind}, snap-length: {bytes}}}}}]");
+            parse("bartizan.yaml", &text).err().map(|error| error.to_string())
+        };
+        for bytes in [0, 127, 65_536] {
+            let says =
+                format!("bartizan.yaml:1:53: link `a`: {bytes} bytes are out of range; give 128 to 65535");
+            assert!(error("tap: {interface: e0", bytes).is_some_and(|error| error.contains(&says)));
+        }
+        assert_eq!([128, 65_535].map(|bytes| error("tap: {interface: e0", bytes)), [None, None]);
+        let inline = error("inline: {a: e0, b: e1", 128).unwrap();
+        assert!(inline.contains("1:42: the key `snap-length` is not known"), "{inline}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod inline_net;
 mod xdp_program;
 
 mod counters;
+mod cut;
 mod flood;
 mod fragments;
 mod fragments_linux;

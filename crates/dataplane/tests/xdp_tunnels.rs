@@ -81,7 +81,7 @@ fn counted(tables: &Tables, slot: u32) -> ([u64; 2], [u64; 2]) {
 fn expected(packet: &Decoded, second: bool) -> ([u64; 2], [u64; 2]) {
     let from_high = usize::from(key(packet, SETTING, second, 0).unwrap().is_reversed());
     let (mut packets, mut bytes) = ([0; 2], [0; 2]);
-    (packets[from_high], bytes[from_high]) = (1, packet.captured_len().into());
+    (packets[from_high], bytes[from_high]) = (1, packet.length().into());
     (packets, bytes)
 }
 

@@ -134,6 +134,8 @@ metrics! {
         "Their bytes, without the frame's checksum.";
     PORT_DROPPED Counter Packets "bartizan_port_dropped_total" ["port", "reason", "link"]
         "Packets that a port or its kernel ring lost.";
+    PORT_CUT Counter Packets "bartizan_port_cut_total" ["port", "link"]
+        "Frames of which a port took in only the first bytes: longer than the snap length of a tap.";
     PORT_MERGED Counter Packets "bartizan_port_merged_total" ["port", "what", "link"]
         "Packets of one of several interfaces of a tap that waited for older ones of another, came late, or did not wait since a ring was half full (pressed).";
     MEMORY Gauge Bytes "bartizan_memory_bytes" ["part", "worker", "link"]

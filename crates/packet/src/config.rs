@@ -88,6 +88,9 @@ pub struct DecoderConfig {
     pub geneve: TunnelPorts,
     /// GTP-U; off unless asked for, as Suricata has none.
     pub gtp: TunnelPorts,
+    /// Frames may end before their length on the wire, since who captured them wanted no more of them (a snap length): lengths in headers are compared with the
+    /// frame's on the wire, and what is missing is a payload of which the beginning is there. Else such a frame is a malformed one, as in Suricata.
+    pub cut_frames: bool,
 }
 
 impl Default for DecoderConfig {
@@ -108,6 +111,7 @@ impl DecoderConfig {
             vxlan_reserved: VxlanReservedBits::Permissive,
             geneve: TunnelPorts::on(&[6081]),
             gtp: TunnelPorts { enabled: false, ports: PortList::new(&[2152]) },
+            cut_frames: false,
         }
     }
 }

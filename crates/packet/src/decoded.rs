@@ -2,7 +2,8 @@
 //! The descriptor of a decoded packet: plain values and offsets, no borrow.
 //!
 //! Offsets count from the first byte that was given to the decoder, also for tunnelled packets, and stay inside what
-//! was captured: a slice by them never fails.
+//! was captured: a slice by them never fails. Of a cut frame ([`crate::DecoderConfig::cut_frames`]) headers do, and what is behind them may not: slices of
+//! [`crate::PacketView`] end with what was captured.
 
 use crate::{
     DecodeEvent, DecodeEvents, Ipv4, Ipv6, LinkType, Network, PacketSource, QuotedPacket, Transport,
@@ -192,7 +193,7 @@ pub struct Decoded {
     pub flags: PacketFlags,
     /// First byte of this packet (not 0 for tunnelled packets).
     pub start: u32,
-    /// Byte after the last one of this packet.
+    /// Byte after the last one of this packet, in a cut frame as on the wire.
     pub end: u32,
     /// Length on the wire of the outer frame, which may be more than was captured.
     pub wire_len: u32,
@@ -212,7 +213,7 @@ pub struct Decoded {
     pub l4: u32,
     /// Where the payload starts.
     pub payload: u32,
-    /// How many bytes of payload.
+    /// How many bytes of payload, in a cut frame as on the wire.
     pub payload_len: u32,
     /// The innermost tunnel around this packet.
     pub tunnel: TunnelTag,
@@ -374,9 +375,9 @@ impl Decoded {
         matches!(&self.transport, Transport::Icmp(icmp) if matches!(icmp.kind, 3 | 4 | 5 | 11 | 12))
     }
 
-    /// How many bytes of this packet were captured.
+    /// How many bytes of this packet were captured; in a cut frame how many there were on the wire.
     #[must_use]
-    pub const fn captured_len(&self) -> u32 {
+    pub const fn length(&self) -> u32 {
         self.end.saturating_sub(self.start)
     }
 

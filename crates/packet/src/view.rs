@@ -32,7 +32,7 @@ impl<'a> PacketView<'a> {
     /// This packet's own bytes: of a tunnelled packet from its first header on.
     #[must_use]
     pub fn packet(&self) -> &'a [u8] {
-        self.range(self.decoded.start, self.decoded.captured_len())
+        self.range(self.decoded.start, self.decoded.length())
     }
 
     /// The Ethernet header.
@@ -79,12 +79,23 @@ impl<'a> PacketView<'a> {
         if !self.decoded.is_fragment() {
             return None;
         }
+        self.fragment_place().map(|(start, len)| self.range(start, len))
+    }
+
+    /// Whether the end of the data of an IP fragment was not captured.
+    #[must_use]
+    pub fn is_fragment_cut(&self) -> bool {
+        let whole = |(start, len): (u32, u32)| self.range(start, len).len() >= len as usize;
+        self.decoded.is_fragment() && !self.fragment_place().is_none_or(whole)
+    }
+
+    /// Where the data of an IP fragment stands, and how long it is.
+    fn fragment_place(&self) -> Option<(u32, u32)> {
         match &self.decoded.network {
             Network::Ipv4(ip) => {
-                let len = u32::from(ip.total_len).saturating_sub(u32::from(ip.header_len));
-                Some(self.range(self.decoded.l4, len))
+                Some((self.decoded.l4, u32::from(ip.total_len).saturating_sub(u32::from(ip.header_len))))
             }
-            Network::Ipv6(ip) => ip.fragment.map(|fragment| self.range(fragment.data, fragment.data_len)),
+            Network::Ipv6(ip) => ip.fragment.map(|fragment| (fragment.data, fragment.data_len)),
             _ => None,
         }
     }
@@ -105,6 +116,12 @@ impl<'a> PacketView<'a> {
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
         self.range(self.decoded.payload, self.decoded.payload_len)
+    }
+
+    /// Whether the end of the payload was not captured.
+    #[must_use]
+    pub fn is_payload_cut(&self) -> bool {
+        self.payload().len() < self.decoded.payload_len as usize
     }
 
     /// The TCP options, one by one; nothing when this is no TCP.
@@ -139,7 +156,7 @@ impl<'a> PacketView<'a> {
         Some(InternetChecksum::new().with(self.ip_header()?).is_valid())
     }
 
-    /// Whether the checksum of TCP, UDP, ICMP or ICMPv6 is right; `None` of other protocols. A UDP datagram over
+    /// Whether the checksum of TCP, UDP, ICMP or ICMPv6 is right; `None` of other protocols, and where bytes that it is about were not captured. A UDP datagram over
     /// IPv4 without a checksum is right (RFC 768). What is still to be filled in, and what was verified by who handed the frame over, is
     /// right ([`crate::Checksums`]).
     #[must_use]
@@ -161,50 +178,52 @@ impl<'a> PacketView<'a> {
     /// Whether the field holds what a sender leaves there for hardware to go on with: the sum of the pseudo header, not inverted (Linux
     /// `CHECKSUM_PARTIAL`).
     fn has_partial_sum(&self) -> Option<bool> {
-        let (proto, field, segment) = match &self.decoded.transport {
-            Transport::Tcp(_) => (6, 16, self.range(self.decoded.l4, self.decoded.l4_len())),
-            Transport::Udp(_) => (17, 6, self.range(self.decoded.l4, self.decoded.l4_len())),
-            Transport::Icmpv6(_) => (58, 2, self.icmp_segment()),
+        let (proto, field, len) = match &self.decoded.transport {
+            Transport::Tcp(_) => (6, 16, self.decoded.l4_len()),
+            Transport::Udp(_) => (17, 6, self.decoded.l4_len()),
+            Transport::Icmpv6(_) => (58, 2, self.icmp_len()),
             _ => return None,
         };
-        let len = u32::try_from(segment.len()).ok()?;
+        let segment = self.range(self.decoded.l4, len);
         let sum = pseudo_header(self.decoded.src()?, self.decoded.dst()?, proto, len)?;
         let found = segment.get(field..)?.first_chunk::<2>()?;
         Some(u16::from_be_bytes(*found) == !sum.finish())
     }
 
-    /// As the bytes say.
+    /// As the bytes say. `None`: not all are there.
     fn l4_sum_ok(&self) -> Option<bool> {
-        let segment = self.range(self.decoded.l4, self.decoded.l4_len());
         let proto = match &self.decoded.transport {
             Transport::Tcp(_) => 6,
             Transport::Udp(_) => 17,
             Transport::Icmpv6(_) => 58,
             // No pseudo header.
-            Transport::Icmp(_) => return Some(self.icmp_sum().is_valid()),
+            Transport::Icmp(_) => 1,
             _ => return None,
         };
-        let segment = if proto == 58 { self.icmp_segment() } else { segment };
+        let is_icmp = matches!(proto, 1 | 58);
+        let len = if is_icmp { self.icmp_len() } else { self.decoded.l4_len() };
+        let segment = self.range(self.decoded.l4, len);
         if proto == 17 && segment.get(6..8) == Some(&[0, 0]) {
             return Some(self.decoded.ipv4().is_some());
         }
-        let len = u32::try_from(segment.len()).ok()?;
-        let sum = pseudo_header(self.decoded.src()?, self.decoded.dst()?, proto, len)?;
+        if segment.len() < len as usize {
+            return None;
+        }
+        let sum = match proto {
+            1 => InternetChecksum::new(),
+            _ => pseudo_header(self.decoded.src()?, self.decoded.dst()?, proto, len)?,
+        };
         Some(sum.with(segment).is_valid())
     }
 
-    /// ICMP's header and body: its payload starts at different places, but its checksum covers all to the end.
-    fn icmp_segment(&self) -> &'a [u8] {
+    /// Length of ICMP's header and body: its payload starts at different places, but its checksum covers all to the end.
+    fn icmp_len(&self) -> u32 {
         let end = match &self.decoded.network {
             Network::Ipv4(ip) => self.decoded.l3.saturating_add(u32::from(ip.total_len)),
             Network::Ipv6(ip) => self.decoded.l3.saturating_add(40).saturating_add(u32::from(ip.payload_len)),
             _ => self.decoded.l4,
         };
-        self.range(self.decoded.l4, end.saturating_sub(self.decoded.l4))
-    }
-
-    fn icmp_sum(&self) -> InternetChecksum {
-        InternetChecksum::new().with(self.icmp_segment())
+        end.saturating_sub(self.decoded.l4)
     }
 
     fn from(&self, start: u32) -> &'a [u8] {

@@ -8,6 +8,7 @@ mod headers;
 mod tables;
 
 mod captures;
+mod cut;
 mod ip;
 mod link;
 mod metadata_headers;

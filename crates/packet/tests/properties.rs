@@ -37,7 +37,7 @@ fn check(bytes: &[u8], packet: &Decoded) -> Result<(), TestCaseError> {
     }
     let view = PacketView::new(bytes, packet);
     prop_assert_eq!(view.payload().len(), packet.payload_len as usize);
-    prop_assert_eq!(view.packet().len(), packet.captured_len() as usize);
+    prop_assert_eq!(view.packet().len(), packet.length() as usize);
     let _ = (view.ethernet(), view.ethernet_type(), view.mac_addresses(), view.fragment_data());
     let _ = (view.ip_header(), view.ip_extensions(), view.l4_header());
     let _ = (view.ip_checksum_ok(), view.l4_checksum_ok());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Frames that a mirror port shows twice: once where they came into the switch, once where they left it.
 //!
-//! A frame is the second of a pair when one of the same bytes came within a window of time before it and had no second yet. So what a host really sends
+//! A frame is the second of a pair when one of the same length and the same bytes, as far as they were captured, came within a window of time before it and had no second yet. So what a host really sends
 //! twice is seen twice behind a mirror that doubles everything. Frames are told apart by a hash with a secret key (SipHash, 64 bits): nobody
 //! without the key can have a frame taken for another one. The memory is fixed; a frame whose place another one has taken since is not known any more, and
 //! its second is seen like a first.
@@ -35,7 +35,7 @@ impl Duplicates {
     pub(crate) fn mark(&mut self, batch: &mut Batch) {
         for index in batch.indices() {
             let (Some(info), Some(bytes)) = (batch.info(index), batch.bytes(index)) else { continue };
-            if self.is_second(bytes, info.timestamp)
+            if self.is_second(bytes, info.wire_length, info.timestamp)
                 && let Some(info) = batch.info_mut(index)
             {
                 info.flags = info.flags.with(FrameFlags::DUPLICATE);
@@ -43,10 +43,11 @@ impl Duplicates {
         }
     }
 
-    /// Whether a frame is the second of a pair.
-    pub(crate) fn is_second(&mut self, bytes: &[u8], now: Timestamp) -> bool {
+    /// Whether a frame, of which `bytes` were captured, is the second of a pair.
+    pub(crate) fn is_second(&mut self, bytes: &[u8], wire_length: u32, now: Timestamp) -> bool {
         let mut hasher = self.key.build_hasher();
         hasher.write(bytes);
+        hasher.write_u32(wire_length);
         // Zero is for places without a frame.
         let hash = hasher.finish().max(1);
         let Some(place) = self.places.get_mut(hash as usize & (PLACES - 1)) else { return false };
@@ -69,7 +70,7 @@ mod tests {
     #[test]
     fn the_second_of_each_pair_is_one_and_no_other() {
         let mut duplicates = Duplicates::new(PacketDuration::from_millis(2));
-        let mut see = |bytes: &[u8], micros| duplicates.is_second(bytes, at(micros));
+        let mut see = |bytes: &[u8], micros| duplicates.is_second(bytes, bytes.len() as u32, at(micros));
         // Sent three times by its host, each shown twice.
         let seen: Vec<bool> = (0..6).map(|n| see(b"a frame", n * 10)).collect();
         assert_eq!(seen, [false, true, false, true, false, true]);
@@ -81,9 +82,16 @@ mod tests {
     }
 
     #[test]
+    fn cut_frames_of_different_lengths_are_no_pair() {
+        let mut duplicates = Duplicates::new(PacketDuration::from_millis(2));
+        let mut see = |wire_length| duplicates.is_second(b"the beginning", wire_length, at(1));
+        assert_eq!([1_500, 1_499, 1_500, 13, 1_499].map(&mut see), [false, false, true, false, true]);
+    }
+
+    #[test]
     fn a_clock_that_is_set_back_makes_no_old_frame_a_first() {
         let mut duplicates = Duplicates::new(PacketDuration::from_millis(2));
-        let mut see = |bytes: &[u8], micros| duplicates.is_second(bytes, at(micros));
+        let mut see = |bytes: &[u8], micros| duplicates.is_second(bytes, bytes.len() as u32, at(micros));
         assert!(!see(b"a frame", 60_000_000) && !see(b"another", 60_000_000));
         assert!(!see(b"a frame", 10), "sent again after the clock was set back by a minute");
         assert!(see(b"a frame", 11), "and shown twice");
@@ -95,9 +103,9 @@ mod tests {
     fn a_place_that_is_taken_costs_a_second_and_nothing_else() {
         let mut duplicates = Duplicates::new(PacketDuration::from_millis(1_000));
         let frames = (PLACES * 2) as u64;
-        let firsts = (0..frames).filter(|n| duplicates.is_second(&n.to_be_bytes(), at(1))).count();
+        let firsts = (0..frames).filter(|n| duplicates.is_second(&n.to_be_bytes(), 8, at(1))).count();
         assert_eq!(firsts, 0, "frames that differ are never taken for one another");
-        let seconds = (0..frames).filter(|n| duplicates.is_second(&n.to_be_bytes(), at(2))).count();
+        let seconds = (0..frames).filter(|n| duplicates.is_second(&n.to_be_bytes(), 8, at(2))).count();
         assert!(seconds > 0 && seconds < PLACES, "{seconds}");
     }
 }

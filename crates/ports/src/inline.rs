@@ -115,7 +115,7 @@ impl InlinePort {
             ports.push(port);
         }
         // Each frame goes to one of them from here on.
-        ports.iter().try_for_each(|port| port.socket.listen(None))?;
+        ports.iter().try_for_each(|port| port.socket.listen(None, None))?;
         Ok(ports)
     }
 

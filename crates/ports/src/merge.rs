@@ -196,7 +196,8 @@ impl MergedTap {
         source.counted.merge_pressed += u64::from(pressed);
         source.counted.merge_late += u64::from(late);
         let bytes = source.batch.bytes(index).unwrap_or_default();
-        let duplicate = self.duplicates.as_mut().is_some_and(|known| known.is_second(bytes, time));
+        let length = source.batch.info(index).map_or(0, |info| info.wire_length);
+        let duplicate = self.duplicates.as_mut().is_some_and(|known| known.is_second(bytes, length, time));
         Some(Taken { source: at, index, duplicate })
     }
 

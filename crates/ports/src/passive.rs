@@ -43,6 +43,9 @@ pub struct PassiveOptions<'f> {
     pub fix_offloads: bool,
     /// Only frames that this lets through ([`PacketFilter::compile_for`]); the kernel looks, and counts no others.
     pub filter: Option<&'f PacketFilter>,
+    /// How many bytes of each frame the kernel puts into the ring, from the link header on and without a VLAN tag that it takes out; all of them unless given.
+    /// Frames that were longer are cut ([`crate::FrameFlags::TRUNCATED`]) and counted ([`PortStats::oversized`]). At least 1.
+    pub snap_length: Option<u32>,
     /// Mark a frame that has the bytes of another one that came at most so long before it, as mirror ports show them
     /// ([`crate::FrameFlags::DUPLICATE`]).
     pub duplicate_window: Option<PacketDuration>,
@@ -70,6 +73,7 @@ impl Default for PassiveOptions<'_> {
             timestamps: Timestamps::Software,
             fix_offloads: false,
             filter: None,
+            snap_length: None,
             duplicate_window: None,
         }
     }
@@ -112,7 +116,7 @@ impl PassivePort {
             group = Some(port.socket.join(spread, group, options.outgoing)?);
             ports.push(port);
         }
-        ports.iter().try_for_each(|port| port.socket.listen(options.filter))?;
+        ports.iter().try_for_each(|port| port.socket.listen(options.filter, options.snap_length))?;
         Ok(ports)
     }
 
@@ -145,8 +149,8 @@ impl PassivePort {
         rx.skip_outgoing = socket.skip_outgoing || member && !shared.outgoing;
         if member {
             socket.hush()?;
-        } else if let Some(filter) = options.filter {
-            socket.filter(filter)?;
+        } else if options.filter.is_some() || options.snap_length.is_some() {
+            socket.listen(options.filter, options.snap_length)?;
         }
         socket.start(&shared)?;
         let duplicates = options.duplicate_window.map(Duplicates::new);
@@ -179,6 +183,9 @@ fn request(name: &str, options: &PassiveOptions<'_>) -> Result<libc::tpacket_req
     let Some(retire) = retire else {
         return Err(refuse("retire", format!("{:?}; from 1 ms to 10 s", options.retire)));
     };
+    if options.snap_length == Some(0) {
+        return Err(refuse("snap_length", "0 bytes; the kernel drops such frames".to_owned()));
+    }
     let block_size = options.block_size as u32;
     let blocks = options.blocks as u32;
     Ok(libc::tpacket_req3 {
@@ -285,6 +292,7 @@ mod tests {
             (PassiveOptions { block_size: 4096, ..Default::default() }, "block_size"),
             (PassiveOptions { blocks: 1, ..Default::default() }, "blocks"),
             (PassiveOptions { retire: Duration::from_micros(10), ..Default::default() }, "retire"),
+            (PassiveOptions { snap_length: Some(0), ..Default::default() }, "snap_length"),
         ] {
             match PassivePort::open("lo", &options).map(|_| ()) {
                 Err(OpenError::Option { option: named, .. }) => assert_eq!(named, option),

@@ -24,7 +24,7 @@ pub struct PortStats {
     pub ring_dropped: u64,
     /// Frames that the kernel put into the ring (the kernel's counter): `received` + `skipped` + those still in the ring.
     pub ring_received: u64,
-    /// Frames larger than a ring slot: they were cut (and, with `copied`, fetched whole).
+    /// Frames larger than a ring slot, or than the snap length of a passive port: they were cut (and, with `copied`, fetched whole).
     pub oversized: u64,
     /// Oversized frames fetched whole with a system call each.
     pub copied: u64,
@@ -115,6 +115,12 @@ impl PortStats {
 }
 
 impl PortStats {
+    /// Frames of which only the first bytes were handed out.
+    #[must_use]
+    pub const fn cut(&self) -> u64 {
+        self.oversized.saturating_sub(self.copied)
+    }
+
     /// What a tap of several interfaces counts of one of them: name and frames.
     #[must_use]
     pub const fn merged(&self) -> [(&'static str, u64); 3] {

@@ -68,6 +68,25 @@ pub struct Fanout {
     pub defragment: bool,
 }
 
+/// What a socket filter's program ends with: so many bytes of the frame are wanted.
+const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+
+/// The program of a socket's filter, if it needs one. What a classic BPF program returns is how many bytes of a frame the kernel keeps; 0 drops it.
+fn program_of(filter: Option<&[libc::sock_filter]>, snap: Option<u32>) -> Option<Vec<libc::sock_filter>> {
+    let all = libc::sock_filter { code: RETURN, jt: 0, jf: 0, k: snap.unwrap_or(u32::MAX) };
+    let mut program = match (filter, snap) {
+        (Some([]), Some(_)) | (None, Some(_)) => vec![all],
+        (Some(program), _) => program.to_vec(),
+        (None, None) => return None,
+    };
+    if let Some(snap) = snap {
+        // libpcap's programs end with constants.
+        let lets_through = |step: &&mut libc::sock_filter| step.code == RETURN && step.k != 0;
+        program.iter_mut().filter(lets_through).for_each(|step| step.k = step.k.min(snap));
+    }
+    Some(program)
+}
+
 /// Options that both kinds of AF_PACKET port have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SocketOptions {
@@ -240,26 +259,20 @@ impl Socket {
 
     /// Receives nothing until [`Socket::listen`]: a socket gets all frames of its interface until it is in its group.
     pub(crate) fn hush(&self) -> Result<(), OpenError> {
-        let mut nothing =
-            [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }];
+        let mut nothing = [libc::sock_filter { code: RETURN, jt: 0, jf: 0, k: 0 }];
         sys::set_program(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &mut nothing)
             .map_err(|e| OpenError::system(&self.interface.name, "attaching a filter", e))
     }
 
-    /// Receives only what a filter lets through. It takes the place of the one before it in one step.
-    pub(crate) fn filter(&self, filter: &PacketFilter) -> Result<(), OpenError> {
-        let mut program = filter.program().to_vec();
+    /// Receives what a filter lets through, and of each frame so many bytes at most; all of everything without. Ends what [`Socket::hush`] began: a program takes
+    /// the place of the one before it in one step.
+    pub(crate) fn listen(&self, filter: Option<&PacketFilter>, snap: Option<u32>) -> Result<(), OpenError> {
+        let Some(mut program) = program_of(filter.map(PacketFilter::program), snap) else {
+            return set_option(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0i32)
+                .map_err(|e| OpenError::system(&self.interface.name, "detaching the filter", e));
+        };
         sys::set_program(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &mut program)
             .map_err(|e| OpenError::system(&self.interface.name, "attaching the packet filter", e))
-    }
-
-    /// Ends what [`Socket::hush`] began.
-    pub(crate) fn listen(&self, filter: Option<&PacketFilter>) -> Result<(), OpenError> {
-        if let Some(filter) = filter {
-            return self.filter(filter);
-        }
-        set_option(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0i32)
-            .map_err(|e| OpenError::system(&self.interface.name, "detaching the filter", e))
     }
 
     /// Joins a group whose frames are shared out as `spread` says; without `group` it founds one. Gives the group. Only
@@ -423,5 +436,28 @@ impl SendSocket {
     pub(crate) fn start(&self, interface: &Interface) -> Result<(), OpenError> {
         sys::bind(self.fd.as_fd(), interface.index, Receives::Nothing)
             .map_err(|e| OpenError::system(&interface.name, "binding to the interface", e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filters_program_gives_as_many_bytes_as_the_snap_length() {
+        let step = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };
+        // A load, both ends of a program of libpcap, and one that returns less.
+        let compiled = [step(0x28, 12), step(RETURN, 262_144), step(RETURN, 0), step(RETURN, 60)];
+        let told = |filter, snap| {
+            let program = program_of(filter, snap)?;
+            Some(program.iter().map(|step| (step.code, step.k)).collect::<Vec<_>>())
+        };
+        assert_eq!(told(None, None), None);
+        assert_eq!(told(None, Some(128)), Some(vec![(RETURN, 128)]));
+        assert_eq!(told(Some(&[]), Some(128)), Some(vec![(RETURN, 128)]));
+        let as_it_is = vec![(0x28, 12), (RETURN, 262_144), (RETURN, 0), (RETURN, 60)];
+        assert_eq!(told(Some(&compiled), None), Some(as_it_is));
+        let cut = vec![(0x28, 12), (RETURN, 128), (RETURN, 0), (RETURN, 60)];
+        assert_eq!(told(Some(&compiled), Some(128)), Some(cut));
     }
 }

@@ -63,7 +63,8 @@ impl ChecksumSample {
         if !self.checks() {
             return true;
         }
-        let right = view.l4_checksum_ok().unwrap_or(true);
+        // Of a cut one nobody knows.
+        let Some(right) = view.l4_checksum_ok() else { return true };
         self.result(right);
         self.checked += u64::from(self.checks());
         // The sample may just have shown that checksums are made elsewhere.

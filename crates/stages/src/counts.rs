@@ -107,6 +107,8 @@ pub struct WorkerCounters {
     pub not_replaced: u64,
     /// Packets without a payload function on their path, spared reassembly and parsing.
     pub spared: u64,
+    /// Datagrams whose end was not captured, which parsers were not given.
+    pub cut_unparsed: u64,
 }
 
 impl WorkerCounters {
@@ -146,6 +148,7 @@ impl WorkerCounters {
             replaced,
             not_replaced,
             spared,
+            cut_unparsed,
         } = other;
         self.packets += packets;
         self.bytes += bytes;
@@ -172,6 +175,7 @@ impl WorkerCounters {
         self.replaced += replaced;
         self.not_replaced += not_replaced;
         self.spared += spared;
+        self.cut_unparsed += cut_unparsed;
         self
     }
 }

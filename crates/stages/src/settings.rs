@@ -262,6 +262,7 @@ fn decoder(settings: &Settings) -> Result<DecoderConfig, SettingError> {
                 return Err(error("decoder.vxlan.reserved-bits-check", other, "strict or permissive"));
             }
         },
+        cut_frames: built_in.cut_frames,
     })
 }
 

@@ -74,7 +74,7 @@ pub fn visit_capture(port: &PortStats, mut each: impl FnMut(&'static str, u64)) 
     each("capture.afpacket.send_errors", port.send_failures.total());
     each("capture.checksum_pending", port.checksum_pending);
     each("capture.unstamped", port.unstamped);
-    each("capture.cut", port.oversized.saturating_sub(port.copied));
+    each("capture.cut", port.cut());
     each("capture.merge.waited", port.merge_waited);
     each("capture.merge.late", port.merge_late);
     each("capture.merge.pressed", port.merge_pressed);

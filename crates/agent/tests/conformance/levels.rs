@@ -130,7 +130,7 @@ fn plain(packet: &Decoded, link: LinkId) -> Option<(DeviceKey, MockPacket)> {
         timestamp: tcp.options.timestamps.map(|(own, _)| own),
         urgent: tcp.flags.contains(TcpFlags::URG),
     });
-    let bytes = packet.captured_len().into();
+    let bytes = packet.length().into();
     Some((DeviceKey::of(&key), MockPacket { from_low: !key.is_reversed(), bytes, segment }))
 }
 

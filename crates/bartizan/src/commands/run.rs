@@ -273,6 +273,14 @@ fn tell_what_runs(plan: &Plan, builder: &Builder, refuses_midstream: bool) {
             "note: TCP connections that are open already are refused until they open anew (stream_midstream); to reset them set stream.midstream-policy to reject, to pick them up set stream.midstream to yes"
         );
     }
+    for link in &plan.links {
+        let which = if plan.links.len() > 1 { format!("link `{}`: ", link.name) } else { String::new() };
+        if let Some(bytes) = link.receive.snap_length {
+            eprintln!(
+                "note: {which}{bytes} bytes of each frame are looked at (snap-length): what lies behind them is not inspected, and parsers meet it as lost"
+            );
+        }
+    }
     eprintln!(
         "running on {} (patterns: {}); SIGUSR2 loads rules and policy anew, SIGHUP opens outputs again, SIGINT or SIGTERM ends it",
         plan.links.iter().map(LinkPlan::interface).collect::<Vec<_>>().join(", "),
@@ -363,7 +371,8 @@ fn engine_settings(
             warnings.push(warning);
         }
     }
-    let settings = settings.for_live_links();
+    let mut settings = settings.for_live_links();
+    settings.decoder.cut_frames = link.receive.snap_length.is_some();
     let settings = if link.prevention {
         settings.for_real_receivers(plan.options.leaves_urgent_bytes_to_us())
     } else {

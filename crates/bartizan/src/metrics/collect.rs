@@ -369,6 +369,7 @@ impl Worker<'_> {
             page.add(&m::PORT_PACKETS, &[port, "in", self.link], stats.received);
             page.add(&m::PORT_PACKETS, &[port, "out", self.link], stats.sent);
             page.add(&m::PORT_DROPPED, &[port, "receive_ring", self.link], stats.ring_dropped);
+            page.add(&m::PORT_CUT, &[port, self.link], stats.cut());
             if !self.has_level {
                 add_sizes(page, (port, self.link), &stats.received_sizes);
             }

@@ -82,7 +82,7 @@ impl Passage<'_> {
             self.cx.leaving.note_checksum(&PacketView::new(bytes, packet));
         }
         if !self.runner.train.took() {
-            self.cx.account.packet(&decision, packet.captured_len(), acts);
+            self.cx.account.packet(&decision, packet.length(), acts);
         }
         self.relieve();
         decision
@@ -112,7 +112,7 @@ impl Passage<'_> {
             if let Some(entry) = self.flows.get_mut(id) {
                 entry.ext.standing.note_refused_apart();
             }
-            self.flows.count(id, direction, packet.captured_len(), frame.now, true);
+            self.flows.count(id, direction, packet.length(), frame.now, true);
             let decision = Decision::refuse(Verdict::Drop, Reason::TunnelInner, FunctionId::ENGINE);
             self.cx.recorder.refused(&occasion, self.flows.get(id), &Fate { decision, reject: None }, &[]);
             // Where nobody judges packets around, a level can refuse what they carry by itself.
@@ -232,7 +232,7 @@ impl Passage<'_> {
     ) -> Decision {
         let packet = arrival.decoded();
         let rebuilt = packet.flags.contains(PacketFlags::REBUILT);
-        let length = if rebuilt { packet.wire_len } else { packet.captured_len() };
+        let length = if rebuilt { packet.wire_len } else { packet.length() };
         let mut id = id;
         let mut opening = None;
         if self.may_open_anew(packet, id) {

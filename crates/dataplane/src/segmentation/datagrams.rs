@@ -60,7 +60,7 @@ impl<'p> Plan<'p> {
 mod tests {
     use super::super::tests::{VXLAN, decode, frame, udp_tunnel};
     use super::*;
-    use bartizan_packet::PacketView;
+    use bartizan_packet::{DecoderConfig, PacketView};
     use bartizan_ports::{FrameFlags, FrameInfo};
 
     /// An Ethernet frame with a UDP datagram, whose checksum is left to a device.
@@ -180,5 +180,24 @@ mod tests {
         assert_eq!(lengths, [72, 1_042, 1_042, 542, 72]);
         let refused: Vec<_> = batch.indices().map(|at| batch.info(at).unwrap().refusal().is_err()).collect();
         assert_eq!(refused, [false, false, false, false, true]);
+    }
+
+    #[test]
+    fn a_frame_that_a_snap_length_cut_stays_one() {
+        let large = datagram(false, &[3; 2_500]);
+        let info = FrameInfo {
+            flags: FrameFlags::JOINED.with(FrameFlags::TRUNCATED),
+            segmentation: Segmentation { size: 1_000, header: 34 },
+            wire_length: large.len() as u32,
+            ..FrameInfo::default()
+        };
+        let config = DecoderConfig { cut_frames: true, ..DecoderConfig::default() };
+        for captured in [128, 1_042, large.len() - 1] {
+            let mut batch = Batch::with_capacity(1);
+            batch.push_copy(&large[..captured], info);
+            let done = split(&mut batch, &mut Decoder::new(config), &mut DecodeOutput::new());
+            assert_eq!((done, batch.len()), (Split { datagrams: 0, left: 1 }, 1));
+            assert_eq!((batch.bytes(0), batch.info(0)), (Some(&large[..captured]), Some(&info)));
+        }
     }
 }

@@ -99,6 +99,7 @@ impl Worker {
             each("http.memuse", held.http);
             each("http.memcap", self.account.memory.of_protocol(http).1);
         }
+        each("capture.cut_unparsed", self.account.counters.cut_unparsed);
         each("tcp.checksums_checked", self.checksums.checked());
         let gave_way = self.account.memory.counters();
         each("tcp.reassembly_memory_closed", gave_way.streams);

@@ -35,12 +35,13 @@ struct Length {
 
 impl PacketCondition for Length {
     fn matches(&self, scene: &Scene<'_>) -> bool {
-        // What is longer than 65,535 bytes (segmentation offload) counts as that.
+        // What is longer than 65,535 bytes (segmentation offload) counts as that. Of a cut packet its length on the wire counts.
         let length = |packet: &bartizan_packet::PacketView<'_>| {
-            u16::try_from(packet.payload().len()).unwrap_or(u16::MAX)
+            u16::try_from(packet.decoded().payload_len).unwrap_or(u16::MAX)
         };
         scene.packet.is_some_and(|packet| {
-            let has_data = scene.shows_stream || !scene.payload.is_empty();
+            let is_cut_off = packet.payload().is_empty() && packet.is_payload_cut();
+            let has_data = scene.shows_stream || !scene.payload.is_empty() || is_cut_off;
             // A payload that is not shown is no matter of rules that want one.
             let hidden = scene.payload.is_empty() && !packet.payload().is_empty();
             if hidden && !matches!(self.check, UintMatch::Less(_)) {

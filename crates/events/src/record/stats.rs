@@ -11,6 +11,7 @@ const OWN: &[&str] = &[
     "app_layer_memory.",
     "capture.checksum_pending",
     "capture.cut",
+    "capture.cut_unparsed",
     "capture.duplicates",
     "capture.merge.",
     "capture.unstamped",

@@ -38,7 +38,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
     p.l4 = span.start();
     let header_len = match version {
         0 => version_0(cx, head, span),
-        1 => version_1(head, span),
+        1 => version_1(cx, head, span),
         _ => Err(DecodeEvent::GreWrongVersion),
     };
     match header_len {
@@ -72,7 +72,7 @@ fn version_0(cx: &Context<'_>, head: Head, span: Span) -> Result<usize, DecodeEv
     if head.flags & (CHECKSUM | ROUTING) != 0 {
         len += WORD;
     }
-    if len > span.len() {
+    if len > cx.slice(span).len() {
         return Err(DecodeEvent::GreVersion0HdrTooBig);
     }
     if head.flags & ROUTING == 0 {
@@ -88,13 +88,13 @@ fn version_0(cx: &Context<'_>, head: Head, span: Span) -> Result<usize, DecodeEv
             return Ok(len);
         }
         len += usize::from(*entry_len);
-        if len > span.len() {
+        if len > cx.slice(span).len() {
             return Err(DecodeEvent::GreVersion0MalformedSreHdr);
         }
     }
 }
 
-fn version_1(head: Head, span: Span) -> Result<usize, DecodeEvent> {
+fn version_1(cx: &Context<'_>, head: Head, span: Span) -> Result<usize, DecodeEvent> {
     let refused = [
         (CHECKSUM, DecodeEvent::GreVersion1Chksum),
         (ROUTING, DecodeEvent::GreVersion1Route),
@@ -122,7 +122,7 @@ fn version_1(head: Head, span: Span) -> Result<usize, DecodeEvent> {
     if head.flags_version & V1_ACK != 0 {
         len += WORD;
     }
-    if len > span.len() {
+    if len > cx.slice(span).len() {
         return Err(DecodeEvent::GreVersion1HdrTooBig);
     }
     Ok(len)

@@ -71,6 +71,8 @@ fn error(cx: &Context<'_>, p: &mut Decoded, span: Span, icmp: &mut Icmp, max_cod
     }
     match quoted::ipv4(cx, quote) {
         Ok(packet) => icmp.quoted = Some(packet),
+        // The sender's quote was whole; what it is about is not known.
+        Err(QuoteError::Truncated) if cx.is_cut(quote) => {}
         Err(QuoteError::Truncated) => p.invalid(DecodeEvent::Icmpv4Ipv4TruncPkt),
         Err(QuoteError::Version) => p.invalid(DecodeEvent::Icmpv4Ipv4UnknownVer),
     }

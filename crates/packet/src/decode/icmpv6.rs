@@ -27,8 +27,11 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
             if icmp.kind == 2 {
                 icmp.mtu = Some(u32::from_be_bytes([*a, *b, *c, *d]));
             }
-            match quoted::ipv6(cx, span.skip(HEADER_LEN)) {
+            let quote = span.skip(HEADER_LEN);
+            match quoted::ipv6(cx, quote) {
                 Ok(packet) => icmp.quoted = Some(packet),
+                // The sender's quote was whole; what it is about is not known.
+                Err(QuoteError::Truncated) if cx.is_cut(quote) => {}
                 Err(QuoteError::Truncated) => p.invalid(DecodeEvent::Icmpv6Ipv6TruncPkt),
                 Err(QuoteError::Version) => p.invalid(DecodeEvent::Icmpv6Ipv6UnknownVersion),
             }

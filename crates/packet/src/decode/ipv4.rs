@@ -73,6 +73,10 @@ fn header(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Result<Ipv4, Opt
         return Err(Some(DecodeEvent::Ipv4TruncPkt));
     }
     let options = cx.slice(span.first(usize::from(header_len)).skip(HEADER_LEN));
+    // Those of a cut frame may be missing.
+    if options.len() < usize::from(header_len) - HEADER_LEN {
+        return Err(Some(DecodeEvent::Ipv4TruncPkt));
+    }
     let (options, option_count) = if options.is_empty() {
         (IpOptions::empty(), 0)
     } else {

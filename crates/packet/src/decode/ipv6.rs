@@ -15,7 +15,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
     cx.counters.ipv6 += 1;
     cx.layer(p)?;
     let span = span.first(MAX_LEN);
-    let ip = match header(cx.slice(span)) {
+    let ip = match header(cx.slice(span), span.len()) {
         Ok(ip) => ip,
         Err(event) => {
             p.unreadable(event);
@@ -37,8 +37,9 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
     Ok(())
 }
 
-fn header(bytes: &[u8]) -> Result<Ipv6, DecodeEvent> {
-    let Some((head, rest)) = bytes.split_first_chunk::<HEADER_LEN>() else {
+/// `length` is that of the packet and what follows it, of which the bytes may be the beginning.
+fn header(bytes: &[u8], length: usize) -> Result<Ipv6, DecodeEvent> {
+    let Some(head) = bytes.first_chunk::<HEADER_LEN>() else {
         return Err(DecodeEvent::Ipv6PktTooSmall);
     };
     let mut c = bartizan_base::Cursor::new(head);
@@ -48,7 +49,7 @@ fn header(bytes: &[u8]) -> Result<Ipv6, DecodeEvent> {
         return Err(DecodeEvent::Ipv6WrongIpVersion);
     }
     let payload_len = c.u16().ok_or(short)?;
-    if rest.len() < usize::from(payload_len) {
+    if length < HEADER_LEN + usize::from(payload_len) {
         return Err(DecodeEvent::Ipv6TruncPkt);
     }
     let next_header = c.u8().ok_or(short)?;

@@ -91,7 +91,7 @@ pub(crate) struct Stop;
 /// Result of one layer.
 pub(crate) type Step = Result<(), Stop>;
 
-/// A range of the captured bytes.
+/// A range of the frame's bytes. Of a cut frame ([`DecoderConfig::cut_frames`]) its end may lie behind what was captured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     at: usize,
@@ -138,9 +138,18 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// The bytes of a span.
+    /// The bytes of a span, as far as they were captured.
     fn slice(&self, span: Span) -> &'a [u8] {
-        self.bytes.get(span.at..span.end).unwrap_or(&[])
+        match self.bytes.get(span.at..span.end) {
+            Some(bytes) => bytes,
+            // Only a cut frame has spans that end behind its bytes.
+            None => self.bytes.get(span.at..).unwrap_or(&[]),
+        }
+    }
+
+    /// Whether bytes of a span were not captured.
+    fn is_cut(&self, span: Span) -> bool {
+        self.slice(span).len() < span.len()
     }
 
     /// The first `N` bytes of a span.
@@ -301,14 +310,17 @@ impl Decoder {
         &mut self.counters
     }
 
-    /// Decodes a captured frame. `wire_len` is its length on the wire, of which `bytes` may be the beginning.
+    /// Decodes a captured frame. `wire_len` is its length on the wire, of which `bytes` may be the beginning: what is missing makes its packet
+    /// malformed, or is no fault ([`DecoderConfig::cut_frames`]).
     ///
     /// `out` holds at least the outer packet afterwards; a link type that is not supported leaves it empty of layers.
     pub fn decode(&mut self, link_type: LinkType, bytes: &[u8], wire_len: u32, out: &mut DecodeOutput) {
         let link_type = LinkType::from_capture(link_type.0);
         self.counters.frame(bytes.len());
         let begin = |packet: &mut Decoded| (packet.link_type, packet.wire_len) = (link_type, wire_len);
-        self.run(begin, bytes, out, |cx, p, span| link::decode(cx, p, span, link_type));
+        let is_cut = self.config.cut_frames && bytes.len() < wire_len as usize;
+        let length = if is_cut { wire_len as usize } else { bytes.len() };
+        self.run(begin, (bytes, length), out, |cx, p, span| link::decode(cx, p, span, link_type));
         if out.outer().is_some_and(Decoded::is_invalid) {
             self.counters.invalid += 1;
         }
@@ -327,17 +339,18 @@ impl Decoder {
             packet.tunnel = fragment.tunnel;
             packet.wire_len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         };
-        self.run(begin, bytes, out, |cx, p, span| raw::decode_version(cx, p, span.skip(link)));
+        let whole = (bytes, bytes.len());
+        self.run(begin, whole, out, |cx, p, span| raw::decode_version(cx, p, span.skip(link)));
         if let Some(packet) = out.packets.first_mut() {
             packet.flags |= PacketFlags::REBUILT;
         }
     }
 
-    /// `begin` says what is known of the outer packet before it is read.
+    /// `begin` says what is known of the outer packet before it is read. `length` is that of the frame, of which the bytes may be the beginning.
     fn run(
         &mut self,
         begin: impl FnOnce(&mut Decoded),
-        bytes: &[u8],
+        (bytes, length): (&[u8], usize),
         out: &mut DecodeOutput,
         decode: impl FnOnce(&mut Context<'_>, &mut Decoded, Span) -> Step,
     ) {
@@ -353,7 +366,7 @@ impl Decoder {
         begin(packet);
         // Offsets are 32 bits wide: nothing beyond is looked at.
         let bytes = bytes.get(..u32::MAX as usize).unwrap_or(bytes);
-        let span = Span { at: 0, end: bytes.len() };
+        let span = Span { at: 0, end: length.min(u32::MAX as usize) };
         packet.end = span.end();
         let mut cx = Context { bytes, config: &self.config, counters: &mut self.counters, packets: inner };
         // Why it stopped stands in the events.

@@ -36,13 +36,14 @@ fn header(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Result<Tcp, Deco
         return Err(DecodeEvent::TcpPktTooSmall);
     };
     let header_len = (offset >> 4) * 4;
-    if span.len() < usize::from(header_len) {
+    let header = cx.slice(span.first(header_len.into()));
+    if header.len() < usize::from(header_len) {
         return Err(DecodeEvent::TcpHlenTooSmall);
     }
     if usize::from(header_len) < HEADER_LEN {
         return Err(DecodeEvent::TcpInvalidOptlen);
     }
-    let options = options(p, cx.slice(span.first(usize::from(header_len)).skip(HEADER_LEN)));
+    let options = options(p, header.get(HEADER_LEN..).unwrap_or(&[]));
     Ok(Tcp {
         sport: u16::from_be_bytes([*s0, *s1]),
         dport: u16::from_be_bytes([*d0, *d1]),

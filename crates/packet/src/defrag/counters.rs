@@ -103,6 +103,8 @@ drops! {
     NotAFragment => "defrag.dropped.not_a_fragment", Defrag;
     /// The IP header given with it is none.
     BadHeader => "defrag.dropped.bad_header", Defrag;
+    /// Its end was not captured.
+    Cut => "defrag.dropped.cut", Defrag;
     /// It has no data.
     Empty => "defrag.dropped.empty", Defrag;
     /// The datagram would be longer than IP allows (ping of death).

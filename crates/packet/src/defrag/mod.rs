@@ -104,6 +104,13 @@ impl Defragmenter {
         }
     }
 
+    /// Counts a fragment whose end was not captured: it cannot be part of a datagram.
+    pub fn leave_out_cut(&mut self, is_ipv4: bool) {
+        let counters = if is_ipv4 { &mut self.counters.ipv4 } else { &mut self.counters.ipv6 };
+        counters.fragments = counters.fragments.saturating_add(1);
+        self.counters.drop(DropReason::Cut);
+    }
+
     /// Takes a fragment. When it completes its datagram, `out` holds that: of IPv4 with total length,
     /// fragment fields and checksum put right; of IPv6 without the fragment header, with payload length
     /// and next header put right. Otherwise what `out` holds means nothing.

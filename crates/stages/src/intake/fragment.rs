@@ -63,6 +63,10 @@ impl Intake {
         if prevention && packet.is_invalid() {
             return Fragmented::Refused(Reason::Defrag);
         }
+        if PacketView::new(bytes, packet).is_fragment_cut() {
+            self.defrag.leave_out_cut(packet.ipv4().is_some());
+            return refused(Reason::Defrag);
+        }
         let whence = Whence { tenant, link: frame.link, arrived_by: self.arrived_by };
         let Some((key, fragment)) = fragment_of(settings, &whence, bytes, packet) else {
             return refused(Reason::Defrag);

@@ -37,7 +37,11 @@ impl Runner {
                     && self.read_stream(cx, entry, occasion, parts, readable)
             }
             (Transport::Udp(_), _) => {
-                if !cx.checksums.is_thrown_away(cx.settings, packet) {
+                let carries_packet = packet.decoded().flags.contains(PacketFlags::HAS_INNER);
+                if packet.is_payload_cut() && !carries_packet {
+                    // A message without its end is none: parsers would call it malformed.
+                    cx.account.counters.cut_unparsed += 1;
+                } else if !cx.checksums.is_thrown_away(cx.settings, packet) {
                     self.read_datagram(cx.settings, entry, (packet, occasion), parts);
                 }
                 false
