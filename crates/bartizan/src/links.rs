@@ -35,6 +35,8 @@ enum State {
 
 struct Watched {
     plan: LinkPlan,
+    number: LinkId,
+    /// Over its workers: over one, until the settings say how when its ports are opened.
     spread: Spread,
     /// By interface, if it has a filter.
     filters: Vec<PacketFilter>,
@@ -63,8 +65,8 @@ pub struct Links {
 }
 
 impl Links {
-    /// Of interfaces that work. `seed` is that of the workers' hash.
-    pub fn new(plan: &Plan, interfaces: Vec<Vec<Interface>>, seed: [u64; 2]) -> Result<Self, Failure> {
+    /// Of interfaces that work.
+    pub fn new(plan: &Plan, interfaces: Vec<Vec<Interface>>) -> Result<Self, Failure> {
         let several = plan.links.len() > 1;
         let exits = &plan.exits;
         let watched = |((plan, interfaces), number): ((&LinkPlan, Vec<Interface>), u16)| {
@@ -81,7 +83,8 @@ impl Links {
             };
             Ok(Watched {
                 plan: plan.clone(),
-                spread: Spread::new(seed, plan.workers).of_link(LinkId(number)),
+                number: LinkId(number),
+                spread: Spread::new([0; 2], 1),
                 filters: filters(plan)?,
                 parts: parts.into_iter().map(part).collect(),
                 several,
@@ -97,7 +100,7 @@ impl Links {
     /// Opens the ports of all links, and puts them together with what makes the workers of each.
     pub fn open(&mut self, stacks: Vec<Stack>, warnings: &mut Vec<String>) -> Result<Vec<OfLink>, Failure> {
         let open = |(link, stack): (&mut Watched, Stack)| {
-            link.spread = link.spread.counting(stack.settings.vlan_in_key, stack.settings.tunnel_in_key);
+            link.spread = stack.settings.spread(link.plan.workers).of_link(link.number);
             warnings.extend(link.timestamps.1.clone());
             let ports = link.open(warnings).map_err(|error| match link.several {
                 true => Failure::input(format!("link `{}`: {error}", link.plan.name)),

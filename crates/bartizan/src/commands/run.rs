@@ -47,9 +47,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     signals::install();
     let mut plan = plan::plan(&args.given)?;
     // What can be refused at once is looked at before rules are loaded, which takes its time.
-    let seed = load::seed();
     let interfaces = interfaces(&plan)?;
-    let mut links = Links::new(&plan, interfaces.clone(), seed)?;
+    let mut links = Links::new(&plan, interfaces.clone())?;
     // Without a folder no output is a file with a relative name.
     let folder = plan.out.as_deref().unwrap_or(Path::new(""));
     let mut builder = Builder::new(&plan.options, folder)?;
@@ -62,7 +61,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut controller = plan.controller.as_ref().map(southbound::Opened::open).transpose()?;
     let built = southbound::first(controller.as_mut(), &mut builder)?;
     let mut warnings: Vec<String> = builder.warnings().to_vec();
-    let settings = settings_of(&plan, &builder, seed, &mut warnings)?;
+    let settings = settings_of(&plan, &builder, load::seed(), &mut warnings)?;
     let runs = runs_of(&plan, &built.function_names);
     let mut recorder = recorder_of(&plan, &builder, &runs, &mut warnings)?;
     let engines = Engines::new(&plan, &builder, &built)?;

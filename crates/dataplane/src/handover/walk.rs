@@ -37,6 +37,9 @@ impl Owners {
     /// The owner of all fragments in frames with this outermost packet: by its virtual network and addresses. So the fragments of a datagram in a tunnel meet those of
     /// the datagrams that carry them, whose frames wait with them.
     fn of_fragments(&self, link: LinkId, outermost: &Decoded) -> WorkerId {
+        if self.is_one() {
+            return WorkerId(0);
+        }
         let (Some(source), Some(destination)) = (outermost.src(), outermost.dst()) else {
             return WorkerId(0);
         };
@@ -69,11 +72,16 @@ impl Owners {
     /// by the same hash cannot know it; and with the next policy it may be another one, for packets that are under way.
     #[inline]
     pub(crate) fn of_packet(&self, link: LinkId, packet: &Decoded) -> WorkerId {
-        // Who is alone owns all.
-        if self.spread.workers() == 1 {
+        if self.is_one() {
             return WorkerId(0);
         }
         self.among_several(link, packet)
+    }
+
+    /// Who is alone owns all.
+    #[inline]
+    const fn is_one(&self) -> bool {
+        self.spread.workers() == 1
     }
 
     fn among_several(&self, link: LinkId, packet: &Decoded) -> WorkerId {
@@ -239,7 +247,10 @@ impl Walk {
                 layer.left = index;
                 continue;
             };
-            if packet.is_fragment() && !layer.fragment_done && depth <= usize::from(MAX_DEPTH) {
+            if let Some(keeper) = keeper
+                && !layer.fragment_done
+                && depth <= usize::from(MAX_DEPTH)
+            {
                 if keeper != me {
                     return Stop::At(keeper);
                 }
@@ -263,11 +274,11 @@ impl Walk {
             // What its flow's home has sent here is handled here.
             let directed = self.directed.take();
             if directed.is_none() {
-                let owner = if packet.is_fragment() { keeper } else { owners.of_packet(frame.link, packet) };
+                let owner = keeper.unwrap_or_else(|| owners.of_packet(frame.link, packet));
                 if owner != me {
                     return Stop::At(owner);
                 }
-                if !packet.is_fragment()
+                if keeper.is_none()
                     && let Some(key) = moved(worker, frame, packet)
                 {
                     return Stop::Moved(key);
@@ -302,9 +313,11 @@ impl Walk {
         self.keeper
     }
 
-    /// Who keeps the fragments of this frame, if there are any.
-    fn fragment_owner(&self, link: LinkId, owners: &Owners) -> WorkerId {
+    /// Who keeps the fragments of this frame, if the next packet is one.
+    fn fragment_owner(&self, link: LinkId, owners: &Owners) -> Option<WorkerId> {
+        let Layer { output, left, .. } = self.layers.last()?;
+        output.packets().get(left.checked_sub(1)?).filter(|packet| packet.is_fragment())?;
         let outermost = self.layers.first().and_then(|layer| layer.output.outer());
-        outermost.map_or(WorkerId(0), |packet| owners.of_fragments(link, packet))
+        Some(outermost.map_or(WorkerId(0), |packet| owners.of_fragments(link, packet)))
     }
 }

@@ -144,8 +144,8 @@ pub struct FlowDetect {
     ip_only_done: [bool; 2],
     /// No rule that is found by an address names an end of the flow's packets, by direction.
     unnamed: PerDirection<bool>,
-    /// What is known of the windows that the stream is shown with, by direction.
-    windows: PerDirection<WindowScan>,
+    /// What is known of the windows that the stream is shown with, by direction. A flow without a stream has none, so it has no room for them.
+    windows: Option<Box<PerDirection<WindowScan>>>,
     /// The firewall refused a packet with payload, and what it brought to transactions is not judged yet.
     withheld: PerDirection<bool>,
     turned: bool,
@@ -171,7 +171,7 @@ impl FlowDetect {
             self.forget_all_tx();
             self.ip_only_done = [false; 2];
             self.unnamed = PerDirection::default();
-            self.windows = PerDirection::default();
+            self.windows = None;
             let FlowRuleState { passed, dropped, accepted, .. } = &mut self.state;
             *accepted = accepted.filter(|rule| rules.accepts(rule));
             *passed = passed.filter(|rule| rules.says(rule, Says::Pass, visible));
@@ -233,14 +233,14 @@ impl FlowDetect {
         if self.turned != turned {
             self.turned = turned;
             self.unnamed = PerDirection::default();
-            self.windows = PerDirection::default();
+            self.windows = None;
             self.veiled = PerDirection::default();
         }
     }
 
     /// What is known of the window on a direction's stream, for the generation's set of literals.
     pub(crate) fn window(&mut self, direction: Direction) -> &mut WindowScan {
-        &mut self.windows[direction]
+        &mut self.windows.get_or_insert_default()[direction]
     }
 
     /// Whether the rules on addresses were evaluated for this direction already.
@@ -448,14 +448,18 @@ impl FlowDetect {
 
 impl SlotState for FlowDetect {
     fn held(&self) -> usize {
-        let windows = self.windows.to_server.held().saturating_add(self.windows.to_client.held());
+        let of = |windows: &PerDirection<WindowScan>| {
+            windows.to_server.held().saturating_add(windows.to_client.held())
+        };
+        let windows =
+            self.windows.as_deref().map_or(0, |windows| of(windows).saturating_add(size_of_val(windows)));
         let transactions = self.tx.held().saturating_add(self.tx_held);
         transactions.saturating_add(windows).saturating_add(self.state.held())
     }
 
     fn let_go(&mut self) {
         self.forget_all_tx();
-        self.windows = PerDirection::default();
+        self.windows = None;
     }
 
     fn describe(&self) -> FlowDescription<'_> {
@@ -537,5 +541,11 @@ mod tests {
         assert!((1000..1400).contains(&variable), "{variable}");
         flow.state.set_variable(1, &[0; 10]);
         assert!(flow.held() < variable - 900, "{}", flow.held());
+
+        let without = flow.held();
+        flow.window(Direction::ToClient);
+        assert_eq!(flow.held() - without, 2 * size_of::<WindowScan>(), "a stream's windows, both directions");
+        flow.let_go();
+        assert_eq!(flow.held(), without);
     }
 }
