@@ -2,8 +2,9 @@
 """What requests wait for while encrypted flows and elephants are there, inline with Emerging Threats Open, beside Suricata.
 
 Two hosts, as in the bench of inline chains. Two flows of steady rate are open all the time: an iperf3 stream, which a rule with `bypass` lets go on, and a download over TLS, which is encrypted behind its
-handshake. wrk asks for 100 KB over 32 connections. First its highest rate through Suricata as it is shipped is found; then all are asked at half of that rate, evenly: each connection waits (wrk's `delay`) so
-long that the rate comes out. The figure is the 99th percentile of the time from a request to the end of its answer. Programs take turns; ratios are of one round.
+handshake. Both are steady at their senders: a reader of large pieces (`curl --limit-rate`) lets its server send many megabytes in one go, and whoever waits for the same server, or shares its core, waits for
+that. wrk asks for 100 KB over 32 connections. First its highest rate through Suricata as it is shipped is found; then all are asked at half of that rate: before each request a connection waits
+(wrk's `delay`) for a time between none and twice the mean, by chance, so that connections do not keep step, and the mean is such that the rate comes out. The figure is the 99th percentile of the time from a request to the end of its answer. Programs take turns; ratios are of one round.
 The kernel's bridge, which inspects nothing, takes its turn as well: what requests wait for the hosts alone, below which no program can come.
 
 Where flows are bypassed (`bypass`, and the XDP level), `encryption-handling` and `stream.bypass` say so, for both programs: streams that have reached their depth go on uninspected, among them
@@ -30,13 +31,9 @@ GOOD = 0.03
 TRIES = 6
 RULE = 'pass tcp any any <> any 5201 (msg:"backup"; bypass; sid:1000001; rev:1;)\n'
 DELAY = """
-local mean = {mean}
--- The first requests are spread over the time between two.
-local first = true
-function delay()
-  if first then first = false; return math.random(0, math.floor(2 * mean)) end
-  return math.floor(mean + math.random())
-end
+local most = math.floor(2 * {mean})
+-- One state for all connections: with a time that is always the same those that once ask together would go on to.
+function delay() return math.random(0, most) end
 """
 
 
@@ -86,7 +83,7 @@ def start_servers(net, folder):
         f"""daemon off; user root; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/nginx.log;
 events {{ worker_connections 1024; }}
 http {{ access_log off; sendfile on; keepalive_requests 1000000000; root {folder}; ssl_certificate {folder}/cert.pem; ssl_certificate_key {folder}/key.pem;
-server {{ listen {server}:80; }} server {{ listen {server}:443 ssl; }} }}
+server {{ listen {server}:80; }} server {{ listen {server}:443 ssl; limit_rate {TLS_BYTES}; output_buffers 1 32k; }} }}
 """
     )
     net.start("s", 0, f"nginx -e {folder}/nginx.log -c {folder}/nginx.conf")
@@ -100,7 +97,7 @@ def elephants(net):
     time.sleep(0.2)
     both = [
         net.start("c", 0, f"iperf3 -c {inline.SERVER} -t 3600 -b {IPERF}"),
-        net.start("c", 0, f"curl -sk --limit-rate {TLS_BYTES} -o /dev/null https://{inline.SERVER}/endless"),
+        net.start("c", 0, f"curl -sk -o /dev/null https://{inline.SERVER}/endless"),
     ]
     try:
         # Until both are past their handshakes.
