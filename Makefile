@@ -2,7 +2,7 @@
 # `make help` says what there is. Each target is a script in scripts/ that can be run by itself.
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test good attack bench profile conservation controller faults fuzz docs clean
+.PHONY: help run check test good attack bench profile conservation controller clients readers schemathesis faults fuzz docs clean
 
 help: ## what the targets do
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1	/' | expand -t 16
@@ -32,6 +32,12 @@ conservation: ## take ten thousand flows (REMOVALS=n) away from the XDP level wh
 controller: ## kill the controller a hundred times under writes (KILLS=n): what it answered has to be there
 	@scripts/needs.sh build
 	BARTIZAN_KILLS=$(or $(KILLS),100) cargo test --workspace --locked --test bartizan -- --nocapture controller::sudden
+
+clients: ## generate clients of the REST API in Go, Java, TypeScript and Python, compile them and have them work (network, once): ONLY=, PROGRAM=file
+	@scripts/clients.sh
+
+readers: ## Telegraf's inputs.suricata and a plain reader take all events that a run sends to a socket, and are counted (network, once): PROGRAM=file
+	@scripts/readers.sh
 
 schemathesis: ## ask the REST API all that its OpenAPI document allows, and more (network, once): SEED=1, EXAMPLES=40, PROGRAM=file
 	@scripts/schemathesis.sh

@@ -111,10 +111,16 @@ class Suricata:
 
     def command(self, settings, rules, capture, log):
         """Of a run over a capture; all files lie in `self.folder`, `settings` is one of these or a path of the peer's own."""
+        return self.start(settings, rules, log, ["--runmode", "single", "-k", "none", "-r", self.inside(capture)])
+
+    def live(self, settings, rules, interface, log):
+        """Of a run that watches an interface of the namespace that it is started in."""
+        return self.start(settings, rules, log, ["-k", "none", f"--af-packet={interface}"])
+
+    def start(self, settings, rules, log, source):
         log.mkdir(exist_ok=True)
         settings = self.inside(settings) if isinstance(settings, pathlib.Path) else settings
-        words = [*self.enter, "suricata", "-c", settings, "--runmode", "single", "-k", "none", "-r", self.inside(capture)]
-        words += ["-S", self.inside(rules), "-l", self.inside(log)]
+        words = [*self.enter, "suricata", "-c", settings, *source, "-S", self.inside(rules), "-l", self.inside(log)]
         patterns = ["detect.sgh-mpm-caching=yes", f"detect.sgh-mpm-caching-path={self.inside(self.folder / 'patterns')}"]
         for setting in [*STEADY, *patterns, "security.limit-noproc=false"]:
             words += ["--set", setting]

@@ -184,7 +184,7 @@ static const __u8 bartizan_sfw_kinds[16] __attribute__((unused)) = {
 
 /* Packets that are no segments: action and reason; rows by what is known of the flow, columns by message. */
 static const __u8 bartizan_sfw_exchanges[3 * BARTIZAN_SFW_MESSAGES][2] __attribute__((unused)) = {
-	{2, 2}, {1, 255}, {1, 255}, {1, 255}, {1, 255}, {1, 255}, {2, 6}, {1, 255},
+	{2, 2}, {0, 255}, {0, 255}, {0, 255}, {0, 255}, {2, 6}, {2, 6}, {1, 255},
 	{0, 255}, {0, 255}, {0, 255}, {0, 255}, {2, 2}, {1, 255}, {2, 6}, {1, 255},
 	{0, 255}, {0, 255}, {0, 255}, {0, 255}, {0, 255}, {1, 255}, {2, 6}, {1, 255},
 };
@@ -227,6 +227,7 @@ static inline __attribute__((unused, always_inline)) __u8 bartizan_sfw_icmpv4(__
 	case 14: return 1;
 	case 16: return 1;
 	case 18: return 1;
+	case 43: return 1;
 	default: return BARTIZAN_SFW_ICMP_QUESTION;
 	}
 }
@@ -249,6 +250,7 @@ static inline __attribute__((unused, always_inline)) __u8 bartizan_sfw_icmpv6(__
 	case 136: return 3;
 	case 137: return 3;
 	case 143: return 3;
+	case 161: return 1;
 	default: return BARTIZAN_SFW_ICMP_QUESTION;
 	}
 }

@@ -39,11 +39,19 @@
 /* Steps in which an address is found among the segments of an early table. */
 #define BARTIZAN_EARLY_STEPS 17U
 
+/* In the first word of an early table: its rules tell tenants apart. */
+#define BARTIZAN_EARLY_TENANTS 512U
+
+/* In the first word of an early table: packets in tunnels are judged as well. */
+#define BARTIZAN_EARLY_TUNNELS 1024U
+
 /* Actions. */
 #define BARTIZAN_ACTION_FORWARD 0 /* They leave by the port across the link. */
 #define BARTIZAN_ACTION_REDIRECT 1 /* They leave by the port `egress`. */
 #define BARTIZAN_ACTION_DROP 2 /* They are dropped. */
 #define BARTIZAN_ACTION_COMPARE 3 /* They leave by the port across the link if they plainly go on with their connection; others go up. */
+#define BARTIZAN_ACTION_DROP_LOW 4 /* What the lower endpoint of the key sends is dropped; the rest goes up. */
+#define BARTIZAN_ACTION_DROP_HIGH 5 /* What the higher endpoint sends is dropped; the rest goes up. */
 
 /* Flags of controls. */
 #define BARTIZAN_CONTROL_FLAG_VALID 0x01 /* The slot holds a flow. Without it all packets go up and nothing is counted. */
@@ -196,7 +204,13 @@ struct bartizan_counts {
 	__u64 open_bytes;       /* 144: Bytes of those that failed open. */
 	__u64 closed;           /* 152: Frames that were dropped because the worker that serves them was not heard of. */
 	__u64 closed_bytes;     /* 160: Bytes of those that failed closed. */
-	__u8 reserved[88];      /* 168: Zero. */
+	__u64 multicast;        /* 168: Frames that came to a group of stations (RFC 2863), whatever became of them. */
+	__u64 broadcast;        /* 176: Frames that came to all stations. */
+	__u64 out_multicast;    /* 184: Of those below: to a group of stations. */
+	__u64 out;              /* 192: Frames that were to leave by this port, having come by another one; those that its device did not take as well. */
+	__u64 out_bytes;        /* 200: Bytes of those that were to leave. */
+	__u64 out_broadcast;    /* 208: Of those that were to leave: to all stations. */
+	__u8 reserved[40];      /* 216: Zero. */
 };
 _Static_assert(sizeof(struct bartizan_counts) == 256, "counts");
 _Static_assert(__builtin_offsetof(struct bartizan_counts, frames) == 0, "counts.frames");
@@ -220,6 +234,12 @@ _Static_assert(__builtin_offsetof(struct bartizan_counts, open) == 136, "counts.
 _Static_assert(__builtin_offsetof(struct bartizan_counts, open_bytes) == 144, "counts.open_bytes");
 _Static_assert(__builtin_offsetof(struct bartizan_counts, closed) == 152, "counts.closed");
 _Static_assert(__builtin_offsetof(struct bartizan_counts, closed_bytes) == 160, "counts.closed_bytes");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, multicast) == 168, "counts.multicast");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, broadcast) == 176, "counts.broadcast");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, out_multicast) == 184, "counts.out_multicast");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, out) == 192, "counts.out");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, out_bytes) == 200, "counts.out_bytes");
+_Static_assert(__builtin_offsetof(struct bartizan_counts, out_broadcast) == 208, "counts.out_broadcast");
 
 /* Which of 64 UDP ports may carry a tunnel that the host looks into: a bit each, the lowest port in the lowest bit. */
 struct bartizan_udp_ports {
@@ -272,10 +292,10 @@ _Static_assert(__builtin_offsetof(struct bartizan_heartbeat, seen) == 0, "heartb
 
 /* How an early table begins: which generation it is of, and in which of its words the parts are. The host writes it; `classify::early` says what the parts mean. */
 struct bartizan_early {
-	__u64 generation;       /*   0: Low 8 bits of its generation, and 256; 0: it holds nothing. */
+	__u64 generation;       /*   0: Low 8 bits of its generation, 256, and what EARLY_TENANTS and EARLY_TUNNELS say; 0: it holds nothing. */
 	__u32 source_ports;     /*   8: Classes of source ports, four in a word. */
 	__u32 destination_ports;/*  12: Classes of destination ports. */
-	__u32 services;         /*  16: Classes of services, two in a word, by link, protocol and classes of ports. */
+	__u32 services;         /*  16: Classes of services, two in a word, by scope, protocol and classes of ports. */
 	__u32 source_port_classes;/*  20: How many classes of source ports there are. */
 	__u32 destination_port_classes;/*  24: How many classes of destination ports there are. */
 	__u32 service_classes;  /*  28: How many classes of services there are. */
@@ -293,9 +313,22 @@ struct bartizan_early {
 	__u32 v6_destination_classes;/*  76: See IPv4. */
 	__u32 v6_pairs;         /*  80: See IPv4. */
 	__u32 v6_outcomes;      /*  84: See IPv4. */
-	__u8 reserved[40];      /*  88: Zero. */
+	__u32 scopes;           /*  88: Scopes, two in a word, by link and place of the tenant's selector. Where tenants are not told apart a scope is the number of the link. */
+	__u32 selectors;        /*  92: Places of selectors: one for each, and the last for what none of them selects. */
+	__u32 selected;         /*  96: Places of the first selectors that fit, two in a word, by link, class of a tag and class of an address. */
+	__u32 tag_classes;      /* 100: How many classes there are of VLAN ids and numbers of tunnels together. */
+	__u32 host_classes;     /* 104: How many classes of addresses selectors tell apart; 1: none asks for addresses. */
+	__u32 untagged;         /* 108: The class of packets without a tag, outside of tunnels. */
+	__u32 vlans;            /* 112: Classes of VLAN ids, four in a word. */
+	__u32 tunnels;          /* 116: Segments of numbers of tunnels, each with its class. */
+	__u32 tunnel_count;     /* 120: How many there are. */
+	__u32 v4_hosts;         /* 124: IPv4: segments of the addresses that selectors ask for. */
+	__u32 v4_host_count;    /* 128: How many there are. */
+	__u32 v6_hosts;         /* 132: The same of IPv6. */
+	__u32 v6_host_count;    /* 136: See IPv4. */
+	__u8 reserved[116];     /* 140: Zero. */
 };
-_Static_assert(sizeof(struct bartizan_early) == 128, "early");
+_Static_assert(sizeof(struct bartizan_early) == 256, "early");
 _Static_assert(__builtin_offsetof(struct bartizan_early, generation) == 0, "early.generation");
 _Static_assert(__builtin_offsetof(struct bartizan_early, source_ports) == 8, "early.source_ports");
 _Static_assert(__builtin_offsetof(struct bartizan_early, destination_ports) == 12, "early.destination_ports");
@@ -317,6 +350,19 @@ _Static_assert(__builtin_offsetof(struct bartizan_early, v6_destination_count) =
 _Static_assert(__builtin_offsetof(struct bartizan_early, v6_destination_classes) == 76, "early.v6_destination_classes");
 _Static_assert(__builtin_offsetof(struct bartizan_early, v6_pairs) == 80, "early.v6_pairs");
 _Static_assert(__builtin_offsetof(struct bartizan_early, v6_outcomes) == 84, "early.v6_outcomes");
+_Static_assert(__builtin_offsetof(struct bartizan_early, scopes) == 88, "early.scopes");
+_Static_assert(__builtin_offsetof(struct bartizan_early, selectors) == 92, "early.selectors");
+_Static_assert(__builtin_offsetof(struct bartizan_early, selected) == 96, "early.selected");
+_Static_assert(__builtin_offsetof(struct bartizan_early, tag_classes) == 100, "early.tag_classes");
+_Static_assert(__builtin_offsetof(struct bartizan_early, host_classes) == 104, "early.host_classes");
+_Static_assert(__builtin_offsetof(struct bartizan_early, untagged) == 108, "early.untagged");
+_Static_assert(__builtin_offsetof(struct bartizan_early, vlans) == 112, "early.vlans");
+_Static_assert(__builtin_offsetof(struct bartizan_early, tunnels) == 116, "early.tunnels");
+_Static_assert(__builtin_offsetof(struct bartizan_early, tunnel_count) == 120, "early.tunnel_count");
+_Static_assert(__builtin_offsetof(struct bartizan_early, v4_hosts) == 124, "early.v4_hosts");
+_Static_assert(__builtin_offsetof(struct bartizan_early, v4_host_count) == 128, "early.v4_host_count");
+_Static_assert(__builtin_offsetof(struct bartizan_early, v6_hosts) == 132, "early.v6_hosts");
+_Static_assert(__builtin_offsetof(struct bartizan_early, v6_host_count) == 136, "early.v6_host_count");
 
 /* What was dropped for an outcome of an early table, as one processor counts it. */
 struct bartizan_early_count {

@@ -60,6 +60,8 @@
 #define BARTIZAN_REASON_PORTSCAN 37
 #define BARTIZAN_REASON_FUNCTION_FAILED 38
 #define BARTIZAN_REASON_FUNCTION_STOPPED 39
+#define BARTIZAN_REASON_HTTP2 40
+#define BARTIZAN_REASON_OVERLOAD 41
 
 /* Flags of flow entries. */
 #define BARTIZAN_FLOW_FLAG_VALID 0x01 /* The entry holds a flow. Set last, and taken away first. */

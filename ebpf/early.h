@@ -2,51 +2,23 @@
  *
  * Packets without a flow, for flows.bpf.c, of which this is a part: those that the host's packet filter refuses whatever else is known of them are dropped here.
  *
- * Nothing is searched but segments of addresses: address, ports and link have classes, and tables of classes say the rest (crates/classify/src/early, which reads the same words in
+ * Nothing is searched but segments of addresses: address, ports and scope have classes, and tables of classes say the rest (crates/classify/src/early, which reads the same words in
  * Rust). The host has two tables and writes that which nobody reads; the level's generation says which one counts, so each packet is judged by one of them, whole.
+ *
+ * A scope is a link, or where rules ask for tenants one of those by which packets of a link are judged; whose a packet is follows from link, tags, tunnel and addresses. A packet in a
+ * tunnel is judged where the packet around it has an entry that forwards it (tunnels.h): it is dropped with that one, which is counted for its own flow.
  *
  * A packet of a flow that the host knows and lets go on is marked (`marks`), and goes up: its rule was asked when it was opened. A mark may be another flow's; then a
  * packet goes up that need not.
  *
  * While a link is open, what is not read here is judged as well, and otherwise: see open.h.
  *
- * Not done: other messages of ICMP than queries and their answers, packets in tunnels, rules that reject with an answer. */
+ * Not done: other messages of ICMP than queries and their answers, packets in GRE and in tunnels in tunnels, rules that reject with an answer. */
 #ifndef BARTIZAN_EARLY_H
 #define BARTIZAN_EARLY_H
 
-/* No action of XDP. */
-#define MISSED 254
-
-/* Kinds of packets that tables tell apart: TCP, UDP, ICMP of IPv4 and of IPv6, and whatever else there is, or of which that is not known. */
-#define EARLY_KINDS 5
-#define EARLY_WHATEVER 4
-
-/* What is asked of a packet without a flow. */
-struct question {
-	__u64 source_high, source_low, destination_high, destination_low;
-	__u64 hash;
-	__u16 source_port, destination_port;
-	__u8 protocol; /* kind in the tables */
-	__u8 ipv6, answers;
-	__u8 begins; /* it opens a connection, and can answer nothing; told only while a link is open */
-};
-
-INLINE void ask(struct question *question, __u64 hash, const struct network *network)
-{
-	question->source_high = network->source.high;
-	question->source_low = network->source.low;
-	question->destination_high = network->destination.high;
-	question->destination_low = network->destination.low;
-	question->hash = hash;
-	question->source_port = network->source.port;
-	question->destination_port = network->destination.port;
-	question->protocol = network->protocol == PROTOCOL_TCP ? 0 : network->protocol == PROTOCOL_UDP ? 1 : 2;
-	if (question->protocol == 2)
-		question->protocol += network->flags == KEY_IPV6;
-	question->ipv6 = network->flags == KEY_IPV6;
-	question->answers = network->answers;
-	question->begins = 0;
-}
+/* In a table's first word: it is of this generation. The rest are flags. */
+#define EARLY_IS_OF(word, generation) (((word) & 511) == ((generation) | 256))
 
 /* A word of one of the two tables. */
 INLINE __u64 early_word(__u32 table, __u32 index)
@@ -104,8 +76,70 @@ __attribute__((noinline)) __u32 class_of_ipv6(__u32 table_first, __u32 count, __
 	return early_word(table, first + 2);
 }
 
+/* The place of the first selector that fits, of those that fit a tag (or the number of a tunnel) and one of two hosts. `row`: of the link. */
+INLINE __u32 first_selector(__u32 table, __u32 row, __u32 tag, __u32 source, __u32 destination)
+{
+	__u32 selected = EARLY_FIELD(table, selected), cell = (row + tag) * EARLY_FIELD(table, host_classes);
+	__u32 first = early_half(table, selected, cell + source), second = early_half(table, selected, cell + destination);
+	return first < second ? first : second;
+}
+
+/* Which rules count for a packet, by its link and tenant: the scope. Only of a table that tells tenants apart; else it is the link. Not static: as `class_of_ipv4`. */
+__attribute__((noinline)) __u32 early_scope(const struct question *question, __u32 table, __u32 link)
+{
+	if (!question)
+		return 0;
+	__u32 source = 0, destination = 0, row = link * EARLY_FIELD(table, tag_classes), place;
+	if (EARLY_FIELD(table, host_classes) > 1) {
+		if (question->ipv6) {
+			__u32 first = table << 31 | EARLY_FIELD(table, v6_hosts), count = EARLY_FIELD(table, v6_host_count);
+			source = class_of_ipv6(first, count, question->source_high, question->source_low);
+			destination = class_of_ipv6(first, count, question->destination_high, question->destination_low);
+		} else {
+			__u32 first = EARLY_FIELD(table, v4_hosts), count = EARLY_FIELD(table, v4_host_count);
+			source = class_of_ipv4(table, first, count, question->source_low);
+			destination = class_of_ipv4(table, first, count, question->destination_low);
+		}
+	}
+	__u64 network = question->network, tags = network >> VLANS_COUNT_AT;
+	if (question->inside) {
+		__u32 tag = class_of_ipv4(table, EARLY_FIELD(table, tunnels), EARLY_FIELD(table, tunnel_count), network);
+		place = first_selector(table, row, tag, source, destination);
+	} else if (!tags) {
+		place = first_selector(table, row, EARLY_FIELD(table, untagged), source, destination);
+	} else {
+		place = ~0U;
+		for (__u32 number = 0; number < VLAN_TAGS && number < tags; number++) {
+			__u32 vlan = network >> (12 * number) & 0xfff;
+			__u32 tag = early_quarter(table, EARLY_FIELD(table, vlans), vlan);
+			__u32 own = first_selector(table, row, tag, source, destination);
+			place = own < place ? own : place;
+		}
+	}
+	return early_half(table, EARLY_FIELD(table, scopes), link * EARLY_FIELD(table, selectors) + place);
+}
+
+/* VLAN ids with their number, where the last tag ends at `at`. */
+INLINE __u64 tagged(__u64 vlans, __u32 at)
+{
+	return vlans | (__u64)(at - sizeof(struct ethernet)) / sizeof(struct vlan) << VLANS_COUNT_AT;
+}
+
+/* Reads the tags of a frame, which tell tenants. Not 0: it cannot be read. */
+INLINE int ask_tags(const struct frame *frame, struct question *question)
+{
+	HEADER(ethernet, ethernet, frame, 0, 1)
+	__u16 kind = BE16(ethernet->kind);
+	__u32 at = sizeof(*ethernet);
+	__u64 vlans = 0;
+	if (vlan_tags(frame, VLAN_TAGS, &at, &kind, &vlans))
+		return 1;
+	question->network = tagged(vlans, at);
+	return 0;
+}
+
 /* What the rules say of a packet, or with `turned` of one that answers it: one more than the number of the outcome; 0: it goes up. */
-__attribute__((noinline)) __u32 early_outcome(const struct question *question, __u32 table, __u32 link, __u32 turned)
+__attribute__((noinline)) __u32 early_outcome(const struct question *question, __u32 table, __u32 scope, __u32 turned)
 {
 	if (!question)
 		return 0;
@@ -122,7 +156,7 @@ __attribute__((noinline)) __u32 early_outcome(const struct question *question, _
 		if (turned)
 			source_port = counterpart(question->protocol == 2 ? PROTOCOL_ICMP : PROTOCOL_ICMPV6, source_port);
 	}
-	__u32 service = link * EARLY_KINDS + question->protocol;
+	__u32 service = scope * EARLY_KINDS + question->protocol;
 	service = service * EARLY_FIELD(table, source_port_classes) +
 		  early_quarter(table, EARLY_FIELD(table, source_ports), source_port);
 	service = service * EARLY_FIELD(table, destination_port_classes) +
@@ -161,36 +195,54 @@ INLINE int is_marked(__u64 hash)
 	return !word || (__u32)(*word >> (mark % 2 * 32));
 }
 
+/* Counts the packet around one that is refused, as its flow's entry would have it. Not 0: it has none that forwards, and the host looks at both. */
+INLINE int count_around(const struct frame *frame, const struct around *around, __u32 processor)
+{
+	__u8 action = 0;
+	struct bartizan_slot *line = acting(around->slot, processor, &action);
+	if (!line || action != BARTIZAN_ACTION_FORWARD)
+		return 1;
+	count_carrier(line, frame->length);
+	count_packet(line, frame->length, around->from_high);
+	return 0;
+}
+
 /* Whether a packet without a flow is dropped here, and counted. Not where the worker that it would go to has failed: nobody marks flows then, and what becomes of its packets is
  * told by `go_up`. Not inlined: as `handle`. */
 static __attribute__((noinline)) int refuses_early(const struct frame *frame, __u64 port, __u32 processor,
-						   const struct question *question)
+						   struct question *question, const struct around *around)
 {
-	__u32 zero = 0, link = BARTIZAN_PORT_EARLY(port) - 1;
+	__u32 zero = 0, link = BARTIZAN_PORT_EARLY(port) - 1, scope = link;
 	const volatile __u64 *state_now = bpf_map_lookup_elem(&state, &zero);
 	if (!state_now || is_marked(question->hash))
 		return 0;
 	__u64 generation = (__u8)*state_now;
 	__u32 table = generation & 1;
-	if (early_word(table, 0) != (generation | 256))
+	__u64 word = early_word(table, 0);
+	if (!EARLY_IS_OF(word, generation) || (question->inside && !(word & BARTIZAN_EARLY_TUNNELS)))
 		return 0;
-	__u32 outcome = early_outcome(question, table, link, 0);
+	if (word & BARTIZAN_EARLY_TENANTS) {
+		if (!question->inside && ask_tags(frame, question))
+			return 0;
+		scope = early_scope(question, table, link);
+	}
+	__u32 outcome = early_outcome(question, table, scope, 0);
 	if (!outcome || outcome > early_outcomes)
 		return 0;
 	/* Who opened may be the one that it goes to. */
-	if (question->answers && !early_outcome(question, table, link, 1))
+	if (question->answers && !early_outcome(question, table, scope, 1))
 		return 0;
 	if (is_stale(frame, port) || is_sample(port))
 		return 0;
 	/* It was not written over meanwhile. */
-	if (early_word(table, 0) != (generation | 256))
+	if (early_word(table, 0) != word)
 		return 0;
 	__u32 index = ((processor * 2 + table) * early_links + link) * early_outcomes + outcome - 1;
 	struct bartizan_early_count *count = bpf_map_lookup_elem(&early_counts, &index);
-	if (!count)
+	if (!count || (question->inside && count_around(frame, around, processor)))
 		return 0;
 	count->packets++;
-	count->bytes += frame->length;
+	count->bytes += question->inside ? question->inside : frame->length;
 	return 1;
 }
 

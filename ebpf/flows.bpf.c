@@ -186,6 +186,7 @@ struct frame {
 	const void *data;
 	const void *end;
 	__u32 length;
+	__u32 cast; /* of one that is counted: the kind of its destination */
 };
 
 struct endpoint {
@@ -549,6 +550,8 @@ INLINE void count_size(struct bartizan_counts *line, __u32 length)
 		line->size_larger++;
 }
 
+#include "casts.h"
+
 /* The later one of two sequence numbers. One that is far behind has gone round while other processors had the connection's packets. */
 INLINE __u32 later(__u32 had, __u32 now)
 {
@@ -644,9 +647,9 @@ INLINE int ends_plainly(const struct bartizan_slot *line, const struct segment *
 
 #include "index.h"
 
-/* What becomes of a frame whose flow has a slot. Only what is dropped or leaves here is counted for the flow. */
+/* What becomes of a frame whose flow has a slot; `leaves`: the port by which it leaves, if it does. Only what is dropped or leaves here is counted for the flow. */
 INLINE int act(const struct frame *frame, const struct network *network, __u64 port, __u32 slot, __u32 processor,
-	       int from_high)
+	       int from_high, __u32 *leaves)
 {
 	__u32 zero = 0, index = SLOT_LINE(slot, processor);
 	struct bartizan_slot *line = bpf_map_lookup_elem(&slots, &index);
@@ -659,6 +662,9 @@ INLINE int act(const struct frame *frame, const struct network *network, __u64 p
 		return XDP_PASS;
 	__u8 action = BARTIZAN_CONTROL_ACTION(control);
 	struct numbers numbers;
+	/* What the other endpoint sends goes up. */
+	if (action == (from_high ? BARTIZAN_ACTION_DROP_HIGH : BARTIZAN_ACTION_DROP_LOW))
+		action = BARTIZAN_ACTION_DROP;
 	/* Who refuses or follows a connection is to see its end. */
 	if (action > BARTIZAN_ACTION_COMPARE || (network->segment.fin && action != BARTIZAN_ACTION_FORWARD))
 		return XDP_PASS;
@@ -689,65 +695,51 @@ INLINE int act(const struct frame *frame, const struct network *network, __u64 p
 	if (action == BARTIZAN_ACTION_COMPARE && !move_connection(&numbers, &network->segment, from_high))
 		return XDP_PASS;
 	count_flow(line, frame->length, network, from_high);
+	*leaves = out;
 	return XDP_REDIRECT;
 }
 
-/* What the hash of `worker_of` adds for a word of both addresses. */
-INLINE __u32 part(__u32 source, __u32 destination, __u64 factor)
-{
-	return (BE32(source) + BE32(destination)) * (__u32)factor;
-}
+#include "watch.h"
 
-/* Which of its link's workers a frame goes to: what `Spread::worker` says, by the steps of the filter that shares frames out among their sockets
- * (crates/ports/src/filter.rs). What that filter does not know goes to the first one. */
-INLINE __u32 worker_of(const struct frame *frame, const struct bartizan_watch *watch)
-{
-	HEADER(ethernet, ethernet, frame, 0, 0)
-	__u16 kind = BE16(ethernet->kind);
-	__u32 hash, begin, at = sizeof(*ethernet);
-	__u64 vlans = 0;
-	__u8 protocol;
-	/* The kernel takes the first tag out, the filter knows a second one. */
-	if (vlan_tags(frame, 2, &at, &kind, &vlans))
-		return 0;
-	begin = (__u32)watch->start + ((__u32)(vlans & 0xfff) + (__u32)(vlans >> 12 & 0xfff)) * (__u32)watch->vlans;
-	if (kind == ETHERNET_IPV4) {
-		HEADER(ipv4, header, frame, at, 0)
-		hash = begin + part(header->source, header->destination, watch->address_0);
-		/* Not all fragments have ports. */
-		protocol = header->fragment & BE16(0x3fff) ? 0 : header->protocol;
-		at += (header->version_length & 15) * 4;
-	} else if (kind == ETHERNET_IPV6) {
-		HEADER(ipv6, header, frame, at, 0)
-		const __u32 *words = (const __u32 *)&header->source_high;
-		hash = begin + part(words[0], words[4], watch->address_0) + part(words[1], words[5], watch->address_1) +
-		       part(words[2], words[6], watch->address_2) + part(words[3], words[7], watch->address_3);
-		protocol = header->next;
-		at += sizeof(*header);
-	} else {
-		return 0;
-	}
-	if (protocol == PROTOCOL_TCP || protocol == PROTOCOL_UDP || protocol == PROTOCOL_SCTP) {
-		HEADER(both_ports, ports, frame, at, 0)
-		hash += ((__u32)BE16(ports->source) + BE16(ports->destination)) * (__u32)watch->ports;
-	}
-	hash ^= hash >> 15;
-	hash *= (__u32)watch->last;
-	return ((hash >> 16) * (__u32)watch->workers) >> 16;
-}
+/* No action of XDP. */
+#define MISSED 254
 
-/* The worker that a frame would go to was not heard of for too long. Without a watch all are taken for alive. */
-static __attribute__((noinline)) int is_stale(const struct frame *frame, __u64 port)
+/* Kinds of packets that early tables tell apart: TCP, UDP, ICMP of IPv4 and of IPv6, and whatever else there is, or of which that is not known. */
+#define EARLY_KINDS 5
+#define EARLY_WHATEVER 4
+
+/* Above the ids of tags: how many there are. */
+#define VLANS_COUNT_AT 36
+
+/* What is asked of a packet without a flow (early.h). */
+struct question {
+	__u64 source_high, source_low, destination_high, destination_low;
+	__u64 hash;
+	__u16 source_port, destination_port;
+	__u8 protocol; /* kind in the tables */
+	__u8 ipv6, answers;
+	__u8 begins; /* it opens a connection, and can answer nothing; told only while a link is open */
+	__u64 network; /* the VLAN ids of its tags, 12 bits each, and above them how many; only where they tell tenants. In a tunnel the tunnel as `carried` has it */
+	__u32 inside;  /* of a packet in a tunnel: its length as the host counts, which is never 0 */
+	__u32 reserved;
+};
+
+INLINE void ask(struct question *question, __u64 hash, const struct network *network)
 {
-	__u32 index = BARTIZAN_PORT_INDEX(port);
-	const struct bartizan_watch *watch = bpf_map_lookup_elem(&watches, &index);
-	__u64 stale = watch ? *(const volatile __u64 *)&watch->stale : 0;
-	if (!watch || !stale)
-		return 0;
-	__u32 worker = watch->first + worker_of(frame, watch);
-	const volatile struct bartizan_heartbeat *heartbeat = bpf_map_lookup_elem(&heartbeats, &worker);
-	/* The sign may be younger than the clock that is read here. */
-	return heartbeat && (__s64)(bpf_ktime_get_ns() - heartbeat->seen) > (__s64)stale;
+	question->source_high = network->source.high;
+	question->source_low = network->source.low;
+	question->destination_high = network->destination.high;
+	question->destination_low = network->destination.low;
+	question->hash = hash;
+	question->source_port = network->source.port;
+	question->destination_port = network->destination.port;
+	question->protocol = network->protocol == PROTOCOL_TCP ? 0 : network->protocol == PROTOCOL_UDP ? 1 : 2;
+	if (question->protocol == 2)
+		question->protocol += network->flags == KEY_IPV6;
+	question->ipv6 = network->flags == KEY_IPV6;
+	question->answers = network->answers;
+	question->begins = 0;
+	question->network = question->inside = 0;
 }
 
 #include "tunnels.h"
@@ -788,12 +780,12 @@ static __attribute__((noinline)) int handle(const struct frame *frame, __u64 por
 		around->protocol = network.protocol;
 		return CARRIES;
 	}
-	return act(frame, &network, port, slot, processor, from_high);
+	return act(frame, &network, port, slot, processor, from_high, &around->out);
 }
 
 /* What becomes of a frame that goes up: that, unless the worker that it would go to was not heard of for too long. Then it leaves or is dropped, as the
  * port says; refused flows stay refused, and what cannot leave goes up all the same. Not inlined: as `handle`. */
-static __attribute__((noinline)) int go_up(struct xdp_md *context, const struct frame *frame, __u64 port,
+static __attribute__((noinline)) int go_up(struct xdp_md *context, const struct frame *frame, __u64 port, __u32 processor,
 					   struct bartizan_counts *counted)
 {
 	if (!is_stale(frame, port)) {
@@ -810,6 +802,7 @@ static __attribute__((noinline)) int go_up(struct xdp_md *context, const struct 
 	if (may_leave(frame, port, out) && bpf_redirect_map(&egress, out, XDP_PASS) == XDP_REDIRECT) {
 		counted->open++;
 		counted->open_bytes += frame->length;
+		count_out(frame, out, processor);
 		return XDP_REDIRECT;
 	}
 	counted->up++;
@@ -824,9 +817,12 @@ static __attribute__((noinline)) int decide(struct xdp_md *context, const struct
 	struct around around = {};
 	struct question question;
 	int result = handle(frame, port, processor, &around, &question);
-	if (result == CARRIES)
+	if (result == CARRIES) {
 		result = carry(context, &around);
-	if (result == MISSED && refuses_early(frame, port, processor, &question)) {
+		if (result == MISSED)
+			result = ask_inside(context, &around, &question);
+	}
+	if (result == MISSED && refuses_early(frame, port, processor, &question, &around)) {
 		line->early++;
 		line->early_bytes += frame->length;
 		return XDP_DROP;
@@ -834,6 +830,7 @@ static __attribute__((noinline)) int decide(struct xdp_md *context, const struct
 	if (result == XDP_REDIRECT) {
 		line->forwarded++;
 		line->forwarded_bytes += frame->length;
+		count_out(frame, around.out, processor);
 	} else if (result == XDP_DROP) {
 		line->dropped++;
 		line->dropped_bytes += frame->length;
@@ -863,8 +860,10 @@ int bartizan_flows(struct xdp_md *context)
 		.end = (const void *)(long)context->data_end,
 		.length = bpf_xdp_get_buff_len(context),
 	};
+	frame.cast = cast_of(&frame);
 	line->frames++;
+	count_cast(line, frame.cast);
 	count_size(line, frame.length);
 	int result = decide(context, &frame, port, processor, line);
-	return result == XDP_PASS ? go_up(context, &frame, port, line) : result;
+	return result == XDP_PASS ? go_up(context, &frame, port, processor, line) : result;
 }

@@ -230,7 +230,9 @@ __attribute__((noinline)) int open_inside(struct xdp_md *context, struct open_pa
 		return odd == TUNNEL_FARTHER || packet->parted ? OPEN_HIDES : OPEN_NOTHING;
 	if (carried.end > packet->end)
 		return OPEN_NOTHING;
-	packet->tunnel = carried.tunnel;
+	packet->tunnel = tunnel_in_key(carried.tunnel);
+	packet->question.inside = carried.end - carried.start;
+	packet->question.network = carried.tunnel;
 	packet->at = carried.at;
 	packet->end = carried.end;
 	packet->kind = carried.kind;
@@ -238,8 +240,8 @@ __attribute__((noinline)) int open_inside(struct xdp_md *context, struct open_pa
 	return OPEN_JUDGE;
 }
 
-/* The key of a packet's flow, as `make_key` makes it. */
-INLINE void open_key(__u64 *key, const struct open_packet *packet)
+/* The key of a packet's flow, as `make_key` makes it; says whether it comes from the higher endpoint. */
+INLINE int open_key(__u64 *key, const struct open_packet *packet)
 {
 	const struct question *question = &packet->question;
 	struct network network = {
@@ -248,15 +250,16 @@ INLINE void open_key(__u64 *key, const struct open_packet *packet)
 		.flags = question->ipv6 ? KEY_IPV6 : 0,
 		.protocol = packet->protocol,
 	};
-	make_key(key, &network, packet->port, packet->vlans);
+	int from_high = make_key(key, &network, packet->port, packet->vlans);
 	if (packet->tunnel) {
 		key[4] = packet->tunnel;
 		key[6] |= KEY_IN_TUNNEL;
 	}
+	return from_high;
 }
 
-/* Whether the entry of a flow refuses, of whichever generation. */
-INLINE int open_entry_refuses(const __u64 *key, __u64 hash)
+/* Whether the entry of a flow refuses what an endpoint sends, of whichever generation. */
+INLINE int open_entry_refuses(const __u64 *key, __u64 hash, int from_high)
 {
 	__u32 slot = find_flow((const struct key *)key, hash);
 	if (slot == NO_SLOT)
@@ -266,8 +269,10 @@ INLINE int open_entry_refuses(const __u64 *key, __u64 hash)
 	if (!line)
 		return 0;
 	__u64 control = *(const volatile __u64 *)&line->control;
+	__u8 action = BARTIZAN_CONTROL_ACTION(control);
 	return BARTIZAN_CONTROL_FLAGS(control) & BARTIZAN_CONTROL_FLAG_VALID &&
-	       BARTIZAN_CONTROL_ACTION(control) == BARTIZAN_ACTION_DROP;
+	       (action == BARTIZAN_ACTION_DROP ||
+		action == (from_high ? BARTIZAN_ACTION_DROP_HIGH : BARTIZAN_ACTION_DROP_LOW));
 }
 
 /* Whether the flow of a packet with this hash was let go on: the host knew it, or it has passed here. */
@@ -283,19 +288,22 @@ __attribute__((noinline)) int open_refuses(const struct open_packet *packet)
 	__u32 zero = 0;
 	if (!packet)
 		return 0;
-	open_key(key, packet);
+	int from_high = open_key(key, packet);
 	__u64 hash = hash_of(key), port = packet->port;
-	if (packet->exact && open_entry_refuses(key, hash))
+	if (packet->exact && open_entry_refuses(key, hash, from_high))
 		return 1;
 	const volatile __u64 *state_now = bpf_map_lookup_elem(&state, &zero);
 	if (!BARTIZAN_PORT_EARLY(port) || packet->spared || !state_now)
 		return 0;
 	__u64 generation = (__u8)*state_now;
-	__u32 table = generation & 1, link = BARTIZAN_PORT_EARLY(port) - 1;
-	if (early_word(table, 0) != (generation | 256))
+	__u32 table = generation & 1, scope = BARTIZAN_PORT_EARLY(port) - 1;
+	__u64 word = early_word(table, 0);
+	if (!EARLY_IS_OF(word, generation))
 		return 0;
-	int own = early_outcome(&packet->question, table, link, 0) != 0;
-	int answer = early_outcome(&packet->question, table, link, 1) != 0;
+	if (word & BARTIZAN_EARLY_TENANTS)
+		scope = early_scope(&packet->question, table, scope);
+	int own = early_outcome(&packet->question, table, scope, 0) != 0;
+	int answer = early_outcome(&packet->question, table, scope, 1) != 0;
 	if (own && answer)
 		return 1;
 	if (!packet->exact || own == answer)
@@ -316,6 +324,7 @@ static __attribute__((noinline)) int is_refused(struct xdp_md *context, const st
 	packet.kind = BE16(ethernet->kind);
 	if (vlan_tags(frame, VLAN_TAGS, &packet.at, &packet.kind, &packet.vlans))
 		return 0;
+	packet.question.network = tagged(packet.vlans, packet.at);
 	/* Receivers take off any number of them. */
 	if (packet.kind == ETHERNET_VLAN || packet.kind == ETHERNET_PROVIDER_VLAN)
 		return 1;

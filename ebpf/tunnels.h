@@ -76,13 +76,19 @@ struct byte {
 
 /* A packet in a tunnel. */
 struct carried {
-	__u64 tunnel; /* as the key has it */
+	__u64 tunnel; /* its number, and above it its kind */
 	__u32 start;  /* where it begins, as the host counts */
 	__u32 at;     /* its network header */
 	__u32 end;    /* of what the tunnel carries */
 	__u16 kind;   /* EtherType of its network header */
 	__u8 parted;  /* the packet around is a first fragment: the tunnel goes on behind it */
 };
+
+/* A tunnel as keys have it: of GTP-U each side numbers its own end, so no number is in the key. */
+INLINE __u64 tunnel_in_key(__u64 tunnel)
+{
+	return tunnel >> KEY_TUNNEL_KIND_AT == CARRIES_GTP ? (__u64)CARRIES_GTP << KEY_TUNNEL_KIND_AT : tunnel;
+}
 
 /* It is a tunnel, with more options than are stepped over. */
 #define TUNNEL_FARTHER 2
@@ -163,20 +169,20 @@ INLINE int gtp(const struct frame *frame, __u32 at, struct carried *carried)
 	if (odd)
 		return odd;
 	HEADER(byte, first, frame, at, 1)
-	/* Each side numbers its own end of the tunnel, so no number is in the key. */
-	carried->tunnel = 0;
+	carried->tunnel = BE32(header->end);
 	carried->kind = first->value >> 4 == 6 ? ETHERNET_IPV6 : ETHERNET_IPV4;
 	carried->start = carried->at = at;
 	return 0;
 }
 
-/* A packet that carries another one, and what is known of its frame. */
+/* A packet that carries another one, and what is known of its frame; by which port it leaves. */
 struct around {
 	__u64 port;
 	__u32 at, length; /* of what follows its network header */
 	__u32 frame_length;
 	__u32 slot, processor;
 	__u32 from_high;
+	__u32 out; /* the port by which the frame leaves, if it does */
 	__u8 carries, protocol;
 };
 
@@ -221,22 +227,29 @@ INLINE struct bartizan_slot *acting(__u32 slot, __u32 processor, __u8 *action)
 	return line;
 }
 
+/* A packet is dropped for what it carries. */
+INLINE void count_carrier(struct bartizan_slot *around, __u32 length)
+{
+	volatile struct bartizan_carrier *carrier = (void *)around;
+	carrier->refused_packets++;
+	carrier->refused_bytes += length;
+	BARRIER();
+}
+
 /* A packet is refused, and that around it for what it carries. That is written before the packet itself is counted: who reads in between takes none that was dropped for one
  * that has left. */
 INLINE void count_refused(struct bartizan_slot *line, __u32 length, int from_high, struct bartizan_slot *around,
 			  __u32 length_around, int around_from_high)
 {
-	volatile struct bartizan_carrier *carrier = (void *)around;
 	count_packet(line, length, from_high);
-	carrier->refused_packets++;
-	carrier->refused_bytes += length_around;
-	BARRIER();
+	count_carrier(around, length_around);
 	count_packet(around, length_around, around_from_high);
 }
 
 /* What becomes of a frame with a tunnel, whose outer flow has a slot. A function of its own, not inlined and not static: the verifier looks at it once, and not once
- * for each way in which the headers before can have been read. It sees only what is in `around`, and that as numbers that can be any. */
-__attribute__((noinline)) int carry(struct xdp_md *context, const struct around *around)
+ * for each way in which the headers before can have been read. It sees only what is in `around`, and that as numbers that can be any.
+ * Or `MISSED`: no entry handles the packet inside, and rules are to be asked (`ask_inside`). */
+__attribute__((noinline)) int carry(struct xdp_md *context, struct around *around)
 {
 	struct carried carried = {};
 	struct network inside;
@@ -255,14 +268,17 @@ __attribute__((noinline)) int carry(struct xdp_md *context, const struct around 
 	/* It ends where the tunnel does. */
 	struct frame inner = {.data = frame.data, .end = frame.end, .length = carried.end};
 	if (network_header(&inner, carried.at, carried.kind, &inside) || transport_header(&inner, &inside) ||
-	    inside.carries || inside.odd || inside.segment.fin)
+	    inside.carries)
 		return XDP_PASS;
+	int missed = BARTIZAN_PORT_FLAGS(port) & BARTIZAN_PORT_FLAG_EARLY ? MISSED : XDP_PASS;
+	if (inside.odd || inside.segment.fin)
+		return missed;
 	int inside_from_high = make_key(key, &inside, port, 0);
-	key[4] = carried.tunnel;
+	key[4] = tunnel_in_key(carried.tunnel);
 	key[6] |= KEY_IN_TUNNEL;
 	__u32 slot = find_flow((const struct key *)key, hash_of(key));
 	if (slot == NO_SLOT)
-		return XDP_PASS;
+		return missed;
 	__u8 action = 0, action_around = 0;
 	struct bartizan_slot *line = acting(slot, processor, &action);
 	struct bartizan_slot *line_around = acting(around->slot, processor, &action_around);
@@ -297,7 +313,42 @@ __attribute__((noinline)) int carry(struct xdp_md *context, const struct around 
 		return XDP_PASS;
 	count_flow(line, length, &inside, inside_from_high);
 	count_packet(line_around, frame.length, around->from_high);
+	around->out = out;
 	return XDP_REDIRECT;
+}
+
+/* Reads what is asked of a packet in a tunnel that `carry` has missed, once more, so that those that have flows do not pay for it. `MISSED`: `question` says it; else it goes up, since it
+ * has an entry. Not static, as `carry`. */
+__attribute__((noinline)) int ask_inside(struct xdp_md *context, const struct around *around, struct question *question)
+{
+	struct carried carried = {};
+	struct network inside;
+	__u64 key[KEY_WORDS];
+	if (!around || !question || around->at > HEADERS_BEFORE)
+		return XDP_PASS;
+	struct frame frame = {
+		.data = (const void *)(long)context->data,
+		.end = (const void *)(long)context->data_end,
+		.length = around->frame_length,
+	};
+	if (carried_by(&frame, around->carries, around->protocol, around->at, around->length, &carried))
+		return XDP_PASS;
+	frame.length = carried.end;
+	if (network_header(&frame, carried.at, carried.kind, &inside) || transport_header(&frame, &inside))
+		return XDP_PASS;
+	/* That there is such a tunnel is a guess, and the host takes it for none if anything of the packet inside is wrong. */
+	if (around->carries == CARRIES_GTP && inside.odd)
+		return XDP_PASS;
+	make_key(key, &inside, around->port, 0);
+	key[4] = tunnel_in_key(carried.tunnel);
+	key[6] |= KEY_IN_TUNNEL;
+	__u64 hash = hash_of(key);
+	if (find_flow((const struct key *)key, hash) != NO_SLOT)
+		return XDP_PASS;
+	ask(question, hash, &inside);
+	question->inside = carried.end - carried.start;
+	question->network = carried.tunnel;
+	return MISSED;
 }
 
 #endif

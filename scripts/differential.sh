@@ -5,7 +5,7 @@
 #   scripts/differential.sh           with the answers of seed 1 that are kept, and the planted faults
 #   SEED=7 scripts/differential.sh    asks Suricata (SURICATA_ROOT: the root of a system that has it) about another seed
 #
-# From the environment: PROGRAM (built here unless given), PAIRS (2400, with SEED). Exit status: 0 no new difference, 1 some,
+# From the environment: PROGRAM (built here unless given), PAIRS (5000, with SEED). Exit status: 0 no new difference, 1 some,
 # 2 it could not run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -23,7 +23,7 @@ differential=$target/debug/differential
 
 if [ -n "${SEED:-}" ]; then
     answers=$target/differential-$SEED.txt
-    "$differential" answers --seed "$SEED" --pairs "${PAIRS:-2400}" "$answers"
+    "$differential" answers --seed "$SEED" --pairs "${PAIRS:-5000}" "$answers"
     exec "$differential" check --program "$program" "$answers"
 fi
 "$differential" check --program "$program" --open tests/differential/open.txt tests/differential/answers.txt

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Asks a controller's REST API all that its OpenAPI document allows and much that it does not, with all of schemathesis' checks: once as an administrator, once as
-# the operator of a tenant. Needs the network the first time: schemathesis is installed into a folder of its own below the target folder.
+# Asks a controller's REST API all that its OpenAPI document allows and much that it does not, with all of schemathesis' checks: as a device, as reader and as
+# operator of a tenant, as administrator. Needs the network the first time: schemathesis is installed into a folder of its own below the target folder.
 #
 #   scripts/schemathesis.sh
 #
@@ -12,55 +12,21 @@ cd "$(dirname "$0")/.."
 version=4.32.5
 root=$PWD
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-venv=$target/schemathesis-$version
-program=${PROGRAM:-}
-if [ -z "$program" ]; then
-    scripts/needs.sh build
-    cargo build --locked --package bartizan
-    program=$target/debug/bartizan
-fi
-program=$(realpath "$program")
-[ -x "$program" ] || { echo "schemathesis: $program is not there or no program" >&2; exit 2; }
-if [ ! -x "$venv/bin/schemathesis" ]; then
-    echo "installs schemathesis $version from the Python package index into $venv"
-    python3 -m venv "$venv" || { echo "schemathesis: needs Python 3.10 or later with venv (apt install python3-venv)" >&2; exit 2; }
-    "$venv/bin/pip" install --quiet "schemathesis==$version"
-fi
-
-folder=$(mktemp -d)
-controller=
-over() {
-    if [ -n "$controller" ]; then kill "$controller" 2>/dev/null || true; wait "$controller" 2>/dev/null || true; fi
-    rm -rf "$folder"
-}
-trap over EXIT
+venv=$target/schemathesis
+. scripts/rest-controller.sh schemathesis
+rest_program
+rest_tools "$venv" "schemathesis==$version"
+rest_controller --southbound 127.0.0.1:0
 
 run() {
     local who=$1 token=$2 seed=$3
     echo "== as $who, seed $seed"
     # It writes notes of its own where it is started.
     (cd "$folder" && SCHEMATHESIS_HOOKS=$root/tests/rest/hooks.py "$venv/bin/schemathesis" --config-file "$root/tests/rest/schemathesis.toml" \
-        run "$root/docs/reference/openapi.json" --url "$url" --tls-verify "$folder/state/tls-certificate.pem" -H "Authorization: Bearer $token" \
+        run "$root/docs/reference/openapi.json" --url "$url" --tls-verify "$certificate" -H "Authorization: Bearer $token" \
         --checks all --seed "$seed" --max-examples "${EXAMPLES:-40}" --warnings off --continue-on-failure)
 }
 
-"$program" controller --state "$folder/state" --listen 127.0.0.1:0 --southbound 127.0.0.1:0 2>"$folder/log" &
-controller=$!
-for _ in $(seq 200); do
-    url=$(sed -n 's/.*\(https:\/\/[^ ,;]*\).*/\1/p' "$folder/log" | head -1)
-    [ -n "$url" ] && [ -e "$folder/state/bootstrap-token" ] && break
-    kill -0 "$controller" 2>/dev/null || { cat "$folder/log" >&2; exit 2; }
-    sleep 0.1
-done
-[ -n "$url" ] || { cat "$folder/log" >&2; exit 2; }
-url=https://localhost:${url##*:}
-url=${url%%/v1*}
-
-ask() { curl -sSf --cacert "$folder/state/tls-certificate.pem" -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' -o "$folder/answer" "$@"; }
-made() { sed -n 's/.*"token":"\([^"]*\)".*/\1/p' "$folder/answer"; }
-TOKEN=$(cat "$folder/state/bootstrap-token")
-ask -d '{"name": "fuzz", "scope": "admin"}' "$url/v1/tokens"
-TOKEN=$(made)
 # Something of each kind is there, by the names that hooks.py gives.
 ask -X PUT -d '{"select": {"vni": 101}}' "$url/v1/tenants/acme"
 ask -X PUT -d '{"select": {"vni": 102}}' "$url/v1/tenants/beta"
@@ -74,9 +40,15 @@ ask -X PUT -H 'Content-Type: text/plain' --data-binary "$rules" "$url/v1/rule-fi
 ask -X PUT -d "{\"files\": [\"$hash\"]}" "$url/v1/libraries/open"
 ask -d '{"name": "operator", "scope": "operator", "tenant": "acme"}' "$url/v1/tokens"
 operator=$(made)
+ask -d '{"name": "reader", "scope": "reader", "tenant": "acme"}' "$url/v1/tokens"
+reader=$(made)
+ask -d '{"name": "device", "scope": "device", "device": "edge"}' "$url/v1/tokens"
+device=$(made)
 
 found=0
 seed=${SEED:-1}
+run "a device" "$device" "$seed" || found=1
+run "the reader of a tenant" "$reader" "$seed" || found=1
 run "the operator of a tenant" "$operator" "$seed" || found=1
 run administrator "$TOKEN" "$seed" || found=1
 kill -0 "$controller" 2>/dev/null || { echo "the controller has ended:" >&2; tail -5 "$folder/log" >&2; found=1; }

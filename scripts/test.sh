@@ -105,7 +105,8 @@ good_traffic() {
     elif [ "$(id -u)" != 0 ] || ! unshare --net true 2>/dev/null; then
         echo "== good-traffic: not run, it needs root and network namespaces"
     else
-        beside good-traffic "$suite" --program "$program" --short
+        rm -rf "$target/good-kept"
+        beside good-traffic "$suite" --program "$program" --short --keep-failed "$target/good-kept"
     fi
 }
 
@@ -121,6 +122,16 @@ receivers() {
         fi
         [ "$status" = 0 ] || return "$status"
     done
+}
+
+# Inputs that trials of other people found, each with what is expected.
+strangers() {
+    local folder=../shared/strangers
+    if [ ! -d "$folder" ]; then
+        echo "== strangers: not run, $folder is not there"
+    else
+        step strangers tests/strangers/run --program "$program" --open tests/strangers/open.txt "$folder"
+    fi
 }
 
 # Faults over all planes, each once, the revocation of flows below, and changes under traffic; the whole suite is `make faults`.
@@ -141,6 +152,7 @@ suites() {
     good_traffic
     beside receivers receivers
     compatibility
+    strangers
     faults
     step differential idle scripts/differential.sh
 }

@@ -6,15 +6,17 @@ use std::process::Command;
 
 /// Programs, and what they include.
 const PROGRAMS: [&str; 2] = ["flows", "probe"];
-const INCLUDED: [&str; 9] = [
+const INCLUDED: [&str; 11] = [
     "bpf.h",
     "bartizan_slots.h",
+    "casts.h",
     "early.h",
     "icmp.h",
     "index.h",
     "lost.h",
     "open.h",
     "tunnels.h",
+    "watch.h",
     "windows.h",
 ];
 

@@ -26,7 +26,7 @@ fn controller() -> Option<(Api, String)> {
         ("/v1/tenants/acme/groups/lan", br#"{"members":["10.0.0.0/8"]}"#),
         ("/v1/devices/edge", br#"{"tenants":["*"]}"#),
     ] {
-        assert_eq!(send(&api, &token, "PUT", path, body).status, 200, "{path}");
+        assert_eq!(send(&api, &token, "PUT", path, body).status, 201, "{path}");
     }
     Some((api, token))
 }
@@ -54,7 +54,7 @@ pub fn run(data: &[u8]) {
     let reply = send(&api, &token, method, target, body.get(1..).unwrap_or_default());
     assert!((200..600).contains(&reply.status) && reply.status != 500, "{line}: {}", reply.status);
     planted(method == "PUT" && target.contains("/policies/") && reply.status == 422);
-    if method == "PUT" && reply.status == 200 && !target.contains('?') {
+    if method == "PUT" && matches!(reply.status, 200 | 201) && !target.contains('?') {
         planted(target.contains("/policies/"));
         assert_eq!(send(&api, &token, "GET", target, b"").status, 200, "{line}");
         let given = send(&api, &token, "GET", "/v1/devices/edge/policy", b"").value();

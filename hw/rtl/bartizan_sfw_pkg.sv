@@ -504,11 +504,11 @@ package bartizan_sfw_pkg;
   function automatic logic [15:0] exchange(input logic [1:0] known, input logic [2:0] message);
     unique case ({known, message})
       5'd0: exchange = 16'h0202;
-      5'd1: exchange = 16'hff01;
-      5'd2: exchange = 16'hff01;
-      5'd3: exchange = 16'hff01;
-      5'd4: exchange = 16'hff01;
-      5'd5: exchange = 16'hff01;
+      5'd1: exchange = 16'hff00;
+      5'd2: exchange = 16'hff00;
+      5'd3: exchange = 16'hff00;
+      5'd4: exchange = 16'hff00;
+      5'd5: exchange = 16'h0602;
       5'd6: exchange = 16'h0602;
       5'd7: exchange = 16'hff01;
       5'd8: exchange = 16'hff00;
@@ -543,6 +543,7 @@ package bartizan_sfw_pkg;
       8'd14: icmpv4_kind = 8'd1;
       8'd16: icmpv4_kind = 8'd1;
       8'd18: icmpv4_kind = 8'd1;
+      8'd43: icmpv4_kind = 8'd1;
       default: icmpv4_kind = ICMP_QUESTION;
     endcase
   endfunction
@@ -564,6 +565,7 @@ package bartizan_sfw_pkg;
       8'd136: icmpv6_kind = 8'd3;
       8'd137: icmpv6_kind = 8'd3;
       8'd143: icmpv6_kind = 8'd3;
+      8'd161: icmpv6_kind = 8'd1;
       default: icmpv6_kind = ICMP_QUESTION;
     endcase
   endfunction

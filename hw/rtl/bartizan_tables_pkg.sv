@@ -59,6 +59,8 @@ package bartizan_tables_pkg;
   localparam logic [7:0] REASON_PORTSCAN = 8'd37;
   localparam logic [7:0] REASON_FUNCTION_FAILED = 8'd38;
   localparam logic [7:0] REASON_FUNCTION_STOPPED = 8'd39;
+  localparam logic [7:0] REASON_HTTP2 = 8'd40;
+  localparam logic [7:0] REASON_OVERLOAD = 8'd41;
 
   // Flags of flow entries.
   localparam logic [7:0] FLOW_FLAG_VALID = 8'h01;  // The entry holds a flow. Set last, and taken away first.

@@ -47,6 +47,11 @@ const GENERATED: &[(&str, &str, &str)] = &[
     ),
     ("bartizan-functions", "transition_headers", "the_committed_headers_are_those_of_the_tables"),
     ("bartizan-controller", "openapi", "the_committed_document_is_that_of_the_routes"),
+    ("bartizan", "protocol_flows", "the_committed_page_of_protocols_is_what_a_worker_does"),
+    ("bartizan", "nftables", "the_tables_of_the_page_are_those_of_the_rows"),
+    ("bartizan", "flow_counts", "the_table_of_the_page_of_flow_records_is_that_of_the_rows"),
+    ("bartizan", "identifiers", "the_tables_of_the_page_are_those_of_the_tests"),
+    ("bartizan-config", "docs", "the_table_of_settings_whose_loss_weakens_is_that_of_the_code"),
     ("bartizan", "", "the_tables_of_the_page_are_those_of_the_declarations"),
 ];
 

@@ -32,7 +32,8 @@ use bartizan_config::policy::{
 };
 use bartizan_function::contain::contained;
 use bartizan_function::{
-    Function, FunctionKind, HeaderRules, HostTables, HostTablesConfig, RulePart, RuleSource, RulesError,
+    Function, FunctionKind, HeaderRules, HostTables, HostTablesConfig, PatternSets, RulePart, RuleSource,
+    RulesError,
 };
 use bartizan_stages::chain::{Chains, PolicyMap};
 use context::{Context, LastBuild};
@@ -117,6 +118,8 @@ pub struct Agent {
     state: State,
     /// What functions keep per host.
     hosts: HostTables,
+    /// Patterns that functions look for.
+    patterns: PatternSets,
     /// Settings that were given beside the sections.
     overrides: Overrides,
     /// Which addresses have which DNS names now.
@@ -155,6 +158,7 @@ impl Agent {
             early: false,
             state,
             hosts,
+            patterns: PatternSets::default(),
             names,
             overrides,
             kept: None,
@@ -167,6 +171,11 @@ impl Agent {
     /// Sets bounds and hash of what functions keep per host. To be called before the first generation: what was kept is gone.
     pub fn set_hosts(&mut self, config: HostTablesConfig) {
         self.hosts = HostTables::new(config);
+    }
+
+    /// Sets the compiler of the patterns that functions look for. To be called before the first generation.
+    pub fn set_patterns(&mut self, patterns: PatternSets) {
+        self.patterns = patterns;
     }
 
     /// Sets who says which fids new classes get. To be called before the first generation, whose classes get theirs there.
@@ -387,7 +396,9 @@ impl<'a> Build<'a> {
             return None;
         }
         let agent = self.agent;
-        let early = agent.early.then(|| Arc::new(early::list(&selected_by(&owners), &functions, &rules)));
+        let early = agent
+            .early
+            .then(|| Arc::new(early::list(&context.tenants, &selected_by(&owners), &functions, &rules)));
         let called = |id: &FunctionId| rules.iter().find(|r| r.function == *id).map_or("rule", |r| r.called);
         let named = agent.kinds.iter().zip(&agent.ids).map(|(kind, id)| (*id, kind.spec().name, called(id)));
         let function_names = named.collect();
@@ -404,6 +415,9 @@ impl<'a> Build<'a> {
         self.state.retain(&fids);
         let traits = owners.iter().flat_map(|owner| owner.traits.iter().copied());
         let policies = PolicyMap::with(self.state.policies(), &traits.collect::<Vec<_>>());
+        let last = owners.iter().position(|owner| owner.takes_all).unwrap_or(owners.len());
+        let reached = owners.iter().take(last + 1).flat_map(|owner| &owner.traits);
+        let policies = policies.of_reachable(reached.map(|(_, traits)| *traits));
         let classifier = Box::new(PolicyClassifier {
             lookup,
             classes,
@@ -515,6 +529,7 @@ impl<'a> Build<'a> {
                 generation: self.state.generation,
                 id: *id,
                 hosts: &agent.hosts,
+                patterns: &agent.patterns,
                 names: &agent.names,
             };
             match rules_of(kind.as_ref(), &source) {

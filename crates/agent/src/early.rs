@@ -5,8 +5,10 @@
 //! of which something else comes first (a function that judges by more than headers, a staged one) sends its packets up.
 
 use crate::lookup::PolicyRules;
+use crate::tenants::{Selector, TenantSelector};
 use bartizan_base::{Decision, FunctionId};
-use bartizan_classify::HeaderRule;
+use bartizan_classify::early::EarlyTenant;
+use bartizan_classify::{HeaderRule, Net};
 use bartizan_function::{Function, HandsUp};
 use bartizan_stages::chain::Class;
 use bartizan_stages::early::{Early, NotBelow, Origin};
@@ -25,11 +27,13 @@ pub(crate) struct Selected {
 
 /// Makes the list. `rules`: those that are looked up, of all functions.
 pub(crate) fn list<'r>(
+    tenants: &TenantSelector,
     owners: &[Selected],
     functions: &[Arc<dyn Function>],
     rules: &'r [PolicyRules],
 ) -> Early {
     let mut early = Early::default();
+    early.rules.tell_tenants(tenants.selectors.iter().map(told).collect());
     let of =
         |own: &'r PolicyRules| own.policies.iter().map(move |policy| ((own.function, *policy), &*own.rules));
     let by_policy: HashMap<(FunctionId, usize), &[(u32, HeaderRule)]> = rules.iter().flat_map(of).collect();
@@ -40,6 +44,19 @@ pub(crate) fn list<'r>(
         add(&mut early, owner, function, own.unwrap_or_default());
     }
     early
+}
+
+/// The selector of a tenant, as a table has it.
+fn told(selector: &Selector) -> EarlyTenant {
+    let net =
+        |prefix: &bartizan_config::policy::Prefix| Net { address: prefix.address, length: prefix.length };
+    EarlyTenant {
+        tenant: selector.tenant,
+        tunnels: selector.vnis.clone(),
+        vlans: selector.vlans.clone(),
+        links: selector.links.clone(),
+        networks: selector.prefixes.as_ref().map(|all| all.iter().map(net).collect()),
+    }
 }
 
 /// Adds the rules of a policy. Of one whose packets go on without its first function no rule is asked below.

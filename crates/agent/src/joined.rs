@@ -7,7 +7,7 @@
 //! name by id. What is the same object as in the generation before is not read again ([`Joiner`]). Nothing is built here.
 
 use crate::session::Held;
-use bartizan_api::southbound::{Diagnostic, Object, ObjectKey, Policy, RuleGroup, RuleType, Rules};
+use bartizan_api::southbound::{Diagnostic, Hash, Object, ObjectKey, Policy, RuleGroup, RuleType, Rules};
 use bartizan_config::policy::{Parts, PolicyText, Problem};
 use bartizan_rules::library::{Choice, choose};
 use bartizan_rules::{RuleFile, parse_file};
@@ -89,7 +89,7 @@ struct FileText {
 /// A rule library as it came: files and what is chosen of them. Equal ones come to the same rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library {
-    /// What messages call each file, and its lines.
+    /// Each file: its name in messages, the SHA-256 of its text, and its lines.
     files: Vec<(String, Arc<Object>)>,
     choose: Vec<Choice>,
     except: BTreeSet<u32>,
@@ -116,6 +116,14 @@ impl Library {
         self.files.iter().map(read).collect()
     }
 
+    /// Name and content hash of each of its files.
+    pub fn hashes(&self) -> impl Iterator<Item = (&str, Hash)> {
+        // One that does not say the SHA-256 of its text is known by that of its lines, as it is sent.
+        self.files.iter().map(|(name, object)| {
+            (name.as_str(), Hash::try_from(name.clone()).unwrap_or_else(|_| object.hash()))
+        })
+    }
+
     /// What is chosen of them; nothing: everything.
     #[must_use]
     pub fn choices(&self) -> &[Choice] {
@@ -140,6 +148,8 @@ impl Library {
 pub struct Joined {
     /// The controller's number of the generation.
     pub generation: u64,
+    /// The hash of its manifest.
+    pub manifest: Hash,
     /// The file. Parts of it that stay are the same by address from generation to generation.
     pub parts: Parts,
     /// The controller's numbers of the tenants, by name.
@@ -223,23 +233,24 @@ struct Joining {
 /// # Errors
 /// All parts that are none, each with its object and place.
 pub fn join(held: &Held) -> Result<Joined, Vec<Diagnostic>> {
-    Joiner::default().join(held)
+    Joiner::default().join(held, held.manifest().hash())
 }
 
 impl Joiner {
-    /// As [`join`], of the generation behind the last one that was joined here.
+    /// [`join`] for the generation after the last one that was joined here. `manifest`: the hash of its
+    /// manifest.
     ///
     /// # Errors
     /// As [`join`]. The next one is joined from the beginning then.
-    pub fn join(&mut self, held: &Held) -> Result<Joined, Vec<Diagnostic>> {
-        let joined = self.joined(held);
+    pub fn join(&mut self, held: &Held, manifest: Hash) -> Result<Joined, Vec<Diagnostic>> {
+        let joined = self.joined(held, manifest);
         if joined.is_err() {
             *self = Joiner::default();
         }
         joined
     }
 
-    fn joined(&mut self, held: &Held) -> Result<Joined, Vec<Diagnostic>> {
+    fn joined(&mut self, held: &Held, manifest: Hash) -> Result<Joined, Vec<Diagnostic>> {
         let mut joining = Joining::default();
         let mut new = Vec::new();
         for (key, object) in self.changed(held) {
@@ -262,6 +273,7 @@ impl Joiner {
         let (texts, policies) = self.policies.values().map(of).unzip();
         let joined = Joined {
             generation: held.generation,
+            manifest,
             parts: Parts { common: Arc::clone(&common.file), policies: texts },
             tenants: Arc::clone(&common.tenants),
             libraries: Arc::clone(&common.libraries),

@@ -7,16 +7,16 @@
 //! function keeps per flow goes on as if it had refused, so a stateful function says what it would have said. It stays the
 //! function's own: a policy is staged and enforced under live flows, whose state (flowbits, who opened them) goes on.
 
-use bartizan_base::{Decision, Fid, FunctionId, Reason, RuleId, Verdict};
+use bartizan_base::{Decision, Fid, FunctionId, Reason, Verdict};
 use bartizan_function::{
-    Finding, FindingAction, Function, FunctionSpec, HandsUp, PacketContext, RuleInfo, WorkerState,
+    Finding, FindingAction, Function, FunctionSpec, HandsUp, PacketContext, RejectTo, RuleCount, RuleInfo,
+    WorkerState, would_refuse,
 };
 use std::collections::{BTreeMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-/// Generator id of findings about would-be refusals.
-pub const STAGED_GID: u32 = 9_000;
+pub use bartizan_function::STAGED_GID;
 
 /// See the module.
 pub struct Staged {
@@ -37,15 +37,7 @@ impl Staged {
     #[must_use]
     pub fn new(inner: Box<dyn Function>, fids: HashSet<Fid>) -> Self {
         let name = inner.spec().name;
-        let info = |reason: &Reason| {
-            Arc::new(RuleInfo {
-                id: RuleId { gid: STAGED_GID, sid: *reason as u32 + 1, rev: 1 },
-                message: format!("staged policy: {name} would refuse this ({})", reason.name()),
-                category: "staged".to_owned(),
-                severity: 3,
-                ..RuleInfo::default()
-            })
-        };
+        let info = |reason: &Reason| would_refuse(Some(name), *reason);
         Staged { inner, fids, infos: Reason::ALL.iter().map(info).collect() }
     }
 
@@ -82,15 +74,21 @@ impl Staged {
             decision.egress = None;
         }
         if staged && !decision.verdict.forwards() {
-            worker.refusals += 1;
-            if let Some(reason) = decision.reason {
+            // What refuses a packet is the first that does so: the engine, or a function before this one.
+            let is_first = context.notes.decision.reason.is_none();
+            if let Some(reason) = decision.reason.filter(|_| is_first) {
+                worker.refusals += 1;
                 *worker.by_class.entry((context.notes.fid, decision.verdict, reason)).or_default() += 1;
+                if decision.verdict == Verdict::Reject {
+                    // Of what goes on the verdict is told by whom an answer would be sent to.
+                    context.reject.get_or_insert(RejectTo::Source);
+                }
             }
-            self.report(&decision, context.staged, before, context.findings);
+            self.report(&decision, context.staged, (before, is_first), context.findings);
             // It would refuse the next packet as well, and is asked about it.
             decision = Decision {
+                // The reason stays, so that a packet around this one is told as it would be refused with it.
                 verdict: Verdict::Continue,
-                reason: None,
                 done: false,
                 repeats: false,
                 ..decision
@@ -100,7 +98,14 @@ impl Staged {
         decision
     }
 
-    fn report(&self, decision: &Decision, reported: &mut u64, before: usize, findings: &mut Vec<Finding>) {
+    /// Reports a refusal as would-be, if it is the first of the packet; `before`: findings of others.
+    fn report(
+        &self,
+        decision: &Decision,
+        reported: &mut u64,
+        (before, is_first): (usize, bool),
+        findings: &mut Vec<Finding>,
+    ) {
         let mut own = false;
         for finding in findings.iter_mut().skip(before).filter(|f| f.action == FindingAction::Blocked) {
             own = true;
@@ -112,7 +117,7 @@ impl Staged {
             place += 1;
             place <= before || finding.action != FindingAction::Refusing
         });
-        let Some(reason) = decision.reason else { return };
+        let Some(reason) = decision.reason.filter(|_| is_first) else { return };
         let bit = 1u64.checked_shl(reason as u32).unwrap_or(1 << 63);
         let new = *reported & bit == 0;
         *reported |= bit;
@@ -164,6 +169,12 @@ impl Function for Staged {
         if let Some(worker) = worker.downcast_ref::<Worker>() {
             self.inner.log(&worker.inner, each);
             each("staged_refusals", worker.refusals);
+        }
+    }
+
+    fn log_rules(&self, worker: &WorkerState, each: &mut dyn FnMut(RuleCount<'_>)) {
+        if let Some(worker) = worker.downcast_ref::<Worker>() {
+            self.inner.log_rules(&worker.inner, each);
         }
     }
 

@@ -24,25 +24,29 @@ pub struct TenantQuestion<'q> {
     pub addresses: Option<(IpAddr, IpAddr)>,
 }
 
-/// How one tenant's traffic is known; an empty list asks for nothing.
+/// Selector of one tenant's traffic. A key that is absent asks for nothing; an empty list fits no packet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selector {
     pub(crate) tenant: TenantId,
-    pub(crate) vnis: Vec<u32>,
-    pub(crate) vlans: Vec<u16>,
-    pub(crate) links: Vec<LinkId>,
-    pub(crate) prefixes: Vec<Prefix>,
+    pub(crate) vnis: Option<Vec<u32>>,
+    pub(crate) vlans: Option<Vec<u16>>,
+    pub(crate) links: Option<Vec<LinkId>>,
+    pub(crate) prefixes: Option<Vec<Prefix>>,
 }
 
 impl Selector {
     fn selects(&self, question: &TenantQuestion<'_>) -> bool {
         let tunnel = question.tunnel;
-        let in_prefix = |address: IpAddr| self.prefixes.iter().any(|p| p.contains(address));
-        (self.vnis.is_empty() || tunnel.kind != TunnelKind::None && self.vnis.contains(&tunnel.id))
-            && (self.vlans.is_empty() || question.vlans.iter().any(|v| self.vlans.contains(v)))
-            && (self.links.is_empty() || self.links.contains(&question.link))
-            && (self.prefixes.is_empty()
-                || question.addresses.is_some_and(|(a, b)| in_prefix(a) || in_prefix(b)))
+        let of_vni = |all: &Vec<u32>| tunnel.kind != TunnelKind::None && all.contains(&tunnel.id);
+        let of_vlan = |all: &Vec<u16>| question.vlans.iter().any(|vlan| all.contains(vlan));
+        let of_prefix = |all: &Vec<Prefix>| {
+            let contains = |address: IpAddr| all.iter().any(|prefix| prefix.contains(address));
+            question.addresses.is_some_and(|(a, b)| contains(a) || contains(b))
+        };
+        self.vnis.as_ref().is_none_or(of_vni)
+            && self.vlans.as_ref().is_none_or(of_vlan)
+            && self.links.as_ref().is_none_or(|all| all.contains(&question.link))
+            && self.prefixes.as_ref().is_none_or(of_prefix)
     }
 }
 
@@ -68,12 +72,12 @@ impl TenantSelector {
     /// Whether VLAN ids tell tenants apart.
     #[must_use]
     pub fn ask_for_vlans(&self) -> bool {
-        self.selectors.iter().any(|selector| !selector.vlans.is_empty())
+        self.selectors.iter().any(|selector| selector.vlans.is_some())
     }
 
     /// Whether numbers of tunnels tell tenants apart.
     #[must_use]
     pub fn ask_for_tunnels(&self) -> bool {
-        self.selectors.iter().any(|selector| !selector.vnis.is_empty())
+        self.selectors.iter().any(|selector| selector.vnis.is_some())
     }
 }

@@ -10,6 +10,7 @@ mod functions_bench;
 mod build;
 #[path = "conformance/main.rs"]
 mod conformance;
+#[path = "early/main.rs"]
 mod early;
 mod explain;
 mod generations;
@@ -21,3 +22,4 @@ mod portscan;
 mod quotas;
 mod readers;
 mod rest;
+mod rule_counters;

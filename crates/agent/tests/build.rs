@@ -132,6 +132,27 @@ fn tenants_are_selected_in_either_direction() {
     assert_eq!(question(TunnelTag::NONE, &[], pair("8.8.8.8", "9.9.9.9")), 0);
 }
 
+/// A list that is empty because its group is asks for something that no packet has.
+#[test]
+fn a_tenant_whose_group_has_no_members_gets_nothing() {
+    let (mut agent, _) = agent();
+    let text = |members: &str| {
+        format!(
+            "groups: {{some: [{members}]}}\ntenants: [{{name: a, select: {{prefixes: some}}}}]\n\
+             policies: [{{name: p, tenant: a, chain: []}}]\ndefault: {{action: drop}}\n"
+        )
+    };
+    for (members, expected) in [("", 0), ("192.0.2.0/24, '2001:db8::/32'", 1), ("", 0)] {
+        let prepared = prepare(&mut agent, &text(members)).expect("a generation");
+        for (from, to) in [("192.0.2.1", "198.51.100.1"), ("2001:db8::1", "2001:db8:1::1")] {
+            let addresses = Some((from.parse().unwrap(), to.parse().unwrap()));
+            let question =
+                TenantQuestion { tunnel: TunnelTag::NONE, vlans: &[7], link: LinkId(1), addresses };
+            assert_eq!(prepared.tenants.select(&question).0, expected, "{members}: {from}");
+        }
+    }
+}
+
 #[test]
 fn fids_stay_and_are_used_again() {
     let (mut agent, _) = agent();
@@ -451,6 +472,7 @@ fn staged_policies_report_what_they_would_refuse_and_drop_nothing() {
                 app: None,
                 stream: None,
                 payload_in_stream: false,
+                headers_only: false,
                 stream_events: &[],
                 app_events: &[],
                 again: false,

@@ -44,7 +44,7 @@ fn build(
     (joiner, before): &mut (Joiner, Option<PolicyFile>),
 ) -> ([Duration; 3], Prepared) {
     let begun = Instant::now();
-    let joined = joiner.join(held).unwrap();
+    let joined = joiner.join(held, held.manifest().hash()).unwrap();
     let joined_at = begun.elapsed();
     let names = agent.function_names();
     let file = policy::from_parts("controller", &joined.parts, &names, before.as_ref()).unwrap();

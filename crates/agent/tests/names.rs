@@ -251,7 +251,7 @@ fn an_open_flow_stays_when_its_address_has_no_name_any_more() {
 
 #[test]
 fn members_stay_over_a_reload_and_belong_to_one_tenant() {
-    let tenants = "tenants: [{name: a, select: {prefixes: [10.0.0.0/8]}}, {name: b, select: {prefixes: [10.9.0.0/16]}}]\n";
+    let tenants = "tenants: [{name: a, select: {prefixes: [10.0.0.0/8]}}, {name: b, select: {prefixes: [172.16.0.0/12]}}]\n";
     let text = format!("{tenants}{}", POLICY.replace("chain:", "tenant: any, chain:"));
     let mut bench = Bench::new(&text);
     bench.resolve("api.example.com", A, &[a("api.example.com", 300, "192.0.2.7")]);

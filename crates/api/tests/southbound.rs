@@ -284,7 +284,7 @@ fn stands() -> Stands {
         ),
     ];
     let left_out = LeftOut { count: 248, first: vec![of("web.rules:12: 1:2001", "no parser reads `smb`")] };
-    Stands { levels, left_out }
+    Stands { levels, left_out, content: None }
 }
 
 #[test]
@@ -326,6 +326,48 @@ fn names_of_rules_that_are_left_out_are_few_and_short() {
     assert_eq!((left_out.count, left_out.first.len()), (20, limits::LEFT_OUT));
     let first = &left_out.first[0];
     assert_eq!((first.rule.as_str(), first.why.len()), ("0", limits::LEFT_OUT_BYTES));
+}
+
+/// Vectors of the messages that version 5 adds to version 4.
+const VECTORS_5: &str = include_str!("vectors/southbound-5.txt");
+
+#[test]
+fn links_and_ports_are_told_in_version_5_only() {
+    let of = |links: Vec<String>, ports: Vec<String>| {
+        Message::Session(SessionMessage::Interfaces(Interfaces { links, ports }))
+    };
+    let told = of(vec!["wan".into(), "dmz".into()], vec!["trap".into()]);
+    let bytes = told.encode(5).unwrap();
+    let written = format!("interfaces-5: {}\n", vector_of(&bytes, sub_head(&told)));
+    if std::env::var_os("BARTIZAN_BLESS").is_some() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/southbound-5.txt");
+        return std::fs::write(file, &written).unwrap();
+    }
+    assert_eq!(written, VECTORS_5);
+    assert_eq!(decode_as(5, &bytes), Ok(Some(told.clone())));
+    (0..bytes.len()).for_each(|end| assert_eq!(decode_as(5, &bytes[..end]), Ok(None)));
+    // Who speaks version 4 is not told, and a peer that tells it says something unknown.
+    assert_eq!(told.encode(4), Err(EncodeError::Version("interfaces", 4)));
+    let mut old = bytes.clone();
+    old[0] = 4;
+    assert_eq!(decode_as(4, &old), Err(DecodeError::Op { sub: "session", op: 8 }));
+    // More names than there may be, and longer ones.
+    let most = vec!["x".repeat(limits::INTERFACE_BYTES); limits::INTERFACES];
+    let fits = of(most.clone(), most.clone());
+    assert_eq!(decode_as(5, &fits.encode(5).unwrap()), Ok(Some(fits)));
+    let longer = vec!["x".repeat(limits::INTERFACE_BYTES + 1)];
+    let more = [most, vec![String::new()]].concat();
+    for (links, ports) in
+        [(more.clone(), Vec::new()), (Vec::new(), more), (longer.clone(), Vec::new()), (Vec::new(), longer)]
+    {
+        assert!(!Interfaces { links: links.clone(), ports: ports.clone() }.fits());
+        let error = decode_as(5, &of(links, ports).encode(5).unwrap()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Bounds);
+    }
+    // All other messages are as before.
+    for (name, message) in messages() {
+        assert_eq!(decode_as(5, &message.encode(5).unwrap()), Ok(Some(message)), "{name}");
+    }
 }
 
 fn decode_as(version: u8, bytes: &[u8]) -> Result<Option<Message>, DecodeError> {
@@ -395,10 +437,39 @@ fn what_is_wrong_in_a_short_body_is_said() {
     assert!(Message::Policy(1, put).encode(3).is_err());
 }
 
+/// Vectors of the messages of which version 6 says more than version 5.
+const VECTORS_6: &str = include_str!("vectors/southbound-6.txt");
+
+#[test]
+fn content_hashes_of_a_devices_own_files_are_told_in_version_6_only() {
+    let running = |content| {
+        let stands = Some(Stands { content, ..Stands::default() });
+        let manifest = Manifest::default().hash();
+        let running = Running { manifest, workers: Vec::new(), took: None, stands };
+        Message::Policy(5, PolicyMessage::Running(running))
+    };
+    let told = running(Some(LocalContent { lists: Hash([0xab; 32]), settings: Hash([0xcd; 32]) }));
+    let bytes = told.encode(6).unwrap();
+    let written = format!("running-6: {}\n", vector_of(&bytes, sub_head(&told)));
+    if std::env::var_os("BARTIZAN_BLESS").is_some() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/southbound-6.txt");
+        return std::fs::write(file, &written).unwrap();
+    }
+    assert_eq!(written, VECTORS_6);
+    assert_eq!(decode_as(6, &bytes), Ok(Some(told.clone())));
+    // Who speaks version 5 is not told, and a peer that tells it there is none.
+    assert_eq!(decode_as(5, &told.encode(5).unwrap()), Ok(Some(running(None))));
+    let mut old = bytes;
+    old[0] = 5;
+    assert!(matches!(decode_as(5, &old), Err(DecodeError::Body { message: "running", .. })));
+}
+
 #[test]
 fn the_specification_shows_the_test_vectors() {
     let page = include_str!("../../../docs/southbound.md");
-    for line in VECTORS.lines().chain(VECTORS_2.lines()).chain(VECTORS_3.lines()).chain(VECTORS_4.lines()) {
+    for line in
+        [VECTORS, VECTORS_2, VECTORS_3, VECTORS_4, VECTORS_5, VECTORS_6].into_iter().flat_map(str::lines)
+    {
         assert!(page.contains(line), "docs/southbound.md does not show this vector:\n{line}");
     }
 }
@@ -559,6 +630,15 @@ proptest! {
     }
 
     #[test]
+    fn any_names_of_interfaces_come_back(links in prop::collection::vec("\\PC{0,40}", 0..20), ports in prop::collection::vec("\\PC{0,40}", 0..20)) {
+        let interfaces = Interfaces { links, ports };
+        prop_assert!(interfaces.fits());
+        let message = Message::Session(SessionMessage::Interfaces(interfaces));
+        let bytes = message.encode(5).unwrap();
+        prop_assert_eq!(decode_as(5, &bytes), Ok(Some(message)));
+    }
+
+    #[test]
     fn statistics_come_back_compressed(counters in prop::collection::btree_map("[a-z.]{1,20}", any::<u64>(), 0..300)) {
         let delta = Delta { from: 1, to: 2, lost: 3, counters };
         let plain = serde_json::to_vec(&delta).unwrap().len();
@@ -569,11 +649,12 @@ proptest! {
     }
 
     #[test]
-    fn rubbish_is_no_message_and_does_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn rubbish_is_no_message_and_does_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200), version in 1..=5u8) {
         let mut decoder = Decoder::default();
+        decoder.agree(version);
         decoder.push(&bytes);
         while let Ok(Some(message)) = decoder.next_message() {
-            prop_assert!(message.encode(1).is_ok());
+            prop_assert!(message.encode(version).is_ok());
         }
     }
 

@@ -301,6 +301,30 @@ impl Detector {
         if more && !eof { Likely::More } else { Likely::No }
     }
 
+    /// The answer of receivers of protocols other than this one to the bytes, from their start on.
+    #[must_use]
+    pub fn rival(
+        &self,
+        id: ProtocolId,
+        transport: Transport,
+        direction: Direction,
+        ports: PerDirection<u16>,
+        data: &[u8],
+    ) -> Probe {
+        let mut found = Probe::No;
+        for receiver in self.likely.iter().filter(|r| r.transport == transport && r.protocol != id) {
+            if receiver.at_ports && !self.is_port_of(receiver.protocol, transport, ports) {
+                continue;
+            }
+            match (receiver.probe)(transport, direction, data) {
+                Probe::No => {}
+                Probe::More => found = Probe::More,
+                yes @ Probe::Yes(_) => return yes,
+            }
+        }
+        found
+    }
+
     /// Whether a flow's ports are such as a protocol is expected at.
     fn is_port_of(&self, id: ProtocolId, transport: Transport, ports: PerDirection<u16>) -> bool {
         self.ports.iter().filter(|e| e.protocol == id && e.transport == transport).any(|e| {
@@ -378,6 +402,12 @@ impl Literal {
             memchr::memmem::find(window, self.bytes).is_some()
         }
     }
+}
+
+/// Whether the bytes of a stream's direction show a protocol that the other direction has told.
+#[must_use]
+pub fn shows(id: ProtocolId, direction: Direction, data: &[u8]) -> bool {
+    probe_with(id, Transport::Tcp, direction, data) == Some(Probe::Yes(direction))
 }
 
 fn probe_with(id: ProtocolId, transport: Transport, direction: Direction, data: &[u8]) -> Option<Probe> {

@@ -35,8 +35,9 @@ impl Engine {
         let mut parses = Vec::new();
         for spec in protocols::TABLE {
             let section = settings.section(&format!("app-layer.protocols.{}", spec.name));
-            settings.mark_read(&format!("app-layer.protocols.{}", spec.name));
-            factories.push(Some((spec.configure)(&section)?));
+            let factory = (spec.configure)(&section);
+            settings.mark_section_read(&section);
+            factories.push(Some(factory?));
             let mut on = [false; 2];
             for (flag, transport) in on.iter_mut().zip([Transport::Tcp, Transport::Udp]) {
                 *flag = switch(spec, transport, settings)? == Switch::On;

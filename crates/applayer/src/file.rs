@@ -18,8 +18,8 @@ pub struct FileSettings {
     pub sha1: bool,
     /// Compute SHA-256.
     pub sha256: bool,
-    /// Truncated files and files with gaps get the SHA-256 of what was seen (an output asks for it, not only a rule).
-    pub sha256_of_parts: bool,
+    /// Truncated files and files with gaps get a name in the file store: the SHA-256 of what came of them.
+    pub names_parts: bool,
     /// Every file is kept (`file-store.force-filestore`).
     pub store_all: bool,
     /// Bytes of a kept file that are taken in, instead of the protocol's own limit; 0 for all.
@@ -43,7 +43,7 @@ impl Default for FileSettings {
             md5: false,
             sha1: false,
             sha256: false,
-            sha256_of_parts: false,
+            names_parts: false,
             store_all: false,
             store_depth: None,
             magic: None,
@@ -109,15 +109,17 @@ pub struct FileTrack {
     pub store_id: u32,
     /// Bytes of the content that were handed to who keeps it.
     pub kept: u64,
-    /// Finished digests.
+    /// MD5 of the content; of a whole file only.
     pub md5: Option<[u8; 16]>,
-    /// SHA-1 of the content.
+    /// SHA-1 of the content; of a whole file only.
     pub sha1: Option<[u8; 20]>,
-    /// SHA-256 of the content.
+    /// SHA-256 of the content; of a whole file only.
     pub sha256: Option<[u8; 32]>,
     /// Sids of the `filestore` rules and others that matched it (EVE `sid`).
     pub sids: Vec<u32>,
-    sha256_of_parts: bool,
+    /// SHA-256 of what came of a file that is not whole.
+    part_name: Option<[u8; 32]>,
+    names_parts: bool,
     content: Vec<u8>,
     content_offset: u64,
     window: usize,
@@ -149,7 +151,8 @@ impl FileTrack {
             sha1: None,
             sha256: None,
             sids: Vec::new(),
-            sha256_of_parts: settings.sha256_of_parts,
+            part_name: None,
+            names_parts: settings.names_parts,
             content: Vec::new(),
             content_offset: 0,
             window: settings.window,
@@ -207,7 +210,7 @@ impl FileTrack {
         self.size = self.size.saturating_add(missing);
         self.hash_md5 = None;
         self.hash_sha1 = None;
-        if !self.sha256_of_parts {
+        if !self.names_parts {
             self.hash_sha256 = None;
         }
     }
@@ -218,13 +221,23 @@ impl FileTrack {
             return;
         }
         self.state = state;
-        if state == FileState::Closed {
-            self.md5 = self.hash_md5.take().map(|h| h.finalize().into());
-            self.sha1 = self.hash_sha1.take().map(|h| h.finalize().into());
+        let hashes = (self.hash_md5.take(), self.hash_sha1.take(), self.hash_sha256.take());
+        let sha256 = hashes.2.map(|h| h.finalize().into());
+        match state {
+            FileState::Closed => {
+                self.md5 = hashes.0.map(|h| h.finalize().into());
+                self.sha1 = hashes.1.map(|h| h.finalize().into());
+                self.sha256 = sha256;
+            }
+            FileState::Truncated if self.names_parts => self.part_name = sha256,
+            FileState::Truncated | FileState::Open | FileState::Error => {}
         }
-        if state == FileState::Closed || self.sha256_of_parts && state == FileState::Truncated {
-            self.sha256 = self.hash_sha256.take().map(|h| h.finalize().into());
-        }
+    }
+
+    /// The SHA-256 that names the file in the file store: that of the content, or of the part that came.
+    #[must_use]
+    pub fn store_name(&self) -> Option<[u8; 32]> {
+        self.sha256.or(self.part_name)
     }
 
     /// Bytes of memory held beside its own place.
@@ -255,5 +268,40 @@ impl FileTrack {
     #[must_use]
     pub fn content(&self) -> (&[u8], u64) {
         (&self.content, self.content_offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(names_parts: bool, state: FileState, gap: bool) -> FileTrack {
+        let settings =
+            FileSettings { md5: true, sha1: true, sha256: true, names_parts, ..FileSettings::default() };
+        let mut file = FileTrack::open(0, b"f", &settings);
+        file.append(b"abc");
+        if gap {
+            file.gap(2);
+        }
+        file.close(state);
+        file
+    }
+
+    #[test]
+    fn only_what_is_whole_has_hashes() {
+        let whole = file(false, FileState::Closed, false);
+        assert!(whole.md5.is_some() && whole.sha1.is_some() && whole.sha256.is_some());
+        assert_eq!(whole.store_name(), whole.sha256);
+        for (gap, state) in
+            [(false, FileState::Truncated), (true, FileState::Truncated), (false, FileState::Error)]
+        {
+            for names_parts in [false, true] {
+                let part = file(names_parts, state, gap);
+                assert_eq!((part.md5, part.sha1, part.sha256), (None, None, None), "{state:?}");
+                // The file store names it by what came.
+                let is_named = names_parts && state == FileState::Truncated;
+                assert_eq!(part.store_name(), whole.sha256.filter(|_| is_named), "{state:?}");
+            }
+        }
     }
 }

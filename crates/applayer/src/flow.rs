@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The application layer of one flow: detects the protocol, drives its parser, holds its transactions.
 
-use crate::detection::{Detected, Likely};
+use crate::detection::{self, Detected, Likely};
 pub use crate::engine::Engine;
 use crate::event::{self, Events};
 use crate::file::FileSettings;
@@ -14,9 +14,13 @@ use crate::worklist::Look;
 use bartizan_base::{Direction, PacketDuration, Path, PerDirection, Timestamp};
 
 mod breaks;
+mod known;
 mod readers;
+mod rivals;
 
+pub use known::{AppSummary, Known};
 pub use readers::{HOLDS_MAX, HOLDS_SPAN};
+use rivals::Rivals;
 
 /// After this many bytes of one side an undetected protocol is given up (Suricata's number): so many wait at most.
 pub(crate) const OPEN_LIMIT: u64 = 100_000;
@@ -36,29 +40,6 @@ pub enum Disruption {
     Bypass,
     /// Memory for the application layer is used up, and this flow gives way.
     Memory,
-}
-
-/// What is known of one direction's protocol.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Known {
-    /// Not looked at, or not enough bytes yet.
-    #[default]
-    Pending,
-    /// Certain.
-    Protocol(ProtocolId),
-    /// No protocol of ours.
-    Failed,
-}
-
-impl Known {
-    /// The protocol, if one is known.
-    #[must_use]
-    pub const fn protocol(self) -> Option<ProtocolId> {
-        match self {
-            Known::Protocol(id) => Some(id),
-            _ => None,
-        }
-    }
 }
 
 /// What came of handing data in.
@@ -117,6 +98,9 @@ pub struct AppLayer {
     seen: PerDirection<u64>,
     /// Bytes were shown and not taken in, since the protocol is not known yet.
     waiting: PerDirection<bool>,
+    /// Bytes that wait are read in the protocol that the other side has told; whether they show it is seen
+    /// then.
+    unproven: PerDirection<bool>,
     /// Since when bytes are held that detection cannot tell yet, and a rule may.
     held: Option<Timestamp>,
     /// A bound of holding was reached: bytes left, and count as of no protocol for as long as detection, which goes on, knows none.
@@ -134,6 +118,8 @@ pub struct AppLayer {
     finished: bool,
     /// Parsing failed in this flow.
     pub failed_parsing: bool,
+    /// A parser could not go on behind missing bytes.
+    pub lost_at_gap: bool,
     /// A switch of protocols was just begun.
     switched: bool,
     /// What was known before it, or what is known behind it while [`AppLayer::turn_switch`] shows the time before.
@@ -146,8 +132,10 @@ pub struct AppLayer {
     unseen: PerDirection<bool>,
     /// The parser was shown something of the direction since payload functions were shown its transactions.
     parsed: PerDirection<bool>,
-    /// A packet of the direction came since detection of its protocol had ended: [`AppLayer::take_detected`].
+    /// Detection of the direction's protocol had ended with a packet: [`AppLayer::take_detected`].
     detected: PerDirection<bool>,
+    /// The direction's next packet is to be told so as well.
+    detected_again: PerDirection<bool>,
     /// Frames, while somebody asks for them.
     frames: Option<Box<Frames>>,
     /// With transactions before these payload functions are done in the direction, or they are gone.
@@ -164,6 +152,10 @@ pub struct AppLayer {
     stands: PerDirection<bool>,
     /// Bytes of the direction were lost, not left unread.
     holes: PerDirection<bool>,
+    /// Answers of receivers of other protocols to the client's first bytes.
+    rivals: Rivals,
+    /// Offset up to which the parser wants the client's bytes, while those receivers are shown more.
+    wanted: u64,
 }
 
 /// What the caller tells about a flow with each call.
@@ -181,25 +173,6 @@ pub struct FlowInfo {
     /// The flow's beginning was not seen, and what it says may show which side is the server; passively such a flow is of the protocol that
     /// the client's side tells, or of none.
     pub may_turn: bool,
-}
-
-/// What is known of a flow's application protocol, as plain values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AppSummary {
-    /// The flow's protocol.
-    pub protocol: Known,
-    /// By direction, where both were looked at.
-    pub by_direction: PerDirection<Known>,
-    /// The protocol before a switch.
-    pub original: Option<ProtocolId>,
-}
-
-impl AppSummary {
-    /// The protocol of the transactions that the flow holds now.
-    #[must_use]
-    pub fn current(&self) -> Option<ProtocolId> {
-        self.protocol.protocol().or(self.original)
-    }
 }
 
 impl AppLayer {
@@ -248,6 +221,16 @@ impl AppLayer {
         self.original
     }
 
+    /// Whether the flow speaks a protocol, or has agreed to speak it next.
+    #[must_use]
+    pub fn is_or_becomes(&self, id: ProtocolId) -> bool {
+        match self.protocol {
+            Known::Protocol(now) => now == id,
+            Known::Pending => self.expected == Some(id),
+            Known::Failed => false,
+        }
+    }
+
     /// The protocol announced by a switch, when another one came.
     #[must_use]
     pub fn expected(&self) -> Option<ProtocolId> {
@@ -271,10 +254,25 @@ impl AppLayer {
         (self.protocol, self.by_direction, self.original) = core::mem::replace(&mut self.beyond_switch, now);
     }
 
-    /// With a packet of this direction: detection of its protocol has ended, and this is the first one since (once more behind a switch).
-    pub fn take_detected(&mut self, direction: Direction) -> bool {
-        let known = self.by_direction()[direction] != Known::Pending;
-        known && !core::mem::replace(&mut self.detected[direction], true)
+    /// With a packet of this direction: whether rules on the result of detection are asked. As in Suricata,
+    /// that is with the packet with which detection of its direction ends, and with the direction's next one
+    /// (once more behind a switch). A datagram, and the packet with which detection is given up, end it for
+    /// both directions.
+    pub fn take_detected(&mut self, direction: Direction, datagram: bool) -> bool {
+        let again = core::mem::take(&mut self.detected_again[direction]);
+        let known = self.summary().by_direction;
+        let mut ended = PerDirection::<bool>::default();
+        for side in Direction::BOTH {
+            ended[side] =
+                known[side] != Known::Pending && !core::mem::replace(&mut self.detected[side], true);
+        }
+        if (datagram || self.protocol == Known::Failed) && (ended.to_server || ended.to_client) {
+            ended = PerDirection::new(true, true);
+        }
+        for side in Direction::BOTH {
+            self.detected_again[side] |= ended[side];
+        }
+        ended[direction] || again
     }
 
     /// The parser, which holds the transactions.
@@ -430,7 +428,7 @@ impl AppLayer {
     /// Bytes of memory that parser and transactions hold; costs what was changed since it was asked last.
     pub fn held(&mut self) -> usize {
         let frames = self.frames.as_deref().map_or(0, Frames::held);
-        let holds = self.held_tx.held();
+        let holds = self.held_tx.held().saturating_add(self.rivals.held());
         self.parser.as_deref_mut().map_or(0, Parser::held).saturating_add(frames).saturating_add(holds)
     }
 
@@ -453,6 +451,7 @@ impl AppLayer {
         self.disrupted.swap();
         self.unseen.swap();
         self.waiting.swap();
+        self.unproven.swap();
         self.overdue.swap();
         self.unlikely.swap();
         self.parsed.swap();
@@ -462,6 +461,7 @@ impl AppLayer {
         if let Some(frames) = self.frames.as_deref_mut() {
             frames.turn();
         }
+        (self.rivals, self.wanted) = (Rivals::Unasked, 0);
         self.first_data = self.first_data.map(Direction::flip);
     }
 
@@ -477,6 +477,14 @@ impl AppLayer {
             return Advance { consumed: input.data.len(), finished: self.finished, ..Advance::default() };
         }
         self.first_data.get_or_insert(direction);
+        if core::mem::take(&mut self.unproven[direction]) {
+            match self.protocol {
+                Known::Protocol(id) if detection::shows(id, direction, input.data) => {
+                    self.by_direction[direction] = self.protocol;
+                }
+                _ => self.events.set(event::DETECT_PROTOCOL_ONLY_ONE_DIRECTION),
+            }
+        }
         self.seen[direction] = input.offset.saturating_add(input.data.len() as u64);
         if !input.data.is_empty() && core::mem::take(&mut self.stands[direction]) {
             // What was missing came late. Suricata asks the other side what it is; who prevents asks what came.
@@ -495,7 +503,21 @@ impl AppLayer {
             }
         }
         self.waiting[direction] = false;
-        let mut advance = self.parse(engine, direction, input, flow);
+        if let Known::Protocol(id) = self.protocol
+            && self.is_contested(engine, (direction, id), &input, flow)
+        {
+            return Advance {
+                consumed: input.data.len(),
+                finished: true,
+                parsed: true,
+                ..Advance::default()
+            };
+        }
+        let mut advance = match self.still_wanted(direction, &input) {
+            0 => self.parse(engine, direction, input, flow),
+            needed => Advance { needed, ..Advance::default() },
+        };
+        self.show_rivals(direction, &input, &mut advance);
         advance.other_side_ready = self.parser.is_some() && self.waiting[direction.flip()];
         advance
     }
@@ -514,7 +536,14 @@ impl AppLayer {
             // Passively the end of a stream settles nothing, as in Suricata; who prevents wants to know. Where the other side has told the
             // protocol, what waits is parsed in any case.
             let eof = input.eof && (flow.prevents || self.protocol.protocol().is_some());
-            match engine.detector.detect(Transport::Tcp, direction, flow.ports, input.data, eof) {
+            let mut found = engine.detector.detect(Transport::Tcp, direction, flow.ports, input.data, eof);
+            // What nothing tells by itself may be an answer in the protocol that the other side has told.
+            if let (Detected::Pending | Detected::Unknown, Known::Protocol(id)) = (found, self.protocol)
+                && detection::shows(id, direction, input.data)
+            {
+                found = Detected::Protocol(id, direction);
+            }
+            match found {
                 Detected::Protocol(_, shown)
                     if shown != direction && other == Known::Pending && self.parser.is_none() =>
                 {
@@ -569,8 +598,12 @@ impl AppLayer {
                 Likely::No => self.unlikely[direction] = true,
             }
         }
+        // A client of a protocol of ours speaks first, and is answered in it: where the server has said something else, nothing is waited for.
+        // Behind a switch that may be what is left of an answer.
+        let begins = !flow.may_turn && self.original.is_none();
+        self.unlikely.to_server |= begins && self.is_foreign(Direction::ToClient);
         if self.protocol == Known::Pending
-            && Direction::BOTH.iter().all(|d| self.by_direction[*d] == Known::Failed && self.unlikely[*d])
+            && Direction::BOTH.iter().all(|direction| self.is_foreign(*direction))
         {
             return Some(self.give_up(false));
         }
@@ -583,6 +616,11 @@ impl AppLayer {
         Some(self.keep(direction, input))
     }
 
+    /// Whether a direction's bytes are of no protocol of ours.
+    fn is_foreign(&self, direction: Direction) -> bool {
+        self.by_direction[direction] == Known::Failed && self.unlikely[direction]
+    }
+
     /// Keeps what was shown until the protocol is known; or gives it up where that takes too much.
     fn keep(&mut self, direction: Direction, input: Input<'_>) -> Advance {
         let held = input.data.len() as u64;
@@ -591,7 +629,7 @@ impl AppLayer {
         }
         self.waiting[direction] = true;
         // More bytes of a side that can tell nothing any more need not be shown.
-        let silent = self.by_direction[direction] == Known::Failed && self.unlikely[direction];
+        let silent = self.is_foreign(direction);
         let needed = if silent { OPEN_LIMIT.saturating_add(1) } else { held.saturating_add(1) };
         Advance { needed: usize::try_from(needed).unwrap_or(usize::MAX), ..Advance::default() }
     }
@@ -609,7 +647,7 @@ impl AppLayer {
         // Its bytes are taken for what this side says.
         if !matches!(self.by_direction[other], Known::Protocol(_)) {
             self.by_direction[other] = Known::Failed;
-            self.events.set(event::DETECT_PROTOCOL_ONLY_ONE_DIRECTION);
+            self.unproven[other] = true;
         }
         self.waiting[direction] = true;
         Some(Advance { other_side_first: true, ..Advance::default() })
@@ -720,6 +758,7 @@ impl AppLayer {
                 let consumed = consumed.min(input.data.len());
                 Advance { consumed, needed, parsed: consumed > 0 && worth, ..Advance::default() }
             }
+            Progress::Error if flow.transport == Transport::Udp => Advance { parsed: worth, ..all },
             Progress::Error => {
                 self.failed_parsing = true;
                 for direction in Direction::BOTH {
@@ -754,9 +793,11 @@ impl AppLayer {
         self.detect_from[other] = self.seen[other];
         self.first_data = None;
         self.waiting = PerDirection::default();
+        self.unproven = PerDirection::default();
         self.held = None;
         self.overdue = PerDirection::default();
         self.unlikely = PerDirection::default();
+        (self.rivals, self.wanted) = (Rivals::Unasked, 0);
         self.switched = true;
     }
 

@@ -264,6 +264,37 @@ fn hellos_that_suricata_does_not_see_are_seen_in_prevention_only() {
     }
 }
 
+/// A server that takes any bytes for a method reads a request in what is a hello for others.
+#[test]
+fn first_bytes_that_two_protocols_would_read_are_refused_in_prevention() {
+    let plain = hello(b"good.example");
+    let mut both = plain.clone();
+    let request = b" /evil.php HTTP/1.1\r\n\r\n";
+    both[6..6 + request.len()].copy_from_slice(request);
+    let engine = engine();
+    for version in [0x0301, 0x0303, 0x0505] {
+        for (hello, contested) in [(&both, true), (&plain, false)] {
+            let bytes = record_of(22, version, hello);
+            for step in [1, 7, bytes.len()] {
+                let mut flow = Feeder::new(&engine, 443);
+                bytes.chunks(step).for_each(|piece| flow.send(TS, piece));
+                assert_eq!(
+                    (flow.app.failed_parsing, flow.app.finished()),
+                    (contested, contested),
+                    "{version:04x} by {step}"
+                );
+                // With the end of the request, however much the record lacks.
+                let mut flow = Feeder::new(&engine, 443);
+                bytes[..11 + request.len()].chunks(step).for_each(|piece| flow.send(TS, piece));
+                assert_eq!(flow.app.failed_parsing, contested, "{version:04x} by {step}");
+                let mut flow = Feeder::passive(&engine, 443);
+                bytes.chunks(step).for_each(|piece| flow.send(TS, piece));
+                assert!(!flow.app.failed_parsing, "{version:04x} by {step}");
+            }
+        }
+    }
+}
+
 const QUERY: &[u8] = b"\0\x1b\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x04evil\x04test\0\0\x01\0\x01";
 
 /// A query over TCP with a number of additionals that are not there.
@@ -485,6 +516,19 @@ fn who_speaks_first_and_is_not_known_is_given_up_when_the_other_side_is_not_know
         assert_eq!(flow.app.protocol(), Known::Failed, "{port}");
         assert!(flow.app.finished());
     }
+}
+
+/// Binary first bytes may become a line with a version, but not where their server has answered in nothing of
+/// ours.
+#[test]
+fn who_is_answered_in_no_protocol_is_given_up() {
+    let engine = engine();
+    let mut flow = Feeder::new(&engine, 9999);
+    flow.send(TS, b"\x03\0\0\x13\x0e\xe0\0\0");
+    assert_eq!(flow.app.protocol(), Known::Pending);
+    flow.send(TC, b"\x03\0\0\x13\x0e\xd0\0\0");
+    assert_eq!(flow.app.protocol(), Known::Failed);
+    assert!(flow.app.finished());
 }
 
 #[test]

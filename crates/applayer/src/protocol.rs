@@ -240,7 +240,9 @@ pub enum Progress {
         /// Bytes wanted beyond the consumed ones, at least 1.
         needed: usize,
     },
-    /// The data is not of this protocol or broken beyond repair: no more data is handed to the parser.
+    /// The data is not of this protocol or broken beyond repair: no more data of the stream is handed to the
+    /// parser. Of datagrams
+    /// only this one is: it says nothing about the next.
     Error,
     /// From `consumed` on the direction's data is of another protocol (STARTTLS, HTTP CONNECT, upgrade). `None`: detect anew.
     Switch {

@@ -142,6 +142,7 @@ impl Driver {
                 self.needed[direction] = needed;
                 consumed
             }
+            Progress::Error if self.transport == Transport::Udp => data.len(),
             Progress::Error => {
                 self.failed = true;
                 self.stopped = PerDirection::new(true, true);

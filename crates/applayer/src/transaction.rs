@@ -124,6 +124,13 @@ pub trait Transaction: Send {
     /// (`http.header_names`) are written into `scratch`, which the caller clears and reuses.
     fn buffer<'a>(&'a self, query: BufferQuery, scratch: &'a mut Vec<u8>) -> Option<BufferView<'a>>;
 
+    /// Whether a buffer that has no value to match is there all the same, so that it is not `absent` (the
+    /// root's name in DNS).
+    fn is_present(&self, query: BufferQuery) -> bool {
+        let _ = query;
+        false
+    }
+
     /// A number that keywords ask for by name (`http.response_code`, `dns.opcode`, `tls.version` ...).
     /// `None`: this transaction has no such number (yet).
     fn number(&self, name: &str, direction: Direction) -> Option<u64> {
@@ -187,15 +194,22 @@ pub trait Transaction: Send {
         Direction::BOTH.iter().all(|d| self.progress(*d) >= complete[*d] || self.common().ended[*d])
     }
 
-    /// Whether an output with these options wants the record (`requests: no` of dns).
-    fn wanted(&self, options: &LogOptions) -> bool {
+    /// Number of records that an output with these options gets: none with `requests: no` of dns, one for
+    /// each question with its `version: 2`.
+    fn records(&self, options: &LogOptions) -> usize {
         let _ = options;
-        true
+        1
     }
 
     /// Writes the fields of the protocol's record, as in EVE, into an open object (`"http": { here }`).
     /// `in_alert`: the record stands inside an alert event, where some protocols write more or less.
     fn log(&self, json: &mut JsonWriter, options: &LogOptions, in_alert: bool);
+
+    /// Writes the fields of a record with a number below [`Transaction::records`].
+    fn log_record(&self, json: &mut JsonWriter, options: &LogOptions, number: usize) {
+        let _ = number;
+        self.log(json, options, false);
+    }
 
     /// Writes further top-level fields of its EVE record (`"dns"` has none; `smtp` writes `"email"`), also in alerts.
     fn log_beside(&self, json: &mut JsonWriter, options: &LogOptions) {

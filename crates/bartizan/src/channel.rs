@@ -8,12 +8,13 @@
 use crate::signals;
 use crate::stats::InterfaceStat;
 use bartizan_agent::joined::Joined;
+use bartizan_api::content::ContentHashes;
 use bartizan_api::southbound::Refusal;
 use bartizan_base::Generation;
 use bartizan_dataplane::eve::RulesInForce;
 use bartizan_dataplane::live::inquiry::Collector;
 use bartizan_detect::ruleset::RefusedRule;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, TrySendError, channel, sync_channel};
 use std::time::Duration;
@@ -70,13 +71,32 @@ pub enum ValueCommand {
     Lookup,
 }
 
+/// A generation, and the content that it was built from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunningGeneration {
+    /// This program's number, from 1 on.
+    pub generation: Generation,
+    /// The hashes.
+    pub content: ContentHashes,
+}
+
+impl RunningGeneration {
+    /// The members of an answer.
+    pub fn told(&self) -> Map<String, Value> {
+        let mut told = Map::new();
+        told.insert("generation".to_owned(), self.generation.0.into());
+        told.insert("content".to_owned(), json!(self.content));
+        told
+    }
+}
+
 /// What comes of a command.
 #[derive(Debug)]
 pub enum Answer {
     /// It is done, or is about to be.
     Done,
     /// A generation was handed to the workers.
-    Reloaded(Generation),
+    Reloaded(RunningGeneration),
     /// It is not done: why, and what to do.
     Refused(String),
     /// The event of type `stats` with all counters, as JSON.

@@ -9,6 +9,7 @@ use crate::reload::Inventory;
 use crate::say::Note;
 use crate::{findings, load};
 use bartizan_agent::joined::{Joined, Library};
+use bartizan_api::content::{ContentKind, Contents};
 use bartizan_base::{Settings, TenantId};
 use bartizan_detect::groups::Groups;
 use bartizan_detect::needs::Needs;
@@ -48,6 +49,10 @@ struct Compiled {
     rules: Arc<RuleSet>,
     inventory: Arc<Inventory>,
     needs: Needs,
+    /// Entries that were left out of the lists that the rules use.
+    skipped_entries: usize,
+    /// The files and lists that were read.
+    contents: Contents,
 }
 
 /// What the rule files of a section come to.
@@ -146,6 +151,11 @@ impl Compiler {
         self.base.malformed_thresholds()
     }
 
+    /// How many entries were left out of the lists that rules use.
+    pub fn skipped_entries(&self) -> usize {
+        self.sets().iter().map(|set| set.skipped_entries).sum()
+    }
+
     /// What became of all rules, and what they ask of parsers.
     pub fn totals(&self) -> (RuleSetReport, Needs) {
         let mut total = RuleSetReport::new();
@@ -179,6 +189,18 @@ impl Compiler {
         let mut all = Inventory::default();
         sets.iter().for_each(|set| all.absorb(&set.inventory));
         Arc::new(all)
+    }
+
+    /// The rule files and lists that the rules come from: of a controller's libraries the files that it has
+    /// sent.
+    pub fn contents(&self) -> Contents {
+        let mut contents = Contents::default();
+        self.sets().iter().for_each(|set| contents.absorb(&set.contents));
+        if let Texts::Held { joined, .. } = &self.texts {
+            let hashes = joined.libraries.values().flat_map(Library::hashes);
+            hashes.for_each(|(name, hash)| contents.add_hash(ContentKind::Rules, name, hash));
+        }
+        contents
     }
 
     /// What the next generation may have.
@@ -218,7 +240,13 @@ impl Compiler {
         Ok(Some(MadeOf { libraries, variables }))
     }
 
-    fn read(&self, files: &[String], made_of: Option<&MadeOf>) -> Result<Vec<RuleFile>, CompileError> {
+    /// Reads rule files, and adds them to `contents`.
+    fn read(
+        &self,
+        files: &[String],
+        made_of: Option<&MadeOf>,
+        contents: &mut Contents,
+    ) -> Result<Vec<RuleFile>, CompileError> {
         if let Some(MadeOf { libraries, .. }) = made_of {
             return Ok(libraries.iter().flat_map(Library::rules).collect());
         }
@@ -227,7 +255,7 @@ impl Compiler {
         let paths: Vec<PathBuf> = always.iter().cloned().chain(named).collect();
         let mut parsed = Vec::new();
         for (place, path) in paths.iter().enumerate() {
-            let read = load::rule_files(std::slice::from_ref(path));
+            let read = load::rule_files(std::slice::from_ref(path), contents);
             // Files of the command line stand in no policy.
             let file = place.checked_sub(always.len());
             parsed.extend(read.map_err(|error: Failure| CompileError { file, message: error.to_string() })?);
@@ -237,7 +265,7 @@ impl Compiler {
 
     fn compile_anew(
         &self,
-        mut parsed: Vec<RuleFile>,
+        (mut parsed, mut contents): (Vec<RuleFile>, Contents),
         source: &RuleSource<'_>,
         tenants: &[(TenantId, Variables)],
     ) -> Result<Compiled, CompileError> {
@@ -245,6 +273,7 @@ impl Compiler {
         let loaded = self.base.rules(&mut parsed, &self.settings, tenants, &mut notes);
         let loaded = loaded.map_err(|e| e.to_string())?;
         notes.extend(findings::report(&loaded.diagnostics, &loaded.rules.report));
+        load::add_lists(&mut contents, &loaded);
         let mut inventory = Inventory::default();
         inventory.add(&parsed, &loaded);
         for (tenant, _) in tenants {
@@ -260,8 +289,9 @@ impl Compiler {
         }
         self.note(notes);
         let needs = Needs::of(&loaded.rules);
+        let skipped_entries = findings::skipped_entries(&loaded.diagnostics);
         let (rules, inventory) = (Arc::new(loaded.rules), Arc::new(inventory));
-        Ok(Compiled { rules, inventory, needs })
+        Ok(Compiled { rules, inventory, needs, skipped_entries, contents })
     }
 }
 
@@ -306,7 +336,7 @@ impl Compiler {
                 let mut files = library.files();
                 let plan = Plan::new(&files, library, &siblings);
                 plan.keep(&mut files);
-                let compiled = self.compile_anew(files, source, tenants)?;
+                let compiled = self.compile_anew((files, Contents::default()), source, tenants)?;
                 Arc::new(Union::new(library.clone(), variables.clone(), plan, compiled))
             }
         };
@@ -359,8 +389,9 @@ impl RuleCompiler for Compiler {
             None => match before {
                 Some(before) => before.clone(),
                 None => {
-                    let parsed = self.read(files, made_of.as_ref())?;
-                    let compiled = self.compile_anew(parsed, source, tenants)?;
+                    let mut contents = Contents::default();
+                    let parsed = self.read(files, made_of.as_ref(), &mut contents)?;
+                    let compiled = self.compile_anew((parsed, contents), source, tenants)?;
                     OfFiles { made_of, visible: None, compiled }
                 }
             },

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A live run's workers: one in a thread with the recorder at hand, or several whose events another thread writes. With several links each
-//! has workers of its own, connected with each other and with no others.
+//! A live run's workers. Each link has workers of its own, connected with each other and with no others.
 
 use crate::error::Failure;
 use bartizan_applayer::flow::Engine;
@@ -12,9 +11,9 @@ use bartizan_dataplane::event_ring::{
 };
 use bartizan_dataplane::handover::HandOverCounters;
 use bartizan_dataplane::live::together::{
-    Balance, Berth, PARCELS, Places, Ports, Post, run_together, stations_of,
+    Balance, Berth, LiveError, PARCELS, Places, Ports, Post, run_together, stations_of,
 };
-use bartizan_dataplane::live::{Control, LiveCounters, LiveOptions, run_inline, run_passive};
+use bartizan_dataplane::live::{Control, LiveCounters, LiveOptions};
 use bartizan_dataplane::worker::{Worker, WorkerCounters};
 use bartizan_dataplane::workers::{add_stats, stats_of};
 use bartizan_offload::{Device, FlowManager};
@@ -106,101 +105,37 @@ pub fn spin(workers: u16) -> Duration {
     if free { LiveOptions::default().spin } else { Duration::ZERO }
 }
 
-/// Runs the workers. `for_worker` makes the recorder of one, by the number of its link. `steer` is run beside them; it asks whether they have ended.
+/// Runs the workers. The only worker of a run writes its events itself, with `recorder`. Several write into
+/// rings, each by a recorder that `for_worker` makes from the number of its link, and a thread more writes
+/// what comes by the rings. `steer` is run beside them; it asks whether they have ended.
+///
+/// # Errors
+/// A flow table cannot be reserved, or a recorder cannot be made.
 pub fn run(
     parts: Parts<'_>,
     recorder: &mut EveRecorder,
     for_worker: impl Fn(usize, EventSender) -> Result<EveRecorder, Failure>,
     steer: impl FnOnce(&dyn Fn() -> bool),
 ) -> Result<Ended, Failure> {
-    let is_alone =
-        matches!(parts.links.as_slice(), [link] if link.ports.len() == 1 && link.berths.is_empty());
-    if !is_alone {
-        return together(parts, recorder, for_worker, steer);
-    }
-    let Parts { mut links, chains, live, control, board } = parts;
-    let Some(OfLink { name, stack: Stack { settings, engine }, mut ports, devices, .. }) = links.pop() else {
-        return Err(Failure::usage("no link to run on"));
-    };
-    let mut worker = Worker::new(settings, engine, chains).map_err(Failure::stopped)?;
-    devices.into_iter().for_each(|device| give_level(&mut worker, device));
-    board.presenter(0).into_iter().for_each(|presenter| worker.set_presenter(presenter));
-    let Some(own) = ports.first_mut() else { return Err(Failure::usage("no port to run on")) };
-    let result = std::thread::scope(|scope| {
-        let working = scope.spawn(|| match own {
-            Ports::Inline(pair) => run_inline(&mut worker, pair, LinkId(0), &live, control, recorder),
-            Ports::Passive(port) => {
-                run_passive(&mut worker, &mut **port, LinkId(0), &live, control, recorder)
-            }
-            // Those have berths.
-            Ports::Merged(_) | Ports::Away => Ok(LiveCounters::default()),
-        });
-        steer(&|| working.is_finished());
-        working.join()
-    });
-    worker.shutdown(recorder);
-    let (live, failure) = match result {
-        Ok(Ok(live)) => (live, None),
-        Ok(Err(error)) => (LiveCounters::default(), Some(Failure::stopped(error))),
-        Err(_) => {
-            let message = "the worker ended by a defect in the program; please report it";
-            (LiveCounters::default(), Some(Failure::stopped(message)))
-        }
-    };
-    let forwards = matches!(own, Ports::Inline(_));
-    let mut link = LinkEnded { name, live, forwards, ..LinkEnded::default() };
-    let mut sum = Sum::default();
-    link.add_worker(&worker, &live, &mut sum);
-    own.each(|name, stats, waiting| link.add_port(name, stats, waiting, &mut sum));
-    link.finish(&mut sum);
-    link.stats = sum.finish();
-    let (stats, threads) = (link.stats.clone(), vec![stats_of(&worker)]);
-    Ok(Ended { failure, links: vec![link], stats, threads, clock: worker.clock() })
-}
-
-fn give_level(worker: &mut Worker, device: Box<dyn Device>) {
-    worker.set_level(FlowManager::new(device, worker.generation()));
-}
-
-/// Several workers; a thread more writes their events.
-fn together(
-    parts: Parts<'_>,
-    recorder: &mut EveRecorder,
-    for_worker: impl Fn(usize, EventSender) -> Result<EveRecorder, Failure>,
-    steer: impl FnOnce(&dyn Fn() -> bool),
-) -> Result<Ended, Failure> {
     let Parts { links, chains, live, control, board } = parts;
-    let all = links.iter().map(|link| u16::try_from(link.ports.len()).unwrap_or(u16::MAX)).sum();
-    // One processor is left for all else: the kernel's work, the writer, who steers.
-    let pinned = processors() > usize::from(all);
-    let mut rings: Vec<EventReceiver> = Vec::new();
-    let mut posts = Vec::new();
-    let mut names = Vec::new();
-    let mut first = 0;
-    for (number, link) in (0u16..).zip(links) {
-        let OfLink { name, stack: Stack { settings, engine }, ports, berths, devices } = link;
-        names.push(name);
-        let places = Places { first, count: u16::try_from(ports.len()).unwrap_or(u16::MAX), all };
-        first += places.count;
-        let stations = stations_of(&settings, &engine, &chains, places, PARCELS).map_err(Failure::stopped)?;
-        let (mut berths, mut devices) = (berths.into_iter(), devices.into_iter());
-        for (mut station, ports) in stations.into_iter().zip(ports) {
-            let index = posts.len();
-            if let Some(presenter) = u16::try_from(index).ok().and_then(|at| board.presenter(at)) {
-                station.worker_mut().set_presenter(presenter);
+    let names: Vec<String> = links.iter().map(|link| link.name.clone()).collect();
+    let of_workers = links.iter().enumerate().flat_map(|(number, link)| vec![number; link.ports.len()]);
+    let (mut rings, mut own): (Vec<EventReceiver>, Vec<EveRecorder>) = (Vec::new(), Vec::new());
+    match of_workers.collect::<Vec<_>>().as_slice() {
+        [_] => {
+            let mut posts = posts_of(links, chains, &board, vec![recorder])?;
+            let result = run_together(&mut posts, &live, control, steer);
+            return Ok(Ended::of(names, result, &mut posts, None));
+        }
+        several => {
+            for link in several {
+                let (sender, receiver) = event_ring(RING_BYTES, WhenFull::Lose);
+                rings.push(receiver);
+                own.push(for_worker(*link, sender)?);
             }
-            devices.next().into_iter().for_each(|device| give_level(station.worker_mut(), device));
-            let (sender, receiver) = event_ring(RING_BYTES, WhenFull::Lose);
-            rings.push(receiver);
-            let mut post = Post::new(station, ports, for_worker(number.into(), sender)?);
-            (post.link, post.first) = (LinkId(number), places.first);
-            post.berths = berths.next().unwrap_or_default();
-            post.processor = pinned.then_some(index + 1);
-            posts.push(post);
         }
     }
-    // The control has the generations from here on.
-    drop(chains);
+    let mut posts = posts_of(links, chains, &board, own.iter_mut().collect())?;
     let (result, events) = std::thread::scope(|scope| {
         let writer = scope.spawn(|| write_all(rings, recorder));
         let result = run_together(&mut posts, &live, control, steer);
@@ -212,40 +147,103 @@ fn together(
         let _ = writer.join();
         (result, events)
     });
-    let mut ended = Ended {
-        failure: result.err().map(Failure::stopped),
-        links: Vec::new(),
-        stats: Counters::new(),
-        threads: Vec::new(),
-        clock: Timestamp::ZERO,
-    };
-    let mut sum = Sum::default();
-    for (number, name) in (0..).zip(names) {
-        let mut link = LinkEnded { name, ..LinkEnded::default() };
-        let mut own = Sum::default();
-        for post in posts.iter_mut().filter(|post| post.link == LinkId(number)) {
-            recorder.absorb(&post.recorder);
-            ended.clock = ended.clock.max(post.station.worker().clock());
-            ended.threads.push(stats_of(post.station.worker()));
-            link.add_post(post, &mut own);
-        }
-        link.hand_over.for_each(|name, value| own.add(name, value));
-        link.finish(&mut own);
-        link.stats = own.finish();
-        sum.next_worker();
-        link.stats.iter().for_each(|(name, value)| sum.add(name, *value));
-        ended.links.push(link);
-    }
-    events.for_each(|name, value| sum.add(name, value));
-    ended.stats = sum.finish();
+    let ended = Ended::of(names, result, &mut posts, Some(events));
+    own.iter().for_each(|own| recorder.absorb(own));
     Ok(ended)
 }
 
+/// The workers of all links, in their order, each with its recorder. The control has the generations from
+/// here on.
+fn posts_of<'r>(
+    links: Vec<OfLink>,
+    chains: Arc<Chains>,
+    board: &Board,
+    recorders: Vec<&'r mut EveRecorder>,
+) -> Result<Vec<Post<&'r mut EveRecorder>>, Failure> {
+    let all = u16::try_from(recorders.len()).unwrap_or(u16::MAX);
+    // One processor is left for all else: the kernel's work, the writer, who steers.
+    let pinned = all > 1 && processors() > usize::from(all);
+    let mut recorders = recorders.into_iter();
+    let mut posts: Vec<Post<&mut EveRecorder>> = Vec::new();
+    for (number, link) in (0u16..).zip(links) {
+        let OfLink { stack: Stack { settings, engine }, ports, berths, devices, .. } = link;
+        let first = u16::try_from(posts.len()).unwrap_or(u16::MAX);
+        let places = Places { first, count: u16::try_from(ports.len()).unwrap_or(u16::MAX), all };
+        let stations = stations_of(&settings, &engine, &chains, places, PARCELS).map_err(Failure::stopped)?;
+        let (mut berths, mut devices) = (berths.into_iter(), devices.into_iter());
+        for ((mut station, ports), recorder) in stations.into_iter().zip(ports).zip(&mut recorders) {
+            let index = posts.len();
+            if let Some(presenter) = u16::try_from(index).ok().and_then(|at| board.presenter(at)) {
+                station.worker_mut().set_presenter(presenter);
+            }
+            devices.next().into_iter().for_each(|device| give_level(station.worker_mut(), device));
+            let mut post = Post::new(station, ports, recorder);
+            (post.link, post.first) = (LinkId(number), first);
+            post.berths = berths.next().unwrap_or_default();
+            post.processor = pinned.then_some(index + 1);
+            posts.push(post);
+        }
+    }
+    Ok(posts)
+}
+
+fn give_level(worker: &mut Worker, device: Box<dyn Device>) {
+    worker.set_level(FlowManager::new(device, worker.generation()));
+}
+
 impl Ended {
+    /// The result of a run by its workers. `rings`: counters of the rings between them and the writer of
+    /// events, where there are several workers.
+    fn of(
+        names: Vec<String>,
+        result: Result<(), LiveError>,
+        posts: &mut [Post<&mut EveRecorder>],
+        rings: Option<RingCounters>,
+    ) -> Self {
+        let mut ended = Ended {
+            failure: result.err().map(Failure::stopped),
+            links: Vec::new(),
+            stats: Counters::new(),
+            threads: Vec::new(),
+            clock: Timestamp::ZERO,
+        };
+        let mut sum = Sum::default();
+        for (number, name) in (0..).zip(names) {
+            let mut link = LinkEnded { name, ..LinkEnded::default() };
+            let mut own = Sum::default();
+            for post in posts.iter_mut().filter(|post| post.link == LinkId(number)) {
+                ended.clock = ended.clock.max(post.station.worker().clock());
+                ended.threads.push(stats_of(post.station.worker()));
+                link.add_post(post, &mut own);
+            }
+            if rings.is_some() {
+                link.hand_over.for_each(|name, value| own.add(name, value));
+            }
+            link.finish(&mut own);
+            link.stats = own.finish();
+            sum.next_worker();
+            link.stats.iter().for_each(|(name, value)| sum.add(name, *value));
+            ended.links.push(link);
+        }
+        rings.into_iter().for_each(|rings| rings.for_each(|name, value| sum.add(name, value)));
+        ended.stats = sum.finish();
+        ended
+    }
+
     /// Counters of each worker, which are given once, and of each link.
     pub fn take_counters(&mut self) -> (Vec<Counters>, Vec<Counters>) {
         let of_links = self.links.iter().map(|link| link.stats.clone()).collect();
         (std::mem::take(&mut self.threads), of_links)
+    }
+
+    /// Counters of ports at the host, by name. A port by which several links send has the sum.
+    pub fn ports(&self) -> BTreeMap<String, PortStats> {
+        let mut ports: BTreeMap<String, PortStats> = BTreeMap::new();
+        for (name, stats) in self.links.iter().flat_map(|link| &link.ports) {
+            let sum = ports.entry(name.clone()).or_default();
+            *sum = sum.plus(stats);
+        }
+        ports
     }
 
     /// What became of the frames, for people.
@@ -260,18 +258,13 @@ impl Ended {
 }
 
 impl LinkEnded {
-    fn add_worker(&mut self, worker: &Worker, live: &LiveCounters, sum: &mut Sum) {
-        self.counters = self.counters.plus(worker.counters());
-        self.balance.add(worker.counters(), live);
-        add_stats(sum, worker);
-    }
-
-    fn add_post(&mut self, post: &mut Post<EveRecorder>, sum: &mut Sum) {
+    fn add_post(&mut self, post: &mut Post<&mut EveRecorder>, sum: &mut Sum) {
         self.forwards = post.forwards();
         self.live = self.live.plus(&post.counters);
         self.hand_over = self.hand_over.plus(post.station.counters());
-        let counters = post.counters;
-        self.add_worker(post.station.worker(), &counters, sum);
+        self.counters = self.counters.plus(post.station.worker().counters());
+        self.balance.add(post.station.worker().counters(), &post.counters);
+        add_stats(sum, post.station.worker());
         post.each_port(|name, stats, waiting| self.add_port(name, stats, waiting, sum));
     }
 

@@ -4,7 +4,7 @@
 
 use crate::say::Note;
 use bartizan_detect::keyword::RefusalCode;
-use bartizan_detect::ruleset::UNKNOWN_CLASS;
+use bartizan_detect::ruleset::{NEVER_WRITTEN, SKIPPED_ENTRY, UNKNOWN_CLASS, WRITER_LEFT_OUT};
 use bartizan_rules::{Diagnostic, RuleSetReport, Severity, code};
 
 /// Rules that cannot be evaluated and are shown one by one; more are summed.
@@ -19,16 +19,30 @@ pub fn is_unsupported(finding: &Diagnostic) -> bool {
         .any(|code| code.code() == finding.code)
 }
 
-/// The findings with what cannot be evaluated as warnings; `strict`: as errors.
+/// Whether a finding is about what rules set and ask for: a rule that is skipped, or one that asks in vain.
+fn is_about_variables(finding: &Diagnostic) -> bool {
+    matches!(finding.code, NEVER_WRITTEN | WRITER_LEFT_OUT)
+}
+
+/// The findings with what cannot be evaluated as warnings; `strict`: as errors, and entries that are left out
+/// of lists as well.
 pub fn graded(findings: &[Diagnostic], strict: bool) -> Vec<Diagnostic> {
     let grade = |finding: &Diagnostic| {
         let mut finding = finding.clone();
         if is_unsupported(&finding) && !strict {
             finding.severity = Severity::Warning;
         }
+        if strict && matches!(finding.code, SKIPPED_ENTRY | WRITER_LEFT_OUT) {
+            finding.severity = Severity::Error;
+        }
         finding
     };
     findings.iter().map(grade).collect()
+}
+
+/// How many findings are about entries that are left out of lists.
+pub fn skipped_entries(findings: &[Diagnostic]) -> usize {
+    findings.iter().filter(|finding| finding.code == SKIPPED_ENTRY).count()
 }
 
 /// Rules that cannot be evaluated, in a line for each protocol and keyword, with the place of the first.
@@ -86,20 +100,36 @@ pub fn report(findings: &[Diagnostic], report: &RuleSetReport) -> Vec<Note> {
         finding.severity = Severity::Warning;
     }
     let (unsupported, others): (Vec<_>, Vec<_>) = graded.into_iter().partition(is_unsupported);
+    let (variables, others): (Vec<_>, Vec<_>) = others.into_iter().partition(is_about_variables);
     let is_told = |f: &Diagnostic| {
-        f.severity == Severity::Error || f.code == UNKNOWN_CLASS || f.code == code::BAD_THRESHOLD
+        f.severity == Severity::Error || [UNKNOWN_CLASS, SKIPPED_ENTRY, code::BAD_THRESHOLD].contains(&f.code)
     };
-    let told: Vec<_> = others.into_iter().filter(is_told).collect();
-    let more = told.len().saturating_sub(SHOWN);
-    let mut notes: Vec<Note> = told.into_iter().take(SHOWN).map(Note::Finding).collect();
-    if more > 0 {
-        let said = format!("... and {more} more findings; `bartizan check` shows all of them");
-        notes.push(Note::Line(said));
+    let mut notes = listed(others.into_iter().filter(is_told).collect());
+    let skipped = variables.iter().filter(|f| f.code == WRITER_LEFT_OUT).count() as u64;
+    if variables.len() as u64 <= EACH {
+        notes.extend(variables.into_iter().map(Note::Finding));
+    } else {
+        let vain = variables.len() as u64 - skipped;
+        notes.push(Note::Line(format!(
+            "warning: {} skipped for what they ask of variables whose writers were left out, and {vain} variables are asked for and not written \
+             by all the rules that should; `bartizan check` names them",
+            count(skipped)
+        )));
     }
     if few {
         notes.extend(unsupported.into_iter().map(Note::Finding));
     } else if let Some(sum) = sum(report) {
         notes.push(Note::Line(format!("warning: {sum}; they are left out, `bartizan check` says more")));
+    }
+    notes
+}
+
+/// Findings that a start shows, and how many more there are.
+pub fn listed(findings: Vec<Diagnostic>) -> Vec<Note> {
+    let more = findings.len().saturating_sub(SHOWN);
+    let mut notes: Vec<Note> = findings.into_iter().take(SHOWN).map(Note::Finding).collect();
+    if more > 0 {
+        notes.push(Note::Line(format!("... and {more} more findings; `bartizan check` shows all of them")));
     }
     notes
 }

@@ -5,6 +5,7 @@
 
 use crate::error::Failure;
 use crate::load;
+use bartizan_api::content::Contents;
 use bartizan_base::Settings;
 use bartizan_detect::firewall::{self, Policies};
 use bartizan_detect::ruleset::Loaded;
@@ -43,7 +44,12 @@ impl FirewallOptions {
     }
 
     /// The rules, in the order in which they are evaluated. Without any, nothing is accepted: that is warned of.
-    pub fn files(&self, settings: &Settings, warnings: &mut Vec<String>) -> Result<Vec<RuleFile>, Failure> {
+    pub fn files(
+        &self,
+        settings: &Settings,
+        contents: &mut Contents,
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<RuleFile>, Failure> {
         if !is_on(settings)? {
             return Ok(Vec::new());
         }
@@ -70,7 +76,7 @@ impl FirewallOptions {
                     .to_owned(),
             );
         }
-        Ok(load::rule_files(&paths)?.into_iter().map(RuleFile::of_firewall).collect())
+        Ok(load::rule_files(&paths, contents)?.into_iter().map(RuleFile::of_firewall).collect())
     }
 }
 

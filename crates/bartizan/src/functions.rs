@@ -109,10 +109,10 @@ impl Functions {
 
     fn configure(&self, function: &str, settings: &Map<String, Value>) -> Result<(), String> {
         match self.channel.ask(Command::Configure(function.to_owned(), settings.clone())) {
-            Answer::Reloaded(generation) if self.view.wait_for(generation, WORKERS) => Ok(()),
-            Answer::Reloaded(generation) => Err(format!(
+            Answer::Reloaded(now) if self.view.wait_for(now.generation, WORKERS) => Ok(()),
+            Answer::Reloaded(now) => Err(format!(
                 "generation {} has the settings, and some worker does not run it yet",
-                generation.0
+                now.generation.0
             )),
             Answer::Refused(why) => Err(why),
             _ => Err("the answer is to another question; please report it".to_owned()),
@@ -216,7 +216,9 @@ pub fn settings(words: &str) -> Result<Map<String, Value>, String> {
             "" => Value::Null,
             text => serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)),
         };
-        settings.insert(name.to_owned(), value);
+        if settings.insert(name.to_owned(), value).is_some() {
+            return Err(format!("`{name}` is set twice; leave one out"));
+        }
     }
     Ok(settings)
 }
@@ -230,6 +232,7 @@ mod tests {
         let read = settings("ports=5 action=drop  window=30s block=").unwrap();
         assert_eq!(Value::from(read), json!({"ports": 5, "action": "drop", "window": "30s", "block": null}));
         assert!(settings("ports").unwrap_err().contains("NAME=VALUE"));
+        assert!(settings("ports=5 action=drop ports=6").unwrap_err().contains("`ports` is set twice"));
     }
 
     #[test]

@@ -9,9 +9,11 @@ use crate::firewall::{self, FirewallOptions};
 use crate::outputs::Wanted;
 use crate::reload::Inventory;
 use crate::say::{self, Note};
+use crate::traces::Keywords;
 use crate::{findings, input, load, rule_files};
 use bartizan_agent::joined::Joined;
 use bartizan_agent::{Agent, ClassInfo, Overrides, PolicyEntries, TenantSelector, one_chain};
+use bartizan_api::content::{ContentKind, Contents};
 use bartizan_base::{FunctionId, Generation, LinkId, Settings, TenantId};
 use bartizan_classify::RankedRule;
 use bartizan_config::kind::FileKind;
@@ -22,7 +24,7 @@ use bartizan_detect::shared::Shared;
 use bartizan_flow::FlowHasher;
 use bartizan_flow::host::HostTable;
 use bartizan_function::hosts::HOST_MEMORY;
-use bartizan_function::{FunctionKind, HostTablesConfig};
+use bartizan_function::{FunctionKind, HostTablesConfig, PatternSets};
 use bartizan_functions::ids::Ids;
 use bartizan_functions::ids_kind::{IdsKind, RuleCompiler};
 use bartizan_functions::registry::{self, Services};
@@ -55,12 +57,16 @@ pub struct Options {
     /// Where compiled patterns are kept.
     #[command(flatten)]
     pub cache: CacheOption,
-    /// Misspelt settings, and rules that are left out, whatever the reason, are errors.
+    /// Settings that are misspelt, whose loss weakens, or whose events are not written, and rules that are
+    /// left out, whatever the reason, are errors.
     #[arg(long)]
     pub strict: bool,
     /// Settings of a host file: below those of the command line.
     #[arg(skip)]
     pub below: Vec<(String, String)>,
+    /// The host file as it was read.
+    #[arg(skip)]
+    pub contents: Contents,
     /// Where they stand, by key.
     #[arg(skip)]
     pub below_from: BTreeMap<String, String>,
@@ -79,6 +85,9 @@ pub struct Options {
     /// A controller says what runs, and `policy` and `rules` hold until it has.
     #[arg(skip)]
     pub controlled: bool,
+    /// Some link is inline, in prevention.
+    #[arg(skip)]
+    pub inline: bool,
     /// A level below refuses packets without a flow on some link.
     #[arg(skip)]
     pub early: bool,
@@ -89,8 +98,13 @@ pub struct Options {
 
 impl Options {
     /// The settings: the file's or the shipped ones, then the host file's, then the command line's.
-    pub fn settings(&self) -> Result<Settings, Failure> {
-        let mut settings = load::unchecked(self.suricata_config.as_deref(), &[])?;
+    /// The files are added to `contents`.
+    pub fn settings(&self, contents: &mut Contents) -> Result<Settings, Failure> {
+        contents.absorb(&self.contents);
+        if !self.overrides.is_empty() {
+            contents.add(ContentKind::Settings, "--set", self.overrides.join("\n").as_bytes());
+        }
+        let mut settings = load::unchecked(self.suricata_config.as_deref(), &[], contents)?;
         for (key, value) in &self.below {
             let origin = self.below_from.get(key).map_or("the host file", String::as_str);
             settings.set_from(key.clone(), value.clone(), origin);
@@ -108,8 +122,13 @@ impl Options {
         Ok(settings)
     }
 
-    /// Whether rules and thresholds may be left out.
-    fn accepts(&self, report: &RuleSetReport, thresholds: &[Diagnostic]) -> Result<(), Failure> {
+    /// Whether rules, thresholds and entries of lists may be left out.
+    fn accepts(
+        &self,
+        report: &RuleSetReport,
+        thresholds: &[Diagnostic],
+        entries: usize,
+    ) -> Result<(), Failure> {
         if let Some(first) = thresholds.first().filter(|_| self.strict) {
             return Err(Failure::input(format!(
                 "{}:{}:{}: {} ({} malformed lines in this threshold file); they would be left out, and --strict takes that for an error",
@@ -118,6 +137,12 @@ impl Options {
                 first.column,
                 first.message,
                 thresholds.len()
+            )));
+        }
+        if self.strict && entries > 0 {
+            return Err(Failure::input(format!(
+                "{entries} entries of lists that rules use cannot be understood; they would be left out, and --strict takes that for an error; \
+                 correct or remove them (`bartizan check` shows them)"
             )));
         }
         match report.refused_total() {
@@ -147,6 +172,11 @@ impl Options {
     }
 }
 
+/// See [`load::unseen_http2`].
+fn http2_note(settings: &Settings, needs: &Needs) -> Option<Note> {
+    load::unseen_http2(settings, needs).map(|said| Note::Line(format!("warning: {said}")))
+}
+
 /// A generation with what is told about it.
 pub struct Built {
     /// The chains.
@@ -161,6 +191,8 @@ pub struct Built {
     pub needs: Needs,
     /// The policy that the chains come from.
     pub policy: Option<BuiltPolicy>,
+    /// The contents that it was built from.
+    pub contents: Contents,
 }
 
 /// A policy as it runs.
@@ -274,6 +306,8 @@ impl From<BuildError> for Failure {
 pub struct Builder {
     options: Options,
     settings: Settings,
+    /// The files of the settings, which are read once.
+    contents: Contents,
     base: Arc<load::Base>,
     warnings: Vec<String>,
     agent: Option<Agent>,
@@ -291,6 +325,8 @@ pub struct Builder {
     compiled: bool,
     /// All policies were made anew since then.
     remade: bool,
+    /// It was said that what is not IP passes.
+    told_not_ip: bool,
     /// What is to be said.
     notes: Vec<Note>,
 }
@@ -313,7 +349,8 @@ impl Builder {
         drops: bool,
         links: Option<Vec<(String, LinkId)>>,
     ) -> Result<Self, Failure> {
-        let mut settings = options.settings()?;
+        let mut contents = Contents::default();
+        let mut settings = options.settings(&mut contents)?;
         load::data_folder(&mut settings, out);
         if options.suricata_config.is_none() && drops {
             // Suricata's shipped outputs leave refused packets out; inline they are what one looks for.
@@ -340,11 +377,13 @@ impl Builder {
         let entries = options.hosts.unwrap_or(load::HOSTS);
         let cache = crate::cache::open(options.cache.cache.as_deref(), &mut warnings)?;
         let base = Arc::new(load::Base::with(&settings, cache, entries, &mut warnings)?);
+        contents.absorb(base.contents());
         let hosts: Hosts = Arc::new(HostTable::new(&load::hosts(entries)));
         let kinds = registry::kinds(&Services { hosts });
         Ok(Builder {
             options: options.clone(),
             settings,
+            contents,
             base,
             warnings,
             agent: None,
@@ -355,6 +394,7 @@ impl Builder {
             read: None,
             compiled: false,
             remade: false,
+            told_not_ip: false,
             notes: Vec::new(),
         })
     }
@@ -367,6 +407,11 @@ impl Builder {
     /// State that outlives generations.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.base.shared
+    }
+
+    /// The meaning of the keywords of rules, for traces.
+    pub fn keywords(&self) -> Keywords {
+        Keywords { base: Arc::clone(&self.base), settings: self.settings.clone() }
     }
 
     /// What was odd about the settings.
@@ -480,22 +525,32 @@ impl Builder {
 
     /// Detection alone, for every flow.
     fn build_detection(&mut self, number: Generation) -> Result<Built, Failure> {
-        let mut files = load::rule_files(&self.rules())?;
+        let mut contents = self.contents.clone();
+        let mut files = load::rule_files(&self.rules(), &mut contents)?;
         let mut warnings = Vec::new();
-        files.extend(self.options.firewall.files(&self.settings, &mut warnings)?);
+        files.extend(self.options.firewall.files(&self.settings, &mut contents, &mut warnings)?);
         self.warn(warnings);
         self.compiled = true;
         let loaded = self.base.rules(&mut files, &self.settings, &[], &mut self.notes)?;
+        load::add_lists(&mut contents, &loaded);
         let report = loaded.rules.report.clone();
         self.notes.extend(findings::report(&loaded.diagnostics, &report));
         firewall::accepts(&loaded)?;
-        self.options.accepts(&report, &self.base.malformed_thresholds())?;
+        let entries = findings::skipped_entries(&loaded.diagnostics);
+        self.options.accepts(&report, &self.base.malformed_thresholds(), entries)?;
         let mut inventory = Inventory::default();
         inventory.add(&files, &loaded);
+        self.note_unused_thresholds(&inventory);
         let (needs, inventory) = (Needs::of(&loaded.rules), Arc::new(inventory));
+        self.notes.extend(http2_note(&self.settings, &needs));
         let ids = Ids::new(FunctionId(0), number, Arc::new(loaded.rules), self.alerts_max()?);
         let chains = Arc::new(one_chain(number, vec![Box::new(ids)]).map_err(Failure::input)?);
-        Ok(Built { chains, report, inventory, function_names: vec!["ids"], needs, policy: None })
+        Ok(Built { chains, report, inventory, function_names: vec!["ids"], needs, policy: None, contents })
+    }
+
+    /// Says which lines of the threshold file are about no rule.
+    fn note_unused_thresholds(&mut self, inventory: &Inventory) {
+        self.notes.extend(findings::listed(self.base.unused_thresholds(inventory.running())));
     }
 
     /// Rule files for every flow: those of the command line or the host file, else those that a suricata.yaml names.
@@ -569,6 +624,7 @@ impl Builder {
                     agent.set_hosts(HostTablesConfig { hasher: FlowHasher::new(load::seed()), ..known });
                     agent.set_names_key(names);
                 }
+                agent.set_patterns(PatternSets::new(Arc::clone(&self.base.compiler)));
                 agent.set_early(early);
                 agent.set_behind_compaction(allocator::give_back);
                 if let Some(ports) = &self.options.ports {
@@ -585,7 +641,7 @@ impl Builder {
         let links = self.links.clone();
         let origin = Origin::File(path.to_owned());
         let (agent, compiler) = self.agent(&origin)?;
-        let file = read_policy(&origin, agent, &compiler, None)?;
+        let file = read_policy(&origin, agent, &compiler, None, &mut Contents::default())?;
         let links = links.unwrap_or_else(|| links_of(&file));
         let by_name: Vec<(&str, LinkId)> = links.iter().map(|(name, id)| (name.as_str(), *id)).collect();
         let PolicyEntries { entries, tenants } =
@@ -599,6 +655,9 @@ impl Builder {
         let mut notes = Vec::new();
         let built = self.policy_built(origin, number, &mut has_new_rules, &mut notes);
         self.notes.append(&mut notes);
+        if let Some(built) = built.as_ref().ok().filter(|_| has_new_rules) {
+            self.note_unused_thresholds(&Arc::clone(&built.inventory));
+        }
         self.compiled |= has_new_rules;
         built
     }
@@ -613,8 +672,10 @@ impl Builder {
     ) -> Result<Built, BuildError> {
         let with_rules = !self.options.rules.is_empty() && matches!(origin, Origin::File(_));
         let (links, with_options, before) = (self.links.clone(), self.options.clone(), self.read.clone());
+        let (told_not_ip, mut contents) = (self.told_not_ip, self.contents.clone());
         let (agent, compiler) = self.agent(origin)?;
-        let file = Arc::new(read_policy(origin, agent, &compiler, before.as_deref())?);
+        let file = Arc::new(read_policy(origin, agent, &compiler, before.as_deref(), &mut contents)?);
+        add_overrides(&mut contents, agent);
         let links = links.unwrap_or_else(|| links_of(&file));
         let by_name: Vec<(&str, LinkId)> = links.iter().map(|(name, id)| (name.as_str(), *id)).collect();
         let prepared = agent.prepare(&file, &by_name);
@@ -633,6 +694,14 @@ impl Builder {
                 origin.name()
             )));
         }
+        let passes_others = with_options.inline && file.drops_by_default();
+        if passes_others && !told_not_ip {
+            notes.push(Note::Line(format!(
+                "warning: {} drops by default, and frames that are neither IP nor ARP (EAPOL, PPPoE discovery, MACsec, IPX, STP, ...) pass the inline links all \
+                 the same, since no policy selects them; `bartizan.stats.capture.not_ip` counts them, stop them at the switch where they must not pass",
+                origin.name()
+            )));
+        }
         let mut names = vec!["?"; 32];
         for name in agent.function_names().into_iter().chain(["gate", "names"]) {
             if let Some(slot) = agent.function_id(name).and_then(|id| names.get_mut(usize::from(id.0))) {
@@ -640,8 +709,9 @@ impl Builder {
             }
         }
         let (report, needs) = compiler.totals();
-        with_options.accepts(&report, &compiler.malformed_thresholds())?;
+        with_options.accepts(&report, &compiler.malformed_thresholds(), compiler.skipped_entries())?;
         let inventory = compiler.inventory();
+        contents.absorb(&compiler.contents());
         let policy = BuiltPolicy {
             tenant_ids: agent.tenants(),
             file,
@@ -652,10 +722,12 @@ impl Builder {
         let chains = Arc::new(prepared.chains);
         self.read = read;
         self.remade |= is_remade;
+        self.told_not_ip |= passes_others;
         if matches!(origin, Origin::Held(_)) {
             self.known = Arc::new(compiler.known());
         }
-        Ok(Built { chains, report, inventory, function_names: names, needs, policy: Some(policy) })
+        notes.extend(http2_note(&self.settings, &needs));
+        Ok(Built { chains, report, inventory, function_names: names, needs, policy: Some(policy), contents })
     }
 }
 
@@ -666,18 +738,28 @@ pub fn said_by<T>(builder: &mut Builder, build: impl FnOnce(&mut Builder) -> T) 
     built
 }
 
-/// Reads a policy for the functions that the agent has.
+/// Adds the settings that functions were given by commands, which hold until the program ends.
+fn add_overrides(contents: &mut Contents, agent: &Agent) {
+    let overrides = agent.overrides();
+    if !overrides.is_empty() {
+        contents.add(ContentKind::Settings, "function-configure", json!(overrides).to_string().as_bytes());
+    }
+}
+
+/// Reads a policy for the functions that the agent has, and adds it to `contents`.
 /// `before`: the one that was read before it.
 fn read_policy(
     origin: &Origin,
     agent: &Agent,
     compiler: &Compiler,
     before: Option<&PolicyFile>,
+    contents: &mut Contents,
 ) -> Result<PolicyFile, BuildError> {
     let functions = agent.function_names();
     let path = match origin {
         Origin::File(path) => path,
         Origin::Held(joined) => {
+            contents.add_hash(ContentKind::Policy, CONTROLLER, joined.manifest);
             return Ok(policy::from_parts(CONTROLLER, &joined.parts, &functions, before)?);
         }
         Origin::Until => {
@@ -692,6 +774,7 @@ fn read_policy(
     };
     let text = input::read_utf8(path, "policy file")?;
     input::is_no_other(path, &text, FileKind::Policy)?;
+    contents.add_file(ContentKind::Policy, path, text.as_bytes());
     Ok(policy::parse(&path.display().to_string(), &text, &functions)?)
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What becomes of the interfaces of a link: one that is down, or without carrier, is told of once, and once more when it works again. One that is
-//! gone is the end of its link's ports: a socket of an interface that was removed sees nothing of another one of the same name.
+//! gone is the end of its link's ports: a socket of an interface that was removed sees nothing of another one
+//! of the same name. A change of the MTU
+//! is told of as well; the ports follow it by themselves.
 
-use bartizan_ports::{Interface, LinkState};
+use bartizan_ports::{Interface, LinkState, MAX_MTU};
 use std::time::{Duration, Instant};
 
 /// How often they are looked at.
@@ -42,6 +44,41 @@ impl InterfaceWatch {
                 said.extend(tell(&interface.name, state));
                 *known = state;
             }
+        }
+        said.extend(self.look_at_mtus());
+        said
+    }
+
+    /// What is to be said of MTUs that were changed.
+    fn look_at_mtus(&mut self) -> Vec<String> {
+        let mut said = Vec::new();
+        for interface in &mut self.interfaces {
+            let Ok(mtu) = interface.mtu_now() else { continue };
+            let before = core::mem::replace(&mut interface.mtu, mtu);
+            if mtu != before {
+                let name = &interface.name;
+                said.push(format!("note: interface `{name}` has MTU {mtu} now, {before} before; its ports follow within a second"));
+            }
+        }
+        if said.is_empty() {
+            return said;
+        }
+        for interface in self.interfaces.iter().filter(|interface| interface.mtu > MAX_MTU) {
+            let Interface { name, mtu, .. } = interface;
+            said.push(format!(
+                "warning: interface `{name}` has MTU {mtu}, and frames are carried up to {MAX_MTU}: larger ones are refused, or cut on a tap; `ip link set dev {name} mtu {MAX_MTU}`"
+            ));
+        }
+        // The two ends of an inline link; a tap has one interface here.
+        if let [a, b] = self.interfaces.as_slice()
+            && a.mtu != b.mtu
+        {
+            let (less, more) = if a.mtu < b.mtu { (a, b) } else { (b, a) };
+            said.push(format!(
+                "warning: `{}` has MTU {} and `{}` has {}: packets over {} bytes are refused between them (egress_mtu), segments of TCP are cut; \
+                 `ip link set dev {} mtu {}`",
+                less.name, less.mtu, more.name, more.mtu, less.mtu, less.name, more.mtu
+            ));
         }
         said
     }

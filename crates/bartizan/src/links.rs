@@ -10,12 +10,14 @@ use crate::error::Failure;
 use crate::interfaces::{InterfaceWatch, START_AGAIN};
 use crate::plan::{self, LinkPlan, Plan, Receive};
 use bartizan_base::{LinkId, PacketDuration, Spread};
-use bartizan_config::host::{self, NamedPort};
+use bartizan_config::host::{self, NamedPort, Snap, SnapAfter, SnapLayer};
 use bartizan_dataplane::live::together::{Berth, Ports};
 use bartizan_dataplane::live::{Control, LiveOptions};
+use bartizan_packet::DecoderConfig;
 use bartizan_ports::{
-    ExitPort, InlineOptions, InlinePair, Interface, MERGE_WAIT, MergedTap, OpenError, PacketFilter,
-    PassiveOptions, PassivePort, Port, PortError, Side, Timestamps, stamps_by_device,
+    AfterHeaders, ExitPort, HeaderLayer, InlineOptions, InlinePair, Interface, MERGE_WAIT, MergedTap,
+    OpenError, PacketFilter, PassiveOptions, PassivePort, Port, PortError, Side, SnapLength, Timestamps,
+    stamps_by_device,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,6 +47,8 @@ struct Watched {
     several: bool,
     /// Who stamps packets of a tap; what is to be said of it.
     timestamps: (Timestamps, Option<String>),
+    /// UDP ports that carry tunnels, by the settings in force when its ports are opened.
+    tunnels: DecoderConfig,
     /// Ports that its packets may be redirected to.
     exits: Vec<NamedPort>,
 }
@@ -89,6 +93,7 @@ impl Links {
                 parts: parts.into_iter().map(part).collect(),
                 several,
                 timestamps: timestamps(plan)?,
+                tunnels: DecoderConfig::default(),
                 exits: exits.clone(),
             })
         };
@@ -101,6 +106,7 @@ impl Links {
     pub fn open(&mut self, stacks: Vec<Stack>, warnings: &mut Vec<String>) -> Result<Vec<OfLink>, Failure> {
         let open = |(link, stack): (&mut Watched, Stack)| {
             link.spread = stack.settings.spread(link.plan.workers).of_link(link.number);
+            link.tunnels = stack.settings.decoder;
             warnings.extend(link.timestamps.1.clone());
             let ports = link.open(warnings).map_err(|error| match link.several {
                 true => Failure::input(format!("link `{}`: {error}", link.plan.name)),
@@ -261,7 +267,8 @@ impl Watched {
             plan::Ports::Inline { a, b, fix_offloads } => {
                 let usual = InlineOptions::default();
                 let frames = self.plan.receive.frames.map_or(usual.frames, |frames| frames as usize);
-                let options = InlineOptions { fix_offloads: *fix_offloads, frames, ..usual };
+                let for_level = self.plan.offload.is_some();
+                let options = InlineOptions { fix_offloads: *fix_offloads, for_level, frames, ..usual };
                 let (pairs, more) = InlinePair::open_group(a, b, &options, &self.spread, false)?;
                 warnings.extend(more.iter().map(ToString::to_string));
                 pairs.into_iter().map(|pair| Ok(Ports::Inline(self.with_exits(pair)?))).collect()
@@ -297,7 +304,7 @@ impl Watched {
         let options = PassiveOptions {
             fix_offloads: *fix_offloads,
             filter: self.filters.get(at),
-            snap_length: wanted.snap_length,
+            snap_length: wanted.snap_length.map(|snap| snap_length(snap, self.tunnels)),
             block_size,
             blocks,
             timestamps: self.timestamps.0,
@@ -368,6 +375,20 @@ fn timestamps(plan: &LinkPlan) -> Result<(Timestamps, Option<String>), Failure> 
 /// Within which time second frames are looked for.
 fn window(receive: &Receive) -> Option<PacketDuration> {
     receive.duplicate_window.map(|ms| PacketDuration::from_millis(ms.into()))
+}
+
+/// A snap length, as ports have it.
+fn snap_length(snap: Snap, tunnels: DecoderConfig) -> SnapLength {
+    let SnapAfter { after, bytes, max } = match snap {
+        Snap::Frame(bytes) => return SnapLength::Frame(bytes),
+        Snap::After(after) => after,
+    };
+    let layer = match after {
+        SnapLayer::Layer2 => HeaderLayer::Link,
+        SnapLayer::Layer3 => HeaderLayer::Network,
+        SnapLayer::Layer4 => HeaderLayer::Transport,
+    };
+    SnapLength::Headers(AfterHeaders { layer, bytes, max, tunnels })
 }
 
 /// What a link's packet filter is compiled to, by interface.

@@ -4,11 +4,13 @@
 use crate::error::Failure;
 use crate::input;
 use crate::say::Note;
+use bartizan_api::content::{self, ContentKind, Contents};
+use bartizan_api::southbound::Hash;
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{SettingError, Settings, TenantId};
 use bartizan_config::kind::FileKind;
-use bartizan_config::suricata;
+use bartizan_config::suricata::{self, Notes};
 use bartizan_detect::keywords;
 use bartizan_detect::known::Known;
 use bartizan_detect::needs::Needs;
@@ -25,6 +27,8 @@ use bartizan_pattern::{Cache, Compiler, Config};
 use bartizan_rules::{
     Classifications, Diagnostic, ReferenceSystems, ResolveErrorKind, RuleFile, Thresholds, Variables,
 };
+use bartizan_stages::settings::HTTP2_POLICY;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,7 +37,7 @@ pub const WRONG_SHOWN: usize = 20;
 
 /// Reads the settings: a file if given, else the shipped ones; then the overrides.
 pub fn settings(file: Option<&Path>, overrides: &[String]) -> Result<Settings, Failure> {
-    checked(unchecked(file, overrides)?)
+    checked(unchecked(file, overrides, &mut Contents::default())?)
 }
 
 /// Settings whose values are what their keys want, address and port groups included. Otherwise all that are not are said, each with its
@@ -52,17 +56,23 @@ pub fn checked(settings: Settings) -> Result<Settings, Failure> {
     Err(Failure::input(wrong.join("\n")))
 }
 
-/// The same, whatever the values are: more are to come.
-pub fn unchecked(file: Option<&Path>, overrides: &[String]) -> Result<Settings, Failure> {
+/// Settings without a check of their values: more are to come. The files are added to `contents`.
+pub fn unchecked(
+    file: Option<&Path>,
+    overrides: &[String],
+    contents: &mut Contents,
+) -> Result<Settings, Failure> {
     let mut settings = match file {
         Some(path) => {
             // What cannot be read is said by who reads it with its includes.
             if let Ok(text) = std::fs::read(path) {
                 input::is_no_other(path, &String::from_utf8_lossy(&text), FileKind::Suricata)?;
             }
-            let mut notes = Vec::new();
+            let mut on_file =
+                |path: &Path, bytes: &[u8]| contents.add_file(ContentKind::Settings, path, bytes);
+            let mut notes = Notes { on_file: Some(&mut on_file), ..Notes::default() };
             let settings = suricata::load_noting(path, &mut notes).map_err(Failure::input)?;
-            notes.iter().for_each(|note| eprintln!("warning: {note}"));
+            notes.odd.iter().for_each(|note| eprintln!("warning: {note}"));
             settings
         }
         None => suricata::shipped(),
@@ -76,12 +86,13 @@ pub fn overrides(settings: &mut Settings, overrides: &[String]) -> Result<(), Fa
     suricata::apply_overrides(settings, overrides).map_err(Failure::usage)
 }
 
-/// Reads and parses rule files.
-pub fn rule_files(paths: &[PathBuf]) -> Result<Vec<RuleFile>, Failure> {
+/// Reads and parses rule files, and adds them to `contents`.
+pub fn rule_files(paths: &[PathBuf], contents: &mut Contents) -> Result<Vec<RuleFile>, Failure> {
     paths
         .iter()
         .map(|path| {
             let text = input::read_text(path, "rule file")?;
+            contents.add_file(ContentKind::Rules, path, &text);
             Ok(bartizan_rules::parse_file(text, &path.display().to_string()))
         })
         .collect()
@@ -154,7 +165,7 @@ fn variables(settings: &Settings, warnings: &mut Vec<String>) -> Variables {
 /// The shared, rule-independent part of an engine.
 pub struct Base {
     /// Pattern compiler.
-    pub compiler: Compiler,
+    pub compiler: Arc<Compiler>,
     /// State that outlives generations.
     pub shared: Arc<Shared>,
     classifications: Classifications,
@@ -163,6 +174,8 @@ pub struct Base {
     variables: Variables,
     /// Rules of the generations that live.
     known: Known,
+    /// The files that the settings name beside rules and lists.
+    contents: Contents,
 }
 
 impl Base {
@@ -180,10 +193,14 @@ impl Base {
         warnings: &mut Vec<String>,
     ) -> Result<Self, Failure> {
         let shipped = suricata::shipped();
+        let mut contents = Contents::default();
         let mut text = |key: &str| {
             let path = PathBuf::from(settings.get(key)?);
             match std::fs::read(&path) {
-                Ok(bytes) => Some((bytes, path.display().to_string())),
+                Ok(bytes) => {
+                    contents.add_file(ContentKind::Settings, &path, &bytes);
+                    Some((bytes, path.display().to_string()))
+                }
                 // The shipped settings name files that need not be installed here.
                 Err(_) if shipped.get(key) == settings.get(key) => None,
                 Err(error) => {
@@ -213,14 +230,20 @@ impl Base {
                 .push(format!("{}:{}:{}: {}", finding.file, finding.line, finding.column, finding.message));
         }
         Ok(Base {
-            compiler: Compiler::new(config).map_err(Failure::input)?,
+            compiler: Arc::new(Compiler::new(config).map_err(Failure::input)?),
             shared: Arc::new(Shared::new(&self::hosts(hosts))),
             classifications,
             references,
             thresholds,
             variables: variables(settings, warnings),
             known: Known::default(),
+            contents,
         })
+    }
+
+    /// The files that the settings name beside rules and lists: classes, references, thresholds.
+    pub const fn contents(&self) -> &Contents {
+        &self.contents
     }
 
     /// To be called when a generation was freed: what only it had goes.
@@ -233,6 +256,13 @@ impl Base {
         let Some(thresholds) = &self.thresholds else { return Vec::new() };
         let unresolved = keywords::apply_thresholds(&mut [], thresholds, &self.variables);
         thresholds.diagnostics.iter().cloned().chain(unresolved).collect()
+    }
+
+    /// Lines of the threshold file about rules that are not among those that run. Without any rule nothing is
+    /// said.
+    pub fn unused_thresholds(&self, running: &HashSet<(u32, u32)>) -> Vec<Diagnostic> {
+        let thresholds = self.thresholds.as_ref().filter(|_| !running.is_empty());
+        thresholds.map_or_else(Vec::new, |thresholds| keywords::unused_thresholds(running, thresholds))
     }
 
     /// The variables of the settings.
@@ -281,6 +311,13 @@ impl Base {
             loaded.diagnostics.extend(keywords::apply_thresholds(signatures, thresholds, &self.variables));
         }
         Ok(loaded)
+    }
+}
+
+/// Adds the lists that were read for rules.
+pub fn add_lists(contents: &mut Contents, loaded: &Loaded) {
+    for list in &loaded.lists {
+        contents.add_hash(ContentKind::Lists, &content::file_name(&list.path), Hash(list.sha256));
     }
 }
 
@@ -339,18 +376,33 @@ fn ask_frames(engine: &Engine, settings: &Settings, needs: &Needs) -> Result<(),
     Ok(())
 }
 
+/// What rules that refuse HTTP do not see, unless the settings refuse it.
+pub fn unseen_http2(settings: &Settings, needs: &Needs) -> Option<String> {
+    let is_refused = settings.get(HTTP2_POLICY).is_some_and(|policy| policy != "inspect");
+    let (rules, see) = match needs.refuse_http {
+        0 => return None,
+        1 => ("1 rule of `http` that drops or rejects does".to_owned(), "it applies"),
+        count => (format!("{count} rules of `http` that drop or reject do"), "they apply"),
+    };
+    (!is_refused).then(|| {
+        format!(
+            "{rules} not see requests over HTTP/2, which is not parsed: {see} to HTTP/1 only, and HTTP/2 in clear text goes on; in prevention \
+             `{HTTP2_POLICY}: drop-flow` (or `reject`) refuses such connections"
+        )
+    })
+}
+
 fn file_settings(settings: &Settings, needs: &Needs) -> Result<FileSettings, Failure> {
     let [mut md5, mut sha1, mut sha256] = needs.hashes;
-    let mut sha256_of_parts = false;
     for (key, value) in settings.iter() {
         if key.contains("force-hash") {
+            settings.mark_read(key);
             md5 |= value.contains("md5");
             sha1 |= value.contains("sha1");
             sha256 |= value.contains("sha256");
-            sha256_of_parts |= value.contains("sha256");
         }
     }
-    let mut files = FileSettings { md5, sha1, sha256, sha256_of_parts, ..FileSettings::default() };
+    let mut files = FileSettings { md5, sha1, sha256, ..FileSettings::default() };
     let forced = |(key, value): (&str, &str)| {
         key.ends_with("force-magic")
             && matches!(value.to_ascii_lowercase().as_str(), "yes" | "true" | "on" | "1")
@@ -369,7 +421,7 @@ fn file_settings(settings: &Settings, needs: &Needs) -> Result<FileSettings, Fai
         FileStoreOptions::from_settings(settings, &mut Vec::new()).map_err(Failure::setting(settings))?;
     if let Some(store) = store {
         // Files are named by their SHA-256.
-        (files.sha256, files.sha256_of_parts) = (true, true);
+        (files.sha256, files.names_parts) = (true, true);
         files.store_all = store.force;
         let depth = match store.stream_depth {
             Some(depth) => depth,

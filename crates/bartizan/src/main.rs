@@ -7,6 +7,8 @@ mod say;
 
 #[allow(unsafe_code)] // The allocator's options; the argument stands in the module.
 mod allocator;
+#[cfg(test)]
+mod book;
 mod cache;
 mod channel;
 mod commands;
@@ -28,6 +30,7 @@ mod limits;
 mod links;
 mod load;
 mod lock;
+mod machine_code;
 #[cfg(test)]
 mod many;
 mod metrics;
@@ -45,6 +48,7 @@ mod southbound;
 mod stats;
 mod steer;
 mod stores;
+mod traces;
 mod tuple;
 mod unused;
 mod view;
@@ -114,8 +118,9 @@ fn main() -> ExitCode {
         Err(error) => {
             // Help and version are results; wrong usage is a diagnostic with exit code 2.
             if !error.use_stderr() {
-                let _ = error.print();
-                return error::Exit::Done.into();
+                signals::end_with_the_pipe();
+                let _ = error.print().inspect_err(say::note);
+                return ended(Ok(error::Exit::Done));
             }
             match commands::suricata_line::hint(&arguments()) {
                 Some(hint) => eprintln!("bartizan: {hint}"),
@@ -126,8 +131,10 @@ fn main() -> ExitCode {
             return error::Exit::Usage.into();
         }
     };
-    if !matches!(cli.command, Some(Command::Run(_) | Command::Inspect(_) | Command::Controller(_))) {
-        signals::end_with_the_pipe();
+    match cli.command {
+        Some(Command::Run(_) | Command::Inspect(_) | Command::Controller(_)) => {}
+        Some(Command::Ctl(_) | Command::Ca(_)) => signals::end_with_the_output(),
+        _ => signals::end_with_the_pipe(),
     }
     let Some(command) = cli.command else { return ended(commands::asked::run(&cli.asked, &arguments())) };
     ended(match command {
@@ -150,11 +157,18 @@ fn arguments() -> Vec<String> {
 }
 
 fn ended(result: Result<error::Exit, error::Failure>) -> ExitCode {
-    match result {
-        Ok(exit) => exit.into(),
+    let exit = match result {
+        Ok(exit) => exit,
         Err(failure) => {
             eprintln!("bartizan: {failure}");
-            failure.exit.into()
+            failure.exit
+        }
+    };
+    match say::failure() {
+        None => exit.into(),
+        Some(message) => {
+            eprintln!("bartizan: {message}");
+            error::Exit::Stopped.into()
         }
     }
 }

@@ -95,7 +95,7 @@ fn change_one(tenants: u16, each: u16, changes: u16) {
             held.objects.insert(changed.key(), Arc::new(changed));
         }
         let begun = Instant::now();
-        let joined = Arc::new(joiner.join(&held).unwrap());
+        let joined = Arc::new(joiner.join(&held, held.manifest().hash()).unwrap());
         let joined_at = begun.elapsed();
         let built = builder.build_held(&joined, Generation(held.generation)).ok().unwrap();
         builder.hold(Some(joined));
@@ -154,7 +154,7 @@ fn one_more_tenant_on_emerging_threats() {
             held.objects.extend(more.map(|object| (object.key(), Arc::new(object))));
         }
         let begun = Instant::now();
-        let joined = Arc::new(joiner.join(&held).unwrap());
+        let joined = Arc::new(joiner.join(&held, held.manifest().hash()).unwrap());
         let built = builder.build_held(&joined, Generation(held.generation)).ok().unwrap();
         builder.hold(Some(joined));
         let took = begun.elapsed();

@@ -17,6 +17,7 @@ use crate::links::Links;
 use crate::lock;
 use crate::plan::{LinkPlan, Plan};
 use bartizan_base::{Generation, LinkId, Spread};
+use bartizan_classify::early::{EarlyLevel, EarlyReach};
 use bartizan_config::host::{
     OFFLOAD_DROP_SAMPLES_USUAL, OFFLOAD_ENTRIES_USUAL, OFFLOAD_STALE_USUAL, Offload, OffloadFail, OffloadMode,
 };
@@ -51,9 +52,18 @@ pub struct LevelPort {
 pub struct LevelCounters {
     tables: Arc<Tables>,
     ports: Vec<LevelPort>,
+    /// Interfaces of named ports.
+    exits: Vec<(String, u8)>,
 }
 
 impl LevelCounters {
+    /// Each named port that it sends by, and what left by it.
+    pub fn exits(&self) -> impl Iterator<Item = (&str, PortCounters)> {
+        self.exits
+            .iter()
+            .filter_map(|(port, index)| Some((port.as_str(), self.tables.port_counters(*index)?)))
+    }
+
     /// Each port, and what came by it.
     pub fn ports(&self) -> impl Iterator<Item = (&LevelPort, PortCounters)> {
         self.ports.iter().filter_map(|port| Some((port, self.tables.port_counters(port.index)?)))
@@ -194,6 +204,9 @@ pub struct Below {
     workers: Vec<u32>,
     /// Links whose packets without a flow are refused by rules, at any time or while they are open, in the order of their numbers at the level.
     early: Vec<LinkId>,
+    /// Of packets in tunnels, too: the host's flows in tunnels have keys of their own, and it reads as much
+    /// as the level.
+    early_in_tunnels: bool,
     /// What a killed run had left on its interfaces.
     left: Left,
     /// Why that could not be taken over, as it was said last.
@@ -321,6 +334,14 @@ fn take_away_unpaired(
     Ok(())
 }
 
+/// All that is wrong with the interfaces of links that are to have a level, so that it is mended at once.
+fn check_all(program: &mut Program, plan: &Plan, interfaces: &[Vec<Interface>]) -> Result<(), Failure> {
+    let with_level = || plan.links.iter().zip(interfaces).filter(|(link, _)| link.offload.is_some());
+    let all: Vec<u32> = with_level().flat_map(|(_, own)| own.iter().map(|own| own.index)).collect();
+    let names: Vec<_> = with_level().map(|(link, _)| link.name.as_str()).collect();
+    program.check(&all).map_err(|error| cannot_be_used(&names.join("`, `"), error))
+}
+
 impl Below {
     /// What was left on interfaces that are no inline link of this run goes, unless whoever is inline there lives.
     fn take_away_others(&mut self, plan: &Plan, interfaces: &[Vec<Interface>]) -> Result<(), Failure> {
@@ -380,8 +401,8 @@ impl Below {
             below.shares.push(share);
         }
         one_mode(plan)?;
-        below.early = early_links(plan);
-        let early = early_options(&below.early, plan, of_links);
+        let early = below.plan_early(plan, of_links);
+        let (early_links, in_tunnels) = (below.early.clone(), below.early_in_tunnels);
         let mut firsts = Vec::new();
         let mut all_workers = 0;
         for link in &plan.links {
@@ -390,7 +411,7 @@ impl Below {
             all_workers = own.end;
             below.workers.extend(own.filter(|_| link.offload.is_some()));
         }
-        let mut held = 0;
+        let mut reach = EarlyReach::default();
         let all = interfaces;
         let links = plan.links.iter().zip(all).zip(&*of_links).zip(0u16..);
         for (((link, interfaces), of_link), number) in links {
@@ -418,8 +439,9 @@ impl Below {
                     let seed = one ^ other.rotate_left(32);
                     let options = Options { flows, mode, tunnels, workers, early, seed };
                     let program = none.insert(Program::load(&options).map_err(failed)?);
-                    held = begin(program, &below.early, chains, &mut below.notes);
+                    reach = begin(program, (&early_links, in_tunnels), chains, &mut below.notes);
                     take_away_unpaired(program, plan, all, &mut below.notes).map_err(failed)?;
+                    check_all(program, plan, all)?;
                     program
                 }
             };
@@ -449,7 +471,7 @@ impl Below {
             }));
             below.links.push(level);
         }
-        below.stand.note_rules(chains, names, held);
+        below.stand.note_rules(chains, names, reach);
         below.open_exits(plan)?;
         for (number, (of_link, link)) in of_links.iter_mut().zip(&plan.links).enumerate() {
             let first = firsts.get(number).copied().unwrap_or_default();
@@ -460,6 +482,17 @@ impl Below {
         }
         below.take_away_others(plan, interfaces)?;
         Ok(below)
+    }
+
+    /// Notes which links have early tables and whether these judge packets in tunnels; the program's options
+    /// for them.
+    fn plan_early(&mut self, plan: &Plan, of_links: &[OfLink]) -> Option<EarlyOptions> {
+        self.early = early_links(plan);
+        self.early_in_tunnels = of_links.iter().all(|of_link| {
+            let settings = &of_link.stack.settings;
+            settings.tunnel_in_key && XdpDevice::reads_tunnels(settings.decoder.max_layers)
+        });
+        early_options(&self.early, plan, of_links)
     }
 
     /// Makes named ports known to the program, behind the ports of all links.
@@ -505,8 +538,8 @@ impl Below {
                 chains.generation.0
             ));
         }
-        let (held, said) = prepare(program, &self.early, chains);
-        self.stand.note_rules(chains, names, held);
+        let (reach, said) = prepare(program, (&self.early, self.early_in_tunnels), chains);
+        self.stand.note_rules(chains, names, reach);
         said
     }
 
@@ -633,7 +666,8 @@ impl Below {
     /// What it counts by port; `None` without a level.
     pub fn counters(&self) -> Option<LevelCounters> {
         let tables = self.program.as_ref()?.tables();
-        Some(LevelCounters { tables, ports: self.ports.clone() })
+        let exits = self.exits.iter().filter_map(|(port, index)| Some((port.clone(), (*index)?)));
+        Some(LevelCounters { tables, ports: self.ports.clone(), exits: exits.collect() })
     }
 
     /// The devices of a link's workers, by worker; none where the link has no level below.
@@ -674,27 +708,43 @@ fn told(news: &PortNews) -> String {
 }
 
 /// Before a link can be left open it is known what is refused: the first generation, with its table. How many of its rules the table holds.
-fn begin(program: &Program, links: &[LinkId], chains: &Chains, notes: &mut Vec<String>) -> usize {
-    let (held, said) = prepare(program, links, chains);
+fn begin(
+    program: &Program,
+    judged: (&[LinkId], bool),
+    chains: &Chains,
+    notes: &mut Vec<String>,
+) -> EarlyReach {
+    let (reach, said) = prepare(program, judged, chains);
     notes.extend(said);
     program.tables().enter_generation(chains.generation.0);
-    held
+    reach
 }
 
-/// Makes the table of a generation ([`Below::prepare`]). `links`: those whose packets are judged. How many rules of the list it holds, and what is to be said.
-fn prepare(program: &Program, links: &[LinkId], chains: &Chains) -> (usize, Option<String>) {
+/// Makes the table of a generation ([`Below::prepare`]). `judged`: the links whose packets are, and whether
+/// those in tunnels are as well. How much of the list it has, and what is to be said.
+fn prepare(
+    program: &Program,
+    (links, tunnels): (&[LinkId], bool),
+    chains: &Chains,
+) -> (EarlyReach, Option<String>) {
     let tables = program.tables();
-    let (Some(early), Some(tables)) = (chains.early.as_ref(), tables.early()) else { return (0, None) };
-    let table = early.rules.table(links, tables.outcomes());
-    let (held, all) = (table.held, early.rules.len());
+    let (Some(early), Some(tables)) = (chains.early.as_ref(), tables.early()) else {
+        return (EarlyReach::default(), None);
+    };
+    let table = early.rules.table(EarlyLevel { links, outcomes: tables.outcomes(), tunnels });
+    let (held, all) = (table.reach.rules, early.rules.len());
     if !tables.write(chains.generation.0 as u8, &table.words) {
         let said = "packets without a flow are not refused early: their table has no room";
-        return (0, Some(said.to_owned()));
+        return (EarlyReach { rules: 0, ..table.reach }, Some(said.to_owned()));
     }
-    let said = (held < all).then(|| {
-        format!("early-drop: the XDP level has room for the first {held} of {all} rules, each policy's default counted as one; what none of these decides comes up and is dropped here, and passes while a link is open that nobody serves")
-    });
-    (held, said)
+    let mut said = Vec::new();
+    if held < all {
+        said.push(format!("early-drop: the XDP level has room for the first {held} of {all} rules, each policy's default counted as one; what none of these decides comes up and is dropped here, and passes while a link is open that nobody serves"));
+    }
+    if !table.reach.tenants {
+        said.push("early-drop: the XDP level has no room for what tells tenants apart; what a rule for a tenant may match comes up and is decided here, and passes while a link is open that nobody serves".to_owned());
+    }
+    (table.reach, (!said.is_empty()).then(|| said.join("; ")))
 }
 
 /// What is said of what a killed run had left.

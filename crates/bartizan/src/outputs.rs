@@ -8,6 +8,9 @@ use bartizan_base::Settings;
 use bartizan_config::host::{Outputs, Rotate};
 use std::path::PathBuf;
 
+/// Number of the first output that the host file makes.
+const FIRST: u32 = 900;
+
 /// Where events are wanted. Nothing set: as the Suricata settings say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
@@ -81,13 +84,18 @@ impl Wanted {
             vec![("filetype", "unix_stream".to_owned()), ("filename", path.display().to_string())]
         });
         let stdout = self.stdout.then(|| vec![("filetype", "stdout".to_owned())]);
-        for (number, keys) in (900..).zip([file, socket, stdout].into_iter().flatten()) {
+        for (number, keys) in (FIRST..).zip([file, socket, stdout].into_iter().flatten()) {
             let prefix = format!("outputs.{number}");
             settings.set(prefix.clone(), "eve-log");
             // The host file's mode is for all files.
             let moded = settings.get("output-rights.mode").is_some();
             for (key, value) in template.iter().filter(|(key, _)| !moded || *key != "filemode") {
-                settings.set(format!("{prefix}.eve-log.{key}"), value);
+                let own = format!("{prefix}.eve-log.{key}");
+                // The first of several speaks for all where something is said of a setting.
+                match template.origin(key).filter(|_| number == FIRST) {
+                    Some(origin) => settings.set_from(own, value, origin),
+                    None => settings.set(own, value),
+                }
             }
             for (key, value) in
                 [("enabled", "yes".to_owned()), ("twin", "yes".to_owned())].into_iter().chain(keys)

@@ -8,7 +8,8 @@ use crate::error::Failure;
 use crate::generation::Options;
 use crate::reload::Terms;
 use crate::{control, input, outputs};
-use bartizan_config::host::{self, HostFile, LinkKind, NamedPort, Offload, OffloadFail, OffloadLevel};
+use bartizan_api::content::{ContentKind, Contents};
+use bartizan_config::host::{self, HostFile, LinkKind, NamedPort, Offload, OffloadFail, OffloadLevel, Snap};
 use bartizan_config::kind::FileKind;
 use bartizan_config::policy::values::Share;
 use bartizan_ports::processors;
@@ -35,10 +36,11 @@ pub struct Given {
     /// With a tap: look only at what this lets through, in tcpdump's language (pcap-filter(7)): `--filter 'not port 22'`. Needs libpcap.
     #[arg(long, value_name = "EXPRESSION", conflicts_with = "inline")]
     pub filter: Option<String>,
-    /// With a tap: look at so many bytes of each frame, from 128 to 65535; flows are counted as they are on the wire, and payloads are inspected as far as they
-    /// are there.
-    #[arg(long, value_name = "BYTES", conflicts_with = "inline", value_parser = snap_length)]
-    pub snap_length: Option<u32>,
+    /// With a tap: look at so many bytes of each frame, from 128 to 65535, or at its headers and so many
+    /// bytes behind them: `layer4+64`. Flows are counted as they are on the wire, and payloads are inspected
+    /// as far as they are there.
+    #[arg(long, value_name = "BYTES|LAYER+BYTES", conflicts_with = "inline", value_parser = snap_length)]
+    pub snap_length: Option<Snap>,
     #[command(flatten)]
     pub options: Options,
     /// With an inline link: a level below this program that forwards and drops packets of flows of which everything is decided. `xdp`: the kernel's XDP hook of
@@ -97,11 +99,9 @@ fn offload_level(text: &str) -> Result<OffloadLevel, String> {
     }
 }
 
-/// A snap length, as the host file has it.
-fn snap_length(text: &str) -> Result<u32, String> {
-    let (least, most) = (host::SNAP_LENGTH.start(), host::SNAP_LENGTH.end());
-    let bytes = text.parse().ok().filter(|bytes| host::SNAP_LENGTH.contains(bytes));
-    bytes.ok_or_else(|| format!("give {least} to {most} bytes"))
+/// A snap length, in words that say how to write one.
+fn snap_length(text: &str) -> Result<Snap, String> {
+    text.parse()
 }
 
 /// What packets come in by.
@@ -164,7 +164,7 @@ pub struct Receive {
     /// Of a tap: within which time a second frame of the same bytes is not looked at, in milliseconds.
     pub duplicate_window: Option<u32>,
     /// Of a tap: how many bytes of a frame are looked at.
-    pub snap_length: Option<u32>,
+    pub snap_length: Option<Snap>,
     /// Of a tap of several interfaces: how long frames of one wait for those of another, in milliseconds.
     pub merge_wait: Option<u32>,
     /// Of a tap: who stamps packets.
@@ -192,6 +192,13 @@ pub struct Filter {
     pub expression: String,
     /// Where it stands, for messages.
     pub place: String,
+}
+
+impl Plan {
+    /// Workers of all links.
+    pub fn workers(&self) -> u16 {
+        self.links.iter().map(|link| link.workers).sum()
+    }
 }
 
 impl LinkPlan {
@@ -257,8 +264,8 @@ pub fn terms(given: &Given) -> Result<Terms, Failure> {
 
 /// Puts command line and host file together.
 pub fn plan(given: &Given) -> Result<Plan, Failure> {
-    let file = given.config.as_deref().map(read).transpose()?;
     let (mut options, mut out) = (given.options.clone(), given.out.clone());
+    let file = given.config.as_deref().map(|path| read_noting(path, &mut options.contents)).transpose()?;
     let mut wanted = outputs::Wanted::default();
     if let Some(file) = &file {
         take_options(&mut options, file);
@@ -277,6 +284,7 @@ pub fn plan(given: &Given) -> Result<Plan, Failure> {
     options.links = links.iter().map(|link| link.name.clone()).collect();
     let exits = file.as_ref().map(|file| file.ports.clone()).unwrap_or_default();
     options.ports = Some(exits.iter().map(|port| port.name.clone()).collect());
+    options.inline = links.iter().any(|link| link.prevention);
     options.early = links.iter().any(LinkPlan::knows_refusals);
     let spin = given.spin.or_else(|| file.as_ref()?.spin.map(u64::from));
     Ok(Plan {
@@ -301,7 +309,13 @@ pub fn plan(given: &Given) -> Result<Plan, Failure> {
 }
 
 fn read(path: &Path) -> Result<HostFile, Failure> {
+    read_noting(path, &mut Contents::default())
+}
+
+/// Reads a host file, and adds it to `contents`.
+fn read_noting(path: &Path, contents: &mut Contents) -> Result<HostFile, Failure> {
     let text = input::read_utf8(path, "host file")?;
+    contents.add_file(ContentKind::Settings, path, text.as_bytes());
     input::is_no_other(path, &text, FileKind::Host)?;
     let mut file = host::parse(&path.display().to_string(), &text).map_err(Failure::input)?;
     file.relative_to(path.parent().unwrap_or(Path::new("")));
@@ -518,7 +532,7 @@ cache: none
             (plan.options.hosts, plan.options.links.as_slice()),
             (Some(1000), &["wan".to_owned()][..])
         );
-        let settings = plan.options.settings().unwrap();
+        let settings = plan.options.settings(&mut Contents::default()).unwrap();
         let rights = ["mode", "owner", "group"].map(|key| settings.get(&format!("output-rights.{key}")));
         assert_eq!(rights, [Some("0600"), Some("0"), Some("12")]);
         let (engine, _) = EngineSettings::from_settings(&settings, false, [0; 2]).unwrap();
@@ -544,7 +558,7 @@ cache: none
             let all = Receive {
                 ring: Some(2 << 20),
                 duplicate_window: Some(5),
-                snap_length: Some(200),
+                snap_length: Some(Snap::Frame(200)),
                 ..Receive::default()
             };
             assert_eq!(receive, if file.contains("ring") { all } else { Receive::default() });
@@ -554,17 +568,27 @@ cache: none
     #[test]
     fn a_snap_length_is_for_taps() {
         let plan = with("snap", FILE, &["--tap", "e0", "--snap-length", "128"]).unwrap();
-        assert_eq!(plan.links[0].receive, Receive { snap_length: Some(128), ..Receive::default() });
+        assert_eq!(
+            plan.links[0].receive,
+            Receive { snap_length: Some(Snap::Frame(128)), ..Receive::default() }
+        );
         let error = with("snap-file", FILE, &["--snap-length", "128"]).err().unwrap().to_string();
         assert!(error.contains("a tap of a host file has its own: `snap-length: 128`"), "{error}");
         let line = |arguments: &[&str]| {
             let line = ["run"].iter().chain(arguments).copied();
             Line::try_parse_from(line).err().map(|error| error.to_string())
         };
-        for bytes in ["127", "65536", "0", "many"] {
+        for (bytes, says) in [
+            ("127", "give 128 to 65535"),
+            ("65536", "give 128 to 65535"),
+            ("0", "give 128 to 65535"),
+            ("many", "give 128 to 65535 bytes of a frame, or a layer"),
+            ("layer3+59", "give 60 to 65535"),
+        ] {
             let error = line(&["--tap", "e0", "--snap-length", bytes]).unwrap();
-            assert!(error.contains("give 128 to 65535 bytes"), "{error}");
+            assert!(error.contains(says), "{error}");
         }
+        assert_eq!(line(&["--tap", "e0", "--snap-length", "layer4+0"]), None);
         assert!(line(&["--inline", "e0", "e1", "--snap-length", "128"]).is_some());
         assert_eq!(line(&["--tap", "e0", "--snap-length", "65535"]), None);
     }
@@ -611,7 +635,10 @@ cache: none
         assert_eq!(plan.options.rules, [PathBuf::from("b.rules")]);
         assert_eq!(plan.options.policy.as_deref(), Some(Path::new("other.yaml")));
         assert_eq!(plan.options.cache.cache.as_deref(), Some(Path::new("there")));
-        assert_eq!(plan.options.settings().unwrap().get("defrag.memcap"), Some("4mb"));
+        assert_eq!(
+            plan.options.settings(&mut Contents::default()).unwrap().get("defrag.memcap"),
+            Some("4mb")
+        );
         assert_eq!(plan.pid_file.as_deref(), Some(Path::new("other.pid")));
     }
 

@@ -115,6 +115,11 @@ impl Inventory {
         self.loaded.extend(loaded.rules.signatures.iter().map(|s| (s.id.gid, s.id.sid)));
     }
 
+    /// Rules that run, by gid and sid.
+    pub const fn running(&self) -> &HashSet<(u32, u32)> {
+        &self.loaded
+    }
+
     /// Rules that run.
     pub fn loaded(&self) -> usize {
         self.loaded.len()

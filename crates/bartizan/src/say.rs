@@ -4,16 +4,21 @@
 //! files or pipes is the same text: it may be shown by a terminal later.
 //!
 //! Only colours of this program's own pass, by [`diagnostic`].
+//!
+//! Whatever goes to standard output goes by [`out`], which notes what cannot be written: the program says so
+//! when it ends, and its exit status is not that of a success ([`failure`]).
 
+use crate::signals;
 use bartizan_events::harmless;
 use bartizan_rules::Diagnostic;
 use std::fmt::Arguments;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, ErrorKind, IsTerminal, StdoutLock, Write};
+use std::sync::OnceLock;
 
 /// As that of the standard library, made harmless.
 macro_rules! println {
-    () => { $crate::say::line(&mut std::io::stdout().lock(), format_args!("")) };
-    ($($text:tt)*) => { $crate::say::line(&mut std::io::stdout().lock(), format_args!($($text)*)) };
+    () => { $crate::say::line(&mut $crate::say::out(), format_args!("")) };
+    ($($text:tt)*) => { $crate::say::line(&mut $crate::say::out(), format_args!($($text)*)) };
 }
 
 /// As that of the standard library, made harmless.
@@ -21,7 +26,48 @@ macro_rules! eprintln {
     ($($text:tt)*) => { $crate::say::line(&mut std::io::stderr().lock(), format_args!($($text)*)) };
 }
 
-/// Writes a line. Nobody reads it any more: no reason to fail.
+/// Why standard output could not be written: the first error.
+static FAILURE: OnceLock<String> = OnceLock::new();
+
+/// Standard output.
+pub struct Out(StdoutLock<'static>);
+
+/// Standard output; its failures are noted.
+pub fn out() -> Out {
+    Out(io::stdout().lock())
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).inspect_err(note)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().inspect_err(note)
+    }
+}
+
+/// Notes an error of standard output. That nobody reads it any more is none: the reader has what it wanted,
+/// and commands end with it.
+pub fn note(error: &io::Error) {
+    match error.kind() {
+        ErrorKind::BrokenPipe => signals::output_closed(),
+        ErrorKind::Interrupted => {}
+        _ => drop(FAILURE.set(error.to_string())),
+    }
+}
+
+/// The message that standard output could not be written; `None` if all of it was.
+pub fn failure() -> Option<String> {
+    // The end of a line may still wait; what fails is noted.
+    let _ = out().flush();
+    let error = FAILURE.get()?;
+    Some(format!(
+        "the output is incomplete: cannot write to standard output: {error}; make room there or send it elsewhere, and run the command again"
+    ))
+}
+
+/// Writes a line. What cannot be written is noted, and fails nothing before the end.
 pub fn line(out: &mut impl Write, text: Arguments<'_>) {
     let text = text.to_string();
     let _ = out.write_all(harmless(&text).as_bytes()).and_then(|()| out.write_all(b"\n"));

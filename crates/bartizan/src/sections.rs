@@ -8,7 +8,7 @@ use bartizan_config::policy::{Member, Policy, PolicyFile, Problem, Target, read}
 use bartizan_controller::sections::Sections;
 use bartizan_flow::host::HostTable;
 use bartizan_function::contain::contained;
-use bartizan_function::{FunctionKind, HostTables, HostTablesConfig, RulePart, RuleSource};
+use bartizan_function::{FunctionKind, HostTables, HostTablesConfig, PatternSets, RulePart, RuleSource};
 use bartizan_functions::registry::{self, Services};
 use serde_json::{Map, Value, json};
 use std::cell::OnceCell;
@@ -50,6 +50,7 @@ fn wrong(
         generation: Generation(1),
         id: FunctionId(0),
         hosts: &hosts,
+        patterns: &PatternSets::default(),
         names: &Arc::default(),
     };
     let problem = |place: &str, message: String| {

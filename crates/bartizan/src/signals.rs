@@ -46,9 +46,32 @@ pub fn end_with_the_pipe() {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
+/// Whether the program ends when nobody reads its standard output.
+static ENDS_WITH_OUTPUT: AtomicBool = AtomicBool::new(false);
+
+/// As [`end_with_the_pipe`], for commands that talk to others: a connection that its peer has closed is an
+/// error like others, since what the peer said before is still to be read.
+pub fn end_with_the_output() {
+    ENDS_WITH_OUTPUT.store(true, Ordering::Relaxed);
+}
+
+/// Nobody reads standard output any more.
+pub fn output_closed() {
+    if ENDS_WITH_OUTPUT.load(Ordering::Relaxed) {
+        end_with_the_pipe();
+        // SAFETY: it takes a number.
+        unsafe { libc::raise(libc::SIGPIPE) };
+    }
+}
+
 /// Whether the end was asked for.
 pub fn stop_asked() -> bool {
     STOP.load(Ordering::Relaxed)
+}
+
+/// Set once the end was asked for.
+pub const fn stop_flag() -> &'static AtomicBool {
+    &STOP
 }
 
 /// Whether a reload was asked for since the last call.
@@ -67,4 +90,12 @@ pub fn wait_readable(from: BorrowedFd<'_>, limit: Duration) -> bool {
     let limit = libc::c_int::try_from(limit.as_millis()).unwrap_or(libc::c_int::MAX);
     // SAFETY: `wanted` is one `pollfd` that lives through the call, and its descriptor is open for as long as it is borrowed.
     unsafe { libc::poll(&raw mut wanted, 1, limit) != 0 && wanted.revents != 0 }
+}
+
+/// Whether the other end of a socket is closed, in both directions: nobody is there to be answered.
+pub fn is_hung_up(socket: BorrowedFd<'_>) -> bool {
+    let mut wanted = libc::pollfd { fd: socket.as_raw_fd(), events: 0, revents: 0 };
+    // SAFETY: `wanted` is one `pollfd` that lives through the call, and its descriptor is open for as long as
+    // it is borrowed.
+    unsafe { libc::poll(&raw mut wanted, 1, 0) > 0 && wanted.revents != 0 }
 }

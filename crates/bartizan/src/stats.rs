@@ -5,9 +5,12 @@
 //! This is the control plane: the interval, the uptime and the time of a load are of the system's clock. The event has the packet clock.
 
 use crate::error::Failure;
+use crate::offload::LevelCounters;
 use bartizan_base::{FunctionId, Settings, Timestamp};
 use bartizan_dataplane::board::{Amount, Board, DecisionKey, Snapshot};
 use bartizan_dataplane::eve::{RulesInForce, StatsNow, StatsWriter};
+use bartizan_packet::casts::{Casts, add_casts};
+use bartizan_ports::PortStats;
 use bartizan_rules::RuleSetReport;
 use bartizan_stages::stats::{Counters, Sum, mostly_wrong_checksums, visit_capture};
 use std::collections::BTreeMap;
@@ -109,6 +112,8 @@ pub struct Statistics {
     links: Vec<StatsLink>,
     /// What is counted beside the workers, of each link; none where there is nothing such.
     beside: Vec<Counters>,
+    /// Counters of ports at a level below.
+    level: Option<LevelCounters>,
     /// Names of functions that there were: what they counted stays when no chain has them any more.
     functions: BTreeMap<FunctionId, &'static str>,
 }
@@ -125,7 +130,13 @@ impl Statistics {
         let started = Instant::now();
         let every = every.unwrap_or(Duration::from_secs(INTERVAL));
         let (next, asked, beside, functions) = (started + every, None, Vec::new(), BTreeMap::new());
-        Statistics { writer, board, every, started, next, asked, rules, links, beside, functions }
+        let level = None;
+        Statistics { writer, board, every, started, next, asked, rules, links, beside, level, functions }
+    }
+
+    /// With what a level below counts of ports.
+    pub fn with_level(self, level: Option<LevelCounters>) -> Self {
+        Statistics { level, ..self }
     }
 
     /// Other rules run from here on.
@@ -167,7 +178,8 @@ impl Statistics {
     fn write_shown(&mut self, shown: &[Snapshot]) {
         let Gathered { clock, totals, threads, links } = self.gather(shown);
         self.warn(&links);
-        self.write(clock, &totals, threads, links);
+        let ports = self.ports(&ports_of(shown));
+        self.write(clock, &totals, threads, links, &ports);
     }
 
     /// What an event would say of what workers show now, as JSON.
@@ -175,9 +187,9 @@ impl Statistics {
         let shown: Vec<Snapshot> = self.board.read().into_iter().map(|(shown, _)| shown).collect();
         let Gathered { clock, totals, threads, links } = self.gather(&shown);
         let (totals, threads, links) = self.with_names(&totals, threads, links);
-        let (uptime, rules) = (self.uptime(), self.rules);
-        let now = StatsNow { clock, uptime, totals: &totals, threads: &threads, links: &links, rules };
-        self.writer.show(&now)
+        let (uptime, rules, ports) = (self.uptime(), self.rules, self.ports(&ports_of(&shown)));
+        let (totals, threads, links, ports) = (&totals, &threads, &links, &ports);
+        self.writer.show(&StatsNow { clock, uptime, totals, threads, links, ports, rules })
     }
 
     /// All counters as workers show them now, with what is counted beside them, and what each of the links and policies has seen.
@@ -272,11 +284,56 @@ impl Statistics {
         totals: &[(&'static str, u64)],
         threads: Vec<Counters>,
         links: Vec<Counters>,
+        ports: &Named,
     ) -> (Counters, Named) {
         let (totals, threads, links) = self.with_names(totals, threads, links);
         let (uptime, rules) = (self.uptime(), self.rules);
-        let now = StatsNow { clock, uptime, totals: &totals, threads: &threads, links: &links, rules };
+        let now = StatsNow { clock, uptime, totals: &totals, threads: &threads, links: &links, ports, rules };
         (self.writer.write(&now), links)
+    }
+
+    /// Octets and frames of ports in both directions, of those that workers have counted at the host, with
+    /// those that a level below has.
+    pub fn ports(&self, host: &BTreeMap<String, PortStats>) -> Named {
+        let mut ports: BTreeMap<&str, [PortFrames; 2]> = BTreeMap::new();
+        for (name, stats) in host {
+            let came = PortFrames { octets: stats.received_bytes, casts: stats.received_casts };
+            ports.insert(name, [came, PortFrames { octets: stats.sent_bytes, casts: stats.sent_casts }]);
+        }
+        let of_links = self.level.iter().flat_map(LevelCounters::ports);
+        let of_links = of_links.map(|(port, counters)| (port.interface.as_str(), true, counters));
+        let exits = self.level.iter().flat_map(LevelCounters::exits);
+        let exits = exits.map(|(interface, counters)| (interface, false, counters));
+        for (interface, receives, counters) in of_links.chain(exits) {
+            let [came, left] = ports.entry(interface).or_default();
+            if receives {
+                // All that came, of which the host has seen what went up.
+                *came = PortFrames { octets: counters.bytes(), casts: counters.casts() };
+            }
+            left.octets = left.octets.saturating_add(counters.out_bytes);
+            add_casts(&mut left.casts, &counters.out_casts());
+        }
+        let named = |(name, [came, left]): (&str, [PortFrames; 2])| {
+            let [in_unicast, in_multicast, in_broadcast] = came.casts;
+            let [out_unicast, out_multicast, out_broadcast] = left.casts;
+            let counters = vec![
+                ("in.octets", came.octets),
+                ("in.unicast", in_unicast),
+                ("in.multicast", in_multicast),
+                ("in.broadcast", in_broadcast),
+                ("out.octets", left.octets),
+                ("out.unicast", out_unicast),
+                ("out.multicast", out_multicast),
+                ("out.broadcast", out_broadcast),
+            ];
+            (name.to_owned(), counters)
+        };
+        ports.into_iter().map(named).collect()
+    }
+
+    /// Brings counters of outputs up to date.
+    pub fn refresh(&self, counters: &mut Counters) {
+        self.writer.refresh(counters);
     }
 
     /// With what is counted beside the workers, and with the names of workers and links.
@@ -298,6 +355,23 @@ impl Statistics {
         let names = self.links.iter().filter(|_| several).map(|link| link.name.clone());
         (with_beside(totals, &self.beside), threads, names.zip(links).collect())
     }
+}
+
+/// Frames of a port in one direction.
+#[derive(Clone, Copy, Debug, Default)]
+struct PortFrames {
+    octets: u64,
+    casts: Casts,
+}
+
+/// Workers' counters of ports, by name.
+fn ports_of(shown: &[Snapshot]) -> BTreeMap<String, PortStats> {
+    let mut ports: BTreeMap<String, PortStats> = BTreeMap::new();
+    for (name, stats) in shown.iter().flat_map(|snapshot| &snapshot.ports) {
+        let sum = ports.entry(name.clone()).or_default();
+        *sum = sum.plus(stats);
+    }
+    ports
 }
 
 /// What counters stand at.
@@ -391,7 +465,7 @@ impl Seen {
 }
 
 /// Counters by the name of who has them.
-type Named = Vec<(String, Counters)>;
+pub type Named = Vec<(String, Counters)>;
 
 /// What workers show at one moment.
 struct Gathered {

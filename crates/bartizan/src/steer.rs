@@ -5,7 +5,7 @@
 //! A reload is built here: what comes meanwhile waits for it, signals as well. Workers do not, nor does who only asks ([`crate::view`]), nor do links: what a killed run has left is taken over, a
 //! changed MTU is followed, and a program that somebody has taken away is attached again, however long a build takes.
 
-use crate::channel::{Answer, Asked, COMMANDS_WAITING, Command, Inbox};
+use crate::channel::{Answer, Asked, COMMANDS_WAITING, Command, Inbox, RunningGeneration};
 use crate::engines::Engines;
 use crate::error::Failure;
 use crate::generation::{Builder, Built, said_by};
@@ -19,6 +19,7 @@ use crate::sets;
 use crate::southbound::InForce;
 use crate::southbound::device::refused;
 use crate::stats::{self, Statistics};
+use crate::traces::Traces;
 use crate::view;
 use bartizan_agent::joined::Joined;
 use bartizan_base::Generation;
@@ -54,6 +55,8 @@ pub struct Steering<'r> {
     pub statistics: &'r Mutex<Statistics>,
     /// A controller's numbers of what runs.
     pub in_force: &'r InForce,
+    /// Traces of rules.
+    pub traces: &'r Traces,
 }
 
 /// What changes while it is steered.
@@ -212,7 +215,7 @@ impl Steering<'_> {
         self.source.reloaded(true);
         let said = self.swap(built, course);
         eprintln!("generation {generation} of the controller runs: {said}");
-        Answer::Reloaded(Generation(course.number))
+        Answer::Reloaded(self.in_force.newest())
     }
 
     /// Lets workers run a generation. What is said of it.
@@ -236,8 +239,11 @@ impl Steering<'_> {
             true => self.in_force.left_out(),
             false => built.inventory.told(),
         };
-        self.in_force.note(Generation(*number), builder.held(), &builder.tenants(), left_out);
+        let content = built.contents.hashes();
+        let newest = RunningGeneration { generation: Generation(*number), content };
+        self.in_force.note(newest, builder.held(), &builder.tenants(), left_out);
         self.engines.ask(&built);
+        self.traces.enter(&built.chains, builder.tenants());
         self.control.swap(built.chains);
         self.source.loaded(&built.report, builder.cache());
         view::lock(self.statistics).loaded(stats::rules_of(&built.report));
@@ -250,7 +256,7 @@ impl Steering<'_> {
             0 => String::new(),
             some => format!(", {some} of them malformed lines"),
         };
-        format!("{loaded} rules loaded, {refused} refused{malformed}")
+        format!("{loaded} rules loaded, {refused} refused{malformed}; {content}")
     }
 
     /// Builds a generation beside the running one and swaps it when it is whole and does not weaken.
@@ -262,10 +268,11 @@ impl Steering<'_> {
             Ok(built) => {
                 let said = self.swap(built, course);
                 eprintln!("generation {}: {said}", course.number);
-                Answer::Reloaded(Generation(course.number))
+                Answer::Reloaded(self.in_force.newest())
             }
             Err(error) => {
-                let said = format!("reload refused, generation {number} goes on: {error}");
+                let content = self.in_force.newest().content;
+                let said = format!("reload refused, generation {number} goes on ({content}): {error}");
                 eprintln!("{said}");
                 Answer::Refused(said)
             }

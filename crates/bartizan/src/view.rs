@@ -4,11 +4,13 @@
 
 use crate::channel::Answer;
 use crate::metrics::Source;
+use crate::southbound::InForce;
 use crate::stats::{ANSWER, Statistics};
 use bartizan_base::Generation;
 use bartizan_dataplane::live::Control;
 use bartizan_dataplane::live::inquiry::{self, FlowsWanted};
 use bartizan_stages::lifecycle::Act;
+use serde_json::{Map, Value, json};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,6 +28,8 @@ pub enum Question {
     Interfaces,
     /// What became of the rules.
     Rules,
+    /// The running generation, its contents, version and uptime.
+    Status,
     /// For how many seconds it runs.
     Uptime,
     /// How flows are handled.
@@ -49,6 +53,8 @@ pub struct View {
     pub source: Arc<Source>,
     /// Statistics of the run.
     pub statistics: Arc<Mutex<Statistics>>,
+    /// The generation that runs.
+    pub in_force: Arc<InForce>,
     /// Names of the interfaces.
     pub interfaces: Vec<String>,
 }
@@ -69,6 +75,7 @@ impl View {
             Question::Interface(name) => self.interface(name),
             Question::Interfaces => Answer::Names(self.interfaces.clone()),
             Question::Rules => Answer::Rules(lock(&self.statistics).rules()),
+            Question::Status => Answer::Told(self.status()),
             Question::Uptime => Answer::Number(lock(&self.statistics).uptime()),
             Question::Controller => match self.source.controller() {
                 Some(shown) => Answer::Told(shown.told()),
@@ -86,6 +93,18 @@ impl View {
     /// Waits for some time until all workers run a generation, or a later one. Whether they do.
     pub fn wait_for(&self, generation: Generation, patience: Duration) -> bool {
         self.control.wait_running(generation, patience)
+    }
+
+    fn status(&self) -> Map<String, Value> {
+        let mut told = self.in_force.newest().told();
+        let statistics = lock(&self.statistics);
+        let rules = statistics.rules();
+        let counts = json!({"loaded": rules.loaded, "failed": rules.failed, "skipped": rules.skipped});
+        told.insert("rules".to_owned(), counts);
+        told.insert("last_reload".to_owned(), bartizan_events::time_text(rules.since).into());
+        told.insert("uptime".to_owned(), statistics.uptime().into());
+        told.insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
+        told
     }
 
     fn ask(&self, question: inquiry::Question) -> Answer {

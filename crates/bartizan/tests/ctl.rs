@@ -367,3 +367,51 @@ fn a_change_is_replayed_before_it_is_put() {
     assert_eq!(back["changing"]["flows"], 0);
     world.refused(&["replay", "--device", "none", "c.pcap"], 1, "there is no device `none`");
 }
+
+/// A document larger than the controller takes is refused in words, not by a signal, though the socket closes
+/// while it is sent.
+#[test]
+fn a_document_beyond_the_limit_is_refused_in_words() {
+    let world = World::new();
+    world.write("acme.yaml", "select: {vni: 101}\n");
+    world.told(&["tenants", "put", "acme", "acme.yaml"]);
+    let members: String =
+        (0..200_000u32).map(|n| format!(" - 10.{}.{}.{}\n", n >> 16, (n >> 8) & 255, n & 255)).collect();
+    world.write("big.yaml", &format!("members:\n{members}"));
+    for _ in 0..3 {
+        world.refused(&["groups", "put", "acme", "big", "big.yaml"], 1, "larger than 1048576 bytes");
+    }
+    // Rule files have a limit of their own, and come whole.
+    let rules: String = (1..30_000u32)
+        .map(|sid| format!("alert tcp any any -> any any (msg:\"{sid}\"; content:\"{sid}\"; sid:{sid};)\n"))
+        .collect();
+    world.write("large.rules", &rules);
+    assert!(rules.len() > 1 << 20);
+    world.told(&["rule-files", "put", "large.rules"]);
+}
+
+/// Nobody reads what it prints: it ends as others do, without a word.
+#[test]
+fn ctl_ends_with_its_reader() {
+    let world = World::new();
+    let mut child =
+        world.command(&["openapi"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
+    let ended = child.wait().unwrap();
+    assert_eq!((std::os::unix::process::ExitStatusExt::signal(&ended), said.as_str()), (Some(13), ""));
+}
+
+#[test]
+fn the_document_of_the_api_is_printed_and_served() {
+    let world = World::new();
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/openapi.json");
+    let committed = std::fs::read_to_string(path).unwrap();
+    let printed = common::run(&world.folder.0, &["controller", "--openapi"]);
+    assert_eq!((printed.code, printed.stdout.as_str()), (Some(0), committed.as_str()));
+    assert_eq!(world.told(&["openapi", "--json"]), committed);
+    let mut client = world.client();
+    client.set_token(None);
+    assert_eq!(client.ask(Method::Get, "/v1/openapi.json", None, &[]).unwrap().status, 401);
+}

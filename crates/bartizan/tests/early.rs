@@ -8,8 +8,9 @@ use crate::level;
 use crate::namespace;
 
 use bartizan_ports::{InlinePort, Port};
-use bartizan_testkit::packet::{Datagram, Layer, Packet};
+use bartizan_testkit::packet::{self, Datagram, Layer, Packet};
 use bartizan_testkit::packet::{Ip, SYN, Segment, TCP, UDP};
+use bartizan_testkit::tunnels::Tunnel;
 use bartizan_testkit_worker::events;
 use command_socket::{Client, ready};
 use common::{Folder, PROGRAM, Running, get, until, value};
@@ -34,7 +35,7 @@ fn policy(port: u16) -> String {
     }
     format!(
         "groups: {{bad: [{list}10.255.0.0/16]}}\n\
-         policies: [{{name: all, from: any, to: any, chain: [pfw], pfw: {{default: allow, rules: [{{drop: any, from: bad}}, {{drop: udp, to-ports: {port}}}]}}}}]\n\
+         policies: [{{name: all, from: any, to: any, chain: [pfw], pfw: {{default: allow, rules: [{{drop: any, from: bad, name: bad}}, {{drop: udp, to-ports: {port}}}]}}}}]\n\
          default: {{action: drop}}\n"
     )
 }
@@ -79,10 +80,9 @@ fn flood(port: &mut InlinePort, first: u32, count: usize) {
     port.flush().unwrap();
 }
 
-/// Packets counted for a rule of the policy, by the metrics.
-fn of_rule(rule: u32) -> u64 {
-    let rule = format!("rule=\"{rule}\"");
-    value(&get("/metrics"), "bartizan_filter_rule_packets_total", &["policy=\"all\"", &rule])
+/// Packets counted for the rule `bad` of the policy, by the metrics.
+fn of_rule() -> u64 {
+    value(&get("/metrics"), "bartizan_filter_rule_packets_total", &["policy=\"all\"", "rule=\"bad\""])
 }
 
 /// Frames that came by the client's port, by what became of them. What its ring had no room for is in none.
@@ -147,7 +147,7 @@ fn dropped_early(workers: u16) {
     }
     (0..5).for_each(|_| round(&mut client, &mut server));
     counted();
-    let (early, of_rule, flood) = (by_port("early"), of_rule(1), arrived() - good);
+    let (early, of_rule, flood) = (by_port("early"), of_rule(), arrived() - good);
     eprintln!(
         "{workers} workers: {sent} sent, {flood} came, {early} dropped early, {of_rule} counted for the rule"
     );
@@ -345,4 +345,163 @@ fn two_links_keep_their_own_rules_over_hundreds_of_reloads() {
         assert_eq!(counter(&folder, "ips.blocked") + lost, refused, "every packet is counted, at one level");
         assert!(early > refused * 80 / 100, "{early} of {refused}");
     });
+}
+
+/// The mark by which two tenants with equal addresses are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Vlan,
+    Vni,
+}
+
+/// A datagram from one of two tenants, whose packets differ in nothing but the tag or the tunnel: each of a
+/// flow of its own.
+fn of_tenant(told: Told, tenant: usize, v6: bool, number: u16, port: u16) -> Vec<u8> {
+    let host = |last: u16| common::address(v6, last as u8);
+    let mut packet = packet::udp((host(11), 1024 + number), (host(12), port), b"equal");
+    match told {
+        Told::Vlan => {
+            packet.ip.tags = vec![[10, 20][tenant]];
+            packet.frame()
+        }
+        Told::Vni => {
+            let tunnel = Tunnel::Vxlan([10, 20][tenant]);
+            tunnel.around(((host(1), 50_000), (host(2), 0)), v6, &packet.bytes()).frame()
+        }
+    }
+}
+
+/// Each of the tenants refuses datagrams to a port of its own.
+fn policy_of_tenants(told: Told, [red, blue]: [u16; 2], staged: bool) -> String {
+    let key = if told == Told::Vlan { "vlan" } else { "vni" };
+    let [a, b] =
+        [false, true].map(|v6| format!("\"{}\", \"{}\"", common::address(v6, 1), common::address(v6, 2)));
+    let policy = |name: &str, port: u16, more: &str| {
+        format!(
+            "- {{name: {name}, tenant: [{name}], from: any, to: any{more}, chain: [pfw], pfw: {{default: allow, rules: [{{drop: udp, to-ports: {port}, name: closed}}]}}}}\n"
+        )
+    };
+    format!(
+        "tenants: [{{name: red, select: {{{key}: [10]}}}}, {{name: blue, select: {{{key}: [20]}}}}]\n\
+         policies:\n- {{name: around, tenant: [default], from: [{a}, {b}], to: [{a}, {b}], chain: []}}\n{}{}\
+         default: {{action: drop}}\n",
+        policy("red", red, if staged { ", staged: true" } else { "" }),
+        policy("blue", blue, ""),
+    )
+}
+
+fn of_closed(policy: &str) -> u64 {
+    let labels = [&format!("policy=\"{policy}\"")[..], "rule=\"closed\""];
+    value(&get("/metrics"), "bartizan_filter_rule_packets_total", &labels)
+}
+
+/// A tenant's refusal acts below, another tenant's equal addresses pass: by VLANs and by VXLAN, of IPv4 and
+/// of IPv6, over a reload that turns both round, and not where a policy is staged.
+#[test]
+fn a_tenants_refusal_acts_below_and_anothers_equal_addresses_pass() {
+    let ways = [Told::Vlan, Told::Vni].into_iter().flat_map(|told| [1, 2].map(|workers| (told, workers)));
+    level::beside_each_other(ways, |(told, workers)| two_tenants(told, workers));
+}
+
+fn two_tenants(told: Told, workers: u16) {
+    const EACH: u16 = 60;
+    let folder = Folder::new();
+    let [mut client, mut server] = network(1500);
+    folder.write("policy.yaml", policy_of_tenants(told, [4000, 5000], false));
+    folder.write(
+        "bartizan.yaml",
+        format!(
+            "links: [{{name: wan, inline: {{a: a1, b: b1, offload: {{level: xdp, entries: 1024, stale: 30s, early-drop: true, drop-samples: 1024}}}}, workers: {workers}}}]\n\
+             policy: policy.yaml\ncontrol: {{socket: c.socket}}\ncache: none\noutputs: {{eve: {{dir: out}}}}\nmetrics: {{listen: '127.0.0.1:9100'}}\nreload: {{max-loss: 100%}}\n"
+        ),
+    );
+    let mut command = Command::new(PROGRAM);
+    let running = Running::start(command.args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
+    ready(&folder, &running);
+    running.until("running on");
+    let mut commands = Client::greeted(&folder.path("c.socket"));
+    // The flows around, which are of nobody, and some that both may send.
+    let open: Vec<_> = [0, 1]
+        .into_iter()
+        .flat_map(|tenant| [false, true].map(|v6| of_tenant(told, tenant, v6, 50_000, 6000)))
+        .collect();
+    let known = |client: &mut InlinePort, server: &mut InlinePort| {
+        (0..3).for_each(|_| {
+            send(client, &open);
+            assert_eq!(take(server, open.len()), open.len());
+            std::thread::sleep(Duration::from_millis(300));
+        });
+        level::gone_below(if told == Told::Vni { 6 } else { 4 });
+    };
+    known(&mut client, &mut server);
+    let (mut refused, mut passed, mut number) = ([0, 0], 3 * open.len() as u64, 0);
+    let mut round = |closed: [Option<u16>; 2]| {
+        for port in [4000, 5000] {
+            for tenant in [0, 1] {
+                let frames: Vec<_> =
+                    (0..EACH).map(|at| of_tenant(told, tenant, at % 2 == 1, number + at, port)).collect();
+                send(&mut client, &frames);
+                let goes_on = closed[tenant] != Some(port);
+                let came = if goes_on { take(&mut server, frames.len()) } else { 0 };
+                assert_eq!(came, if goes_on { frames.len() } else { 0 }, "{told:?} {tenant} {port}");
+                let counted = if goes_on { &mut passed } else { &mut refused[tenant] };
+                *counted += u64::from(EACH);
+            }
+        }
+        number += EACH;
+        assert!(quiet(&mut server), "{told:?}: nothing else passes");
+    };
+    round([Some(4000), Some(5000)]);
+    counted();
+    let early = by_port("early");
+    assert!(early >= 2 * u64::from(EACH) * 9 / 10, "{told:?}: {early} early");
+    assert_eq!(["red", "blue"].map(of_closed), [60, 60], "{told:?}: each is counted for its tenant's rule");
+    // Turned round.
+    folder.write("policy.yaml", policy_of_tenants(told, [5000, 4000], false));
+    assert_eq!(commands.ok("reload-rules", Value::Null), "done");
+    std::thread::sleep(Duration::from_millis(1_500));
+    // A carrier's entry comes down again some time after a reload, and with it what its packets carry.
+    let mut turned = early;
+    for _ in 0..5 {
+        round([Some(5000), Some(4000)]);
+        counted();
+        let last = std::mem::replace(&mut turned, by_port("early"));
+        if turned - last >= 2 * u64::from(EACH) * 9 / 10 {
+            break;
+        }
+    }
+    assert!(turned >= early + 2 * u64::from(EACH) * 9 / 10, "{told:?}: {early}, {turned}");
+    // A staged refusal drops nothing, at no level; the other tenant's acts.
+    folder.write("policy.yaml", policy_of_tenants(told, [5000, 4000], true));
+    assert_eq!(commands.ok("reload-rules", Value::Null), "done");
+    std::thread::sleep(Duration::from_millis(1_500));
+    let mut staged = 0;
+    for _ in 0..5 {
+        round([None, Some(4000)]);
+        counted();
+        staged = by_port("early") - turned;
+        turned += staged;
+        assert!(staged <= u64::from(EACH), "{told:?}: {staged} of a staged policy");
+        if staged >= u64::from(EACH) * 9 / 10 {
+            break;
+        }
+    }
+    assert!(staged >= u64::from(EACH) * 9 / 10, "{told:?}: {staged} of the other tenant's policy");
+    ends_well(running);
+    let lost = counter(&folder, "capture.kernel_drops");
+    assert!(refused[0] >= 2 * u64::from(EACH) && refused[1] >= 3 * u64::from(EACH), "{refused:?}");
+    assert_eq!(
+        counter(&folder, "ips.blocked") + lost,
+        refused.iter().sum::<u64>(),
+        "{told:?}: every packet is counted, at one level"
+    );
+    // What went on, and what came up to be refused, is in records; what was dropped early is in none.
+    let events = events::read(&folder.path("out/eve.json"));
+    let of_tenants = |event: &&Value| {
+        event["event_type"] == "flow" && [4000, 5000, 6000].iter().any(|port| event["dest_port"] == *port)
+    };
+    let packets = |event: &Value| event["flow"]["pkts_toserver"].as_u64().unwrap();
+    let recorded: u64 = events.iter().filter(of_tenants).map(packets).sum();
+    let early = counter(&folder, "offload.early_pkts");
+    assert_eq!(recorded + early, passed + refused.iter().sum::<u64>(), "{told:?}: {early} early");
 }

@@ -330,3 +330,67 @@ fn rules_look_at_the_byte_of_a_keep_alive_as_at_a_packet_of_its_own() {
         }
     }
 }
+
+/// What a SYN/ACK brings is read by a client that takes it: it is inspected before it leaves, by itself and
+/// with what follows, whatever of it the client takes.
+#[test]
+fn data_of_a_syn_ack_is_inspected() {
+    for v6 in [false, true] {
+        for policy in CHAINS {
+            let whole = [
+                segment(v6, true, (100, 0, SYN), b""),
+                segment(v6, false, (500, 101, SYN | ACK), b"an evil answer"),
+            ];
+            let decided = play("syn-ack-data", policy, ANSWER, &whole);
+            assert_eq!(decided, [None, Some(Reason::IdsRule)], "{policy}");
+            for taken in [0, 3, 8] {
+                let rest = &b"an evil answer"[taken..];
+                let ack = 501 + taken as u32;
+                let frames = [
+                    segment(v6, true, (100, 0, SYN), b""),
+                    segment(v6, false, (500, 101, SYN | ACK), b"an evil "),
+                    segment(v6, true, (101, ack, ACK), b""),
+                    segment(v6, true, (101, ack, ACK), b"hello"),
+                    segment(v6, false, (ack, 106, ACK), rest),
+                ];
+                let decided = play("syn-ack-data", policy, ANSWER, &frames);
+                assert_eq!(decided, [None, None, None, None, Some(Reason::IdsRule)], "{policy}, {taken}");
+            }
+        }
+    }
+}
+
+/// Whether its client takes a SYN/ACK whose echo nobody sent or resets it and takes the next, the request is
+/// inspected.
+#[test]
+fn a_syn_ack_with_a_foreign_echo_hides_no_request() {
+    let stamp = |value: u32, echo: u32| {
+        let mut options = [1, 1, 8, 10, 0, 0, 0, 0, 0, 0, 0, 0];
+        options[4..8].copy_from_slice(&value.to_be_bytes());
+        options[8..].copy_from_slice(&echo.to_be_bytes());
+        options
+    };
+    let answer = |v6, number, echo| {
+        let mut body = tcp((80, 1000), number, 101, SYN | ACK, &stamp(70, echo));
+        body[12] = 0x80;
+        ethernet(v6, &ip(v6, (2, 1), 6, &body))
+    };
+    for v6 in [false, true] {
+        for policy in CHAINS {
+            let opens = with_options(v6, (100, 0, SYN), stamp(10, 0), b"");
+            let asks = |ack| with_options(v6, (101, ack, ACK), stamp(11, 70), REQUEST);
+            let decided =
+                play("foreign-echo", policy, HTTP, &[opens.clone(), answer(v6, 500, 4711), asks(501)]);
+            assert_eq!(decided, [None, None, Some(Reason::IdsRule)], "{policy}");
+            let frames = [
+                opens,
+                answer(v6, 500, 4711),
+                segment(v6, true, (101, 0, RST), b""),
+                answer(v6, 900, 10),
+                asks(901),
+            ];
+            let decided = play("foreign-echo", policy, HTTP, &frames);
+            assert_eq!(decided, [None, None, None, None, Some(Reason::IdsRule)], "{policy}");
+        }
+    }
+}

@@ -106,17 +106,43 @@ fn wrong_section(world: &mut World) {
     assert_eq!(world.policy("acme/policies/web", policy)["state"], "running");
 }
 
-/// A link that the device does not have, which is away when that is said; it is killed while it goes on without.
+/// A policy names a link and a port of a device that is away, and comes back without them; it is killed while
+/// it goes on without the policy.
 fn no_such_link(world: &mut World, running: Running) -> Running {
     assert_eq!(running.stop().code, Some(0));
     world.is_away();
+    const PATH: &str = "/v1/tenants/acme/policies/web";
     let mut policy = web("192.0.2", 4_001);
-    policy["link"] = json!("dmz");
-    world.0.rest.put("/v1/tenants/acme/policies/web", json!({"policy": policy}));
+    let mut refused = |key: &str, value: Value, pointer: &str, said: &str| {
+        let mut other = policy.clone();
+        match key {
+            "link" => other["link"] = value,
+            _ => other["pfw"]["rules"].as_array_mut().unwrap().push(value),
+        }
+        let faults = world.0.rest.faults(PATH, json!({"policy": other}));
+        let [(at, message)] = faults.as_slice() else { panic!("{faults:?}") };
+        assert_eq!(at, pointer);
+        let whole = format!(
+            "the device `edge`, which serves this tenant, has no {said}, as it said when it was connected last; "
+        );
+        assert!(message.starts_with(&whole), "{message}");
+    };
+    refused("link", json!("dmz"), "/policy/link", "link `dmz` (it has link `wan`)");
+    let redirect = json!({"redirect": "tcp", "egress": "trap"});
+    refused("rules", redirect, "/policy/pfw/rules/1/egress", "port `trap`");
+    policy["link"] = json!("wan");
+    world.0.rest.put(PATH, json!({"policy": policy}));
+    let host = std::fs::read_to_string(world.0.folder.path("bartizan.yaml")).unwrap();
+    world.0.folder.write("bartizan.yaml", host.replace("name: wan", "name: dmz"));
     let running = start(&world.0.folder);
     until("it is held back", || world.state()["state"] == "partial");
     let status = world.state();
-    is_held_back(&status, "acme/web /policy/link/0: the host file has no link `dmz`");
+    is_held_back(&status, "acme/web /policy/link/0: the host file has no link `wan`");
+    assert_eq!(status["interfaces"]["links"], json!(["dmz"]));
+    assert_eq!(
+        status["interfaces"]["missing"][0],
+        "link `wan`, named by policy `acme/web` at /policy/link/0"
+    );
     world.other_goes_on(4_004, "partial");
     running.signal("KILL");
     drop(running);

@@ -2,8 +2,8 @@
 //! Good traffic that is silent for long, through the inline loop between ports in memory, whose clock the test moves: connections
 //! go on after the silence as if nothing had been. The suite in `tests/good-traffic` does the same with real hosts for 90 s.
 
-use bartizan_base::{LinkId, PacketDuration, Timestamp};
-use bartizan_dataplane::live::{Control, LiveOptions, run_inline};
+use bartizan_base::{PacketDuration, Timestamp};
+use bartizan_dataplane::live::{Control, LiveOptions};
 use bartizan_ports::{InlinePair, Port, TestClock, TestPort};
 use bartizan_testkit::hosts::{ethernet, ip, tcp, udp};
 use bartizan_testkit_worker::{Made, Stack};
@@ -67,17 +67,14 @@ fn go_on(v6: bool, client_first: bool) -> Vec<Sent> {
 fn silence(policy: &str, seconds: u64, before: &[Sent], after: &[Sent]) -> (Option<usize>, u64) {
     let name = format!("idle-{:?}", std::thread::current().id()).replace(['(', ')'], "-");
     let made = Made { name: &name, policy, set: &[], tune: |_| (), rules: "", thresholds: "" };
-    let mut stack = Stack::new(&made);
+    let stack = Stack::new(&made);
     let clock = TestClock::starting_at(Timestamp::from_parts(1, 0));
     let (mut client, a) = TestPort::pair(["c", "a"], 1500, 64, &clock).unwrap();
     let (b, mut server) = TestPort::pair(["b", "s"], 1500, 64, &clock).unwrap();
-    let mut pair = InlinePair::new(Box::new(a), Box::new(b), false).unwrap();
+    let pair = InlinePair::new(Box::new(a), Box::new(b), false).unwrap();
     let control = Control::new().unwrap();
     let options = LiveOptions { batch: 32, spin: Duration::ZERO, ..LiveOptions::default() };
-    let lost = std::thread::scope(|scope| {
-        let Stack { worker, recorder, .. } = &mut stack;
-        let running =
-            scope.spawn(|| run_inline(worker, &mut pair, LinkId(0), &options, &control, recorder).unwrap());
+    let (lost, worker, _) = stack.run_inline(pair, &options, &control, |_| {
         let mut lost = None;
         for (number, (from_client, frame)) in before.iter().chain(after).enumerate() {
             let pause = if number == before.len() {
@@ -95,11 +92,8 @@ fn silence(policy: &str, seconds: u64, before: &[Sent], after: &[Sent]) -> (Opti
                 break;
             }
         }
-        control.stop();
-        running.join().unwrap();
         lost
     });
-    let (worker, _) = stack.finish();
     (lost, worker.counters().refused.iter().sum())
 }
 

@@ -221,7 +221,8 @@ fn two_hundred_swaps_lose_no_packet() {
 /// Swaps generations and tries broken ones in between; gives the rules of each generation by its number.
 fn swap(program: &Program, folder: &Folder) -> BTreeMap<u64, u64> {
     let mut generations = BTreeMap::from([(1, 1)]);
-    let (mut number, mut line) = (1, 0);
+    // Behind what was reported of the first generation.
+    let (mut number, mut line) = (1, program.said.lock().unwrap().len());
     for turn in 0..SWAPS {
         if turn % 8 == 3 {
             let (text, named) = broken(turn / 8);

@@ -179,8 +179,11 @@ fn a_tap_with_a_snap_length_counts_what_was_on_the_wire() {
         let has_pcap = bartizan_ports::PacketFilter::compile("ip", 1).is_ok();
         let filters = [None, Some("tcp port 80")];
         for filter in filters.into_iter().filter(|filter| filter.is_none() || has_pcap) {
-            for workers in ["1", "2"] {
-                snap_length(NAME, workers, filter);
+            for (workers, snap) in [
+                ("1", ("128", "128 bytes of each frame")),
+                ("2", ("layer4+64", "the headers up to layer4 and 64 bytes behind them of each frame")),
+            ] {
+                snap_length(NAME, workers, snap, filter);
             }
         }
     });
@@ -201,8 +204,7 @@ fn flows_of(folder: &Folder) -> Vec<String> {
 }
 
 /// Two programs on one interface, of which one has a snap length: what they say of flows is the same.
-fn snap_length(name: &str, workers: &str, filter: Option<&str>) {
-    const SNAP: &str = "128";
+fn snap_length(name: &str, workers: &str, (snap, said): (&str, &str), filter: Option<&str>) {
     let (whole, cut) = (Folder::new(), Folder::new());
     let host = Host::start(name, "server", &whole.path("done"));
     run("ip link add v0 type veth peer name v1");
@@ -218,7 +220,7 @@ fn snap_length(name: &str, workers: &str, filter: Option<&str>) {
         program.until("running on v0");
         program
     };
-    let programs = [start(&whole, &[]), start(&cut, &["--snap-length", SNAP])];
+    let programs = [start(&whole, &[]), start(&cut, &["--snap-length", snap])];
     until("the server", || TcpStream::connect((SERVERS[1], 80)).is_ok());
     for server in SERVERS {
         ask(server);
@@ -228,7 +230,7 @@ fn snap_length(name: &str, workers: &str, filter: Option<&str>) {
     std::thread::sleep(Duration::from_millis(200));
     let [of_whole, of_cut] = programs.map(Running::stop);
     assert_eq!((of_whole.code, of_cut.code), (Some(0), Some(0)), "{of_whole:?} {of_cut:?}");
-    let note = format!("note: {SNAP} bytes of each frame are looked at (snap-length)");
+    let note = format!("note: {said} are looked at (snap-length)");
     assert!(of_cut.stderr.contains(&note), "{}", of_cut.stderr);
     let flows = flows_of(&cut);
     assert_eq!(flows, flows_of(&whole));
@@ -240,6 +242,12 @@ fn snap_length(name: &str, workers: &str, filter: Option<&str>) {
     assert_eq!(requests.iter().filter(|alert| alert["alert"]["signature_id"] == 1).count(), 2);
     assert!(requests.iter().all(|alert| alert["alert"]["signature_id"] != 3), "{requests:?}");
     let last = whole_events(&cut, "stats").pop().unwrap();
+    // Of ports that were cut as well, octets are those of the wire.
+    let of_port = |folder: &Folder| {
+        whole_events(folder, "stats").pop().unwrap()["bartizan"]["stats"]["ports"]["v0"].clone()
+    };
+    assert_eq!(of_port(&cut)["in"]["unicast"], of_port(&whole)["in"]["unicast"]);
+    assert!(of_port(&cut)["in"]["octets"].as_u64() > Some(2 * LARGE as u64), "{}", of_port(&cut));
     let (stats, own) = (&last["stats"], &last["bartizan"]["stats"]["capture"]);
     let counted = own["cut"].as_u64().unwrap();
     assert!(counted >= 4, "{own}");

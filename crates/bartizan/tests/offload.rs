@@ -17,7 +17,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const ALLOW: &str = "policies: [{name: all, from: any, to: any, chain: [pfw, ids], pfw: {default: allow}, ids: {rules: [local.rules]}}]\ndefault: {action: drop}\n";
-const BLOCK: &str = "policies: [{name: all, from: any, to: any, chain: [pfw, ids], pfw: {default: allow, rules: [{drop: udp, to-ports: 4000}]}, ids: {rules: [local.rules]}}]\ndefault: {action: drop}\n";
+const BLOCK: &str = "policies: [{name: all, from: any, to: any, chain: [pfw, ids], pfw: {default: allow, rules: [{drop: udp, to-ports: 4000, name: closed}]}, ids: {rules: [local.rules]}}]\ndefault: {action: drop}\n";
 const RULES: &str = "drop udp any any -> any 666 (msg:\"no\"; sid:1;)\npass udp any any -> any 4000 (msg:\"known\"; bypass; sid:2;)\npass tcp any any -> any 4000 (msg:\"known\"; bypass; sid:3;)\n";
 
 fn start(folder: &Folder, workers: u16, policy: &str) -> Running {
@@ -77,6 +77,25 @@ fn forwarded(workers: u16) {
     }
     let page = get("/metrics");
     ends_well(running);
+    // All that came by a port and left by it is counted once, by the level and by the host.
+    for (port, came, left) in [("a1", 8 * 52, 8 * 50), ("b1", 8 * 50, 8 * 52)] {
+        let is = format!("port=\"{port}\"");
+        for (direction, frames) in [("in", came), ("out", left)] {
+            let of = |name, cast| value(&page, name, &[&is, &format!("direction=\"{direction}\""), cast]);
+            let casts =
+                ["unicast", "multicast", "broadcast"].map(|cast| of("bartizan_port_casts_total", cast));
+            assert_eq!(casts, [frames, 0, 0], "{port} {direction}\n{page}");
+            assert_eq!(level::casts(&folder, port, direction), casts, "{port} {direction}");
+            let octets = of("bartizan_port_octets_total", direction);
+            let (first, rest) = if frames == 8 * 50 { (0, 300) } else { (16, 900) };
+            let headers = (42 + 62) / 2;
+            assert_eq!(
+                octets,
+                first * (headers + 5) + (frames - first) * (headers + rest),
+                "{port} {direction}"
+            );
+        }
+    }
     // All that came by a port is counted by what became of it, and by size.
     for (port, frames, what) in [("a1", 8 * 52, "forwarded"), ("b1", 8 * 50, "forwarded"), ("b1", 0, "up")] {
         let is = format!("port=\"{port}\"");
@@ -274,7 +293,11 @@ fn a_reload_ends_flows_of_what_is_blocked_now() {
         assert!(quiet(server));
         // Entries are read once a second.
         let counted = || {
-            value(&get("/metrics"), "bartizan_filter_rule_packets_total", &["policy=\"all\"", "rule=\"1\""])
+            value(
+                &get("/metrics"),
+                "bartizan_filter_rule_packets_total",
+                &["policy=\"all\"", "rule=\"closed\""],
+            )
         };
         until("320 packets of the rule", || counted() == 320);
         ends_well(running);

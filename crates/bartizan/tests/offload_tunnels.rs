@@ -267,7 +267,7 @@ fn what_is_decided_by_content_stays_up_where_tunnels_are_not_told_apart() {
 const REFUSE: &str = "\
     policies:\n\
     - {name: around, from: AROUND, to: AROUND, chain: CHAIN}\n\
-    - {name: inside, from: any, to: any, chain: [pfw], pfw: {default: allow, rules: [{drop: udp, to-ports: 4000}]}}\n\
+    - {name: inside, from: any, to: any, chain: [pfw], pfw: {default: allow, rules: [{drop: udp, to-ports: 4000, name: there}, {drop: udp, from-ports: 4000}]}}\n\
     default: {action: drop}\n";
 
 /// A tunnel with traffic that is refused, and one that has some that is not; with the level and without it all sums are the same.
@@ -348,7 +348,11 @@ fn refused_inside(kind: Tunnel, around: &str, level: bool) -> (Vec<String>, Vec<
         lines
     };
     let refusals = || {
-        value(&get("/metrics"), "bartizan_filter_rule_packets_total", &["policy=\"inside\"", "rule=\"1\""])
+        value(
+            &get("/metrics"),
+            "bartizan_filter_rule_packets_total",
+            &["policy=\"inside\"", "rule=\"there\""],
+        )
     };
     until("all are counted", || refusals() == 2 * ROUNDS);
     // The flow around is read within a second as well.

@@ -2,6 +2,7 @@
 //! All planes in one process: a run that has its controller with it. What is said by REST runs, an alert comes out there, and what is
 //! answered to it refuses the next packet (needs root; says so and returns otherwise).
 
+use crate::command_socket;
 use crate::common;
 use crate::inline_pair;
 use crate::namespace;
@@ -10,6 +11,7 @@ use crate::rest;
 
 use bartizan_controller::rest::Method;
 use bartizan_ports::InlinePort;
+use command_socket::ctl;
 use common::{PROGRAM, Running, until};
 use inline_pair::{network, passed, passed_frames, start};
 use namespace::in_namespace;
@@ -181,6 +183,54 @@ fn what_the_device_would_refuse_is_refused_before_it_is_sent() {
         assert_eq!(rest.wrong("/v1/tenants/acme", quota(0)), ["/quotas/rules"]);
         assert!(passes(&mut net, 1_001));
         assert_eq!(running.stop().code, Some(0));
+    });
+}
+
+#[test]
+fn hashes_of_what_runs_are_the_same_by_rest_and_on_the_device() {
+    in_namespace(|| {
+        let mut here = Here::begin();
+        begin(&mut here.rest);
+        let device =
+            |rest: &mut Rest| rest.ask(Method::Get, "/v1/devices/edge", None)["status"]["content"].take();
+        let told = |name: &str| -> Value {
+            let ended = ctl(&here.folder, &["--json", name]);
+            let mut answer: Value = serde_json::from_str(&ended.stdout).unwrap();
+            answer["message"].take()
+        };
+        let on_device = || {
+            let content = told("status")["content"].take();
+            json!({"manifest": told("controller")["manifest"], "lists": content["lists"], "settings": content["settings"]})
+        };
+        let (first, at_first) = (device(&mut here.rest), told("status")["content"].take());
+        assert_eq!(first, on_device());
+        // A change: its documents have the hashes that the audit log has, its answer the device's content.
+        let policy =
+            json!({"policy": {"from": "192.0.2.0/24", "chain": ["pfw"], "pfw": {"default": "allow"}}});
+        let outcome = here.rest.put("/v1/tenants/acme/policies/more?wait=30", policy);
+        let second = &outcome["answers"]["edge"]["content"];
+        assert_eq!((second, &on_device()), (&device(&mut here.rest), second), "{outcome}");
+        assert_ne!(first["manifest"], second["manifest"]);
+        assert_eq!((&first["lists"], &first["settings"]), (&second["lists"], &second["settings"]));
+        let rows = here.rest.ask(Method::Get, "/v1/audit?limit=500", None)["items"].take();
+        let row = rows.as_array().unwrap().iter().find(|row| row["id"] == "acme/more").unwrap();
+        assert_eq!(
+            (&outcome["changes"][0]["hash"], row["after"].is_string()),
+            (&row["after"], true),
+            "{row}"
+        );
+        // On the device the same kinds have changed, and those alone.
+        let now = told("status")["content"].take();
+        let same = ["lists", "rules", "settings", "policy", "all"].map(|kind| now[kind] == at_first[kind]);
+        assert_eq!(same, [true, true, true, false, false]);
+        // A tenant learns nothing of the others by the hash of all.
+        let mut own = here.user("acme", "operator");
+        let policy =
+            json!({"policy": {"from": "192.0.2.0/24", "chain": ["pfw"], "pfw": {"default": "drop"}}});
+        let outcome = own.put("/v1/tenants/acme/policies/more?wait=30", policy);
+        assert_eq!(outcome["answers"]["edge"]["content"], Value::Null, "{outcome}");
+        assert_eq!(outcome["changes"][0]["hash"].as_str().map(str::len), Some(64), "{outcome}");
+        assert_eq!(here.running.stop().code, Some(0));
     });
 }
 

@@ -4,7 +4,7 @@
 
 use crate::sample;
 
-use bartizan_testkit::capture::paced;
+use bartizan_testkit::capture::{BEGIN, ETHERNET, paced, pcap};
 use bartizan_testkit::hosts::{ethernet, ip, tcp};
 use sample::{ACK, FIN, Folder, PSH, RST, SYN};
 use std::collections::BTreeMap;
@@ -204,48 +204,124 @@ fn tenants_that_hold_less_than_their_share_keep_it() {
 }
 
 /// Half of a TLS record: the stream holds it until the rest comes.
-fn half_a_record() -> Vec<(bool, Vec<u8>)> {
+fn half_a_record() -> Said {
     let mut data = b"\x16\x03\x01\x3f\xff\x01\x03\xff\xff\x03\x03".to_vec();
     data.resize(14_000, 7);
     vec![(true, data)]
+}
+
+/// Half a record in which a receiver of lines finds a line's end.
+fn half_a_record_with_a_line() -> Said {
+    let mut said = half_a_record();
+    said[0].1[60] = b'\n';
+    said
 }
 
 #[test]
 fn flows_give_way_before_memory_of_streams_refuses_others() {
     let folder = Folder::new("overload-streams");
     folder.write("p.yaml", "policies:\n  - {name: all, chain: [ids]}\ndefault: {action: drop}\n");
-    let mut talks = Vec::new();
-    for n in 0..200u16 {
-        talks.push(Talk {
-            v6: n % 2 == 0,
+    for (flood, half) in [("half", half_a_record as Shape), ("line", half_a_record_with_a_line)] {
+        let talk = |from, said| Talk {
+            v6: from % 2 == 0,
             server: 2,
             vlan: None,
             ends: false,
-            from: 10_000 + n,
-            said: half_a_record(),
-            at: FIRST,
-        });
-    }
-    // They come when all the others wait.
-    for n in 0..50u16 {
-        let mut said = vec![(true, b"GET /before HTTP/1.1\r\nHost: h\r\n\r\n".to_vec()); 12];
-        said.extend(good());
-        talks.push(Talk {
-            v6: n % 2 == 0,
-            server: 2,
-            vlan: None,
-            ends: false,
-            from: 30_000 + n,
+            from,
             said,
             at: FIRST,
-        });
+        };
+        let mut talks: Vec<_> = (0..200u16).map(|n| talk(10_000 + n, half())).collect();
+        // They come when all the others wait.
+        talks.extend((0..50u16).map(|n| {
+            let mut said = vec![(true, b"GET /before HTTP/1.1\r\nHost: h\r\n\r\n".to_vec()); 12];
+            said.extend(good());
+            talk(30_000 + n, said)
+        }));
+        folder.write("c.pcap", capture(&talks));
+        let more = ["--set", "stream.reassembly.memcap=2mb"];
+        let told = inspect(&folder, flood, &more, |flow| flow["app_proto"].to_string());
+        let (tcp, own) = (&told.stats["stats"]["tcp"], &told.stats["bartizan"]["stats"]["tcp"]);
+        assert!(own["reassembly_memory_closed"].as_u64() > Some(50), "{flood}: {own}");
+        let refused = &tcp["segment_memcap_drop"];
+        assert_eq!((told.good, refused), (50, &serde_json::json!(0)), "{flood}: {tcp}");
     }
-    folder.write("c.pcap", capture(&talks));
-    let more = ["--set", "stream.reassembly.memcap=2mb"];
-    let told = inspect(&folder, "out", &more, |flow| flow["app_proto"].to_string());
-    let (tcp, own) = (&told.stats["stats"]["tcp"], &told.stats["bartizan"]["stats"]["tcp"]);
-    assert!(own["reassembly_memory_closed"].as_u64() > Some(50), "{own}");
-    assert_eq!((told.good, &tcp["segment_memcap_drop"]), (50, &serde_json::json!(0)), "{tcp}");
+}
+
+/// A connection that is opened at a moment (in microseconds), with its frames and their times.
+fn timed(
+    from: u16,
+    at: u64,
+    said: impl IntoIterator<Item = (u64, bool, u32, Vec<u8>)>,
+) -> Vec<(u64, Vec<u8>)> {
+    let v6 = from.is_multiple_of(2);
+    let talk = Talk { v6, server: 2, vlan: None, from, said: Vec::new(), ends: false, at: FIRST };
+    let mut frames: Vec<_> = (0..).map(|n| at + n * 200).zip(talk.frames().into_iter().rev()).collect();
+    let mut sent = FIRST.map(|first| first + 1);
+    for (wait, to_server, hole, data) in said {
+        let at = frames.last().map_or(at, |(at, _)| *at) + wait;
+        let own = usize::from(!to_server);
+        sent[own] += hole;
+        for (piece, at) in data.chunks(SEGMENT).zip((at..).step_by(100)) {
+            frames.push((at, talk.frame(to_server, sent, ACK | PSH, piece)));
+            sent[own] += piece.len() as u32;
+        }
+        if hole == 0 {
+            frames.push((at + 500, talk.frame(!to_server, sent, ACK, b"")));
+        }
+    }
+    frames
+}
+
+/// A dozen connections ask again and again; 1,500 others leave segments behind a hole, or in order, and fill
+/// the memory of streams within less than
+/// their rest. The dozen goes on.
+#[test]
+fn connections_that_go_on_outlive_a_flood_that_fills_the_memory_of_streams() {
+    let folder = Folder::new("overload-keep-alive");
+    folder.write("p.yaml", "policies:\n  - {name: all, chain: [ids]}\ndefault: {action: drop}\n");
+    let answer = [&b"HTTP/1.1 200 OK\r\nContent-Length: 3000\r\n\r\n"[..], &[b'a'; 3000]].concat();
+    // Rest between requests in milliseconds; what the others leave behind how large a hole, in how many
+    // segments.
+    for (rest, hole, size) in [(300, 100, SEGMENT), (1_700, 100, SEGMENT), (300, 100, 200), (300, 0, SEGMENT)]
+    {
+        let mut frames = Vec::new();
+        for n in 0..12u16 {
+            let asked = 6_000 / rest;
+            let said = (0..asked).flat_map(|turn| {
+                // Not all at once.
+                let wait = rest * 1_000 + (u64::from(n) * 7_919 + turn * 104_729) % 100_000;
+                [
+                    (wait, true, 0, b"GET /good HTTP/1.1\r\nHost: h\r\n\r\n".to_vec()),
+                    (1_000, false, 0, answer.clone()),
+                ]
+            });
+            frames.extend(timed(20_000 + n, 0, said));
+        }
+        for n in 0..1_500u16 {
+            let count = 5 + usize::from(n % 3);
+            let said =
+                (0..count).map(|piece| (100, true, if piece == 0 { hole } else { 0 }, vec![b'f'; size]));
+            // No acknowledgement of what lies behind a hole.
+            let kept: Vec<_> =
+                if hole == 0 { said.collect() } else { vec![(100, true, hole, vec![b'f'; size * count])] };
+            frames.extend(timed(1_000 + n, 4_000_000 + u64::from(n) * 660, kept));
+        }
+        frames.sort_by_key(|(at, _)| *at);
+        let frames = frames.into_iter().map(|(at, frame)| (BEGIN + at, frame));
+        folder.write("c.pcap", pcap(ETHERNET, frames));
+        let what = format!("rest {rest}, hole {hole}, segments of {size}");
+        let more = ["--set", "stream.reassembly.memcap=2mb"];
+        let out = format!("out-{rest}-{hole}-{size}");
+        let told = inspect(&folder, &out, &more, |flow| flow["src_port"].to_string());
+        let gave_way = folder
+            .events(&out, "flow")
+            .into_iter()
+            .filter(|flow| !flow["flow"]["exception_policy"].is_null());
+        let busy = gave_way.clone().filter(|flow| flow["src_port"].as_u64() >= Some(20_000)).count();
+        assert!(busy == 0 && gave_way.count() > 300, "{what}: {busy} of those that go on");
+        assert_eq!(told.good as u64, 12 * (6_000 / rest), "{what}");
+    }
 }
 
 #[test]

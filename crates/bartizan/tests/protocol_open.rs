@@ -14,6 +14,7 @@ const ACK: u8 = 16;
 type Step<'s> = (u64, bool, u32, &'s [u8]);
 
 const URI: &str = "drop http any any -> any any (msg:\"u\"; http.uri; content:\"/evil.php\"; sid:1;)";
+const STRICT: &[(&str, &str)] = &[("app-layer.protocols.http.strict", "yes")];
 const SNI: &str = "drop tls any any -> any any (msg:\"s\"; tls.sni; content:\"evil.example\"; sid:1;)";
 const ONLY_TLS: &str = "drop tcp any any -> any any (msg:\"n\"; app-layer-protocol:!tls; sid:1;)";
 /// It waits for the protocol, but not on this port.
@@ -94,12 +95,23 @@ fn requests_that_no_pattern_knows_do_not_reach_the_server() {
         ("lines", b"\r\n\n\r\n\r\n\n\nGET /evil.php HTTP/1.1\r\n\r\n"),
         ("method", b"FOO /evil.php HTTP/1.1\r\n\r\n"),
         ("lower", b"foo /evil.php http/1.1\r\n\r\n"),
+        ("versionless", b"SEARCH /evil.php\r\n\r\n"),
+        ("binary", b"\0GET /evil.php HTTP/1.1\r\n\r\n"),
     ] {
         check(name, URI, &[], &[(1, true, 101, request)], &[RULE]);
         // In two segments: the first is no request yet, and goes on.
         let (head, tail) = request.split_at(request.len() - 15);
         let second = 101 + head.len() as u32;
         check(name, URI, &[], &[(1, true, 101, head), (2, true, second, tail)], &[None, RULE]);
+    }
+    for (name, request) in [
+        ("blank", &b" \r\nGET /evil.php HTTP/1.1\r\n\r\n"[..]),
+        ("blanks", b"\t\n\x0b\r\n \nPURGE /evil.php HTTP/1.1\r\n\r\n"),
+    ] {
+        check(name, URI, STRICT, &[(1, true, 101, request)], &[RULE]);
+        let (head, tail) = request.split_at(request.len() - 15);
+        let second = 101 + head.len() as u32;
+        check(name, URI, STRICT, &[(1, true, 101, head), (2, true, second, tail)], &[None, RULE]);
     }
     check("good", URI, &[], &[(1, true, 101, b"\r\nFOO /good.php HTTP/1.1\r\n\r\n")], &[None]);
 }
@@ -196,14 +208,15 @@ fn server_first_and_unknown_protocols_are_not_held() {
 /// Receivers differ over a folded field about the body and over a bare CR: some read on where others see a body, or a body as it came.
 #[test]
 fn messages_over_which_receivers_differ_do_not_leave() {
-    const STRICT: &[(&str, &str)] = &[("app-layer.protocols.http.strict", "yes")];
     const NOTHING: &str = "drop http any any -> any any (msg:\"n\"; http.uri; content:\"/nothing\"; sid:1;)";
     let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".as_slice();
-    let requests: [(&[u8], bool); 6] = [
+    let requests: [(&[u8], bool); 8] = [
         (b"POST / HTTP/1.1\r\nContent-Length:\r\n 20\r\n\r\n", true),
         (b"POST / HTTP/1.1\r\nTransfer-Encoding:\r\n\tchunked\r\n\r\n", true),
         (b"GET / HTTP/1.1\r\nX: y\rContent-Length: 20\r\n\r\n", true),
         (b"GET / HTTP/1.1\r\nX\rContent-Length: 20\r\n\r\n", true),
+        (b"POST / HTTP/1.1\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\na;abcdefg", true),
+        (b"CONNECT a:1 HTTP/1.1\r\nContent-Length: 9\r\n\r\nGET / HTT", true),
         (b"GET / HTTP/1.1\r\nX: y\r\n z\r\nContent-Length: 0\r\n\r\n", false),
         (b"GET / HTTP/1.1\nX: y\nContent-Length: 0\n\n", false),
     ];

@@ -5,19 +5,20 @@
 
 use crate::worker_bench as common;
 
-use bartizan_base::{Decision, FunctionId, LinkId, Reason, Timestamp};
+use bartizan_base::{Reason, Timestamp};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
 use bartizan_dataplane::handover::{Handled, connect};
-use bartizan_dataplane::live::{Control, LiveOptions, run_inline};
+use bartizan_dataplane::live::together::Ports;
+use bartizan_dataplane::live::{Control, LiveOptions};
 use bartizan_dataplane::worker::Worker;
 use bartizan_flow::WhenFull;
-use bartizan_flow::tcp::OverlapAction;
-use bartizan_function::{Function, FunctionKind, FunctionSpec, Model, PacketContext, RuleSource, RulesError};
+use bartizan_flow::tcp::{ExceptionPolicy, OverlapAction};
+use bartizan_function::{FunctionKind, FunctionSpec, Model};
 use bartizan_ports::{InlinePair, TestClock, TestPort};
 use bartizan_stages::lifecycle::Act;
 use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::hosts::{Shape, ethernet, fragments, ip, marked, tcp, udp};
-use bartizan_testkit_worker::{Captured, Made, Nothing, Stack, events};
+use bartizan_testkit_worker::{Captured, Made, Nothing, Stack, events, header_function, live};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -50,11 +51,9 @@ struct Packets {
     counted_as: Option<Reason>,
     /// A function that an order stops before.
     stopped: Option<&'static str>,
+    /// Backlog of the worker, in eighths of a ring.
+    backlog: u8,
 }
-
-/// Panics.
-struct Fragile(FunctionId);
-struct FragileKind;
 
 static FRAGILE: FunctionSpec = FunctionSpec {
     name: "fragile",
@@ -67,32 +66,13 @@ static FRAGILE: FunctionSpec = FunctionSpec {
     counters: &[],
 };
 
-impl FunctionKind for FragileKind {
-    fn spec(&self) -> &'static FunctionSpec {
-        &FRAGILE
-    }
-
-    fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
-        Ok(Box::new(Fragile(source.id)))
-    }
-}
-
-impl Function for Fragile {
-    fn spec(&self) -> &'static FunctionSpec {
-        &FRAGILE
-    }
-
-    fn id(&self) -> FunctionId {
-        self.0
-    }
-
-    fn packet(&self, _: &mut PacketContext<'_>) -> Decision {
-        panic!("made by the test")
-    }
+/// A function that panics with every packet.
+fn fragile() -> Arc<dyn FunctionKind> {
+    header_function(&FRAGILE, |_| panic!("made by the test"))
 }
 
 fn packets(chain: &'static str, frames: fn(bool) -> Vec<Vec<u8>>) -> Packets {
-    Packets { chain, set: &[], tune: |_| (), rules: "", frames, counted_as: None, stopped: None }
+    Packets { chain, set: &[], tune: |_| (), rules: "", frames, counted_as: None, stopped: None, backlog: 0 }
 }
 
 fn datagram(v6: bool, ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
@@ -207,6 +187,8 @@ fn row(reason: Reason) -> Row {
         // A record of TLS 1.2 whose type does not exist, behind a handshake.
         Reason::AppLayerError => packets("chain: [ids]",
             |v6| connection(v6, &[(101, ACK, b"\x16\x03\x03\0\x04\x10\0\0\0"), (110, ACK, b"\x19\x03\x03\0\x01\0")])),
+        Reason::Http2 => Packets { tune: |settings| settings.http2 = ExceptionPolicy::DropFlow,
+            ..packets("chain: [ids]", |v6| connection(v6, &[(101, ACK, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")])) },
         Reason::ProtocolOpen => Packets { rules: "drop tcp any any -> any any (msg:\"no TLS\"; app-layer-protocol:!tls; sid:1;)",
             ..packets("chain: [ids], ids: {rules: r}", |v6| connection(v6, &[(101, ACK, b"\x16\x03")])) },
         Reason::AppLayerMemory => Packets { tune: |settings| settings.app_memory.total = 1,
@@ -221,6 +203,8 @@ fn row(reason: Reason) -> Row {
             |v6| vec![datagram(v6, (1000, 53), b"x"), datagram(v6, (1001, 53), b"x")]),
         Reason::FunctionStopped => Packets { stopped: Some("pfw"), ..packets("chain: [pfw], pfw: {default: allow}",
             |v6| vec![datagram(v6, (1000, 53), b"x")]) },
+        Reason::Overload => Packets { backlog: 7,
+            ..packets("to: [10.0.0.2, \"2001:db8::2\"], chain: [ids], overload: {priority: 1}", |v6| vec![datagram(v6, (1000, 53), b"x")]) },
         Reason::EgressMtu => return Row::Egress { mtu: 100, capacity: 100 },
         Reason::EgressRing => return Row::Egress { mtu: 1500, capacity: 1 },
         Reason::HandOverRing => return Row::HandOver,
@@ -254,10 +238,11 @@ fn play(row: &Packets, v6: bool, name: &str) -> Result_ {
         rules: row.rules,
         thresholds: if row.rules.starts_with("alert") { RATE } else { "" },
     };
-    let mut stack = Stack::with_functions(&made, vec![Arc::new(FragileKind)]);
+    let mut stack = Stack::with_functions(&made, vec![fragile()]);
     if let Some(function) = row.stopped {
         stack.worker.order(function, Act::Stop).expect("the chain has it");
     }
+    stack.worker.shed_by(|| row.backlog);
     let mut refused = BTreeMap::new();
     for (n, bytes) in (0u64..).zip((row.frames)(v6)) {
         let frame = Captured { now: Timestamp::from_nanos(1_000_000_000 + n * 1_000_000), bytes };
@@ -279,6 +264,84 @@ fn play(row: &Packets, v6: bool, name: &str) -> Result_ {
         *recorded.entry(reason.to_owned()).or_default() += 1;
     }
     Result_ { refused, packets: c.packets, forwarded: c.forwarded, recorded }
+}
+
+/// Runs a row's frames under a policy that is staged, as is the default: what was reported as would-be, and
+/// how many alerts there are.
+fn play_staged(row: &Packets, v6: bool, name: &str) -> (BTreeMap<String, u64>, usize) {
+    let file = format!(
+        "policies:\n  - {{name: p, {}, staged: true}}\ndefault: {{action: drop, staged: true}}\n",
+        row.chain
+    );
+    let name_of_run = format!("{name}-{v6}-staged");
+    let made = Made {
+        name: &name_of_run,
+        policy: row.chain,
+        set: row.set,
+        tune: row.tune,
+        rules: row.rules,
+        thresholds: if row.rules.starts_with("alert") { RATE } else { "" },
+    };
+    let mut stack = Stack::with_functions(&made, vec![fragile()]);
+    stack.swap_file(&file, row.rules);
+    if let Some(function) = row.stopped {
+        stack.worker.order(function, Act::Stop).expect("the chain has it");
+    }
+    stack.worker.shed_by(|| row.backlog);
+    let frames = (row.frames)(v6);
+    let sent = frames.len() as u64;
+    for (n, bytes) in (0u64..).zip(frames) {
+        let frame = Captured { now: Timestamp::from_nanos(1_000_000_000 + n * 1_000_000), bytes };
+        let decision = stack.worker.frame(&frame.frame(n + 1), &mut stack.recorder);
+        let decision = decision.unwrap_or_else(|| panic!("{name}, v6 {v6}: frame {n} is held"));
+        assert_eq!(
+            (decision.verdict.forwards(), decision.reason),
+            (true, None),
+            "{name}, v6 {v6}: frame {n}"
+        );
+        assert!(stack.worker.take_rewrite().is_none(), "{name}, v6 {v6}: frame {n} is changed");
+    }
+    let (worker, events) = stack.finish();
+    assert_eq!((worker.counters().packets, worker.counters().forwarded), (sent, sent), "{name}");
+    for event in &events {
+        let own = &event["bartizan"];
+        assert!(event["event_type"] != "drop" && own["verdict"] != "drop", "{name}: {event}");
+        assert!(event["flow"]["action"] != "drop", "{name}: {event}");
+        assert!(event["event_type"] != "flow" || own.get("allowed_by").is_some(), "{name}: {event}");
+    }
+    let mut would = BTreeMap::new();
+    let alerts: Vec<_> = events::of_type(&events, "alert").collect();
+    for alert in alerts.iter().filter(|alert| alert["alert"]["gid"] == 9_000) {
+        let number = alert["alert"]["signature_id"].as_u64().unwrap() as usize - 1;
+        *would.entry(Reason::ALL[number].name().to_owned()).or_default() += 1;
+    }
+    (would, alerts.len())
+}
+
+/// The functions, the engine by itself, whatever cannot be kept or read: nothing is dropped, held or changed,
+/// and each verdict that would have been is an event.
+#[test]
+fn a_staged_policy_drops_nothing_whoever_would_have() {
+    let mut wrong = Vec::new();
+    for reason in Reason::ALL {
+        let Row::Packets(row) = row(*reason) else { continue };
+        for v6 in [false, true] {
+            let (would, alerts) = play_staged(&row, v6, reason.name());
+            let is_told = match reason {
+                // A function that is away is told of once for all policies.
+                Reason::FunctionFailed | Reason::FunctionStopped => true,
+                // The first refusal of the flow.
+                Reason::FirewallFlow => would.contains_key(Reason::FirewallAppPolicy.name()),
+                // The alert of the rule that would have refused.
+                Reason::IdsRule | Reason::IdsThreshold => alerts > 0,
+                _ => would.contains_key(reason.name()),
+            };
+            if !is_told {
+                wrong.push(format!("{}, v6 {v6}: {would:?}, {alerts} alerts", reason.name()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 fn folder(name: &str) -> PathBuf {
@@ -323,9 +386,9 @@ fn frames_that_a_port_cannot_send_have_their_reason() {
             for length in [200, 10, 200, 10] {
                 a.inject(&datagram(v6, (1, 2), &vec![1; length]), Timestamp::ZERO);
             }
-            let mut pair = InlinePair::new(Box::new(a), Box::new(b), true).unwrap();
+            let pair = InlinePair::new(Box::new(a), Box::new(b), true).unwrap();
             let bench = common::bench(true, "no");
-            let mut worker = Worker::new(
+            let worker = Worker::new(
                 bench.engine_settings.clone(),
                 Arc::clone(&bench.engine),
                 Arc::clone(&bench.chains),
@@ -338,17 +401,14 @@ fn frames_that_a_port_cannot_send_have_their_reason() {
             settings.set("outputs.1.eve-log.types.34", "drop");
             let run = RunInfo { own_fields: true, functions: vec!["pfw"; 32], interface: None, link: None };
             let mut told = EveRecorder::new(&settings, &folder, true, run, &mut Vec::new()).unwrap();
-            std::thread::scope(|scope| {
-                let running = scope.spawn(|| {
-                    run_inline(&mut worker, &mut pair, LinkId(0), &options, &control, &mut told).unwrap()
-                });
+            let (_, mut post) = live::inline(worker, pair, &mut told, &options, &control, |_| {
                 while server.take().is_none() {
                     std::thread::sleep(Duration::from_millis(1));
                 }
-                control.stop();
-                running.join().unwrap();
             });
+            let Ports::Inline(pair) = &mut post.ports else { unreachable!("no berth takes them away") };
             let stats = pair.port(bartizan_ports::Side::B).stats();
+            let worker = post.station.into_worker();
             let refused: u64 =
                 stats.send_failures.iter().filter(|(why, _)| why.reason() == *reason).map(|(_, n)| n).sum();
             assert!(refused > 0, "{}: {stats:?}", reason.name());

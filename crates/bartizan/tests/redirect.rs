@@ -11,8 +11,8 @@ use bartizan_testkit::packet;
 use bartizan_testkit_worker::events;
 use common::{Folder, PROGRAM, Running, address};
 use level::{
-    beside_each_other, counter, datagrams, ends, ends_well, gone_below, network, number, quiet, send, take,
-    tool,
+    beside_each_other, casts, counter, datagrams, ends, ends_well, gone_below, network, number, quiet, send,
+    take, tool,
 };
 use namespace::{in_namespace, ip};
 use serde_json::Value;
@@ -111,6 +111,8 @@ fn redirected(workers: u16, offload: &str) {
     ends_well(running);
     // A device that is down says so when it has taken the frames already: its port counts them.
     assert_eq!(counter(&folder, "capture.afpacket.send_errors"), 8);
+    // What it took is counted where it left, at whatever level.
+    assert_eq!(casts(&folder, "x1", "out"), [16 * (sent as u64 + 1), 0, 0]);
     let flows = flows(&folder);
     let of = |port: u64| flows.iter().filter(move |flow| number(&flow["dest_port"]) == port);
     assert_eq!((of(4000).count(), of(5000).count(), flows.len()), (8, 8, 16));

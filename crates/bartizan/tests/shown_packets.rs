@@ -66,6 +66,71 @@ alert tcp-pkt any any -> any any (msg:\"p\"; content:\"GOOD\"; sid:4;)
     assert_eq!(alerts(&folder, "passive", 4), [json!(4), json!(10)]);
 }
 
+/// Prevention refuses what belongs to no connection; rules on stream events and on headers tell why, and none
+/// looks at its payload.
+#[test]
+fn what_tracking_refuses_is_shown_to_rules_on_events_and_headers() {
+    let folder = Folder::new("refused-by-tracking");
+    let mut capture = Capture::default();
+    for (client, server) in ends() {
+        open(&mut capture, client, server);
+        capture.tcp(client, server, (101, 901), PSH | ACK, b"hi");
+        capture.tcp(server, client, (901, 103), ACK, b"");
+        capture.tcp(server, client, (88_000, 0), SYN, b"");
+        capture.tcp(client, server, (77_000, 901), SYN | ACK, b"forged");
+        capture.tcp(client, server, (103, 99_999), RST | ACK, b"");
+        capture.tcp(client, server, (103, 901), PSH | ACK, b"goes on");
+    }
+    folder.write("c.pcap", capture.pcap());
+    let rules = "alert tcp any any -> any any (msg:\"1\"; stream-event:est_syn_toclient; sid:1;)
+alert tcp any any -> any any (msg:\"2\"; stream-event:est_synack_toserver; sid:2;)
+alert tcp any any -> any any (msg:\"3\"; stream-event:rst_invalid_ack; sid:3;)
+alert tcp any any -> any any (msg:\"4\"; flags:SA; flow:to_server; sid:4;)
+alert tcp any any -> any any (msg:\"5\"; seq:77000; flow:established; sid:5;)
+alert tcp any any -> any any (msg:\"6\"; content:\"forged\"; sid:6;)
+alert tcp any any -> any any (msg:\"7\"; flags:SA; content:!\"x\"; flow:established; sid:7;)
+alert tcp any any -> any any (msg:\"8\"; dsize:6; sid:8;)
+alert tcp any any -> any any (msg:\"9\"; content:\"goes on\"; sid:9;)
+";
+    for (out, more, hidden) in [("inline", &["--ips"][..], true), ("passive", &[], false)] {
+        inspect(&folder, rules, out, more);
+        let seen = [(1, 6), (2, 7), (3, 8), (4, 7), (5, 7), (9, 9)];
+        // Passively data waits for its acknowledgement.
+        for (sid, packet) in &seen[..if hidden { 6 } else { 5 }] {
+            let (sid, packet) = (*sid, *packet);
+            assert_eq!(alerts(&folder, out, sid).first(), Some(&json!(packet)), "{out} {sid}");
+            assert_eq!(alerts(&folder, out, sid).last(), Some(&json!(packet + 9)), "{out} {sid}");
+        }
+        let payload = if hidden { vec![] } else { vec![json!(7), json!(16)] };
+        for sid in [6, 7, 8] {
+            assert_eq!(alerts(&folder, out, sid), payload, "{out} {sid}");
+        }
+    }
+    assert_eq!(folder.events("inline", "flow").len(), 2);
+}
+
+/// What is held about a segment behind a hole is shown with it, also what came before it.
+#[test]
+fn a_segment_behind_a_hole_is_shown_with_what_came_earlier_behind_it() {
+    let folder = Folder::new("behind-it-earlier");
+    let mut capture = Capture::default();
+    for (client, server) in ends() {
+        open(&mut capture, client, server);
+        capture.tcp(client, server, (114, 901), ACK, b"def");
+        capture.tcp(client, server, (111, 901), ACK, b"abc");
+        capture.tcp(client, server, (101, 901), ACK, b"0123456789");
+        capture.tcp(server, client, (901, 117), ACK, b"");
+    }
+    folder.write("c.pcap", capture.pcap());
+    let rules =
+        "alert tcp any any -> any any (msg:\"n\"; content:\"abc\"; content:!\"def\"; within:3; sid:1;)
+alert tcp any any -> any any (msg:\"p\"; content:\"abc\"; content:\"def\"; within:3; sid:2;)
+";
+    inspect(&folder, rules, "inline", &["--ips"]);
+    assert_eq!(alerts(&folder, "inline", 1), [] as [Value; 0]);
+    assert_eq!(alerts(&folder, "inline", 2).first(), Some(&json!(5)));
+}
+
 /// The stream waits for the next packet that is part of its connection.
 #[test]
 fn a_packet_with_a_wrong_checksum_shows_nothing_of_the_stream() {

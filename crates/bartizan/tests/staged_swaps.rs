@@ -124,7 +124,7 @@ fn bytes_that_a_policy_refused_hide_nothing_from_the_next() {
                 let change = bench.stack.worker.take_rewrite();
                 if reason.is_none() {
                     let (front, bytes) = change.map_or((0, payload.to_vec()), |c| {
-                        (c.front.len(), [&c.front[..], &c.bytes[..]].concat())
+                        (c.resize.front.len(), [&c.resize.front[..], &c.bytes[..]].concat())
                     });
                     let at = seq as usize - 101 - front;
                     received.resize(received.len().max(at + bytes.len()), 0);

@@ -169,14 +169,18 @@ impl Settings {
         self.values.iter().map(|(k, v)| (k.as_str(), v.as_str()))
     }
 
-    /// The settings below `prefix` as settings of their own, keys without the prefix. Errors name keys in full.
+    /// The settings below `prefix` as settings of their own, with their origins, keys without the prefix.
+    /// Errors name keys in full.
     #[must_use]
     pub fn section(&self, prefix: &str) -> Settings {
         let start = format!("{prefix}.");
         let mut section = Settings { prefix: format!("{}{start}", self.prefix), ..Settings::new() };
         for (key, value) in self.values.range(start.clone()..) {
             let Some(rest) = key.strip_prefix(start.as_str()) else { break };
-            section.set(rest, value.clone());
+            match self.origins.get(key) {
+                Some(origin) => section.set_from(rest, value.clone(), origin.clone()),
+                None => section.set(rest, value.clone()),
+            }
         }
         section
     }
@@ -209,6 +213,14 @@ impl Settings {
     pub fn mark_read_as(&self, copy: &Settings) {
         if let (Ok(mut own), Ok(read)) = (self.read.lock(), copy.read.lock()) {
             own.extend(read.iter().filter(|key| self.values.contains_key(*key)).cloned());
+        }
+    }
+
+    /// Marks as read what was read of a section of these settings.
+    pub fn mark_section_read(&self, section: &Settings) {
+        let Some(prefix) = section.prefix.strip_prefix(self.prefix.as_str()) else { return };
+        if let (Ok(mut own), Ok(read)) = (self.read.lock(), section.read.lock()) {
+            own.extend(read.iter().map(|key| format!("{prefix}{key}")));
         }
     }
 
@@ -287,6 +299,19 @@ mod tests {
         // Another value comes from elsewhere.
         s.set("a.b.c", "never");
         assert_eq!(s.origin("a.b.c"), None);
+    }
+
+    #[test]
+    fn what_is_read_of_a_section_is_read() {
+        let mut s = Settings::new();
+        s.set_from("a.b.c", "1", "x.yaml:1:1");
+        s.set("a.b.d", "1");
+        let outer = s.section("a");
+        let inner = outer.section("b");
+        assert_eq!((inner.get("c"), inner.origin("c")), (Some("1"), Some("x.yaml:1:1")));
+        outer.mark_section_read(&inner);
+        s.mark_section_read(&outer);
+        assert_eq!(s.unread(), ["a.b.d"]);
     }
 
     #[test]

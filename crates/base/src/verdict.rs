@@ -164,6 +164,10 @@ reasons! {
     FunctionFailed => "function_failed",
     /// A function of its chain was stopped by an order, and the policy lets nothing go on without it.
     FunctionStopped => "function_stopped",
+    /// HTTP/2 in clear text, which is not parsed, and the policy refuses it.
+    Http2 => "http2",
+    /// More comes than the worker takes, and flows of its policy's priority give way.
+    Overload => "overload",
 }
 
 /// The answer of one function: verdict, reason, what caused it, and whether the function is done.
@@ -171,7 +175,8 @@ reasons! {
 pub struct Decision {
     /// What to do.
     pub verdict: Verdict,
-    /// Why; `None` only for `Continue` and for a plain `Pass`.
+    /// Why; `None` only for `Continue` and for a plain `Pass`. Of a packet as a whole `Continue` with a
+    /// reason says why a staged policy would refuse it.
     pub reason: Option<Reason>,
     /// The function that decided.
     pub function: FunctionId,
@@ -245,7 +250,10 @@ impl Decision {
     #[must_use]
     pub fn strictest(self, later: Decision) -> Decision {
         let egress = self.egress.or(later.egress);
-        let strictest = if later.verdict > self.verdict { later } else { self };
+        let mut strictest = if later.verdict > self.verdict { later } else { self };
+        if strictest.verdict == Verdict::Continue {
+            strictest.reason = self.reason.or(later.reason);
+        }
         Decision { egress: egress.filter(|_| strictest.verdict.forwards()), ..strictest }
     }
 }

@@ -2,6 +2,7 @@
 //! Bounds of header classification, for docs/limits.md.
 
 use crate::SETS_MAX;
+use crate::early::{HOSTS_MAX, SELECTED_MAX, TUNNELS_MAX};
 use crate::flat::LINK_MAX;
 use crate::split::PORT_CELLS;
 use crate::split::displace::SLOTS_MAX;
@@ -21,4 +22,7 @@ pub const LIMITS: &[Limit] = limits! {
         "the next insert compiles anew", [NotNeeded];
     File "links in a batched lookup" = "{}" [count(LINK_MAX)] in ["classify/flat.rs"],
         "looked up one by one, linearly", [NotNeeded];
+    File "what tells tenants at a level below: pairs of classes of tags and addresses; segments of addresses; of numbers of tunnels" = "{}; {}; {}"
+        [count(SELECTED_MAX), count(HOSTS_MAX), count(TUNNELS_MAX)] in ["classify/early/tenants.rs"],
+        "packets that a tenant's rule may match come up", [Told("a warning, `left-out` of levels")];
 };

@@ -7,6 +7,7 @@
 mod address;
 mod controller;
 mod ports;
+mod snap;
 
 pub use address::listen_address;
 pub use controller::{
@@ -14,6 +15,7 @@ pub use controller::{
 };
 
 pub use ports::{NAMED_PORTS, NamedPort};
+pub use snap::{Snap, SnapAfter, SnapLayer};
 
 use crate::policy::read;
 use crate::policy::values::{List, Seconds, Share, Size};
@@ -223,9 +225,10 @@ pub struct Tap {
     /// Milliseconds, from 1 to 1,000, within which a second frame of the same bytes is not looked at: mirror ports show frames twice. None unless
     /// given.
     pub duplicate_window: Option<u32>,
-    /// Bytes of each frame, from 128 to 65,535, that are looked at, from the link header on; all unless given. The kernel leaves the rest behind: flows are counted as
-    /// they are on the wire, and payloads are inspected as far as they are there.
-    pub snap_length: Option<u32>,
+    /// Bytes of each frame that are looked at; all unless given. A number, from 128 to 65,535, counts from
+    /// the link header on; `{after: layer4, bytes: 64}` takes all headers up to a layer's, and 64 bytes more.
+    /// The kernel leaves out the rest: flows are counted as on the wire, payloads inspected as far as given.
+    pub snap_length: Option<Snap>,
 }
 
 /// Who stamps packets.
@@ -410,6 +413,7 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
     workers(&file, &mut problem);
     rings(&file, &mut problem);
     taps(&file, &mut problem);
+    snap::check(&file, &mut problem);
     for (index, link) in file.links.iter().enumerate().filter(|(_, link)| link.filter.is_some()) {
         let why = match link.kind() {
             Some(LinkKind::Inline(_)) => {
@@ -504,7 +508,6 @@ fn rings(file: &HostFile, problem: &mut impl FnMut(String, String)) {
         let tap = link.tap.as_ref();
         let window = tap.and_then(|tap| tap.duplicate_window);
         number("tap/duplicate-window", window, DUPLICATE_WINDOW, "milliseconds");
-        number("tap/snap-length", tap.and_then(|tap| tap.snap_length), SNAP_LENGTH, "bytes");
         number("tap/merge-wait", tap.and_then(|tap| tap.merge_wait), MERGE_WAIT, "milliseconds");
         let samples = link.inline.as_ref().and_then(|inline| inline.offload.as_ref()?.drop_samples);
         if let Some(samples) =

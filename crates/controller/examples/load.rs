@@ -9,6 +9,7 @@ use bartizan_controller::client::Client;
 use bartizan_controller::clock::WallClock;
 use bartizan_controller::fleet::MemoryFleet;
 use bartizan_controller::rest::Method;
+use bartizan_controller::server::Bounds;
 use bartizan_controller::store::SqliteStore;
 use bartizan_controller::{Api, Controller, Server, Settings, resources, state};
 use serde_json::{Value, json};
@@ -38,7 +39,8 @@ fn start(folder: &Path) -> Result<(Server, Client, String), Failed> {
         .bootstrap(false, |secret: &Secret| Ok::<_, Failed>(secret.reveal()))?
         .ok_or("not empty")??;
     let api = Arc::new(Api::new(Arc::new(controller), resources::routes()));
-    let server = Server::start(TcpListener::bind("127.0.0.1:0")?, api, state::identity(folder)?)?;
+    let (listener, bounds) = (TcpListener::bind("127.0.0.1:0")?, Bounds::default());
+    let server = Server::start(listener, api, state::identity(folder)?, bounds)?;
     let mut client = Client::new(server.address(), &folder.join(state::CERTIFICATE), Some(token))?;
     let body = json!({ "name": "load", "scope": "admin" });
     let made = client.ask(Method::Post, "/v1/tokens", Some(&body), &[])?;

@@ -16,12 +16,13 @@ use crate::model::{Model, Step};
 use crate::numbers;
 use crate::problem::Refusal;
 use crate::queue::{Ahead, Group, Queue};
-use crate::render::TENANTS;
+use crate::render::{RULE_TEXTS, TENANTS};
 use crate::rollout;
 use crate::sections::Sections;
+use crate::shares::{Share, Shares};
 use crate::statistics::{self, STATISTICS};
-use crate::store::{Alert, AlertBounds, Change, Document, Loaded, Status, Store, StoreError, Write};
-use crate::waiting::{Bell, DeviceAnswer, Place, SHARE_MAX, WAITING_MAX};
+use crate::store::{self, Alert, AlertBounds, Change, Document, Loaded, Status, Store, StoreError, Write};
+use crate::waiting::{Bell, DeviceAnswer, SHARE_MAX, WAITING_MAX};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -36,6 +37,13 @@ pub const TOKENS: &str = "tokens";
 
 /// Documents of an older generation that are read from the store at one time.
 const PART: usize = 256;
+
+/// Checks of dry runs and of large tenants' changes at one time: each has one of the server's threads for as
+/// long as it takes.
+pub const CHECKS_MAX: usize = 8;
+
+/// Most such checks of one tenant, or of one token without a tenant.
+pub const CHECKS_SHARE: usize = 2;
 
 /// What the program says to its controller.
 #[derive(Clone, Debug)]
@@ -75,6 +83,8 @@ pub struct Draft {
     pub touched: Touched,
     /// Status that comes again if the machine dies; see [`Change::repeats`].
     pub repeats: bool,
+    /// Notes for the operator beside the differences.
+    pub notes: Vec<String>,
 }
 
 impl Draft {
@@ -96,6 +106,29 @@ pub struct Difference {
     pub before: Option<Value>,
     /// What it says then; null if it is gone.
     pub after: Option<Value>,
+    /// SHA-256 of what it says then, as the audit log has it, of a rule file's text its name; null if it is
+    /// gone.
+    pub hash: Option<String>,
+}
+
+impl Difference {
+    /// The difference between two states of a document, with the hash of the later one.
+    #[must_use]
+    pub fn new(kind: &str, id: &str, before: Option<&Value>, after: Option<&Value>) -> Self {
+        let hash = after.map(|body| match kind {
+            // Its name is the hash of megabytes.
+            RULE_TEXTS => id.to_owned(),
+            _ => store::hash(body),
+        });
+        let body = |body: Option<&Value>| body.map(|body| shown(kind, body));
+        Difference {
+            kind: kind.to_owned(),
+            id: id.to_owned(),
+            before: body(before),
+            after: body(after),
+            hash,
+        }
+    }
 }
 
 /// What a change did, or would do.
@@ -108,6 +141,11 @@ pub struct Outcome {
     pub changes: Vec<Difference>,
     /// The devices that are to run it at once.
     pub devices: Vec<String>,
+    /// Notes on the change: checks that could not be made and why, and traffic that another policy judges
+    /// from now on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub notes: Vec<String>,
     /// What they said to it, where the request waited for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answers: Option<BTreeMap<String, DeviceAnswer>>,
@@ -128,6 +166,7 @@ pub struct Controller {
     refusals: Mutex<Limiter<String>>,
     writes: Mutex<Limiter<String>>,
     requests: AtomicU32,
+    checks: Shares,
     written: Written,
     /// Rings after each change.
     pub(crate) bell: Bell,
@@ -177,6 +216,7 @@ impl Controller {
             refusals: Mutex::new(Limiter::new(FAILED)),
             bell: Bell::default(),
             requests: AtomicU32::new(0),
+            checks: Shares::new(CHECKS_SHARE, CHECKS_MAX),
             written: Written::default(),
         })
     }
@@ -198,15 +238,25 @@ impl Controller {
         self.clock.steady()
     }
 
-    /// Whether a tenant's token may change something now: what one tenant says costs all a generation, a place in the history and one in the
-    /// audit log. Tokens of no tenant are an administrator's, or report for a device.
+    /// Whether a tenant's token may change something now: what one tenant says costs all a generation, a
+    /// place in the history and one in the audit log. Tokens of no tenant are an administrator's, or report
+    /// for a device. Nothing is counted: a change is looked at when its head has come, and counted once, when
+    /// it is made.
     ///
     /// # Errors
     /// It may not, for some seconds.
     pub fn may_write(&self, who: &Principal) -> Result<(), Refusal> {
-        let Some(tenant) = &who.tenant else { return Ok(()) };
-        let wait = lock(&self.writes).take(tenant, self.clock.steady());
-        wait.map_or(Ok(()), |seconds| Err(Refusal::Often(seconds)))
+        let wait = |tenant: &String| lock(&self.writes).wait(tenant, self.clock.steady());
+        who.tenant.as_ref().and_then(wait).map_or(Ok(()), |seconds| Err(Refusal::Often(seconds)))
+    }
+
+    /// Counts a change of a tenant's token.
+    ///
+    /// # Errors
+    /// As [`Controller::may_write`].
+    pub fn count_write(&self, who: &Principal) -> Result<(), Refusal> {
+        let take = |tenant: &String| lock(&self.writes).take(tenant, self.clock.steady());
+        who.tenant.as_ref().and_then(take).map_or(Ok(()), |seconds| Err(Refusal::Often(seconds)))
     }
 
     /// Asks the store.
@@ -281,8 +331,9 @@ impl Controller {
         self.counters.audit_forgotten.fetch_add(forgotten.rows, Ordering::Relaxed);
     }
 
-    /// Does a change that is drafted from what stands, or only says what it would do (`dry`). Nobody else changes anything in
-    /// between. Answered, also with a refusal, when all that it was drafted from is on the disk.
+    /// Does a change that is drafted from what stands, or only says what it would do (`dry`). Nobody else
+    /// changes anything in between, unless nothing is to be done. Answered, also with a refusal, when all
+    /// that it was drafted from is on the disk.
     ///
     /// # Errors
     /// Those of the draft, and of the store.
@@ -293,12 +344,15 @@ impl Controller {
         dry: bool,
         draft: impl FnOnce(&Model) -> Result<Draft, Refusal>,
     ) -> Result<Outcome, Refusal> {
+        if dry {
+            return self.try_out(who, action, draft);
+        }
         let (drafted, awaited) = {
             let mut ahead = self.queue.lock();
             let drafted =
                 draft(&ahead.model).and_then(|draft| self.compose(&ahead.model, who, action, draft));
             let drafted = drafted.map(|(change, outcome)| {
-                if !dry && (!change.writes.is_empty() || !change.status.is_empty()) {
+                if !change.writes.is_empty() || !change.status.is_empty() {
                     self.show_early(&ahead, &change);
                     ahead.add(outcome.generation, change);
                 }
@@ -310,6 +364,33 @@ impl Controller {
             self.settle(&group)?;
         }
         drafted
+    }
+
+    /// Says what a change would do to what is on the disk. It may take as long as its checks do, and keeps
+    /// nobody from changing something meanwhile.
+    fn try_out(
+        &self,
+        who: &Principal,
+        action: &str,
+        draft: impl FnOnce(&Model) -> Result<Draft, Refusal>,
+    ) -> Result<Outcome, Refusal> {
+        let _place = self.check_place(who)?;
+        let model = self.model().clone();
+        let (_, outcome) = self.compose(&model, who, action, draft(&model)?)?;
+        Ok(outcome)
+    }
+
+    /// A place for checks beside what others change.
+    ///
+    /// # Errors
+    /// All are taken, or as many as one may have.
+    pub(crate) fn check_place(&self, who: &Principal) -> Result<Share<'_>, Refusal> {
+        self.checks.take(who.tenant.as_ref().unwrap_or(&who.id)).ok_or_else(|| {
+            Refusal::Busy(format!(
+                "{CHECKS_SHARE} dry runs and changes of large tenants by one tenant or token, and {CHECKS_MAX} of all, may be checked at one time; \
+                 nothing was changed: try again"
+            ))
+        })
     }
 
     /// Shows what a device says before it is stored, where it was drafted from nothing that is not on the disk: if it is lost the device says it
@@ -386,7 +467,7 @@ impl Controller {
             }
         }
         let generation = model.generation + u64::from(!writes.is_empty());
-        let (mut status, repeats) = (draft.status, draft.repeats);
+        let (mut status, repeats, notes) = (draft.status, draft.repeats, draft.notes);
         let new = writes.iter().filter(|write| write.after.is_some());
         let new: Vec<(&str, &str)> = new.map(|write| (write.kind.as_str(), write.id.as_str())).collect();
         status.extend(numbers::give(model, &new)?);
@@ -405,16 +486,13 @@ impl Controller {
         }
         let changes = writes
             .iter()
-            .map(|write| Difference {
-                kind: write.kind.clone(),
-                id: write.id.clone(),
-                before: write.before.as_ref().map(|body| shown(&write.kind, body)),
-                after: write.after.as_ref().map(|body| shown(&write.kind, body)),
-            })
+            .map(|write| Difference::new(&write.kind, &write.id, write.before.as_ref(), write.after.as_ref()))
             .collect();
-        let outcome = Outcome { generation, changes, devices, answers: None };
-        let (who, action) = (who.id.clone(), action.to_owned());
-        Ok((Change { at: self.now(), who, action, writes, status, forgets, remark: None, repeats }, outcome))
+        let outcome = Outcome { generation, changes, devices, notes, answers: None };
+        let (name, action) = (name_of(model, &who.id), action.to_owned());
+        let who = who.id.clone();
+        let remark = None;
+        Ok((Change { at: self.now(), who, name, action, writes, status, forgets, remark, repeats }, outcome))
     }
 
     /// Notes in the audit log that someone was refused a change; of each token so many at once only, the rest is counted.
@@ -425,6 +503,7 @@ impl Controller {
         let change = Change {
             at: self.now(),
             who: who.id.clone(),
+            name: name_of(&self.model(), &who.id),
             action: format!("refused: {action}"),
             remark: Some(("requests".to_owned(), without_tokens(path))),
             ..Change::default()
@@ -575,8 +654,8 @@ impl Controller {
     /// The store did not take the note; then it is not done.
     pub fn note(&self, who: &Principal, action: &str, kind: &str, id: &str) -> Result<(), Refusal> {
         let remark = Some((kind.to_owned(), id.to_owned()));
-        let (at, who, action) = (self.now(), who.id.clone(), action.to_owned());
-        let change = Change { at, who, action, remark, ..Change::default() };
+        let (at, name, action) = (self.now(), name_of(&self.model(), &who.id), action.to_owned());
+        let change = Change { at, who: who.id.clone(), name, action, remark, ..Change::default() };
         let mut store = lock(&self.store);
         store.commit(&change)?;
         self.forget(store.as_mut(), 1);
@@ -700,6 +779,11 @@ impl Controller {
     }
 }
 
+/// The name of a token that is there.
+pub(crate) fn name_of(model: &Model, token: &str) -> Option<String> {
+    model.get(TOKENS, token)?.body.get("name")?.as_str().map(str::to_owned)
+}
+
 /// Whether the time of a token is over.
 fn is_over(token: &Value, now: u64) -> bool {
     token.get("expires").and_then(Value::as_u64).is_some_and(|expires| expires <= now)
@@ -758,8 +842,8 @@ impl Controller {
     ///
     /// # Errors
     /// All are taken.
-    pub fn wait_place(&self, who: &Principal) -> Result<Place<'_>, Refusal> {
-        self.bell.place(who.tenant.as_ref().unwrap_or(&who.id)).ok_or_else(|| {
+    pub fn wait_place(&self, who: &Principal) -> Result<Share<'_>, Refusal> {
+        self.bell.places.take(who.tenant.as_ref().unwrap_or(&who.id)).ok_or_else(|| {
             Refusal::Busy(format!(
                 "{SHARE_MAX} requests of a tenant, and {WAITING_MAX} of all, may wait for devices at one time; \
                  nothing was changed: try again, or ask without `wait`"
@@ -772,7 +856,7 @@ impl Controller {
     #[must_use]
     pub fn answers(
         &self,
-        _place: &Place<'_>,
+        _place: &Share<'_>,
         who: &Principal,
         outcome: &Outcome,
         most: Duration,

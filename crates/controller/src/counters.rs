@@ -27,7 +27,7 @@ counters! {
     forbidden "forbidden" "With a token that does not reach so far.";
     malformed "malformed" "Not readable: no JSON, a bad parameter, a format that is not read.";
     wrong "wrong" "Readable, and refused by a check.";
-    too_large "too-large" "Bodies beyond their limit.";
+    too_large "too-large" "Bodies and heads beyond their limits.";
     not_found "not-found" "Of what is not there.";
     conflict "conflict" "What something else stands against, or what was changed in the meantime.";
     quota "quota" "Beyond a tenant's quota.";
@@ -35,8 +35,8 @@ counters! {
     store "store" "What the store did not do: a full or failing disk.";
     waiting "waiting" "Requests that were to wait for devices when there was no place.";
     timeout "timeout" "Requests that did not come in in time, and answers that were not taken.";
-    busy "busy" "Connections beyond the number that may be open, of all or of their address.";
-    gave_way "gave-way" "Connections without a known token that made room for newer ones.";
+    busy "busy" "Connections beyond the number that may be open, of all, of their address or of their token.";
+    gave_way "gave-way" "Connections that made room for newer ones: without a known token, or without a request under way.";
     tls "tls" "Connections whose handshake failed.";
     alerts_forgotten "alerts-forgotten" "Alerts that made room for newer ones.";
     alerts_lost "alerts-lost" "Messages of agents which say that alerts were lost before they could be sent.";
@@ -44,6 +44,7 @@ counters! {
     generations_forgotten "generations-forgotten" "Generations whose documents are not kept any more, since they are too old.";
     audit_forgotten "audit-forgotten" "Rows of the audit log that made room for newer ones.";
     held_back "held-back" "Changes of tenants that a device did not take: it goes on with what it ran of them.";
+    interfaces_missing "interfaces-missing" "Sessions of devices that do not have a link or port which what they are to run names.";
     alerts_unknown "alerts-unknown" "Alerts of tenants that the device does not serve.";
 }
 

@@ -146,6 +146,18 @@ pub struct TookReport {
     pub swap: u64,
 }
 
+/// Content hashes of what a device runs: SHA-256, in hexadecimal digits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct ContentReport {
+    /// Over the policies and rule files that it was sent; `bartizan ctl controller` shows the same there.
+    pub manifest: String,
+    /// Over the lists that its rules read, as `bartizan ctl status` shows it there; null if it does not say.
+    pub lists: Option<String>,
+    /// Over its host file and settings, as `bartizan ctl status` shows it there; null if it does not say.
+    pub settings: Option<String>,
+}
+
 /// A device's answer to a generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -169,6 +181,9 @@ pub struct Acknowledgement {
     /// How long it took, if the device says so.
     #[serde(default)]
     pub took: Option<TookReport>,
+    /// Hashes of what it runs, as its session says.
+    #[serde(skip)]
+    pub content: Option<ContentReport>,
 }
 
 /// Where a device stands.
@@ -184,6 +199,9 @@ pub enum State {
     Waiting,
     /// It refused what it is to run.
     Refused,
+    /// Nothing was given to it: it runs what its own host file says, and lets nothing through where that says
+    /// nothing.
+    Unassigned,
     /// It runs what it is to run, but for what some tenants say, which it refused: `held-back` has them.
     Partial,
 }
@@ -200,6 +218,10 @@ pub struct Sent {
     #[serde(default, skip_serializing_if = "Keeps::is_empty")]
     pub kept: Keeps,
 }
+
+/// The diagnostic of a device that nothing was given to.
+const UNASSIGNED: &str = "nothing was given to it (`follow: manual`, and no roll-out has reached it): it drops everything on its inline links, unless its own \
+                          host file has `policy` or `rules`; begin a roll-out, or let it `follow: auto`";
 
 /// Of what was sent to a device, so many are remembered beside what it runs.
 const SENT_MAX: usize = 8;
@@ -227,6 +249,8 @@ pub struct DeviceStatus {
     pub diagnostics: Vec<String>,
     /// How long it took with what it runs; null if it does not say, or has built that with its start.
     pub took: Option<TookReport>,
+    /// Content hashes of what it runs; null if it does not say.
+    pub content: Option<ContentReport>,
     /// What was sent to it over its session, the newest last.
     pub sent: Vec<Sent>,
     /// The number that it said last that it runs.
@@ -311,6 +335,13 @@ impl DeviceStatus {
         DeviceStatus { chosen: false, ..self.wants(generation, keeps) }
     }
 
+    /// Has held-back tenants tried anew, since the device has other links or ports than when it refused them.
+    #[must_use]
+    pub fn tried_anew(self) -> Self {
+        let (wanted, chosen) = (self.wanted, self.chosen);
+        DeviceStatus { chosen, ..self.want(wanted) }
+    }
+
     /// It is to run a generation, all of it.
     #[must_use]
     pub fn want(self, generation: u64) -> Self {
@@ -346,6 +377,7 @@ impl DeviceStatus {
         if answer.accepted {
             self.running = answer.generation;
             self.took = answer.took;
+            self.content.clone_from(&answer.content);
             self.held = number.unwrap_or(self.held);
         }
         let newest = number.is_none_or(|number| number == self.number());
@@ -355,6 +387,7 @@ impl DeviceStatus {
             return self;
         }
         self.state = match (newest && answer.generation == self.wanted, answer.accepted) {
+            (true, true) if self.wanted == 0 => State::Unassigned,
             (true, true) => self.runs_it(),
             (true, false) => State::Refused,
             (false, _) => State::Waiting,
@@ -369,6 +402,17 @@ impl DeviceStatus {
         self.workers.clone_from(&answer.workers);
         self.levels.clone_from(&answer.levels);
         self.rules_left_out.clone_from(&answer.rules_left_out);
+    }
+
+    /// Diagnostics of a device's state beside those that it reports itself.
+    #[must_use]
+    pub fn explained(mut self) -> Self {
+        if self.wanted == 0 && matches!(self.state, State::Running | State::Unassigned) {
+            // Of an older controller's store as well.
+            self.state = State::Unassigned;
+            self.diagnostics.push(UNASSIGNED.to_owned());
+        }
+        self
     }
 
     /// As a line of status.

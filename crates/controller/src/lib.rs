@@ -22,21 +22,22 @@
 //! 14. `fleet`: the way to the devices.
 //! 15. `southbound`: sessions with their agents.
 //! 16. `queue`: changes on their way to the disk, several together.
-//! 17. `waiting`: who waits for devices.
-//! 18. `held`: what a device does not take of some tenants, while it takes the rest.
-//! 19. `history`: how far back is remembered what was said.
-//! 20. `sections`: what functions say of their sections.
-//! 21. `controller`: changes, one at a time, and what follows of them.
-//! 22. `bridge`: joins the sessions and the controller.
-//! 23. `rest`: requests without a transport: routes, dispatch, the OpenAPI document.
-//! 24. `resources`: the routes of all resources.
-//! 25. `state`: the folder of a controller.
-//! 26. `seats`: places for connections, and who makes room.
-//! 27. `patient`: streams whose peers have to take what they are sent.
-//! 28. `server`: HTTP over TLS.
-//! 29. `start`: all of it, in this process.
-//! 30. `client`: the other end of HTTP.
-//! 31. `limits`: bounds of all of them, for the manual.
+//! 17. `shares`: places of which nobody gets all.
+//! 18. `waiting`: who waits for devices.
+//! 19. `held`: what a device does not take of some tenants, while it takes the rest.
+//! 20. `interfaces`: the links and ports that devices have, and who names them.
+//! 21. `history`: how far back is remembered what was said.
+//! 22. `sections`: what functions say of their sections.
+//! 23. `controller`: changes, one at a time, and what follows of them.
+//! 24. `heavy`: changes whose checks take long.
+//! 25. `bridge`: joins the sessions and the controller.
+//! 26. `rest`: requests without a transport: routes, dispatch, the OpenAPI document.
+//! 27. `resources`: the routes of all resources.
+//! 28. `state`: the folder of a controller.
+//! 29. `server`: HTTP over TLS.
+//! 30. `start`: all of it, in this process.
+//! 31. `client`: the other end of HTTP.
+//! 32. `limits`: bounds of all of them, for the manual.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod access;
@@ -47,23 +48,24 @@ pub mod controller;
 pub mod counters;
 pub mod device;
 pub mod fleet;
+mod heavy;
 pub mod held;
 pub mod history;
+pub mod interfaces;
 pub mod kept;
 pub mod limits;
 pub mod model;
 pub mod numbers;
 pub mod parts;
-mod patient;
 pub mod problem;
 mod queue;
 pub mod render;
 pub mod resources;
 pub mod rest;
 pub mod rollout;
-mod seats;
 pub mod sections;
 pub mod server;
+mod shares;
 pub mod southbound;
 pub mod start;
 pub mod state;

@@ -3,13 +3,16 @@
 
 use crate::access::limiter::{FAILED, SOURCES_MAX, WRITES};
 use crate::client::{ANSWER_MAX, ANSWER_PATIENCE};
-use crate::controller::Settings;
+use crate::controller::{CHECKS_MAX, CHECKS_SHARE, Settings};
 use crate::history::{GENERATIONS_MAX, PORTIONS, ROWS_MAX};
 use crate::numbers::TENANTS_MAX;
 use crate::resources::libraries::{FILE_MAX, LINE_MAX};
 use crate::rest::route::{BODY_MAX, NAME_MAX, PAGE_MAX};
 use crate::rollout::{ROLLOUTS_MAX, STEPS_MAX};
-use crate::server::{BY_SOURCE, CONNECTIONS_MAX, HANDLERS_MAX, HEAD_MAX, PATIENCE};
+use crate::server::{
+    BY_SOURCE, BY_TOKEN, CONNECTIONS_KEPT, CONNECTIONS_MAX, HANDLERS_BY_TOKEN, HANDLERS_KEPT, HANDLERS_MAX,
+    HEAD_MAX, LINGER, PATIENCE, RATE_MIN,
+};
 use crate::southbound::ServerConfig;
 use crate::southbound::listener;
 use crate::statistics::{COUNTER_LETTERS, POLICIES_MAX, REASONS_MAX};
@@ -31,11 +34,15 @@ pub const LIMITS: &[Limit] = limits! {
         "answered 413, unread", [Metric("bartizan_controller_requests_total")];
     Controller "requests that wait for devices (`?wait`), of a tenant or token and of all; how long" = "{}, {}; {}" [count(SHARE_MAX), count(WAITING_MAX), span(Duration::from_secs(SECONDS_MAX))] in ["controller/waiting.rs"],
         "answered 429; answered with what devices have said by then", [Metric("bartizan_controller_requests_total")];
-    Controller "bytes of a request's head" = "{}" [bytes(HEAD_MAX)] in ["controller/server.rs"],
+    Controller "dry runs, and changes of tenants with 2,000 members and rules, that are checked at one time, of a tenant or token and of all" = "{}, {}" [count(CHECKS_SHARE), count(CHECKS_MAX)] in ["controller/controller.rs"],
+        "answered 429", [Metric("bartizan_controller_requests_total")];
+    Controller "bytes of a request's head" = "{}" [bytes(HEAD_MAX)] in ["controller/server/mod.rs"],
         "answered 431", [Metric("bartizan_controller_requests_total")];
-    Controller "connections to the REST API, of an address (not on loopback), and requests that are worked on (whose changes are committed together)" = "{}, {}, {}" [count(CONNECTIONS_MAX), count(BY_SOURCE), count(HANDLERS_MAX)] in ["controller/server.rs"],
-        "the oldest connection that has shown no token is closed, or the new one; a request waits", [Metric("bartizan_controller_requests_total")];
-    Controller "time for a handshake, for a head, for a body, until something of an answer is taken" = "{} each" [span(PATIENCE)] in ["controller/server.rs"],
+    Controller "connections to the REST API; of an address that have shown no token (not on loopback); of a token; kept for administrators and for those that have shown no token" = "{}; {}; {}; {}" [count(CONNECTIONS_MAX), count(BY_SOURCE), count(BY_TOKEN), count(CONNECTIONS_KEPT)] in ["controller/server/mod.rs"],
+        "the oldest connection that has shown no token is closed, or an idle one of the token with the most, or the new one; while all of a token's have requests under way, one more is answered 429", [Metric("bartizan_controller_requests_total")];
+    Controller "requests that are worked on (whose changes are committed together); kept for administrators; of a token that is none's" = "{}; {}; {}" [count(HANDLERS_MAX), count(HANDLERS_KEPT), count(HANDLERS_BY_TOKEN)] in ["controller/server/mod.rs"],
+        "a request waits", [NotNeeded];
+    Controller "time for a handshake, for a head, for the first bytes of a body, until something of an answer is taken; bytes of a body in each second beyond; time that a refused client is listened to" = "{} each; {}; {}" [span(PATIENCE), bytes(RATE_MIN as usize), span(LINGER)] in ["controller/server/mod.rs"],
         "the connection is closed, or answered 408", [Metric("bartizan_controller_requests_total")];
     Controller "bytes of a line of a rule file" = "{}" [bytes(LINE_MAX)] in ["controller/resources/libraries.rs"],
         "answered 422", [Metric("bartizan_controller_requests_total")];

@@ -14,7 +14,8 @@ pub struct Model {
     /// The generation.
     pub generation: u64,
     documents: BTreeMap<String, BTreeMap<String, Arc<Document>>>,
-    status: BTreeMap<String, BTreeMap<String, Value>>,
+    /// Shared by the copies that are made for dry runs: what devices count is large.
+    status: BTreeMap<String, BTreeMap<String, Arc<Value>>>,
 }
 
 /// What a change makes of a model. Two models that take the same step share its documents.
@@ -123,7 +124,7 @@ impl Model {
     /// A line of status.
     #[must_use]
     pub fn status(&self, kind: &str, id: &str) -> Option<&Value> {
-        self.status.get(kind)?.get(id)
+        self.status.get(kind)?.get(id).map(Arc::as_ref)
     }
 
     /// Lines of status of a kind whose names begin with `prefix`.
@@ -135,7 +136,7 @@ impl Model {
         let all = self.status.get(kind).into_iter();
         all.flat_map(move |all| all.range::<str, _>((Bound::Included(prefix), Bound::Unbounded)))
             .take_while(move |(id, _)| id.starts_with(prefix))
-            .map(|(id, body)| (id.as_str(), body))
+            .map(|(id, body)| (id.as_str(), body.as_ref()))
     }
 
     /// What stands after a change.
@@ -156,7 +157,7 @@ impl Model {
         for line in status {
             let kind = self.status.entry(line.kind.clone()).or_default();
             match &line.body {
-                Some(body) => kind.insert(line.id.clone(), body.clone()),
+                Some(body) => kind.insert(line.id.clone(), Arc::new(body.clone())),
                 None => kind.remove(&line.id),
             };
         }

@@ -75,6 +75,14 @@ pub enum Refusal {
     /// The body is larger than allowed.
     #[error("the body is larger than {0} bytes, which is the limit here")]
     TooLarge(usize),
+    /// The head of the request is larger than allowed.
+    #[error(
+        "the head of the request is larger than {0} bytes, or has more than 100 fields, which is the limit here"
+    )]
+    HeadTooLarge(usize),
+    /// The request does not come in in time.
+    #[error("{0}; send it faster")]
+    Slow(String),
     /// The body is in another format than those that are read.
     #[error("{0}")]
     MediaType(String),

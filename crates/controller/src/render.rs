@@ -18,6 +18,8 @@ pub const GROUPS: &str = "groups";
 pub const LIBRARIES: &str = "libraries";
 /// Rule files: what is in them.
 pub const RULE_FILES: &str = "rule-files";
+/// The key of a rule file's name where it came from.
+pub const FILE_NAME: &str = "file-name";
 /// Their texts.
 pub const RULE_TEXTS: &str = "rule-texts";
 /// Settings of the whole: what traffic gets that no policy names.
@@ -207,4 +209,49 @@ pub fn policy_file(model: &Model, serves: impl Fn(&str) -> bool) -> Value {
         }
     }
     file
+}
+
+/// The name of a rule file for people: the name it came with, else the beginning of its hash and the
+/// libraries that have it.
+#[must_use]
+pub fn file_shown(model: &Model, hash: &str) -> String {
+    const DIGITS: usize = 12;
+    let name = model.get(RULE_FILES, hash).and_then(|file| file.body.get(FILE_NAME)?.as_str());
+    if let Some(name) = name {
+        return name.to_owned();
+    }
+    let has = |body: &Value| {
+        body.get("files").and_then(Value::as_array).is_some_and(|files| files.iter().any(|file| file == hash))
+    };
+    let libraries = model.all(LIBRARIES).filter(|library| has(&library.body));
+    let libraries: Vec<String> = libraries.take(4).map(|library| format!("`{}`", library.id)).collect();
+    let digits = hash.get(..DIGITS).unwrap_or(hash);
+    match libraries.is_empty() {
+        true => format!("{digits}..."),
+        false => format!("{digits}... of {}", libraries.join(", ")),
+    }
+}
+
+/// A text of a device in which rule files are called by their hashes, with what they are called for people.
+#[must_use]
+pub fn with_files_shown(model: &Model, text: &str) -> String {
+    const HASH: usize = 64;
+    let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.as_bytes().windows(HASH).position(|bytes| bytes.iter().all(is_digit)) {
+        // All of it are digits: these are the bounds of letters.
+        let (Some(before), Some(hash), Some(behind)) =
+            (rest.get(..at), rest.get(at..at + HASH), rest.get(at + HASH..))
+        else {
+            break;
+        };
+        shown.push_str(before);
+        match model.get(RULE_FILES, hash) {
+            Some(_) => shown.push_str(&file_shown(model, hash)),
+            None => shown.push_str(hash),
+        }
+        rest = behind;
+    }
+    shown + rest
 }

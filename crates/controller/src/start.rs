@@ -6,7 +6,7 @@ use crate::bridge::{Office, Own, Way};
 use crate::clock::{Clock, WallClock};
 use crate::fleet::{Fleet, MemoryFleet};
 use crate::problem::Refusal;
-use crate::server::ServerError;
+use crate::server::{Bounds, ServerError};
 use crate::southbound::ServerConfig;
 use crate::southbound::enrolment::Revocations;
 use crate::southbound::listener::{Listener, ListenerHandle};
@@ -153,7 +153,7 @@ pub fn start(config: &Config) -> Result<Plane, StartError> {
         _ => (None, None),
     };
     let api = Arc::new(Api::new(controller.clone(), resources::routes()));
-    let server = Server::start(listener, api, identity)?;
+    let server = Server::start(listener, api, identity, Bounds::default())?;
     let address = server.address();
     said.push(format!("controller listens on https://{address}"));
     said.extend(agents.map(|agents| format!("controller listens for agents on {agents}")));

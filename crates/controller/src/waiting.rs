@@ -4,15 +4,15 @@
 //! Who waits has a thread, so there are places, and nobody gets all of them: a tenant's tokens together have a share, and so has each other
 //! token.
 
-use crate::device::{DeviceStatus, State, TookReport};
+use crate::device::{ContentReport, DeviceStatus, State, TookReport};
 use crate::kept::HeldBack;
 use crate::model::Model;
 use crate::render::TENANTS;
+use crate::shares::Shares;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 /// Requests that wait at one time: each has one of the server's threads, half of them at most.
@@ -23,38 +23,27 @@ pub const SHARE_MAX: usize = WAITING_MAX / 4;
 pub const SECONDS_MAX: u64 = 60;
 
 /// Rings when something has changed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Bell {
     rung: Mutex<u64>,
     heard: Condvar,
-    waiting: AtomicUsize,
-    /// How many of each wait; only those of whom some do.
-    of: Mutex<BTreeMap<String, usize>>,
+    /// Places of requests that wait.
+    pub(crate) places: Shares,
+}
+
+impl Default for Bell {
+    fn default() -> Self {
+        Bell { rung: Mutex::default(), heard: Condvar::new(), places: Shares::new(SHARE_MAX, WAITING_MAX) }
+    }
 }
 
 impl Bell {
     /// Something has changed, and can be seen.
     pub fn ring(&self) {
-        if self.waiting.load(Ordering::SeqCst) > 0 {
+        if !self.places.are_free() {
             *self.rung.lock().unwrap_or_else(PoisonError::into_inner) += 1;
             self.heard.notify_all();
         }
-    }
-
-    /// A place among those that wait, for somebody; `None` if all are taken, or as many as one may have.
-    pub fn place(&self, whose: &str) -> Option<Place<'_>> {
-        let mut of = self.of();
-        let own = of.get(whose).copied().unwrap_or(0);
-        if own >= SHARE_MAX || of.values().sum::<usize>() >= WAITING_MAX {
-            return None;
-        }
-        of.insert(whose.to_owned(), own + 1);
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        Some(Place { bell: self, whose: whose.to_owned() })
-    }
-
-    fn of(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
-        self.of.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Looks again after each ring, until something is found or the time is over.
@@ -78,23 +67,6 @@ impl Bell {
     }
 }
 
-/// A place among those that wait; given back when it is dropped.
-pub struct Place<'b> {
-    bell: &'b Bell,
-    whose: String,
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        self.bell.waiting.fetch_sub(1, Ordering::SeqCst);
-        let mut of = self.bell.of();
-        if let Some(own) = of.get_mut(&self.whose) {
-            *own = own.saturating_sub(1);
-        }
-        of.retain(|_, own| *own > 0);
-    }
-}
-
 /// What a device said to a change.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -105,6 +77,9 @@ pub struct DeviceAnswer {
     pub running: u64,
     /// How long it took with that; null if it does not say.
     pub took: Option<TookReport>,
+    /// Content hashes of what it runs; null if it does not say, and for a tenant: other tenants' policies are
+    /// in them.
+    pub content: Option<ContentReport>,
     /// Why not, or what is not as wanted.
     pub diagnostics: Vec<String>,
     /// Tenants whose changes it does not take, for who may see all of them; a tenant is told of its own as `refused`.
@@ -121,13 +96,14 @@ impl DeviceAnswer {
     /// What a device says, for who may see all of it.
     #[must_use]
     pub fn of(status: DeviceStatus) -> Self {
-        let DeviceStatus { state, running, took, diagnostics, held_back, .. } = status;
-        DeviceAnswer { state, running, took, diagnostics, held_back }
+        let DeviceStatus { state, running, took, content, diagnostics, held_back, .. } = status;
+        DeviceAnswer { state, running, took, content, diagnostics, held_back }
     }
 
     /// Leaves what concerns a tenant: whether its own documents run there, and if not, what is said of them. That others are held back is
     /// not for it to see.
     pub fn only_of(&mut self, model: &Model, tenant: &str) {
+        self.content = None;
         let own = std::mem::take(&mut self.held_back).remove(tenant);
         match (self.state, own) {
             (State::Partial, None) => self.state = State::Running,
@@ -160,25 +136,5 @@ pub(crate) fn only_of(lines: &mut Vec<String>, model: &Model, tenant: &str) {
     lines.retain(|line| line.starts_with(&own) && !others(&says(line)));
     if lines.len() < before {
         lines.push(OTHERS.to_owned());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nobody_gets_all_places() {
-        let bell = Bell::default();
-        let mut held: Vec<_> = (0..SHARE_MAX).map(|_| bell.place("acme").expect("a place")).collect();
-        assert!(bell.place("acme").is_none(), "as many as one may have");
-        held.pop();
-        held.push(bell.place("acme").expect("given back"));
-        for other in ["beta", "gamma", "delta"] {
-            held.extend((0..SHARE_MAX).map(|_| bell.place(other).expect("others have theirs")));
-        }
-        assert!(bell.place("epsilon").is_none(), "all are taken");
-        held.clear();
-        assert!(bell.place("epsilon").is_some() && bell.of().is_empty());
     }
 }

@@ -2,13 +2,16 @@
 //! Changes that wait while another one's write to the disk runs: committed together, each a generation of its own that was checked against
 //! the one before, answered when it is on the disk; and none of them when the disk does not take them.
 
-use bartizan_controller::access::Principal;
+use crate::common::{With, World};
+
+use bartizan_controller::access::{Principal, Rate};
 use bartizan_controller::clock::WallClock;
 use bartizan_controller::controller::Draft;
 use bartizan_controller::device::Touched;
 use bartizan_controller::fleet::MemoryFleet;
 use bartizan_controller::model::Model;
 use bartizan_controller::problem::Refusal;
+use bartizan_controller::sections::Sections;
 use bartizan_controller::store::{
     Alert, AlertBounds, AuditRow, Change, Document, Forgotten, KeptAlert, Loaded, MemoryStore, Status, Store,
     StoreError,
@@ -225,3 +228,105 @@ fn what_a_device_says_is_shown_before_it_is_stored_where_nothing_else_waits() {
     assert!(first.join().unwrap() && second.join().unwrap());
     assert_eq!(shown(), Some(json!("second")));
 }
+
+/// A check that waits until the test lets it go on: for the policy `slow`.
+fn waiting_check(begun: Sender<()>, go_on: Receiver<()>) -> Sections {
+    let go_on = Arc::new(Mutex::new(go_on));
+    Sections::new(move |_| {
+        let (begun, go_on) = (begun.clone(), Arc::clone(&go_on));
+        Box::new(move |policy, _| {
+            if policy.name.ends_with("slow") {
+                begun.send(()).unwrap();
+                go_on.lock().unwrap().recv().unwrap();
+            }
+            Vec::new()
+        })
+    })
+}
+
+#[test]
+fn a_dry_run_that_takes_long_holds_nobodys_change_up_and_counts_for_the_rate() {
+    let (begun, has_begun) = channel();
+    let (let_go, go_on) = channel();
+    let writes = Rate { burst: 5, refill: 5_000_000 };
+    let settings = Settings { sections: waiting_check(begun, go_on), writes, ..Settings::default() };
+    let world = World::with(Box::new(MemoryStore::default()), settings);
+    world.tenant("acme", 1);
+    world.tenant("other", 2);
+    let policy = json!({ "policy": { "chain": ["pfw"], "pfw": { "default": "drop" } } });
+    let token = world.token("operator", Some("acme"), None);
+    let dry = || {
+        let with = With { token: Some(token.clone()), ..With::default() };
+        world.send(
+            "PUT",
+            "/v1/tenants/acme/policies/slow?dry-run=true",
+            policy.to_string().into_bytes(),
+            with,
+        )
+    };
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(dry);
+        has_begun.recv_timeout(PATIENCE).unwrap();
+        // One more of the tenant has a place, and no further one.
+        let second = scope.spawn(dry);
+        has_begun.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(dry().status, 429);
+        let (done, is_done) = channel();
+        let (world, policy) = (&world, &policy);
+        scope.spawn(move || {
+            world.do_it("PUT", "/v1/tenants/other/policies/web", policy);
+            done.send(world.generation()).unwrap();
+        });
+        let other = is_done.recv_timeout(PATIENCE);
+        (0..2).for_each(|_| let_go.send(()).unwrap());
+        assert_eq!(second.join().unwrap().status, 200);
+        let (other, dry) = (other.expect("the other's change is done meanwhile"), slow.join().unwrap());
+        // It says what would be of what stood when it began.
+        assert_eq!((dry.status, &dry.value()["generation"]), (200, &json!(other)), "{}", dry.value());
+    });
+    assert_eq!(world.ask("GET", "/v1/tenants/acme/policies/slow", &Value::Null).status, 404);
+    for expected in [200, 200, 429] {
+        let_go.send(()).unwrap();
+        assert_eq!(dry().status, expected);
+    }
+}
+
+/// The same of a change of a tenant whose checks take long: it is done as it was checked, or checked anew if
+/// the tenant has said something else meanwhile.
+#[test]
+fn a_change_that_takes_long_to_check_holds_nobodys_up() {
+    let (begun, has_begun) = channel();
+    let (let_go, go_on) = channel();
+    let world = World::with(
+        Box::new(MemoryStore::default()),
+        Settings { sections: waiting_check(begun, go_on), ..Settings::default() },
+    );
+    world.tenant("acme", 1);
+    world.tenant("other", 2);
+    let members: Vec<String> = (0..2_500).map(|n| format!("10.0.{}.{}", n / 250, n % 250)).collect();
+    world.do_it("PUT", "/v1/tenants/acme/groups/many", &json!({ "members": members }));
+    let policy = json!({ "policy": { "chain": ["pfw"], "pfw": { "default": "drop" } } });
+    let put = |path: &str| world.ask("PUT", path, &policy);
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| put("/v1/tenants/acme/policies/slow"));
+        has_begun.recv_timeout(PATIENCE).unwrap();
+        let (done, is_done) = channel();
+        let put = &put;
+        scope.spawn(move || done.send(put("/v1/tenants/other/policies/web").status).unwrap());
+        let other = is_done.recv_timeout(PATIENCE);
+        let_go.send(()).unwrap();
+        assert_eq!((other, slow.join().unwrap().status), (Ok(201), 201), "once checked is enough");
+        // What the tenant itself says meanwhile has it checked anew.
+        let again = scope.spawn(|| world.ask("DELETE", "/v1/tenants/acme/groups/many", &Value::Null));
+        has_begun.recv_timeout(PATIENCE).unwrap();
+        world.do_it("PUT", "/v1/tenants/acme", &json!({ "select": { "vni": 1 }, "description": "x" }));
+        (0..2).for_each(|_| let_go.send(()).unwrap());
+        has_begun.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(again.join().unwrap().status, 200);
+    });
+    assert_eq!(world.ask("GET", "/v1/tenants/acme/policies/slow", &Value::Null).status, 200);
+    assert_eq!(world.ask("GET", "/v1/tenants/acme/groups/many", &Value::Null).status, 404);
+}
+
+/// The longest wait for another thread.
+const PATIENCE: Duration = Duration::from_secs(20);

@@ -77,7 +77,7 @@ fn put_file(world: &World, text: &str) -> String {
     use sha2::{Digest, Sha256};
     let hash = bartizan_controller::store::hex(&Sha256::digest(text.as_bytes()));
     let reply = world.send("PUT", &format!("/v1/rule-files/{hash}"), text.into(), With::default());
-    assert_eq!(reply.status, 200, "{}", reply.value());
+    assert_eq!(reply.status, 201, "{}", reply.value());
     hash
 }
 
@@ -207,6 +207,7 @@ fn numbers_that_a_device_is_sent_only_grow_and_stand_for_their_generations() {
         diagnostics: Vec::new(),
         rules_left_out: None,
         took: None,
+        content: None,
     };
     let status = DeviceStatus::default().follow(5, &Touched::All);
     assert_eq!((status.number(), status.generation_of(5)), (5, Some(5)));
@@ -257,6 +258,7 @@ fn a_refusal_costs_the_tenant_what_it_said_last_then_what_is_said_of_it_and_then
         diagnostics: Vec::new(),
         rules_left_out: None,
         took: None,
+        content: None,
     };
     let refused = |status: DeviceStatus| {
         let (generation, number) = (status.wanted, status.number());

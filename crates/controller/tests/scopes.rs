@@ -15,6 +15,7 @@ use serde_json::json;
 fn may(method: Method, path: &str) -> &'static str {
     let reads = method == Method::Get;
     match path {
+        "/v1/openapi.json" => "ARZorpsde",
         "/v1/tokens" if method == Method::Post => "AZ",
         p if p.starts_with("/v1/tokens") || p == "/v1/audit" => "A",
         "/v1/tenants" if reads => "AR",
@@ -147,7 +148,7 @@ fn a_tenant_sees_and_touches_only_its_own() {
     // Its own names are its own.
     assert_eq!(
         send("PUT", "/v1/tenants/other/groups/lan", &json!({ "members": ["192.0.2.0/24"] })).status,
-        200
+        201
     );
     assert_eq!(world.get("/v1/tenants/acme/groups/lan")["spec"], group);
     // Another tenant's group cannot be named.
@@ -209,7 +210,7 @@ fn a_tenant_changes_so_much_at_once_and_holds_up_no_other() {
     };
     // All tokens of a tenant together.
     let statuses: Vec<u16> = (0..4).map(|n| put(&tokens[n as usize % 2], "acme", n).status).collect();
-    assert_eq!(statuses, [200, 200, 200, 429]);
+    assert_eq!(statuses, [201, 200, 200, 429]);
     let before = world.generation();
     let late = put(&tokens[0], "acme", 9);
     assert!(late.fields.contains(&("retry-after", "2".to_owned())), "{:?}", late.fields);
@@ -220,7 +221,7 @@ fn a_tenant_changes_so_much_at_once_and_holds_up_no_other() {
     // It reads on, others and administrators write on.
     let with = With { token: Some(tokens[0].clone()), ..With::default() };
     assert_eq!(world.send("GET", "/v1/tenants/acme/groups/lan", Vec::new(), with).status, 200);
-    assert_eq!(put(&tokens[2], "other", 1).status, 200);
+    assert_eq!(put(&tokens[2], "other", 1).status, 201);
     for n in 10..20 {
         assert_eq!(put(&world.token, "acme", n).status, 200);
     }
@@ -248,7 +249,7 @@ fn a_tenants_token_redirects_to_ports_only_that_it_was_given() {
     assert_eq!(refused.status, 422);
     assert_eq!(refused.value()["errors"][0]["pointer"], "/policy/pfw/rules/0/egress");
     // An administrator may, and what stands there may be written again, no more.
-    assert_eq!(put(&world.token, "web", &["tap"]).status, 200);
+    assert_eq!(put(&world.token, "web", &["tap"]).status, 201);
     assert_eq!(put(&operator, "web", &["tap", "tap"]).status, 200);
     assert_eq!(
         put(&operator, "web", &["tap", "other"]).value()["errors"][0]["pointer"],
@@ -256,7 +257,7 @@ fn a_tenants_token_redirects_to_ports_only_that_it_was_given() {
     );
     assert_eq!(put(&operator, "new", &["tap"]).status, 422);
     world.do_it("PUT", "/v1/tenants/acme", &json!({ "select": { "vni": 1 }, "ports": ["tap"] }));
-    assert_eq!(put(&operator, "new", &["tap"]).status, 200);
+    assert_eq!(put(&operator, "new", &["tap"]).status, 201);
     // It is the controller's own matter.
     assert_eq!(world.get("/v1/devices/edge/policy")["policy"]["tenants"][0].get("ports"), None);
 }

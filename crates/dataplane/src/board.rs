@@ -11,8 +11,8 @@
 use crate::counters::{HandOverCounters, LiveCounters};
 use bartizan_base::{FunctionId, Generation, Timestamp};
 use bartizan_flow::host::HostCounters;
-use bartizan_function::WorkerState;
-use bartizan_ports::{Port, PortStats};
+use bartizan_function::{RuleName, WorkerState};
+use bartizan_ports::PortStats;
 use bartizan_stages::chain::{Chains, PolicyMap};
 use bartizan_stages::counts::WorkerCounters;
 use bartizan_stages::lifecycle::FunctionNow;
@@ -32,6 +32,8 @@ pub struct Snapshot {
     pub generation: Generation,
     /// The worker's own.
     pub counters: WorkerCounters,
+    /// The priority below which flows give way; 0 while none does.
+    pub sheds_below: u8,
     /// Those of its parts, by their names in EVE's `stats`.
     pub stats: Vec<(&'static str, u64)>,
     /// Names of policies by number.
@@ -54,6 +56,8 @@ pub struct Snapshot {
     pub staged: Vec<(&'static str, DecisionKey, u64)>,
     /// What functions count of their own: function, counter, value.
     pub own: Vec<(&'static str, &'static str, u64)>,
+    /// Packets counted for the rules of the running generation: function, rule, packets.
+    pub rules: Vec<(&'static str, Arc<RuleName>, u64)>,
     /// Memory that traffic can grow: part, in use, bound.
     pub memory: Vec<(&'static str, u64, u64)>,
     /// What functions keep per host: the tables of all workers, by function.
@@ -69,15 +73,6 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Adds a port. Its name is allocated once.
-    pub(crate) fn port(&mut self, at: usize, port: &mut dyn Port) {
-        let stats = port.stats();
-        match self.ports.get_mut(at) {
-            Some((_, known)) => *known = stats,
-            None => self.ports.push((port.name().to_owned(), stats)),
-        }
-    }
-
     /// Copies what a worker counted; memory of an earlier copy is used again.
     pub(crate) fn fill(&mut self, chains: &Chains, states: &[WorkerState], tally: &Tally) {
         self.generation = chains.generation;

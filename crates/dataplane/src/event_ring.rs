@@ -27,6 +27,8 @@ const HEAD: usize = 8;
 const EVENT: u16 = 0;
 /// A message that holds the number of events lost before the next one.
 const LOSS: u16 = 1;
+/// A message that says that the worker's run ends.
+const END: u16 = 2;
 /// How long the writer, and a worker that may wait, sleep when there is nothing to do.
 const NAP: Duration = Duration::from_micros(500);
 /// After so many naps without an event what is gathered is written out.
@@ -104,9 +106,15 @@ impl EventSender {
         self.counters
     }
 
-    /// From here on the worker waits for room: no traffic waits for it any more.
-    pub const fn wait_when_full(&mut self) {
-        self.when_full = WhenFull::Wait;
+    /// From here on the worker waits for room, and the writer for readers: the run ends, so no traffic waits
+    /// for either.
+    pub fn ending(&mut self) {
+        if self.when_full == WhenFull::Lose {
+            self.when_full = WhenFull::Wait;
+            self.message.clear();
+            append(&mut self.message, END, 0, &[]);
+            self.push();
+        }
     }
 
     /// Sends one event without its line end. `false`: it was lost, and that is counted.
@@ -179,6 +187,8 @@ pub enum Item<'a> {
     Event(u16, &'a [u8]),
     /// So many events of this output were lost here.
     Lost(u16, u64),
+    /// The run ends: what follows needs not be lost.
+    Ending,
 }
 
 /// The writer's end.
@@ -227,10 +237,10 @@ fn next(bytes: &[u8]) -> Option<(Item<'_>, &[u8])> {
     let [k0, k1, o0, o1, l0, l1, l2, l3] = *head;
     let (body, rest) = rest.split_at_checked(u32::from_le_bytes([l0, l1, l2, l3]) as usize)?;
     let output = u16::from_le_bytes([o0, o1]);
-    let item = if u16::from_le_bytes([k0, k1]) == LOSS {
-        Item::Lost(output, body.first_chunk().map_or(0, |b| u64::from_le_bytes(*b)))
-    } else {
-        Item::Event(output, body)
+    let item = match u16::from_le_bytes([k0, k1]) {
+        LOSS => Item::Lost(output, body.first_chunk().map_or(0, |b| u64::from_le_bytes(*b))),
+        END => Item::Ending,
+        _ => Item::Event(output, body),
     };
     Some((item, rest))
 }
@@ -240,10 +250,15 @@ pub trait LineSink {
     /// Takes one event of an output, without its line end.
     fn line(&mut self, output: u16, line: &[u8]);
 
-    /// Events of an output were lost in a ring. A record about it is among its lines.
-    fn lost(&mut self, output: u16, events: u64) {
+    /// Events of an output were lost in a ring. False: a record about it is to come among its lines; true:
+    /// the sink tells readers itself.
+    fn lost(&mut self, output: u16, events: u64) -> bool {
         let _ = (output, events);
+        false
     }
+
+    /// The run ends: no traffic waits for the writer any more.
+    fn ending(&mut self) {}
 
     /// The output's name, as losses say it.
     fn name(&self, output: u16) -> String;
@@ -295,9 +310,11 @@ impl Losses {
     fn write(&mut self, item: Item<'_>, sink: &mut dyn LineSink) {
         match item {
             Item::Lost(output, events) => {
-                sink.lost(output, events);
-                self.pending.push((output, events));
+                if !sink.lost(output, events) {
+                    self.pending.push((output, events));
+                }
             }
+            Item::Ending => sink.ending(),
             Item::Event(output, line) => {
                 if !self.pending.is_empty() {
                     self.last_time.clear();
@@ -395,7 +412,7 @@ mod tests {
         let mut items = Vec::new();
         receiver.drain(|item| {
             items.push(match item {
-                Item::Event(..) => 0,
+                Item::Event(..) | Item::Ending => 0,
                 Item::Lost(output, count) => {
                     assert_eq!(output, 0);
                     count

@@ -36,6 +36,7 @@ use away::Away;
 use bartizan_base::{Decision, FunctionId, LinkId, Reason, Timestamp, Verdict, WorkerId};
 use bartizan_flow::FlowKey;
 use bartizan_packet::LinkType;
+use bartizan_ports::BACKLOG_PARTS;
 use bartizan_stages::frame::Place;
 use bartizan_stages::intake::fragment::{Settled, refused_as_it_is};
 use bartizan_stages::moving::MovedFlow;
@@ -111,6 +112,10 @@ struct Account {
 }
 
 impl Ledger {
+    fn of(stations: usize) -> Self {
+        Ledger { stations: (0..stations).map(|_| Account::default()).collect() }
+    }
+
     fn add(counter: &AtomicU64) {
         // The only writer.
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
@@ -174,6 +179,15 @@ struct Incoming {
     home: Producer<Box<Parcel>>,
 }
 
+impl Incoming {
+    /// Eighths of the ring that wait to be taken.
+    fn backlog(&self) -> u8 {
+        let room = self.frames.buffer().capacity().max(1);
+        let eighths = self.frames.slots() * usize::from(BACKLOG_PARTS) / room;
+        u8::try_from(eighths).unwrap_or(BACKLOG_PARTS).min(BACKLOG_PARTS - 1)
+    }
+}
+
 /// What became of a frame at the station that it arrived at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handled {
@@ -212,27 +226,13 @@ pub struct Station {
 #[must_use]
 pub fn connect(workers: Vec<Worker>, settings: &EngineSettings, parcels: usize) -> Vec<Station> {
     let count = u16::try_from(workers.len()).unwrap_or(u16::MAX);
-    let parcels = parcels.max(1);
+    // Who is alone hands nothing over.
+    let parcels = if count == 1 { 1 } else { parcels.max(1) };
     let owners = Owners::new(settings.spread(count));
-    let ledger = Arc::new(Ledger { stations: workers.iter().map(|_| Account::default()).collect() });
+    let ledger = Arc::new(Ledger::of(workers.len()));
     let mut stations: Vec<Station> = (0..count)
         .zip(workers)
-        .map(|(me, worker)| Station {
-            me: WorkerId(me),
-            owners,
-            worker,
-            outgoing: Vec::with_capacity(usize::from(count)),
-            incoming: Vec::with_capacity(usize::from(count)),
-            parcels: (0..parcels)
-                .map(|_| Box::new(Parcel { home: WorkerId(me), ..Parcel::default() }))
-                .collect(),
-            ledger: Arc::clone(&ledger),
-            away: Away::default(),
-            answers: VecDeque::new(),
-            closed: false,
-            counters: HandOverCounters::default(),
-            touched: 0,
-        })
+        .map(|(me, worker)| Station::new(WorkerId(me), owners, worker, parcels, Arc::clone(&ledger)))
         .collect();
     for from in 0..stations.len() {
         for to in 0..stations.len() {
@@ -259,6 +259,37 @@ pub fn connect(workers: Vec<Worker>, settings: &EngineSettings, parcels: usize) 
 }
 
 impl Station {
+    fn new(me: WorkerId, owners: Owners, worker: Worker, parcels: usize, ledger: Arc<Ledger>) -> Self {
+        Station {
+            me,
+            owners,
+            worker,
+            outgoing: Vec::new(),
+            incoming: Vec::new(),
+            parcels: (0..parcels).map(|_| Box::new(Parcel { home: me, ..Parcel::default() })).collect(),
+            ledger,
+            away: Away::default(),
+            answers: VecDeque::new(),
+            closed: false,
+            counters: HandOverCounters::default(),
+            touched: 0,
+        }
+    }
+
+    /// The station of a link's only worker, which owns all flows and hands nothing over.
+    #[must_use]
+    pub fn alone(worker: Worker) -> Self {
+        let owners = Owners::new(worker.settings.spread(1));
+        // For the frame in hand, where it has several packets or is a fragment.
+        Station::new(WorkerId(0), owners, worker, 1, Arc::new(Ledger::of(1)))
+    }
+
+    /// Its worker, without its rings.
+    #[must_use]
+    pub fn into_worker(self) -> Worker {
+        self.worker
+    }
+
     /// Its number.
     #[must_use]
     pub const fn id(&self) -> WorkerId {
@@ -442,6 +473,13 @@ impl Station {
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.ledger.is_over()
+    }
+
+    /// Takes the backlog before a batch: that of the ports, or of a ring from another worker if that is
+    /// greater. See [`Worker::shed_by`].
+    pub fn shed_by(&mut self, ports: impl FnOnce() -> u8) {
+        let Station { worker, incoming, .. } = self;
+        worker.shed_by(|| incoming.iter().flatten().map(Incoming::backlog).fold(ports(), u8::max));
     }
 
     /// Whether others have handed over something that is not taken yet, or wait for an answer.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Questions about the flows of live workers: which level handles how many and why not a lower one, how single flows stand, and how functions stand; orders about functions come the same way.
+//! Questions about the flows of live workers: which level handles how many and why not a lower one, how
+//! single flows stand, and how functions stand; orders about functions, and observers of them, come the same
+//! way.
 //!
 //! A flow belongs to its worker, which therefore answers itself, between two batches: it walks its table in parts of [`PART`] entries, one part at each
 //! look, and one question after the other, so that traffic waits for one part at most; a worker without traffic wakes itself for the next. While nobody asks it costs one load at each look.
@@ -13,6 +15,7 @@ use crate::views::live::{LevelsNow, LiveFlow};
 use bartizan_base::WorkerId;
 use bartizan_flow::FlowKey;
 use bartizan_stages::lifecycle::{Act, FunctionNow};
+use bartizan_stages::observers::Observers;
 use core::net::IpAddr;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -40,13 +43,19 @@ pub struct FlowsWanted {
 impl FlowsWanted {
     /// Whether the flow of a key may be meant.
     pub(crate) fn fits_key(&self, key: &FlowKey) -> bool {
+        let ends = [(key.source(), key.source_port()), (key.destination(), key.destination_port())];
+        self.fits_ends(key.protocol(), ends)
+    }
+
+    /// Whether a flow of a protocol between two ends may be meant.
+    #[must_use]
+    pub fn fits_ends(&self, protocol: u8, ends: [(IpAddr, u16); 2]) -> bool {
         let end = |wanted: Option<(IpAddr, Option<u16>)>, (address, port): (IpAddr, u16)| {
             wanted.is_none_or(|(a, p)| a == address && p.is_none_or(|p| p == port))
         };
-        let ends = [(key.source(), key.source_port()), (key.destination(), key.destination_port())];
         let [a, b] = self.ends;
         let [client, server] = ends;
-        self.protocol.is_none_or(|protocol| protocol == key.protocol())
+        self.protocol.is_none_or(|asked| asked == protocol)
             && (end(a, client) && end(b, server) || end(a, server) && end(b, client))
     }
 }
@@ -62,6 +71,8 @@ pub enum Question {
     Functions,
     /// To do something with a function, of which the answer tells how it stands then.
     Order(Arc<str>, Act),
+    /// To put these observers around functions, in the place of those that were there.
+    Observe(Observers),
 }
 
 /// What a worker has to say.

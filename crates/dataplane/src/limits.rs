@@ -7,14 +7,14 @@ use crate::handover::AWAY_MAX;
 use crate::inquiry::{FLOWS_TOLD, PART, QUESTIONS};
 use crate::live::MOVES_ASKED;
 use crate::live::together::PARCELS;
-use crate::passage::{CLOSINGS, DRAWS, ENDS_WHEN_IDLE, LOOKED_AT, SESSIONS_ENDED, TIMERS_PER_PACKET};
+use crate::passage::{CLOSINGS, ENDS_WHEN_IDLE, LOOKED_AT, SESSIONS_ENDED, TIMERS_PER_PACKET};
 
 use crate::eve;
 use crate::explain::history;
 use crate::segmentation::datagrams;
 use bartizan_base::Reason::{
-    AppLayerError, AppLayerMemory, Defrag, DefragMemory, EgressMtu, HandOverRing, ProtocolOpen, StreamMemory,
-    StreamReassembly, Unreadable,
+    AppLayerError, AppLayerMemory, Defrag, DefragMemory, EgressMtu, HandOverRing, Overload, ProtocolOpen,
+    StreamMemory, StreamReassembly, Unreadable,
 };
 use bartizan_base::limit::Trace::{Event, Metric, NotNeeded, Refused, Stats, Told};
 use bartizan_base::limit::{Limit, bytes, bytes_or_none, count, time};
@@ -26,7 +26,7 @@ use bartizan_offload::manager::{GIVE_WAY_PER_TURN, IDLE_KEPT, LOOKS, RAISES_PER_
 use bartizan_stages::settings::{
     APP_MEMORY, ENDS_LIVE, EngineSettings, FLOWS_LEAST, FLOWS_MOST, SURICATA_FLOW_BYTES,
 };
-use bartizan_stages::{app_memory, host_tables, train};
+use bartizan_stages::{app_memory, host_tables, shedding, train};
 
 /// A figure of the settings that hold where no file is given.
 fn of(figure: impl Fn(&EngineSettings) -> String) -> String {
@@ -60,10 +60,12 @@ pub const LIMITS: &[Limit] = limits! {
         [Event("too_many_layers"), Refused(Unreadable)];
     Flow "fragments, datagrams, memory of defragmentation" = "`defrag.max-frags` ({}), `defrag.trackers` ({}), `defrag.memcap` ({})"
         [of(|s| count(s.defrag.max_fragments)), of(|s| count(s.defrag.max_trackers)), of(|s| bytes(s.defrag.memory))]
-        in ["stages/settings.rs", "packet/defrag/mod.rs"], "the datagram that waited longest is given up",
-        [Stats("defrag.max_frags_reached"), Stats("defrag.max_trackers_reached"), Stats("defrag.dropped.memory")];
+        in ["stages/settings.rs", "packet/defrag/mod.rs", "packet/defrag/shares.rs"],
+        "a datagram of the tenant that holds most is given up: of its source that holds most, if that has more than a 32nd of the bounds, else the one that waited longest; \
+         a fragment that nothing can give way to is dropped",
+        [Stats("defrag.max_frags_reached"), Stats("defrag.max_trackers_reached"), Stats("defrag.dropped.evicted"), Stats("defrag.dropped.memory")];
     Flow "the same in prevention" = "the bounds hold what waits of frames as well" [] in ["packet/defrag/holding.rs"],
-        "the new fragment is refused with its datagram", [Refused(DefragMemory)];
+        "the frames of the datagram that is given up are refused", [Stats("defrag.dropped.evicted"), Refused(DefragMemory)];
     Flow "time that a fragment waits for its datagram in live prevention" = "`defrag.timeout` ({}) after the last one"
         [of(|s| time(s.defrag.timeout))] in ["stages/settings.rs", "packet/defrag/holding.rs"], "refused",
         [Stats("defrag.dropped.incomplete"), Refused(Defrag)];
@@ -83,9 +85,15 @@ pub const LIMITS: &[Limit] = limits! {
         in ["stages/settings.rs", "stages/app_memory.rs"], "the same, flows of the protocol",
         [Stats("http.memuse"), Stats("http.memcap")];
     Flow "flows closed per packet when a bound is passed"
-        = "{}, and those that the packet made larger; {} looked at for each; {} if none of them holds what is short, or all are needed more than the one that went last"
-        [count(CLOSINGS), count(LOOKED_AT), count(LOOKED_AT * DRAWS)] in ["dataplane/passage/overload.rs"],
+        = "{}, and those that the packet made larger; up to {} are looked at for each"
+        [count(CLOSINGS), count(LOOKED_AT)] in ["dataplane/passage/overload.rs"],
         "the flows that the packet made larger are closed (not for memory of streams)", [Stats("app_layer_memory.closed_in_hand")];
+    Flow "backlog of a receive ring from which flows of lower priority give way, where policies have several"
+        = "{} eighths the lowest (until less than {} wait), {} all but the highest"
+        [count(shedding::BEGINS), count(shedding::BEGINS + 1 - shedding::HYSTERESIS), count(shedding::ALL)]
+        in ["stages/shedding.rs", "dataplane/passage/shedding.rs"],
+        "the policy's `overload` action ([When more comes than a worker takes](overload.md))",
+        [Stats("overload.*"), Metric("bartizan_overload_priority"), Refused(Overload)];
     Flow "memory of TCP sessions" = "`stream.memcap` ({})" [of(|s| bytes_or_none(s.stream.memcap))]
         in ["stages/settings.rs", "flow/tcp/pickup.rs"],
         "in prevention closed or half-open connections end for a new one; else `stream.memcap-policy`",

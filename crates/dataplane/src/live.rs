@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Running workers on live ports: one inline between two of them or passive on one, or several together ([`together`]).
+//! Workers on live ports. [`together`] has the one loop that all of them run, inline and passive, one or
+//! several; here is the handling of a batch's frames: before a worker sees them, and on their way out.
 //!
 //! Generations are swapped between batches; an idle link is woken for it, so a swap never waits for traffic. A turn
 //! takes what is there and never waits for more; one send call per batch and port.
@@ -8,17 +9,17 @@ mod answering;
 mod berth;
 mod control;
 mod exits;
+mod last_turns;
 pub mod together;
 mod unsent;
 
 use crate::ahead::AHEAD;
 use crate::segmentation;
 use crate::worker::{Frame, Worker};
-use bartizan_base::{Decision, LinkId, PortIndex, Verdict, WorkerId};
+use bartizan_base::{Decision, LinkId, PortIndex, Timestamp, Verdict};
 use bartizan_packet::{Checksums, DecodeOutput, Decoder, InternetChecksum, LinkType, PacketView};
 use bartizan_ports::{
-    Awake, Batch, Disposition, FrameFlags, FrameInfo, InlinePair, PendingChecksum, Port, PortError,
-    Segmentation, Side, Woke, wait_any,
+    Awake, Batch, Disposition, FrameFlags, FrameInfo, PendingChecksum, Port, Segmentation, Side,
 };
 use bartizan_stages::normaliser::{self, NormaliserCounters};
 use bartizan_stages::record::Recorder;
@@ -30,7 +31,7 @@ pub use crate::inquiry;
 pub use crate::views::live::{Counted, LevelsNow, LiveFlow, RefusedBy, StaysBy};
 pub use control::{Control, MOVES_ASKED};
 use exits::Exits;
-use unsent::UnsentFrames;
+use last_turns::LastTurns;
 
 /// Bytes before the network layer, an 802.1Q tag among them.
 const ETHERNET_AND_TAG: usize = 18;
@@ -39,9 +40,6 @@ const HEADERS_LEAST: usize = 54;
 
 /// Sleep of a worker that owes its level something. A turn takes a millisecond or some, so not all of the processor's time goes there.
 const OWED: Duration = Duration::from_millis(1);
-
-/// The only worker's number.
-const ALONE: WorkerId = WorkerId(0);
 
 /// How a worker uses its ports.
 #[derive(Clone, Copy, Debug)]
@@ -77,177 +75,6 @@ impl LiveOptions {
     /// What keeps processors awake. Where the kernel does not offer it, nothing does.
     fn awake(&self) -> Awake {
         if self.awake { Awake::open().unwrap_or_default() } else { Awake::default() }
-    }
-}
-
-/// Runs inline between two ports until the control says stop.
-///
-/// # Errors
-/// A port fails for good.
-pub fn run_inline(
-    worker: &mut Worker,
-    pair: &mut InlinePair,
-    link: LinkId,
-    options: &LiveOptions,
-    control: &Control,
-    recorder: &mut dyn Recorder,
-) -> Result<LiveCounters, PortError> {
-    let mut counters = LiveCounters::default();
-    let mut batch = Batch::with_capacity(options.batch);
-    let mut decoder = Rejecter::new(worker);
-    let mut awake = options.awake();
-    let mut unsent = UnsentFrames::default();
-    let mut released = Vec::new();
-    let mut last = LastTurns::default();
-    while last.goes_on(control) {
-        control.take(ALONE, worker);
-        recorder.turn();
-        if worker.is_asked() {
-            worker.show(|snapshot| {
-                snapshot.live = counters;
-                let sides = Side::BOTH.into_iter().enumerate();
-                sides.for_each(|(at, side)| snapshot.port(at, pair.port(side)));
-                (2..).zip(pair.exits()).for_each(|(at, port)| snapshot.port(at, &mut **port));
-            });
-        }
-        let mut seen = 0;
-        for side in Side::BOTH {
-            let (ingress, egress, exits) = pair.ways(side);
-            if ingress.receive(&mut batch)? == 0 {
-                continue;
-            }
-            let frames = take_apart(&mut batch, &mut decoder, &mut counters);
-            fill_in_checksums(&mut batch, &mut counters);
-            seen += frames;
-            counters.turns += 1;
-            worker.arrives_by(side as u32);
-            for index in 0..frames {
-                look_ahead(worker, &batch, index, (link, side as u32));
-                let Some((frame, info)) = frame_of(&batch, index, link) else { continue };
-                worker.arrives_with(checksums_of(info.flags));
-                let follows = is_followed(worker, &batch, index);
-                let decision = worker.frame_in_batch(&frame, follows, recorder);
-                let mut exits = Exits { ports: &mut *exits, unsent: &mut unsent };
-                let way = (side, decision.and_then(|decision| decision.egress));
-                let held = (&mut released, &mut exits);
-                send_released(worker, egress, Some(&mut batch), way, held, &mut decoder, &mut counters);
-                if let Some(decision) = decision {
-                    settle(worker, &mut batch, index, &decision, &mut exits, &mut decoder, &mut counters);
-                }
-                let first = index.saturating_sub(worker.waiting());
-                release(worker, &mut batch, index, link, recorder);
-                send_large(egress, &mut batch, first..=index, &mut decoder, &mut counters);
-            }
-            egress.transmit(&mut batch);
-            egress.flush()?;
-            exits::flush(exits);
-            unsent.note_batch(side, &batch);
-            batch.clear();
-            decoder.send(ingress);
-        }
-        if unsent.waits() {
-            let now = pair.port(Side::A).now();
-            unsent.tell(Some(now), pair, worker.generation(), recorder);
-        }
-        if worker.has_level() {
-            let now = pair.port(Side::A).now();
-            worker.drive_level(now, recorder);
-        }
-        last.saw(seen);
-        if seen == 0 && !control.stopping() {
-            let now = pair.port(Side::A).now();
-            let tick = options.sleep_of(worker);
-            if !worker.idle(now, recorder)
-                && pair.wait(control.waker(ALONE), options.spin, tick)? == Woke::Timeout
-                && tick == options.tick
-            {
-                awake.silence();
-            }
-        } else {
-            awake.packets();
-        }
-    }
-    unsent.tell(None, pair, worker.generation(), recorder);
-    Ok(counters)
-}
-
-/// Watches one port until the control says stop. Nothing is forwarded; refusals are only recorded.
-///
-/// # Errors
-/// The port fails for good.
-pub fn run_passive(
-    worker: &mut Worker,
-    port: &mut dyn Port,
-    link: LinkId,
-    options: &LiveOptions,
-    control: &Control,
-    recorder: &mut dyn Recorder,
-) -> Result<LiveCounters, PortError> {
-    let mut counters = LiveCounters::default();
-    let mut batch = Batch::with_capacity(options.batch);
-    let mut decoder = Rejecter::new(worker);
-    let mut last = LastTurns::default();
-    while last.goes_on(control) {
-        control.take(ALONE, worker);
-        recorder.turn();
-        if worker.is_asked() {
-            worker.show(|snapshot| {
-                snapshot.live = counters;
-                snapshot.port(0, port);
-            });
-        }
-        let frames = port.receive(&mut batch)?;
-        last.saw(frames);
-        if frames == 0 {
-            if control.stopping() {
-                continue;
-            }
-            let now = port.now();
-            if !worker.idle(now, recorder) {
-                wait_any(&mut [port], control.waker(ALONE), options.spin, options.tick)?;
-            }
-            continue;
-        }
-        counters.turns += 1;
-        let frames = take_apart(&mut batch, &mut decoder, &mut counters);
-        for index in 0..frames {
-            let Some((frame, info)) = frame_of(&batch, index, link) else { continue };
-            if info.flags.contains(FrameFlags::DUPLICATE) {
-                counters.duplicates += 1;
-                continue;
-            }
-            worker.arrives_with(checksums_of(info.flags));
-            worker.frame(&frame, recorder);
-        }
-        batch.clear();
-    }
-    Ok(counters)
-}
-
-/// Turns after the word to stop: what lies in the rings already is handled like everything before it, and no more is waited for.
-#[derive(Default)]
-struct LastTurns {
-    turns: u32,
-    idle: bool,
-}
-
-impl LastTurns {
-    /// A ring's frames, and some that come meanwhile.
-    const MOST: u32 = 32;
-
-    /// Whether another turn is to be made.
-    fn goes_on(&mut self, control: &Control) -> bool {
-        if !control.stopping() {
-            return true;
-        }
-        self.turns += 1;
-        // The turn before the word came may have seen nothing; one after it must.
-        !(self.idle && self.turns > 1) && self.turns <= Self::MOST
-    }
-
-    /// A turn saw so many frames.
-    const fn saw(&mut self, frames: usize) {
-        self.idle = frames == 0;
     }
 }
 
@@ -287,6 +114,12 @@ fn fill_in(bytes: &mut [u8], start: usize, field: usize) -> Option<()> {
     let sum = if sum == 0 { 0xffff } else { sum };
     about.get_mut(field..field.checked_add(2)?)?.copy_from_slice(&sum.to_be_bytes());
     Some(())
+}
+
+/// The time of a batch's last frame.
+fn newest_of(batch: &Batch) -> Timestamp {
+    let last = batch.len().checked_sub(1).and_then(|last| batch.info(last));
+    last.map_or(Timestamp::ZERO, |info| info.timestamp)
 }
 
 /// A frame of a batch, as a worker takes it.

@@ -13,6 +13,7 @@ use bartizan_applayer::flow::Engine;
 use bartizan_base::turns::Turn;
 use bartizan_base::{Decision, Generation, LinkId, Reason, Timestamp, WorkerId};
 use bartizan_flow::{FlowHash, FlowTable, TableError};
+use bartizan_function::RuleCount;
 use bartizan_offload::{FlowManager, ManagerCounters, Stays};
 use bartizan_packet::{Checksums, Decoded, DecoderConfig};
 use bartizan_stages::account::Account;
@@ -32,9 +33,11 @@ use bartizan_stages::leaving::Leaving;
 use bartizan_stages::lifecycle::{Act, FunctionEvent, FunctionNow};
 use bartizan_stages::normaliser::{NormaliserCounters, Rewrite};
 use bartizan_stages::notice::Notice;
+use bartizan_stages::observers::Observers;
 use bartizan_stages::record::{Entry, Recorder};
 use bartizan_stages::runner::Runner;
 use bartizan_stages::settings::{ChecksumMode, EngineSettings};
+use bartizan_stages::shedding::Shedding;
 use shown::Held;
 use std::sync::Arc;
 
@@ -50,6 +53,7 @@ pub struct Worker {
     flows: Flows,
     runner: Runner,
     account: Account,
+    shedding: Shedding,
     leaving: Leaving,
     hosts: HostCare,
     presenter: Option<Presenter>,
@@ -76,6 +80,7 @@ impl Worker {
             flows: Flows::new(&settings)?,
             account: Account::new(&settings, &chains),
             runner: Runner::new(&settings, engine, chains),
+            shedding: Shedding::default(),
             leaving: Leaving::default(),
             hosts: HostCare::default(),
             presenter: None,
@@ -96,6 +101,7 @@ impl Worker {
                 position: &mut self.position,
                 checksums: &mut self.checksums,
                 account: &mut self.account,
+                shedding: &mut self.shedding,
                 leaving: &mut self.leaving,
                 recorder,
             },
@@ -170,7 +176,8 @@ impl Worker {
         frames: impl Iterator<Item = &'f [u8]>,
         (link, arrived_by): (LinkId, u32),
     ) {
-        let whence = Whence { tenant: self.position.tenant, link, arrived_by };
+        let esp_flows = self.runner.chains().esp_flows();
+        let whence = Whence { tenant: self.position.tenant, link, arrived_by, esp_flows };
         let guess = Guess { scope: whence.plain_scope(&self.settings), vlans: self.settings.vlan_in_key };
         let table = self.flows.table();
         let mut hashes = [FlowHash(0); AHEAD];
@@ -252,6 +259,24 @@ impl Worker {
     /// [`Worker::take_released`]. Fragments that come by different ways are no datagram.
     pub const fn arrives_by(&mut self, number: u32) {
         self.intake.arrives_by(number);
+    }
+
+    /// Takes the backlog before a batch, in eighths of a ring: while much waits, flows give way by the
+    /// priorities of their policies ([`Shedding`]). The backlog is asked for only where these differ.
+    #[inline]
+    pub fn shed_by(&mut self, backlog: impl FnOnce() -> u8) {
+        let priorities = self.runner.chains().policies().priorities();
+        if priorities.len() < 2 && !self.shedding.is_on() {
+            return;
+        }
+        let begins = self.shedding.update(backlog(), priorities);
+        self.account.counters.shed.begun += u64::from(begins);
+    }
+
+    /// The priority below which flows give way now; 0 while none does.
+    #[must_use]
+    pub const fn sheds_below(&self) -> u8 {
+        self.shedding.below()
     }
 
     /// No packets came: flows whose time is over end, fragments are given up. `true`: there is more to be done, so look whether packets
@@ -442,7 +467,8 @@ impl Worker {
     ) -> Fragmented {
         let tenant = self.runner.chains().classifier.tenant_of(packet, frame.link);
         self.intake.exchange_joined(joined);
-        let fragmented = self.intake.defragment(&self.settings, (frame, tenant), bytes, packet, datagram);
+        let with = (&self.settings, &**self.runner.chains());
+        let fragmented = self.intake.defragment(with, (frame, tenant), bytes, packet, datagram);
         self.intake.exchange_joined(joined);
         fragmented
     }
@@ -471,6 +497,7 @@ impl Worker {
 
     /// Takes another generation. To be called between frames.
     pub fn enter_generation(&mut self, chains: Arc<Chains>) {
+        self.pause_observation();
         credit_early(&mut self.flows, &mut self.runner, &mut self.account, self.settings.prevention);
         self.flows.early.leave(self.runner.generation(), self.runner.chains().early.as_ref());
         self.account.memory.set_quotas(chains.quotas());
@@ -478,6 +505,17 @@ impl Worker {
         if let Some(manager) = self.flows.manager.as_deref_mut() {
             manager.enter_generation(self.runner.generation());
         }
+        self.runner.resume_observation();
+    }
+
+    /// Puts observers around functions, in the place of those that were there. To be called between batches.
+    pub(crate) fn observe(&mut self, observers: Observers, me: WorkerId) {
+        self.runner.observe(observers, me);
+    }
+
+    /// Runs the chains without observers, until it enters a generation.
+    pub(crate) fn pause_observation(&mut self) {
+        self.runner.pause_observation();
     }
 
     /// Lets `handle` work in a generation, then goes on in its own.
@@ -535,6 +573,11 @@ impl Worker {
     /// Counters of the functions with whose they are, over all generations.
     pub fn visit_functions_by_name(&self, each: &mut dyn FnMut(&'static str, &'static str, u64)) {
         self.runner.visit_functions_by_name(each);
+    }
+
+    /// Counters of the rules of the running generation, by function.
+    pub fn visit_rules(&self, each: &mut dyn FnMut(&'static str, RuleCount<'_>)) {
+        self.runner.visit_rules(each);
     }
 
     /// Numbers of flows are unique in a run: each worker has its own range.

@@ -40,10 +40,10 @@ use crate::handover::Owners;
 use crate::worker::{Frame, Worker, WorkerCounters};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::turns::Turns;
-use bartizan_base::{Generation, Timestamp, WorkerId};
+use bartizan_base::{Decision, Generation, Timestamp, WorkerId};
 use bartizan_flow::{FlowKey, TableError};
 use bartizan_stages::chain::Chains;
-use bartizan_stages::frame::{Place, next_frame};
+use bartizan_stages::frame::{Inside, Place, next_frame};
 use bartizan_stages::guests::{Guest, NotMoved};
 use bartizan_stages::lifecycle::FunctionEvent;
 use bartizan_stages::record::Recorder;
@@ -564,8 +564,8 @@ impl<R: WorkerRecorder> Post<R> {
             for (step, part) in (0u64..).zip(parts).filter(|(_, part)| part.owner == me) {
                 self.worker.position.place = frame << 8 | step.min(0xff);
                 self.at(frame, PACKETS | step);
-                let inner_refused = self.is_one_refused(parts.iter().take(step as usize));
-                self.part(round, head, part, inner_refused);
+                let inside = self.decided_inside(parts.iter().take(step as usize));
+                self.part(round, head, part, inside);
             }
         }
         // What comes next is not there yet, and is behind all that others do now.
@@ -607,18 +607,23 @@ impl<R: WorkerRecorder> Post<R> {
         self.worker.position.wait_for(frame, step);
     }
 
-    /// Whether one of these packets was refused, which lie in the one in hand. Waits for those of other workers: they are further back, and wait for nobody who
+    /// What was decided of these packets, which lie in the one in hand. Waits for those of other workers:
+    /// they are further back, and wait for nobody who
     /// waits here.
-    fn is_one_refused<'p>(&self, mut inner: impl Iterator<Item = &'p Part>) -> bool {
-        let refused = |part: &Part| {
+    fn decided_inside<'p>(&self, inner: impl Iterator<Item = &'p Part>) -> Inside {
+        let mut decision = Decision::CONTINUE;
+        for part in inner {
             let owner = usize::from(part.owner.0);
             wait_until(|| part.decided().is_some() || self.turns.has_ended(owner));
-            part.decided().is_some_and(|decision| !decision.verdict.forwards())
-        };
-        inner.any(refused)
+            decision = decision.strictest(part.decided().unwrap_or_default());
+            if !decision.verdict.forwards() {
+                break;
+            }
+        }
+        decision.into()
     }
 
-    fn part(&mut self, round: &Round, head: &Head, part: &Part, inner_refused: bool) {
+    fn part(&mut self, round: &Round, head: &Head, part: &Part, inside: Inside) {
         let frame = Frame {
             now: head.now,
             bytes: round.bytes.get(head.begin..head.end).unwrap_or_default(),
@@ -629,7 +634,7 @@ impl<R: WorkerRecorder> Post<R> {
         };
         let bytes = round.bytes.get(part.begin..part.end).unwrap_or_default();
         self.worker.set_checksums(head.checksums);
-        let place = Place { around: part.around.as_ref(), inner_refused, ..part.place };
+        let place = Place { around: part.around.as_ref(), inside, ..part.place };
         let decision = self.worker.packet(&frame, bytes, &part.packet, &place, &mut self.recorder);
         part.decision.store(pack(&decision), Ordering::Relaxed);
         if let Some(key) = &part.guest {

@@ -450,3 +450,45 @@ fn what_waits_is_counted_when_its_time_is_over_and_at_the_end() {
         assert_eq!(counted(&worker), (16, 0, 16));
     }
 }
+
+#[test]
+fn a_flood_of_first_fragments_makes_room_of_its_own_and_every_frame_is_counted() {
+    for v6 in [false, true] {
+        let bench = bench(true, "no");
+        let mut settings = bench.engine_settings.clone().for_real_receivers(true);
+        settings.defrag.memory = 1 << 20;
+        let mut worker = Worker::new(settings, Arc::clone(&bench.engine), Arc::clone(&bench.chains)).unwrap();
+        let mut see = |bytes: &[u8]| {
+            let frame = Captured { now: Timestamp::from_parts(10, 0), bytes: bytes.to_vec() };
+            let decision = worker.frame(&frame.frame(1), &mut Nothing);
+            outcome(&mut worker, decision)
+        };
+        let (mut sent, mut left) = (0, 0);
+        for id in 0..40 {
+            // Of one that nobody completes, between the fragments of a ping of 3,000 bytes.
+            let ping: Vec<_> = fragments(v6, ENDS, 17, id, &udp((9, 10), &[b'.'; 3_000]), 1_232)
+                .iter()
+                .map(|part| ethernet(v6, part))
+                .collect();
+            for (at, frame) in ping.iter().enumerate() {
+                for n in 0..50 {
+                    let flood =
+                        &fragments(v6, (5, 2), 17, 1_000 + sent + n, &udp((9, 10), &[b'.'; 2_000]), 1_232);
+                    assert_eq!(see(&ethernet(v6, &flood[0])).0, Became::Held);
+                }
+                sent += 51;
+                let (became, released) = see(frame);
+                let last = at + 1 == ping.len();
+                assert_eq!(became, if last { Became::Left(at) } else { Became::Held }, "{id}");
+                assert!(!last || released == ping[..at]);
+                left += usize::from(last) * ping.len();
+            }
+        }
+        worker.shutdown(&mut Nothing);
+        let c = worker.counters();
+        let refused = [Reason::Defrag, Reason::DefragMemory].map(|reason| c.refused[reason as usize]);
+        assert_eq!((c.packets, c.forwarded), (u64::from(sent), left as u64));
+        assert_eq!(refused.iter().sum::<u64>(), c.packets - c.forwarded);
+        assert!(refused[1] > 4_000, "{refused:?}");
+    }
+}

@@ -5,12 +5,12 @@
 use crate::common;
 use crate::inline_net;
 
-use bartizan_base::LinkId;
-use bartizan_dataplane::live::{Control, LiveOptions, run_inline};
+use bartizan_dataplane::live::{Control, LiveOptions};
 use bartizan_dataplane::worker::Worker;
 use bartizan_ports::{InlineOptions, InlinePair, InlinePort, Port};
 use bartizan_testkit::packet::{Datagram, Ip, UDP, sum_ipv4_header};
-use inline_net::{AtEnd, in_namespace, link, wire};
+use bartizan_testkit_worker::live;
+use inline_net::{in_namespace, link, wire};
 use std::collections::BTreeSet;
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -131,23 +131,14 @@ fn through<T>(prevention: bool, test: impl FnOnce(&mut InlinePort) -> T) -> T {
     let bench = common::bench(prevention, "no");
     let settings = bench.engine_settings.clone();
     let settings = if prevention { settings.for_real_receivers(true) } else { settings };
-    let mut worker = Worker::new(settings, Arc::clone(&bench.engine), Arc::clone(&bench.chains)).unwrap();
+    let worker = Worker::new(settings, Arc::clone(&bench.engine), Arc::clone(&bench.chains)).unwrap();
     let mut client = InlinePort::open("a0", &InlineOptions::default()).unwrap();
-    let (mut pair, _) = InlinePair::open("a1", "b1", &InlineOptions::default(), false).unwrap();
+    let (pair, _) = InlinePair::open("a1", "b1", &InlineOptions::default(), false).unwrap();
     let control = Control::new().unwrap();
     let options = LiveOptions { spin: Duration::ZERO, ..LiveOptions::default() };
-    let result = std::thread::scope(|scope| {
-        let engine = scope.spawn(|| {
-            run_inline(&mut worker, &mut pair, LinkId(0), &options, &control, &mut common::Nothing).unwrap()
-        });
-        let end = AtEnd(|| control.stop());
-        let result = test(&mut client);
-        drop(end);
-        engine.join().unwrap();
-        result
-    });
-    worker.shutdown(&mut common::Nothing);
-    let counters = worker.counters();
+    let recorder = &mut common::Nothing;
+    let (result, post) = live::inline(worker, pair, recorder, &options, &control, |_| test(&mut client));
+    let counters = post.station.worker().counters();
     let refused: u64 = counters.refused.iter().sum();
     assert_eq!(counters.packets, counters.forwarded + refused);
     result

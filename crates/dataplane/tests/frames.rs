@@ -5,12 +5,15 @@
 
 use crate::common;
 
-use bartizan_base::{LinkId, Timestamp};
-use bartizan_dataplane::live::{Control, LiveCounters, LiveOptions, run_inline};
+use bartizan_base::Timestamp;
+use bartizan_dataplane::handover::Station;
+use bartizan_dataplane::live::together::{Ports, Post};
+use bartizan_dataplane::live::{Control, LiveCounters, LiveOptions};
 use bartizan_dataplane::worker::Worker;
 use bartizan_packet::capture::CaptureReader;
 use bartizan_ports::{InlinePair, TestClock, TestPort};
 use bartizan_stages::normaliser::{self, NormaliserCounters};
+use bartizan_testkit_worker::live;
 use common::{Bench, Captured, Nothing, bench, ethernet, fragments, gre, ip, tcp, udp};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -69,15 +72,13 @@ fn through(bench: &Bench, frames: &[Captured], leaving: usize) -> (Vec<Vec<u8>>,
     for frame in frames {
         a.inject(&frame.bytes, frame.now);
     }
-    let mut pair = InlinePair::new(Box::new(a), Box::new(b), false).unwrap();
-    let (mut worker, control) = (worker(bench), Control::new().unwrap());
+    let pair = InlinePair::new(Box::new(a), Box::new(b), false).unwrap();
+    let (worker, control) = (worker(bench), Control::new().unwrap());
     let options = LiveOptions { batch: 32, spin: Duration::ZERO, ..LiveOptions::default() };
-    std::thread::scope(|scope| {
-        let running = scope.spawn(|| {
-            run_inline(&mut worker, &mut pair, LinkId(0), &options, &control, &mut Nothing).unwrap()
-        });
+    let recorder = &mut Nothing;
+    let (mut out, post) = live::inline(worker, pair, recorder, &options, &control, |has_ended| {
         let (mut out, begun) = (Vec::new(), Instant::now());
-        while out.len() < leaving && begun.elapsed() < Duration::from_secs(10) && !running.is_finished() {
+        while out.len() < leaving && begun.elapsed() < Duration::from_secs(10) && !has_ended() {
             match server.take() {
                 Some(frame) => out.push(frame),
                 None => std::thread::sleep(Duration::from_micros(100)),
@@ -85,11 +86,10 @@ fn through(bench: &Bench, frames: &[Captured], leaving: usize) -> (Vec<Vec<u8>>,
         }
         // What should not have left would come now.
         std::thread::sleep(Duration::from_millis(2));
-        control.stop();
-        let counters = running.join().unwrap();
-        out.extend(std::iter::from_fn(|| server.take()));
-        (out, counters)
-    })
+        out
+    });
+    out.extend(std::iter::from_fn(|| server.take()));
+    (out, post.counters)
 }
 
 fn check(bench: &Bench, frames: &[Captured]) -> (usize, u64) {
@@ -277,12 +277,14 @@ fn what_lies_in_the_ring_leaves_after_the_word_to_stop() {
     for frame in &frames {
         a.inject(&frame.bytes, frame.now);
     }
-    let mut worker = worker(&bench);
-    let mut pair = InlinePair::new(Box::new(a), Box::new(b), false).unwrap();
+    let worker = worker(&bench);
+    let pair = InlinePair::new(Box::new(a), Box::new(b), false).unwrap();
     let control = Control::new().unwrap();
     control.stop();
     let options = LiveOptions { batch: 64, spin: Duration::ZERO, ..LiveOptions::default() };
-    run_inline(&mut worker, &mut pair, LinkId(0), &options, &control, &mut Nothing).unwrap();
-    assert_eq!(worker.counters().packets, 1000);
+    let mut post = Post::new(Station::alone(worker), Ports::Inline(pair), Box::new(Nothing));
+    post.run(&options, &control).unwrap();
+    assert_eq!(post.station.worker().counters().packets, 1000);
+    let Ports::Inline(pair) = &mut post.ports else { unreachable!("no berth takes them away") };
     assert_eq!(pair.port(bartizan_ports::Side::B).stats().sent, 1000);
 }

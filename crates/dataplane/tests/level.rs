@@ -49,7 +49,7 @@ const RULES: &str = "\
     pass tcp any any -> any [53,80,443] (flow:established; bypass; sid:4;)\npass udp any any -> any [53,80,443] (bypass; sid:5;)\n\
     pass udp any any -> any 4789 (bypass; sid:6;)\n";
 /// Everything is inspected, and one port refused by the packet filter.
-const OTHER: &str = "chain: [pfw, ids], pfw: {default: allow, rules: [{drop: udp, to-ports: 668}]}, ids: {}";
+const OTHER: &str = "chain: [pfw, ids], pfw: {default: allow, rules: [{drop: udp, to-ports: 668}, {drop: udp, from-ports: 668}]}, ids: {}";
 
 /// A flow of the generator.
 #[derive(Clone, Copy, Default)]

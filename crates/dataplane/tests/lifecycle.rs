@@ -432,6 +432,46 @@ fn a_staged_policy_lets_everything_go() {
     assert_eq!(bench.stat("detect.alert"), 2);
 }
 
+/// Texts of would-be refusals with the client's port, in their order.
+fn would_be(events: &[Value]) -> Vec<(u64, &str)> {
+    let staged = events.iter().filter(|event| event["alert"]["gid"] == 9_000);
+    let told = |event: &'_ Value| event["src_port"].as_u64().unwrap();
+    staged.map(|event| (told(event), event["alert"]["signature"].as_str().unwrap())).collect()
+}
+
+/// What is refused for want of a function where the policy is enforced is reported where it is staged: with
+/// the packet in which it panics and those that come while it is away, once for each flow and reason.
+#[test]
+fn a_staged_policy_reports_what_would_be_refused_for_want_of_a_function() {
+    for v6 in [false, true] {
+        for (function, policy) in [("fragile", CLOSED), ("brittle", BRITTLE)] {
+            let staged = format!("{policy}, staged: true");
+            let mut bench = Bench::new(&format!("would-{function}-{v6}"), &staged, "", |_| ());
+            for (port, payload) in [(1, &b"a"[..]), (2, b"panic"), (1, b"a"), (1, b"a"), (3, b"a")] {
+                assert_eq!(bench.datagram(v6, port, payload).reason, None, "{function} {port}");
+            }
+            bench.stack.worker.order(function, Act::Stop);
+            assert_eq!(bench.datagram(v6, 1, b"a").reason, None);
+            let (_, events) = bench.stack.finish();
+            let text = |why: &str| format!("staged policy: {function} would refuse this ({why})");
+            let [failed, stopped] = ["function_failed", "function_stopped"].map(text);
+            let expected = [(2, &*failed), (1, &failed), (3, &failed), (1, &stopped)];
+            assert_eq!(would_be(&events), expected, "{function}");
+            for flow in events.iter().filter(|event| event["event_type"] == "flow") {
+                let would_be = &flow["bartizan"]["would_be"];
+                let told =
+                    serde_json::json!({"function": function, "verdict": "drop", "reason": "function_failed"});
+                assert_eq!(*would_be, told, "{flow}");
+            }
+        }
+        // A policy that goes on without it reports nothing.
+        let mut bench = Bench::new(&format!("would-open-{v6}"), &format!("{OPEN}, staged: true"), "", |_| ());
+        bench.datagram(v6, 2, b"panic");
+        bench.datagram(v6, 1, b"a");
+        assert_eq!(would_be(&bench.stack.finish().1), []);
+    }
+}
+
 #[test]
 fn drop_records_say_whose_absence_it_is() {
     let mut bench = Bench::new("records", CLOSED, "", |_| ());

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A function that panics again and again, and orders about it, under inline traffic of live workers in threads.
 
-use bartizan_base::{Decision, FunctionId, PacketDuration, Reason, Timestamp};
+use bartizan_base::{PacketDuration, Reason, Timestamp};
 use bartizan_dataplane::live::inquiry::Question;
 use bartizan_dataplane::live::together::{Ports, Post, run_together};
 use bartizan_dataplane::live::{Control, LiveOptions};
-use bartizan_function::{Function, FunctionKind, FunctionSpec, Model, PacketContext, RuleSource, RulesError};
+use bartizan_function::{FunctionSpec, Model, PacketContext};
 use bartizan_ports::{InlinePair, Port, TestClock, TestPort};
 use bartizan_stages::lifecycle::{Act, Condition};
 use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::hosts::{ethernet, ip, udp};
 use bartizan_testkit::random::Random;
-use bartizan_testkit_worker::{Made, Nothing, Stack};
-use std::sync::Arc;
+use bartizan_testkit_worker::{Made, Nothing, Stack, header_function};
 use std::time::{Duration, Instant};
 
 /// Longest time that anything here may take.
@@ -29,33 +28,10 @@ static SPEC: FunctionSpec = FunctionSpec {
     counters: &[],
 };
 
-struct Fragile(FunctionId);
-struct FragileKind;
-
-impl FunctionKind for FragileKind {
-    fn spec(&self) -> &'static FunctionSpec {
-        &SPEC
-    }
-
-    fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
-        Ok(Box::new(Fragile(source.id)))
-    }
-}
-
-impl Function for Fragile {
-    fn spec(&self) -> &'static FunctionSpec {
-        &SPEC
-    }
-
-    fn id(&self) -> FunctionId {
-        self.0
-    }
-
-    fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
-        let payload = context.packet.map(|packet| packet.payload()).unwrap_or_default();
-        assert!(!payload.starts_with(b"panic"), "a defect, made by the test");
-        Decision::CONTINUE
-    }
+/// Panics with packets that say so.
+fn fragile(context: &mut PacketContext<'_>) {
+    let payload = context.packet.map(|packet| packet.payload()).unwrap_or_default();
+    assert!(!payload.starts_with(b"panic"), "a defect, made by the test");
 }
 
 fn tune(settings: &mut EngineSettings) {
@@ -66,7 +42,7 @@ fn tune(settings: &mut EngineSettings) {
 
 struct Rig {
     stack: Stack,
-    posts: Vec<Post<Nothing>>,
+    posts: Vec<Post<Box<Nothing>>>,
     outside: Vec<[TestPort; 2]>,
     control: Control,
     clock: TestClock,
@@ -76,7 +52,7 @@ impl Rig {
     fn new(name: &str, count: usize, policy: &str) -> Self {
         let rules = "alert udp any any -> any any (content:\"seen\"; sid:1;)";
         let made = Made { name, policy, set: &[], tune, rules, thresholds: "" };
-        let stack = Stack::with_functions(&made, vec![Arc::new(FragileKind)]);
+        let stack = Stack::with_functions(&made, vec![header_function(&SPEC, fragile)]);
         let clock = TestClock::starting_at(Timestamp::from_nanos(1_000_000_000));
         let (mut posts, mut outside) = (Vec::new(), Vec::new());
         for station in stack.stations(count) {
@@ -84,7 +60,7 @@ impl Rig {
             let (server, b) = TestPort::pair(["server", "b"], 1500, 1 << 16, &clock).unwrap();
             outside.push([client, server]);
             let ports = Ports::Inline(InlinePair::new(Box::new(a), Box::new(b), false).unwrap());
-            posts.push(Post::new(station, ports, Nothing));
+            posts.push(Post::new(station, ports, Box::new(Nothing)));
         }
         Rig { stack, posts, outside, control: Control::for_workers(count as u16).unwrap(), clock }
     }

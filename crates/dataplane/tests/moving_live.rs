@@ -172,10 +172,10 @@ fn transfers() {
     let spread = settings.spread(2);
     let (pairs, _) = InlinePair::open_group("a1", "b1", &InlineOptions::default(), &spread, false).unwrap();
     let flows = Flows::default();
-    let mut posts: Vec<Post<Flows>> = made
+    let mut posts: Vec<Post<Box<Flows>>> = made
         .into_iter()
         .zip(pairs)
-        .map(|(station, pair)| Post::new(station, Ports::Inline(pair), flows.clone()))
+        .map(|(station, pair)| Post::new(station, Ports::Inline(pair), Box::new(flows.clone())))
         .collect();
     let owners = posts[0].station.owners();
     let keys = CLIENTS.map(|(v6, port)| {

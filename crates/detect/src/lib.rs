@@ -28,6 +28,6 @@ pub mod state;
 // Others know the modules by their names alone.
 pub use compile::{builder, firewall, groups, hook, keyword, known};
 pub use engine::{explain, header, inspect, txstate};
-pub use model::{basis, buffers, condition, content, heads, left, request, signature, visibility};
+pub use model::{basis, buffers, condition, content, ends, heads, left, request, signature, visibility};
 pub use ruleset::needs;
 pub use state::shared;

@@ -42,7 +42,7 @@ pub const LIMITS: &[Limit] = limits! {
         "it stays an NFA: half as fast, built in linear time", [NotNeeded];
     File "compiled patterns on disk" = "{}" [bytes(CACHE_BYTES)] in ["pattern/cache.rs"],
         "the oldest are removed", [Metric("bartizan_pattern_cache_total")];
-    File "attempts that `explain rule` shows" = "{}" [count(trace::ATTEMPTS_MAX)] in ["detect/engine/explain/trace.rs"],
+    File "attempts that `explain rule` and `ctl trace` show" = "{}, on demand up to {}" [count(trace::ATTEMPTS), count(trace::ATTEMPTS_MAX)] in ["detect/engine/explain/trace.rs"],
         "counted, not shown", [Told("`attempts`")];
     File "sids of a flow's rules that `explain flow` lists" = "{}" [count(SIDS_SHOWN)] in ["detect/engine/explain/mod.rs"],
         "only their number is told", [NotNeeded];

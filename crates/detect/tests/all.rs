@@ -5,6 +5,7 @@
 // What they share.
 mod common;
 
+mod absent;
 mod actions;
 mod addresses;
 mod app;
@@ -14,8 +15,10 @@ mod firewall;
 mod groups;
 mod known;
 mod loading;
+mod meaning;
 mod numbers;
 mod properties;
+mod published;
 mod reference_pages;
 mod state;
 mod visibility;

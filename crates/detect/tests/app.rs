@@ -60,7 +60,7 @@ fn alerts_of_seen(
     let shared = Arc::default();
     let loaded = load_text(rules, &Settings::new(), &shared);
     let visible = Visibility::of(&loaded.rules.signatures, |rule| rule.id.sid < common::HIDDEN);
-    let said: Vec<_> = loaded.diagnostics.iter().map(|d| d.message.clone()).collect();
+    let said = common::complaints(&loaded);
     assert!(said.is_empty(), "{said:?}");
     let [md5, sha1, sha256] = Needs::of(&loaded.rules).hashes;
     let files = FileSettings { md5, sha1, sha256, ..FileSettings::default() };
@@ -191,7 +191,7 @@ fn alerts_of_seen(
 }
 
 /// Sids of the options that alert, each a rule of the protocol, numbered from 1.
-fn of_options(
+pub(crate) fn of_options(
     protocol: &str,
     options: &[&str],
     transport: Transport,
@@ -208,8 +208,8 @@ fn of_options(
     sids
 }
 
-const GET: &[u8] = b"GET /a/b.pdf?q=1 HTTP/1.1\r\nHost: Example.ORG\r\nUser-Agent: probe\r\n\r\n";
-const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello";
+pub(crate) const GET: &[u8] = b"GET /a/b.pdf?q=1 HTTP/1.1\r\nHost: Example.ORG\r\nUser-Agent: probe\r\n\r\n";
+pub(crate) const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello";
 
 #[test]
 fn http_old_and_new() {

@@ -142,6 +142,26 @@ fn where_payloads_are_looked_at() {
     for counted in ["flow.pkts:toserver,>1;", "flow.bytes:toserver,>1;", "flow.age:>1;"] {
         assert_eq!(of("tcp", counted), (Packets::All, false), "{counted}");
     }
+    // All packets of a flow and direction have the same addresses; other packet buffers are of a packet.
+    for address in ["ip.src", "ip.dst"] {
+        for head in ["tcp", "ip", "http", "tcp-stream"] {
+            let options = format!("{address}; content:\"b\"; pkt_data;");
+            assert_eq!(of(head, &options), (Packets::OutsideStream, true), "{head} {address}");
+        }
+        let options = |more| format!("{address}; to_md5; content:\"b\"; pkt_data; {more}");
+        assert_eq!(of("tcp", &options("content:\"c\"; depth:9;")), (Packets::All, true), "{address}");
+        assert_eq!(of("tcp", &options("flow:only_stream;")), (Packets::None, true), "{address}");
+        for packet in ["flow:no_stream;", "dsize:>0;", "tcp.hdr; content:\"b\"; pkt_data;"] {
+            assert_eq!(of("tcp", &options(packet)), (Packets::All, false), "{address} {packet}");
+        }
+        assert_eq!(of("tcp-pkt", &options("")), (Packets::All, false), "{address}");
+        assert_eq!(of("udp", &options("")), (Packets::All, false), "{address}");
+    }
+    for header in ["ipv4.hdr", "ipv6.hdr", "tcp.hdr"] {
+        let options = format!("{header}; content:\"b\"; pkt_data;");
+        assert_eq!(of("tcp", &options), (Packets::All, false), "{header}");
+    }
+    assert_eq!(of("tcp", "pktvar:a,\"b\";"), (Packets::OutsideStream, true));
     assert_eq!(of("tcp", "stream-event:est_invalid_ack;"), (Packets::OutsideStream, true));
     assert_eq!(of("tcp", "tcpv4-csum:valid;"), (Packets::OutsideStream, true));
 }

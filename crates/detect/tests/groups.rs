@@ -56,8 +56,8 @@ fn group<'g>(groups: &'g Groups, set: usize, header: &Header, direction: Directi
 
 /// Whether packets of a flow in a direction meet a head.
 fn meets(head: &Head, header: &Header, direction: Direction) -> bool {
-    let client = Some((header.source, header.source_port));
-    let server = Some((header.destination, header.destination_port));
+    let client = Some((header.source, Some(header.source_port)));
+    let server = Some((header.destination, Some(header.destination_port)));
     let ends = Ends { source: client, destination: server };
     let ends = if direction == Direction::ToServer { ends } else { ends.turned() };
     let family = match head.family {
@@ -88,6 +88,8 @@ fn head() -> impl Strategy<Value = String> {
         "[80,443]",
         "$SERVER_PORTS",
         "!$SERVER_PORTS",
+        "0:",
+        "[!80,!53]",
         "1024:",
         "[1:100,!50]",
         "53",

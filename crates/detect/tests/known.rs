@@ -82,9 +82,9 @@ fn a_rule_that_is_as_it_was_is_shared() {
     ];
     let second = loads.load(&other.concat(), &[]);
     assert_eq!(shared(&first, &second), [2]);
-    // The order of evaluation is that of the file, whoever was there first.
+    // The order of evaluation is that of the numbers, whoever was there first.
     let sids: Vec<u32> = second.rules.signatures.iter().map(|s| s.id.sid).collect();
-    assert_eq!(sids, [3, 2, 1]);
+    assert_eq!(sids, [1, 2, 3]);
     // What nobody has any more is not kept.
     drop(first);
     let gone =

@@ -91,6 +91,112 @@ fn an_xbit_set_by_a_packet_is_not_seen_by_readers_of_the_same_packet() {
     }
 }
 
+/// As in Suricata: rules that write `hostbits` and those that read `xbits` come before the others, `hostbits`
+/// that are read do not count, and rules that are equal follow their numbers.
+#[test]
+fn marks_and_numbers_give_rules_their_order() {
+    let rules = [
+        rule(9, r#"content:"x"; hostbits:set,y;"#),
+        rule(8, r#"content:"x"; hostbits:set,y; xbits:isnotset,q,track ip_src;"#),
+        rule(7, r#"content:"x"; hostbits:set,y; hostbits:isnotset,q;"#),
+        rule(6, r#"content:"x"; hostbits:isnotset,q;"#),
+        rule(5, r#"content:"x";"#),
+        rule(4, r#"content:"x"; xbits:set,z,track ip_src;"#),
+        rule(3, r#"content:"x"; xbits:isnotset,q,track ip_pair;"#),
+        rule(2, r#"content:"x"; xbits:isnotset,q,track ip_src; xbits:isnotset,q,track ip_pair;"#),
+        rule(1, r#"content:"x"; xbits:isnotset,q,track ip_src;"#),
+    ];
+    let mut lab = Lab::new(&rules.concat());
+    assert_eq!(lab.send_to_server(b"x"), [7, 9, 8, 2, 1, 3, 4, 5, 6]);
+}
+
+/// A packet without a flow counts as the client's where `flow` asks for nothing but the direction, as in
+/// Suricata.
+#[test]
+fn packets_without_a_flow_go_to_the_server() {
+    for (options, holds) in [
+        ("to_server", true),
+        ("to_client", false),
+        ("to_server,no_frag", false),
+        ("to_server,established", false),
+        ("stateless", false),
+    ] {
+        let mut lab = Lab::new(&rule(1, &format!("flow:{options}; content:\"a\";")));
+        lab.flowless = true;
+        assert_eq!(!lab.send_to_server(b"a").is_empty(), holds, "{options}");
+    }
+}
+
+/// What counts or turns round is for each packet; what only sets a mark is a rule on addresses, once for each
+/// direction.
+#[test]
+fn rules_that_only_change_state_act_on_each_packet() {
+    let rules = [
+        rule(1, "flowint:n,+,1; noalert;"),
+        rule(2, r#"content:"a"; flowint:n,>,3;"#),
+        rule(3, "flowbits:toggle,t;"),
+        rule(4, "flowbits:unset,u;"),
+        rule(5, "flowbits:set,c;"),
+        rule(6, "flowbits:set,c; flowbits:unset,d;"),
+        rule(7, "xbits:set,x,track ip_src;"),
+        rule(8, "hostbits:toggle,h;"),
+        rule(9, r#"content:"a"; flowbits:isset,t;"#),
+        rule(10, "flowint:m,=,7;"),
+        rule(11, "flowint:m,-,1;"),
+        rule(12, "xbits:isnotset,y,track ip_src;"),
+        rule(13, "hostbits:isset,z;"),
+    ];
+    for v6 in [false, true] {
+        let mut lab = Lab::new(&rules.concat());
+        lab.v6 = v6;
+        let mut send = |direction| {
+            let mut sids = lab.send(direction, b"a");
+            sids.sort_unstable();
+            sids
+        };
+        assert_eq!(send(Direction::ToServer), [3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+        assert_eq!(send(Direction::ToServer), [3, 4, 6, 10, 11]);
+        assert_eq!(send(Direction::ToServer), [3, 4, 6, 9, 10, 11]);
+        assert_eq!(send(Direction::ToServer), [2, 3, 4, 6, 10, 11]);
+        assert_eq!(send(Direction::ToClient), [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+        assert_eq!(send(Direction::ToClient), [2, 3, 4, 6, 10, 11]);
+    }
+}
+
+/// Rules on addresses come before all others on the packet, whatever they mark.
+#[test]
+fn marks_of_rules_on_addresses_are_seen_by_other_rules_on_the_packet() {
+    for (set, ask) in [
+        ("xbits:set,m,track ip_src;", "m,track ip_src;"),
+        ("xbits:set,m,track ip_dst;", "m,track ip_dst;"),
+        ("xbits:set,m,track ip_pair;", "m,track ip_pair;"),
+        ("hostbits:set,m;", "m;"),
+        ("flowbits:set,m;", "m;"),
+    ] {
+        let keyword = set.split(':').next().unwrap_or_default();
+        let writers = [
+            format!("alert udp [192.0.2.0/24,2001:db8::/32] any -> any any ({set} noalert; sid:1;)\n"),
+            rule(1, &format!("{set} noalert;")),
+        ];
+        let readers = [
+            rule(2, &format!("content:\"x\"; {keyword}:isset,{ask}")),
+            rule(3, &format!("content:\"x\"; {keyword}:isnotset,{ask}")),
+            rule(4, &format!("{keyword}:isset,{ask} dsize:1;")),
+        ];
+        for writer in &writers {
+            let readers = readers.concat();
+            for rules in [format!("{readers}{writer}"), format!("{writer}{readers}")] {
+                for v6 in [false, true] {
+                    let mut lab = Lab::new(&rules);
+                    lab.v6 = v6;
+                    assert_eq!(lab.send_to_server(b"x"), [2, 4], "{rules}");
+                    assert_eq!(lab.send_to_server(b"x"), [2, 4], "{rules}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn numbers_of_the_flow() {
     let mut lab = Lab::new(
@@ -142,17 +248,17 @@ fn bits_of_hosts_and_pairs() {
         assert_eq!(lab.send_to_server(b"?"), NONE);
         assert_eq!(lab.send_to_server(b"!"), [10]);
         lab.send_to_server(b"src pair host");
-        // Those with `hostbits` come before those with `xbits`.
-        assert_eq!(lab.send_to_server(b"?"), [7, 3, 5]);
-        assert_eq!(lab.send_to_client(b"?"), [8, 4, 5]);
+        // Those that read `xbits` come before those that read `hostbits`.
+        assert_eq!(lab.send_to_server(b"?"), [3, 5, 7]);
+        assert_eq!(lab.send_to_client(b"?"), [4, 5, 8]);
         lab.new_flow();
         lab.hosts = (1, 9);
-        assert_eq!(lab.send_to_server(b"?"), [7, 3], "another peer");
+        assert_eq!(lab.send_to_server(b"?"), [3, 7], "another peer");
         lab.tenant = TenantId(3);
         assert_eq!(lab.send_to_server(b"?"), NONE, "another tenant");
         lab.tenant = TenantId(0);
         lab.wait(10);
-        assert_eq!(lab.send_to_server(b"?"), [7, 3], "to the last");
+        assert_eq!(lab.send_to_server(b"?"), [3, 7], "to the last");
         lab.wait(1);
         assert_eq!(lab.send_to_server(b"?"), [7], "over");
         lab.wait(290);
@@ -252,8 +358,8 @@ fn thresholds_tell_their_subjects_apart() {
 }
 
 #[test]
-fn whatever_flow_asks_for_needs_a_flow() {
-    for needs in ["stateless", "no_frag", "to_server", "stateless,no_frag"] {
+fn what_flow_asks_for_beside_a_direction_needs_a_flow() {
+    for needs in ["stateless", "no_frag", "to_server,no_frag", "stateless,no_frag"] {
         let mut lab = Lab::new(&rule(1, &format!("flow:{needs};")));
         assert_eq!(lab.send_to_server(b"x"), [1], "{needs}");
         lab.flowless = true;

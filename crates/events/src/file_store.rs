@@ -146,6 +146,11 @@ impl FileStoreHandle {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Waits for the writer from here on: the run ends, so no traffic waits.
+    pub const fn wait_for_writer(&mut self) {
+        self.behind = WhenBehind::Wait;
+    }
+
     /// What the store counts.
     #[must_use]
     pub fn counters(&self) -> &FileStoreCounters {

@@ -28,8 +28,8 @@ pub use file_store::{FileStore, FileStoreCounters, FileStoreHandle, FileStoreOpt
 pub use harmless::{harmless, harmless_line, is_control};
 pub use json::JsonWriter;
 pub use record::{Common, Own, Tuple};
-pub use sink::Sink;
-pub use text::time_text;
+pub use sink::{Sink, expand_time};
+pub use text::{time_of, time_text};
 pub use tls_store::{StoredChain, TlsStore, TlsStoreCounters, TlsStoreHandle, TlsStoreOptions};
 
 /// The version whose records these are, for `suricata_version`.

@@ -2,9 +2,9 @@
 //! Bounds of output, for docs/limits.md.
 
 use crate::metrics::DEFAULT_SERIES;
-use crate::sink::file::{WAIT, WAITS};
 use crate::sink::ledger::TOLD_MAX;
-use crate::sink::socket::HELD_BYTES;
+use crate::sink::patience::{ABSENT, CAPTURES_QUIET, END_QUIET, END_TOTAL};
+use crate::sink::stream::HELD_BYTES;
 use crate::{file_store, tls_store};
 use bartizan_base::limit::Trace::{Metric, Nothing, Stats, Told};
 use bartizan_base::limit::{Limit, bytes, count};
@@ -14,10 +14,13 @@ use bartizan_base::limits;
 pub const LIMITS: &[Limit] = limits! {
     File "incidents of an output that wait to be told" = "{}" [count(TOLD_MAX)] in ["events/sink/ledger.rs"],
         "the oldest are forgotten", [Nothing];
-    File "time that a pipe's reader is waited for" = "{} ms" [count((WAIT * WAITS).as_millis())] in ["events/sink/file.rs"],
-        "events are lost and counted, not waited for again until it reads", [Metric("bartizan_events_lost_total")];
-    File "events waiting for a socket" = "{}" [bytes(HELD_BYTES)] in ["events/sink/socket.rs"],
-        "events are lost and counted", [Metric("bartizan_events_lost_total")];
+    File "time without progress that a reader of a socket or pipe is waited for: over captures; at the ordered end of a run; while nobody reads; live" =
+        "{} s; {} s; {} s; none" [count(CAPTURES_QUIET.as_secs()), count(END_QUIET.as_secs()), count(ABSENT.as_secs())]
+        in ["events/sink/patience.rs"], "events are lost and counted until it reads again", [Metric("bartizan_events_lost_total")];
+    File "time that the ordered end of a run waits for all readers" = "{} s" [count(END_TOTAL.as_secs())]
+        in ["events/sink/patience.rs"], "what is left is lost and counted", [Metric("bartizan_events_lost_total")];
+    File "events waiting for a socket or pipe" = "{}" [bytes(HELD_BYTES)] in ["events/sink/stream.rs"],
+        "over captures and at the end they wait; live they are lost and counted", [Metric("bartizan_events_lost_total")];
     File "pieces of files waiting for the disk" = "{}" [count(file_store::QUEUE)] in ["events/file_store.rs"],
         "captures wait; live the file is given up", [Stats("file_store.lost")];
     File "files held open by the store" = "{}, or `max-open-files`" [count(file_store::OPEN_MAX)] in ["events/file_store.rs"],

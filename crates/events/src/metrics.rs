@@ -2,12 +2,14 @@
 //! Metrics: one table that declares them, and the text that Prometheus reads.
 //!
 //! Source: Prometheus, "Exposition formats", text format 0.0.4. The values live with those that count; a
-//! scrape collects them into an [`Exposition`]. The number of series of a metric is bounded: what goes
-//! beyond is added up in one series whose labels are all `other`, so that sums stay exact.
+//! scrape collects them into an [`Exposition`]. The number of series of a metric is bounded: what goes beyond
+//! is added up in one series whose labels are all `other`, so that sums stay exact. A series that has a place
+//! of its own keeps it as long as it is there, and one that is in `other` stays there ([`SeriesPlaces`]), so
+//! that `other` is a counter as well.
 //!
 //! Not done: histograms, OpenMetrics, time stamps.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
 /// How a metric behaves.
@@ -97,9 +99,11 @@ metrics! {
     STAGED Counter Packets "bartizan_staged_decisions_total" ["function", "policy", "reason", "verdict", "worker", "link"]
         "Would-be decisions, of staged policies and where nothing is refused (detection): nothing was dropped.";
     FILTER_RULES Counter Packets "bartizan_filter_rule_packets_total" ["policy", "rule"]
-        "Packets that a packet-filter rule decided on; rules by their place from 1, or `default`.";
+        "Packets that a packet-filter rule decided on since it is there; rules by their name, without one by what they say (`drop:HASH`), or `default`.";
     SKIPPED Counter Packets "bartizan_inspection_skipped_total" ["function", "reason", "worker", "link"]
         "Packets that a function on their path did not inspect.";
+    OVERLOAD_PRIORITY Gauge Count "bartizan_overload_priority" ["worker", "link"]
+        "Priority below which flows give way now, since more comes than the worker takes; 0 while none does.";
     NORMALISED Counter Packets "bartizan_normalised_total" ["reason", "worker", "link"]
         "Packets that the normaliser changed or made.";
     FUNCTION_COUNTERS Counter Count "bartizan_function_total" ["function", "counter", "worker", "link"]
@@ -126,6 +130,10 @@ metrics! {
         "Packets or records that a ring had no room for.";
     PORT_PACKETS Counter Packets "bartizan_port_packets_total" ["port", "direction", "link"]
         "Packets that a port took in or sent out.";
+    PORT_OCTETS Counter Bytes "bartizan_port_octets_total" ["port", "direction", "link"]
+        "Bytes of the frames that came by a port or were given to it to be sent, at whatever level they were handled, as on the wire without the frame's checksum (RFC 2863, ifHCInOctets and ifHCOutOctets less 4 a frame).";
+    PORT_CASTS Counter Packets "bartizan_port_casts_total" ["port", "direction", "cast", "link"]
+        "These frames by the kind of their destination address: unicast, multicast, broadcast (RFC 2863, ifHCInUcastPkts and the like). Interfaces without a link layer have unicast alone.";
     PORT_FRAMES Counter Packets "bartizan_port_frames_total" ["port", "size", "link"]
         "Frames that came by a port, at whatever level they were handled, by their size in bytes with the frame's checksum (RFC 2819; two classes more for jumbo frames).";
     PORT_LEVEL Counter Packets "bartizan_port_level_total" ["port", "what", "link"]
@@ -145,7 +153,7 @@ metrics! {
     HOST_ENTRIES Gauge Count "bartizan_host_entries" ["function"]
         "Hosts of which a function keeps something beyond their flows.";
     HOST_EVENTS Counter Count "bartizan_host_entries_total" ["function", "event"]
-        "Such hosts: created, ended (expired, or nothing was left to be kept), evicted for others, refused; things that did not fit into one.";
+        "Such hosts: created, ended (expired, or nothing was left to be kept), evicted for hosts of their own tenant, evicted_for_others (for those of another tenant, since their own held most), refused; things that did not fit into one.";
     TENANT_FLOWS Gauge Flows "bartizan_tenant_flows" ["tenant"]
         "Flows of a tenant with a quota, of all workers.";
     TENANT_STATE Gauge Bytes "bartizan_tenant_state_bytes" ["tenant"]
@@ -223,12 +231,8 @@ impl Exposition {
             self.families.push((*metric, Family::default()));
             self.families.len().saturating_sub(1)
         });
-        let limit = self.limit;
         let Some((_, family)) = self.families.get_mut(at) else { return };
-        let mut text = label_text(metric.labels, |position| labels.get(position).copied().unwrap_or(""));
-        if !family.index.contains_key(&text) && family.series.len() >= limit {
-            text = label_text(metric.labels, |_| OVERFLOW);
-        }
+        let text = label_text(metric.labels, |position| labels.get(position).copied().unwrap_or(""));
         let next = family.series.len();
         let position = *family.index.entry(text.clone()).or_insert(next);
         match family.series.get_mut(position) {
@@ -237,9 +241,16 @@ impl Exposition {
         }
     }
 
-    /// The text that Prometheus reads: declared metrics in the order of the table.
+    /// The text of a single page: see [`Exposition::text_in`].
     #[must_use]
     pub fn text(&self) -> String {
+        self.text_in(&mut SeriesPlaces::default())
+    }
+
+    /// The text that Prometheus reads: declared metrics in the order of the table. `places`: of the page
+    /// before, for the next one.
+    #[must_use]
+    pub fn text_in(&self, places: &mut SeriesPlaces) -> String {
         let mut out = String::new();
         let mut families: Vec<_> = self.families.iter().collect();
         families.sort_by_key(|(metric, _)| METRICS.iter().position(|known| known.name == metric.name));
@@ -251,11 +262,75 @@ impl Exposition {
             // Writing to a string cannot fail.
             let _ = writeln!(out, "# HELP {} {}", metric.name, metric.help);
             let _ = writeln!(out, "# TYPE {} {kind}", metric.name);
-            for (labels, value) in &family.series {
+            let (own, other) = places.assign(metric, family, self.limit);
+            for (labels, value) in own {
+                let _ = writeln!(out, "{}{labels} {value}", metric.name);
+            }
+            if let Some(value) = other {
+                let labels = label_text(metric.labels, |_| OVERFLOW);
                 let _ = writeln!(out, "{}{labels} {value}", metric.name);
             }
         }
         out
+    }
+}
+
+/// The series that keep a place of their own from page to page, of metrics with more series than are shown.
+#[derive(Debug, Default)]
+pub struct SeriesPlaces(HashMap<&'static str, FamilyPlaces>);
+
+/// The places of one metric that has, or had, more series than are shown.
+#[derive(Debug, Default)]
+struct FamilyPlaces {
+    /// Labels of those with a place of their own.
+    own: HashSet<String>,
+    /// Labels and last values of the others.
+    others: HashMap<String, u64>,
+    /// The sum of all other series, also of series that are gone.
+    total: u64,
+}
+
+impl SeriesPlaces {
+    /// The series of a metric that are shown by themselves, and what is shown for the others together.
+    fn assign<'f>(
+        &mut self,
+        metric: &Metric,
+        family: &'f Family,
+        limit: usize,
+    ) -> (Vec<&'f (String, u64)>, Option<u64>) {
+        if family.series.len() <= limit && !self.0.contains_key(metric.name) {
+            return (family.series.iter().collect(), None);
+        }
+        let places = self.0.entry(metric.name).or_default();
+        places.own.retain(|labels| family.index.contains_key(labels));
+        let (mut own, mut others, mut sum) = (Vec::new(), HashMap::new(), 0u64);
+        // Who has a place first: a new series gets one that is left.
+        let mut left = limit.saturating_sub(places.own.len());
+        for series in &family.series {
+            let (labels, value) = series;
+            let had = places.own.contains(labels);
+            if had || (left > 0 && !places.others.contains_key(labels)) {
+                if !had {
+                    left -= 1;
+                    places.own.insert(labels.clone());
+                }
+                own.push(series);
+                continue;
+            }
+            let before = places.others.get(labels).copied().unwrap_or(0);
+            // A counter that is lower than before has begun anew.
+            let rose = value.checked_sub(before).unwrap_or(*value);
+            places.total = places.total.saturating_add(rose);
+            sum = sum.saturating_add(*value);
+            others.insert(labels.clone(), *value);
+        }
+        places.others = others;
+        let total = match metric.kind {
+            MetricKind::Counter => places.total,
+            MetricKind::Gauge => sum,
+        };
+        let shows = !places.others.is_empty() || (metric.kind == MetricKind::Counter && total > 0);
+        (own, shows.then_some(total))
     }
 }
 
@@ -288,8 +363,9 @@ pub fn reference_page() -> String {
     let mut page = String::from(
         "# Metrics\n\n\
          <!-- Generated from the table of metrics in crate events; do not edit. -->\n\n\
-         What the Prometheus endpoint shows. A metric has at most so many series; what goes beyond is added up in one\n\
-         whose labels are all `other`.\n\n\
+         What the Prometheus endpoint shows. A metric has at most 10,000 series; what goes beyond is added up in one\n\
+         whose labels are all `other`. A series with a place of its own keeps it as long as it is there, and one that is in `other`\n\
+         stays there: `other` only grows, where the metric does.\n\n\
          | metric | kind | unit | labels | meaning |\n|---|---|---|---|---|\n",
     );
     for metric in METRICS {
@@ -357,5 +433,51 @@ mod tests {
         let sum: u64 =
             samples.iter().map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum();
         assert_eq!(sum, (0..100u64).sum::<u64>());
+    }
+
+    #[test]
+    fn who_is_in_other_stays_there_and_other_only_grows() {
+        let mut places = SeriesPlaces::default();
+        let mut page = |rules: &[(&str, u64)]| {
+            let mut scrape = Exposition::new(2);
+            rules.iter().for_each(|(rule, value)| scrape.add(&FILTER_RULES, &["p", rule], *value));
+            let text = scrape.text_in(&mut places);
+            let value = |rule: &str| {
+                let of = text.lines().find(|line| line.contains(&format!("rule=\"{rule}\"")))?;
+                of.rsplit(' ').next()?.parse::<u64>().ok()
+            };
+            (["a", "b", "c", "d", "e", "other"].map(value), scrape.add(&UPTIME, &[], 1)).0
+        };
+        assert_eq!(page(&[("a", 1), ("b", 2)]), [Some(1), Some(2), None, None, None, None]);
+        assert_eq!(
+            page(&[("a", 1), ("b", 2), ("c", 5), ("d", 7)]),
+            [Some(1), Some(2), None, None, None, Some(12)]
+        );
+        // In another order: places are as they were.
+        assert_eq!(
+            page(&[("d", 8), ("c", 5), ("b", 3), ("a", 1)]),
+            [Some(1), Some(3), None, None, None, Some(13)]
+        );
+        // One with a place goes: a new series gets it, one of `other` does not. One of `other` goes: what it
+        // counted stays.
+        assert_eq!(page(&[("d", 9), ("e", 1), ("b", 3)]), [None, Some(3), None, None, Some(1), Some(14)]);
+        // One of `other` begins anew.
+        assert_eq!(page(&[("d", 2), ("e", 1), ("b", 3)]), [None, Some(3), None, None, Some(1), Some(16)]);
+        assert_eq!(page(&[("e", 1), ("b", 4)]), [None, Some(4), None, None, Some(1), Some(16)]);
+    }
+
+    #[test]
+    fn levels_of_other_are_those_of_now() {
+        let mut places = SeriesPlaces::default();
+        let mut page = |values: &[(&str, u64)]| {
+            let mut scrape = Exposition::new(1);
+            values.iter().for_each(|(tenant, value)| scrape.add(&TENANT_FLOWS, &[tenant], *value));
+            let text = scrape.text_in(&mut places);
+            let last = text.lines().last().unwrap_or_default().to_owned();
+            last.rsplit_once('{').map(|(_, labels)| labels.to_owned()).unwrap_or_default()
+        };
+        assert_eq!(page(&[("a", 1), ("b", 2), ("c", 3)]), "tenant=\"other\"} 5");
+        assert_eq!(page(&[("a", 1), ("b", 2), ("c", 1)]), "tenant=\"other\"} 3");
+        assert_eq!(page(&[("a", 1)]), "tenant=\"a\"} 1");
     }
 }

@@ -57,6 +57,74 @@ pub fn time_text(at: Timestamp) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
+/// The time of an RFC 3339 text (`2018-10-10T09:24:31.5Z`, `2018-10-10 11:24:31+02:00`), from 1970 on, to the
+/// microsecond. None for anything else: dates that are not there, a leap second, a fraction without digits.
+#[must_use]
+pub fn time_of(text: &str) -> Option<Timestamp> {
+    let (date, rest) = (text.get(..10)?, text.get(10..)?);
+    let mut rest = rest.strip_prefix(['T', 't', ' '])?;
+    let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
+    let [hour, minute, second] = numbers(rest.get(..8)?, ':', [2, 2, 2])?;
+    rest = rest.get(8..)?;
+    let mut micros = 0;
+    if let Some(fraction) = rest.strip_prefix('.') {
+        let digits = fraction.bytes().take_while(u8::is_ascii_digit).count();
+        let kept = fraction.get(..digits.min(6)).filter(|kept| !kept.is_empty())?;
+        micros = format!("{kept:0<6}").parse().ok()?;
+        rest = fraction.get(digits..)?;
+    }
+    let offset = match rest {
+        "Z" | "z" => 0,
+        _ => {
+            let sign = match rest.get(..1)? {
+                "+" => 1,
+                "-" => -1,
+                _ => return None,
+            };
+            // Events have no colon here.
+            let (hours, minutes) = rest.get(1..)?.split_at_checked(2)?;
+            let minutes = minutes.strip_prefix(':').unwrap_or(minutes);
+            let ([hours], [minutes]) = (numbers(hours, ':', [2])?, numbers(minutes, ':', [2])?);
+            if hours > 23 || minutes > 59 {
+                return None;
+            }
+            sign * i64::try_from(hours * 3_600 + minutes * 60).ok()?
+        }
+    };
+    let days =
+        (year >= 1970 && hour < 24 && minute < 60 && second < 60).then(|| day_of(year, month, day))??;
+    let seconds =
+        i64::try_from(days * 86_400 + hour * 3_600 + minute * 60 + second).ok()?.checked_sub(offset)?;
+    let micros = u64::try_from(seconds).ok()?.checked_mul(1_000_000)?.checked_add(micros)?;
+    micros.checked_mul(1_000).map(Timestamp::from_nanos)
+}
+
+/// Numbers of so many digits each, with a character between them.
+fn numbers<const N: usize>(text: &str, between: char, widths: [usize; N]) -> Option<[u64; N]> {
+    let mut parts = text.split(between);
+    let mut all = [0; N];
+    for (number, width) in all.iter_mut().zip(widths) {
+        let part =
+            parts.next().filter(|part| part.len() == width && part.bytes().all(|b| b.is_ascii_digit()))?;
+        *number = part.parse().ok()?;
+    }
+    parts.next().is_none().then_some(all)
+}
+
+/// The number of days from 1970-01-01 to a date, if there is such a date: what [`civil_date`] undoes.
+fn day_of(year: u64, month: u64, day: u64) -> Option<u64> {
+    if !(1..=12).contains(&month) || day == 0 {
+        return None;
+    }
+    let (shifted, year_from_march) = if month > 2 { (month - 3, year) } else { (month + 9, year - 1) };
+    let era = year_from_march / 400;
+    let of_era = year_from_march % 400;
+    let of_year = (153 * shifted + 2) / 5 + day - 1;
+    let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year;
+    let days = days.checked_sub(719_468)?;
+    (civil_date(days) == (year, month, day)).then_some(days)
+}
+
 /// Year, month and day of a number of days after 1970-01-01. The range of [`Timestamp`] (year 2554)
 /// keeps every step far from overflow.
 fn civil_date(days: u64) -> (u64, u64, u64) {
@@ -130,6 +198,52 @@ mod tests {
         let mut out = Vec::new();
         write(&mut out);
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn times_of_texts() {
+        for (text, seconds, nanos) in [
+            ("1970-01-01T00:00:00Z", 0, 0),
+            ("2000-02-29t00:00:00.000001z", 951_782_400, 1_000),
+            ("2018-10-10 11:24:31.51638+02:00", 1_539_163_471, 516_380_000),
+            ("2018-10-10T09:24:31.5163801234+0000", 1_539_163_471, 516_380_000),
+            ("2100-02-28T18:59:59-05:00", 4_107_542_399, 0),
+        ] {
+            assert_eq!(time_of(text), Some(Timestamp::from_parts(seconds, nanos)), "{text}");
+        }
+        for day in (0..200_000).step_by(97) {
+            let at = Timestamp::from_parts(day * 86_400 + day % 86_400, 0);
+            assert_eq!(time_of(&time_text(at)), Some(at));
+        }
+        let wrong = [
+            "",
+            "now",
+            "2018-10-10",
+            "2018-10-10T09:24",
+            "2018-10-10T09:24:31",
+            "2018-10-10T09:24:31.Z",
+            "2018-10-10T09:24:31ZZ",
+            "2018-02-29T00:00:00Z",
+            "2100-02-29T00:00:00Z",
+            "2018-13-01T00:00:00Z",
+            "2018-00-01T00:00:00Z",
+            "2018-01-00T00:00:00Z",
+            "2018-01-32T00:00:00Z",
+            "1969-12-31T23:59:59Z",
+            "1970-01-01T00:00:00+01:00",
+            "2018-10-10T24:00:00Z",
+            "2018-10-10T23:60:00Z",
+            "2018-10-10T23:59:60Z",
+            "2018-10-10T09:24:31+24:00",
+            "2018-10-10T09:24:31+1:00",
+            "+018-10-10T09:24:31Z",
+            "9999-12-31T00:00:00Z",
+            "2018-10-10T09:24:31\u{e9}",
+            "2018-1\u{e9}-10T09:24:31Z",
+        ];
+        for wrong in wrong {
+            assert_eq!(time_of(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

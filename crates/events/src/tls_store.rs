@@ -188,6 +188,11 @@ impl TlsStoreHandle {
         }
     }
 
+    /// Waits for the writer from here on: the run ends, so no traffic waits.
+    pub const fn wait_for_writer(&mut self) {
+        self.behind = WhenBehind::Wait;
+    }
+
     /// What the store counts, for who outlives the handle.
     #[must_use]
     pub fn shared_counters(&self) -> Arc<TlsStoreCounters> {

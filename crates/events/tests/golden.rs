@@ -61,7 +61,7 @@ fn reference_lines_are_reproduced() {
 #[test]
 fn own_fields_are_an_object_at_the_end_and_in_the_schema() {
     use bartizan_base::{Fid, Generation, Level, PerDirection, Reason, TenantId, Verdict};
-    use bartizan_events::record::{Common, FlowRecord, LevelAmounts, Own};
+    use bartizan_events::record::{Common, FlowRecord, LevelAmounts, Own, WouldBe};
     use bartizan_events::{HeaderOptions, JsonWriter};
 
     let (mut w, options) = (JsonWriter::new(), HeaderOptions::default());
@@ -90,12 +90,18 @@ fn own_fields_are_an_object_at_the_end_and_in_the_schema() {
         }],
         stays: Some("full"),
         egress: Some("trap"),
+        would_be: Some(WouldBe {
+            function: Some("ids"),
+            verdict: Verdict::Reject,
+            reason: Reason::IdsRule,
+            rule: Some(4),
+        }),
     };
     FlowRecord::default().write(&mut w, &options, &Common { own, ..Common::default() });
     let text = std::str::from_utf8(w.bytes()).unwrap();
     assert!(
         text.ends_with(
-            r#","bartizan":{"version":1,"tenant":7,"fid":12,"path":["pfw","ids"],"policy":"office","function":"pfw","verdict":"drop","reason":"pfw_rule","rule":3,"allowed_by":"sfw","allowed_rule":9,"staged":true,"generation":5000000000,"level":"host","link":"uplink","port":"eth1","cause":"ring_full","frames":42,"levels":{"xdp":{"pkts_toserver":5,"pkts_toclient":6,"bytes_toserver":700,"bytes_toclient":800}},"stays":"full","egress":"trap"}}"#
+            r#","bartizan":{"version":1,"tenant":7,"fid":12,"path":["pfw","ids"],"policy":"office","function":"pfw","verdict":"drop","reason":"pfw_rule","rule":3,"allowed_by":"sfw","allowed_rule":9,"staged":true,"generation":5000000000,"level":"host","link":"uplink","port":"eth1","cause":"ring_full","frames":42,"levels":{"xdp":{"pkts_toserver":5,"pkts_toclient":6,"bytes_toserver":700,"bytes_toclient":800}},"stays":"full","egress":"trap","would_be":{"function":"ids","verdict":"reject","reason":"ids_rule","rule":4}}}"#
         ),
         "{text}"
     );

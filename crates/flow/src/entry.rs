@@ -107,6 +107,9 @@ bitflags::bitflags! {
         const ELEPHANT_TO_SERVER = 1 << 13;
         /// The same of the client.
         const ELEPHANT_TO_CLIENT = 1 << 14;
+        /// Every packet so far was refused by its headers: nobody has opened the flow. Set by
+        /// `FlowTable::note_unopened`.
+        const UNOPENED = 1 << 15;
     }
 }
 
@@ -219,6 +222,13 @@ impl<E> FlowEntry<E> {
     #[must_use]
     pub const fn both_seen(&self) -> bool {
         self.flags.contains(FlowFlags::TO_SERVER_SEEN.union(FlowFlags::TO_CLIENT_SEEN))
+    }
+
+    /// Whether every packet so far was refused by its headers, so that nobody has opened the flow.
+    #[inline]
+    #[must_use]
+    pub const fn is_unopened(&self) -> bool {
+        self.flags.contains(FlowFlags::UNOPENED)
     }
 
     /// Whether more came in a direction within an interval than [`crate::rate::RateLimit`] says.

@@ -9,8 +9,9 @@
 //! * TCP, UDP, SCTP: addresses and ports;
 //! * ICMP: addresses and the type with its counterpart (echo with echo reply, ...), not the id;
 //!   ICMPv6 also the code of the first packet;
-//! * ESP: one direction only, with the SPI;
-//! * any other protocol: addresses.
+//! * ESP: one direction only, with the SPI; or by addresses, where a firewall has to know answers ([`EspFlows`]): each end of a tunnel
+//!   chooses the SPI that it is sent (RFC 4303 section 2.1);
+//! * any other protocol: addresses. (Suricata keeps flows of IP in IP only; who keeps more is the caller's choice.)
 //!
 //! An ICMP error belongs to the flow that it quotes ([`FlowKey::of_quoted`]). (Suricata does so for
 //! ICMPv4 destination unreachable, makes no flow for the other ICMPv4 errors, and gives ICMPv6
@@ -82,6 +83,16 @@ impl FlowSide {
             FlowSide::Second => FlowSide::First,
         }
     }
+}
+
+/// What tells flows of ESP apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EspFlows {
+    /// Source, destination and SPI: each direction of a tunnel is a flow, as in Suricata.
+    #[default]
+    BySpi,
+    /// Both addresses: what answers is of the flow that it answers, whatever its SPI.
+    ByAddresses,
 }
 
 const FAMILY_V6: u64 = 1 << 16;
@@ -192,8 +203,8 @@ impl FlowKey {
 
     /// The flow that a packet belongs to by its own header; `None`: it is not IP.
     #[must_use]
-    pub fn of_packet(scope: &FlowScope, packet: &Decoded) -> Option<Self> {
-        let (src, dst, protocol) = (packet.src()?, packet.dst()?, packet.proto()?);
+    pub fn of_packet(scope: &FlowScope, packet: &Decoded, esp_flows: EspFlows) -> Option<Self> {
+        let (src, dst, protocol) = (packet.src()?, packet.dst()?, packet.carried_protocol()?);
         Some(match &packet.transport {
             Transport::Tcp(tcp) => Self::ported(scope, protocol, (src, tcp.sport), (dst, tcp.dport)),
             Transport::Udp(udp) => Self::ported(scope, protocol, (src, udp.sport), (dst, udp.dport)),
@@ -201,21 +212,21 @@ impl FlowKey {
             Transport::Icmp(icmp) | Transport::Icmpv6(icmp) => {
                 Self::icmp(scope, protocol, src, dst, icmp.kind, icmp.code)
             }
-            Transport::Esp(esp) => Self::esp(scope, src, dst, esp.spi),
+            Transport::Esp(esp) if esp_flows == EspFlows::BySpi => Self::esp(scope, src, dst, esp.spi),
             _ => Self::other(scope, protocol, src, dst),
         })
     }
 
     /// The flow that an ICMP error is about: that of the packet which it quotes ([`Decoded::about`]).
     #[must_use]
-    pub fn of_quoted(scope: &FlowScope, quoted: &QuotedPacket) -> Self {
+    pub fn of_quoted(scope: &FlowScope, quoted: &QuotedPacket, esp_flows: EspFlows) -> Self {
         let QuotedPacket { src, dst, proto, .. } = *quoted;
         match (quoted.ports, quoted.icmp, quoted.spi) {
             (Some((source, destination)), ..) => {
                 Self::ported(scope, proto, (src, source), (dst, destination))
             }
             (_, Some(icmp), _) => Self::icmp(scope, proto, src, dst, icmp.kind, icmp.code),
-            (.., Some(spi)) => Self::esp(scope, src, dst, spi),
+            (.., Some(spi)) if esp_flows == EspFlows::BySpi => Self::esp(scope, src, dst, spi),
             _ => Self::other(scope, proto, src, dst),
         }
     }
@@ -410,7 +421,7 @@ impl fmt::Debug for FlowKey {
     }
 }
 
-/// The ICMP (IPv4) type that answers, or is answered by, `kind`. Source: RFC 792, 950, 1256.
+/// The ICMP (IPv4) type that answers, or is answered by, `kind`. Source: RFC 792, 950, 1256, 8335.
 #[must_use]
 pub const fn icmpv4_counterpart(kind: u8) -> Option<u8> {
     Some(match kind {
@@ -424,17 +435,19 @@ pub const fn icmpv4_counterpart(kind: u8) -> Option<u8> {
         16 => 15,
         17 => 18,
         18 => 17,
+        42 => 43,
+        43 => 42,
         _ => return None,
     })
 }
 
 /// The ICMPv6 type that answers, or is answered by, `kind`.
-/// Source: RFC 4443, 4861, 2710, 4620, 6275, 3971, 4286, 6775.
+/// Source: RFC 4443, 4861, 2710, 4620, 6275, 3971, 4286, 6775, 8335.
 #[must_use]
 pub const fn icmpv6_counterpart(kind: u8) -> Option<u8> {
     Some(match kind {
-        128 | 133 | 135 | 139 | 144 | 146 | 148 | 151 | 157 => kind + 1,
-        129 | 134 | 136 | 140 | 145 | 147 | 149 | 152 | 158 => kind - 1,
+        128 | 133 | 135 | 139 | 144 | 146 | 148 | 151 | 157 | 160 => kind + 1,
+        129 | 134 | 136 | 140 | 145 | 147 | 149 | 152 | 158 | 161 => kind - 1,
         130 => 131,
         131 => 130,
         _ => return None,
@@ -621,6 +634,35 @@ mod tests {
         assert_eq!(gre, back);
         assert!(back.is_reply_to(&gre));
         assert_eq!(back.direction_in(&gre), Direction::ToServer);
+    }
+
+    #[test]
+    fn esp_by_addresses_is_one_flow_whatever_the_spi() {
+        let scope = FlowScope { side: FlowSide::First, ..FlowScope::default() };
+        let across = FlowScope { side: FlowSide::Second, ..scope };
+        for v6 in [false, true] {
+            let (a, b) = (address(v6, 1), address(v6, 2));
+            let quoted = |src, dst, spi| QuotedPacket {
+                src,
+                dst,
+                proto: protocol::ESP,
+                ports: None,
+                tcp_seq: None,
+                icmp: None,
+                spi: Some(spi),
+                offset: 0,
+            };
+            let by = |scope: &FlowScope, src, dst, spi, how| {
+                FlowKey::of_quoted(scope, &quoted(src, dst, spi), how)
+            };
+            let (there, back) =
+                (by(&scope, a, b, 1, EspFlows::ByAddresses), by(&across, b, a, 2, EspFlows::ByAddresses));
+            assert_eq!(there, back);
+            assert!(back.is_reply_to(&there) && there.spi().is_none());
+            let one_way = by(&scope, a, b, 1, EspFlows::BySpi);
+            assert_ne!(one_way, by(&across, b, a, 1, EspFlows::BySpi));
+            assert_eq!(one_way.spi(), Some(1));
+        }
     }
 
     #[test]

@@ -32,6 +32,6 @@ pub mod wheel;
 pub use counters::FlowCounters;
 pub use entry::export::{ImportError, ImportedFlow};
 pub use entry::{EndReason, FlowEntry, FlowFlags, FlowState};
-pub use key::{FlowHash, FlowHasher, FlowKey, FlowScope, FlowSide};
+pub use key::{EspFlows, FlowHash, FlowHasher, FlowKey, FlowScope, FlowSide};
 pub use table::{Accounted, Find, FlowTable, FlowTableConfig, Insert, Lookup, TableError, WhenFull};
 pub use timeouts::{FlowTimeouts, ProtocolTimeouts, StateTimeouts};

@@ -34,7 +34,7 @@ pub const LIMITS: &[Limit] = limits! {
         "the flow goes on at the host, or ends, without its last counters; it does not sink again. `LevelCounters` has how often, and what comes later; nothing shows it",
         [Nothing];
     Flow "entries looked at to evict one" = "{}" [count(EVICTION_SCAN)] in ["flow/table/interface.rs", "flow/table/ending.rs"],
-        "of closed and half-open ones the longest silent of them ends; else the packet gets no flow; `flow.memcap-policy`: in prevention it is refused",
+        "flows that nobody has opened go first; of closed and half-open ones the longest silent of them ends; else the packet gets no flow; `flow.memcap-policy`: in prevention it is refused",
         [Stats("flow.get_used_failed"), Refused(FlowMemory)];
     Flow "buffers of one direction" = "{}" [bytes(ReassemblyConfig::default().flow_limit)]
         in ["flow/tcp/config.rs", "flow/stream/feed.rs"], "as for `stream.reassembly.memcap`",

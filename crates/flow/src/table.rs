@@ -5,7 +5,7 @@
 //! pages are touched only as flows use them and nothing is allocated per flow. A [`FlowId`] is the
 //! entry's position. Ended entries are used again, last ended first, while they are warm.
 //!
-//! **Timeouts** stand in 16 timer wheels, one per protocol and state, and in five more for flows that have sunk. A packet only writes
+//! **Timeouts** stand in timer wheels, one per protocol and state, and in more for flows that nobody has opened and for those that have sunk. A packet only writes
 //! `last_seen`; when the timer fires and the flow was used since, it is armed again. (TCP connections that are not
 //! established are the exception: they have few packets, and stand in the order of their use.) A flow whose
 //! timeout has passed is not found by a packet either ([`Find::Stale`]), so results do not depend on
@@ -13,7 +13,8 @@
 //! difference of both timeouts, without touching a timer.
 //!
 //! **When it is full** ([`WhenFull`]): refuse new flows, or end the flow nearest to its timeout,
-//! looking among closed ones first, then new, established, bypassed ones, so a flood of first
+//! looking among those first that nobody has opened, then closed, new, established, bypassed ones, so a flood
+//! of first
 //! packets evicts itself before it evicts anyone's connection, its oldest first: who just opens one is not hit. At most [`EVICTION_SCAN`] entries are
 //! looked at. Either way emergency mode begins, and ends when enough is free. All of it is counted.
 //!
@@ -40,7 +41,7 @@ use crate::index::Index;
 use crate::key::{FlowHash, FlowHasher, FlowKey, protocol};
 use crate::level::{LevelCounters, LevelWaits, Levels, Step};
 use crate::prefetch::prefetch_lines;
-use crate::timeouts::{CLASSES, class, sunk_class};
+use crate::timeouts::{CLASSES, class, sunk_class, unopened_class};
 use crate::wheel::{Tick, TimerLink, TimerWheel};
 use bartizan_base::{
     Direction, Fid, FlowId, Generation, Level, PacketDuration, Path, PerDirection, Timestamp,
@@ -54,7 +55,7 @@ pub struct FlowTable<E> {
     free: Vec<u32>,
     index: Index,
     /// One for each class, and one for what is removed from levels.
-    wheels: [TimerWheel; CLASSES + 1],
+    wheels: Box<[TimerWheel]>,
     timeouts: [(PacketDuration, PacketDuration); CLASSES],
     /// Up to this tick the timers have been looked at, and no earlier one was armed since.
     looked_at: Option<Tick>,
@@ -114,7 +115,7 @@ impl<E: Default> FlowTable<E> {
             links,
             free,
             index: Index::new(capacity),
-            wheels: core::array::from_fn(|_| TimerWheel::default()),
+            wheels: (0..=CLASSES).map(|_| TimerWheel::default()).collect(),
             timeouts: config.timeouts.by_class(),
             looked_at: None,
             turn: 0,
@@ -357,7 +358,10 @@ impl<E: Default> FlowTable<E> {
     ) -> Accounted {
         let Some(entry) = self.get_mut(id) else { return Accounted::default() };
         let mut next = None;
-        entry.last_seen = entry.last_seen.max(now);
+        // What is refused keeps no flow: the first packet that is not counts (`note_opened`).
+        if !entry.is_unopened() {
+            entry.last_seen = entry.last_seen.max(now);
+        }
         entry.packets[direction] += 1;
         entry.bytes[direction] += u64::from(bytes);
         let seen = FlowFlags::seen(direction);
@@ -379,6 +383,55 @@ impl<E: Default> FlowTable<E> {
             self.keep_order(id.0);
         }
         Accounted { first_in_direction, established }
+    }
+
+    /// The other side of a flow that is counted in one direction ([`FlowKey::direction_in`]) has spoken: it
+    /// becomes established. Whether it is.
+    pub fn note_answer(&mut self, id: FlowId) -> bool {
+        let Some(entry) = self.get_mut(id) else { return false };
+        entry.flags.insert(FlowFlags::TO_CLIENT_SEEN);
+        if entry.state == FlowState::New && entry.key.protocol() != protocol::TCP && entry.both_seen() {
+            self.set_state(id, FlowState::Established);
+            return true;
+        }
+        entry.state == FlowState::Established
+    }
+
+    /// A packet of a flow was refused by its headers, and none was let go on before: nobody has opened it. It
+    /// is not kept by what comes, and makes room before all others.
+    pub fn note_unopened(&mut self, id: FlowId) {
+        self.mark_unopened(id, true);
+    }
+
+    /// The first packet of a flow is let go on: its sender has opened it.
+    pub fn note_opened(&mut self, id: FlowId, now: Timestamp) {
+        if self.get(id).is_some_and(FlowEntry::is_unopened) {
+            if let Some(entry) = self.get_mut(id) {
+                entry.last_seen = entry.last_seen.max(now);
+            }
+            self.mark_unopened(id, false);
+        }
+    }
+
+    fn mark_unopened(&mut self, id: FlowId, unopened: bool) {
+        let Some(entry) = self.get_mut(id).filter(|e| e.is_unopened() != unopened) else { return };
+        let old = wheel_of(entry);
+        entry.flags.set(FlowFlags::UNOPENED, unopened);
+        if wheel_of(entry) == old {
+            return;
+        }
+        if let Some(wheel) = self.wheels.get_mut(old) {
+            wheel.disarm(&mut self.links, id.0);
+        }
+        self.arm(id.0);
+    }
+
+    /// A packet that was counted was refused by its headers: it does not keep its flow. `before`: when the
+    /// flow was last seen until then.
+    pub fn unsee(&mut self, id: FlowId, before: Timestamp) {
+        if let Some(entry) = self.get_mut(id) {
+            entry.last_seen = entry.last_seen.min(before);
+        }
     }
 
     /// Changes a flow's state and with it its timeout.
@@ -496,11 +549,17 @@ impl<E: Default> FlowTable<E> {
         each("flow.memuse", self.memory().touched as u64);
     }
 
+    /// Most flows that were in the table at one time: an entry is used again before another one is begun.
+    #[must_use]
+    pub fn most_entries(&self) -> u32 {
+        u32::try_from(self.entries.len()).unwrap_or(u32::MAX)
+    }
+
     /// Bytes reserved and touched.
     #[must_use]
     pub fn memory(&self) -> TableMemory {
         let each = size_of::<FlowEntry<E>>() + size_of::<TimerLink>() + size_of::<u32>();
-        let fixed = self.index.bytes() + self.bytes_below() + size_of::<Self>();
+        let fixed = self.index.bytes() + self.bytes_below() + size_of_val(&*self.wheels) + size_of::<Self>();
         TableMemory {
             reserved: each * self.capacity as usize + fixed,
             touched: each * self.entries.len() + fixed,
@@ -511,7 +570,10 @@ impl<E: Default> FlowTable<E> {
 /// The timer class of a flow: while it has sunk, one of those.
 const fn class_of<E>(entry: &FlowEntry<E>) -> usize {
     if entry.step.at_host() {
-        class(entry.key.protocol(), entry.state)
+        match entry.state {
+            FlowState::New if entry.is_unopened() => unopened_class(entry.key.protocol()),
+            state => class(entry.key.protocol(), state),
+        }
     } else {
         sunk_class(entry.key.protocol(), entry.state)
     }

@@ -79,8 +79,13 @@ const BUILT_IN: ProtocolTimeouts =
 /// send after two hours, come in time (RFC 5382 section 5, REQ-5; RFC 1122 section 4.2.3.6).
 pub const TCP_IDLE_KEPT: PacketDuration = PacketDuration::from_secs(2 * 3600 + 4 * 60);
 
-/// Timer classes of flows at the host: 4 protocols x 4 states.
-pub(crate) const HOST_CLASSES: usize = 16;
+/// Timer classes of a protocol: four states, and flows that nobody has opened.
+pub(crate) const CLASSES_EACH: usize = 5;
+/// Index of flows that nobody has opened within a timer class. They are silent for as long as new ones, and
+/// the first that make room.
+pub(crate) const UNOPENED_CLASS: usize = 4;
+/// Timer classes of flows at the host, of 4 protocols.
+pub(crate) const HOST_CLASSES: usize = 4 * CLASSES_EACH;
 /// With those of flows that have sunk, which are forgotten after the same silence as at the host.
 pub(crate) const CLASSES: usize = 2 * HOST_CLASSES;
 
@@ -96,7 +101,12 @@ const fn group(ip_protocol: u8) -> usize {
 
 /// Index of a protocol and state among the timer classes.
 pub(crate) const fn class(ip_protocol: u8, state: FlowState) -> usize {
-    group(ip_protocol) * 4 + state_class(state)
+    group(ip_protocol) * CLASSES_EACH + state_class(state)
+}
+
+/// The same of a flow that nobody has opened.
+pub(crate) const fn unopened_class(ip_protocol: u8) -> usize {
+    group(ip_protocol) * CLASSES_EACH + UNOPENED_CLASS
 }
 
 /// The same of flows that have sunk.
@@ -193,9 +203,9 @@ impl Default for FlowTimeouts {
 }
 
 impl StateTimeouts {
-    /// In the order of [`state_class`].
-    const fn list(&self) -> [PacketDuration; 4] {
-        [self.new, self.established, self.closed, self.bypassed]
+    /// In the order of [`state_class`], with that of [`UNOPENED_CLASS`].
+    const fn list(&self) -> [PacketDuration; CLASSES_EACH] {
+        [self.new, self.established, self.closed, self.bypassed, self.new]
     }
 }
 

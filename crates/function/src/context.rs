@@ -23,6 +23,16 @@ pub struct StreamNews<'a> {
     pub about_packet: bool,
 }
 
+impl<'a> StreamNews<'a> {
+    /// The new bytes, and so many before them that a pattern of `longest` bytes which ends in the new ones is
+    /// whole.
+    #[must_use]
+    pub fn with_overlap(&self, longest: usize) -> &'a [u8] {
+        let start = self.seen.saturating_sub(longest.saturating_sub(1));
+        self.bytes.get(start..).unwrap_or_default()
+    }
+}
+
 /// Results that earlier functions, decoder and flow tracking left for later ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Notes<'a> {
@@ -71,6 +81,10 @@ pub struct PacketContext<'a> {
     pub stream: Option<StreamNews<'a>>,
     /// The packet's payload went into the stream.
     pub payload_in_stream: bool,
+    /// The stream engine refuses the packet: functions look at its headers and at what the engine found, not
+    /// at its payload, which belongs
+    /// to no stream. Payload functions only.
+    pub headers_only: bool,
     /// Events of the stream engine for this packet.
     pub stream_events: &'a [StreamEvent],
     /// Events of protocol detection that this packet raised. Payload functions only.

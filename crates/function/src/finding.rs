@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a function reports about traffic.
 
-use bartizan_base::RuleId;
+use bartizan_base::{Reason, RuleId};
 use std::sync::Arc;
 
 /// What is told of a rule in events.
@@ -74,6 +74,23 @@ pub struct Finding {
     pub context: Option<Box<[u8]>>,
     /// Variables that rules set for the packet.
     pub variables: Arc<[(String, Vec<u8>)]>,
+}
+
+/// Generator id of findings about what a staged policy would refuse.
+pub const STAGED_GID: u32 = 9_000;
+
+/// The rule that stands in findings for what a staged policy would refuse: its sid is the reason's number
+/// plus 1. `function`: who would; `None`: the engine.
+#[must_use]
+pub fn would_refuse(function: Option<&str>, reason: Reason) -> Arc<RuleInfo> {
+    let name = function.unwrap_or("the engine");
+    Arc::new(RuleInfo {
+        id: RuleId { gid: STAGED_GID, sid: reason as u32 + 1, rev: 1 },
+        message: format!("staged policy: {name} would refuse this ({})", reason.name()),
+        category: "staged".to_owned(),
+        severity: 3,
+        ..RuleInfo::default()
+    })
 }
 
 impl FindingAction {

@@ -66,7 +66,7 @@ pub fn header_of_packet(packet: &Decoded, tenant: TenantId, link: LinkId) -> Opt
         link,
         source: packet.src()?,
         destination: packet.dst()?,
-        protocol: packet.proto()?,
+        protocol: packet.carried_protocol()?,
         source_port,
         destination_port,
     })

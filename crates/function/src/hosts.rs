@@ -109,8 +109,9 @@ impl<T: HostData> HostValues<T> {
         HostValues { function, version: slot.version, held_max: slot.held_max as u64, table }
     }
 
-    /// Runs `f` on the value of a host, which is made if there is none. What does not find room makes the value leave that is
-    /// nearest to its end.
+    /// Runs `f` on the value of a host, which is made if there is none. What does not find room makes a value
+    /// of the tenant that
+    /// has most leave: the one nearest to its end.
     ///
     /// # Errors
     /// [`HostRefused`], counted, when there is no room; `f` was not run.

@@ -15,16 +15,20 @@ mod finding;
 pub mod header;
 pub mod hosts;
 mod part;
+mod patterns;
+mod rule_counts;
 mod spec;
 mod transactions;
 pub mod view;
 
 pub use context::{Notes, PacketContext, StreamNews};
 pub use description::{FlowDescription, OfFlow, VariableNames};
-pub use finding::{Edit, Finding, FindingAction, RejectTo, RuleInfo};
+pub use finding::{Edit, Finding, FindingAction, RejectTo, RuleInfo, STAGED_GID, would_refuse};
 pub use header::{HeaderRules, names_among};
 pub use hosts::{HostData, HostKeeper, HostSlot, HostTables, HostTablesConfig, HostValues};
 pub use part::RulePart;
+pub use patterns::PatternSets;
+pub use rule_counts::{RuleCount, RuleName};
 pub use spec::{
     Below, Counter, ENTRY_BYTES_MAX, Function, FunctionKind, FunctionSpec, HandsUp, HeaderField, HeaderHalf,
     LOOKUPS_MAX, Model, RuleSource, RulesError, Slot, SlotState, Together, WorkerState, slot_as, slot_as_mut,

@@ -6,6 +6,8 @@ use crate::description::{FlowDescription, VariableNames};
 use crate::header::HeaderRules;
 use crate::hosts::{HostKeeper, HostSlot, HostTables};
 use crate::part::RulePart;
+use crate::patterns::PatternSets;
+use crate::rule_counts::RuleCount;
 use crate::view::FlowView;
 use bartizan_base::{Decision, Fid, FunctionId, Generation, Reason, Verdict};
 use bartizan_classify::Names;
@@ -127,6 +129,8 @@ pub struct RuleSource<'r> {
     pub id: FunctionId,
     /// Where it finds what it keeps per host ([`HostTables::of`]).
     pub hosts: &'r HostTables,
+    /// Compiles the patterns that it looks for ([`PatternSets`]).
+    pub patterns: &'r PatternSets,
     /// Which addresses have which names now.
     pub names: &'r Arc<Names>,
 }
@@ -240,6 +244,12 @@ pub trait Function: Send + Sync {
         None
     }
 
+    /// The function as its own type, for those that know it: `trace` looks for rules of detection. Never
+    /// called for traffic.
+    fn as_any(&self) -> Option<&dyn Any> {
+        self.inner()?.as_any()
+    }
+
     /// What it keeps per worker.
     fn worker(&self) -> WorkerState {
         self.inner().map_or_else(|| Box::new(()) as WorkerState, |inner| inner.worker())
@@ -309,6 +319,13 @@ pub trait Function: Send + Sync {
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
         if let Some(inner) = self.inner() {
             inner.log(worker, each);
+        }
+    }
+
+    /// Hands over what a worker has counted for each rule of the generation, each once.
+    fn log_rules(&self, worker: &WorkerState, each: &mut dyn FnMut(RuleCount<'_>)) {
+        if let Some(inner) = self.inner() {
+            inner.log_rules(worker, each);
         }
     }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `ids`: intrusion detection and prevention with Suricata's rules. Thin: the engine is crate `detect`.
 
-use bartizan_base::{Decision, FunctionId, Generation, Reason, TenantId, Timestamp, Verdict};
+use bartizan_base::{
+    Decision, Direction, FunctionId, Generation, Reason, RuleId, TenantId, Timestamp, Verdict,
+};
 use bartizan_detect::condition::{Scene, shown_payload};
 use bartizan_detect::firewall::{Cause, Gate};
 use bartizan_detect::groups::{Groups, RULES_MAX};
@@ -16,6 +18,8 @@ use bartizan_function::{
     AppView, Counter, Edit, Finding, FindingAction, Function, FunctionSpec, HeaderRules, HostKeeper, Model,
     PacketContext, RejectTo, RuleInfo, Together, VariableNames, WorkerState, state_in,
 };
+use bartizan_packet::PacketView;
+use core::any::Any;
 use core::net::IpAddr;
 use core::num::NonZeroU32;
 use std::sync::Arc;
@@ -131,6 +135,10 @@ impl Function for Ids {
         self.id
     }
 
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
     fn worker(&self) -> WorkerState {
         Box::new(State {
             worker: Worker::new(&self.seen.rules),
@@ -174,7 +182,7 @@ impl Function for Ids {
         let scene = Scene {
             now: context.now,
             packet: context.packet,
-            payload: shown_payload(context.packet, context.prevention),
+            payload: shown_payload(context.packet.filter(|_| !context.headers_only), context.prevention),
             direction: context.direction,
             flow: context.flow,
             state: None,
@@ -193,12 +201,8 @@ impl Function for Ids {
             fresh: s.bytes.len().saturating_sub(s.seen),
             whole: context.prevention,
         });
-        // What stands of an earlier rule's decision about all of the flow, with these rules.
-        let mut refused = None;
-        if let Some(flow) = flow.as_deref_mut().filter(|_| context.prevention && !context.flow_ends) {
-            flow.enter_generation(&self.seen.rules, self.seen.visible.as_deref(), self.generation);
-            refused = flow.state.dropped;
-        }
+        let refused = flow.as_deref_mut().filter(|_| context.prevention && !context.flow_ends);
+        let refused = refused.and_then(|flow| self.refused_before(flow, context.packet, context.direction));
         // Of a flow that rules pass or refuse as a whole no packet is looked at, and none is marked.
         let stood = flow.as_deref_mut().filter(|_| self.seen.rules.tags).is_some_and(|flow| {
             flow.enter_generation(&self.seen.rules, self.seen.visible.as_deref(), self.generation);
@@ -246,11 +250,11 @@ impl Function for Ids {
             context.findings.push(Finding::new(Arc::clone(&self.tag), FindingAction::Tagged));
         }
         match refused {
-            Some(rule) if !again => decision.strictest(Decision {
+            Some((rule, reason)) if !again => decision.strictest(Decision {
                 rule: NonZeroU32::new(rule.sid),
                 rule_id: Some(rule),
-                done: true,
-                ..Decision::refuse(Verdict::Drop, Reason::IdsFlow, self.id)
+                done: reason == Reason::IdsFlow,
+                ..Decision::refuse(Verdict::Drop, reason, self.id)
             }),
             _ => Decision { done: decision.done || bypassed && decision.verdict.forwards(), ..decision },
         }
@@ -291,6 +295,23 @@ impl Function for Ids {
 }
 
 impl Ids {
+    /// What stands of an earlier rule's decision about all of a flow, or about bytes that come again, with
+    /// these rules.
+    fn refused_before(
+        &self,
+        flow: &mut FlowDetect,
+        packet: Option<&PacketView<'_>>,
+        direction: Direction,
+    ) -> Option<(RuleId, Reason)> {
+        flow.enter_generation(&self.seen.rules, self.seen.visible.as_deref(), self.generation);
+        if let Some(rule) = flow.state.dropped {
+            return Some((rule, Reason::IdsFlow));
+        }
+        let first = packet?.decoded().transport.tcp()?.seq;
+        let length = u32::try_from(packet?.payload().len()).ok()?;
+        flow.refuses_again(direction, first, length).map(|rule| (rule, Reason::IdsRule))
+    }
+
     /// Whether a tag of one of the packet's hosts asks for it to be recorded; the packet is its bytes, its time and
     /// whether it was counted before.
     fn host_tagged(
@@ -472,7 +493,9 @@ impl Ids {
         }
         // A flow that is to be bypassed needs this function no more; one that is refused is no matter of bypass.
         // What is refused for the whole flow needs no further look, whichever rule's refusal weighs most.
-        decision.done = if decision.verdict.forwards() { bypass } else { whole };
+        // An ICMP error about the flow ends nothing.
+        let ends = if decision.verdict.forwards() { bypass } else { whole };
+        decision.done = ends && state.worker.decides_flow;
         decision
     }
 }

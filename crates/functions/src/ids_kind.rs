@@ -13,6 +13,7 @@ use bartizan_function::{
 };
 use bartizan_rules::Variables;
 use serde_json::Value;
+use std::any::Any;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -275,6 +276,54 @@ struct PolicyIds {
     header_rules: Vec<HeaderRules>,
 }
 
+/// The rule sets of a generation's detection, and which of them looks at a packet.
+pub struct SetsInUse {
+    /// By class; `None`: the only one looks at all packets.
+    by_fid: Option<ByFid>,
+    sets: Vec<SetInUse>,
+}
+
+/// A rule set as policies use it.
+pub struct SetInUse {
+    /// Its rules.
+    pub seen: Seen,
+    /// Its refusals are only reported.
+    pub detect_only: bool,
+}
+
+impl SetsInUse {
+    /// The sets of detection. `None`: the function is another one.
+    #[must_use]
+    pub fn of(function: &dyn Function) -> Option<Self> {
+        let function = function.as_any()?;
+        if let Some(ids) = function.downcast_ref::<Ids>() {
+            let sets = vec![SetInUse { seen: ids.seen().clone(), detect_only: false }];
+            return Some(SetsInUse { by_fid: None, sets });
+        }
+        let ids = function.downcast_ref::<PolicyIds>()?;
+        let set = |set: &Set| SetInUse { seen: set.ids.seen().clone(), detect_only: set.detect_only };
+        Some(SetsInUse { by_fid: Some(ids.by_fid.clone()), sets: ids.sets.iter().map(set).collect() })
+    }
+
+    /// The sets.
+    #[must_use]
+    pub fn sets(&self) -> &[SetInUse] {
+        &self.sets
+    }
+
+    /// The place of the rule set that looks at packets of a class. `has_flow`: the packet belongs to a flow.
+    #[must_use]
+    pub fn place(&self, fid: Fid, has_flow: bool) -> Option<usize> {
+        self.by_fid.as_ref().map_or(Some(0), |by_fid| place_of_class(by_fid, fid, has_flow))
+    }
+}
+
+/// The set that looks at packets of a class. Packets without a flow (broken headers, fragments) are looked at
+/// with the first rules.
+fn place_of_class(by_fid: &ByFid, fid: Fid, has_flow: bool) -> Option<usize> {
+    by_fid.get(fid).or_else(|| (!has_flow).then_some(0))
+}
+
 impl Function for PolicyIds {
     fn spec(&self) -> &'static FunctionSpec {
         &SPEC
@@ -282,6 +331,10 @@ impl Function for PolicyIds {
 
     fn id(&self) -> FunctionId {
         self.id
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 
     fn worker(&self) -> WorkerState {
@@ -323,11 +376,7 @@ impl Function for PolicyIds {
     }
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
-        // Packets without a flow (broken headers, fragments) are looked at with the first rules.
-        let index = match self.by_fid.get(context.notes.fid) {
-            None if context.flow.is_none() => Some(0),
-            index => index,
-        };
+        let index = place_of_class(&self.by_fid, context.notes.fid, context.flow.is_some());
         let Some((index, set)) = index.and_then(|i| Some((i, self.sets.get(i)?))) else {
             return Decision::CONTINUE;
         };

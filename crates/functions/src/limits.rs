@@ -3,7 +3,7 @@
 
 use crate::ids::ALERTS_PER_PACKET;
 use crate::names::{ALIASES_MAX, ASKED_MAX};
-use crate::pfw::{COUNTER_NAMES_MAX, ENTRIES_MAX};
+use crate::pfw::ENTRIES_MAX;
 use crate::portscan::{ATTEMPTS_MAX, COUNTS, WINDOWS};
 use crate::sfw::ICMP_IDS_MAX;
 use bartizan_base::Reason::{SfwState, SfwUnrelatedIcmp};
@@ -26,8 +26,8 @@ pub const LIMITS: &[Limit] = limits! {
         "an error about an older one is refused", [Refused(SfwUnrelatedIcmp)];
     Flow "what a function keeps per host beyond flows (`portscan`)"
         = "`memory: function-hosts` of the host file ({} for each function); entries by the greatest size of a value"
-        [bytes(HOST_MEMORY)] in ["function/hosts.rs"], "the host nearest to its end is forgotten",
-        [Metric("bartizan_host_entries_total"), Stats("host.evicted")];
+        [bytes(HOST_MEMORY)] in ["function/hosts.rs"], "of the tenant that has most hosts, the one nearest to its end is forgotten",
+        [Metric("bartizan_host_entries_total"), Stats("host.evicted"), Stats("host.evicted_for_others")];
     Flow "attempts that `portscan` keeps of a source" = "{}" [count(ATTEMPTS_MAX)] in ["functions/portscan.rs"],
         "the oldest is forgotten", [Metric("bartizan_host_entries_total")];
     Flow "addresses that a tenant has by DNS names" = "`dns: {{addresses}}` of the policy file ({})" [count(ADDRESSES)]
@@ -49,8 +49,6 @@ pub const LIMITS: &[Limit] = limits! {
         "the same, with the group", [Told("the diagnostic")];
     Rule "DNS names that have a number, of all generations that are in use" = "{}" [count(IDS_MAX)] in ["classify/names.rs"],
         "the next generation is refused until one that has some of them is gone", [Told("the diagnostic")];
-    Rule "rules of `pfw` that have a counter of their own, of all policies since the start" = "{}" [count(COUNTER_NAMES_MAX)] in ["functions/pfw.rs"],
-        "packets that further ones decide are counted together", [Function("unnamed")];
     Flow "DNS names of policies that an address has" = "{}" [count(NAMES_MAX)] in ["classify/names.rs"],
         "it is no member of further ones", [Function("crowded")];
     Flow "questions of a flow that wait for an answer (groups by DNS name)" = "{}" [count(ASKED_MAX)] in ["functions/names.rs"],

@@ -20,12 +20,12 @@ use bartizan_config::policy::values::Protocol;
 use bartizan_config::policy::{List, Ports};
 use bartizan_function::{
     Counter, Function, FunctionKind, FunctionSpec, HandsUp, HeaderField, HeaderHalf, HeaderRules, Model,
-    PacketContext, RuleSource, RulesError, WorkerState,
+    PacketContext, RuleCount, RuleName, RuleSource, RulesError, WorkerState,
 };
 use bartizan_packet::tables::MatchEntry;
 use core::num::NonZeroU32;
-use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 /// What it is.
 pub static SPEC: FunctionSpec = FunctionSpec {
@@ -56,85 +56,120 @@ pub static SPEC: FunctionSpec = FunctionSpec {
             name: "redirected",
             help: "Those of the allowed packets whose flow leaves by a named port.",
         },
-        Counter {
-            name: "unnamed",
-            help: "Packets that were decided by rules without a counter of their own: the program has had as many as it may.",
-        },
     ],
 };
 
 /// Header rules that the rules of one policy may become at most.
 pub(crate) const ENTRIES_MAX: usize = 1 << 16;
-/// Names of rule counters that are kept for the life of the program. Rules beyond count together.
-pub(crate) const COUNTER_NAMES_MAX: usize = 1 << 16;
 
 /// Makes packet filters.
-#[derive(Debug, Default)]
-pub struct PfwKind {
-    /// Names of rule counters. The log callback wants names that live for ever; each is made once.
-    names: Mutex<HashSet<&'static str>>,
-}
+#[derive(Debug)]
+pub struct PfwKind;
 
-impl PfwKind {
-    fn build(&self, source: &RuleSource<'_>) -> Result<Pfw, Vec<RulesError>> {
+impl Pfw {
+    /// The filter of a generation.
+    fn of(source: &RuleSource<'_>) -> Result<Pfw, Vec<RulesError>> {
         let (_, classes) =
             classes::read_and_make::<PfwSection, Filter>(SPEC.name, source, |class, names, path| {
-                self.filter(class, names, path)
+                filter(class, names, path)
             })?;
         let mut pfw = Pfw { id: source.id, by_fid: ByFid::new(&classes), ..Pfw::default() };
         classes.iter().for_each(|made| pfw.add(&made.class, &made.made, source.generation));
         Ok(pfw)
     }
+}
 
-    /// What the section of a policy comes to.
-    fn filter(
-        &self,
-        class: &PolicyClass<PfwSection>,
-        names: &Names,
-        path: &str,
-    ) -> Result<Filter, Vec<RulesError>> {
-        let (mut actions, mut matches, mut errors) = (Vec::new(), Vec::new(), Vec::new());
-        let rules = &class.rules.rules;
-        for (number, rule) in (0u32..).zip(rules) {
-            match Expansion::of(rule, class, names) {
-                Ok((action, expansion)) => {
-                    actions.push(action);
-                    expansion.entries(number, &mut matches);
-                }
-                Err((key, message)) => {
-                    errors.push(classes::error(SPEC.name, format!("{path}/rules/{number}{key}"), message));
-                }
+/// Compiles the section of a policy.
+fn filter(class: &PolicyClass<PfwSection>, names: &Names, path: &str) -> Result<Filter, Vec<RulesError>> {
+    let (mut actions, mut matches, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+    let rules = &class.rules.rules;
+    for (number, rule) in (0u32..).zip(rules) {
+        match Expansion::of(rule, class, names) {
+            Ok((action, expansion)) => {
+                actions.push(action);
+                expansion.entries(number, &mut matches);
             }
-            if matches.len() > ENTRIES_MAX {
-                let message = format!(
-                    "the rules up to here are more than {ENTRIES_MAX} combinations of addresses and ports; use fewer or coarser ones"
-                );
-                errors.push(classes::error(SPEC.name, format!("{path}/rules/{number}"), message));
-                break;
+            Err((key, message)) => {
+                errors.push(classes::error(SPEC.name, format!("{path}/rules/{number}{key}"), message));
             }
         }
-        if !errors.is_empty() {
-            return Err(errors);
+        if matches.len() > ENTRIES_MAX {
+            let message = format!(
+                "the rules up to here are more than {ENTRIES_MAX} combinations of addresses and ports; use fewer or coarser ones"
+            );
+            errors.push(classes::error(SPEC.name, format!("{path}/rules/{number}"), message));
+            break;
         }
-        let counter = |rule: usize| self.name(format!("rule.{}.{rule}", class.policy));
-        let default = self.name(format!("default.{}", class.policy));
-        let counters = (1..=rules.len()).map(counter).chain([default]).collect();
-        let each_icmp = rules.iter().any(|rule| rule.code.is_some());
-        Ok(Filter { actions, each_icmp, header_rules: matches.into(), counters })
     }
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    let counters = rule_names(&class.policy, rules).map_err(|(number, message)| {
+        vec![classes::error(SPEC.name, format!("{path}/rules/{number}/name"), message)]
+    })?;
+    let each_icmp = rules.iter().any(|rule| rule.code.is_some());
+    Ok(Filter { actions, each_icmp, header_rules: matches.into(), counters })
+}
 
-    fn name(&self, name: String) -> Option<&'static str> {
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = names.get(name.as_str()) {
-            return Some(known);
+/// Bytes of a rule's name.
+const NAME_MAX: usize = 64;
+
+/// Names of the counters of a policy's rules and of its default. A rule that has no name is called by what it
+/// says: it is the same rule wherever it stands, and another one when it says something else. Equal ones
+/// without a name are numbered: only the first of them ever decides.
+///
+/// # Errors
+/// The place of a name that cannot be, or that another rule has, and why.
+fn rule_names(policy: &str, rules: &[PfwRule]) -> Result<Vec<Arc<RuleName>>, (usize, String)> {
+    let named = |rule: String| Arc::new(RuleName { policy: policy.to_owned(), rule });
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut all = Vec::with_capacity(rules.len() + 1);
+    for (at, rule) in rules.iter().enumerate() {
+        let Some(name) = &rule.name else {
+            let by_content = content_name(rule);
+            let before = places.entry(by_content.clone()).and_modify(|count| *count += 1).or_insert(0);
+            all.push(named(if *before == 0 { by_content } else { format!("{by_content}~{}", *before + 1) }));
+            continue;
+        };
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(plain) || name == DEFAULT {
+            let message = format!(
+                "the name of a rule has 1 to {NAME_MAX} letters, digits, `-` and `_`, and is not `{DEFAULT}`; give it another"
+            );
+            return Err((at, message));
         }
-        if names.len() >= COUNTER_NAMES_MAX {
-            return None;
+        if let Some(other) = places.insert(name.clone(), at) {
+            return Err((
+                at,
+                format!("rule {} of this policy has this name already; give one of them another", other + 1),
+            ));
         }
-        let name: &'static str = Box::leak(name.into_boxed_str());
-        names.insert(name);
-        Some(name)
+        all.push(named(name.clone()));
     }
+    all.push(named(DEFAULT.to_owned()));
+    Ok(all)
+}
+
+/// The counter of what no rule matches.
+const DEFAULT: &str = "default";
+
+/// The name of a rule by what it says: its action and a hash (FNV-1a, 64 bits) of all keys but its remark. No
+/// own name has a colon.
+fn content_name(rule: &PfwRule) -> String {
+    let mut content = serde_json::to_value(PfwRule { comment: None, ..rule.clone() }).unwrap_or_default();
+    if let Some(keys) = content.as_object_mut() {
+        keys.retain(|_, value| !value.is_null());
+    }
+    let hash = content.to_string().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let action = match rule {
+        PfwRule { allow: Some(_), .. } => "allow",
+        PfwRule { drop: Some(_), .. } => "drop",
+        PfwRule { reject: Some(_), .. } => "reject",
+        _ => "redirect",
+    };
+    format!("{action}:{hash:016x}")
 }
 
 impl FunctionKind for PfwKind {
@@ -143,7 +178,7 @@ impl FunctionKind for PfwKind {
     }
 
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
-        Ok(Box::new(self.build(source)?))
+        Ok(Box::new(Pfw::of(source)?))
     }
 }
 
@@ -156,7 +191,7 @@ struct Filter {
     /// What they match.
     header_rules: Arc<[(u32, HeaderRule)]>,
     /// Names of the counters: of the rules, then of the default.
-    counters: Vec<Option<&'static str>>,
+    counters: Vec<Arc<RuleName>>,
 }
 
 /// The packet filter with the rules of one generation.
@@ -171,7 +206,7 @@ pub struct Pfw {
     /// Where each policy's rules hold and what they match, until that is taken.
     header_rules: Vec<HeaderRules>,
     /// Names of the counters: at the place of an outcome that of its counter.
-    counters: Vec<Option<&'static str>>,
+    counters: Vec<Arc<RuleName>>,
     /// Names of the ports that rules redirect to, by the places of their outcomes.
     ports: BTreeMap<u32, String>,
 }
@@ -203,7 +238,7 @@ impl Pfw {
         self.filters.push(span);
         let (fids, rules) = (Arc::clone(&class.fids), Arc::clone(&filter.header_rules));
         self.header_rules.push(HeaderRules { called: "rule", fids, rules });
-        self.counters.extend(&filter.counters);
+        self.counters.extend(filter.counters.iter().cloned());
     }
 }
 
@@ -440,6 +475,9 @@ impl Function for Pfw {
         said.insert("rules".to_owned(), span.rules.into());
         let matched = if outcome.rule == 0 { "default".into() } else { outcome.rule.into() };
         said.insert("matched".to_owned(), matched);
+        if let Some(name) = self.counters.get(outcome.counter as usize).filter(|_| outcome.rule != 0) {
+            said.insert("counted_as".to_owned(), name.rule.as_str().into());
+        }
         let action = match outcome.egress {
             Some(_) => "redirect",
             None if outcome.verdict.forwards() => "allow",
@@ -458,14 +496,20 @@ impl Function for Pfw {
         each("dropped", counts.dropped);
         each("rejected", counts.rejected);
         each("redirected", counts.redirected);
-        let mut unnamed = 0u64;
-        for (name, count) in self.counters.iter().zip(&counts.rules) {
-            match name {
-                Some(name) => each(name, *count),
-                None => unnamed = unnamed.saturating_add(*count),
+    }
+
+    fn log_rules(&self, worker: &WorkerState, each: &mut dyn FnMut(RuleCount<'_>)) {
+        let Some(counts) = worker.downcast_ref::<Counts>() else { return };
+        for span in &self.filters {
+            let places = span.first as usize..;
+            for (at, number) in places.zip(1..=span.rules + 1) {
+                let (Some(name), Some(packets)) = (self.counters.get(at), counts.rules.get(at)) else {
+                    return;
+                };
+                let place = if number > span.rules { 0 } else { number };
+                each(RuleCount { name, place, packets: *packets });
             }
         }
-        each("unnamed", unnamed);
     }
 }
 

@@ -4,10 +4,11 @@
 use super::*;
 use bartizan_base::LinkId;
 use bartizan_classify::Header;
-use bartizan_function::{HostTables, RulePart};
+use bartizan_function::{HostTables, PatternSets, RulePart};
 use bartizan_packet::tables::{MatchEntry, MatchEntryFlags};
 use bartizan_testkit::random::Random;
 use core::net::IpAddr;
+use std::collections::HashSet;
 
 /// What a rule matches, as a level below has it.
 fn match_entry(fid: Fid, outcome: u32, rule: &HeaderRule) -> [u8; MatchEntry::LEN] {
@@ -105,9 +106,10 @@ fn a_level_that_has_only_the_tables_decides_alike() {
         generation: Generation(1),
         id,
         hosts: &hosts,
+        patterns: &PatternSets::default(),
         names: &std::sync::Arc::default(),
     };
-    let mut pfw = PfwKind::default().build(&source).expect("rules");
+    let mut pfw = Pfw::of(&source).expect("rules");
     // What the host looks up, and what each rule does by its policy.
     let host: Vec<HeaderRules> = pfw.take_header_rules();
     let (allow, drop, reject) = (Verdict::Continue, Verdict::Drop, Verdict::Reject);
@@ -148,12 +150,10 @@ fn a_level_that_has_only_the_tables_decides_alike() {
             pfw_table::interpret(&pfw.table[MatchEntry::read(found).outcome as usize], Some(header.protocol));
         assert_eq!(outcome.verdict, said[policy][number], "{header:?}");
         assert_eq!(outcome.rule as usize, first.map_or(0, |_| number + 1), "{header:?}");
-        let name = pfw.counters[outcome.counter as usize].expect("a name");
-        let expected = match first {
-            Some(_) => format!("rule.{}.{}", ["web", "rest"][policy], number + 1),
-            None => format!("default.{}", ["web", "rest"][policy]),
-        };
-        assert_eq!(name, expected);
+        let name = &pfw.counters[outcome.counter as usize];
+        assert_eq!(name.policy, ["web", "rest"][policy]);
+        let rule = &pfw.counters[pfw.filters[policy].first as usize + number];
+        assert_eq!((name.rule == "default", &name.rule), (first.is_none(), &rule.rule));
         met.insert(name);
     }
     assert_eq!(met.len(), 8, "{met:?}");
@@ -175,10 +175,11 @@ fn filter(ports: &serde_json::Value, rules: &serde_json::Value) -> Result<Pfw, V
         generation: Generation(1),
         id: FunctionId(0),
         hosts: &hosts,
+        patterns: &PatternSets::default(),
         names: &std::sync::Arc::default(),
     };
     let errors = |errors: Vec<RulesError>| errors.into_iter().map(|e| format!("{}: {}", e.place, e.message));
-    PfwKind::default().build(&source).map_err(|found| errors(found).collect())
+    Pfw::of(&source).map_err(|found| errors(found).collect())
 }
 
 #[test]
@@ -227,7 +228,7 @@ fn what_is_wrong_with_a_redirect_is_told_where_it_stands() {
 }
 
 /// Sections of one policy, `web`, for the class 1.
-fn built(kind: &PfwKind, rules: serde_json::Value) -> Pfw {
+fn built(rules: serde_json::Value) -> Pfw {
     let all = ["0.0.0.0/0", "::/0"];
     let classes = [serde_json::json!({"policy": "web", "fids": [1], "from": all, "to": all, "rules": rules})];
     let (common, classes) = RulePart::split(serde_json::json!({"classes": classes}));
@@ -238,33 +239,68 @@ fn built(kind: &PfwKind, rules: serde_json::Value) -> Pfw {
         generation: Generation(1),
         id: FunctionId(0),
         hosts: &HostTables::default(),
+        patterns: &PatternSets::default(),
         names: &Arc::default(),
     };
-    kind.build(&source).expect("rules")
+    Pfw::of(&source).expect("rules")
+}
+
+/// Names and places of the counters of a filter with these rules.
+fn counters(rules: &serde_json::Value) -> Result<Vec<(String, u32)>, Vec<String>> {
+    let pfw = filter(&serde_json::Value::Null, rules)?;
+    let mut all = Vec::new();
+    pfw.log_rules(&pfw.worker(), &mut |rule| all.push((rule.name.rule.clone(), rule.place)));
+    Ok(all)
 }
 
 #[test]
-fn rules_beyond_the_names_of_counters_count_together() {
-    let rules = || serde_json::json!({"default": "drop", "rules": [{"allow": "tcp"}, {"drop": "udp"}]});
-    let kind = PfwKind::default();
-    let counted = |pfw: &Pfw| {
-        let mut worker = pfw.worker();
-        worker.downcast_mut::<Counts>().unwrap().rules.iter_mut().zip(1..).for_each(|(rule, n)| *rule = n);
-        let mut told = BTreeMap::new();
-        pfw.log(&worker, &mut |name, value| _ = told.insert(name, value));
-        told
-    };
-    let told = counted(&built(&kind, rules()));
-    assert_eq!([told["rule.web.1"], told["rule.web.2"], told["default.web"], told["unnamed"]], [1, 2, 3, 0]);
-    // With room for one more name.
-    let mut names = kind.names.lock().unwrap();
-    for n in names.len()..COUNTER_NAMES_MAX {
-        names.insert(Box::leak(format!("n{n}").into_boxed_str()));
+fn a_counter_goes_with_its_rule_wherever_that_stands() {
+    let named = serde_json::json!({"drop": "udp", "to-ports": 53, "name": "no-dns", "comment": "a"});
+    let (web, telnet) = (
+        serde_json::json!({"allow": "tcp", "to-ports": [80]}),
+        serde_json::json!({"reject": "tcp", "to-ports": 23}),
+    );
+    let before = counters(&serde_json::json!([named, web, telnet])).unwrap();
+    let after = counters(&serde_json::json!([{"drop": "sctp"}, telnet, named, web])).unwrap();
+    let place =
+        |of: &[(String, u32)], name: &str| of.iter().find(|(n, _)| n == name).map(|(_, place)| *place);
+    let names: Vec<&str> = before.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!((names[0], names[3], before[3].1), ("no-dns", "default", 0));
+    assert!(names[1].starts_with("allow:") && names[2].starts_with("reject:"), "{names:?}");
+    assert_eq!([1, 2, 3, 0].to_vec(), before.iter().map(|(_, place)| *place).collect::<Vec<_>>());
+    let moved: Vec<_> = names.iter().map(|name| place(&after, name)).collect();
+    assert_eq!(moved, [Some(3), Some(4), Some(2), Some(0)]);
+    // A remark is nothing that the rule says; a port is. One with a name is what it is called.
+    let remark = counters(&serde_json::json!([{"allow": "tcp", "to-ports": 80, "comment": "x"}])).unwrap();
+    assert_eq!(remark[0].0, names[1], "also without brackets");
+    let other =
+        counters(&serde_json::json!([{"allow": "tcp", "to-ports": 81}, {"allow": "tcp", "name": "no-dns"}]))
+            .unwrap();
+    assert!(other[0].0 != names[1] && other[1].0 == "no-dns");
+    // Equal ones are numbered.
+    let twice = counters(&serde_json::json!([web, web, web])).unwrap();
+    let expected =
+        [names[1].to_owned(), format!("{}~2", names[1]), format!("{}~3", names[1]), "default".to_owned()];
+    assert_eq!(twice.into_iter().map(|(name, _)| name).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn names_of_rules_are_plain_and_one_within_the_policy() {
+    let rule = |name: &str| serde_json::json!({"allow": "tcp", "name": name});
+    for wrong in ["", "default", "a b", "a.b", "allow:1", "\u{e9}", &"x".repeat(65)] {
+        let errors = counters(&serde_json::json!([{"drop": "udp"}, rule(wrong)])).expect_err(wrong);
+        assert!(
+            errors[0].starts_with("classes/0/rules/rules/1/name: the name of a rule has 1 to 64"),
+            "{errors:?}"
+        );
     }
-    drop(names);
-    let more = serde_json::json!({"default": "drop", "rules": [{"allow": "tcp"}, {"drop": "udp"}, {"drop": "sctp"}]});
-    let told = counted(&built(&kind, more));
-    assert_eq!([told["rule.web.1"], told["rule.web.2"], told["default.web"], told["unnamed"]], [1, 2, 4, 3]);
+    let errors =
+        counters(&serde_json::json!([rule("web"), {"drop": "udp"}, rule("web")])).expect_err("twice");
+    assert!(
+        errors[0].starts_with("classes/0/rules/rules/2/name: rule 1 of this policy has this name"),
+        "{errors:?}"
+    );
+    assert!(counters(&serde_json::json!([rule(&"x".repeat(64)), rule("A-z_9")])).is_ok());
 }
 
 #[test]
@@ -276,7 +312,7 @@ fn long_lists_of_one_version_are_not_compared_with_those_of_the_other() {
         {"allow": "tcp", "from": v4, "to": v6},
         {"allow": "tcp", "from": ["10.0.0.1", "2001:db8::1"], "to": ["10.0.0.2", "2001:db8::2", "2001:db8::3"]},
     ]});
-    let mut pfw = built(&PfwKind::default(), rules);
+    let mut pfw = built(rules);
     let lists = pfw.take_header_rules();
     let pairs: Vec<_> =
         lists[0].rules.iter().map(|(number, rule)| (*number, rule.source, rule.destination)).collect();

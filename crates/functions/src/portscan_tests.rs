@@ -2,7 +2,7 @@
 //! What is known of a source: bounded, exported and imported.
 
 use super::*;
-use bartizan_function::HostTables;
+use bartizan_function::{HostKeeper, HostTables, HostTablesConfig};
 
 fn section() -> Section {
     serde_json::from_str("{}").unwrap()
@@ -79,4 +79,36 @@ fn a_table_takes_up_what_another_one_exported() {
     let other = to.of::<Source>(&SPEC).unwrap();
     assert_eq!(other.import(&bytes, at(7_000)), Ok(1));
     assert_eq!(other.if_there(&key, at(7_000), |source| source.attempts.len()), Some(ATTEMPTS_MAX));
+}
+
+#[test]
+fn invented_sources_of_one_tenant_hide_no_scan_of_another() {
+    let config = HostTablesConfig { memory: 1 << 20, ..HostTablesConfig::default() };
+    for v6 in [false, true] {
+        let sources = HostTables::new(config).of::<Source>(&SPEC).unwrap();
+        let tries = |tenant, from: IpAddr, port, now| {
+            let tried =
+                |source: &mut Source| source.tries(&section(), (6, host(1), port), Outcome::Refused, now);
+            sources.with(&HostKey::host(TenantId(tenant), from), now, tried).unwrap().len()
+        };
+        let address = |n: u32| -> IpAddr {
+            if v6 {
+                (0x2001_0db8_u128 << 96 | u128::from(n)).to_be_bytes().into()
+            } else {
+                n.to_be_bytes().into()
+            }
+        };
+        let (mut scans, mut invented) = (0, 0);
+        for port in 0..20 {
+            let now = at(u64::from(port) * 100);
+            scans += tries(2, address(1), 1_000 + port, now);
+            for _ in 0..1_000 {
+                invented += 1;
+                tries(1, address(invented), 80, now);
+            }
+        }
+        assert_eq!(scans, 1, "the twentieth port is a scan");
+        let counters = HostKeeper::counters(&*sources);
+        assert!(counters.evicted > 10_000 && counters.evicted_for_others == 0, "{counters:?}");
+    }
 }

@@ -21,7 +21,7 @@ pub fn kinds(services: &Services) -> Vec<Arc<dyn FunctionKind>> {
     vec![
         Arc::new(gate::GateKind),
         Arc::new(portscan::PortscanKind),
-        Arc::new(pfw::PfwKind::default()),
+        Arc::new(pfw::PfwKind),
         Arc::new(sfw::SfwKind::new(Arc::clone(&services.hosts))),
         Arc::new(names::NamesKind),
     ]

@@ -28,6 +28,7 @@ use bartizan_function::{
 };
 use bartizan_packet::tables::FlowEntry;
 use bartizan_packet::{Decoded, Icmp, Transport};
+use core::net::IpAddr;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -210,6 +211,11 @@ impl Rules {
 
     /// Whether the side that opened the flow may do so.
     fn may_open(&self, flow: &FlowView<'_>, notes: &Notes<'_>) -> bool {
+        self.may_open_between((flow.client.0, flow.server.0), notes)
+    }
+
+    /// Whether the first of two addresses may open flows to the other one.
+    fn may_open_between(&self, (client, server): (IpAddr, IpAddr), notes: &Notes<'_>) -> bool {
         let PolicyClass { from, to, .. } = &self.made.class;
         let (from, to) = match self.section().initiate {
             Initiate::From => (from, to),
@@ -220,7 +226,7 @@ impl Rules {
         let lies = |list: &[Member], address, names: &[NameId]| {
             list.is_empty() || list.iter().any(|member| member.is(address, names))
         };
-        lies(from, flow.client.0, &names.source) && lies(to, flow.server.0, &names.destination)
+        lies(from, client, &names.source) && lies(to, server, &names.destination)
     }
 }
 
@@ -333,6 +339,12 @@ impl Sfw {
         let flow = match (sfw_messages::exchange(known, message), context.flow) {
             ((Action::Refuse, reason), _) => return Err(reason.unwrap_or(Reason::SfwNoConnection)),
             ((Action::Admit, _), Some(flow)) => flow,
+            // Nothing is known of what it answers: it goes on where its sender may open.
+            ((Action::Admit, _), None) => {
+                let ends = packet.src().zip(packet.dst());
+                let may = ends.is_none_or(|ends| rules.may_open_between(ends, context.notes));
+                return if may { Ok(false) } else { Err(Reason::SfwInitiator) };
+            }
             _ => return Ok(false),
         };
         self.admit(rules, flow, false, context, counts)?;

@@ -69,13 +69,13 @@ const NO_CONNECTION: Exchange = (Action::Refuse, Some(Reason::SfwNoConnection));
 pub static EXCHANGES: [Exchange; 3 * Message::COUNT] = [
     // Untracked, plain, question, answer, answer of the asker, error, stray error, neighbour.
     NO_CONNECTION,
-    SKIP,
-    SKIP,
-    SKIP,
-    SKIP,
-    SKIP,
+    ADMIT,
+    ADMIT,
+    ADMIT,
+    ADMIT,
     UNRELATED,
-    SKIP, // no flow
+    UNRELATED,
+    SKIP, // no flow: who may open is asked of the packet
     ADMIT,
     ADMIT,
     ADMIT,
@@ -116,20 +116,20 @@ pub enum IcmpKind {
     Neighbour = 3,
 }
 
-/// Kind of each type of ICMP (RFC 792); those behind are questions.
+/// Kind of each type of ICMP (RFC 792, RFC 8335); those behind are questions.
 pub const fn icmpv4_kind(number: u8) -> IcmpKind {
     match number {
         3 | 4 | 5 | 11 | 12 => IcmpKind::Error,
-        0 | 14 | 16 | 18 => IcmpKind::Answer,
+        0 | 14 | 16 | 18 | 43 => IcmpKind::Answer,
         _ => IcmpKind::Question,
     }
 }
 
-/// Kind of each type of ICMPv6 (RFC 4443, RFC 4861, RFC 2710, RFC 3810).
+/// Kind of each type of ICMPv6 (RFC 4443, RFC 4861, RFC 2710, RFC 3810, RFC 8335).
 pub const fn icmpv6_kind(number: u8) -> IcmpKind {
     match number {
         1..=4 => IcmpKind::Error,
-        129 => IcmpKind::Answer,
+        129 | 161 => IcmpKind::Answer,
         130..=137 | 143 => IcmpKind::Neighbour,
         _ => IcmpKind::Question,
     }

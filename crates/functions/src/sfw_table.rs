@@ -14,7 +14,8 @@ use bartizan_flow::tcp::{SessionPhase, TcpState};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Action {
-    /// It goes on if its flow is let in: who may open and how many is asked once per flow.
+    /// It goes on if its flow is let in: who may open and how many is asked once per flow. Of a packet
+    /// without a flow it is asked whether its sender may open one.
     Admit = 0,
     /// It goes on and is nobody's flow.
     Skip = 1,

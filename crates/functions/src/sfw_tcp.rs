@@ -149,7 +149,10 @@ impl Input {
         }
         for event in outcome.events.iter() {
             facts.set(Facts::OLD, facts.contains(Facts::OLD) || is_old(event));
-            facts.set(Facts::NUMBERS, facts.contains(Facts::NUMBERS) || is_about_numbers(event));
+            // A RST with an old timestamp that tracking lets go on is not believed.
+            let numbers =
+                is_about_numbers(event) && (outcome.rejected || event != StreamEvent::PktInvalidTimestamp);
+            facts.set(Facts::NUMBERS, facts.contains(Facts::NUMBERS) || numbers);
             let injected = event == StreamEvent::ThreeWayAckDataInject;
             facts.set(Facts::INJECTED, facts.contains(Facts::INJECTED) || injected);
         }

@@ -163,8 +163,12 @@ fn a_refused_syn_opens_nothing() {
     for (c, s) in sides() {
         let (mut b, _) = bench("{}");
         assert_eq!(b.refused(&tcp(s, c, SYN, 1, 0, b"")), Some(Reason::SfwInitiator));
-        assert_eq!(b.refused(&tcp(c, s, SYN | ACK, 9, 2, b"")), Some(Reason::SfwInitiator));
-        assert_eq!(b.refused(&tcp(s, c, ACK, 2, 10, b"")), Some(Reason::SfwInitiator));
+        // What would answer it, or go on with it, belongs to no connection.
+        assert_eq!(b.refused(&tcp(c, s, SYN | ACK, 9, 2, b"")), Some(Reason::SfwNoConnection));
+        assert_eq!(b.refused(&tcp(s, c, ACK, 2, 10, b"")), Some(Reason::SfwNoConnection));
+        // Nor does it keep the other side from opening one.
+        assert_eq!(b.refused(&tcp(c, s, SYN, 70, 0, b"")), None);
+        assert_eq!(b.refused(&tcp(s, c, SYN | ACK, 90, 71, b"")), None);
     }
 }
 
@@ -175,7 +179,7 @@ fn numbers_out_of_the_window() {
             tcp(c, s, ACK | PSH, 101 + 70_000, 501, b"far"),
             tcp(c, s, ACK, 101, 501 + 100_000, b""),
             tcp(c, s, ACK | PSH, 101u32.wrapping_sub(17 << 20), 501, b"old"),
-            tcp(c, s, RST, 101 + 5_000, 0, b""),
+            tcp(c, s, RST, 101 + 90_000, 0, b""),
             tcp(s, c, RST, 501 + 90_000, 0, b""),
             tcp(c, s, FIN | ACK, 101 + 70_000, 501, b""),
         ];
@@ -186,6 +190,12 @@ fn numbers_out_of_the_window() {
             // The connection goes on.
             assert_eq!(b.refused(&tcp(c, s, ACK | PSH, 101, 501, b"ok")), None);
         }
+        // In the window its receiver answers a RST with another number than the next one (RFC 5961 section
+        // 3.2).
+        let (mut b, _) = bench("{}");
+        connect(&mut b, c, s);
+        assert_eq!(b.refused(&tcp(c, s, RST, 101 + 5_000, 0, b"")), None);
+        assert_eq!(b.refused(&tcp(c, s, ACK | PSH, 101, 501, b"ok")), None);
         let (mut b, _) = bench(r#"{"window-check": false}"#);
         connect(&mut b, c, s);
         assert_eq!(b.refused(&tcp(c, s, ACK | PSH, 101 + 70_000, 501, b"far")), None);

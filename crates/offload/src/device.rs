@@ -43,6 +43,38 @@ pub enum Action {
     Redirect(PortIndex),
     /// They are dropped, for this reason.
     Drop(Reason),
+    /// What this endpoint sends is dropped, for this reason. What the other one sends goes up: it may open
+    /// the flow.
+    DropFrom(Reason, Endpoint),
+}
+
+/// One of the two endpoints of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// The one that stands first.
+    Low,
+    /// The other one.
+    High,
+}
+
+impl Action {
+    /// Why packets are dropped, where they are.
+    #[must_use]
+    pub const fn drops(self) -> Option<Reason> {
+        match self {
+            Action::Drop(reason) | Action::DropFrom(reason, _) => Some(reason),
+            Action::Forward | Action::Redirect(_) => None,
+        }
+    }
+
+    /// Whether it is for what an endpoint sends.
+    #[must_use]
+    pub const fn is_for(self, from_low: bool) -> bool {
+        match self {
+            Action::DropFrom(_, endpoint) => matches!(endpoint, Endpoint::Low) == from_low,
+            Action::Forward | Action::Redirect(_) | Action::Drop(_) => true,
+        }
+    }
 }
 
 /// What a device can do with the packets of an entry. That it redirects them is said by port ([`Capabilities::exits`]).
@@ -128,7 +160,7 @@ impl Capabilities {
     pub fn refuses(&self, key: &bartizan_flow::FlowKey, action: Action) -> Option<Stays> {
         let lacks = match action {
             Action::Forward => (!self.actions.forward).then_some(Stays::Action),
-            Action::Drop(_) => (!self.actions.drop).then_some(Stays::Action),
+            Action::Drop(_) | Action::DropFrom(..) => (!self.actions.drop).then_some(Stays::Action),
             Action::Redirect(port) => {
                 let leads = self.exits.checked_shr(port.0.into()).unwrap_or(0) & 1 == 1;
                 (!leads).then_some(Stays::Egress)

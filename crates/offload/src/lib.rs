@@ -26,7 +26,8 @@ pub mod stays;
 
 pub use bartizan_xdp::Mark;
 pub use device::{
-    Action, Actions, Answered, Capabilities, Counting, Counts, Device, Install, Request, Said, Sides, Wish,
+    Action, Actions, Answered, Capabilities, Counting, Counts, Device, Endpoint, Install, Request, Said,
+    Sides, Wish,
 };
 pub use key::{DeviceKey, Field, Fields, direction_from_low, directions};
 pub use manager::{Done, Ended, FlowManager, ManagerCounters, Offer};

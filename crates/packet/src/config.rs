@@ -27,6 +27,18 @@ impl PortList {
     /// How many ports fit.
     pub const CAPACITY: usize = 4;
 
+    /// Whether every port is in the list.
+    #[must_use]
+    pub const fn is_any(&self) -> bool {
+        self.any
+    }
+
+    /// The ports; none where every port is in the list.
+    #[must_use]
+    pub fn listed(&self) -> &[u16] {
+        self.ports.get(..usize::from(self.len)).unwrap_or(&[])
+    }
+
     /// Whether `port` is in the list.
     #[must_use]
     pub fn contains(&self, port: u16) -> bool {

@@ -5,8 +5,10 @@
 //! was captured: a slice by them never fails. Of a cut frame ([`crate::DecoderConfig::cut_frames`]) headers do, and what is behind them may not: slices of
 //! [`crate::PacketView`] end with what was captured.
 
+use crate::decode::proto;
 use crate::{
-    DecodeEvent, DecodeEvents, Ipv4, Ipv6, LinkType, Network, PacketSource, QuotedPacket, Transport,
+    DecodeEvent, DecodeEvents, Ipv4, Ipv6, Ipv6ExtHeaders, LinkType, Network, PacketSource, QuotedPacket,
+    Transport,
 };
 use bitflags::bitflags;
 use core::net::IpAddr;
@@ -221,6 +223,11 @@ pub struct Decoded {
     pub events: DecodeEvents,
 }
 
+/// Whether an extension header of IPv6 is a message of its own where nothing follows it.
+pub(crate) const fn is_message(header: u8) -> bool {
+    matches!(header, proto::MOBILITY | proto::HIP | proto::SHIM6)
+}
+
 impl Default for Decoded {
     fn default() -> Self {
         Decoded {
@@ -336,6 +343,37 @@ impl Decoded {
             Network::Ipv6(ip) => Some(ip.proto),
             _ => None,
         }
+    }
+
+    /// IP protocol as policies and flows number it: extension headers count as what they carry. It differs
+    /// from [`Decoded::proto`], which records
+    /// show as Suricata does, where IPv6 carries nothing (59) or ICMP of IPv4 (1). Mobility, HIP and shim
+    /// messages that carry nothing speak for themselves.
+    #[must_use]
+    pub fn carried_protocol(&self) -> Option<u8> {
+        match &self.network {
+            Network::Ipv6(ip) if ip.ext_headers.contains(Ipv6ExtHeaders::NONE) && !is_message(ip.proto) => {
+                Some(proto::NONE)
+            }
+            Network::Ipv6(_) if self.events.contains(DecodeEvent::Ipv6Icmpv4) => Some(1),
+            _ => self.proto(),
+        }
+    }
+
+    /// Whether the packet can have a flow by its addresses and protocol, whatever its transport header says:
+    /// it is a whole IP packet
+    /// whose headers could be read.
+    #[must_use]
+    pub const fn is_whole_ip(&self) -> bool {
+        matches!(self.network, Network::Ipv4(_) | Network::Ipv6(_))
+            && !self.is_fragment()
+            && !self.is_unreadable()
+    }
+
+    /// Whether the packet can have a flow: its transport header says which, or its addresses and protocol do.
+    #[must_use]
+    pub const fn can_have_flow(&self) -> bool {
+        self.wants_flow() || self.is_whole_ip()
     }
 
     /// Time to live or hop limit.

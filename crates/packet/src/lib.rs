@@ -8,6 +8,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod capture;
+pub mod casts;
 pub mod defrag;
 
 mod checksum;

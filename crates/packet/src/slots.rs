@@ -39,6 +39,12 @@ pub const EARLY_WORDS: u32 = 1 << 20;
 /// Steps in which an address is found among the segments of an early table: 2^17 of them.
 pub const EARLY_STEPS: u32 = 17;
 
+/// In the first word of an early table: its rules tell tenants apart.
+pub const EARLY_TENANTS: u32 = 1 << 9;
+
+/// In the first word of an early table: packets in tunnels are judged as well.
+pub const EARLY_TUNNELS: u32 = 1 << 10;
+
 /// Places of a bucket of the index, by which a flow's slot is found: two cache lines, which a processor fetches together.
 pub const INDEX_PLACES: u32 = 16;
 
@@ -54,6 +60,12 @@ pub const TABLE_CONSTANTS: &[(&str, u32, &str)] = &[
         "Words of an early table; there are two, for generations of even and odd numbers.",
     ),
     ("EARLY_STEPS", EARLY_STEPS, "Steps in which an address is found among the segments of an early table."),
+    ("EARLY_TENANTS", EARLY_TENANTS, "In the first word of an early table: its rules tell tenants apart."),
+    (
+        "EARLY_TUNNELS",
+        EARLY_TUNNELS,
+        "In the first word of an early table: packets in tunnels are judged as well.",
+    ),
 ];
 
 /// Words.
@@ -218,6 +230,12 @@ layout! {
         open_bytes: u64 ["OPEN_BYTES"] @ 144, "Bytes of those that failed open.";
         closed: u64 ["CLOSED"] @ 152, "Frames that were dropped because the worker that serves them was not heard of.";
         closed_bytes: u64 ["CLOSED_BYTES"] @ 160, "Bytes of those that failed closed.";
+        multicast: u64 ["MULTICAST"] @ 168, "Frames that came to a group of stations (RFC 2863), whatever became of them.";
+        broadcast: u64 ["BROADCAST"] @ 176, "Frames that came to all stations.";
+        out_multicast: u64 ["OUT_MULTICAST"] @ 184, "Of those below: to a group of stations.";
+        out: u64 ["OUT"] @ 192, "Frames that were to leave by this port, having come by another one; those that its device did not take as well.";
+        out_bytes: u64 ["OUT_BYTES"] @ 200, "Bytes of those that were to leave.";
+        out_broadcast: u64 ["OUT_BROADCAST"] @ 208, "Of those that were to leave: to all stations.";
     }
 }
 
@@ -257,11 +275,11 @@ layout! {
 
 layout! {
     /// How an early table begins: which generation it is of, and in which of its words the parts are. The host writes it; `classify::early` says what the parts mean.
-    EarlyHeader, "early", 128 {
-        generation: u64 ["GENERATION"] @ 0, "Low 8 bits of its generation, and 256; 0: it holds nothing.";
+    EarlyHeader, "early", 256 {
+        generation: u64 ["GENERATION"] @ 0, "Low 8 bits of its generation, 256, and what EARLY_TENANTS and EARLY_TUNNELS say; 0: it holds nothing.";
         source_ports: u32 ["SOURCE_PORTS"] @ 8, "Classes of source ports, four in a word.";
         destination_ports: u32 ["DESTINATION_PORTS"] @ 12, "Classes of destination ports.";
-        services: u32 ["SERVICES"] @ 16, "Classes of services, two in a word, by link, protocol and classes of ports.";
+        services: u32 ["SERVICES"] @ 16, "Classes of services, two in a word, by scope, protocol and classes of ports.";
         source_port_classes: u32 ["SOURCE_PORT_CLASSES"] @ 20, "How many classes of source ports there are.";
         destination_port_classes: u32 ["DESTINATION_PORT_CLASSES"] @ 24, "How many classes of destination ports there are.";
         service_classes: u32 ["SERVICE_CLASSES"] @ 28, "How many classes of services there are.";
@@ -279,6 +297,19 @@ layout! {
         v6_destination_classes: u32 ["V6_DESTINATION_CLASSES"] @ 76, "See IPv4.";
         v6_pairs: u32 ["V6_PAIRS"] @ 80, "See IPv4.";
         v6_outcomes: u32 ["V6_OUTCOMES"] @ 84, "See IPv4.";
+        scopes: u32 ["SCOPES"] @ 88, "Scopes, two in a word, by link and place of the tenant's selector. Where tenants are not told apart a scope is the number of the link.";
+        selectors: u32 ["SELECTORS"] @ 92, "Places of selectors: one for each, and the last for what none of them selects.";
+        selected: u32 ["SELECTED"] @ 96, "Places of the first selectors that fit, two in a word, by link, class of a tag and class of an address.";
+        tag_classes: u32 ["TAG_CLASSES"] @ 100, "How many classes there are of VLAN ids and numbers of tunnels together.";
+        host_classes: u32 ["HOST_CLASSES"] @ 104, "How many classes of addresses selectors tell apart; 1: none asks for addresses.";
+        untagged: u32 ["UNTAGGED"] @ 108, "The class of packets without a tag, outside of tunnels.";
+        vlans: u32 ["VLANS"] @ 112, "Classes of VLAN ids, four in a word.";
+        tunnels: u32 ["TUNNELS"] @ 116, "Segments of numbers of tunnels, each with its class.";
+        tunnel_count: u32 ["TUNNEL_COUNT"] @ 120, "How many there are.";
+        v4_hosts: u32 ["V4_HOSTS"] @ 124, "IPv4: segments of the addresses that selectors ask for.";
+        v4_host_count: u32 ["V4_HOST_COUNT"] @ 128, "How many there are.";
+        v6_hosts: u32 ["V6_HOSTS"] @ 132, "The same of IPv6.";
+        v6_host_count: u32 ["V6_HOST_COUNT"] @ 136, "See IPv4.";
     }
 }
 
@@ -373,6 +404,10 @@ pub enum SlotAction {
     Drop = 2,
     /// They leave by the port across the link if they plainly go on with their connection; others go up.
     Compare = 3,
+    /// What the lower endpoint of the key sends is dropped; the rest goes up.
+    DropLow = 4,
+    /// What the higher endpoint sends is dropped; the rest goes up.
+    DropHigh = 5,
 }
 
 /// Every action: number, name in headers, what it means.
@@ -385,6 +420,12 @@ pub const ACTIONS: &[(u8, &str, &str)] = &[
         "COMPARE",
         "They leave by the port across the link if they plainly go on with their connection; others go up.",
     ),
+    (
+        SlotAction::DropLow as u8,
+        "DROP_LOW",
+        "What the lower endpoint of the key sends is dropped; the rest goes up.",
+    ),
+    (SlotAction::DropHigh as u8, "DROP_HIGH", "What the higher endpoint sends is dropped; the rest goes up."),
 ];
 
 #[cfg(test)]

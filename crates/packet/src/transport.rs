@@ -32,7 +32,8 @@ bitflags! {
 pub struct TcpOptions {
     /// Maximum segment size.
     pub mss: Option<u16>,
-    /// Window scale; one above 14 counts as 0 and is an event.
+    /// Window scale, as it stands in the option; one above 14 is an event, and connections take it as 14 (RFC
+    /// 7323 section 2.3).
     pub wscale: Option<u8>,
     /// Selective acknowledgement is permitted.
     pub sack_ok: bool,
@@ -249,6 +250,8 @@ pub const fn icmpv4_counterpart(kind: u8) -> Option<u8> {
         9 => 10,
         17 => 18,
         18 => 17,
+        42 => 43,
+        43 => 42,
         _ => return None,
     })
 }
@@ -277,6 +280,8 @@ pub const fn icmpv6_counterpart(kind: u8) -> Option<u8> {
         152 => 151,
         157 => 158,
         158 => 157,
+        160 => 161,
+        161 => 160,
         _ => return None,
     })
 }

@@ -403,6 +403,59 @@ fn quoted_packets_say_which_flow_they_are_of() {
 }
 
 #[test]
+fn an_error_quotes_a_packet_whatever_its_code() {
+    let quoted = |packet: &Decoded| packet.transport.icmp().unwrap().quoted.map(|quoted| quoted.ports);
+    let (ask4, ask6) = (ipv4(17, &udp(5, 6, &[])), ipv6(17, &udp(5, 6, &[])));
+    for kind in [3, 4, 5, 11, 12] {
+        for code in 0..=255 {
+            let error = v4(&ipv4(1, &join(&[&[kind, code, 0, 0, 0, 0, 0, 0], &ask4])));
+            assert_eq!(quoted(&error), Some(Some((5, 6))), "{kind} {code}");
+        }
+        // Nothing is missing where nobody knows what a code means.
+        let error = v4(&ipv4(1, &[kind, 200, 0, 0, 0, 0, 0, 0, 1]));
+        assert_eq!((quoted(&error), error.is_invalid()), (None, false));
+    }
+    for kind in 1..=4 {
+        for code in 0..=255 {
+            let error = v6(&ipv6(58, &join(&[&[kind, code, 0, 0, 0, 0, 0, 0], &ask6])));
+            assert_eq!(quoted(&error), Some(Some((5, 6))), "{kind} {code}");
+        }
+        let error = v6(&ipv6(58, &[kind, 200, 0, 0, 0, 0, 0, 0, 1]));
+        assert_eq!((quoted(&error), error.is_invalid()), (None, false));
+    }
+}
+
+#[test]
+fn a_packet_and_its_quote_have_one_protocol() {
+    let nothing = |header: u8| [header, 0, 0, 0, 0, 0, 0, 0];
+    let bodies: [(u8, Vec<u8>, u8); 12] = [
+        (59, Vec::new(), 59),
+        (0, nothing(59).to_vec(), 59),
+        (60, nothing(59).to_vec(), 59),
+        (43, nothing(59).to_vec(), 59),
+        (44, nothing(59).to_vec(), 59),
+        (51, [59, 1, 0, 0, 0, 0, 0, 7, 0, 0, 0, 1].to_vec(), 59),
+        (135, nothing(59).to_vec(), 135),
+        (139, nothing(59).to_vec(), 139),
+        (140, nothing(17).iter().copied().chain(udp(5, 6, &[])).collect(), 17),
+        (60, nothing(97).iter().copied().chain([0x30, 0, 1, 2]).collect(), 97),
+        (1, [8, 0, 0, 0, 0, 0, 0, 0].to_vec(), 1),
+        (115, [0; 8].to_vec(), 115),
+    ];
+    for (first, body, protocol) in bodies {
+        let packet = ipv6(first, &body);
+        assert_eq!(v6(&packet).carried_protocol(), Some(protocol), "{first}");
+        assert!(v6(&packet).can_have_flow());
+        let error = v6(&ipv6(58, &join(&[&[2, 0, 0, 0, 0, 0, 5, 0], &packet])));
+        assert_eq!(error.transport.icmp().unwrap().quoted.unwrap().proto, protocol, "{first}");
+    }
+    for protocol in 0..=255 {
+        let packet = v4(&ipv4(protocol, &[0x45; 40]));
+        assert_eq!(packet.carried_protocol(), Some(protocol));
+    }
+}
+
+#[test]
 fn an_error_is_about_a_packet_of_its_receiver() {
     let back = ipv4_with(6, &[], 0, &tcp(&[], &[]));
     let error = v4(&ipv4(1, &join(&[&[3, 1, 0, 0, 0, 0, 0, 0], &back])));

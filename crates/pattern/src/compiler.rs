@@ -119,14 +119,24 @@ pub struct Compiler {
     databases: Mutex<HashMap<[u8; 32], Weak<Database>>>,
 }
 
+impl Default for Compiler {
+    /// One with the engine that suits each set, and without a cache.
+    fn default() -> Self {
+        Self::with(Config::default())
+    }
+}
+
 impl Compiler {
+    fn with(config: Config) -> Self {
+        Self { config, library: OnceLock::new(), counters: Arc::default(), databases: Mutex::default() }
+    }
+
     /// A compiler. libhs is loaded here only if it is forced.
     ///
     /// # Errors
     /// libhs is forced and not usable.
     pub fn new(config: Config) -> Result<Self, EngineError> {
-        let compiler =
-            Self { config, library: OnceLock::new(), counters: Arc::default(), databases: Mutex::default() };
+        let compiler = Self::with(config);
         if compiler.config.engine == Engine::Hyperscan {
             compiler.library().map_err(|error| EngineError::Hyperscan(error.to_string()))?;
         }

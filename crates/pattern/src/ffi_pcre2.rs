@@ -267,6 +267,14 @@ pub(crate) fn error_text(code: c_int) -> String {
     }
 }
 
+/// Whether the library was built with its compiler to machine code.
+pub(crate) fn has_jit() -> bool {
+    let mut answer = 0u32;
+    // SAFETY: this kind of information is a `u32`.
+    let length = unsafe { sys::pcre2_config_8(sys::PCRE2_CONFIG_JIT, (&raw mut answer).cast()) };
+    length >= 0 && answer == 1
+}
+
 /// The library's version, for example `10.42 2022-12-11`.
 pub(crate) fn version() -> String {
     let mut buffer = [0u8; 64];

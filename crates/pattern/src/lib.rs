@@ -66,7 +66,8 @@ pub use ffi_hs::SONAME as LIBHS;
 pub use finder::Finder;
 pub use literal::Pattern;
 pub use regex::{
-    JitMode, LimitExceeded, Limits, Match, MatchOptions, Regex, RegexError, RegexFlags, pcre2_version,
+    JitMode, JitSupport, LimitExceeded, Limits, Match, MatchOptions, Regex, RegexError, RegexFlags,
+    jit_support, pcre2_version,
 };
 pub use regex_set::{Fallback, RegexPattern, RegexSet, RegexSetError};
 pub use scratch::Scratch;

@@ -134,6 +134,17 @@ pub enum JitMode {
     Off,
 }
 
+/// Whether PCRE2 can make machine code in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JitSupport {
+    /// It can.
+    Works,
+    /// The library was built without it.
+    NotBuilt,
+    /// The system refuses the memory for it.
+    Refused,
+}
+
 /// A match attempt that ended without an answer. The caller treats it as no match and counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum LimitExceeded {
@@ -331,6 +342,18 @@ impl Match<'_> {
     #[must_use]
     pub fn group_len(&self) -> usize {
         self.offsets.len() / 2
+    }
+}
+
+/// Whether PCRE2 can make machine code in this process. Compiles an expression to find out.
+#[must_use]
+pub fn jit_support() -> JitSupport {
+    let limits = Limits::default();
+    let made = Regex::new(b"a+b", RegexFlags::default(), limits, JitMode::Eager).is_ok_and(|r| r.ready());
+    match (made, ffi_pcre2::has_jit()) {
+        (true, _) => JitSupport::Works,
+        (false, true) => JitSupport::Refused,
+        (false, false) => JitSupport::NotBuilt,
     }
 }
 

@@ -133,6 +133,11 @@ impl Batch {
         self.bytes_of(self.slots.get(index)?.place)
     }
 
+    /// The frame that was put in last.
+    pub(crate) fn newest(&self) -> &[u8] {
+        self.len().checked_sub(1).and_then(|index| self.bytes(index)).unwrap_or_default()
+    }
+
     fn bytes_of(&self, place: Place) -> Option<&[u8]> {
         match place {
             Place::Leased(span) => self.lease.bytes(span),

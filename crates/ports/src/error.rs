@@ -17,12 +17,15 @@ pub enum OpenError {
     },
     /// Packet sockets need a right that this process does not have.
     #[error(
-        "no permission to open a packet socket on `{name}`: run as root, or give the program the right with \
-         `setcap cap_net_raw,cap_net_admin=ep PROGRAM`"
+        "no permission to open a packet socket on `{name}` ({what}): the right {} is missing; run as root, or give the program \
+         the rights with `setcap cap_net_raw,cap_net_admin=ep PROGRAM`; in a container they have to be given to it",
+        if *.what == OPENING { "CAP_NET_RAW" } else { "CAP_NET_ADMIN" }
     )]
     NoPermission {
         /// The interface.
         name: String,
+        /// The step that is forbidden.
+        what: &'static str,
     },
     /// The interface is down.
     #[error("interface `{name}` is down: nothing can arrive; `ip link set dev {name} up`")]
@@ -95,6 +98,19 @@ pub enum OpenError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// The kernel did not give the memory of a socket's filter.
+    #[error(
+        "no memory for the packet filter and snap length of `{name}` ({steps} steps): {source}; raise its bound with `sysctl -w net.core.optmem_max=131072`, or \
+         make the filter shorter"
+    )]
+    FilterMemory {
+        /// The interface.
+        name: String,
+        /// Steps of the program.
+        steps: usize,
+        /// The kernel's answer.
+        source: io::Error,
+    },
     /// An option has a value that cannot work.
     #[error("option `{option}` of port `{name}`: {problem}")]
     Option {
@@ -136,11 +152,14 @@ fn near_text(near: &[String]) -> String {
     format!(" (did you mean {}?)", quoted.join(" or "))
 }
 
+/// The step that takes `CAP_NET_RAW`.
+pub(crate) const OPENING: &str = "opening a packet socket";
+
 impl OpenError {
     /// The right error for a step that failed: permission and vanished interfaces have their own.
     pub(crate) fn system(name: &str, what: &'static str, source: io::Error) -> Self {
         match source.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => OpenError::NoPermission { name: name.to_owned() },
+            Some(libc::EPERM | libc::EACCES) => OpenError::NoPermission { name: name.to_owned(), what },
             _ => OpenError::System { name: name.to_owned(), what, source },
         }
     }

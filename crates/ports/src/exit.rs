@@ -2,12 +2,14 @@
 //! A port that only sends: a named port, by which redirected packets leave.
 //!
 //! Its interface may go and come back while its owner goes on: what it is given meanwhile is refused and counted, and it looks for the interface once a second.
+//! It follows a change of its MTU as the other ports do.
 
 use crate::batch::Batch;
 use crate::error::{OpenError, PortError};
 use crate::frame::FrameInfo;
-use crate::inline::{InlineOptions, Sender, check_interface, sender};
+use crate::inline::{InlineOptions, MAX_MTU, Sender, check_interface, sender};
 use crate::interface::Interface;
+use crate::mtu::MtuWatch;
 use crate::port::{Port, PortStats};
 use crate::refusal::SendRefusal;
 use crate::sys;
@@ -26,6 +28,7 @@ pub struct ExitPort {
     sender: Option<Sender>,
     /// When it is looked for again.
     next: Timestamp,
+    mtu: MtuWatch,
     stats: PortStats,
 }
 
@@ -37,13 +40,22 @@ impl ExitPort {
     pub fn open(name: &str, options: &InlineOptions) -> Result<Self, OpenError> {
         let (interface, sender) = open(name, options)?;
         let (sender, next, stats) = (Some(sender), Timestamp::ZERO, PortStats::default());
-        Ok(Self { interface, options: *options, sender, next, stats })
+        Ok(Self { interface, options: *options, sender, next, mtu: MtuWatch::default(), stats })
     }
 
-    /// Takes the interface up again, if it is there and it is time to look.
+    /// Takes the interface up again, if it is there and it is time to look; and the MTU that it has by now.
     fn look(&mut self) {
         let now = packet_clock();
-        if self.sender.is_some() || now < self.next {
+        if let Some(sender) = &mut self.sender {
+            let changed = self.mtu.look(now, sender.descriptor(), &self.interface, MAX_MTU);
+            if let Some(interface) = changed
+                && sender.follow(&interface, &self.options, &mut self.stats)
+            {
+                self.interface = interface;
+            }
+            return;
+        }
+        if now < self.next {
             return;
         }
         self.next = now + EVERY;

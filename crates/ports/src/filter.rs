@@ -8,36 +8,16 @@
 //!
 //! Not done: tunnels.
 
+use crate::bpf::{
+    ADD_K, ADD_X, AND_K, IPV4, IPV6, LD_B_ABS, LD_H_ABS, LD_H_IND, LD_IMM, LD_MEM, LD_W_ABS, LDX_MEM,
+    LDX_MSH, Label, MUL_K, Program, RET_A, RET_K, RSH_K, ST, TAX, XOR_X,
+};
 use bartizan_base::Spread;
 use libc::sock_filter;
-
-// Classes, sizes, modes and operations (`linux/bpf_common.h`).
-const LD_W_ABS: u16 = 0x20;
-const LD_H_ABS: u16 = 0x28;
-const LD_B_ABS: u16 = 0x30;
-const LD_H_IND: u16 = 0x48;
-const LDX_MSH: u16 = 0xb1;
-const LDX_MEM: u16 = 0x61;
-const LD_MEM: u16 = 0x60;
-const LD_IMM: u16 = 0x00;
-const ST: u16 = 0x02;
-const ADD_K: u16 = 0x04;
-const ADD_X: u16 = 0x0c;
-const MUL_K: u16 = 0x24;
-const AND_K: u16 = 0x54;
-const RSH_K: u16 = 0x74;
-const XOR_X: u16 = 0xac;
-const JA: u16 = 0x05;
-const JEQ_K: u16 = 0x15;
-const RET_K: u16 = 0x06;
-const RET_A: u16 = 0x16;
-const TAX: u16 = 0x07;
 
 /// Added to an offset: it counts from the network header, wherever the frame begins.
 const NET: u32 = libc::SKF_NET_OFF as u32;
 
-const IPV4: u32 = 0x0800;
-const IPV6: u32 = 0x86dd;
 const TAGS: [u32; 2] = [0x8100, 0x88a8];
 const VLAN_ID: u32 = 0xfff;
 // Cells of memory: the addresses' part, a port, the sum of VLAN ids.
@@ -46,74 +26,6 @@ const PORT: u32 = 1;
 const VLANS: u32 = 2;
 /// Protocols with ports at the beginning of their header: TCP, UDP, SCTP.
 const PORTED: [u32; 3] = [6, 17, 132];
-
-/// A place in the program that jumps go to.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Label(usize);
-
-enum Step {
-    Plain(sock_filter),
-    /// To the label if A equals, else to the next step.
-    Jeq(u32, Label),
-    Ja(Label),
-    Place(Label),
-}
-
-/// Program under construction.
-#[derive(Default)]
-struct Program {
-    steps: Vec<Step>,
-    labels: usize,
-}
-
-impl Program {
-    fn label(&mut self) -> Label {
-        self.labels += 1;
-        Label(self.labels)
-    }
-
-    fn op(&mut self, code: u16, k: u32) {
-        self.steps.push(Step::Plain(sock_filter { code, jt: 0, jf: 0, k }));
-    }
-
-    fn if_equal(&mut self, k: u32, to: Label) {
-        self.steps.push(Step::Jeq(k, to));
-    }
-
-    fn jump(&mut self, to: Label) {
-        self.steps.push(Step::Ja(to));
-    }
-
-    fn place(&mut self, label: Label) {
-        self.steps.push(Step::Place(label));
-    }
-
-    /// Puts jumps in. `None`: one is too far, which the tests of this module exclude.
-    fn finish(self) -> Option<Vec<sock_filter>> {
-        let mut addresses = vec![0usize; self.labels + 1];
-        let mut at = 0;
-        for step in &self.steps {
-            match step {
-                Step::Place(label) => *addresses.get_mut(label.0)? = at,
-                _ => at += 1,
-            }
-        }
-        let mut out: Vec<sock_filter> = Vec::with_capacity(at);
-        for step in self.steps {
-            let next = out.len() + 1;
-            let distance = |to: Label| addresses.get(to.0)?.checked_sub(next);
-            out.push(match step {
-                Step::Plain(op) => op,
-                Step::Jeq(k, to) => {
-                    sock_filter { code: JEQ_K, jt: u8::try_from(distance(to)?).ok()?, jf: 0, k }
-                }
-                Step::Ja(to) => sock_filter { code: JA, jt: 0, jf: 0, k: u32::try_from(distance(to)?).ok()? },
-                Step::Place(_) => continue,
-            });
-        }
-        Some(out)
-    }
-}
 
 /// The program of a group: frames of one flow to one port, the one that [`Spread::worker`] names.
 pub(crate) fn program(spread: &Spread) -> Option<Vec<sock_filter>> {
@@ -246,6 +158,7 @@ fn ported(p: &mut Program, ports: Label) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bpf::tests::{Received, run_at};
     use bartizan_base::LinkId;
     use bartizan_base::spread::{Network, Part};
     use bartizan_testkit::packet::{Ip, IpFixed};
@@ -254,68 +167,10 @@ mod tests {
     /// Runs a program as the kernel does, for a frame that arrives and one that is sent: a load beyond the packet ends it with 0.
     fn run(program: &[sock_filter], (tag, protocol): (Option<u16>, u16), packet: &[u8]) -> u32 {
         let sent = [&[0xee; 14], packet].concat();
-        let taken = (tag, protocol);
-        let (one, other) = (run_at(program, taken, packet, 0), run_at(program, taken, &sent, 14));
+        let at = |network| Received { tag, protocol, network };
+        let (one, other) = (run_at(program, at(0), packet), run_at(program, at(14), &sent));
         assert_eq!(one, other, "a frame that arrives and one that is sent");
         one
-    }
-
-    /// `tag`: that which the kernel took out. `network`: where the network header begins.
-    fn run_at(
-        program: &[sock_filter],
-        (tag, protocol): (Option<u16>, u16),
-        packet: &[u8],
-        network: usize,
-    ) -> u32 {
-        const PROTOCOL: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32;
-        const TAG: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG) as u32;
-        const HAS_TAG: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG_PRESENT) as u32;
-        let (mut a, mut x, mut memory, mut at) = (0u32, 0u32, [0u32; 16], 0usize);
-        let load = |from: u32, size: usize| -> Option<u32> {
-            let from = if from >= NET { network + (from - NET) as usize } else { from as usize };
-            let bytes = packet.get(from..from + size)?;
-            Some(bytes.iter().fold(0, |n, b| n << 8 | u32::from(*b)))
-        };
-        loop {
-            let op = program[at];
-            at += 1;
-            let k = op.k;
-            let loaded = match op.code {
-                LD_W_ABS if k == PROTOCOL => Some(Some(u32::from(protocol))),
-                // Where there is none the kernel may have left another one's.
-                LD_W_ABS if k == TAG => Some(Some(u32::from(tag.unwrap_or(0x6123)))),
-                LD_W_ABS if k == HAS_TAG => Some(Some(u32::from(tag.is_some()))),
-                LD_W_ABS => Some(load(k, 4)),
-                LD_H_ABS => Some(load(k, 2)),
-                LD_B_ABS => Some(load(k, 1)),
-                LD_H_IND => Some(load(x.wrapping_add(k), 2)),
-                _ => None,
-            };
-            match (loaded, op.code) {
-                (Some(Some(value)), _) => a = value,
-                (Some(None), _) => return 0,
-                (None, LDX_MSH) => match load(k, 1) {
-                    Some(byte) => x = 4 * (byte & 15),
-                    None => return 0,
-                },
-                (None, LDX_MEM) => x = memory[k as usize],
-                (None, LD_MEM) => a = memory[k as usize],
-                (None, LD_IMM) => a = k,
-                (None, ST) => memory[k as usize] = a,
-                (None, ADD_K) => a = a.wrapping_add(k),
-                (None, ADD_X) => a = a.wrapping_add(x),
-                (None, MUL_K) => a = a.wrapping_mul(k),
-                (None, AND_K) => a &= k,
-                (None, RSH_K) => a >>= k,
-                (None, XOR_X) => a ^= x,
-                (None, TAX) => x = a,
-                (None, JA) => at += k as usize,
-                (None, JEQ_K) => at += usize::from(if a == k { op.jt } else { op.jf }),
-                (None, RET_K) => return k,
-                (None, RET_A) => return a,
-                (None, code) => panic!("{code:#x}"),
-            }
-        }
     }
 
     fn v4(options: usize, fragment: u16, protocol: u8, host: u8) -> Vec<u8> {

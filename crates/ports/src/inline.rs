@@ -6,7 +6,9 @@
 //! kernel took out stands in the frame again, so what is forwarded is what arrived.
 //!
 //! It has two sockets: one receives, and is told how large frames are to be segmented ([`crate::FrameInfo::segmentation`]), one sends frames as
-//! they leave. Frames larger than the MTU are refused here, the data plane cuts them first.
+//! they leave. Frames larger than the MTU are refused here, the data plane cuts them first. When the MTU is
+//! changed, the port follows within a
+//! second: it makes a larger transmit ring, or refuses what the device no longer carries.
 //!
 //! Not done: leaving it to the kernel to cut what leaves (`PACKET_VNET_HDR` on the sending socket).
 
@@ -14,15 +16,18 @@ use crate::batch::{Batch, Disposition};
 use crate::error::{OpenError, PortError};
 use crate::frame::FrameInfo;
 use crate::interface::Interface;
+use crate::mtu::MtuWatch;
 use crate::offload::Warning;
-use crate::port::{LinkLayer, MAX_FRAME, Port, PortStats};
+use crate::port::{LinkLayer, MAX_FRAME, Port, PortStats, Sent};
 use crate::refusal::SendRefusal;
 use crate::ring::tx::TxRing;
 use crate::ring::v2::RxV2;
 use crate::ring::{Geometry, Mapping};
 use crate::socket::{Fanout, SendSocket, Socket, SocketOptions, set_ring};
 use crate::sys::{self, Messages};
+use crate::wait::packet_clock;
 use bartizan_base::{Spread, Timestamp};
+use bartizan_packet::casts::cast_of;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -53,6 +58,8 @@ pub struct InlineOptions {
     pub fanout: Option<Fanout>,
     /// Switch offloads off and on again when the port is dropped.
     pub fix_offloads: bool,
+    /// With them switch those off that matter to a level below, which reads frames itself.
+    pub for_level: bool,
     /// Room for a frame in a slot, in bytes; from the MTU when `None`. Larger frames are fetched through the socket, with a system call each.
     pub slot_room: Option<usize>,
 }
@@ -67,6 +74,7 @@ impl Default for InlineOptions {
             promiscuous: true,
             fanout: None,
             fix_offloads: false,
+            for_level: false,
             slot_room: None,
         }
     }
@@ -86,6 +94,8 @@ pub struct InlinePort {
     socket: Socket,
     rx: RxV2,
     sender: Sender,
+    options: InlineOptions,
+    mtu: MtuWatch,
 }
 
 impl InlinePort {
@@ -130,6 +140,7 @@ impl InlinePort {
             fanout: options.fanout,
             timestamps: crate::timestamps::Timestamps::Software,
             fix_offloads: options.fix_offloads,
+            for_level: options.for_level,
         };
         let mut socket = Socket::open(interface, libc::tpacket_versions::TPACKET_V2 as u32, &shared)?;
         socket.large_buffers(16 << 20);
@@ -143,13 +154,24 @@ impl InlinePort {
             socket.hush()?;
         }
         socket.start(&shared)?;
-        Ok(Self { socket, rx, sender })
+        Ok(Self { socket, rx, sender, options: *options, mtu: MtuWatch::default() })
     }
 
     /// What the operator should know about this port.
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
         &self.socket.warnings
+    }
+
+    /// Takes the MTU that the interface has by now.
+    fn follow_mtu(&mut self) {
+        let fd = self.sender.descriptor();
+        let Some(interface) = self.mtu.look(packet_clock(), fd, &self.socket.interface, MAX_MTU) else {
+            return;
+        };
+        if self.sender.follow(&interface, &self.options, &mut self.socket.stats) {
+            self.socket.interface = interface;
+        }
     }
 }
 
@@ -284,7 +306,7 @@ impl Sender {
                 failed.get_or_insert_default().push((position, refusal_of(&error)));
             });
         let mut refused = failed.unwrap_or_default().into_iter().peekable();
-        let (mut position, mut sent) = (0, 0);
+        let (mut position, mut sent) = (0, Sent::default());
         for index in batch.indices() {
             if batch.disposition(index) != Some(Disposition::Forward) {
                 continue;
@@ -295,16 +317,45 @@ impl Sender {
                     Disposition::Refused(refusal)
                 }
                 None => {
-                    sent += 1;
-                    stats.sent_bytes += batch.bytes(index).map_or(0, |b| b.len() as u64);
+                    let frame = batch.bytes(index).unwrap_or_default();
+                    sent.add(frame.len() as u64, cast_of(frame));
                     Disposition::Sent
                 }
             };
             batch.set_disposition(index, outcome);
             position += 1;
         }
-        stats.sent += sent as u64;
-        sent
+        stats.note_sent(&sent);
+        sent.frames as usize
+    }
+
+    /// Takes another MTU of its interface. False where that cannot be now: frames still wait, or there is no
+    /// memory for a larger ring.
+    pub(crate) fn follow(
+        &mut self,
+        interface: &Interface,
+        options: &InlineOptions,
+        stats: &mut PortStats,
+    ) -> bool {
+        let limit = interface.mtu as usize + HEADER;
+        if limit < self.limit {
+            self.limit = limit;
+            return true;
+        }
+        self.flush(stats);
+        if self.waiting() > 0 {
+            return false;
+        }
+        match sender(interface, options) {
+            Ok(larger) => *self = larger,
+            Err(_) => return false,
+        }
+        true
+    }
+
+    /// A socket of the interface's network namespace.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.out.fd.as_fd()
     }
 
     /// Frames that wait for a flush.
@@ -346,8 +397,7 @@ impl Sender {
                 stats.send_calls += messages
                     .send(self.out.fd.as_fd(), std::iter::once(frame), |_, e| result = Err(refusal_of(&e)));
                 if result.is_ok() {
-                    stats.sent += 1;
-                    stats.sent_bytes += frame.len() as u64;
+                    stats.note_sent(&Sent::one(frame));
                 }
                 result
             }
@@ -362,10 +412,9 @@ impl Sender {
         while ring.queued() > 0 {
             stats.send_calls += 1;
             let result = sys::send_ring(self.out.fd.as_fd());
-            let (frames, bytes) = ring.reap();
-            stats.sent += frames;
-            stats.sent_bytes += bytes;
-            if frames > 0 {
+            let sent = ring.reap();
+            stats.note_sent(&sent);
+            if sent.frames > 0 {
                 self.stalls = 0;
             }
             let Err(error) = result else { return false };
@@ -415,6 +464,7 @@ impl Port for InlinePort {
     }
 
     fn receive(&mut self, batch: &mut Batch) -> Result<usize, PortError> {
+        self.follow_mtu();
         let filled = self.rx.fill(self.socket.fd.as_fd(), batch);
         self.socket.count(&filled)
     }
@@ -440,6 +490,10 @@ impl Port for InlinePort {
 
     fn ready(&self) -> bool {
         self.rx.ready()
+    }
+
+    fn backlog(&self) -> u8 {
+        self.rx.backlog()
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -51,6 +51,16 @@ impl Interface {
         })
     }
 
+    /// The MTU that it has now.
+    ///
+    /// # Errors
+    /// It is gone, or the system does not tell.
+    pub fn mtu_now(&self) -> std::io::Result<u32> {
+        let gone = || std::io::Error::from_raw_os_error(libc::ENODEV);
+        let name = sys::interface_name(self.index).ok_or_else(gone)?;
+        sys::interface_mtu(sys::request_socket()?.as_fd(), &name)
+    }
+
     /// Looks `name` up in this process's network namespace.
     ///
     /// # Errors

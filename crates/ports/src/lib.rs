@@ -16,6 +16,7 @@
 
 mod awake;
 mod batch;
+mod bpf;
 mod duplicates;
 mod error;
 mod exit;
@@ -28,6 +29,7 @@ mod inline;
 mod interface;
 pub mod limits;
 mod merge;
+mod mtu;
 mod offload;
 mod pair;
 mod passive;
@@ -38,6 +40,7 @@ mod refusal;
 // Memory shared with the kernel; the argument stands at the top of the file.
 #[allow(unsafe_code)]
 mod ring;
+mod snap;
 mod socket;
 // System calls; the argument stands at the top of the file.
 #[allow(unsafe_code)]
@@ -59,9 +62,10 @@ pub use offload::{Offload, OffloadGuard, Warning, ethtool_command, offloads_on};
 pub use pair::{InlinePair, Side};
 pub use passive::{PassiveOptions, PassivePort};
 pub use peer::Peer;
-pub use port::{LinkLayer, MAX_FRAME, Port, PortStats};
+pub use port::{BACKLOG_PARTS, LinkLayer, MAX_FRAME, Port, PortStats};
 pub use processor::{processors, stay_on_processor};
 pub use refusal::{SendFailures, SendRefusal};
+pub use snap::{AfterHeaders, HeaderLayer, SnapLength};
 pub use socket::{Fanout, FanoutMode, stamps_by_device};
 pub use testport::{TestClock, TestPort};
 pub use timestamps::{NoStamps, Timestamps};

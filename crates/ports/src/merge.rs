@@ -201,6 +201,18 @@ impl MergedTap {
         Some(Taken { source: at, index, duplicate })
     }
 
+    /// The greatest backlog of its interfaces: see [`Port::backlog`]. Frames that were taken and wait for
+    /// older ones of another interface count as well.
+    #[must_use]
+    pub fn backlog(&self) -> u8 {
+        self.sources
+            .iter()
+            .filter_map(|source| source.port.as_ref())
+            .map(|port| port.backlog())
+            .max()
+            .unwrap_or(0)
+    }
+
     /// The frames that were received last of an interface.
     #[must_use]
     pub fn batch(&self, source: usize) -> Option<&Batch> {
@@ -251,6 +263,15 @@ impl MergedTap {
             now = now.into_iter().chain(head).chain(clock).min();
         }
         now.unwrap_or_else(packet_clock)
+    }
+
+    /// The clock of the interface that is ahead, whatever waits, and the longest time between a frame's
+    /// arrival and the turn in which it is received.
+    pub fn shows(&mut self) -> (Timestamp, PacketDuration) {
+        let ports = self.sources.iter_mut().filter_map(|source| source.port.as_mut());
+        ports.fold((Timestamp::ZERO, PacketDuration::ZERO), |(now, delay), port| {
+            (now.max(port.now()), delay.max(port.delay()))
+        })
     }
 
     /// Looks until an interface has frames whose others were all handed out, there is something `else_ready` to do, or `spin` is over.

@@ -27,15 +27,20 @@ pub enum Offload {
     Gro,
     /// Received packets merged by the device.
     Lro,
+    /// VLAN tags of received packets taken out by the device. Packet sockets are told of the tag all the
+    /// same; a level below reads the frame itself.
+    RxVlan,
 }
 
-/// Bit of LRO in the ethtool flags.
-const FLAG_LRO: u32 = 1 << 15;
-
 impl Offload {
-    /// All, in the order in which they must be switched on again (segmentation needs checksums).
+    /// Those that matter to a packet socket, in the order in which they must be switched on again
+    /// (segmentation needs checksums).
     pub const ALL: [Offload; 5] =
         [Offload::TxChecksum, Offload::Tso, Offload::Gso, Offload::Gro, Offload::Lro];
+
+    /// The offloads that matter to a level below that reads frames itself, in the same order.
+    pub const OF_LEVEL: [Offload; 6] =
+        [Offload::TxChecksum, Offload::Tso, Offload::Gso, Offload::Gro, Offload::Lro, Offload::RxVlan];
 
     /// Name in `ethtool -K`.
     #[must_use]
@@ -46,6 +51,7 @@ impl Offload {
             Offload::Gso => "gso",
             Offload::Gro => "gro",
             Offload::Lro => "lro",
+            Offload::RxVlan => "rxvlan",
         }
     }
 
@@ -56,7 +62,16 @@ impl Offload {
             Offload::Tso => 0x1e,
             Offload::Gso => 0x23,
             Offload::Gro => 0x2b,
-            Offload::Lro => 0x25,
+            Offload::Lro | Offload::RxVlan => 0x25,
+        }
+    }
+
+    /// Its bit, where the answer to its request has several.
+    const fn flag(self) -> Option<u32> {
+        match self {
+            Offload::Lro => Some(1 << 15),
+            Offload::RxVlan => Some(1 << 8),
+            _ => None,
         }
     }
 
@@ -64,15 +79,15 @@ impl Offload {
     fn is_on(self, interface: &str) -> std::io::Result<bool> {
         let socket = sys::request_socket()?;
         let value = sys::ethtool_value(socket.as_fd(), interface, self.request(), 0).unwrap_or(0);
-        Ok(if self == Offload::Lro { value & FLAG_LRO != 0 } else { value != 0 })
+        Ok(value & self.flag().unwrap_or(u32::MAX) != 0)
     }
 
     fn set(self, interface: &str, on: bool) -> std::io::Result<()> {
         let socket = sys::request_socket()?;
         let fd = socket.as_fd();
-        let value = if self == Offload::Lro {
+        let value = if let Some(flag) = self.flag() {
             let flags = sys::ethtool_value(fd, interface, self.request(), 0)?;
-            if on { flags | FLAG_LRO } else { flags & !FLAG_LRO }
+            if on { flags | flag } else { flags & !flag }
         } else {
             u32::from(on)
         };
@@ -80,10 +95,14 @@ impl Offload {
     }
 }
 
-/// Which of the offloads are on.
+/// The offloads that matter to a packet socket and are on.
 #[must_use]
 pub fn offloads_on(interface: &str) -> Vec<Offload> {
-    Offload::ALL.into_iter().filter(|o| o.is_on(interface).unwrap_or(false)).collect()
+    which_are_on(interface, &Offload::ALL)
+}
+
+fn which_are_on(interface: &str, offloads: &[Offload]) -> Vec<Offload> {
+    offloads.iter().copied().filter(|o| o.is_on(interface).unwrap_or(false)).collect()
 }
 
 /// The command that switches offloads off.
@@ -104,16 +123,23 @@ pub struct OffloadGuard {
 }
 
 impl OffloadGuard {
-    /// Switches off what is on. Returns the guard and what could not be switched off.
+    /// Switches off what is on and matters to a packet socket. Returns the guard and what could not be
+    /// switched off.
     #[must_use]
     pub fn switch_off(interface: &str) -> (Self, Vec<Offload>) {
-        let on = offloads_on(interface);
+        Self::switch_off_these(interface, &Offload::ALL)
+    }
+
+    /// Switches off those of some offloads that are on. Returns the guard and what could not be switched off.
+    #[must_use]
+    pub fn switch_off_these(interface: &str, offloads: &[Offload]) -> (Self, Vec<Offload>) {
+        let on = which_are_on(interface, offloads);
         // Backwards: segmentation before the checksums that it needs, so that each is restored by itself.
         for offload in on.iter().rev() {
             // Judged by what is still on afterwards.
             let _ = offload.set(interface, false);
         }
-        let left = offloads_on(interface);
+        let left = which_are_on(interface, offloads);
         let switched = on.into_iter().filter(|o| !left.contains(o)).collect();
         (Self { interface: interface.to_owned(), switched }, left)
     }

@@ -129,6 +129,12 @@ impl InlinePair {
         self.direction(side).0
     }
 
+    /// The greater backlog of the two: see [`Port::backlog`].
+    #[must_use]
+    pub fn backlog(&self) -> u8 {
+        self.a.backlog().max(self.b.backlog())
+    }
+
     /// Sleeps until a side has packets: see [`wait_any`].
     ///
     /// # Errors

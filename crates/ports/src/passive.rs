@@ -14,6 +14,7 @@ use crate::port::{LinkLayer, MAX_FRAME, Port, PortStats};
 use crate::refusal::SendRefusal;
 use crate::ring::Mapping;
 use crate::ring::v3::RxV3;
+use crate::snap::SnapLength;
 use crate::socket::{Fanout, Socket, SocketOptions};
 use crate::sys;
 use crate::timestamps::Timestamps;
@@ -43,9 +44,9 @@ pub struct PassiveOptions<'f> {
     pub fix_offloads: bool,
     /// Only frames that this lets through ([`PacketFilter::compile_for`]); the kernel looks, and counts no others.
     pub filter: Option<&'f PacketFilter>,
-    /// How many bytes of each frame the kernel puts into the ring, from the link header on and without a VLAN tag that it takes out; all of them unless given.
-    /// Frames that were longer are cut ([`crate::FrameFlags::TRUNCATED`]) and counted ([`PortStats::oversized`]). At least 1.
-    pub snap_length: Option<u32>,
+    /// The bytes of each frame that the kernel puts into the ring; all of them unless given. Frames that were
+    /// longer are cut ([`crate::FrameFlags::TRUNCATED`]) and counted ([`PortStats::oversized`]).
+    pub snap_length: Option<SnapLength>,
     /// Mark a frame that has the bytes of another one that came at most so long before it, as mirror ports show them
     /// ([`crate::FrameFlags::DUPLICATE`]).
     pub duplicate_window: Option<PacketDuration>,
@@ -84,6 +85,7 @@ pub struct PassivePort {
     socket: Socket,
     rx: RxV3,
     duplicates: Option<Duplicates>,
+    retire: Duration,
 }
 
 impl PassivePort {
@@ -116,7 +118,7 @@ impl PassivePort {
             group = Some(port.socket.join(spread, group, options.outgoing)?);
             ports.push(port);
         }
-        ports.iter().try_for_each(|port| port.socket.listen(options.filter, options.snap_length))?;
+        ports.iter().try_for_each(|port| port.socket.listen(options.filter, options.snap_length.as_ref()))?;
         Ok(ports)
     }
 
@@ -130,6 +132,7 @@ impl PassivePort {
             fanout: options.fanout,
             timestamps: options.timestamps,
             fix_offloads: options.fix_offloads,
+            for_level: false,
         };
         let mut socket = Socket::open(interface, libc::tpacket_versions::TPACKET_V3 as u32, &shared)?;
         if socket.interface.mtu as usize + 18 > MAX_FRAME {
@@ -146,15 +149,16 @@ impl PassivePort {
         let mut rx = RxV3::new(mapping, options.block_size, options.blocks);
         rx.vnet = vnet;
         rx.by_device = socket.by_device;
+        rx.raw_ip = socket.interface.link_layer == LinkLayer::RawIp;
         rx.skip_outgoing = socket.skip_outgoing || member && !shared.outgoing;
         if member {
             socket.hush()?;
         } else if options.filter.is_some() || options.snap_length.is_some() {
-            socket.listen(options.filter, options.snap_length)?;
+            socket.listen(options.filter, options.snap_length.as_ref())?;
         }
         socket.start(&shared)?;
         let duplicates = options.duplicate_window.map(Duplicates::new);
-        Ok(Self { socket, rx, duplicates })
+        Ok(Self { socket, rx, duplicates, retire: options.retire })
     }
 
     /// What the operator should know about this port.
@@ -183,7 +187,11 @@ fn request(name: &str, options: &PassiveOptions<'_>) -> Result<libc::tpacket_req
     let Some(retire) = retire else {
         return Err(refuse("retire", format!("{:?}; from 1 ms to 10 s", options.retire)));
     };
-    if options.snap_length == Some(0) {
+    let most = options.snap_length.map(|snap| match snap {
+        SnapLength::Frame(bytes) => bytes,
+        SnapLength::Headers(after) => after.max.unwrap_or(u32::MAX),
+    });
+    if most == Some(0) {
         return Err(refuse("snap_length", "0 bytes; the kernel drops such frames".to_owned()));
     }
     let block_size = options.block_size as u32;
@@ -249,6 +257,10 @@ impl Port for PassivePort {
         self.rx.pressed()
     }
 
+    fn backlog(&self) -> u8 {
+        self.rx.backlog()
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.fd.as_fd())
     }
@@ -264,6 +276,11 @@ impl Port for PassivePort {
 
     fn now(&mut self) -> Timestamp {
         self.socket.now()
+    }
+
+    fn delay(&self) -> PacketDuration {
+        // The kernel looks at a block twice before it hands it over, and is itself late on a busy machine.
+        PacketDuration::from_nanos(3 * self.retire.as_nanos() as u64)
     }
 }
 
@@ -292,7 +309,7 @@ mod tests {
             (PassiveOptions { block_size: 4096, ..Default::default() }, "block_size"),
             (PassiveOptions { blocks: 1, ..Default::default() }, "blocks"),
             (PassiveOptions { retire: Duration::from_micros(10), ..Default::default() }, "retire"),
-            (PassiveOptions { snap_length: Some(0), ..Default::default() }, "snap_length"),
+            (PassiveOptions { snap_length: Some(SnapLength::Frame(0)), ..Default::default() }, "snap_length"),
         ] {
             match PassivePort::open("lo", &options).map(|_| ()) {
                 Err(OpenError::Option { option: named, .. }) => assert_eq!(named, option),

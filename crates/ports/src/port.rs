@@ -4,7 +4,8 @@
 use crate::batch::Batch;
 use crate::error::PortError;
 use crate::refusal::{SendFailures, SendRefusal};
-use bartizan_base::Timestamp;
+use bartizan_base::{PacketDuration, Timestamp};
+use bartizan_packet::casts::{Casts, add_casts, cast_of};
 use bartizan_packet::sizes::{Sizes, size_class};
 use std::os::fd::BorrowedFd;
 
@@ -16,8 +17,11 @@ pub const MAX_FRAME: usize = 65_535;
 pub struct PortStats {
     /// Frames handed out.
     pub received: u64,
-    /// Bytes of these frames.
+    /// Bytes of these frames as they were on the wire, also of what was cut; without the frame's checksum.
     pub received_bytes: u64,
+    /// These frames by the kind of their destination ([`bartizan_packet::casts`]). Without a link layer all
+    /// are to one station.
+    pub received_casts: Casts,
     /// These frames by their size.
     pub received_sizes: Sizes,
     /// Frames that arrived while the receive ring was full: lost (the kernel's counter).
@@ -38,6 +42,8 @@ pub struct PortStats {
     pub sent: u64,
     /// Bytes of these frames.
     pub sent_bytes: u64,
+    /// These frames by the kind of their destination.
+    pub sent_casts: Casts,
     /// Frames not sent, by reason. `sent` + this + those that wait for a flush = frames given to the port.
     pub send_failures: SendFailures,
     /// System calls made to send.
@@ -55,13 +61,25 @@ pub struct PortStats {
 }
 
 impl PortStats {
-    /// A frame of so many bytes is handed out.
-    pub(crate) fn note_received(&mut self, length: usize) {
+    /// A whole frame is handed out.
+    pub(crate) fn note_received(&mut self, frame: &[u8]) {
         self.received += 1;
-        self.received_bytes += length as u64;
-        if let Some(count) = self.received_sizes.get_mut(size_class(length)) {
-            *count += 1;
+        self.received_bytes += frame.len() as u64;
+        for (counts, class) in [
+            (&mut self.received_sizes[..], size_class(frame.len())),
+            (&mut self.received_casts[..], cast_of(frame)),
+        ] {
+            if let Some(count) = counts.get_mut(class) {
+                *count += 1;
+            }
         }
+    }
+
+    /// Frames were sent.
+    pub(crate) fn note_sent(&mut self, sent: &Sent) {
+        self.sent += sent.frames;
+        self.sent_bytes += sent.bytes;
+        add_casts(&mut self.sent_casts, &sent.casts);
     }
 
     /// The counters of two ports together.
@@ -71,6 +89,7 @@ impl PortStats {
         let PortStats {
             received,
             received_bytes,
+            received_casts,
             received_sizes,
             ring_dropped,
             ring_received,
@@ -81,6 +100,7 @@ impl PortStats {
             unstamped,
             sent,
             sent_bytes,
+            sent_casts,
             send_failures,
             send_calls,
             sleeps,
@@ -91,6 +111,7 @@ impl PortStats {
         } = other;
         self.received += received;
         self.received_bytes += received_bytes;
+        add_casts(&mut self.received_casts, received_casts);
         self.received_sizes.iter_mut().zip(received_sizes).for_each(|(sum, part)| *sum += part);
         self.ring_dropped += ring_dropped;
         self.ring_received += ring_received;
@@ -101,6 +122,7 @@ impl PortStats {
         self.unstamped += unstamped;
         self.sent += sent;
         self.sent_bytes += sent_bytes;
+        add_casts(&mut self.sent_casts, sent_casts);
         for (refusal, frames) in send_failures.iter() {
             self.send_failures.add(refusal, frames);
         }
@@ -111,6 +133,32 @@ impl PortStats {
         self.merge_late += merge_late;
         self.merge_pressed += merge_pressed;
         self
+    }
+}
+
+/// Frames that a device has taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sent {
+    pub(crate) frames: u64,
+    pub(crate) bytes: u64,
+    pub(crate) casts: Casts,
+}
+
+impl Sent {
+    /// A frame of so many bytes and of a kind ([`cast_of`]).
+    pub(crate) fn add(&mut self, length: u64, cast: usize) {
+        self.frames += 1;
+        self.bytes += length;
+        if let Some(count) = self.casts.get_mut(cast) {
+            *count += 1;
+        }
+    }
+
+    /// One frame.
+    pub(crate) fn one(frame: &[u8]) -> Self {
+        let mut sent = Sent::default();
+        sent.add(frame.len() as u64, cast_of(frame));
+        sent
     }
 }
 
@@ -126,6 +174,15 @@ impl PortStats {
     pub const fn merged(&self) -> [(&'static str, u64); 3] {
         [("waited", self.merge_waited), ("late", self.merge_late), ("pressed", self.merge_pressed)]
     }
+}
+
+/// Parts of a receive ring that [`Port::backlog`] tells apart.
+pub const BACKLOG_PARTS: u8 = 8;
+
+/// The backlog of a ring, where `waits` says of each part whether the slot that it begins with waits to be
+/// taken. Slots are taken in their order, so all before one that waits do, too.
+pub(crate) fn backlog_of(waits: impl Fn(u8) -> bool) -> u8 {
+    (1..BACKLOG_PARTS).take_while(|part| waits(*part)).last().unwrap_or(0)
 }
 
 /// What the first byte of a frame belongs to.
@@ -195,6 +252,12 @@ pub trait Port: Send {
         false
     }
 
+    /// Eighths of its receive ring whose frames wait to be taken, rounded down. To be asked while no batch
+    /// holds frames of the port: those count as well. No system call.
+    fn backlog(&self) -> u8 {
+        0
+    }
+
     /// What to sleep on; `None` when the port is always ready or is woken otherwise.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
@@ -214,6 +277,12 @@ pub trait Port: Send {
 
     /// The port's clock, which goes on without packets and never goes back.
     fn now(&mut self) -> Timestamp;
+
+    /// Longest time between a frame's arrival and the call that receives it, where the kernel holds frames
+    /// back.
+    fn delay(&self) -> PacketDuration {
+        PacketDuration::ZERO
+    }
 
     /// Whether no packet will ever come again (end of a capture).
     fn ended(&self) -> bool {

@@ -22,6 +22,7 @@ pub(crate) mod v3;
 mod vnet;
 
 use crate::sys;
+use bartizan_packet::casts::cast_of;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
@@ -278,6 +279,14 @@ impl Place {
         self.block * geometry.block_size + self.in_block * geometry.frame_size
     }
 
+    /// The slot so many behind this one, fewer than there are.
+    #[must_use]
+    const fn behind(self, slots: usize, geometry: &Geometry) -> Self {
+        let at = self.block * geometry.frames_per_block + self.in_block + slots;
+        let at = if at < geometry.frames() { at } else { at - geometry.frames() };
+        Self { block: at / geometry.frames_per_block, in_block: at % geometry.frames_per_block }
+    }
+
     /// The slot after this one.
     #[must_use]
     const fn next(self, geometry: &Geometry) -> Self {
@@ -307,11 +316,16 @@ struct Header {
     vnet: bool,
 }
 
+/// Bytes of a link-layer address.
+const ADDRESS_BYTES: usize = 6;
+
 /// A frame found in a ring, ready to be leased.
 struct Found {
     offset: usize,
     length: usize,
     info: crate::frame::FrameInfo,
+    /// The kind of its destination, if it begins with an Ethernet header.
+    cast: usize,
 }
 
 impl Header {
@@ -371,7 +385,15 @@ impl Header {
                 info.pending.start = info.pending.start.saturating_add(4);
             }
         }
-        Some(Found { offset, length: captured, info })
+        let cast = if captured < ADDRESS_BYTES {
+            0
+        } else {
+            // SAFETY: the frame's first bytes lie inside of the slot (checked above), which is ours alone,
+            // and nothing of it is leased yet.
+            let address = unsafe { mapping.base.as_ptr().add(offset).cast::<[u8; ADDRESS_BYTES]>().read() };
+            cast_of(&address)
+        };
+        Some(Found { offset, length: captured, info, cast })
     }
 }
 
@@ -380,6 +402,20 @@ fn vlan_tag(status: u32, tci: u16, tpid: u16) -> [u8; 4] {
     let tpid = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { tpid } else { 0x8100 };
     let ([a, b], [c, d]) = (tpid.to_be_bytes(), tci.to_be_bytes());
     [a, b, c, d]
+}
+
+/// A mapping of a file of so many zeros in place of a socket's rings.
+#[cfg(test)]
+fn in_file(name: &str, length: usize, begin: &[u8]) -> Arc<Mapping> {
+    use std::fs::OpenOptions;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::FileExt;
+    let path = std::env::temp_dir().join(format!("bartizan-ring-{}-{name}", std::process::id()));
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    file.set_len(length as u64).unwrap();
+    file.write_all_at(begin, 0).unwrap();
+    Mapping::new(file.as_fd(), length).unwrap()
 }
 
 #[cfg(test)]

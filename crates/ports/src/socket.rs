@@ -3,16 +3,19 @@
 //!
 //! Source: packet(7).
 
-use crate::error::{OpenError, PortError};
+use crate::bpf::JA;
+use crate::error::{OPENING, OpenError, PortError};
 use crate::ffi_pcap::PacketFilter;
 use crate::filter;
 use crate::interface::Interface;
-use crate::offload::{OffloadGuard, Warning, offloads_on};
+use crate::offload::{Offload, OffloadGuard, Warning, offloads_on};
 use crate::port::PortStats;
 use crate::ring::VNET_RESERVE;
+use crate::snap::{self, SnapLength};
 use crate::sys::{self, Receives, set_option};
 use crate::timestamps::{Decision, Device, NoStamps, StampGuard, Timestamps, decide, usable};
 use bartizan_base::{Spread, Timestamp};
+use bartizan_packet::casts::add_casts;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -71,20 +74,19 @@ pub struct Fanout {
 /// What a socket filter's program ends with: so many bytes of the frame are wanted.
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 
-/// The program of a socket's filter, if it needs one. What a classic BPF program returns is how many bytes of a frame the kernel keeps; 0 drops it.
-fn program_of(filter: Option<&[libc::sock_filter]>, snap: Option<u32>) -> Option<Vec<libc::sock_filter>> {
-    let all = libc::sock_filter { code: RETURN, jt: 0, jf: 0, k: snap.unwrap_or(u32::MAX) };
-    let mut program = match (filter, snap) {
-        (Some([]), Some(_)) | (None, Some(_)) => vec![all],
-        (Some(program), _) => program.to_vec(),
-        (None, None) => return None,
-    };
-    if let Some(snap) = snap {
-        // libpcap's programs end with constants.
-        let lets_through = |step: &&mut libc::sock_filter| step.code == RETURN && step.k != 0;
-        program.iter_mut().filter(lets_through).for_each(|step| step.k = step.k.min(snap));
+/// The program of a socket: what a filter lets through goes on to the steps of a snap length. What a classic
+/// BPF program returns is how many bytes of a frame the kernel keeps; 0 drops it.
+fn program_of(filter: Option<&[libc::sock_filter]>, snap: &[libc::sock_filter]) -> Vec<libc::sock_filter> {
+    let mut program = filter.unwrap_or_default().to_vec();
+    let length = program.len();
+    // libpcap's programs end with constants.
+    for (place, step) in program.iter_mut().enumerate().filter(|(_, step)| step.code == RETURN && step.k != 0)
+    {
+        let distance = u32::try_from(length - place - 1).unwrap_or(u32::MAX);
+        *step = libc::sock_filter { code: JA, jt: 0, jf: 0, k: distance };
     }
-    Some(program)
+    program.extend_from_slice(snap);
+    program
 }
 
 /// Options that both kinds of AF_PACKET port have.
@@ -95,6 +97,8 @@ pub(crate) struct SocketOptions {
     pub(crate) fanout: Option<Fanout>,
     pub(crate) timestamps: Timestamps,
     pub(crate) fix_offloads: bool,
+    /// With them what matters to a level below.
+    pub(crate) for_level: bool,
 }
 
 /// An open packet socket and what belongs to it.
@@ -121,10 +125,11 @@ impl Socket {
         options: &SocketOptions,
     ) -> Result<Self, OpenError> {
         let name = interface.name.clone();
-        let fd = sys::packet_socket().map_err(|e| OpenError::system(&name, "opening a packet socket", e))?;
+        let fd = sys::packet_socket().map_err(|e| OpenError::system(&name, OPENING, e))?;
         let mut warnings = Vec::new();
         let (guard, on) = if options.fix_offloads {
-            let (guard, left) = OffloadGuard::switch_off(&name);
+            let which = if options.for_level { &Offload::OF_LEVEL[..] } else { &Offload::ALL };
+            let (guard, left) = OffloadGuard::switch_off_these(&name, which);
             (Some(guard), left)
         } else {
             (None, offloads_on(&name))
@@ -266,13 +271,39 @@ impl Socket {
 
     /// Receives what a filter lets through, and of each frame so many bytes at most; all of everything without. Ends what [`Socket::hush`] began: a program takes
     /// the place of the one before it in one step.
-    pub(crate) fn listen(&self, filter: Option<&PacketFilter>, snap: Option<u32>) -> Result<(), OpenError> {
-        let Some(mut program) = program_of(filter.map(PacketFilter::program), snap) else {
-            return set_option(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0i32)
-                .map_err(|e| OpenError::system(&self.interface.name, "detaching the filter", e));
+    pub(crate) fn listen(
+        &self,
+        filter: Option<&PacketFilter>,
+        snap: Option<&SnapLength>,
+    ) -> Result<(), OpenError> {
+        let name = &self.interface.name;
+        let filter = filter.map(PacketFilter::program);
+        let mut program = match (filter, snap) {
+            (_, Some(snap)) => {
+                let steps =
+                    snap::steps(snap, self.interface.link_layer).ok_or_else(|| OpenError::Option {
+                        name: name.clone(),
+                        option: "snap_length",
+                        problem:
+                            "its program has a jump that is too far (a fault of this program; report it)"
+                                .to_owned(),
+                    })?;
+                program_of(filter, &steps)
+            }
+            (Some(filter), None) => filter.to_vec(),
+            (None, None) => {
+                return set_option(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0i32)
+                    .map_err(|e| OpenError::system(name, "detaching the filter", e));
+            }
         };
-        sys::set_program(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &mut program)
-            .map_err(|e| OpenError::system(&self.interface.name, "attaching the packet filter", e))
+        sys::set_program(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &mut program).map_err(
+            |e| {
+                if e.raw_os_error() == Some(libc::ENOMEM) {
+                    return OpenError::FilterMemory { name: name.clone(), steps: program.len(), source: e };
+                }
+                OpenError::system(name, "attaching the packet filter", e)
+            },
+        )
     }
 
     /// Joins a group whose frames are shared out as `spread` says; without `group` it founds one. Gives the group. Only
@@ -334,6 +365,7 @@ impl Socket {
         let stats = &mut self.stats;
         stats.received += filled.frames;
         stats.received_bytes += filled.bytes;
+        add_casts(&mut stats.received_casts, &filled.casts);
         stats.received_sizes.iter_mut().zip(filled.sizes).for_each(|(sum, part)| *sum += part);
         stats.oversized += filled.oversized;
         stats.copied += filled.copied;
@@ -444,20 +476,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filters_program_gives_as_many_bytes_as_the_snap_length() {
+    fn what_a_filter_lets_through_goes_on_to_the_snap_length() {
         let step = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };
-        // A load, both ends of a program of libpcap, and one that returns less.
+        // A load, and both ends of a program of libpcap, in both orders.
         let compiled = [step(0x28, 12), step(RETURN, 262_144), step(RETURN, 0), step(RETURN, 60)];
-        let told = |filter, snap| {
-            let program = program_of(filter, snap)?;
-            Some(program.iter().map(|step| (step.code, step.k)).collect::<Vec<_>>())
+        let told = |filter, snap: &[libc::sock_filter]| {
+            let program = program_of(filter, snap);
+            program.iter().map(|step| (step.code, step.k)).collect::<Vec<_>>()
         };
-        assert_eq!(told(None, None), None);
-        assert_eq!(told(None, Some(128)), Some(vec![(RETURN, 128)]));
-        assert_eq!(told(Some(&[]), Some(128)), Some(vec![(RETURN, 128)]));
-        let as_it_is = vec![(0x28, 12), (RETURN, 262_144), (RETURN, 0), (RETURN, 60)];
-        assert_eq!(told(Some(&compiled), None), Some(as_it_is));
-        let cut = vec![(0x28, 12), (RETURN, 128), (RETURN, 0), (RETURN, 60)];
-        assert_eq!(told(Some(&compiled), Some(128)), Some(cut));
+        let snap = snap::steps(&SnapLength::Frame(128), crate::port::LinkLayer::Ethernet).unwrap();
+        assert_eq!(told(None, &snap), [(RETURN, 128)]);
+        assert_eq!(told(Some(&[]), &snap), [(RETURN, 128)]);
+        let cut = [(0x28, 12), (JA, 2), (RETURN, 0), (JA, 0), (RETURN, 128)];
+        assert_eq!(told(Some(&compiled), &snap), cut);
     }
 }

@@ -4,7 +4,7 @@
 use crate::batch::Batch;
 use crate::error::PortError;
 use crate::frame::FrameInfo;
-use crate::port::{Port, PortStats};
+use crate::port::{BACKLOG_PARTS, Port, PortStats, Sent, backlog_of};
 use crate::refusal::SendRefusal;
 use crate::sys;
 use bartizan_base::{PacketDuration, Timestamp};
@@ -117,7 +117,7 @@ impl TestPort {
     /// Takes the next frame that has arrived, without a batch.
     pub fn take(&mut self) -> Option<Vec<u8>> {
         let (frame, _) = self.incoming.lock().pop_front()?;
-        self.stats.note_received(frame.len());
+        self.stats.note_received(&frame);
         Some(frame)
     }
 
@@ -176,7 +176,7 @@ impl Port for TestPort {
             };
             let wire_length = u32::try_from(frame.len()).unwrap_or(u32::MAX);
             batch.push_copy(&frame, FrameInfo { timestamp, wire_length, ..FrameInfo::default() });
-            self.stats.note_received(frame.len());
+            self.stats.note_received(&frame);
         }
         Ok(batch.len())
     }
@@ -194,8 +194,7 @@ impl Port for TestPort {
             self.stats.send_calls += 1;
         }
         for frame in self.waiting.drain(..) {
-            self.stats.sent += 1;
-            self.stats.sent_bytes += frame.len() as u64;
+            self.stats.note_sent(&Sent::one(&frame));
             self.outgoing.push(frame, self.clock.now(), self.capacity);
         }
         Ok(())
@@ -211,6 +210,11 @@ impl Port for TestPort {
 
     fn pressed(&self) -> bool {
         self.incoming.lock().len() >= self.capacity.div_ceil(2)
+    }
+
+    fn backlog(&self) -> u8 {
+        let waiting = self.incoming.lock().len();
+        backlog_of(|part| waiting > self.capacity * usize::from(part) / usize::from(BACKLOG_PARTS))
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

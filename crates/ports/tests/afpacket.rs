@@ -3,11 +3,14 @@
 
 use crate::common;
 
+use bartizan_packet::DecoderConfig;
 use bartizan_ports::{
-    Batch, FrameFlags, FrameInfo, InlineOptions, InlinePair, InlinePort, Offload, OpenError, PassiveOptions,
-    PassivePort, Port, PortError, SendRefusal, Side, TransmitPath, Waker, Woke, offloads_on, wait_any,
+    AfterHeaders, Batch, FrameFlags, FrameInfo, HeaderLayer, InlineOptions, InlinePair, InlinePort, Offload,
+    OpenError, PassiveOptions, PassivePort, Port, PortError, SendRefusal, Side, SnapLength, TransmitPath,
+    Waker, Woke, offloads_on, wait_any,
 };
-use bartizan_testkit::packet::{address, udp};
+use bartizan_testkit::layers::vxlan;
+use bartizan_testkit::packet::{ACK, Datagram, Ip, Segment, address, udp};
 use common::{frame, in_namespace, ip, tagged_frame, veth};
 use std::time::{Duration, Instant};
 
@@ -219,6 +222,119 @@ fn passive_capture_restores_tags_and_reports_sizes() {
     });
 }
 
+/// A frame whose destination is another address.
+fn to(address: [u8; 6], mut frame: Vec<u8>) -> Vec<u8> {
+    frame[..6].copy_from_slice(&address);
+    frame
+}
+
+#[test]
+fn frames_are_counted_by_their_destination_in_both_directions() {
+    const GROUPS: [[u8; 6]; 2] = [[0x33, 0x33, 0, 0, 0, 1], [1, 0, 0x5e, 0, 0, 9]];
+    for path in PATHS {
+        in_namespace(move || {
+            let (mut client, mut pair, mut server) = bench(1500, path);
+            let mut frames: Vec<_> = (0..5).map(|n| frame(n, 100)).collect();
+            frames.extend((0..7).map(|n| to(GROUPS[n % 2], frame(10 + n as u32, 200))));
+            frames.extend((0..3).map(|n| to([0xff; 6], tagged_frame(20 + n, 300, &[(0x8100, 5)]))));
+            let octets = 5 * 100 + 7 * 200 + 3 * 300;
+            send(&mut client, &frames);
+            forward(&mut pair, Side::A, frames.len());
+            assert!(collect(&mut server, frames.len()) == frames);
+            let (came, left) = (pair.port(Side::A).stats(), pair.port(Side::B).stats());
+            for (bytes, casts) in [
+                (client.stats().sent_bytes, client.stats().sent_casts),
+                (came.received_bytes, came.received_casts),
+                (left.sent_bytes, left.sent_casts),
+                (server.stats().received_bytes, server.stats().received_casts),
+            ] {
+                assert_eq!((bytes, casts), (octets, [5, 7, 3]));
+            }
+            assert_eq!((came.sent_casts, left.received_casts), ([0; 3], [0; 3]));
+            // One frame that is in no batch, as the normaliser's.
+            server.transmit_frame(&to([0xff; 6], frame(1, 60))).unwrap();
+            server.flush().unwrap();
+            assert_eq!((server.stats().sent_casts, server.stats().sent_bytes), ([0, 0, 1], 60));
+        });
+    }
+}
+
+/// The kernel runs the program that counts from behind headers: how much of each frame comes.
+#[test]
+fn a_snap_length_from_behind_headers_is_cut_by_the_kernel() {
+    in_namespace(|| {
+        veth("a0", "a1", 1500);
+        let mut sender = InlinePort::open("a0", &options(TransmitPath::Ring)).unwrap();
+        let load = [7; 600];
+        let tcp = |v6: bool, ip: &dyn Fn(&mut Ip)| {
+            let mut around = Ip::new(address(v6, 1), address(v6, 2), 6);
+            ip(&mut around);
+            around.frame(&Segment::new((40_000, 80), (1, 2), ACK, &load).bytes(&around), None)
+        };
+        let udp_to =
+            |port: u16, load: &[u8]| udp((address(false, 3), 9), (address(false, 4), port), load).frame();
+        let inside = tcp(true, &|_| {});
+        let fragments = Ip { id: 7, ..Ip::new(address(false, 1), address(false, 2), 17) };
+        let fragments = fragments.fragment_frames(&Datagram::new((1, 2), &[3; 1_000]).bytes(&fragments), 504);
+        let extension = |ip: &mut Ip| ip.extensions = vec![(60, vec![0, 1, 4, 0, 0, 0, 0])];
+        let ethernet =
+            |kind: u16, length: usize| [&frame(1, 60)[..12], &kind.to_be_bytes(), &vec![1; length]].concat();
+        // Each frame, and how much of it is headers.
+        let mut cases = vec![
+            (tcp(false, &|_| {}), Some(54)),
+            (tcp(false, &|ip| ip.options = vec![1; 40]), Some(94)),
+            (tcp(true, &|_| {}), Some(74)),
+            (tcp(true, &extension), Some(82)),
+            (tcp(false, &|ip| ip.tags = vec![5]), Some(58)),
+            (tcp(true, &|ip| ip.tags = vec![5, 6]), Some(82)),
+            (udp_to(53, &load), Some(42)),
+            (udp_to(4_789, &vxlan(5, &inside)), Some(42 + 8 + 74)),
+            (ethernet(0x0806, 46), None),
+            (ethernet(0x88cc, 400), None),
+            // Shorter than the headers and what may follow.
+            (udp_to(53, &[1; 20]), Some(42)),
+        ];
+        cases.extend(
+            fragments.iter().zip([42, 34, 34]).map(|(frame, headers)| (frame.clone(), Some(headers))),
+        );
+        let frames: Vec<_> = cases.iter().map(|(frame, _)| frame.clone()).collect();
+        let filter = bartizan_ports::PacketFilter::compile("not port 53", 1).ok();
+        let mut tunnels = DecoderConfig::default();
+        tunnels.gtp.enabled = true;
+        for (workers, max, filter) in
+            [(1, None, None), (2, None, None), (1, Some(128), filter.as_ref()), (2, None, filter.as_ref())]
+        {
+            let after = AfterHeaders { layer: HeaderLayer::Transport, bytes: 32, max, tunnels };
+            let snap_length = Some(SnapLength::Headers(after));
+            let options = PassiveOptions { snap_length, filter, blocks: 4, ..Default::default() };
+            let spread = bartizan_base::Spread::new([1, 2], workers);
+            let mut taps = PassivePort::open_group("a1", &options, &spread).unwrap();
+            send(&mut sender, &frames);
+            let mut seen: Vec<_> = taps.iter_mut().flat_map(drain).collect();
+            let wanted = |frame: &[u8]| filter.is_none() || frame.get(36..38) != Some(&[0, 53]);
+            let expected = cases.iter().filter(|(frame, _)| wanted(frame)).map(|(frame, headers)| {
+                let most = max.map_or(usize::MAX, |max| max as usize);
+                // A tag that the kernel takes out does not count.
+                let taken_out = if frame.get(12..14) == Some(&[0x81, 0]) { 4 } else { 0 };
+                let kept = headers.map_or(most, |headers| most.min(headers - taken_out + 32));
+                frame[..frame.len().min(kept.saturating_add(taken_out))].to_vec()
+            });
+            let mut expected: Vec<_> = expected.collect();
+            let cut = cases.iter().filter(|(frame, _)| wanted(frame)).zip(&expected);
+            let cut = cut.filter(|((frame, _), kept)| kept.len() < frame.len()).count() as u64;
+            seen.sort_unstable();
+            expected.sort_unstable();
+            let lengths = |frames: &[Vec<u8>]| frames.iter().map(Vec::len).collect::<Vec<_>>();
+            assert!(seen == expected, "{workers} {max:?}: {:?} {:?}", lengths(&seen), lengths(&expected));
+            let stats = taps.iter_mut().map(|tap| tap.stats()).reduce(|sum, one| sum.plus(&one)).unwrap();
+            assert_eq!((stats.cut(), stats.received), (cut, expected.len() as u64));
+            // Octets are those of the wire.
+            let octets: usize = frames.iter().filter(|frame| wanted(frame)).map(Vec::len).sum();
+            assert_eq!(stats.received_bytes, octets as u64);
+        }
+    });
+}
+
 #[test]
 fn what_this_host_sends_is_seen_only_when_asked_for() {
     in_namespace(|| {
@@ -301,6 +417,81 @@ fn frames_that_cannot_leave_are_refused_with_the_reason() {
             assert_eq!(stats.sent + failures.total(), 3 + 4 + 4 + 1, "{stats:?}");
         });
     }
+}
+
+/// Has the ports of a pair take turns until both have this MTU.
+fn until_mtu(pair: &mut InlinePair, mtu: u32) {
+    let mut batch = Batch::with_capacity(4);
+    let end = Instant::now() + Duration::from_secs(10);
+    while Side::BOTH.into_iter().any(|side| pair.port(side).mtu() != mtu) {
+        assert!(Instant::now() < end, "the ports do not follow to {mtu}");
+        for side in Side::BOTH {
+            pair.direction(side).0.receive(&mut batch).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn ports_follow_an_mtu_that_is_changed_while_they_are_open() {
+    for path in PATHS {
+        in_namespace(move || {
+            let (client, mut pair, server) = bench(1500, path);
+            drop((client, server));
+            let set = |mtu: u32| {
+                ["a0", "a1", "b0", "b1"].iter().for_each(|end| ip(&format!("link set dev {end} mtu {mtu}")))
+            };
+            let pass = |pair: &mut InlinePair, frames: &[Vec<u8>], passed: &[Vec<u8>]| {
+                let open = |name| InlinePort::open(name, &options(path)).unwrap();
+                let (mut client, mut server) = (open("a0"), open("b0"));
+                send(&mut client, frames);
+                forward(pair, Side::A, frames.len());
+                assert!(collect(&mut server, passed.len()) == passed);
+                send(&mut server, frames);
+                forward(pair, Side::B, frames.len());
+                assert!(collect(&mut client, passed.len()) == passed);
+            };
+            let tagged = tagged_frame(3, 9010, &[(0x8100, 77)]);
+            let frames = [frame(1, 100), frame(2, 9014), tagged, frame(4, 1514)];
+            for _ in 0..2 {
+                // Larger frames go on as they came.
+                set(9000);
+                until_mtu(&mut pair, 9000);
+                pass(&mut pair, &frames, &frames);
+                // Smaller: what no longer fits is refused here, with its reason.
+                ["a1", "b1"].iter().for_each(|end| ip(&format!("link set dev {end} mtu 1500")));
+                until_mtu(&mut pair, 1500);
+                let before =
+                    Side::BOTH.map(|side| pair.port(side).stats().send_failures.get(SendRefusal::TooLarge));
+                for side in Side::BOTH {
+                    let port = pair.port(side);
+                    assert_eq!(port.transmit_frame(&frame(9, 9014)), Err(SendRefusal::TooLarge));
+                    assert_eq!(port.transmit_frame(&frame(9, 1514)), Ok(()));
+                    port.flush().unwrap();
+                }
+                let after =
+                    Side::BOTH.map(|side| pair.port(side).stats().send_failures.get(SendRefusal::TooLarge));
+                assert_eq!(after, before.map(|count| count + 1));
+            }
+            // Back to where it was, all of it as before.
+            set(1500);
+            pass(&mut pair, &frames[..1], &frames[..1]);
+        });
+    }
+}
+
+#[test]
+fn a_tap_shows_frames_of_an_mtu_that_was_raised() {
+    in_namespace(|| {
+        veth("a0", "a1", 1500);
+        let mut tap = PassivePort::open("a1", &PassiveOptions::default()).unwrap();
+        ["a0", "a1"].iter().for_each(|end| ip(&format!("link set dev {end} mtu 9000")));
+        let mut sender = InlinePort::open("a0", &options(TransmitPath::Ring)).unwrap();
+        let frames = [frame(1, 9014), frame(2, 1514), frame(3, 60)];
+        send(&mut sender, &frames);
+        assert!(drain(&mut tap) == frames);
+        assert_eq!((tap.stats().cut(), tap.stats().ring_dropped), (0, 0));
+    });
 }
 
 #[test]

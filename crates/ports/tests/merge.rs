@@ -270,3 +270,18 @@ fn a_sleep_ends_when_what_waits_has_waited_enough() {
     assert_eq!(bench.tap.wait(None, Duration::from_secs(5)).unwrap(), Woke::Packets);
     assert_eq!(bench.turn(true).iter().map(|frame| frame.source).collect::<Vec<_>>(), [1, 0]);
 }
+
+#[test]
+fn the_backlog_is_that_of_the_fullest_interface() {
+    let mut bench = Bench::new(3, 8, 80, None);
+    assert_eq!(bench.tap.backlog(), 0);
+    for (source, frames, expected) in [(0, 10, 0), (1, 41, 4), (2, 31, 4), (2, 49, 7)] {
+        (0..frames).for_each(|number| bench.show(source, number, start()));
+        assert_eq!(bench.tap.backlog(), expected);
+    }
+    // Of one that is gone nothing waits.
+    bench.tap.leave(2);
+    bench.tap.look_again();
+    while bench.tap.next(true, &mut |_| ()).is_some() {}
+    assert_eq!((bench.tap.has_port(2), bench.tap.backlog()), (false, 0));
+}

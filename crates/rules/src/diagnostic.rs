@@ -241,6 +241,7 @@ pub mod code {
         BAD_REFERENCE_CONFIG = "R031": "malformed line in a reference file";
         BAD_THRESHOLD = "R032": "malformed line in a threshold file";
         DUPLICATE_ENTRY = "R033": "the entry was given before";
+        UNKNOWN_RULE = "R034": "a line of a threshold file that is about no rule";
     }
 }
 

@@ -75,7 +75,7 @@ impl Reader<'_, '_> {
         String::from_utf8_lossy(self.parser.source.bytes(option.keyword)).to_ascii_lowercase()
     }
 
-    /// A number up to the largest of 32 bits, which itself is refused.
+    /// A number of 32 bits.
     fn number(&mut self, option: &RuleOption, code: &'static str, quotes: bool) -> Option<u32> {
         let span = self.value(option, code)?;
         let mut text = self.parser.source.bytes(span);
@@ -83,11 +83,11 @@ impl Reader<'_, '_> {
             text = inner.trim_ascii();
         }
         let decimal = text.iter().all(u8::is_ascii_digit);
-        match unsigned(text, u64::from(u32::MAX - 1)).ok().filter(|_| decimal) {
+        match unsigned(text, u64::from(u32::MAX)).ok().filter(|_| decimal) {
             Some(n) => u32::try_from(n).ok(),
             None => {
                 let name = self.name(option);
-                let message = format!("{name} is a number below {}", u32::MAX);
+                let message = format!("{name} is a number up to {}", u32::MAX);
                 self.parser.error(span, code, message);
                 None
             }
@@ -129,8 +129,10 @@ impl Reader<'_, '_> {
         }
     }
 
+    /// The largest number is no priority, as in Suricata: that of the class holds.
     fn priority(&mut self, option: &RuleOption) {
-        let Some(priority) = self.number(option, code::BAD_META, true) else { return };
+        let priority = self.number(option, code::BAD_META, true).filter(|number| *number != u32::MAX);
+        let Some(priority) = priority else { return };
         if let Some(before) = self.meta.priority {
             self.twice(
                 option,

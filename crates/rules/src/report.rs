@@ -24,7 +24,9 @@ pub struct RuleSetReport {
     pub unsupported_protocols: BTreeMap<String, u64>,
     /// Of those refused: rules that are right and ask for what this engine does not evaluate, by keyword.
     pub unsupported_keywords: BTreeMap<String, u64>,
-    /// Rules left out on purpose: what they require is not there, or a newer revision is.
+    /// Rules left out on purpose: what they require is not there, a newer revision is, or they ask whether
+    /// something is not set whose setter was
+    /// left out.
     pub skipped: u64,
     /// The same by reason.
     pub skipped_reasons: BTreeMap<String, u64>,
@@ -93,6 +95,12 @@ impl RuleSetReport {
     pub fn skip(&mut self, reason: &str) {
         self.skipped += 1;
         add(&mut self.skipped_reasons, reason);
+    }
+
+    /// A rule that was counted as one that runs is left out on purpose after all.
+    pub fn skip_loaded(&mut self, reason: &str) {
+        self.loaded = self.loaded.saturating_sub(1);
+        self.skip(reason);
     }
 
     /// All refused rules.

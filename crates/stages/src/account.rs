@@ -14,6 +14,10 @@ use bartizan_base::{Decision, Fid, FlowId, TenantId};
 use bartizan_flow::stream::StreamPair;
 use bartizan_function::FindingAction;
 
+/// Stands for the class of packets of which nobody knows one: fragments by themselves, what cannot be read,
+/// what is not IP.
+pub const UNKNOWN: Fid = Fid(u32::MAX);
+
 /// See the module.
 pub struct Account {
     /// The worker's plain numbers.
@@ -24,7 +28,7 @@ pub struct Account {
     pub app_stats: AppStats,
     /// Memory of application layers and streams.
     pub memory: AppMemory,
-    /// Class of the packet in hand.
+    /// Class of the packet in hand; [`UNKNOWN`] where it has none.
     pub fid: Fid,
 }
 
@@ -38,7 +42,7 @@ impl Account {
             tally: Tally::new(chains),
             app_stats: AppStats::default(),
             memory,
-            fid: Fid(0),
+            fid: UNKNOWN,
         }
     }
 
@@ -51,6 +55,12 @@ impl Account {
     /// Counts what became of the packet in hand. `acts`: refusals are done.
     pub fn packet(&mut self, decision: &Decision, bytes: u32, acts: bool) {
         self.tally.count(self.fid, decision, bytes, acts);
+    }
+
+    /// Counts what a staged policy would have made of the packet in hand, which goes on and is counted as
+    /// such.
+    pub fn would_be(&mut self, decision: &Decision, bytes: u32) {
+        self.tally.would_be(self.fid, decision, bytes);
     }
 
     /// Counts what a flow holds now.

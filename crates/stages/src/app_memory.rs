@@ -16,6 +16,7 @@
 //! packet: a flow enters with the first byte that it holds and leaves with the last.
 
 use crate::quotas::{Quotas, StateCharge};
+use crate::victims::{Rank, Reach, VictimSearch};
 use bartizan_applayer::protocol::ProtocolId;
 use bartizan_base::{FlowId, TenantId};
 use smallvec::SmallVec;
@@ -114,8 +115,8 @@ pub const STREAM_ROOM: u64 = 16;
 struct Tenant {
     used: Held,
     flows: Vec<FlowId>,
-    /// Where to look on for one that gives way.
-    hand: usize,
+    /// For the one that gives way next, by pool.
+    searches: PerPool<VictimSearch>,
     /// What it holds here is counted there, if it has a quota.
     charge: Option<StateCharge>,
 }
@@ -138,54 +139,12 @@ impl Tenant {
 struct Bound {
     limit: u64,
     used: u64,
+    peak: u64,
 }
 
 impl Bound {
     const fn is_passed(&self) -> bool {
         self.limit > 0 && self.used > self.limit
-    }
-}
-
-/// How soon a flow gives way: the least goes first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rank {
-    /// Somebody looks at it, or it is not worth closing.
-    pub needed: bool,
-    /// Its policy's.
-    pub priority: u8,
-    /// Memory beyond the usual times idle time.
-    pub weight: u64,
-    /// Time since its last packet, in milliseconds.
-    pub idle: u64,
-}
-
-impl Rank {
-    fn key(&self) -> impl Ord {
-        (self.needed, self.priority, core::cmp::Reverse((self.weight, self.idle)))
-    }
-
-    /// Whether a flow of this rank is worth more than one of another rank, whatever they hold.
-    pub fn is_worth_more(&self, other: &Rank) -> bool {
-        (self.needed, self.priority) > (other.needed, other.priority)
-    }
-
-    /// Whether a flow of this rank goes about as soon as one of another rank does.
-    pub const fn is_about(&self, other: &Rank) -> bool {
-        let alike =
-            if other.weight > 0 { self.weight >= other.weight / 2 } else { self.idle >= other.idle / 2 };
-        alike && self.priority <= other.priority && (!self.needed || other.needed)
-    }
-}
-
-impl PartialOrd for Rank {
-    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Rank {
-    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
-        self.key().cmp(&other.key())
     }
 }
 
@@ -244,8 +203,6 @@ pub struct AppMemory {
     over: Option<usize>,
     /// Whose flows give way; the heaviest one's unless told.
     aimed: Option<usize>,
-    /// The rank of the flow that gave way last, by pool.
-    last: PerPool<Rank>,
     /// Flows that hold more since the last packet.
     grown: SmallVec<[FlowId; 4]>,
     /// A protocol's bound may be passed.
@@ -258,7 +215,7 @@ impl AppMemory {
     /// With these bounds; `streams`: bytes that buffers of streams may take, 0 for no bound.
     #[must_use]
     pub fn new(limits: &AppMemoryLimits, streams: u64) -> Self {
-        let bound = |limit: u64| Bound { limit, used: 0 };
+        let bound = |limit: u64| Bound { limit, ..Bound::default() };
         AppMemory {
             total: bound(limits.total),
             streams: bound(streams - streams / STREAM_ROOM),
@@ -290,6 +247,13 @@ impl AppMemory {
     #[must_use]
     pub fn of_protocol(&self, protocol: ProtocolId) -> (u64, u64) {
         self.protocols.get(usize::from(protocol.0)).map_or((0, 0), |b| (b.used, b.limit))
+    }
+
+    /// Bytes held, most bytes ever held and bound (0 for none), of all application layers together and of
+    /// each protocol.
+    pub fn bounds(&self) -> impl Iterator<Item = (u64, u64, u64)> {
+        let all = (self.total.used, self.peak, self.total.limit);
+        core::iter::once(all).chain(self.protocols.iter().map(|b| (b.used, b.peak, b.limit)))
     }
 
     /// What was done to keep the bounds.
@@ -348,6 +312,7 @@ impl AppMemory {
     fn count(&mut self, protocol: Option<ProtocolId>, more: u64, less: u64) {
         if let Some(bound) = protocol.and_then(|p| self.protocols.get_mut(usize::from(p.0))) {
             bound.used = bound.used.saturating_add(more).saturating_sub(less);
+            bound.peak = bound.peak.max(bound.used);
         }
     }
 
@@ -439,13 +404,18 @@ impl AppMemory {
         }
     }
 
-    /// The next flows among which one is to give way: of the tenant that holds most of a pool, which is over its fair share when the
-    /// bound of the whole pool is passed.
+    /// The flow that gives way next: of the tenant that holds most of a pool, which is over its fair share
+    /// when the bound of the whole pool is passed. `flows`: so many are looked at. `None`: none counts, or
+    /// there still is time to look on with the next packet.
     ///
     /// They stand in the order in which they came, and are looked at in that order: what neighbours hold often lies on the same pages, which go
     /// back to the system when all of it is let go of.
-    pub fn draw(&mut self, pool: Pool, count: usize, out: &mut SmallVec<[FlowId; 16]>) {
-        out.clear();
+    pub fn next_to_give_way(
+        &mut self,
+        pool: Pool,
+        flows: usize,
+        rank: impl Fn(FlowId) -> Option<Rank>,
+    ) -> Option<FlowId> {
         let whole = match pool {
             Pool::App => self.total,
             Pool::Streams => self.streams,
@@ -460,25 +430,15 @@ impl AppMemory {
             self.heaviest[pool] = heaviest.map_or(0, |(at, _)| at);
         }
         let at = aimed.unwrap_or(self.heaviest[pool]);
-        let Some(tenant) = self.tenants.get_mut(at) else { return };
-        if tenant.hand >= tenant.flows.len() {
-            tenant.hand = 0;
-        }
-        let in_turn = tenant.flows.iter().cycle().skip(tenant.hand);
-        out.extend(in_turn.take(count.min(tenant.flows.len())).copied());
+        let reach = Reach { flows, at_once: aimed.is_some() || !self.is_there_time(pool) };
+        let tenant = self.tenants.get_mut(at)?;
+        tenant.searches[pool].next(&tenant.flows, reach, rank)
     }
 
-    /// The first `count` of those that were drawn last need not be looked at again soon.
-    pub fn pass_over(&mut self, pool: Pool, count: usize) {
-        let at = self.aimed.unwrap_or(self.heaviest[pool]);
-        if let Some(tenant) = self.tenants.get_mut(at) {
-            tenant.hand = (tenant.hand + count) % tenant.flows.len().max(1);
-        }
-    }
-
-    /// The rank of the flow that gave way last in a pool.
-    pub fn last_rank(&mut self, pool: Pool) -> &mut Rank {
-        &mut self.last[pool]
+    /// Whether the search may go on with the next packet: half of what is kept free is free.
+    const fn is_there_time(&self, pool: Pool) -> bool {
+        let half = self.streams.limit / (STREAM_ROOM - 1) / 2;
+        matches!(pool, Pool::Streams) && self.streams.used <= self.streams.limit.saturating_add(half)
     }
 
     /// The flows that hold more since this was asked last.
@@ -532,12 +492,14 @@ mod tests {
             }
         }
 
-        fn draw(&mut self, count: usize) -> Vec<u32> {
-            let mut out = SmallVec::new();
-            self.memory.draw(Pool::App, count, &mut out);
-            let mut ids: Vec<_> = out.iter().map(|id| id.0).collect();
-            ids.sort_unstable();
-            ids
+        /// The flow with an even number that gives way next.
+        fn next(&mut self) -> Option<u32> {
+            let charges = &self.charges;
+            let rank = |id: FlowId| {
+                let weight = charges.get(&id.0)?.held.app;
+                id.0.is_multiple_of(2).then_some(Rank { weight, ..Rank::default() })
+            };
+            self.memory.next_to_give_way(Pool::App, 128, rank).map(|id| id.0)
         }
     }
 
@@ -572,17 +534,15 @@ mod tests {
         (0..50).for_each(|id| rig.set(id, 1, 0, 5));
         (50..53).for_each(|id| rig.set(id, 2, 0, 300));
         assert_eq!(rig.memory.passed(), Some(Passed::Total));
-        assert_eq!(rig.draw(16), [50, 51, 52]);
+        assert!((0..9).all(|_| rig.next().is_some_and(|id| id >= 50)));
         // It holds less than the other now.
         (50..53).for_each(|id| rig.set(id, 2, 0, 1));
         assert_eq!(rig.memory.passed(), None);
         (0..50).for_each(|id| rig.set(id, 1, 0, 20));
         assert_eq!(rig.memory.passed(), Some(Passed::Total));
-        let drawn = rig.draw(16);
-        assert!(drawn.len() == 16 && drawn.iter().all(|id| *id < 50), "{drawn:?}");
-        assert_eq!(rig.draw(16), drawn, "until they are passed over");
-        rig.memory.pass_over(Pool::App, 16);
-        assert_ne!(rig.draw(16), drawn);
+        let gone: Vec<_> = (0..9).filter_map(|_| rig.next()).collect();
+        assert!(gone.len() == 9 && gone.iter().all(|id| *id < 50), "{gone:?}");
+        assert_ne!(gone.first(), gone.last(), "they are looked at in turn");
     }
 
     #[test]
@@ -600,37 +560,15 @@ mod tests {
         // There is room for those that come when the first gives way.
         set(&mut memory, 1, 10, 1501);
         assert_eq!(memory.passed(), Some(Passed::Streams));
-        let mut drawn = SmallVec::new();
         for (pool, id) in [(Pool::Streams, 1), (Pool::App, 0)] {
-            memory.draw(pool, 1, &mut drawn);
-            assert_eq!(drawn.as_slice(), [FlowId(id)], "{pool:?}");
+            let next = memory.next_to_give_way(pool, 9, |_| Some(Rank::default()));
+            assert_eq!(next, Some(FlowId(id)), "{pool:?}");
         }
         set(&mut memory, 1, 10, 0);
         assert_eq!((memory.passed(), memory.active), (None, 2));
         set(&mut memory, 1, 0, 0);
         set(&mut memory, 0, 0, 0);
         assert_eq!((memory.used(), memory.streams.used, memory.active), (0, 0, 0));
-    }
-
-    #[test]
-    fn ranks_go_by_need_priority_memory_and_time() {
-        let rank = |needed, priority, weight, idle| Rank { needed, priority, weight, idle };
-        let order = [
-            rank(false, 200, 0, 0),
-            rank(true, 1, 0, 5),
-            rank(true, 100, 9000, 1),
-            rank(true, 100, 4000, 90),
-            rank(true, 100, 0, 90),
-            rank(true, 100, 0, 10),
-        ];
-        assert!(order.is_sorted());
-        assert!(order[1].is_worth_more(&order[0]) && !order[5].is_worth_more(&order[2]));
-        let last = rank(true, 100, 8000, 1);
-        assert!(rank(true, 100, 4000, 0).is_about(&last) && rank(false, 1, 4000, 0).is_about(&last));
-        for other in [rank(true, 100, 3999, 99), rank(true, 101, 9000, 9)] {
-            assert!(!other.is_about(&last), "{other:?}");
-        }
-        assert!(!rank(true, 1, 8000, 1).is_about(&rank(false, 100, 8000, 1)));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::sync::LazyLock;
 const KINDS: usize = TABLE.len();
 /// TCP and UDP.
 const TRANSPORTS: usize = 2;
+const OVER_BOTH: [Transport; TRANSPORTS] = [Transport::Tcp, Transport::Udp];
 /// Protocols whose counters have the transport in their names, whether this program parses both or not.
 const BY_TRANSPORT: &[&str] = &["dns", "krb5", "nfs", "dcerpc", "ldap", "sip", "enip"];
 
@@ -21,6 +22,7 @@ struct Names {
     flow: String,
     tx: String,
     error: String,
+    gap: String,
 }
 
 /// By protocol and transport. A protocol without its transport in its name has the same ones twice.
@@ -32,6 +34,7 @@ static NAMES: LazyLock<Vec<[Names; TRANSPORTS]>> = LazyLock::new(|| {
             flow: format!("app_layer.flow.{name}{ending}"),
             tx: format!("app_layer.tx.{name}{ending}"),
             error: format!("app_layer.error.{name}{ending}.parser"),
+            gap: format!("app_layer.error.{name}{ending}.gap"),
         }
     };
     TABLE.iter().map(|spec| [of(spec, "_tcp"), of(spec, "_udp")]).collect()
@@ -43,6 +46,8 @@ pub struct AppStats {
     flows: [[u64; TRANSPORTS]; KINDS],
     transactions: [[u64; TRANSPORTS]; KINDS],
     errors: [[u64; TRANSPORTS]; KINDS],
+    /// Flows in which a parser could not go on behind missing bytes.
+    gaps: [[u64; TRANSPORTS]; KINDS],
     /// Flows whose protocol is none that is known.
     failed: [u64; TRANSPORTS],
 }
@@ -52,7 +57,9 @@ impl AppStats {
     pub fn note(&mut self, ip_protocol: u8, ext: &mut FlowExt) {
         let Some(app) = ext.app.as_deref() else { return };
         let transport = usize::from(ip_protocol == 17);
-        let (known, error) = (app.protocol(), app.failed_parsing);
+        // Prevention gives up the whole flow behind a gap; that is no failure of the parser.
+        let (known, gap) = (app.protocol(), app.lost_at_gap);
+        let error = app.failed_parsing && !gap;
         let begun = begun(ext.earlier_tx, app);
         let counted = &mut ext.counted;
         let of = |counts: &mut [[u64; TRANSPORTS]; KINDS], more: u64| {
@@ -81,25 +88,35 @@ impl AppStats {
             counted.error = true;
             of(&mut self.errors, 1);
         }
+        if gap && !counted.gap {
+            counted.gap = true;
+            of(&mut self.gaps, 1);
+        }
     }
 
     /// Each counter with its dotted name.
     pub fn visit(&self, mut each: impl FnMut(&'static str, u64)) {
-        self.visit_one(&self.flows, |names| &names.flow, &mut each);
+        self.visit_one(&self.flows, |names| &names.flow, &OVER_BOTH, &mut each);
         each("app_layer.flow.failed_tcp", self.failed.first().copied().unwrap_or(0));
         each("app_layer.flow.failed_udp", self.failed.last().copied().unwrap_or(0));
-        self.visit_one(&self.errors, |names| &names.error, &mut each);
-        self.visit_one(&self.transactions, |names| &names.tx, &mut each);
+        self.visit_one(&self.errors, |names| &names.error, &OVER_BOTH, &mut each);
+        // Only streams have gaps.
+        self.visit_one(&self.gaps, |names| &names.gap, &[Transport::Tcp], &mut each);
+        self.visit_one(&self.transactions, |names| &names.tx, &OVER_BOTH, &mut each);
     }
 
     fn visit_one(
         &self,
         counts: &[[u64; TRANSPORTS]; KINDS],
         name: impl Fn(&'static Names) -> &'static String,
+        over: &[Transport],
         each: &mut impl FnMut(&'static str, u64),
     ) {
         for ((spec, names), [tcp, udp]) in TABLE.iter().zip(NAMES.iter()).zip(counts) {
             let [over_tcp, over_udp] = names;
+            if !over.iter().any(|transport| spec.transports.contains(transport)) {
+                continue;
+            }
             if !BY_TRANSPORT.contains(&spec.name) {
                 each(name(over_tcp), tcp + udp);
                 continue;
@@ -107,7 +124,7 @@ impl AppStats {
             for (transport, names, count) in
                 [(Transport::Tcp, over_tcp, tcp), (Transport::Udp, over_udp, udp)]
             {
-                if spec.transports.contains(&transport) {
+                if over.contains(&transport) && spec.transports.contains(&transport) {
                     each(name(names), *count);
                 }
             }
@@ -132,8 +149,15 @@ mod tests {
             assert!(seen.insert(name), "{name} twice");
             assert_eq!(value, 0);
         });
-        for name in ["app_layer.flow.http", "app_layer.tx.dns_udp", "app_layer.error.dns_tcp.parser"] {
+        for name in [
+            "app_layer.flow.http",
+            "app_layer.tx.dns_udp",
+            "app_layer.error.dns_tcp.parser",
+            "app_layer.error.dns_tcp.gap",
+            "app_layer.error.tls.gap",
+        ] {
             assert!(seen.contains(name), "{name}: {seen:?}");
         }
+        assert!(!seen.contains("app_layer.error.dns_udp.gap"), "datagrams have no gaps");
     }
 }

@@ -7,8 +7,10 @@ use crate::overload::Overload;
 use crate::quotas::Quotas;
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId, Timestamp};
 use bartizan_classify::Header;
+use bartizan_flow::EspFlows;
 use bartizan_function::{Function, HostKeeper, Model, Together, VariableNames, WorkerState};
 use smallvec::SmallVec;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// One consistent set of functions, rules and chains. A packet sees one of them from beginning to end.
@@ -23,6 +25,8 @@ pub struct Chains {
     by_bit: Vec<Option<Arc<dyn Function>>>,
     /// The functions that look at payloads.
     payload: Path,
+    /// The others, which judge by headers.
+    header: Path,
     /// Those of them that have nothing to look for.
     idle: Path,
     /// Those that want each segment by itself, and those that want each packet.
@@ -51,6 +55,19 @@ pub struct ClassName {
     pub staged: bool,
 }
 
+/// What becomes of refusals, whoever refuses: a function of the chain, or the engine by itself. The strictest
+/// comes last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Enforcement {
+    /// The chain is empty: packets are forwarded and counted, and the engine has nothing to protect.
+    ForwardsAll,
+    /// The policy is staged: refusals are reported, and the packet leaves as it came.
+    Staged,
+    /// Refusals are enforced.
+    #[default]
+    Enforced,
+}
+
 /// What is known of a class beside its chain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassTraits {
@@ -58,9 +75,12 @@ pub struct ClassTraits {
     pub policy: u32,
     /// Its verdicts are only reported.
     pub staged: bool,
+    /// Its chain has no function.
+    pub is_empty: bool,
     /// Its policy lets flows go on of which one direction does not come by.
     pub one_sided: bool,
-    /// How its flows stand when memory for application layers is used up.
+    /// The rank of its flows when memory for application layers is used up, or more comes than a worker
+    /// takes.
     pub overload: Overload,
     /// When payload functions are done with its flows.
     pub enough: Enough,
@@ -170,6 +190,22 @@ pub struct PolicyMap {
     by_fid: Vec<Option<ClassTraits>>,
     /// Some class has an [`Enough`].
     ends_early: bool,
+    /// The least and the greatest enforcement of the classes that traffic can have.
+    enforcement: (Enforcement, Enforcement),
+    /// The priorities of these classes, in ascending order.
+    priorities: Box<[u8]>,
+}
+
+impl ClassTraits {
+    /// What becomes of refusals.
+    #[must_use]
+    pub const fn enforcement(&self) -> Enforcement {
+        match (self.is_empty, self.staged) {
+            (true, _) => Enforcement::ForwardsAll,
+            (false, true) => Enforcement::Staged,
+            (false, false) => Enforcement::Enforced,
+        }
+    }
 }
 
 impl PolicyMap {
@@ -194,7 +230,44 @@ impl PolicyMap {
             }
         }
         let ends_early = classes.iter().any(|(_, traits)| !traits.enough.is_never());
-        PolicyMap { names, by_fid, ends_early }
+        let map = PolicyMap { names, by_fid, ends_early, ..PolicyMap::default() };
+        map.of_reachable(classes.iter().map(|(_, traits)| *traits))
+    }
+
+    /// The same, where traffic can have only classes with these traits: a policy that selects
+    /// everything leaves nothing to those after it.
+    #[must_use]
+    pub fn of_reachable(self, reachable: impl Iterator<Item = ClassTraits> + Clone) -> Self {
+        let enforcement = range_of(reachable.clone().map(|traits| traits.enforcement()));
+        let priorities = reachable.map(|traits| traits.overload.priority).collect::<BTreeSet<_>>();
+        PolicyMap { enforcement, priorities: priorities.into_iter().collect(), ..self }
+    }
+
+    /// The priorities that traffic can have under overload, in ascending order.
+    #[inline]
+    #[must_use]
+    pub fn priorities(&self) -> &[u8] {
+        &self.priorities
+    }
+
+    /// What becomes of refusals of a class's packets. A packet whose class nobody knows is judged as by the
+    /// strictest policy.
+    #[must_use]
+    pub fn enforcement(&self, fid: Fid) -> Enforcement {
+        self.traits(fid).map_or(self.enforcement.1, |traits| traits.enforcement())
+    }
+
+    /// What becomes of refusals of packets whose policy cannot be known.
+    #[inline]
+    #[must_use]
+    pub const fn strictest(&self) -> Enforcement {
+        self.enforcement.1
+    }
+
+    /// Whether what becomes of a refusal depends on the class.
+    #[must_use]
+    pub fn is_mixed(&self) -> bool {
+        self.enforcement.0 != self.enforcement.1
     }
 
     /// How a class stands under overload.
@@ -270,6 +343,14 @@ impl PolicyMap {
     }
 }
 
+/// The least and the greatest; where there is none, refusals are enforced.
+fn range_of(all: impl Iterator<Item = Enforcement>) -> (Enforcement, Enforcement) {
+    let range = all.fold(None, |range: Option<(Enforcement, Enforcement)>, one| {
+        Some(range.map_or((one, one), |(least, most)| (least.min(one), most.max(one))))
+    });
+    range.unwrap_or_default()
+}
+
 /// What a flow is given at its first packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Class {
@@ -299,7 +380,7 @@ impl Chains {
         classifier: Box<dyn FlowClassifier>,
     ) -> Self {
         let mut by_bit: Vec<Option<Arc<dyn Function>>> = Vec::new();
-        let [mut payload, mut idle, mut apart, mut each, mut waits] = [Path::EMPTY; 5];
+        let [mut payload, mut header, mut idle, mut apart, mut each, mut waits] = [Path::EMPTY; 6];
         let mut host_tables: Vec<(&'static str, Arc<dyn HostKeeper>)> = Vec::new();
         for function in &functions {
             host_tables.extend(function.hosts().map(|table| (function.spec().name, table)));
@@ -308,7 +389,9 @@ impl Chains {
             if let Some(place) = by_bit.get_mut(bit) {
                 *place = Some(Arc::clone(function));
             }
-            if function.spec().model == Model::Payload {
+            if function.spec().model != Model::Payload {
+                header = header.with(function.id());
+            } else {
                 payload = payload.with(function.id());
                 if function.is_idle() {
                     idle = idle.with(function.id());
@@ -330,6 +413,7 @@ impl Chains {
             classifier,
             by_bit,
             payload,
+            header,
             idle,
             apart,
             each,
@@ -354,6 +438,31 @@ impl Chains {
         self.policies.is_staged(fid)
     }
 
+    /// The policies of the classes.
+    #[must_use]
+    pub fn policies(&self) -> &PolicyMap {
+        &self.policies
+    }
+
+    /// What becomes of refusals of a class's packets.
+    #[must_use]
+    pub fn enforcement(&self, fid: Fid) -> Enforcement {
+        self.policies.enforcement(fid)
+    }
+
+    /// Whether the engine refuses nothing of a class by itself, as no function judges its packets.
+    #[must_use]
+    pub fn forwards_all(&self, fid: Fid) -> bool {
+        self.policies.enforcement(fid) == Enforcement::ForwardsAll
+    }
+
+    /// Whether some policy enforces what it refuses: else nothing is held back either.
+    #[inline]
+    #[must_use]
+    pub fn enforces_something(&self) -> bool {
+        matches!(self.policies.strictest(), Enforcement::Enforced)
+    }
+
     /// Functions without which packets of a class go on where they have failed or are stopped.
     #[must_use]
     pub fn goes_on_without(&self, fid: Fid) -> Path {
@@ -364,6 +473,31 @@ impl Chains {
     #[must_use]
     pub const fn quotas(&self) -> &Quotas {
         &self.quotas
+    }
+
+    /// Whether functions judge flows by their headers. Then every IP packet has a flow, by addresses and
+    /// protocol where its protocol has no ports: who
+    /// may open, and what answers, is asked of all of them. Detection alone knows flows of the protocols that
+    /// Suricata has flows of.
+    #[inline]
+    #[must_use]
+    pub const fn judges_headers(&self) -> bool {
+        !self.header.is_empty()
+    }
+
+    /// What tells flows of ESP apart: addresses, where functions judge flows by their headers; else the SPI,
+    /// as in Suricata.
+    #[inline]
+    #[must_use]
+    pub const fn esp_flows(&self) -> EspFlows {
+        if self.judges_headers() { EspFlows::ByAddresses } else { EspFlows::BySpi }
+    }
+
+    /// Whether a function judges by headers.
+    #[inline]
+    #[must_use]
+    pub const fn is_of_headers(&self, function: FunctionId) -> bool {
+        self.header.contains(function)
     }
 
     /// A generation with all functions in one chain for every flow; none of them has rules on headers to be looked up.
@@ -442,12 +576,11 @@ impl Chains {
         }
     }
 
-    /// Whether a function of a class's path must be asked about the protocol before its bytes reach their receiver. Where verdicts are only
-    /// reported nothing is held back.
+    /// Whether a function of a path must be asked about the protocol before its bytes reach their receiver.
     #[inline]
     #[must_use]
-    pub fn waits_for_protocol(&self, path: Path, fid: Fid) -> bool {
-        !path.and(self.waits).is_empty() && !self.policies.is_staged(fid)
+    pub const fn waits_for_protocol(&self, path: Path) -> bool {
+        !path.and(self.waits).is_empty()
     }
 
     /// What functions call the variables of flows, by bit.

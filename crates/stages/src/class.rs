@@ -29,9 +29,7 @@ pub fn renew_matches(chains: &Chains, entry: &mut Entry, packet: &Decoded, direc
 /// Turns a flow that was picked up the wrong way round.
 pub fn reverse(chains: &Chains, entry: &mut Entry) {
     entry.flip();
-    if let Some(rate) = entry.ext.rate.as_deref_mut() {
-        rate.turn();
-    }
+    entry.ext.turn();
     // Policies hold for both directions, rules for the side that opens a flow; names stand by sides, and are asked for anew.
     entry.ext.matches.clear();
     look_up(chains, entry);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a worker counts beside its parts, by plain numbers that can be added up.
 
+use crate::shedding::ShedCounters;
 use bartizan_base::{Decision, Reason, Verdict};
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, StreamEvent};
 
@@ -109,6 +110,10 @@ pub struct WorkerCounters {
     pub spared: u64,
     /// Datagrams whose end was not captured, which parsers were not given.
     pub cut_unparsed: u64,
+    /// Frames that are neither IP nor ARP, which no policy selects, and that went on.
+    pub not_ip: u64,
+    /// Counters of shedding.
+    pub shed: ShedCounters,
 }
 
 impl WorkerCounters {
@@ -149,6 +154,8 @@ impl WorkerCounters {
             not_replaced,
             spared,
             cut_unparsed,
+            not_ip,
+            shed,
         } = other;
         self.packets += packets;
         self.bytes += bytes;
@@ -176,6 +183,8 @@ impl WorkerCounters {
         self.not_replaced += not_replaced;
         self.spared += spared;
         self.cut_unparsed += cut_unparsed;
+        self.not_ip += not_ip;
+        self.shed = self.shed.plus(shed);
         self
     }
 }
@@ -206,7 +215,12 @@ impl WorkerCounters {
             }
             _ => self.forwarded += 1,
         }
-        if acts { *decision } else { Decision::CONTINUE }
+        match decision.verdict {
+            // A reason only says what a staged policy would do.
+            Verdict::Continue => Decision { reason: None, ..*decision },
+            _ if acts => *decision,
+            _ => Decision::CONTINUE,
+        }
     }
 
     /// A frame has come.
@@ -217,10 +231,12 @@ impl WorkerCounters {
 }
 
 impl ExceptionCounters {
-    /// Each policy that was applied, by its name in `stats`.
-    pub fn visit(&self, mut each: impl FnMut(&'static str, u64)) {
-        for ((_, name), count) in MIDSTREAM.iter().zip(self.0) {
-            if count > 0 {
+    /// Each policy that was applied, by its name in `stats`; where one is `in_force` in prevention also those
+    /// of flows that were not.
+    pub fn visit(&self, in_force: bool, mut each: impl FnMut(&'static str, u64)) {
+        let of_packets = [ExceptionPolicy::Ignore, ExceptionPolicy::DropPacket, ExceptionPolicy::PassPacket];
+        for ((policy, name), count) in MIDSTREAM.iter().zip(self.0) {
+            if count > 0 || (in_force && !of_packets.contains(policy)) {
                 each(name, count);
             }
         }

@@ -43,6 +43,7 @@ pub struct AppCounted {
     pub(crate) protocol: Option<Known>,
     pub(crate) transactions: u64,
     pub(crate) error: bool,
+    pub(crate) gap: bool,
 }
 
 /// See the module.
@@ -111,6 +112,24 @@ pub struct FlowExt {
 const MACS_MAX: usize = 10;
 
 impl FlowExt {
+    /// Exchanges what is kept of packets by direction: the flow was picked up the wrong way round.
+    pub fn turn(&mut self) {
+        self.ttl.swap();
+        self.refused_flags.swap();
+        if let Some(macs) = self.macs.as_deref_mut() {
+            macs.swap();
+        }
+        if let Some(rate) = self.rate.as_deref_mut() {
+            rate.turn();
+        }
+    }
+
+    /// Notes the time to live, or hop limit, of a packet.
+    pub fn note_ttl(&mut self, direction: Direction, ttl: u8) {
+        let seen = &mut self.ttl[direction];
+        *seen = Some(seen.map_or((ttl, ttl), |(least, most)| (least.min(ttl), most.max(ttl))));
+    }
+
     /// Notes the Ethernet addresses of a packet.
     pub fn note_macs(&mut self, direction: Direction, (source, destination): ([u8; 6], [u8; 6])) {
         for (side, address) in [(direction, source), (direction.flip(), destination)] {

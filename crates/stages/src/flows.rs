@@ -43,6 +43,15 @@ pub struct Flows {
     pub missed: Option<Timestamp>,
 }
 
+/// How a flow stood before the packet in hand.
+#[derive(Clone, Copy, Debug)]
+pub struct Before {
+    /// When it was seen last.
+    pub last_seen: Timestamp,
+    /// Another generation has judged it last.
+    pub renewed: bool,
+}
+
 /// What came of making a flow.
 pub enum Made {
     /// It is there.
@@ -253,6 +262,7 @@ impl Flows {
             let (last, idle) = (entry.last_seen, now.since(entry.last_seen) >= IDLE);
             Some(match entry.state() {
                 _ if !entry.is_at_host() => None,
+                FlowState::New if entry.is_unopened() => Some(Gives::HalfOpen(Timestamp::ZERO)),
                 FlowState::New => Some(Gives::HalfOpen(last)),
                 FlowState::Closed => Some(Gives::HalfOpen(Timestamp::ZERO)),
                 _ => idle.then_some(Gives::Idle(last)),
@@ -263,6 +273,34 @@ impl Flows {
     /// Sets the state of a flow, and with it its timeout.
     pub fn set_state(&mut self, id: FlowId, state: FlowState) {
         self.table.set_state(id, state);
+    }
+
+    /// See [`FlowTable::note_answer`].
+    pub fn note_answer(&mut self, id: FlowId) -> bool {
+        self.table.note_answer(id)
+    }
+
+    /// A packet of a flow goes on: its sender has opened the flow, if nobody had.
+    #[inline]
+    pub fn note_opened(&mut self, id: FlowId, now: Timestamp) {
+        if self.get(id).is_some_and(Entry::is_unopened) {
+            self.table.note_opened(id, now);
+        }
+    }
+
+    /// A packet was refused by its headers: it does not keep the flow, and does not open it. Nobody has
+    /// opened a flow whose first packet that was, of all or
+    /// in this generation. (A connection goes on where a generation refuses one of its segments.)
+    pub fn note_refused(&mut self, id: FlowId, before: Option<Before>) {
+        let Some(entry) = self.get(id) else { return };
+        let is_first = entry.packets.to_server.saturating_add(entry.packets.to_client) == 1;
+        let begins_anew = before.is_some_and(|before| before.renewed) && entry.key().protocol() != 6;
+        if let Some(before) = before.filter(|_| !is_first) {
+            self.table.unsee(id, before.last_seen);
+        }
+        if is_first || begins_anew {
+            self.table.note_unopened(id);
+        }
     }
 
     /// No function is left on the flow's path. `true`: that is new.

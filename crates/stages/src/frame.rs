@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A frame as it is handed in, its place in the run, and what is told of a packet around another one.
 
-use bartizan_base::{LinkId, Reason, Timestamp};
+use bartizan_base::{Decision, LinkId, Reason, Timestamp, Verdict};
 use bartizan_packet::{Decoded, LinkType, PacketSource, Transport};
 use core::net::IpAddr;
 
@@ -63,6 +63,28 @@ impl Around {
     }
 }
 
+/// What was decided of the packets that a packet carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Inside {
+    /// They go on, or there are none.
+    #[default]
+    Passed,
+    /// A staged policy would refuse one of them.
+    WouldBeRefused,
+    /// One of them was refused: it does not go on, and neither does the packet around it.
+    Refused,
+}
+
+impl From<Decision> for Inside {
+    fn from(decision: Decision) -> Self {
+        match (decision.verdict, decision.reason) {
+            (Verdict::Drop | Verdict::Reject, _) => Inside::Refused,
+            (Verdict::Continue, Some(_)) => Inside::WouldBeRefused,
+            _ => Inside::Passed,
+        }
+    }
+}
+
 /// Where a packet was found.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Place<'a> {
@@ -70,8 +92,10 @@ pub struct Place<'a> {
     pub made: bool,
     /// The packet around it.
     pub around: Option<&'a Around>,
-    /// A packet that it carries was refused.
-    pub inner_refused: bool,
+    /// It carries other packets, which were handled before it.
+    pub carries: bool,
+    /// What was decided of the packets that it carries.
+    pub inside: Inside,
     /// A fragment, or what may be one, that must not go on.
     pub refused: Option<Reason>,
 }

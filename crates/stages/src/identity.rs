@@ -4,7 +4,7 @@
 use crate::settings::EngineSettings;
 use bartizan_base::{LinkId, TenantId};
 use bartizan_flow::tcp::{Segment, SegmentOptions, Seq, TcpFlags};
-use bartizan_flow::{FlowKey, FlowScope, FlowSide};
+use bartizan_flow::{EspFlows, FlowKey, FlowScope, FlowSide};
 use bartizan_packet::{Decoded, PacketView, Transport};
 
 /// Whose traffic a packet is and by which way it came: the part of a flow's identity that is not in its header.
@@ -16,6 +16,8 @@ pub struct Whence {
     pub link: LinkId,
     /// The caller's number of the way in; its lowest bit is the side of a link.
     pub arrived_by: u32,
+    /// What tells flows of ESP apart ([`crate::chain::Chains::esp_flows`]).
+    pub esp_flows: EspFlows,
 }
 
 impl Whence {
@@ -40,7 +42,7 @@ impl Whence {
 
     /// The identity of a packet's flow by its own header.
     pub fn key(&self, settings: &EngineSettings, packet: &Decoded) -> Option<FlowKey> {
-        FlowKey::of_packet(&self.scope(settings, packet), packet)
+        FlowKey::of_packet(&self.scope(settings, packet), packet, self.esp_flows)
     }
 
     /// The identity of the flow that an ICMP error is about.
@@ -49,7 +51,8 @@ impl Whence {
         let quoted = packet.about()?;
         let scope = self.scope(settings, packet);
         // What it quotes came across the link before, from the side to which the error goes.
-        Some(FlowKey::of_quoted(&FlowScope { side: scope.side.other(), ..scope }, quoted))
+        let scope = FlowScope { side: scope.side.other(), ..scope };
+        Some(FlowKey::of_quoted(&scope, quoted, self.esp_flows))
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is changed in the packet in hand before it leaves: noted while it is judged, done by the normaliser.
 
-use crate::normaliser::{self, NormaliserCounters, Rewrite};
+use crate::normaliser::{self, NormaliserCounters, Resize, Rewrite};
 use crate::settings::EngineSettings;
 use bartizan_flow::stream::Stream;
 use bartizan_flow::tcp::{Seq, UrgentPolicy};
@@ -47,12 +47,11 @@ impl Leaving {
         }
     }
 
-    /// Notes that the packet in hand gets bytes in front of its payload.
-    pub fn note_completion(&mut self, view: &PacketView<'_>, front: &[u8]) {
+    /// Notes that the packet in hand leaves with another beginning.
+    pub fn note_resize(&mut self, view: &PacketView<'_>, resize: Resize) {
         self.note(view, |_| true);
         if let Some(change) = &mut self.change {
-            change.restored = false;
-            change.front.extend_from_slice(front);
+            (change.restored, change.resize) = (false, resize);
         }
     }
 
@@ -115,7 +114,7 @@ impl Leaving {
             let mut change = core::mem::take(&mut self.spare);
             change.bytes.clear();
             change.bytes.extend_from_slice(view.payload());
-            change.front.clear();
+            change.resize = Resize::default();
             (change.restored, change.replaced, change.due) = (false, false, false);
             (change.urgent, change.multipath) = (false, false);
             change

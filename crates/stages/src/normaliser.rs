@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The normaliser: the one place where packets are changed or made. Each change is counted with its reason.
 //!
-//! Changes: inspected bytes put back into a retransmission that differs; bytes that a rule replaces (keyword `replace`); the
-//! urgent flag taken off, so that the receiver reads the byte in its place, as it was inspected (RFC 6093: receivers
-//! differ in what they take out, and Linux's choice depends on how fast its application reads); the options of Multipath TCP, so that the
-//! receiver reads the stream as it was inspected, and not in an order that they say (RFC 8684 section 3.7: both sides fall back to one path); the first bytes of a stream put in front
-//! of a segment that a server with SYN cookies could take for the beginning. Made: the RST or ICMP message that tells of a
-//! rejected packet (RFC 9293 section 3.5.2, RFC 1812 section 4.3.3.1, RFC 4443 section 3.1).
+//! Changes: inspected bytes put back into a retransmission that differs; bytes that a rule replaces (keyword
+//! `replace`); the urgent flag taken off, so that the receiver reads the byte in its place, as it was
+//! inspected (RFC 6093: receivers differ in what they take out, and Linux's choice depends on how fast its
+//! application reads); the options of Multipath TCP, so that the receiver reads the stream as it was
+//! inspected, and not in an order that they say (RFC 8684 section 3.7: both sides fall back to one path); the
+//! first bytes of a stream put in front of a segment that a server with SYN cookies could take for the
+//! beginning; old bytes taken off one that such a server could take for the beginning of another connection.
+//! Made: the RST or ICMP message that tells of a rejected packet (RFC 9293 section 3.5.2, RFC 1812 section
+//! 4.3.3.1, RFC 4443 section 3.1).
 
-use bartizan_packet::{
-    Decoded, InternetChecksum, Network, PacketFlags, PacketSource, PacketView, TcpFlags, Transport,
-    pseudo_header,
-};
+mod rejection;
+
+pub use rejection::{Silence, rejection};
+
+use bartizan_packet::{InternetChecksum, PacketFlags, PacketSource, PacketView, TcpFlags, pseudo_header};
 use core::net::IpAddr;
 use smallvec::SmallVec;
 
@@ -26,6 +30,8 @@ pub struct NormaliserCounters {
     pub multipath_cleared: u64,
     /// Segments that got the bytes before them in front.
     pub completed: u64,
+    /// Segments that left without bytes that their receiver has and that could not be compared any more.
+    pub trimmed: u64,
     /// Packets in which a rule replaced bytes.
     pub replaced: u64,
     /// Packets whose transport checksum their sender left to hardware, and that got it here.
@@ -42,20 +48,21 @@ pub struct NormaliserCounters {
     pub resets: u64,
     /// ICMP messages made.
     pub unreachables: u64,
-    /// Rejected packets for which nothing can be made (no IP, a RST, an ICMP error, a tunnel).
-    pub silent: u64,
+    /// Rejected packets that are not answered, by the number of the reason ([`Silence`]).
+    pub silent: [u64; Silence::ALL.len()],
 }
 
 impl NormaliserCounters {
     /// The counters of two workers together.
     #[must_use]
-    pub const fn plus(self, other: NormaliserCounters) -> NormaliserCounters {
+    pub fn plus(self, other: NormaliserCounters) -> NormaliserCounters {
         let NormaliserCounters {
             rewritten,
             replaced,
             urgent_cleared,
             multipath_cleared,
             completed,
+            trimmed,
             checksums,
             cut,
             pieces,
@@ -71,6 +78,7 @@ impl NormaliserCounters {
             urgent_cleared: self.urgent_cleared + urgent_cleared,
             multipath_cleared: self.multipath_cleared + multipath_cleared,
             completed: self.completed + completed,
+            trimmed: self.trimmed + trimmed,
             checksums: self.checksums + checksums,
             cut: self.cut + cut,
             pieces: self.pieces + pieces,
@@ -78,7 +86,7 @@ impl NormaliserCounters {
             joined: self.joined + joined,
             resets: self.resets + resets,
             unreachables: self.unreachables + unreachables,
-            silent: self.silent + silent,
+            silent: Silence::sum(self.silent, silent),
         }
     }
 
@@ -88,6 +96,7 @@ impl NormaliserCounters {
         each("normaliser.urgent_cleared", self.urgent_cleared);
         each("normaliser.multipath_cleared", self.multipath_cleared);
         each("normaliser.completed", self.completed);
+        each("normaliser.trimmed", self.trimmed);
         each("normaliser.replaced", self.replaced);
         each("normaliser.checksums", self.checksums);
         each("normaliser.cut", self.cut);
@@ -96,7 +105,9 @@ impl NormaliserCounters {
         each("normaliser.joined", self.joined);
         each("normaliser.resets", self.resets);
         each("normaliser.unreachables", self.unreachables);
-        each("normaliser.silent", self.silent);
+        for (silence, count) in Silence::ALL.into_iter().zip(self.silent) {
+            each(silence.counter(), count);
+        }
     }
 }
 
@@ -125,8 +136,17 @@ pub struct Rewrite {
     pub replaced: bool,
     /// The checksum was left to hardware by its sender and is made here.
     pub due: bool,
-    /// Bytes of the stream that come in front of the payload, so that the segment begins earlier by as many.
+    /// Another beginning of the payload.
+    pub resize: Resize,
+}
+
+/// Another beginning of a segment's payload.
+#[derive(Clone, Debug, Default)]
+pub struct Resize {
+    /// Bytes of the stream that come in front, so that the segment begins earlier by as many.
     pub front: SmallVec<[u8; 8]>,
+    /// Bytes that do not leave, from the first on.
+    pub trim: usize,
 }
 
 impl Rewrite {
@@ -139,14 +159,15 @@ impl Rewrite {
         self.bytes.extend_from_slice(view.payload());
         self.ends = packet.src().zip(packet.dst());
         self.protocol = packet.proto().unwrap_or(0);
-        self.front.clear();
+        self.resize = Resize::default();
         (self.restored, self.replaced, self.due) = (false, false, false);
         (self.urgent, self.multipath) = (false, false);
     }
 }
 
-/// Applies a change and makes the transport's checksum right again. `longer`: a frame that grows is written there, its own
-/// place is too small; otherwise that stays empty. `false`: the change does not fit the frame, nothing was changed.
+/// Applies a change and makes the transport's checksum right again. `longer`: a frame whose length changes is
+/// written there; otherwise that stays empty. `false`: the change does not fit the frame, nothing was
+/// changed.
 pub fn rewrite(
     frame: &mut [u8],
     change: &Rewrite,
@@ -154,12 +175,14 @@ pub fn rewrite(
     counters: &mut NormaliserCounters,
 ) -> bool {
     longer.clear();
-    let done = if change.front.is_empty() { apply(frame, change) } else { complete(frame, change, longer) };
+    let same = change.resize.front.is_empty() && change.resize.trim == 0;
+    let done = if same { apply(frame, change) } else { resize(frame, change, longer) };
     if done.is_none() {
         longer.clear();
         return false;
     }
-    counters.completed += u64::from(!change.front.is_empty());
+    counters.completed += u64::from(!change.resize.front.is_empty());
+    counters.trimmed += u64::from(change.resize.trim > 0);
     counters.rewritten += u64::from(change.restored);
     counters.replaced += u64::from(change.replaced);
     counters.checksums += u64::from(change.due);
@@ -229,9 +252,9 @@ fn take_out_multipath(header: &mut [u8]) {
     }
 }
 
-/// Whether a TCP segment may get bytes in front: it lies in IP directly in an Ethernet frame, so that no length but IP's and no
-/// checksum but IP's and TCP's speaks about it.
-pub fn can_grow(view: &PacketView<'_>) -> bool {
+/// Whether a TCP segment may get bytes in front or lose some: it lies in IP directly in an Ethernet frame, so
+/// that no length but IP's and no checksum but IP's and TCP's speaks about it.
+pub fn can_resize(view: &PacketView<'_>) -> bool {
     let packet = view.decoded();
     let l3 = packet.l3 as usize;
     let kind = |at: usize| {
@@ -242,26 +265,28 @@ pub fn can_grow(view: &PacketView<'_>) -> bool {
     let ethernet = kind(12).is_some_and(|kind| kind >= 0x600)
         && l3.checked_sub(2).and_then(kind).is_some_and(|kind| matches!(kind, 0x0800 | 0x86dd));
     let whole = packet.source == PacketSource::Wire && !packet.flags.contains(PacketFlags::REBUILT);
-    // An urgent pointer counts from the first byte, a signature covers all of them.
-    let plain = packet
-        .transport
-        .tcp()
-        .is_some_and(|tcp| !tcp.flags.contains(TcpFlags::URG) && !tcp.options.md5 && !tcp.options.ao);
+    // A signature covers all bytes.
+    let plain = packet.transport.tcp().is_some_and(|tcp| !tcp.options.md5 && !tcp.options.ao);
     ethernet && whole && plain && packet.recursion == 0
 }
 
-/// Writes the frame with bytes in front of its payload; what stood behind the payload (padding of the link) goes.
-fn complete(frame: &[u8], change: &Rewrite, out: &mut Vec<u8>) -> Option<()> {
-    let more = change.front.len();
+/// Writes the frame with bytes in front of its payload, or without its first ones; what stood behind the
+/// payload (padding of the link) goes. A segment that loses all its data keeps its number, so that the
+/// receiver answers as it does to old data; a FIN keeps its own.
+fn resize(frame: &[u8], change: &Rewrite, out: &mut Vec<u8>) -> Option<()> {
+    let Resize { front, trim } = &change.resize;
+    let mut bytes = front.to_vec();
+    bytes.extend_from_slice(change.bytes.get(*trim..)?);
     out.extend_from_slice(frame.get(..change.payload)?);
-    out.extend_from_slice(&change.front);
-    out.extend_from_slice(&change.bytes);
+    out.extend_from_slice(&bytes);
     let ends = change.ends?;
     let ip = out.get_mut(change.network..change.header)?;
     let field = if ends.0.is_ipv4() { 2..4 } else { 4..6 };
     let length = ip.get_mut(field)?;
     let old = u16::from_be_bytes(<[u8; 2]>::try_from(&*length).ok()?);
-    length.copy_from_slice(&old.checked_add(u16::try_from(more).ok()?)?.to_be_bytes());
+    let more = u16::try_from(front.len()).ok()?;
+    let less = u16::try_from(*trim).ok()?;
+    length.copy_from_slice(&old.checked_add(more)?.checked_sub(less)?.to_be_bytes());
     if ends.0.is_ipv4() {
         let words = usize::from(ip.first()? & 0x0f).checked_mul(4)?;
         let header = ip.get_mut(..words)?;
@@ -269,145 +294,30 @@ fn complete(frame: &[u8], change: &Rewrite, out: &mut Vec<u8>) -> Option<()> {
         let sum = InternetChecksum::new().with(header).finish();
         put_checksum(header, 10, sum)?;
     }
-    let at = change.header.checked_add(4)?;
-    let seq = out.get_mut(at..at.checked_add(4)?)?;
-    let old = u32::from_be_bytes(<[u8; 4]>::try_from(&*seq).ok()?);
-    seq.copy_from_slice(&old.wrapping_sub(u32::try_from(more).ok()?).to_be_bytes());
-    let mut bytes = change.front.to_vec();
-    bytes.extend_from_slice(&change.bytes);
-    let whole = Rewrite { bytes, front: SmallVec::new(), ..change.clone() };
+    // Ports (4), sequence number, acknowledgement (4), offset, flags, window (2), checksum (2), urgent
+    // pointer (2).
+    let [_, _, _, _, s0, s1, s2, s3, _, _, _, _, _, flags, _, _, _, _, high, low, ..] =
+        out.get_mut(change.header..)?
+    else {
+        return None;
+    };
+    let old = u32::from_be_bytes([*s0, *s1, *s2, *s3]);
+    let mut seq = old.wrapping_sub(u32::from(more));
+    if !bytes.is_empty() || *flags & TcpFlags::FIN.bits() != 0 {
+        seq = seq.wrapping_add(u32::from(less));
+    }
+    [*s0, *s1, *s2, *s3] = seq.to_be_bytes();
+    if bytes.is_empty() {
+        *flags &= !(TcpFlags::PSH | TcpFlags::URG).bits();
+        (*high, *low) = (0, 0);
+    }
+    let whole = Rewrite { bytes, resize: Resize::default(), ..change.clone() };
     apply(out, &whole)
 }
 
 fn l4_checksum(src: IpAddr, dst: IpAddr, protocol: u8, segment: &[u8]) -> Option<u16> {
     let length = u32::try_from(segment.len()).ok()?;
     Some(pseudo_header(src, dst, protocol, length)?.with(segment).finish())
-}
-
-/// The frame that tells the sender of a rejected packet: a RST for TCP, else "administratively prohibited".
-pub fn rejection(view: &PacketView<'_>, counters: &mut NormaliserCounters) -> Option<Vec<u8>> {
-    let made = answer(view);
-    match (&made, &view.decoded().transport) {
-        (None, _) => counters.silent += 1,
-        (Some(_), Transport::Tcp(_)) => counters.resets += 1,
-        (Some(_), _) => counters.unreachables += 1,
-    }
-    made
-}
-
-fn answer(view: &PacketView<'_>) -> Option<Vec<u8>> {
-    let packet = view.decoded();
-    // Only what came straight from the wire can be answered: an inner packet's outer header is not ours to make.
-    if packet.recursion != 0 {
-        return None;
-    }
-    let (src, dst) = (packet.src()?, packet.dst()?);
-    let (protocol, body) = match &packet.transport {
-        Transport::Tcp(tcp) => (6, reset(view, tcp, src, dst)?),
-        // Never answer an error with an error (RFC 1122 section 3.2.2).
-        Transport::Icmp(icmp) if icmp.quoted.is_some() => return None,
-        Transport::Icmpv6(icmp) if icmp.kind < 128 => return None,
-        _ => unreachable_message(view, src, dst)?,
-    };
-    let mut frame = link_header(view, packet)?;
-    ip_header(&mut frame, packet, protocol, dst, src, &body)?;
-    frame.extend_from_slice(&body);
-    Some(frame)
-}
-
-/// The link header with both addresses exchanged, VLAN tags kept.
-fn link_header(view: &PacketView<'_>, packet: &Decoded) -> Option<Vec<u8>> {
-    let header = view.frame().get(..packet.l3 as usize)?;
-    let (destination, rest) = header.split_first_chunk::<6>()?;
-    let (source, rest) = rest.split_first_chunk::<6>()?;
-    let mut out = Vec::with_capacity(header.len() + 100);
-    out.extend_from_slice(source);
-    out.extend_from_slice(destination);
-    out.extend_from_slice(rest);
-    Some(out)
-}
-
-fn ip_header(
-    out: &mut Vec<u8>,
-    packet: &Decoded,
-    protocol: u8,
-    from: IpAddr,
-    to: IpAddr,
-    body: &[u8],
-) -> Option<()> {
-    let length = u16::try_from(body.len()).ok()?;
-    match (&packet.network, from, to) {
-        (Network::Ipv4(_), IpAddr::V4(from), IpAddr::V4(to)) => {
-            let mut header = [0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, protocol, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-            let total = length.checked_add(20)?.to_be_bytes();
-            header[2..4].copy_from_slice(&total);
-            header[12..16].copy_from_slice(&from.octets());
-            header[16..20].copy_from_slice(&to.octets());
-            let sum = InternetChecksum::new().with(&header).finish();
-            header[10..12].copy_from_slice(&sum.to_be_bytes());
-            out.extend_from_slice(&header);
-        }
-        (Network::Ipv6(_), IpAddr::V6(from), IpAddr::V6(to)) => {
-            out.extend_from_slice(&[0x60, 0, 0, 0]);
-            out.extend_from_slice(&length.to_be_bytes());
-            out.extend_from_slice(&[protocol, 64]);
-            out.extend_from_slice(&from.octets());
-            out.extend_from_slice(&to.octets());
-        }
-        _ => return None,
-    }
-    Some(())
-}
-
-/// A RST that the sender of `tcp` accepts.
-fn reset(view: &PacketView<'_>, tcp: &bartizan_packet::Tcp, src: IpAddr, dst: IpAddr) -> Option<Vec<u8>> {
-    if tcp.flags.contains(TcpFlags::RST) {
-        return None;
-    }
-    let has_ack = tcp.flags.contains(TcpFlags::ACK);
-    let length = u32::try_from(view.payload().len()).ok()?;
-    let counted = u32::from(tcp.flags.contains(TcpFlags::SYN)) + u32::from(tcp.flags.contains(TcpFlags::FIN));
-    let (seq, ack, flags) = if has_ack {
-        (tcp.ack, 0, TcpFlags::RST)
-    } else {
-        (0, tcp.seq.wrapping_add(length).wrapping_add(counted), TcpFlags::RST | TcpFlags::ACK)
-    };
-    let mut out = Vec::with_capacity(20);
-    out.extend_from_slice(&tcp.dport.to_be_bytes());
-    out.extend_from_slice(&tcp.sport.to_be_bytes());
-    out.extend_from_slice(&seq.to_be_bytes());
-    out.extend_from_slice(&ack.to_be_bytes());
-    out.extend_from_slice(&[0x50, flags.bits(), 0, 0, 0, 0, 0, 0]);
-    let sum = l4_checksum(dst, src, 6, &out)?;
-    put_checksum(&mut out, 16, sum)?;
-    Some(out)
-}
-
-/// ICMP "communication administratively prohibited" with the beginning of the packet.
-fn unreachable_message(view: &PacketView<'_>, src: IpAddr, dst: IpAddr) -> Option<(u8, Vec<u8>)> {
-    let packet = view.decoded();
-    let quoted = view.frame().get(packet.l3 as usize..packet.end as usize)?;
-    match (src, dst) {
-        (IpAddr::V4(_), IpAddr::V4(_)) => {
-            // Header and 8 bytes at least; 548 bytes keep the message within 576 (RFC 1812 section 4.3.2.3).
-            let quoted = quoted.get(..quoted.len().min(548))?;
-            let mut out = vec![3, 13, 0, 0, 0, 0, 0, 0];
-            out.extend_from_slice(quoted);
-            let sum = InternetChecksum::new().with(&out).finish();
-            put_checksum(&mut out, 2, sum)?;
-            Some((1, out))
-        }
-        (IpAddr::V6(_), IpAddr::V6(_)) => {
-            // As much as fits the minimum MTU of 1280 (RFC 4443 section 3.1).
-            let quoted = quoted.get(..quoted.len().min(1232))?;
-            let mut out = vec![1, 1, 0, 0, 0, 0, 0, 0];
-            out.extend_from_slice(quoted);
-            let sum = l4_checksum(dst, src, 58, &out)?;
-            put_checksum(&mut out, 2, sum)?;
-            Some((58, out))
-        }
-        _ => None,
-    }
 }
 
 fn put_checksum(out: &mut [u8], at: usize, sum: u16) -> Option<()> {
@@ -418,7 +328,7 @@ fn put_checksum(out: &mut [u8], at: usize, sum: u16) -> Option<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bartizan_packet::{DecodeOutput, Decoder, LinkType};
+    use bartizan_packet::{DecodeOutput, Decoder, LinkType, Transport};
     use bartizan_testkit::hosts;
     use bartizan_testkit::packet::{self, Datagram, End, Ip, Packet, Segment, address};
 
@@ -440,45 +350,6 @@ mod tests {
         let mut output = DecodeOutput::new();
         Decoder::default().decode(LinkType::ETHERNET, frame, frame.len() as u32, &mut output);
         check(&PacketView::new(frame, output.outer().unwrap()));
-    }
-
-    #[test]
-    fn a_syn_is_answered_with_a_reset_that_its_sender_accepts() {
-        let frame = syn_v4();
-        let mut counters = NormaliserCounters::default();
-        let mut made = Vec::new();
-        decode(&frame, |view| made = rejection(view, &mut counters).unwrap());
-        decode(&made, |view| {
-            assert_eq!(view.ip_checksum_ok(), Some(true));
-            assert_eq!(view.l4_checksum_ok(), Some(true));
-            let Transport::Tcp(tcp) = &view.decoded().transport else { panic!("no TCP") };
-            assert_eq!((tcp.sport, tcp.dport, tcp.ack), (80, 0x1000, 10));
-            assert_eq!(tcp.flags, TcpFlags::RST | TcpFlags::ACK);
-            assert_eq!(view.mac_addresses(), Some(([1; 6], [2; 6])));
-        });
-        // A reset is not answered.
-        decode(&made, |view| assert!(rejection(view, &mut counters).is_none()));
-        assert_eq!((counters.resets, counters.silent), (1, 1));
-    }
-
-    #[test]
-    fn a_datagram_is_answered_with_unreachable_in_both_versions() {
-        let mut counters = NormaliserCounters::default();
-        for (v6, kind, code) in [(false, 3, 13), (true, 1, 1)] {
-            let (from, to) = ends(v6, (0x1000, 53));
-            let frame = frame(packet::udp(from, to, b"x"));
-            let mut made = Vec::new();
-            decode(&frame, |view| made = rejection(view, &mut counters).unwrap());
-            decode(&made, |view| {
-                assert_eq!(view.l4_checksum_ok(), Some(true));
-                let (Transport::Icmp(icmp) | Transport::Icmpv6(icmp)) = &view.decoded().transport else {
-                    panic!("no ICMP")
-                };
-                assert_eq!((icmp.kind, icmp.code), (kind, code));
-                assert_eq!(icmp.quoted.unwrap().ports, Some((0x1000, 53)));
-            });
-        }
-        assert_eq!(counters.unreachables, 2);
     }
 
     #[test]
@@ -560,11 +431,11 @@ mod tests {
             let mut change = Rewrite { protocol: 6, bytes: b"body".to_vec(), ..Rewrite::default() };
             decode(&frame, |view| {
                 let packet = view.decoded();
-                assert!(can_grow(view));
+                assert!(can_resize(view));
                 (change.payload, change.network) = (packet.payload as usize, packet.l3 as usize);
                 (change.header, change.ends) = (packet.l4 as usize, packet.src().zip(packet.dst()));
             });
-            change.front.extend_from_slice(b"head");
+            change.resize.front.extend_from_slice(b"head");
             let (mut counters, mut longer) = (NormaliserCounters::default(), vec![9]);
             assert!(rewrite(&mut frame, &change, &mut longer, &mut counters));
             decode(&longer, |view| {
@@ -577,6 +448,47 @@ mod tests {
                 }
             });
             assert_eq!(counters, NormaliserCounters { completed: 1, ..NormaliserCounters::default() });
+        }
+    }
+
+    #[test]
+    fn a_segment_loses_its_first_bytes() {
+        const FIN: u8 = 1;
+        const ALL: u8 = 0x38;
+        // Bytes that go, flags, and the number and flags that are left.
+        let rows = [
+            (4, ALL, 7, 0x10),
+            (4, ALL | FIN, 11, 0x10 | FIN),
+            (3, 0x18, 10, 0x18),
+            (1, 0x18 | FIN, 8, 0x19),
+        ];
+        for (v6, (trim, flags, seq, left)) in
+            [false, true].into_iter().flat_map(|v6| rows.map(|row| (v6, row)))
+        {
+            let segment = Segment::new((9, 9), (7, 0), u16::from(flags), b"body");
+            let segment = Segment { chksum: Some(0x1234), ..segment };
+            let mut frame = hosts::ethernet(v6, &hosts::ip_as_is(v6, (1, 2), 6, &segment.unsummed()));
+            frame.extend_from_slice(&[0; 2]);
+            let mut change = Rewrite::default();
+            decode(&frame, |view| {
+                assert!(can_resize(view));
+                change.take_up(view);
+            });
+            change.resize.trim = trim;
+            let (mut counters, mut shorter) = (NormaliserCounters::default(), vec![9]);
+            assert!(rewrite(&mut frame, &change, &mut shorter, &mut counters));
+            decode(&shorter, |view| {
+                let Transport::Tcp(tcp) = &view.decoded().transport else { panic!("no TCP") };
+                assert_eq!((tcp.seq, view.payload()), (seq, &b"body"[trim..]));
+                assert_eq!((tcp.flags.bits(), tcp.urgent), (left, 0));
+                assert_eq!((view.l4_checksum_ok(), view.decoded().events.as_slice()), (Some(true), &[][..]));
+                if !v6 {
+                    assert_eq!(packet::sum(0, &shorter[14..34]), 0xffff);
+                }
+            });
+            assert_eq!(counters, NormaliserCounters { trimmed: 1, ..NormaliserCounters::default() });
+            change.resize.trim = 5;
+            assert!(!rewrite(&mut frame, &change, &mut shorter, &mut counters) && shorter.is_empty());
         }
     }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a class of flows stands when memory is used up: what a policy says of it.
+//! The priority of a class of flows when memory is used up, or more comes than a worker takes: what a policy
+//! says of it.
 
 use bartizan_applayer::flow::{AppLayer, Disruption};
 use bartizan_base::Direction;
@@ -7,7 +8,8 @@ use bartizan_base::Direction;
 /// What is done with a flow that gives way under overload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OverloadAction {
-    /// As `app-layer.memcap-policy` says.
+    /// The action of `app-layer.memcap-policy`; where more comes than a worker takes, its packets are
+    /// dropped.
     #[default]
     Settings,
     /// The flow goes on; its packets and streams are inspected, its protocol is not parsed any more.

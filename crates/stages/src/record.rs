@@ -151,6 +151,12 @@ pub struct Fate {
     pub reject: Option<RejectTo>,
 }
 
+impl From<Decision> for Fate {
+    fn from(decision: Decision) -> Self {
+        Fate { decision, reject: None }
+    }
+}
+
 /// Frames that had passed and that the port they were to leave by did not take.
 #[derive(Clone, Copy, Debug)]
 pub struct Unsent<'a> {

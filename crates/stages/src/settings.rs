@@ -45,6 +45,9 @@ pub struct EngineSettings {
     pub flow_memory: ExceptionPolicy,
     /// What becomes of a flow whose application-layer parser fails.
     pub app_error: ExceptionPolicy,
+    /// What is done with HTTP/2 in clear text, of which no request is parsed
+    /// (`app-layer.protocols.http2.policy`).
+    pub http2: ExceptionPolicy,
     /// How long prevention holds bytes whose protocol is open and a rule wants to know.
     pub hold: HoldBounds,
     /// At these bounds the flow is refused; else it goes on as one of no known protocol, and rules may refuse it.
@@ -108,6 +111,7 @@ impl EngineSettings {
             ends_per_packet: ENDS_REPLAYED,
             flow_memory: policy(settings, "flow.memcap-policy", prevention)?,
             app_error: policy(settings, "app-layer.error-policy", prevention)?,
+            http2: http2(settings, prevention)?,
             hold: HoldBounds {
                 bytes: settings.number("app-layer.hold.bytes", HOLD_BYTES)?,
                 time: PacketDuration::from_millis(
@@ -395,6 +399,25 @@ fn policy(settings: &Settings, key: &str, prevention: bool) -> Result<ExceptionP
     };
     // Refusing needs prevention.
     Ok(if chosen.refuses() && !prevention { ExceptionPolicy::Ignore } else { chosen })
+}
+
+/// Where the policy of HTTP/2 in clear text stands.
+pub const HTTP2_POLICY: &str = "app-layer.protocols.http2.policy";
+
+/// The policy of HTTP/2 in clear text: unless the settings refuse it, it goes on, and rules on packets and
+/// streams look at it.
+///
+/// # Errors
+/// The value is none of them.
+pub fn http2(settings: &Settings, prevention: bool) -> Result<ExceptionPolicy, SettingError> {
+    let chosen = match settings.get(HTTP2_POLICY) {
+        None | Some("inspect") => ExceptionPolicy::Ignore,
+        Some("drop-flow") => ExceptionPolicy::DropFlow,
+        Some("reject") => ExceptionPolicy::Reject,
+        Some(other) => return Err(error(HTTP2_POLICY, other, "inspect, drop-flow or reject")),
+    };
+    // Refusing needs prevention.
+    Ok(if prevention { chosen } else { ExceptionPolicy::Ignore })
 }
 
 fn urgent(settings: &Settings, key: &str, default: UrgentPolicy) -> Result<UrgentPolicy, SettingError> {

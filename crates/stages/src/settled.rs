@@ -10,8 +10,10 @@
 //! | payload ended: a parser, the depth of the stream or an exception policy says that nobody needs the rest | the flow's bytes, settings | stays: payload functions are not on the new path |
 //! | passed by an exception policy | settings | stays |
 //! | refused by an exception policy | settings | stays while payload functions are on the path: the policy speaks about inspection |
+//! | nobody has opened it: headers refuse its packets from the first on | policies, rules | judged anew; in any generation the other side's packet is a new flow's |
 //! | refused packet by packet, each alike | policies, rules | judged anew |
 //! | refused by a function for all of the flow | its rules | TCP: stays while payload functions are on the path and the policy is not staged; others: judged anew |
+//! | segments went on that the engine would have refused (a staged policy, an empty chain) | the flow's bytes | TCP: refused once payload functions of a policy that enforces are on the path |
 //!
 //! A refused TCP connection is not taken up again under the eyes of a payload function: the refused bytes would come once more, and
 //! count as inspected. As in Suricata it stays refused, also when the rule is gone; its ends open another one.
@@ -21,10 +23,10 @@
 //! the session of a bypassed flow is followed, without streams and uncounted: whoever comes onto its path finds it where it is, and a
 //! new connection of the same ports is a new flow.
 
-use crate::chain::Chains;
+use crate::chain::{Chains, Enforcement};
 use crate::class::look_up;
 use crate::record::Entry;
-use bartizan_base::{Decision, Reason};
+use bartizan_base::{Decision, FunctionId, Reason, Verdict};
 use bartizan_flow::FlowState;
 
 /// Renews class and standing of a flow that another generation gave; what functions keep of it stays. Gives the state that the flow
@@ -45,6 +47,10 @@ pub fn renew(entry: &mut Entry, chains: &Chains) -> Option<FlowState> {
     if forward && entry.ext.standing.refusal().is_some_and(|refused| !stands(&refused, entry, chains)) {
         entry.ext.standing.lift();
     }
+    if forward && is_unknown(entry, chains) {
+        let decision = Decision::refuse(Verdict::Drop, Reason::ExceptionFlow, FunctionId::ENGINE);
+        entry.ext.standing.refuse_by_exception(&decision);
+    }
     if entry.ext.standing.is_payload_ended() {
         entry.path = chains.header_part(entry.path);
     }
@@ -64,8 +70,17 @@ fn stands(refused: &Decision, entry: &Entry, chains: &Chains) -> bool {
         return false;
     }
     let by_exception = refused.reason == Some(Reason::ExceptionFlow);
-    let staged = || chains.classifier.policies().class_name(entry.fid).is_some_and(|name| name.staged);
-    by_exception || entry.key().protocol() == 6 && !staged()
+    by_exception || entry.key().protocol() == 6 && !chains.is_staged(entry.fid)
+}
+
+/// Whether payload functions of a policy that enforces what it refuses come to a connection of which the
+/// engine would have refused segments that went on:
+/// what its receiver has read, and how far, is not known.
+fn is_unknown(entry: &Entry, chains: &Chains) -> bool {
+    entry.ext.standing.is_stray()
+        && entry.key().protocol() == 6
+        && chains.wants_payload(entry.path)
+        && chains.policies().enforcement(entry.fid) == Enforcement::Enforced
 }
 
 /// The state that a flow would have if it had not been bypassed.

@@ -6,7 +6,7 @@
 //! The path (which functions are left) and the generation that it is of stand in the flow table's part of the entry. What holds
 //! when the generation changes is told in `settled.rs`.
 
-use bartizan_base::{Decision, Direction, FunctionId, PerDirection, PortIndex, Reason, Verdict};
+use bartizan_base::{Decision, Direction, FunctionId, PortIndex, Reason, Verdict};
 use bartizan_flow::FlowState;
 use core::num::NonZeroU32;
 
@@ -49,6 +49,19 @@ impl Done {
     }
 }
 
+/// The first refusal of a flow that a staged policy did not carry out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WouldBe {
+    /// The function that would have refused it.
+    pub function: FunctionId,
+    /// The verdict that was not carried out.
+    pub verdict: Verdict,
+    /// Why.
+    pub reason: Reason,
+    /// The function's rule, numbered as in [`Decision::rule`].
+    pub rule: Option<NonZeroU32>,
+}
+
 /// What a refusal says of the packets that come behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Behind {
@@ -63,25 +76,64 @@ enum Behind {
     ByException,
 }
 
+/// Flags of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Flags(u8);
+
+impl Flags {
+    /// A refusal was told in this direction since the flow is refused.
+    const TOLD_TO_SERVER: u8 = 1;
+    const TOLD_TO_CLIENT: u8 = 1 << 1;
+    /// An exception policy lets the flow go uninspected.
+    const PASSED: u8 = 1 << 2;
+    /// Nobody needs the rest of the payload: no generation puts payload functions onto the path again.
+    const PAYLOAD_ENDED: u8 = 1 << 3;
+    /// A staged policy let a segment go on that the engine would have refused: what its receiver has read is
+    /// not known.
+    const STRAY: u8 = 1 << 4;
+    /// The refusal that a staged policy did not carry out was one with an answer.
+    const WOULD_REJECT: u8 = 1 << 5;
+
+    const fn has(self, flag: u8) -> bool {
+        self.0 & flag != 0
+    }
+
+    const fn with(self, flag: u8) -> Self {
+        Flags(self.0 | flag)
+    }
+
+    const fn without(self, flags: u8) -> Self {
+        Flags(self.0 & !flags)
+    }
+
+    const fn told(direction: Direction) -> u8 {
+        match direction {
+            Direction::ToServer => Flags::TOLD_TO_SERVER,
+            Direction::ToClient => Flags::TOLD_TO_CLIENT,
+        }
+    }
+}
+
 /// See the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// The latest refusal, of the flow or of one of its packets.
     refused: Option<Decision>,
-    /// Who let it go on for good.
-    allowed: Option<Allowed>,
+    /// Who let it go on for good, and by which rule. (Apart: a flow's entry has no room for what lies
+    /// between.)
+    allowed_by: Option<Option<FunctionId>>,
+    allowed_rule: Option<NonZeroU32>,
     /// The named port that its packets leave by; `None`: the one across their link.
     egress: Option<PortIndex>,
     /// What the latest refusal says of all further packets.
     behind: Behind,
-    /// Directions in which a refusal was told since the flow is refused.
-    told: PerDirection<bool>,
-    /// An exception policy lets the flow go uninspected.
-    passed: bool,
-    /// Nobody needs the rest of the payload: no generation puts payload functions onto the path again.
-    payload_ended: bool,
-    /// A packet was refused for what the flow's record does not keep.
-    refused_apart: bool,
+    flags: Flags,
+    /// Reasons of the engine that were reported as would-be, a bit each ([`Reason`]'s number).
+    reported: [u32; 2],
+    /// The first refusal that a staged policy did not carry out: who would have refused, why, and by which
+    /// rule.
+    would_be: Option<(FunctionId, Reason)>,
+    would_be_rule: Option<NonZeroU32>,
 }
 
 impl Standing {
@@ -94,7 +146,7 @@ impl Standing {
         }
         match self.refusal() {
             Some(decision) => Course::Refused(decision),
-            None if self.passed => Course::Uninspected,
+            None if self.flags.has(Flags::PASSED) => Course::Uninspected,
             None => Course::Judged,
         }
     }
@@ -102,7 +154,7 @@ impl Standing {
     /// Whether payload functions still look at what comes of a flow in a state.
     #[must_use]
     pub fn is_read(&self, state: FlowState) -> bool {
-        self.course(state) == Course::Judged && !self.payload_ended
+        self.course(state) == Course::Judged && !self.is_payload_ended()
     }
 
     /// Whether all further packets are refused.
@@ -144,29 +196,29 @@ impl Standing {
     /// Another generation does not refuse the flow.
     pub const fn lift(&mut self) {
         self.behind = Behind::Nothing;
-        self.told = PerDirection::new(false, false);
+        self.flags = self.flags.without(Flags::TOLD_TO_SERVER | Flags::TOLD_TO_CLIENT);
     }
 
     /// Lets the flow go uninspected.
     pub const fn pass(&mut self) {
-        self.passed = true;
+        self.flags = self.flags.with(Flags::PASSED);
     }
 
     /// Whether an exception policy lets the flow go uninspected.
     #[must_use]
     pub const fn is_passed(&self) -> bool {
-        self.passed
+        self.flags.has(Flags::PASSED)
     }
 
     /// Nobody needs the rest of the payload.
     pub const fn end_payload(&mut self) {
-        self.payload_ended = true;
+        self.flags = self.flags.with(Flags::PAYLOAD_ENDED);
     }
 
     /// Whether nobody needs the rest of the payload.
     #[must_use]
     pub const fn is_payload_ended(&self) -> bool {
-        self.payload_ended
+        self.flags.has(Flags::PAYLOAD_ENDED)
     }
 
     /// Keeps the refusal of a packet for the flow's record. What is said of each packet stands, whatever else is said of one of them.
@@ -177,9 +229,46 @@ impl Standing {
         }
     }
 
-    /// A packet was refused for what it carries, or by an exception policy that speaks of it alone: the flow's record says nothing of it but that no default let all of it go on.
-    pub const fn note_refused_apart(&mut self) {
-        self.refused_apart = true;
+    /// A segment that the engine would have refused has gone on.
+    pub const fn note_stray(&mut self) {
+        self.flags = self.flags.with(Flags::STRAY);
+    }
+
+    /// Whether segments have gone on that the engine would have refused.
+    #[must_use]
+    pub const fn is_stray(&self) -> bool {
+        self.flags.has(Flags::STRAY)
+    }
+
+    /// A would-be refusal of the engine is to be reported. `true`: it is the first of the flow for this
+    /// reason.
+    pub fn note_reported(&mut self, reason: Reason) -> bool {
+        let number = reason as usize;
+        let Some(word) = self.reported.get_mut(number / 32) else { return true };
+        let bit = 1 << (number % 32);
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    }
+
+    /// Keeps the first refusal that a staged policy does not carry out, for the flow's record. `verdict`: the
+    /// one that the policy would have carried out, also where the decision lets the packet go on.
+    pub fn note_would_be(&mut self, decision: &Decision, verdict: Verdict) {
+        let Decision { reason: Some(reason), function, rule, .. } = *decision else { return };
+        if self.would_be.is_none() {
+            (self.would_be, self.would_be_rule) = (Some((function, reason)), rule);
+            if verdict == Verdict::Reject {
+                self.flags = self.flags.with(Flags::WOULD_REJECT);
+            }
+        }
+    }
+
+    /// The first refusal of the flow that a staged policy did not carry out.
+    #[must_use]
+    pub fn would_be(&self) -> Option<WouldBe> {
+        let (function, reason) = self.would_be?;
+        let verdict = if self.flags.has(Flags::WOULD_REJECT) { Verdict::Reject } else { Verdict::Drop };
+        Some(WouldBe { function, verdict, reason, rule: self.would_be_rule })
     }
 
     /// The refusal that a function repeats for each packet of the flow.
@@ -190,7 +279,7 @@ impl Standing {
 
     /// Another generation: who repeated a refusal, let the flow go on for good, or named a port, may say something else now.
     pub const fn forget_repeated(&mut self) {
-        (self.allowed, self.egress) = (None, None);
+        (self.allowed_by, self.allowed_rule, self.egress) = (None, None, None);
         if let Some(decision) = &mut self.refused {
             decision.repeats = false;
         }
@@ -208,26 +297,33 @@ impl Standing {
             self.egress = self.egress.or(decision.egress);
         }
         let allowed = |decision: Decision| Allowed { function: Some(decision.function), rule: decision.rule };
-        self.allowed = done.allowed.map(allowed).or(self.allowed).or(done.finished.map(allowed));
+        let known = self.allowed_before();
+        let now = done.allowed.map(allowed).or(known).or(done.finished.map(allowed));
+        (self.allowed_by, self.allowed_rule) = (now.map(|by| by.function), now.and_then(|by| by.rule));
     }
 
     /// Who let the flow go on for good: the last function that said so, else one that was done with it. Else the default, once nobody is left to judge a packet (`is_judged`) and
     /// nothing of it was refused. `None`: nobody did.
     #[must_use]
     pub fn allowed(&self, is_judged: bool) -> Option<Allowed> {
-        let is_left = !is_judged && self.last_refusal().is_none() && !self.refused_apart;
-        self.allowed.or_else(|| is_left.then(Allowed::default))
+        let is_left = !is_judged && self.last_refusal().is_none();
+        self.allowed_before().or_else(|| is_left.then(Allowed::default))
+    }
+
+    /// The function and rule that let the flow go on for good.
+    fn allowed_before(&self) -> Option<Allowed> {
+        Some(Allowed { function: self.allowed_by?, rule: self.allowed_rule })
     }
 
     /// Who let the flow go on before another generation still did: nothing of it comes that would be judged.
     pub const fn keep_allowed(&mut self, before: &Standing) {
-        self.allowed = before.allowed;
+        (self.allowed_by, self.allowed_rule) = (before.allowed_by, before.allowed_rule);
     }
 
     /// A refusal in a direction was told: of a flow that is refused as a whole the direction has had its record.
     pub fn note_told(&mut self, direction: Direction) {
         if self.is_refused() {
-            self.told[direction] = true;
+            self.flags = self.flags.with(Flags::told(direction));
         }
     }
 
@@ -248,7 +344,7 @@ impl Standing {
     /// Whether a refusal in a direction was told since the flow is refused.
     #[must_use]
     pub fn is_told(&self, direction: Direction) -> bool {
-        self.told[direction]
+        self.flags.has(Flags::told(direction))
     }
 }
 
@@ -313,10 +409,29 @@ mod tests {
         let mut standing = Standing::default();
         assert_eq!(standing.allowed(true), None, "functions still look");
         assert_eq!(standing.allowed(false), Some(Allowed { function: None, rule: None }));
-        let mut apart = standing;
-        apart.note_refused_apart();
+        let mut packet = standing;
+        packet.note_refusal(&refusal());
         standing.refuse_behind(&refusal());
-        assert_eq!([standing, apart].map(|standing| standing.allowed(false)), [None; 2]);
+        assert_eq!([standing, packet].map(|standing| standing.allowed(false)), [None; 2]);
+    }
+
+    #[test]
+    fn the_first_refusal_that_is_not_carried_out_is_kept() {
+        let mut standing = Standing::default();
+        assert_eq!(standing.would_be(), None);
+        let rule = NonZeroU32::new(7);
+        let goes_on = Decision { verdict: Verdict::Continue, rule, ..refusal() };
+        standing.note_would_be(&Decision::CONTINUE, Verdict::Drop);
+        assert_eq!(standing.would_be(), None, "without a reason nobody would refuse it");
+        standing.note_would_be(&goes_on, Verdict::Reject);
+        let first =
+            WouldBe { function: FunctionId(3), verdict: Verdict::Reject, reason: Reason::IdsRule, rule };
+        standing.note_would_be(
+            &Decision::refuse(Verdict::Drop, Reason::StreamError, FunctionId::ENGINE),
+            Verdict::Drop,
+        );
+        standing.lift();
+        assert_eq!(standing.would_be(), Some(first));
     }
 
     #[test]

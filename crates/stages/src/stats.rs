@@ -8,7 +8,7 @@ pub type Counters = Vec<(&'static str, u64)>;
 
 /// Whether a counter is a largest value, or that of a table which workers share: of several workers the largest counts.
 fn is_largest(name: &str) -> bool {
-    name.starts_with("decoder.max_") || name.starts_with("host.")
+    name.starts_with("decoder.max_") || name.starts_with("host.") || name.starts_with("memcap.")
 }
 
 const MEAN: &str = "decoder.avg_pkt_size";

@@ -125,8 +125,7 @@ impl Tally {
     pub fn count_many(&mut self, fid: Fid, decision: &Decision, (packets, bytes): (u64, u64), acts: bool) {
         let policy = self.policies.number(fid);
         let mut refused = false;
-        if let (false, Some(reason)) = (decision.verdict.forwards(), decision.reason) {
-            let key = DecisionKey { policy, function: decision.function, verdict: decision.verdict, reason };
+        if let Some(key) = key_of(policy, decision) {
             let counts = if acts { &mut self.refused } else { &mut self.would };
             counts.entry(key).or_default().add(packets, bytes);
             refused = acts;
@@ -135,6 +134,19 @@ impl Tally {
             passed.add(packets, bytes);
         }
     }
+
+    /// Counts what a staged policy would have made of a packet that is counted as going on.
+    pub fn would_be(&mut self, fid: Fid, decision: &Decision, bytes: u32) {
+        if let Some(key) = key_of(self.policies.number(fid), decision) {
+            self.would.entry(key).or_default().add(1, bytes.into());
+        }
+    }
+}
+
+/// With which decisions a refusal is counted; none for what goes on.
+fn key_of(policy: u32, decision: &Decision) -> Option<DecisionKey> {
+    let reason = decision.reason.filter(|_| !decision.verdict.forwards())?;
+    Some(DecisionKey { policy, function: decision.function, verdict: decision.verdict, reason })
 }
 
 /// Would-be refusals of staged policies.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the program has counted, summed over processors.
 
+use bartizan_packet::casts::Casts;
 use bartizan_packet::sizes::Sizes;
 use bartizan_packet::slots::{CarrierLine, PortLine, SEEN_SHIFT, SlotLine};
 use bartizan_packet::windows::End;
@@ -134,6 +135,18 @@ pub struct PortCounters {
     pub lost: u64,
     /// Frames by size ([`bartizan_packet::sizes`]).
     pub sizes: Sizes,
+    /// Frames that came to a group of stations.
+    pub multicast: u64,
+    /// Frames that came to all stations.
+    pub broadcast: u64,
+    /// Frames that were to leave by this port, with those that were lost there.
+    pub out: u64,
+    /// Bytes of those.
+    pub out_bytes: u64,
+    /// Frames to a group of stations.
+    pub out_multicast: u64,
+    /// Frames to all stations.
+    pub out_broadcast: u64,
 }
 
 impl PortCounters {
@@ -152,6 +165,12 @@ impl PortCounters {
             (&mut self.open_bytes, line.open_bytes),
             (&mut self.closed, line.closed),
             (&mut self.closed_bytes, line.closed_bytes),
+            (&mut self.multicast, line.multicast),
+            (&mut self.broadcast, line.broadcast),
+            (&mut self.out, line.out),
+            (&mut self.out_bytes, line.out_bytes),
+            (&mut self.out_multicast, line.out_multicast),
+            (&mut self.out_broadcast, line.out_broadcast),
         ] {
             *sum = sum.wrapping_add(part);
         }
@@ -181,11 +200,28 @@ impl PortCounters {
         ]
     }
 
+    /// All that came, by the kind of its destination ([`bartizan_packet::casts`]).
+    #[must_use]
+    pub const fn casts(&self) -> Casts {
+        casts(self.frames, self.multicast, self.broadcast)
+    }
+
+    /// All that was to leave, by the kind of its destination.
+    #[must_use]
+    pub const fn out_casts(&self) -> Casts {
+        casts(self.out, self.out_multicast, self.out_broadcast)
+    }
+
     /// Bytes of all that came.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.outcomes().iter().fold(0, |sum, (.., bytes)| sum.wrapping_add(*bytes))
     }
+}
+
+/// `frames`: of all kinds, read before or after the others of a line that is being written.
+const fn casts(frames: u64, multicast: u64, broadcast: u64) -> Casts {
+    [frames.saturating_sub(multicast).saturating_sub(broadcast), multicast, broadcast]
 }
 
 /// The bytes of a block that is being written: each number of 64 bits is whole, the block need not be of one moment, but what stands behind was read later.

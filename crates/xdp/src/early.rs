@@ -13,8 +13,6 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::Tables;
-
 /// Who reads a table that is about to be written over is done with its packet long before.
 const GRACE: std::time::Duration = std::time::Duration::from_millis(5);
 
@@ -53,8 +51,7 @@ impl Size {
             return Size { wanted: false, links: 1, outcomes: 1, marks: 2, processors: 1 };
         };
         let links = links.max(1);
-        let marks = flows.saturating_mul(MARKS_PER_FLOW).next_power_of_two();
-        let marks = u32::try_from(marks).unwrap_or(MARKS.1).clamp(MARKS.0, MARKS.1);
+        let marks = marks_for(flows);
         Size { wanted: true, links, outcomes: (EARLY_OUTCOMES / links).max(1), marks, processors }
     }
 
@@ -89,16 +86,18 @@ pub struct EarlyCounted {
 pub struct EarlyTables {
     words: Words,
     counts: Words,
-    marks: Words,
+    marks: Arc<Marks>,
     size: Size,
 }
 
 impl EarlyTables {
-    pub(crate) fn map([words, counts, marks]: &[Map; 3], size: Size) -> io::Result<Self> {
+    /// `seed`: of the hash by which flows have marks.
+    pub(crate) fn map([words, counts, marks]: &[Map; 3], size: Size, seed: u64) -> io::Result<Self> {
+        let marks = Store::Mapped(Words::map(marks.fd(), size.marks as usize / 2)?);
         Ok(EarlyTables {
             words: Words::map(words.fd(), size.words() as usize)?,
             counts: Words::map(counts.fd(), size.counts() as usize * COUNT_WORDS)?,
-            marks: Words::map(marks.fd(), size.marks as usize / 2)?,
+            marks: Arc::new(Marks { words: marks, mask: size.marks_mask(), seed }),
             size,
         })
     }
@@ -126,8 +125,8 @@ impl EarlyTables {
         for (word, value) in place.iter().zip(table).skip(1) {
             word.store(*value, Ordering::Relaxed);
         }
-        let named = u64::from(generation) | 256;
-        first.store(if table.is_empty() { 0 } else { named }, Ordering::Release);
+        let named = table.first().map_or(0, |flags| flags | u64::from(generation) | 256);
+        first.store(named, Ordering::Release);
         true
     }
 
@@ -150,20 +149,70 @@ impl EarlyTables {
         sum
     }
 
-    /// The mark of a key with this hash.
-    const fn mark_of(&self, hash: u64) -> u32 {
-        (hash >> 32) as u32 & self.size.marks_mask()
+    /// The marks of flows.
+    #[must_use]
+    pub const fn marks(&self) -> &Arc<Marks> {
+        &self.marks
+    }
+}
+
+/// The memory in which marks are counted.
+#[derive(Debug)]
+enum Store {
+    /// The program reads them.
+    Mapped(Words),
+    /// A device of this process does.
+    Own(Box<[AtomicU64]>),
+}
+
+/// Numbers of flows by their hash.
+#[derive(Debug)]
+pub struct Marks {
+    words: Store,
+    mask: u32,
+    seed: u64,
+}
+
+impl Marks {
+    /// Marks for so many flows, in this process.
+    #[must_use]
+    pub fn new(flows: u64, seed: u64) -> Arc<Self> {
+        let marks = marks_for(flows);
+        let words = Store::Own((0..marks / 2).map(|_| AtomicU64::new(0)).collect());
+        Arc::new(Marks { words, mask: marks - 1, seed })
     }
 
-    fn mark(&self, mark: u32) -> Option<&AtomicU64> {
-        self.marks.get().get(mark as usize / 2)
+    /// The mark of a key.
+    fn of(&self, key: &Key) -> u32 {
+        (index::hash(self.seed, key) >> 32) as u32 & self.mask
     }
+
+    fn word(&self, mark: u32) -> Option<&AtomicU64> {
+        let words = match &self.words {
+            Store::Mapped(words) => words.get(),
+            Store::Own(words) => words,
+        };
+        words.get(mark as usize / 2)
+    }
+
+    /// Whether some flow with the hash of a key is marked.
+    #[must_use]
+    pub fn has(&self, key: &Key) -> bool {
+        let at = self.of(key);
+        self.word(at).is_none_or(|word| (word.load(Ordering::SeqCst) >> (at % 2 * 32)) as u32 != 0)
+    }
+}
+
+/// The number of marks for so many flows.
+fn marks_for(flows: u64) -> u32 {
+    let marks = flows.saturating_mul(MARKS_PER_FLOW).next_power_of_two();
+    u32::try_from(marks).unwrap_or(MARKS.1).clamp(MARKS.0, MARKS.1)
 }
 
 /// A flow that the host knows: while this is there, packets of it go up whatever the rules say. Its key has no tenant.
 #[derive(Debug)]
 pub struct Mark {
-    tables: Arc<Tables>,
+    marks: Arc<Marks>,
     at: u32,
 }
 
@@ -173,19 +222,18 @@ const fn one(at: u32) -> u64 {
 }
 
 impl Mark {
-    /// Marks a flow. `None`: no packets are refused early. What leaves after this call is answered by nothing that is refused for want of the mark.
+    /// Marks a flow. What leaves after this call is answered by nothing that is refused for want of the mark.
     #[must_use]
-    pub fn new(tables: &Arc<Tables>, key: &Key) -> Option<Self> {
-        let early = tables.early()?;
-        let at = early.mark_of(index::hash(tables.seed, key));
-        early.mark(at)?.fetch_add(one(at), Ordering::SeqCst);
-        Some(Mark { tables: Arc::clone(tables), at })
+    pub fn new(marks: &Arc<Marks>, key: &Key) -> Option<Self> {
+        let at = marks.of(key);
+        marks.word(at)?.fetch_add(one(at), Ordering::SeqCst);
+        Some(Mark { marks: Arc::clone(marks), at })
     }
 }
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        if let Some(word) = self.tables.early().and_then(|early| early.mark(self.at)) {
+        if let Some(word) = self.marks.word(self.at) {
             word.fetch_sub(one(self.at), Ordering::SeqCst);
         }
     }

@@ -3,6 +3,7 @@
 
 use crate::holders::Holders;
 use crate::port::Mode;
+use crate::rights;
 use std::io;
 
 /// The level cannot be loaded, or an interface cannot be used for it.
@@ -10,12 +11,15 @@ use std::io;
 pub enum XdpError {
     /// The kernel does not let this process load or attach programs.
     #[error(
-        "no permission for the XDP level ({what}): run as root, or give the program the rights with `setcap cap_bpf,cap_net_admin,cap_perfmon,cap_net_raw=ep PROGRAM`; in a \
-         container these rights have to be given to it, and `bpf` must not be filtered. Only what is to fail open needs the bpf file system"
+        "no permission for the XDP level ({what}): {}; run as root, or give the program the rights with `setcap cap_bpf,cap_net_admin,cap_perfmon,cap_net_raw=ep PROGRAM`; in a \
+         container these rights have to be given to it, and `bpf` must not be filtered. Only what is to fail open needs the bpf file system",
+        lacking(.missing)
     )]
     NoPermission {
         /// The step that failed.
         what: &'static str,
+        /// The rights that this process lacks.
+        missing: Vec<&'static str>,
     },
     /// The kernel has no such thing.
     #[error(
@@ -146,7 +150,7 @@ pub enum XdpError {
     },
     /// Offloads show frames that were not on the wire, or hide what was.
     #[error(
-        "interface `{name}` has offloads on that the XDP level cannot live with: frames arrive merged, unfinished or without their VLAN tag; `{command}`"
+        "interface `{name}` has offloads on that the XDP level cannot live with: frames arrive merged, unfinished or without their VLAN tag; `{command}`, or `--fix-offloads` (`fix-offloads` of the link) does it while the program runs"
     )]
     Offloads {
         /// The interface.
@@ -164,6 +168,9 @@ pub enum XdpError {
         /// What its driver says, if it says something.
         source: Option<io::Error>,
     },
+    /// Several interfaces are not fit, or one is not for several reasons.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Unfit(Vec<XdpError>),
     /// A port's number cannot be.
     #[error("port {index} of interface `{name}`: {problem}")]
     Port {
@@ -184,6 +191,15 @@ pub enum XdpError {
         /// The kernel's answer.
         source: io::Error,
     },
+}
+
+/// The rights that are missing, in words.
+fn lacking(missing: &[&str]) -> String {
+    match missing {
+        [] => "this process has the rights that it takes, so something else forbids it (a user namespace, a filter of system calls, lockdown)".to_owned(),
+        [one] => format!("the right {one} is missing"),
+        several => format!("the rights {} are missing", several.join(", ")),
+    }
 }
 
 /// Who has taken a hook, and what takes that away.
@@ -222,10 +238,27 @@ impl XdpError {
         self
     }
 
+    /// A step is forbidden: with the rights that this process lacks.
+    pub(crate) fn no_permission(what: &'static str) -> Self {
+        XdpError::NoPermission { what, missing: rights::missing() }
+    }
+
+    /// The error of several ports that are not fit; none where all are.
+    pub(crate) fn of_ports(mut unfit: Vec<XdpError>) -> Result<(), Self> {
+        match unfit.pop() {
+            None => Ok(()),
+            Some(only) if unfit.is_empty() => Err(only),
+            Some(last) => {
+                unfit.push(last);
+                Err(XdpError::Unfit(unfit))
+            }
+        }
+    }
+
     /// The right error for a step that failed.
     pub(crate) fn system(name: Option<&str>, what: &'static str, source: io::Error) -> Self {
         match source.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => XdpError::NoPermission { what },
+            Some(libc::EPERM | libc::EACCES) => XdpError::no_permission(what),
             Some(libc::ENOSYS) => XdpError::Kernel { what },
             _ => XdpError::System { name: name.map(str::to_owned), what, source },
         }
@@ -275,5 +308,13 @@ mod tests {
         assert!(error.to_string().contains("`bpftool link detach id 12`"), "{error}");
         let refused = XdpError::system(None, "loading", io::Error::from_raw_os_error(libc::EPERM));
         assert!(refused.to_string().contains("setcap cap_bpf"), "{refused}");
+        for (missing, said) in [
+            (vec!["CAP_PERFMON"], "(loading): the right CAP_PERFMON is missing;"),
+            (vec!["CAP_BPF", "CAP_PERFMON"], "(loading): the rights CAP_BPF, CAP_PERFMON are missing;"),
+            (vec![], "(loading): this process has the rights that it takes"),
+        ] {
+            let error = XdpError::NoPermission { what: "loading", missing };
+            assert!(error.to_string().contains(said), "{error}");
+        }
     }
 }

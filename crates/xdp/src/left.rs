@@ -238,6 +238,9 @@ impl LeftTables {
     }
 }
 
+/// Actions that drop.
+const DROPS: [u8; 3] = [SlotAction::Drop as u8, SlotAction::DropLow as u8, SlotAction::DropHigh as u8];
+
 fn add_slot(lines: &[AtomicU64], left: &mut Left) {
     let mut action = None;
     for line in lines.chunks_exact(SLOT_WORDS) {
@@ -248,7 +251,7 @@ fn add_slot(lines: &[AtomicU64], left: &mut Left) {
         }
         action = Some(control.action);
         let handled = match control.action {
-            action if action == SlotAction::Drop as u8 => &mut left.dropped,
+            action if DROPS.contains(&action) => &mut left.dropped,
             _ => &mut left.forwarded,
         };
         handled.add(Handled {

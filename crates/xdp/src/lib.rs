@@ -28,13 +28,14 @@ mod pin;
 mod port;
 mod program;
 mod prove;
+mod rights;
 // System calls; the argument stands at the top of the file.
 #[allow(unsafe_code)]
 mod sys;
 mod tables;
 
 pub use counters::{Counts, PortCounters, Progress};
-pub use early::{EarlyCounted, EarlyOptions, EarlyTables, Mark};
+pub use early::{EarlyCounted, EarlyOptions, EarlyTables, Mark, Marks};
 pub use error::{InsertError, XdpError};
 pub use holders::{Hold, Holder, Holders};
 pub use left::{Handled, Left, Pinned, pinned, remove_left};

@@ -5,7 +5,7 @@
 //! and comes back when it takes frames.
 //!
 //! Source: Linux `include/trace/events/xdp.h`. Not done: what a device has taken and loses itself is counted by the device only. What the kernel redirects (generic mode) is reported where the device
-//! is down, and not where its queue is full.
+//! is down or the frame is longer than its MTU, and not where its queue is full.
 
 use crate::error::XdpError;
 use crate::memory::Words;

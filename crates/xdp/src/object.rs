@@ -3,6 +3,7 @@
 
 use crate::error::XdpError;
 use crate::memory::Words;
+use crate::rights;
 use crate::sys::Map;
 use aya::maps::Map as Loaded;
 use aya::programs::ProgramError;
@@ -17,7 +18,7 @@ pub(crate) fn load(
     program: &'static str,
 ) -> Result<Ebpf, XdpError> {
     loader.load(object).map_err(|error| match raw_error(&error) {
-        Some(libc::EPERM | libc::EACCES) => XdpError::NoPermission { what: "making its tables" },
+        Some(libc::EPERM | libc::EACCES) => XdpError::no_permission("making its tables"),
         Some(libc::ENOSYS) => XdpError::Kernel { what: "the system call bpf" },
         Some(code @ (libc::ENOMEM | libc::E2BIG)) => {
             XdpError::system(None, "making its tables", io::Error::from_raw_os_error(code))
@@ -68,7 +69,9 @@ pub(crate) fn insist(mut load: impl FnMut() -> Result<(), ProgramError>) -> Resu
 /// What a failed load of a program into the kernel means.
 pub(crate) fn not_loaded(program: &'static str, error: &ProgramError) -> XdpError {
     match raw_error(error) {
-        Some(libc::EPERM) => XdpError::NoPermission { what: "loading its program" },
+        Some(libc::EPERM) => XdpError::no_permission("loading its program"),
+        // Without rights the verifier refuses what it lets pass with them.
+        Some(libc::EACCES) if !rights::missing().is_empty() => XdpError::no_permission("loading its program"),
         Some(libc::ENOSYS) => XdpError::Kernel { what: "the system call bpf" },
         _ => XdpError::Load { program, problem: chain(error) },
     }

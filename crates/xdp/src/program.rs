@@ -5,6 +5,8 @@
 //! (`pin.rs`), once their workers live: they go on when the process is killed. The next one finds them, and puts its own program in the place of the one that runs, in one step
 //! ([`Program::take_over`]). Not done: several programs on one interface.
 
+mod check;
+
 use crate::early::{EarlyOptions, EarlyTables, Size};
 use crate::error::XdpError;
 use crate::features;
@@ -204,7 +206,7 @@ impl Program {
         })?;
         let array = |name, count, each| object::array(&bpf, name, count, each);
         let tables = Tables {
-            early: early.map(|_| early_tables(&bpf, size)).transpose()?,
+            early: early.map(|_| early_tables(&bpf, size, seed)).transpose()?,
             buckets: array("buckets", buckets, PLACES)?,
             seed,
             udp_ports: map(&bpf, "udp_ports", 4, UdpPorts::LEN)?,
@@ -630,6 +632,9 @@ impl Program {
     /// Tries whether what comes by one port leaves by another one. What the kernel redirects (generic mode) leaves as everything does that it sends: there
     /// is nothing to try.
     fn prove(&mut self, from: u8, to: u8) -> Result<(), XdpError> {
+        // The kernel refuses what is longer than the MTU of the port, or goes to one that is down, in any
+        // mode.
+        self.listen()?;
         if self.ports.get(&from).is_none_or(|from| from.mode == Mode::Generic) {
             return Ok(());
         }
@@ -642,17 +647,23 @@ impl Program {
         Ok(())
     }
 
+    /// Hears of frames that ports lose from now on.
+    fn listen(&mut self) -> Result<(), XdpError> {
+        if self.reports.is_none() {
+            self.reports = Some(Reports::listen(&mut self.bpf)?);
+        }
+        Ok(())
+    }
+
     /// Tries whether an interface takes what a driver redirects to it, and hears of what it loses from then on.
     fn try_port(&mut self, index: u8, name: &str, kind: &str, ifindex: u32) -> Result<(), XdpError> {
         let probe = match self.probe.take() {
             Some(probe) => probe,
             None => Probe::load()?,
         };
-        let reports = match self.reports.take() {
-            Some(reports) => reports,
-            None => Reports::listen(&mut self.bpf)?,
-        };
-        let (probe, reports) = (self.probe.insert(probe), self.reports.insert(reports));
+        self.listen()?;
+        let probe = self.probe.insert(probe);
+        let Some(reports) = &mut self.reports else { return Ok(()) };
         let tried = probe.try_port(name, kind, ifindex);
         // What it loses of these frames is reported as well.
         let lost = probe.take_lost();
@@ -829,10 +840,10 @@ pub(crate) fn ask(ifindex: u32) -> Result<Link, XdpError> {
 }
 
 /// The early tables, with what is counted of them and the marks.
-fn early_tables(bpf: &Ebpf, size: Size) -> Result<EarlyTables, XdpError> {
+fn early_tables(bpf: &Ebpf, size: Size, seed: u64) -> Result<EarlyTables, XdpError> {
     let maps =
         [map(bpf, "early", 4, 8)?, map(bpf, "early_counts", 4, EarlyCount::LEN)?, map(bpf, "marks", 4, 8)?];
-    EarlyTables::map(&maps, size).map_err(|source| XdpError::system(None, "mapping a table", source))
+    EarlyTables::map(&maps, size, seed).map_err(|source| XdpError::system(None, "mapping a table", source))
 }
 
 /// A word, as it lies in the program's maps.
@@ -872,26 +883,4 @@ fn not_attached(link: &Link, ifindex: u32, mode: Mode, error: io::Error) -> XdpE
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_driver_answers_is_told_apart() {
-        let jumbo = Link { name: "lan".into(), mtu: 9000, ..Link::default() };
-        let plain = Link { name: "lan".into(), mtu: 1500, ..Link::default() };
-        let answer =
-            |link, mode, code| not_attached(link, 0x7fff_fff0, mode, io::Error::from_raw_os_error(code));
-        let error = answer(&jumbo, Mode::Native, libc::ERANGE);
-        assert!(matches!(error, XdpError::MtuTooLarge { mtu: 9000, .. }), "{error}");
-        assert!(error.to_string().contains("`ip link set dev lan mtu 1500`"), "{error}");
-        assert!(matches!(answer(&jumbo, Mode::Native, libc::EINVAL), XdpError::MtuTooLarge { .. }));
-        assert!(matches!(answer(&plain, Mode::Native, libc::EINVAL), XdpError::System { .. }));
-        assert!(matches!(answer(&jumbo, Mode::Generic, libc::EINVAL), XdpError::System { .. }));
-        assert!(matches!(answer(&plain, Mode::Native, libc::EOPNOTSUPP), XdpError::NoNativeMode { .. }));
-        assert!(matches!(answer(&plain, Mode::Generic, libc::EOPNOTSUPP), XdpError::System { .. }));
-        assert!(matches!(answer(&plain, Mode::Native, libc::EPERM), XdpError::NoPermission { .. }));
-        for code in [libc::EBUSY, libc::EEXIST] {
-            assert!(matches!(answer(&plain, Mode::Native, code), XdpError::HookTaken { id: 0, .. }));
-        }
-    }
-}
+mod tests;

@@ -48,6 +48,9 @@ pub enum Action {
     Redirect(u8),
     /// They are dropped, for a reason.
     Drop(Reason),
+    /// What the higher endpoint of the key sends (`true`) or the lower one is dropped, for a reason; the rest
+    /// goes up.
+    DropFrom(Reason, bool),
     /// Segments of TCP that plainly go on with their connection leave by the port across the link ([`Tables::set_windows`]); others go up.
     Compare,
 }
@@ -67,6 +70,8 @@ impl Control {
             Action::Forward => (SlotAction::Forward, 0, 0),
             Action::Redirect(port) => (SlotAction::Redirect, 0, port),
             Action::Drop(reason) => (SlotAction::Drop, reason as u8, 0),
+            Action::DropFrom(reason, true) => (SlotAction::DropHigh, reason as u8, 0),
+            Action::DropFrom(reason, false) => (SlotAction::DropLow, reason as u8, 0),
             Action::Compare => (SlotAction::Compare, 0, 0),
         };
         let control = SlotControl {

@@ -5,6 +5,7 @@
 // What they share.
 mod common;
 
+mod casts;
 mod decisions;
 mod failing;
 mod live;

@@ -220,6 +220,25 @@ fn what_is_dropped_moves_no_connection_on() {
     });
 }
 
+/// What one endpoint sends is dropped; what the other one sends goes up, since it may open the flow.
+#[test]
+fn one_endpoint_can_be_refused_alone() {
+    in_namespace(|| {
+        stay_on(0);
+        let (mut program, tables) = level(16, 1500);
+        install_all(&tables, FORWARD);
+        for (slot, (v6, protocol)) in (0..).zip(KINDS) {
+            // These come from the lower endpoint.
+            for (from_high, expected) in [(true, PASS), (false, DROP)] {
+                let action = Action::DropFrom(Reason::PfwRule, from_high);
+                assert!(tables.set_control(slot, Control { action, generation: 0 }));
+                assert_eq!(result(&mut program, &plain(v6, protocol).frame()), expected, "{v6} {protocol}");
+            }
+            assert_eq!(tables.counts(slot, bartizan_xdp::boot_time()).unwrap().packets, [1, 0]);
+        }
+    });
+}
+
 /// A FIN that goes up is the host's: noted as well, it would end a connection whose end has not left.
 #[test]
 fn a_fin_that_does_not_leave_is_not_noted() {

@@ -97,6 +97,9 @@ fn frames_fail_as_the_policy_says_while_nobody_serves_them() {
             let failed = if fail == Fail::Open { (2, 0) } else { (0, 2) };
             assert_eq!((counters.open, counters.closed), failed);
             assert_eq!((counters.frames, counters.up, counters.forwarded, counters.dropped), (4, 2, 0, 0));
+            // The ARP frame is to all stations.
+            let left = if fail == Fail::Open { [1, 0, 1] } else { [0; 3] };
+            assert_eq!((counters.casts(), tables.port_counters(9).unwrap().out_casts()), ([3, 0, 1], left));
             let both = (frame.len() + arp.len()) as u64;
             let failed = if fail == Fail::Open { (both, 0) } else { (0, both) };
             assert_eq!((counters.open_bytes, counters.closed_bytes), failed);

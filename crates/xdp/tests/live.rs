@@ -79,6 +79,7 @@ fn both_ways(mode: ModeChoice, mtu: u32, load: usize) {
         let all = 2 * u64::from(rounds);
         assert_eq!((counters.frames, counters.forwarded, counters.up), (all, all, 0));
         assert_eq!(counters.forwarded_bytes, bytes[0][side] + bytes[1][side]);
+        assert_eq!((counters.out, counters.out_bytes), (all, bytes[0][1 - side] + bytes[1][1 - side]));
     }
 }
 

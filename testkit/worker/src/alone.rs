@@ -12,7 +12,7 @@ use bartizan_classify::Header;
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_function::{
     Function, FunctionKind, FunctionSpec, HeaderRules, HostKeeper, HostTables, Model, PacketContext,
-    RulePart, RuleSource, RulesError, Together, WorkerState,
+    PatternSets, RulePart, RuleSource, RulesError, Together, WorkerState,
 };
 use bartizan_packet::{Decoded, LinkType};
 use bartizan_stages::chain::{Chains, Class, FlowClassifier, Matches};
@@ -212,6 +212,21 @@ impl Alone {
         value.unwrap_or_else(|| panic!("no counter {name}"))
     }
 
+    /// The packets counted for the rule at a place, from 1, in this generation; 0: for the default.
+    ///
+    /// # Panics
+    /// There is no such rule.
+    #[must_use]
+    pub fn rule_counter(&self, place: u32) -> u64 {
+        let mut packets = None;
+        self.watched.inner.log_rules(&self.watched.state.lock().unwrap(), &mut |rule| {
+            if rule.place == place {
+                packets = Some(rule.packets);
+            }
+        });
+        packets.unwrap_or_else(|| panic!("no rule {place}"))
+    }
+
     /// Runs an IP packet; what the function says, `None` when it is no longer on the flow's path.
     ///
     /// # Panics
@@ -255,7 +270,8 @@ fn make(
     let (common, names) = (Arc::new(common), Arc::default());
     let (place, generation) = ("test", Generation(number));
     let (common, classes) = (&common, classes.as_slice());
-    kind.rules(&RuleSource { common, classes, place, generation, id: ID, hosts, names: &names })
+    let patterns = &PatternSets::default();
+    kind.rules(&RuleSource { common, classes, place, generation, id: ID, hosts, patterns, names: &names })
 }
 
 fn generation(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The real worker, for tests: [`Stack`] is one with a policy, rules and an EVE file; [`Alone`] is one that runs a single
-//! function; [`Nothing`] and [`Captured`] are for tests that build their own; [`events`] reads what was written.
+//! The real worker, for tests: [`Stack`] is one with a policy, rules and an EVE file; [`Alone`] is one that
+//! runs a single function; [`live`] runs one on ports; [`Nothing`] and [`Captured`] are for tests that build
+//! their own; [`events`] reads what was written.
 //!
 //! It uses the data plane and what lies below, so of the crates that it uses only tests in `tests/` may use it: these are
 //! linked with the same library as this crate is. In unit tests (`src/`) the crate under test would be there twice, and its
@@ -8,9 +9,12 @@
 
 mod alone;
 pub mod events;
+mod header_function;
+pub mod live;
 mod stack;
 
 pub use alone::Alone;
+pub use header_function::header_function;
 pub use stack::{FIREWALL, Made, Stack, ids};
 
 use bartizan_base::{LinkId, Timestamp};

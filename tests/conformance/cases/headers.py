@@ -328,7 +328,7 @@ def plain(out, v):
             talk = Conversation(v, protocol, REFUSED, of, options)
             # Nobody answers a SYN that was dropped.
             again = [talk.opening()[0] for _ in range(4)] if protocol == TCP else talk.middle(4)
-            out.add(v, f"plain.{name}.refused", "rule 1 drops what goes to this port: the first packet and all that follow, either way", policy=POLICY,
+            out.add(v, f"plain.{name}.refused", "rules 1 and 3 drop what goes to this port and what comes from it: neither side opens, so the first packet and all that follow are dropped", policy=POLICY,
                     flow=talk.flow, packet=again[0], verdict="drop", reason="pfw_rule", state=(None, None), after=[(made, "drop") for made in again[1:]])
     for name, settings, verdict in (("dropped", "drop-flow", "drop"), ("passed", "pass-flow", "forward")):
         # Nobody has seen it begin.

@@ -38,6 +38,10 @@ def udp_cases(out, v):
     add("more_answers", "RFC 768: datagrams are not counted", answer, ("established", "established"), before=[ask, answer])
     add("unasked", "policy: the server may not open", answer, ("none", "none"), verdict="drop", reason="sfw_initiator",
         of=flow(v, UDP, "server", 53, "client", 40000))
+    add("after_unasked", "RFC 6092 REC-14 to 18: what was refused is no part of a conversation, so the inside opens one", ask, (None, "new"), before=[answer],
+        before_verdicts=["drop"])
+    add("answer_after_unasked", "policy: it answers what the inside has opened", answer, ("new", "established"), before=[answer, ask],
+        before_verdicts=["drop", "forward"])
     add("from_other_port", "RFC 768: other ports are another conversation, which the server may not open", datagram(v, "server", "client", 5353, 40000),
         ("none", "none"), before=[ask], verdict="drop", reason="sfw_initiator", of=flow(v, UDP, "server", 5353, "client", 40000))
     add("to_other_port", "RFC 768: other ports are another conversation, which the server may not open", datagram(v, "server", "client", 53, 40001),

@@ -110,8 +110,7 @@ def cases(out, v):
     sctp = struct.pack("!HHII", 40000, 36412, 0, 0) + b"\x01\x00\x00\x14" + bytes(16)
     ends = (("client", 0), ("server", 0))
     add("protocol.sctp", "RFC 9260: rule 1 allows SCTP to its port", "pfw-protocols", other(SCTP, sctp), SCTP, (("client", 40000), ("server", 36412)), "allow", 1)
-    add("protocol.gre", "rule 2 allows protocol 47", "pfw-protocols", other(47, struct.pack("!HH", 0, 0x88B5) + b"data"), 47, ends, "allow", 2,
-        state=False)
+    add("protocol.gre", "rule 2 allows protocol 47", "pfw-protocols", other(47, struct.pack("!HH", 0, 0x88B5) + b"data"), 47, ends, "allow", 2)
     add("protocol.ospf", "rule 3 rejects protocol 89", "pfw-protocols", other(89, bytes(24)), 89, ends, "reject", 3)
     add("protocol.esp", "rule 4 allows protocols 50 and 51", "pfw-protocols", other(50, struct.pack("!II", 0x1234, 1) + bytes(32)), 50, ends, "allow", 4)
     add("protocol.unknown", "no rule is about protocol 253 (RFC 3692)", "pfw-protocols", other(253, b"experiment"), 253, ends, "drop", "default")

@@ -99,6 +99,21 @@ def handshake(out, v):
         before=received, state=("syn_recv", "syn_recv"), after=[(t.ack(), "forward")])
     add("answer_after_90_seconds", "RFC 6092 REC-35: a connection that is being opened is kept for four minutes at least", t.syn_ack(), before=sent,
         state=("syn_sent", "syn_recv"), wait_ms=90_000)
+    greeting = t.s(SYN | ACK, t.s0, t.c1, b"220 ready")
+    add("syn_ack_with_data", "RFC 9293 3.10.7.3: a SYN/ACK may carry text; the client takes all of it", greeting, before=sent, state=("syn_sent", "syn_recv"),
+        after=[(t.c(ACK, t.c1, t.s1 + 9), "forward"), (t.c(ACK | PSH, t.c1, t.s1 + 9, b"QUIT"), "forward"), (t.s(ACK | PSH, t.s1 + 9, t.c1 + 4, b"221"), "forward")])
+    add("syn_ack_with_data_in_part", "RFC 9293 3.10.7.3: a client may take a part of the text", t.c(ACK, t.c1, t.s1 + 4), before=[*sent, greeting],
+        state=("syn_recv", "established"), after=[(t.s(ACK | PSH, t.s1 + 4, t.c1, b"ready"), "forward"), (t.c(ACK, t.c1, t.s1 + 9), "forward")])
+    add("syn_ack_with_data_in_vain", "RFC 9293 3.10.7.3: a client may take none of the text", t.c(ACK, t.c1, t.s1), before=[*sent, greeting],
+        state=("syn_recv", "established"), after=[(t.s(ACK | PSH, t.s1, t.c1, b"220 ready"), "forward"), (t.c(ACK, t.c1, t.s1 + 9), "forward")])
+    add("syn_ack_with_less_data", "RFC 9293 3.10.7.4: SEG.ACK > SND.NXT", t.c(ACK, t.c1, t.s1 + 10), "drop", "sfw_window", before=[*sent, greeting],
+        state=("syn_recv", "syn_recv"), after=[(t.c(ACK, t.c1, t.s1 + 9), "forward")])
+    syns = [t.syn(), t.s(SYN, t.s0, 0)]
+    answers = [t.c(SYN | ACK, t.c0, t.s1), t.s(SYN | ACK, t.s0, t.c1)]
+    for name, both in (("client", answers), ("server", answers[::-1])):
+        add(f"at_once_{name}_answers_first", "RFC 9293 3.5 figure 7: both answers are taken, in any order", both[1], before=[*syns, both[0]],
+            state=("syn_recv", "syn_recv"), after=[(t.s(ACK, t.s1, t.c1), "forward"), (t.c(ACK | PSH, t.c1, t.s1, b"client"), "forward"),
+                                                    (t.s(ACK | PSH, t.s1, t.c1 + 6, b"server"), "forward"), (t.c(ACK, t.c1 + 6, t.s1 + 6), "forward")])
     add("at_once", "RFC 9293 3.5 figure 7: both sides may send a SYN at once", t.s(SYN, t.s0, 0), before=sent, state=("syn_sent", "syn_sent"),
         after=[(t.c(SYN | ACK, t.c0, t.s1), "forward"), (t.s(SYN | ACK, t.s0, t.c1), "forward")])
 
@@ -133,7 +148,9 @@ def who_opens(out, v):
     out.add(v, "tcp.opens.wrong_side", "policy: `initiate: from` lets the inside open, not the server", policy=ANY, flow=back.flow, packet=back.syn(),
             verdict="drop", reason="sfw_initiator")
     out.add(v, "tcp.opens.answer_to_wrong_side", "a refused SYN opens nothing: its answer belongs to no connection that may be", policy=ANY, flow=back.flow,
-            before=[back.syn()], before_verdicts=["drop"], packet=back.syn_ack(), verdict="drop", reason="sfw_initiator")
+            before=[back.syn()], before_verdicts=["drop"], packet=back.syn_ack(), verdict="drop", reason="sfw_no_connection")
+    out.add(v, "tcp.opens.after_wrong_side", "RFC 5382 REQ-4: an unasked SYN that was refused keeps nobody from opening", policy=ANY, flow=Talk(v).flow,
+            before=[Talk(v).s(SYN, 5_000, 0)], before_verdicts=["drop"], packet=Talk(v).syn(), state=(None, "syn_sent"))
     out.add(v, "tcp.opens.to", "policy: `initiate: to` lets the server's side open", policy="sfw-to", flow=back.flow, packet=back.syn(), state=("none", "syn_sent"))
     out.add(v, "tcp.opens.to_not_from", "policy: `initiate: to` does not let the inside open", policy="sfw-to", flow=Talk(v).flow, packet=Talk(v).syn(),
             verdict="drop", reason="sfw_initiator")
@@ -225,9 +242,13 @@ def resets(out, v):
     add("server", "RFC 9293 3.10.7.4: SEG.SEQ is RCV.NXT: the connection is reset", t.s(RST, s, 0), after=[(t.s(ACK | PSH, s + 50_000, c, b"x"), "drop")])
     add("with_ack", "RFC 9293 3.10.7.4: a RST may acknowledge", t.c(RST | ACK, c, s))
     goes_on = [(t.c(ACK | PSH, c, s, b"goes on"), "forward"), (t.s(ACK | PSH, s, c + 7, b"so it does"), "forward")]
-    within = "RFC 9293 3.10.7.4 (RFC 5961 3): in the window and not RCV.NXT: it does not reset; a guess at it is not let through"
-    add("in_window", within, t.c(RST, c + 500, 0), "drop", "sfw_window", keeps, goes_on)
-    add("server_in_window", within, t.s(RST, s + 500, 0), "drop", "sfw_window", keeps, goes_on)
+    within = "RFC 9293 3.10.7.4 (RFC 5961 3.2): in the window and not RCV.NXT: it does not reset, its receiver answers with an ACK"
+    exact = [*goes_on, (t.s(RST, s + 10, 0), "forward"), (t.s(ACK | PSH, s + 50_000, c + 7, b"x"), "drop")]
+    add("in_window", within, t.c(RST, c + 500, 0), state=keeps, after=exact)
+    add("server_in_window", within, t.s(RST, s + 500, 0), state=keeps, after=exact)
+    add("in_window_with_ack", within, t.s(RST | ACK, s + 1, c), state=keeps, after=exact)
+    add("window_used_up", within, t.s(RST, s + 8192, 0), state=keeps, after=exact)
+    add("behind_window", "RFC 9293 3.10.7.4: a RST outside the window is dropped silently", t.s(RST, s + 8193, 0), "drop", "sfw_window", keeps, goes_on)
     outside = "RFC 9293 3.10.7.4: a RST outside the window is dropped silently"
     add("out_of_window", outside, t.c(RST, c + 90_000, 0), "drop", "sfw_window", keeps, goes_on)
     add("server_out_of_window", outside, t.s(RST, s + 90_000, 0), "drop", "sfw_window", keeps, goes_on)
@@ -242,6 +263,12 @@ def options(out, v):
     for name, offset, verdict, reason in [("in", 100_000, "forward", None), ("out", 128_000, "drop", "sfw_window")]:
         out.add(v, f"tcp.options.scaled_window_{name}", "RFC 7323 2.2: both offered a scale of 7, so the window is 1000 * 128 octets", policy=ANY, flow=t.flow,
                 before=t.open(), numbers=(c, s), packet=t.c(ACK, c + offset, s, b"scaled"), verdict=verdict, reason=reason, state=("established", "established"))
+    over = b"\x01\x03\x03\x0f"
+    t = Talk(v, syn_options=over, window=1000)
+    for name, offset, verdict, reason in [("in", 16_000_000, "forward", None), ("out", 16_384_000, "drop", "sfw_window")]:
+        out.add(v, f"tcp.options.scaled_too_far_{name}", "RFC 7323 2.3: a scale above 14 counts as 14, so the window is 1000 * 16,384 octets", policy=ANY,
+                flow=t.flow, before=t.open(), numbers=(c, s), packet=t.c(ACK, c + offset, s, b"scaled"), verdict=verdict, reason=reason,
+                state=("established", "established"))
     t = Talk(v, window=1000)
     t.syn_ack = lambda: t.s(SYN | ACK, t.s0, t.c1, options=scale)
     out.add(v, "tcp.options.scale_not_asked_for", "RFC 7323 2.2: a scale counts only if both SYNs have it: the window is 1000 octets", policy=ANY, flow=t.flow,
@@ -256,6 +283,10 @@ def options(out, v):
         t.c(ACK | PSH, t.c1, t.s1, b"0123456789", options=stamp(2000, 9000)), t.s(ACK | PSH, t.s1, c, b"abcdefghij", options=stamp(9100, 2000)),
         t.c(ACK, c, s, options=stamp(2100, 9100)),
     ]
+    echo = stamp(9000, 4711)
+    out.add(v, "tcp.options.foreign_echo", "RFC 7323 3.2: the echo of a SYN/ACK is the SYN's; a client that goes on all the same has taken it", policy=ANY, flow=t.flow,
+            before=[before[0], t.s(SYN | ACK, t.s0, t.c1, options=echo)], packet=t.c(ACK | PSH, t.c1, t.s1, b"GET", options=stamp(1001, 9000)),
+            state=("syn_sent", "established"), after=[(t.s(ACK | PSH, t.s1, t.c1 + 3, b"200", options=stamp(9001, 1001)), "forward")])
     for name, value, verdict, reason, why in [
         ("later", 2200, "forward", None, "RFC 7323 5.3 R4: a later timestamp"),
         ("same", 2100, "forward", None, "RFC 7323 5.3 R1: SEG.TSval < TS.Recent does not hold"),

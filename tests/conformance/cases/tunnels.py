@@ -89,7 +89,7 @@ def plain(out, v, name, kind, inside, protocol):
             packet=middle[0], state=(None, None), after=[(made, "forward") for made in [*middle[1:], *closing]])
     talk = Tunnelled(kind, v, inside, protocol, REFUSED)
     again = [talk.opening()[0] for _ in range(4)] if protocol == TCP else talk.middle(4)
-    out.add(v, f"tunnel.{name}.refused", "rule 1 drops what goes to this port, also inside of a tunnel: what carries it does not go on", policy=POLICY,
+    out.add(v, f"tunnel.{name}.refused", "rules 1 and 3 drop what goes to this port and what comes from it, also inside of a tunnel: what carries it does not go on", policy=POLICY,
             settings=settings(kind), packet=again[0], verdict="drop", reason="pfw_rule", state=(None, None), after=[(made, "drop") for made in again[1:]])
 
 

@@ -328,7 +328,7 @@ pub(crate) fn behind_a_transform(case: &Case<'_>, finding: &Finding) -> Option<&
     let is = options
         .iter()
         .take(extract)
-        .any(|option| crate::make::TRANSFORMS.iter().any(|transform| option.starts_with(transform)));
+        .any(|option| crate::usual::TRANSFORMS.iter().any(|transform| option.starts_with(transform)));
     is.then_some(
         "`byte_extract` behind a transform reads the transformed value; Suricata reads the one before",
     )
@@ -538,7 +538,11 @@ pub(crate) fn other_side_first(case: &Case<'_>, finding: &Finding) -> Option<&'s
     };
     let is = match &finding.what {
         What::Record(name) => finding.more || name == WRONG || name == "flow:TCP:failed",
-        _ => finding.more,
+        // What it has given up has no protocol, also by direction.
+        What::Alert(alert) => {
+            finding.more || case.asks(alert, &["app-layer-protocol:!", "app-layer-protocol:failed"])
+        }
+        What::Drop(..) => finding.more,
     };
     (given_up && case.concerns(finding, headless) && is)
         .then_some("a protocol is known from the server's side where the client's first bytes are missing; Suricata gives the connection up")
@@ -750,14 +754,15 @@ pub(crate) fn nothing_to_look_at(case: &Case<'_>, finding: &Finding) -> Option<&
         });
     let at_a_fin = segment.flags & FIN != 0 && unread && case.only_denies(alert);
     // A rule that matches once matches later here.
-    let later = case.theirs.iter().any(|other| {
+    let told_later = |other: &Alert| {
         let told = Finding { more: false, what: What::Alert(other.clone()), flow: None };
         let once = case.asks(alert, &["flowbits:isnotset", "threshold"]);
         once && other.is_like(alert)
             && other.place() < alert.place()
             && nothing_to_look_at(case, &told).is_some()
-    });
-    let is = !case.ips && if finding.more { later } else { at_a_fin };
+    };
+    // Asked only here: each look at an alert before asks no further.
+    let is = !case.ips && if finding.more { case.theirs.iter().any(told_later) } else { at_a_fin };
     is.then_some("content that must not be there wants something to be looked at; Suricata looks at nothing when a FIN comes and nothing is acknowledged")
 }
 
@@ -861,8 +866,8 @@ pub(crate) fn byte_of_a_keep_alive(case: &Case<'_>, finding: &Finding) -> Option
 pub(crate) fn denied_in_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (at, ..) = case.passage.segment(alert.frame?)?;
-    let denies =
-        |option: &String| ["content:!", "pcre:!", "isdataat:!"].iter().any(|word| option.starts_with(word));
+    let denied = |part: &str| ["content:!", "pcre:!", "isdataat:!"].iter().any(|word| part.starts_with(word));
+    let denies = |option: &String| option.split("; ").any(denied);
     let so_far = case.passage.said_before(alert.flow, alert.to_server, at + 1).len();
     let is = case.ips
         && finding.more

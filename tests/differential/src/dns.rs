@@ -71,7 +71,7 @@ pub fn scene(random: &mut Random) -> Scene {
     if random.percent(10) {
         messages.pop();
     }
-    Scene { messages, way: Way { udp, port: 53, ..Way::default() }, targets }
+    Scene { messages, way: Way { udp, port: 53, ..Way::default() }, targets, beside: Vec::new() }
 }
 
 /// Further conditions of rules on DNS.

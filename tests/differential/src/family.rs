@@ -1,32 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The families of scenes.
 
+use crate::order::Family;
 use crate::scene::{Scene, Target};
 use crate::talk::{Message, Way};
 use crate::text::data;
+use crate::usual::usual;
 use crate::{dns, http, tls};
 use bartizan_testkit::random::Random;
 
-/// A family of scenes.
-pub struct Family {
-    /// Its name.
-    pub name: &'static str,
-    /// Makes a scene.
-    pub scene: fn(&mut Random) -> Scene,
-    /// Conditions of its own that a rule may have.
-    pub conditions: &'static [&'static str],
-}
-
 /// All families; those that stand twice come up more often.
 pub const FAMILIES: &[Family] = &[
-    Family { name: "tcp", scene: raw_tcp, conditions: &[] },
-    Family { name: "http", scene: http::scene, conditions: HTTP_CONDITIONS },
-    Family { name: "udp", scene: raw_udp, conditions: &[] },
-    Family { name: "tcp", scene: raw_tcp, conditions: &[] },
-    Family { name: "dns", scene: dns::scene, conditions: dns::CONDITIONS },
-    Family { name: "http", scene: http::scene, conditions: HTTP_CONDITIONS },
-    Family { name: "tls", scene: tls::scene, conditions: tls::CONDITIONS },
-    Family { name: "state", scene: repeated, conditions: &[] },
+    Family { name: "tcp", scene: raw_tcp, conditions: &[], rule: usual },
+    Family { name: "http", scene: http::scene, conditions: HTTP_CONDITIONS, rule: usual },
+    Family { name: "udp", scene: raw_udp, conditions: &[], rule: usual },
+    Family { name: "tcp", scene: raw_tcp, conditions: &[], rule: usual },
+    Family { name: "dns", scene: dns::scene, conditions: dns::CONDITIONS, rule: usual },
+    Family { name: "http", scene: http::scene, conditions: HTTP_CONDITIONS, rule: usual },
+    Family { name: "tls", scene: tls::scene, conditions: tls::CONDITIONS, rule: usual },
+    Family { name: "state", scene: repeated, conditions: &[], rule: usual },
 ];
 
 const HTTP_CONDITIONS: &[&str] = &[
@@ -67,7 +59,7 @@ const HTTP_CONDITIONS: &[&str] = &[
     "file.data; content:\"e\"; pkt_data; content:\"HTTP\"",
 ];
 
-fn raw_tcp(random: &mut Random) -> Scene {
+pub(crate) fn raw_tcp(random: &mut Random) -> Scene {
     let mut messages = Vec::new();
     for at in 0..random.within(1, 4) {
         let words = random.within(2, 14);
@@ -78,7 +70,7 @@ fn raw_tcp(random: &mut Random) -> Scene {
     over(random, messages, way, &["tcp", "tcp", "tcp", "tcp", "ip", "tcp-pkt", "tcp-stream"])
 }
 
-fn raw_udp(random: &mut Random) -> Scene {
+pub(crate) fn raw_udp(random: &mut Random) -> Scene {
     let mut messages = Vec::new();
     for _ in 0..random.within(1, 5) {
         let words = random.within(1, 10);
@@ -89,7 +81,7 @@ fn raw_udp(random: &mut Random) -> Scene {
 }
 
 /// The same words again and again, from several clients in several flows: what counts and remembers is asked.
-fn repeated(random: &mut Random) -> Scene {
+pub(crate) fn repeated(random: &mut Random) -> Scene {
     let words: Vec<Vec<u8>> = (0..2).map(|_| data(random, 4)).collect();
     let mut messages = Vec::new();
     for _ in 0..random.within(4, 9) {
@@ -114,5 +106,5 @@ fn over(random: &mut Random, messages: Vec<Message>, way: Way, protos: &[&'stati
             [target]
         })
         .collect();
-    Scene { messages, way, targets }
+    Scene { messages, way, targets, beside: Vec::new() }
 }

@@ -37,6 +37,67 @@ pub const FAULTS: &[Fault] = &[
         plant: |pair| options(pair, |o| if o == "http.uri" { "http.uri.raw".into() } else { o }),
     },
     Fault {
+        name: "negation: what must not be there is not looked for within a place",
+        plant: |pair| {
+            for rule in &mut pair.rules {
+                let denies = |option: &String| option.starts_with("content:!");
+                let bounds =
+                    |option: &String| option.starts_with("distance:") || option.starts_with("within:");
+                let mut behind = false;
+                rule.options.retain(|option| {
+                    let drops = behind && bounds(option);
+                    behind = denies(option) || drops;
+                    !drops
+                });
+            }
+        },
+    },
+    Fault {
+        name: "absence: a buffer that may be absent has to be there",
+        plant: |pair| options(pair, |o| o.replace("absent:or_else; ", "")),
+    },
+    Fault {
+        name: "basis: an address beside a payload binds a rule to packets",
+        plant: |pair| {
+            for rule in &mut pair.rules {
+                let names = |option: &String| option.starts_with("ip.src") || option.starts_with("ip.dst");
+                // What is of one packet cannot stand beside a transaction.
+                let parsed = |option: &String| {
+                    ["http", "tls", "dns", "file", "ja3", "ja4"].iter().any(|name| option.starts_with(name))
+                };
+                if rule.options.iter().any(names) && !rule.options.iter().any(parsed) {
+                    rule.options.insert(0, "dsize:<65000".into());
+                }
+            }
+        },
+    },
+    Fault {
+        name: "ports: a packet without ports meets a list of ports",
+        plant: |pair| {
+            for rule in &mut pair.rules {
+                if let [proto @ ("ip" | "udp"), from, _, arrow, to, _] =
+                    rule.head.split(' ').collect::<Vec<_>>().as_slice()
+                {
+                    rule.head = format!("{proto} {from} any {arrow} {to} any");
+                }
+            }
+        },
+    },
+    Fault {
+        name: "state: what toggles a bit sets it",
+        plant: |pair| options(pair, |o| o.replace("bits:toggle", "bits:set")),
+    },
+    Fault {
+        name: "protocol: the side that a protocol is asked of is the packet's",
+        plant: |pair| {
+            options(pair, |o| o.replace(",to_server", "").replace(",to_client", "").replace(",final", ""));
+        },
+    },
+    Fault {
+        name: "emptiness: a value without bytes is not there",
+        plant: |pair| options(pair, |o| o.replace("bsize:0", "bsize:0; bsize:1")),
+    },
+    Fault {
         name: "prevention: what is to be dropped passes",
         plant: |pair| pair.rules.iter_mut().filter(|r| r.action == "drop").for_each(|r| r.action = "alert"),
     },

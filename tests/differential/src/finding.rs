@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A line of a difference, taken apart.
 
-/// Which flow of a pair: the client's host number, and its port counted from the first.
+/// A flow of a pair: the client's host number, and its port counted from the first (the largest number: a
+/// packet has none).
 pub type FlowKey = (u8, u16);
 
 /// What a line is about.
@@ -81,7 +82,9 @@ impl What {
 /// `1.0`.
 fn flow_key(text: &str) -> Option<FlowKey> {
     let (client, port) = text.split_once('.')?;
-    Some((client.parse().ok()?, port.parse().ok()?))
+    // A packet without ports has none that could be counted.
+    let port = u16::try_from(port.parse::<u64>().ok()?).unwrap_or(u16::MAX);
+    Some((client.parse().ok()?, port))
 }
 
 /// `2@5>1.0:allowed`.

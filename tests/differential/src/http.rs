@@ -42,7 +42,12 @@ pub fn scene(random: &mut Random) -> Scene {
         // The last request stays without an answer.
         messages.pop();
     }
-    Scene { messages, way: Way { port: *random.pick(&[80, 80, 8080]), ..Way::default() }, targets }
+    Scene {
+        messages,
+        way: Way { port: *random.pick(&[80, 80, 8080]), ..Way::default() },
+        targets,
+        beside: Vec::new(),
+    }
 }
 
 fn request(random: &mut Random, head: bool, last: bool) -> Said {

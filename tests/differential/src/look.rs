@@ -287,7 +287,7 @@ pub const LOOKS: &[(&str, Look)] = &[
 const OPERATORS: &[&str] = &["=", "=", "<", ">", "<=", ">=", "&", "^", "!=", "!"];
 
 /// Two places, the second behind the first.
-fn two(random: &mut Random, data: &[u8]) -> ((usize, usize), (usize, usize)) {
+pub(crate) fn two(random: &mut Random, data: &[u8]) -> ((usize, usize), (usize, usize)) {
     let (a, b) = (place(random, data, 4), place(random, data, 4));
     let (a, b) = if a.0 <= b.0 { (a, b) } else { (b, a) };
     let end = a.0 + a.1;
@@ -297,7 +297,7 @@ fn two(random: &mut Random, data: &[u8]) -> ((usize, usize), (usize, usize)) {
     (a, (end, b.1.min(data.len() - end)))
 }
 
-fn gap(a: (usize, usize), b: (usize, usize)) -> usize {
+pub(crate) fn gap(a: (usize, usize), b: (usize, usize)) -> usize {
     b.0.saturating_sub(a.0 + a.1)
 }
 

@@ -61,15 +61,19 @@ pub fn request_without_a_head(case: &Case<'_>, finding: &Finding) -> Option<&'st
         "anomaly:REQUEST_LINE_LEADING_WHITESPACE",
         "fileinfo",
     ];
+    // What has no body after its request is known by the request that it answers.
+    const OF_ANSWERS: &str = "anomaly:RESPONSE_BODY_UNEXPECTED";
+    let unmatched = case.got.has("anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST");
     let is = match &finding.what {
         What::Record(name) => {
-            FOLLOWS.contains(&name.as_str()) && case.concerns(finding, |flow| begins_late(case, flow))
+            (FOLLOWS.contains(&name.as_str()) || name == OF_ANSWERS && unmatched)
+                && case.concerns(finding, |flow| begins_late(case, flow))
         }
         // What is left of the request is parsed later than Suricata has it.
         What::Alert(alert) if finding.more => {
             let told = case.theirs.iter().any(|one| one.is_like(alert) && one.place() < alert.place());
             // An answer that stands at no request is inspected for itself.
-            let answer = case.got.has("anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST");
+            let answer = unmatched;
             let head = case.pair.rules.get(alert.rule)?.head.starts_with("http");
             case.ips
                 && (head || case.is_on_http(alert) || case.is_on_body(alert))
@@ -89,8 +93,8 @@ pub fn request_without_a_head(case: &Case<'_>, finding: &Finding) -> Option<&'st
     };
     let alert = matches!(finding.what, What::Alert(_));
     // A body whose answer stands at no request, or whose request is none.
-    let file = matches!(&finding.what, What::Record(name) if name == "fileinfo")
-        && case.got.has("anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST");
+    let file =
+        unmatched && matches!(&finding.what, What::Record(name) if name == "fileinfo" || name == OF_ANSWERS);
     ((finding.more || alert || file) && is && case.got.has("flow:TCP:http")).then_some(
         "where the first bytes of a connection are missing its parser of HTTP is told so, and what answers them stands at no request; \
          Suricata's begins with what it gets",
@@ -261,7 +265,7 @@ fn is_about_what_came(
     let options = &case.pair.rules.get(alert.rule)?.options;
     let transforms = options
         .iter()
-        .any(|option| crate::make::TRANSFORMS.iter().any(|transform| option.starts_with(transform)));
+        .any(|option| crate::usual::TRANSFORMS.iter().any(|transform| option.starts_with(transform)));
     let stands =
         |what: &Vec<u8>| data.windows(what.len().max(1)).any(|piece| piece.eq_ignore_ascii_case(what));
     let all = options.iter().filter_map(|option| looked_for(option)).all(|what| stands(&what));

@@ -1,36 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pairs of a seed: groups of a scene and its variants, which differ from it by one feature.
 
-use crate::extra::{About, EXTRAS, TCP_EXTRAS};
 use crate::family::FAMILIES;
-use crate::look::LOOKS;
-use crate::pair::{Pair, Rule};
-use crate::scene::{Scene, Target};
-use crate::states::{BONDS, action};
+use crate::order::{Family, Order};
+use crate::pair::{Packet, Pair, Rule};
+use crate::scene::Scene;
+use crate::states::BONDS;
 use crate::talk::packets;
-use crate::text::near_positive;
 use crate::twist::{TWISTS, UDP_TWISTS, UDP_WAYS, WAYS};
+use crate::wider::WIDER;
 use bartizan_testkit::random::Random;
 
 /// Pairs of a group: the scene, and its variants.
 pub const GROUP: u32 = 8;
 
-/// Transforms of buffers.
-pub const TRANSFORMS: &[&str] = &[
-    "to_lowercase",
-    "to_uppercase",
-    "strip_whitespace",
-    "compress_whitespace",
-    "to_md5",
-    "to_sha1",
-    "to_sha256",
-    "url_decode",
-    "dotprefix",
-    "header_lowercase",
-    "strip_pseudo_headers",
-    "xor:\"0d0ac8ff\"",
-    "pcrexform:\"(a.*)\"",
-];
+/// The number of the first pair of the wider grammar.
+pub const FIRST_WIDER: u32 = 2_400;
 
 /// What a pair is made of.
 #[derive(Clone)]
@@ -47,16 +32,18 @@ struct Draft {
 pub fn pair(seed: u64, number: u32) -> Pair {
     let (group, variant) = (number / GROUP, number % GROUP);
     let mut random = Random::of(seed, &[u64::from(group)]);
-    let family = &FAMILIES[group as usize % FAMILIES.len()];
-    let mut draft = draft(&mut random, family.scene, family.conditions, family.name == "state");
+    let families = if number < FIRST_WIDER { FAMILIES } else { WIDER };
+    let family = &families[group as usize % families.len()];
+    let mut draft = draft(&mut random, family);
     let mut random = Random::of(seed, &[u64::from(group), u64::from(variant) + 1]);
     let feature = match variant {
         0 => "base".to_string(),
-        1 | 3 | 5 => other_rule(&mut random, &mut draft, family.conditions),
+        1 | 3 | 5 => other_rule(&mut random, &mut draft, family),
         7 => bond(&mut random, &mut draft),
         _ => other_way(&mut random, &mut draft),
     };
     let mut made = packets(&draft.scene.messages, &draft.scene.way);
+    spread(&mut made, &draft.scene.beside);
     if let Some((twist, seed)) = draft.twist
         && !made.is_empty()
     {
@@ -72,19 +59,23 @@ pub fn pair(seed: u64, number: u32) -> Pair {
     }
 }
 
-fn draft(
-    random: &mut Random,
-    scene: fn(&mut Random) -> Scene,
-    conditions: &'static [&'static str],
-    counted: bool,
-) -> Draft {
-    let scene = scene(random);
+/// Puts packets among others, as far from each other as they can be.
+fn spread(packets: &mut Vec<Packet>, beside: &[Packet]) {
+    let all = packets.len();
+    for (at, packet) in beside.iter().enumerate().rev() {
+        packets.insert(at * (all + 1) / beside.len(), packet.clone());
+    }
+}
+
+fn draft(random: &mut Random, family: &Family) -> Draft {
+    let scene = (family.scene)(random);
     let mut rules = Vec::new();
     for at in 0..4 {
         let target = random.pick(&scene.targets).clone();
-        let extra = if counted { 60 } else { 25 };
-        let (_, rule) =
-            rule(random, &scene, &target, conditions, extra, if at == 0 { None } else { Some("alert") });
+        let extra = if family.name == "state" { 60 } else { 25 };
+        let action = if at == 0 { None } else { Some("alert") };
+        let order = Order { scene: &scene, target: &target, conditions: family.conditions, extra, action };
+        let (_, rule) = (family.rule)(random, &order);
         rules.push(rule);
     }
     let setting = match random.below(12) {
@@ -96,96 +87,16 @@ fn draft(
     Draft { scene, rules, v6: random.percent(40), setting, twist: None }
 }
 
-fn about(scene: &Scene, target: &Target) -> About {
-    let sum = |client: bool| {
-        scene
-            .messages
-            .iter()
-            .filter(|message| message.to_server == client)
-            .map(|message| message.data.len())
-            .sum()
-    };
-    About { size: target.data.len(), client: sum(true), server: sum(false), messages: scene.messages.len() }
-}
-
-/// A rule that looks at a target, and the name of the way in which it does.
-fn rule(
-    random: &mut Random,
-    scene: &Scene,
-    target: &Target,
-    conditions: &[&'static str],
-    extra: usize,
-    act: Option<&'static str>,
-) -> (String, Rule) {
-    let about = about(scene, target);
-    let mut options = Vec::new();
-    let mut name = String::new();
-    if random.percent(extra) {
-        let tcp = !scene.way.udp && random.percent(40);
-        let (what, make) = if tcp { random.pick(TCP_EXTRAS) } else { random.pick(EXTRAS) };
-        options.extend(make(random, &about));
-        name.push_str(what);
-        name.push('+');
-    }
-    if !conditions.is_empty() && random.percent(25) {
-        let condition = *random.pick(conditions);
-        options.push(condition.into());
-        name.push_str(condition.split([':', ';']).next().unwrap_or_default());
-        name.push('+');
-        if !condition.starts_with("app-layer-event") && random.percent(50) {
-            name.pop();
-            let head = head(random, target);
-            return (name, Rule { action: act.unwrap_or_else(|| action(random)), head, options });
-        }
-        // What follows is about another buffer.
-        if target.buffer.is_empty() && condition.contains("content") {
-            options.push("pkt_data".into());
-        }
-    }
-    let (what, look) = random.pick(LOOKS);
-    let looked = look(random, &target.data);
-    if !target.buffer.is_empty() {
-        options.push(target.buffer.into());
-        name.push_str(target.buffer);
-        name.push('+');
-        if random.percent(12) {
-            let transform = *random.pick(TRANSFORMS);
-            options.push(transform.into());
-            name.push_str(transform);
-            name.push('+');
-        }
-        // What several contents need together is another matter.
-        if random.percent(12)
-            && !looked.iter().any(|option| option.contains("distance") || option.contains("within"))
-        {
-            let size = near_positive(random, target.data.len());
-            options.push(format!("bsize:{}{size}", random.pick(&["", "", ">", "<", "!"])));
-            name.push_str("bsize+");
-        }
-    }
-    options.extend(looked);
-    name.push_str(what);
-    let head = head(random, target);
-    (name, Rule { action: act.unwrap_or_else(|| action(random)), head, options })
-}
-
-fn head(random: &mut Random, target: &Target) -> String {
-    let proto = target.proto;
-    let (from, to) = if target.to_server { ("@C", "@S") } else { ("@S", "@C") };
-    match random.below(12) {
-        0 => format!("{proto} {from} any <> {to} any"),
-        1 => format!("{proto} [@C,@S] any -> any any"),
-        2 => format!("{proto} any any -> {to} any"),
-        3 => format!("{proto} {to} any -> {from} any"),
-        4 => format!("{proto} {from} any -> [{to},10.255.255.0/24] ![1:10]"),
-        _ => format!("{proto} {from} any -> {to} any"),
-    }
-}
-
-fn other_rule(random: &mut Random, draft: &mut Draft, conditions: &[&'static str]) -> String {
+fn other_rule(random: &mut Random, draft: &mut Draft, family: &Family) -> String {
     let target = random.pick(&draft.scene.targets).clone();
-    let act = draft.rules[0].action;
-    let (name, rule) = rule(random, &draft.scene, &target, conditions, 40, Some(act));
+    let order = Order {
+        scene: &draft.scene,
+        target: &target,
+        conditions: family.conditions,
+        extra: 40,
+        action: Some(draft.rules[0].action),
+    };
+    let (name, rule) = (family.rule)(random, &order);
     draft.rules[0] = rule;
     format!("rule:{name}")
 }

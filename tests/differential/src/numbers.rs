@@ -4,7 +4,7 @@
 use crate::causes::{Case, old_data};
 use crate::finding::{Finding, FlowKey, What};
 use crate::passage::{ahead, key};
-use bartizan_testkit::packet::{FIN, SYN};
+use bartizan_testkit::packet::{FIN, RST, SYN};
 
 /// What Suricata has looked at of a stream is compared with its numbers without regard to their wrapping: it takes such a stream for one
 /// that has more to show, and shows nothing, to packets without data.
@@ -90,6 +90,16 @@ pub fn told_of_old_data(case: &Case<'_>, finding: &Finding) -> Option<&'static s
     });
     (finding.more && goes_on)
         .then_some("rules see data that comes again at a connection's end; Suricata drops it before")
+}
+
+/// A receiver answers a RST in its window whose number is not the next one, and the sender of a true one
+/// resets with the exact number (RFC 5961 section 3.2).
+pub(crate) fn reset_in_the_window(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Drop(Some(frame), reason) = &finding.what else { return None };
+    let (_, _, segment) = case.passage.segment(*frame)?;
+    let resets = segment.flags & RST != 0 && segment.load.is_empty();
+    let is = case.ips && !finding.more && reason == "stream.error" && resets;
+    is.then_some("a RST in the window whose number is not the next one leaves: its receiver answers it")
 }
 
 #[cfg(test)]

@@ -36,6 +36,8 @@ pub enum Body {
     Udp(Vec<u8>),
     /// An ICMP or ICMPv6 echo: request or not, identifier and number, data.
     Echo(bool, u32, Vec<u8>),
+    /// Data of another IP protocol, by its number.
+    Other(u8, Vec<u8>),
 }
 
 /// A packet of a conversation.
@@ -79,7 +81,7 @@ impl Packet {
                 segment.flags,
                 segment.load.escape_ascii()
             ),
-            Body::Udp(load) | Body::Echo(_, _, load) => {
+            Body::Udp(load) | Body::Echo(_, _, load) | Body::Other(_, load) => {
                 format!("{place}{fragments} \"{}\"", load.escape_ascii())
             }
         }
@@ -213,6 +215,10 @@ impl Pair {
             Body::Echo(request, id, load) => {
                 ip.protocol = if self.v6 { ICMPV6 } else { ICMP };
                 echo(&ip, *request, *id, load)
+            }
+            Body::Other(protocol, load) => {
+                ip.protocol = *protocol;
+                load.clone()
             }
         };
         match packet.fragments {

@@ -70,8 +70,10 @@ impl<'p> Passage<'p> {
         let first = self.before(flow, to_server, at).find(|segment| segment.flags & SYN != 0)?;
         let mut edge = first.seq.wrapping_add(1);
         let data: Vec<&Segment> = self.before(flow, to_server, at).collect();
-        // Each may bring the edge to where another one begins.
-        for _ in 0..=data.len() {
+        // Each may bring the edge to where another one begins. Most come in order, so that a look or two are
+        // enough.
+        let mut before = None;
+        while before.replace(edge) != Some(edge) {
             for one in &data {
                 let end = one.seq.wrapping_add(one.load.len() as u32);
                 if ahead(one.seq, edge) <= 0 && ahead(end, edge) > 0 {

@@ -9,6 +9,10 @@ pub type Cause = fn(&Case<'_>, &Finding) -> Option<&'static str>;
 
 /// All of them.
 pub const CAUSES: &[Cause] = &[
+    crate::left_out::asks_for_what_was_left_out,
+    crate::left_out::no_parser_of_quic,
+    crate::left_out::fits_both_ways,
+    crate::left_out::unknown_alone,
     crate::causes::told_once,
     crate::causes::passed_by_a_body,
     crate::causes::message_of_no_type,
@@ -24,6 +28,7 @@ pub const CAUSES: &[Cause] = &[
     crate::numbers::refused_far_ahead,
     crate::numbers::shown_with_the_fin,
     crate::numbers::told_of_old_data,
+    crate::numbers::reset_in_the_window,
     crate::causes::closes_early,
     crate::causes::stays_open,
     crate::causes::held_until_known,
@@ -105,4 +110,8 @@ pub const CAUSES: &[Cause] = &[
     crate::silent::passed_when_sides_encrypt,
     crate::ends::counted_in_another_order,
     crate::ends::shown_before_it_is_acknowledged,
+    crate::wide::fragment_of_a_matched_datagram,
+    crate::wide::given_up_for_the_flow,
+    crate::wide::size_of_what_is_encrypted,
+    crate::wide::refused_bytes_again,
 ];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A scene: what is said, and what rules can look at in it.
 
+use crate::pair::Packet;
 use crate::talk::{Message, Way};
 
 /// Bytes that a rule can look at.
@@ -25,4 +26,6 @@ pub struct Scene {
     pub way: Way,
     /// What can be looked at.
     pub targets: Vec<Target>,
+    /// Packets of no connection, spread among those of the messages.
+    pub beside: Vec<Packet>,
 }

@@ -71,7 +71,7 @@ pub(crate) fn contents_beyond_a_size(case: &Case<'_>, finding: &Finding) -> Opti
 fn lies_beyond(case: &Case<'_>, alert: &Alert) -> bool {
     let size = |packet: &Packet| match &packet.body {
         Body::Tcp(segment) => segment.load.len(),
-        Body::Udp(data) | Body::Echo(_, _, data) => data.len(),
+        Body::Udp(data) | Body::Echo(_, _, data) | Body::Other(_, data) => data.len(),
     };
     let size = match alert.frame {
         Some(frame) => case.passage.packet(frame).map(|(_, packet)| size(packet)),

@@ -139,7 +139,8 @@ pub fn packets(messages: &[Message], way: &Way) -> Vec<Packet> {
     packets
 }
 
-fn packet(key: (u8, u16), way: &Way, to_server: bool, body: Body) -> Packet {
+/// A packet of a flow (client and port, counted) that travels this way.
+pub(crate) fn packet(key: (u8, u16), way: &Way, to_server: bool, body: Body) -> Packet {
     Packet {
         after: 1_000,
         client: key.0,

@@ -62,7 +62,12 @@ pub fn scene(random: &mut Random) -> Scene {
         let keep = random.within(1, messages.len() - 1);
         messages.truncate(keep);
     }
-    Scene { messages, way: Way { port: *random.pick(&[443, 443, 8443]), ..Way::default() }, targets }
+    Scene {
+        messages,
+        way: Way { port: *random.pick(&[443, 443, 8443]), ..Way::default() },
+        targets,
+        beside: Vec::new(),
+    }
 }
 
 /// Further conditions of rules on TLS.

@@ -79,7 +79,7 @@ class Changes:
         except Gone:
             self.counts["unanswered"] += 1
             return None
-        if status == 200:
+        if status in (200, 201):
             with self.lock:
                 self.sure[path], self.maybe[path] = body, []
             self.counts["acknowledged"] += 1

@@ -4,7 +4,7 @@
 use bartizan_agent::session::{Action, End, Held, Session, SessionConfig};
 use bartizan_api::southbound::*;
 use bartizan_controller::southbound::{
-    Backend, DeviceRecord, EnrolRefusal, Peer, Server, ServerConfig, Unavailable, Wanted,
+    BELIEVED_AHEAD, Backend, DeviceRecord, EnrolRefusal, Peer, Server, ServerConfig, Unavailable, Wanted,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,6 +20,7 @@ struct Office {
     twins: Vec<(String, String)>,
     revoked: bool,
     statistics: u64,
+    interfaces: Vec<Interfaces>,
 }
 
 impl Backend for Office {
@@ -40,6 +41,10 @@ impl Backend for Office {
     }
     fn ahead(&mut self, _: &DeviceId, generation: u64) {
         self.ahead.push(generation);
+    }
+    fn interfaces(&mut self, _: &DeviceId, said: &Interfaces) -> Result<(), Unavailable> {
+        self.interfaces.push(said.clone());
+        Ok(())
     }
     fn twin(&mut self, _: &DeviceId, before: &str, now: &str) {
         self.twins.push((before.into(), now.into()));
@@ -204,7 +209,7 @@ fn two_programs_with_one_certificate_are_noticed() {
 
 #[test]
 fn numbers_that_nobody_was_sent_are_refused_and_none_is_used_up() {
-    for number in [u64::MAX, (1 << 62) + 1] {
+    for number in [u64::MAX, (1 << 62) + 1, 1 << 62, 6 + BELIEVED_AHEAD] {
         let mut controller = Controller::new(Office { wanted: wanted(5, &[]), ..Office::default() });
         assert_eq!(code(&controller.greet(0, 1, number)), Some(RefuseCode::Protocol));
         assert_eq!(code(&controller.greet(1, 2, 4)), None);
@@ -215,6 +220,32 @@ fn numbers_that_nobody_was_sent_are_refused_and_none_is_used_up() {
         let office = controller.0.backend();
         assert!(office.running.is_empty() && office.ahead.is_empty());
     }
+}
+
+/// Whoever has a device's key says the highest number that is believed, again and again: numbers are left for
+/// as long as anybody could go on, and the device gets
+/// in step under the next one.
+#[test]
+fn a_number_far_ahead_that_is_believed_leaves_the_device_its_way_back() {
+    let mut controller = Controller::new(Office { wanted: wanted(5, &[]), ..Office::default() });
+    let mut number = 5;
+    for connection in 1..100 {
+        number += BELIEVED_AHEAD;
+        assert_eq!(code(&controller.greet(connection, connection, number)), None);
+        assert_eq!(controller.0.backend().ahead.last(), Some(&number));
+        // What it is to run goes out under a higher number, as it does in a controller.
+        number += 1;
+        controller.0.backend().wanted = wanted(number, &[]);
+        controller.0.changed(&id("edge-1"));
+        controller.0.lost(connection);
+    }
+    // The device itself, which runs what it was sent before; and then what it was sent last.
+    for (connection, runs) in [(200, 5), (201, number)] {
+        assert_eq!(code(&controller.greet(connection, connection, runs)), None);
+        controller.0.lost(connection);
+    }
+    assert_eq!(code(&controller.greet(300, 300, number + BELIEVED_AHEAD + 1)), Some(RefuseCode::Protocol));
+    assert!(number < 1 << 40);
 }
 
 #[test]
@@ -468,6 +499,65 @@ fn an_agent_acknowledges_in_short_what_was_committed_over_the_connection_and_all
     apply(&mut session, Ok(behind.clone()));
     let Some(Message::Policy(8, PolicyMessage::Running(told))) = said(&mut session).pop() else { panic!() };
     assert_eq!(told.workers, behind);
+}
+
+#[test]
+fn an_agent_says_its_links_and_ports_first_behind_each_welcome_of_version_5() {
+    let interfaces = Interfaces { links: vec!["wan".into()], ports: vec!["trap".into()] };
+    let told = Message::Session(SessionMessage::Interfaces(interfaces.clone()));
+    let said_in = |version, interfaces: &Option<Interfaces>| {
+        let interfaces = interfaces.clone();
+        let config = SessionConfig { interfaces, ..SessionConfig::new(id("edge-1"), 1) };
+        let mut session = Session::new(config, running(3, &[]), Vec::new());
+        let mut all = Vec::new();
+        for _ in 0..2 {
+            session.tick(at(60_000));
+            while session.action().is_some() {}
+            session.dialled(at(60_000));
+            assert!(session.transmit(at(60_000)).is_some());
+            let welcome =
+                Welcome { version, controller: "c".into(), keep_alive_ms: 1_000, statistics: 0, alerts: 0 };
+            hear(&mut session, 1, &Message::Session(SessionMessage::Welcome(welcome)));
+            all.push(said(&mut session));
+            session.lost(at(0));
+        }
+        all
+    };
+    for said in said_in(5, &Some(interfaces.clone())) {
+        assert_eq!(said.first(), Some(&told));
+        assert!(matches!(&said[1..], [Message::Policy(3, PolicyMessage::Running(_))]));
+    }
+    let many = Interfaces { links: vec![String::new(); limits::INTERFACES + 1], ports: Vec::new() };
+    let without = [said_in(4, &Some(interfaces)), said_in(5, &None), said_in(5, &Some(many))];
+    for said in without.into_iter().flatten() {
+        assert!(matches!(&said[..], [Message::Policy(3, PolicyMessage::Running(_))]), "{said:?}");
+    }
+}
+
+#[test]
+fn a_controller_is_told_of_links_and_ports_in_version_5_only() {
+    let interfaces = |name: &str| Interfaces { links: vec![name.into()], ports: Vec::new() };
+    let told = |name: &str| Message::Session(SessionMessage::Interfaces(interfaces(name)));
+    let mut controller = Controller::new(Office { wanted: wanted(1, &[]), ..Office::default() });
+    controller.1 = 5;
+    controller.greet(0, 1, 1);
+    controller.say(1, 1, &told("wan"));
+    controller.say(2, 1, &told("lan"));
+    assert_eq!((controller.answers(2, 1), controller.0.is_session(1)), (vec![], true));
+    assert_eq!(controller.0.backend().interfaces, [interfaces("wan"), interfaces("lan")]);
+    // Before `hello`, and of an older version.
+    let mut controller = Controller::new(Office::default());
+    controller.0.connected(at(0), 1, peer("edge-1"), "here");
+    let mut bytes = told("wan").encode(5).unwrap();
+    controller.0.receive(at(0), 1, &bytes);
+    assert_eq!(code(&controller.answers(0, 1)), Some(RefuseCode::Protocol));
+    controller.1 = 4;
+    controller.greet(1, 2, 0);
+    bytes[0] = 4;
+    controller.0.receive(at(1), 2, &bytes);
+    assert_eq!(code(&controller.answers(1, 2)), Some(RefuseCode::Protocol));
+    assert_eq!(controller.0.counters().malformed.get(&ErrorKind::Unknown), Some(&1));
+    assert!(controller.0.backend().interfaces.is_empty());
 }
 
 /// An agent in step with a controller that the test plays.

@@ -18,6 +18,11 @@ const CLOCKS: &[&str] = &[
 /// Files that may, each with the reason.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("crates/events/src/sink/file.rs", "the time in names of files, as Suricata has it; no event gets it"),
+    (
+        "crates/events/src/sink/patience.rs",
+        "how long a reader is waited for, over captures and at the end; no event gets this time",
+    ),
+    ("crates/events/src/sink/patience/tests.rs", "the same, measured"),
     ("crates/ports/src/sys.rs", "a live port is where the packet clock comes from"),
     ("crates/ports/src/wait.rs", "how long to look before sleeping; no packet gets this time"),
     (

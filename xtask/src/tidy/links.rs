@@ -15,6 +15,10 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
                 findings.push(Finding::new(&file.path, line, format!("`{target}` leads nowhere")));
             }
         }
+        for (line, number, target) in other_numbers(file) {
+            let message = format!("`[{number}]({target})` leads to another number");
+            findings.push(Finding::new(&file.path, line, message));
+        }
     }
     findings
 }
@@ -32,6 +36,23 @@ pub fn check_summary(tree: &Tree) -> Vec<Finding> {
         .filter(|file| !listed.contains(&file.path))
         .map(|file| Finding::new(&file.path, 0, format!("is not in {SUMMARY}")))
         .collect()
+}
+
+/// Links whose text is the number of a design decision, and whose target has another one.
+fn other_numbers(file: &File) -> Vec<(usize, &str, &str)> {
+    let is_number = |text: &str| text.len() == 4 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let mut found = Vec::new();
+    for (line, text) in file.lines() {
+        for (text, rest) in text.split('[').skip(1).filter_map(|piece| piece.split_once("](")) {
+            let target = rest.split([')', '#']).next().unwrap_or_default();
+            let number =
+                target.rsplit('/').next().and_then(|name| name.split_once('-')).map(|(number, _)| number);
+            if is_number(text) && number.is_some_and(|number| is_number(number) && number != text) {
+                found.push((line, text, target));
+            }
+        }
+    }
+    found
 }
 
 /// The targets of links, outside of code.
@@ -96,6 +117,15 @@ mod tests {
                 "docs/d.md:1: `a.md` leads nowhere"
             ]
         );
+    }
+
+    #[test]
+    fn links_whose_text_is_the_number_of_another_page_are_found() {
+        let text =
+            "[0022](design/0024-names.md) [0024](design/0024-names.md) [names](design/0024-names.md#a)";
+        let tree = Tree::of(&[("docs/a.md", text), ("docs/design/0024-names.md", "")]);
+        let said: Vec<String> = check(&tree).iter().map(ToString::to_string).collect();
+        assert_eq!(said, ["docs/a.md:1: `[0022](design/0024-names.md)` leads to another number"]);
     }
 
     #[test]

@@ -100,20 +100,16 @@ impl Build<'_> {
                 return None;
             };
             let select = &tenant.select;
-            let links = match &select.link {
-                Some(names) => self
-                    .links_of(&format!("tenants/{index}/select/link"), Some(names))
-                    .into_iter()
-                    .flatten()
-                    .collect(),
-                None => Vec::new(),
-            };
+            let links = select.link.as_ref().map(|names| {
+                let path = format!("tenants/{index}/select/link");
+                self.links_of(&path, Some(names)).into_iter().flatten().collect()
+            });
             selectors.push(Selector {
                 tenant: id,
-                vnis: select.vni.as_deref().unwrap_or_default().to_vec(),
-                vlans: select.vlan.as_deref().unwrap_or_default().to_vec(),
+                vnis: select.vni.as_deref().map(<[_]>::to_vec),
+                vlans: select.vlan.as_deref().map(<[_]>::to_vec),
                 links,
-                prefixes: select.prefixes.as_ref().map(|p| self.file.prefixes(p)).unwrap_or_default(),
+                prefixes: select.prefixes.as_ref().map(|prefixes| self.file.prefixes(prefixes)),
             });
         }
         Some(TenantSelector { selectors: selectors.into() })

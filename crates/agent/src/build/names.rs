@@ -33,6 +33,7 @@ impl Build<'_> {
             generation: self.state.generation,
             id: *reader,
             hosts: &agent.hosts,
+            patterns: &agent.patterns,
             names: &agent.names,
         };
         match kind.rules(&source) {

@@ -43,6 +43,12 @@ impl Agent {
         Ok(before)
     }
 
+    /// All that were given, by function.
+    #[must_use]
+    pub const fn overrides(&self) -> &Overrides {
+        &self.overrides
+    }
+
     /// Settings as they were.
     pub fn restore(&mut self, overrides: Overrides) {
         self.overrides = overrides;

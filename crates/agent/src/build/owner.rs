@@ -88,6 +88,8 @@ pub(super) struct Made {
     /// What it was made of; none: the default.
     pub policy: Option<Arc<Policy>>,
     pub staged: bool,
+    /// It selects all traffic of all tenants: nothing is left to those after it.
+    pub takes_all: bool,
     /// The class of its flows for its first tenant, as levels below have it.
     pub first: Option<Class>,
     /// Packets go on while the first function of its chain is away.
@@ -149,6 +151,7 @@ impl<'a> Build<'a> {
         Some(Made {
             policy: policy.cloned(),
             staged: owner.staged,
+            takes_all: all_tenants && policy.is_some_and(|policy| selects_all(policy)),
             first,
             goes_on_without_first,
             classes,
@@ -280,7 +283,7 @@ impl<'a> Build<'a> {
         }
         let goes_on_without = self.goes_on_without(owner, path);
         let number = owner.name.map_or(0, |name| self.state.number(name));
-        making.traits.push((fid, traits_of(owner, number, goes_on_without)));
+        making.traits.push((fid, traits_of(owner, number, (path, goes_on_without))));
         making.infos.push(Arc::new(ClassInfo {
             fid,
             tenant: tenant_name.to_owned(),
@@ -342,12 +345,18 @@ impl<'a> Build<'a> {
     }
 }
 
+/// Whether a policy asks for nothing but tenants.
+fn selects_all(policy: &Policy) -> bool {
+    let Policy { from, to, link, .. } = policy;
+    link.is_none() && [from, to].iter().all(|side| side.contains(&Target::Any))
+}
+
 /// What the data plane is told of a class.
-fn traits_of(owner: &Owner<'_>, policy: u32, goes_on_without: Path) -> ClassTraits {
+fn traits_of(owner: &Owner<'_>, policy: u32, (path, goes_on_without): (Path, Path)) -> ClassTraits {
     let one_sided = matches!(owner.one_sided, OneSided::Allow | OneSided::IdsOnly);
     let Bypass { encrypted, packets, bytes } = owner.bypass;
     let enough =
         Enough { encrypted, packets: packets.map(NonZeroU64::get), bytes: bytes.map(|bytes| bytes.0) };
-    let (staged, overload) = (owner.staged, overload(owner.overload));
-    ClassTraits { policy, staged, one_sided, overload, enough, goes_on_without }
+    let (staged, is_empty, overload) = (owner.staged, path.is_empty(), overload(owner.overload));
+    ClassTraits { policy, staged, is_empty, one_sided, overload, enough, goes_on_without }
 }

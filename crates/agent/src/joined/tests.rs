@@ -72,11 +72,11 @@ fn rule_groups_that_nothing_runs_are_refused() {
     let mut joiner = Joiner::default();
     let held = |objects: Objects| Held { generation: 1, objects };
     let objects = with(part(0, "@library/more", &library(17)));
-    assert!(joiner.join(&held(objects.clone())).is_ok());
+    assert!(joiner.join(&held(objects.clone()), Hash::default()).is_ok());
     let mut more = objects;
     let unused = file(18, &[rule]);
     more.insert(unused.key(), Arc::new(unused));
-    assert!(joiner.join(&held(more)).is_err());
+    assert!(joiner.join(&held(more), Hash::default()).is_err());
 }
 
 #[test]
@@ -299,7 +299,7 @@ proptest! {
                 None => drop(objects.remove(&key)),
             }
             let held = Held { generation: 4, objects: objects.clone() };
-            match (joiner.join(&held), super::join(&held)) {
+            match (joiner.join(&held, held.manifest().hash()), super::join(&held)) {
                 (Ok(joined), Ok(alone)) => {
                     prop_assert_eq!(joined.parts.whole(), alone.parts.whole());
                     prop_assert_eq!((&joined.tenants, &joined.places), (&alone.tenants, &alone.places));

@@ -55,6 +55,11 @@ impl Fates {
 
     fn fate(&mut self, flow: &Entry) -> Fate {
         let staged = self.staged.remove(&flow.ext.event_id);
+        // What a staged policy would refuse stands as the flow's refusal, and goes on.
+        if let Some(reason) = staged.filter(|_| self.classes.get(&flow.fid).is_some_and(|class| class.staged))
+        {
+            return Fate::Staged { reason };
+        }
         if let Some(refusal) = flow.ext.standing.last_refusal() {
             let function = self.names.get(usize::from(refusal.function.0)).copied().unwrap_or_default();
             return Fate::Refused {
@@ -63,7 +68,7 @@ impl Fates {
                 rule: refusal.rule.map(core::num::NonZeroU32::get),
             };
         }
-        staged.map_or(Fate::Forwarded, |reason| Fate::Staged { reason })
+        Fate::Forwarded
     }
 }
 

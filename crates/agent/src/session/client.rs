@@ -7,8 +7,8 @@ use super::machine::{Action, Candidate, Counters, End, Session, SessionConfig};
 use super::stage::Held;
 use super::store::Store;
 use bartizan_api::southbound::{
-    Alert, Delta, DeviceId, Enrol, Enrolled, FunctionOrder, FunctionState, Now, Refusal, RefusalCode, Stands,
-    Took, WorkerRuns,
+    Alert, Delta, DeviceId, Enrol, Enrolled, FunctionOrder, FunctionState, Hash, Now, Refusal, RefusalCode,
+    Stands, Took, WorkerRuns,
 };
 use bartizan_channel::ChannelError;
 use bartizan_channel::identity::{Identity, NewKey};
@@ -98,6 +98,8 @@ pub struct Status {
     pub counters: Counters,
     /// The generation that runs.
     pub generation: u64,
+    /// The hash of its manifest.
+    pub manifest: Hash,
     /// Whether a controller has taken the session.
     pub in_step: bool,
     /// Why the last connection ended, or did not come about.
@@ -555,6 +557,7 @@ impl Client {
         if let Ok(mut status) = self.handle.status.lock() {
             status.counters = self.session.counters();
             status.generation = self.session.running().generation;
+            status.manifest = self.session.manifest();
             status.in_step = self.session.is_in_step();
             status.last_end.clone_from(&self.last_end);
         }

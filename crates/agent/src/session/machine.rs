@@ -6,9 +6,10 @@ use super::outbox::{Alerts, Outbox};
 use super::stage::{Held, Objects, Stage};
 use bartizan_api::southbound::{
     Alert, AlertMessage, DONE_SINCE, Decoder, Delta, DeviceId, Enrol, Enrolled, ErrorKind, FIRST_VERSION,
-    FunctionMessage, FunctionOrder, FunctionState, Hash, Hello, Inventory, LastRunning, Message, Now, Object,
-    ObjectKey, PolicyMessage, Pulse, Refusal, RefusalCode, Refuse, RefuseCode, RuleMessage, Running,
-    SessionMessage, Stands, StatisticsMessage, Took, VERSIONS, Welcome, WorkerRuns, limits,
+    FunctionMessage, FunctionOrder, FunctionState, Hash, Hello, INTERFACES_SINCE, Interfaces, Inventory,
+    LastRunning, Message, Now, Object, ObjectKey, PolicyMessage, Pulse, Refusal, RefusalCode, Refuse,
+    RefuseCode, RuleMessage, Running, SessionMessage, Stands, StatisticsMessage, Took, VERSIONS, Welcome,
+    WorkerRuns, limits,
 };
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, VecDeque};
@@ -39,6 +40,9 @@ pub struct SessionConfig {
     pub alerts: usize,
     /// Orders to functions that are open at most.
     pub orders: usize,
+    /// The links and ports of the device, for policies to name; none if it does not say. They are those of a
+    /// start: the host file is read once.
+    pub interfaces: Option<Interfaces>,
 }
 
 impl SessionConfig {
@@ -54,6 +58,7 @@ impl SessionConfig {
             statistics: 64,
             alerts: 4_096,
             orders: 64,
+            interfaces: None,
         }
     }
 }
@@ -175,6 +180,7 @@ pub struct Session {
     unstored: Option<(Option<u64>, Candidate)>,
     patience: Backoff,
     refused: Option<(u64, Refusal)>,
+    tell_interfaces: bool,
     tell_running: bool,
     tell_refused: bool,
     /// An inventory is to be sent: behind which key it goes on.
@@ -217,6 +223,7 @@ impl Session {
             unstored: None,
             patience: Backoff::new(config.seed),
             refused: None,
+            tell_interfaces: false,
             tell_running: false,
             tell_refused: false,
             inventory: None,
@@ -249,6 +256,12 @@ impl Session {
     #[must_use]
     pub fn running(&self) -> &Held {
         &self.held
+    }
+
+    /// The hash of its manifest.
+    #[must_use]
+    pub const fn manifest(&self) -> Hash {
+        self.manifest
     }
 
     /// Whether a controller has taken the session.
@@ -413,6 +426,8 @@ impl Session {
         self.backoff.reset();
         self.statistics.begin(welcome.statistics);
         self.alerts.outbox.begin(welcome.alerts);
+        let says = self.config.interfaces.as_ref().is_some_and(Interfaces::fits);
+        self.tell_interfaces = says && welcome.version >= INTERFACES_SINCE;
         // Whatever answer was lost is said again.
         self.tell_running = true;
         self.tell_refused = self.refused.is_some();
@@ -632,7 +647,8 @@ impl Session {
     }
 
     fn has_news(&self) -> bool {
-        self.tell_running
+        self.tell_interfaces
+            || self.tell_running
             || self.tell_refused
             || self.renewal.is_some()
             || self.inventory.is_some()
@@ -693,6 +709,12 @@ impl Session {
     }
 
     fn next_message(&mut self, now: Now, version: u8) -> Option<Message> {
+        // First: what is said of policies behind it can be judged by it.
+        if std::mem::take(&mut self.tell_interfaces)
+            && let Some(interfaces) = self.config.interfaces.clone()
+        {
+            return Some(Message::Session(SessionMessage::Interfaces(interfaces)));
+        }
         if std::mem::take(&mut self.tell_running) {
             let says = self.acknowledgement(version);
             return Some(Message::Policy(self.held.generation, says));

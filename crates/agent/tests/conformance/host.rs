@@ -10,6 +10,7 @@ use bartizan_config::policy::{self, PolicyFile};
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_flow::FlowEntry;
 use bartizan_packet::LinkType;
+use bartizan_stages::early::Early;
 use bartizan_stages::flow_ext::FlowExt;
 use bartizan_stages::record::Recorder;
 use bartizan_stages::settings::EngineSettings;
@@ -39,6 +40,8 @@ pub struct Host {
     /// What it runs with.
     pub settings: Settings,
     tenants: Vec<(String, TenantId)>,
+    /// The packets without a flow that a level may refuse, if it is asked for.
+    pub early: Option<Arc<Early>>,
     pub clock: Timestamp,
     /// The flow of the case of which a frame has gone on, by its place in the order of flows.
     open: Option<u64>,
@@ -46,13 +49,20 @@ pub struct Host {
 
 impl Host {
     pub fn new(case: &Case, stands: Stands) -> Result<Self, String> {
+        Self::with(case, stands, false)
+    }
+
+    /// `early`: its generation says what a level may refuse of packets without a flow.
+    pub fn with(case: &Case, stands: Stands, early: bool) -> Result<Self, String> {
         // Rules of detection stand beside the policy that names them.
         let rules = std::fs::read_to_string(folder().join(format!("policies/{}.rules", case.policy)));
         let mut agent = rules.map_or_else(|_| common::agent(), |rules| common::agent_and(ids(&rules)));
+        agent.set_early(early);
         let file = policy_file(&case.policy, &agent.function_names())?;
         let links: Vec<(&str, LinkId)> = common::links(&LINKS);
         let tenants = agent.policy_entries(&file, &links).map_err(|error| error.to_string())?.tenants;
         let prepared = agent.prepare(&file, &links).map_err(|error| error.to_string())?;
+        let early = prepared.chains.early.clone();
         let mut settings = bartizan_config::suricata::shipped();
         settings.set("flow.memcap", "4mb");
         // All drops are told, not only the first one of a flow.
@@ -70,7 +80,8 @@ impl Host {
         engine_settings.stream.strict = stands != Stands::FunctionsAlone;
         let worker = Worker::new(engine_settings, engine, Arc::new(prepared.chains))
             .map_err(|error| error.to_string())?;
-        Ok(Host { worker, settings, tenants, clock: Timestamp::from_parts(1_000_000, 0), open: None })
+        let clock = Timestamp::from_parts(1_000_000, 0);
+        Ok(Host { worker, settings, tenants, early, clock, open: None })
     }
 
     /// The case's flow and how many packets it had.
@@ -154,13 +165,12 @@ impl Host {
         }
     }
 
-    /// Counters of the packet filter's rules.
+    /// Counters of the packet filter's rules, by policy and place: `web.3`, `web.default`.
     pub fn rules(&self) -> BTreeMap<String, u64> {
         let mut rules = BTreeMap::new();
-        self.worker.visit_functions_by_name(&mut |function, name, value| {
-            if function == "pfw" && (name.starts_with("rule.") || name.starts_with("default.")) {
-                rules.insert(name.to_owned(), value);
-            }
+        self.worker.visit_rules(&mut |_, rule| {
+            let place = if rule.place == 0 { "default".to_owned() } else { rule.place.to_string() };
+            rules.insert(format!("{}.{place}", rule.name.policy), rule.packets);
         });
         rules
     }

@@ -84,6 +84,8 @@ pub const COMMANDS: &[CommandSpec] = commands! {
     "levels" [] "live flows by the level that handles them, and why the others are at the host";
     "explain-flow" [Argument { name: "flow", what: "FLOW", form: Form::Rest }]
         "of each live flow that fits: policy, chain, what is decided and by whom, level since when, why not lower";
+    "trace" [text("rule", "SID")]
+        "the conditions of a rule on the next packets, as `explain rule` shows them: `bartizan ctl trace --help`";
     "controller" [] "the controller that this device belongs to: whether it is connected, the generation that runs, what was counted, how the last connection ended";
     "function-list" [] "the functions that run: how each stands on each worker, failures, restarts";
     "function-health" [FUNCTION] "how a function stands: `running`, `stopped` or `failed`, and why";
@@ -92,6 +94,7 @@ pub const COMMANDS: &[CommandSpec] = commands! {
     "function-restart" [FUNCTION] "the same, also if it runs";
     "function-configure" [FUNCTION, Argument { name: "settings", what: "NAME=VALUE...", form: Form::Rest }]
         "other settings for a function than its sections of the policy say, until the program ends; `NAME=` takes one back";
+    "status" [] "the generation that runs, the content hashes of the files that it was built from, its rules, version, uptime";
     "control-stats" [] "what this socket has counted: clients, messages, refusals";
 };
 

@@ -11,6 +11,8 @@ pub struct Reply {
     pub ok: bool,
     /// What came of it, or why not.
     pub message: Value,
+    /// Members beside those of Suricata's answers: `bartizan` of the object.
+    pub own: Map<String, Value>,
 }
 
 /// What a client takes for no answer.
@@ -21,12 +23,19 @@ pub struct BadReply(String);
 impl Reply {
     /// It was carried out.
     pub fn ok(message: impl Into<Value>) -> Self {
-        Reply { ok: true, message: message.into() }
+        Reply { ok: true, message: message.into(), own: Map::new() }
     }
 
     /// It was not: why.
     pub fn refused(why: impl core::fmt::Display) -> Self {
-        Reply { ok: false, message: why.to_string().into() }
+        Reply { ok: false, message: why.to_string().into(), own: Map::new() }
+    }
+
+    /// With what Suricata's answers do not have.
+    #[must_use]
+    pub fn with(mut self, own: Map<String, Value>) -> Self {
+        self.own = own;
+        self
     }
 
     /// The answer to a client's first message, which has no more in it where all is well.
@@ -43,7 +52,13 @@ impl Reply {
             Value::Null => json!({"return": word}),
             message => json!({"message": message, "return": word}),
         };
-        let mut bytes = object.to_string().into_bytes();
+        let mut text = object.to_string();
+        if !self.own.is_empty() {
+            // Behind what clients of Suricata look for.
+            text.truncate(text.len().saturating_sub(1));
+            text.push_str(&format!(",\"bartizan\":{}}}", Value::Object(self.own.clone())));
+        }
+        let mut bytes = text.into_bytes();
         if version == Version::V2 {
             bytes.push(b'\n');
         }
@@ -62,7 +77,11 @@ impl Reply {
             Some("NOK") => false,
             _ => return Err(BadReply("it has no `return` that is OK or NOK".to_owned())),
         };
-        Ok(Reply { ok, message: object.remove("message").unwrap_or_default() })
+        let own = match object.remove("bartizan") {
+            Some(Value::Object(own)) => own,
+            _ => Map::new(),
+        };
+        Ok(Reply { ok, message: object.remove("message").unwrap_or_default(), own })
     }
 }
 
@@ -79,6 +98,11 @@ mod tests {
         for reply in [Reply::ok(json!({"count": 1})), Reply::refused("x\ny"), Reply::welcome()] {
             assert_eq!(Reply::parse(&reply.to_message(Version::V2)), Ok(reply));
         }
+        let own = Map::from_iter([("generation".to_owned(), json!(2))]);
+        let reply = Reply::ok("done").with(own);
+        let text = reply.to_message(Version::V1);
+        assert_eq!(text, br#"{"message":"done","return":"OK","bartizan":{"generation":2}}"#);
+        assert_eq!(Reply::parse(&text), Ok(reply));
         for text in [&b"{}"[..], b"{\"return\": 1}", b"[]", b"{"] {
             assert!(Reply::parse(text).is_err());
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a client says: which version it speaks, and commands.
 
+use crate::json::{self, NotTaken};
 use serde_json::{Map, Value, json};
 
 /// A version of the protocol.
@@ -27,6 +28,9 @@ pub enum Malformed {
     /// It is not JSON.
     #[error("the message is not JSON: {0}")]
     Json(String),
+    /// A key stands twice in an object.
+    #[error("{0}")]
+    Twice(String),
     /// The first message says no version.
     #[error("the first message says the version: {{\"version\": \"0.2\"}}")]
     NoVersion,
@@ -44,7 +48,12 @@ pub enum Malformed {
 }
 
 fn object(message: &[u8]) -> Result<Map<String, Value>, Malformed> {
-    serde_json::from_slice(message).map_err(|error| Malformed::Json(error.to_string()))
+    match json::read(message) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err(Malformed::Json("it is no object".to_owned())),
+        Err(NotTaken::Json(error)) => Err(Malformed::Json(error)),
+        Err(twice @ NotTaken::Twice { .. }) => Err(Malformed::Twice(twice.to_string())),
+    }
 }
 
 /// The first message of a client.
@@ -123,6 +132,20 @@ mod tests {
         assert_eq!(request(&plain.to_message()), Ok(plain));
         assert_eq!(request(br#"{"command": 1}"#), Err(Malformed::NoCommand));
         assert_eq!(request(br#"{"command": "x", "arguments": [1]}"#), Err(Malformed::Arguments));
+        // Which of two would hold is not guessed, wherever they stand.
+        for (text, at) in [
+            (r#"{"command": "uptime", "command": "shutdown"}"#, "/command"),
+            (r#"{"command": "x", "arguments": {}, "arguments": {"a": 1}}"#, "/arguments"),
+            (r#"{"command": "x", "arguments": {"iface": "a", "iface": "b"}}"#, "/arguments/iface"),
+            (
+                r#"{"command": "x", "arguments": {"settings": {"ports": 1, "ports": 2}}}"#,
+                "/arguments/settings/ports",
+            ),
+        ] {
+            let error = request(text.as_bytes()).unwrap_err();
+            assert!(matches!(&error, Malformed::Twice(said) if said.starts_with(at)), "{text}: {error}");
+        }
+        assert!(matches!(version(br#"{"version": "0.2", "version": "0.1"}"#), Err(Malformed::Twice(_))));
         // serde_json bounds how deep values lie.
         let deep =
             format!("{{\"command\":\"x\",\"arguments\":{}{}}}", "{\"a\":".repeat(500), "}".repeat(500));

@@ -72,7 +72,7 @@ impl From<DeviceId> for String {
 }
 
 /// A SHA-256; 64 hexadecimal digits in bodies.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Hash(pub [u8; 32]);
 
@@ -81,9 +81,12 @@ pub struct Hash(pub [u8; 32]);
 #[error("a hash is 64 hexadecimal digits")]
 pub struct HashError;
 
+/// All digits, or with a precision the first so many.
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        let digits: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        let shown = f.precision().unwrap_or(digits.len());
+        f.write_str(digits.get(..shown).unwrap_or(&digits))
     }
 }
 

@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn what_levels_do_is_said_in_short_only_if_it_is_the_same() {
-        use crate::southbound::{LeftOut, LevelStands, LevelState, RulesAtLevel};
+        use crate::southbound::{LeftOut, LevelStands, LevelState, LocalContent, RulesAtLevel};
         let took = Took { build: 1, store: 2, swap: 3 };
         let level = |level: &str, generation| LevelStands {
             link: "wan".into(),
@@ -90,7 +90,7 @@ mod tests {
         };
         let stands = |generation, below| {
             let levels = vec![level("host", generation), level("xdp", below)];
-            Stands { levels, left_out: LeftOut::default() }
+            Stands { levels, left_out: LeftOut::default(), content: None }
         };
         let running = |stands| Running { stands, ..running(1, &[("host", 6)], Some(took)) };
         let in_short = |told: &LastRunning, stands| {
@@ -110,6 +110,11 @@ mod tests {
         let left_out = LeftOut { count: 1, first: Vec::new() };
         assert!(!in_short(&told, Stands { left_out, ..stands(6, 6) }));
         assert_eq!(told.in_short(6, &running(None)), None);
+        // Other files of the device's own.
+        let content = Some(LocalContent { lists: Hash([1; 32]), settings: Hash([2; 32]) });
+        assert!(!in_short(&told, Stands { content, ..stands(6, 6) }));
+        told.note(&running(Some(Stands { content, ..stands(5, 5) })));
+        assert!(in_short(&told, Stands { content, ..stands(6, 6) }));
         // One that was off and is off.
         told.note(&running(Some(stands(5, 0))));
         assert!(in_short(&told, stands(6, 0)) && !in_short(&told, stands(6, 6)));

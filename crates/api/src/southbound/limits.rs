@@ -40,6 +40,12 @@ pub const LEFT_OUT: usize = 8;
 /// Bytes of such a name, and of its reason.
 pub const LEFT_OUT_BYTES: usize = 256;
 
+/// Links that a device names, and ports.
+pub const INTERFACES: usize = 1_024;
+
+/// Bytes of such a name.
+pub const INTERFACE_BYTES: usize = 256;
+
 /// Alerts of one alert message: with events of the greatest length they fit into a message, compressed or not.
 pub const ALERTS: usize = 128;
 

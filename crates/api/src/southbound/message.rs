@@ -53,7 +53,7 @@ impl Message {
     /// It is longer than a message may be.
     pub fn encode(&self, version: u8) -> Result<Vec<u8>, EncodeError> {
         let (head, mut body) = match self {
-            Message::Session(message) => message.encode()?,
+            Message::Session(message) => message.encode(version)?,
             Message::Policy(generation, message) => message.encode(*generation, version)?,
             Message::Rule(message) => message.encode()?,
             Message::Function(request, message) => message.encode(*request)?,
@@ -89,8 +89,9 @@ impl Message {
         };
         Ok(match head.sub {
             SubProtocol::Session => {
+                let version = head.version;
                 let (head, body) = SessionMessage::split(bytes)?;
-                Message::Session(SessionMessage::decode(head, &open(body)?)?)
+                Message::Session(SessionMessage::decode(version, head, &open(body)?)?)
             }
             SubProtocol::Policy => {
                 let version = head.version;

@@ -10,6 +10,7 @@
 //! * `session`, `policy`, `rule`, `function`, `statistics`, `alert`: the six sub-protocols;
 //! * `stands`: what levels do and which rules nobody evaluates, a part of an acknowledgement;
 //! * `told`: what both sides remember of a connection, by which the acknowledgement is short;
+//! * `interfaces`: the links and ports that policies may name on a device;
 //! * `message`, `decoder`: all of it together.
 
 mod alert;
@@ -19,6 +20,7 @@ mod error;
 mod function;
 mod head;
 mod ids;
+mod interfaces;
 mod last_running;
 pub mod limits;
 mod message;
@@ -36,8 +38,10 @@ pub use error::{DecodeError, EncodeError, ErrorKind};
 pub use function::{FunctionMessage, FunctionOrder, FunctionState};
 pub use head::{COMPRESSED, FIRST_VERSION, HEAD, Head, SubProtocol, VERSIONS, common_version};
 pub use ids::{DeviceId, Hash, HashError, IdError};
+pub use interfaces::{INTERFACES_SINCE, Interfaces};
 pub use last_running::LastRunning;
 pub use message::Message;
+pub(crate) use objects::part as hash_part;
 pub use objects::{Manifest, Object, ObjectKey, Policy, RuleGroup, RuleType, Rules};
 pub use policy::{
     DONE_SINCE, Diagnostic, Inventory, PolicyMessage, Refusal, RefusalCode, Running, Took, WorkerRuns,
@@ -45,5 +49,5 @@ pub use policy::{
 pub use pulse::{DEAD_AFTER, Now, Pulse};
 pub use rule::{RuleMessage, RuleOp, RuleParts};
 pub use session::{Enrol, Enrolled, Hello, Refuse, RefuseCode, SessionMessage, Welcome};
-pub use stands::{LeftOut, LevelStands, LevelState, RuleLeftOut, RulesAtLevel, Stands};
+pub use stands::{LeftOut, LevelStands, LevelState, LocalContent, RuleLeftOut, RulesAtLevel, Stands};
 pub use statistics::{Delta, StatisticsMessage};

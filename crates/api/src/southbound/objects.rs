@@ -180,7 +180,7 @@ impl Object {
 }
 
 /// A part behind its length, so that no two lists of parts have the same bytes.
-fn part(hasher: &mut Sha256, bytes: &[u8]) {
+pub(crate) fn part(hasher: &mut Sha256, bytes: &[u8]) {
     hasher.update(u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes());
     hasher.update(bytes);
 }

@@ -55,6 +55,8 @@ const TOOK: u8 = 2;
 
 /// The version with [`Running::stands`].
 const STANDS: u8 = 4;
+/// The first version with [`Stands::content`].
+const CONTENT: u8 = 6;
 
 impl Running {
     /// As it is said in a version.
@@ -62,6 +64,9 @@ impl Running {
         let mut running = self.clone();
         running.took.take_if(|_| version < TOOK);
         running.stands.take_if(|_| version < STANDS);
+        if let Some(stands) = &mut running.stands {
+            stands.content.take_if(|_| version < CONTENT);
+        }
         running
     }
 
@@ -71,6 +76,7 @@ impl Running {
         match &self.stands {
             _ if self.took.is_some() && version < TOOK => none("took"),
             Some(_) if version < STANDS => none("stands"),
+            Some(stands) if stands.content.is_some() && version < CONTENT => none("content"),
             Some(stands) => stands.check(),
             None => Ok(()),
         }
@@ -182,7 +188,7 @@ impl PolicyMessage {
             PolicyMessage::Delete(object) => (2, body::write(&Delete { object: object.clone() })?),
             PolicyMessage::Commit(manifest) if version >= DONE_SINCE => (3, manifest.0.to_vec()),
             PolicyMessage::Commit(manifest) => (3, body::write(&Commit { manifest: *manifest })?),
-            PolicyMessage::Running(running) if version < STANDS => {
+            PolicyMessage::Running(running) if version < CONTENT => {
                 (4, body::write(&running.in_version(version))?)
             }
             PolicyMessage::Running(running) => (4, body::write(running)?),

@@ -4,6 +4,7 @@
 use super::body;
 use super::error::{DecodeError, EncodeError};
 use super::ids::{DeviceId, Hash};
+use super::interfaces::{INTERFACES_SINCE, Interfaces};
 use serde::{Deserialize, Serialize};
 
 /// The agent's first message. Keys that are not known are passed over: later versions may say more.
@@ -122,13 +123,15 @@ pub enum SessionMessage {
     Enrol(Enrol),
     /// Controller: operation 7.
     Enrolled(Enrolled),
+    /// Agent: operation 8, of version 5 on. The links and ports of the device, all of them each time.
+    Interfaces(Interfaces),
 }
 
 impl SessionMessage {
     /// Bytes of the head.
     const HEAD: usize = 4;
 
-    pub(super) fn encode(&self) -> Result<(Vec<u8>, Vec<u8>), EncodeError> {
+    pub(super) fn encode(&self, version: u8) -> Result<(Vec<u8>, Vec<u8>), EncodeError> {
         let (op, body) = match self {
             SessionMessage::Hello(hello) => (1, body::write(hello)?),
             SessionMessage::Welcome(welcome) => (2, body::write(welcome)?),
@@ -137,6 +140,10 @@ impl SessionMessage {
             SessionMessage::Bye => (5, Vec::new()),
             SessionMessage::Enrol(enrol) => (6, body::write(enrol)?),
             SessionMessage::Enrolled(enrolled) => (7, body::write(enrolled)?),
+            SessionMessage::Interfaces(_) if version < INTERFACES_SINCE => {
+                return Err(EncodeError::Version("interfaces", version));
+            }
+            SessionMessage::Interfaces(interfaces) => (8, body::write(interfaces)?),
         };
         Ok((vec![op, 0, 0, 0], body))
     }
@@ -151,7 +158,7 @@ impl SessionMessage {
         Ok((*head, rest))
     }
 
-    pub(super) fn decode([op, ..]: [u8; Self::HEAD], bytes: &[u8]) -> Result<Self, DecodeError> {
+    pub(super) fn decode(version: u8, [op, ..]: [u8; Self::HEAD], bytes: &[u8]) -> Result<Self, DecodeError> {
         Ok(match op {
             1 => SessionMessage::Hello(body::read("hello", bytes)?),
             2 => SessionMessage::Welcome(body::read("welcome", bytes)?),
@@ -160,6 +167,11 @@ impl SessionMessage {
             5 => body::none("bye", bytes, SessionMessage::Bye)?,
             6 => SessionMessage::Enrol(body::read("enrol", bytes)?),
             7 => SessionMessage::Enrolled(body::read("enrolled", bytes)?),
+            8 if version >= INTERFACES_SINCE => {
+                let interfaces: Interfaces = body::read("interfaces", bytes)?;
+                interfaces.check()?;
+                SessionMessage::Interfaces(interfaces)
+            }
             op => return Err(DecodeError::Op { sub: "session", op }),
         })
     }

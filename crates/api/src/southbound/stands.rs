@@ -3,6 +3,7 @@
 
 use super::body;
 use super::error::DecodeError;
+use super::ids::Hash;
 use super::limits;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -104,6 +105,19 @@ pub struct Stands {
     pub levels: Vec<LevelStands>,
     /// Rules of libraries that nobody evaluates: no rules, or with keywords and protocols that the device does not have.
     pub left_out: LeftOut,
+    /// Content hashes of the device's own files; of version 6 on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<LocalContent>,
+}
+
+/// Content hashes of files that no controller has sent ([`crate::content`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LocalContent {
+    /// Files that rules name, reputations, locations.
+    pub lists: Hash,
+    /// Host file, suricata.yaml and what they name.
+    pub settings: Hash,
 }
 
 impl Stands {
@@ -113,7 +127,7 @@ impl Stands {
             let generation = if before.generation == 0 { 0 } else { generation };
             *now == LevelStands { generation, ..before.clone() }
         };
-        self.left_out == before.left_out
+        (&self.left_out, &self.content) == (&before.left_out, &before.content)
             && self.levels.len() == before.levels.len()
             && self.levels.iter().zip(&before.levels).all(same)
     }

@@ -3,6 +3,7 @@
 
 use super::{AppLayer, Disruption, Engine, FlowInfo, Known, OPEN_LIMIT, context};
 use crate::detection::Likely;
+use crate::event;
 use crate::protocol::Transport;
 use bartizan_base::{Direction, PerDirection};
 
@@ -101,6 +102,7 @@ impl AppLayer {
     /// The parser cannot go on behind what is missing. Where it is a hole prevention has no more inspection to offer
     /// (`app-layer.error-policy`), wherever it lies; passively, and where nobody asked before, the other direction is read on.
     pub(super) fn lost(&mut self, engine: &Engine, direction: Direction, flow: &FlowInfo) {
+        self.lost_at_gap = true;
         self.disrupt(engine, direction, Disruption::Gap, flow);
         if flow.prevents && self.holes[direction] {
             self.failed_parsing = true;
@@ -139,12 +141,26 @@ impl AppLayer {
         }
     }
 
-    /// The flow is over: what prevention waited for, though no side can speak a protocol by what is known of it, did not come.
+    /// The flow is over. No protocol came where a switch had announced one, nor what prevention waited for
+    /// though no side can speak a
+    /// protocol by what is known of it.
     pub fn end_detection(&mut self) {
-        if self.protocol == Known::Pending
-            && self.by_direction == PerDirection::new(Known::Failed, Known::Failed)
-        {
+        let is_switched = self.original.is_some();
+        let failed = self.by_direction == PerDirection::new(Known::Failed, Known::Failed);
+        if self.protocol == Known::Pending && (is_switched || failed) {
+            if is_switched && self.expected.is_some() {
+                self.events.set(event::UNEXPECTED_PROTOCOL);
+            }
             self.give_up(false);
+        }
+    }
+
+    /// A datagram came that has nothing for detection to look at: it is empty, or carries a packet. Unless
+    /// another one tells, the flow
+    /// speaks no protocol of ours.
+    pub fn pass_datagram(&mut self) {
+        if self.protocol == Known::Pending {
+            self.protocol = Known::Failed;
         }
     }
 

@@ -3,13 +3,18 @@
 
 pub mod dns;
 pub mod http;
+pub mod http2;
 pub mod tftp;
 pub mod tls;
 
 use crate::protocol::{ProtocolId, ProtocolSpec};
 
 /// All protocols. The position is the [`ProtocolId`]; the order is that in which probes of one port are asked.
-pub const TABLE: &[&ProtocolSpec] = &[&http::SPEC, &tls::SPEC, &dns::SPEC, &dns::MDNS, &tftp::SPEC];
+pub const TABLE: &[&ProtocolSpec] =
+    &[&http::SPEC, &tls::SPEC, &dns::SPEC, &dns::MDNS, &tftp::SPEC, &http2::SPEC];
+
+/// The number of HTTP/2.
+pub const HTTP2: ProtocolId = ProtocolId(5);
 
 /// The entry of a protocol.
 #[must_use]

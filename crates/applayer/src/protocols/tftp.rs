@@ -76,11 +76,11 @@ pub(crate) const LIMITS: &[Limit] = limits! {
         in ["applayer/protocols/tftp.rs"], "the oldest are let go of", [Trace::Event("tftp.flooded")];
 };
 
-/// One of the five operations, with something behind it.
+/// A zero byte, with something behind it: that is enough at the port, as in Suricata.
 fn probe(_transport: Transport, _direction: Direction, bytes: &[u8]) -> Probe {
     match bytes {
-        [0, 1..=5, _, _, ..] => Probe::Yes(Direction::ToServer),
-        [] | [0] | [0, 1..=5] | [0, 1..=5, _] => Probe::More,
+        [0, _, _, _, ..] => Probe::Yes(Direction::ToServer),
+        [] | [0] | [0, _] | [0, _, _] => Probe::More,
         _ => Probe::No,
     }
 }
@@ -109,7 +109,8 @@ impl TftpTransaction {
         let mut common = TxCommon::default();
         // There is nothing of it in the other direction.
         common.done.to_client = Path::ALL;
-        Some(TftpTransaction { common, operation, file: file.into(), mode: mode.into() })
+        // Letter case means nothing in a mode; records and rules have it in small letters, as in Suricata.
+        Some(TftpTransaction { common, operation, file: file.into(), mode: mode.to_ascii_lowercase().into() })
     }
 }
 
@@ -179,7 +180,8 @@ impl Parser for TftpParser {
         if direction == Direction::ToClient {
             return Progress::Done;
         }
-        let Some(request) = TftpTransaction::read(input.data) else { return Progress::Error };
+        // A datagram that is no request says nothing about the next one.
+        let Some(request) = TftpTransaction::read(input.data) else { return Progress::Done };
         self.held.push(request);
         if self.held.len() > MAX_HELD {
             let oldest = self.held.range().start;
@@ -257,7 +259,7 @@ mod tests {
     fn requests_are_read() {
         for (bytes, expected) in [
             (request(1, "a/b", "octet"), Some((1, "a/b", "octet"))),
-            (request(2, "", "MAIL"), Some((2, "", "MAIL"))),
+            (request(2, "", "MAIL"), Some((2, "", "mail"))),
             ([request(1, "x", "netascii").as_slice(), b"tsize\x000\0"].concat(), Some((1, "x", "netascii"))),
             (request(3, "x", "octet"), None),
             (request(1, "x", "binary"), None),
@@ -270,6 +272,20 @@ mod tests {
             let expected =
                 expected.map(|(op, file, mode): (u16, &str, &str)| (op, file.as_bytes(), mode.as_bytes()));
             assert_eq!(found, expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_bad_request_hides_no_later_one() {
+        let good = request(1, "boot.img", "octet");
+        for bad in
+            [request(1, "x", "bogus"), request(9, "x", "octet"), b"\0".to_vec(), b"\0\x01x\0octet".to_vec()]
+        {
+            let mut driver = suite::Driver::new(&SPEC, Transport::Udp);
+            for datagram in [&bad, &good, &bad, &good] {
+                driver.send(Direction::ToServer, datagram);
+            }
+            assert_eq!(driver.parser().tx_range(), 0..2, "{bad:?}");
         }
     }
 

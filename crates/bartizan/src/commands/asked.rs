@@ -44,7 +44,8 @@ pub struct Args {
     /// Override one setting.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
-    /// Rules that cannot be evaluated here, and misspelt settings, are errors, too.
+    /// Rules that cannot be evaluated here, and settings that are misspelt, whose loss weakens, or whose
+    /// events are not written, are errors, too.
     #[arg(long)]
     strict: bool,
     /// Name each rule that cannot be evaluated and each setting without effect.

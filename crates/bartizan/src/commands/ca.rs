@@ -2,6 +2,7 @@
 //! `bartizan ca`: certificates of controllers and devices, and tokens for a device's first one.
 
 use crate::error::{Exit, Failure};
+use crate::say;
 use bartizan_agent::session::client::{self, wall_clock};
 use bartizan_api::southbound::DeviceId;
 use bartizan_channel::authority::{Authority, IssuedCertificate, Withdrawn};
@@ -128,7 +129,8 @@ fn with(authority: &Authority, command: &Command, now: u64) -> Result<(), Failur
         Command::Issue { device, request, days } => {
             let request = std::fs::read_to_string(request).map_err(at(request))?;
             let issued = authority.issue_device(id(device)?.as_str(), &request, now, *days);
-            print(&issued.map_err(Failure::input)?.certificate)
+            print(&issued.map_err(Failure::input)?.certificate);
+            Ok(())
         }
         Command::Token { device, controller, minutes } => {
             let text = std::fs::read_to_string(controller).map_err(at(controller))?;
@@ -155,7 +157,10 @@ fn with(authority: &Authority, command: &Command, now: u64) -> Result<(), Failur
             );
             Ok(())
         }
-        Command::Trusted => print(&authority.trusted(now).map_err(Failure::input)?),
+        Command::Trusted => {
+            print(&authority.trusted(now).map_err(Failure::input)?);
+            Ok(())
+        }
         Command::List { json } => list(&authority.list().map_err(Failure::input)?, *json, now),
         Command::Make { .. } | Command::Enrol { .. } => Ok(()),
     }
@@ -217,7 +222,7 @@ fn at(path: &Path) -> impl Fn(std::io::Error) -> Failure + '_ {
     move |error| Failure::input(format!("{}: {error}", path.display()))
 }
 
-fn print(pem: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(pem.as_bytes()).map_err(Failure::stopped)
+fn print(pem: &str) {
+    // A failure is noted, and told at the end.
+    let _ = say::out().write_all(pem.as_bytes());
 }

@@ -6,7 +6,8 @@ use crate::error::{Exit, Failure};
 use crate::firewall::{self, FirewallOptions};
 use crate::generation::{Builder, Options, is_policy, said_by};
 use crate::reload::Inventory;
-use crate::{control, findings, load, rule_files, say, unused};
+use crate::{control, findings, load, rule_files, say, stats, unused};
+use bartizan_api::content::Contents;
 use bartizan_base::{Generation, Settings};
 use bartizan_detect::needs::Needs;
 use bartizan_detect::ruleset::Loaded;
@@ -36,7 +37,8 @@ pub struct Args {
     /// Override one setting.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
-    /// Rules that cannot be evaluated here, and misspelt settings, are errors, too.
+    /// Rules that cannot be evaluated here, and settings that are misspelt, whose loss weakens, or whose
+    /// events are not written, are errors, too.
     #[arg(long)]
     strict: bool,
     /// Show each rule that cannot be evaluated here, and each setting without effect, also when they are many.
@@ -86,11 +88,13 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 /// Checks settings, rules and policies as a run would read them. Malformed rules, settings and policies are errors; rules that are right and
 /// cannot be evaluated here are warnings, and errors only with `--strict`.
 pub fn check(job: &Job) -> Result<Exit, Failure> {
-    let mut settings = job.options.settings()?;
+    let mut contents = Contents::default();
+    let mut settings = job.options.settings(&mut contents)?;
     load::data_folder(&mut settings, Path::new(""));
     let mut warnings = Vec::new();
     let cache = crate::cache::open(job.options.cache.cache.as_deref(), &mut warnings)?;
     let base = load::Base::with(&settings, cache, load::HOSTS, &mut warnings)?;
+    contents.absorb(base.contents());
     let per_policy =
         job.policies.iter().map(|p| of_policy(&job.options, p)).collect::<Result<Vec<_>, _>>()?;
     let mut problems: Vec<String> = per_policy.iter().flat_map(|policy| policy.problems.clone()).collect();
@@ -99,34 +103,41 @@ pub fn check(job: &Job) -> Result<Exit, Failure> {
         // A start goes on without them; a test fails, as Suricata's does.
         rules.extend(rule_files::of(&settings, &mut problems));
     }
-    let mut files = load::rule_files(&rules)?;
-    let of_firewall = job.options.firewall.files(&settings, &mut warnings)?;
+    let mut files = load::rule_files(&rules, &mut contents)?;
+    let of_firewall = job.options.firewall.files(&settings, &mut contents, &mut warnings)?;
     let has_rules = !rules.is_empty() || !of_firewall.is_empty();
     files.extend(of_firewall);
     let mut notes = Vec::new();
     let loaded = base.rules(&mut files, &settings, &[], &mut notes);
     say::notes(&notes);
     let loaded = loaded?;
+    load::add_lists(&mut contents, &loaded);
+    per_policy.iter().for_each(|policy| contents.absorb(&policy.contents));
     let mut inventory = Inventory::default();
     inventory.add(&files, &loaded);
     let empty = per_policy.iter().flat_map(|policy| policy.empty.clone()).chain(inventory.empty_files());
     warnings.extend(empty);
-    let misspelt = settings_problems(job, &settings, &loaded, &mut warnings)?;
+    warnings.extend(load::unseen_http2(&settings, &Needs::of(&loaded.rules)));
+    let faulty = settings_problems(job, &settings, &loaded, &mut warnings)?;
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
     let strict = job.options.strict;
     // A rule of the firewall that is missing is an error, whatever the reason.
     let missing = loaded.firewall_refused;
-    let found = findings::graded(&loaded.diagnostics, strict);
+    let mut found = findings::graded(&loaded.diagnostics, strict);
+    found.extend(base.unused_thresholds(inventory.running()));
     let errors = found.iter().filter(|d| d.severity == Severity::Error).count()
         + problems.len()
         + usize::from(missing > 0);
+    // Of what a start would take: what is not right would not be in force.
+    let content = (errors == 0).then(|| contents.hashes());
     let report = &loaded.rules.report;
     if job.json {
         let of_policies: Vec<_> = per_policy.iter().map(|policy| &policy.report).collect();
         let result = serde_json::json!({
             "diagnostics": found, "rules": report, "policies": problems, "rules_of_policies": of_policies, "warnings": warnings,
+            "content": content,
         });
         println!("{result}");
     } else {
@@ -148,13 +159,14 @@ pub fn check(job: &Job) -> Result<Exit, Failure> {
         if job.policies.is_empty() || has_rules {
             print_counts("", report);
         }
+        content.iter().for_each(|content| println!("{content}"));
     }
-    Ok(if errors > 0 || (strict && misspelt) { Exit::Input } else { Exit::Done })
+    Ok(if errors > 0 || (strict && faulty) { Exit::Input } else { Exit::Done })
 }
 
 fn print_rules(found: &[Diagnostic], report: &RuleSetReport, each: bool) {
     let color = std::io::stdout().is_terminal();
-    let mut out = std::io::stdout().lock();
+    let mut out = say::out();
     for finding in found.iter().filter(|finding| each || !findings::is_unsupported(finding)) {
         say::diagnostic(&mut out, finding, color);
         say::line(&mut out, format_args!(""));
@@ -179,7 +191,7 @@ fn print_counts(of: &str, report: &RuleSetReport) {
     }
 }
 
-/// Reads settings as a run does, down to its outputs. True: there is a key that is misspelt.
+/// Reads settings as a run does, down to its outputs. True: some are errors with `--strict`.
 fn settings_problems(
     job: &Job,
     settings: &Settings,
@@ -198,6 +210,7 @@ fn settings_problems(
     Rights::from_settings(settings).map_err(&wrong)?;
     // What only a run asks for.
     control::of_settings(settings).map_err(&wrong)?;
+    stats::interval(settings)?;
     let _ = settings.get("default-log-dir");
     settings.mark_read("rule-files");
     let _ = settings.get("default-rule-path");
@@ -213,6 +226,8 @@ struct OfPolicy {
     report: Option<RuleSetReport>,
     /// Its rule files without rules.
     empty: Vec<String>,
+    /// The contents that it was built from; none if it was not built.
+    contents: Contents,
 }
 
 /// Whether there was a rule at all.
@@ -245,11 +260,12 @@ fn of_policy(of: &Options, path: &Path) -> Result<OfPolicy, Failure> {
                     if malformed == 1 { "it" } else { "them" },
                 ));
             }
-            Ok(OfPolicy { problems, report: Some(built.report), empty: built.inventory.empty_files() })
+            let (report, empty) = (Some(built.report), built.inventory.empty_files());
+            Ok(OfPolicy { problems, report, empty, contents: built.contents })
         }
         Err(error) => {
             let problems = error.to_string().lines().map(str::to_owned).collect();
-            Ok(OfPolicy { problems, report: None, empty: Vec::new() })
+            Ok(OfPolicy { problems, report: None, empty: Vec::new(), contents: Contents::default() })
         }
     }
 }

@@ -2,7 +2,9 @@
 //! `bartizan completions SHELL`.
 
 use crate::error::{Exit, Failure};
+use crate::say;
 use clap::CommandFactory;
+use std::io::Write as _;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -13,6 +15,10 @@ pub struct Args {
 
 /// Prints them.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    clap_complete::generate(args.shell, &mut crate::Cli::command(), "bartizan", &mut std::io::stdout());
+    // The generator panics where it cannot write.
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut crate::Cli::command(), "bartizan", &mut text);
+    // A failure is noted, and told at the end.
+    let _ = say::out().write_all(&text);
     Ok(Exit::Done)
 }

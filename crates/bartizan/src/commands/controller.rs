@@ -3,6 +3,8 @@
 
 use crate::error::{Exit, Failure};
 use crate::{plane, signals};
+use bartizan_controller::resources;
+use bartizan_controller::rest::openapi;
 use bartizan_controller::southbound::ServerConfig;
 use bartizan_controller::start::Southbound;
 use std::net::SocketAddr;
@@ -14,6 +16,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   bartizan controller --state /var/lib/bartizan
   bartizan controller --southbound 0.0.0.0:7443       agents connect there; an authority is made if there is none
+  bartizan controller --openapi                       the document that clients are generated from
   curl --cacert STATE/tls-certificate.pem -H \"Authorization: Bearer $(cat STATE/bootstrap-token)\" \\
        --json '{\"name\": \"me\", \"scope\": \"admin\"}' https://localhost:9443/v1/tokens";
 
@@ -32,6 +35,9 @@ pub struct Args {
     /// Folder of the authority for agents' certificates, made if it is not there; `ca` in the folder of the state unless given.
     #[arg(long, value_name = "DIR")]
     ca: Option<PathBuf>,
+    /// Print the OpenAPI document of the REST API, and end.
+    #[arg(long)]
+    openapi: bool,
     /// Make a bootstrap token although there are administrators: for when their tokens are lost.
     #[arg(long)]
     bootstrap: bool,
@@ -42,6 +48,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
+    if args.openapi {
+        println!("{:#}", openapi::document(&resources::routes()));
+        return Ok(Exit::Done);
+    }
     signals::install();
     let southbound = args.southbound.map(|listen| {
         let (authority, server) = (args.ca.clone(), ServerConfig::default());

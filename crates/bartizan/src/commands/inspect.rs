@@ -4,8 +4,9 @@
 use super::captures::{self, Capture, Filter, Reading, Taker};
 use crate::error::{Exit, Failure};
 use crate::generation::{Builder, BuiltPolicy, Options, find_link, said_by};
+use crate::steer::tell;
 use crate::stores::Stores;
-use crate::{firewall, load, plan, signals, stats, unused};
+use crate::{firewall, load, machine_code, plan, signals, stats, unused};
 use bartizan_base::{Generation, LinkId, Settings, Timestamp};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo, StatsNow};
 use bartizan_dataplane::event_ring::{
@@ -17,6 +18,8 @@ use bartizan_events::EveOutputs;
 use bartizan_events::config::{Destination, EveOutput};
 use bartizan_events::file_store::WhenBehind;
 use bartizan_events::output::{Rights, Unfit};
+use bartizan_events::sink::{Incident, Patience, SinkProblem};
+use bartizan_pattern::jit_support;
 use bartizan_rules::RuleSetReport;
 use bartizan_stages::settings::EngineSettings;
 use bartizan_stages::stats::Counters;
@@ -243,11 +246,14 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     warnings.extend(continued(settings, &out)?);
     let mut recorder = EveRecorder::new(settings, &out, ips, run.clone(), &mut warnings)
         .map_err(Failure::outputs(settings))?;
+    tell_absent_readers(&recorder);
+    recorder.wait_for_readers(Patience::over_captures(signals::stop_flag()));
     let mut stores = Stores::open(settings, &built.needs, &out, WhenBehind::Wait, &mut warnings)?;
     stores.handles().give(&mut recorder);
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
+    tell_of_machine_code(built.report.loaded);
     let with_stats = stats::interval(settings)?.is_some();
     unused::tell(&args.options, settings)?;
     let rules = stats::rules_of(&built.report);
@@ -273,12 +279,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let threads: Vec<_> =
         threads.into_iter().enumerate().map(|(index, own)| (stats::thread_name(index, None), own)).collect();
     let uptime = begun.elapsed().as_secs();
-    let now = StatsNow { clock, uptime, totals: &stats, threads: &threads, links: &[], rules };
-    let counters = recorder.stats_writer(with_stats).write(&now);
-    let incidents = recorder.finish();
+    let now = StatsNow { clock, uptime, totals: &stats, threads: &threads, links: &[], ports: &[], rules };
+    let (counters, incidents) = last_events(&mut recorder, with_stats, &now);
     let mut problems = kept;
     problems.extend(load::save_datasets(builder.shared(), &rights));
-    let written = write_stats(&out, &counters, &[], &rights);
+    let written = write_stats(&out, &counters, &StatsParts::default(), &rights);
     let flows = stats.iter().find(|(name, _)| *name == "flow.total").map_or(0, |(_, value)| *value);
     let summary = Summary {
         packets: totals.packets,
@@ -296,9 +301,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         eve: recorder.watches().first().map_or_else(|| out.join("eve.json"), |watch| watch.path().to_owned()),
         events_lost: recorder.watches().iter().map(|watch| watch.lost()).sum(),
     };
-    for incident in &incidents {
-        eprintln!("{}: {incident}", if incident.is_error() { "error" } else { "note" });
-    }
+    incidents.iter().for_each(tell);
     for problem in &problems {
         eprintln!("error: {problem}");
     }
@@ -306,6 +309,40 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     written?;
     let all = problems.is_empty() && summary.events_lost == 0 && !signals::stop_asked();
     Ok(if all { Exit::Done } else { Exit::Stopped })
+}
+
+/// Writes the event of statistics, with what was lost before it, and settles the outputs. Gives the counters
+/// as they are then, and what happened to the outputs.
+fn last_events(
+    recorder: &mut EveRecorder,
+    with_stats: bool,
+    now: &StatsNow<'_>,
+) -> (Counters, Vec<SinkProblem>) {
+    recorder.settle();
+    let mut statistics = recorder.stats_writer(with_stats);
+    let mut counters = statistics.write(now);
+    let incidents = recorder.finish();
+    statistics.refresh(&mut counters);
+    (counters, incidents)
+}
+
+/// Says what it costs that rules' expressions are interpreted, if they are.
+fn tell_of_machine_code(rules: u64) {
+    if let Some(note) = machine_code::note(jit_support()).filter(|_| rules > 0) {
+        eprintln!("note: {note}");
+    }
+}
+
+/// Says which outputs nobody reads yet.
+fn tell_absent_readers(recorder: &EveRecorder) {
+    for watch in recorder.watches() {
+        if let Some(SinkProblem { path, what: Incident::Lost { error, advice } }) = watch.take_problem() {
+            let path = path.display();
+            eprintln!(
+                "note: nobody reads events from {path} yet ({error}): its reader is waited for; {advice}"
+            );
+        }
+    }
 }
 
 /// Says which files have events already: those of this run come behind them.
@@ -327,11 +364,21 @@ fn continued(settings: &Settings, folder: &Path) -> Result<Vec<String>, Failure>
     Ok(outputs.into_iter().filter_map(of_output).collect())
 }
 
-/// Writes `stats.json`: every counter by its dotted name, and where there are several links those of each under `links`.
+/// Counters that stand beside those of all together, by the name of what has them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StatsParts<'s> {
+    /// Links, where there are several.
+    pub links: &'s [(String, Counters)],
+    /// Ports.
+    pub ports: &'s [(String, Counters)],
+}
+
+/// Writes `stats.json`: every counter by its dotted name, where there are several links those of each under
+/// `links`, and those of ports under `ports`.
 pub fn write_stats(
     folder: &Path,
     counters: &[(&'static str, u64)],
-    links: &[(String, Counters)],
+    parts: &StatsParts<'_>,
     rights: &Rights,
 ) -> Result<(), Failure> {
     let object = |counters: &[(&'static str, u64)]| -> serde_json::Map<String, serde_json::Value> {
@@ -340,9 +387,11 @@ pub fn write_stats(
         sorted.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()
     };
     let mut map = object(counters);
-    if !links.is_empty() {
+    for (key, all) in [("links", parts.links), ("ports", parts.ports)] {
         let of = |(name, counters): &(String, Counters)| (name.clone(), object(counters).into());
-        map.insert("links".to_owned(), serde_json::Value::Object(links.iter().map(of).collect()));
+        if !all.is_empty() {
+            map.insert(key.to_owned(), serde_json::Value::Object(all.iter().map(of).collect()));
+        }
     }
     let path = folder.join("stats.json");
     let failed =

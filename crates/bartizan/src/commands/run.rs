@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `bartizan run`: the stack on live traffic, on links that are inline between two interfaces or passive on one.
 
+use crate::channel::RunningGeneration;
 use crate::crew::{self, Parts, Stack};
 use crate::engines::Engines;
 use crate::error::{Exit, Failure};
@@ -12,11 +13,13 @@ use crate::offload::{Below, LevelCounters};
 use crate::plan::{self, Given, LinkPlan, Plan};
 use crate::reload::Inventory;
 use crate::southbound::{InForce, Workers};
-use crate::stats::{Statistics, StatsLink};
+use crate::stats::{Named, Statistics, StatsLink};
 use crate::steer::{Steering, tell};
 use crate::stores::Stores;
+use crate::traces::Traces;
 use crate::view::{self, View};
-use crate::{channel, control, firewall, load, lock, signals, southbound, stats, unused};
+use crate::{channel, control, firewall, load, lock, machine_code, say, signals, southbound, stats, unused};
+use bartizan_api::content::Contents;
 use bartizan_base::Generation;
 use bartizan_config::suricata;
 use bartizan_dataplane::board::Board;
@@ -26,9 +29,12 @@ use bartizan_events::file_store::WhenBehind;
 use bartizan_events::harmless;
 use bartizan_events::output::Rights;
 use bartizan_events::sink::SinkWatch;
+use bartizan_pattern::jit_support;
 use bartizan_ports::{AWAKE_DEVICE, Awake, Interface};
 use bartizan_rules::RuleSetReport;
+use bartizan_stages::record::Recorder as _;
 use bartizan_stages::settings::EngineSettings;
+use bartizan_stages::stats::Counters;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
@@ -70,37 +76,36 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     stores.handles().give(&mut recorder);
     let every = stats::interval(builder.settings())?;
     check_unread(&plan, &builder)?;
-    let refuses_midstream = refuses_midstream(&plan, &settings);
+    let refuses_midstream = refuses_midstream(&plan, &settings) && built.chains.enforces_something();
     let stack =
         |(link, settings): (&LinkPlan, _)| Some(Stack { settings, engine: engines.of(link.prevention)? });
     let stacks: Vec<Stack> = plan.links.iter().zip(settings).filter_map(stack).collect();
     let mut of_links = links.open(stacks, &mut warnings)?;
     let mut below = Below::open(&plan, &interfaces, &mut of_links, (&built.chains, &built.function_names))?;
     warnings.append(&mut below.notes);
-    let Built { chains, report, inventory, function_names, .. } = built;
+    let Built { chains, report, inventory, function_names, contents, .. } = built;
     warnings.iter().chain(&inventory.notes()).for_each(|warning| eprintln!("warning: {warning}"));
-    let workers = plan.links.iter().map(|link| link.workers).sum();
-    let board = Board::new(workers);
+    let board = Board::new(plan.workers());
     let source = source_of(&plan, &board, &recorder, function_names, below.counters());
     source.loaded(&report, builder.cache());
     let server = listener.map(|listener| metrics::serve(listener, Arc::clone(&source))).transpose()?;
     server.iter().for_each(|server| eprintln!("metrics: http://{}/metrics", server.address()));
-    let control = Arc::new(Control::for_workers(workers).map_err(Failure::stopped)?);
+    let control = Arc::new(Control::for_workers(plan.workers()).map_err(Failure::stopped)?);
     let statistics = statistics_of(&plan, &recorder, every, &report, board.clone());
-    let statistics = Arc::new(Mutex::new(statistics));
+    let statistics = Arc::new(Mutex::new(statistics.with_level(below.counters())));
     let (channel, inbox) = channel::open();
-    let view = view_of(&plan, &control, &source, &statistics);
+    let in_force = in_force_of(&builder, &inventory, &contents);
+    let view = view_of(&plan, &control, &source, (&statistics, &in_force));
     let (tap, alerts) = southbound::tap(plan.controller.as_ref());
     recorder.tap_alerts(tap.as_ref().map(AlertTap::another));
-    let in_force = in_force_of(&builder, &inventory);
     let functions = Functions::new(channel.clone(), view.clone());
-    let way =
-        (channel.clone(), Workers::new(&control, &in_force, &plan.links, below.stand.clone()), functions);
+    let way = (channel.clone(), Workers::new(&control, &in_force, &plan, below.stand.clone()), functions);
     let running = southbound::start(controller, alerts, way, (&source, &statistics))?;
-    let commands = commands_of(socket, (channel, view), &plan)?;
+    let traces = Arc::new(Traces::new(&control, builder.keywords(), &chains, builder.tenants()));
+    let commands = commands_of(socket, (channel, view), &traces, &plan)?;
     tell_what_runs(&plan, &builder, refuses_midstream);
-    let spin = plan.spin.unwrap_or_else(|| crew::spin(workers));
-    let live = LiveOptions { spin, awake: plan.awake, ..LiveOptions::default() };
+    tell_first(&in_force, &report);
+    let live = live_options(&plan);
     let below = Mutex::new(below);
     let parts = Parts { links: of_links, chains, live, control: &control, board };
     let (yaml, shared) = (builder.settings().clone(), Arc::clone(builder.shared()));
@@ -116,8 +121,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     };
     let steer = |finished: &dyn Fn() -> bool| {
         let (control, source, engines, given) = (&*control, &*source, &engines, &args.given);
-        let (rights, statistics, in_force) = (&rights, &*statistics, &*in_force);
-        let steering = Steering { control, source, engines, given, rights, statistics, in_force };
+        let (rights, statistics, in_force, traces) = (&rights, &*statistics, &*in_force, &*traces);
+        let steering = Steering { control, source, engines, given, rights, statistics, in_force, traces };
         steering.run(&mut builder, inventory, inbox, (&mut links, &below), finished);
     };
     let mut ended = crew::run(parts, &mut recorder, for_worker, steer)?;
@@ -127,26 +132,58 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     statistics.counted_beside(below.close(ended.failure.is_some()));
     let (threads, of_links) = ended.take_counters();
     statistics.warn(&of_links);
-    let (counters, of_links) = statistics.write(ended.clock, &ended.stats, threads, of_links);
-    recorder.finish().iter().for_each(tell);
+    let ports = statistics.ports(&ended.ports());
+    let last = Last { threads, of_links, ports: &ports };
+    let (counters, of_links) = last_events(&mut recorder, &mut statistics, &ended, last);
     let mut problems = stores.finish();
     problems.extend(load::save_datasets(&shared, &rights));
     problems.iter().for_each(|problem| eprintln!("error: {problem}"));
-    let events_failed = sum_up(&plan, &ended, &recorder);
+    let events_lost = sum_up(&plan, &ended, &recorder);
     if let Some(out) = &plan.out {
-        super::inspect::write_stats(out, &counters, &of_links, &rights)?;
+        let parts = super::inspect::StatsParts { links: &of_links, ports: &ports };
+        super::inspect::write_stats(out, &counters, &parts, &rights)?;
     }
     match ended.failure.or_else(|| links.end().map(Failure::stopped)) {
         Some(failure) => Err(failure),
-        None if events_failed || !problems.is_empty() => Ok(Exit::Stopped),
+        None if events_lost || !problems.is_empty() => Ok(Exit::Stopped),
         None => Ok(Exit::Done),
     }
 }
 
+fn live_options(plan: &Plan) -> LiveOptions {
+    let spin = plan.spin.unwrap_or_else(|| crew::spin(plan.workers()));
+    LiveOptions { spin, awake: plan.awake, ..LiveOptions::default() }
+}
+
+/// Counters in the last event of statistics beside the sums.
+struct Last<'p> {
+    threads: Vec<Counters>,
+    of_links: Vec<Counters>,
+    ports: &'p Named,
+}
+
+/// Writes the last event of statistics, with what was lost before it, and settles the outputs. Gives the
+/// counters as they are then.
+fn last_events(
+    recorder: &mut EveRecorder,
+    statistics: &mut Statistics,
+    ended: &crew::Ended,
+    last: Last<'_>,
+) -> (Counters, Named) {
+    recorder.ending();
+    recorder.settle();
+    let Last { threads, of_links, ports } = last;
+    let (mut counters, of_links) = statistics.write(ended.clock, &ended.stats, threads, of_links, ports);
+    recorder.finish().iter().for_each(tell);
+    statistics.refresh(&mut counters);
+    (counters, of_links)
+}
+
 /// What of a controller's runs with the first generation.
-fn in_force_of(builder: &Builder, inventory: &Inventory) -> Arc<InForce> {
+fn in_force_of(builder: &Builder, inventory: &Inventory, contents: &Contents) -> Arc<InForce> {
     let in_force = Arc::new(InForce::default());
-    in_force.note(Generation(1), builder.held(), &builder.tenants(), inventory.told());
+    let first = RunningGeneration { generation: Generation(1), content: contents.hashes() };
+    in_force.note(first, builder.held(), &builder.tenants(), inventory.told());
     in_force
 }
 
@@ -170,9 +207,9 @@ fn sum_up(plan: &Plan, ended: &crew::Ended, recorder: &EveRecorder) -> bool {
     if ended.failure.is_none() {
         ended.print(&mut text);
     }
-    let failed = events_summary(&mut text, &recorder.watches());
-    say(plan, &text);
-    failed > 0
+    let lost = events_summary(&mut text, &recorder.watches());
+    summary(plan, &text);
+    lost > 0
 }
 
 /// Firewall mode needs prevention.
@@ -208,13 +245,14 @@ fn view_of(
     plan: &Plan,
     control: &Arc<Control>,
     source: &Arc<Source>,
-    statistics: &Arc<Mutex<Statistics>>,
+    (statistics, in_force): (&Arc<Mutex<Statistics>>, &Arc<InForce>),
 ) -> View {
     let interfaces = plan.links.iter().flat_map(|link| link.ports.interfaces());
     View {
         control: Arc::clone(control),
         source: Arc::clone(source),
         statistics: Arc::clone(statistics),
+        in_force: Arc::clone(in_force),
         interfaces: interfaces.map(str::to_owned).collect(),
     }
 }
@@ -223,6 +261,7 @@ fn view_of(
 fn commands_of(
     socket: control::Opened,
     (channel, view): (channel::Channel, View),
+    traces: &Arc<Traces>,
     plan: &Plan,
 ) -> Result<Option<control::Server>, Failure> {
     let place = match socket {
@@ -234,10 +273,10 @@ fn commands_of(
         }
     };
     let links = plan.links.iter().map(|link| link.name.clone()).collect();
-    let server =
-        control::Server::start(place, control::Desk::new(channel, view, links)).map_err(|error| {
-            Failure::stopped(format!("cannot take commands: {error}; leave them out with --control none"))
-        })?;
+    let desk = control::Desk::new(channel, view, Arc::clone(traces), links);
+    let server = control::Server::start(place, desk).map_err(|error| {
+        Failure::stopped(format!("cannot take commands: {error}; leave them out with --control none"))
+    })?;
     eprintln!("commands: {} (`bartizan ctl`)", server.path().display());
     Ok(Some(server))
 }
@@ -265,6 +304,17 @@ fn source_of(
     Arc::new(Source::new(board.clone(), names.collect(), recorder.watches(), functions, level))
 }
 
+/// Says what the first generation is, as a reload says it of the next.
+fn tell_first(in_force: &InForce, report: &RuleSetReport) {
+    let RunningGeneration { generation, content } = in_force.newest();
+    eprintln!(
+        "generation {}: {} rules loaded, {} refused; {content}",
+        generation.0,
+        report.loaded,
+        report.refused_total()
+    );
+}
+
 /// Says what runs, and what to know of it.
 fn tell_what_runs(plan: &Plan, builder: &Builder, refuses_midstream: bool) {
     if refuses_midstream {
@@ -274,11 +324,14 @@ fn tell_what_runs(plan: &Plan, builder: &Builder, refuses_midstream: bool) {
     }
     for link in &plan.links {
         let which = if plan.links.len() > 1 { format!("link `{}`: ", link.name) } else { String::new() };
-        if let Some(bytes) = link.receive.snap_length {
+        if let Some(snap) = link.receive.snap_length {
             eprintln!(
-                "note: {which}{bytes} bytes of each frame are looked at (snap-length): what lies behind them is not inspected, and parsers meet it as lost"
+                "note: {which}{snap} are looked at (snap-length): what lies behind them is not inspected, and parsers meet it as lost"
             );
         }
+    }
+    if let Some(note) = machine_code::note(jit_support()) {
+        eprintln!("note: {note}");
     }
     eprintln!(
         "running on {} (patterns: {}); SIGUSR2 loads rules and policy anew, SIGHUP opens outputs again, SIGINT or SIGTERM ends it",
@@ -294,13 +347,13 @@ fn tell_what_runs(plan: &Plan, builder: &Builder, refuses_midstream: bool) {
     }
 }
 
-/// The summary is the result, unless events have standard output.
-fn say(plan: &Plan, text: &str) {
-    // Nobody reads it any more: no reason to fail.
-    let _ = if plan.stdout_taken {
-        std::io::stderr().write_all(harmless(text).as_bytes())
-    } else {
-        std::io::stdout().write_all(harmless(text).as_bytes())
+/// Prints the summary: the result, unless events have standard output.
+fn summary(plan: &Plan, text: &str) {
+    let text = harmless(text);
+    // What standard output does not take is noted, and told at the end; standard error cannot tell of itself.
+    let _ = match plan.stdout_taken {
+        true => std::io::stderr().write_all(text.as_bytes()),
+        false => say::out().write_all(text.as_bytes()),
     };
 }
 
@@ -415,16 +468,16 @@ fn check_unread(plan: &Plan, builder: &Builder) -> Result<(), Failure> {
     unused::tell(&plan.options, settings)
 }
 
-/// Says what was written and what was lost on the way out. Gives the number that outputs did not take.
+/// Says what was written and what was lost. Gives the number of lost events, whoever lost them.
 fn events_summary(text: &mut String, watches: &[Arc<SinkWatch>]) -> u64 {
-    let mut failed = 0;
+    let mut lost = 0;
     for watch in watches {
         let path = watch.path().display();
         let _ = match watch.lost() {
             0 => writeln!(text, "events: {} in {path}", watch.written()),
             some => writeln!(text, "events: {} in {path}, {some} lost", watch.written()),
         };
-        failed += watch.failed();
+        lost += watch.lost();
     }
-    failed
+    lost
 }

@@ -4,6 +4,8 @@
 use super::server::{CLIENTS_MAX, PATIENCE, SILENCE};
 use crate::channel::COMMANDS_WAITING;
 use crate::reload::FAILED_TOLD;
+use crate::traces::live::ATTEMPTS_WAITING;
+use crate::traces::{PACKETS, PACKETS_MAX, SECONDS, SECONDS_MAX, TRACES_MAX};
 use bartizan_base::PacketDuration;
 use bartizan_base::limit::Trace::Told;
 use bartizan_base::limit::{Limit, count, time};
@@ -27,6 +29,14 @@ pub const LIMITS: &[Limit] = limits! {
         "the command is refused", [Told("the answer, `refused` of `control-stats`")];
     Control "rules of which `ruleset-failed-rules` tells" = "{}" [count(FAILED_TOLD)] in ["bartizan/reload.rs"],
         "counted, not told", [Told("`omitted` in the answer")];
+    Control "rules that are traced at once (`trace`)" = "{}" [count(TRACES_MAX)] in ["bartizan/traces/mod.rs"],
+        "one more is refused", [Told("the answer, `traces_refused` of `control-stats`")];
+    Control "packets of a trace for which the rule's head holds" = "{}, on demand up to {}" [count(PACKETS), count(PACKETS_MAX)] in ["bartizan/traces/mod.rs"],
+        "the trace ends", [Told("`ended` of the answer")];
+    Control "time of a trace" = "{}, on demand up to {}" [time(PacketDuration::from_secs(SECONDS)), time(PacketDuration::from_secs(SECONDS_MAX))] in ["bartizan/traces/mod.rs"],
+        "the trace ends", [Told("`ended` of the answer")];
+    Control "attempts of a trace that wait to be collected" = "{}" [count(ATTEMPTS_WAITING)] in ["bartizan/traces/live.rs"],
+        "they are missing in the answer", [Told("`lost` of the answer, `traces_lost` of `control-stats`")];
     Control "failures and restarts of functions that wait for the log" = "{}" [count(NEWS_MAX)] in ["stages/lifecycle.rs"],
         "they do not stand in the log", [Told("failures and restarts of `function-list`")];
 };

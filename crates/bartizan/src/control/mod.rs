@@ -10,6 +10,7 @@ mod flow_words;
 pub mod limits;
 mod place;
 mod server;
+mod trace_words;
 mod translate;
 
 pub use place::{Place, Wanted, of_settings, usual};

@@ -6,7 +6,8 @@
 
 use super::place::Place;
 use super::translate::Desk;
-use crate::signals::wait_readable;
+use crate::signals::{is_hung_up, wait_readable};
+use crate::traces::{ClientState, Traces};
 use bartizan_api::control::{self, Broken, MESSAGE_MAX, Messages, Reply, Version};
 use bartizan_ports::Peer;
 use serde_json::json;
@@ -51,7 +52,7 @@ fn count(counter: &AtomicU64) {
 }
 
 impl Counters {
-    fn reply(&self, now: usize) -> Reply {
+    fn reply(&self, now: usize, traces: &Traces) -> Reply {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Reply::ok(json!({
             "clients": of(&self.clients),
@@ -65,6 +66,10 @@ impl Counters {
             "silent": of(&self.silent),
             "gave_way": of(&self.gave_way),
             "no_place": of(&self.no_place),
+            "traces": of(&traces.counters.begun),
+            "traces_now": traces.now(),
+            "traces_refused": of(&traces.counters.refused),
+            "traces_lost": of(&traces.counters.lost),
         }))
     }
 }
@@ -248,9 +253,14 @@ fn converse(
         let request = control::request(&message).map_err(malformed)?;
         shared.set_idle(number, None);
         count(&counters.commands);
+        let client = || match () {
+            () if shared.stop.load(Ordering::Acquire) => ClientState::Ending,
+            () if is_hung_up(stream.as_fd()) => ClientState::Gone,
+            () => ClientState::Waits,
+        };
         let reply = match request.command.as_str() {
-            "control-stats" => counters.reply(shared.seats().len()),
-            _ => shared.desk.carry_out(&request, peer),
+            "control-stats" => counters.reply(shared.seats().len(), shared.desk.traces()),
+            _ => shared.desk.carry_out(&request, peer, &client),
         };
         if !reply.ok {
             count(&counters.refused);

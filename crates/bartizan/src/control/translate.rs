@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From messages to commands, and from what comes of them to answers in the form that Suricata's tools know.
 
-use super::flow_words;
+use super::{flow_words, trace_words};
 use crate::channel::{Answer, Channel, Command, SetCommand, ValueCommand};
 use crate::functions::{self, Functions};
+use crate::traces::{ClientState, TraceError, TraceRequest, Traces};
 use crate::view::{Question, View};
 use bartizan_api::control::{COMMANDS, Reply, Request, command};
 use bartizan_api::southbound::{FunctionOrder, FunctionState};
-use bartizan_base::Generation;
 use bartizan_dataplane::eve::RulesInForce;
 use bartizan_dataplane::live::inquiry::{self, Collector, FlowsWanted};
 use bartizan_dataplane::live::{Counted, LiveFlow};
@@ -16,6 +16,7 @@ use bartizan_events::SURICATA_VERSION;
 use bartizan_offload::Stays;
 use bartizan_ports::Peer;
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long workers are waited for that are asked about their flows, or are to run another generation. One that is idle looks up ten times a second, and is woken.
@@ -26,19 +27,26 @@ pub struct Desk {
     channel: Channel,
     view: View,
     functions: Functions,
+    traces: Arc<Traces>,
     /// Names of the links, by number.
     links: Vec<String>,
 }
 
 impl Desk {
     /// With these names of links, by number.
-    pub fn new(channel: Channel, view: View, links: Vec<String>) -> Self {
+    pub fn new(channel: Channel, view: View, traces: Arc<Traces>, links: Vec<String>) -> Self {
         let functions = Functions::new(channel.clone(), view.clone());
-        Desk { channel, view, functions, links }
+        Desk { channel, view, functions, traces, links }
     }
 
-    /// Carries a command out, and says in the log who wanted it.
-    pub fn carry_out(&self, request: &Request, peer: &Peer) -> Reply {
+    /// Traces of rules.
+    pub fn traces(&self) -> &Traces {
+        &self.traces
+    }
+
+    /// Carries a command out, and says in the log who wanted it. One that takes its time asks `client`
+    /// meanwhile whether somebody still waits for the answer.
+    pub fn carry_out(&self, request: &Request, peer: &Peer, client: &dyn Fn() -> ClientState) -> Reply {
         let name = request.command.as_str();
         let Some(spec) = command(name) else {
             let known: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
@@ -54,11 +62,54 @@ impl Desk {
                 Ok(Asked::Question(question)) => self.reply(name, self.view.tell(&question)),
                 Ok(Asked::List) => self.functions.list().map_or_else(Reply::refused, Reply::ok),
                 Ok(Asked::Order(order, function, settings)) => {
-                    state(&self.functions.carry_out(order, &function, &settings))
+                    let reply = state(&self.functions.carry_out(order, &function, &settings));
+                    match order {
+                        FunctionOrder::Configure => reply.with(self.view.in_force.newest().told()),
+                        _ => reply,
+                    }
                 }
-                Ok(Asked::Command(command)) => self.reply(name, self.channel.ask(command)),
+                Ok(Asked::Command(command)) => {
+                    let reloads = command == Command::Reload;
+                    let reply = self.reply(name, self.channel.ask(command));
+                    // Of one that was refused: what goes on.
+                    if reloads { reply.with(self.view.in_force.newest().told()) } else { reply }
+                }
+                Ok(Asked::Trace(wanted)) => self.trace(&wanted, client),
                 Err(why) => Reply::refused(format!("{why}; write `{}`", spec.usage())),
             },
+        }
+    }
+
+    fn trace(&self, wanted: &TraceRequest, client: &dyn Fn() -> ClientState) -> Reply {
+        match self.traces.trace(wanted, client) {
+            Ok(answer) => match serde_json::to_value(&answer) {
+                Ok(told) => Reply::ok(told),
+                Err(error) => {
+                    Reply::refused(format!("the trace cannot be written ({error}); please report it"))
+                }
+            },
+            Err(TraceError::Other(why)) => Reply::refused(why),
+            Err(TraceError::Unknown(why)) => Reply::refused(self.left_out(wanted, why)),
+        }
+    }
+
+    /// Why a rule is not in force, if it was left out when rules were loaded.
+    fn left_out(&self, wanted: &TraceRequest, why: String) -> String {
+        let Answer::FailedRules(failed, more) = self.channel.ask(Command::FailedRules) else { return why };
+        let rule = wanted.rule;
+        let is_it = |failed: &&RefusedRule| {
+            failed.id.is_some_and(|(gid, sid)| sid == rule.sid && rule.gid.is_none_or(|asked| asked == gid))
+        };
+        match failed.iter().find(is_it) {
+            Some(RefusedRule { file, place: (line, column), message, .. }) => {
+                format!(
+                    "rule {rule} is not in force, as it was left out when it was loaded: {file}:{line}:{column}: {message}"
+                )
+            }
+            None if more > 0 => format!(
+                "{why}. {more} rules that were left out are not listed, and it may be among them: see the log of the start"
+            ),
+            None => why,
         }
     }
 
@@ -70,9 +121,10 @@ impl Desk {
                 "dataset-dump" => "datasets dump done",
                 _ => "done",
             }),
-            Answer::Reloaded(generation) if self.view.wait_for(generation, WORKERS) => Reply::ok("done"),
-            Answer::Reloaded(Generation(number)) => Reply::refused(format!(
-                "generation {number} is loaded, and some worker does not run it yet; does it hang? See the log and bartizan_worker_late of the metrics"
+            Answer::Reloaded(now) if self.view.wait_for(now.generation, WORKERS) => Reply::ok("done"),
+            Answer::Reloaded(now) => Reply::refused(format!(
+                "generation {} is loaded, and some worker does not run it yet; does it hang? See the log and bartizan_worker_late of the metrics",
+                now.generation.0
             )),
             Answer::Refused(why) => Reply::refused(why),
             Answer::Counters(event) => counters(&event),
@@ -83,7 +135,9 @@ impl Desk {
                 "bypassed": stat.bypassed,
             })),
             Answer::Names(names) => Reply::ok(json!({"count": names.len(), "ifaces": names})),
-            Answer::Rules(rules) => Reply::ok(self::rules(name, &rules)),
+            Answer::Rules(rules) => {
+                Reply::ok(self::rules(name, &rules)).with(self.view.in_force.newest().told())
+            }
             Answer::FailedRules(rules, more) => failed(&rules, more),
             Answer::Text(text) => Reply::ok(text),
             Answer::Number(number) => Reply::ok(number),
@@ -140,6 +194,8 @@ enum Asked {
     List,
     /// Of a function, with settings.
     Order(FunctionOrder, String, Map<String, Value>),
+    /// A rule on the next packets.
+    Trace(TraceRequest),
 }
 
 /// What a request asks for.
@@ -159,7 +215,9 @@ fn asked(request: &Request) -> Result<Asked, String> {
             let number = Some(request.number("flow_id")?);
             Question::Flows(FlowsWanted { number, ..FlowsWanted::default() })
         }
+        "trace" => return trace_words::parse(request).map(Asked::Trace),
         "levels" => Question::Levels,
+        "status" => Question::Status,
         "controller" => Question::Controller,
         "function-list" => return Ok(Asked::List),
         "function-health" => return order(FunctionOrder::Health, Map::new()),

@@ -8,9 +8,10 @@ use crate::southbound::shown::Shown;
 use bartizan_base::{FunctionId, Timestamp};
 use bartizan_dataplane::board::{Board, DecisionKey, Snapshot};
 use bartizan_events::metrics as m;
-use bartizan_events::metrics::{Exposition, Metric};
+use bartizan_events::metrics::{Exposition, Metric, SeriesPlaces};
 use bartizan_events::sink::{SinkProblem, SinkWatch};
 use bartizan_flow::host::HostCounters;
+use bartizan_packet::casts::{CAST_NAMES, Casts};
 use bartizan_packet::sizes::{SIZE_NAMES, Sizes};
 use bartizan_pattern::CacheCounters;
 use bartizan_rules::RuleSetReport;
@@ -19,7 +20,7 @@ use bartizan_stages::quotas::Used;
 use bartizan_xdp::PortCounters;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a scrape waits for workers. An idle one looks up ten times a second.
@@ -41,6 +42,8 @@ pub struct Source {
     reloads: [AtomicU64; 2],
     /// The way to a controller.
     controller: OnceLock<Shown>,
+    /// The series that have a place of their own, of metrics with more than are shown.
+    places: Mutex<SeriesPlaces>,
 }
 
 impl Source {
@@ -63,6 +66,7 @@ impl Source {
             cache: Mutex::new(None),
             reloads: [AtomicU64::new(0), AtomicU64::new(0)],
             controller: OnceLock::new(),
+            places: Mutex::default(),
         }
     }
 
@@ -124,6 +128,8 @@ impl Source {
         while !self.board.is_answered() && asked.elapsed() < ANSWER {
             std::thread::sleep(Duration::from_millis(1));
         }
+        // One page at a time: which series have a place of their own is kept from one to the next.
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let mut page = Exposition::default();
         let (mut limits, mut latest) = (BTreeMap::new(), Timestamp::ZERO);
         let mut hosts: BTreeMap<&str, HostCounters> = BTreeMap::new();
@@ -168,7 +174,7 @@ impl Source {
         }
         self.add_level(&mut page);
         self.add_own(&mut page);
-        page.text()
+        page.text_in(&mut places)
     }
 
     fn level_ports(&self) -> impl Iterator<Item = (&LevelPort, PortCounters)> {
@@ -184,6 +190,13 @@ impl Source {
             }
             page.add(&m::PORT_DROPPED, &[interface, "level", link], counters.lost);
             add_sizes(page, (interface, link), &counters.sizes);
+            add_octets(page, (interface, "in", link), counters.bytes(), &counters.casts());
+            add_octets(page, (interface, "out", link), counters.out_bytes, &counters.out_casts());
+        }
+        // Named ports belong to no link: what workers of several links send by one is told by link, and what
+        // leaves below is not known by link.
+        for (interface, counters) in self.level.iter().flat_map(LevelCounters::exits) {
+            add_octets(page, (interface, "out", ""), counters.out_bytes, &counters.out_casts());
         }
     }
 
@@ -229,6 +242,19 @@ impl Source {
     }
 }
 
+/// Traffic of a port in one direction: its name, direction and link.
+fn add_octets(
+    page: &mut Exposition,
+    (port, direction, link): (&str, &str, &str),
+    octets: u64,
+    casts: &Casts,
+) {
+    page.add(&m::PORT_OCTETS, &[port, direction, link], octets);
+    for (cast, frames) in CAST_NAMES.iter().zip(casts) {
+        page.add(&m::PORT_CASTS, &[port, direction, cast, link], *frames);
+    }
+}
+
 fn add_sizes(page: &mut Exposition, (port, link): (&str, &str), sizes: &Sizes) {
     for (name, frames) in SIZE_NAMES.iter().zip(sizes) {
         page.add(&m::PORT_FRAMES, &[port, name, link], *frames);
@@ -255,7 +281,8 @@ fn add_hosts(page: &mut Exposition, function: &str, counters: &HostCounters) {
     for (event, count) in [
         ("created", counters.created),
         ("ended", counters.ended),
-        ("evicted", counters.evicted),
+        ("evicted", counters.evicted.saturating_sub(counters.evicted_for_others)),
+        ("evicted_for_others", counters.evicted_for_others),
         ("refused", counters.refused),
         ("not_fitting", counters.slot_refused),
     ] {
@@ -289,10 +316,12 @@ impl Worker<'_> {
         for (part, used, _) in &snapshot.memory {
             page.add(&m::MEMORY, &[part, worker, self.link], *used);
         }
+        page.add(&m::OVERLOAD_PRIORITY, &[worker, self.link], snapshot.sheds_below.into());
         let counters = &snapshot.counters;
         page.add(&m::SKIPPED, &["ids", "not_on_path", worker, self.link], counters.spared);
         let bypassed = counters.bypassed_packets.saturating_add(counters.bypassed_late_packets);
         page.add(&m::SKIPPED, &["all", "flow_bypassed", worker, self.link], bypassed);
+        page.add(&m::SKIPPED, &["all", "overload", worker, self.link], counters.shed.uninspected);
         page.add(&m::SKIPPED, &["all", "duplicate", worker, self.link], snapshot.live.duplicates);
     }
 
@@ -343,7 +372,7 @@ impl Worker<'_> {
         }
     }
 
-    /// What functions count of their own; the packet filter has a counter for each rule among them.
+    /// Adds the counters of functions and of their rules.
     fn functions(&self, page: &mut Exposition) {
         for now in &self.snapshot.standing {
             for condition in [Condition::Running, Condition::Stopped, Condition::Failed] {
@@ -354,12 +383,10 @@ impl Worker<'_> {
             page.add(&m::FUNCTION_RESTARTS, &[now.function, self.name, self.link], now.restarts);
         }
         for (function, counter, value) in &self.snapshot.own {
-            let rule = counter.strip_prefix("rule.").and_then(|rest| rest.rsplit_once('.'));
-            let rule = rule.or_else(|| Some((counter.strip_prefix("default.")?, "default")));
-            match rule.filter(|_| *function == "pfw") {
-                Some((policy, rule)) => page.add(&m::FILTER_RULES, &[policy, rule], *value),
-                None => page.add(&m::FUNCTION_COUNTERS, &[function, counter, self.name, self.link], *value),
-            }
+            page.add(&m::FUNCTION_COUNTERS, &[function, counter, self.name, self.link], *value);
+        }
+        for (_, rule, packets) in self.snapshot.rules.iter().filter(|(function, ..)| *function == "pfw") {
+            page.add(&m::FILTER_RULES, &[&rule.policy, &rule.rule], *packets);
         }
     }
 
@@ -372,7 +399,9 @@ impl Worker<'_> {
             page.add(&m::PORT_CUT, &[port, self.link], stats.cut());
             if !self.has_level {
                 add_sizes(page, (port, self.link), &stats.received_sizes);
+                add_octets(page, (port, "in", self.link), stats.received_bytes, &stats.received_casts);
             }
+            add_octets(page, (port, "out", self.link), stats.sent_bytes, &stats.sent_casts);
             for (what, frames) in stats.merged() {
                 page.add(&m::PORT_MERGED, &[port, what, self.link], frames);
             }

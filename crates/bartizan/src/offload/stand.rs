@@ -6,7 +6,7 @@
 
 use bartizan_api::southbound::{LevelState, RuleLeftOut, RulesAtLevel};
 use bartizan_base::{FunctionId, Generation, LinkId};
-use bartizan_classify::early::{OnLink, Unknown};
+use bartizan_classify::early::{EarlyReach, OnLink, Unknown};
 use bartizan_function::HandsUp;
 use bartizan_stages::chain::Chains;
 use bartizan_stages::early::{Early, NotBelow, Origin};
@@ -99,12 +99,12 @@ impl LevelsStand {
         self.inner().away = away;
     }
 
-    /// What the level's table of a generation makes of the rules of its list, of which it holds so many.
-    pub(super) fn note_rules(&self, chains: &Chains, names: &[&'static str], held: usize) {
+    /// Notes which rules of a generation's list the level's table has, and which it leaves out.
+    pub(super) fn note_rules(&self, chains: &Chains, names: &[&'static str], reach: EarlyReach) {
         let links: Vec<LinkId> = self.inner().links.values().filter_map(|of| Some(of.early?.0)).collect();
         let none = Early::default();
         let early = chains.early.as_deref().unwrap_or(&none);
-        let list = List { early, chains, names, held };
+        let list = List { early, chains, names, reach };
         let rules = links.into_iter().map(|link| (link, list.on(link))).collect();
         let generation = chains.generation.0;
         if let Some(place) = self.inner().rules.get_mut(usize::from(generation % 2 == 1)) {
@@ -169,7 +169,7 @@ struct List<'l> {
     chains: &'l Chains,
     /// Names of the functions by their bit.
     names: &'l [&'static str],
-    held: usize,
+    reach: EarlyReach,
 }
 
 impl List<'_> {
@@ -177,14 +177,14 @@ impl List<'_> {
     fn on(&self, link: LinkId) -> RulesAtLevel {
         let mut rules = RulesAtLevel::default();
         let policies = self.chains.classifier.policies();
-        for OnLink { rule, unknown } in self.early.rules.on(link) {
+        for OnLink { rule, unknown } in self.early.rules.on(link, self.reach) {
             let Some((origin, function)) =
                 self.early.origins.get(rule).and_then(|origin| Some((origin, origin.function?)))
             else {
                 continue;
             };
             let function = self.name(function);
-            match why_not(origin, unknown, rule < self.held) {
+            match why_not(origin, unknown, rule < self.reach.rules) {
                 None => *rules.evaluates.entry(function.to_owned()).or_default() += 1,
                 Some(why) => rules.left_out.add(|| {
                     let policy = policies.class_name(origin.fid).map(|name| name.policy);
@@ -214,7 +214,12 @@ fn why_not(origin: &Origin, unknown: Option<Unknown>, is_held: bool) -> Option<&
         (Some(NotBelow::Function(HandsUp::Staged)), _) => "its policy is staged",
         (Some(NotBelow::Function(HandsUp::Judges)), _) => "the function judges by more than headers",
         (Some(NotBelow::Function(HandsUp::Answers)), _) => "it refuses with an answer, which the host sends",
-        (_, Some(Unknown::Tenant)) => "it or its policy is for one tenant, which the level does not know",
+        (_, Some(Unknown::Tenant)) => {
+            "it or its policy is for one tenant, and the level has no room for what tells tenants apart"
+        }
+        (_, Some(Unknown::Tunnel)) => {
+            "it or its policy is for a tenant that the number of a tunnel tells (`vni`), and the level reads no tunnels with these settings"
+        }
         (_, Some(Unknown::Name)) => "it or its policy asks for a DNS name, which the level does not know",
         (_, Some(Unknown::Protocol)) => "it asks for a protocol that the level does not tell apart",
         (None | Some(NotBelow::Function(HandsUp::LetsGo)), None) => return None,
@@ -235,7 +240,8 @@ mod tests {
         assert_eq!(why_not(&origin(None), None, true), None);
         assert_eq!(why_not(&origin(of(HandsUp::LetsGo)), None, true), None);
         assert!(why(None, None, false).contains("no room"));
-        assert!(why(None, Some(Unknown::Tenant), true).contains("tenant"));
+        assert!(why(None, Some(Unknown::Tenant), true).contains("no room for what tells tenants"));
+        assert!(why(None, Some(Unknown::Tunnel), true).contains("`vni`"));
         assert!(why(of(HandsUp::LetsGo), Some(Unknown::Name), true).contains("DNS name"));
         assert!(why(None, Some(Unknown::Protocol), true).contains("protocol"));
         assert!(why(of(HandsUp::Staged), Some(Unknown::Tenant), true).contains("staged"));

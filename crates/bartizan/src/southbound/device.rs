@@ -6,13 +6,14 @@ use crate::channel::{Answer, Asking, Channel, Command};
 use crate::functions::Functions;
 use crate::generation::BuildError;
 use crate::offload::stand::{LevelNow, LevelsStand};
-use crate::plan::LinkPlan;
+use crate::plan::{LinkPlan, Plan};
 use bartizan_agent::joined::{Joined, Joiner};
 use bartizan_agent::session::Candidate;
 use bartizan_agent::session::client::Device;
+use bartizan_api::content::ContentHashes;
 use bartizan_api::southbound::{
-    Diagnostic, FunctionOrder, FunctionState, LevelStands, LevelState, Refusal, RefusalCode, Stands,
-    WorkerRuns,
+    Diagnostic, FunctionOrder, FunctionState, Interfaces, LevelStands, LevelState, LocalContent, Refusal,
+    RefusalCode, Stands, WorkerRuns,
 };
 use bartizan_base::{Generation, WorkerId};
 use bartizan_config::policy::{PolicyError, Problem};
@@ -34,6 +35,8 @@ pub struct Workers {
     pub in_force: Arc<InForce>,
     /// Their links, in order, with how many each has.
     links: Vec<(String, u16)>,
+    /// Names of the ports that policies may redirect to.
+    ports: Vec<String>,
     /// How levels stand.
     levels: LevelsStand,
 }
@@ -46,14 +49,17 @@ const BELOW: &str = "xdp";
 
 impl Workers {
     /// Those of the links of a run.
-    pub fn new(
-        control: &Arc<Control>,
-        in_force: &Arc<InForce>,
-        links: &[LinkPlan],
-        levels: LevelsStand,
-    ) -> Self {
-        let links = links.iter().map(|link| (link.name.clone(), link.workers)).collect();
-        Workers { control: Arc::clone(control), in_force: Arc::clone(in_force), links, levels }
+    pub fn new(control: &Arc<Control>, in_force: &Arc<InForce>, plan: &Plan, levels: LevelsStand) -> Self {
+        let of = |link: &LinkPlan| (link.name.clone(), link.workers);
+        let links = plan.links.iter().map(of).collect();
+        let ports = plan.exits.iter().map(|port| port.name.clone()).collect();
+        Workers { control: Arc::clone(control), in_force: Arc::clone(in_force), links, ports, levels }
+    }
+
+    /// The links and ports that policies may name.
+    pub fn interfaces(&self) -> Interfaces {
+        let links = self.links.iter().map(|(link, _)| link.clone()).collect();
+        Interfaces { links, ports: self.ports.clone() }
     }
 
     fn places(&self) -> impl Iterator<Item = Place<'_>> {
@@ -97,7 +103,9 @@ impl Workers {
                 rules: level.rules,
             }));
         }
-        Stands { levels, left_out: self.in_force.left_out() }
+        let ContentHashes { lists, settings, .. } = self.in_force.newest().content;
+        let content = Some(LocalContent { lists, settings });
+        Stands { levels, left_out: self.in_force.left_out(), content }
     }
 
     /// The host: the oldest of what its workers run.
@@ -137,8 +145,10 @@ impl SteeredDevice {
     }
 
     fn begun(&mut self, candidate: &Candidate) -> Begun {
-        let joined =
-            self.joiner.join(&candidate.held).map_err(|wrong| refusal(RefusalCode::Policy, wrong))?;
+        let joined = self
+            .joiner
+            .join(&candidate.held, candidate.manifest)
+            .map_err(|wrong| refusal(RefusalCode::Policy, wrong))?;
         let joined = Arc::new(joined);
         let asking = self.channel.begin(Command::Build(Arc::clone(&joined)));
         Ok((joined, asking))
@@ -197,8 +207,9 @@ impl Device for SteeredDevice {
             _ => Err(refusal(RefusalCode::Store, Vec::new())),
         });
         if let Err(refusal) = &built {
+            let content = self.workers.in_force.newest().content;
             eprintln!(
-                "generation {number} of the controller is refused, what runs goes on:{}",
+                "generation {number} of the controller is refused, what runs goes on ({content}):{}",
                 told(refusal)
             );
         }
@@ -209,9 +220,9 @@ impl Device for SteeredDevice {
         if std::mem::take(&mut self.unstored) {
             eprintln!("controller: generations are stored again");
         }
-        if let Answer::Reloaded(generation) = self.channel.ask(Command::Swap) {
+        if let Answer::Reloaded(now) = self.channel.ask(Command::Swap) {
             // Those that do not yet are told as they are.
-            let _ = self.workers.control.wait_running(generation, WORKERS);
+            let _ = self.workers.control.wait_running(now.generation, WORKERS);
         }
         self.workers.runs()
     }

@@ -2,6 +2,7 @@
 //! What of a controller's runs under which numbers of this program: workers know generations and tenants by numbers of their own, which
 //! begin anew with each start.
 
+use crate::channel::RunningGeneration;
 use bartizan_agent::joined::Joined;
 use bartizan_api::southbound::LeftOut;
 use bartizan_base::{Generation, TenantId};
@@ -22,6 +23,8 @@ struct Inner {
     tenants: BTreeMap<TenantId, u16>,
     /// Rules of the newest generation that nobody evaluates.
     left_out: LeftOut,
+    /// The newest generation.
+    newest: RunningGeneration,
 }
 
 impl InForce {
@@ -33,15 +36,15 @@ impl InForce {
     /// its libraries that nobody evaluates.
     pub fn note(
         &self,
-        number: Generation,
+        newest: RunningGeneration,
         held: Option<&Joined>,
         tenants: &[(String, TenantId)],
         left_out: LeftOut,
     ) {
         let mut inner = self.inner();
-        inner.left_out = left_out;
+        (inner.left_out, inner.newest) = (left_out, newest);
         inner.generations.truncate(REMEMBERED - 1);
-        inner.generations.push_front((number, held.map_or(0, |held| held.generation)));
+        inner.generations.push_front((newest.generation, held.map_or(0, |held| held.generation)));
         let Some(held) = held else { return };
         let own: HashMap<&str, TenantId> = tenants.iter().map(|(name, own)| (name.as_str(), *own)).collect();
         for (name, theirs) in held.tenants.iter() {
@@ -61,6 +64,11 @@ impl InForce {
         self.inner().left_out.clone()
     }
 
+    /// The newest generation, by this program's number, with the content that it was built from.
+    pub fn newest(&self) -> RunningGeneration {
+        self.inner().newest
+    }
+
     /// The controller's number of a tenant; 0 for traffic of none.
     pub fn tenant(&self, tenant: TenantId) -> u16 {
         self.inner().tenants.get(&tenant).copied().unwrap_or(0)
@@ -76,21 +84,23 @@ mod tests {
     #[test]
     fn numbers_are_those_of_the_controller() {
         let in_force = InForce::default();
+        let own =
+            |number| RunningGeneration { generation: Generation(number), ..RunningGeneration::default() };
         let joined = |generation, tenant: u16| {
             let mut joined = join(&Held::default()).unwrap();
             joined.generation = generation;
             joined.tenants = vec![("acme".to_owned(), tenant), ("gone".to_owned(), 9)].into();
             joined
         };
-        in_force.note(Generation(1), None, &[], LeftOut::default());
+        in_force.note(own(1), None, &[], LeftOut::default());
         let tenants = [("default".to_owned(), TenantId(0)), ("acme".to_owned(), TenantId(1))];
-        in_force.note(Generation(2), Some(&joined(70, 33)), &tenants, LeftOut::default());
-        in_force.note(Generation(3), Some(&joined(70, 33)), &tenants, LeftOut::default());
+        in_force.note(own(2), Some(&joined(70, 33)), &tenants, LeftOut::default());
+        in_force.note(own(3), Some(&joined(70, 33)), &tenants, LeftOut::default());
         let known = [1, 2, 3, 4].map(|number| in_force.generation(Generation(number)));
         assert_eq!(known, [0, 70, 70, 0]);
         assert_eq!([0, 1, 2].map(|id| in_force.tenant(TenantId(id))), [0, 33, 0]);
         for number in 10..30 {
-            in_force.note(Generation(number), Some(&joined(number, 33)), &tenants, LeftOut::default());
+            in_force.note(own(number), Some(&joined(number, 33)), &tenants, LeftOut::default());
         }
         assert_eq!([2, 14, 29].map(|number| in_force.generation(Generation(number))), [0, 14, 29]);
     }

@@ -137,7 +137,7 @@ impl Opened {
                 "generation {generation} was stored while it was built, and the program ended over that twice: it is left out"
             ));
         }
-        match self.joiner.join(&self.held) {
+        match self.joiner.join(&self.held, self.held.manifest().hash()) {
             Ok(whole) => self.joined = Some(Arc::new(whole)),
             Err(diagnostics) => {
                 let wrong = Refusal { code: RefusalCode::Policy, diagnostics, more: 0 };
@@ -151,7 +151,8 @@ impl Opened {
     fn step_back(&mut self, trouble: String) {
         self.trouble = Some(trouble);
         let before = self.store.before();
-        let before = before.and_then(|before| Some((self.joiner.join(&before).ok()?, before)));
+        let before = before
+            .and_then(|before| Some((self.joiner.join(&before, before.manifest().hash()).ok()?, before)));
         let Some((joined, before)) = before else {
             self.held = Held::default();
             return;
@@ -209,7 +210,11 @@ impl Opened {
         // The check of the host file has seen to it, or the controller of this process.
         let address = self.config.address.clone().unwrap_or_default();
         let [instance, seed] = crate::load::seed();
-        let session = SessionConfig { seed, ..SessionConfig::new(device.clone(), instance) };
+        let session = SessionConfig {
+            seed,
+            interfaces: Some(workers.interfaces()),
+            ..SessionConfig::new(device.clone(), instance)
+        };
         let config = ClientConfig {
             session,
             controller: address.clone(),

@@ -225,8 +225,8 @@ fn add(counters: &mut BTreeMap<String, u64>, owner: &str, seen: &Seen) {
 
 /// Whether a counter says how much there is now, or the largest there was: what it rises by says nothing.
 fn is_level(name: &str) -> bool {
-    const ENDS: [&str; 6] = ["memuse", "memcap", ".active", ".active_sessions", ".room", ".spare"];
-    const BEGINNINGS: [&str; 4] = ["decoder.max_", "decoder.avg_", "host.", "memcap_"];
+    const ENDS: [&str; 6] = ["memuse", "memcap", ".active", ".active_sessions", ".room", "peak"];
+    const BEGINNINGS: [&str; 4] = ["decoder.max_", "decoder.avg_", "host.", "memcap."];
     ENDS.iter().any(|end| name.ends_with(end)) || BEGINNINGS.iter().any(|begin| name.starts_with(begin))
 }
 
@@ -265,6 +265,7 @@ fn of_controller(mut event: Map<String, Value>) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::channel::RunningGeneration;
     use bartizan_agent::joined::join;
     use bartizan_agent::session::Held;
     use bartizan_api::southbound::LeftOut;
@@ -330,7 +331,12 @@ mod tests {
         let in_force = InForce::default();
         let mut joined = join(&Held::default()).unwrap();
         joined.tenants = vec![("acme".to_owned(), 33)].into();
-        in_force.note(Generation(2), Some(&joined), &[("acme".to_owned(), TenantId(1))], LeftOut::default());
+        in_force.note(
+            RunningGeneration::default(),
+            Some(&joined),
+            &[("acme".to_owned(), TenantId(1))],
+            LeftOut::default(),
+        );
         let key = AlertKey {
             tenant: TenantId(1),
             rule: RuleId { gid: 1, sid: 2001, rev: 3 },

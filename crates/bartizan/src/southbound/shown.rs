@@ -52,6 +52,7 @@ impl Shown {
         told.insert("device".to_owned(), self.device.as_str().into());
         told.insert("connected".to_owned(), status.in_step.into());
         told.insert("generation".to_owned(), status.generation.into());
+        told.insert("manifest".to_owned(), status.manifest.to_string().into());
         told.insert("last-end".to_owned(), status.last_end.map_or(Value::Null, Value::from));
         let counted = self.counted().into_iter().map(|(name, value)| (name, value.into()));
         told.insert("counters".to_owned(), Value::Object(counted.collect()));

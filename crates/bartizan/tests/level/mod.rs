@@ -2,6 +2,7 @@
 //! A link with the XDP level below it: two hosts, traffic between them, and what the program has counted.
 #![allow(dead_code)]
 
+pub mod exchange;
 pub mod stream;
 pub mod traffic;
 
@@ -121,6 +122,13 @@ pub fn counter(folder: &Folder, name: &str) -> u64 {
     let text = folder.read("out/stats.json");
     let stats: Value = serde_json::from_str(&text).unwrap();
     number(&stats[name])
+}
+
+/// The frames of a port in `stats.json` at the end: those to one station, to groups, to all.
+pub fn casts(folder: &Folder, port: &str, direction: &str) -> [u64; 3] {
+    let stats: Value = serde_json::from_str(&folder.read("out/stats.json")).unwrap();
+    ["unicast", "multicast", "broadcast"]
+        .map(|cast| number(&stats["ports"][port][format!("{direction}.{cast}")]))
 }
 
 /// Stops the program: nothing of its sums is wrong.

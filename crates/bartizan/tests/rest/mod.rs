@@ -50,11 +50,17 @@ impl Rest {
         self.put(&format!("/v1/libraries/{name}"), json!({"files": [hash]}));
     }
 
-    /// What is refused as wrong: the pointers of its faults.
-    pub fn wrong(&mut self, path: &str, body: Value) -> Vec<String> {
+    /// Pointers and messages of the faults of a document that must be refused.
+    pub fn faults(&mut self, path: &str, body: Value) -> Vec<(String, String)> {
         let answer = self.0.ask(Method::Put, path, Some(&body), &[]).unwrap();
         assert_eq!(answer.status, 422, "{path}: {answer:?}");
+        let text = |fault: &Value, key: &str| fault[key].as_str().unwrap().to_owned();
         let faults = answer.body["errors"].as_array().unwrap().iter();
-        faults.map(|fault| fault["pointer"].as_str().unwrap().to_owned()).collect()
+        faults.map(|fault| (text(fault, "pointer"), text(fault, "message"))).collect()
+    }
+
+    /// Pointers of the faults of a document that must be refused.
+    pub fn wrong(&mut self, path: &str, body: Value) -> Vec<String> {
+        self.faults(path, body).into_iter().map(|(pointer, _)| pointer).collect()
     }
 }

@@ -2,11 +2,12 @@
 //! From rules to the words of a table.
 
 use super::read::KINDS;
-use super::rows::{ALL_PROTOCOLS, EarlyRules, PROTOCOLS, Row, any_port};
-use super::sets::{Rows, Span, common, cut, first, rows};
-use bartizan_base::LinkId;
-use bartizan_packet::slots::{EARLY_STEPS, EARLY_WORDS, EarlyHeader};
-use std::collections::HashMap;
+use super::rows::{ALL_PROTOCOLS, EarlyReach, EarlyRules, PROTOCOLS, Row, any_port};
+use super::sets::{Rows, Span, common, cut, either, first_common, rows};
+use super::tenants::Tenants;
+use bartizan_base::{LinkId, TenantId};
+use bartizan_packet::slots::{EARLY_STEPS, EARLY_TENANTS, EARLY_TUNNELS, EARLY_WORDS, EarlyHeader};
+use std::collections::{BTreeSet, HashMap};
 
 /// Rows at most.
 const ROWS_MAX: usize = 1 << 15;
@@ -15,34 +16,75 @@ const CELLS_MAX: usize = 1 << 20;
 /// Segments of addresses at most: as many as the steps of a search tell apart.
 const SEGMENTS_MAX: usize = 1 << EARLY_STEPS;
 
-/// A table, and how much of the list it holds.
+/// A level that judges packets without a flow.
+#[derive(Clone, Copy, Debug)]
+pub struct EarlyLevel<'l> {
+    /// The links whose packets are judged, in the order of their numbers there.
+    pub links: &'l [LinkId],
+    /// Outcomes that it can count.
+    pub outcomes: u32,
+    /// It judges packets in tunnels.
+    pub tunnels: bool,
+}
+
+/// A table, and how much of the list it has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EarlyTable {
-    /// The words, as [`EarlyHeader`] lays them out; the first, which names the generation, is 0. None: nothing is refused.
+    /// The words, as [`EarlyHeader`] lays them out; the first, which names the generation, has only the
+    /// flags. None: nothing is refused.
     pub words: Vec<u64>,
-    /// Rules that it holds: the first ones of the list.
-    pub held: usize,
+    /// The part of the list that it has.
+    pub reach: EarlyReach,
 }
 
 /// It does not fit.
-struct TooLarge;
+pub(super) struct TooLarge;
 
 impl EarlyRules {
-    /// Makes the table. `links`: those whose packets are judged, in the order of their numbers at the level; `outcomes`: outcomes that can be counted.
+    /// Makes the table of a level.
     #[must_use]
-    pub fn table(&self, links: &[LinkId], outcomes: u32) -> EarlyTable {
-        let countable = |row: &Row| row.outcome.is_none_or(|outcome| outcome < outcomes);
-        let mut count = self.rows.iter().take(ROWS_MAX).take_while(|row| countable(row)).count();
+    pub fn table(&self, level: EarlyLevel<'_>) -> EarlyTable {
+        let (selectors, told) = match self.selectors(level.links) {
+            Ok(selectors) => (selectors, true),
+            Err(TooLarge) => (None, false),
+        };
+        let untold: Vec<Row>;
+        let all = if told {
+            &self.rows
+        } else {
+            untold = self.rows.iter().map(Row::without_tenants).collect();
+            &untold
+        };
+        let countable = |row: &Row| row.outcome.is_none_or(|outcome| outcome < level.outcomes);
+        let mut count = all.iter().take(ROWS_MAX).take_while(|row| countable(row)).count();
+        let table = |words, count| {
+            let reach = EarlyReach { rules: self.held(count), tenants: told, tunnels: level.tunnels };
+            EarlyTable { words, reach }
+        };
         loop {
-            let rows = self.rows.get(..count).unwrap_or_default();
+            let rows = all.get(..count).unwrap_or_default();
             if rows.iter().all(|row| row.outcome.is_none()) {
-                return EarlyTable { words: Vec::new(), held: self.held(count) };
+                return table(Vec::new(), count);
             }
-            match build(rows, links) {
-                Ok(words) => return EarlyTable { words, held: self.held(count) },
+            match build(rows, level, selectors.as_ref()) {
+                Ok(words) => return table(words, count),
                 Err(TooLarge) => count = count * 3 / 4,
             }
         }
+    }
+
+    /// The selectors that count for what rules ask; none: they ask for no tenant.
+    fn selectors(&self, links: &[LinkId]) -> Result<Option<Tenants>, TooLarge> {
+        let asked: BTreeSet<TenantId> =
+            self.rows.iter().filter_map(|row| row.fields.tenants.as_ref()).flatten().copied().collect();
+        if asked.is_empty() {
+            return Ok(None);
+        }
+        // Of those behind the last one that is asked for each is none that is.
+        let last =
+            self.tenants.iter().rposition(|own| asked.contains(&own.tenant)).map_or(0, |last| last + 1);
+        let count = if asked.contains(&TenantId(0)) { self.tenants.len() } else { last };
+        Tenants::of(self.tenants.get(..count).unwrap_or_default(), links).map(Some)
     }
 
     /// Rules that are whole in so many rows.
@@ -53,13 +95,13 @@ impl EarlyRules {
 
 /// Numbers for sets of rows: one for each set that is met.
 #[derive(Default)]
-struct Classes {
+pub(super) struct Classes {
     numbers: HashMap<Rows, u32>,
-    sets: Vec<Rows>,
+    pub sets: Vec<Rows>,
 }
 
 impl Classes {
-    fn number(&mut self, set: Rows) -> u32 {
+    pub fn number(&mut self, set: Rows) -> u32 {
         if let Some(number) = self.numbers.get(&set) {
             return *number;
         }
@@ -71,13 +113,13 @@ impl Classes {
 }
 
 /// The segments of a field: where each begins, and its class.
-struct Segments {
-    begins: Vec<(u128, u32)>,
-    classes: Classes,
+pub(super) struct Segments {
+    pub begins: Vec<(u128, u32)>,
+    pub classes: Classes,
 }
 
 /// Cuts a field of one version, whose largest value is `most`, into segments. `last`: rows that decide whatever other fields say.
-fn segments<'r>(
+pub(super) fn segments<'r>(
     of_rows: impl Iterator<Item = &'r [Span]>,
     (v6, most): (bool, u128),
     count: usize,
@@ -116,7 +158,7 @@ fn segments<'r>(
 }
 
 /// The rows for which something holds.
-fn rows_that(all: &[Row], holds: impl Fn(&Row) -> bool) -> Rows {
+pub(super) fn rows_that<R>(all: &[R], holds: impl Fn(&R) -> bool) -> Rows {
     let mut bits = vec![0u64; all.len().div_ceil(64)];
     for (number, _) in all.iter().enumerate().filter(|(_, row)| holds(row)) {
         if let Some(word) = bits.get_mut(number / 64) {
@@ -179,9 +221,9 @@ fn is_any_port(row: &Row) -> bool {
         && fields.protocols == ALL_PROTOCOLS
 }
 
-/// A row that matches every port, protocol and link.
+/// A row that matches every port, protocol, link and tenant.
 fn is_any_service(row: &Row) -> bool {
-    is_any_port(row) && row.fields.links.is_none()
+    is_any_port(row) && row.fields.links.is_none() && row.fields.tenants.is_none()
 }
 
 /// Whether a row can decide of packets of a kind, on links that it matches. Of whatever may have any protocol and ports a row that refuses decides if it refuses all of them, and one that
@@ -199,7 +241,43 @@ fn is_everywhere(spans: &[Span], v6: bool) -> bool {
     spans.contains(&Span::version(v6))
 }
 
-fn services(all: &[Row], links: &[LinkId]) -> Result<Services, TooLarge> {
+/// The rows that matter by link and tenant, each with a number.
+struct Scopes {
+    sets: Vec<Rows>,
+    /// The numbers by link and place of the tenant's selector. Where tenants are not told apart a link has
+    /// its own.
+    numbers: Vec<u32>,
+}
+
+fn scopes(all: &[Row], links: &[LinkId], tenants: Option<&Tenants>) -> Scopes {
+    let on = |link| rows_that(all, |row| row.fields.links.as_ref().is_none_or(|links| links.contains(link)));
+    let Some(tenants) = tenants else {
+        return Scopes { sets: links.iter().map(on).collect(), numbers: Vec::new() };
+    };
+    let mut of_tenant: HashMap<TenantId, Vec<u64>> = HashMap::new();
+    for (number, row) in all.iter().enumerate() {
+        for tenant in row.fields.tenants.iter().flatten() {
+            let bits = of_tenant.entry(*tenant).or_insert_with(|| vec![0; all.len().div_ceil(64)]);
+            if let Some(word) = bits.get_mut(number / 64) {
+                *word |= 1 << (number % 64);
+            }
+        }
+    }
+    let of_tenant: HashMap<TenantId, Rows> =
+        of_tenant.into_iter().map(|(tenant, bits)| (tenant, rows(&bits))).collect();
+    let of_all = rows_that(all, |row| row.fields.tenants.is_none());
+    let (mut classes, mut numbers) = (Classes::default(), Vec::new());
+    for link in links {
+        let here = on(link);
+        for tenant in &tenants.places {
+            let own = of_tenant.get(tenant).map_or_else(|| of_all.clone(), |own| either(&of_all, own));
+            numbers.push(classes.number(common(&own, &here)));
+        }
+    }
+    Scopes { sets: classes.sets, numbers }
+}
+
+fn services(all: &[Row], scopes: &[Rows]) -> Result<Services, TooLarge> {
     let none = Rows::new();
     let ports =
         |of: fn(&Row) -> &[Span]| segments(all.iter().map(of), (false, u16::MAX.into()), all.len(), &none);
@@ -211,14 +289,15 @@ fn services(all: &[Row], links: &[LinkId]) -> Result<Services, TooLarge> {
             .all(|v6| is_everywhere(&row.fields.sources, *v6) && is_everywhere(&row.fields.destinations, *v6))
     });
     let (from, to) = (&source_ports.classes.sets, &destination_ports.classes.sets);
-    if from.len().saturating_mul(to.len()).saturating_mul(links.len() * KINDS) > CELLS_MAX {
+    if from.len().saturating_mul(to.len()).saturating_mul(scopes.len() * KINDS) > CELLS_MAX {
         return Err(TooLarge);
     }
     let (mut cells, mut classes) = (Vec::new(), Classes::default());
-    for (link, kind) in links.iter().flat_map(|link| (0..KINDS).map(move |kind| (link, kind))) {
-        let mut here = rows_that(all, |row| {
-            is_of_kind(row, kind) && row.fields.links.as_ref().is_none_or(|links| links.contains(link))
-        });
+    let of_kinds: Vec<Rows> = (0..KINDS).map(|kind| rows_that(all, |row| is_of_kind(row, kind))).collect();
+    for (scope, (kind, of_kind)) in
+        scopes.iter().flat_map(|scope| of_kinds.iter().enumerate().map(move |kind| (scope, kind)))
+    {
+        let mut here = common(scope, of_kind);
         // Ports of these are not known: one class has all that the others have.
         let whatever = kind >= PROTOCOLS.len();
         if whatever {
@@ -268,9 +347,9 @@ struct Version {
     outcomes: u32,
 }
 
-fn write_segments(words: &mut Words, segments: &Segments, v6: bool) -> u32 {
+fn write_segments(words: &mut Words, begins: &[(u128, u32)], v6: bool) -> u32 {
     let at = words.next();
-    for (begin, class) in &segments.begins {
+    for (begin, class) in begins {
         if v6 {
             words.0.extend([(begin >> 64) as u64, *begin as u64, u64::from(*class)]);
         } else {
@@ -278,6 +357,10 @@ fn write_segments(words: &mut Words, segments: &Segments, v6: bool) -> u32 {
         }
     }
     at
+}
+
+fn number(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 fn version(all: &[Row], v6: bool, services: &[Rows], words: &mut Words) -> Result<Version, TooLarge> {
@@ -301,16 +384,15 @@ fn version(all: &[Row], v6: bool, services: &[Rows], words: &mut Words) -> Resul
         return Err(TooLarge);
     }
     let said = |pair: &Rows, service: &Rows| {
-        let row = first(&common(pair, service)).and_then(|row| all.get(row));
+        let row = first_common(pair, service).and_then(|row| all.get(row));
         row.and_then(|row| row.outcome).map_or(0, |outcome| outcome + 1)
     };
     let outcomes: Vec<u32> =
         classes.sets.iter().flat_map(|pair| services.iter().map(|service| said(pair, service))).collect();
-    let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     Ok(Version {
-        sources: write_segments(words, &sources, v6),
+        sources: write_segments(words, &sources.begins, v6),
         source_count: number(sources.begins.len()),
-        destinations: write_segments(words, &destinations, v6),
+        destinations: write_segments(words, &destinations.begins, v6),
         destination_count: number(destinations.begins.len()),
         destination_classes: number(destinations.classes.sets.len()),
         pairs: words.pack(&cells, 2),
@@ -318,22 +400,47 @@ fn version(all: &[Row], v6: bool, services: &[Rows], words: &mut Words) -> Resul
     })
 }
 
-fn build(all: &[Row], links: &[LinkId]) -> Result<Vec<u64>, TooLarge> {
+/// Writes what tells tenants, and by which scopes.
+fn write_tenants(tenants: &Tenants, scopes: &[u32], words: &mut Words) -> EarlyHeader {
+    let [v4, v6] = &tenants.hosts;
+    EarlyHeader {
+        scopes: words.pack(scopes, 2),
+        selectors: number(tenants.places.len()),
+        selected: words.pack(&tenants.selected, 2),
+        tag_classes: number(tenants.tag_classes),
+        host_classes: number(tenants.host_classes),
+        untagged: tenants.untagged,
+        vlans: words.pack(&tenants.vlans, 4),
+        tunnels: write_segments(words, &tenants.tunnels, false),
+        tunnel_count: number(tenants.tunnels.len()),
+        v4_hosts: write_segments(words, v4, false),
+        v4_host_count: number(v4.len()),
+        v6_hosts: write_segments(words, v6, true),
+        v6_host_count: number(v6.len()),
+        ..EarlyHeader::default()
+    }
+}
+
+fn build(all: &[Row], level: EarlyLevel<'_>, tenants: Option<&Tenants>) -> Result<Vec<u64>, TooLarge> {
     let mut words = Words(vec![0; EarlyHeader::LEN / 8]);
-    let services = services(all, links)?;
-    let number = |classes: &Classes| u32::try_from(classes.sets.len()).unwrap_or(u32::MAX);
+    let scopes = scopes(all, level.links, tenants);
+    let services = services(all, &scopes.sets)?;
+    let number = |classes: &Classes| number(classes.sets.len());
     let (from, to) = (&services.source_ports, &services.destination_ports);
     if number(&from.classes).max(number(&to.classes)) > u16::MAX.into() {
         return Err(TooLarge);
     }
+    let told = tenants.map(|tenants| write_tenants(tenants, &scopes.numbers, &mut words));
+    let flag = |set: bool, flag: u32| if set { u64::from(flag) } else { 0 };
     let mut header = EarlyHeader {
+        generation: flag(told.is_some(), EARLY_TENANTS) | flag(level.tunnels, EARLY_TUNNELS),
         source_ports: words.pack(&by_port(from), 4),
         destination_ports: words.pack(&by_port(to), 4),
         services: words.pack(&services.cells, 2),
         source_port_classes: number(&from.classes),
         destination_port_classes: number(&to.classes),
         service_classes: number(&services.classes),
-        ..EarlyHeader::default()
+        ..told.unwrap_or_default()
     };
     let v4 = version(all, false, &services.classes.sets, &mut words)?;
     let v6 = version(all, true, &services.classes.sets, &mut words)?;

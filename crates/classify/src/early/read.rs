@@ -2,7 +2,8 @@
 //! Reading a table, as `ebpf/early.h` does.
 
 use super::rows::PROTOCOLS;
-use bartizan_packet::slots::{EARLY_STEPS, EarlyHeader};
+use bartizan_packet::VlanIds;
+use bartizan_packet::slots::{EARLY_STEPS, EARLY_TENANTS, EARLY_TUNNELS, EarlyHeader};
 use core::net::IpAddr;
 
 /// What is asked of a packet without a flow.
@@ -18,6 +19,10 @@ pub struct Question {
     pub protocol: Protocol,
     /// Its ports; of ICMP its type and code.
     pub ports: (u16, u16),
+    /// Its VLAN ids; none in a tunnel.
+    pub vlans: VlanIds,
+    /// The number of the tunnel that it is in, 0 where those of its kind have none. `None`: it is in none.
+    pub tunnel: Option<u32>,
 }
 
 /// Protocols that are judged, by their numbers in a table.
@@ -94,6 +99,39 @@ fn class_of_ipv6(words: &[u64], mut first: u32, mut count: u32, address: u128) -
     word(words, first + 2) as u32
 }
 
+/// The classes of both addresses among those that selectors ask for.
+fn hosts(words: &[u64], header: &EarlyHeader, question: &Question) -> [u32; 2] {
+    match (question.source, question.destination) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => [from, to]
+            .map(|address| class_of_ipv4(words, header.v4_hosts, header.v4_host_count, address.into())),
+        (IpAddr::V6(from), IpAddr::V6(to)) => [from, to]
+            .map(|address| class_of_ipv6(words, header.v6_hosts, header.v6_host_count, address.into())),
+        _ => [0, 0],
+    }
+}
+
+/// The scope of rules for a packet's link and tenant.
+fn scope(words: &[u64], header: &EarlyHeader, question: &Question) -> u32 {
+    let link = question.link;
+    if header.generation & u64::from(EARLY_TENANTS) == 0 {
+        return link;
+    }
+    let hosts = if header.host_classes > 1 { hosts(words, header, question) } else { [0, 0] };
+    let first = |tag: u32| {
+        let row = (link * header.tag_classes + tag) * header.host_classes;
+        hosts.iter().map(|host| half(words, header.selected, row + host)).min().unwrap_or_default()
+    };
+    let place = match (question.tunnel, question.vlans.as_slice()) {
+        (Some(number), _) => first(class_of_ipv4(words, header.tunnels, header.tunnel_count, number)),
+        (None, []) => first(header.untagged),
+        (None, vlans) => {
+            let tags = vlans.iter().map(|vlan| quarter(words, header.vlans, (*vlan & 0xfff).into()));
+            tags.map(first).min().unwrap_or_default()
+        }
+    };
+    half(words, header.scopes, link * header.selectors + place)
+}
+
 /// The number of the outcome that decides of a packet; `None`: it goes up.
 #[must_use]
 pub fn outcome(words: &[u64], question: &Question) -> Option<u32> {
@@ -102,8 +140,11 @@ pub fn outcome(words: &[u64], question: &Question) -> Option<u32> {
         place.copy_from_slice(&word.to_le_bytes());
     }
     let header = EarlyHeader::read(&bytes);
-    let Question { link, source, destination, protocol, ports } = *question;
-    let mut service = link * KINDS as u32 + protocol as u32;
+    let Question { source, destination, protocol, ports, .. } = *question;
+    if question.tunnel.is_some() && header.generation & u64::from(EARLY_TUNNELS) == 0 {
+        return None;
+    }
+    let mut service = scope(words, &header, question) * KINDS as u32 + protocol as u32;
     service = service * header.source_port_classes + quarter(words, header.source_ports, ports.0.into());
     service =
         service * header.destination_port_classes + quarter(words, header.destination_ports, ports.1.into());

@@ -3,8 +3,23 @@
 
 use super::sets::{Span, Values, both, values};
 use crate::header::{HeaderRule, Net};
-use bartizan_base::LinkId;
+use bartizan_base::{LinkId, TenantId};
 use std::collections::BTreeMap;
+
+/// The selector of a tenant's traffic. A key that is absent asks for nothing; an empty list fits no packet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EarlyTenant {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// Numbers of the tunnel around it.
+    pub tunnels: Option<Vec<u32>>,
+    /// VLAN ids of any of its tags.
+    pub vlans: Option<Vec<u16>>,
+    /// Links that it came by.
+    pub links: Option<Vec<LinkId>>,
+    /// Networks of either of its addresses.
+    pub networks: Option<Vec<Net>>,
+}
 
 /// Protocols that are judged; a bit each.
 pub(super) const PROTOCOLS: [u8; 4] = [6, 17, 1, 58];
@@ -21,8 +36,19 @@ pub(super) struct Fields {
     pub destination_ports: Values,
     /// A bit each.
     pub protocols: u8,
-    /// Sorted; `None`: all.
-    pub links: Option<Vec<LinkId>>,
+    pub links: OneOf<LinkId>,
+    pub tenants: OneOf<TenantId>,
+}
+
+/// Values of which one has to be, sorted; `None`: any may be.
+pub(super) type OneOf<T> = Option<Vec<T>>;
+
+/// The intersection of both.
+fn in_both<T: PartialEq + Clone>(a: &OneOf<T>, b: &OneOf<T>) -> OneOf<T> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.iter().filter(|value| b.contains(value)).cloned().collect()),
+        (a, b) => a.as_ref().or(b.as_ref()).cloned(),
+    }
 }
 
 /// All addresses.
@@ -49,6 +75,7 @@ impl Fields {
             destination_ports: vec![Span::of_ports(rule.destination_ports)],
             protocols,
             links: rule.link.map(|link| vec![link]),
+            tenants: rule.tenant.map(|tenant| vec![tenant]),
         }
     }
 
@@ -59,21 +86,19 @@ impl Fields {
             || self.destination_ports.is_empty()
             || self.protocols == 0
             || self.links.as_ref().is_some_and(Vec::is_empty)
+            || self.tenants.as_ref().is_some_and(Vec::is_empty)
     }
 
     /// What both match.
     fn and(&self, other: &Fields) -> Option<Self> {
-        let links = match (&self.links, &other.links) {
-            (Some(a), Some(b)) => Some(a.iter().filter(|link| b.contains(link)).copied().collect()),
-            (a, b) => a.as_ref().or(b.as_ref()).cloned(),
-        };
         let fields = Fields {
             sources: both(&self.sources, &other.sources),
             destinations: both(&self.destinations, &other.destinations),
             source_ports: both(&self.source_ports, &other.source_ports),
             destination_ports: both(&self.destination_ports, &other.destination_ports),
             protocols: self.protocols & other.protocols,
-            links,
+            links: in_both(&self.links, &other.links),
+            tenants: in_both(&self.tenants, &other.tenants),
         };
         (!fields.is_empty()).then_some(fields)
     }
@@ -113,19 +138,28 @@ fn put_together(mut all: Vec<Fields>) -> Vec<Fields> {
         let protocols = core::mem::take(&mut fields.protocols);
         *groups.entry(fields).or_default() |= protocols;
     }
-    let mut by_link: BTreeMap<Fields, Option<Vec<LinkId>>> = BTreeMap::new();
-    for (fields, protocols) in groups {
-        let mut fields = Fields { protocols, ..fields };
-        let links = fields.links.take();
-        let known = by_link.entry(fields).or_insert(Some(Vec::new()));
-        *known = known.take().zip(links).map(|(mut known, links)| {
-            known.extend(links);
-            known.sort_unstable();
-            known.dedup();
-            known
-        });
+    let all = groups.into_iter().map(|(fields, protocols)| Fields { protocols, ..fields }).collect();
+    let all = put_lists_together(all, |fields| &mut fields.links);
+    put_lists_together(all, |fields| &mut fields.tenants)
+}
+
+/// Rows that are equal but for one list, put together.
+fn put_lists_together<T: Ord>(all: Vec<Fields>, of: fn(&mut Fields) -> &mut OneOf<T>) -> Vec<Fields> {
+    let mut groups: BTreeMap<Fields, OneOf<T>> = BTreeMap::new();
+    for mut fields in all {
+        let own = of(&mut fields).take();
+        let known = groups.entry(fields).or_insert(Some(Vec::new()));
+        *known = known.take().zip(own).map(|(known, own)| known.into_iter().chain(own).collect());
     }
-    by_link.into_iter().map(|(fields, links)| Fields { links, ..fields }).collect()
+    let put = |(mut fields, list): (Fields, OneOf<T>)| {
+        *of(&mut fields) = list.map(|mut list| {
+            list.sort_unstable();
+            list.dedup();
+            list
+        });
+        fields
+    };
+    groups.into_iter().map(put).collect()
 }
 
 /// A row of the list.
@@ -140,11 +174,24 @@ pub(super) struct Row {
     pub unknown: Option<Unknown>,
 }
 
+impl Row {
+    /// The row where tenants are not told apart: it may match.
+    pub fn without_tenants(&self) -> Row {
+        let mut row = self.clone();
+        if row.fields.tenants.take().is_some() {
+            row.outcome = None;
+        }
+        row
+    }
+}
+
 /// What a header rule may ask for that is not known at a level below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unknown {
-    /// Whose traffic it is.
+    /// The tenant is unknown: the level has no room for the selectors.
     Tenant,
+    /// The tenant is unknown: only the number of a tunnel tells it, and the level reads no tunnels.
+    Tunnel,
     /// The DNS name of an address.
     Name,
     /// Another protocol than those that are told apart.
@@ -164,13 +211,25 @@ pub struct OnLink {
 #[derive(Clone, Debug, Default)]
 pub struct EarlyRules {
     pub(super) rows: Vec<Row>,
+    /// Selectors of tenants, in the order in which they are asked.
+    pub(super) tenants: Vec<EarlyTenant>,
     rules: usize,
+}
+
+/// The part of a list that a table has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EarlyReach {
+    /// Rules that it holds: the first ones of the list.
+    pub rules: usize,
+    /// It tells tenants apart. If not, what may match a rule for one goes up.
+    pub tenants: bool,
+    /// Packets in tunnels are judged.
+    pub tunnels: bool,
 }
 
 /// What a rule asks for that is not known below.
 fn unknown_of(rule: &HeaderRule) -> Option<Unknown> {
     match rule.protocol {
-        _ if rule.tenant.is_some() => Some(Unknown::Tenant),
         _ if rule.is_named() => Some(Unknown::Name),
         Some(protocol) if !PROTOCOLS.contains(&protocol) => Some(Unknown::Protocol),
         _ => None,
@@ -192,8 +251,13 @@ fn split(rules: &[HeaderRule]) -> [Vec<Fields>; 2] {
 }
 
 impl EarlyRules {
+    /// Says whose traffic a packet is: that of the first of these that fits, or of tenant 0.
+    pub fn tell_tenants(&mut self, tenants: Vec<EarlyTenant>) {
+        self.tenants = tenants;
+    }
+
     /// Appends a rule that matches what one of `alternatives` and one of `within` match. `outcome`: what is counted for it where it decides; `None`: what it matches goes up. Where one
-    /// asks for the tenant, a DNS name or a protocol that is not told apart, nobody knows below: what it matches goes up.
+    /// asks for a DNS name or a protocol that is not told apart, nobody knows below: what it matches goes up.
     pub fn push(&mut self, within: &[HeaderRule], alternatives: &[HeaderRule], outcome: Option<u32>) {
         let unknown = first_unknown(alternatives).or_else(|| first_unknown(within));
         let ([sure, unsure], [within, within_unsure]) = (split(alternatives), split(within));
@@ -212,14 +276,34 @@ impl EarlyRules {
         self.rules += 1;
     }
 
-    /// The rules that can match something on a link, in their order.
-    pub fn on(&self, link: LinkId) -> impl Iterator<Item = OnLink> {
-        let own = move |row: &&Row| row.fields.links.as_ref().is_none_or(|links| links.contains(&link));
+    /// The rules that can match something on a link, in their order. `reach`: of the level's table.
+    pub fn on(&self, link: LinkId, reach: EarlyReach) -> impl Iterator<Item = OnLink> {
+        let on_link = move |links: &OneOf<LinkId>| links.as_ref().is_none_or(|links| links.contains(&link));
+        let can_be = move |tenant: &TenantId| {
+            tenant.0 == 0 || self.tenants.iter().any(|own| own.tenant == *tenant && on_link(&own.links))
+        };
+        let own = move |row: &&Row| {
+            on_link(&row.fields.links) && row.fields.tenants.as_ref().is_none_or(|all| all.iter().any(can_be))
+        };
         self.rows.chunk_by(|a, b| a.rule == b.rule).filter_map(move |rows| {
             let first = rows.iter().find(own)?;
-            let unknown = rows.iter().filter(own).find_map(|row| row.unknown);
+            let of_tenants = || rows.iter().filter(own).find_map(|row| self.unknown_tenant(row, reach));
+            let unknown = rows.iter().filter(own).find_map(|row| row.unknown).or_else(of_tenants);
             Some(OnLink { rule: first.rule, unknown })
         })
+    }
+
+    /// The reason why a level with this reach cannot tell a row's tenants; none if it can.
+    fn unknown_tenant(&self, row: &Row, reach: EarlyReach) -> Option<Unknown> {
+        let asked = row.fields.tenants.as_ref()?;
+        let in_tunnels = |own: &&EarlyTenant| asked.contains(&own.tenant) && own.tunnels.is_some();
+        if !reach.tenants {
+            Some(Unknown::Tenant)
+        } else if !reach.tunnels && self.tenants.iter().any(|own| in_tunnels(&own)) {
+            Some(Unknown::Tunnel)
+        } else {
+            None
+        }
     }
 
     /// How many rules it has.

@@ -68,6 +68,18 @@ pub(super) fn both(a: &[Span], b: &[Span]) -> Values {
 /// A set of rows: 64 of them for each number, of which those that are 0 are left out.
 pub(super) type Rows = Vec<(u32, u64)>;
 
+/// Rows that are in one of both.
+pub(super) fn either(a: &[(u32, u64)], b: &[(u32, u64)]) -> Rows {
+    let mut all: Rows = a.iter().chain(b).copied().collect();
+    all.sort_unstable_by_key(|(at, _)| *at);
+    all.dedup_by(|next, kept| {
+        let same = next.0 == kept.0;
+        kept.1 |= if same { next.1 } else { 0 };
+        same
+    });
+    all
+}
+
 /// From the bits of all rows.
 pub(super) fn rows(bits: &[u64]) -> Rows {
     (0u32..).zip(bits).filter(|(_, bits)| **bits != 0).map(|(at, bits)| (at, *bits)).collect()
@@ -93,6 +105,20 @@ pub(super) fn common(a: &[(u32, u64)], b: &[(u32, u64)]) -> Rows {
     set
 }
 
+/// The first row that is in both.
+pub(super) fn first_common(a: &[(u32, u64)], b: &[(u32, u64)]) -> Option<usize> {
+    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+    while let (Some((at, x)), Some((other, y))) = (a.peek(), b.peek()) {
+        match at.cmp(other) {
+            core::cmp::Ordering::Less => drop(a.next()),
+            core::cmp::Ordering::Greater => drop(b.next()),
+            core::cmp::Ordering::Equal if x & y != 0 => return first(&[(*at, x & y)]),
+            core::cmp::Ordering::Equal => drop((a.next(), b.next())),
+        }
+    }
+    None
+}
+
 /// The first row of a set.
 pub(super) fn first(set: &[(u32, u64)]) -> Option<usize> {
     set.first().map(|(at, bits)| *at as usize * 64 + bits.trailing_zeros() as usize)
@@ -100,7 +126,7 @@ pub(super) fn first(set: &[(u32, u64)]) -> Option<usize> {
 
 /// Leaves out what stands behind the first row that is in `last` as well: that one decides, whatever the fields say that are not looked at yet.
 pub(super) fn cut(set: &mut Rows, last: &[(u32, u64)]) {
-    let Some(row) = first(&common(set, last)) else { return };
+    let Some(row) = first_common(set, last) else { return };
     let (at, bit) = ((row / 64) as u32, row % 64);
     set.retain(|(of, _)| *of <= at);
     if let Some((_, bits)) = set.last_mut() {

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tables against the list that they are made from.
 
-use super::{EarlyRules, Protocol, Question, Unknown, outcome};
+use super::{EarlyLevel, EarlyReach, EarlyRules, EarlyTenant, Protocol, Question, Unknown, outcome};
 use crate::header::{Header, HeaderRule, NameId, Net, Range};
 use bartizan_base::{LinkId, TenantId};
+use bartizan_packet::VlanIds;
 use bartizan_testkit::random::Random;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::num::NonZeroU32;
 
 const LINKS: [LinkId; 2] = [LinkId(3), LinkId(0)];
+
+/// A level that judges the packets of both links, in tunnels as well.
+const fn level(outcomes: u32) -> EarlyLevel<'static> {
+    EarlyLevel { links: &LINKS, outcomes, tunnels: true }
+}
 
 fn address(random: &mut Random, v6: bool) -> IpAddr {
     // Few networks, so that rules overlap.
@@ -39,7 +45,7 @@ fn rule(random: &mut Random, tenants: bool) -> HeaderRule {
     let v6 = random.percent(40);
     let side = |random: &mut Random| random.percent(70).then(|| net(random, v6));
     HeaderRule {
-        tenant: (tenants && random.percent(15)).then_some(TenantId(1)),
+        tenant: (tenants && random.percent(40)).then(|| TenantId(random.below(4) as u16)),
         link: random.percent(20).then(|| LinkId(random.below(4) as u16)),
         source: side(random),
         destination: side(random),
@@ -57,11 +63,65 @@ struct Listed {
     outcome: Option<u32>,
 }
 
+/// Selectors of some tenants, of whom each may ask for anything.
+fn tenants(random: &mut Random) -> Vec<EarlyTenant> {
+    let mut one = |number: u16| {
+        let mut pick = |percent: usize, of: &[u32]| {
+            let count = 1 + random.below(2);
+            random.percent(percent).then(|| (0..count).map(|_| *random.pick(of)).collect::<Vec<u32>>())
+        };
+        let vlans = pick(35, &[1, 2, 7, 4_094]);
+        let tunnels = pick(35, &[0, 1, 5, 6, 0xff_ffff, u32::MAX]);
+        let links = pick(30, &[0, 3, 9]);
+        let networks =
+            random.percent(35).then(|| (0..2).map(|_| net(random, number % 2 == 1)).collect::<Vec<Net>>());
+        EarlyTenant {
+            tenant: TenantId(number),
+            tunnels,
+            vlans: vlans.map(|all| all.iter().map(|vlan| *vlan as u16).collect()),
+            links: links.map(|all| all.iter().map(|link| LinkId(*link as u16)).collect()),
+            networks,
+        }
+    };
+    let mut all: Vec<EarlyTenant> = (1..4).map(&mut one).collect();
+    all.rotate_left(random.below(3));
+    all
+}
+
+/// The tenant of a packet by the rules of the host: the first selector of which all that is asked for fits.
+fn tenant_of(all: &[EarlyTenant], header: &Header, (vlans, tunnel): (&VlanIds, Option<u32>)) -> TenantId {
+    let fits = |own: &&EarlyTenant| {
+        let in_network = |address: IpAddr| {
+            own.networks.iter().flatten().any(|net| {
+                let one = HeaderRule { source: Some(*net), ..HeaderRule::default() };
+                one.matches(&Header { source: address, ..*header })
+            })
+        };
+        own.tunnels.as_ref().is_none_or(|all| tunnel.is_some_and(|tunnel| all.contains(&tunnel)))
+            && own.vlans.as_ref().is_none_or(|all| vlans.as_slice().iter().any(|vlan| all.contains(vlan)))
+            && own.links.as_ref().is_none_or(|all| all.contains(&header.link))
+            && (own.networks.is_none() || in_network(header.source) || in_network(header.destination))
+    };
+    all.iter().find(fits).map_or(TenantId(0), |own| own.tenant)
+}
+
+/// Up to three tags, or a tunnel.
+fn around(random: &mut Random) -> (VlanIds, Option<u32>) {
+    let mut vlans = VlanIds::default();
+    if random.percent(40) {
+        return (vlans, Some(*random.pick(&[0, 1, 2, 5, 6, 7, 0xff_ffff, u32::MAX])));
+    }
+    (0..random.below(4)).for_each(|_| {
+        vlans.push(*random.pick(&[0, 1, 2, 3, 7, 4_094]));
+    });
+    (vlans, None)
+}
+
 /// What the first rule says that surely matches; nothing where one before it may match.
 fn expected(list: &[Listed], header: &Header) -> Option<u32> {
-    let sure = |rules: &[HeaderRule]| rules.iter().any(|rule| rule.tenant.is_none() && rule.matches(header));
+    let sure = |rules: &[HeaderRule]| rules.iter().any(|rule| rule.matches(header));
     let may = |rules: &[HeaderRule]| {
-        rules.iter().any(|rule| HeaderRule { tenant: None, destination_name: None, ..*rule }.matches(header))
+        rules.iter().any(|rule| HeaderRule { destination_name: None, ..*rule }.matches(header))
     };
     for listed in list {
         if sure(&listed.within) && sure(&listed.alternatives) {
@@ -94,13 +154,15 @@ fn question(header: &Header) -> Question {
         destination: header.destination,
         protocol: Protocol::of(header.protocol).unwrap(),
         ports: (header.source_port, header.destination_port),
+        vlans: VlanIds::default(),
+        tunnel: None,
     }
 }
 
 #[test]
 fn a_table_says_what_the_first_rule_says_that_matches() {
     let mut random = Random::new(22);
-    let (mut met, mut refused_whatever) = ([0u32; 2], 0u32);
+    let (mut met, mut refused_whatever, mut of_tenants) = ([0u32; 2], 0u32, [0u32; 4]);
     for _ in 0..300 {
         let mut list = Vec::new();
         for number in 0..random.below(12) as u32 {
@@ -113,15 +175,21 @@ fn a_table_says_what_the_first_rule_says_that_matches() {
         }
         let mut rules = EarlyRules::default();
         list.iter().for_each(|listed| rules.push(&listed.within, &listed.alternatives, listed.outcome));
-        let table = rules.table(&LINKS, 1 << 14);
-        assert_eq!(table.held, list.len());
+        let tenants = tenants(&mut random);
+        rules.tell_tenants(tenants.clone());
+        let table = rules.table(level(1 << 14));
+        assert_eq!(table.reach, EarlyReach { rules: list.len(), tenants: true, tunnels: true });
         for _ in 0..200 {
-            let header = header(&mut random);
-            let said = outcome(&table.words, &question(&header));
+            let (header, (vlans, tunnel)) = (header(&mut random), around(&mut random));
+            let tenant = tenant_of(&tenants, &header, (&vlans, tunnel));
+            let (header, question) =
+                (Header { tenant, ..header }, Question { vlans, tunnel, ..question(&header) });
+            let said = outcome(&table.words, &question);
+            of_tenants[usize::from(tenant.0)] += u32::from(said.is_some());
             assert_eq!(said, expected(&list, &header), "{header:?}");
             met[usize::from(said.is_some())] += 1;
             // What is refused whatever it is is refused with each protocol and all ports.
-            let whatever = Question { protocol: Protocol::Whatever, ..question(&header) };
+            let whatever = Question { protocol: Protocol::Whatever, ..question };
             if outcome(&table.words, &whatever).is_some() {
                 refused_whatever += 1;
                 for (protocol, ports) in [(6, 0), (17, 2), (1, 3), (58, 1), (132, 4), (47, 65_535)] {
@@ -134,6 +202,7 @@ fn a_table_says_what_the_first_rule_says_that_matches() {
     }
     assert!(met.iter().all(|count| *count > 5_000), "{met:?}");
     assert!(refused_whatever > 1_000, "{refused_whatever}");
+    assert!(of_tenants.iter().all(|count| *count > 500), "{of_tenants:?}");
 }
 
 #[test]
@@ -142,8 +211,16 @@ fn what_has_no_ports_is_refused_by_rules_that_ask_for_none() {
         let mut rules = EarlyRules::default();
         list.iter().for_each(|(rule, outcome)| rules.push(&[HeaderRule::default()], &[*rule], *outcome));
         let (source, destination) = ([11, 0, 1, 9].into(), [5; 4].into());
-        let question = Question { link: 0, source, destination, protocol: Protocol::Whatever, ports: (0, 0) };
-        outcome(&rules.table(&LINKS, 10).words, &question)
+        let question = Question {
+            link: 0,
+            source,
+            destination,
+            protocol: Protocol::Whatever,
+            ports: (0, 0),
+            vlans: VlanIds::default(),
+            tunnel: None,
+        };
+        outcome(&rules.table(level(10)).words, &question)
     };
     let host = blocked(1);
     let of = |protocol| HeaderRule { protocol: Some(protocol), ..host };
@@ -169,27 +246,38 @@ fn a_rule_of_many_prefixes_and_many_rules_of_one_fit() {
     let ask = |words: &[u64], number: u32| {
         let source = IpAddr::V4(Ipv4Addr::from(0x0b00_0007 | number << 8));
         let destination = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
-        outcome(words, &Question { link: 0, source, destination, protocol: Protocol::Udp, ports: (1, 2) })
+        outcome(
+            words,
+            &Question {
+                link: 0,
+                source,
+                destination,
+                protocol: Protocol::Udp,
+                ports: (1, 2),
+                vlans: VlanIds::default(),
+                tunnel: None,
+            },
+        )
     };
     // Every second network, so that none touches another.
     let prefixes: Vec<HeaderRule> = (0..10_000).map(|number| blocked(number * 2)).collect();
     let mut rules = EarlyRules::default();
     rules.push(&everything, &prefixes, Some(0));
-    let table = rules.table(&LINKS, 1 << 14);
-    assert_eq!(table.held, 1);
+    let table = rules.table(level(1 << 14));
+    assert_eq!(table.reach.rules, 1);
     assert!(table.words.len() < 60_000, "{}", table.words.len());
     let mut rules = EarlyRules::default();
     prefixes.iter().zip(0..).for_each(|(prefix, number)| rules.push(&everything, &[*prefix], Some(number)));
-    let each = rules.table(&LINKS, 1 << 14);
-    assert_eq!(each.held, 10_000);
+    let each = rules.table(level(1 << 14));
+    assert_eq!(each.reach.rules, 10_000);
     for number in (0..20_000).step_by(7) {
         let hit = number % 2 == 0;
         assert_eq!(ask(&table.words, number), hit.then_some(0));
         assert_eq!(ask(&each.words, number), hit.then_some(number / 2));
     }
     // More outcomes than can be counted: the rest goes up.
-    let some = rules.table(&LINKS, 100);
-    assert_eq!(some.held, 100);
+    let some = rules.table(level(100));
+    assert_eq!(some.reach.rules, 100);
     assert_eq!((ask(&some.words, 198), ask(&some.words, 200)), (Some(99), None));
 }
 
@@ -210,30 +298,40 @@ fn what_does_not_fit_is_left_out_from_the_end() {
         rules.push(&[HeaderRule::default()], &[rule], Some(number));
         list.push(rule);
     }
-    let table = rules.table(&LINKS[..1], 1 << 14);
-    assert!(table.held > 500 && table.held < 3_000, "{}", table.held);
+    let table = rules.table(EarlyLevel { links: &LINKS[..1], ..level(1 << 14) });
+    assert!(table.reach.rules > 500 && table.reach.rules < 3_000, "{}", table.reach.rules);
     for (rule, number) in list.iter().zip(0u32..) {
         let (source, destination) = (rule.source.unwrap().address, rule.destination.unwrap().address);
         let said = outcome(
             &table.words,
-            &Question { link: 0, source, destination, protocol: Protocol::Tcp, ports: (1, 2) },
+            &Question {
+                link: 0,
+                source,
+                destination,
+                protocol: Protocol::Tcp,
+                ports: (1, 2),
+                vlans: VlanIds::default(),
+                tunnel: None,
+            },
         );
-        assert_eq!(said, ((number as usize) < table.held).then_some(number));
+        assert_eq!(said, ((number as usize) < table.reach.rules).then_some(number));
     }
 }
 
 #[test]
 fn what_nobody_refuses_needs_no_words() {
     let mut rules = EarlyRules::default();
-    assert_eq!(rules.table(&LINKS, 10).words, []);
+    assert_eq!(rules.table(level(10)).words, []);
     rules.push(&[HeaderRule::default()], &[blocked(1)], None);
-    assert_eq!((rules.len(), rules.table(&LINKS, 10).words), (1, vec![]));
+    assert_eq!((rules.len(), rules.table(level(10)).words), (1, vec![]));
     let question = Question {
         link: 0,
         source: [1, 2, 3, 4].into(),
         destination: [5; 4].into(),
         protocol: Protocol::Udp,
         ports: (1, 2),
+        vlans: VlanIds::default(),
+        tunnel: None,
     };
     assert_eq!(outcome(&[], &question), None);
 }
@@ -253,12 +351,116 @@ fn what_is_said_of_rules_is_of_those_that_can_match_on_the_link() {
     rules.push(&[tenant], &everything, Some(2));
     rules.push(&everything, &[named], Some(3));
     rules.push(&everything, &[sctp], Some(4));
+    let told = EarlyTenant { tenant: TenantId(1), tunnels: Some(vec![7]), ..EarlyTenant::default() };
+    rules.tell_tenants(vec![EarlyTenant { links: Some(vec![there]), ..told.clone() }]);
     // Nothing matches both.
     rules.push(&[on(here)], &[on(there)], Some(5));
     rules.push(&everything, &everything, None);
-    let said = |link| rules.on(link).map(|of| (of.rule, of.unknown)).collect::<Vec<_>>();
-    let behind =
-        [(2, Some(Unknown::Tenant)), (3, Some(Unknown::Name)), (4, Some(Unknown::Protocol)), (6, None)];
-    assert_eq!(said(here), [&[(1, None)][..], &behind].concat());
-    assert_eq!(said(there), [&[(0, None), (1, Some(Unknown::Tenant))][..], &behind].concat());
+    let said = |rules: &EarlyRules, link, tenants, tunnels| {
+        let reach = EarlyReach { rules: 9, tenants, tunnels };
+        rules.on(link, reach).map(|of| (of.rule, of.unknown)).collect::<Vec<_>>()
+    };
+    let behind = [(3, Some(Unknown::Name)), (4, Some(Unknown::Protocol)), (6, None)];
+    for (tenants, tunnels, unknown) in [
+        (true, true, None),
+        (true, false, Some(Unknown::Tunnel)),
+        (false, true, Some(Unknown::Tenant)),
+        (false, false, Some(Unknown::Tenant)),
+    ] {
+        let of_tenant = [(0, None), (1, unknown), (2, unknown)];
+        assert_eq!(said(&rules, there, tenants, tunnels), [&of_tenant[..], &behind].concat());
+        // The tenant has no traffic here.
+        assert_eq!(said(&rules, here, tenants, tunnels), [&[(1, None)][..], &behind].concat());
+    }
+}
+
+/// A rule of each tenant's own, of which each has a VLAN or the number of a tunnel; and equal addresses.
+fn of_many(count: u16) -> EarlyRules {
+    let mut rules = EarlyRules::default();
+    let everything = [HeaderRule::default()];
+    let selector = |number: u16| EarlyTenant {
+        tenant: TenantId(number),
+        vlans: (number % 2 == 1).then(|| vec![number]),
+        tunnels: number.is_multiple_of(2).then(|| vec![u32::from(number) << 8]),
+        ..EarlyTenant::default()
+    };
+    rules.tell_tenants((1..=count).map(selector).collect());
+    for number in 1..=count {
+        let of_tenant = HeaderRule { tenant: Some(TenantId(number)), ..HeaderRule::default() };
+        rules.push(&[of_tenant], &[blocked(u32::from(number % 8))], Some(u32::from(number)));
+    }
+    rules.push(&everything, &everything, None);
+    rules
+}
+
+#[test]
+fn thousands_of_tenants_have_rules_of_their_own() {
+    let rules = of_many(4_000);
+    let table = rules.table(level(1 << 14));
+    assert_eq!(table.reach, EarlyReach { rules: 4_001, tenants: true, tunnels: true });
+    for number in 1..=4_000u16 {
+        let mut vlans = VlanIds::default();
+        let in_tunnel = number % 2 == 0;
+        let tunnel = in_tunnel.then(|| u32::from(number) << 8);
+        if !in_tunnel {
+            vlans.push(number);
+        }
+        let ask = |of: u32, vlans, tunnel| {
+            let source = IpAddr::V4(Ipv4Addr::from(0x0b00_0007 | of << 8));
+            let (destination, ports) = ([5; 4].into(), (1, 2));
+            let question =
+                Question { link: 1, source, destination, protocol: Protocol::Udp, ports, vlans, tunnel };
+            outcome(&table.words, &question)
+        };
+        let own = u32::from(number % 8);
+        assert_eq!(ask(own, vlans, tunnel), Some(number.into()));
+        assert_eq!(ask((own + 1) % 8, vlans, tunnel), None, "it is another tenant's");
+        assert_eq!(ask(own, VlanIds::default(), tunnel.map(|number| number + 1)), None, "it is nobody's");
+    }
+    // A level that reads no tunnels refuses nothing in them.
+    let none = rules.table(EarlyLevel { tunnels: false, ..level(1 << 14) });
+    let source = IpAddr::V4(Ipv4Addr::from(0x0b00_0207));
+    let question = Question {
+        link: 1,
+        source,
+        destination: [5; 4].into(),
+        protocol: Protocol::Udp,
+        ports: (1, 2),
+        vlans: VlanIds::default(),
+        tunnel: Some(2 << 8),
+    };
+    assert_eq!([&table, &none].map(|table| outcome(&table.words, &question)), [Some(2), None]);
+}
+
+/// Where there is no room for what tells tenants nothing of them is decided, and nothing behind what one's
+/// rule may match.
+#[test]
+fn what_may_be_a_tenants_goes_up_where_there_is_no_room_to_tell() {
+    let mut rules = EarlyRules::default();
+    let everything = [HeaderRule::default()];
+    let host = |number: u16| Net {
+        address: IpAddr::V4(Ipv4Addr::from(0x0b00_0000 + u32::from(number) * 2)),
+        length: 32,
+    };
+    let selector = |number: u16| EarlyTenant {
+        tenant: TenantId(number),
+        vlans: (number % 2 == 1).then(|| vec![number % 4_000]),
+        networks: number.is_multiple_of(2).then(|| vec![host(number)]),
+        ..EarlyTenant::default()
+    };
+    rules.tell_tenants((1..=4_000).map(selector).collect());
+    let of_tenant = HeaderRule { tenant: Some(TenantId(4_000)), ..blocked(1) };
+    rules.push(&everything, &[blocked(3)], Some(0));
+    rules.push(&everything, &[of_tenant], Some(1));
+    rules.push(&everything, &everything, Some(2));
+    let table = rules.table(level(1 << 14));
+    assert_eq!(table.reach, EarlyReach { rules: 3, tenants: false, tunnels: true });
+    let ask = |number: u32| {
+        let source = IpAddr::V4(Ipv4Addr::from(0x0b00_0007 | number << 8));
+        let (destination, ports, vlans) = ([5; 4].into(), (1, 2), VlanIds::default());
+        let question =
+            Question { link: 0, source, destination, protocol: Protocol::Udp, ports, vlans, tunnel: None };
+        outcome(&table.words, &question)
+    };
+    assert_eq!([1, 2, 3].map(ask), [None, Some(2), Some(0)]);
 }

@@ -22,6 +22,7 @@ pub mod values;
 pub use names::{ADDRESSES_MAX, DnsName, DnsSection, GroupMember, Member};
 pub use parts::{Parts, PolicyText, from_parts};
 pub use read::{Problem, did_you_mean, locate, nearest};
+pub use resolve::{Hidden, hidden};
 pub use schema::schema;
 pub use values::{
     AddressGroup, Labels, List, PortGroup, Ports, Prefix, Protocol, Seconds, Size, Target, carries,
@@ -29,7 +30,6 @@ pub use values::{
 
 use crate::yaml::{self, Node, Position, Value};
 use core::num::NonZeroU64;
-use resolve::EVERYTHING;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -143,12 +143,16 @@ pub struct Vars {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Select {
     /// Tunnel ids: VXLAN or GENEVE VNI, NVGRE virtual subnet, GRE key.
+    #[serde(default, deserialize_with = "values::filled_if_any")]
     pub vni: Option<List<u32>>,
     /// VLAN ids, of any tag of a frame.
+    #[serde(default, deserialize_with = "values::filled_if_any")]
     pub vlan: Option<List<u16>>,
     /// Links of the host file.
+    #[serde(default, deserialize_with = "values::filled_if_any")]
     pub link: Option<List<String>>,
     /// Addresses: of either side of a packet, so that both directions get the same tenant.
+    #[serde(default, deserialize_with = "values::filled_if_any")]
     pub prefixes: Option<List<Target>>,
 }
 
@@ -157,10 +161,12 @@ pub struct Select {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ServiceLevel {
     /// The hosts: flows from or to them.
+    #[serde(deserialize_with = "values::filled")]
     pub hosts: List<Target>,
     /// A name of `rule-groups`, or `none`.
     pub level: String,
     /// Tenants, by name; every one unless given.
+    #[serde(default, deserialize_with = "values::filled_if_any")]
     pub tenant: Option<List<String>>,
 }
 
@@ -181,25 +187,30 @@ pub enum OneSided {
     Drop,
 }
 
-/// What is done with a flow that gives way when memory for application layers is used up.
+/// The action for a flow that gives way when memory for application layers is used up, or more comes than
+/// a worker takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OverloadAction {
-    /// It goes on; packets and streams are inspected, its protocol is not parsed any more.
+    /// It goes on; packets and streams are inspected, its protocol is not parsed any more. Where more comes
+    /// than a worker takes, as for `drop`.
     Inspect,
     /// It goes on uninspected.
     Pass,
-    /// It is dropped.
+    /// It is dropped; where more comes than a worker takes, its packets are dropped while that is so (on a
+    /// watched link they are not inspected).
     Drop,
 }
 
-/// How a policy's flows stand when memory for application layers is used up.
+/// The priority of a policy's flows when memory for application layers is used up, or more comes than a
+/// worker takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Overload {
     /// Flows of lower priority give way first: 0 to 255, 100 unless given.
     pub priority: u8,
-    /// What is done with a flow that gives way; as the setting `app-layer.memcap-policy` says unless given.
+    /// The action for a flow that gives way; unless given as the setting `app-layer.memcap-policy` says,
+    /// and as for `drop` where more comes than a worker takes.
     pub action: Option<OverloadAction>,
 }
 
@@ -298,15 +309,16 @@ pub struct Policy {
     /// Name, in events and messages.
     pub name: String,
     /// One side of the conversations; any address unless given.
-    #[serde(default = "any")]
+    #[serde(default = "any", deserialize_with = "values::filled")]
     pub from: List<Target>,
     /// The other side; any address unless given.
-    #[serde(default = "any")]
+    #[serde(default = "any", deserialize_with = "values::filled")]
     pub to: List<Target>,
     /// Tenants, by name, or `any`; `default` unless given.
-    #[serde(default = "default_tenant")]
+    #[serde(default = "default_tenant", deserialize_with = "values::filled")]
     pub tenant: List<String>,
     /// Links of the host file; every one unless given.
+    #[serde(default, deserialize_with = "values::filled_if_any")]
     pub link: Option<List<String>>,
     /// The functions, in the order in which they run. Empty: packets are only forwarded and counted.
     pub chain: List<String>,
@@ -505,7 +517,20 @@ impl PolicyFile {
         members.filter_map(|member| if let Member::Name(name) = member { Some(name) } else { None }).collect()
     }
 
-    /// What is right and does nothing: groups by names, and nobody whose answers count.
+    /// Whether something is dropped because no policy, or no rule of a packet filter, lets it go on.
+    #[must_use]
+    pub fn drops_by_default(&self) -> bool {
+        let filters = |policy: &Arc<Policy>| {
+            let section = policy.sections.iter().find(|section| section.function == "pfw");
+            let default = section.and_then(|section| section.node.get("default")?.as_str());
+            !policy.staged && default.is_some_and(|default| default != "allow")
+        };
+        let default = self.default.action == DefaultAction::Drop && !self.default.staged;
+        default || self.policies.iter().any(filters)
+    }
+
+    /// What is right and does nothing: groups by names, and nobody whose answers count; lists whose groups
+    /// have no members.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let without = |(group, members): (&String, &Vec<Member>)| {
@@ -520,7 +545,8 @@ impl PolicyFile {
                 )
             })
         };
-        self.groups.iter().filter_map(without).collect()
+        let of_names = self.groups.iter().filter_map(without);
+        of_names.chain(resolve::nothing_selected(self)).collect()
     }
 }
 

@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Names of a policy file: groups down to prefixes, and whether every name that is used is defined.
+//! Names of a policy file: groups down to prefixes, whether every name that is used is defined, and whether
+//! selectors select something.
 
+use super::sections::PfwSection;
 use super::shares::{self, Share};
-use super::values::carries;
+use super::values::{EVERYTHING, carries};
 use super::{
-    ADDRESSES_MAX, Builder, DEFAULT_TENANT, GroupMember, Labels, Member, PolicyFile, Prefix, Target,
-    did_you_mean, locate,
+    ADDRESSES_MAX, Builder, DEFAULT_TENANT, GroupMember, Labels, List, Member, PolicyFile, Prefix, Problem,
+    Select, Target, did_you_mean, locate, read,
 };
 use crate::yaml::Node;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::ops::Range;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-
-/// Every address of IPv4, every address of IPv6.
-pub(super) const EVERYTHING: [Prefix; 2] = [
-    Prefix { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), length: 0 },
-    Prefix { address: IpAddr::V6(Ipv6Addr::UNSPECIFIED), length: 0 },
-];
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Groups in each other.
 pub(crate) const GROUP_DEPTH_MAX: usize = 64;
@@ -191,6 +186,7 @@ impl Following<'_, '_> {
 /// Checks every name that is used in a file against what it defines.
 pub(super) fn check(builder: &mut Builder<'_>, file: &PolicyFile) {
     tenants(builder, file);
+    hidden_tenants(builder, file);
     dns(builder, file);
     for group in file.labels.keys().filter(|group| !file.groups.contains_key(*group)) {
         let path = format!("labels/{group}");
@@ -273,6 +269,11 @@ fn tenants(builder: &mut Builder<'_>, file: &PolicyFile) {
     }
 }
 
+/// Parts of tenants' selectors that no packet reaches, since an earlier tenant has all of their traffic.
+fn hidden_tenants(builder: &mut Builder<'_>, file: &PolicyFile) {
+    builder.problems.extend(hidden_in(file));
+}
+
 fn dns(builder: &mut Builder<'_>, file: &PolicyFile) {
     let section = &file.dns;
     members(builder, file, "dns/resolvers", &section.resolvers);
@@ -344,4 +345,231 @@ fn tenant_names(
         let hint = did_you_mean(name, told.collect::<Vec<_>>());
         builder.problem(file.locate(&path), &path, format!("there is no tenant `{name}`; {hint}"));
     }
+}
+
+/// The tenants' selectors with their groups resolved.
+struct Resolved<'f> {
+    select: &'f Select,
+    prefixes: Option<Vec<Prefix>>,
+}
+
+/// An item of a tenant's selector that never matches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hidden {
+    /// Place of the tenant in the list.
+    pub tenant: usize,
+    /// Place of the earlier one that has its traffic.
+    pub by: usize,
+    /// The path within the selector: `vlan/2`.
+    pub path: String,
+    /// The fault, and how to correct it.
+    pub message: String,
+}
+
+/// One item of a selector, which is to be the only one of its key.
+#[derive(Clone, Copy)]
+enum Item<'f> {
+    Vni(u32),
+    Vlan(u16),
+    Link(&'f str),
+    Target(&'f Target),
+}
+
+impl core::fmt::Display for Item<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Item::Vni(vni) => write!(f, "VNI {vni}"),
+            Item::Vlan(vlan) => write!(f, "VLAN {vlan}"),
+            Item::Link(link) => write!(f, "link `{link}`"),
+            Item::Target(target) => write!(f, "`{target}`"),
+        }
+    }
+}
+
+/// Items of tenants' selectors that no packet reaches. The keys of a selector all have to hold, and the first
+/// tenant that fits gets a packet: so an item is hidden
+/// where an earlier tenant asks for no key that this one does not ask for, and each of its lists has what is
+/// left of this one's.
+///
+/// `tenants`: names and selectors in the order in which they are tried; `prefixes`: what targets stand for.
+pub fn hidden(tenants: &[(&str, &Select)], prefixes: impl Fn(&[Target]) -> Vec<Prefix>) -> Vec<Hidden> {
+    let resolved = |(_, select): &(&str, &'_ Select)| select.prefixes.as_ref().map(|own| prefixes(own));
+    let all: Vec<Resolved<'_>> =
+        tenants.iter().map(|tenant| Resolved { select: tenant.1, prefixes: resolved(tenant) }).collect();
+    let first = Firsts::of(&all);
+    let mut found = Vec::new();
+    for (index, own) in all.iter().enumerate() {
+        for (key, place, item) in items(own.select) {
+            let meant = match item {
+                Item::Target(target) => prefixes(core::slice::from_ref(target)),
+                _ => own.prefixes.clone().unwrap_or_default(),
+            };
+            let earlier = first.candidates(index, own.select, (item, &meant));
+            let covers = |at: &usize| all.get(*at).is_some_and(|first| covers(first, own, (item, &meant)));
+            let Some(by) = earlier.into_iter().find(covers) else { continue };
+            let name = |at: usize| tenants.get(at).map_or("", |(name, _)| *name);
+            let message = format!(
+                "{item} of tenant `{}` never matches: its traffic is that of tenant `{}`, which is tried first; remove it from one of them",
+                name(index),
+                name(by)
+            );
+            found.push(Hidden { tenant: index, by, path: format!("{key}/{place}"), message });
+        }
+    }
+    found
+}
+
+/// Selectors of a file's tenants that never match.
+pub(super) fn hidden_in(file: &PolicyFile) -> Vec<Problem> {
+    let tenants: Vec<(&str, &Select)> =
+        file.tenants.iter().map(|tenant| (tenant.name.as_str(), &tenant.select)).collect();
+    let problem = |hidden: Hidden| {
+        let path = format!("tenants/{}/select/{}", hidden.tenant, hidden.path);
+        Problem { position: file.locate(&path), path, message: hidden.message }
+    };
+    hidden(&tenants, |targets| file.prefixes(targets)).into_iter().map(problem).collect()
+}
+
+fn items(select: &Select) -> Vec<(&'static str, usize, Item<'_>)> {
+    fn each<'f, T>(
+        key: &'static str,
+        list: Option<&'f List<T>>,
+        item: impl Fn(&'f T) -> Item<'f>,
+    ) -> impl Iterator<Item = (&'static str, usize, Item<'f>)> {
+        let all = list.map(|list| &**list).unwrap_or_default();
+        all.iter().enumerate().map(move |(place, one)| (key, place, item(one)))
+    }
+    let Select { vni, vlan, link, prefixes } = select;
+    each("vni", vni.as_ref(), |vni| Item::Vni(*vni))
+        .chain(each("vlan", vlan.as_ref(), |vlan| Item::Vlan(*vlan)))
+        .chain(each("link", link.as_ref(), |link| Item::Link(link)))
+        .chain(each("prefixes", prefixes.as_ref(), Item::Target))
+        .collect()
+}
+
+/// Whether a tenant has all traffic that another one selects by an item; `meant`: the other one's prefixes
+/// with it.
+fn covers(first: &Resolved<'_>, own: &Resolved<'_>, (item, meant): (Item<'_>, &[Prefix])) -> bool {
+    fn within<T: PartialEq>(first: Option<&List<T>>, own: Option<&List<T>>, item: Option<&T>) -> bool {
+        let Some(first) = first else { return true };
+        match (item, own) {
+            (Some(item), _) => first.contains(item),
+            (None, Some(own)) => own.iter().all(|one| first.contains(one)),
+            (None, None) => false,
+        }
+    }
+    let (a, b) = (first.select, own.select);
+    let vni = if let Item::Vni(vni) = &item { Some(vni) } else { None };
+    let vlan = if let Item::Vlan(vlan) = &item { Some(vlan) } else { None };
+    let link = if let Item::Link(link) = &item { Some((*link).to_owned()) } else { None };
+    let prefixes = || {
+        let Some(theirs) = &first.prefixes else { return true };
+        let inside = |prefix: &Prefix| {
+            theirs.iter().any(|one| one.length <= prefix.length && one.contains(prefix.address))
+        };
+        !meant.is_empty() && meant.iter().all(inside)
+    };
+    within(a.vni.as_ref(), b.vni.as_ref(), vni)
+        && within(a.vlan.as_ref(), b.vlan.as_ref(), vlan)
+        && within(a.link.as_ref(), b.link.as_ref(), link.as_ref())
+        && prefixes()
+}
+
+/// The tenants that may hide an item of a later one, so that not all are compared with all: those with the
+/// same number or link, and of those that ask for
+/// prefixes alone the ones around the first of its prefixes.
+struct Firsts<'f> {
+    vnis: HashMap<u32, Vec<usize>>,
+    vlans: HashMap<u16, Vec<usize>>,
+    links: HashMap<&'f str, Vec<usize>>,
+    prefixes: HashMap<Prefix, Vec<usize>>,
+}
+
+impl<'f> Firsts<'f> {
+    fn of(all: &[Resolved<'f>]) -> Self {
+        let (mut vnis, mut vlans, mut links) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let mut prefixes = HashMap::new();
+        for (index, Resolved { select, prefixes: own }) in all.iter().enumerate() {
+            // Under one of its keys, which a selector that it hides has as well.
+            if let Some(list) = &select.vni {
+                list.iter().for_each(|vni| vnis.entry(*vni).or_insert_with(Vec::new).push(index));
+            } else if let Some(list) = &select.vlan {
+                list.iter().for_each(|vlan| vlans.entry(*vlan).or_insert_with(Vec::new).push(index));
+            } else if let Some(list) = &select.link {
+                list.iter().for_each(|link| links.entry(link.as_str()).or_insert_with(Vec::new).push(index));
+            } else {
+                let own = own.iter().flatten();
+                own.for_each(|prefix| prefixes.entry(*prefix).or_insert_with(Vec::new).push(index));
+            }
+        }
+        Firsts { vnis, vlans, links, prefixes }
+    }
+
+    /// The tenants before one, in their order.
+    fn candidates(&self, before: usize, own: &Select, (item, meant): (Item<'_>, &[Prefix])) -> Vec<usize> {
+        let Select { vni, vlan, link, .. } = own;
+        let mut found = Vec::new();
+        let mut add = |some: Option<&Vec<usize>>| found.extend(some.into_iter().flatten().copied());
+        match item {
+            Item::Vni(vni) => add(self.vnis.get(&vni)),
+            _ => vni.iter().flat_map(|list| list.first()).for_each(|vni| add(self.vnis.get(vni))),
+        }
+        match item {
+            Item::Vlan(vlan) => add(self.vlans.get(&vlan)),
+            _ => vlan.iter().flat_map(|list| list.first()).for_each(|vlan| add(self.vlans.get(vlan))),
+        }
+        match item {
+            Item::Link(link) => add(self.links.get(link)),
+            _ => {
+                link.iter().flat_map(|list| list.first()).for_each(|link| add(self.links.get(link.as_str())))
+            }
+        }
+        if let Some(prefix) = meant.first() {
+            let around = (0..=prefix.length).map(|length| Prefix::new(prefix.address, length));
+            around.for_each(|around| add(self.prefixes.get(&around)));
+        }
+        found.retain(|at| *at < before);
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+}
+
+/// Lists of groups that have no members: what they select is nothing until they have some.
+pub(super) fn nothing_selected(file: &PolicyFile) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if file.groups.values().all(|members| !members.is_empty()) {
+        return warnings;
+    }
+    let mut look = |path: String, list: Option<&[Target]>, whose: &str| {
+        if let Some(list) = list.filter(|list| file.resolve(list).is_empty()) {
+            let names: Vec<String> = list.iter().map(|target| format!("`{target}`")).collect();
+            warnings.push(format!(
+                "{}: {whose} selects nothing: {} has no members; it selects what they are once there are some",
+                file.place(&path),
+                names.join(", "),
+            ));
+        }
+    };
+    for (index, tenant) in file.tenants.iter().enumerate() {
+        let list = tenant.select.prefixes.as_deref();
+        look(format!("tenants/{index}/select/prefixes"), list, &format!("tenant `{}`", tenant.name));
+    }
+    for (index, level) in file.service_levels.iter().enumerate() {
+        look(format!("service-levels/{index}/hosts"), Some(&level.hosts), "this service level");
+    }
+    for (index, policy) in file.policies.iter().enumerate() {
+        let whose = format!("policy `{}`", policy.name);
+        look(format!("policies/{index}/from"), Some(&policy.from), &whose);
+        look(format!("policies/{index}/to"), Some(&policy.to), &whose);
+        for section in policy.sections.iter().filter(|section| section.function == "pfw") {
+            let Ok(section) = read::read::<PfwSection>(&section.node) else { continue };
+            for (number, rule) in section.rules.iter().enumerate() {
+                let path = format!("policies/{index}/pfw/rules/{number}");
+                look(format!("{path}/from"), rule.from.as_deref(), "this rule");
+                look(format!("{path}/to"), rule.to.as_deref(), "this rule");
+            }
+        }
+    }
+    warnings
 }

@@ -36,29 +36,43 @@ pub struct PfwSection {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PfwRule {
     /// Protocols that are let through.
+    #[serde(default, deserialize_with = "super::values::filled_if_any")]
     pub allow: Option<List<Protocol>>,
     /// Protocols that are dropped.
+    #[serde(default, deserialize_with = "super::values::filled_if_any")]
     pub drop: Option<List<Protocol>>,
     /// Protocols that are dropped, telling the sender.
+    #[serde(default, deserialize_with = "super::values::filled_if_any")]
     pub reject: Option<List<Protocol>>,
     /// Protocols whose flows are let through and leave, both ways, by the port that `egress` names.
+    #[serde(default, deserialize_with = "super::values::filled_if_any")]
     pub redirect: Option<List<Protocol>>,
     /// Of `redirect`: a port, by its name in `ports` of the host file.
     pub egress: Option<String>,
     /// Addresses of the side that opens the flow.
+    #[serde(default, deserialize_with = "super::values::filled_if_any")]
     pub from: Option<List<Target>>,
     /// Addresses of the other side.
+    #[serde(default, deserialize_with = "super::values::filled_if_any")]
     pub to: Option<List<Target>>,
     /// Ports of the side that opens the flow.
+    #[serde(default, deserialize_with = "super::values::filled_if_any")]
     pub from_ports: Option<List<Ports>>,
     /// Ports of the other side.
+    #[serde(default, deserialize_with = "super::values::filled_if_any")]
     pub to_ports: Option<List<Ports>>,
     /// ICMP or ICMPv6 types.
+    #[serde(default, deserialize_with = "super::values::filled_if_any")]
     pub r#type: Option<List<Ports>>,
     /// ICMP or ICMPv6 codes.
+    #[serde(default, deserialize_with = "super::values::filled_if_any")]
     pub code: Option<List<Ports>>,
     /// Tenants, by name.
+    #[serde(default, deserialize_with = "super::values::filled_if_any")]
     pub tenant: Option<List<String>>,
+    /// Its name, one within the policy: its counter goes by it, wherever the rule stands and whatever else of
+    /// it changes.
+    pub name: Option<String>,
     /// A remark for people.
     pub comment: Option<String>,
 }

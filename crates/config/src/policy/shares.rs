@@ -6,9 +6,10 @@
 //! part of that, so that no tenant can fill a device. Where several fill it together, whoever uses most of those that have taken more since the file
 //! before is blamed: what was there and runs stays. Rules of the packet filter multiply in the same way, and are counted as well.
 
+use super::values::EVERYTHING;
 use super::{
-    Builder, Common, DEFAULT_TENANT, EVERYTHING, Member, Policy, PolicyFile, Problem, Section, ServiceLevel,
-    Target, combinations, resolve,
+    Builder, Common, DEFAULT_TENANT, Member, Policy, PolicyFile, Problem, Section, ServiceLevel, Target,
+    combinations, resolve,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -39,7 +39,7 @@ fn reads_the_example() {
     let web = &file.policies[0];
     assert_eq!(file.resolve(&web.from).len(), 2);
     assert_eq!(file.resolve(&file.policies[1].from).len(), 3);
-    assert_eq!(file.prefixes(&file.policies[1].to), resolve::EVERYTHING);
+    assert_eq!(file.prefixes(&file.policies[1].to), values::EVERYTHING);
     assert_eq!(web.tenant.0, ["default"]);
     let pfw: PfwSection = read::read(&web.sections[0].node).expect("pfw");
     assert_eq!(pfw.default, FilterAction::Drop);
@@ -189,6 +189,10 @@ fn every_error_has_its_place_and_says_what_to_do() {
             "2:36: VLAN 5000: an id is 1 to 4094",
         ),
         (
+            "default: {action: drop}\ntenants: [{name: a, select: {vlan: [10, 20]}}, {name: b, select: {vlan: [30, 20], link: wan}}]",
+            "2:78: VLAN 20 of tenant `b` never matches: its traffic is that of tenant `a`, which is tried first; remove it from one of them",
+        ),
+        (
             "default: {action: drop}\ntenants: [{name: default, select: {vni: 1}}]",
             "2:18: the name `default` is taken; give this tenant another",
         ),
@@ -240,6 +244,131 @@ fn errors_of_function_sections_have_paths() {
         let node = crate::yaml::parse(text).expect("yaml");
         let problems = read::read::<PfwSection>(&node).expect_err(text);
         assert_eq!((problems[0].path.as_str(), problems[0].message.as_str()), (path, message), "{text}");
+    }
+}
+
+/// Wherever a list selects something: in the same words.
+#[test]
+fn an_empty_list_selects_nothing_and_is_an_error() {
+    let words = "this list is empty, so it selects nothing; name what is meant, or leave the key out";
+    for text in [
+        "tenants: [{name: a, select: {vni: []}}]",
+        "tenants: [{name: a, select: {vlan: []}}]",
+        "tenants: [{name: a, select: {link: []}}]",
+        "tenants: [{name: a, select: {prefixes: []}}]",
+        "policies: [{name: a, chain: [], from: []}]",
+        "policies: [{name: a, chain: [], to: []}]",
+        "policies: [{name: a, chain: [], link: []}]",
+        "policies: [{name: a, chain: [], tenant: []}]",
+        "service-levels: [{hosts: [], level: none}]",
+        "service-levels: [{hosts: any, level: none, tenant: []}]",
+    ] {
+        let error = problems(&format!("default: {{action: drop}}\n{text}\n"));
+        let column = text.rfind("[]").unwrap() + 1;
+        assert_eq!(error, format!("policy.yaml:2:{column}: {words}"), "{text}");
+    }
+    for key in ["allow", "from", "to", "from-ports", "to-ports", "type", "code", "tenant"] {
+        let rule = if key == "allow" { format!("{key}: []") } else { format!("allow: tcp, {key}: []") };
+        let node = crate::yaml::parse(&format!("default: drop\nrules: [{{{rule}}}]")).expect("yaml");
+        let problems = read::read::<PfwSection>(&node).expect_err(&rule);
+        assert_eq!(
+            (problems[0].path.as_str(), problems[0].message.as_str()),
+            (&*format!("rules/0/{key}"), words)
+        );
+    }
+}
+
+/// A group may have no members for a while: what names it selects nothing, and says so.
+#[test]
+fn a_group_without_members_selects_nothing_and_warns() {
+    let text = "\
+groups: {nobody: [], some: [10.0.0.1]}
+labels: {nobody: {role: web}}
+tenants: [{name: a, select: {prefixes: nobody}}]
+service-levels: [{hosts: [nobody], level: none}]
+policies:
+  - {name: p, from: nobody, to: [nobody, some], chain: [pfw], pfw: {default: drop, rules: [{allow: tcp, to: [nobody]}]}}
+  - {name: q, from: some, to: {label: {role: web}}, chain: []}
+default: {action: drop}
+";
+    let warnings = parse("policy.yaml", text, &["pfw"]).expect("it is right").warnings();
+    let expected = [
+        (
+            3,
+            "tenant `a` selects nothing: `nobody` has no members; it selects what they are once there are some",
+        ),
+        (4, "this service level selects nothing: `nobody` has no members"),
+        (6, "policy `p` selects nothing: `nobody` has no members"),
+        (6, "this rule selects nothing: `nobody` has no members"),
+        (7, "policy `q` selects nothing: `role=web` has no members"),
+    ];
+    assert_eq!(warnings.len(), expected.len(), "{warnings:#?}");
+    for (warning, (line, words)) in warnings.iter().zip(expected) {
+        assert!(warning.starts_with(&format!("policy.yaml:{line}:")) && warning.contains(words), "{warning}");
+    }
+}
+
+#[test]
+fn addresses_of_ipv4_in_the_form_of_ipv6_are_refused() {
+    for (text, instead) in [("::ffff:192.0.2.1", "192.0.2.1/32"), ("::ffff:c000:200/120", "192.0.2.0/24")] {
+        let error = text.parse::<Prefix>().expect_err(text);
+        assert!(error.ends_with(&format!("write `{instead}`")), "{error}");
+    }
+    // What no packet should have may be named as a whole.
+    assert!("::ffff:0:0/96".parse::<Prefix>().is_ok() && "::/0".parse::<Prefix>().is_ok());
+}
+
+#[test]
+fn a_tenant_behind_another_one_is_an_error_only_where_no_packet_reaches_it() {
+    let tenants = |first: &str, second: &str| {
+        let text = format!(
+            "default: {{action: drop}}\ngroups: {{lan: [10.0.0.0/16]}}\ntenants: [{{name: a, select: {{{first}}}}}, {{name: b, select: {{{second}}}}}]\n"
+        );
+        match parse("policy.yaml", &text, &[]) {
+            Ok(_) => 0,
+            Err(PolicyError::Wrong { problems, .. }) => {
+                assert!(problems.iter().all(|problem| problem.message.contains("never matches")), "{text}");
+                problems.len()
+            }
+            Err(other) => panic!("{other}"),
+        }
+    };
+    for (first, second, expected) in [
+        ("vlan: 10", "vlan: 10", 1),
+        ("vlan: [10, 11]", "vlan: [12, 11, 10]", 2),
+        ("vlan: 10", "vlan: 11", 0),
+        // The first asks for more.
+        ("vlan: 10, link: x", "vlan: 10", 0),
+        ("vlan: 10, link: x", "vlan: 10, link: [x, y]", 1),
+        // The second asks for more than the first, and never gets it: each of its keys says so.
+        ("vlan: 10", "vlan: 10, prefixes: 192.0.2.0/24", 2),
+        // Of keys that only one of them has nothing is known.
+        ("vlan: 10", "vni: 10", 0),
+        ("vni: [7, 8]", "vni: 8", 1),
+        ("link: x", "link: [x, y]", 1),
+        ("prefixes: lan", "prefixes: [10.0.1.0/24, 10.1.0.0/16]", 1),
+        ("prefixes: 10.0.1.0/24", "prefixes: 10.0.0.0/16", 0),
+        ("prefixes: '2001:db8::/32'", "prefixes: '2001:db8:1::/48'", 1),
+        ("prefixes: any", "prefixes: [192.0.2.1, '2001:db8::1']", 2),
+    ] {
+        assert_eq!(tenants(first, second), expected, "{first} before {second}");
+    }
+}
+
+#[test]
+fn a_file_drops_by_default_where_its_default_or_a_packet_filter_does() {
+    for (text, expected) in [
+        ("default: {action: drop}", true),
+        ("default: {action: drop, staged: true}", false),
+        ("default: {action: allow}", false),
+        ("default: {action: allow}\npolicies: [{name: a, chain: [pfw], pfw: {default: reject}}]", true),
+        ("default: {action: allow}\npolicies: [{name: a, chain: [pfw], pfw: {default: allow}}]", false),
+        (
+            "default: {action: allow}\npolicies: [{name: a, chain: [pfw], pfw: {default: drop}, staged: true}]",
+            false,
+        ),
+    ] {
+        assert_eq!(parse("policy.yaml", text, &["pfw"]).expect(text).drops_by_default(), expected, "{text}");
     }
 }
 

@@ -3,7 +3,7 @@
 
 use core::fmt;
 use core::marker::PhantomData;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -73,6 +73,28 @@ impl<T: JsonSchema> JsonSchema for List<T> {
     }
     fn inline_schema() -> bool {
         true
+    }
+}
+
+/// What is said of a list that selects and has nothing in it.
+pub const EMPTY_LIST: &str =
+    "this list is empty, so it selects nothing; name what is meant, or leave the key out";
+
+/// Reads a list that selects something.
+pub(super) fn filled<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<List<T>, D::Error> {
+    let list = List::deserialize(deserializer)?;
+    if list.is_none() { Err(de::Error::custom(EMPTY_LIST)) } else { Ok(list) }
+}
+
+/// The same where it may be left out.
+pub(super) fn filled_if_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<List<T>>, D::Error> {
+    match Option::<List<T>>::deserialize(deserializer)? {
+        Some(list) if list.is_none() => Err(de::Error::custom(EMPTY_LIST)),
+        list => Ok(list),
     }
 }
 
@@ -237,12 +259,25 @@ impl FromStr for Prefix {
                 .ok_or_else(|| format!("`{text}`: the length has to be 0 to {longest}; {example}"))?,
         };
         let prefix = Prefix::new(address, length);
+        if let IpAddr::V6(v6) = address
+            && let Some(mapped) = v6.to_ipv4_mapped()
+            && length > MAPPED
+        {
+            let inside = Prefix::new(IpAddr::V4(mapped), length - MAPPED);
+            return Err(format!(
+                "`{text}` is an IPv4 address in the form of IPv6, and packets of IPv4 do not match it; write `{inside}`"
+            ));
+        }
         if prefix.address != address {
             return Err(format!("`{text}` has bits set behind the prefix; write `{prefix}` for the network"));
         }
         Ok(prefix)
     }
 }
+
+/// Leading bits of the IPv6 addresses that stand for addresses of IPv4 (`::ffff:0:0/96`). All of them
+/// together may be named: no packet of IPv6 should have one.
+const MAPPED: u8 = 96;
 
 text_value!(Prefix, "An address or prefix: 192.0.2.7, 10.0.0.0/8, 2001:db8::/32.", "string");
 
@@ -552,3 +587,9 @@ impl FromStr for Share {
 }
 
 text_value!(Share, "A share: 0% to 100%.", ["string"]);
+
+/// Every address of IPv4, every address of IPv6.
+pub(super) const EVERYTHING: [Prefix; 2] = [
+    Prefix { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), length: 0 },
+    Prefix { address: IpAddr::V6(Ipv6Addr::UNSPECIFIED), length: 0 },
+];

@@ -7,9 +7,11 @@
 
 mod check;
 mod known;
+mod unsupported;
 
 pub use check::check;
 pub use known::{is_known, nearest_known};
+pub use unsupported::{UnsupportedSetting, is_off, unsupported_rows, unsupported_settings};
 
 use crate::yaml::{self, Node, Value, YamlError};
 use bartizan_base::Settings;
@@ -83,14 +85,34 @@ pub fn shipped() -> Settings {
 /// # Errors
 /// A file cannot be read or is not YAML; see [`SuricataConfigError`].
 pub fn load(path: &Path) -> Result<Settings, SuricataConfigError> {
-    load_noting(path, &mut Vec::new())
+    load_noting(path, &mut Notes::default())
 }
 
-/// As [`load`]; what is odd, and is read all the same, is added to `notes`.
+/// Takes the name and the bytes of each file that is read.
+pub type FileObserver<'n> = &'n mut dyn FnMut(&Path, &[u8]);
+
+/// Notes of a configuration while it is read.
+#[derive(Default)]
+pub struct Notes<'n> {
+    /// Oddities that are read all the same.
+    pub odd: Vec<String>,
+    /// Is given each file that is read, with its bytes.
+    pub on_file: Option<FileObserver<'n>>,
+}
+
+impl Notes<'_> {
+    fn read(&mut self, path: &Path, bytes: &[u8]) {
+        if let Some(on_file) = &mut self.on_file {
+            on_file(path, bytes);
+        }
+    }
+}
+
+/// [`load`], with notes.
 ///
 /// # Errors
 /// As [`load`].
-pub fn load_noting(path: &Path, notes: &mut Vec<String>) -> Result<Settings, SuricataConfigError> {
+pub fn load_noting(path: &Path, notes: &mut Notes<'_>) -> Result<Settings, SuricataConfigError> {
     let mut settings = Settings::new();
     load_into(&mut settings, path, "", 0, notes)?;
     Ok(settings)
@@ -119,13 +141,14 @@ fn load_into(
     path: &Path,
     prefix: &str,
     depth: usize,
-    notes: &mut Vec<String>,
+    notes: &mut Notes<'_>,
 ) -> Result<(), SuricataConfigError> {
     if depth > INCLUDE_DEPTH_MAX {
         return Err(SuricataConfigError::IncludeDepth { path: path.to_owned() });
     }
     let bytes =
         std::fs::read(path).map_err(|source| SuricataConfigError::Read { path: path.to_owned(), source })?;
+    notes.read(path, &bytes);
     let text = String::from_utf8_lossy(&bytes);
     let root =
         yaml::parse(&text).map_err(|source| SuricataConfigError::Yaml { path: path.to_owned(), source })?;
@@ -140,7 +163,7 @@ fn flatten(
     node: &Node,
     prefix: &str,
     (file, depth): (&Path, usize),
-    notes: &mut Vec<String>,
+    notes: &mut Notes<'_>,
 ) -> Result<(), SuricataConfigError> {
     if node.tag.as_deref() == Some("include")
         && let Some(target) = node.as_str()
@@ -159,9 +182,11 @@ fn flatten(
                 let key = join(prefix, &index.to_string());
                 // An item with keys is known by its first one: `outputs.1 = eve-log`.
                 if let Value::Mapping(pairs) = &item.value
-                    && let Some(name) = pairs.first().and_then(|(k, _)| k.as_str())
+                    && let Some((first, _)) = pairs.first()
+                    && let Some(name) = first.as_str()
                 {
-                    settings.set(key.clone(), name);
+                    let (line, column) = (first.position.line, first.position.column);
+                    settings.set_from(key.clone(), name, format!("{}:{line}:{column}", file.display()));
                 }
                 flatten(settings, item, &key, (file, depth), notes)?;
             }
@@ -175,8 +200,8 @@ fn flatten(
                     continue;
                 }
                 let full = join(prefix, &dashed(prefix, key));
-                if !seen.insert(full.clone()) && notes.len() < NOTES_MAX {
-                    notes.push(format!(
+                if !seen.insert(full.clone()) && notes.odd.len() < NOTES_MAX {
+                    notes.odd.push(format!(
                         "{}:{}:{}: the key `{full}` is given again; what stood before it is dropped, as Suricata does",
                         file.display(),
                         node.position.line,
@@ -197,7 +222,7 @@ fn include(
     value: &Node,
     prefix: &str,
     (file, depth): (&Path, usize),
-    notes: &mut Vec<String>,
+    notes: &mut Notes<'_>,
 ) -> Result<(), SuricataConfigError> {
     match &value.value {
         Value::Sequence(items) => {
@@ -239,7 +264,7 @@ mod tests {
     fn read(text: &str) -> Settings {
         let mut settings = Settings::new();
         let root = yaml::parse(text).expect("yaml");
-        flatten(&mut settings, &root, "", (Path::new("test.yaml"), 0), &mut Vec::new()).expect("flat");
+        flatten(&mut settings, &root, "", (Path::new("test.yaml"), 0), &mut Notes::default()).expect("flat");
         settings
     }
 

@@ -13,6 +13,16 @@ pub struct Rate {
     pub refill: u64,
 }
 
+impl Rate {
+    /// The microseconds by which one more would be too early for a source that has all of its burst again at
+    /// a time; `None`: it may.
+    fn over(self, until: u64, now: u64) -> Option<u64> {
+        let after = until.max(now).saturating_add(self.refill);
+        let over = (after - now).saturating_sub(self.burst.saturating_mul(self.refill));
+        (over > 0).then_some(over)
+    }
+}
+
 /// How often a source may fail.
 pub const FAILED: Rate = Rate { burst: 10, refill: 6_000_000 };
 /// How often what is said of a tenant may be changed by its own tokens: at once all policies and groups that it may have unless told otherwise, and
@@ -36,19 +46,23 @@ impl<K: Hash + Eq + Clone> Limiter<K> {
         Limiter { rate, until: HashMap::new() }
     }
 
+    /// The seconds to wait until one more may be taken; nothing is counted.
+    #[must_use]
+    pub fn wait(&self, source: &K, now: u64) -> Option<u64> {
+        let until = self.until.get(source).copied().unwrap_or(now);
+        self.rate.over(until, now).map(|over| over.div_ceil(1_000_000))
+    }
+
     /// Counts one at a time (microseconds of a clock that never goes back); the seconds to wait when there were too many.
     pub fn take(&mut self, source: &K, now: u64) -> Option<u64> {
-        let Rate { burst, refill } = self.rate;
         if !self.until.contains_key(source) && self.until.len() >= SOURCES_MAX {
             self.forget(now);
         }
         let until = self.until.entry(source.clone()).or_insert(now);
-        let after = (*until).max(now).saturating_add(refill);
-        let over = (after - now).saturating_sub(burst.saturating_mul(refill));
-        if over > 0 {
+        if let Some(over) = self.rate.over(*until, now) {
             return Some(over.div_ceil(1_000_000));
         }
-        *until = after;
+        *until = (*until).max(now).saturating_add(self.rate.refill);
         None
     }
 
@@ -73,8 +87,10 @@ mod tests {
         for _ in 0..FAILED.burst {
             assert_eq!(limiter.take(&1, 1_000), None);
         }
+        assert_eq!((limiter.wait(&1, 1_000), limiter.wait(&2, 1_000)), (Some(6), None));
         assert_eq!(limiter.take(&1, 1_000), Some(6));
         assert_eq!(limiter.take(&2, 1_000), None, "another source");
+        assert_eq!(limiter.wait(&1, 1_000 + FAILED.refill), None, "a look costs nothing");
         assert_eq!(limiter.take(&1, 1_000 + FAILED.refill), None);
         assert_eq!(limiter.take(&1, 1_000 + FAILED.refill), Some(6));
     }

@@ -52,6 +52,8 @@ impl Principal {
 pub enum Need {
     /// Nothing: no token.
     Nothing,
+    /// Any token: what is the same for all.
+    Known,
     /// An administrator.
     Admin,
     /// Makes tokens: an administrator, or the bootstrap token.
@@ -75,7 +77,7 @@ pub fn allowed(who: Option<&Principal>, need: Need, tenant: Option<&str>, device
     let own_tenant = tenant.is_some() && who.tenant.as_deref() == tenant;
     let own_device = device.is_some() && who.device.as_deref() == device;
     match (who.scope, need) {
-        (_, Need::Nothing) => true,
+        (_, Need::Nothing | Need::Known) => true,
         (Scope::Bootstrap, need) => need == Need::MakeTokens,
         (Scope::Admin, _) => true,
         (Scope::Operator, Need::ReadTenant | Need::WriteTenant) => own_tenant,

@@ -9,23 +9,25 @@ use crate::access::Principal;
 use crate::controller::{Controller, Draft};
 use crate::counters::count;
 use crate::device::{
-    self, Acknowledgement, DeviceSpec, DeviceStatus, FUNCTIONS, FunctionHealth, FunctionStatus, HEALTH,
-    LevelReport, Received, SESSIONS, SessionStatus, TookReport, WorkerReport,
+    self, Acknowledgement, ContentReport, DeviceSpec, DeviceStatus, FUNCTIONS, FunctionHealth,
+    FunctionStatus, HEALTH, LevelReport, Received, SESSIONS, SessionStatus, TookReport, WorkerReport,
 };
 use crate::held::{self, Accused};
+use crate::interfaces::{DeviceInterfaces, INTERFACES};
 use crate::kept::{Keeps, OlderParts};
 use crate::model::Model;
 use crate::numbers;
 use crate::parts;
 use crate::problem::Refusal;
+use crate::render;
 use crate::southbound::enrolment::{Enroller, Revocations};
 use crate::southbound::listener::ListenerHandle;
 use crate::southbound::{Backend, DeviceRecord, EnrolRefusal, Unavailable, Wanted};
 use crate::statistics::{self, STATISTICS};
 use crate::store::{self, Status};
 use bartizan_api::southbound::{
-    Alert, Delta, DeviceId, Diagnostic, Enrol, Enrolled, FunctionState, Hello, Now, Refusal as NotTaken,
-    RefusalCode, Running, Took, WorkerRuns, limits,
+    Alert, Delta, DeviceId, Diagnostic, Enrol, Enrolled, FunctionState, Hello, INTERFACES_SINCE, Interfaces,
+    Now, Refusal as NotTaken, RefusalCode, Running, Took, WorkerRuns, limits,
 };
 use bartizan_channel::ChannelError;
 use bartizan_channel::tls::Clock;
@@ -240,6 +242,16 @@ fn show(kind: &str, id: String, body: &impl serde::Serialize) -> [Status; 1] {
     [Status { kind: kind.to_owned(), id, body: serde_json::to_value(body).ok() }]
 }
 
+/// Content hashes of what runs.
+fn content_of(running: &Running) -> ContentReport {
+    let own = running.stands.as_ref().and_then(|stands| stands.content);
+    ContentReport {
+        manifest: running.manifest.to_string(),
+        lists: own.map(|own| own.lists.to_string()),
+        settings: own.map(|own| own.settings.to_string()),
+    }
+}
+
 /// Who does what devices say.
 fn nobody() -> Principal {
     Principal::controller()
@@ -300,6 +312,45 @@ impl Backend for Office {
         let session =
             SessionStatus { connected: true, since, address, software: cut(hello.software.clone()) };
         self.controller.show(&show(SESSIONS, device.to_string(), &session));
+        let is_known = self.controller.model().status(INTERFACES, device.as_str()).is_some();
+        if is_known && !hello.versions.contains(&INTERFACES_SINCE) {
+            // An older agent took the place of one that said them: they may be others by now.
+            let gone = Status { kind: INTERFACES.to_owned(), id: device.to_string(), body: None };
+            let draft = |_: &Model| Ok(Draft { status: vec![gone], ..Draft::default() });
+            let _ = self.told(self.controller.change(&nobody(), "interfaces", false, draft));
+        }
+    }
+
+    fn interfaces(&mut self, device: &DeviceId, said: &Interfaces) -> Result<(), Unavailable> {
+        let id = device.as_str();
+        let (has, before, missing) = {
+            let model = self.controller.model();
+            let mut has = DeviceInterfaces::new(said.links.clone(), said.ports.clone());
+            let missing = has.find_missing(&model, &self.spec(&model, device).unwrap_or_default());
+            (has, DeviceInterfaces::of(&model, id), missing)
+        };
+        if let Some(first) = missing.first() {
+            count(&self.controller.counters.interfaces_missing);
+            let more = missing.len() - 1;
+            let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+            (self.say)(&format!(
+                "`{id}` has no {first}{more}: it cannot run that; change what is named, or the host file of `{id}`"
+            ));
+        }
+        if before.as_ref() == Some(&has) {
+            return Ok(());
+        }
+        let is_other = before
+            .is_some_and(|before| (before.links, before.ports) != (said.links.clone(), said.ports.clone()));
+        let draft = |model: &Model| {
+            let mut status = vec![has.line(id)];
+            let own = DeviceStatus::of(model, id);
+            if is_other && !own.held_back.is_empty() {
+                status.push(own.tried_anew().line(id));
+            }
+            Ok(Draft { status, ..Draft::default() })
+        };
+        self.told(self.controller.change(&nobody(), "interfaces", false, draft)).map(drop)
     }
 
     fn twin(&mut self, device: &DeviceId, before: &str, now: &str) {
@@ -329,6 +380,10 @@ impl Backend for Office {
     fn running(&mut self, device: &DeviceId, number: u64, running: &Running) -> Result<(), Unavailable> {
         let status = DeviceStatus::of(&self.controller.model(), device.as_str());
         let generation_of = |number: u64| status.generation_of(number).unwrap_or(0);
+        let rules_left_out = running
+            .stands
+            .as_ref()
+            .map(|stands| stands::left_out_shown(&self.controller.model(), &stands.left_out));
         let mut diagnostics = Vec::new();
         if status.generation_of(number).is_none() {
             diagnostics.push(unknown(number));
@@ -351,9 +406,10 @@ impl Backend for Office {
                     .collect(),
                 None => levels(&running.workers, generation_of),
             },
-            rules_left_out: running.stands.as_ref().map(|stands| stands::left_out(&stands.left_out)),
+            rules_left_out,
             diagnostics,
             took: running.took.map(|Took { build, store, swap }| TookReport { build, store, swap }),
+            content: Some(content_of(running)),
         };
         self.told(self.controller.answered(&nobody(), device.as_str(), number, &answer))
     }
@@ -371,8 +427,9 @@ impl Backend for Office {
                 .filter_map(|name| Some((numbers::tenant(&model, name)?, name)))
                 .collect();
             let file = |group| numbers::file_of(&model, group);
+            let shown = |group| file(group).map(|hash| render::file_shown(&model, &hash));
             let lines =
-                refusal.diagnostics.iter().map(|found| place(found, &names, file)).collect::<Vec<_>>();
+                refusal.diagnostics.iter().map(|found| place(found, &names, shown)).collect::<Vec<_>>();
             let tenant = |number: u16| names.get(&number).map(|name| (*name).to_owned());
             let accused = Accused::of(&model, &refusal.diagnostics, &lines, tenant, file);
             (DeviceStatus::of(&model, device.as_str()), lines, accused)
@@ -392,6 +449,7 @@ impl Backend for Office {
             rules_left_out: status.rules_left_out,
             diagnostics,
             took: None,
+            content: None,
         };
         if !matches!(refusal.code, RefusalCode::Policy | RefusalCode::Limit) {
             // Nobody's fault.

@@ -3,6 +3,8 @@
 
 use super::office::cut;
 use crate::device::{LeftOutReport, LevelReport, LevelRules, LevelState, RuleReport};
+use crate::model::Model;
+use crate::render::with_files_shown;
 use bartizan_api::southbound as wire;
 
 /// A level, with the controller's own number of what acts there.
@@ -17,8 +19,15 @@ pub(super) fn level(said: &wire::LevelStands, generation_of: impl Fn(u64) -> u64
     }
 }
 
+/// Rules that are not evaluated; rule files as they are called for people.
+pub(super) fn left_out_shown(model: &Model, said: &wire::LeftOut) -> LeftOutReport {
+    let mut report = left_out(said);
+    report.first.iter_mut().for_each(|one| one.rule = with_files_shown(model, &one.rule));
+    report
+}
+
 /// Rules that are not evaluated.
-pub(super) fn left_out(said: &wire::LeftOut) -> LeftOutReport {
+fn left_out(said: &wire::LeftOut) -> LeftOutReport {
     let of = |one: &wire::RuleLeftOut| RuleReport { rule: cut(one.rule.clone()), why: cut(one.why.clone()) };
     LeftOutReport { count: said.count, first: said.first.iter().map(of).collect() }
 }

@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 pub struct EnrolmentToken {
     /// The token, for `bartizan ca enrol` on the device; it is not shown again.
     pub token: String,
-    /// Until when it can be used, in seconds since 1970.
+    /// Until when it can be used, in microseconds since 1970.
     pub expires: u64,
     /// Port of the controller's listener for agents.
     pub port: u16,
@@ -84,7 +84,7 @@ pub(super) fn routes() -> Vec<Route> {
         query: &[],
         body: None,
         tagged: false,
-        status: 201,
+        statuses: &[201],
         answer: Some(schema::<EnrolmentToken>()),
         handler: enrol,
     };
@@ -96,7 +96,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Makes a one-time token for a device's first certificate. It is good for an hour.",
         ),
         Route {
-            status: 200,
+            statuses: &[200],
             answer: Some(schema::<Revoked>()),
             handler: revoke,
             ..route(
@@ -107,7 +107,7 @@ pub(super) fn routes() -> Vec<Route> {
             )
         },
         Route {
-            status: 202,
+            statuses: &[202],
             body: Some(Body { schema: Some(schema::<FunctionRequest>()), max: BODY_MAX }),
             answer: Some(schema::<FunctionStatus>()),
             handler: order,
@@ -139,8 +139,10 @@ fn enrol(call: &Call<'_>) -> Result<Reply, Refusal> {
     there(&call.controller.model(), name)?;
     call.controller.note(&call.who(), "enrol", device::KIND, name)?;
     let invitation = call.controller.fleet().invite(name)?;
-    let made = EnrolmentToken { token: invitation.token, expires: invitation.expires, port: invitation.port };
-    Ok(Reply::json(201, &made).with("cache-control", "no-store".to_owned()))
+    // Times of the API are in microseconds, those of certificates in seconds.
+    let expires = invitation.expires.saturating_mul(1_000_000);
+    let made = EnrolmentToken { token: invitation.token, expires, port: invitation.port };
+    Ok(Reply::created(&made, call.location()).with("cache-control", "no-store".to_owned()))
 }
 
 fn revoke(call: &Call<'_>) -> Result<Reply, Refusal> {

@@ -2,12 +2,14 @@
 //! Devices: which there are, what each is to run and runs, the policy it gets, and what it reports by REST.
 
 use super::document::{Context, Kind};
+use super::effects;
 use crate::access::{Need, Principal};
 use crate::controller::{Controller, Draft, Settings, TOKENS};
 use crate::device::{
     self, ALL, Acknowledgement, DeviceSpec, DeviceStatus, FUNCTIONS, Follow, FunctionHealth, FunctionStatus,
     HEALTH, SESSIONS, SessionStatus, Touched,
 };
+use crate::interfaces::{self, InterfacesView};
 use crate::model::Model;
 use crate::problem::{Fault, Refusal};
 use crate::render;
@@ -40,12 +42,18 @@ impl Kind for Devices {
     fn check(context: &Context<'_>, spec: &DeviceSpec) -> Vec<Fault> {
         let known = |name: &str| name == ALL || context.model.get(render::TENANTS, name).is_some();
         let unknown = spec.tenants.iter().enumerate().filter(|(_, name)| !known(name));
-        unknown
-            .map(|(index, name)| {
-                let message = format!("there is no tenant `{name}`; make it first, or write `*` for all");
-                Fault::new(format!("/tenants/{index}"), message)
-            })
-            .collect()
+        let unknown = unknown.map(|(index, name)| {
+            let message = format!("there is no tenant `{name}`; make it first, or write `*` for all");
+            Fault::new(format!("/tenants/{index}"), message)
+        });
+        unknown.chain(interfaces::unservable(context.model, context.name, spec)).collect()
+    }
+
+    fn notes(context: &Context<'_>, removed: bool) -> Vec<String> {
+        match removed {
+            true => effects::of_device_gone(context),
+            false => effects::of_device(context),
+        }
     }
 
     fn free(context: &Context<'_>) -> Result<(), Refusal> {
@@ -115,6 +123,8 @@ pub struct DeviceView {
     pub status: DeviceStatus,
     /// Its agent's session; null if there was none since the controller started.
     pub session: Option<SessionStatus>,
+    /// The links and ports that it has, as it said with its last session; null if it does not say.
+    pub interfaces: Option<InterfacesView>,
     /// Functions that have failed or are stopped, as the device says by itself; nothing of those that run.
     pub health: BTreeMap<String, FunctionHealth>,
     /// The last order to each function, and what became of it, since the controller started.
@@ -138,7 +148,8 @@ impl DeviceView {
                 Some((id.strip_prefix(&prefix)?.to_owned(), FunctionHealth::deserialize(body).ok()?))
             })
             .collect();
-        DeviceView { status: DeviceStatus::of(model, id), session, health, functions }
+        let interfaces = InterfacesView::of(model, id);
+        DeviceView { status: DeviceStatus::of(model, id).explained(), session, interfaces, health, functions }
     }
 }
 
@@ -222,7 +233,7 @@ pub(super) fn routes() -> Vec<Route> {
         query: &[],
         body: None,
         tagged: false,
-        status: 200,
+        statuses: &[200],
         answer: None,
         handler: policy,
     };

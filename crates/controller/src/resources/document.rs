@@ -3,14 +3,16 @@
 //! rest is here once: pages, tags against lost updates, dry run, quotas.
 
 use crate::access::{Need, Principal};
-use crate::controller::{Draft, Outcome, Settings, shown};
+use crate::controller::{Difference, Draft, Outcome, Settings, shown};
 use crate::device::{self, Touched};
+use crate::interfaces::INTERFACES;
 use crate::model::Model;
 use crate::problem::{Fault, Refusal};
 use crate::rest::http::{Method, Reply};
 use crate::rest::route::{
     BODY_MAX, Body, CURSOR, Call, DRY_RUN, LIMIT, Route, WAIT, first_page, read_as, schema,
 };
+use crate::rest::tags::{self, Comparison};
 use crate::sections::Sections;
 use crate::store::Status;
 use schemars::JsonSchema;
@@ -65,6 +67,11 @@ pub trait Kind: 'static {
     /// Whose traffic a change of it concerns.
     fn touched(context: &Context<'_>) -> Touched;
 
+    /// Notes on a change beside its differences; `removed`: the document goes.
+    fn notes(_context: &Context<'_>, _removed: bool) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Status that is written along with it.
     fn also(_context: &Context<'_>) -> Vec<Status> {
         Vec::new()
@@ -101,6 +108,7 @@ pub struct NoStatus {}
 /// A document as it is shown.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "{S}Item")]
 pub struct Item<S, T> {
     /// Its name.
     pub name: String,
@@ -115,6 +123,7 @@ pub struct Item<S, T> {
 
 /// A page of a list.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "{T}Page")]
 pub struct Page<T> {
     /// The items.
     pub items: Vec<T>,
@@ -135,7 +144,7 @@ pub fn routes<K: Kind>() -> Vec<Route> {
         query: &[],
         body: None,
         tagged: true,
-        status: 200,
+        statuses: &[200],
         answer: Some(schema::<Outcome>()),
         handler: list::<K>,
     };
@@ -154,6 +163,7 @@ pub fn routes<K: Kind>() -> Vec<Route> {
         Route {
             query: &[DRY_RUN, WAIT],
             body: Some(Body { schema: Some(schema::<K::Spec>()), max: BODY_MAX }),
+            statuses: &[200, 201],
             handler: put::<K>,
             ..route(Method::Put, &one, "put", "Makes or replaces a ONE.")
         },
@@ -221,44 +231,50 @@ fn get<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
     exists_if::<K>(call, &model)?;
     let document = model.get(K::KIND, &id::<K>(call)).ok_or_else(|| missing::<K>(call))?;
     let item = item::<K>(&model, &document.id, document.generation, &document.body);
-    Ok(Reply::json(200, &item).with("etag", tag(document.generation)))
-}
-
-/// The tag of a document: a strong one, by the generation that wrote it.
-#[must_use]
-pub fn tag(generation: u64) -> String {
-    format!("\"{generation}\"")
+    Ok(Reply::json(200, &item).with("etag", tags::of_document(document.generation, item.status.as_ref())))
 }
 
 /// Whether a document is still what the client saw.
 fn unchanged(call: &Call<'_>, stands: Option<u64>) -> Result<(), Refusal> {
-    let now = stands.map(tag);
-    if let Some(wanted) = call.head.field("if-match") {
-        let fits = match (&now, wanted.trim()) {
-            (None, _) => false,
-            (Some(_), "*") => true,
-            (Some(now), tags) => tags.split(',').any(|tag| tag.trim() == now),
+    let now = stands.map(tags::of_generation);
+    let names = |field, comparison| stands.is_some_and(|now| tags::names_generation(field, now, comparison));
+    if let Some(wanted) = call.head.field("if-match")
+        && !names(wanted, Comparison::Strong)
+    {
+        let message = match (now, wanted.trim()) {
+            (_, "") => "`If-Match` is empty; give the `ETag` that was read, or leave it out".to_owned(),
+            (None, _) => {
+                "it is not there, and `If-Match` asks for one that is; leave it out to make one".to_owned()
+            }
+            (Some(now), wanted) => {
+                let wanted: String = wanted.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+                format!("it is {now} now, not {wanted}; read it again")
+            }
         };
-        if !fits {
-            let message = match (now, wanted.trim()) {
-                (_, "") => "`If-Match` is empty; give the `ETag` that was read, or leave it out".to_owned(),
-                (None, _) => "it is not there, and `If-Match` asks for one that is; leave it out to make one"
-                    .to_owned(),
-                (Some(now), wanted) => {
-                    let wanted: String =
-                        wanted.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-                    format!("it is {now} now, not {wanted}; read it again")
-                }
-            };
-            return Err(Refusal::Precondition(message));
-        }
+        return Err(Refusal::Precondition(message));
     }
     if let (Some(unwanted), Some(now)) = (call.head.field("if-none-match"), &now)
-        && (unwanted.trim() == "*" || unwanted.split(',').any(|tag| tag.trim() == now))
+        && names(unwanted, Comparison::Weak)
     {
         return Err(Refusal::Precondition(format!("it is there already, as {now}")));
     }
     Ok(())
+}
+
+/// Does a change of a document; of one of a tenant's own so that others' go on while it is checked.
+fn change<K: Kind>(
+    call: &Call<'_>,
+    (who, action): (&Principal, &str),
+    body: Option<&Value>,
+    draft: impl Fn(&Model) -> Result<Draft, Refusal>,
+) -> Result<Outcome, Refusal> {
+    match K::PATH.contains("{tenant}") {
+        true => {
+            let of = (call.name("tenant"), body);
+            call.controller.change_of_tenant((who, action), call.dry(), of, draft)
+        }
+        false => call.controller.change(who, action, call.dry(), draft),
+    }
 }
 
 fn put<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
@@ -285,14 +301,18 @@ fn put<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
         let draft = Draft::one(K::KIND, &id, Some(body.clone()), K::touched(&context));
         // What stands already changes nothing, status neither.
         let same = model.get(K::KIND, &id).is_some_and(|document| document.body == body);
-        Ok(Draft { status: if same { Vec::new() } else { K::also(&context) }, ..draft })
+        let status = if same { Vec::new() } else { K::also(&context) };
+        Ok(Draft { status, notes: K::notes(&context, false), ..draft })
     };
-    let outcome = call.waiting(|| call.controller.change(&who, "put", call.dry(), draft))?;
+    let outcome = call.waiting(|| change::<K>(call, (&who, "put"), Some(&body), draft))?;
+    let is_new = |change: &Difference| change.kind == K::KIND && change.id == id && change.before.is_none();
+    let created = !call.dry() && outcome.changes.iter().any(is_new);
     let generation = match outcome.changes.is_empty() {
         true => call.controller.model().get(K::KIND, &id).map_or(outcome.generation, |d| d.generation),
         false => outcome.generation,
     };
-    Ok(Reply::json(200, &outcome).with("etag", tag(generation)))
+    let reply = if created { Reply::created(&outcome, call.location()) } else { Reply::json(200, &outcome) };
+    Ok(reply.with("etag", tags::of_generation(generation)))
 }
 
 fn delete<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
@@ -306,9 +326,11 @@ fn delete<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
         let context = Context { model, functions, sections, who: &who, tenant, name, body };
         K::free(&context)?;
         let mut draft = Draft::one(K::KIND, &id, None, K::touched(&context));
+        draft.notes = K::notes(&context, true);
         if K::KIND == device::KIND {
             let gone = |kind: &str| Status { kind: kind.to_owned(), id: id.clone(), body: None };
-            let kinds = [K::KIND, crate::statistics::STATISTICS, device::RECEIVED, device::SESSIONS];
+            let kinds =
+                [K::KIND, crate::statistics::STATISTICS, device::RECEIVED, device::SESSIONS, INTERFACES];
             draft.status = kinds.into_iter().map(gone).collect();
             draft.status.extend(crate::statistics::of_device_gone(model, &id));
             let below = format!("{id}/");
@@ -319,6 +341,6 @@ fn delete<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
         }
         Ok(draft)
     };
-    let outcome = call.waiting(|| call.controller.change(&who, "delete", call.dry(), draft))?;
+    let outcome = call.waiting(|| change::<K>(call, (&who, "delete"), None, draft))?;
     Ok(Reply::json(200, &outcome))
 }

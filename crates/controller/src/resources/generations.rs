@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Generations: which stands, what differs between two, and back to one that was.
 
+use super::inventory;
 use crate::access::Need;
-use crate::controller::{Difference, Draft, Outcome, TOKENS, shown};
+use crate::controller::{Difference, Draft, Outcome, TOKENS};
 use crate::device::{self, Touched};
 use crate::model::Model;
 use crate::problem::Refusal;
@@ -11,6 +12,7 @@ use crate::rest::http::{Method, Reply};
 use crate::rest::route::{Call, DRY_RUN, Parameter, ParameterKind, Route, WAIT, schema};
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// What a roll-back brings back: what devices run. Tokens that were revoked stay revoked, devices and roll-outs stay as they are.
@@ -61,7 +63,7 @@ pub(super) fn routes() -> Vec<Route> {
         query: &[],
         body: None,
         tagged: false,
-        status: 200,
+        statuses: &[200],
         answer: Some(schema::<Newest>()),
         handler: newest,
     };
@@ -105,14 +107,22 @@ fn generation(call: &Call<'_>) -> Result<u64, Refusal> {
     })
 }
 
-/// Kind, name, before, after of all that differs.
-fn differences(from: &Model, to: &Model, kinds: impl Fn(&str) -> bool) -> Vec<Difference> {
+/// A document of which two generations say other things, as it is kept.
+struct Differing {
+    kind: String,
+    id: String,
+    before: Option<Value>,
+    after: Option<Value>,
+}
+
+/// All documents that differ.
+fn differences(from: &Model, to: &Model, kinds: impl Fn(&str) -> bool) -> Vec<Differing> {
     let both = from.documents().chain(to.documents()).filter(|document| kinds(&document.kind));
     let names: BTreeSet<(&str, &str)> = both.map(|d| (d.kind.as_str(), d.id.as_str())).collect();
     let body = |model: &Model, kind: &str, id: &str| model.get(kind, id).map(|d| d.body.clone());
     names
         .into_iter()
-        .map(|(kind, id)| Difference {
+        .map(|(kind, id)| Differing {
             kind: kind.to_owned(),
             id: id.to_owned(),
             before: body(from, kind, id),
@@ -130,11 +140,9 @@ fn diff(call: &Call<'_>) -> Result<Reply, Refusal> {
     let limit = crate::rest::route::PAGE_MAX;
     let more = all.len() > limit;
     all.truncate(limit);
-    for difference in &mut all {
-        difference.before = difference.before.as_ref().map(|body| shown(&difference.kind, body));
-        difference.after = difference.after.as_ref().map(|body| shown(&difference.kind, body));
-    }
-    Ok(Reply::json(200, &Differences { from, to, changes: all, more }))
+    let told = |one: &Differing| Difference::new(&one.kind, &one.id, one.before.as_ref(), one.after.as_ref());
+    let changes = all.iter().map(told).collect();
+    Ok(Reply::json(200, &Differences { from, to, changes, more }))
 }
 
 fn restore(call: &Call<'_>) -> Result<Reply, Refusal> {
@@ -143,8 +151,12 @@ fn restore(call: &Call<'_>) -> Result<Reply, Refusal> {
     let draft = |model: &Model| {
         let changes = differences(model, &old, |kind| RESTORED.contains(&kind));
         held(model, &old)?;
+        let restored = changes
+            .iter()
+            .filter_map(|change| Some((change.kind.as_str(), change.id.as_str(), change.after.as_ref()?)));
+        let notes = inventory::notes_of_restored(model, restored);
         let writes = changes.into_iter().map(|change| (change.kind, change.id, change.after)).collect();
-        Ok(Draft { writes, touched: Touched::All, ..Draft::default() })
+        Ok(Draft { writes, touched: Touched::All, notes, ..Draft::default() })
     };
     let action = format!("restore {number}");
     let outcome = call.waiting(|| call.controller.change(&call.who(), &action, call.dry(), draft))?;

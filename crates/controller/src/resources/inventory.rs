@@ -1,48 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What of a change cannot run on the devices that it is for, as far as it is known here: links that they do not have, more rules than the
-//! tenant may have. What is known only there they refuse themselves (`held`).
+//! What of a change cannot run on the devices that it is for, as far as it is known here: links and ports
+//! that they do not have, more rules than the tenant may have. What is known only there they refuse
+//! themselves (`held`).
 
-use crate::device::{self, DeviceSpec, DeviceStatus, SESSIONS};
+use super::document::{Context, Kind};
+use super::tenants::TenantSpec;
+use crate::interfaces::{self, InterfaceCheck, InterfaceKind};
 use crate::model::Model;
 use crate::problem::Fault;
-use crate::render::POLICIES;
-use serde::Deserialize;
+use crate::render::{DEFAULT, POLICIES, SETTINGS, TENANTS};
+use bartizan_config::policy::List;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Links that a device which serves a tenant does not have, at a pointer. What devices have is known while their sessions stand.
-pub(super) fn links<'l>(
-    model: &Model,
-    tenant: &str,
-    names: impl IntoIterator<Item = &'l String>,
-    pointer: &str,
-) -> Vec<Fault> {
-    let mut names = names.into_iter().enumerate().peekable();
-    if names.peek().is_none() {
-        return Vec::new();
-    }
-    let devices: Vec<(&str, BTreeSet<String>)> =
-        model.all(device::KIND).filter_map(|document| links_of(model, &document.id, tenant)).collect();
-    let lacks =
-        |name: &str| devices.iter().find(|(_, links)| !links.contains(name)).map(|(device, _)| *device);
-    names
-        .filter_map(|(index, name)| {
-            let message = format!(
-                "the device `{}`, which serves this tenant, has no link `{name}`; name one that its host file has, or leave it out",
-                lacks(name)?
-            );
-            Some(Fault::new(format!("{pointer}/{index}"), message))
-        })
-        .collect()
+/// The links and ports that a document names, checked against the devices that it goes to. A tenant's own
+/// token is shown none of a device's names but those that the tenant may use.
+pub(super) fn named<K: Kind>(context: &Context<'_>) -> InterfaceCheck {
+    let names = interfaces::named(K::KIND, context.body);
+    let tenant = match K::KIND {
+        TENANTS => Some(context.name),
+        POLICIES => Some(context.tenant),
+        _ => None,
+    };
+    let own = context.who.tenant.as_deref().map(|tenant| own(context.model, tenant));
+    interfaces::check(context.model, tenant, &names, |named| match (&own, named.kind) {
+        (None, _) => true,
+        (Some((links, _)), InterfaceKind::Link) => links.contains(&named.name),
+        (Some((_, ports)), InterfaceKind::Port) => ports.contains(&named.name),
+    })
 }
 
-/// The links of a device that serves a tenant and is connected, once it has said them.
-fn links_of<'m>(model: &'m Model, device: &'m str, tenant: &str) -> Option<(&'m str, BTreeSet<String>)> {
-    let spec = DeviceSpec::deserialize(&model.get(device::KIND, device)?.body).ok()?;
-    let connected = model.status(SESSIONS, device)?.get("connected")? == true;
-    let links: BTreeSet<String> =
-        DeviceStatus::of(model, device).workers.into_iter().map(|worker| worker.link).collect();
-    (connected && spec.serves(tenant) && !links.is_empty()).then_some((device, links))
+/// Notes on what documents name that come back as they were once, and devices do not have: it is not refused,
+/// since a way back is not to be blocked by one of them.
+pub(super) fn notes_of_restored<'d>(
+    model: &Model,
+    documents: impl Iterator<Item = (&'d str, &'d str, &'d Value)>,
+) -> Vec<String> {
+    let mut notes = BTreeSet::new();
+    for (kind, id, body) in documents {
+        let tenant = match kind {
+            TENANTS => Some(id),
+            POLICIES => id.split_once('/').map(|(tenant, _)| tenant),
+            SETTINGS if id == DEFAULT => None,
+            _ => continue,
+        };
+        let checked = interfaces::check(model, tenant, &interfaces::named(kind, body), |_| true);
+        let of = |fault: Fault| format!("{kind} `{id}` {}: {}", fault.pointer, fault.message);
+        notes.extend(checked.faults.into_iter().map(of).chain(checked.notes));
+    }
+    notes.into_iter().take(NOTES_MAX).collect()
+}
+
+/// Notes on one change.
+const NOTES_MAX: usize = 64;
+
+/// The links of a tenant's selector, and the ports that administrators have given to it.
+fn own(model: &Model, tenant: &str) -> (Vec<String>, Vec<String>) {
+    let spec = model.read::<TenantSpec>(TENANTS, tenant);
+    let of = |spec: TenantSpec| {
+        let names = |list: Option<List<String>>| list.map(|names| names.0).unwrap_or_default();
+        (names(spec.select.link), names(spec.ports))
+    };
+    spec.map(of).unwrap_or_default()
 }
 
 /// Whether the filters of a tenant have more rules than the tenant may have, with one policy as it is to be. Rules of libraries count as well, on

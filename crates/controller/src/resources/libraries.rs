@@ -9,7 +9,9 @@ use crate::parts;
 use crate::problem::{Fault, Refusal};
 use crate::render;
 use crate::rest::http::{Method, Reply};
-use crate::rest::route::{Body, CURSOR, Call, LIMIT, NUMBER_CURSOR, Route, first_page, schema};
+use crate::rest::route::{
+    Body, CURSOR, Call, LIMIT, NUMBER_CURSOR, Parameter, ParameterKind, Route, first_page, schema,
+};
 use crate::store::{Document, hex};
 use bartizan_api::southbound::limits;
 use bartizan_rules::library::{Choice, takes};
@@ -109,6 +111,8 @@ impl Kind for Libraries {
 pub struct RuleFileItem {
     /// SHA-256 of its content.
     pub name: String,
+    /// The name that the file came with; null without one.
+    pub file_name: Option<String>,
     /// Bytes.
     pub bytes: u64,
     /// Rules that can be read.
@@ -129,6 +133,13 @@ pub struct ChosenRule {
     pub category: Option<String>,
 }
 
+/// The query parameter with the name that a rule file comes with.
+const FILE_NAME: Parameter = Parameter {
+    name: render::FILE_NAME,
+    about: "What the file is called where it comes from: devices' reports about its rules are shown with it.",
+    kind: ParameterKind::Name,
+};
+
 /// The routes beside those of the documents.
 pub(super) fn routes() -> Vec<Route> {
     let route = |method, path: &str, operation: &str, about: &str| Route {
@@ -140,7 +151,7 @@ pub(super) fn routes() -> Vec<Route> {
         query: &[],
         body: None,
         tagged: false,
-        status: 200,
+        statuses: &[200],
         answer: Some(schema::<Outcome>()),
         handler: list_files,
     };
@@ -157,7 +168,9 @@ pub(super) fn routes() -> Vec<Route> {
             ..route(Method::Get, one, "get-rule-file", "The text of a rule file.")
         },
         Route {
+            query: &[FILE_NAME],
             body: Some(Body { schema: None, max: FILE_MAX }),
+            statuses: &[200, 201],
             handler: put_file,
             ..route(Method::Put, one, "put-rule-file", "Puts a rule file under the SHA-256 of its content.")
         },
@@ -194,7 +207,7 @@ fn list_files(call: &Call<'_>) -> Result<Reply, Refusal> {
     let items = model.list(FILES, "", cursor.as_deref()).map(|document| {
         let of = |key: &str| document.body.get(key).cloned().unwrap_or(Value::Null);
         let item = json!({
-            "name": document.id, "bytes": of("bytes"), "rules": of("rules"), "refused": of("refused"),
+            "name": document.id, "file-name": of(render::FILE_NAME), "bytes": of("bytes"), "rules": of("rules"), "refused": of("refused"),
         });
         (document.id.clone(), item)
     });
@@ -212,7 +225,7 @@ fn missing(call: &Call<'_>) -> Refusal {
 fn get_file(call: &Call<'_>) -> Result<Reply, Refusal> {
     let document = call.controller.model().share(TEXTS, call.name("rule-file"));
     let document = document.ok_or_else(|| missing(call))?;
-    Ok(Reply::text(text(&document).to_owned()))
+    Ok(Reply::text(text(&document).to_owned()).with("etag", format!("\"{}\"", document.id)))
 }
 
 fn put_file(call: &Call<'_>) -> Result<Reply, Refusal> {
@@ -229,14 +242,23 @@ fn put_file(call: &Call<'_>) -> Result<Reply, Refusal> {
     }
     let file = parse_file(call.body.as_slice(), name);
     let (rules, refused) = (file.rules.len(), file.refused.len());
-    let what = json!({ "bytes": call.body.len(), "rules": rules, "refused": refused });
-    let outcome = call.controller.change(&call.who(), "put", false, |_| {
+    let mut what = json!({ "bytes": call.body.len(), "rules": rules, "refused": refused });
+    let outcome = call.controller.change(&call.who(), "put", false, |model| {
+        // Who puts it again without a name takes none away.
+        let known = model.get(FILES, &hash).and_then(|file| file.body.get(render::FILE_NAME)).cloned();
+        let file_name = call.parameter(FILE_NAME.name).map(Value::from).or(known);
+        if let (Some(file_name), Some(what)) = (file_name, what.as_object_mut()) {
+            what.insert(render::FILE_NAME.to_owned(), file_name);
+        }
         let write = |kind: &str, body| (kind.to_owned(), hash.clone(), Some(body));
         let writes = vec![write(FILES, what), write(TEXTS, json!({ "text": text }))];
         // A file that no library names concerns nobody.
         Ok(Draft { writes, ..Draft::default() })
     })?;
-    Ok(Reply::json(200, &outcome))
+    match outcome.changes.iter().any(|change| change.before.is_none()) {
+        true => Ok(Reply::created(&outcome, call.location())),
+        false => Ok(Reply::json(200, &outcome)),
+    }
 }
 
 /// Why devices cannot be sent a rule file.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is only read: alerts, the audit log, counters of the controller, the OpenAPI document.
+//! Resources that are only read: alerts, the audit log, counters of the controller.
 
 use super::document::Page;
 use crate::access::Need;
+use crate::controller::name_of;
 use crate::problem::Refusal;
 use crate::rest::http::{Method, Reply};
 use crate::rest::route::{Call, LIMIT, NUMBER_CURSOR, Route, page, schema};
@@ -21,7 +22,7 @@ pub(super) fn routes() -> Vec<Route> {
         query: &[LIMIT, NUMBER_CURSOR],
         body: None,
         tagged: false,
-        status: 200,
+        statuses: &[200],
         answer: Some(schema::<Page<KeptAlert>>()),
         handler: alerts,
     };
@@ -71,6 +72,11 @@ fn audit(call: &Call<'_>) -> Result<Reply, Refusal> {
     let mut rows = call.controller.ask(|store| store.audit(behind, limit + 1))?;
     let more = rows.len() > limit;
     rows.truncate(limit);
+    let model = call.controller.model();
+    // Rows that have none were written before names were noted: the token may still be there.
+    for row in rows.iter_mut().filter(|row| row.name.is_none()) {
+        row.name = name_of(&model, &row.who);
+    }
     let next = rows.last().filter(|_| more).map(|row| row.row.to_string());
     Ok(page(values(&rows), next.as_deref()))
 }

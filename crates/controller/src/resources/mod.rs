@@ -4,10 +4,12 @@
 mod agents;
 mod devices;
 mod document;
+mod effects;
 mod generations;
 mod inventory;
 pub mod libraries;
 mod logs;
+mod openapi;
 mod policies;
 mod rollouts;
 mod settings;
@@ -36,6 +38,7 @@ pub fn routes() -> Vec<Route> {
         generations::routes(),
         statistics::routes(),
         logs::routes(),
+        openapi::routes(),
     ]
     .concat()
 }

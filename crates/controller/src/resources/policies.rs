@@ -3,7 +3,7 @@
 
 use super::document::{Context, Kind, NoStatus};
 use super::tenants::{Quotas, TenantSpec};
-use super::{inventory, shares};
+use super::{effects, inventory, shares};
 use crate::access::Need;
 use crate::device::Touched;
 use crate::held::HeldStatus;
@@ -87,10 +87,11 @@ impl Kind for Policies {
             Ok(file) => {
                 faults.extend(sections(context, &file, "/policy").into_iter().map(|(_, fault)| fault));
                 faults.extend(file.policies.iter().flat_map(|p| chain(context, &p.chain, "/policy/chain")));
-                let links =
-                    file.policies.iter().flat_map(|policy| policy.link.iter().flat_map(|all| all.iter()));
-                faults.extend(inventory::links(context.model, context.tenant, links, "/policy/link"));
-                faults.extend(foreign_ports(context, &file));
+                let foreign = foreign_ports(context, &file);
+                // Which ports a device has is not for a tenant to find out by trying names.
+                let asked = |fault: &Fault| !foreign.iter().any(|other| other.pointer == fault.pointer);
+                faults.extend(inventory::named::<Self>(context).faults.into_iter().filter(asked));
+                faults.extend(foreign);
                 faults.extend(too_many_rules(context));
                 faults.extend(shares::too_many(context, (&groups, &labels)));
                 faults.extend(too_long(context, Self::KIND));
@@ -102,6 +103,13 @@ impl Kind for Policies {
 
     fn room(context: &Context<'_>) -> Result<(), Refusal> {
         room(context, Self::KIND, |quotas| quotas.policies)
+    }
+
+    fn notes(context: &Context<'_>, removed: bool) -> Vec<String> {
+        match removed {
+            true => effects::of_policy_gone(context),
+            false => inventory::named::<Self>(context).notes,
+        }
     }
 
     fn touched(context: &Context<'_>) -> Touched {

@@ -24,7 +24,7 @@ pub(super) fn routes() -> Vec<Route> {
         query: &[],
         body: None,
         tagged: false,
-        status: 200,
+        statuses: &[200],
         answer: Some(schema::<Outcome>()),
         handler: list,
     };
@@ -44,6 +44,7 @@ pub(super) fn routes() -> Vec<Route> {
         },
         Route {
             query: &[DRY_RUN],
+            statuses: &[200, 201],
             body: Some(Body { schema: Some(schema::<RolloutRequest>()), max: BODY_MAX }),
             handler: begin,
             ..route(Method::Post, "/v1/rollouts", "begin-rollout", "Begins to bring a generation to devices.")
@@ -117,6 +118,7 @@ fn begin(call: &Call<'_>) -> Result<Reply, Refusal> {
     {
         call.controller.remembers(generation)?;
     }
+    let mut made = None;
     let outcome = call.controller.change(&call.who(), "begin roll-out", call.dry(), |model| {
         let generation = request.generation.unwrap_or(model.generation);
         if generation == 0 || generation > model.generation {
@@ -135,6 +137,7 @@ fn begin(call: &Call<'_>) -> Result<Reply, Refusal> {
         let status = rollout.advance(|device| DeviceStatus::of(model, device));
         // Names in the order of time, and never the same twice.
         let name = format!("r{:012}", model.generation + 1);
+        made = Some(format!("{}/{name}", call.location()));
         let body = serde_json::to_value(&rollout).ok();
         let beyond = (model.count(KIND) + 1).saturating_sub(ROLLOUTS_MAX);
         let oldest =
@@ -142,7 +145,10 @@ fn begin(call: &Call<'_>) -> Result<Reply, Refusal> {
         let writes = oldest.chain([(KIND.to_owned(), name, body)]).collect();
         Ok(Draft { writes, status, ..Draft::default() })
     })?;
-    Ok(Reply::json(200, &outcome))
+    Ok(match made.filter(|_| !call.dry()) {
+        Some(location) => Reply::created(&outcome, location),
+        None => Reply::json(200, &outcome),
+    })
 }
 
 fn cancel(call: &Call<'_>) -> Result<Reply, Refusal> {

@@ -3,6 +3,7 @@
 
 use super::document::{Context, Kind, NoStatus};
 use super::policies::{chain, sections};
+use super::{effects, inventory};
 use crate::access::Need;
 use crate::device::Touched;
 use crate::parts;
@@ -21,7 +22,7 @@ pub struct Setting(Map<String, Value>);
 
 impl JsonSchema for Setting {
     fn schema_name() -> Cow<'static, str> {
-        "Setting".into()
+        "SettingSpec".into()
     }
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut schema = DefaultPolicy::json_schema(generator);
@@ -92,6 +93,7 @@ impl Kind for SettingKind {
                 let mut faults = chain(context, &file.default.chain, "/chain");
                 if context.name == render::DEFAULT {
                     faults.extend(default_sections(context, &functions));
+                    faults.extend(inventory::named::<Self>(context).faults);
                 }
                 let long = parts::unsendable(context.model, Self::KIND, context.name, context.body);
                 faults.extend(long.map(|message| Fault::new("", message)));
@@ -115,6 +117,14 @@ impl Kind for SettingKind {
         }
         let message = format!("there is no setting `{}`; there are `{}`", context.name, NAMES.join("`, `"));
         Err(Refusal::NotFound(message))
+    }
+
+    fn notes(context: &Context<'_>, removed: bool) -> Vec<String> {
+        match (removed, context.name) {
+            (false, render::DEFAULT) => inventory::named::<Self>(context).notes,
+            (true, render::DEFAULT) => effects::of_default_gone(context),
+            _ => Vec::new(),
+        }
     }
 
     fn touched(_: &Context<'_>) -> Touched {

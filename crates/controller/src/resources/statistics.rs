@@ -56,7 +56,7 @@ pub(super) fn routes() -> Vec<Route> {
         query: &[LIMIT, CURSOR],
         body: None,
         tagged: false,
-        status: 200,
+        statuses: &[200],
         answer: Some(schema::<TenantStatistics>()),
         handler: get,
     }]

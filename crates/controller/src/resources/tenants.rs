@@ -2,16 +2,18 @@
 //! Tenants: whose traffic is whose. No packet may fit two tenants of the same order.
 
 use super::document::{Context, Kind};
-use super::inventory;
+use super::{effects, inventory};
 use crate::access::Need;
 use crate::controller::TOKENS;
 use crate::device::Touched;
 use crate::held::HeldStatus;
+use crate::interfaces;
 use crate::model::Model;
 use crate::parts;
 use crate::problem::{Fault, Refusal};
 use crate::render;
 use crate::rest::route::read_lenient;
+use bartizan_config::policy::hidden as hidden_selectors;
 use bartizan_config::policy::{self, List, PolicyError, Prefix, Select, Size, Target, Vars, read};
 use core::num::NonZeroU64;
 use schemars::JsonSchema;
@@ -104,8 +106,10 @@ impl Kind for Tenants {
         };
         if faults.is_empty() {
             faults.extend(conflict(context, spec));
-            let links = spec.select.link.iter().flat_map(|all| all.iter());
-            faults.extend(inventory::links(context.model, context.name, links, "/select/link"));
+            faults.extend(hidden(context, spec));
+            faults.extend(inventory::named::<Self>(context).faults);
+            let ports = spec.ports.as_ref().map_or(&[][..], |ports| &ports.0);
+            faults.extend(interfaces::permitted_nowhere(context.model, context.name, ports));
             let most = spec.quotas.as_ref().and_then(|quotas| quotas.rules);
             let rules = inventory::too_many_rules(context.model, context.name, most, None);
             faults.extend(rules.map(|said| {
@@ -133,6 +137,13 @@ impl Kind for Tenants {
             return Ok(());
         }
         Err(Refusal::Conflict(format!("the tenant has {} yet; remove them first", held.join(", "))))
+    }
+
+    fn notes(context: &Context<'_>, removed: bool) -> Vec<String> {
+        match removed {
+            true => effects::of_tenant_gone(context),
+            false => inventory::named::<Self>(context).notes,
+        }
     }
 
     fn touched(context: &Context<'_>) -> Touched {
@@ -170,6 +181,32 @@ fn conflict(context: &Context<'_>, spec: &TenantSpec) -> Option<Fault> {
         }
     }
     None
+}
+
+/// What of this tenant's selector never matches, since a tenant of a lower order has its traffic, or of
+/// another one's, since this one has.
+fn hidden(context: &Context<'_>, spec: &TenantSpec) -> Option<Fault> {
+    let others = context.model.all(render::TENANTS).filter(|document| document.id != context.name);
+    let mut all: Vec<(u64, &str, Select)> = others
+        .filter_map(|other| {
+            let order = render::order(&other.body);
+            // Of the same order they share nothing.
+            let select = other.body.get("select").filter(|_| order != u64::from(spec.order))?;
+            Some((order, other.id.as_str(), read::read::<Select>(&read::from_json(select)).ok()?))
+        })
+        .collect();
+    all.push((u64::from(spec.order), context.name, spec.select.clone()));
+    all.sort_by_key(|(order, name, _)| (*order, *name));
+    let own = all.iter().position(|(_, name, _)| *name == context.name)?;
+    let tenants: Vec<(&str, &Select)> = all.iter().map(|(_, name, select)| (*name, select)).collect();
+    let prefixes = |targets: &[Target]| -> Vec<Prefix> {
+        let prefix = |target: &Target| if let Target::Prefix(prefix) = target { Some(*prefix) } else { None };
+        targets.iter().filter_map(prefix).collect()
+    };
+    let found = hidden_selectors(&tenants, prefixes);
+    let fault = found.into_iter().find(|hidden| hidden.tenant == own || hidden.by == own)?;
+    let pointer = if fault.tenant == own { format!("/select/{}", fault.path) } else { "/select".to_owned() };
+    Some(Fault::new(pointer, fault.message))
 }
 
 /// Can a packet fit both? Of a key that only one of them has, nothing is known. A packet between the prefixes of two tenants

@@ -3,6 +3,7 @@
 
 use super::document::Page;
 use crate::access::{Need, Scope, Secret};
+use crate::clock::WrittenTime;
 use crate::controller::{Draft, Outcome, TOKENS, administers};
 use crate::device::{self, Touched};
 use crate::model::Model;
@@ -10,6 +11,7 @@ use crate::problem::{Fault, Refusal};
 use crate::render;
 use crate::rest::http::{Method, Reply};
 use crate::rest::route::{BODY_MAX, Body, CURSOR, Call, LIMIT, Route, first_page, read_as, schema};
+use crate::store::Document;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -28,9 +30,10 @@ pub struct TokenRequest {
     /// The device of a device's token.
     #[serde(default)]
     pub device: Option<String>,
-    /// When its time is over, in microseconds since 1970; never unless given.
+    /// The end of its time: RFC 3339 (`2027-01-31T12:00:00Z`), or microseconds since 1970; never unless
+    /// given.
     #[serde(default)]
-    pub expires: Option<u64>,
+    pub expires: Option<WrittenTime>,
 }
 
 /// A token without its secret.
@@ -74,7 +77,7 @@ pub(super) fn routes() -> Vec<Route> {
         query: &[],
         body: None,
         tagged: false,
-        status: 200,
+        statuses: &[200],
         answer: None,
         handler: list,
     };
@@ -85,8 +88,13 @@ pub(super) fn routes() -> Vec<Route> {
             ..route(Method::Get, "/v1/tokens", "list-tokens", "Every token, without its secret.")
         },
         Route {
+            answer: Some(schema::<TokenItem>()),
+            handler: get,
+            ..route(Method::Get, "/v1/tokens/{id}", "get-token", "One token, without its secret.")
+        },
+        Route {
             need: Need::MakeTokens,
-            status: 201,
+            statuses: &[201],
             body: Some(Body { schema: Some(schema::<TokenRequest>()), max: BODY_MAX }),
             answer: Some(schema::<NewToken>()),
             handler: make,
@@ -107,15 +115,26 @@ pub(super) fn routes() -> Vec<Route> {
 
 fn list(call: &Call<'_>) -> Result<Reply, Refusal> {
     let (model, cursor, limit) = (call.controller.model(), call.cursor()?, call.limit());
-    let items = model.list(TOKENS, "", cursor.as_deref()).map(|document| {
-        let of = |key: &str| document.body.get(key).cloned().unwrap_or(Value::Null);
-        let item = json!({
-            "id": document.id, "name": of("name"), "scope": of("scope"), "tenant": of("tenant"),
-            "device": of("device"), "expires": of("expires"), "created": of("created"),
-        });
-        (document.id.clone(), item)
-    });
+    let items =
+        model.list(TOKENS, "", cursor.as_deref()).map(|document| (document.id.clone(), item(document)));
     Ok(first_page(items, limit))
+}
+
+fn item(document: &Document) -> Value {
+    let of = |key: &str| document.body.get(key).cloned().unwrap_or(Value::Null);
+    json!({
+        "id": document.id, "name": of("name"), "scope": of("scope"), "tenant": of("tenant"),
+        "device": of("device"), "expires": of("expires"), "created": of("created"),
+    })
+}
+
+fn missing(id: &str) -> Refusal {
+    Refusal::NotFound(format!("there is no token `{id}`"))
+}
+
+fn get(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let (model, id) = (call.controller.model(), call.name("id"));
+    Ok(Reply::json(200, &item(model.get(TOKENS, id).ok_or_else(|| missing(id))?)))
 }
 
 fn faults(model: &Model, request: &TokenRequest, now: u64) -> Vec<Fault> {
@@ -144,8 +163,8 @@ fn faults(model: &Model, request: &TokenRequest, now: u64) -> Vec<Fault> {
         }
         _ => {}
     }
-    if request.expires.is_some_and(|expires| expires < now) {
-        wrong("/expires", "that time is over; it is in microseconds since 1970");
+    if request.expires.is_some_and(|WrittenTime(expires)| expires < now) {
+        wrong("/expires", "that time is over; write a later one, in RFC 3339 or in microseconds since 1970");
     }
     if request.scope == Scope::Bootstrap {
         wrong("/scope", "there is one bootstrap token only, made with the state; ask for `admin`");
@@ -163,7 +182,7 @@ fn make(call: &Call<'_>) -> Result<Reply, Refusal> {
     let secret = Secret::random().map_err(|error| Refusal::Internal(error.to_string()))?;
     let body = json!({
         "name": request.name, "scope": request.scope, "tenant": request.tenant, "device": request.device,
-        "expires": request.expires, "created": call.controller.now(), "hash": secret.hash(),
+        "expires": request.expires.map(|WrittenTime(at)| at), "created": call.controller.now(), "hash": secret.hash(),
     });
     let outcome = call.controller.change(&who, "make token", false, |model| {
         // Here, where nothing else changes: a token must not outlive the tenant or device that it is for.
@@ -183,14 +202,15 @@ fn make(call: &Call<'_>) -> Result<Reply, Refusal> {
     })?;
     let (id, token) = (secret.id().to_owned(), secret.reveal());
     let made = NewToken { id, token, generation: outcome.generation };
-    Ok(Reply::json(201, &made).with("cache-control", "no-store".to_owned()))
+    let location = format!("{}/{}", call.location(), made.id);
+    Ok(Reply::created(&made, location).with("cache-control", "no-store".to_owned()))
 }
 
 fn revoke(call: &Call<'_>) -> Result<Reply, Refusal> {
     let id = call.name("id");
     let outcome = call.controller.change(&call.who(), "revoke token", false, |model| {
         if model.get(TOKENS, id).is_none() {
-            return Err(Refusal::NotFound(format!("there is no token `{id}`")));
+            return Err(missing(id));
         }
         let now = call.controller.now();
         let others = model.all(TOKENS).any(|token| token.id != id && administers(&token.body, now));

@@ -1,27 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bodies as JSON. A key that stands twice in one object is refused: readers differ about which one holds (RFC 8259, section 4), and what
-//! one of them has checked another one would run.
+//! Bodies as JSON. A key that stands twice in one object is refused, in JSON as in YAML.
 
 use crate::problem::{Fault, Refusal};
+use bartizan_api::json::{self, NotTaken};
 use bartizan_config::policy::read;
 use bartizan_config::yaml;
-use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value};
-use std::cell::RefCell;
-use std::fmt;
+use serde_json::Value;
 
 /// A body that is JSON.
 ///
 /// # Errors
 /// It is none, with line and column; a key stands twice, with its pointer.
 pub fn json(bytes: &[u8]) -> Result<Value, Refusal> {
-    let place = Place::default();
-    let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let read = Once(&place).deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
-    let value = read.map_err(|error| Refusal::Malformed(format!("the body is no JSON: {error}")))?;
-    match place.twice.into_inner() {
-        Some(fault) => Err(Refusal::Wrong(vec![fault])),
+    let value = json::read(bytes).map_err(|error| match error {
+        NotTaken::Json(error) => Refusal::Malformed(format!("the body is no JSON: {error}")),
+        NotTaken::Twice { pointer, message } => Refusal::wrong(pointer, message),
+    })?;
+    bounded(value)
+}
+
+/// A value whose whole numbers are those of `int64`, as the document has them.
+fn bounded(value: Value) -> Result<Value, Refusal> {
+    match beyond(&value) {
+        Some(pointer) => Err(Refusal::wrong(pointer, format!("a number is {} at most", i64::MAX))),
         None => Ok(value),
+    }
+}
+
+/// The JSON pointer to the first number that is larger.
+fn beyond(value: &Value) -> Option<String> {
+    let below = |name: &str, value: &Value| Some(format!("/{name}{}", beyond(value)?));
+    match value {
+        Value::Number(number) => (number.is_u64() && !number.is_i64()).then(String::new),
+        Value::Array(items) => {
+            items.iter().enumerate().find_map(|(place, item)| below(&place.to_string(), item))
+        }
+        Value::Object(object) => {
+            object.iter().find_map(|(key, item)| below(&key.replace('~', "~0").replace('/', "~1"), item))
+        }
+        _ => None,
     }
 }
 
@@ -37,91 +54,6 @@ pub fn from_yaml(bytes: &[u8]) -> Result<Value, Refusal> {
     match read::repeated(&node) {
         Some(problem) => Err(Refusal::Wrong(vec![Fault::of("", &problem)])),
         None => Ok(read::to_json(&node)),
-    }
-}
-
-/// Where reading is, and the first key that stood twice.
-#[derive(Default)]
-struct Place {
-    path: RefCell<Vec<String>>,
-    twice: RefCell<Option<Fault>>,
-}
-
-impl Place {
-    fn within<T>(&self, part: String, read: impl FnOnce() -> T) -> T {
-        self.path.borrow_mut().push(part);
-        let done = read();
-        self.path.borrow_mut().pop();
-        done
-    }
-
-    fn note_twice(&self, key: &str) {
-        let part = |part: &str| part.replace('~', "~0").replace('/', "~1");
-        let path = self.path.borrow();
-        let parts = path.iter().map(String::as_str).chain([key]);
-        let pointer: String = parts.map(|of| format!("/{}", part(of))).collect();
-        let message = format!("the key `{key}` stands here twice; remove one");
-        self.twice.borrow_mut().get_or_insert_with(|| Fault::new(pointer, message));
-    }
-}
-
-/// Reads a value, and notes keys that stand twice.
-struct Once<'p>(&'p Place);
-
-impl<'de> DeserializeSeed<'de> for Once<'_> {
-    type Value = Value;
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Once<'_> {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-    fn visit_unit<E: de::Error>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::from(value))
-    }
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::from(value))
-    }
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::from(value))
-    }
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
-        Ok(Value::from(value))
-    }
-    fn visit_str<E: de::Error>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::from(value))
-    }
-    fn visit_string<E: de::Error>(self, value: String) -> Result<Value, E> {
-        Ok(Value::from(value))
-    }
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut all = Vec::new();
-        let next = |items: &mut A, at: usize| {
-            self.0.within(at.to_string(), || items.next_element_seed(Once(self.0)))
-        };
-        while let Some(item) = next(&mut items, all.len())? {
-            all.push(item);
-        }
-        Ok(Value::Array(all))
-    }
-    fn visit_map<A: MapAccess<'de>>(self, mut pairs: A) -> Result<Value, A::Error> {
-        let mut all = Map::new();
-        while let Some(key) = pairs.next_key::<String>()? {
-            if all.contains_key(&key) {
-                self.0.note_twice(&key);
-            }
-            let value = self.0.within(key.clone(), || pairs.next_value_seed(Once(self.0)))?;
-            all.insert(key, value);
-        }
-        Ok(Value::Object(all))
     }
 }
 
@@ -144,6 +76,9 @@ mod tests {
         for text in ["", "{", "{\"a\": 1} x", "[1,]", "{\"a\": 1e999}", "\u{feff}{}"] {
             assert!(matches!(json(text.as_bytes()), Err(Refusal::Malformed(_))), "{text}");
         }
+        let wrong = Refusal::wrong("/a/1/x~1y", "a number is 9223372036854775807 at most");
+        assert_eq!(json(br#"{"a": [1, {"x/y": 9223372036854775808}]}"#), Err(wrong));
+        assert_eq!(json(b"[9223372036854775807, 1e30]"), Ok(json!([i64::MAX, 1e30])));
         let deep = "[".repeat(100_000);
         assert!(matches!(json(deep.as_bytes()), Err(Refusal::Malformed(_))));
     }

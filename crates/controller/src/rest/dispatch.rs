@@ -4,6 +4,7 @@
 
 use super::http::{Head, Method, Reply, decode};
 use super::route::{Call, Parameter, ParameterKind, Route, bad_name, is_cursor};
+use super::tags;
 use crate::access::{Principal, allowed};
 use crate::controller::Controller;
 use crate::counters::count;
@@ -33,10 +34,10 @@ pub struct Admitted<'a> {
 }
 
 impl Admitted<'_> {
-    /// Whether it came with a token that is known here.
+    /// Whose token it came with; none: without one.
     #[must_use]
-    pub const fn is_known(&self) -> bool {
-        self.who.is_some()
+    pub const fn who(&self) -> Option<&Principal> {
+        self.who.as_ref()
     }
 }
 
@@ -58,24 +59,34 @@ impl Api {
     /// # Errors
     /// The answer, if it ends here.
     pub fn admit(&self, head: Head) -> Result<Admitted<'_>, Reply> {
-        self.admitted(head).map_err(|refusal| self.refused(&refusal))
+        self.admitted(head).map_err(|refusal| self.refuse(&refusal))
     }
 
     /// Answers an admitted request.
     #[must_use]
     pub fn answer(&self, admitted: Admitted<'_>, body: Vec<u8>) -> Reply {
         if body.len() > admitted.body_max {
-            return self.refused(&Refusal::TooLarge(admitted.body_max));
+            return self.refuse(&Refusal::TooLarge(admitted.body_max));
         }
         let Admitted { route, who, head, names, query, .. } = admitted;
         let call = Call { controller: &self.controller, who, head, names, query, body };
-        match (route.handler)(&call) {
+        match self.done(route, &call) {
             Ok(reply) => {
                 count(&self.controller.counters.done);
                 reply
             }
-            Err(refusal) => self.refused(&refusal),
+            Err(refusal) => self.refuse(&refusal),
         }
+    }
+
+    fn done(&self, route: &Route, call: &Call<'_>) -> Result<Reply, Refusal> {
+        if route.method == Method::Get {
+            return conditional(&call.head, (route.handler)(call)?);
+        }
+        if let Some(who) = &call.who {
+            self.controller.count_write(who)?;
+        }
+        (route.handler)(call)
     }
 
     /// Both steps, for callers that have the body already.
@@ -87,13 +98,9 @@ impl Api {
         }
     }
 
-    /// The answer to a body that is larger than admitted.
+    /// Refuses a request, and counts that: also one that no route has seen.
     #[must_use]
-    pub fn too_large(&self, max: usize) -> Reply {
-        self.refused(&Refusal::TooLarge(max))
-    }
-
-    fn refused(&self, refusal: &Refusal) -> Reply {
+    pub fn refuse(&self, refusal: &Refusal) -> Reply {
         let counters = &self.controller.counters;
         count(match refusal {
             Refusal::Malformed(_) | Refusal::MediaType(_) | Refusal::Method(_) => &counters.malformed,
@@ -102,7 +109,8 @@ impl Api {
             Refusal::Forbidden(_) => &counters.forbidden,
             Refusal::NotFound(_) => &counters.not_found,
             Refusal::Conflict(_) | Refusal::Precondition(_) => &counters.conflict,
-            Refusal::TooLarge(_) => &counters.too_large,
+            Refusal::TooLarge(_) | Refusal::HeadTooLarge(_) => &counters.too_large,
+            Refusal::Slow(_) => &counters.timeout,
             Refusal::Quota(_) => &counters.quota,
             Refusal::Limited(_) => &counters.limited,
             Refusal::Often(_) => &counters.often,
@@ -157,15 +165,39 @@ impl Api {
                 if Some(route.method) == Method::of(&head.method) {
                     return Ok((route, names));
                 }
+                methods.extend((route.method == Method::Get).then_some("HEAD"));
                 methods.push(route.method.name());
             }
         }
         if methods.is_empty() {
-            let message = "there is no such path; docs/reference/openapi.json of the manual lists them, `bartizan ctl --help` what they are for";
+            let message = "there is no such path; GET /v1/openapi.json lists them, `bartizan ctl --help` says what they are for";
             return Err(Refusal::NotFound(message.to_owned()));
         }
         Err(Refusal::Method(methods.join(", ")))
     }
+}
+
+/// The answer to what was read, by what the client has of it already (RFC 9110, section 13). What has no tag
+/// gets one by its content.
+fn conditional(head: &Head, reply: Reply) -> Result<Reply, Refusal> {
+    let reply = match reply.field("etag") {
+        Some(_) => reply,
+        None => {
+            let tag = tags::of_content(&reply.body);
+            reply.with("etag", tag)
+        }
+    };
+    let tag = reply.field("etag").unwrap_or_default().to_owned();
+    if head.field("if-match").is_some_and(|wanted| !tags::names(wanted, &tag, tags::Comparison::Strong)) {
+        return Err(Refusal::Precondition(format!(
+            "it is {tag} now, and `If-Match` asks for another; read it again"
+        )));
+    }
+    if head.field("if-none-match").is_some_and(|known| tags::names(known, &tag, tags::Comparison::Weak)) {
+        let fields = reply.fields.into_iter().filter(|(name, _)| *name != "content-type").collect();
+        return Ok(Reply { status: 304, fields, body: Vec::new() });
+    }
+    Ok(reply)
 }
 
 fn bearer(head: &Head) -> Option<&str> {
@@ -221,6 +253,9 @@ fn parameters(query: &str, known: &[Parameter]) -> Result<Pairs, Refusal> {
                 if !is_cursor(&value, parameter.kind == ParameterKind::NumberCursor) =>
             {
                 "what a page said as `next`; begin without one".to_owned()
+            }
+            ParameterKind::Name if bad_name(&value).is_some() => {
+                "a name: letters, digits, `-`, `_` and `.`, a letter or digit first".to_owned()
             }
             _ => {
                 found.push((name, value));

@@ -33,9 +33,10 @@ impl Method {
         }
     }
 
-    /// By its name on the wire.
+    /// By its name on the wire. `HEAD` is `GET` whose answer leaves without its body.
     #[must_use]
     pub fn of(name: &str) -> Option<Self> {
+        let name = if name == "HEAD" { "GET" } else { name };
         [Method::Get, Method::Post, Method::Put, Method::Delete].into_iter().find(|m| m.name() == name)
     }
 }
@@ -101,6 +102,18 @@ impl Reply {
         self
     }
 
+    /// A header field.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The answer to a request that made something, with its location.
+    #[must_use]
+    pub fn created(body: &impl Serialize, location: String) -> Self {
+        Reply::json(201, body).with("location", location)
+    }
+
     /// The body as JSON, for tests and clients.
     #[must_use]
     pub fn value(&self) -> Value {
@@ -137,6 +150,8 @@ impl From<&Refusal> for Reply {
             Refusal::Conflict(_) => (409, "conflict", "Something else stands against it"),
             Refusal::Precondition(_) => (412, "changed", "It was changed in the meantime"),
             Refusal::TooLarge(_) => (413, "too-large", "The body is too large"),
+            Refusal::HeadTooLarge(_) => (431, "head-too-large", "The head of the request is too large"),
+            Refusal::Slow(_) => (408, "slow", "The request did not come in in time"),
             Refusal::MediaType(_) => (415, "media-type", "The format is not read here"),
             Refusal::Quota(_) => (409, "quota", "The tenant's quota is used up"),
             Refusal::Limited(_) => (429, "limited", "Too many attempts"),

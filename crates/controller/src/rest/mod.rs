@@ -6,6 +6,7 @@ pub mod dispatch;
 pub mod http;
 pub mod openapi;
 pub mod route;
+pub mod tags;
 
 pub use dispatch::{Admitted, Api};
 pub use http::{Head, Method, Reply};

@@ -3,7 +3,7 @@
 //! tests of every route with every scope are made of the same table.
 
 use super::body;
-use super::http::{Head, Method, Reply};
+use super::http::{Head, Method, Reply, decode};
 use crate::access::{Need, Principal};
 use crate::controller::{Controller, Outcome};
 use crate::problem::{Fault, Refusal};
@@ -54,6 +54,8 @@ pub enum ParameterKind {
     Cursor,
     /// The same of a list by numbers.
     NumberCursor,
+    /// A name, as those in paths.
+    Name,
 }
 
 /// Says what would be done, and does nothing.
@@ -125,8 +127,8 @@ pub struct Route {
     pub body: Option<Body>,
     /// Whether `If-Match` and `If-None-Match` are heeded, and an `ETag` is given.
     pub tagged: bool,
-    /// Status code of the answer.
-    pub status: u16,
+    /// Status codes of what is done; the first where something stands already, another where it is made.
+    pub statuses: &'static [u16],
     /// Schema of the answer; `None` for plain text.
     pub answer: Option<SchemaOf>,
     /// What answers.
@@ -172,6 +174,13 @@ impl Call<'_> {
     #[must_use]
     pub fn number(&self, name: &str) -> Option<u64> {
         self.parameter(name)?.parse().ok()
+    }
+
+    /// The path of the resource that a request names.
+    #[must_use]
+    pub fn location(&self) -> String {
+        // Names are plain: the path has no need of escapes.
+        decode(&self.head.path).unwrap_or_default()
     }
 
     /// Whether nothing is to be done.

@@ -2,8 +2,8 @@
 //! What sessions ask of the rest of the controller: what devices shall run, and who takes what they say.
 
 use bartizan_api::southbound::{
-    Alert, Delta, DeviceId, Enrol, Enrolled, FunctionState, Hello, Manifest, Now, Object, ObjectKey, Refusal,
-    RefuseCode, Running,
+    Alert, Delta, DeviceId, Enrol, Enrolled, FunctionState, Hello, Interfaces, Manifest, Now, Object,
+    ObjectKey, Refusal, RefuseCode, Running,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -78,6 +78,14 @@ pub trait Backend {
 
     /// Its session begins: what its agent says of itself, and where it comes from.
     fn began(&mut self, _device: &DeviceId, _hello: &Hello, _source: &str) {}
+
+    /// It says which links and ports it has, all of them each time.
+    ///
+    /// # Errors
+    /// It cannot be stored.
+    fn interfaces(&mut self, _device: &DeviceId, _interfaces: &Interfaces) -> Result<(), Unavailable> {
+        Ok(())
+    }
 
     /// Another start of its agent took the place of one whose session stood: the agent was started anew, or two programs have the
     /// device's certificate. Both addresses.

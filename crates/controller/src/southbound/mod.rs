@@ -17,5 +17,5 @@ mod server;
 mod session;
 
 pub use backend::{Backend, DeviceRecord, EnrolRefusal, Unavailable, Wanted};
-pub use server::{Connection, Server, ServerConfig};
+pub use server::{BELIEVED_AHEAD, Connection, Server, ServerConfig};
 pub use session::Peer;

@@ -18,9 +18,11 @@ pub type Connection = u64;
 /// Messages of a connection that are carried out before others have their turn.
 const TURN: usize = 16;
 
-/// The highest number that a device is believed to run. Numbers are given one by one, also behind a state that was put back: one that is
-/// higher was never sent by anybody, and would leave no number above it.
-const NUMBER_MAX: u64 = 1 << 62;
+/// How far a device is believed to be ahead of the number under which it is to be sent something. Numbers are
+/// given one by one, so a controller whose state was
+/// put back is behind by the changes since then. What is farther ahead was never sent by anybody: whoever has
+/// a device's key could use up all numbers with it.
+pub const BELIEVED_AHEAD: u64 = 1 << 28;
 
 /// How a server is set.
 #[derive(Clone, Debug)]
@@ -283,8 +285,11 @@ impl<B: Backend> Server<B> {
             let what = format!("no device is called `{}`", hello.device);
             return self.refuse(connection, RefuseCode::Unknown, what, 60_000);
         }
-        if hello.generation > NUMBER_MAX {
-            let what = format!("no device was ever sent a generation as number {}", hello.generation);
+        let said = hello.generation.max(hello.refused);
+        if !self.is_believed(&hello.device, said) {
+            let what = format!(
+                "no device was ever sent a generation as number {said}; if this is the device's own state, enrol it with an empty state directory"
+            );
             return self.refuse(connection, RefuseCode::Protocol, what, 60_000);
         }
         let old = self.sessions.get(&hello.device).and_then(|old| self.lines.get(old));
@@ -317,6 +322,13 @@ impl<B: Backend> Server<B> {
         }
         self.backend.began(&hello.device, hello, &source);
         self.changed(&hello.device);
+    }
+
+    /// Whether a device may have been sent something under a number. What is wanted is asked for only where
+    /// that decides.
+    fn is_believed(&self, device: &DeviceId, number: u64) -> bool {
+        let wanted = || self.backend.wanted(device).map_or(0, |wanted| wanted.generation);
+        number <= BELIEVED_AHEAD || number <= wanted().saturating_add(BELIEVED_AHEAD)
     }
 
     /// What a device shall run, or which tenants it serves, has changed.
@@ -377,8 +389,11 @@ impl<B: Backend> Server<B> {
         let unavailable = |error: super::Unavailable| (RefuseCode::Unavailable, error.to_string());
         match message {
             Message::Session(SessionMessage::Alive) => {}
+            Message::Session(SessionMessage::Interfaces(interfaces)) => {
+                self.backend.interfaces(&device, &interfaces).map_err(unavailable)?;
+            }
             Message::Policy(generation, PolicyMessage::Running(running)) => {
-                if generation > NUMBER_MAX {
+                if !self.is_believed(&device, generation) {
                     return Err(protocol("a generation that nobody was ever sent"));
                 }
                 self.acknowledged(connection, generation, &running)?;

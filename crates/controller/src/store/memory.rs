@@ -42,6 +42,7 @@ impl MemoryStore {
             generation: self.generation,
             at: change.at,
             who: change.who.clone(),
+            name: change.name.clone(),
             action: change.action.clone(),
             kind: subject.0.to_owned(),
             id: subject.1.to_owned(),

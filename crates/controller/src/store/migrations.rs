@@ -72,4 +72,7 @@ CREATE TABLE status_beside (
 INSERT INTO status_beside SELECT kind, id, body FROM status;
 DROP TABLE status;
 ALTER TABLE status_beside RENAME TO status;
+", "
+-- The name of a token at the time: a token that is revoked has none any more.
+ALTER TABLE audit ADD COLUMN name TEXT;
 "];

@@ -62,6 +62,8 @@ pub struct Change {
     pub at: u64,
     /// Who: the id of a token, or `controller`.
     pub who: String,
+    /// The name of that token; none for the controller itself.
+    pub name: Option<String>,
     /// What was done, in a word or two.
     pub action: String,
     /// Documents; with any, the change is a generation.
@@ -97,6 +99,9 @@ pub struct AuditRow {
     pub at: u64,
     /// Who: the id of a token, or `controller`.
     pub who: String,
+    /// The name that the token had; null for the controller itself, and in rows of a controller that did not
+    /// note it.
+    pub name: Option<String>,
     /// What was done.
     pub action: String,
     /// The kind of resource.

@@ -159,7 +159,7 @@ fn commit(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<u6
         ])?;
     }
     let mut audit = transaction.prepare_cached(
-        "INSERT INTO audit (generation, at, who, action, kind, id, before, after) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO audit (generation, at, who, name, action, kind, id, before, after) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )?;
     for write in &change.writes {
         let text = write.after.as_ref().map(Value::to_string);
@@ -180,6 +180,7 @@ fn commit(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<u6
             generation,
             at,
             change.who,
+            change.name,
             change.action,
             write.kind,
             write.id,
@@ -189,7 +190,17 @@ fn commit(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<u6
     }
     if let Some((kind, id)) = &change.remark {
         let none: Option<String> = None;
-        audit.execute(params![generation, at, change.who, change.action, kind, id, none, none])?;
+        audit.execute(params![
+            generation,
+            at,
+            change.who,
+            change.name,
+            change.action,
+            kind,
+            id,
+            none,
+            none
+        ])?;
     }
     for tenant in &change.forgets {
         transaction.prepare_cached("DELETE FROM alerts WHERE tenant = ?")?.execute([tenant])?;
@@ -359,11 +370,12 @@ fn audit_row(row: &Row<'_>) -> rusqlite::Result<AuditRow> {
         generation: number(row, 1)?,
         at: number(row, 2)?,
         who: row.get(3)?,
-        action: row.get(4)?,
-        kind: row.get(5)?,
-        id: row.get(6)?,
-        before: row.get(7)?,
-        after: row.get(8)?,
+        name: row.get(4)?,
+        action: row.get(5)?,
+        kind: row.get(6)?,
+        id: row.get(7)?,
+        before: row.get(8)?,
+        after: row.get(9)?,
     })
 }
 
@@ -466,7 +478,7 @@ impl Store for SqliteStore {
 
     fn audit(&mut self, behind: u64, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
         self.rows(
-            "SELECT row, generation, at, who, action, kind, id, before, after FROM audit WHERE row > ? ORDER BY row LIMIT ?",
+            "SELECT row, generation, at, who, name, action, kind, id, before, after FROM audit WHERE row > ? ORDER BY row LIMIT ?",
             params![i64::try_from(behind).unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX)],
             audit_row,
         )

@@ -2,6 +2,8 @@
 //! A controller in memory with a clock that stands, and how tests talk to it.
 #![allow(dead_code)]
 
+pub mod wire;
+
 use bartizan_controller::access::Secret;
 use bartizan_controller::clock::ManualClock;
 use bartizan_controller::fleet::MemoryFleet;

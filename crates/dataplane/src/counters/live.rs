@@ -26,7 +26,7 @@ pub struct LiveCounters {
 impl LiveCounters {
     /// The counters of two workers together.
     #[must_use]
-    pub const fn plus(self, other: &LiveCounters) -> LiveCounters {
+    pub fn plus(self, other: &LiveCounters) -> LiveCounters {
         // Every field by name, so that a new one is not forgotten here.
         let LiveCounters { normaliser, turns, unwritable, incomplete, under_way, gone, duplicates } = *other;
         LiveCounters {

@@ -40,7 +40,7 @@ impl EveRecorder {
             return StoreOutcome::SoFar { id, bytes };
         }
         // Without a digest there is no name for it: nothing of a broken file is kept.
-        let Some(sha256) = file.sha256 else {
+        let Some(sha256) = file.store_name() else {
             store.drop_file(id);
             return StoreOutcome::GivenUp;
         };
@@ -65,7 +65,12 @@ impl EveRecorder {
         let heads = Heads::of(self, Some(flow));
         let mut common = heads.head(occasion, Some(flow), Orientation::Direction(occasion.direction), None);
         common.variables = lists.get();
-        let info = FileInfo { file_id: Some(id), storing: false, ..file_info(file, tx.id, true) };
+        let info = FileInfo {
+            file_id: Some(id),
+            sha256: file.store_name(),
+            storing: false,
+            ..file_info(file, tx.id, true)
+        };
         let mut record = FileRecord { app_proto: Some(tx.spec.eve_name), file: info, xff: None };
         show_forwarded(&mut common, &mut record, occasion, tx, xff);
         let mut writer = JsonWriter::new();

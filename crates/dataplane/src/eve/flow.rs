@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Records of flows.
 
-use super::EveRecorder;
 use super::head::{FlowClass, VariableNames, app_protocols, flow_tuple};
+use super::{EveRecorder, RunInfo};
 use bartizan_base::{Direction, Level, PerDirection};
 use bartizan_events::Common;
 use bartizan_events::record::{
     EndReason as Reason, Ether, EveFlowState as State, FlowAction, FlowCounters, FlowRecord, LevelAmounts,
-    NetflowRecord, TcpRecord, TcpSession,
+    NetflowRecord, TcpRecord, TcpSession, WouldBe,
 };
 use bartizan_flow::level::Amounts;
 use bartizan_flow::{EndReason, FlowFlags, FlowState};
@@ -109,17 +109,37 @@ fn ethers(flow: &Entry, direction: Direction) -> Ether<'_> {
     Ether::Flow { src, dest }
 }
 
-fn action_of(flow: &Entry) -> Option<FlowAction> {
+fn action_of(flow: &Entry, staged: bool) -> Option<FlowAction> {
     let standing = &flow.ext.standing;
     // The functions' decisions, the strictest of them.
     let said = flow.ext.descriptions().filter_map(|(_, said)| said.decided).min();
     match said {
+        _ if staged && standing.is_refused() => None,
+        Some(OfFlow::Refuses) if staged => None,
         _ if standing.is_refused() => Some(FlowAction::Drop),
         Some(OfFlow::Refuses) => Some(FlowAction::Drop),
         Some(OfFlow::Accepts) => Some(FlowAction::Accept),
         Some(OfFlow::Passes) => Some(FlowAction::Pass),
         None => standing.is_passed().then_some(FlowAction::Pass),
     }
+}
+
+/// The first refusal of a flow that a staged policy did not carry out.
+fn would_be_of<'a>(flow: &Entry, run: &'a RunInfo) -> Option<WouldBe<'a>> {
+    let would_be = flow.ext.standing.would_be()?;
+    Some(WouldBe {
+        function: run.function(would_be.function),
+        verdict: would_be.verdict,
+        reason: would_be.reason,
+        rule: would_be.rule.map(core::num::NonZeroU32::get),
+    })
+}
+
+/// The function and rule that let a flow go on for good, once nobody judges it any more.
+fn allowed_of<'a>(flow: &Entry, run: &'a RunInfo, staged: bool) -> Option<(Option<&'a str>, Option<u32>)> {
+    let allowed = flow.ext.standing.allowed(false).or_else(|| staged.then(Default::default))?;
+    let by = allowed.function.map_or(Some("default"), |id| run.function(id));
+    Some((by, allowed.rule.map(core::num::NonZeroU32::get)))
 }
 
 impl EveRecorder {
@@ -147,13 +167,13 @@ impl EveRecorder {
             pcap_filename: capture.as_deref(),
             ..Common::default()
         };
-        let refusal = flow.ext.standing.last_refusal();
         let class = FlowClass::of(self, Some(flow));
+        // What would have been refused went on.
+        let (staged, standing) = (self.is_staged(flow), &flow.ext.standing);
+        let refusal = standing.last_refusal().filter(|_| !staged);
         common.own = class.own(&run, flow.generation, Some(flow), refusal.as_ref());
-        // It is over: nobody judges it any more.
-        if let Some(allowed) = flow.ext.standing.allowed(false).filter(|_| run.own_fields) {
-            common.own.allowed_by = allowed.function.map_or(Some("default"), |id| run.function(id));
-            common.own.allowed_rule = allowed.rule.map(core::num::NonZeroU32::get);
+        if let Some(allowed) = allowed_of(flow, &run, staged).filter(|_| run.own_fields) {
+            (common.own.allowed_by, common.own.allowed_rule) = allowed;
         }
         let levels = below.as_ref().map(|below| levels_of(flow, below));
         let ports = std::sync::Arc::clone(&self.ports);
@@ -162,6 +182,7 @@ impl EveRecorder {
             common.own.egress = egress.and_then(|port| ports.get(usize::from(port.0))).map(String::as_str);
             common.own.levels = levels.as_deref().unwrap_or_default();
             common.own.stays = flow.ext.stays.map(Stays::name);
+            common.own.would_be = would_be_of(flow, &run);
         }
         let app = app_protocols(flow.ext.app.as_deref());
         let record = FlowRecord {
@@ -176,7 +197,7 @@ impl EveRecorder {
             reason: reason_of(reason),
             alerted: flow.flags.contains(FlowFlags::ALERTED),
             elephant: flow.is_elephant(),
-            action: action_of(flow),
+            action: action_of(flow, staged),
             exception_policy: &exceptions,
             tx_cnt: flow.ext.tx_count(),
             tcp: tcp_record(flow),

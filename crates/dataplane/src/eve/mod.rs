@@ -19,7 +19,7 @@ use bartizan_base::{
     Direction, FunctionId, Generation, PerDirection, Reason, SettingError, Settings, Timestamp,
 };
 use bartizan_events::config::{Destination, EventTypes, ProtocolOptions};
-use bartizan_events::sink::{OpenError, SinkProblem, SinkWatch};
+use bartizan_events::sink::{OpenError, Patience, SinkProblem, SinkWatch};
 use bartizan_events::{EveOutput, EveOutputs, FileStoreHandle, JsonWriter, Sink, TlsStoreHandle};
 use bartizan_function::{Finding, VariableNames};
 use bartizan_stages::chain::{Chains, ClassName, PolicyMap};
@@ -114,6 +114,8 @@ pub struct EveRecorder {
     ring: Option<EventSender>,
     /// Who gets alerts besides the outputs.
     tap: Option<AlertTap>,
+    /// The run ends.
+    ends: bool,
 }
 
 impl EveRecorder {
@@ -188,6 +190,7 @@ impl EveRecorder {
             certificates: None,
             ring: None,
             tap: None,
+            ends: false,
         })
     }
 
@@ -252,6 +255,11 @@ impl EveRecorder {
         names.class_name(flow.fid)
     }
 
+    /// Whether a flow's policy is staged.
+    fn is_staged(&self, flow: &Entry) -> bool {
+        self.class_name(flow).is_some_and(|name| name.staged)
+    }
+
     fn count_refusal(&mut self, flow: Option<&Entry>, fate: &Fate) {
         let Some(reason) = fate.decision.reason else { return };
         let policy = flow.and_then(|f| self.class_name(f)).map(|name| name.policy);
@@ -270,43 +278,74 @@ impl EveRecorder {
         wanted: impl Fn(&EventTypes) -> bool,
         mut write: impl FnMut(&mut JsonWriter, &EveOutput, &BTreeMap<String, LogOptions>),
     ) {
+        self.each_numbered(wanted, |number, writer, options, protocols| {
+            if number == 0 {
+                write(writer, options, protocols);
+            }
+        });
+    }
+
+    /// Hands records to each output that wants them: those with the numbers 0, 1, ..., until `write` writes
+    /// nothing.
+    fn each_numbered(
+        &mut self,
+        wanted: impl Fn(&EventTypes) -> bool,
+        mut write: impl FnMut(usize, &mut JsonWriter, &EveOutput, &BTreeMap<String, LogOptions>),
+    ) {
         for (index, output) in (0u16..).zip(&mut self.outputs) {
             if !wanted(&output.options.types) {
                 continue;
             }
-            self.writer.clear();
-            write(&mut self.writer, &output.options, &output.protocols);
-            if self.writer.bytes().is_empty() {
-                continue;
-            }
-            match (&mut output.sink, &mut self.ring) {
-                (Some(sink), _) => sink.write_event(self.writer.bytes()),
-                // A loss is counted by the ring.
-                (None, Some(ring)) => _ = ring.send(index, self.writer.bytes()),
-                (None, None) => {}
+            for number in 0.. {
+                self.writer.clear();
+                write(number, &mut self.writer, &output.options, &output.protocols);
+                if self.writer.bytes().is_empty() {
+                    break;
+                }
+                match (&mut output.sink, &mut self.ring) {
+                    (Some(sink), _) => sink.write_event(self.writer.bytes()),
+                    // A loss is counted by the ring.
+                    (None, Some(ring)) => _ = ring.send(index, self.writer.bytes()),
+                    (None, None) => {}
+                }
             }
         }
     }
 
-    /// Writes out what is buffered and gives what happened to the outputs and was not told yet.
-    pub fn finish(&mut self) -> Vec<SinkProblem> {
+    /// Has all outputs wait for their readers from here on, as long as `patience` lasts.
+    pub fn wait_for_readers(&mut self, patience: Patience) {
+        self.sinks().for_each(|sink| sink.wait_for_reader(patience));
+    }
+
+    /// Writes out what is buffered and counts as lost what outputs do not take.
+    pub fn settle(&mut self) {
         self.write_posted();
-        self.outputs
-            .iter_mut()
-            .filter_map(|output| output.sink.as_mut())
-            .flat_map(|sink| {
-                sink.flush();
-                std::iter::from_fn(|| sink.take_problem()).collect::<Vec<_>>()
-            })
-            .collect()
+        // All of them first: readers take what is there while another one is waited for.
+        self.sinks().for_each(Sink::flush);
+        self.sinks().for_each(Sink::settle);
+    }
+
+    /// Settles, and gives what happened to the outputs and was not told yet.
+    pub fn finish(&mut self) -> Vec<SinkProblem> {
+        self.settle();
+        self.sinks().flat_map(|sink| std::iter::from_fn(|| sink.take_problem()).collect::<Vec<_>>()).collect()
+    }
+
+    fn sinks(&mut self) -> impl Iterator<Item = &mut Sink> {
+        self.outputs.iter_mut().filter_map(|output| output.sink.as_mut())
     }
 }
 
 impl LineSink for EveRecorder {
-    fn lost(&mut self, output: u16, events: u64) {
-        if let Some(sink) = self.outputs.get(usize::from(output)).and_then(|o| o.sink.as_ref()) {
-            sink.watch().add_missed(events);
+    fn lost(&mut self, output: u16, events: u64) -> bool {
+        if let Some(sink) = self.outputs.get_mut(usize::from(output)).and_then(|o| o.sink.as_mut()) {
+            sink.missed(events);
         }
+        true
+    }
+
+    fn ending(&mut self) {
+        Recorder::ending(self);
     }
 
     fn line(&mut self, output: u16, line: &[u8]) {
@@ -457,15 +496,17 @@ impl Recorder for EveRecorder {
     fn idle(&mut self) {
         self.write_posted();
         self.tap.iter_mut().for_each(AlertTap::flush);
-        for sink in self.outputs.iter_mut().filter_map(|o| o.sink.as_mut()) {
-            sink.flush();
-        }
+        self.sinks().for_each(Sink::flush);
     }
 
     fn ending(&mut self) {
         self.tap.iter_mut().for_each(AlertTap::flush);
-        if let Some(ring) = &mut self.ring {
-            ring.wait_when_full();
+        self.ring.iter_mut().for_each(EventSender::ending);
+        self.store.iter_mut().for_each(FileStoreHandle::wait_for_writer);
+        self.certificates.iter_mut().for_each(TlsStoreHandle::wait_for_writer);
+        // The first worker that ends begins the end of all.
+        if !core::mem::replace(&mut self.ends, true) {
+            self.wait_for_readers(Patience::at_the_end());
         }
     }
 

@@ -158,7 +158,8 @@ pub(super) fn file_info<'a>(
         state: file_state(file.state),
         md5: file.md5,
         sha1: file.sha1,
-        sha256: file.sha256,
+        // A part has no hash, but a name where it is kept.
+        sha256: if file.stored { file.store_name() } else { file.sha256 },
         file_id: file.stored.then_some(file.store_id),
         storing: keeps && file.store && !file.stored,
         size: file.size,
@@ -676,11 +677,11 @@ impl EveRecorder {
             common.variables = lists.get();
         }
         let record = TransactionRecord { event_type: kind };
-        self.each(
+        self.each_numbered(
             |types| types.protocols.contains_key(kind),
-            |writer, options, protocols| {
+            |number, writer, options, protocols| {
                 let Some(log) = protocols.get(kind) else { return };
-                if !tx.tx.wanted(log) {
+                if number >= tx.tx.records(log) {
                     return;
                 }
                 let mut common = if by_message && log.dns_version >= 3 { as_message } else { common };
@@ -694,7 +695,7 @@ impl EveRecorder {
                 }
                 record.write(writer, &options.header, &common, |w| {
                     w.object(kind);
-                    tx.tx.log(w, log, false);
+                    tx.tx.log_record(w, log, number);
                     w.end_object();
                     tx.tx.log_beside(w, log);
                     if let Some((_, address)) = found.filter(|(settings, _)| !settings.overwrite) {

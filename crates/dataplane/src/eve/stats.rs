@@ -8,6 +8,7 @@ use super::EveRecorder;
 use bartizan_base::Timestamp;
 use bartizan_events::config::{HeaderOptions, StatsOptions};
 use bartizan_events::record::{Counter, DetectEngine, StatsRecord, ThreadCounters};
+use bartizan_events::sink::SinkWatch;
 use bartizan_events::{Common, FileStoreCounters, JsonWriter, TlsStoreCounters};
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::BTreeMap;
@@ -70,6 +71,8 @@ pub struct StatsNow<'a> {
     pub threads: &'a [(String, Vec<(&'static str, u64)>)],
     /// Counters of each link, with its name, where there are several.
     pub links: &'a [(String, Vec<(&'static str, u64)>)],
+    /// Counters of each port, with its name.
+    pub ports: &'a [(String, Vec<(&'static str, u64)>)],
     /// Rules.
     pub rules: RulesInForce,
 }
@@ -81,6 +84,8 @@ pub struct StatsWriter {
     posted: Arc<Posted>,
     store: Option<Arc<FileStoreCounters>>,
     certificates: Option<Arc<TlsStoreCounters>>,
+    /// The state of the event outputs.
+    watches: Vec<Arc<SinkWatch>>,
     last: Last,
     writer: JsonWriter,
 }
@@ -97,6 +102,7 @@ impl EveRecorder {
             posted: Arc::clone(&self.posted),
             store: self.store.as_ref().map(bartizan_events::FileStoreHandle::shared_counters),
             certificates: self.certificates.as_ref().map(bartizan_events::TlsStoreHandle::shared_counters),
+            watches: self.watches(),
             last: Last::new(),
             writer: JsonWriter::new(),
         }
@@ -112,6 +118,12 @@ impl EveRecorder {
     }
 }
 
+/// Counters of all outputs of events: what the system took, and what was lost there and on the way there.
+fn events_of(watches: &[Arc<SinkWatch>]) -> [(&'static str, u64); 2] {
+    let sum = |of: fn(&SinkWatch) -> u64| watches.iter().map(|watch| of(watch)).sum();
+    [("events.written", sum(SinkWatch::written)), ("events.lost", sum(SinkWatch::lost))]
+}
+
 /// Counters with their values at the last event, which these take the place of.
 fn with_last<'a>(
     counters: &'a [(&'static str, u64)],
@@ -125,7 +137,8 @@ fn with_last<'a>(
     counters.iter().map(with).collect()
 }
 
-/// Values of the last event: of all, of each worker by its name, and of each link by its name behind `link `.
+/// Values of the last event: of all, of each worker by its name, and of each link and port by its name behind
+/// `link ` and `port `.
 type Last = BTreeMap<String, BTreeMap<&'static str, u64>>;
 
 /// Counters by the name of what has them.
@@ -158,7 +171,8 @@ fn with_record(
     let rules = now.rules;
     let totals = with_last(all, last.entry(String::new()).or_default());
     let (threads, links) = (with_names(last, now.threads, ""), with_names(last, now.links, "link "));
-    let (threads, links) = (named(&threads), named(&links));
+    let ports = with_names(last, now.ports, "port ");
+    let (threads, links, ports) = (named(&threads), named(&links), named(&ports));
     let since = bartizan_events::time_text(rules.since);
     let engines = [DetectEngine {
         id: 0,
@@ -169,11 +183,19 @@ fn with_record(
     }];
     let engines = if rules.are_there() { engines.as_slice() } else { &[] };
     let (uptime, totals) = (now.uptime, &totals);
-    let record = StatsRecord { uptime, totals, threads: &threads, links: &links, engines };
+    let record = StatsRecord { uptime, totals, threads: &threads, links: &links, ports: &ports, engines };
     write(&record, &Common { timestamp: now.clock, ..Common::default() });
 }
 
 impl StatsWriter {
+    /// Brings counters of outputs up to date: the last event is itself written, or lost, after they were
+    /// read.
+    pub fn refresh(&self, counters: &mut [(&'static str, u64)]) {
+        for (name, value) in events_of(&self.watches) {
+            counters.iter_mut().filter(|(known, _)| *known == name).for_each(|known| known.1 = value);
+        }
+    }
+
     /// Whether some output has these events.
     #[must_use]
     pub const fn is_wanted(&self) -> bool {
@@ -216,6 +238,7 @@ impl StatsWriter {
         if let Some(store) = &self.certificates {
             store.for_each(|name, value| all.push((name, value)));
         }
+        all.extend(events_of(&self.watches));
         let wrong = u64::from(bartizan_stages::stats::mostly_wrong_checksums(&all).is_some());
         all.push(("tcp.checksums_mostly_wrong", wrong));
         all

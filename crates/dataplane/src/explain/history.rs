@@ -75,7 +75,7 @@ pub fn flow_of(settings: &EngineSettings, frame: &Frame<'_>) -> Result<Select, N
     }
     let ports = packet.ports();
     let ends = [(source, ports.map(|p| p.0)), (destination, ports.map(|p| p.1))];
-    Ok(Select { protocol: packet.proto(), ends })
+    Ok(Select { protocol: packet.carried_protocol(), ends })
 }
 
 /// Runs the frames of a capture and writes down what happens to the flows that are asked about.

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A function that is looked at: it does what it does, and each call is written down.
 
-use bartizan_base::{Decision, Direction, FunctionId, LinkId, RuleId, TenantId, Timestamp};
-use bartizan_classify::Header;
+use bartizan_base::{Decision, Direction, FunctionId, RuleId, TenantId};
 use bartizan_function::{FlowView, Function, FunctionSpec, Model, PacketContext};
-use bartizan_stages::chain::{Chains, Class, FlowClassifier, Matches, PolicyMap};
-use bartizan_stages::quotas::Quotas;
+use bartizan_stages::chain::Chains;
+use bartizan_stages::observers::with_functions;
 use core::net::IpAddr;
 use serde_json::{Map, Value};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -172,30 +171,6 @@ impl Function for Observed {
     }
 }
 
-/// The classifier of other chains, with the tenant fixed where it is given.
-struct Borrowed {
-    chains: Arc<Chains>,
-    tenant: Option<TenantId>,
-}
-
-impl FlowClassifier for Borrowed {
-    fn classify(&self, header: &Header, now: Timestamp, matches: &mut Matches) -> Class {
-        self.chains.classifier.classify(header, now, matches)
-    }
-
-    fn tenant_of(&self, packet: &bartizan_packet::Decoded, link: LinkId) -> TenantId {
-        self.tenant.unwrap_or_else(|| self.chains.classifier.tenant_of(packet, link))
-    }
-
-    fn quotas(&self) -> Quotas {
-        self.chains.classifier.quotas()
-    }
-
-    fn policies(&self) -> Arc<PolicyMap> {
-        self.chains.classifier.policies()
-    }
-}
-
 /// The same chains with every function observed.
 #[must_use]
 pub fn observed(chains: &Arc<Chains>, tenant: Option<TenantId>, how: How) -> (Arc<Chains>, Calls) {
@@ -206,6 +181,5 @@ pub fn observed(chains: &Arc<Chains>, tenant: Option<TenantId>, how: How) -> (Ar
             Arc::new(observed) as Arc<dyn Function>
         })
         .collect();
-    let classifier = Box::new(Borrowed { chains: Arc::clone(chains), tenant });
-    (Arc::new(Chains::new(chains.generation, functions, classifier)), calls)
+    (Arc::new(with_functions(chains, functions, tenant)), calls)
 }

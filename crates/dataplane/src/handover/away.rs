@@ -69,7 +69,7 @@ impl<P> Away<P> {
     /// The flow of a packet that is at home here, if it is away. An ICMP error goes where the flow is that it is about.
     #[inline]
     pub(super) fn key_of(&self, worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> Option<FlowKey> {
-        if self.flows.is_empty() || !packet.wants_flow() {
+        if self.flows.is_empty() || !packet.can_have_flow() {
             return None;
         }
         moved_key(worker, frame, packet, |key| self.flows.contains_key(key))

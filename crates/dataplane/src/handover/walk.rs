@@ -243,6 +243,7 @@ impl Walk {
                 continue;
             };
             let bytes = if depth == 1 { frame.bytes } else { layer.datagram.as_slice() };
+            let count = layer.output.packets().len();
             let Some(packet) = layer.output.packets_mut().get_mut(index) else {
                 layer.left = index;
                 continue;
@@ -291,7 +292,8 @@ impl Walk {
             let place = Place {
                 made: depth > 1 || packet.recursion > 0,
                 around: if index > 0 { layer.first.as_ref() } else { layer.outermost.as_ref() },
-                inner_refused: !self.decision.verdict.forwards(),
+                carries: index + 1 < count,
+                inside: self.decision.into(),
                 refused: layer.refused.take(),
             };
             self.begun = true;

@@ -23,6 +23,7 @@ pub(super) fn go_on(worker: &mut Worker, me: WorkerId, mut inquiry: Box<Inquiry>
     match &inquiry.asked.question {
         Question::Functions => inquiry.answer.functions.extend(worker.functions_now().map(of_me)),
         Question::Order(name, act) => inquiry.answer.functions.extend(worker.order(name, *act).map(of_me)),
+        Question::Observe(observers) => worker.observe(observers.clone(), me),
         Question::Levels | Question::Flows(_) => return look_on(worker, me, inquiry),
     }
     say(me, *inquiry);
@@ -62,7 +63,7 @@ fn look(worker: &Worker, me: WorkerId, inquiry: &mut Inquiry) -> Option<u32> {
                     answer.omitted += 1;
                 }
             }
-            Question::Flows(_) | Question::Functions | Question::Order(..) => {}
+            Question::Flows(_) | Question::Functions | Question::Order(..) | Question::Observe(_) => {}
         }
     }
     next

@@ -5,7 +5,7 @@
 //! counters; who steers opens the interfaces again when they are there and offers the new ports ([`Berth`]). Between two batches a worker looks
 //! at two flags, one load each. The interfaces of a tap of several go and come back each by itself: a worker has a berth for each of them.
 
-use bartizan_base::Timestamp;
+use bartizan_base::{PacketDuration, Timestamp};
 use bartizan_ports::{
     InlinePair, MergedTap, Port, PortError, PortStats, Side, Waker, Woke, look_any, packet_clock, wait_any,
 };
@@ -49,6 +49,25 @@ impl Ports {
             Ports::Passive(port) => port.now(),
             Ports::Merged(tap) => tap.now(),
             Ports::Away => packet_clock(),
+        }
+    }
+
+    /// The greatest backlog of its ports.
+    pub(super) fn backlog(&self) -> u8 {
+        match self {
+            Ports::Inline(pair) => pair.backlog(),
+            Ports::Passive(port) => port.backlog(),
+            Ports::Merged(tap) => tap.backlog(),
+            Ports::Away => 0,
+        }
+    }
+
+    /// The clock that frames are stamped by, and how late they are shown.
+    pub(super) fn shows(&mut self) -> (Timestamp, PacketDuration) {
+        match self {
+            Ports::Passive(port) => (port.now(), port.delay()),
+            Ports::Merged(tap) => tap.shows(),
+            Ports::Inline(_) | Ports::Away => (self.now(), PacketDuration::ZERO),
         }
     }
 

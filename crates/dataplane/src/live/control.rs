@@ -218,6 +218,7 @@ impl Control {
             && let Ok(mut pending) = seat.pending.lock()
             && let Some(chains) = pending.take()
         {
+            worker.pause_observation();
             if let Ok(mut left) = self.left.lock()
                 && !left.iter().any(|known| Arc::ptr_eq(known, worker.chains()))
             {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Several workers on one link or on several, each with ports of its own, in threads of their own. Frames of flows that another worker of the
-//! link owns are handed over between them ([`crate::handover`]) and leave by the owner's ports.
+//! The loop of a live worker, and the threads of several: on one link or on many, each worker with ports of
+//! its own. Frames of flows that another worker of the link owns are handed over between them
+//! ([`crate::handover`]) and leave by the owner's ports.
 //!
-//! A turn of a worker: take what is there on each port, handle it, send it; then the same with what others handed over. When
-//! one ends (a port is gone, a defect), all end: each takes what was handed over to it, until nothing is on its way. Workers with a [`Berth`] do not end
-//! with their ports: they wait for others.
+//! A turn of a worker: take the frames that each port has, handle them, send them; then the same with the
+//! frames that others handed over. When one worker ends (a port is gone, a defect), all end: each takes what
+//! was handed over to it, until nothing is on its way. Workers with a [`Berth`] do not end with their ports:
+//! they wait for others.
 //!
 //! What becomes of every frame is counted, and [`Balance`] holds the sums against each other.
 //!
@@ -18,7 +20,8 @@ use super::exits::{self, Exits};
 use super::unsent::UnsentFrames;
 use super::{
     LastTurns, LiveCounters, LiveOptions, Rejecter, checksums_of, fill_in_checksums, frame_of, is_followed,
-    is_to_be_cut, look_ahead, release, send_as_segments, send_large, send_released, settle, take_apart,
+    is_to_be_cut, look_ahead, newest_of, release, send_as_segments, send_large, send_released, settle,
+    take_apart,
 };
 use crate::handover::{Handled, Station, connect};
 use crate::worker::{Worker, WorkerCounters};
@@ -35,6 +38,8 @@ use bartizan_stages::moving::Chance;
 use bartizan_stages::normaliser;
 use bartizan_stages::record::Recorder;
 use bartizan_stages::settings::EngineSettings;
+use std::ops::DerefMut;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,7 +63,7 @@ pub struct Post<R> {
     pub station: Station,
     /// Where its packets come from.
     pub ports: Ports,
-    /// Where its events go.
+    /// The recorder of its events: a box with it, or a reference to it.
     pub recorder: R,
     /// What it counted besides.
     pub counters: LiveCounters,
@@ -75,10 +80,12 @@ pub struct Post<R> {
     /// Frames leave by its ports; else they are only watched.
     forwards: bool,
     retired: Vec<Retired>,
+    /// Its flows have ended and are recorded.
+    has_ended: bool,
 }
 
 impl<R> Post<R> {
-    /// The post of a worker of the only link.
+    /// A worker of the only link.
     pub fn new(station: Station, ports: Ports, recorder: R) -> Self {
         Post {
             station,
@@ -92,6 +99,7 @@ impl<R> Post<R> {
             berths: Vec::new(),
             chance: None,
             retired: Vec::new(),
+            has_ended: false,
         }
     }
 
@@ -205,7 +213,7 @@ pub fn stations_of(
 ///
 /// # Errors
 /// The first failure of a worker, by its number.
-pub fn run_together<R: Recorder + Send>(
+pub fn run_together<R: DerefMut<Target: Recorder + Sized> + Send>(
     posts: &mut [Post<R>],
     options: &LiveOptions,
     control: &Control,
@@ -247,6 +255,9 @@ pub fn run_together<R: Recorder + Send>(
             }
         }
     });
+    if matches!(failure, Some(LiveError::Defect { .. })) {
+        posts.iter_mut().for_each(Post::end_after_defect);
+    }
     let mut under_way = 0;
     // The first worker of each link speaks for all of that link.
     for post in posts.iter_mut().filter(|post| post.station.id() == WorkerId(0)) {
@@ -283,8 +294,12 @@ impl Drop for Ender<'_> {
     }
 }
 
-impl<R: Recorder> Post<R> {
-    fn run(&mut self, options: &LiveOptions, control: &Control) -> Result<(), PortError> {
+impl<R: DerefMut<Target: Recorder + Sized>> Post<R> {
+    /// Runs the worker in this thread until the control says stop, and ends its flows.
+    ///
+    /// # Errors
+    /// A port fails for good, and there is no [`Berth`] to get another one from.
+    pub fn run(&mut self, options: &LiveOptions, control: &Control) -> Result<(), PortError> {
         if let Some(processor) = self.processor {
             // Where the kernel refuses, it goes without.
             let _ = stay_on_processor(processor);
@@ -295,8 +310,9 @@ impl<R: Recorder> Post<R> {
         let mut awake = if self.forwards { options.awake() } else { Awake::default() };
         let mut result = Ok(());
         let mut last = LastTurns::default();
-        while last.goes_on(control) && result.is_ok() {
+        while last.goes_on(control, || self.ports.shows()) && result.is_ok() {
             control.take(me, self.station.worker_mut());
+            self.recorder.turn();
             // What is refused is counted.
             control.take_moves(me, |key, to| {
                 let _ = self.station.move_flow(key, to);
@@ -311,10 +327,10 @@ impl<R: Recorder> Post<R> {
             self.change_ports(&mut hands);
             if self.station.worker().has_level() {
                 let now = self.ports.now();
-                self.station.worker_mut().drive_level(now, &mut self.recorder);
+                self.station.worker_mut().drive_level(now, &mut *self.recorder);
             }
             let turn = self.turn(control, &mut hands);
-            last.saw(turn.as_ref().copied().unwrap_or(0));
+            last.saw(turn.as_ref().copied().unwrap_or(0), hands.newest);
             result = match turn {
                 Ok(0) if control.stopping() => Ok(()),
                 Ok(0) => self.rest(options, control).map(|woke| {
@@ -347,8 +363,20 @@ impl<R: Recorder> Post<R> {
         }
         self.tell_unsent(&mut hands, None);
         self.recorder.ending();
-        self.station.worker_mut().shutdown(&mut self.recorder);
+        self.station.worker_mut().shutdown(&mut *self.recorder);
+        self.has_ended = true;
         result
+    }
+
+    /// Ends the flows of a worker that a defect ended before it could: their records are written as far as
+    /// its state allows.
+    fn end_after_defect(&mut self) {
+        if !self.has_ended {
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                self.recorder.ending();
+                self.station.worker_mut().shutdown(&mut *self.recorder);
+            }));
+        }
     }
 
     /// Ports failed: their worker goes on without them where it may get others.
@@ -389,6 +417,7 @@ impl<R: Recorder> Post<R> {
     fn tell_unsent(&mut self, hands: &mut Hands, now: Option<Timestamp>) {
         let Post { station, ports, recorder, .. } = self;
         if let Ports::Inline(pair) = ports {
+            let recorder = &mut **recorder;
             hands.unsent.tell(now, pair, station.worker().generation(), recorder);
         }
     }
@@ -408,11 +437,12 @@ impl<R: Recorder> Post<R> {
     /// Takes what is there. Gives the number of frames.
     fn turn(&mut self, control: &Control, hands: &mut Hands) -> Result<usize, PortError> {
         let Post { station, ports, recorder, counters, link, first, .. } = self;
-        let (link, first) = (*link, *first);
+        let (link, first, recorder) = (*link, *first, &mut **recorder);
+        station.shed_by(|| ports.backlog());
         let mut seen = 0;
         match ports {
             Ports::Inline(pair) => {
-                let Hands { batch, rejecters, changed, unsent } = &mut *hands;
+                let Hands { batch, rejecters, changed, unsent, .. } = &mut *hands;
                 for (side, rejecter) in Side::BOTH.into_iter().zip(rejecters) {
                     let (ingress, egress, exits) = pair.ways(side);
                     if ingress.receive(batch)? == 0 {
@@ -455,6 +485,7 @@ impl<R: Recorder> Post<R> {
             Ports::Passive(port) => {
                 let [rejecter, _] = &mut hands.rejecters;
                 port.receive(&mut hands.batch)?;
+                hands.newest = newest_of(&hands.batch);
                 seen = take_apart(&mut hands.batch, rejecter, counters);
                 for index in 0..seen {
                     let Some((frame, info)) = frame_of(&hands.batch, index, link) else { continue };
@@ -478,6 +509,7 @@ impl<R: Recorder> Post<R> {
                     seen += 1;
                     let frame = tap.batch(taken.source).and_then(|batch| frame_of(batch, taken.index, link));
                     let Some((frame, info)) = frame else { continue };
+                    hands.newest = info.timestamp;
                     if taken.duplicate {
                         counters.duplicates += 1;
                         continue;
@@ -499,8 +531,8 @@ impl<R: Recorder> Post<R> {
             return Ok(0);
         }
         let Post { station, ports, recorder, counters, first, forwards, .. } = self;
-        let (first, forwards) = (*first, *forwards);
-        let Hands { batch, rejecters: [one, other], changed, unsent } = hands;
+        let (first, forwards, recorder) = (*first, *forwards, &mut **recorder);
+        let Hands { batch, rejecters: [one, other], changed, unsent, .. } = hands;
         let mut used = [false; 2];
         let taken = station.handed_over(batch.capacity(), recorder, |worker, frame, decision, tag| {
             let pair = match ports {
@@ -577,7 +609,7 @@ impl<R: Recorder> Post<R> {
         let Post { station, ports, recorder, first, .. } = self;
         let me = WorkerId(first.saturating_add(station.id().0));
         let now = ports.now();
-        let more = station.worker_mut().idle(now, recorder);
+        let more = station.worker_mut().idle(now, &mut **recorder);
         let has_parcels = || station.has_parcels();
         if more || ports.look(&has_parcels, options.spin) {
             return Ok(None);
@@ -634,6 +666,8 @@ struct Hands {
     /// A frame that is changed before it leaves.
     changed: Vec<u8>,
     unsent: UnsentFrames,
+    /// Time of the newest frame that was watched.
+    newest: Timestamp,
 }
 
 impl Hands {
@@ -643,6 +677,7 @@ impl Hands {
             rejecters: [Rejecter::new(worker), Rejecter::new(worker)],
             changed: Vec::new(),
             unsent: UnsentFrames::default(),
+            newest: Timestamp::ZERO,
         }
     }
 }

@@ -20,6 +20,14 @@ impl Passage<'_> {
         }
     }
 
+    /// The same for a packet that goes on although the engine would have refused it: what answers it goes on
+    /// as well.
+    pub(super) fn mark_unenforced(&mut self, id: FlowId) {
+        if !self.cx.enforces(self.runner.chains()) {
+            self.mark(id, &Decision::CONTINUE);
+        }
+    }
+
     fn mark_flow(&mut self, id: FlowId, decision: &Decision) {
         let Some(entry) = self.flows.get(id) else { return };
         let refused = !decision.verdict.forwards()

@@ -10,11 +10,13 @@ use bartizan_flow::FlowState;
 use bartizan_flow::level::Step;
 use bartizan_flow::tcp::{Outcome, Progress, Segment, SharedWindows, TcpFlags, TcpState};
 use bartizan_function::Below;
+use bartizan_function::header::header_of_flow;
 use bartizan_offload::{
-    Action, DeviceKey, Done, Ended, FlowManager, Offer, Sides, Stays, direction_from_low,
+    Action, DeviceKey, Done, Ended, Endpoint, FlowManager, Offer, Sides, Stays, direction_from_low,
 };
 use bartizan_packet::windows::Windows;
 use bartizan_packet::{Decoded, PacketFlags, Transport, TunnelKind};
+use bartizan_stages::chain::{Enforcement, Matches};
 use bartizan_stages::record::Entry;
 use bartizan_stages::settled::tcp_state;
 use bartizan_stages::standing::Course;
@@ -83,7 +85,7 @@ impl Passage<'_> {
         const LEFT: PacketFlags = PacketFlags::CHECKSUM_PENDING.union(PacketFlags::CHECKSUM_FILLED);
         // A tunnel that nobody decodes may be inside: the level sees the datagram's own checksum only, and the kernel's word about the frame does not go with it.
         let udp = matches!(packet.transport, Transport::Udp(_));
-        if !matches!(action, Action::Drop(_)) && udp && packet.flags.intersects(LEFT) {
+        if action.drops().is_none() && udp && packet.flags.intersects(LEFT) {
             return Err(Some(Stays::Checksums));
         }
         if !self.key_tells_tenants(id) {
@@ -104,8 +106,16 @@ impl Passage<'_> {
         // One key for all tunnels of these kinds: what one of them carries says nothing of another one's packets.
         let is_shared = key.is_in(TunnelKind::Ip) || key.is_in(TunnelKind::Gtp);
         match course {
-            Course::Refused(_) if !self.cx.settings.prevention => Err(Some(Stays::Watched)),
+            Course::Refused(_) if !self.enforces_on(entry) => Err(Some(Stays::Watched)),
             Course::Refused(decision) => match (decision.verdict, decision.reason) {
+                // Inside of a tunnel a level tells no sides apart.
+                (Verdict::Drop, Some(_)) if key.is_in_tunnel() && self.may_be_opened_by_other(entry) => {
+                    Err(None)
+                }
+                (Verdict::Drop, Some(reason)) if self.may_be_opened_by_other(entry) => {
+                    let opener = if entry.key().is_reversed() { Endpoint::High } else { Endpoint::Low };
+                    Ok(Action::DropFrom(reason, opener))
+                }
                 (Verdict::Drop, Some(reason)) => Ok(Action::Drop(reason)),
                 _ => Err(Some(Stays::Answered)),
             },
@@ -117,6 +127,12 @@ impl Passage<'_> {
             Course::Judged | Course::Uninspected if !is_open(entry) => Err(None),
             Course::Bypassed | Course::Judged | Course::Uninspected => Ok(goes_on),
         }
+    }
+
+    /// Whether refusals of a flow's packets are enforced: else they are reported one by one.
+    fn enforces_on(&self, entry: &Entry) -> bool {
+        let chains = self.runner.chains();
+        self.cx.settings.prevention && chains.enforcement(entry.fid) == Enforcement::Enforced
     }
 
     /// Whether a device's key, which has no tenant, tells a flow from those of other tenants.
@@ -178,6 +194,29 @@ impl Passage<'_> {
         if decision.repeats && is_open(entry) && judges.next() == Some(decision.function) {
             self.offer_to_level(id, Course::Refused(*decision), packet);
         }
+    }
+
+    /// Whether nobody has opened a flow, and the side that did not begin it might: its packets are not known
+    /// to be refused as those of the other side.
+    #[inline]
+    pub(super) fn may_be_opened_by_other(&self, entry: &Entry) -> bool {
+        entry.is_unopened() && self.may_open_against(entry)
+    }
+
+    #[cold]
+    fn may_open_against(&self, entry: &Entry) -> bool {
+        let chains = self.runner.chains();
+        if entry.key().is_icmp() {
+            // What asks is no answer turned round.
+            return true;
+        }
+        let header = header_of_flow(&entry.key().flipped(), (0, 0));
+        let mut matches = Matches::new();
+        let class = chains.classifier.classify(&header, self.cx.position.clock, &mut matches);
+        let first = chains.header_part(class.path).functions().next();
+        let Some(function) = first.and_then(|id| chains.function(id)) else { return true };
+        let matched = matches.iter().find(|(id, _)| *id == function.id()).map(|(_, rule)| *rule);
+        function.refuses(class.fid, matched).is_err()
     }
 
     /// A flow that is below has become refused at the host: what follows is the host's, which offers it anew.
@@ -272,7 +311,7 @@ impl Passage<'_> {
         let Some(entry) = self.flows.get_mut(id) else { return };
         let decision = match action {
             Action::Forward | Action::Redirect(_) => Decision::CONTINUE,
-            Action::Drop(reason) => {
+            Action::Drop(reason) | Action::DropFrom(reason, _) => {
                 let standing = &entry.ext.standing;
                 let refusal = standing.last_refusal().filter(|refusal| refusal.reason == Some(reason));
                 refusal.unwrap_or(Decision::refuse(Verdict::Drop, reason, FunctionId::ENGINE))
@@ -290,6 +329,7 @@ impl Passage<'_> {
         }
         if refused_inside != (0, 0) {
             let decision = Decision::refuse(Verdict::Drop, Reason::TunnelInner, FunctionId::ENGINE);
+            entry.ext.standing.note_refusal(&decision);
             tally.count_many(entry.fid, &decision, refused_inside, acts);
         }
     }
@@ -438,7 +478,7 @@ impl Passage<'_> {
     }
 
     /// Takes a flow up before the packet in hand goes on.
-    fn raise(&mut self, id: FlowId) {
+    pub(super) fn raise(&mut self, id: FlowId) {
         let now = self.cx.position.clock;
         if let Some((table, manager)) = self.flows.with_manager() {
             manager.raise_now(table, id, now);

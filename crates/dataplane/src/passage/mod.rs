@@ -7,10 +7,11 @@ mod ending;
 mod level;
 mod overload;
 mod packet;
+mod shedding;
 
 pub(crate) use early::credit_early;
 pub(crate) use ending::{ENDS_WHEN_IDLE, TIMERS_PER_PACKET};
-pub(crate) use overload::{CLOSINGS, DRAWS, LOOKED_AT};
+pub(crate) use overload::{CLOSINGS, LOOKED_AT};
 pub(crate) use packet::SESSIONS_ENDED;
 
 use bartizan_base::{Decision, FlowId, FunctionId, Reason, TenantId, Verdict};
@@ -82,7 +83,8 @@ impl Passage<'_> {
             None
         };
         let first = outermost.or(outer.as_ref());
-        for index in (0..output.packets().len()).rev() {
+        let count = output.packets().len();
+        for index in (0..count).rev() {
             let Some(packet) = output.packets_mut().get_mut(index) else { continue };
             let refused;
             if packet.is_fragment() && depth < MAX_DEPTH {
@@ -97,7 +99,8 @@ impl Passage<'_> {
             let place = Place {
                 made: depth > 0 || packet.recursion > 0,
                 around: if index > 0 { first } else { outermost },
-                inner_refused: !decision.verdict.forwards(),
+                carries: index + 1 < count,
+                inside: decision.into(),
                 refused,
             };
             decision = decision.strictest(self.packet(frame, bytes, packet, &place));
@@ -116,8 +119,13 @@ impl Passage<'_> {
     ) -> (Decision, Option<Reason>) {
         let tenant = self.tenant_of(frame, packet);
         let mut datagram = self.intake.room();
-        let fragmented =
-            self.intake.defragment(self.cx.settings, (frame, tenant), bytes, packet, &mut datagram);
+        let fragmented = self.intake.defragment(
+            (self.cx.settings, self.runner.chains()),
+            (frame, tenant),
+            bytes,
+            packet,
+            &mut datagram,
+        );
         let mut decision = Decision::CONTINUE;
         let mut refused = None;
         if let Fragmented::Refused(reason) = fragmented {
@@ -154,13 +162,18 @@ impl Passage<'_> {
     pub(crate) fn release(&mut self, frame: &Frame<'_>) -> Decision {
         let (fid, decision) = self.runner.train.release();
         let length = u32::try_from(frame.bytes.len()).unwrap_or(u32::MAX);
-        self.cx.account.tally.count(fid, &decision, length, self.cx.settings.prevention);
+        let before = core::mem::replace(&mut self.cx.account.fid, fid);
+        let chains = self.runner.chains();
         if !decision.verdict.forwards()
             && let Some((id, direction)) = self.runner.train.flow()
         {
-            let flow = self.flows.get(id).map(|entry| (entry, direction));
-            self.intake.record_refused(&mut self.cx, self.runner.chains(), frame, flow, decision);
+            let entry = self.flows.get_mut(id);
+            self.intake.occasion_of(chains, frame, |occasion| {
+                self.cx.refused(chains, &occasion.going(direction), entry, &decision.into(), &[]);
+            });
         }
+        let decision = self.cx.enforced(chains, decision, length);
+        self.cx.account.fid = before;
         self.cx.decided(&decision)
     }
 
@@ -200,6 +213,7 @@ impl Passage<'_> {
             tenant: self.tenant_of(frame, packet),
             link: frame.link,
             arrived_by: self.intake.arrived_by(),
+            esp_flows: self.chains().esp_flows(),
         }
     }
 

@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What gives way when memory for application layers is used up, or nearly that for streams.
 //!
-//! Of the flows of the tenant that holds most some are looked at in turn, and one of them is closed: first such as nobody inspects any
-//! more (bypassed, passed, refused) and connections that are over, then those whose policy has the lower priority, then the one that holds much for long: memory beyond
-//! that of an idle connection, times the time since its last packet. One that goes about as soon as the one that went last is taken at
-//! once: so neighbours in a flood go one after the other, and whole pages with them. So an idle flood goes before a request that is under way, and one that
-//! holds 400 KB before ones that hold 4. A few are closed per packet; if that is not enough, the flows that the packet in hand made
-//! larger are closed, and the bound holds whatever comes. (Not so for streams: what finds no room there is refused by their budget.)
+//! The flows of the tenant that holds most are looked at in turn (`bartizan_stages::victims`), and one of
+//! them is closed: first such as nobody inspects any more (bypassed, passed, refused) and connections that
+//! are over, then those whose policy has the lower priority, then the one that holds much for long: memory
+//! beyond that of an idle connection, times the time since its last packet. Those that go about as soon as
+//! the first of a whole round go one after the other, and whole pages with them. So an idle flood goes
+//! before a request that is under way, and one that holds 400 KB before ones that hold 4.
+//!
+//! Of streams, among connections of one priority, one that is silent for longer than it had lived goes before
+//! one that is not: those that go on from time to time rest for longer than a fast flood takes
+//! to fill the pool. Memory counts in full that waits for bytes which did not come, as a flood leaves it
+//! behind holes; what was inspected and is kept to look back, which each
+//! connection has, for a small part. A few are closed per packet; if that is not enough, the flows that the
+//! packet in hand made larger are closed, and the bound holds whatever comes. (Not so for streams: a round
+//! goes on with the next packet while there is room, and what finds none is refused by their budget.)
 //!
 //! Closed means: what is open counts as ended, is inspected with what is there and recorded, then parser, transactions and what functions
 //! remember for data to come go; where memory of streams is short, their buffers, too. The flow goes on by the overload action of its policy,
@@ -16,27 +24,26 @@
 use super::Passage;
 use bartizan_applayer::flow::Disruption;
 use bartizan_applayer::protocol::Transport as AppTransport;
-use bartizan_base::{Direction, FlowId};
+use bartizan_base::{Direction, FlowId, Timestamp};
+use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, TcpState};
-use bartizan_stages::app_memory::{Passed, Pool, Rank};
+use bartizan_stages::app_memory::{Passed, Pool};
 use bartizan_stages::chain::Chains;
 use bartizan_stages::flow_ext::FunctionSlot;
 use bartizan_stages::notice::QuotaKind;
 use bartizan_stages::overload::OverloadAction;
 use bartizan_stages::record::Entry;
 use bartizan_stages::runner::{apply_policy, info_of};
-use smallvec::SmallVec;
+use bartizan_stages::victims::Rank;
 
 /// Flows that are closed for a packet at most, beside those that it made larger.
 pub(crate) const CLOSINGS: usize = 4;
 /// Flows looked at to close one.
-pub(crate) const LOOKED_AT: usize = 16;
-/// As many again are looked at so many times when all of them are needed more than the flow that went last, or hold nothing of what is short.
-pub(crate) const DRAWS: usize = 8;
+pub(crate) const LOOKED_AT: usize = 128;
 /// An idle connection holds about this much of the application layer's memory.
 const IDLE: u64 = 6 << 10;
-/// The same of streams: a window for rules in each direction.
-const IDLE_STREAMS: u64 = 8 << 10;
+/// Memory of streams that readers have seen counts for such a part of what waits.
+const SEEN_PART: u64 = 1024;
 
 /// Whether nobody looks at a flow's application layer any more: everything about it is decided, or its policy wants no more of it inspected.
 fn is_settled(entry: &Entry, chains: &Chains) -> bool {
@@ -46,6 +53,18 @@ fn is_settled(entry: &Entry, chains: &Chains) -> bool {
 /// Whether a flow is a connection that is over: what it holds is for rules that look back, and nothing is to come. (Of one that was reset its receiver may think otherwise.)
 fn is_over(entry: &Entry) -> bool {
     entry.ext.session.state() == TcpState::Closed
+}
+
+/// Milliseconds between two moments.
+const fn millis(later: Timestamp, earlier: Timestamp) -> u64 {
+    later.since(earlier).as_nanos() / 1_000_000
+}
+
+/// Memory of a flow's streams, by what it is needed for; see the module.
+fn weight_of_streams(entry: &Entry) -> u64 {
+    let waiting = entry.ext.streams.as_deref().map_or(0, StreamPair::waiting);
+    let seen = entry.ext.memory.held.streams.saturating_sub(waiting);
+    waiting.saturating_add(seen / SEEN_PART)
 }
 
 impl Passage<'_> {
@@ -68,8 +87,9 @@ impl Passage<'_> {
         let grown = self.cx.account.memory.take_grown();
         for _ in 0..CLOSINGS {
             let Some(passed) = self.cx.account.memory.passed() else { break };
-            let Some(id) = self.next_to_give_way(passed, &grown) else { break };
-            self.close(id, passed.pool());
+            if let Some(id) = self.next_to_give_way(passed, &grown) {
+                self.close(id, passed.pool());
+            }
         }
         for id in grown {
             let passed = self.cx.account.memory.passed();
@@ -93,53 +113,36 @@ impl Passage<'_> {
     fn next_to_give_way(&mut self, passed: Passed, grown: &[FlowId]) -> Option<FlowId> {
         let pool = passed.pool();
         self.cx.account.memory.aim(passed);
-        let mut drawn = SmallVec::new();
-        let mut first: Option<(Rank, FlowId)> = None;
-        for _ in 0..DRAWS {
-            self.cx.account.memory.draw(pool, LOOKED_AT, &mut drawn);
-            let rank = |id: &FlowId| {
-                let entry = self.flows.get(*id)?;
-                let charge = &entry.ext.memory;
-                let counts = match passed {
-                    Passed::Total => charge.held.app > 0,
-                    Passed::Protocol(protocol) => charge.protocol() == Some(protocol),
-                    // There still is room for what came just now.
-                    Passed::Streams | Passed::Tenant(_, Pool::Streams) => {
-                        charge.held.streams > 0 && !grown.contains(id)
-                    }
-                    Passed::Tenant(_, Pool::App) => charge.held.app > 0,
-                };
-                let (held, usual) = match pool {
-                    Pool::App => (charge.held.app, IDLE),
-                    Pool::Streams => (charge.held.streams, IDLE_STREAMS),
-                };
-                let idle = self.cx.position.clock.since(entry.last_seen).as_nanos() / 1_000_000;
-                let weight = held.saturating_sub(usual).saturating_mul(idle.saturating_add(1));
-                // What nobody looks at any more goes first, if it is worth it.
-                let needed = !is_settled(entry, self.runner.chains()) && !is_over(entry)
-                    || pool == Pool::App && held <= IDLE;
-                let priority = self.runner.chains().overload(entry.fid).priority;
-                counts.then_some(Rank { needed, priority, weight, idle })
-            };
-            let last = *self.cx.account.memory.last_rank(pool);
-            let ranked: SmallVec<[Option<Rank>; LOOKED_AT]> = drawn.iter().map(rank).collect();
-            // The first that is like the one before it, so that neighbours go together.
-            let alike = ranked.iter().position(|rank| rank.is_some_and(|rank| rank.is_about(&last)));
-            self.cx.account.memory.pass_over(pool, alike.unwrap_or(drawn.len()));
-            let among = alike.map_or(0..ranked.len(), |at| at..at + 1);
-            for (rank, id) in among.filter_map(|at| Some(((*ranked.get(at)?)?, *drawn.get(at)?))) {
-                if first.is_none_or(|(known, _)| rank < known) {
-                    first = Some((rank, id));
+        let (flows, clock) = (&*self.flows, self.cx.position.clock);
+        let chains = self.runner.chains();
+        let rank = |id: FlowId| {
+            let entry = flows.get(id)?;
+            let charge = &entry.ext.memory;
+            let counts = match passed {
+                Passed::Total => charge.held.app > 0,
+                Passed::Protocol(protocol) => charge.protocol() == Some(protocol),
+                // There still is room for what came just now.
+                Passed::Streams | Passed::Tenant(_, Pool::Streams) => {
+                    charge.held.streams > 0 && !grown.contains(&id)
                 }
+                Passed::Tenant(_, Pool::App) => charge.held.app > 0,
+            };
+            if !counts {
+                return None;
             }
-            // Else the first of all in rank; one that is worth more than the one before it only if there is no other.
-            if alike.is_some() || first.is_some_and(|(rank, _)| !rank.is_worth_more(&last)) {
-                break;
-            }
-        }
-        let (rank, id) = first?;
-        *self.cx.account.memory.last_rank(pool) = rank;
-        Some(id)
+            let idle = millis(clock, entry.last_seen);
+            let (held, goes_on) = match pool {
+                Pool::App => (charge.held.app.saturating_sub(IDLE), true),
+                Pool::Streams => (weight_of_streams(entry), idle <= millis(entry.last_seen, entry.start)),
+            };
+            let weight = held.saturating_mul(idle.saturating_add(1));
+            // What nobody looks at any more goes first, if it is worth it.
+            let needed =
+                !is_settled(entry, chains) && !is_over(entry) || pool == Pool::App && charge.held.app <= IDLE;
+            let priority = chains.overload(entry.fid).priority;
+            Some(Rank { needed, priority, goes_on, weight, idle })
+        };
+        self.cx.account.memory.next_to_give_way(pool, LOOKED_AT, rank)
     }
 
     /// Closes a flow; see the module.

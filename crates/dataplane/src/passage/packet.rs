@@ -2,19 +2,20 @@
 //! One decoded packet on its way: its flow, TCP, the functions of its path, what is counted.
 
 use super::Passage;
-use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Reason, Verdict};
+use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Reason, Timestamp, Verdict};
 use bartizan_flow::tcp::{
     Advice, ExceptionPolicy, ExceptionTarget, Outcome, Segment, StreamEvent, TcpFlags, TcpState,
 };
 use bartizan_flow::{EndReason, Find, FlowFlags, FlowKey};
 use bartizan_packet::{Decoded, Network, PacketFlags, PacketView, Transport};
+use bartizan_stages::account::UNKNOWN;
 use bartizan_stages::class::{renew_matches, reverse};
-use bartizan_stages::flows::Made;
-use bartizan_stages::frame::{Frame, Place, next_packet};
+use bartizan_stages::flows::{Before, Made};
+use bartizan_stages::frame::{Frame, Inside, Place, next_packet};
 use bartizan_stages::identity::{icmp_of, segment};
 use bartizan_stages::notice::QuotaKind;
 use bartizan_stages::record::{Anomaly, Entry, Fate, Occasion};
-use bartizan_stages::runner::{PacketHandling, apply_policy, is_shown_early, verdict_of};
+use bartizan_stages::runner::{PacketHandling, Wanting, apply_policy, is_shown_early, verdict_of};
 use bartizan_stages::settings::EngineSettings;
 use bartizan_stages::settled::tcp_state;
 use bartizan_stages::standing::Course;
@@ -22,9 +23,9 @@ use smallvec::SmallVec;
 
 /// A packet, with its occasion.
 #[derive(Clone, Copy)]
-struct Arrival<'a> {
+pub(super) struct Arrival<'a> {
     packet: &'a PacketView<'a>,
-    occasion: Occasion<'a>,
+    pub(super) occasion: Occasion<'a>,
 }
 
 impl<'a> Arrival<'a> {
@@ -33,8 +34,14 @@ impl<'a> Arrival<'a> {
         Arrival { occasion: self.occasion.going(direction), ..self }
     }
 
-    fn decoded(&self) -> &'a Decoded {
+    pub(super) fn decoded(&self) -> &'a Decoded {
         self.packet.decoded()
+    }
+
+    /// Bytes that it counts for its flow.
+    pub(super) fn length(&self) -> u32 {
+        let packet = self.decoded();
+        if packet.flags.contains(PacketFlags::REBUILT) { packet.wire_len } else { packet.length() }
     }
 }
 
@@ -44,6 +51,15 @@ struct FlowOf {
     direction: Direction,
     /// Whether an ICMP error came with the flow that it is about; else that flow is not known. `None`: it is no error.
     related: Option<bool>,
+    /// The packet goes against the one that opened the flow.
+    answers: bool,
+}
+
+impl FlowOf {
+    /// The flow that a packet opens.
+    const fn opened(id: FlowId, related: Option<bool>) -> Self {
+        FlowOf { id, direction: Direction::ToServer, related, answers: false }
+    }
 }
 
 /// A packet whose session was tracked, if it has one.
@@ -60,6 +76,8 @@ enum Flowless {
     Apart,
     /// The table is full.
     NoRoom,
+    /// Flows of this class give way, and it would open one.
+    Shed(Fid),
 }
 
 /// Flows that end to make room for a session, at most: some have none.
@@ -74,15 +92,19 @@ impl Passage<'_> {
         packet: &Decoded,
         place: &Place<'_>,
     ) -> Decision {
-        self.cx.account.fid = Fid(0);
+        self.cx.account.fid = UNKNOWN;
         self.cx.position.place = next_packet(self.cx.position.place);
-        let decision = self.judge(frame, bytes, packet, place);
-        let acts = self.cx.settings.prevention;
-        if acts && decision.verdict.forwards() {
-            self.cx.leaving.note_checksum(&PacketView::new(bytes, packet));
-        }
+        let mut decision = self.judge(frame, bytes, packet, place);
         if !self.runner.train.took() {
-            self.cx.account.packet(&decision, packet.length(), acts);
+            let chains = self.runner.chains();
+            decision = match place.inside {
+                // It does not go on, whatever its own policy says.
+                Inside::Refused => self.cx.done(decision, packet.length()),
+                _ => self.cx.enforced(chains, decision, packet.length()),
+            };
+        }
+        if self.cx.settings.prevention && decision.verdict.forwards() {
+            self.cx.leaving.note_checksum(&PacketView::new(bytes, packet));
         }
         self.relieve();
         decision
@@ -95,31 +117,81 @@ impl Passage<'_> {
         let number = frame.number.filter(|_| !place.made);
         let mut occasion = Occasion::of(&view, number, frame.now, self.runner.generation());
         occasion.around = place.around;
-        let flow = if packet.wants_flow() && place.refused.is_none() {
-            self.flow_of(frame, packet)
+        let has_flow = packet.wants_flow() || packet.is_whole_ip() && self.chains().judges_headers();
+        let sheds = self.cx.shedding.is_on() && !place.carries;
+        let flow = if has_flow && place.refused.is_none() {
+            self.flow_of(frame, packet, sheds)
         } else {
             Err(Flowless::Apart)
         };
-        let FlowOf { id, direction, related } = match flow {
+        let FlowOf { id, direction, related, answers } = match flow {
             Ok(flow) => flow,
             Err(why) => return self.judge_flowless(frame, &Arrival { packet: &view, occasion }, why, place),
         };
         occasion.direction = direction;
         // Before the first event of the packet.
+        let before = self.flows.get(id).map(|entry| Before {
+            last_seen: entry.last_seen,
+            renewed: entry.generation != self.runner.generation(),
+        });
         self.cx.account.fid = self.flows.renew(id, self.runner.chains());
-        if place.inner_refused {
+        let is_refused = place.inside == Inside::Refused;
+        if is_refused || place.inside == Inside::WouldBeRefused && self.cx.is_staged(self.runner.chains()) {
             // What it carries does not go on, so neither does it.
-            if let Some(entry) = self.flows.get_mut(id) {
-                entry.ext.standing.note_refused_apart();
-            }
-            self.flows.count(id, direction, packet.length(), frame.now, true);
+            self.count_unjudged(&Arrival { packet: &view, occasion }, id, packet.length());
             let decision = Decision::refuse(Verdict::Drop, Reason::TunnelInner, FunctionId::ENGINE);
-            self.cx.recorder.refused(&occasion, self.flows.get(id), &Fate { decision, reject: None }, &[]);
+            if !is_refused {
+                let entry = self.flows.get_mut(id);
+                self.cx.refused(self.runner.chains(), &occasion, entry, &decision.into(), &[]);
+                self.mark_unenforced(id);
+                return decision;
+            }
+            if let Some(entry) = self.flows.get_mut(id) {
+                entry.ext.standing.note_refusal(&decision);
+            }
+            // A level that refuses what it carries counts it for the flow, so it keeps the flow here as well.
+            if self.flows.get(id).is_some_and(|entry| !self.chains().header_part(entry.path).is_empty()) {
+                self.flows.note_refused(id, None);
+            }
+            self.cx.recorder.refused(&occasion, self.flows.get(id), &decision.into(), &[]);
             // Where nobody judges packets around, a level can refuse what they carry by itself.
             self.offer_if_unjudged(id, &Decision::CONTINUE, packet);
             return decision;
         }
-        self.in_flow(frame, &Arrival { packet: &view, occasion }, (id, related))
+        let arrival = &Arrival { packet: &view, occasion };
+        let shed = if sheds { self.shed(arrival, id) } else { None };
+        let (flow, decision) = match shed {
+            Some(decision) => (Some(id), decision),
+            None => self.in_flow(frame, arrival, (id, related, answers)),
+        };
+        if self.chains().judges_headers()
+            && let Some(id) = flow
+        {
+            self.note_opening((id, frame.now), (related, before), &decision);
+        }
+        decision
+    }
+
+    /// A packet was judged. The first that goes on opens its flow. What a function refuses by headers gives
+    /// no side a right or a duty: it does
+    /// not keep the flow, and while nothing has gone on, the other side may open. An ICMP error about the
+    /// flow says nothing of who opens it.
+    #[inline]
+    fn note_opening(
+        &mut self,
+        (id, now): (FlowId, Timestamp),
+        (related, before): (Option<bool>, Option<Before>),
+        decision: &Decision,
+    ) {
+        let is_about = related == Some(true);
+        if decision.verdict.forwards() {
+            if !is_about {
+                self.flows.note_opened(id, now);
+            }
+        } else if self.cx.settings.prevention && self.chains().is_of_headers(decision.function) {
+            let before = before.map(|before| Before { renewed: before.renewed && !is_about, ..before });
+            self.flows.note_refused(id, before);
+        }
     }
 
     /// Judges a packet without a flow.
@@ -138,41 +210,66 @@ impl Passage<'_> {
             self.cx.recorder.arp(occasion, arp);
         }
         // Without the datagram that it was the last fragment of it does not go on either.
-        let with_its_datagram =
-            (place.inner_refused && self.cx.settings.prevention).then_some(Reason::TunnelInner);
+        let chains = self.runner.chains();
+        let with_its_datagram = match place.inside {
+            Inside::Passed => None,
+            Inside::WouldBeRefused => self.cx.is_staged(chains).then_some(Reason::TunnelInner),
+            Inside::Refused => self.cx.settings.prevention.then_some(Reason::TunnelInner),
+        };
         if let Some(reason) = place.refused.or(with_its_datagram) {
-            return self.refuse_flowless(occasion, Verdict::Drop, reason);
+            if place.inside != Inside::Refused {
+                return self.refuse_flowless(occasion, Verdict::Drop, reason);
+            }
+            let decision = Decision::refuse(Verdict::Drop, reason, FunctionId::ENGINE);
+            self.cx.recorder.refused(occasion, None, &decision.into(), &[]);
+            return decision;
         }
-        self.without_flow(frame, arrival, why)
+        let decision = self.without_flow(frame, arrival, why);
+        let is_ip = packet.src().is_some() || matches!(packet.network, Network::Arp(_));
+        if !is_ip && packet.recursion == 0 && decision.verdict.forwards() {
+            self.cx.account.counters.not_ip += 1;
+        }
+        decision
     }
 
     fn refuse_flowless(&mut self, occasion: &Occasion<'_>, verdict: Verdict, reason: Reason) -> Decision {
         let decision = Decision::refuse(verdict, reason, FunctionId::ENGINE);
-        self.cx.recorder.refused(occasion, None, &Fate { decision, reject: None }, &[]);
+        self.cx.refused(self.runner.chains(), occasion, None, &decision.into(), &[]);
         decision
     }
 
     fn without_flow(&mut self, frame: &Frame<'_>, arrival: &Arrival<'_>, why: Flowless) -> Decision {
         let policy = self.cx.settings.flow_memory;
         if why == Flowless::NoRoom && self.cx.settings.prevention && policy.refuses() {
+            // Where all policies do the same it need not be looked up which one it is.
+            if self.runner.chains().policies().is_mixed() {
+                let whence = self.whence(frame, arrival.decoded());
+                self.cx.account.fid = self.runner.class_of(&whence, arrival.decoded(), frame.now);
+            }
             return self.refuse_flowless(&arrival.occasion, verdict_of(policy), Reason::FlowMemory);
+        }
+        if let Flowless::Shed(fid) = why {
+            self.cx.account.fid = fid;
+            return self.decide_shed(&arrival.occasion, None);
         }
         let whence = self.whence(frame, arrival.decoded());
         self.runner.without_flow(&mut self.cx, &whence, (arrival.packet, &arrival.occasion))
     }
 
-    /// Finds or makes the flow of a packet.
-    fn flow_of(&mut self, frame: &Frame<'_>, packet: &Decoded) -> Result<FlowOf, Flowless> {
+    /// Finds or makes the flow of a packet. `sheds`: it may have to give way, and then makes none.
+    fn flow_of(&mut self, frame: &Frame<'_>, packet: &Decoded, sheds: bool) -> Result<FlowOf, Flowless> {
         // An ICMP error belongs to the flow that it is about.
         let whence = self.whence(frame, packet);
         self.cx.position.tenant = whence.tenant;
         let about = whence.key_about(self.cx.settings, packet);
         if let Some(key) = about {
             match self.flows.find(&key, frame.now) {
+                // Nobody has sent what opens nothing.
+                Find::Found { id, .. } if self.is_unopened(id) => {}
                 Find::Found { id, direction } => {
                     let entry = self.flows.get(id).zip(packet.src());
                     let direction = entry.map_or(direction, |(entry, src)| entry.icmp_error_direction(src));
-                    return Ok(FlowOf { id, direction, related: Some(true) });
+                    return Ok(FlowOf { id, direction, related: Some(true), answers: false });
                 }
                 Find::Stale { id } => self.end_stale(id),
                 Find::Missing => {}
@@ -185,12 +282,29 @@ impl Passage<'_> {
         let key = whence.key(self.cx.settings, packet).ok_or(Flowless::Apart)?;
         let related = about.map(|about| about == key);
         match self.flows.find(&key, frame.now) {
-            Find::Found { id, direction } => return Ok(FlowOf { id, direction, related }),
+            Find::Found { id, direction } => {
+                let answers = self.flows.get(id).is_some_and(|entry| key.is_reply_to(entry.key()));
+                if !(answers && self.flows.get(id).is_some_and(|entry| self.may_be_opened_by_other(entry))) {
+                    return Ok(FlowOf { id, direction, related, answers });
+                }
+                // What the other side has sent was refused: this packet is the first of a flow of its own. No
+                // level is to refuse what answers it.
+                if self.flows.get(id).is_some_and(|entry| !entry.is_at_host()) {
+                    self.raise(id);
+                }
+                self.end_flow(id, EndReason::Forced);
+            }
             Find::Stale { id } => self.end_stale(id),
             Find::Missing => {}
         }
-        let id = self.new_flow(&key, frame, packet)?;
-        Ok(FlowOf { id, direction: Direction::ToServer, related })
+        if sheds && let Some(fid) = self.shed_opening(&whence, packet, frame.now) {
+            return Err(Flowless::Shed(fid));
+        }
+        Ok(FlowOf::opened(self.new_flow(&key, frame, packet)?, related))
+    }
+
+    fn is_unopened(&self, id: FlowId) -> bool {
+        self.flows.get(id).is_some_and(Entry::is_unopened)
     }
 
     fn new_flow(&mut self, key: &FlowKey, frame: &Frame<'_>, packet: &Decoded) -> Result<FlowId, Flowless> {
@@ -223,40 +337,36 @@ impl Passage<'_> {
         segment(view, || self.cx.checksums.segment_counts(view))
     }
 
-    /// A packet of a flow; `related`: as in [`FlowOf`].
+    /// A packet of a flow; `related` and `answers`: as in [`FlowOf`]. Gives the flow that it is of, which may
+    /// be a new one.
     fn in_flow(
         &mut self,
         frame: &Frame<'_>,
         arrival: &Arrival<'_>,
-        (id, related): (FlowId, Option<bool>),
-    ) -> Decision {
-        let packet = arrival.decoded();
-        let rebuilt = packet.flags.contains(PacketFlags::REBUILT);
-        let length = if rebuilt { packet.wire_len } else { packet.length() };
-        let mut id = id;
-        let mut opening = None;
-        if self.may_open_anew(packet, id) {
-            opening = self.segment(arrival.packet);
-        }
+        (mut id, related, answers): (FlowId, Option<bool>, bool),
+    ) -> (Option<FlowId>, Decision) {
+        let (packet, length) = (arrival.decoded(), arrival.length());
+        let opening = if self.may_open_anew(packet, id) { self.segment(arrival.packet) } else { None };
         let came = arrival.occasion.direction;
         let anew = opening.is_some_and(|segment| self.opens_anew(id, &segment, came));
         if anew {
             match self.replace_flow(id, frame, packet) {
                 Ok(new) => id = new,
-                Err(why) => return self.without_flow(frame, arrival, why),
+                Err(why) => return (None, self.without_flow(frame, arrival, why)),
             }
         }
         let arrival = &arrival.going(if anew { Direction::ToServer } else { came });
         if let Some(decision) = self.settled(arrival, id, length) {
-            return decision;
+            return (Some(id), decision);
         }
-        if let Some(decision) = self.wants_function(arrival, id, length) {
-            return decision;
+        let wanting = self.wants_function(arrival, id, length);
+        if let Some(Wanting::Refuses(decision)) = wanting {
+            return (Some(id), decision);
         }
         let mut outcome = Outcome::default();
         let tracked = match self.track_session(frame, arrival, id, opening, &mut outcome) {
             Ok(tracked) => tracked,
-            Err(why) => return self.without_flow(frame, arrival, why),
+            Err(why) => return (None, self.without_flow(frame, arrival, why)),
         };
         let (id, mut direction) = (tracked.id, tracked.direction);
         if related == Some(true) {
@@ -268,13 +378,21 @@ impl Passage<'_> {
         if tcp.is_none() && proves {
             (direction, proves) = self.direction_of_datagram(arrival.packet, id, direction);
         }
-        let accounted = self.flows.count(id, direction, length, frame.now, proves);
+        let mut accounted = self.flows.count(id, direction, length, frame.now, proves);
+        if answers
+            && packet.ports().is_none()
+            && direction == Direction::ToServer
+            && self.chains().judges_headers()
+        {
+            // Of a protocol whose flows are counted in one direction.
+            accounted.established = self.flows.note_answer(id);
+        }
         if let Some(state) = tcp.and_then(|o| o.flow_state) {
             self.flows.set_state(id, tcp_state(state));
         }
         let arrival = &arrival.going(direction);
         let occasion = &arrival.occasion;
-        let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
+        let Some(entry) = self.flows.get_mut(id) else { return (None, Decision::CONTINUE) };
         if related != Some(true) {
             renew_matches(self.runner.chains(), entry, packet, direction);
         }
@@ -285,7 +403,8 @@ impl Passage<'_> {
             events.extend(outcome.events.iter());
             established = was_established(self.cx.settings, occasion, outcome);
         }
-        let exception = tcp.and_then(|o| o.exception);
+        let forwards_all = self.runner.chains().forwards_all(entry.fid);
+        let exception = tcp.and_then(|o| o.exception).filter(|_| !forwards_all);
         if let Some(exception) = exception {
             if !entry.ext.exceptions.contains(&exception) {
                 entry.ext.exceptions.push(exception);
@@ -305,7 +424,7 @@ impl Passage<'_> {
         if let Some((target, policy)) = exception
             && policy != ExceptionPolicy::Ignore
         {
-            return self.exception(occasion, id, tcp, (target, policy), &events);
+            return (Some(id), self.exception(occasion, id, tcp, (target, policy), &events));
         }
         let handling = PacketHandling {
             flow: Some(id),
@@ -314,8 +433,33 @@ impl Passage<'_> {
             established,
             related,
             restored: false,
+            wanting: wanting.map(Wanting::function),
         };
-        let decision = self.runner.functions(&mut self.cx, entry, occasion, tcp, &events, handling);
+        (Some(id), self.judged(arrival, id, tcp, &events, handling))
+    }
+
+    /// The functions of a flow's path judge a packet. Of what Suricata has no flow of detection knows none:
+    /// it is shown the packet alone.
+    fn judged(
+        &mut self,
+        arrival: &Arrival<'_>,
+        id: FlowId,
+        tcp: Option<&Outcome>,
+        events: &[StreamEvent],
+        handling: PacketHandling,
+    ) -> Decision {
+        let (packet, occasion) = (arrival.decoded(), &arrival.occasion);
+        let alone = !packet.wants_flow();
+        let handling = PacketHandling { inspect: handling.inspect && !alone, ..handling };
+        let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
+        let mut decision = self.runner.functions(&mut self.cx, entry, occasion, tcp, events, handling);
+        if alone && (decision.verdict.forwards() || !self.cx.settings.prevention) {
+            let said = self.runner.payload_alone(&mut self.cx, entry, (arrival.packet, occasion));
+            if !said.verdict.forwards() {
+                entry.ext.standing.note_refusal(&said);
+            }
+            decision = decision.strictest(said);
+        }
         if tcp.is_some_and(|o| o.state == TcpState::Closed && o.previous != o.state) {
             self.runner.look_ahead_if_over(entry);
         }
@@ -379,6 +523,15 @@ impl Passage<'_> {
         (direction.flip(), proves)
     }
 
+    /// Counts a packet of a flow that no function judges.
+    pub(super) fn count_unjudged(&mut self, arrival: &Arrival<'_>, id: FlowId, length: u32) {
+        let occasion = &arrival.occasion;
+        self.flows.count(id, occasion.direction, length, occasion.now, true);
+        if let Some(entry) = self.flows.get_mut(id) {
+            note_way(self.cx.settings, entry, arrival);
+        }
+    }
+
     /// A packet of a flow for which everything is decided: it is counted, and goes the way of the flow.
     fn settled(&mut self, arrival: &Arrival<'_>, id: FlowId, length: u32) -> Option<Decision> {
         let occasion = &arrival.occasion;
@@ -388,7 +541,7 @@ impl Passage<'_> {
             Course::Bypassed => return self.bypassed(arrival, id, length),
             Course::Refused(decision) => decision,
         };
-        self.flows.count(id, occasion.direction, length, occasion.now, true);
+        self.count_unjudged(arrival, id, length);
         let entry = self.flows.get_mut(id)?;
         for event in arrival.decoded().events.as_slice() {
             self.cx.recorder.anomaly(occasion, Some(entry), Anomaly::Decode(*event));
@@ -398,8 +551,10 @@ impl Passage<'_> {
         {
             entry.ext.refused_flags[occasion.direction] |= TcpFlags::from_bits_retain(tcp.flags.bits());
         }
-        self.cx.recorder.refused(occasion, Some(entry), &Fate { decision, reject: None }, &[]);
+        let chains = self.runner.chains();
+        self.cx.refused(chains, occasion, Some(&mut *entry), &decision.into(), &[]);
         entry.ext.standing.note_told(occasion.direction);
+        self.mark_unenforced(id);
         self.offer(id, Course::Refused(decision), arrival.decoded());
         Some(decision)
     }
@@ -414,13 +569,16 @@ impl Passage<'_> {
         if followed.as_ref().is_some_and(|outcome| outcome.reuse) {
             return None;
         }
-        self.flows.count(id, occasion.direction, length, occasion.now, true);
+        self.count_unjudged(arrival, id, length);
         let opens = matches!(&arrival.decoded().transport, Transport::Tcp(tcp) if tcp.flags.contains(bartizan_packet::TcpFlags::SYN));
         if opens && followed.is_some_and(|outcome| self.must_not_open(id, &outcome)) {
             let decision = Decision::refuse(Verdict::Drop, Reason::StreamError, FunctionId::ENGINE);
             let entry = self.flows.get_mut(id)?;
-            entry.ext.standing.note_refusal(&decision);
-            self.cx.recorder.refused(occasion, Some(entry), &Fate { decision, reject: None }, &[]);
+            let chains = self.runner.chains();
+            if self.cx.enforces(chains) {
+                entry.ext.standing.note_refusal(&decision);
+            }
+            self.cx.refused(chains, occasion, Some(entry), &decision.into(), &[]);
             return Some(decision);
         }
         let entry = self.flows.get(id)?;
@@ -439,9 +597,10 @@ impl Passage<'_> {
     }
 
     /// A packet of a flow whose policy lets nothing go on while a function of its path is away: it is counted, and refused before its session is told. So the session
-    /// goes on when its sender sends it again, and nobody takes its bytes for inspected.
+    /// goes on when its sender sends it again, and nobody takes its bytes for inspected. Where its policy is
+    /// staged that is reported.
     #[inline]
-    fn wants_function(&mut self, arrival: &Arrival<'_>, id: FlowId, length: u32) -> Option<Decision> {
+    fn wants_function(&mut self, arrival: &Arrival<'_>, id: FlowId, length: u32) -> Option<Wanting> {
         if self.runner.lifecycle.away().is_empty() {
             return None;
         }
@@ -451,13 +610,21 @@ impl Passage<'_> {
             Course::Uninspected => chains.header_part(entry.path),
             _ => entry.path,
         };
-        let decision = self.runner.refused_for_want(path, entry.fid, self.cx.settings.prevention)?;
+        let wanting = self.runner.refused_for_want(path, entry.fid, self.cx.settings.prevention)?;
         let occasion = &arrival.occasion;
-        self.flows.count(id, occasion.direction, length, occasion.now, true);
+        let decision = match wanting {
+            Wanting::Refuses(decision) => decision,
+            Wanting::WouldRefuse(decision) => {
+                let entry = self.flows.get_mut(id);
+                self.runner.would_refuse_for_want(&mut self.cx, occasion, entry, &decision);
+                return Some(wanting);
+            }
+        };
+        self.count_unjudged(arrival, id, length);
         let entry = self.flows.get_mut(id)?;
         entry.ext.standing.note_refusal(&decision);
         self.cx.recorder.refused(occasion, Some(entry), &Fate { decision, reject: None }, &[]);
-        Some(decision)
+        Some(wanting)
     }
 
     /// Keeps the session of a bypassed flow in step, if it has one.
@@ -481,9 +648,13 @@ impl Passage<'_> {
     ) -> Decision {
         let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
         if let Some(decision) = apply_policy(self.cx.settings, entry, target, policy) {
-            self.cx.recorder.refused(occasion, Some(entry), &Fate { decision, reject: None }, &[]);
+            let chains = self.runner.chains();
+            if self.cx.enforces(chains) {
+                entry.ext.standing.note_refusal(&decision);
+            }
+            self.cx.refused(chains, occasion, Some(&mut *entry), &decision.into(), &[]);
             entry.ext.standing.note_told(occasion.direction);
-            entry.ext.standing.note_refused_apart();
+            self.mark_unenforced(id);
             self.raise_if_refused(id);
             return decision;
         }
@@ -500,6 +671,7 @@ impl Passage<'_> {
                 established,
                 related: None,
                 restored: false,
+                wanting: None,
             };
             decision = self.runner.functions(&mut self.cx, entry, occasion, tcp, events, handling);
         }
@@ -530,7 +702,7 @@ impl Passage<'_> {
         &mut self,
         id: FlowId,
         segment: &Segment<'_>,
-        (direction, now): (Direction, bartizan_base::Timestamp),
+        (direction, now): (Direction, Timestamp),
         outcome: &mut Outcome,
     ) {
         let Some(entry) = self.flows.get_mut(id) else { return };
@@ -577,18 +749,24 @@ impl Passage<'_> {
     }
 }
 
-/// Keeps what flow records tell of a packet's headers.
-fn note_headers(settings: &EngineSettings, entry: &mut Entry, arrival: &Arrival<'_>, related: Option<bool>) {
-    let (packet, direction) = (arrival.decoded(), arrival.occasion.direction);
-    if let Some(ttl) = packet.ttl() {
-        let seen = &mut entry.ext.ttl[direction];
-        *seen = Some(seen.map_or((ttl, ttl), |(least, most)| (least.min(ttl), most.max(ttl))));
+/// Keeps what flow records tell of the way of a packet: its time to live and its Ethernet addresses. Each
+/// packet that counts is noted.
+fn note_way(settings: &EngineSettings, entry: &mut Entry, arrival: &Arrival<'_>) {
+    let direction = arrival.occasion.direction;
+    if let Some(ttl) = arrival.decoded().ttl() {
+        entry.ext.note_ttl(direction, ttl);
     }
     if settings.keep_macs
         && let Some(macs) = arrival.packet.mac_addresses()
     {
         entry.ext.note_macs(direction, macs);
     }
+}
+
+/// Keeps what flow records tell of a packet's headers.
+fn note_headers(settings: &EngineSettings, entry: &mut Entry, arrival: &Arrival<'_>, related: Option<bool>) {
+    note_way(settings, entry, arrival);
+    let (packet, direction) = (arrival.decoded(), arrival.occasion.direction);
     if direction == Direction::ToClient && entry.ext.icmp_response.is_none() && related != Some(true) {
         entry.ext.icmp_response = icmp_of(packet);
     }

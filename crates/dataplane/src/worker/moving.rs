@@ -145,7 +145,9 @@ impl Worker {
     }
 
     fn whence(&self, frame: &Frame<'_>, packet: &Decoded) -> Whence {
-        let tenant = self.runner.chains().classifier.tenant_of(packet, frame.link);
-        Whence { tenant, link: frame.link, arrived_by: self.intake.arrived_by() }
+        let chains = self.runner.chains();
+        let tenant = chains.classifier.tenant_of(packet, frame.link);
+        let (arrived_by, esp_flows) = (self.intake.arrived_by(), chains.esp_flows());
+        Whence { tenant, link: frame.link, arrived_by, esp_flows }
     }
 }

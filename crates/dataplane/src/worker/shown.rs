@@ -5,9 +5,10 @@ use super::Worker;
 use crate::board::{Presenter, Snapshot};
 use bartizan_applayer::protocols;
 use bartizan_base::Reason;
-use bartizan_flow::tcp::StreamEvent;
+use bartizan_flow::tcp::{ExceptionPolicy, StreamEvent};
 use bartizan_offload::{ManagerCounters, Stays};
 use bartizan_stages::host_tables::{host_counters, visit_hosts};
+use std::sync::Arc;
 
 /// Reasons by the names of EVE's `stats.firewall.drop_reason`.
 const FIREWALL_REASONS: &[(&str, Reason)] = &[
@@ -75,6 +76,8 @@ pub(super) struct Held {
     reassembly: u64,
     app_layer: u64,
     http: u64,
+    /// The fullest bound, in percent, now and at any time.
+    pressure: (u64, u64),
 }
 
 impl Worker {
@@ -94,12 +97,16 @@ impl Worker {
             }
         }
         each("tcp.reassembly_memuse", held.reassembly);
+        each("memcap.pressure", held.pressure.0);
+        each("memcap.pressure_max", held.pressure.1);
         self.account.app_stats.visit(&mut each);
         if let Some((http, _)) = protocols::by_name("http") {
             each("http.memuse", held.http);
             each("http.memcap", self.account.memory.of_protocol(http).1);
         }
         each("capture.cut_unparsed", self.account.counters.cut_unparsed);
+        each("capture.not_ip", self.account.counters.not_ip);
+        self.account.counters.shed.visit(&mut each);
         each("tcp.checksums_checked", self.checksums.checked());
         let gave_way = self.account.memory.counters();
         each("tcp.reassembly_memory_closed", gave_way.streams);
@@ -110,7 +117,8 @@ impl Worker {
         each("app_layer_memory.closed_in_hand", gave_way.in_hand);
         each("app_layer_memory.freed", gave_way.freed);
         each("app_layer_memory.holds_refused", gave_way.holds_refused);
-        self.account.counters.exceptions.visit(&mut each);
+        let ignores = self.settings.stream.midstream_policy == ExceptionPolicy::Ignore;
+        self.account.counters.exceptions.visit(self.settings.prevention && !ignores, &mut each);
         self.runner.visit_functions(&mut |name, value| match name {
             // Of detection: without it these counters are not there.
             "alerts" => each("detect.alert", value),
@@ -227,6 +235,27 @@ impl Worker {
             reassembly: self.runner.budget().used(),
             app_layer: self.account.memory.used(),
             http: protocols::by_name("http").map_or(0, |(http, _)| self.account.memory.of_protocol(http).0),
+            pressure: self.pressure(),
+        })
+    }
+
+    /// The use of the worker's fullest memory bound, in percent: now, and its maximum. At 100, flows give way
+    /// or are refused.
+    fn pressure(&self) -> (u64, u64) {
+        let (table, streams, budget) =
+            (self.flows.table(), self.runner.stream_counters(), self.runner.budget());
+        let flows = (table.counters().active, table.most_entries().into(), table.capacity().into());
+        let defrag = self.intake.defrag();
+        let bounds = [
+            flows,
+            (budget.used(), budget.peak(), budget.limit()),
+            (streams.memuse, streams.memuse_peak, self.settings.stream.memcap),
+            (defrag.memory_used() as u64, defrag.memory_peak() as u64, self.settings.defrag.memory as u64),
+        ];
+        let percent = |held: u64, limit: u64| held.saturating_mul(100).checked_div(limit).unwrap_or(0);
+        let all = bounds.into_iter().chain(self.account.memory.bounds());
+        all.fold((0, 0), |(now, most), (held, peak, limit)| {
+            (now.max(percent(held, limit)), most.max(percent(peak, limit)))
         })
     }
 
@@ -247,11 +276,16 @@ impl Worker {
         place.show(|snapshot| {
             snapshot.clock = self.position.clock;
             snapshot.counters = self.account.counters;
+            snapshot.sheds_below = self.sheds_below();
             snapshot.stats.clear();
             self.visit_stats(|name, value| snapshot.stats.push((name, value)));
             snapshot.own.clear();
             self.visit_functions_by_name(&mut |function, name, value| {
                 snapshot.own.push((function, name, value))
+            });
+            snapshot.rules.clear();
+            self.visit_rules(&mut |function, rule| {
+                snapshot.rules.push((function, Arc::clone(rule.name), rule.packets));
             });
             snapshot.standing.clear();
             snapshot.standing.extend(self.functions_now());

@@ -82,7 +82,7 @@ impl Places {
         packet: &Decoded,
         home: WorkerId,
     ) -> (WorkerId, Option<FlowKey>) {
-        if self.flows.is_empty() && self.draws.is_none() || packet.is_fragment() || !packet.wants_flow() {
+        if self.flows.is_empty() && self.draws.is_none() || packet.is_fragment() || !packet.can_have_flow() {
             return (home, None);
         }
         if let Some(draws) = &mut self.draws

@@ -10,6 +10,7 @@ use bartizan_base::{Decision, FunctionId, LinkId, Reason, Timestamp, Verdict, Wo
 use bartizan_flow::FlowKey;
 use bartizan_packet::{DecodeOutput, Decoded, LinkType, PacketView, Transport};
 use bartizan_stages::chain::Chains;
+use bartizan_stages::frame::Inside;
 use bartizan_stages::frame::{Around, Frame, MAX_DEPTH, Place};
 use bartizan_stages::intake::fragment::{Fragmented, refused_as_it_is};
 use bartizan_stages::intake::joined::Joined;
@@ -233,7 +234,8 @@ impl Front {
         (depth, outermost): (u8, Option<Around>),
     ) {
         let first = outermost.or_else(|| Around::of(output.packets().first()?, frame.number));
-        for index in (0..output.packets().len()).rev() {
+        let count = output.packets().len();
+        for index in (0..count).rev() {
             let Some(packet) = output.packets_mut().get_mut(index) else { continue };
             let refused = if packet.is_fragment() && depth < MAX_DEPTH {
                 let outermost = outermost.or_else(|| Around::of(packet, frame.number));
@@ -252,8 +254,9 @@ impl Front {
                 place: Place {
                     made: depth > 0 || packet.recursion > 0,
                     around: None,
+                    carries: index + 1 < count,
                     // Known when the packets before it are decided.
-                    inner_refused: false,
+                    inside: Inside::Passed,
                     refused,
                 },
                 around: if index > 0 { first } else { outermost },

@@ -35,12 +35,14 @@ struct Reader {
     next: Instant,
 }
 
-/// Accepts and reads until `stop` says so. `look` is called with all that a connection has read, each time it read.
+/// Accepts and reads until `stop` says so; gives what was read of each connection of a peer, in the order in
+/// which they were accepted.
+/// `look` is called with all that a connection has read, each time it read.
 pub fn serve(
     listener: &TcpListener,
     stop: &AtomicBool,
     mut look: impl FnMut(&Peer, &[u8]),
-) -> HashMap<Peer, Got> {
+) -> HashMap<Peer, Vec<Got>> {
     listener.set_nonblocking(true).unwrap();
     let mut readers: Vec<Reader> = Vec::new();
     let mut buffer = [0u8; 4096];
@@ -60,7 +62,11 @@ pub fn serve(
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    readers.into_iter().map(|reader| (reader.peer, reader.got)).collect()
+    let mut all: HashMap<Peer, Vec<Got>> = HashMap::new();
+    for reader in readers {
+        all.entry(reader.peer).or_default().push(reader.got);
+    }
+    all
 }
 
 impl Reader {

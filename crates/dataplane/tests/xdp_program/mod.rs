@@ -5,7 +5,7 @@
 #![allow(dead_code)]
 
 use bartizan_base::{LinkId, TenantId};
-use bartizan_flow::{FlowKey, FlowScope, FlowSide};
+use bartizan_flow::{EspFlows, FlowKey, FlowScope, FlowSide};
 use bartizan_packet::{DecodeOutput, Decoded, Decoder, DecoderConfig, LinkType};
 use bartizan_testkit::namespace::{number, ports};
 use bartizan_testkit::packet::{ACK, Datagram, End, Ip, Layer, PSH, Packet, Segment, TCP, UDP};
@@ -132,7 +132,7 @@ pub fn key(packet: &Decoded, setting: Setting, second: bool, tenant: u16) -> Opt
             (true, true) => FlowSide::Second,
         },
     };
-    FlowKey::of_packet(&scope, packet)
+    FlowKey::of_packet(&scope, packet, EspFlows::default())
 }
 
 /// Changes a few bytes, mostly of the headers, and sometimes the length.

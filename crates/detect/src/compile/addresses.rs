@@ -183,7 +183,10 @@ mod tests {
             let wanted: BTreeSet<u32> = (0..heads.len() as u32).collect();
             let found = build(&heads, &wanted);
             let address = |n: u32| if six { IpAddr::V6(u128::from(n).into()) } else { IpAddr::V4(n.into()) };
-            let ends = Ends { source: Some((address(source), 1)), destination: Some((address(destination), 2)) };
+            let ends = Ends {
+                source: Some((address(source), Some(1))),
+                destination: Some((address(destination), Some(2))),
+            };
             for tenant in [TenantId(0), TenantId(7)] {
                 let lists = found.find(tenant, ends);
                 for number in wanted.iter().filter(|n| found.has(**n)) {
@@ -209,7 +212,7 @@ mod tests {
         let found = build(&heads, &wanted);
         let chosen: Vec<u32> = wanted.iter().copied().filter(|n| found.has(*n)).collect();
         assert_eq!(chosen, (0..HEADS_MIN as u32).collect::<Vec<_>>());
-        let from = |n: u32| Ends { source: Some((IpAddr::V4(n.into()), 0)), destination: None };
+        let from = |n: u32| Ends { source: Some((IpAddr::V4(n.into()), None)), destination: None };
         let by_source = |n| found.find(TenantId(0), from(n))[0].to_vec();
         assert_eq!(
             (by_source(1000), by_source(1003), by_source(1004), by_source(7)),

@@ -7,6 +7,7 @@ use crate::compile::refusal::{KeywordError, RefusalCode};
 use crate::model::buffers::BufferRef;
 use crate::model::condition::{Effect, Limit, PacketCondition, Transform, TxCondition};
 use crate::model::content::{Item, Literal, Number, Program, VARIABLES_MAX};
+use crate::model::detection::DetectionQuery;
 use crate::model::hook::Hook;
 pub use crate::model::ordering::{Ordering, Use};
 use crate::model::request::Request;
@@ -43,6 +44,8 @@ pub struct SignatureBuilder<'e> {
     pub hook: Option<Hook>,
     /// Some keyword asks for a state of transactions.
     pub hooked: bool,
+    /// What is asked of the result of protocol detection.
+    pub detection: Vec<DetectionQuery>,
     /// `flow:`.
     pub flow: FlowNeeds,
     /// `noalert`.
@@ -106,6 +109,7 @@ impl<'e> SignatureBuilder<'e> {
             protocol,
             hook: None,
             hooked: false,
+            detection: Vec::new(),
             flow: FlowNeeds::empty(),
             noalert: false,
             alert: false,
@@ -261,7 +265,8 @@ impl<'e> SignatureBuilder<'e> {
     /// A sticky buffer that nothing was asked of is an error, as in Suricata.
     fn close_empty(&self) -> Result<(), KeywordError> {
         let Some(value) = self.current.and_then(|i| self.values.get(i)) else { return Ok(()) };
-        if !value.transforms.is_empty() && value.program.is_empty() {
+        let is_asked = !value.program.is_empty() || value.absent != Absent::No;
+        if !value.transforms.is_empty() && !is_asked {
             return Err(KeywordError::context("nothing is asked of what the transforms give")
                 .help("put a content, pcre, bsize, ... behind them"));
         }
@@ -479,6 +484,22 @@ impl<'e> SignatureBuilder<'e> {
         }
     }
 
+    /// Gives the literal that was added last `endswith`, if it is negated and nothing stands behind it;
+    /// whether it is.
+    pub fn end_negated_literal(&mut self) -> bool {
+        let items = match self.last_literal {
+            Some((value, _)) if self.in_base64.is_none() => self.values.get_mut(value),
+            _ => None,
+        };
+        match items.and_then(|value| value.program.items.last_mut()) {
+            Some(Item::Literal(literal)) if literal.negated && !literal.endswith => {
+                literal.endswith = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// An old-style buffer modifier (`http_uri`): moves the last literal of the payload to a buffer.
     ///
     /// # Errors
@@ -627,6 +648,12 @@ impl<'e> SignatureBuilder<'e> {
         self.close_empty()?;
         let mut values = core::mem::take(&mut self.values);
         values.retain(|v| !v.program.is_empty() || v.absent != Absent::No);
+        if values.iter().any(|v| v.program.is_empty() && v.absent == Absent::OrElse) {
+            return Err(KeywordError::context(
+                "`absent: or_else` says nothing of what the buffer has to be where it is there",
+            )
+            .help("write a content or `bsize` behind it, or `absent;` for a buffer that must be missing"));
+        }
         for value in &mut values {
             value.program.link();
             value.program.check()?;

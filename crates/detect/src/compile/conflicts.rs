@@ -21,10 +21,7 @@ pub(crate) fn check(signature: &Signature, buffers: &Buffers) -> Result<(), Keyw
     let of_packet = signature.protocol.packet_only
         || signature.flow.contains(FlowNeeds::NO_STREAM)
         || signature.packet.iter().any(|c| c.needs_packet())
-        || signature.values.iter().any(|v| {
-            // All packets of a flow have the same addresses.
-            matches!(v.buffer, BufferRef::Packet(_)) && !matches!(buffers.name(v.buffer), "ip.src" | "ip.dst")
-        });
+        || signature.values.iter().any(|v| v.buffer.is_of_one_packet());
     if of_packet && signature.inspects_tx() {
         return Err(KeywordError::context(
             "the rule asks for something of one packet (`dsize`, `flags`, `ttl`, ...) and for something of a transaction, \

@@ -4,7 +4,9 @@
 use crate::model::heads::{Head, Heads};
 use crate::model::signature::{Family, ProtocolMatch};
 use bartizan_base::TenantId;
-use bartizan_rules::{AddressExpr, PortExpr, ResolveError, Resolver, Rule, RuleDirection, Variables};
+use bartizan_rules::{
+    AddressExpr, ExprKind, PortExpr, ResolveError, Resolver, Rule, RuleDirection, Variables,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -51,13 +53,19 @@ impl Written {
         Ok(Head {
             source: (!source.is_all()).then_some(source),
             destination: (!destination.is_all()).then_some(destination),
-            source_ports: (!source_ports.is_all()).then_some(source_ports),
-            destination_ports: (!destination_ports.is_all()).then_some(destination_ports),
+            source_ports: (!is_any(&self.source_ports)).then_some(source_ports),
+            destination_ports: (!is_any(&self.destination_ports)).then_some(destination_ports),
             bidirectional: self.bidirectional,
             protocols: self.protocols.clone(),
             family: self.family,
         })
     }
+}
+
+/// Whether ports are written `any`. As in Suricata, a list or a variable that comes to all ports is another
+/// thing: it asks for a port.
+fn is_any(ports: &PortExpr) -> bool {
+    !ports.negated && matches!(ports.kind, ExprKind::Any)
 }
 
 /// Heads while rules are read.

@@ -23,5 +23,6 @@ mod payloads;
 pub mod prefilter;
 pub mod protocol;
 pub mod refusal;
+pub(crate) mod skipped_entries;
 pub(crate) mod unknown_classes;
 mod validate;

@@ -3,6 +3,7 @@
 
 use crate::compile::keyword::{KeywordError, RefusalCode};
 use crate::model::signature::{Family, ProtocolMatch};
+use bartizan_applayer::protocol::ProtocolId;
 use bartizan_applayer::protocols;
 use bartizan_rules::suggest;
 
@@ -45,7 +46,6 @@ const KNOWN_APP: &[&str] = &[
     "nfs",
     "ntp",
     "ike",
-    "ikev1",
     "ikev2",
     "krb5",
     "quic",
@@ -65,11 +65,6 @@ const KNOWN_APP: &[&str] = &[
     "bittorrent-dht",
     "pop3",
     "mdns",
-    "msn",
-    "jabber",
-    "irc",
-    "nbss",
-    "sdp",
 ];
 
 /// Protocols that rules of later versions of Suricata name, and whose packets are not inspected.
@@ -111,10 +106,7 @@ pub fn parse(name: &str) -> Result<ProtocolMatch, KeywordError> {
         return Ok(ProtocolMatch { app, ambiguous: lower == "http", ..ProtocolMatch::default() });
     }
     if KNOWN_APP.contains(&lower.as_str()) {
-        return Err(KeywordError::new(
-            RefusalCode::UnsupportedProtocol,
-            format!("no parser for the protocol `{name}` in this build"),
-        ));
+        return Err(unsupported(name));
     }
     let error = KeywordError::new(RefusalCode::UnknownProtocol, format!("unknown protocol `{name}`"));
     let names = PLAIN.iter().map(|(n, _)| *n).chain(KNOWN_APP.iter().copied());
@@ -128,6 +120,32 @@ pub fn parse(name: &str) -> Result<ProtocolMatch, KeywordError> {
 #[must_use]
 pub fn is_known(name: &str) -> bool {
     KNOWN_APP.contains(&name) || protocols::by_name(name).is_some()
+}
+
+/// The application protocols that a keyword means by a name: `http` covers both versions.
+///
+/// # Errors
+/// No parser of this build knows it, so that nothing can be said of it: neither that a flow speaks it nor
+/// that it does not. Or Suricata does not
+/// know it either.
+pub fn app(name: &str) -> Result<Vec<ProtocolId>, KeywordError> {
+    if is_known(name) {
+        return parse(name).map(|protocol| protocol.app);
+    }
+    let error = KeywordError::argument(format!("unknown protocol `{name}`"));
+    Err(match suggest(name, KNOWN_APP.iter().copied()) {
+        Some(near) => error.help(format!("did you mean `{near}`?")),
+        None => error,
+    })
+}
+
+/// The refusal of what names a protocol that this build cannot tell.
+#[must_use]
+pub fn unsupported(name: &str) -> KeywordError {
+    KeywordError::new(
+        RefusalCode::UnsupportedProtocol,
+        format!("no parser for the protocol `{name}` in this build"),
+    )
 }
 
 #[cfg(test)]

@@ -37,11 +37,12 @@ pub fn can_hold(
         Direction::ToServer => FlowNeeds::TO_CLIENT,
         Direction::ToClient => FlowNeeds::TO_SERVER,
     };
-    let ends = Ends { source: Some(flow.source(direction)), destination: Some(flow.destination(direction)) };
     family_holds(protocol.family, flow)
         && (protocol.ip.is_empty() || protocol.ip.contains(&flow.protocol))
         && !signature.flow.contains(turned)
-        && heads.get(flow.tenant, signature.head).is_some_and(|head| head.holds(ends))
+        && heads
+            .get(flow.tenant, signature.head)
+            .is_some_and(|head| head.holds(Ends::of_flow(flow, direction)))
 }
 
 /// Whether a flow's addresses are of the version that a rule asks for.
@@ -89,8 +90,9 @@ pub(crate) fn flow_holds(needs: FlowNeeds, scene: &Scene<'_>) -> bool {
     {
         return false;
     }
-    // Whatever `flow:` asks for, `stateless` and `no_frag` too: of packets without a flow it holds for none, as in Suricata.
-    let Some(flow) = scene.flow else { return false };
+    // Packets without a flow count as the client's where nothing but the direction is asked for, as in
+    // Suricata. Whatever else `flow:` asks for, `stateless` and `no_frag` too, holds for none of them.
+    let Some(flow) = scene.flow else { return needs == FlowNeeds::TO_SERVER };
     if needs.contains(FlowNeeds::TO_SERVER) && scene.direction != Direction::ToServer
         || needs.contains(FlowNeeds::TO_CLIENT) && scene.direction != Direction::ToClient
     {

@@ -23,15 +23,19 @@ use crate::model::request::Request;
 use crate::model::signature::{Absent, Kind, Member, RuleAction, Signature, ValueCheck};
 use crate::model::visibility::Visibility;
 use crate::ruleset::RuleSet;
+use crate::state::refused::RefusedBytes;
 use bartizan_applayer::transaction::{Transaction, TxId};
-use bartizan_base::Generation;
+use bartizan_base::{Generation, RuleId};
 use bartizan_function::AppView;
-use bartizan_packet::PacketView;
+use bartizan_function::view::FlowView;
+use bartizan_packet::{PacketView, TcpFlags};
 use bartizan_rules::ActionScope;
 
 mod frames;
 mod gate;
 mod transactions;
+
+pub(crate) use transactions::is_read;
 
 /// IP protocol numbers.
 const TCP: u8 = 6;
@@ -109,6 +113,9 @@ pub struct Worker {
     pub gate: Gate,
     /// No firewall stands in the way of the flow in hand: there is none, or it has accepted all of the flow.
     pub ungated: bool,
+    /// What rules say of the packet in hand holds for its flow where they say so; not of an ICMP error about
+    /// the flow.
+    pub decides_flow: bool,
     /// Rules that matched on the packet in hand before.
     matched: Vec<u32>,
     /// Rules on payloads that ask for flowbits and whose packet conditions did not hold for the packet in hand.
@@ -153,6 +160,9 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
         worker.matched.clear();
     }
     let has_flow = flow.is_some();
+    // Anybody can send an error about a flow.
+    let error = is_error(&work.scene);
+    worker.decides_flow = has_flow && !error;
     let mut none;
     let flow = match flow {
         Some(flow) => flow,
@@ -185,6 +195,7 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
         prevention,
         guess,
         stream: stream.map(|w| w.data),
+        new_bytes: stream.map_or(0, |window| window.fresh),
         stored: payload_in_stream,
         scene,
         passes: false,
@@ -217,7 +228,7 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
                     pass.beside_transactions(app);
                 }
             }
-            _ if again && !decided || stray => app.later(),
+            _ if again && !decided || stray || error => app.later(),
             Gate::Packet => pass.let_transactions_go(app),
             Gate::Open | Gate::Refused(_) => {
                 let before = pass.worker.hits.len();
@@ -239,7 +250,15 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
 
 /// Whether a packet has its flow's header: an ICMP error about a flow has another.
 fn is_of_flow(scene: &Scene<'_>) -> bool {
-    scene.flow.is_some_and(|flow| scene.packet.is_none_or(|p| p.decoded().proto() == Some(flow.protocol)))
+    let same = |flow: &FlowView<'_>| {
+        scene.packet.is_none_or(|packet| packet.decoded().proto() == Some(flow.protocol))
+    };
+    scene.flow.is_some_and(same) && !is_error(scene)
+}
+
+/// Whether a packet is an ICMP error about its flow.
+fn is_error(scene: &Scene<'_>) -> bool {
+    scene.flow.is_some() && scene.packet.is_some_and(|packet| packet.decoded().about().is_some())
 }
 
 /// Which rules are asked. Says so without a look at the rule itself.
@@ -275,6 +294,8 @@ struct Pass<'p, 'a> {
     guess: Option<TxId>,
     /// The stream as it is shown now.
     stream: Option<&'a [u8]>,
+    /// How many bytes at its end are shown for the first time.
+    new_bytes: usize,
     /// The packet's payload went into the stream.
     stored: bool,
     scene: Scene<'a>,
@@ -331,13 +352,34 @@ impl Pass<'_, '_> {
                 }
             }
         }
+        self.rules_on_addresses(&mut candidates, payload);
         let due = self.due();
         for rule in candidates.sorted(|rule| due.has(rule)) {
             self.packet_rule(rule, payload, stream, payload_in_stream);
         }
         candidates.clear();
         self.worker.candidates = candidates;
-        self.flow.set_ip_only_done(direction);
+        if self.worker.decides_flow {
+            self.flow.set_ip_only_done(direction);
+        }
+    }
+
+    /// Rules on addresses alone, once for each direction of a flow. They come before all others: what they
+    /// mark is seen by those, as in
+    /// Suricata.
+    fn rules_on_addresses(&mut self, candidates: &mut Candidates, payload: &[u8]) {
+        let done = self.has_flow && self.worker.decides_flow && self.flow.ip_only_done(self.scene.direction);
+        if done || self.scene.packet.is_none() {
+            return;
+        }
+        let (due, rules) = (self.due(), self.rules);
+        let is_ip_only = |rule: u32| rules.signatures.get(rule as usize).is_some_and(|s| s.is_ip_only());
+        for rule in candidates.sorted(|rule| due.has(rule) && is_ip_only(rule)) {
+            let Some(signature) = rules.signatures.get(rule as usize) else { continue };
+            if self.header_holds(signature) && self.values_hold(signature, payload) {
+                self.hit(rule, signature, None, false);
+            }
+        }
     }
 
     /// Rules that name an address of the packet. Most flows have none that any of them names: of these it is remembered.
@@ -378,11 +420,8 @@ impl Pass<'_, '_> {
     ) {
         let rules = self.rules;
         let Some(signature) = rules.signatures.get(index as usize) else { return };
-        let ip_only = signature.is_ip_only() && self.has_flow;
         let rest = self.scene.packet.is_none();
-        if ip_only && (self.flow.ip_only_done(self.scene.direction) || rest)
-            || self.again && self.worker.matched.contains(&index)
-        {
+        if signature.is_ip_only() || self.again && self.worker.matched.contains(&index) {
             return;
         }
         if signature.is_detection_only() && !self.scene.detection_done {
@@ -615,6 +654,21 @@ impl Pass<'_, '_> {
         Some(hit)
     }
 
+    /// The packet in hand is refused, and its flow goes on: its part of the stream does not leave when it
+    /// comes again either.
+    fn refuse_bytes(&mut self, rule: RuleId) {
+        let Some(packet) = self.scene.packet.filter(|_| self.prevention) else { return };
+        let Some(tcp) = packet.decoded().transport.tcp() else { return };
+        let own = self.scene.payload.len();
+        // Data of a SYN begins behind it. Segments that were shown together are refused together.
+        let first = tcp.seq.wrapping_add(u32::from(tcp.flags.contains(TcpFlags::SYN)));
+        let lengths = (u32::try_from(own), u32::try_from(own.max(self.new_bytes)));
+        if let (Ok(own), Ok(all)) = lengths {
+            self.flow
+                .refuse_bytes(self.scene.direction, RefusedBytes::new(rule, first.wrapping_add(own), all));
+        }
+    }
+
     /// Goes through the matches in the order of evaluation: thresholds, then actions. A pass rule ends it, and what
     /// an earlier match has refused is not passed by a later one.
     fn finish(&mut self) {
@@ -635,13 +689,17 @@ impl Pass<'_, '_> {
             *hit = limited;
             self.flow.state.alerted |= hit.alert;
             let refuses = matches!(hit.action, RuleAction::Drop | RuleAction::Reject(_));
+            let of_stream = hit.stream || hit.tx.is_some();
             let passes = hit.action == RuleAction::Pass;
             if refuses || passes && !refused {
-                hit.for_flow = self.has_flow
+                hit.for_flow = self.worker.decides_flow
                     && match signature.scope {
                         Some(scope) => scope == ActionScope::Flow,
-                        None => signature.kind.acts_on_flow(hit.stream || hit.tx.is_some()),
+                        None => signature.kind.acts_on_flow(of_stream),
                     };
+                if refuses && of_stream && !hit.for_flow {
+                    self.refuse_bytes(signature.id);
+                }
                 let state = &mut self.flow.state;
                 // The first decision about a flow stands.
                 if hit.for_flow && state.passed.is_none() && state.dropped.is_none() {

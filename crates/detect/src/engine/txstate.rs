@@ -8,9 +8,10 @@ use crate::engine::window::WindowScan;
 use crate::model::visibility::Visibility;
 use crate::ruleset::{RuleSet, Says};
 use crate::state::FlowRuleState;
+use crate::state::refused::RefusedBytes;
 use bartizan_applayer::memory::Held as _;
 use bartizan_applayer::transaction::TxId;
-use bartizan_base::{Direction, Generation, PerDirection};
+use bartizan_base::{Direction, Generation, PerDirection, RuleId};
 use bartizan_function::{FlowDescription, OfFlow, SlotState};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -151,6 +152,8 @@ pub struct FlowDetect {
     turned: bool,
     /// The stream was shown with the bytes from which on its session is encrypted, by direction.
     veiled: PerDirection<bool>,
+    /// What rules refused of the streams with its packets, by direction. Few flows have such bytes.
+    refused: Option<Box<PerDirection<Option<RefusedBytes>>>>,
 }
 
 impl FlowDetect {
@@ -176,6 +179,9 @@ impl FlowDetect {
             *accepted = accepted.filter(|rule| rules.accepts(rule));
             *passed = passed.filter(|rule| rules.says(rule, Says::Pass, visible));
             *dropped = dropped.filter(|rule| !forward || rules.says(rule, Says::Refuse, visible));
+            for side in self.refused.iter_mut().flat_map(|both| [&mut both.to_server, &mut both.to_client]) {
+                *side = side.filter(|bytes| !forward || rules.says(&bytes.rule, Says::Refuse, visible));
+            }
         }
     }
 
@@ -235,7 +241,21 @@ impl FlowDetect {
             self.unnamed = PerDirection::default();
             self.windows = None;
             self.veiled = PerDirection::default();
+            self.refused = None;
         }
+    }
+
+    /// A rule refuses bytes of a direction's stream with their packet.
+    pub(crate) fn refuse_bytes(&mut self, direction: Direction, bytes: RefusedBytes) {
+        let side = &mut self.refused.get_or_insert_default()[direction];
+        *side = Some(bytes.and(*side));
+    }
+
+    /// The rule that refused bytes which a segment brings again; its first number, and how many it brings.
+    pub fn refuses_again(&mut self, direction: Direction, seq: u32, length: u32) -> Option<RuleId> {
+        let side = &mut self.refused.as_deref_mut()?[direction];
+        *side = side.filter(|bytes| !bytes.is_far(seq));
+        side.filter(|bytes| bytes.meets(seq, length)).map(|bytes| bytes.rule)
     }
 
     /// What is known of the window on a direction's stream, for the generation's set of literals.
@@ -454,7 +474,8 @@ impl SlotState for FlowDetect {
         let windows =
             self.windows.as_deref().map_or(0, |windows| of(windows).saturating_add(size_of_val(windows)));
         let transactions = self.tx.held().saturating_add(self.tx_held);
-        transactions.saturating_add(windows).saturating_add(self.state.held())
+        let refused = self.refused.as_deref().map_or(0, size_of_val);
+        transactions.saturating_add(windows).saturating_add(self.state.held()).saturating_add(refused)
     }
 
     fn let_go(&mut self) {

@@ -81,10 +81,11 @@ fn on_detection(builder: &mut SignatureBuilder<'_>, name: &str) -> Result<(), Ke
 fn on_parser(builder: &mut SignatureBuilder<'_>, written: &str, event: &str) -> Result<(), KeywordError> {
     // `http` stands for HTTP/1 here, also where `http` as a rule's protocol covers both.
     let Some((_, spec)) = protocols::by_name(written) else {
-        let known = protocol::is_known(written);
-        let code = if known { RefusalCode::UnsupportedKeyword } else { RefusalCode::BadArgument };
-        let what = if known { "no parser in this build for" } else { "unknown" };
-        return Err(KeywordError::new(code, format!("{what} protocol `{written}`")));
+        return Err(if protocol::is_known(written) {
+            protocol::unsupported(written)
+        } else {
+            KeywordError::argument(format!("unknown protocol `{written}`"))
+        });
     };
     if !builder.protocol.ip.is_empty() && !builder.protocol.ip.iter().any(|p| matches!(p, 6 | 17)) {
         return Err(KeywordError::context("`app-layer-event` is about TCP and UDP, the rule is not"));
@@ -146,7 +147,7 @@ mod tests {
             ("applayer_nonsense", RefusalCode::BadArgument),
             ("nonsense.event", RefusalCode::BadArgument),
             ("file.x", RefusalCode::UnsupportedKeyword),
-            ("modbus.flooded", RefusalCode::UnsupportedKeyword),
+            ("modbus.flooded", RefusalCode::UnsupportedProtocol),
         ] {
             assert_eq!(refused("app-layer-event", argument), Some(code), "app-layer-event:{argument}");
         }

@@ -29,7 +29,8 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: "absent[:or_else]",
         example: r#"alert http any any -> any any (msg:"absent"; http.referer; absent; sid:1;)"#,
-        note: "",
+        note: "A body, or a file, is absent when its message is over without one; any other value when the part of the message where it stands is over. Of \
+               a message that was not read that far nothing is absent.",
         parse: absent,
     },
 ];

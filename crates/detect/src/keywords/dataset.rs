@@ -24,7 +24,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: "dataset:isset|isnotset|set|unset,NAME[, type string|md5|sha256|ipv4|ip][, load FILE|save FILE|state FILE][, memcap SIZE][, hashsize N][, format csv|json|ndjson, value_key KEY[, array_key PATH][, context_key NAME][, remove_key]]",
         example: r#"alert dns any any -> any any (msg:"dataset"; dns.query; dataset:set,seen, type string; sid:1;)"#,
-        note: "`hashsize` is read and has no meaning here: tables grow as needed. The socket commands `dataset-add`, ... do not exist.",
+        note: "`hashsize` is read and has no meaning here: tables grow as needed. Lines of a file that cannot be understood are left out, with a warning.",
         parse: dataset,
     },
     Keyword {
@@ -35,7 +35,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: "datarep:NAME, >|<|==, N[, load FILE, type KIND][, memcap SIZE]",
         example: r#"alert dns any any -> any any (msg:"datarep"; dns.query; datarep:hosts, >, 200, load keywords.lst, type string; sid:1;)"#,
-        note: "",
+        note: "Lines of a file that cannot be understood are left out, with a warning.",
         parse: datarep,
     },
 ];
@@ -334,7 +334,7 @@ mod tests {
     fn files_beside_the_rules() {
         let folder = std::env::temp_dir().join(format!("bartizan-datarep-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join("hosts.rep"), "192.0.2.1,201\n192.0.2.2,5\n").unwrap();
+        std::fs::write(folder.join("hosts.rep"), "192.0.2.1,201\nbad,7\n192.0.2.2,5\n192.0.2.3,0\n").unwrap();
         let shared = Arc::new(Shared::default());
         let built = |argument: &str| {
             let options = [("ip.dst", ""), ("datarep", argument)];
@@ -350,6 +350,17 @@ mod tests {
             (answer(&equal, &[192, 0, 2, 2]), answer(&equal, &[192, 0, 2, 9])),
             (Answer::Yes, Answer::No)
         );
+        // A reputation of 0 is one.
+        for (argument, there, elsewhere) in
+            [("hosts,==,0", Answer::Yes, Answer::No), ("hosts,<,1", Answer::Yes, Answer::No)]
+        {
+            let zero = built(argument).unwrap().values[0].program.clone();
+            let answers = (answer(&zero, &[192, 0, 2, 3]), answer(&zero, &[192, 0, 2, 9]));
+            assert_eq!(answers, (there, elsewhere), "{argument}");
+        }
+        // The wrong line is left out and told of once.
+        let skipped = shared.take_skipped();
+        assert_eq!(skipped.entries().iter().map(|entry| entry.line).collect::<Vec<_>>(), [2]);
         assert_eq!(built("other,>,1,load none.rep,type ipv4").unwrap_err().code, RefusalCode::MissingFile);
         assert_eq!(built("hosts,>,1,type md5").unwrap_err().code, RefusalCode::BadContext);
         std::fs::remove_dir_all(&folder).unwrap();

@@ -63,9 +63,10 @@ struct Entropy {
 
 impl Entropy {
     fn of(&self, data: &[u8]) -> Option<f64> {
-        let data = data.get(self.offset..)?;
-        let data = if self.bytes == 0 { data } else { data.get(..self.bytes)? };
-        (!data.is_empty()).then(|| shannon(data))
+        let part = data.get(self.offset..)?;
+        let part = if self.bytes == 0 { part } else { part.get(..self.bytes)? };
+        // An empty value has one, as a value of one letter; the part behind the end of a value has none.
+        (!part.is_empty() || data.is_empty()).then(|| shannon(part))
     }
 }
 
@@ -93,7 +94,9 @@ impl BufferCondition for Entropy {
     }
 
     fn measure(&self, data: &[u8]) -> Option<Measure> {
-        let value = self.of(data)?;
+        // An empty value is asked, but what is recorded stays that of the last one with bytes, as in
+        // Suricata.
+        let value = self.of(data).filter(|_| !data.is_empty())?;
         Some(Measure { name: self.name, value, holds: self.test.holds(value) })
     }
 }
@@ -188,6 +191,12 @@ mod tests {
         assert_eq!(entropy(2, 1).of(b"aabb"), Some(1.0));
         assert_eq!(entropy(5, 0).of(b"aabb"), None);
         assert_eq!(entropy(0, 4).of(b"aabb"), None);
+        assert_eq!(entropy(0, 0).of(b""), Some(0.0));
+        assert_eq!((entropy(3, 0).of(b""), entropy(0, 1).of(b"")), (None, None));
+        assert!(entropy(0, 0).measure(b"").is_none());
+        assert!(
+            entropy(0, 0).measure(b"aaaa").is_some_and(|measured| measured.value == 0.0 && !measured.holds)
+        );
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::model::condition::{Answer, Scene, TxCondition};
 use crate::model::content::{Item, Literal};
 use crate::model::request::{Request, StoreFiles, StoreScope};
 use crate::model::signature::TxCheck;
+use crate::state::dataset::SkippedEntries;
 use bartizan_applayer::file::{FileState, FileTrack};
 use bartizan_applayer::protocol::ProtocolId;
 use bartizan_applayer::protocols;
@@ -24,6 +25,7 @@ use bartizan_base::{Direction, PerDirection};
 use bartizan_function::view::FlowView;
 use bartizan_rules::UintMatch;
 use std::collections::HashSet;
+use std::path::Path;
 
 /// The keywords.
 pub const KEYWORDS: &[Keyword] = &[
@@ -80,7 +82,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: "filemd5:[!]FILE",
         example: r#"alert http any any -> any any (msg:"filemd5"; filemd5:keywords.md5; sid:1;)"#,
-        note: "",
+        note: "Lines of the list that begin with no digest are left out, with a warning; lines that begin with `#` or white space are remarks.",
         parse: |builder, argument| hash(builder, "filemd5", Digest::Md5, argument),
     },
     Keyword {
@@ -91,7 +93,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: "filesha1:[!]FILE",
         example: r#"alert http any any -> any any (msg:"filesha1"; filesha1:keywords.sha1; sid:1;)"#,
-        note: "",
+        note: "Lines of the list that begin with no digest are left out, with a warning; lines that begin with `#` or white space are remarks.",
         parse: |builder, argument| hash(builder, "filesha1", Digest::Sha1, argument),
     },
     Keyword {
@@ -102,7 +104,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: "filesha256:[!]FILE",
         example: r#"alert http any any -> any any (msg:"filesha256"; filesha256:keywords.sha256; sid:1;)"#,
-        note: "",
+        note: "Lines of the list that begin with no digest are left out, with a warning; lines that begin with `#` or white space are remarks.",
         parse: |builder, argument| hash(builder, "filesha256", Digest::Sha256, argument),
     },
     Keyword {
@@ -244,26 +246,29 @@ impl Digest {
     }
 }
 
-/// The digests of a list file: hexadecimal at the beginning of each line; lines that begin otherwise are remarks.
-fn digests(text: &[u8], digest: Digest) -> Result<HashSet<Box<[u8]>>, KeywordError> {
+/// The digests of a list file: hexadecimal at the beginning of each line. Lines that begin with `#` or white
+/// space are remarks; others
+/// are left out.
+fn digests(path: &Path, text: &[u8], digest: Digest, skipped: &mut SkippedEntries) -> HashSet<Box<[u8]>> {
     let mut all = HashSet::new();
     for (number, line) in text.split(|b| *b == b'\n').enumerate() {
-        let end = line.iter().position(|b| !b.is_ascii_hexdigit()).unwrap_or(line.len());
-        let hex = line.get(..end).unwrap_or_default();
-        if hex.is_empty() {
+        if matches!(line.first(), None | Some(b'#' | b' ' | b'\t' | b'\r')) {
             continue;
         }
-        let bytes = from_hex(hex).filter(|bytes| bytes.len() == digest.length()).ok_or_else(|| {
-            KeywordError::argument(format!(
-                "line {} of the list has {} hexadecimal digits instead of {}",
-                number + 1,
-                hex.len(),
-                digest.length() * 2
-            ))
-        })?;
-        all.insert(bytes.into_boxed_slice());
+        let end = line.iter().position(|b| !b.is_ascii_hexdigit()).unwrap_or(line.len());
+        let hex = line.get(..end).unwrap_or_default();
+        match from_hex(hex).filter(|bytes| bytes.len() == digest.length()) {
+            Some(bytes) => {
+                all.insert(bytes.into_boxed_slice());
+            }
+            None => {
+                let (has, wanted) = (hex.len(), digest.length() * 2);
+                let what = format!("the line begins with {has} hexadecimal digits instead of {wanted}");
+                skipped.add(path, number + 1, line, what);
+            }
+        }
     }
-    Ok(all)
+    all
 }
 
 fn hash(
@@ -276,8 +281,10 @@ fn hash(
         [b'!', rest @ ..] => (true, rest.trim_ascii_start()),
         _ => (false, argument),
     };
-    let list = read(builder.environment, text(list)?, Order::SettingsFirst)?;
-    let wanted = digests(&list, digest)?;
+    let (path, list) = read(builder.environment, text(list)?, Order::SettingsFirst)?;
+    let mut skipped = SkippedEntries::default();
+    let wanted = digests(&path, &list, digest, &mut skipped);
+    builder.environment.outside().note_skipped(skipped);
     if let Some(asked) = builder.file_hashes.get_mut(digest as usize) {
         *asked = true;
     }
@@ -338,8 +345,9 @@ mod tests {
     #[test]
     fn lists_of_digests() {
         let list = b"# remark\n00112233445566778899aabbccddeeff  some file\r\n\nFF112233445566778899AABBCCDDEEFF,1\n";
-        // A remark may begin with a hexadecimal digit only if it is a digest.
-        let all = digests(list, Digest::Md5).unwrap();
+        let mut skipped = SkippedEntries::default();
+        let all = digests(Path::new("list"), list, Digest::Md5, &mut skipped);
+        assert!(skipped.entries().is_empty());
         assert_eq!(all.len(), 2);
         assert!(
             all.contains(
@@ -350,7 +358,11 @@ mod tests {
                 .as_slice()
             )
         );
-        let error = digests(b"\n0011\n", Digest::Md5).unwrap_err();
-        assert_eq!((error.code, error.message.contains("line 2")), (RefusalCode::BadArgument, true));
+        // What is neither a digest nor a remark is left out.
+        let list =
+            b"\n0011\nbad line\nzz\n00112233445566778899aabbccddeeff\n00112233445566778899aabbccddeeff00\n";
+        let all = digests(Path::new("list"), list, Digest::Md5, &mut skipped);
+        let lines: Vec<_> = skipped.entries().iter().map(|entry| entry.line).collect();
+        assert_eq!((all.len(), lines), (1, vec![2, 3, 4, 6]));
     }
 }

@@ -19,7 +19,8 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     role: Role::Effect,
     syntax: "flowbits:set|unset|isset|isnotset|toggle,NAME[|NAME...] or flowbits:noalert",
     example: r#"alert tcp any any -> any any (msg:"flowbits"; flowbits:set,seen; sid:1;)"#,
-    note: "256 bits a flow.",
+    note: "256 bits a flow. A rule that asks for a bit that no rule sets loads with a warning. One that asks whether a bit is not set is skipped where a \
+           rule that sets the bit was left out; so it is with `xbits`, `hostbits` and `flowint`.",
     parse,
 }];
 
@@ -65,6 +66,10 @@ impl Effect for Answer {
             Change::Toggle => state.set_bit(self.name),
         }
         true
+    }
+
+    fn is_ip_only(&self) -> bool {
+        matches!(self.change, Change::Set)
     }
 }
 

@@ -68,6 +68,10 @@ impl Effect for Write {
         }
         true
     }
+
+    fn is_ip_only(&self) -> bool {
+        false
+    }
 }
 
 #[derive(Clone, Copy)]

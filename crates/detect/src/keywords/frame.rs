@@ -4,7 +4,8 @@
 
 use super::number::text;
 use crate::compile::builder::SignatureBuilder;
-use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::compile::protocol;
 use bartizan_applayer::protocols;
 use bartizan_rules::suggest;
 
@@ -35,11 +36,12 @@ fn frame(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
         (Some(named), _) => named,
         (None, Some(id)) => (id, written),
         (None, None) => {
-            let known = written
-                .split_once('.')
-                .is_some_and(|(p, _)| p != "http" && crate::compile::protocol::is_known(p));
-            let code = if known { RefusalCode::UnsupportedKeyword } else { RefusalCode::BadArgument };
-            return Err(KeywordError::new(code, format!("no parser of this build names frames `{written}`"))
+            let known =
+                written.split_once('.').filter(|(name, _)| *name != "http" && protocol::is_known(name));
+            if let Some((name, _)) = known {
+                return Err(protocol::unsupported(name));
+            }
+            return Err(KeywordError::argument(format!("no protocol names frames `{written}`"))
                 .help("write the protocol before the kind: `frame:http1.request`"));
         }
     };

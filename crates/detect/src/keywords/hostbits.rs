@@ -21,7 +21,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Effect,
         syntax: "xbits:set|unset|isset|isnotset|toggle,NAME,track ip_src|ip_dst|ip_pair[,expire SECONDS]",
         example: r#"alert tcp any any -> any any (msg:"xbits"; xbits:set,seen,track ip_src,expire 60; sid:1;)"#,
-        note: "64 bits a host.",
+        note: "64 bits a host. A rule that looks at nothing but addresses and such marks is asked once for each direction of a flow, before all other rules on the packet.",
         parse: xbits,
     },
     Keyword {
@@ -32,7 +32,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Effect,
         syntax: "hostbits:set|unset|isset|isnotset|toggle,NAME[,src|dst|both]",
         example: r#"alert tcp any any -> any any (msg:"hostbits"; hostbits:set,seen,src; sid:1;)"#,
-        note: "64 bits a host.",
+        note: "64 bits a host. A rule that looks at nothing but addresses and such marks is asked once for each direction of a flow, before all other rules on the packet.",
         parse: hostbits,
     },
 ];
@@ -89,6 +89,10 @@ impl PacketCondition for Question {
             .if_there(&key, scene.now, |host| host.is_set(bit.scope, bit.name, scene.now))
             .unwrap_or(false);
         is_set == self.set
+    }
+
+    fn is_ip_only(&self) -> bool {
+        true
     }
 }
 
@@ -215,8 +219,15 @@ fn add(
             Use::Read
         }
     };
+    // As in Suricata, rules that write `hostbits` come first and those that read `xbits` next, so that a
+    // packet sees its hosts' `xbits` as they were before it.
     let ordering = &mut builder.ordering;
-    let slot = if keyword == "xbits" { &mut ordering.xbits } else { &mut ordering.hostbits };
-    *slot = slot.and(used);
+    match (scope, used) {
+        (BitScope::HostBit, Use::Write) => ordering.hosts = ordering.hosts.and(Use::Write),
+        (BitScope::XBit, Use::Read) if track == Track::Pair => ordering.pairs = Use::Read,
+        (BitScope::XBit, Use::Read) => ordering.hosts = ordering.hosts.and(Use::Read),
+        _ => {}
+    }
+    ordering.reads_marks |= used == Use::Read;
     Ok(())
 }

@@ -17,9 +17,9 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     summary: "The reputation of an address (src, dst, both, any) in a category: a comparison, `isset` or `isnotset`.",
     argument: Argument::Required,
     role: Role::Condition,
-    syntax: "iprep:src|dst|both|any,CATEGORY,>|<|=,N or iprep:SIDE,CATEGORY,isset|isnotset",
+    syntax: "iprep:src|dst|both|any,CATEGORY,>|<|=|>=|<=|!=,N or iprep:SIDE,CATEGORY,isset|isnotset",
     example: r#"alert ip any any -> any any (msg:"iprep"; iprep:src,Bad,>,30; sid:1;)"#,
-    note: "",
+    note: "A score of 0 is a score: the address is listed. Lines of the lists that cannot be understood are left out, with a warning.",
     parse: iprep,
 }];
 
@@ -39,12 +39,11 @@ enum Test {
 }
 
 impl Test {
-    /// A score of 0 means that there is none.
-    fn holds(self, score: u8) -> bool {
+    fn holds(self, score: Option<u8>) -> bool {
         match self {
-            Test::IsSet => score > 0,
-            Test::IsNotSet => score == 0,
-            Test::Compare(check) => score > 0 && check.matches(score),
+            Test::IsSet => score.is_some(),
+            Test::IsNotSet => score.is_none(),
+            Test::Compare(check) => score.is_some_and(|score| check.matches(score)),
         }
     }
 }
@@ -83,8 +82,12 @@ fn parse(argument: &[u8]) -> Result<(Side, &str, Test), KeywordError> {
         [side, category, "isset"] => (side, category, Test::IsSet),
         [side, category, "isnotset"] => (side, category, Test::IsNotSet),
         [side, category, operator @ (">" | "<" | "=" | ">=" | "<=" | "!=" | "!"), value] => {
-            let check = UintMatch::<u8>::parse(format!("{operator}{value}").as_bytes())?;
-            (side, category, Test::Compare(check))
+            let test = match (*operator, value.parse()) {
+                // Whatever is listed.
+                (">=", Ok(0u8)) => Test::IsSet,
+                _ => Test::Compare(UintMatch::<u8>::parse(format!("{operator}{value}").as_bytes())?),
+            };
+            (side, category, test)
         }
         _ => return Err(expected()),
     };
@@ -109,7 +112,6 @@ fn iprep(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
             let code = match error {
                 ReputationError::Unreadable { .. } => RefusalCode::MissingFile,
                 ReputationError::NotConfigured => RefusalCode::BadContext,
-                ReputationError::BadLine { .. } => RefusalCode::BadArgument,
             };
             KeywordError::new(code, error.to_string())
         })?;
@@ -148,8 +150,13 @@ mod tests {
     fn scores_of_both_versions() {
         let folder = std::env::temp_dir().join(format!("bartizan-iprep-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join("categories"), "1,BadHosts,Known bad hosts\n").unwrap();
-        std::fs::write(folder.join("list"), "192.0.2.0/24,1,20\n2001:db8::1,1,20\n").unwrap();
+        std::fs::write(
+            folder.join("categories"),
+            "1,BadHosts,Known bad hosts\n2,Zero,Listed with 0\n60,No,x\n",
+        )
+        .unwrap();
+        let list = "192.0.2.0/24,1,20\nbad line\n2001:db8::1,1,20\n192.0.2.1,2,0\n2001:db8::1,2,0\n";
+        std::fs::write(folder.join("list"), list).unwrap();
         let mut settings = Settings::new();
         settings.set("reputation-categories-file", folder.join("categories").to_str().unwrap());
         settings.set("default-reputation-path", folder.to_str().unwrap());
@@ -168,6 +175,17 @@ mod tests {
                 ("both,BadHosts,>,1", false),
                 ("dst,BadHosts,isnotset", true),
                 ("src,BadHosts,isset", true),
+                ("src,Zero,=,0", true),
+                ("src,Zero,<,5", true),
+                ("src,Zero,>=,0", true),
+                ("src,Zero,!=,0", false),
+                ("src,Zero,isset", true),
+                ("src,Zero,isnotset", false),
+                ("dst,Zero,=,0", false),
+                ("dst,Zero,>=,0", false),
+                ("dst,Zero,isnotset", true),
+                ("any,Zero,isset", true),
+                ("both,Zero,isset", false),
             ] {
                 assert_eq!(holds(argument, &packet), expected, "{argument}");
             }

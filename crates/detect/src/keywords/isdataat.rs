@@ -15,7 +15,7 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     role: Role::Condition,
     syntax: "isdataat:[!]N[,relative]",
     example: r#"alert udp any any -> any any (msg:"isdataat"; isdataat:10; sid:1;)"#,
-    note: "",
+    note: "Directly behind a content that is negated, `isdataat:!1,relative` means that this content must not stand at the end.",
     parse,
 }];
 
@@ -40,6 +40,12 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
             "rawbytes" if relative => {}
             other => return Err(KeywordError::argument(format!("unknown option `{other}`"))),
         }
+    }
+    // As in Suricata: behind a content that must not occur `isdataat:!1,relative` is its `endswith`, there is
+    // no end of it to count from.
+    let ends = relative && negated && at == Number::Constant(1);
+    if ends && builder.end_negated_literal() {
+        return Ok(());
     }
     builder.push_positional(Item::DataAt { at, relative, negated })
 }

@@ -60,7 +60,7 @@ use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Keyword, KeywordError};
 use std::collections::HashMap;
 use std::sync::OnceLock;
-pub use threshold::apply_thresholds;
+pub use threshold::{apply_thresholds, unused_thresholds};
 
 /// Families in the order of the reference.
 pub const FAMILIES: &[&[Keyword]] = &[

@@ -5,6 +5,7 @@
 
 use crate::compile::builder::Environment;
 use crate::compile::keyword::{KeywordError, RefusalCode};
+use crate::state::dataset::ListFile;
 use std::path::{Path, PathBuf};
 
 /// Where a relative name is looked for first.
@@ -46,10 +47,21 @@ pub(crate) fn find(environment: &Environment<'_>, name: &str, order: Order) -> R
     })
 }
 
-/// Reads a file that a rule names.
-pub(crate) fn read(environment: &Environment<'_>, name: &str, order: Order) -> Result<Vec<u8>, KeywordError> {
+/// Reads a file that a rule names; gives its path as well.
+pub(crate) fn read(
+    environment: &Environment<'_>,
+    name: &str,
+    order: Order,
+) -> Result<(PathBuf, Vec<u8>), KeywordError> {
     let path = find(environment, name, order)?;
-    std::fs::read(&path).map_err(|error| {
-        KeywordError::new(RefusalCode::MissingFile, format!("cannot read {}: {error}", path.display()))
-    })
+    match std::fs::read(&path) {
+        Ok(bytes) => {
+            environment.outside().note_read(ListFile::new(&path, &bytes));
+            Ok((path, bytes))
+        }
+        Err(error) => Err(KeywordError::new(
+            RefusalCode::MissingFile,
+            format!("cannot read {}: {error}", path.display()),
+        )),
+    }
 }

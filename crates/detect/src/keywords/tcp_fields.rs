@@ -55,12 +55,12 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "tcp.wscale",
         aliases: &[],
-        summary: "The value of the window scale option; a packet without it does not match.",
+        summary: "The value of the window scale option; a packet without it, or with a value above 14, does not match.",
         argument: Argument::Required,
         role: Role::Condition,
         syntax: "tcp.wscale:[<|>|!]N or N-M",
-        example: r#"alert tcp any any -> any any (msg:"tcp.wscale"; tcp.wscale:>14; sid:1;)"#,
-        note: "",
+        example: r#"alert tcp any any -> any any (msg:"tcp.wscale"; tcp.wscale:14; sid:1;)"#,
+        note: "A value above 14 is the decode event `tcp.opt_wscale_over_max`.",
         parse: wscale,
     },
 ];
@@ -95,8 +95,14 @@ fn mss(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keywor
     packet_number::<u16>(builder, argument, |packet| packet.decoded().transport.tcp()?.options.mss)
 }
 
+/// Largest value that RFC 7323 section 2.3 allows.
+const WINDOW_SCALE_MAX: u8 = 14;
+
 fn wscale(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
-    packet_number::<u8>(builder, argument, |packet| packet.decoded().transport.tcp()?.options.wscale)
+    packet_number::<u8>(builder, argument, |packet| {
+        let shift = packet.decoded().transport.tcp()?.options.wscale?;
+        (shift <= WINDOW_SCALE_MAX).then_some(shift)
+    })
 }
 
 #[cfg(test)]
@@ -130,6 +136,14 @@ mod tests {
         for packet in both(6, &tcp_with_options(0x02, &[2, 4, 2, 0, 3, 3, 7, 1])) {
             assert!(matches("tcp.mss", "<536", &packet) && matches("tcp.mss", "500-600", &packet));
             assert!(matches("tcp.wscale", "7", &packet) && !matches("tcp.wscale", ">7", &packet));
+        }
+        for packet in both(6, &tcp_with_options(0x02, &[3, 3, 15, 1])) {
+            for argument in ["15", "14", "0", "!7", ">14"] {
+                assert!(!matches("tcp.wscale", argument, &packet), "{argument}");
+            }
+        }
+        for packet in both(6, &tcp_with_options(0x02, &[3, 3, 14, 1])) {
+            assert!(matches("tcp.wscale", "14", &packet));
         }
     }
 

@@ -17,6 +17,7 @@ use bartizan_rules::{
     AddressSet, Diagnostic, NewAction, ThresholdEntry, ThresholdKind, ThresholdTrack, ThresholdType,
     Thresholds, Variables, code,
 };
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The keywords.
@@ -421,6 +422,29 @@ pub fn apply_thresholds(
         }
     }
     findings
+}
+
+/// The entries of a threshold file that are about no rule of those that run, which are given by gid and sid:
+/// a warning for each, as in Suricata.
+#[must_use]
+pub fn unused_thresholds(running: &HashSet<(u32, u32)>, thresholds: &Thresholds) -> Vec<Diagnostic> {
+    let generators: HashSet<u32> = running.iter().map(|(gid, _)| *gid).collect();
+    let is_used = |entry: &ThresholdEntry| match (entry.gid, entry.sid) {
+        (0, _) => true,
+        (gid, 0) => generators.contains(&gid),
+        id => running.contains(&id),
+    };
+    let unused = thresholds.entries.iter().filter(|entry| !is_used(entry));
+    let finding = |entry: &ThresholdEntry| {
+        let rule = match entry.sid {
+            0 => format!("gid {}", entry.gid),
+            sid => format!("gid {} and sid {sid}", entry.gid),
+        };
+        let message = format!("no rule that runs has {rule}: the line has no effect");
+        Diagnostic::warning(&thresholds.source, entry.span, code::UNKNOWN_RULE, message)
+            .help("correct the numbers, load the rule, or remove the line")
+    };
+    unused.map(finding).collect()
 }
 
 /// Whether an entry is about a rule; 0 stands for all.

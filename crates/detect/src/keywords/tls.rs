@@ -68,7 +68,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: "tls_cert_notbefore:[<|>]DATE or DATE<>DATE",
         example: r#"alert tls any any -> any any (msg:"tls_cert_notbefore"; tls_cert_notbefore:>2026-01-01; sid:1;)"#,
-        note: "",
+        note: "Dates before 1970 and beyond 2050 are dates like others. A certificate's date that is the first second of 1970 counts as none, as in Suricata.",
         parse: |builder, argument| date(builder, "tls_cert_notbefore", "tls.not_before", argument),
     },
     Keyword {
@@ -79,7 +79,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: "tls_cert_notafter:[<|>]DATE or DATE<>DATE",
         example: r#"alert tls any any -> any any (msg:"tls_cert_notafter"; tls_cert_notafter:<2026-01-01; sid:1;)"#,
-        note: "",
+        note: "Dates before 1970 and beyond 2050 are dates like others. A certificate's date that is the first second of 1970 counts as none, as in Suricata.",
         parse: |builder, argument| date(builder, "tls_cert_notafter", "tls.not_after", argument),
     },
     Keyword {
@@ -306,13 +306,13 @@ fn chain_length(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(
     builder.push_tx("tls", "tls.cert_chain_len", TO_CLIENT, state_of_certificates(), Box::new(condition))
 }
 
-/// What a date is compared with; both ends belong to it.
+/// What a date is compared with, in seconds since 1970 (negative before); both ends belong to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum When {
-    At(u64),
-    Until(u64),
-    From(u64),
-    Between(u64, u64),
+    At(i64),
+    Until(i64),
+    From(i64),
+    Between(i64, i64),
     Over,
     NotOver,
 }
@@ -325,16 +325,17 @@ struct Date {
 
 impl TxCondition for Date {
     fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &Scene<'_>) -> Answer {
-        let now = scene.now.as_secs();
-        let holds =
-            tx.number(self.name, direction).filter(|date| *date != 0).is_some_and(|date| match self.when {
-                When::At(a) => date == a,
-                When::Until(a) => date <= a,
-                When::From(a) => date >= a,
-                When::Between(a, b) => date >= a && date <= b,
-                When::Over => now > date,
-                When::NotOver => now <= date,
-            });
+        let now = i64::try_from(scene.now.as_secs()).unwrap_or(i64::MAX);
+        // The first second of 1970 counts as no date, as in Suricata.
+        let date = tx.number(self.name, direction).map(u64::cast_signed).filter(|date| *date != 0);
+        let holds = date.is_some_and(|date| match self.when {
+            When::At(a) => date == a,
+            When::Until(a) => date <= a,
+            When::From(a) => date >= a,
+            When::Between(a, b) => date >= a && date <= b,
+            When::Over => now > date,
+            When::NotOver => now <= date,
+        });
         if holds { Answer::Yes } else { later(tx, direction, self.complete, scene) }
     }
 }
@@ -376,8 +377,9 @@ fn when(argument: &[u8]) -> Result<When, KeywordError> {
     }
 }
 
-/// Seconds since 1970 of `YYYY-MM[-DD[( |T)HH[:MM[:SS]]]]`, UTC; digits alone are such seconds already.
-fn epoch(written: &str) -> Result<u64, KeywordError> {
+/// Seconds since 1970 of `YYYY-MM[-DD[( |T)HH[:MM[:SS]]]]`, UTC, negative before; digits alone are such
+/// seconds already.
+fn epoch(written: &str) -> Result<i64, KeywordError> {
     let written = written.trim();
     if !written.is_empty() && written.bytes().all(|b| b.is_ascii_digit()) {
         return written.parse().map_err(|_| KeywordError::argument("the number of seconds is too large"));
@@ -409,8 +411,8 @@ fn parts(written: &str) -> Option<[u32; 6]> {
     Some(fields)
 }
 
-fn seconds([year, month, day, hour, minute, second]: [u32; 6]) -> Option<u64> {
-    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+fn seconds([year, month, day, hour, minute, second]: [u32; 6]) -> Option<i64> {
+    if year > 9999 || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
     if hour > 23 || minute > 59 || second > 60 {
@@ -418,12 +420,10 @@ fn seconds([year, month, day, hour, minute, second]: [u32; 6]) -> Option<u64> {
     }
     // Days of the civil calendar, counted from March so that the leap day is the year's last.
     let (year, month) =
-        if month > 2 { (u64::from(year), month - 3) } else { (u64::from(year) - 1, month + 9) };
-    let days =
-        365 * year + year / 4 - year / 100 + year / 400 + (153 * u64::from(month) + 2) / 5 + u64::from(day)
-            - 1;
-    let days = days.checked_sub(719_468)?;
-    Some(days * 86_400 + u64::from(hour) * 3_600 + u64::from(minute) * 60 + u64::from(second))
+        if month > 2 { (i64::from(year), month - 3) } else { (i64::from(year) - 1, month + 9) };
+    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    let days = 365 * year + leap_days + (153 * i64::from(month) + 2) / 5 + i64::from(day) - 1 - 719_468;
+    Some(days * 86_400 + i64::from(hour) * 3_600 + i64::from(minute) * 60 + i64::from(second))
 }
 
 fn contains(builder: &mut SignatureBuilder<'_>, buffer: &str, argument: &[u8]) -> Result<(), KeywordError> {
@@ -509,6 +509,12 @@ mod tests {
     #[test]
     fn dates() {
         assert_eq!(epoch("1970-01-01"), Ok(0));
+        assert_eq!(epoch("1969-12-31 23:59:59"), Ok(-1));
+        assert_eq!(epoch("1950-01-01"), Ok(-631_152_000));
+        assert_eq!(epoch("1600-01-01"), Ok(-11_676_096_000));
+        assert_eq!(epoch("0000-03-01"), Ok(-719_468 * 86_400));
+        assert_eq!(epoch("2050-01-01"), Ok(2_524_608_000));
+        assert_eq!(epoch("9999-12-31T23:59:59"), Ok(253_402_300_799));
         assert_eq!(epoch("2000-03-01"), Ok(951_868_800));
         assert_eq!(epoch("2016-02-29 12:30:01"), Ok(1_456_749_001));
         assert_eq!(epoch("2015-10T07").unwrap_err().code, RefusalCode::BadArgument);
@@ -526,12 +532,24 @@ mod tests {
     fn validity() {
         // The scene's clock stands at 1,000,000,000.
         let on = |when| Date { name: "tls.not_after", when, complete: PerDirection::new(1, 1) };
-        let at = |seconds| [("tls.not_after", seconds)];
+        let at = |seconds: i64| [("tls.not_after", seconds.cast_unsigned())];
         assert_eq!(answer(&on(When::Over), &at(999_999_999)), Answer::Yes);
         assert_eq!(answer(&on(When::NotOver), &at(1_000_000_000)), Answer::Yes);
         assert_eq!(answer(&on(When::Over), &at(1_000_000_000)), Answer::NotYet);
         assert_eq!(answer(&on(When::Between(5, 7)), &at(7)), Answer::Yes);
         assert_eq!(answer(&on(When::Until(7)), &at(8)), Answer::NotYet);
+        // Before 1970.
+        assert_eq!(answer(&on(When::Over), &at(-315_619_200)), Answer::Yes);
+        assert_eq!(answer(&on(When::NotOver), &at(-1)), Answer::NotYet);
+        assert_eq!(answer(&on(When::Until(-315_619_200)), &at(-315_619_200)), Answer::Yes);
+        assert_eq!(answer(&on(When::Until(-315_619_200)), &at(-315_619_199)), Answer::NotYet);
+        assert_eq!(answer(&on(When::From(0)), &at(-1)), Answer::NotYet);
+        assert_eq!(answer(&on(When::From(-2)), &at(-1)), Answer::Yes);
+        assert_eq!(answer(&on(When::Between(-5, 5)), &at(-5)), Answer::Yes);
+        assert_eq!(answer(&on(When::At(-5)), &at(-5)), Answer::Yes);
+        // Beyond 2038 and 2050.
+        assert_eq!(answer(&on(When::From(2_524_608_000)), &at(253_402_300_799)), Answer::Yes);
+        assert_eq!(answer(&on(When::NotOver), &at(253_402_300_799)), Answer::Yes);
         // No certificate (yet).
         assert_eq!(answer(&on(When::NotOver), &[]), Answer::NotYet);
     }

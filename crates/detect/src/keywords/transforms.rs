@@ -2,8 +2,10 @@
 //! Transforms: what is done to a sticky buffer before it is matched. They stand between the buffer's keyword and the
 //! first match and apply in order.
 //!
-//! A transform that cannot do its work (no group of `pcrexform` matched, no base64) leaves the buffer as it is;
-//! `gunzip` and `zlib_deflate` leave nothing. Sources: Suricata 8's user guide ("Transformations"), RFC 3986
+//! A transform that cannot do its work (no group of `pcrexform` matched, or an empty one, no base64) leaves
+//! the buffer as it is;
+//! `gunzip` and `zlib_deflate` leave nothing. An empty value stays empty. Sources: Suricata 8's user guide
+//! ("Transformations"), RFC 3986
 //! section 2.1, RFC 1950, RFC 1952.
 //! `domain` and `tld` go by the public suffix list as it was when the program was built. Not done: Lua (`luaxform`).
 
@@ -106,13 +108,23 @@ pub const KEYWORDS: &[Keyword] = simple![
         out.extend(input.iter().copied().filter(|b| !is_space(*b)));
     }),
     ("compress_whitespace", "Runs of white space become their first byte.", compress_whitespace),
-    ("to_md5", "The MD5 hash, 16 bytes.", |input, out| out.extend(Md5::digest(input))),
-    ("to_sha1", "The SHA-1 hash, 20 bytes.", |input, out| out.extend(Sha1::digest(input))),
-    ("to_sha256", "The SHA-256 hash, 32 bytes.", |input, out| out.extend(Sha256::digest(input))),
-    ("dotprefix", "With a dot before it, so that `.example.com` finds whole labels.", |input, out| {
-        out.push(b'.');
-        out.extend_from_slice(input);
+    ("to_md5", "The MD5 hash, 16 bytes; of an empty value nothing.", |input, out| {
+        out.extend(something(input).map(Md5::digest).into_iter().flatten());
     }),
+    ("to_sha1", "The SHA-1 hash, 20 bytes; of an empty value nothing.", |input, out| {
+        out.extend(something(input).map(Sha1::digest).into_iter().flatten());
+    }),
+    ("to_sha256", "The SHA-256 hash, 32 bytes; of an empty value nothing.", |input, out| {
+        out.extend(something(input).map(Sha256::digest).into_iter().flatten());
+    }),
+    (
+        "dotprefix",
+        "With a dot before it, so that `.example.com` finds whole labels; an empty value stays empty.",
+        |input, out| {
+            out.extend(something(input).map(|_| b'.'));
+            out.extend_from_slice(input);
+        }
+    ),
     ("domain", "The registered domain of a name: `example.co.uk` of `www.example.co.uk`.", |input, out| {
         // What is no name of a host has none: nothing is left, as in Suricata.
         out.extend_from_slice(psl::domain(input).map_or(&[], |domain| domain.as_bytes()));
@@ -142,6 +154,11 @@ impl Transform for Simple {
     fn key(&self) -> String {
         self.name.to_owned()
     }
+}
+
+/// A value that is not empty. An empty one stays empty, as in Suricata.
+fn something(input: &[u8]) -> Option<&[u8]> {
+    (!input.is_empty()).then_some(input)
 }
 
 const fn is_space(byte: u8) -> bool {
@@ -242,7 +259,7 @@ impl Transform for PcreTransform {
             let found = self.regex.find_at(&mut scratch, input, 0, MatchOptions::empty());
             found.ok().flatten().and_then(|m| m.group(1))
         });
-        let part = group.and_then(|(from, to)| input.get(from..to)).unwrap_or(input);
+        let part = group.and_then(|(from, to)| input.get(from..to)).and_then(something).unwrap_or(input);
         output.extend_from_slice(part);
     }
 
@@ -451,5 +468,28 @@ mod tests {
         let transform = PcreTransform { regex: regex(b"id=(\\w+)") };
         assert_eq!(run(&transform, b"x id=abc;"), b"abc");
         assert_eq!(run(&transform, b"none"), b"none");
+        let transform = PcreTransform { regex: regex(b"id=(\\w*)") };
+        assert_eq!(run(&transform, b"id=;"), b"id=;", "an empty group is none");
+    }
+
+    #[test]
+    fn an_empty_value_stays_empty() {
+        for keyword in KEYWORDS {
+            let argument = match keyword.name {
+                "xor" => "\"0d\"",
+                "pcrexform" => "\"(b*)\"",
+                _ => "",
+            };
+            let options = [("http.uri", ""), (keyword.name, argument), ("bsize", "0")];
+            let built = crate::keywords::testing::build("http", &options).unwrap();
+            assert_eq!(run(&*built.values[0].transforms[0], b""), b"", "{}", keyword.name);
+        }
+        let named = |name: &str, input: &[u8]| {
+            let built =
+                crate::keywords::testing::build("http", &[("http.uri", ""), (name, ""), ("bsize", "1")]);
+            run(&*built.unwrap().values[0].transforms[0], input)
+        };
+        assert_eq!((named("dotprefix", b"a"), named("to_md5", b"a").len()), (b".a".to_vec(), 16));
+        assert_eq!((named("to_sha1", b"a").len(), named("to_sha256", b"a").len()), (20, 32));
     }
 }

@@ -65,10 +65,6 @@ impl PacketCondition for PacketContains {
         };
         scene.left.iter().any(found)
     }
-
-    fn needs_packet(&self) -> bool {
-        true
-    }
 }
 
 fn flowvar(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {

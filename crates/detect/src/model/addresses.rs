@@ -75,7 +75,7 @@ impl ByAddress {
     #[must_use]
     pub fn find(&self, tenant: TenantId, ends: Ends) -> [&[u32]; 2] {
         let of = self.of_tenants.get(&tenant).unwrap_or(&self.common);
-        let list = |end: &End, address: Option<(IpAddr, u16)>| {
+        let list = |end: &End, address: Option<(IpAddr, Option<u16>)>| {
             let number = address.map_or(0, |(address, _)| end.find(address));
             self.lists.get(number as usize).map_or(&[][..], Vec::as_slice)
         };

@@ -29,7 +29,8 @@ impl Basis {
     /// Of a rule. As in Suricata, a TCP rule with payload looks
     ///
     /// * at the stream only, if `flow:only_stream` says so;
-    /// * at packets only, if it asks for something that only a packet has (`dsize`, `flags`, `tcp-pkt`);
+    /// * at packets only, if it asks for something that only a packet has (`dsize`, `flags`, `tcp.hdr`,
+    ///   `tcp-pkt`), which addresses (`ip.src`, `ip.dst`) are not;
     /// * at the stream and at each packet, if a content has a place counted from the beginning (`depth`, `offset`,
     ///   `startswith`), or `stream_size` is asked for: where a message begins, a segment most often does, too;
     /// * else at the stream, and at what never became part of it.
@@ -49,7 +50,7 @@ impl Basis {
             return Basis { packets: Packets::OutsideStream, stream: true };
         }
         let packet_bound = signature.packet.iter().any(|c| c.needs_packet())
-            || signature.values.iter().any(|v| matches!(v.buffer, BufferRef::Packet(_)));
+            || signature.values.iter().any(|v| v.buffer.is_of_one_packet());
         if packet_bound {
             return Basis { packets: Packets::All, stream: false };
         }

@@ -12,6 +12,8 @@ use core::net::IpAddr;
 pub struct PacketBuffer {
     /// Name of the keyword, `tcp.hdr`.
     pub name: &'static str,
+    /// The value is the same for all packets of a flow and direction: it says nothing of a single packet.
+    pub of_flow: bool,
     /// What it holds; `None`: it is not there.
     pub get: for<'p> fn(&Scene<'p>) -> Option<PacketBytes<'p>>,
 }
@@ -188,25 +190,58 @@ impl Buffers {
 
 /// The packet buffers.
 pub const PACKET_BUFFERS: &[PacketBuffer] = &[
-    PacketBuffer { name: "ip.src", get: |scene| scene.addresses().map(|(source, _)| source.into()) },
+    PacketBuffer {
+        name: "ip.src",
+        of_flow: true,
+        get: |scene| scene.addresses().map(|(source, _)| source.into()),
+    },
     PacketBuffer {
         name: "ip.dst",
+        of_flow: true,
         get: |scene| scene.addresses().map(|(_, destination)| destination.into()),
     },
     PacketBuffer {
         name: "ipv4.hdr",
+        of_flow: false,
         get: |scene| header(scene, |p| p.decoded().ipv4().and_then(|_| p.ip_header())),
     },
-    PacketBuffer { name: "ipv6.hdr", get: |scene| header(scene, ipv6_header) },
-    PacketBuffer { name: "tcp.hdr", get: |scene| l4(scene, |t| matches!(t, Transport::Tcp(_))) },
-    PacketBuffer { name: "udp.hdr", get: |scene| l4(scene, |t| matches!(t, Transport::Udp(_))) },
-    PacketBuffer { name: "icmpv4.hdr", get: |scene| l4(scene, |t| matches!(t, Transport::Icmp(_))) },
-    PacketBuffer { name: "icmpv6.hdr", get: |scene| l4(scene, |t| matches!(t, Transport::Icmpv6(_))) },
+    PacketBuffer { name: "ipv6.hdr", of_flow: false, get: |scene| header(scene, ipv6_header) },
+    PacketBuffer {
+        name: "tcp.hdr",
+        of_flow: false,
+        get: |scene| l4(scene, |t| matches!(t, Transport::Tcp(_))),
+    },
+    PacketBuffer {
+        name: "udp.hdr",
+        of_flow: false,
+        get: |scene| l4(scene, |t| matches!(t, Transport::Udp(_))),
+    },
+    PacketBuffer {
+        name: "icmpv4.hdr",
+        of_flow: false,
+        get: |scene| l4(scene, |t| matches!(t, Transport::Icmp(_))),
+    },
+    PacketBuffer {
+        name: "icmpv6.hdr",
+        of_flow: false,
+        get: |scene| l4(scene, |t| matches!(t, Transport::Icmpv6(_))),
+    },
     PacketBuffer {
         name: "ether.hdr",
+        of_flow: false,
         get: |scene| header(scene, |p| p.ethernet().map(|header| header.as_slice())),
     },
 ];
+
+impl BufferRef {
+    /// Whether the value belongs to a single packet: a rule that looks at it is evaluated for packets, not
+    /// for what many of them bring together.
+    #[must_use]
+    pub fn is_of_one_packet(self) -> bool {
+        let BufferRef::Packet(index) = self else { return false };
+        PACKET_BUFFERS.get(usize::from(index)).is_some_and(|buffer| !buffer.of_flow)
+    }
+}
 
 /// What a packet buffer holds, by its index in [`PACKET_BUFFERS`].
 pub(crate) fn packet_buffer<'p>(index: u16, scene: &Scene<'p>) -> Option<PacketBytes<'p>> {
@@ -221,12 +256,19 @@ fn header<'p>(
     scene.packet.and_then(cut).map(PacketBytes::Bytes)
 }
 
-/// The fixed header with the extension headers.
+/// The fixed header with the extension headers; of a fragment those before its fragment header, which belongs
+/// to the datagram.
 fn ipv6_header<'p>(packet: &'p PacketView<'p>) -> Option<&'p [u8]> {
-    let ip = packet.decoded().ipv6()?;
-    let start = usize::try_from(packet.decoded().l3).ok()?;
+    let decoded = packet.decoded();
+    let ip = decoded.ipv6()?;
+    let start = usize::try_from(decoded.l3).ok()?;
     let rest = packet.frame().get(start..)?;
-    Some(rest.get(..40 + usize::from(ip.ext_len)).unwrap_or(rest))
+    let fragment = ip.fragment.filter(|_| decoded.is_fragment());
+    let length = match fragment {
+        Some(fragment) => usize::try_from(fragment.header.checked_sub(decoded.l3)?).ok()?,
+        None => 40 + usize::from(ip.ext_len),
+    };
+    Some(rest.get(..length).unwrap_or(rest))
 }
 
 fn l4<'p>(scene: &Scene<'p>, is: impl FnOnce(&Transport) -> bool) -> Option<PacketBytes<'p>> {
@@ -278,5 +320,30 @@ mod tests {
         body.extend_from_slice(&udp(b"x"));
         let packet = ipv6(60, &body);
         assert_eq!(value("ipv6.hdr", &packet).as_deref(), packet.bytes.get(..48));
+    }
+
+    #[test]
+    fn the_fragment_header_is_none_of_a_fragment() {
+        let options = |next: u8| [next, 0, 1, 4, 0, 0, 0, 0];
+        let fragment = |next: u8, place: u16| {
+            let [high, low] = place.to_be_bytes();
+            [next, 0, high, low, 0, 0, 0, 7]
+        };
+        let data = [0u8; 16];
+        for (next, headers, length) in [
+            // The first fragment, and one that is not: the fixed header.
+            (44, fragment(17, 1).to_vec(), 40),
+            (44, fragment(17, 16).to_vec(), 40),
+            // What stands before the fragment header belongs to each fragment, what stands behind it to the
+            // datagram.
+            (0, [options(44), fragment(17, 1)].concat(), 48),
+            (44, [fragment(60, 1), options(17)].concat(), 40),
+            (60, [options(44), fragment(60, 1), options(17)].concat(), 48),
+            // A datagram in one piece.
+            (44, fragment(59, 0).to_vec(), 48),
+        ] {
+            let packet = ipv6(next, &[headers.as_slice(), &data].concat());
+            assert_eq!(value("ipv6.hdr", &packet).as_deref(), packet.bytes.get(..length), "{headers:?}");
+        }
     }
 }

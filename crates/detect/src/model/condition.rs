@@ -217,6 +217,13 @@ pub trait Transform: Send + Sync {
 pub trait Effect: Send + Sync {
     /// Applies the effect. `false` takes the match back (a threshold that is not reached).
     fn apply(&self, rule: RuleId, scene: &Scene<'_>, state: Option<&mut FlowRuleState>) -> bool;
+
+    /// Whether once a flow and direction is enough, so that a rule on addresses with it is evaluated no more
+    /// often. What counts or turns
+    /// round acts on each packet.
+    fn is_ip_only(&self) -> bool {
+        true
+    }
 }
 
 /// What a threshold makes of a match.

@@ -2,16 +2,23 @@
 //! The two ends of what is being inspected.
 
 use crate::model::condition::Scene;
+use bartizan_base::Direction;
+use bartizan_function::view::FlowView;
 use bartizan_packet::{PacketView, Transport};
 use core::net::IpAddr;
 
-/// Both ends of what is being inspected: of the packet, or of the flow when there is no packet.
+/// The IP protocols whose ports rules ask for: TCP, UDP, SCTP.
+const WITH_PORTS: [u8; 3] = [6, 17, 132];
+
+/// Both ends of what is being inspected: of the packet, or of the flow when there is no packet. An end is an
+/// address and a port; packets of
+/// protocols without ports, and fragments, have none.
 #[derive(Clone, Copy, Debug)]
 pub struct Ends {
     /// Where it comes from.
-    pub source: Option<(IpAddr, u16)>,
+    pub source: Option<(IpAddr, Option<u16>)>,
     /// Where it goes.
-    pub destination: Option<(IpAddr, u16)>,
+    pub destination: Option<(IpAddr, Option<u16>)>,
 }
 
 impl Ends {
@@ -21,18 +28,24 @@ impl Ends {
         match (scene.packet, scene.flow) {
             (Some(packet), _) => {
                 let decoded = packet.decoded();
-                let (sport, dport) = ports(packet).unwrap_or((0, 0));
+                let (sport, dport) = ports(packet).unzip();
                 Ends {
                     source: decoded.src().map(|a| (a, sport)),
                     destination: decoded.dst().map(|a| (a, dport)),
                 }
             }
-            (None, Some(flow)) => Ends {
-                source: Some(flow.source(scene.direction)),
-                destination: Some(flow.destination(scene.direction)),
-            },
+            (None, Some(flow)) => Ends::of_flow(flow, scene.direction),
             (None, None) => Ends { source: None, destination: None },
         }
+    }
+
+    /// Of a flow's packets in a direction. Of protocols without ports the flow keeps other numbers in their
+    /// place.
+    #[must_use]
+    pub fn of_flow(flow: &FlowView<'_>, direction: Direction) -> Self {
+        let has_ports = WITH_PORTS.contains(&flow.protocol);
+        let end = |(address, port): (IpAddr, u16)| Some((address, has_ports.then_some(port)));
+        Ends { source: end(flow.source(direction)), destination: end(flow.destination(direction)) }
     }
 
     /// The other way round.
@@ -47,8 +60,9 @@ impl core::fmt::Display for Ends {
         for (end, behind) in [(self.source, " -> "), (self.destination, "")] {
             match end {
                 None => f.write_str("no address")?,
-                Some((IpAddr::V6(address), port)) => write!(f, "[{address}]:{port}")?,
-                Some((address, port)) => write!(f, "{address}:{port}")?,
+                Some((address, None)) => write!(f, "{address}")?,
+                Some((IpAddr::V6(address), Some(port))) => write!(f, "[{address}]:{port}")?,
+                Some((address, Some(port))) => write!(f, "{address}:{port}")?,
             }
             f.write_str(behind)?;
         }

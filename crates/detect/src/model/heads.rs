@@ -13,7 +13,9 @@ use core::net::IpAddr;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a rule's head asks of the two ends of a packet; `None` is any.
+/// What a rule's head asks of the two ends of a packet; `None` is any. Ports that are given in another way
+/// than `any`, all of them included,
+/// are asked of packets that have ports: no other packet meets the head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// Source addresses.
@@ -49,15 +51,15 @@ impl Head {
     }
 
     fn one_way(&self, ends: Ends) -> bool {
-        let address = |set: &Option<Arc<AddressSet>>, end: Option<(IpAddr, u16)>| match (set, end) {
+        let address = |set: &Option<Arc<AddressSet>>, end: Option<(IpAddr, Option<u16>)>| match (set, end) {
             (None, _) => true,
             (Some(_), None) => false,
             (Some(set), Some((address, _))) => set.contains(address),
         };
-        let port = |set: &Option<Arc<PortSet>>, end: Option<(IpAddr, u16)>| match (set, end) {
+        let port = |set: &Option<Arc<PortSet>>, end: Option<(IpAddr, Option<u16>)>| match (set, end) {
             (None, _) => true,
-            (Some(_), None) => false,
-            (Some(set), Some((_, port))) => set.contains(port),
+            (Some(set), Some((_, Some(port)))) => set.contains(port),
+            (Some(_), _) => false,
         };
         address(&self.source, ends.source)
             && address(&self.destination, ends.destination)

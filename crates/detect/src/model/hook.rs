@@ -22,8 +22,17 @@ pub(crate) fn progress(tx: &dyn Transaction, direction: Direction) -> u8 {
     tx.progress(direction)
 }
 
+/// Whether the transactions of a protocol have states. One that is recognised and not parsed has no
+/// transactions.
+fn has_states(spec: &ProtocolSpec) -> bool {
+    !spec.states.to_server.is_empty()
+}
+
 /// A state by its name: the protocol's own, or those that each protocol has.
 pub(crate) fn find(protocol: ProtocolId, spec: &ProtocolSpec, name: &str) -> Option<Hook> {
+    if !has_states(spec) {
+        return None;
+    }
     let hook = |direction, state| Hook { protocol, direction, state };
     let general = match name {
         "request_started" => Some(hook(Direction::ToServer, 0)),
@@ -47,7 +56,7 @@ pub(crate) fn find_own(protocol: ProtocolId, spec: &ProtocolSpec, name: &str) ->
 #[must_use]
 pub fn all() -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
-    for spec in protocols::TABLE {
+    for spec in protocols::TABLE.iter().filter(|spec| has_states(spec)) {
         let protocol = spec.aliases.iter().find(|alias| **alias == "http1").unwrap_or(&spec.name);
         for (direction, started, complete) in [
             (Direction::ToServer, "request_started", "request_complete"),
@@ -78,6 +87,9 @@ pub(crate) fn names_of(
 
 /// All names of a protocol's states.
 pub(crate) fn names(spec: &ProtocolSpec) -> Vec<&'static str> {
+    if !has_states(spec) {
+        return Vec::new();
+    }
     let general = ["request_started", "request_complete", "response_started", "response_complete"];
     let own = Direction::BOTH.into_iter().flat_map(|d| spec.states[d].iter().copied());
     own.chain(general).collect()

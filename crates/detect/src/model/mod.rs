@@ -10,6 +10,7 @@ pub mod basis;
 pub mod buffers;
 pub mod condition;
 pub mod content;
+pub mod detection;
 pub mod ends;
 pub mod firewall;
 pub mod guards;

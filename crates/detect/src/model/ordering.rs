@@ -40,17 +40,19 @@ pub struct Ordering {
     pub flowvars: Use,
     /// Captured packet variables.
     pub pktvars: Use,
-    /// `hostbits`.
-    pub hostbits: Use,
-    /// `xbits`.
-    pub xbits: Use,
+    /// Marks on hosts, as far as they count: `hostbits` that write, and `xbits` of a source or destination
+    /// that read.
+    pub hosts: Use,
+    /// Marks on pairs of hosts, as far as they count: `xbits` that read.
+    pub pairs: Use,
+    /// `hostbits` or `xbits` are asked for: not part of the order.
+    pub reads_marks: bool,
 }
 
 impl Ordering {
     /// Whether the rule asks for bits or numbers that others set.
     pub(crate) fn reads_bits(&self) -> bool {
-        [self.flowbits, self.flowints, self.hostbits, self.xbits]
-            .iter()
-            .any(|of| matches!(of, Use::Read | Use::ReadWrite))
+        let reads = |of: Use| matches!(of, Use::Read | Use::ReadWrite);
+        self.reads_marks || reads(self.flowbits) || reads(self.flowints)
     }
 }

@@ -251,10 +251,11 @@ impl Kind {
             Kind::Detection
         } else if signature.is_about_addresses() {
             if negated { Kind::LikeIpOnly } else { Kind::IpOnly }
+        } else if signature.values.iter().any(|v| matches!(v.buffer, BufferRef::Packet(_))) {
+            // Also beside a transaction's buffers, as in Suricata.
+            Kind::Packet
         } else if signature.inspects_tx() || signature.inspects_frames() {
             Kind::Tx
-        } else if signature.values.iter().any(|v| matches!(v.buffer, BufferRef::Packet(_))) {
-            Kind::Packet
         } else if !signature.values.is_empty() {
             match Basis::of(signature) {
                 Basis { stream: false, .. } => Kind::Packet,
@@ -341,9 +342,11 @@ impl Signature {
             && self.tx.is_empty()
     }
 
-    /// Whether the rule has nothing but addresses, ports and protocol to look at.
+    /// Whether the rule has nothing but addresses, ports and protocol to look at, and nothing to do for each
+    /// packet.
     fn is_about_addresses(&self) -> bool {
         self.packet.iter().all(|c| c.is_ip_only())
+            && self.effects.iter().all(|e| e.is_ip_only())
             && self.values.is_empty()
             && self.tx.is_empty()
             && self.flow.is_empty()

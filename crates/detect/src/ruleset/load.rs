@@ -2,6 +2,7 @@
 //! Loading: files of rules become a set.
 
 use super::rule::{Built, LoadInput, Rest, Whose, compile, member};
+use super::writers::{self, Writers};
 use super::{RuleSet, Says};
 use crate::compile::environment::Environment;
 use crate::compile::firewall::{self, Act, Firewall, Policies};
@@ -9,10 +10,12 @@ use crate::compile::heads::Collector;
 use crate::compile::known::Known;
 use crate::compile::prefilter;
 use crate::compile::refusal::RefusalCode;
+use crate::compile::skipped_entries;
 use crate::compile::unknown_classes::UnknownClasses;
 use crate::model::buffers::Buffers;
 use crate::model::signature::{Member, RuleAction};
 use crate::model::visibility;
+use crate::state::dataset::ListFile;
 use bartizan_base::Settings;
 use bartizan_rules::{Diagnostic, Duplicate, Duplicates, Rule, RuleFile, RuleSetReport, Severity};
 use std::collections::{HashMap, HashSet};
@@ -39,6 +42,8 @@ pub struct Loaded {
     pub firewall_refused: u64,
     /// The refused rules, by file.
     pub refused: Vec<RefusedRule>,
+    /// Lists that were read for the rules: of data sets, files, reputations, locations.
+    pub lists: Vec<ListFile>,
 }
 
 /// A rule that is not there, or a line that is none.
@@ -46,7 +51,8 @@ pub struct Loaded {
 pub struct RefusedRule {
     /// Gid and sid, as far as they could be read.
     pub id: Option<(u32, u32)>,
-    /// It is no rule, or one that Suricata refuses as well; else it is right and cannot be evaluated here.
+    /// It is no rule, or one that Suricata refuses as well; else it is right and cannot be evaluated here, or
+    /// not without another one.
     pub malformed: bool,
     /// The file, as it was named to the parser.
     pub file: Arc<str>,
@@ -96,8 +102,7 @@ pub fn load(files: &mut [RuleFile], input: &LoadInput<'_>) -> Result<Loaded, Loa
     input.shared.begin_load();
     input.known.into_iter().for_each(Known::tidy);
     let buffers = Buffers::new();
-    let mut report = RuleSetReport::new();
-    let mut diagnostics = Vec::new();
+    let mut outcome = Outcome::default();
     let mut heads = Collector::default();
     let mut resolver = input.variables.resolver();
     let mut duplicates = Duplicates::default();
@@ -105,15 +110,8 @@ pub fn load(files: &mut [RuleFile], input: &LoadInput<'_>) -> Result<Loaded, Loa
     let mut words = HashSet::new();
     let mut classes = UnknownClasses::default();
     let firewall = firewall::is_enabled(input.settings)?;
-    let mut firewall_refused = 0u64;
-    let mut refused = Vec::new();
     for file in files {
-        report.add_file(file);
-        if file.firewall {
-            firewall_refused += file.refused.len() as u64;
-        }
-        diagnostics.extend(file.diagnostics.iter().cloned());
-        refused.extend(RefusedRule::lines(file));
+        outcome.add_file(file);
         let name = file.source.name().to_string();
         let folder = std::path::Path::new(&name).parent().unwrap_or(std::path::Path::new("")).to_owned();
         let environment = Environment::new(&buffers, input.settings, input.shared, &folder);
@@ -123,40 +121,40 @@ pub fn load(files: &mut [RuleFile], input: &LoadInput<'_>) -> Result<Loaded, Loa
             let rule = &rule;
             let whose = Whose { own: file.firewall, mode: firewall };
             match member(rule, whose, &environment, input, &mut rest) {
-                Ok(None) => report.skip("requires"),
+                Ok(None) => outcome.report.skip("requires"),
                 Ok(Some(one)) => match judge(&mut duplicates, rule, &built, file.firewall) {
                     Duplicate::New => {
-                        report.load();
+                        outcome.report.load();
+                        outcome.writers.compiled(rule, built.len());
                         built.push(Some(one));
                     }
                     Duplicate::Replaces(before) => {
-                        report.skip("older revision");
+                        outcome.report.skip("older revision");
                         if let Some(slot) = built.get_mut(before) {
                             *slot = None;
                         }
+                        outcome.writers.compiled(rule, built.len());
                         built.push(Some(one));
                     }
                     Duplicate::Refused(_) => {
                         // Nobody has this place: a rule that is refused as the firewall's or not may have been given it.
                         built.push(None);
-                        report.refuse(RefusalCode::Duplicate.name());
-                        firewall_refused += u64::from(file.firewall);
+                        outcome.report.refuse(RefusalCode::Duplicate.name());
                         let (code, finding) = stands_earlier(rule);
-                        refused.push(RefusedRule::of(rule, code, &finding));
-                        diagnostics.push(finding);
+                        outcome.refuse(rule, code, finding, file.firewall);
                     }
                 },
                 Err((code, finding)) => {
-                    firewall_refused += u64::from(file.firewall);
-                    count(&mut report, rule, code, &finding);
-                    refused.push(RefusedRule::of(rule, code, &finding));
-                    diagnostics.push(*finding);
+                    count(&mut outcome.report, rule, code, &finding);
+                    outcome.writers.left_out(rule);
+                    outcome.refuse(rule, code, *finding, file.firewall);
                 }
             }
         }
         file.forget_text();
     }
-    diagnostics.extend(classes.finish(input.classifications));
+    outcome.diagnostics.extend(findings_beside_rules(classes, input));
+    outcome.skip_readers(&mut built);
     let (of_firewall, mut signatures): (Vec<Member>, Vec<Member>) =
         built.into_iter().flatten().partition(|member| member.firewall.is_some());
     sort(&mut signatures, &action_order(input.settings));
@@ -173,6 +171,7 @@ pub fn load(files: &mut [RuleFile], input: &LoadInput<'_>) -> Result<Loaded, Loa
     let heads = heads.finish(input.tenants);
     let detecting = signatures.get(..detecting).unwrap_or_default();
     let prefilters = prefilter::build(detecting, &heads, &buffers, input.compiler)?;
+    let Outcome { report, diagnostics, firewall_refused, refused, .. } = outcome;
     let rules = RuleSet {
         tags: signatures.iter().any(|s| s.tags),
         number: visibility::number(),
@@ -190,7 +189,56 @@ pub fn load(files: &mut [RuleFile], input: &LoadInput<'_>) -> Result<Loaded, Loa
         guess_tx: input.settings.bool("detect.guess-applayer-tx", false).unwrap_or(false),
         guess_limit: input.settings.number("detect.stream-tx-log-limit", 4).unwrap_or(4),
     };
-    Ok(Loaded { rules, diagnostics, firewall_refused, refused })
+    Ok(Loaded { rules, diagnostics, firewall_refused, refused, lists: input.shared.take_read() })
+}
+
+/// Findings that are about no single rule: classes that are not defined, wrong entries of lists.
+fn findings_beside_rules(classes: UnknownClasses, input: &LoadInput<'_>) -> Vec<Diagnostic> {
+    let skipped = input.shared.take_skipped();
+    classes.finish(input.classifications).chain(skipped_entries::findings(&skipped)).collect()
+}
+
+/// What becomes of the rules while they are read.
+#[derive(Default)]
+struct Outcome {
+    report: RuleSetReport,
+    diagnostics: Vec<Diagnostic>,
+    /// As in [`Loaded`].
+    firewall_refused: u64,
+    refused: Vec<RefusedRule>,
+    writers: Writers,
+}
+
+impl Outcome {
+    /// A file was read: what its lines came to.
+    fn add_file(&mut self, file: &RuleFile) {
+        self.report.add_file(file);
+        if file.firewall {
+            self.firewall_refused += file.refused.len() as u64;
+        }
+        self.diagnostics.extend(file.diagnostics.iter().cloned());
+        self.refused.extend(RefusedRule::lines(file));
+        self.writers.lines_left_out(file);
+    }
+
+    /// A rule is refused, and counted.
+    fn refuse(&mut self, rule: &Rule, code: RefusalCode, finding: Diagnostic, of_firewall: bool) {
+        self.firewall_refused += u64::from(of_firewall);
+        self.refused.push(RefusedRule::of(rule, code, &finding));
+        self.diagnostics.push(finding);
+    }
+
+    /// Skips rules that ask whether something is not set whose setter was left out.
+    fn skip_readers(&mut self, built: &mut [Option<Member>]) {
+        let (skipped, vain) = core::mem::take(&mut self.writers).finish(built);
+        for one in skipped {
+            self.report.skip_loaded(writers::SKIPPED);
+            self.firewall_refused += u64::from(one.of_firewall);
+            self.refused.push(one.refused);
+            self.diagnostics.push(one.finding);
+        }
+        self.diagnostics.extend(vain);
+    }
 }
 
 /// Rules that say more than alert: what, and where they stand.
@@ -279,6 +327,10 @@ fn count(report: &mut RuleSetReport, rule: &Rule, code: RefusalCode, finding: &D
         (span.start..span.end).contains(&finding.span.start)
     });
     match of_option {
+        // What an option names, if it is told apart from the rest of the option.
+        Some(option) if code == RefusalCode::UnsupportedProtocol && finding.span != option.option.span => {
+            report.refuse_protocol(code.name(), &rule.text(finding.span).to_ascii_lowercase());
+        }
         Some(option) => report.refuse_keyword(code.name(), &option.keyword().to_ascii_lowercase()),
         None => report.refuse_protocol(code.name(), &rule.text(rule.protocol).to_ascii_lowercase()),
     }
@@ -302,8 +354,8 @@ fn action_order(settings: &Settings) -> Vec<&'static str> {
     order
 }
 
-/// Order of evaluation, as Suricata's: action, then writers of variables before readers (of `xbits` readers first), then priority, then the
-/// order of the files.
+/// Order of evaluation, as Suricata's: action, then writers of variables before readers, then priority, then
+/// the number of the rule. Rules of the firewall keep the order of the files.
 fn sort(members: &mut [Member], order: &[&str]) {
     let place = |name: &str| order.iter().position(|a| *a == name).unwrap_or(order.len());
     let action = |a: RuleAction| match a {
@@ -317,13 +369,13 @@ fn sort(members: &mut [Member], order: &[&str]) {
         let o = |x: &Member| {
             let o = x.ordering;
             // Writers first: the larger use comes first.
-            let writers = std::cmp::Reverse((o.flowbits, o.flowints, o.flowvars, o.pktvars, o.hostbits));
-            // A packet sees the marks on hosts and pairs as they were before it.
-            (writers, o.xbits)
+            std::cmp::Reverse((o.flowbits, o.flowints, o.flowvars, o.pktvars, o.hosts, o.pairs))
         };
+        let number = |x: &Member| if x.firewall.is_some() { 0 } else { x.id.sid };
         action(a.action)
             .cmp(&action(b.action))
             .then_with(|| o(a).cmp(&o(b)))
             .then_with(|| a.priority.cmp(&b.priority))
+            .then_with(|| number(a).cmp(&number(b)))
     });
 }

@@ -4,8 +4,10 @@
 mod load;
 pub mod needs;
 mod rule;
+mod writers;
 
 use crate::compile::firewall::Firewall;
+pub use crate::compile::skipped_entries::SKIPPED_ENTRY;
 pub use crate::compile::unknown_classes::UNKNOWN_CLASS;
 use crate::model::buffers::Buffers;
 use crate::model::content::Item;
@@ -21,6 +23,7 @@ pub use load::{LoadError, Loaded, RefusedRule, load};
 pub use rule::{LoadInput, origins};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
+pub use writers::{NEVER_WRITTEN, WRITER_LEFT_OUT};
 
 /// A compiled set of rules.
 pub struct RuleSet {

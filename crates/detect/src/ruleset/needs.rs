@@ -4,7 +4,9 @@
 use crate::compile::magic;
 use crate::model::buffers::BufferRef;
 use crate::model::request::Request;
+use crate::model::signature::RuleAction;
 use crate::ruleset::RuleSet;
+use bartizan_applayer::protocols;
 
 /// What rules ask of parsers beyond what the settings say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +25,8 @@ pub struct Needs {
     pub frames: bool,
     /// Some rule looks at the frame of a whole stream.
     pub stream_frames: bool,
+    /// Rules that refuse requests or responses of HTTP/1.
+    pub refuse_http: usize,
 }
 
 impl Needs {
@@ -46,6 +50,9 @@ impl Needs {
                 |v: &crate::model::signature::ValueCheck| rules.buffers.name(v.buffer) == magic::BUFFER;
             needs.magic |= signature.values.iter().any(kind);
             needs.certificates |= signature.requests.contains(&Request::StoreCertificates);
+            let http = protocols::by_name("http").is_some_and(|(id, _)| signature.protocol.app.contains(&id));
+            needs.refuse_http +=
+                usize::from(http && matches!(signature.action, RuleAction::Drop | RuleAction::Reject(_)));
             needs.store |= signature.requests.iter().any(|r| matches!(r, Request::StoreFiles(_)));
         }
         needs
@@ -63,6 +70,7 @@ impl Needs {
         self.magic |= other.magic;
         self.frames |= other.frames;
         self.stream_frames |= other.stream_frames;
+        self.refuse_http += other.refuse_http;
         self
     }
 }

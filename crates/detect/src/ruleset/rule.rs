@@ -350,7 +350,9 @@ fn frames_alone(signature: &Signature) -> Result<(), KeywordError> {
             "frames and what belongs to transactions cannot be asked of in one rule",
         ));
     }
-    if signature.packet.iter().any(|c| c.needs_packet()) {
+    let of_packet = signature.packet.iter().any(|c| c.needs_packet())
+        || signature.values.iter().any(|v| matches!(v.buffer, BufferRef::Packet(_)));
+    if of_packet {
         return Err(KeywordError::context(
             "frames and what belongs to single packets cannot be asked of in one rule",
         ));

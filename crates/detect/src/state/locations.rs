@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where addresses are: a database of the MaxMind format (`geoip-database`), for the keyword `geoip`.
 
+use crate::state::dataset::ListFile;
 use bartizan_base::Settings;
 use maxminddb::{PathElement, Reader};
 use std::net::IpAddr;
@@ -24,15 +25,20 @@ pub enum LocationError {
 }
 
 impl Locations {
-    /// Reads the database that the settings name.
+    /// Reads the database that the settings name; gives the file as well.
     ///
     /// # Errors
     /// None is named, or it cannot be read or understood.
-    pub fn load(settings: &Settings) -> Result<Self, LocationError> {
+    pub fn load(settings: &Settings) -> Result<(Self, ListFile), LocationError> {
         let path = settings.get(KEY).map(str::trim).filter(|path| !path.is_empty());
         let path = PathBuf::from(path.ok_or(LocationError::NotConfigured)?);
-        match Reader::open_readfile(&path) {
-            Ok(reader) => Ok(Locations(reader)),
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) => return Err(LocationError::Unreadable(path, error.to_string())),
+        };
+        let list = ListFile::new(&path, &bytes);
+        match Reader::from_source(bytes) {
+            Ok(reader) => Ok((Locations(reader), list)),
             Err(error) => Err(LocationError::Unreadable(path, error.to_string())),
         }
     }

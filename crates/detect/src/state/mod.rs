@@ -7,6 +7,7 @@
 pub mod dataset;
 mod flow;
 pub mod locations;
+pub(crate) mod refused;
 pub mod shared;
 
 pub use flow::{FlowCount, FlowRuleState, Names, VARIABLES_PER_FLOW_MAX};

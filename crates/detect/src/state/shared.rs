@@ -2,7 +2,7 @@
 //! State of detection that outlives a generation and belongs to no flow.
 
 use crate::state::Names;
-use crate::state::dataset::{Datasets, Reputation, ReputationError};
+use crate::state::dataset::{Datasets, ListFile, Reputation, ReputationError, SkippedEntries};
 use crate::state::locations::{LocationError, Locations};
 use bartizan_base::{Settings, Timestamp};
 use bartizan_flow::FlowHasher;
@@ -72,14 +72,19 @@ impl Shared {
     /// Reputations of addresses, read when they are first asked for.
     ///
     /// # Errors
-    /// None are configured, or their files cannot be read or understood.
+    /// None are configured, or their files cannot be read.
     pub fn reputation(&self, settings: &Settings) -> Result<Arc<Reputation>, ReputationError> {
         if let Ok(known) = self.reputation.read()
             && let Some(reputation) = known.as_ref()
         {
             return Ok(Arc::clone(reputation));
         }
-        let reputation = Arc::new(Reputation::load(settings)?);
+        let mut skipped = SkippedEntries::default();
+        let mut lists = Vec::new();
+        let reputation = Reputation::load(settings, &mut skipped, &mut lists);
+        self.datasets.note_skipped(skipped);
+        lists.into_iter().for_each(|list| self.note_read(list));
+        let reputation = Arc::new(reputation?);
         if let Ok(mut known) = self.reputation.write() {
             *known = Some(Arc::clone(&reputation));
         }
@@ -96,16 +101,41 @@ impl Shared {
         {
             return Ok(Arc::clone(locations));
         }
-        let locations = Arc::new(Locations::load(settings)?);
+        let (locations, list) = Locations::load(settings)?;
+        self.note_read(list);
+        let locations = Arc::new(locations);
         if let Ok(mut known) = self.locations.write() {
             *known = Some(Arc::clone(&locations));
         }
         Ok(locations)
     }
 
+    /// Keeps what was left out of a list until it is reported.
+    pub fn note_skipped(&self, entries: SkippedEntries) {
+        self.datasets.note_skipped(entries);
+    }
+
+    /// Takes what was left out of lists since the last call.
+    #[must_use]
+    pub fn take_skipped(&self) -> SkippedEntries {
+        self.datasets.take_skipped()
+    }
+
+    /// Keeps that a list was read until it is asked for.
+    pub fn note_read(&self, list: ListFile) {
+        self.datasets.note_read(list);
+    }
+
+    /// Takes the lists that were read since the last call: of a load, when it has ended.
+    #[must_use]
+    pub fn take_read(&self) -> Vec<ListFile> {
+        self.datasets.take_read()
+    }
+
     /// Before rules are loaded anew: what was only read from files is read again.
     pub fn begin_load(&self) {
         self.datasets.forget_loaded();
+        let _ = (self.take_skipped(), self.take_read());
         if let Ok(mut known) = self.reputation.write() {
             *known = None;
         }

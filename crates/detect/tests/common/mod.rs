@@ -7,7 +7,7 @@ use bartizan_classify::Header;
 use bartizan_detect::condition::Scene;
 use bartizan_detect::groups::{Group, Groups, RULES_MAX};
 use bartizan_detect::inspect::{Hit, Work, Worker, inspect};
-use bartizan_detect::ruleset::{LoadInput, Loaded, RuleSet, load};
+use bartizan_detect::ruleset::{LoadInput, Loaded, NEVER_WRITTEN, RuleSet, load};
 use bartizan_detect::shared::Shared;
 use bartizan_detect::txstate::FlowDetect;
 use bartizan_detect::visibility::Visibility;
@@ -24,10 +24,15 @@ pub const NONE: [u32; 0] = [];
 
 /// Loads rules with nothing around them.
 pub fn load_text(text: &str, settings: &Settings, shared: &Arc<Shared>) -> Loaded {
+    load_with(text, settings, shared, &Variables::new())
+}
+
+/// Loads rules with variables.
+pub fn load_with(text: &str, settings: &Settings, shared: &Arc<Shared>, variables: &Variables) -> Loaded {
     let compiler = Compiler::new(Config::default()).unwrap();
     let input = LoadInput {
         settings,
-        variables: &Variables::new(),
+        variables,
         classifications: None,
         references: None,
         shared,
@@ -37,6 +42,12 @@ pub fn load_text(text: &str, settings: &Settings, shared: &Arc<Shared>) -> Loade
     };
     let file = bartizan_rules::parse_file(text.as_bytes(), "test.rules");
     load(&mut [file], &input).unwrap()
+}
+
+/// What is wrong with rules. That nobody sets what they ask for is as it is meant here.
+pub fn complaints(loaded: &Loaded) -> Vec<String> {
+    let wrong = loaded.diagnostics.iter().filter(|finding| finding.code != NEVER_WRITTEN);
+    wrong.map(|finding| finding.message.clone()).collect()
 }
 
 /// Rules that are not to be seen have ids from here on.
@@ -60,14 +71,14 @@ pub fn udp_rule(options: &str) -> String {
 /// What a rule with these options is refused for: code and message; `None` if it loads.
 pub fn refusal(options: &str) -> Option<(&'static str, String)> {
     let loaded = load_text(&udp_rule(options), &Settings::new(), &Arc::default());
-    loaded.diagnostics.first().map(|d| (d.code, d.message.clone()))
+    loaded.diagnostics.iter().find(|d| d.code != NEVER_WRITTEN).map(|d| (d.code, d.message.clone()))
 }
 
 /// Why a rule of HTTP with these options is refused.
 pub fn refusal_of_http(options: &str) -> Option<(&'static str, String)> {
     let rule = format!("alert http any any -> any any ({options} sid:1;)");
     let loaded = load_text(&rule, &Settings::new(), &Arc::default());
-    loaded.diagnostics.first().map(|d| (d.code, d.message.clone()))
+    loaded.diagnostics.iter().find(|d| d.code != NEVER_WRITTEN).map(|d| (d.code, d.message.clone()))
 }
 
 /// Whether a rule with these options alerts on a datagram, over IPv4 and over IPv6 alike.
@@ -115,7 +126,7 @@ impl Lab {
     pub fn with(text: &str, settings: &Settings) -> Self {
         let shared = Arc::default();
         let loaded = load_text(text, settings, &shared);
-        let said: Vec<_> = loaded.diagnostics.iter().map(|d| d.message.clone()).collect();
+        let said = complaints(&loaded);
         assert!(said.is_empty(), "{text}: {said:?}");
         let worker = Worker::new(&loaded.rules);
         Lab {

@@ -49,7 +49,7 @@ pub struct FileInfo<'a> {
     pub md5: Option<[u8; 16]>,
     /// SHA-1; written for complete files only.
     pub sha1: Option<[u8; 20]>,
-    /// SHA-256.
+    /// SHA-256: of a complete file, or the name of one that is kept.
     pub sha256: Option<[u8; 32]>,
     /// Number of the stored file; `None` when it was not stored.
     pub file_id: Option<u32>,

@@ -52,6 +52,21 @@ pub struct Own<'a> {
     pub stays: Option<&'a str>,
     /// Name of the port that the flow's packets leave by, if it is redirected.
     pub egress: Option<&'a str>,
+    /// The first refusal of the flow that a staged policy did not carry out.
+    pub would_be: Option<WouldBe<'a>>,
+}
+
+/// A refusal that a staged policy did not carry out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WouldBe<'a> {
+    /// Name of the function that would have refused; `None`: no function of the run has its number.
+    pub function: Option<&'a str>,
+    /// The verdict that was not carried out.
+    pub verdict: Verdict,
+    /// Why.
+    pub reason: Reason,
+    /// Number of the function's rule.
+    pub rule: Option<u32>,
 }
 
 /// What a level has counted of a flow, by direction.
@@ -140,6 +155,18 @@ impl Own<'_> {
         }
         if let Some(port) = self.egress {
             w.str("egress", port);
+        }
+        if let Some(would_be) = &self.would_be {
+            w.object("would_be");
+            if let Some(function) = would_be.function {
+                w.str("function", function);
+            }
+            w.str("verdict", would_be.verdict.name());
+            w.str("reason", would_be.reason.name());
+            if let Some(rule) = would_be.rule {
+                w.num("rule", rule);
+            }
+            w.end_object();
         }
         more(w);
         if w.mark() == empty {

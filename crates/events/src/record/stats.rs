@@ -14,6 +14,7 @@ const OWN: &[&str] = &[
     "capture.cut_unparsed",
     "capture.duplicates",
     "capture.merge.",
+    "capture.not_ip",
     "capture.unstamped",
     "defrag.dropped.",
     "events.",
@@ -32,14 +33,17 @@ const OWN: &[&str] = &[
     "host.created",
     "host.ended",
     "host.evicted",
+    "host.evicted_for_others",
     "host.refused",
     "host.slot_refused",
     "hand_over.",
     "normaliser.",
     "offload.",
+    "overload.",
     "tcp.checksums_checked",
     "tcp.checksums_mostly_wrong",
     "tcp.ends_inspected",
+    "tcp.memuse_peak",
     "tcp.reassembly_memory_closed",
     "tcp.rewritten",
     "tls_store.",
@@ -48,7 +52,28 @@ const OWN: &[&str] = &[
 /// Whether a counter is one that Suricata does not have: it stands under `bartizan.stats`.
 #[must_use]
 pub fn is_own(name: &str) -> bool {
-    OWN.iter().any(|own| if own.ends_with('.') { name.starts_with(own) } else { name == *own })
+    is_among(name, OWN)
+}
+
+/// The thread of Suricata that holds what belongs to no thread. Readers take its values for those of the
+/// whole program: Telegraf's `inputs.suricata` makes its points without a tag of it.
+const GLOBAL: &str = "Global";
+/// Counters of that thread: names, or with a dot at the end all names that begin so.
+const OF_GLOBAL: &[&str] = &[
+    "defrag.memuse",
+    "file_store.",
+    "flow.memuse",
+    "host.",
+    "http.memcap",
+    "http.memuse",
+    "memcap.",
+    "tcp.memuse",
+    "tcp.reassembly_memuse",
+];
+
+/// Whether a name is in a list of names and beginnings of names.
+fn is_among(name: &str, list: &[&str]) -> bool {
+    list.iter().any(|known| if known.ends_with('.') { name.starts_with(known) } else { name == *known })
 }
 
 /// One counter.
@@ -97,6 +122,8 @@ pub struct StatsRecord<'a> {
     pub threads: &'a [ThreadCounters<'a>],
     /// Of each of several links, by name, summed over its threads: under `bartizan.stats.links`.
     pub links: &'a [ThreadCounters<'a>],
+    /// Counters of each port, by name: under `bartizan.stats.ports`.
+    pub ports: &'a [ThreadCounters<'a>],
     /// Rule sets in force; they stand under `stats.detect.engines`.
     pub engines: &'a [DetectEngine<'a>],
 }
@@ -169,6 +196,18 @@ impl<'a> Node<'a> {
     }
 }
 
+impl Node<'_> {
+    /// Writes the counters, and the rule sets among those of detection.
+    fn write_with_engines(&self, w: &mut JsonWriter, deltas: bool, engines: &[DetectEngine<'_>]) {
+        self.write(w, deltas, engines);
+        if !engines.is_empty() && !self.children.iter().any(|child| child.key == "detect") {
+            w.object("detect");
+            write_engines(w, engines);
+            w.end_object();
+        }
+    }
+}
+
 fn write_engines(w: &mut JsonWriter, engines: &[DetectEngine<'_>]) {
     if engines.is_empty() {
         return;
@@ -203,12 +242,7 @@ impl StatsRecord<'_> {
         w.num("uptime", self.uptime);
         if stats.totals {
             let root = Node::tree(self.totals, false, stats.null_values);
-            root.write(w, stats.deltas, self.engines);
-            if !root.children.iter().any(|child| child.key == "detect") && !self.engines.is_empty() {
-                w.object("detect");
-                write_engines(w, self.engines);
-                w.end_object();
-            }
+            root.write_with_engines(w, stats.deltas, self.engines);
         }
         if stats.threads {
             self.write_threads(w, stats, false);
@@ -222,6 +256,14 @@ impl StatsRecord<'_> {
         for thread in self.threads {
             w.object(thread.name);
             Node::tree(thread.counters, own, stats.null_values).write(w, stats.deltas, &[]);
+            w.end_object();
+        }
+        if !own {
+            w.object(GLOBAL);
+            let is_global =
+                |counter: &Counter<'_>| is_among(counter.name, OF_GLOBAL) && !is_own(counter.name);
+            let root = Node::with(self.totals, is_global, stats.null_values);
+            root.write_with_engines(w, stats.deltas, self.engines);
             w.end_object();
         }
         w.end_object();
@@ -238,11 +280,14 @@ impl StatsRecord<'_> {
         if stats.threads && self.threads.iter().any(|t| t.counters.iter().any(|c| is_own(c.name))) {
             self.write_threads(w, stats, true);
         }
-        if !self.links.is_empty() {
-            w.object("links");
-            for link in self.links {
-                w.object(link.name);
-                Node::with(link.counters, |_| true, stats.null_values).write(w, stats.deltas, &[]);
+        for (key, all) in [("links", self.links), ("ports", self.ports)] {
+            if all.is_empty() {
+                continue;
+            }
+            w.object(key);
+            for one in all {
+                w.object(one.name);
+                Node::with(one.counters, |_| true, stats.null_values).write(w, stats.deltas, &[]);
                 w.end_object();
             }
             w.end_object();
@@ -276,8 +321,8 @@ mod tests {
             rules_skipped: 0,
         }];
         let threads = [ThreadCounters { name: "W#01", counters: COUNTERS.get(..1).unwrap() }];
-        let record =
-            StatsRecord { uptime: 3, totals: COUNTERS, threads: &threads, links: &[], engines: &engines };
+        let (totals, threads, engines) = (COUNTERS, &threads[..], &engines[..]);
+        let record = StatsRecord { uptime: 3, totals, threads, engines, ..StatsRecord::default() };
         let mut w = JsonWriter::new();
         record.write(&mut w, &HeaderOptions::default(), &stats, &Common::default());
         String::from_utf8(w.bytes().to_vec()).unwrap()
@@ -312,7 +357,7 @@ mod tests {
         let text = String::from_utf8(w.bytes().to_vec()).unwrap();
         assert!(
             text.ends_with(concat!(
-                r#""stats":{"uptime":0,"tcp":{"syn":1},"threads":{"W#01":{}}},"#,
+                r#""stats":{"uptime":0,"tcp":{"syn":1},"threads":{"W#01":{},"Global":{}}},"#,
                 r#""bartizan":{"version":1,"stats":{"tcp":{"rewritten":2},"flow":{"end":{"reason":{"timeout":3}}},"#,
                 r#""threads":{"W#01":{"tcp":{"rewritten":2}}}}}}"#
             )),
@@ -322,24 +367,46 @@ mod tests {
     }
 
     #[test]
-    fn links_have_all_of_their_counters_apart() {
+    fn links_and_ports_have_all_of_their_counters_apart() {
         let counters = [
             Counter { name: "tcp.syn", value: 1, last: 0 },
             Counter { name: "tcp.rewritten", value: 2, last: 1 },
         ];
         let links = [ThreadCounters { name: "wan", counters: &counters }];
-        let record = StatsRecord { totals: &counters[..1], links: &links, ..StatsRecord::default() };
+        let of_port = [Counter { name: "in.octets", value: 9, last: 0 }];
+        let ports = [ThreadCounters { name: "eth0.7", counters: &of_port }];
+        let totals = &counters[..1];
+        let record = StatsRecord { totals, links: &links, ports: &ports, ..StatsRecord::default() };
         let mut w = JsonWriter::new();
         record.write(&mut w, &HeaderOptions::default(), &StatsOptions::default(), &Common::default());
         let text = String::from_utf8(w.bytes().to_vec()).unwrap();
         assert!(
             text.ends_with(concat!(
                 r#""stats":{"uptime":0,"tcp":{"syn":1}},"#,
-                r#""bartizan":{"version":1,"stats":{"links":{"wan":{"tcp":{"syn":1,"rewritten":2}}}}}}"#
+                r#""bartizan":{"version":1,"stats":{"links":{"wan":{"tcp":{"syn":1,"rewritten":2}}},"#,
+                r#""ports":{"eth0.7":{"in":{"octets":9}}}}}}"#
             )),
             "{text}"
         );
         crate::schema::check(&serde_json::from_str(&text).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn what_belongs_to_no_thread_stands_under_one_of_its_own() {
+        let names = ["tcp.syn", "tcp.memuse", "flow.memuse", "host.memcap", "host.active", "memcap.pressure"];
+        let counters = names.map(|name| Counter { name, value: 7, last: 0 });
+        let threads = [ThreadCounters { name: "W#01", counters: &counters[..2] }];
+        let record = StatsRecord { totals: &counters, threads: &threads, ..StatsRecord::default() };
+        let mut w = JsonWriter::new();
+        let options = StatsOptions { totals: false, threads: true, ..StatsOptions::default() };
+        record.write(&mut w, &HeaderOptions::default(), &options, &Common::default());
+        let value: serde_json::Value = serde_json::from_slice(w.bytes()).unwrap();
+        crate::schema::check(&value).unwrap();
+        let expected = serde_json::json!({
+            "tcp": {"memuse": 7}, "flow": {"memuse": 7}, "host": {"memcap": 7}, "memcap": {"pressure": 7}
+        });
+        assert_eq!(value["stats"]["threads"]["Global"], expected);
+        assert_eq!(value["stats"]["threads"]["W#01"], serde_json::json!({"tcp": {"syn": 7, "memuse": 7}}));
     }
 
     #[test]
@@ -351,7 +418,10 @@ mod tests {
         );
         let threads = text(StatsOptions { totals: false, threads: true, ..StatsOptions::default() });
         assert!(
-            threads.contains(r#""stats":{"uptime":3,"threads":{"W#01":{"decoder":{"pkts":10}}}}"#),
+            threads.contains(concat!(
+                r#""stats":{"uptime":3,"threads":{"W#01":{"decoder":{"pkts":10}},"Global":{"detect":{"engines":[{"id":0,"#,
+                r#""last_reload":"2026-11-21T21:22:42.312689+0000","rules_loaded":1,"rules_failed":0,"rules_skipped":0}]}}}}"#
+            )),
             "{threads}"
         );
     }

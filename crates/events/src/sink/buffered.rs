@@ -105,6 +105,11 @@ impl<M: Medium> Buffered<M> {
         }
     }
 
+    /// Tells readers of losses that no event follows, if the medium takes a line.
+    pub(super) fn settle(&mut self) {
+        self.report_losses(b"");
+    }
+
     pub(super) fn rotate(&mut self) {
         self.flush();
         self.begin_new();
@@ -147,7 +152,7 @@ impl<M: Medium> Buffered<M> {
     }
 
     /// Writes the buffer, after the record of what was lost before it.
-    fn write_out(&mut self) {
+    pub(super) fn write_out(&mut self) {
         if self.buffer.is_empty() {
             return;
         }
@@ -157,7 +162,7 @@ impl<M: Medium> Buffered<M> {
                 // The system would take them, and nobody could read them.
                 Err(error) => {
                     self.ledger.fail(&error);
-                    self.ledger.lose(lines(&self.buffer));
+                    self.ledger.lose(lines(&self.buffer), &self.buffer);
                     self.buffer.clear();
                     return;
                 }
@@ -172,6 +177,7 @@ impl<M: Medium> Buffered<M> {
             self.begin_new();
         }
         let events = core::mem::take(&mut self.buffer);
+        self.ledger.note_time(&events);
         if self.report_losses(&events) {
             let (whole, result) = self.write_lines(&events);
             self.ledger.took(whole);
@@ -179,11 +185,11 @@ impl<M: Medium> Buffered<M> {
                 Ok(()) => self.ledger.works(),
                 Err(error) => {
                     self.ledger.fail(&error);
-                    self.ledger.lose(lines(&events).saturating_sub(whole));
+                    self.ledger.lose(lines(&events).saturating_sub(whole), &events);
                 }
             }
         } else {
-            self.ledger.lose(lines(&events));
+            self.ledger.lose(lines(&events), &events);
         }
         self.buffer = events;
         self.buffer.clear();

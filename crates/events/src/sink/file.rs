@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A file that is appended to, and put aside when it is large enough; or several by the time ([`super::name`]).
 //!
-//! Its name may change hands meanwhile: a file that another program has renamed is written to until [`Medium::reopen`]
-//! (logrotate's way), one that was removed is begun anew, and what is not there need not be put aside. Pipes and devices
-//! are written to as they are; a pipe whose reader is behind is waited for a little, then events are lost.
+//! Its name may change hands meanwhile: a file that another program has renamed is written to until
+//! [`Medium::reopen`] (logrotate's way), one that was removed is begun anew, and what is not there need not
+//! be put aside. Pipes and devices that take a regular file's place are written to as they are. A pipe that
+//! is there from the start is a stream ([`super::stream`]).
 
 use super::buffered::Medium;
 use super::name;
@@ -13,11 +14,7 @@ use std::fs::{File, rename};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// How often, and how long each time, a full pipe is waited for before events are given up.
-pub(crate) const WAITS: u32 = 50;
-pub(crate) const WAIT: Duration = Duration::from_millis(2);
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// An open file with its length.
 #[derive(Debug)]
@@ -38,8 +35,6 @@ pub(super) struct FileMedium {
     length: u64,
     /// Second of the first event that this program put into the file.
     begun: Option<u64>,
-    /// A pipe's reader is behind: it is not waited for again until it has taken something.
-    behind: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +71,6 @@ impl FileMedium {
             kind,
             length,
             begun: None,
-            behind: false,
         })
     }
 
@@ -140,7 +134,7 @@ pub(super) fn wall_clock() -> u64 {
 }
 
 /// The file's name at a time.
-fn name_at(destination: &FileDestination, folder: &Path, now: u64) -> PathBuf {
+pub(super) fn name_at(destination: &FileDestination, folder: &Path, now: u64) -> PathBuf {
     match destination.path.to_str().filter(|path| path.contains('%')) {
         Some(pattern) => folder.join(name::expand(pattern, now)),
         None => folder.join(&destination.path),
@@ -184,18 +178,7 @@ fn open(destination: &FileDestination, path: &Path, keep: bool) -> io::Result<(F
 
 impl Medium for FileMedium {
     fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut waited = 0;
-        let written = loop {
-            match self.file.write(bytes) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock && !self.behind && waited < WAITS => {
-                    waited += 1;
-                    std::thread::sleep(WAIT);
-                }
-                done => break done,
-            }
-        };
-        self.behind = written.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
-        let written = written?;
+        let written = self.file.write(bytes)?;
         self.length += written as u64;
         Ok(written)
     }

@@ -2,6 +2,7 @@
 //! What all sinks count and report, what other threads may know of it, and what an operator is told.
 
 use super::lines::timestamp_of;
+use super::patience::{Patience, Wait};
 use crate::output::Unfit;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -128,8 +129,8 @@ impl SinkWatch {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Counts events that were lost on the way to the output; its readers are told by who lost them.
-    pub fn add_missed(&self, events: u64) {
+    /// Counts events that were lost on the way to the output.
+    pub(super) fn add_missed(&self, events: u64) {
         self.missed.fetch_add(events, Ordering::Relaxed);
     }
 
@@ -200,6 +201,10 @@ pub(super) struct Ledger {
     pub(super) prefix: Box<[u8]>,
     /// A file, not a socket.
     file: bool,
+    /// Time text of an event near the latest loss.
+    time: String,
+    /// The wait for its reader.
+    pub(super) wait: Wait,
     pub(super) watch: Arc<SinkWatch>,
 }
 
@@ -209,7 +214,24 @@ impl Ledger {
         Ledger { path, watch, file, ..Ledger::default() }
     }
 
-    pub(super) fn lose(&mut self, events: u64) {
+    /// Has the output wait for its reader from here on. That there is none is no failure yet: it is one when
+    /// it is given up.
+    pub(super) fn wait_for_reader(&mut self, patience: Patience) {
+        self.wait.set(patience);
+        if self.counters.lost == self.lost_before {
+            self.failing = false;
+        }
+    }
+
+    /// Notes events that were lost before they came here.
+    pub(super) fn miss(&mut self, events: u64) {
+        self.unreported += events;
+        self.watch.add_missed(events);
+    }
+
+    /// Counts lost events; `near` is one of them or the next one, for the time of their record.
+    pub(super) fn lose(&mut self, events: u64, near: &[u8]) {
+        self.note_time(near);
         self.counters.lost += events;
         self.unreported += events;
         self.watch.lost.store(self.counters.lost, Ordering::Relaxed);
@@ -260,15 +282,27 @@ impl Ledger {
         }
     }
 
-    /// The line that tells of the losses, if there are any; `next` is the event that follows it.
+    /// Notes the time of an event.
+    pub(super) fn note_time(&mut self, event: &[u8]) {
+        let event = event.strip_prefix(&*self.prefix).unwrap_or(event);
+        if event.starts_with(br#"{"timestamp":""#) {
+            self.time.clear();
+            self.time.push_str(timestamp_of(event));
+        }
+    }
+
+    /// The line that tells of the losses, if there are any; `next` is the event that follows it, and empty
+    /// where none does.
     pub(super) fn loss_line(&self, next: &[u8]) -> Option<Vec<u8>> {
         if self.unreported == 0 {
             return None;
         }
         let mut w = crate::JsonWriter::new();
         let output = self.path.to_string_lossy();
+        let known = next.is_empty() && !self.time.is_empty();
+        let next = timestamp_of(next.strip_prefix(&*self.prefix).unwrap_or(next));
         let record = crate::record::LossRecord {
-            timestamp: timestamp_of(next.strip_prefix(&*self.prefix).unwrap_or(next)),
+            timestamp: if known { &self.time } else { next },
             output: &output,
             lost_events: self.unreported,
         };

@@ -155,8 +155,9 @@ impl Time {
     }
 }
 
-/// The name with the time, in seconds since the epoch, in the place of its conversions.
-pub(super) fn expand(pattern: &str, seconds: u64) -> String {
+/// The pattern with a time, in seconds since 1970 (UTC), in the place of its conversions, which are those of
+/// strftime.
+pub fn expand(pattern: &str, seconds: u64) -> String {
     let time = Time::of(seconds);
     let mut out = String::with_capacity(pattern.len() + 16);
     let mut rest = pattern.chars();

@@ -619,9 +619,8 @@ fn write_stats(e: &Event<'_>, w: &mut JsonWriter, options: &HeaderOptions, commo
     let record = StatsRecord {
         uptime: stats.num("uptime").unwrap(),
         totals: &totals,
-        threads: &[],
-        links: &[],
         engines: &engines,
+        ..StatsRecord::default()
     };
     record.write(w, options, &Default::default(), common);
 }

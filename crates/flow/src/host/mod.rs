@@ -5,7 +5,8 @@
 //! network or per rule. The table is shared by all workers: it is cut into shards by the keyed hash of
 //! tenant and address, each behind its own lock, and it is touched only when a rule or a limit
 //! asks, never once per packet. Its memory is bounded; what does not fit is refused or makes another
-//! entry leave, and both are counted. Entries leave by timer wheels on the packet clock.
+//! entry leave, of the tenant that holds most, and both are counted. Entries leave by timer wheels on the
+//! packet clock.
 //!
 //! [`HostTable`] holds any [`HostValue`]; [`HostState`] is the one with the typed slots that rules and
 //! limits use. Keys hold the tenant: equal addresses of two tenants are two entries.
@@ -118,7 +119,7 @@ impl HostKey {
 pub enum WhenHostsFull {
     /// It is refused.
     Refuse,
-    /// The entry nearest to its end leaves for it.
+    /// An entry of the tenant that holds most of the shard leaves for it: the one nearest to its end.
     Evict,
 }
 
@@ -151,6 +152,8 @@ pub struct HostCounters {
     pub ended: u64,
     /// Entries that left for another.
     pub evicted: u64,
+    /// Of these: entries that left for another tenant's, since their own held most.
+    pub evicted_for_others: u64,
     /// Entries refused.
     pub refused: u64,
     /// Things that did not fit into an entry.
@@ -171,6 +174,7 @@ impl HostCounters {
             ("host.created", self.created),
             ("host.ended", self.ended),
             ("host.evicted", self.evicted),
+            ("host.evicted_for_others", self.evicted_for_others),
             ("host.refused", self.refused),
             ("host.slot_refused", self.slot_refused),
         ] {
@@ -184,6 +188,7 @@ impl HostCounters {
         self.created += other.created;
         self.ended += other.ended;
         self.evicted += other.evicted;
+        self.evicted_for_others += other.evicted_for_others;
         self.refused += other.refused;
         self.slot_refused += other.slot_refused;
         self.memuse += other.memuse;

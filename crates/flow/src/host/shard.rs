@@ -1,23 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One shard of the host table: entries, index and timers behind one lock.
 //!
-//! Built as the flow table is: arrays reserved once, touched as they fill, and the same timer wheel.
+//! Built as the flow table is: arrays reserved once, touched as they fill, and the same timer wheel. Beside
+//! the wheel, which knows no tenants,
+//! a set orders the entries of each tenant by their end: when the shard is full, an entry of the tenant that
+//! holds most of it leaves.
 
 use super::value::HostValue;
 use super::{HostCounters, HostKey, WhenHostsFull};
 use crate::index::Index;
 use crate::key::FlowHash;
 use crate::wheel::{Tick, TimerLink, TimerWheel};
-use bartizan_base::Timestamp;
+use bartizan_base::{TenantId, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Entries looked at, at most, to find one that makes room.
 const EVICTION_SCAN: u32 = 8;
+/// Bytes that the order and the number of a tenant's entries take for one entry, at most: a node of a B-tree
+/// is at least half full.
+const ORDER_BYTES: usize = 64;
 
 struct Slot<V> {
     hash: u64,
     /// `None`: free.
     key: Option<HostKey>,
     value: V,
+    /// When its timer fires; `None`: it is not armed.
+    due: Option<Tick>,
+}
+
+/// The expiry of an entry, compared with its timer.
+enum Expiry {
+    Over,
+    /// The timer was early.
+    Later,
+    OnTime,
 }
 
 pub(super) struct Shard<V> {
@@ -26,6 +43,10 @@ pub(super) struct Shard<V> {
     free: Vec<u32>,
     index: Index,
     wheel: TimerWheel,
+    /// Entries with an armed timer, by tenant and then by their end.
+    order: BTreeSet<(TenantId, Tick, u32)>,
+    /// Entries of each tenant that has any.
+    of_tenant: BTreeMap<TenantId, u32>,
     capacity: u32,
     when_full: WhenHostsFull,
     counters: HostCounters,
@@ -40,6 +61,8 @@ impl<V: HostValue> Shard<V> {
             free: Vec::with_capacity(room),
             index: Index::new(capacity),
             wheel: TimerWheel::default(),
+            order: BTreeSet::new(),
+            of_tenant: BTreeMap::new(),
             capacity,
             when_full,
             counters: HostCounters::default(),
@@ -95,23 +118,42 @@ impl<V: HostValue> Shard<V> {
             self.counters.ended += 1;
         } else {
             let tick = Tick::after(until);
-            let armed =
-                self.links.get(id as usize).is_some_and(|link| link.is_armed() && link.tick() <= tick);
+            let armed = self.slots.get(id as usize).and_then(|slot| slot.due).is_some_and(|due| due <= tick);
             // Later than armed is left to the timer, which then arms itself again.
             if !armed {
-                self.wheel.disarm(&mut self.links, id);
-                self.wheel.arm(&mut self.links, id, tick, Tick::passed(now));
+                self.arm(id, tick, now);
             }
         }
         Some(result)
     }
 
+    /// Arms the timer of an entry, anew if it is armed.
+    fn arm(&mut self, id: u32, tick: Tick, now: Timestamp) {
+        self.disarm(id);
+        self.wheel.arm(&mut self.links, id, tick, Tick::passed(now));
+        if let Some(slot) = self.slots.get_mut(id as usize)
+            && let Some(key) = &slot.key
+        {
+            slot.due = Some(tick);
+            self.order.insert((key.tenant, tick, id));
+        }
+    }
+
+    fn disarm(&mut self, id: u32) {
+        self.wheel.disarm(&mut self.links, id);
+        if let Some(slot) = self.slots.get_mut(id as usize)
+            && let (Some(key), Some(due)) = (&slot.key, slot.due.take())
+        {
+            self.order.remove(&(key.tenant, due, id));
+        }
+    }
+
     fn make(&mut self, hash: u64, key: &HostKey, now: Timestamp) -> Option<u32> {
         if self.counters.active >= u64::from(self.capacity) {
-            let id = self.victim(now)?;
+            let id = self.victim(key.tenant, now)?;
             self.end(id);
         }
-        let slot = Slot { hash, key: Some(*key), value: V::default() };
+        let slot = Slot { hash, key: Some(*key), value: V::default(), due: None };
         let id = match self.free.pop() {
             Some(id) => {
                 *self.slots.get_mut(id as usize)? = slot;
@@ -124,47 +166,93 @@ impl<V: HostValue> Shard<V> {
             }
         };
         self.index.insert(FlowHash(hash), id);
+        *self.of_tenant.entry(key.tenant).or_default() += 1;
         self.counters.created += 1;
         self.counters.active += 1;
         Some(id)
     }
 
-    /// An entry that may leave: one that has ended, else, by policy, one near its end.
-    fn victim(&mut self, now: Timestamp) -> Option<u32> {
+    /// An entry that may leave for a newcomer of `tenant`: one that has ended, else, by policy, the one
+    /// nearest to its end of the tenant that
+    /// holds most entries. So no tenant loses entries to one that holds more, however many hosts that one
+    /// invents.
+    fn victim(&mut self, tenant: TenantId, now: Timestamp) -> Option<u32> {
         for _ in 0..EVICTION_SCAN {
             let id = self.wheel.peek(&self.links)?;
-            let until = self.slots.get_mut(id as usize)?.value.keep_until(now);
-            if until <= now {
-                self.counters.ended += 1;
-                return Some(id);
+            match self.check_expiry(id, now)? {
+                Expiry::Over => return Some(id),
+                Expiry::Later => {}
+                Expiry::OnTime => break,
             }
-            let tick = Tick::after(until);
-            if self.links.get(id as usize).is_some_and(|link| link.tick() >= tick) {
-                break;
-            }
-            self.wheel.disarm(&mut self.links, id);
-            self.wheel.arm(&mut self.links, id, tick, Tick::passed(now));
         }
         if self.when_full == WhenHostsFull::Refuse {
             return None;
         }
+        let giving = self.holds_most(tenant);
+        let mut first = self.first_of(giving)?;
+        for _ in 0..EVICTION_SCAN {
+            match self.check_expiry(first, now)? {
+                Expiry::Over => return Some(first),
+                Expiry::Later => first = self.first_of(giving)?,
+                Expiry::OnTime => break,
+            }
+        }
         self.counters.evicted += 1;
-        self.wheel.peek(&self.links)
+        self.counters.evicted_for_others += u64::from(giving != tenant);
+        Some(first)
+    }
+
+    /// Compares the end of an entry with its timer, and sets a timer that is early. An entry that has ended
+    /// is counted.
+    fn check_expiry(&mut self, id: u32, now: Timestamp) -> Option<Expiry> {
+        let slot = self.slots.get_mut(id as usize)?;
+        let until = slot.value.keep_until(now);
+        if until <= now {
+            self.counters.ended += 1;
+            return Some(Expiry::Over);
+        }
+        let tick = Tick::after(until);
+        if slot.due.is_some_and(|due| due >= tick) {
+            return Some(Expiry::OnTime);
+        }
+        self.arm(id, tick, now);
+        Some(Expiry::Later)
+    }
+
+    /// The tenant that holds most entries; the newcomer's own where no other holds more.
+    fn holds_most(&self, newcomer: TenantId) -> TenantId {
+        let own = self.of_tenant.get(&newcomer).copied().unwrap_or(0);
+        let most = self.of_tenant.iter().max_by_key(|(_, entries)| **entries);
+        most.filter(|(_, entries)| **entries > own).map_or(newcomer, |(tenant, _)| *tenant)
+    }
+
+    /// The entry of a tenant whose timer is the next to fire.
+    fn first_of(&self, tenant: TenantId) -> Option<u32> {
+        let (of, _, id) = self.order.range((tenant, Tick::default(), 0)..).next()?;
+        (*of == tenant).then_some(*id)
     }
 
     fn end(&mut self, id: u32) {
-        self.wheel.disarm(&mut self.links, id);
-        if let Some(slot) = self.slots.get_mut(id as usize) {
-            self.index.remove(FlowHash(slot.hash), id);
-            *slot = Slot { hash: 0, key: None, value: V::default() };
-            self.free.push(id);
-            self.counters.active = self.counters.active.saturating_sub(1);
+        self.disarm(id);
+        let Some(slot) = self.slots.get_mut(id as usize) else { return };
+        self.index.remove(FlowHash(slot.hash), id);
+        let key = slot.key.take();
+        *slot = Slot { hash: 0, key: None, value: V::default(), due: None };
+        self.free.push(id);
+        self.counters.active = self.counters.active.saturating_sub(1);
+        let Some(HostKey { tenant, .. }) = key else { return };
+        if let Some(entries) = self.of_tenant.get_mut(&tenant) {
+            *entries = entries.saturating_sub(1);
+            if *entries == 0 {
+                self.of_tenant.remove(&tenant);
+            }
         }
     }
 
     pub(super) fn expire(&mut self, now: Timestamp, budget: &mut u32) -> u32 {
         let mut count = 0;
         while let Some(id) = self.wheel.next(&mut self.links, Tick::passed(now), budget) {
+            self.disarm(id);
             let Some(slot) = self.slots.get_mut(id as usize) else { continue };
             let until = slot.value.keep_until(now);
             if until <= now {
@@ -172,7 +260,7 @@ impl<V: HostValue> Shard<V> {
                 self.counters.ended += 1;
                 count += 1;
             } else {
-                self.wheel.arm(&mut self.links, id, Tick::after(until), Tick::passed(now));
+                self.arm(id, Tick::after(until), now);
             }
         }
         count
@@ -191,7 +279,7 @@ impl<V: HostValue> Shard<V> {
     }
 
     pub(super) fn counters(&self) -> HostCounters {
-        let each = (size_of::<Slot<V>>() + size_of::<TimerLink>() + size_of::<u32>()) as u64;
+        let each = (size_of::<Slot<V>>() + size_of::<TimerLink>() + size_of::<u32>() + ORDER_BYTES) as u64;
         let fixed = (self.index.bytes() + size_of::<Self>()) as u64;
         HostCounters {
             memuse: fixed + each * self.slots.len() as u64,

@@ -129,6 +129,78 @@ fn a_full_table_refuses_or_evicts_and_counts_it() {
 }
 
 #[test]
+fn invented_hosts_of_one_tenant_push_out_no_other_tenants_hosts() {
+    const CAPACITY: u32 = 4_096;
+    let (flooding, other) = (TenantId(1), TenantId(2));
+    for v6 in [false, true] {
+        for shards in [1, 16] {
+            let t = table(CAPACITY, shards, WhenHostsFull::Evict);
+            let set = |tenant, n: u32, second: u64, lasts: u64| {
+                let address: IpAddr = if v6 {
+                    Ipv6Addr::from(0x2001_0db8 << 96 | u128::from(n)).into()
+                } else {
+                    Ipv4Addr::from(0x0a00_0000 | n).into()
+                };
+                let key = HostKey::host(tenant, address);
+                t.with(&key, at(second), |s| s.set(BIT, 1, at(second), at(second + lasts))).unwrap().unwrap();
+                key
+            };
+            // The other tenant's hosts end long before the flood's, and would be the first to leave.
+            let kept: Vec<_> = (0..100).map(|n| set(other, n, 0, 60)).collect();
+            for n in 0..4 * CAPACITY {
+                set(flooding, n, 1, 600);
+            }
+            let held = kept.iter().filter(|key| t.if_there(key, at(2), |_| ()).is_some()).count();
+            assert_eq!(held, kept.len(), "{shards} shards");
+            let c = t.counters();
+            assert_eq!((c.refused, c.evicted_for_others), (0, 0));
+            assert_eq!(c.active + c.evicted, u64::from(4 * CAPACITY) + 100);
+            // Newcomers of a tenant that holds less find room as well.
+            let more: Vec<_> = (100..400).map(|n| set(other, n, 2, 60)).collect();
+            assert!(more.iter().all(|key| t.if_there(key, at(3), |_| ()).is_some()));
+            assert!(t.counters().evicted_for_others >= 300 - 16, "{:?}", t.counters());
+        }
+    }
+}
+
+#[test]
+fn tenants_that_both_flood_hold_the_same() {
+    let t = table(64, 1, WhenHostsFull::Evict);
+    for n in 0..1_000_u32 {
+        // One of them four times as fast.
+        let tenant = TenantId(1 + u16::from(n % 5 == 0));
+        let key = HostKey::host(tenant, Ipv4Addr::from(n).into());
+        t.with(&key, at(0), |s| s.set(BIT, 1, at(0), at(60))).unwrap().unwrap();
+    }
+    let mut held = HashMap::new();
+    t.for_each(|key, _| *held.entry(key.tenant).or_insert(0) += 1);
+    assert_eq!((held[&TenantId(1)], held[&TenantId(2)]), (32, 32));
+    assert_eq!(t.expire(at(61), u32::MAX), 64);
+    assert_eq!(t.counters().active, 0);
+}
+
+#[test]
+fn of_a_tenant_the_host_nearest_to_its_end_leaves_though_its_timer_is_late() {
+    let t = table(3, 1, WhenHostsFull::Evict);
+    let key = |n| HostKey::host(TenantId(1), address(true, n));
+    let keep = |n, second, until| {
+        t.with(&key(n), at(second), |s| {
+            s.threshold(RuleKey { gid: 1, sid: 1 }, 0).map(|t| t.until = at(until))
+        })
+        .unwrap()
+        .unwrap();
+    };
+    keep(0, 0, 10);
+    keep(1, 0, 20);
+    keep(2, 0, 30);
+    // It lasts longer now, which its timer does not know.
+    keep(0, 1, 100);
+    keep(3, 2, 100);
+    assert_eq!(t.if_there(&key(1), at(2), |_| ()), None);
+    assert!([0, 2, 3].iter().all(|n| t.if_there(&key(*n), at(2), |_| ()).is_some()));
+}
+
+#[test]
 fn slots_are_bounded_and_what_does_not_fit_is_counted() {
     let t = table(8, 4, WhenHostsFull::Refuse);
     let key = HostKey::rule(TenantId(0), RuleKey { gid: 1, sid: 1 });

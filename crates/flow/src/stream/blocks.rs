@@ -116,6 +116,16 @@ impl Blocks {
         self.held as u64
     }
 
+    /// Bytes that the blocks cost for what lies behind an offset.
+    pub(crate) fn held_from(&self, offset: u64) -> u64 {
+        let behind = self.blocks.get(self.first_ending_after(offset)..).unwrap_or_default();
+        let cost = |block: &Block| match offset.checked_sub(block.start).filter(|part| *part > 0) {
+            Some(_) => block.end().saturating_sub(offset),
+            None => block.buffer.capacity().saturating_add(BLOCK_COST) as u64,
+        };
+        behind.iter().fold(0, |sum, block| sum.saturating_add(cost(block)))
+    }
+
     /// Bytes that fit behind what is held in one buffer of at most the usual size.
     pub(crate) fn room(&self) -> usize {
         let Some(block) = self.blocks.last() else { return FULL };
@@ -179,6 +189,40 @@ impl Blocks {
     fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = &Block> {
         let from = self.first_ending_after(start);
         self.blocks.iter().skip(from).take_while(move |block| block.start < end)
+    }
+
+    /// The bytes that are held without a hole about a range, as far as `room` before and behind it. `None`:
+    /// the range has a hole.
+    pub(crate) fn island(&self, start: u64, end: u64, room: u64) -> Option<(u64, u64)> {
+        let at = self.first_ending_after(start);
+        let first = self.blocks.get(at).filter(|block| block.start <= start)?;
+        let (mut left, mut right) = (first.start, first.end());
+        let before = self.blocks.get(..at).unwrap_or_default();
+        for block in before.iter().rev() {
+            if block.end() != left || start.saturating_sub(left) >= room {
+                break;
+            }
+            left = block.start;
+        }
+        for block in self.blocks.iter().skip(at.saturating_add(1)) {
+            if block.start != right || right >= end.saturating_add(room) {
+                break;
+            }
+            right = block.end();
+        }
+        (right >= end).then_some((left, right))
+    }
+
+    /// The bytes of a range without a hole; those of several blocks are put together in `joined`.
+    pub(crate) fn copied<'a>(&'a self, start: u64, end: u64, joined: &'a mut Vec<u8>) -> &'a [u8] {
+        let len = index(end, start);
+        if let Some(bytes) = self.run(start).get(..len) {
+            return bytes;
+        }
+        joined.clear();
+        joined.resize(len, 0);
+        self.read_over(start, joined);
+        joined
     }
 
     /// Islands of data with more than `apart` bytes between them.

@@ -38,7 +38,7 @@ pub use in_order::{Duplex, InOrder};
 pub use pair::StreamPair;
 pub use read::{AppChunk, RawChunk};
 
-use crate::tcp::{HostPolicy, Peer, ReassemblyConfig, Seq, StreamConfig, StreamMode, TcpState};
+use crate::tcp::{COOKIE_REACH, HostPolicy, Peer, ReassemblyConfig, Seq, StreamConfig, StreamMode, TcpState};
 use bitflags::bitflags;
 use blocks::Blocks;
 use overlap::Spans;
@@ -90,6 +90,8 @@ bitflags! {
         const FINAL = 1 << 16;
         /// Nobody acknowledges what this side sends: a part of what was inspected is kept for comparison.
         const ONE_SIDED = 1 << 17;
+        /// Data is compared before real receivers: the first bytes are kept as long as there are no more.
+        const KEEPS_FIRST = 1 << 18;
     }
 }
 
@@ -245,6 +247,7 @@ impl Stream {
         self.flags.set(StreamFlags::RAW_OFF, !config.reassembly.raw);
         self.flags.set(StreamFlags::CHECK_OVERLAP, config.reassembly.check_overlap_different_data);
         self.flags.set(StreamFlags::INLINE, config.mode == StreamMode::Inline);
+        self.flags.set(StreamFlags::KEEPS_FIRST, config.compares());
         self.raw_overlap = self.raw_overlap.max(config.reassembly.raw_overlap);
     }
 
@@ -268,6 +271,9 @@ impl Stream {
             left = left.saturating_sub(ONE_SIDED_KEPT);
         } else if self.is(StreamFlags::INLINE) {
             left = left.min(self.acked);
+            if left <= u64::from(COOKIE_REACH) && self.is(StreamFlags::KEEPS_FIRST) {
+                left = 0;
+            }
         } else if self.is(StreamFlags::CHECK_OVERLAP) {
             let window = if self.window == 0 { ASSUMED_WINDOW } else { u64::from(self.window) };
             left = left.saturating_sub(window);
@@ -374,6 +380,14 @@ impl Stream {
     #[must_use]
     pub fn held(&self) -> u64 {
         self.blocks.held().saturating_add(self.spans.held())
+    }
+
+    /// Of these, bytes for what no reader has got yet: it lies behind a hole, is not acknowledged (passive),
+    /// or is a part of what the parser waits for.
+    fn waiting(&self) -> u64 {
+        let readable = self.contiguous().min(self.limit());
+        let from = if self.is(StreamFlags::APP_OFF) { readable } else { readable.min(self.app) };
+        self.blocks.held_from(from)
     }
 
     /// Bytes that may come before what readers have not seen has to be moved to stay in one piece.

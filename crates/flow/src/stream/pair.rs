@@ -42,6 +42,12 @@ impl StreamPair {
         self.to_server.held().saturating_add(self.to_client.held())
     }
 
+    /// Of these, bytes for what no reader has got yet.
+    #[must_use]
+    pub fn waiting(&self) -> u64 {
+        self.to_server.waiting().saturating_add(self.to_client.waiting())
+    }
+
     /// Whether a budget has room for what both hold of another one.
     #[must_use]
     pub fn fits(&self, budget: &MemoryBudget) -> bool {
@@ -112,6 +118,11 @@ impl StreamPair {
         }
         *self = attached;
         missed
+    }
+
+    /// Lets go of what came of a direction that nobody has read: its receiver has thrown it away.
+    pub(crate) fn forget(&mut self, direction: Direction, budget: &mut MemoryBudget) {
+        self.stream_mut(direction).release(budget);
     }
 
     /// Gives all memory back.

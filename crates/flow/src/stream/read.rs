@@ -239,27 +239,33 @@ impl Stream {
     /// Inline: the stream about a packet whose bytes are no news for the raw reader: they were sent before, or lie behind
     /// a hole. Rules look at each packet that goes on, with what is held about it, as in Suricata: all of it counts as unseen, and the raw
     /// reader stays where it is. What is behind a hole comes again with what fills it. To be asked when [`Stream::raw`] has
-    /// nothing for a packet that was taken in; `payload` is the packet's, with the inspected bytes.
+    /// nothing for a packet that was taken in; `payload` is the packet's, with the inspected bytes. `joined`:
+    /// where bytes are put together that are held
+    /// apart, since they came in another order.
     #[must_use]
-    pub fn raw_about<'a>(&'a self, seq: Seq, payload: &'a [u8]) -> Option<RawChunk<'a>> {
+    pub fn raw_about<'a>(
+        &'a self,
+        seq: Seq,
+        payload: &'a [u8],
+        joined: &'a mut Vec<u8>,
+    ) -> Option<RawChunk<'a>> {
         let off = StreamFlags::RAW_OFF | StreamFlags::RAW_LAST | StreamFlags::DEAD;
         if !self.is(StreamFlags::INLINE) || self.is(off) || payload.is_empty() {
             return None;
         }
         let start = self.offset(seq)?;
         let end = self.offset(seq.plus(u32::try_from(payload.len()).ok()?))?;
-        let block = self.blocks.at_or_after(start).filter(|b| b.start() <= start && end <= b.end());
-        let Some(block) = block else {
-            // Only a part of it is held, or it lies in several pieces.
+        let room = u64::from(self.raw_overlap);
+        let Some((left, right)) = self.blocks.island(start, end, room) else {
+            // Only a part of it is held.
             return Some(RawChunk { offset: start, bytes: payload, seen: 0, after_gap: true });
         };
         // As much before as there is room for beside what is behind, which gets half of it at least.
-        let room = u64::from(self.raw_overlap);
-        let (before, behind) = (start.saturating_sub(block.start()), block.end().saturating_sub(end));
+        let (before, behind) = (start.saturating_sub(left), right.saturating_sub(end));
         let behind = behind.min(room.saturating_sub(before).max(room / 2));
         let before = before.min(room.saturating_sub(behind));
         let offset = start.saturating_sub(before);
-        let bytes = first(block.from(offset), end.saturating_add(behind).saturating_sub(offset));
+        let bytes = self.blocks.copied(offset, end.saturating_add(behind), joined);
         Some(RawChunk { offset, bytes, seen: 0, after_gap: start > self.raw })
     }
 

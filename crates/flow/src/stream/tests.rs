@@ -456,7 +456,8 @@ fn inline_a_packet_is_shown_with_what_is_about_it() {
     config.reassembly.raw_overlap = 4;
     let mut rig = Rig::open(config, 9);
     let about = |rig: &Rig, offset: u32, payload: &'static [u8]| {
-        let chunk = rig.pair.stream(ToServer).raw_about(Seq(10).plus(offset), payload)?;
+        let mut joined = Vec::new();
+        let chunk = rig.pair.stream(ToServer).raw_about(Seq(10).plus(offset), payload, &mut joined)?;
         Some((chunk.offset, chunk.bytes.to_vec(), chunk.seen, chunk.after_gap))
     };
     rig.client(9, 0, b"abcdefgh");
@@ -471,6 +472,14 @@ fn inline_a_packet_is_shown_with_what_is_about_it() {
     assert_eq!(rig.raw_bytes(), b"abcdefgh");
     // Half of it is held: the packet by itself.
     assert_eq!(about(&rig, 7, b"hij"), Some((7, b"hij".to_vec(), 0, true)));
+    // What came before its place, and before what stands before it.
+    for (offset, bytes) in [(30, b"EF"), (34, b"IJ"), (32, b"GH"), (28, b"CD"), (26, b"AB")] {
+        rig.client(9, offset, bytes);
+    }
+    assert_eq!(about(&rig, 28, b"CD"), Some((26, b"ABCDEF".to_vec(), 0, true)));
+    assert_eq!(about(&rig, 26, b"AB"), Some((26, b"ABCDEF".to_vec(), 0, true)));
+    assert_eq!(about(&rig, 27, b"BCDEFGH"), Some((26, b"ABCDEFGHIJ".to_vec(), 0, true)), "in pieces");
+    assert_eq!(about(&rig, 25, b"@AB"), Some((25, b"@AB".to_vec(), 0, true)), "a part of it is held");
     rig.client(9, 8, b"ij");
     assert_eq!(rig.raw_bytes(), b"abcdefghijklmn");
     rig.pair.stream_mut(ToServer).raw_stop();

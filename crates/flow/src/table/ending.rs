@@ -5,7 +5,7 @@
 use super::{EVICTION_SCAN, FlowTable, Insert, WhenFull, class_of, wheel_of};
 use crate::entry::{EndReason, FlowEntry, FlowFlags, FlowState};
 use crate::level::Step;
-use crate::timeouts::{CLASSES, HOST_CLASSES, state_class};
+use crate::timeouts::{CLASSES, CLASSES_EACH, HOST_CLASSES, UNOPENED_CLASS, state_class};
 use crate::wheel::Tick;
 use bartizan_base::{FlowId, PacketDuration, Timestamp};
 use core::ops::Range;
@@ -13,7 +13,8 @@ use core::ops::Range;
 /// The groups of protocols that have wheels of their own; TCP is the first.
 const ALL_PROTOCOLS: Range<usize> = 0..4;
 /// Flows at the host by what they are worth: the least first.
-const BY_WORTH: [Rank; 4] = [
+const BY_WORTH: [Rank; 5] = [
+    Rank::Unopened,
     Rank::Host(FlowState::Closed),
     Rank::Host(FlowState::New),
     Rank::Host(FlowState::Established),
@@ -32,6 +33,8 @@ pub(crate) const ROOM_AT_ONCE: u32 = 256;
 /// Flows of like worth.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rank {
+    /// Those that nobody has opened, at the host.
+    Unopened,
     /// Those of a state at the host.
     Host(FlowState),
     /// Those of a state that have sunk.
@@ -41,8 +44,9 @@ enum Rank {
 impl Rank {
     const fn class(self, group: usize) -> usize {
         match self {
-            Rank::Host(state) => group * 4 + state_class(state),
-            Rank::Sunk(state) => HOST_CLASSES + group * 4 + state_class(state),
+            Rank::Unopened => group * CLASSES_EACH + UNOPENED_CLASS,
+            Rank::Host(state) => group * CLASSES_EACH + state_class(state),
+            Rank::Sunk(state) => HOST_CLASSES + group * CLASSES_EACH + state_class(state),
         }
     }
 }
@@ -191,7 +195,7 @@ impl<E: Default> FlowTable<E> {
             now,
             PacketDuration::ZERO,
             0..1,
-            &[Rank::Host(FlowState::Closed), Rank::Host(FlowState::New)],
+            &[Rank::Unopened, Rank::Host(FlowState::Closed), Rank::Host(FlowState::New)],
         )
     }
 
@@ -237,7 +241,7 @@ impl<E: Default> FlowTable<E> {
             // A flood that is answered: each of its flows was used once more than its timer knows. They are the oldest timers, so any of them
             // may go before a newcomer is refused. Not so a connection that may be in use.
             if budget == 0
-                && matches!(rank, Rank::Host(FlowState::Closed | FlowState::New))
+                && matches!(rank, Rank::Unopened | Rank::Host(FlowState::Closed | FlowState::New))
                 && let Some((_, id)) = quietest
             {
                 return Some(FlowId(id));

@@ -150,7 +150,10 @@ impl<E: Default> FlowTable<E> {
         let direction = if entry.flags.contains(FlowFlags::FLIPPED) { opened.flip() } else { opened };
         entry.packets[direction] = entry.packets[direction].saturating_add(packets);
         entry.bytes[direction] = entry.bytes[direction].saturating_add(bytes);
-        entry.last_seen = entry.last_seen.max(last_seen);
+        // As at the host: what is refused keeps no flow.
+        if !entry.is_unopened() {
+            entry.last_seen = entry.last_seen.max(last_seen);
+        }
         if packets > 0 {
             entry.flags.insert(FlowFlags::seen(direction));
         }

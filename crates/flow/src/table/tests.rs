@@ -556,3 +556,50 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_nobody_has_opened_is_not_kept_and_makes_room_first() {
+    for n in [0, 4, 8] {
+        let mut t = table(3);
+        let id = created(t.find_or_insert(&key(n, false), at(0), none));
+        t.account(id, Direction::ToServer, 60, at(0), true);
+        t.note_unopened(id);
+        let new = t.timeouts[class(key(n, false).protocol(), FlowState::New)].0.as_nanos() / 1_000_000;
+        // Refused packets come and come.
+        for millis in [new / 2, new - 1] {
+            t.account(id, Direction::ToServer, 60, at(millis), true);
+        }
+        assert_eq!(t.get(id).unwrap().packets.to_server, 3);
+        assert_eq!(t.find(&key(n, false), at(new)), Find::Stale { id });
+        // The first that is not refused keeps it.
+        t.note_opened(id, at(new - 1));
+        assert_eq!(t.find(&key(n, false), at(new)), Find::Found { id, direction: Direction::ToServer });
+        // One that is older than all others and closed stays, as one that nobody has opened makes room.
+        t.set_state(id, FlowState::Closed);
+        let refused = created(t.find_or_insert(&key(n + 100, false), at(new), none));
+        t.note_unopened(refused);
+        let other = created(t.find_or_insert(&key(n + 200, false), at(new), none));
+        let mut ended = Vec::new();
+        created(t.find_or_insert(&key(n + 300, false), at(new), |id, _, reason| ended.push((id, reason))));
+        assert_eq!(ended, [(refused, EndReason::Forced)]);
+        assert!(t.get(other).is_some() && t.get(id).is_some());
+    }
+}
+
+#[test]
+fn answers_of_protocols_without_ports_establish_a_flow() {
+    let mut t = table(4);
+    let scope = FlowScope::default();
+    let (ask, answer) = (
+        FlowKey::other(&scope, 47, address(false, 1), address(false, 2)),
+        FlowKey::other(&scope, 47, address(false, 2), address(false, 1)),
+    );
+    let id = created(t.find_or_insert(&ask, at(0), none));
+    t.account(id, Direction::ToServer, 60, at(0), true);
+    assert_eq!(t.find(&answer, at(1)), Find::Found { id, direction: Direction::ToServer });
+    assert!(answer.is_reply_to(t.get(id).unwrap().key()));
+    t.account(id, Direction::ToServer, 60, at(1), true);
+    assert_eq!(t.get(id).unwrap().state(), FlowState::New);
+    assert!(t.note_answer(id));
+    assert_eq!(t.get(id).unwrap().state(), FlowState::Established);
+}

@@ -12,7 +12,7 @@ impl Step<'_, '_> {
     /// RST in every closing state.
     fn closing_rst(&mut self) -> Handled {
         if let Err(refused) = self.validate_rst() {
-            return if self.is_rst_for_old_data() { Ok(()) } else { Err(refused) };
+            return if self.is_rst_that_is_not_believed() { Ok(()) } else { Err(refused) };
         }
         self.close_by_rst();
         self.finish_rst(self.segment.seq);

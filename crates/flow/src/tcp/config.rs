@@ -6,6 +6,10 @@
 
 use bartizan_base::Direction;
 
+/// Greatest distance of the client's number that a SYN cookie forgives: Linux adds the number of one of four
+/// sizes to it.
+pub(crate) const COOKIE_REACH: u32 = 3;
+
 /// What is done when the engine cannot do its work on a packet or flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ExceptionPolicy {
@@ -70,6 +74,10 @@ pub enum ExceptionTarget {
     AppLayerError,
     /// Memory for application layers is used up, and the flow gives way.
     AppLayerMemory,
+    /// The connection speaks HTTP/2 in clear text, which is not parsed.
+    Http2,
+    /// More comes than the worker takes, and the flow gives way.
+    Overload,
 }
 
 impl ExceptionTarget {
@@ -82,6 +90,8 @@ impl ExceptionTarget {
             ExceptionTarget::ReassemblyMemory => "stream_reassembly_memcap",
             ExceptionTarget::AppLayerError => "app_layer_error",
             ExceptionTarget::AppLayerMemory => "app_layer_memcap",
+            ExceptionTarget::Http2 => "http2",
+            ExceptionTarget::Overload => "overload",
         }
     }
 }

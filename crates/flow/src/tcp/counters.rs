@@ -9,6 +9,12 @@ macro_rules! counters {
         pub struct StreamCounters { $($(#[$doc])* pub $field: u64,)+ }
 
         impl StreamCounters {
+            /// Counts the memory of a session more.
+            pub(crate) fn hold(&mut self, bytes: u64) {
+                self.memuse = self.memuse.saturating_add(bytes);
+                self.memuse_peak = self.memuse_peak.max(self.memuse);
+            }
+
             /// Every counter with its name in EVE's stats records.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
                 [$(($name, self.$field),)+].into_iter()
@@ -65,6 +71,8 @@ counters! {
     rewritten => "tcp.rewritten",
     /// Bytes held by sessions.
     memuse => "tcp.memuse",
+    /// Most bytes that sessions ever held.
+    memuse_peak => "tcp.memuse_peak",
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ impl Step<'_, '_> {
 
     fn established_rst(&mut self) -> Handled {
         if let Err(refused) = self.validate_rst() {
-            let stray = self.is_rst_for_old_data() || self.is_rst_for_an_earlier_connection();
+            let stray = self.is_rst_that_is_not_believed() || self.is_rst_for_an_earlier_connection();
             return if stray { Ok(()) } else { Err(refused) };
         }
         self.close_by_rst();

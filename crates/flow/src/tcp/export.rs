@@ -9,7 +9,7 @@ use super::{Peer, Seq, TcpSession, TcpState};
 use bartizan_base::{Cursor, Direction};
 
 /// Version of the form.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 impl TcpSession {
     /// Appends the session.
@@ -76,7 +76,7 @@ impl Peer {
         for seq in [self.isn, self.next_seq, self.last_ack, self.next_win, self.sent, self.fin] {
             out.extend(seq.0.to_be_bytes());
         }
-        for number in [self.window, self.last_ts, self.last_pkt_ts] {
+        for number in [self.window, self.window_max, self.last_ts, self.last_pkt_ts] {
             out.extend(number.to_be_bytes());
         }
         out.extend([self.wscale, self.tcp_flags, self.flags.bits()]);
@@ -95,6 +95,7 @@ impl Peer {
             sent: seq(from)?,
             fin: seq(from)?,
             window: from.u32()?,
+            window_max: from.u32()?,
             last_ts: from.u32()?,
             last_pkt_ts: from.u32()?,
             wscale: from.u8()?.min(super::WSCALE_MAX),
@@ -119,6 +120,7 @@ impl Queued {
         out.extend(self.ts.unwrap_or(0).to_be_bytes());
         out.push(u8::from(self.sack_ok));
         out.extend(self.pkt_ts.to_be_bytes());
+        out.push(u8::from(self.answers));
     }
 
     fn import(from: &mut Cursor<'_>) -> Option<Self> {
@@ -133,6 +135,7 @@ impl Queued {
             ts: stamped.then_some(ts),
             sack_ok: from.u8()? != 0,
             pkt_ts: from.u32()?,
+            answers: from.u8()? != 0,
         })
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The way of a segment through a session: what is looked at before the state's handler, reassembly, and what leaves.
 
+use super::config::COOKIE_REACH;
 use super::peer::PeerFlags;
 use super::session::{SessionFlags, WINDOW_SLACK};
 use super::step::Step;
@@ -14,7 +15,7 @@ use bartizan_base::{Direction, Reason};
 /// The flags that say what kind of beginning a segment is.
 const OPENING: TcpFlags = TcpFlags::SYN.union(TcpFlags::ACK).union(TcpFlags::RST).union(TcpFlags::FIN);
 
-/// How far off the client's number may be for a SYN cookie: Linux adds one of four sizes to it; doubled.
+/// [`COOKIE_REACH`], doubled and more, for a connection whose beginning nobody has acknowledged.
 const COOKIE_SLACK: u32 = 8;
 
 /// Bytes of data that a segment may have to get others in front: with them it fits every link of IPv6 (1,280 bytes).
@@ -66,10 +67,11 @@ impl TcpSession {
 
         let foreign =
             context.config.inline() && self.is_data_of_another_beginning(segment, arrival.direction);
-        let mut missing = None;
+        let mut change = Advice::Forward;
         if context.config.strict && context.config.inline() {
-            match self.before_real_receivers(segment, arrival.direction, streams.as_deref(), foreign, out) {
-                Ok(moves) => missing = moves,
+            let (direction, streams) = (arrival.direction, streams.as_deref());
+            match self.before_real_receivers(segment, direction, streams, foreign, context.config, out) {
+                Ok(needed) => change = needed,
                 Err(Differs) => {
                     out.rejected = true;
                     out.advice = Advice::Drop(Reason::StreamError);
@@ -117,21 +119,17 @@ impl TcpSession {
         if let (Some(direction), Some(pair)) = (reassemble, streams) {
             self.reassemble(pair, (segment, direction, arrival), context, out, uncounted);
         }
-        if let Some(missing) = missing {
-            out.advice = match out.advice {
-                Advice::Forward => Advice::Complete(missing),
-                // One change at a time: the sender sends it again.
-                Advice::Rewrite | Advice::Complete(_) => Advice::Drop(Reason::StreamOverlap),
-                drop @ Advice::Drop(_) => drop,
-            };
+        if change != Advice::Forward {
+            out.advice = changed(out.advice, change, segment);
         }
         if !matches!(out.advice, Advice::Drop(_)) {
             self.note_sent(segment, arrival.direction);
         }
     }
 
-    /// What a segment is for a real receiver: how many bytes before it have to be put in front of it, so that a server that takes it for the
-    /// beginning reads the same as was inspected.
+    /// The change that a segment needs before a real receiver: bytes before it are put in front, so that a
+    /// server that takes it for the beginning reads the same as was inspected, or bytes that cannot be
+    /// compared any more are taken off.
     ///
     /// # Errors
     /// The receiver may read it otherwise than it would be inspected.
@@ -141,8 +139,9 @@ impl TcpSession {
         direction: Direction,
         streams: Option<&StreamPair>,
         foreign: bool,
+        config: &StreamConfig,
         out: &mut Outcome,
-    ) -> Result<Option<u8>, Differs> {
+    ) -> Result<Advice, Differs> {
         self.note_beginning(segment, direction);
         let far = self.is_far_away(segment, direction);
         if far {
@@ -150,7 +149,8 @@ impl TcpSession {
         }
         let stream = streams.map(|pair| pair.stream(direction));
         // Where nobody reads there is nothing to differ from.
-        let moves = stream.and_then(|_| self.may_move_the_beginning(segment, direction));
+        let trimmed = stream.map_or(0, |stream| self.uncompared_in_front(segment, direction, stream, config));
+        let moves = stream.and_then(|_| self.may_move_the_beginning(segment, direction, trimmed, config));
         let missing = moves.and_then(|away| u8::try_from(away).ok());
         let held = |len: u8| stream.is_some_and(|stream| stream.holds_beginning(usize::from(len)));
         // Nobody acknowledges what a one-sided flow brings: what cannot be compared any more is not known to be there.
@@ -163,10 +163,32 @@ impl TcpSession {
         // Receivers take such a SYN for one, or not.
         let torn = segment.has(TcpFlags::SYN) && segment.flags.intersects(TcpFlags::FIN | TcpFlags::RST);
         if far || old || foreign || torn || moves.is_some() && !completes {
-            Err(Differs)
-        } else {
-            Ok(missing)
+            return Err(Differs);
         }
+        Ok(match missing {
+            Some(missing) => Advice::Complete(missing),
+            None if trimmed > 0 => Advice::Trim(trimmed),
+            None => Advice::Forward,
+        })
+    }
+
+    /// Passively: whether the client completes the handshake and acknowledges nothing of the data that came
+    /// with the SYN/ACK. It has thrown that away, and reads what
+    /// comes in its place. (Inline what was inspected stands.)
+    fn declines_data_of_syn_ack(
+        &self,
+        segment: &Segment<'_>,
+        arrival: Arrival,
+        out: &Outcome,
+        config: &StreamConfig,
+    ) -> bool {
+        let server = self.server();
+        !config.inline()
+            && out.previous == TcpState::SynRecv
+            && out.state >= TcpState::Established
+            && arrival.direction == Direction::ToServer
+            && segment.ack == server.base()
+            && server.sent.after(server.base())
     }
 
     /// Says what state the session is in now.
@@ -190,6 +212,9 @@ impl TcpSession {
         out: &mut Outcome,
         uncounted: bool,
     ) {
+        if self.declines_data_of_syn_ack(segment, arrival, out, context.config) {
+            pair.forget(Direction::ToClient, context.budget);
+        }
         let overlap = context.counters.overlap;
         pair.feed(self, segment, direction, arrival, context, out);
         if uncounted {
@@ -243,17 +268,34 @@ impl TcpSession {
     /// beginning does not leave as it is: it gets the bytes before it in front ([`Advice::Complete`]), or stays here. Says
     /// how far off it is. A FIN without data ends a stream that nothing was read of, and may leave; an ACK without data would
     /// begin a stream, but before the beginning it may leave (a keep-alive): the byte that would fill the place does not.
-    fn may_move_the_beginning(&self, segment: &Segment<'_>, direction: Direction) -> Option<i32> {
+    ///
+    /// The same once a server may have forgotten the connection, as the cookie outlives it; an ACK without
+    /// data may leave then: it is one of the close. `trimmed`: so many bytes of its data do not leave.
+    fn may_move_the_beginning(
+        &self,
+        segment: &Segment<'_>,
+        direction: Direction,
+        trimmed: u32,
+        config: &StreamConfig,
+    ) -> Option<i32> {
+        // Whatever such a segment opens, nothing is read there.
+        if trimmed > 0 && trimmed == segment.len() || self.state == TcpState::Closed {
+            return None;
+        }
+        let empty = segment.is_empty();
+        let begun = self.flags.contains(SessionFlags::BEGUN);
         let unknown = direction == Direction::ToServer
             && self.state >= TcpState::SynRecv
-            && !self.flags.intersects(SessionFlags::BEGUN | SessionFlags::MIDSTREAM | SessionFlags::ASYNC)
+            && !self.flags.intersects(SessionFlags::MIDSTREAM | SessionFlags::ASYNC)
+            && (!begun || !empty && self.server_may_forget(config))
             && !segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST);
         let base = self.client().base();
-        let away = segment.seq.since(base);
-        // What begins farther before it may reach over the places where such a server begins.
-        let covers = away < 0 && !segment.is_empty() && segment.end().after(base.minus(COOKIE_SLACK));
-        let near = covers || away != 0 && away.unsigned_abs() <= COOKIE_SLACK;
-        let harmless = segment.is_empty() && (away < 0 || segment.has(TcpFlags::FIN));
+        let away = segment.seq.plus(trimmed).since(base);
+        // Nothing stands before the beginning; a cookie also fits where both numbers are off by the same.
+        let covers = away < 0 && !empty;
+        let reach = if begun { COOKIE_REACH } else { COOKIE_SLACK };
+        let near = covers || away != 0 && away.unsigned_abs() <= reach;
+        let harmless = empty && (away < 0 || segment.has(TcpFlags::FIN));
         (unknown && near && !harmless).then_some(away)
     }
 
@@ -385,6 +427,18 @@ impl TcpSession {
             self.previous = self.state;
             self.state = TcpState::Closed;
         }
+    }
+}
+
+/// The advice on a segment that needs another beginning.
+fn changed(advice: Advice, change: Advice, segment: &Segment<'_>) -> Advice {
+    let without_data = change == Advice::Trim(segment.len());
+    match advice {
+        Advice::Forward => change,
+        Advice::Rewrite if without_data => change,
+        // One change at a time: the sender sends it again.
+        Advice::Rewrite | Advice::Complete(_) | Advice::Trim(_) => Advice::Drop(Reason::StreamOverlap),
+        drop @ Advice::Drop(_) => drop,
     }
 }
 

@@ -16,6 +16,9 @@ impl Step<'_, '_> {
         if self.has(SYN_ACK) {
             return if self.to_server() { self.four_way_syn_ack() } else { self.syn_ack() };
         }
+        if self.takes_doubted_syn_ack() {
+            return self.syn_recv();
+        }
         if !self.echo_is_plausible() {
             if self.is_rest_of_an_earlier_connection() {
                 self.note_challenge();
@@ -52,21 +55,7 @@ impl Step<'_, '_> {
     fn syn_ack(&mut self) -> Handled {
         let ack = self.segment.ack;
         let echo = self.segment.options.ts.map(|(_, echo)| echo);
-        let client = self.session.client();
-        let (isn, next) = (client.isn, client.next_seq);
-        if self.segment.options.fast_open || self.is(SessionFlags::FAST_OPEN) {
-            if ack == next {
-                // SYN and data are acknowledged.
-            } else if ack == isn.plus(1) {
-                self.session.client_mut().next_seq = isn;
-                self.event(StreamEvent::ThreeWaySynackTfoDataIgnored);
-                self.session.flags |= SessionFlags::FAST_OPEN_DATA_IGNORED;
-            } else {
-                return self.reject(StreamEvent::ThreeWaySynackWithWrongAck);
-            }
-            self.session.flags |= SessionFlags::FAST_OPEN;
-            self.set_state(TcpState::Established);
-        } else if ack != isn.plus(1) {
+        if !self.session.answers_syn(ack) {
             // It may answer an earlier SYN.
             match self.session.find_syn(ack, None) {
                 Some(syn) => self.session.apply_syn(&syn),
@@ -76,14 +65,72 @@ impl Step<'_, '_> {
         if !self.echo_is_plausible() {
             match self.session.find_syn(ack, echo) {
                 Some(syn) => self.session.apply_syn(&syn),
-                None if self.echoes_a_syn_not_seen() => {}
-                None => return self.reject(StreamEvent::PktInvalidTimestamp),
+                None => return self.doubt_syn_ack(),
             }
         }
-        self.session.clear_queue();
-        let update = Queued::syn_ack(self.segment, self.now);
-        self.take_over_syn_ack(&update);
+        if self.segment.options.fast_open {
+            self.session.flags |= SessionFlags::FAST_OPEN;
+        }
+        // Inline nobody is shown data of a beginning that may be another's.
+        let in_doubt = self.config.inline() && self.is(SessionFlags::FOUR_WAY);
+        let syn_ack = Queued::syn_ack(self.segment, self.now);
+        self.take_up_syn_ack(&syn_ack);
+        if !self.segment.is_empty() && !in_doubt {
+            // Its data is the beginning of the server's stream, if the client takes it (RFC 9293 section
+            // 3.10.7.3).
+            self.accept_as(Direction::ToClient);
+        }
         Ok(())
+    }
+
+    /// A SYN/ACK that echoes a timestamp which was not seen to be sent. Some clients answer it with a RST,
+    /// others go on: what the client sends next tells
+    /// ([`Step::takes_doubted_syn_ack`]). Until then the SYN is not answered, and another SYN/ACK can be the
+    /// true one. Inline it brings no data: nobody knows
+    /// whose stream that would begin.
+    fn doubt_syn_ack(&mut self) -> Handled {
+        if self.config.inline() && !self.segment.is_empty() {
+            return self.reject(StreamEvent::PktInvalidTimestamp);
+        }
+        let doubted = Queued::syn_ack(self.segment, self.now);
+        match self.session.queue_syn_ack(doubted, self.config) {
+            Ok(()) => Ok(()),
+            Err(event) => self.reject(event),
+        }
+    }
+
+    /// Whether the client goes on with a SYN/ACK whose echo was doubted: then it has answered the SYN, and
+    /// the packet in hand completes the handshake.
+    fn takes_doubted_syn_ack(&mut self) -> bool {
+        let goes_on = self.to_server()
+            && self.has(TcpFlags::ACK)
+            && !self.segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST);
+        let Some(syn_ack) = self.session.find_syn_ack(self.segment).filter(|_| goes_on) else { return false };
+        if !self.session.answers_syn(syn_ack.ack)
+            && let Some(syn) = self.session.find_syn(syn_ack.ack, None)
+        {
+            self.session.apply_syn(&syn);
+        }
+        self.take_up_syn_ack(&syn_ack);
+        self.out.previous = TcpState::SynRecv;
+        true
+    }
+
+    /// The SYN is answered: notes how much of its data the server has taken, and what the answer says.
+    fn take_up_syn_ack(&mut self, syn_ack: &Queued) {
+        let client = self.session.client();
+        let (base, next) = (client.base(), client.next_seq);
+        if self.is(SessionFlags::FAST_OPEN) {
+            if syn_ack.ack == base && next != base {
+                self.event(StreamEvent::ThreeWaySynackTfoDataIgnored);
+                self.session.flags |= SessionFlags::FAST_OPEN_DATA_IGNORED;
+            }
+            self.set_state(TcpState::Established);
+        }
+        // What the server has not taken comes again.
+        self.session.client_mut().next_seq = syn_ack.ack;
+        self.session.forget_syns();
+        self.take_over_syn_ack(syn_ack);
     }
 
     /// Brings the session to what a SYN/ACK says.
@@ -213,9 +260,8 @@ impl Step<'_, '_> {
     fn simultaneous_syn(&mut self) {
         let segment = self.segment;
         let now = self.now;
-        self.session.flags |= SessionFlags::FOUR_WAY;
-        self.session.flags.set(SessionFlags::SERVER_WSCALE, segment.options.wscale.is_some());
-        self.session.flags.set(SessionFlags::CLIENT_SACK_OK, segment.options.sack_ok);
+        self.session.flags |= SessionFlags::FOUR_WAY | SessionFlags::CROSSED;
+        let scaled = self.is(SessionFlags::SERVER_WSCALE);
         let server = self.session.server_mut();
         server.set_isn(segment.seq);
         server.next_seq = segment.seq.plus(1);
@@ -223,14 +269,16 @@ impl Step<'_, '_> {
             note_first_timestamp(server, ts, now);
             server.flags |= PeerFlags::TIMESTAMP;
         }
-        server.window = u32::from(segment.window);
-        server.wscale = segment.wscale().unwrap_or(0);
+        let client = self.session.client_mut();
+        client.window = u32::from(segment.window);
+        client.wscale = if scaled { segment.wscale().unwrap_or(0) } else { 0 };
     }
 
     pub(crate) fn syn_recv(&mut self) -> Handled {
         if self.has(TcpFlags::RST) {
             if let Err(refused) = self.validate_rst() {
-                return if self.is_rst_for_an_earlier_connection() { Ok(()) } else { Err(refused) };
+                let stray = self.is_rst_that_is_not_believed() || self.is_rst_for_an_earlier_connection();
+                return if stray { Ok(()) } else { Err(refused) };
             }
             // After a wrong ACK in the handshake these take the RST for a stray one.
             let ignored = self.is(SessionFlags::EVASION_ATTEMPT)
@@ -264,6 +312,15 @@ impl Step<'_, '_> {
 
     fn syn_ack_again(&mut self) -> Handled {
         if self.to_server() {
+            let crosses = self.is(SessionFlags::CROSSED)
+                && self.segment.seq == self.session.client().isn
+                && self.segment.ack == self.session.server().base();
+            if crosses {
+                // Both have opened, and the server's answer came first: either side's ACK completes the
+                // handshake (RFC 9293 section 3.5).
+                self.session.flags |= SessionFlags::FOUR_WAY;
+                return Ok(());
+            }
             return self.reject(StreamEvent::ThreeWaySynackToserverOnSynRecv);
         }
         if self.segment.ack != self.session.client().last_ack {
@@ -327,7 +384,8 @@ impl Step<'_, '_> {
         let client = self.session.client();
         let (c_next, c_last, c_edge) = (client.next_seq, client.last_ack, client.next_win);
         let s_next = self.session.server().next_seq;
-        if segment.seq == c_next && segment.ack == s_next {
+        let answered = self.session.answers_syn_ack(segment.ack);
+        if segment.seq == c_next && answered {
             self.ordinary_ack();
         } else if self.config.tracks_one_sided() && segment.seq == s_next && self.may_be_one_sided() {
             self.one_sided_server();
@@ -340,19 +398,18 @@ impl Step<'_, '_> {
             && segment.ack.after(c_last)
         {
             self.server_after_loss();
-        } else if segment.seq.after(c_next) && segment.seq.at_most(c_edge) && segment.ack == s_next {
+        } else if segment.seq.after(c_next) && segment.seq.at_most(c_edge) && answered {
             self.client_after_loss();
         } else if (missed_ack || self.is(SessionFlags::FAST_OPEN))
             && segment.ack == c_last
-            && segment.seq == s_next
+            && self.session.answers_syn_ack(segment.seq)
         {
-            // The server's data came first: the client's ACK was lost, or Fast Open.
+            // The server's data came first: the client's ACK was lost, or Fast Open. (Behind what the SYN/ACK
+            // brought, or that once more.)
             let end = segment.end();
-            let window = u32::from(segment.window) << self.session.server().wscale;
             self.set_next_seq(Direction::ToClient, end);
-            let server = self.session.server_mut();
-            server.window = window;
-            server.reset_next_win();
+            self.update_window();
+            self.session.client_mut().reset_next_win();
             self.set_state(TcpState::Established);
             self.accept_as(Direction::ToClient);
         } else {
@@ -364,7 +421,7 @@ impl Step<'_, '_> {
     fn ordinary_ack(&mut self) {
         let segment = self.segment;
         self.handle_timestamp();
-        self.session.server_mut().update_last_ack(segment.ack);
+        self.take_ack_of_syn_ack();
         let next = self.session.client().next_seq.plus(segment.len());
         self.set_next_seq(Direction::ToServer, next);
         let server = self.session.server_mut();
@@ -382,6 +439,16 @@ impl Step<'_, '_> {
         // Data that completes the handshake belongs to an established flow: the ACK was lost.
         self.out.established_now = !segment.is_empty();
         self.accept_as(Direction::ToServer);
+    }
+
+    /// The client has the SYN/ACK, and of its data what it acknowledges: the rest comes again.
+    fn take_ack_of_syn_ack(&mut self) {
+        let ack = self.segment.ack;
+        let server = self.session.server_mut();
+        server.update_last_ack(ack);
+        if ack.after(server.next_seq) {
+            server.next_seq = ack;
+        }
     }
 
     fn one_sided_server(&mut self) {
@@ -422,8 +489,8 @@ impl Step<'_, '_> {
         let segment = self.segment;
         self.handle_timestamp();
         self.session.client_mut().next_seq = segment.end();
+        self.take_ack_of_syn_ack();
         let server = self.session.server_mut();
-        server.update_last_ack(segment.ack);
         server.window = u32::from(segment.window) << server.wscale;
         server.reset_next_win();
         if self.is(SessionFlags::MIDSTREAM) {

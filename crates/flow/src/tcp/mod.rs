@@ -77,6 +77,7 @@ mod windows;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use config::COOKIE_REACH;
 pub use config::{
     ExceptionPolicy, ExceptionTarget, OverlapAction, ReassemblyConfig, StreamConfig, StreamMode, UrgentPolicy,
 };

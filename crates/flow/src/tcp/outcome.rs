@@ -16,6 +16,10 @@ pub enum Advice {
     /// It goes on with so many bytes in front, those from the beginning of the stream to where it stands
     /// ([`crate::stream::Stream::beginning`]): whoever takes it for the first segment reads the stream from its beginning.
     Complete(u8),
+    /// It goes on without so many bytes at the front of its data: its receiver has them, and nobody can
+    /// compare them any more. Where nothing is left, the number stays, so that the receiver answers as it
+    /// does to old data; a FIN stands at its own.
+    Trim(u32),
     /// It does not go on.
     Drop(Reason),
 }

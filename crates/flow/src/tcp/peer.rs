@@ -47,6 +47,9 @@ pub struct Peer {
     pub(crate) fin: Seq,
     /// Window that the other side offers, scaled.
     pub(crate) window: u32,
+    /// The largest one that it has offered: what it has sent before that may acknowledge as much less (RFC
+    /// 5961 section 5.2, MAX.SND.WND).
+    pub(crate) window_max: u32,
     /// Last timestamp value sent.
     pub(crate) last_ts: u32,
     /// Second of the packet clock in which it was sent.
@@ -100,6 +103,7 @@ impl Peer {
 
     /// Moves the window's right edge forward, never back.
     pub(crate) fn update_next_win(&mut self) {
+        self.note_window();
         let edge = self.last_ack.plus(self.window).plus(self.sacked());
         if edge.after(self.next_win) {
             self.next_win = edge;
@@ -128,8 +132,14 @@ impl Peer {
         }
     }
 
+    /// Notes how large the window is.
+    pub(crate) fn note_window(&mut self) {
+        self.window_max = self.window_max.max(self.window);
+    }
+
     /// Sets the window's right edge from the last acknowledgement.
     pub(crate) fn reset_next_win(&mut self) {
+        self.note_window();
         self.next_win = self.last_ack.plus(self.window);
     }
 

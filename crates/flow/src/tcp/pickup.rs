@@ -53,7 +53,7 @@ impl Step<'_, '_> {
             return Err(Rejected);
         }
         *self.session = TcpSession::default();
-        self.counters.memuse = self.counters.memuse.saturating_add(memory);
+        self.counters.hold(memory);
         self.counters.sessions = self.counters.sessions.wrapping_add(1);
         self.counters.active_sessions = self.counters.active_sessions.saturating_add(1);
         if midstream {
@@ -89,7 +89,7 @@ impl Step<'_, '_> {
         }
         self.session.flags.set(SessionFlags::CLIENT_SACK_OK, segment.options.sack_ok);
         // Servers can be told to take data of any SYN.
-        if segment.options.fast_open || self.config.compares() && !segment.is_empty() {
+        if segment.options.fast_open || self.config.inline() && !segment.is_empty() {
             self.session.flags |= SessionFlags::FAST_OPEN;
             if !segment.is_empty() {
                 let next = self.session.client().next_seq.plus(segment.len());

@@ -19,6 +19,7 @@ impl TcpSession {
             ts: client.flags.contains(PeerFlags::TIMESTAMP).then_some(client.last_ts),
             sack_ok: self.flags.contains(SessionFlags::CLIENT_SACK_OK),
             pkt_ts: client.last_pkt_ts,
+            answers: false,
         }
     }
 
@@ -27,7 +28,7 @@ impl TcpSession {
         if self.queue.iter().any(|known| known.same_syn_ack(&entry)) {
             return Ok(());
         }
-        if self.queue.len() >= usize::from(config.max_synack_queued) {
+        if self.queued(true) >= usize::from(config.max_synack_queued) {
             return Err(StreamEvent::ThreeWaySynackFlood);
         }
         self.queue.push(entry);
@@ -37,16 +38,17 @@ impl TcpSession {
     /// The kept SYN/ACK that the final ACK of the handshake answers. The latest one wins.
     pub(crate) fn find_syn_ack(&self, segment: &Segment<'_>) -> Option<Queued> {
         let (seq, ack) = (segment.ack.minus(1), segment.seq);
-        self.queue.iter().rev().find(|known| known.seq == seq && known.ack == ack).copied()
+        let answered = |known: &&Queued| known.answers && known.seq == seq && known.ack == ack;
+        self.queue.iter().rev().find(answered).copied()
     }
 
     /// Keeps what the session knew of an earlier SYN.
     pub(crate) fn queue_syn(&mut self, config: &StreamConfig) -> Result<(), StreamEvent> {
         let entry = self.last_syn();
-        if self.queue.iter().any(|known| known.seq == entry.seq && known.ts == entry.ts) {
+        if self.queue.iter().any(|known| !known.answers && known.seq == entry.seq && known.ts == entry.ts) {
             return Ok(());
         }
-        if self.queue.len() >= usize::from(config.max_syn_queued) {
+        if self.queued(false) >= usize::from(config.max_syn_queued) {
             return Err(StreamEvent::ThreeWaySynFlood);
         }
         self.queue.push(entry);
@@ -55,7 +57,9 @@ impl TcpSession {
 
     /// The kept SYN that a SYN/ACK with this acknowledgement and echo answers. The latest one wins.
     pub(crate) fn find_syn(&self, ack: Seq, echo: Option<u32>) -> Option<Queued> {
-        let answered = |known: &&Queued| known.seq.plus(1) == ack && (echo.is_none() || known.ts == echo);
+        let answered = |known: &&Queued| {
+            !known.answers && known.seq.plus(1) == ack && (echo.is_none() || known.ts == echo)
+        };
         self.queue.iter().rev().find(answered).copied()
     }
 
@@ -76,6 +80,19 @@ impl TcpSession {
         let server = self.server_mut();
         server.wscale = syn.wscale.unwrap_or(0);
         server.window = u32::from(syn.window);
+    }
+
+    /// How many SYN/ACKs, or SYNs, are kept.
+    fn queued(&self, answers: bool) -> usize {
+        self.queue.iter().filter(|known| known.answers == answers).count()
+    }
+
+    /// Forgets the SYNs: one of them is answered. Which answer is the true one may still be open.
+    pub(crate) fn forget_syns(&mut self) {
+        self.queue.retain(|known| known.answers);
+        if self.queue.is_empty() {
+            self.clear_queue();
+        }
     }
 
     /// Forgets the queue: the handshake is decided.

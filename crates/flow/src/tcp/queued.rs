@@ -13,12 +13,14 @@ pub(crate) struct Queued {
     pub(crate) ts: Option<u32>,
     pub(crate) sack_ok: bool,
     pub(crate) pkt_ts: u32,
+    /// It is a SYN/ACK.
+    pub(crate) answers: bool,
 }
 
 impl Queued {
     /// From a SYN/ACK.
     pub(crate) fn syn_ack(segment: &Segment<'_>, now: u32) -> Self {
-        Self { ack: segment.ack, ..Self::syn(segment, now) }
+        Self { ack: segment.ack, answers: true, ..Self::syn(segment, now) }
     }
 
     /// From a SYN, which acknowledges nothing.
@@ -31,6 +33,7 @@ impl Queued {
             ts: segment.options.ts.map(|(value, _)| value),
             sack_ok: segment.options.sack_ok,
             pkt_ts: now,
+            answers: false,
         }
     }
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether a packet opens a new session on the tuple of an old one.
+//! New sessions on the tuple of an old one: packets that open one, and those that a server could take for
+//! one.
 
+use super::peer::Peer;
 use super::session::SessionFlags;
 use super::{Segment, StreamConfig, TcpFlags, TcpSession, TcpState};
+use crate::stream::Stream;
 use bartizan_base::Direction;
 
 impl TcpSession {
@@ -29,8 +32,8 @@ impl TcpSession {
             return match direction {
                 Direction::ToServer if !self.exists() => true,
                 Direction::ToServer => {
-                    // Strictly, a SYN that is only late is no other one.
-                    self.flags.contains(SessionFlags::FAST_OPEN_DATA_IGNORED) && !config.compares()
+                    // Inline, a SYN that is only late is no other one.
+                    self.flags.contains(SessionFlags::FAST_OPEN_DATA_IGNORED) && !config.inline()
                         || (self.client().isn != segment.seq && over)
                 }
                 Direction::ToClient => over,
@@ -62,5 +65,44 @@ impl TcpSession {
         self.state >= TcpState::LastAck && !half_open
             || self.state == TcpState::None
             || config.compares() && self.state == TcpState::TimeWait
+    }
+
+    /// Whether the server may have forgotten a connection that was seen whole: it has closed its side, a RST
+    /// has come by, believed or not, or the session is over. Its SYN cookie holds for two minutes, and an ACK
+    /// that fits opens a connection at the server that nothing here has seen begin.
+    pub(crate) fn server_may_forget(&self, config: &StreamConfig) -> bool {
+        let reset = |peer: &Peer| TcpFlags::from_bits_retain(peer.tcp_flags).contains(TcpFlags::RST);
+        let ended = self.state == TcpState::Closed
+            || self.has_closed(Direction::ToClient)
+            || Direction::BOTH.iter().any(|direction| reset(&self.peers[*direction]));
+        ended && self.is_under_way() && self.sees_all(config)
+    }
+
+    /// The number of bytes at the front of a segment to such a server that are acknowledged and not compared:
+    /// they were let go of, all of the segment is old, or they stand before the beginning. If it opens a
+    /// connection, they are read without having been inspected; a server that has the connection has them.
+    /// Nobody takes any of a connection that is over.
+    pub(crate) fn uncompared_in_front(
+        &self,
+        segment: &Segment<'_>,
+        direction: Direction,
+        stream: &Stream,
+        config: &StreamConfig,
+    ) -> u32 {
+        let client = self.client();
+        let compared = stream.held_from(client).filter(|_| segment.end().after(client.last_ack));
+        let from = compared.unwrap_or(client.last_ack);
+        let over = self.state == TcpState::Closed;
+        let asked = direction == Direction::ToServer
+            && (over || segment.seq.before(from))
+            && !segment.is_empty()
+            && !segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST);
+        if !asked || !self.server_may_forget(config) {
+            0
+        } else if over {
+            segment.len()
+        } else {
+            segment.len().min(from.since(segment.seq).unsigned_abs())
+        }
     }
 }

@@ -47,6 +47,8 @@ bitflags! {
         const BEGUN = 1 << 16;
         /// The server has answered a SYN of the client that came in the middle: it has no such connection any more.
         const FORGOTTEN = 1 << 17;
+        /// The server has sent a SYN before it answered the client's (simultaneous open).
+        const CROSSED = 1 << 18;
     }
 }
 
@@ -176,6 +178,20 @@ impl TcpSession {
         sender.last_ack.minus(sender.window.max(FLIGHT_MAX))
     }
 
+    /// Whether a SYN/ACK with this acknowledgement answers the SYN in force: it takes all, some or none of
+    /// the data that came with that. Data of a SYN
+    /// that is not read (passively, without Fast Open) is none that a server takes, as in Suricata.
+    pub(crate) fn answers_syn(&self, ack: Seq) -> bool {
+        let base = self.client().base();
+        let takes_data = self.flags.contains(SessionFlags::FAST_OPEN) && ack.at_most(self.client().sent);
+        ack == base || ack.after(base) && takes_data
+    }
+
+    /// Whether a number lies behind the SYN/ACK, and all, some or none of the data that came with that.
+    pub(crate) fn answers_syn_ack(&self, ack: Seq) -> bool {
+        ack.at_least(self.server().base()) && ack.at_most(self.server().sent)
+    }
+
     pub(crate) fn client(&self) -> &Peer {
         &self.peers.to_server
     }
@@ -210,7 +226,7 @@ impl TcpSession {
     pub fn join(&self, counters: &mut StreamCounters) {
         if self.exists() {
             counters.active_sessions = counters.active_sessions.saturating_add(1);
-            counters.memuse = counters.memuse.saturating_add(Self::memory());
+            counters.hold(Self::memory());
         }
     }
 

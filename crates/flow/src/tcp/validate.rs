@@ -7,17 +7,13 @@
 use super::peer::PeerFlags;
 use super::session::{SessionFlags, WINDOW_SLACK};
 use super::step::{Rejected, Step};
-use super::{HostPolicy, Peer, Seq, StreamEvent, TcpFlags, TcpState, WSCALE_MAX};
+use super::{HostPolicy, Peer, Seq, StreamEvent, TcpFlags, TcpState};
 
 /// PAWS: a timestamp older than 24 days is no longer comparable.
 const TIMESTAMP_LIFETIME: u32 = 24 * 24 * 60 * 60;
 
 /// A quarter of the way to where a timestamp looks old again, in the sender's ticks.
 const TIMESTAMP_FAR_AHEAD: i32 = bartizan_packet::slots::TIMESTAMP_FAR_AHEAD.cast_signed();
-
-/// How far the echo in a SYN/ACK may lie before the timestamp of the SYN that is known: as long as Linux sends a SYN again (127 s), by a clock of microseconds, the
-/// fastest in use.
-const SENT_AGAIN_FOR: u32 = 127_000_000;
 
 /// What a timestamp check would change.
 #[derive(Clone, Copy, Default)]
@@ -44,13 +40,12 @@ impl Step<'_, '_> {
         if ack.before(rcv.last_ack) {
             // Behind a RST nobody acknowledges more.
             let overtaken = if self.has(TcpFlags::RST) { 0 } else { rcv.overtaken() };
-            // A window that is closed now was open when an older segment left, as far as its scale allows at most.
-            let largest = u32::from(u16::MAX) << rcv.wscale.min(WSCALE_MAX);
-            let closed = if rcv.window == 0 { largest } else { 0 };
+            // A window that is small or closed now was larger when an older segment left.
+            let largest = rcv.window.max(rcv.window_max).max(overtaken);
             // Before the handshake is over nobody has acknowledged anything.
             let known = self.session.sees_all(self.config) && self.session.is_under_way();
             let unknown = rcv.window == 0 && !known;
-            return unknown || ack.at_least(rcv.last_ack.minus(rcv.window.max(overtaken).max(closed)));
+            return unknown || ack.at_least(rcv.last_ack.minus(largest));
         }
         // Nothing more can be said when one side is not seen.
         if ack.at_most(self.acknowledged_at_most()) || ack == rcv.last_ack || self.is(SessionFlags::ASYNC) {
@@ -111,7 +106,7 @@ impl Step<'_, '_> {
             match self.policy {
                 // Of real receivers the ones of today believe the number that they wait for, and no other (RFC 5961 section 3). Where an older one would have
                 // believed this RST, it does not get it.
-                _ if self.session.sees_all(self.config) => self.is_expected_rst(),
+                _ if self.session.sees_all(self.config) => self.answers_syn() || self.is_expected_rst(),
                 HostPolicy::Hpux11 => segment.seq.at_least(snd.next_seq),
                 HostPolicy::OldLinux | HostPolicy::Linux | HostPolicy::Solaris => {
                     segment.end().at_least(snd.last_ack) && segment.seq.before(snd.next_seq.plus(snd.window))
@@ -120,6 +115,12 @@ impl Step<'_, '_> {
             }
         };
         if valid { Ok(()) } else { Err(Rejected) }
+    }
+
+    /// Whether the server acknowledges the client's SYN, which nobody else has answered: the client has no
+    /// number of the server yet, so it asks for no more of a RST (RFC 9293 section 3.10.7.3).
+    fn answers_syn(&self) -> bool {
+        self.session.state == TcpState::SynSent && !self.to_server() && self.has(TcpFlags::ACK)
     }
 
     /// Whether a RST has the number that is expected next: of a connection that closes, which does not count what overtakes, the one behind all data.
@@ -135,22 +136,29 @@ impl Step<'_, '_> {
         peer.sent.plus(u32::from(fin))
     }
 
-    /// Whether an honest host may have sent the RST although its receiver does not believe it now: who has closed a socket answers
-    /// each segment that was under way with a RST whose number is what that segment acknowledges, so it was used
-    /// before, maybe by its FIN (RFC 9293 section 3.10.7.4; a receiver believes RCV.NXT only, RFC 5961 section 3).
-    /// Such a RST leaves and changes nothing: what its receiver still takes is inspected as before.
-    pub(crate) fn is_rst_for_old_data(&self) -> bool {
+    /// Whether an honest host may have sent the RST although its receiver does not believe it now. A receiver
+    /// believes RCV.NXT only (RFC 5961 section 3):
+    ///
+    /// * Who has closed a socket answers each segment that was under way with a RST whose number is what that segment acknowledges, so it was used
+    ///   before, maybe by its FIN (RFC 9293 section 3.10.7.4).
+    /// * Behind data that was lost on the way the number lies in the receiver's window, and the receiver answers with an acknowledgement, upon which the sender resets with the
+    ///   exact one (RFC 5961 section 3.2). Without that a receiver that sends nothing itself waits for ever.
+    ///
+    /// Such a RST leaves and changes nothing: what its receiver still takes is inspected as before. What lies
+    /// beyond the window no receiver looks at.
+    pub(crate) fn is_rst_that_is_not_believed(&self) -> bool {
         let snd = self.snd();
-        let latest = if snd.last_ack.after(snd.next_seq) { snd.last_ack } else { snd.next_seq };
+        let furthest = [snd.last_ack, snd.next_seq, snd.next_win];
         let oldest = snd.last_ack.minus(snd.window.max(WINDOW_SLACK));
         self.config.inline()
-            && self.session.state >= TcpState::Established
+            && self.session.state >= TcpState::SynRecv
             && !self.is(SessionFlags::MIDSTREAM | SessionFlags::ASYNC)
             && self.has(TcpFlags::RST)
+            && !self.segment.flags.intersects(TcpFlags::SYN | TcpFlags::FIN)
             && self.segment.is_empty()
             && (!self.has(TcpFlags::ACK) || self.segment.ack.0 == 0 || self.ack_is_acceptable())
             && self.segment.seq.at_least(oldest)
-            && self.segment.seq.at_most(latest)
+            && furthest.iter().any(|number| self.segment.seq.at_most(*number))
     }
 
     /// Whether a client that opens these ports anew answers what an earlier connection of them has left under way (RFC 9293 section
@@ -287,7 +295,8 @@ impl Step<'_, '_> {
     }
 
     /// Whether the packet is an acknowledgement that others of its sender have overtaken, or data, or its FIN (they leave by several
-    /// processors): it brings nothing and acknowledges nothing new, in whatever state that finds the session. Receivers take it or throw
+    /// processors), or that has itself overtaken data: it brings nothing and acknowledges nothing new, in
+    /// whatever state that finds the session. Receivers take it or throw
     /// it away, which is the same, so strict prevention lets it go on; it changes nothing here either.
     pub(crate) fn is_late_ack(&self) -> bool {
         let others = TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST;
@@ -297,7 +306,7 @@ impl Step<'_, '_> {
             && self.segment.is_empty()
             && self.segment.has(TcpFlags::ACK)
             && !self.segment.flags.intersects(others)
-            && self.segment.seq.at_most(self.snd().next_seq)
+            && (self.segment.seq.at_most(self.snd().next_seq) || self.in_window())
             && self.segment.seq.at_least(self.session.oldest(self.direction))
             && self.acknowledges_nothing_new()
     }
@@ -346,16 +355,5 @@ impl Step<'_, '_> {
             let answers = self.has(super::handshake::SYN_ACK);
             answers && self.config.liberal_timestamps || client.last_ts != 0 || echo == 0
         }
-    }
-
-    /// Whether a SYN/ACK answers an earlier one of the client's SYNs, of which only a later one is this session's: before that the flow was another connection that the
-    /// server had forgotten, or had to give way, or the program had not begun. A client sends its SYN again with a newer timestamp, and a server that has answered the
-    /// first goes on to echo that one's. Real clients take any echo between the two.
-    pub(crate) fn echoes_a_syn_not_seen(&self) -> bool {
-        let client = self.session.client();
-        let Some((_, echo)) = self.segment.options.ts else { return false };
-        self.config.compares()
-            && client.flags.contains(PeerFlags::TIMESTAMP)
-            && client.last_ts.wrapping_sub(echo) <= SENT_AGAIN_FOR
     }
 }

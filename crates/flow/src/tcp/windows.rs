@@ -59,6 +59,7 @@ impl Peer {
             (self.last_ack, self.next_win) = (acknowledged, edge);
             // An honest receiver does not take back the edge that it has shown: so this is the window that it offers.
             self.window = u32::try_from(edge.since(acknowledged)).unwrap_or(0);
+            self.note_window();
         }
         (has_sent, was_told)
     }

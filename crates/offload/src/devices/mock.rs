@@ -14,6 +14,7 @@ use bartizan_flow::level::{Answer, SunkId};
 use bartizan_flow::tcp::{Fin, Progress, Seq};
 use bartizan_packet::TunnelKind;
 use bartizan_packet::windows::{Line, Segment, WINDOW_WORDS, Windows};
+use bartizan_xdp::{Mark, Marks};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,6 +38,8 @@ pub struct Habits {
     pub seed: u64,
     /// Whether it holds the numbers of connections.
     pub windows: bool,
+    /// Whether it refuses packets without a flow, as it is told.
+    pub early: bool,
     /// Where it is.
     pub level: Level,
     /// Fields of the key that it holds.
@@ -59,6 +62,7 @@ impl Default for Habits {
             refuses: 0,
             seed: 1,
             windows: true,
+            early: false,
             level: Level::Rtl,
             fields: Fields::ALL,
             actions: Actions::ALL,
@@ -153,6 +157,9 @@ struct Core {
     polls: u64,
     flight: VecDeque<Packet>,
     missed: bool,
+    /// The known flows, and the refusals of packets without one.
+    marks: Arc<Marks>,
+    early: Vec<Refused>,
     away: bool,
     /// The latest time that it was told.
     now: Timestamp,
@@ -172,6 +179,28 @@ pub struct MockPacket {
     pub bytes: u64,
     /// Of a TCP segment: its numbers.
     pub segment: Option<Segment>,
+}
+
+/// A packet without an entry that a list refuses.
+#[derive(Clone, Copy, Debug)]
+pub struct MockStranger {
+    /// The key of its flow.
+    pub key: DeviceKey,
+    /// Its length.
+    pub bytes: u64,
+    /// The generation of the list.
+    pub generation: Generation,
+    /// The number of the outcome.
+    pub outcome: u32,
+    /// It is in a tunnel: the packet around it.
+    pub around: Option<(DeviceKey, MockPacket)>,
+}
+
+/// A packet without an entry that was refused.
+struct Refused {
+    generation: Generation,
+    outcome: u32,
+    bytes: u64,
 }
 
 /// See the module.
@@ -195,6 +224,8 @@ impl MockDevice {
             polls: 0,
             flight: VecDeque::new(),
             missed: false,
+            marks: Marks::new(u64::from(habits.entries.min(1 << 16)), habits.seed),
+            early: Vec::new(),
             away: false,
             now: Timestamp::ZERO,
             counters: MockCounters::default(),
@@ -243,6 +274,12 @@ impl MockWire {
     /// A packet arrives in another one, which is given first. What is done with the frame, which is counted for both; `None`: it goes up.
     pub fn in_tunnel(&self, packets: [(&DeviceKey, MockPacket); 2], now: Timestamp) -> Option<Action> {
         lock(&self.0).in_tunnel(packets, now)
+    }
+
+    /// A packet without an entry arrives, and the list refuses it: whether it is dropped. One of a flow that
+    /// the host knows goes up, and so does one in a tunnel if the packet around has no entry that forwards.
+    pub fn refuses(&self, packet: &MockStranger, now: Timestamp) -> bool {
+        lock(&self.0).refuses(packet, now)
     }
 
     /// A packet that a device never handles has gone up.
@@ -294,7 +331,9 @@ impl Core {
 
     fn packet(&mut self, key: &DeviceKey, packet: MockPacket, now: Timestamp) -> Option<Action> {
         let MockPacket { from_low, segment, .. } = packet;
-        let acts = self.acting(key).filter(|(place, _)| self.goes_on(*place, from_low, segment.as_ref()));
+        let acts = self.acting(key).filter(|(place, action)| {
+            action.is_for(from_low) && self.goes_on(*place, from_low, segment.as_ref())
+        });
         let Some((place, action)) = acts else {
             self.counters.up += 1;
             return None;
@@ -302,7 +341,7 @@ impl Core {
         self.handle(place, packet, (now, false));
         match action {
             Action::Forward | Action::Redirect(_) => self.counters.forwarded += 1,
-            Action::Drop(_) => self.counters.dropped += 1,
+            Action::Drop(_) | Action::DropFrom(..) => self.counters.dropped += 1,
         }
         Some(action)
     }
@@ -361,11 +400,24 @@ impl Core {
         Some(action)
     }
 
+    fn refuses(&mut self, packet: &MockStranger, now: Timestamp) -> bool {
+        let MockStranger { key, bytes, generation, outcome, around } = *packet;
+        if generation != self.generation || self.by_key.contains_key(&key) || self.marks.has(&key.0) {
+            return false;
+        }
+        if let Some((key, packet)) = around {
+            let Some((place, Action::Forward)) = self.acting(&key) else { return false };
+            self.handle(place, packet, (now, true));
+        }
+        self.early.push(Refused { generation, outcome, bytes });
+        true
+    }
+
     /// A packet has found its entry; `refused_inside`: it is dropped for what it carries.
     fn handle(&mut self, place: u32, packet: MockPacket, (now, refused_inside): (Timestamp, bool)) {
         let MockPacket { from_low, bytes, segment } = packet;
         let Some(entry) = self.entries.get_mut(place as usize).and_then(Option::as_mut) else { return };
-        let leaves = !matches!(entry.install.action, Action::Drop(_));
+        let leaves = entry.install.action.drops().is_none();
         let progress = segment.filter(|_| leaves).map(|segment| Progress {
             sent: Seq(segment.end),
             acknowledged: Seq(segment.acknowledged),
@@ -599,6 +651,23 @@ impl Device for MockDevice {
 
     fn has_missed(&mut self) -> bool {
         core::mem::take(&mut lock(&self.core).missed)
+    }
+
+    fn is_early(&self) -> bool {
+        lock(&self.core).habits.early
+    }
+
+    fn mark(&self, key: &DeviceKey) -> Option<Mark> {
+        let core = lock(&self.core);
+        if core.habits.early { Mark::new(&core.marks, &key.0) } else { None }
+    }
+
+    fn early(&mut self, generation: Generation, _outcomes: u32, each: &mut dyn FnMut(u32, u64, u64)) {
+        let refused = core::mem::take(&mut lock(&self.core).early);
+        let (own, others): (Vec<Refused>, _) =
+            refused.into_iter().partition(|refused| refused.generation == generation);
+        own.iter().for_each(|Refused { outcome, bytes, .. }| each(*outcome, 1, *bytes));
+        lock(&self.core).early.extend(others);
     }
 
     fn enter_generation(&mut self, generation: Generation) {

@@ -5,7 +5,8 @@
 //! poll. Each poll is a sign of life of the worker: where it gives none for too long, the program does without it (docs/failing.md).
 
 use crate::device::{
-    Action, Actions, Answered, Capabilities, Counting, Counts, Device, Install, Request, Said, Sides, Wish,
+    Action, Actions, Answered, Capabilities, Counting, Counts, Device, Endpoint, Install, Request, Said,
+    Sides, Wish,
 };
 use crate::key::{DeviceKey, Field, Fields};
 use crate::stays::Stays;
@@ -154,10 +155,17 @@ impl XdpDevice {
     /// The host gives a packet up that has so many layers (`decoder.max-layers`). Where the program would read more it holds no flows in tunnels.
     #[must_use]
     pub const fn limited_to(mut self, max_layers: u8) -> Self {
-        if max_layers <= LAYERS {
+        if !Self::reads_tunnels(max_layers) {
             self.capabilities.tunnels = &[];
         }
         self
+    }
+
+    /// Whether the program reads no more of a packet in a tunnel than a host that gives one up with so many
+    /// layers.
+    #[must_use]
+    pub const fn reads_tunnels(max_layers: u8) -> bool {
+        max_layers > LAYERS
     }
 
     /// Named ports that redirected packets can leave by: of each the number that it has in the tables, by its own.
@@ -239,6 +247,9 @@ impl XdpDevice {
                 None => return Answered::Refused(Stays::Egress),
             },
             (Action::Drop(reason), _) => bartizan_xdp::Action::Drop(reason),
+            (Action::DropFrom(reason, endpoint), _) => {
+                bartizan_xdp::Action::DropFrom(reason, endpoint == Endpoint::High)
+            }
         };
         // Who finds the key finds what to do.
         self.tables.clear(slot);
@@ -257,7 +268,7 @@ impl XdpDevice {
             self.entries.resize(at + 1, None);
         }
         if let Some(entry) = self.entries.get_mut(at) {
-            let refuses = matches!(install.action, Action::Drop(_));
+            let refuses = install.action.drops().is_some();
             let compares = action == bartizan_xdp::Action::Compare;
             *entry = Some(Entry { sunk: request.sunk, key: install.key.0, action, refuses, compares });
         }
@@ -379,10 +390,12 @@ impl Device for XdpDevice {
     }
 
     fn mark(&self, key: &DeviceKey) -> Option<Mark> {
+        let known = self.capabilities.tunnels.iter().any(|kind| key.is_in(*kind));
         let judged = self.early.is_some()
-            && !key.is_in_tunnel()
+            && (known || !key.is_in_tunnel())
             && EARLY_PROTOCOLS.contains(&(key.0.last().copied().unwrap_or(0) as u8));
-        if judged { Mark::new(&self.tables, &key.0) } else { None }
+        let early = self.tables.early().filter(|_| judged)?;
+        Mark::new(early.marks(), &key.0)
     }
 
     fn early(&mut self, generation: Generation, outcomes: u32, each: &mut dyn FnMut(u32, u64, u64)) {

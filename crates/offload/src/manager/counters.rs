@@ -88,7 +88,7 @@ impl ManagerCounters {
     pub(super) fn handled(&mut self, action: Action, packets: u64, bytes: u64) {
         match action {
             Action::Forward | Action::Redirect(_) => self.forwarded.add(packets, bytes),
-            Action::Drop(reason) => {
+            Action::Drop(reason) | Action::DropFrom(reason, _) => {
                 if let Some(dropped) = self.dropped.get_mut(reason as usize) {
                     dropped.add(packets, bytes);
                 }

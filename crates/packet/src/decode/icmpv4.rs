@@ -17,7 +17,8 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
     let mut icmp = Icmp { kind: *kind, code: *code, ..Icmp::default() };
     let mut header_len = HEADER_LEN;
     match icmp.kind {
-        // Errors: unreachable, source quench, redirect, time exceeded, parameter problem.
+        // Errors: unreachable, source quench, redirect, time exceeded, parameter problem. The codes are those
+        // that Suricata knows.
         3 => error(cx, p, span, &mut icmp, 15),
         4 | 12 => error(cx, p, span, &mut icmp, 0),
         5 => error(cx, p, span, &mut icmp, 3),
@@ -60,9 +61,9 @@ fn body(p: &mut Decoded, span: Span, len: usize) -> usize {
 }
 
 fn error(cx: &Context<'_>, p: &mut Decoded, span: Span, icmp: &mut Icmp, max_code: u8) {
-    if icmp.code > max_code {
+    let known_code = icmp.code <= max_code;
+    if !known_code {
         p.event(DecodeEvent::Icmpv4UnknownCode);
-        return;
     }
     let quote = span.skip(HEADER_LEN);
     // A source quench always has to quote; the others may come without.
@@ -71,6 +72,8 @@ fn error(cx: &Context<'_>, p: &mut Decoded, span: Span, icmp: &mut Icmp, max_cod
     }
     match quoted::ipv4(cx, quote) {
         Ok(packet) => icmp.quoted = Some(packet),
+        // What an unassigned code means is not known, so nothing is missing.
+        Err(_) if !known_code => {}
         // The sender's quote was whole; what it is about is not known.
         Err(QuoteError::Truncated) if cx.is_cut(quote) => {}
         Err(QuoteError::Truncated) => p.invalid(DecodeEvent::Icmpv4Ipv4TruncPkt),

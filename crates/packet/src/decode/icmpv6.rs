@@ -22,14 +22,19 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
     }
     let mut header_len = SHORT_HEADER_LEN;
     match icmp.kind {
-        1..=4 if known_code => {
-            header_len = HEADER_LEN;
-            if icmp.kind == 2 {
+        1..=4 => {
+            // What rules see of an error with another code is all behind its first word, as in Suricata.
+            if known_code {
+                header_len = HEADER_LEN;
+            }
+            if icmp.kind == 2 && known_code {
                 icmp.mtu = Some(u32::from_be_bytes([*a, *b, *c, *d]));
             }
             let quote = span.skip(HEADER_LEN);
             match quoted::ipv6(cx, quote) {
                 Ok(packet) => icmp.quoted = Some(packet),
+                // What an unassigned code means is not known, so nothing is missing.
+                Err(_) if !known_code => {}
                 // The sender's quote was whole; what it is about is not known.
                 Err(QuoteError::Truncated) if cx.is_cut(quote) => {}
                 Err(QuoteError::Truncated) => p.invalid(DecodeEvent::Icmpv6Ipv6TruncPkt),
@@ -43,7 +48,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
         }
         // RFC 2710: multicast listener messages must not leave the link.
         130..=132 if p.ttl() != Some(1) => p.event(DecodeEvent::Icmpv6MldMessageWithInvalidHl),
-        1..=4 | 128..=159 => {}
+        128..=159 => {}
         100 | 101 | 200 | 201 => p.event(DecodeEvent::Icmpv6ExperimentationType),
         5..=126 | 160..=255 => p.event(DecodeEvent::Icmpv6UnassignedType),
         0 | 127 => p.event(DecodeEvent::Icmpv6UnknownType),

@@ -2,6 +2,7 @@
 //! The packet that an ICMP error quotes: what says which flow it is of, as far as it is there.
 
 use super::{Context, Span, ipv4, ipv6, proto};
+use crate::decoded::is_message;
 use crate::{QuotedIcmp, QuotedPacket};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -69,11 +70,20 @@ pub(super) fn ipv6(cx: &Context<'_>, span: Span) -> Result<QuotedPacket, QuoteEr
     Ok(body.map_or(quoted, |body| transport(cx, quoted, body)))
 }
 
-/// Walks extension headers: the protocol behind them, and where it begins; nowhere in a later fragment or where the quote is cut.
+/// Walks extension headers: the protocol behind them, and where it begins; nowhere in a later fragment or
+/// where the quote is cut, as
+/// [`Decoded::carried_protocol`](crate::Decoded::carried_protocol) numbers it.
 fn extensions(cx: &Context<'_>, mut next: u8, mut span: Span) -> (u8, Option<Span>) {
+    let mut last = proto::NONE;
     for _ in 0..EXTENSIONS_MAX {
         let length = match next {
-            proto::HOP_BY_HOP | proto::ROUTING | proto::DESTINATION => {
+            proto::NONE => return (if is_message(last) { last } else { next }, None),
+            proto::HOP_BY_HOP
+            | proto::ROUTING
+            | proto::DESTINATION
+            | proto::MOBILITY
+            | proto::HIP
+            | proto::SHIM6 => {
                 let Some([_, words]) = cx.head::<2>(span) else { return (next, None) };
                 (usize::from(*words) + 1) * 8
             }
@@ -91,6 +101,7 @@ fn extensions(cx: &Context<'_>, mut next: u8, mut span: Span) -> (u8, Option<Spa
             _ => return (next, Some(span)),
         };
         let Some([after]) = cx.head::<1>(span) else { return (next, None) };
+        last = next;
         next = *after;
         span = span.skip(length);
     }
@@ -105,7 +116,7 @@ fn transport(cx: &Context<'_>, quoted: QuotedPacket, span: Span) -> QuotedPacket
     match quoted.proto {
         proto::TCP => QuotedPacket { ports, tcp_seq: word(4), ..quoted },
         proto::UDP | proto::SCTP => QuotedPacket { ports, ..quoted },
-        proto::ICMP | proto::ICMPV6 => {
+        next if next == if quoted.src.is_ipv4() { proto::ICMP } else { proto::ICMPV6 } => {
             let icmp = cx.head::<2>(span).map(|[kind, code]| QuotedIcmp {
                 kind: *kind,
                 code: *code,

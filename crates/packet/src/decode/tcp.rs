@@ -5,7 +5,8 @@ use super::{Context, Span, Step, Stop};
 use crate::{DecodeEvent, Decoded, MULTIPATH, PacketFlags, Tcp, TcpFlags, TcpOptions, Transport};
 
 const HEADER_LEN: usize = 20;
-const MAX_WINDOW_SCALE: u8 = 14;
+/// RFC 7323 section 2.3.
+const WINDOW_SCALE_MAX: u8 = 14;
 /// Kind of Fast Open inside the experimental options (RFC 6994).
 const FAST_OPEN_EXPERIMENT: [u8; 2] = [0xf9, 0x89];
 
@@ -98,11 +99,10 @@ fn one(p: &mut Decoded, options: &mut TcpOptions, option: &[u8], value_at: u8) {
     match option {
         [2, _, a, b] => keep(p, &mut options.mss, u16::from_be_bytes([*a, *b])),
         [3, _, shift] => {
-            let over = *shift > MAX_WINDOW_SCALE;
-            if over && options.wscale.is_none() {
+            if *shift > WINDOW_SCALE_MAX && options.wscale.is_none() {
                 p.event(DecodeEvent::TcpOptWscaleOverMax);
             }
-            keep(p, &mut options.wscale, if over { 0 } else { *shift });
+            keep(p, &mut options.wscale, *shift);
         }
         [4, _] => {
             let mut seen = options.sack_ok.then_some(());
@@ -177,7 +177,8 @@ mod tests {
     #[test]
     fn broken_options() {
         assert_eq!(walk(&[3, 3, 15, 0]).1, [E::TcpOptWscaleOverMax]);
-        assert_eq!(walk(&[3, 3, 15, 0]).0.wscale, Some(0));
+        assert_eq!(walk(&[3, 3, 15, 0]).0.wscale, Some(15));
+        assert_eq!(walk(&[3, 3, 14, 0]).1, []);
         assert_eq!(walk(&[2, 3, 0, 0]).1, [E::TcpOptInvalidLen]);
         assert_eq!(walk(&[4, 2, 4, 2]).1, [E::TcpOptDuplicate]);
         assert_eq!(walk(&[34, 5, 0, 0, 0, 0, 0, 0]).1, [E::TcpOptInvalidLen]);

@@ -17,7 +17,8 @@ pub struct DefragConfig {
     pub memory: usize,
     /// How long after its last fragment a datagram is kept (`defrag.timeout`).
     pub timeout: PacketDuration,
-    /// Fragments that receivers treat differently are refused, and no datagram is given up before its time.
+    /// Fragments that receivers treat differently are refused, and nothing takes the id of a datagram whose
+    /// parts may be gone.
     pub strict: bool,
     /// Frames of fragments are kept until their datagram may go. Means `strict`.
     pub hold: bool,

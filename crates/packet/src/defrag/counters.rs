@@ -127,7 +127,9 @@ drops! {
     Reused => "defrag.dropped.reused", Defrag;
     /// Holding: its datagram did not become whole in time.
     Incomplete => "defrag.dropped.incomplete", Defrag;
-    /// No room, even after giving up all older datagrams.
+    /// It was kept, and its datagram was evicted when a bound was met: its tenant, or its source, held most.
+    Evicted => "defrag.dropped.evicted", DefragMemory;
+    /// No room, and no datagram that may be evicted.
     Memory => "defrag.dropped.memory", DefragMemory;
 }
 
@@ -147,7 +149,7 @@ pub struct DefragCounters {
     pub ipv4: VersionCounters,
     /// IPv6.
     pub ipv6: VersionCounters,
-    /// Datagrams given up because there were as many as allowed.
+    /// Times that the limit of datagrams was met (each gives up a datagram or drops the fragment).
     pub max_trackers_reached: u64,
     /// Times that the limit of fragments or of memory was met (each gives up a datagram or drops the fragment).
     pub max_frags_reached: u64,

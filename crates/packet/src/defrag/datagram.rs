@@ -9,6 +9,7 @@ use super::counters::DropReason;
 use super::fragment::{Fragment, FragmentKey, IPV6_HEADER, MAX_DATAGRAM, announcing_byte};
 use super::likeness::Likeness;
 use super::policy::{self, HeldSpan, Incoming, OverlapPolicy, Step};
+use super::shares::{LISTS, Link, Usage};
 use super::store::{NIL, Node, Queue, Store};
 use bartizan_base::Timestamp;
 
@@ -19,7 +20,7 @@ pub struct DatagramId {
     pub(super) serial: u32,
 }
 
-/// A datagram's fragments and its place in the order of use.
+/// A datagram's fragments, its places in the orders of use, and its share of the bounds.
 pub(super) struct Datagram {
     pub(super) key: FragmentKey,
     pub(super) policy: OverlapPolicy,
@@ -42,8 +43,14 @@ pub(super) struct Datagram {
     pub(super) unsettled: u32,
     /// Frames that wait with it.
     pub(super) frames: Queue,
-    pub(super) older: u32,
-    pub(super) newer: u32,
+    /// Usage of its fragments, and of the frames that wait with it.
+    pub(super) held: Usage,
+    pub(super) frames_held: Usage,
+    /// The share of its tenant and of its source, and what it weighs in them.
+    pub(super) tenant: u32,
+    pub(super) source: u32,
+    pub(super) weight: u64,
+    pub(super) links: [Link; LISTS],
 }
 
 /// How far a datagram has got. All but `Open` only with [`super::DefragConfig::strict`].
@@ -93,8 +100,12 @@ impl Datagram {
             serial: 0,
             unsettled: 0,
             frames: Queue::EMPTY,
-            older: NIL,
-            newer: NIL,
+            held: Usage::default(),
+            frames_held: Usage::default(),
+            tenant: NIL,
+            source: NIL,
+            weight: 0,
+            links: [Link::NONE; LISTS],
         }
     }
 
@@ -197,6 +208,7 @@ impl Datagram {
     /// Puts a stored fragment into the list, behind those of the same offset.
     pub(super) fn link(&mut self, store: &mut Store, index: u32, offset: u32, trim: u32) {
         let start = offset.saturating_add(trim);
+        self.held.add(store.usage_of(index));
         let mut before = self.tail;
         while let Some(node) = store.node(before)
             && node.offset > start
@@ -227,6 +239,7 @@ impl Datagram {
     fn remove(&mut self, store: &mut Store, index: u32) {
         let Some(Node { prev, next, len, .. }) = store.node(index).copied() else { return };
         self.bytes = self.bytes.saturating_sub(len);
+        self.held.subtract(store.usage_of(index));
         match store.node_mut(prev) {
             Some(node) => node.next = next,
             None => self.head = next,
@@ -239,6 +252,12 @@ impl Datagram {
         self.fragments = self.fragments.saturating_sub(1);
     }
 
+    /// Takes the frames that wait out of it, and what they take.
+    pub(super) fn take_frames(&mut self) -> (Queue, Usage) {
+        let frames = core::mem::replace(&mut self.frames, Queue::EMPTY);
+        (frames, core::mem::take(&mut self.frames_held))
+    }
+
     /// Gives all fragments back.
     pub(super) fn clear(&mut self, store: &mut Store) {
         let mut at = self.head;
@@ -247,7 +266,7 @@ impl Datagram {
             store.free(at);
             at = next;
         }
-        (self.head, self.tail, self.fragments) = (NIL, NIL, 0);
+        (self.head, self.tail, self.fragments, self.held) = (NIL, NIL, 0, Usage::default());
         (self.reach, self.bytes, self.last_seen) = (0, 0, false);
     }
 

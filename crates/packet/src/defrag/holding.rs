@@ -6,7 +6,6 @@
 //! datagram is kept, so that the late ones go the same way. One that never comes back (it was lost between workers) ends with the datagram's time.
 
 use super::datagram::{DatagramId, State};
-use super::store::Queue;
 use super::{Defragmenter, DropReason};
 use bartizan_base::Timestamp;
 use core::hash::BuildHasher;
@@ -53,10 +52,18 @@ impl Defragmenter {
             }
         };
         if let Some(datagram) = self.datagrams.get_mut(id.index as usize) {
+            datagram.frames_held.add(self.store.usage_of(node));
             datagram.frames.push(&mut self.store, node);
             datagram.unsettled = datagram.unsettled.saturating_sub(1);
         }
+        self.budget.weigh(&mut self.datagrams, id.index);
         Ok(Attached::Waits)
+    }
+
+    /// The frame of a fragment that [`Defragmenter::insert`] has taken leaves at once, as nothing is held for
+    /// now.
+    pub fn leave_at_once(&mut self, id: DatagramId) {
+        self.settle(id);
     }
 
     /// A datagram that is whole may go, and the frame that made it whole: the frames that wait with it can be taken from
@@ -76,11 +83,12 @@ impl Defragmenter {
         }
         let Some(datagram) = self.datagrams.get_mut(id.index as usize) else { return false };
         datagram.state = State::Passed;
-        let frames = core::mem::replace(&mut datagram.frames, Queue::EMPTY);
+        let (frames, _) = datagram.take_frames();
         let hash = self.hasher.hash_one(datagram.key);
         let expires = datagram.expires.max(now);
         self.outgoing.append(&mut self.store, frames);
         self.remembered.insert(hash, expires);
+        self.budget.weigh(&mut self.datagrams, id.index);
         self.settle(id);
         true
     }
@@ -102,13 +110,16 @@ impl Defragmenter {
         {
             // What is still under way of it is refused: it would overtake the decision.
             datagram.state = State::Refused;
-            let frames = core::mem::replace(&mut datagram.frames, Queue::EMPTY);
+            let (frames, held) = datagram.take_frames();
             let hash = self.hasher.hash_one(datagram.key);
             let expires = datagram.expires.max(now);
             self.remembered.insert(hash, expires);
             if let Some(datagram) = self.datagrams.get_mut(into.index as usize) {
                 datagram.frames.append(&mut self.store, frames);
+                datagram.frames_held.add(held);
             }
+            self.budget.weigh(&mut self.datagrams, from.index);
+            self.budget.weigh(&mut self.datagrams, into.index);
             self.settle(from);
         } else {
             self.refuse(from);
@@ -126,22 +137,27 @@ impl Defragmenter {
         self.discarded.pop(&mut self.store, out)
     }
 
+    /// The next frame of an evicted datagram: as [`Defragmenter::pop_outgoing`].
+    pub fn pop_evicted(&mut self, out: &mut Vec<u8>) -> Option<usize> {
+        self.evicted.pop(&mut self.store, out)
+    }
+
     /// Frames that [`Defragmenter::pop_outgoing`] would give.
     #[must_use]
     pub const fn outgoing(&self) -> u32 {
         self.outgoing.len
     }
 
-    /// Whether [`Defragmenter::pop_discarded`] would give something.
+    /// Whether [`Defragmenter::pop_discarded`] or [`Defragmenter::pop_evicted`] would give something.
     #[must_use]
     pub const fn has_discarded(&self) -> bool {
-        self.discarded.len > 0
+        self.discarded.len > 0 || self.evicted.len > 0
     }
 
     /// Gives up everything that waits.
     pub fn clear(&mut self) {
-        while self.newest != super::NIL {
-            self.release(self.newest);
+        while self.order.newest != super::NIL {
+            self.release(self.order.newest);
         }
     }
 

@@ -2,8 +2,9 @@
 //! Bounded IP defragmentation, for IPv4 and IPv6 alike, with the overlap policies of hosts.
 //!
 //! Sources: RFC 791, RFC 8200 section 4.5, RFC 815; the policies in [`OverlapPolicy`]. All state is
-//! bounded by [`DefragConfig`]; when a bound is met, the datagram that has waited longest without a new
-//! fragment is given up, and counted. A datagram's identity includes tenant, link, VLANs and tunnel, is
+//! bounded by [`DefragConfig`]; when a bound is met, a datagram of the tenant and source that hold most is
+//! evicted and
+//! counted (`shares`). A datagram's identity includes tenant, link, VLANs and tunnel, is
 //! hashed with a secret seed, and ends with its completion: what comes later under the same id is
 //! another datagram.
 //!
@@ -14,7 +15,7 @@
 //!   a receiver decides whether to take it: see [`DropReason`] and `likeness`;
 //! * a datagram that is whole waits for a decision: [`Defragmenter::pass`] or [`Defragmenter::refuse`]; the id of one
 //!   that passed is not taken again for a while (`remembered`);
-//! * no datagram is given up for another before its time.
+//! * the id of an evicted datagram is not taken again either, unless its frames were held: a part of it may be gone.
 //!
 //! With [`DefragConfig::hold`] the frames of a datagram wait here as well ([`Defragmenter::attach`]), and come out together when it has
 //! passed ([`Defragmenter::pop_outgoing`]); what does not become whole, or is refused, comes out by
@@ -33,6 +34,10 @@ mod likeness;
 mod outcome;
 mod policy;
 mod remembered;
+mod room;
+mod shares;
+#[cfg(test)]
+mod shares_tests;
 mod store;
 #[cfg(test)]
 mod strict_tests;
@@ -55,7 +60,8 @@ use foldhash::quality::FixedState;
 use fragment::check;
 use hashbrown::HashTable;
 use remembered::Remembered;
-use store::{Full, NIL, Queue, Store};
+use shares::{FragmentBudget, List, Order};
+use store::{CHUNK, Full, NIL, Queue, Store};
 
 /// Collects fragments and gives back datagrams. One per worker; no locks.
 pub struct Defragmenter {
@@ -64,16 +70,20 @@ pub struct Defragmenter {
     table: HashTable<u32>,
     datagrams: Vec<Datagram>,
     free: Vec<u32>,
-    /// Datagrams from the one that has waited longest to the one touched last.
-    oldest: u32,
-    newest: u32,
+    /// All datagrams by their last use.
+    order: Order,
+    /// Who holds how much.
+    budget: FragmentBudget,
     store: Store,
     remembered: Remembered,
     serial: u32,
-    /// Frames of datagrams that may go, and of those that may not.
+    /// Frames of datagrams that may go, of those that may not, and of evicted ones.
     outgoing: Queue,
     discarded: Queue,
+    evicted: Queue,
     counters: DefragCounters,
+    /// Most bytes that were ever allocated.
+    peak: usize,
 }
 
 impl Defragmenter {
@@ -86,20 +96,24 @@ impl Defragmenter {
         // A fragment that is held has its frame besides.
         let nodes = config.max_fragments.saturating_mul(if config.hold { 2 } else { 1 });
         // A small memory limit must not be spent on an empty table.
-        let affordable = config.memory / size_of::<Datagram>();
+        let affordable = config.memory / size_of::<Datagram>().saturating_add(FragmentBudget::PER_DATAGRAM);
+        let room = (max_trackers as usize).min(affordable);
+        let bounds = [u64::from(max_trackers), u64::from(nodes), (config.memory / CHUNK) as u64];
         Self {
             hasher: FixedState::with_seed(config.hash_seed),
-            table: HashTable::with_capacity((max_trackers as usize).min(affordable)),
+            table: HashTable::with_capacity(room),
             datagrams: Vec::new(),
             free: Vec::new(),
-            oldest: NIL,
-            newest: NIL,
+            order: Order::EMPTY,
+            budget: FragmentBudget::new(room, bounds),
             store: Store::new(nodes),
             remembered: Remembered::new(remember, config.memory),
             serial: 0,
             outgoing: Queue::EMPTY,
             discarded: Queue::EMPTY,
+            evicted: Queue::EMPTY,
             counters: DefragCounters::default(),
+            peak: 0,
             config,
         }
     }
@@ -174,6 +188,7 @@ impl Defragmenter {
             self.touch(index, now + timeout);
             self.keep(index, fragment, end, now, events)
         });
+        self.budget.weigh(&mut self.datagrams, index);
         if let Err(reason) = kept {
             let datagram = self.datagrams.get(index as usize);
             if datagram.is_some_and(|datagram| datagram.fragments == 0 && datagram.state == State::Open) {
@@ -214,6 +229,7 @@ impl Defragmenter {
         if whole {
             datagram.clear(&mut self.store);
             datagram.state = State::Judged;
+            self.budget.weigh(&mut self.datagrams, index);
         }
         (result, Some(id))
     }
@@ -274,7 +290,7 @@ impl Defragmenter {
         Ok(())
     }
 
-    /// Finds room for a fragment, if need be by giving up older datagrams.
+    /// Finds room for a fragment, if need be by the eviction of other datagrams.
     fn store_fragment(
         &mut self,
         index: u32,
@@ -282,13 +298,21 @@ impl Defragmenter {
         payload: &[u8],
         now: Timestamp,
     ) -> Result<u32, DropReason> {
+        let Some(key) = self.datagrams.get(index as usize).map(|datagram| datagram.key) else {
+            return Err(DropReason::Memory);
+        };
         loop {
             let room = self.config.memory.saturating_sub(self.memory_used());
             match self.store.put(header, payload, room) {
-                Ok(node) => return Ok(node),
+                Ok(node) => {
+                    self.peak = self.peak.max(self.memory_used());
+                    return Ok(node);
+                }
                 Err(Full::Fragments | Full::Memory) => {
                     self.counters.max_frags_reached = self.counters.max_frags_reached.saturating_add(1);
-                    if self.oldest == index || !self.give_up_oldest(now) {
+                    // What it holds by now counts as well.
+                    self.budget.weigh(&mut self.datagrams, index);
+                    if !self.make_room(&key, index, now) {
                         return Err(DropReason::Memory);
                     }
                 }
@@ -310,7 +334,7 @@ impl Defragmenter {
             self.counters.worker_timeouts = self.counters.worker_timeouts.saturating_add(1);
             self.release(index);
         }
-        let index = self.free_slot(now)?;
+        let index = self.free_slot(key, now)?;
         self.serial = self.serial.wrapping_add(1).max(1);
         let mut datagram = Datagram::new(*key, host.policy);
         datagram.serial = self.serial;
@@ -322,50 +346,39 @@ impl Defragmenter {
         self.table.insert_unique(hash, index, |index| {
             datagrams.get(*index as usize).map_or(0, |datagram| hasher.hash_one(datagram.key))
         });
-        self.link_newest(index);
+        self.order.push(&mut self.datagrams, List::All, index);
+        self.budget.enter(&self.hasher, &mut self.datagrams, index);
         Some(index)
     }
 
-    /// A free place for a datagram, made by giving up the oldest one when a bound is met.
-    fn free_slot(&mut self, now: Timestamp) -> Option<u32> {
+    /// A free place for a datagram, made by the eviction of another one when a bound is met.
+    fn free_slot(&mut self, key: &FragmentKey, now: Timestamp) -> Option<u32> {
         if let Some(index) = self.free.pop() {
             return Some(index);
         }
         let used = self.datagrams.len();
         if used >= self.config.max_trackers as usize {
             self.counters.max_trackers_reached = self.counters.max_trackers_reached.saturating_add(1);
-            self.give_up_oldest(now);
+            self.make_room(key, NIL, now);
             return self.free.pop();
         }
         if used == self.datagrams.capacity() {
             let more = used.clamp(16, 1024);
             // The list of free places never outgrows that of the datagrams.
-            let bytes = more.saturating_mul(size_of::<Datagram>().saturating_add(size_of::<u32>()));
+            let each = size_of::<Datagram>()
+                .saturating_add(size_of::<u32>())
+                .saturating_add(FragmentBudget::PER_DATAGRAM);
+            let bytes = more.saturating_mul(each);
             if self.config.memory.saturating_sub(self.memory_used()) < bytes {
                 self.counters.max_trackers_reached = self.counters.max_trackers_reached.saturating_add(1);
-                self.give_up_oldest(now);
+                self.make_room(key, NIL, now);
                 return self.free.pop();
             }
+            self.budget.reserve(used.saturating_add(more));
             self.datagrams.reserve_exact(more);
             self.free.reserve_exact(used.saturating_add(more));
         }
         Some(used as u32)
-    }
-
-    /// Gives up the datagram that has waited longest. False when there is none that may be given up.
-    fn give_up_oldest(&mut self, now: Timestamp) -> bool {
-        let Some(datagram) = self.datagrams.get(self.oldest as usize) else { return false };
-        if self.config.strict && datagram.expires >= now {
-            return false;
-        }
-        let counter = if datagram.expires < now {
-            &mut self.counters.tracker_soft_reuse
-        } else {
-            &mut self.counters.tracker_hard_reuse
-        };
-        *counter = counter.saturating_add(1);
-        self.release(self.oldest);
-        true
     }
 
     /// Frees up to `budget` datagrams whose time is over and says how many. [`Self::insert`] does a
@@ -373,9 +386,9 @@ impl Defragmenter {
     pub fn expire_some(&mut self, now: Timestamp, budget: usize) -> usize {
         let mut freed = 0;
         while freed < budget
-            && self.datagrams.get(self.oldest as usize).is_some_and(|datagram| datagram.expires < now)
+            && self.datagrams.get(self.order.oldest as usize).is_some_and(|datagram| datagram.expires < now)
         {
-            self.release(self.oldest);
+            self.release(self.order.oldest);
             self.counters.manager_timeouts = self.counters.manager_timeouts.saturating_add(1);
             freed = freed.saturating_add(1);
         }
@@ -384,10 +397,11 @@ impl Defragmenter {
 
     /// Ends a datagram: takes it out of table and order and frees its fragments.
     fn release(&mut self, index: u32) {
-        self.unlink(index);
+        self.order.remove(&mut self.datagrams, List::All, index);
+        self.budget.leave(&self.hasher, &mut self.datagrams, index);
         let Some(datagram) = self.datagrams.get_mut(index as usize) else { return };
         datagram.clear(&mut self.store);
-        let frames = core::mem::replace(&mut datagram.frames, Queue::EMPTY);
+        let (frames, _) = datagram.take_frames();
         // Nobody finds it any more by an id of its own.
         datagram.serial = 0;
         self.discarded.append(&mut self.store, frames);
@@ -404,9 +418,10 @@ impl Defragmenter {
         let Some(datagram) = self.datagrams.get_mut(index as usize) else { return };
         datagram.clear(&mut self.store);
         datagram.state = State::Refused;
-        let frames = core::mem::replace(&mut datagram.frames, Queue::EMPTY);
+        let (frames, _) = datagram.take_frames();
         self.counters.drop_some(DropReason::Refused, frames.len);
         self.discarded.append(&mut self.store, frames);
+        self.budget.weigh(&mut self.datagrams, index);
         self.end_if_settled(index);
     }
 
@@ -426,34 +441,10 @@ impl Defragmenter {
         if let Some(datagram) = self.datagrams.get_mut(index as usize) {
             datagram.expires = expires;
         }
-        if self.newest != index {
-            self.unlink(index);
-            self.link_newest(index);
-        }
-    }
-
-    fn link_newest(&mut self, index: u32) {
-        let older = self.newest;
-        if let Some(datagram) = self.datagrams.get_mut(index as usize) {
-            (datagram.older, datagram.newer) = (older, NIL);
-        }
-        match self.datagrams.get_mut(older as usize) {
-            Some(datagram) => datagram.newer = index,
-            None => self.oldest = index,
-        }
-        self.newest = index;
-    }
-
-    fn unlink(&mut self, index: u32) {
-        let Some(datagram) = self.datagrams.get(index as usize) else { return };
-        let (older, newer) = (datagram.older, datagram.newer);
-        match self.datagrams.get_mut(older as usize) {
-            Some(datagram) => datagram.newer = newer,
-            None => self.oldest = newer,
-        }
-        match self.datagrams.get_mut(newer as usize) {
-            Some(datagram) => datagram.older = older,
-            None => self.newest = older,
+        if self.order.newest != index {
+            self.order.remove(&mut self.datagrams, List::All, index);
+            self.order.push(&mut self.datagrams, List::All, index);
+            self.budget.touch(&mut self.datagrams, index);
         }
     }
 
@@ -478,8 +469,15 @@ impl Defragmenter {
             .allocation_size()
             .saturating_add(datagrams)
             .saturating_add(free)
+            .saturating_add(self.budget.memory())
             .saturating_add(self.remembered.memory())
             .saturating_add(self.store.memory())
+    }
+
+    /// Most bytes that were ever allocated.
+    #[must_use]
+    pub fn memory_peak(&self) -> usize {
+        self.peak.max(self.memory_used())
     }
 
     /// What has happened so far.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ids of datagrams that have left not long ago: until their time is over, or so many others have left since, none of them may
+//! Ids of datagrams that have left not long ago, or, where frames are not held, were evicted: until their
+//! time is over, or so many others have left since, none of them may
 //! begin another datagram.
 //!
 //! A receiver that lost a part of such a datagram still waits for it, and would take it from the next one with the same id. How many are

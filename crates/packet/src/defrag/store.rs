@@ -4,6 +4,7 @@
 //! A fragment's bytes lie in a chain of small chunks, so that an eight-byte fragment costs one chunk and
 //! not a frame's worth. Nothing is given back to the allocator; what is free is used again.
 
+use super::shares::Usage;
 use core::mem::size_of;
 
 /// "None" of the index lists.
@@ -177,6 +178,13 @@ impl Store {
         }
         self.nodes_used = self.nodes_used.saturating_add(1);
         Ok(index)
+    }
+
+    /// What a node takes: the same whatever was trimmed of it.
+    pub(super) fn usage_of(&self, index: u32) -> Usage {
+        let Some(node) = self.node(index) else { return Usage::default() };
+        let bytes = (node.data_at as usize).saturating_add(node.len as usize);
+        Usage { nodes: 1, chunks: bytes.div_ceil(CHUNK).max(1) as u32 }
     }
 
     /// Gives a node and its chunks back. The caller has taken it out of its list.

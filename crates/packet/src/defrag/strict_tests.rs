@@ -389,41 +389,41 @@ fn an_id_is_not_taken_again_too_soon() {
 }
 
 #[test]
-fn strict_forgets_no_datagram_for_another_and_none_that_was_refused() {
+fn strict_takes_up_nothing_of_what_was_evicted_or_refused() {
     let mut d = strict(false);
     for id in 0..4 {
         assert_eq!(send(&mut d, &key(false, id), T0, &part(0, true, 8)), Ok(DefragResult::Held));
     }
-    assert_eq!(send(&mut d, &key(false, 9), T0, &part(0, true, 8)), Err(DropReason::Memory));
-    let outcome = insert(&mut d, &key(false, 0), T0, &part(8, false, 8));
+    // One more of the same source: its oldest is evicted, and since the first fragment is gone already, no
+    // other half comes to it.
+    assert_eq!(send(&mut d, &key(false, 9), T0, &part(0, true, 8)), Ok(DefragResult::Held));
+    assert_eq!(d.counters().dropped(DropReason::Evicted), 1);
+    assert_eq!(send(&mut d, &key(false, 0), T0, &part(8, false, 8)), Err(DropReason::Reused));
+    let outcome = insert(&mut d, &key(false, 1), T0, &part(8, false, 8));
     assert_eq!(outcome.result, DefragResult::Complete);
     // Its first fragment is gone already, as nothing is held.
     d.refuse(outcome.datagram.unwrap());
-    assert_eq!(send(&mut d, &key(false, 0), after(59), &part(8, false, 8)), Err(DropReason::Refused));
+    assert_eq!(send(&mut d, &key(false, 1), after(59), &part(8, false, 8)), Err(DropReason::Refused));
     // What is refused does not prolong it; afterwards the id stands for another datagram.
-    assert_eq!(send(&mut d, &key(false, 0), after(61), &part(8, false, 8)), Ok(DefragResult::Held));
+    assert_eq!(send(&mut d, &key(false, 1), after(61), &part(8, false, 8)), Ok(DefragResult::Held));
     assert_eq!(d.counters().dropped(DropReason::Refused), 1);
 }
 
 #[test]
-fn what_waits_is_bounded_and_a_datagram_without_room_goes_nowhere() {
+fn what_waits_is_bounded_and_an_evicted_datagram_goes_nowhere() {
     let memory = 128 << 10;
     let mut d = Defragmenter::new(DefragConfig { hold: true, memory, ..DefragConfig::default() });
-    let (mut waiting, mut refused) = (0_u32, 0_u32);
+    let (mut attached, mut gone) = (0, 0);
     for id in 0..200 {
-        let Some(datagram) = insert(&mut d, &key(false, id), T0, &part(0, true, 1_000)).datagram else {
-            refused += 1;
-            continue;
-        };
-        match d.attach(datagram, b"note", &[0; 1_034], T0) {
-            Ok(_) => waiting += 1,
-            Err(reason) => {
-                assert_eq!(reason, DropReason::Memory);
-                refused += 1;
-            }
-        }
+        let datagram = insert(&mut d, &key(false, id), T0, &part(0, true, 1_000)).datagram.unwrap();
+        gone += frames(&mut d, Defragmenter::pop_evicted).len() / 1_034;
+        assert_eq!(d.attach(datagram, b"note", &[0; 1_034], T0), Ok(Attached::Waits));
+        attached += 1;
+        gone += frames(&mut d, Defragmenter::pop_evicted).len() / 1_034;
         assert!(d.memory_used() <= memory, "{}", d.memory_used());
     }
-    assert!(waiting > 20 && refused > 20, "{waiting} {refused}");
-    assert_eq!(d.waiting() as u32, waiting, "those without room are forgotten");
+    assert!(gone > 100 && d.waiting() > 20, "{gone} {}", d.waiting());
+    assert_eq!(d.waiting() + gone, attached, "evicted ones are forgotten");
+    assert_eq!(d.counters().dropped(DropReason::Evicted), gone as u64);
+    assert_eq!(frames(&mut d, Defragmenter::pop_discarded), []);
 }

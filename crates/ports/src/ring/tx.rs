@@ -6,7 +6,9 @@
 //! transmit part of a mapping is never leased, and there is one `TxRing` for it.
 
 use super::{Geometry, Mapping, Place};
+use crate::port::Sent;
 use crate::refusal::SendRefusal;
+use bartizan_packet::casts::cast_of;
 use std::mem::offset_of;
 use std::sync::Arc;
 
@@ -76,20 +78,30 @@ impl TxRing {
         self.mapping.set_status(slot, libc::TP_STATUS_SEND_REQUEST);
     }
 
-    /// Looks what the kernel took after a `send` call: frames and bytes.
-    pub(crate) fn reap(&mut self) -> (u64, u64) {
-        let (mut frames, mut bytes) = (0, 0);
+    /// Looks what the kernel took after a `send` call.
+    pub(crate) fn reap(&mut self) -> Sent {
+        let mut sent = Sent::default();
         while self.queued > 0 {
             let slot = self.slot(self.head);
             if self.mapping.status(slot) & WAITING != 0 {
                 break;
             }
-            frames += 1;
-            bytes += u64::from(self.mapping.load(slot + LENGTH));
+            sent.add(self.mapping.load(slot + LENGTH).into(), self.cast(slot));
             self.head = self.head.next(&self.geometry);
             self.queued -= 1;
         }
-        (frames, bytes)
+        sent
+    }
+
+    /// The kind of a frame's destination.
+    fn cast(&self, slot: usize) -> usize {
+        let [a, b, c, d] = self.mapping.load(slot + DATA).to_ne_bytes();
+        // Mostly this is enough.
+        if a & 1 == 0 {
+            return 0;
+        }
+        let [e, f] = self.mapping.half(slot + DATA + 4).to_ne_bytes();
+        cast_of(&[a, b, c, d, e, f])
     }
 
     /// Whether the kernel refused the first waiting frame for its format or length.

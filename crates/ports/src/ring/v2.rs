@@ -5,8 +5,10 @@
 
 use super::{Geometry, Header, Mapping, Place, VNET_BYTES, vlan_tag};
 use crate::batch::Batch;
-use crate::frame::FrameFlags;
+use crate::frame::{FrameFlags, FrameInfo};
+use crate::port::{BACKLOG_PARTS, backlog_of};
 use crate::sys;
+use bartizan_packet::casts::{Casts, cast_of};
 use bartizan_packet::sizes::{Sizes, size_class};
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
@@ -24,8 +26,10 @@ const MAX_COPIES: usize = 16;
 pub(crate) struct Filled {
     /// Frames put into the batch.
     pub(crate) frames: u64,
-    /// Their bytes.
+    /// Their bytes on the wire.
     pub(crate) bytes: u64,
+    /// The frames by the kind of their destination.
+    pub(crate) casts: Casts,
     /// The frames by their size.
     pub(crate) sizes: Sizes,
     /// Frames that were larger than a slot: cut, or fetched whole through the socket.
@@ -43,13 +47,17 @@ pub(crate) struct Filled {
 }
 
 impl Filled {
-    pub(super) fn count(&mut self, length: usize, flags: FrameFlags) {
+    /// A frame of so many bytes was put into the batch.
+    pub(super) fn count(&mut self, length: usize, info: FrameInfo, cast: usize) {
         self.frames += 1;
-        self.bytes += length as u64;
+        self.bytes += u64::from(info.wire_length);
         if let Some(count) = self.sizes.get_mut(size_class(length)) {
             *count += 1;
         }
-        self.checksum_pending += u64::from(flags.contains(FrameFlags::CHECKSUM_PENDING));
+        if let Some(count) = self.casts.get_mut(cast) {
+            *count += 1;
+        }
+        self.checksum_pending += u64::from(info.flags.contains(FrameFlags::CHECKSUM_PENDING));
     }
 }
 
@@ -75,6 +83,16 @@ impl RxV2 {
     /// Whether a frame waits.
     pub(crate) fn ready(&self) -> bool {
         self.mapping.status(self.next.offset(&self.geometry)) & libc::TP_STATUS_USER != 0
+    }
+
+    /// Eighths of the ring that wait to be read: see [`Port::backlog`](crate::Port::backlog).
+    pub(crate) fn backlog(&self) -> u8 {
+        let frames = self.geometry.frames();
+        backlog_of(|part| {
+            let slot =
+                self.next.behind(frames * usize::from(part) / usize::from(BACKLOG_PARTS), &self.geometry);
+            self.mapping.status(slot.offset(&self.geometry)) & libc::TP_STATUS_USER != 0
+        })
     }
 
     /// Takes what is there, up to the batch's capacity. Gives back what the batch held before.
@@ -139,9 +157,10 @@ impl RxV2 {
                 let head = if self.vnet { VNET_BYTES } else { 0 };
                 let got = batch
                     .push_with((head, whole), tag, found.info, |buffer| sys::receive_copy(fd, buffer).ok());
-                if let Some(length) = got {
+                if got.is_some() {
                     filled.copied += 1;
-                    filled.count(length, found.info.flags);
+                    let frame = batch.newest();
+                    filled.count(frame.len(), found.info, cast_of(frame));
                     return;
                 }
                 found.info.flags = found.info.flags.with(FrameFlags::TRUNCATED);
@@ -151,7 +170,7 @@ impl RxV2 {
         let span = unsafe { batch.lease_mut().push(found.offset, found.length) };
         if let Some(span) = span {
             batch.push_leased(span, found.info);
-            filled.count(found.length, found.info.flags);
+            filled.count(found.length, found.info, found.cast);
         }
     }
 
@@ -175,5 +194,33 @@ impl RxV2 {
         let pair = self.mapping.half(start + ADDRESS + offset_of!(libc::sockaddr_ll, sll_pkttype));
         let [first, _] = pair.to_ne_bytes();
         first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::in_file;
+    use super::*;
+
+    #[test]
+    fn the_backlog_counts_eighths_of_the_slots_that_wait_wherever_they_begin() {
+        for frames in [16, 64, 100, 1_000] {
+            let geometry = Geometry::new(1_518, frames);
+            let frames = geometry.frames();
+            for (number, first) in [0, 1, frames / 2, frames - 1].into_iter().enumerate() {
+                let mapping = in_file(&format!("slots-{frames}-{number}"), geometry.bytes(), &[]);
+                let mut ring = RxV2::new(Arc::clone(&mapping), geometry, 1_518);
+                ring.next = Place::default().behind(first, &geometry);
+                assert_eq!((0..first).fold(Place::default(), |at, _| at.next(&geometry)), ring.next);
+                assert_eq!(ring.backlog(), 0);
+                let mut slot = ring.next;
+                for waiting in 1..=frames {
+                    mapping.set_status(slot.offset(&geometry), libc::TP_STATUS_USER);
+                    slot = slot.next(&geometry);
+                    let expected = (1..8).filter(|part| waiting > frames * part / 8).count();
+                    assert_eq!(usize::from(ring.backlog()), expected, "{waiting} of {frames} from {first}");
+                }
+            }
+        }
     }
 }

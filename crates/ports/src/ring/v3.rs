@@ -9,6 +9,7 @@ use super::v2::Filled;
 use super::{Header, Mapping};
 use crate::batch::Batch;
 use crate::frame::FrameFlags;
+use crate::port::{BACKLOG_PARTS, backlog_of};
 use std::mem::offset_of;
 use std::sync::Arc;
 
@@ -35,6 +36,8 @@ pub(crate) struct RxV3 {
     pub(crate) vnet: bool,
     /// Frames are to have the device's timestamps.
     pub(crate) by_device: bool,
+    /// Frames begin with an IP header.
+    pub(crate) raw_ip: bool,
 }
 
 impl RxV3 {
@@ -49,6 +52,7 @@ impl RxV3 {
             skip_outgoing: false,
             vnet: false,
             by_device: false,
+            raw_ip: false,
         }
     }
 
@@ -60,9 +64,19 @@ impl RxV3 {
 
     /// Whether half of the ring or more waits to be read.
     pub(crate) fn pressed(&self) -> bool {
-        let middle = self.block + self.blocks / 2;
-        let middle = if middle < self.blocks { middle } else { middle - self.blocks };
-        self.mapping.status(middle * self.block_size + BLOCK_STATUS) & libc::TP_STATUS_USER != 0
+        self.waits(self.blocks / 2)
+    }
+
+    /// Eighths of the ring that wait to be read: see [`Port::backlog`](crate::Port::backlog).
+    pub(crate) fn backlog(&self) -> u8 {
+        backlog_of(|part| self.waits(self.blocks * usize::from(part) / usize::from(BACKLOG_PARTS)))
+    }
+
+    /// Whether the block so many behind the current one waits to be read.
+    fn waits(&self, blocks: usize) -> bool {
+        let block = self.block + blocks;
+        let block = if block < self.blocks { block } else { block - self.blocks };
+        self.mapping.status(block * self.block_size + BLOCK_STATUS) & libc::TP_STATUS_USER != 0
     }
 
     /// Takes what is there, up to the batch's capacity. Gives back what the batch held before.
@@ -147,18 +161,16 @@ impl RxV3 {
         let span = unsafe { batch.lease_mut().push(found.offset, found.length) };
         if let Some(span) = span {
             batch.push_leased(span, found.info);
-            filled.count(found.length, found.info.flags);
+            filled.count(found.length, found.info, if self.raw_ip { 0 } else { found.cast });
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::in_file;
     use super::*;
     use bartizan_base::Timestamp;
-    use std::fs::OpenOptions;
-    use std::os::fd::AsFd;
-    use std::os::unix::fs::FileExt;
 
     const BLOCK_SIZE: usize = 4096;
     /// A ring never hands out all its blocks at once.
@@ -205,13 +217,7 @@ mod tests {
 
     /// A ring in a file in place of a socket's: a mapping is one of any file.
     fn ring(name: &str, packets: &[Stamped]) -> RxV3 {
-        let path = std::env::temp_dir().join(format!("bartizan-ring-{}-{name}", std::process::id()));
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        file.set_len((BLOCKS * BLOCK_SIZE) as u64).unwrap();
-        file.write_all_at(&block(packets), 0).unwrap();
-        let mapping = Mapping::new(file.as_fd(), BLOCKS * BLOCK_SIZE).unwrap();
-        RxV3::new(mapping, BLOCK_SIZE, BLOCKS)
+        RxV3::new(in_file(name, BLOCKS * BLOCK_SIZE, &block(packets)), BLOCK_SIZE, BLOCKS)
     }
 
     /// The times of what a ring hands out, and what it says of it.
@@ -255,5 +261,24 @@ mod tests {
         ring.by_device = true;
         let (times, filled) = read(ring);
         assert_eq!((times, filled.unstamped), (vec![Timestamp::from_parts(7, 8); 3], 0));
+    }
+
+    #[test]
+    fn the_backlog_counts_eighths_of_the_blocks_that_wait_wherever_they_begin() {
+        for blocks in [16, 32, 100] {
+            for (number, first) in [0, 1, blocks / 2, blocks - 1].into_iter().enumerate() {
+                let mapping = in_file(&format!("backlog-{blocks}-{number}"), blocks * BLOCK_SIZE, &[]);
+                let mut ring = RxV3::new(Arc::clone(&mapping), BLOCK_SIZE, blocks);
+                ring.block = first;
+                assert_eq!(ring.backlog(), 0);
+                for waiting in 1..=blocks {
+                    let block = (first + waiting - 1) % blocks;
+                    mapping.set_status(block * BLOCK_SIZE + BLOCK_STATUS, libc::TP_STATUS_USER);
+                    let expected = (1..8).filter(|part| waiting > blocks * part / 8).count();
+                    assert_eq!(usize::from(ring.backlog()), expected, "{waiting} of {blocks} from {first}");
+                    assert_eq!(ring.pressed(), waiting > blocks / 2);
+                }
+            }
+        }
     }
 }

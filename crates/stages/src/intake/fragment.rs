@@ -15,9 +15,10 @@ use crate::context::Context;
 use crate::frame::Frame;
 use crate::identity::Whence;
 use crate::normaliser;
-use crate::record::{Entry, Fate, Occasion};
+use crate::record::{Fate, Occasion};
 use crate::settings::EngineSettings;
-use bartizan_base::{Decision, Direction, FunctionId, LinkId, Reason, TenantId, Timestamp, Verdict};
+use bartizan_base::{Decision, FunctionId, LinkId, Reason, TenantId, Timestamp, Verdict};
+use bartizan_flow::EspFlows;
 use bartizan_packet::defrag::{Attached, DatagramId, DefragResult, Fragment, FragmentKey};
 use bartizan_packet::{DecodeEvent, DecodeOutput, Decoded, Ipv6ExtHeaders, LinkType, Network, PacketView};
 
@@ -51,7 +52,7 @@ impl Intake {
     /// Puts a fragment to its datagram, which `datagram` then holds if it is whole.
     pub fn defragment(
         &mut self,
-        settings: &EngineSettings,
+        (settings, chains): (&EngineSettings, &Chains),
         (frame, tenant): (&Frame<'_>, TenantId),
         bytes: &[u8],
         packet: &mut Decoded,
@@ -67,7 +68,9 @@ impl Intake {
             self.defrag.leave_out_cut(packet.ipv4().is_some());
             return refused(Reason::Defrag);
         }
-        let whence = Whence { tenant, link: frame.link, arrived_by: self.arrived_by };
+        // A fragment has no ports, and no SPI.
+        let esp_flows = EspFlows::default();
+        let whence = Whence { tenant, link: frame.link, arrived_by: self.arrived_by, esp_flows };
         let Some((key, fragment)) = fragment_of(settings, &whence, bytes, packet) else {
             return refused(Reason::Defrag);
         };
@@ -91,8 +94,10 @@ impl Intake {
                 Fragmented::Whole
             }
             DefragResult::Held => {
-                if settings.defrag.hold {
+                if settings.defrag.hold && chains.enforces_something() {
                     self.joined.waiting = outcome.datagram;
+                } else if let Some(id) = outcome.datagram.filter(|_| settings.defrag.hold) {
+                    self.defrag.leave_at_once(id);
                 }
                 Fragmented::Waits
             }
@@ -134,14 +139,15 @@ impl Intake {
             };
         };
         whole.for_each(|id| self.defrag.join(id, waiting, frame.now));
-        match self.attach(cx, waiting, frame) {
+        let attached = self.attach(cx, waiting, frame);
+        // The rest of its datagram, if that is refused with it; what was evicted for it has a reason of its
+        // own.
+        let why = attached.err().unwrap_or(Reason::Defrag);
+        self.discard(cx, chains, why.into_decision());
+        match attached {
             Ok(Attached::Waits) => Settled::Held,
             Ok(Attached::Passed) => Settled::Decided(decision),
-            Err(reason) => {
-                let settled = self.refuse_frame(cx, chains, frame, reason);
-                self.discard(cx, chains, reason.into_decision());
-                settled
-            }
+            Err(reason) => self.refuse_frame(cx, chains, frame, reason),
         }
     }
 
@@ -194,16 +200,25 @@ impl Intake {
         self.discard(cx, chains, Reason::HandOverRing.into_decision());
     }
 
-    /// Counts and records the frames that waited and go nowhere.
+    /// Counts and records the frames that waited and go nowhere; those of evicted datagrams have a reason of
+    /// their own.
     pub fn discard(&mut self, cx: &mut Context<'_>, chains: &Chains, decision: Decision) {
         if !self.defrag.has_discarded() {
             return;
         }
+        let evicted = Reason::DefragMemory.into_decision();
         let mut bytes = self.datagrams.pop().unwrap_or_default();
-        while let Some(length) = self.defrag.pop_discarded(&mut bytes) {
+        loop {
+            let (length, decision) = match self.defrag.pop_discarded(&mut bytes) {
+                Some(length) => (length, decision),
+                None => match self.defrag.pop_evicted(&mut bytes) {
+                    Some(length) => (length, evicted),
+                    None => break,
+                },
+            };
             let (note, frame) = bytes.split_at_checked(length).unwrap_or_default();
             let frame = Note::from_bytes(note).frame(frame);
-            self.record_refused(cx, chains, &frame, None, decision);
+            self.record_refused(cx, chains, &frame, decision);
             cx.decided(&decision);
         }
         self.datagrams.push(bytes);
@@ -237,19 +252,25 @@ impl Intake {
         reason: Reason,
     ) -> Settled {
         let decision = reason.into_decision();
-        self.record_refused(cx, chains, frame, None, decision);
+        self.record_refused(cx, chains, frame, decision);
         Settled::Decided(decision)
     }
 
-    /// Records that a frame does not go on; `flow`: of which it is, and its direction.
-    pub fn record_refused(
+    /// Records that a frame does not go on.
+    fn record_refused(
         &mut self,
         cx: &mut Context<'_>,
         chains: &Chains,
         frame: &Frame<'_>,
-        flow: Option<(&Entry, Direction)>,
         decision: Decision,
     ) {
+        self.occasion_of(chains, frame, |occasion| {
+            cx.recorder.refused(occasion, None, &Fate { decision, reject: None }, &[]);
+        });
+    }
+
+    /// Decodes the outermost packet of a frame that waited once more, for who records what was decided of it.
+    pub fn occasion_of(&mut self, chains: &Chains, frame: &Frame<'_>, record: impl FnOnce(&Occasion<'_>)) {
         let mut output = DecodeOutput::new();
         // It was counted when it came.
         let counters = self.decoder.counters().clone();
@@ -257,10 +278,7 @@ impl Intake {
         *self.decoder.counters_mut() = counters;
         let Some(packet) = output.outer() else { return };
         let view = PacketView::new(frame.bytes, packet);
-        let direction = flow.map_or(Direction::ToServer, |(_, direction)| direction);
-        let occasion = Occasion::of(&view, frame.number, frame.now, chains.generation).going(direction);
-        let fate = Fate { decision, reject: None };
-        cx.recorder.refused(&occasion, flow.map(|(entry, _)| entry), &fate, &[]);
+        record(&Occasion::of(&view, frame.number, frame.now, chains.generation));
     }
 }
 

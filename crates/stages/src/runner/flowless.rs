@@ -1,22 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets that belong to no flow: rules on headers and decode events still look at them.
+//! Packets that belong to no flow, or to one that detection does not know, as Suricata has none: rules on
+//! headers and decode events still
+//! look at them.
 
 use super::Runner;
-use super::lifecycle::{Fallen, Said, fate_without};
+use super::functions::is_would_be;
+use super::lifecycle::{Fallen, Said, Wanting, fate_without};
 use super::sight::{Hands, Sight, context};
+use crate::account::UNKNOWN;
 use crate::chain::Matches;
 use crate::context::Context;
 use crate::identity::Whence;
 use crate::notice::QuotaKind;
-use crate::record::{Fate, Occasion};
-use bartizan_base::{Decision, Path};
+use crate::record::{Entry, Fate, Occasion};
+use bartizan_base::{Decision, Fid, Path, TenantId, Timestamp};
 use bartizan_function::contain::contained;
 use bartizan_function::header::header_of_packet;
-use bartizan_function::{Model, Notes};
-use bartizan_packet::PacketView;
+use bartizan_function::{Function, Model, Notes};
+use bartizan_packet::{Decoded, PacketView};
 use std::sync::Arc;
 
+/// The class of a packet that is judged without a flow.
+struct AloneClass<'a> {
+    fid: Fid,
+    /// The rules of packet filters that the packet matches.
+    matches: &'a Matches,
+    /// Whether a function judges it.
+    judges: &'a dyn Fn(&dyn Function) -> bool,
+}
+
 impl Runner {
+    /// The class of a packet without a flow, by its own header.
+    pub fn class_of(&self, whence: &Whence, packet: &Decoded, now: Timestamp) -> Fid {
+        let header = header_of_packet(packet, whence.tenant, whence.link);
+        let class = header.map(|header| self.chains.classifier.classify(&header, now, &mut Matches::new()));
+        class.map_or(UNKNOWN, |class| class.fid)
+    }
+
     /// Shows a packet without a flow to the functions that its class has.
     ///
     /// What is not IP, and fragments before they are put together, are no matter of header functions: a datagram's
@@ -34,25 +54,64 @@ impl Runner {
         let header = header_of_packet(packet, whence.tenant, whence.link);
         let class = header.map(|header| chains.classifier.classify(&header, occasion.now, &mut matches));
         let headers = class.is_some() && !packet.is_fragment();
+        let judges = |function: &dyn Function| {
+            class.is_none_or(|class| class.path.contains(function.id()))
+                && (headers || function.spec().model == Model::Payload)
+        };
         let fid = class.map(|c| c.fid).unwrap_or_default();
-        cx.account.fid = fid;
+        cx.account.fid = class.map_or(UNKNOWN, |class| class.fid);
+        let class = AloneClass { fid, matches: &matches, judges: &judges };
+        self.judge_alone(cx, whence.tenant, (view, occasion), &class)
+    }
+
+    /// Shows a packet of a flow that detection does not know to the payload functions of the flow's path, as
+    /// a packet without a flow.
+    pub fn payload_alone(
+        &mut self,
+        cx: &mut Context<'_>,
+        entry: &Entry,
+        (view, occasion): (&PacketView<'_>, &Occasion<'_>),
+    ) -> Decision {
+        let own = self.chains.payload_part(entry.path);
+        let matches = entry.ext.matches.clone();
+        let judges = |function: &dyn Function| own.contains(function.id());
+        cx.account.fid = entry.fid;
+        let class = AloneClass { fid: entry.fid, matches: &matches, judges: &judges };
+        self.judge_alone(cx, entry.tenant(), (view, occasion), &class)
+    }
+
+    /// Shows a packet to functions, without a flow. `judges`: to these.
+    fn judge_alone(
+        &mut self,
+        cx: &mut Context<'_>,
+        tenant: TenantId,
+        (view, occasion): (&PacketView<'_>, &Occasion<'_>),
+        class: &AloneClass<'_>,
+    ) -> Decision {
+        let &AloneClass { fid, matches, judges } = class;
+        let chains = Arc::clone(&self.chains);
+        let packet = view.decoded();
         let related = packet.about().map(|_| false);
-        let waits = packet.is_fragment() && cx.settings.defrag.hold;
-        let mut notes =
-            Notes { fid, tenant: whence.tenant, related, waits, matches: &matches, ..Notes::default() };
+        let waits = packet.is_fragment() && cx.settings.defrag.hold && chains.enforces_something();
+        let mut notes = Notes { fid, tenant, related, waits, matches, ..Notes::default() };
         let mut reject = None;
         self.findings.clear();
         self.edits.clear();
         for function in &chains.functions {
-            if class.is_some_and(|c| !c.path.contains(function.id()))
-                || !headers && function.spec().model != Model::Payload
-            {
+            if !judges(function.as_ref()) {
                 continue;
             }
             let id = function.id();
             if self.lifecycle.away().contains(id) {
-                let refused = self.refused_for_want(Path::EMPTY.with(id), fid, cx.settings.prevention);
-                notes.decision = notes.decision.strictest(refused.unwrap_or(Decision::CONTINUE));
+                match self.refused_for_want(Path::EMPTY.with(id), fid, cx.settings.prevention) {
+                    Some(Wanting::Refuses(refused)) => notes.decision = notes.decision.strictest(refused),
+                    Some(Wanting::WouldRefuse(refused)) if notes.decision.reason.is_none() => {
+                        notes.decision.reason = refused.reason;
+                        self.would_refuse_for_want(cx, occasion, None, &refused);
+                        cx.account.would_be(&refused, packet.length());
+                    }
+                    _ => {}
+                }
                 continue;
             }
             let Some(worker) = self.states.get_mut(usize::from(id.0)) else { continue };
@@ -77,23 +136,24 @@ impl Runner {
             let decision = called.unwrap_or_else(|panicked| {
                 said.restore(&mut self.findings, &mut self.edits, &mut reject);
                 self.lifecycle.leave(id);
-                self.fallen.push(Fallen { id, panicked });
-                fate_without(&chains, id, (cx.settings.prevention, fid))
+                let fate = fate_without(&chains, id, (cx.settings.prevention, fid));
+                self.fallen.push(Fallen { id, panicked, would_refuse: is_would_be(&notes.decision, &fate) });
+                fate
             });
             notes.decision = notes.decision.strictest(decision);
         }
-        self.settle_fallen(cx);
+        self.settle_fallen(cx, occasion, None);
         let fate = Fate { decision: notes.decision, reject };
         for finding in self.findings.iter().filter(|finding| finding.action.is_alert()) {
             cx.account.alert(finding.action);
-            if !chains.quotas.writes_alert(whence.tenant, occasion.now) {
-                self.tell_exceeded(cx, whence.tenant, QuotaKind::Alerts);
+            if !chains.quotas.writes_alert(tenant, occasion.now) {
+                self.tell_exceeded(cx, tenant, QuotaKind::Alerts);
                 continue;
             }
             cx.recorder.alert(occasion, None, finding, &fate, None);
         }
         if !notes.decision.verdict.forwards() {
-            cx.recorder.refused(occasion, None, &fate, &self.findings);
+            cx.refused(&chains, occasion, None, &fate, &self.findings);
         }
         cx.note_edits(&self.edits, view, &notes.decision);
         notes.decision

@@ -7,9 +7,10 @@ use super::in_hand::{Detection, InHand, PacketHandling, PayloadScope};
 use super::lifecycle::{Fallen, Said, clear, fate_without};
 use super::parts::{FlowParts, view};
 use super::sight::{Hands, Sight, context};
+use crate::chain::Enforcement;
 use crate::context::Context;
 use crate::leaving::{has_multipath_to_clear, has_urgent_to_clear, restore};
-use crate::normaliser;
+use crate::normaliser::{self, Resize};
 use crate::notice::QuotaKind;
 use crate::record::{Cause, Entry, Fate, Occasion};
 use crate::settings::EngineSettings;
@@ -17,11 +18,11 @@ use crate::standing::Done;
 use bartizan_applayer::flow::{AppLayer, AppSummary, Hold};
 use bartizan_base::{Decision, Direction, FunctionId, Path, Reason, Verdict};
 use bartizan_flow::stream::StreamPair;
-use bartizan_flow::tcp::{Advice, ExceptionPolicy, ExceptionTarget, Outcome, Seq, StreamEvent, TcpState};
+use bartizan_flow::tcp::{Advice, ExceptionPolicy, ExceptionTarget, Outcome, Seq, StreamEvent};
 use bartizan_function::contain::contained;
 use bartizan_function::{Below, FindingAction, Notes, Together};
 use bartizan_offload::Stays;
-use bartizan_packet::{Decoded, PacketFlags, PacketView, Transport};
+use bartizan_packet::{Decoded, PacketFlags, PacketView, TcpFlags, Transport};
 use smallvec::SmallVec;
 
 impl Runner {
@@ -71,13 +72,15 @@ impl Runner {
             self.run_headers(cx, entry, &mut hand);
         }
         if wants_payload && self.lets_wait(cx, entry, &mut hand) {
-            self.settle_fallen(cx);
+            self.settle_fallen(cx, &hand.occasion, Some(entry));
             return Decision::CONTINUE;
         }
         let touched = self.inspect(cx, entry, &mut hand, wants_payload);
-        self.settle_fallen(cx);
-        self.note_changes(cx, &mut hand, wants_payload);
-        self.put_down(cx, entry, hand, touched)
+        self.note_changes(cx, entry, &mut hand, wants_payload);
+        let occasion = hand.occasion;
+        let decision = self.put_down(cx, entry, hand, touched);
+        self.settle_fallen(cx, &occasion, Some(entry));
+        decision
     }
 
     /// Takes a packet of a flow up.
@@ -105,7 +108,17 @@ impl Runner {
             && cx.settings.prevention
             && !handling.spared
         {
-            notes.decision = Decision::refuse(Verdict::Drop, *reason, FunctionId::ENGINE);
+            if !self.chains.forwards_all(entry.fid) {
+                notes.decision = Decision::refuse(Verdict::Drop, *reason, FunctionId::ENGINE);
+            } else if !occasion.payload().is_empty() {
+                entry.ext.standing.note_stray();
+            }
+        }
+        if let Some(id) = handling.wanting {
+            // The first that would refuse the packet: others that would are not told.
+            let refused = self.for_want_of(id);
+            notes.decision.reason = refused.reason;
+            cx.account.would_be(&refused, occasion.decoded().map_or(0, Decoded::length));
         }
         self.renew_slots(&mut entry.ext);
         let parts = FlowParts::take(&mut entry.ext);
@@ -167,9 +180,9 @@ impl Runner {
         let goes_on = hand.notes.decision.verdict.forwards() || !cx.settings.prevention;
         if wants_payload && !silent && goes_on {
             self.read_and_show(cx, entry, hand, waiting);
-        } else if wants_payload && handling.inspect && is_refused_before_the_stream(&hand.notes.decision, tcp)
-        {
-            // Rules look at packets until the handshake is complete, also at one that does not go on.
+        } else if wants_payload && handling.inspect && is_refused_by_tracking(&hand.notes.decision, tcp) {
+            // Rules on stream events and headers say why it does not go on. Its payload is nobody's.
+            hand.scope = PayloadScope::Headers;
             self.run_payload(cx, entry, hand, &Detection::default());
         }
         if waiting.is_some() {
@@ -195,6 +208,7 @@ impl Runner {
         });
         let before = Detection::before(hand.parts.app.as_deref());
         let failed_before = has_failed(&hand.parts);
+        let http2_before = is_http2(cx.settings, &hand.parts);
         // What an earlier flow's end left there is no matter of this packet.
         self.before_switch = None;
         hand.bypass = self.advance(cx, entry, &mut hand.occasion, &mut hand.parts, readable)
@@ -203,7 +217,7 @@ impl Runner {
             hand.notes.decision = hand.notes.decision.strictest(decision);
         }
         let hold = self.hold(cx.settings, entry, &hand.occasion, &mut hand.parts, handling);
-        let detection = before.after(hand.parts.app.as_deref_mut(), hand.occasion.direction);
+        let detection = before.after(hand.parts.app.as_deref_mut(), &hand.occasion);
         let mut inspect = handling.inspect;
         let policy = cx.settings.app_error;
         let failed_now = !failed_before && has_failed(&hand.parts) && !handling.spared;
@@ -217,6 +231,12 @@ impl Runner {
             let refused = apply_policy(cx.settings, entry, ExceptionTarget::AppLayerError, policy);
             hand.notes.decision = hand.notes.decision.strictest(refused.unwrap_or(Decision::CONTINUE));
         }
+        if !http2_before && is_http2(cx.settings, &hand.parts) && !handling.spared {
+            let policy = cx.settings.http2;
+            entry.ext.exceptions.push((ExceptionTarget::Http2, policy));
+            let refused = apply_policy(cx.settings, entry, ExceptionTarget::Http2, policy);
+            hand.notes.decision = hand.notes.decision.strictest(refused.unwrap_or(Decision::CONTINUE));
+        }
         if inspect {
             self.run_payload(cx, entry, hand, &detection);
         }
@@ -226,8 +246,16 @@ impl Runner {
     }
 
     /// Notes what is changed in the packet before it leaves; where that cannot be done it does not.
-    fn note_changes(&self, cx: &mut Context<'_>, hand: &mut InHand<'_>, wants_payload: bool) {
-        let InHand { occasion, tcp, handling, parts, notes, .. } = hand;
+    fn note_changes(
+        &self,
+        cx: &mut Context<'_>,
+        entry: &mut Entry,
+        hand: &mut InHand<'_>,
+        wants_payload: bool,
+    ) {
+        // What does not enforce refusals changes no packet either.
+        let enforces = self.chains.policies().enforcement(entry.fid) == Enforcement::Enforced;
+        let InHand { occasion, tcp, notes, .. } = hand;
         let Some(packet) = occasion.packet() else { return };
         let goes_on = notes.decision.verdict.forwards();
         let rewrite = tcp.is_some_and(|o| o.advice == Advice::Rewrite) && goes_on;
@@ -236,19 +264,9 @@ impl Runner {
         if (rewrite || urgent || multipath) && cannot_change(packet.decoded(), multipath) {
             notes.decision = Decision::refuse(Verdict::Drop, Reason::StreamOverlap, FunctionId::ENGINE);
         }
-        if let Some(Outcome { advice: Advice::Complete(missing), .. }) = tcp
-            && notes.decision.verdict.forwards()
-            && cx.settings.prevention
-            && !handling.spared
-        {
-            match beginning(packet, parts.streams.as_deref(), occasion.direction, *missing) {
-                Some(front) => cx.leaving.note_completion(packet, &front),
-                None => {
-                    notes.decision = Decision::refuse(Verdict::Drop, Reason::StreamError, FunctionId::ENGINE);
-                }
-            }
-        }
-        if !notes.decision.verdict.forwards() {
+        self.note_resize(cx, entry, hand, enforces);
+        let InHand { occasion, handling, parts, notes, .. } = hand;
+        if !enforces || !notes.decision.verdict.forwards() {
             return;
         }
         if rewrite
@@ -266,6 +284,31 @@ impl Runner {
             cx.leaving.note_multipath(packet);
         }
         cx.note_edits(&self.edits, packet, &notes.decision);
+    }
+
+    /// Notes that the packet leaves with another beginning, if the stream engine advises so; where that
+    /// cannot be done it does not leave.
+    fn note_resize(&self, cx: &mut Context<'_>, entry: &mut Entry, hand: &mut InHand<'_>, enforces: bool) {
+        let InHand { occasion, tcp, handling, parts, notes, .. } = hand;
+        let (Some(packet), Some(outcome)) = (occasion.packet(), tcp) else { return };
+        if !notes.decision.verdict.forwards() || !cx.settings.prevention || handling.spared {
+            return;
+        }
+        let resize = match outcome.advice {
+            Advice::Complete(missing) => {
+                beginning(packet, parts.streams.as_deref(), occasion.direction, missing)
+            }
+            Advice::Trim(front) => trim(packet, cx.settings, front),
+            Advice::Forward | Advice::Rewrite | Advice::Drop(_) => return,
+        };
+        match resize {
+            Some(resize) if enforces => cx.leaving.note_resize(packet, resize),
+            Some(_) => entry.ext.standing.note_stray(),
+            None if self.chains.forwards_all(entry.fid) => {}
+            None => {
+                notes.decision = Decision::refuse(Verdict::Drop, Reason::StreamError, FunctionId::ENGINE);
+            }
+        }
     }
 
     /// Puts a packet of a flow down: what it brought is recorded, what its stream does not need any more is let go.
@@ -317,7 +360,7 @@ impl Runner {
             || settings.hold.bytes == 0
             || !handling.inspect
             || occasion.payload().is_empty()
-            || !self.chains.waits_for_protocol(entry.path.and_not(self.lifecycle.away()), entry.fid)
+            || !self.chains.waits_for_protocol(entry.path.and_not(self.lifecycle.away()))
         {
             return Hold::No;
         }
@@ -363,6 +406,7 @@ impl Runner {
         let mut path = entry.path;
         let mut done = Done::default();
         let mut reject = None;
+        let mut would_be = None;
         let mut noted = Notes { matches: &entry.ext.matches, ..*notes };
         for bit in own.functions() {
             if away.contains(bit) {
@@ -386,8 +430,13 @@ impl Runner {
                 said.restore(&mut self.findings, &mut self.edits, &mut reject);
                 clear(slot);
                 self.lifecycle.leave(bit);
-                self.fallen.push(Fallen { id: bit, panicked });
-                fate_without(chains, bit, (cx.settings.prevention, entry.fid))
+                let fate = fate_without(chains, bit, (cx.settings.prevention, entry.fid));
+                self.fallen.push(Fallen {
+                    id: bit,
+                    panicked,
+                    would_refuse: is_would_be(&noted.decision, &fate),
+                });
+                fate
             });
             if !cx.settings.prevention {
                 // Where refusals are only reported nothing leaves by another way either.
@@ -399,6 +448,10 @@ impl Runner {
                     done.note(bit, decision);
                 }
             }
+            if is_would_be(&noted.decision, &decision) {
+                let verdict = if reject.is_some() { Verdict::Reject } else { Verdict::Drop };
+                would_be = Some((decision, verdict));
+            }
             noted.decision = noted.decision.strictest(decision);
             if !noted.decision.verdict.forwards() {
                 break;
@@ -407,6 +460,9 @@ impl Runner {
         notes.decision = noted.decision;
         entry.path = path;
         entry.ext.standing.note_done(&done);
+        if let Some((decision, verdict)) = would_be {
+            entry.ext.standing.note_would_be(&decision, verdict);
+        }
     }
 
     /// Writes down what the packet brought.
@@ -422,6 +478,9 @@ impl Runner {
         let variables = findings.iter().map(|finding| &*finding.variables).find(|set| !set.is_empty());
         let occasion = &Occasion { variables: variables.unwrap_or_default(), ..*occasion };
         let decision = &fate.decision;
+        // What a staged policy lets go on is told as such.
+        let goes_on = Fate::from(Decision::CONTINUE);
+        let shown = if decision.verdict.forwards() || cx.enforces(&self.chains) { fate } else { &goes_on };
         let readers = if inspected { self.chains.payload_part(entry.path) } else { Path::EMPTY };
         if findings.iter().any(|f| f.action.is_alert()) {
             entry.flags.insert(bartizan_flow::FlowFlags::ALERTED);
@@ -446,11 +505,13 @@ impl Runner {
                 self.tell_exceeded(cx, entry.tenant(), QuotaKind::Alerts);
                 continue;
             }
-            cx.recorder.alert(occasion, Some(entry), finding, fate, tx);
+            cx.recorder.alert(occasion, Some(entry), finding, shown, tx);
         }
         if !decision.verdict.forwards() {
-            entry.ext.standing.note_refusal(decision);
-            cx.recorder.refused(occasion, Some(entry), fate, findings);
+            if cx.enforces(&self.chains) {
+                entry.ext.standing.note_refusal(decision);
+            }
+            cx.refused(&self.chains, occasion, Some(&mut *entry), fate, findings);
             if decision.done && cx.settings.prevention {
                 entry.ext.standing.refuse_behind(decision);
             }
@@ -460,6 +521,12 @@ impl Runner {
         let protocol = entry.key().protocol();
         cx.account.app_stats.note(protocol, &mut entry.ext);
     }
+}
+
+/// Whether a function's answer is the first of the packet that a staged policy does not carry out.
+pub(super) fn is_would_be(before: &Decision, decision: &Decision) -> bool {
+    let goes_on = decision.verdict == Verdict::Continue && before.verdict.forwards();
+    goes_on && decision.reason.is_some() && before.reason.is_none()
 }
 
 /// Whether a packet has to leave as it came: its options are signed, or it is a datagram that was put together, whose bytes lie in several frames, of which all but the last have gone.
@@ -474,9 +541,23 @@ fn beginning(
     streams: Option<&StreamPair>,
     direction: Direction,
     missing: u8,
-) -> Option<SmallVec<[u8; 8]>> {
+) -> Option<Resize> {
     let mut front: SmallVec<[u8; 8]> = smallvec::smallvec![0; usize::from(missing)];
-    (normaliser::can_grow(packet) && streams?.stream(direction).beginning(&mut front)).then_some(front)
+    // An urgent pointer counts from the first byte.
+    let fits = normaliser::can_resize(packet) && !is_urgent(packet.decoded());
+    (fits && streams?.stream(direction).beginning(&mut front)).then_some(Resize { front, trim: 0 })
+}
+
+/// The bytes at the front of a packet's payload, to be taken off. `None`: they cannot be.
+fn trim(packet: &PacketView<'_>, settings: &EngineSettings, front: u32) -> Option<Resize> {
+    let trim = usize::try_from(front).ok()?;
+    let pointed = is_urgent(packet.decoded()) && !has_urgent_to_clear(settings, packet.decoded());
+    let fits = normaliser::can_resize(packet) && (!pointed || trim == packet.payload().len());
+    fits.then_some(Resize { trim, ..Resize::default() })
+}
+
+fn is_urgent(packet: &Decoded) -> bool {
+    packet.transport.tcp().is_some_and(|tcp| tcp.flags.contains(TcpFlags::URG))
 }
 
 /// Whether the parser of a flow has failed.
@@ -484,10 +565,15 @@ fn has_failed(parts: &FlowParts) -> bool {
     parts.app.as_deref().is_some_and(|app| app.failed_parsing)
 }
 
-/// Whether it is the stream engine that refuses a packet, and the stream has not begun.
-fn is_refused_before_the_stream(decision: &Decision, tcp: Option<&Outcome>) -> bool {
-    decision.function == FunctionId::ENGINE
-        && tcp.is_some_and(|o| o.state < TcpState::Established && matches!(o.advice, Advice::Drop(_)))
+/// Whether a flow speaks HTTP/2, or has agreed to, where a policy refuses that.
+fn is_http2(settings: &EngineSettings, parts: &FlowParts) -> bool {
+    settings.http2 != ExceptionPolicy::Ignore
+        && parts.app.as_deref().is_some_and(|app| app.is_or_becomes(bartizan_applayer::protocols::HTTP2))
+}
+
+/// Whether it is the stream engine that refuses a packet.
+fn is_refused_by_tracking(decision: &Decision, tcp: Option<&Outcome>) -> bool {
+    decision.function == FunctionId::ENGINE && tcp.is_some_and(|o| matches!(o.advice, Advice::Drop(_)))
 }
 
 /// What an exception policy makes of a packet, if it refuses it, and of its flow.
@@ -503,6 +589,8 @@ pub fn apply_policy(
         ExceptionTarget::ReassemblyMemory => Reason::StreamReassembly,
         ExceptionTarget::AppLayerError => Reason::AppLayerError,
         ExceptionTarget::AppLayerMemory => Reason::AppLayerMemory,
+        ExceptionTarget::Http2 => Reason::Http2,
+        ExceptionTarget::Overload => Reason::Overload,
     };
     if policy.refuses() && settings.prevention {
         let decision = Decision::refuse(verdict_of(policy), reason, FunctionId::ENGINE);

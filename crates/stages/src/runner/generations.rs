@@ -11,19 +11,39 @@ use super::Runner;
 use crate::chain::Chains;
 use crate::tally::Tally;
 use bartizan_base::{FunctionId, Timestamp};
-use bartizan_function::WorkerState;
 use bartizan_function::contain::{contained, throw_away};
-use std::collections::{BTreeMap, BTreeSet};
+use bartizan_function::{RuleCount, RuleName, WorkerState};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
-/// Counters by function and name: as many as operators write rules, so that nothing may look through all of them for each.
+/// Counters by function and name.
 type Counted = BTreeMap<(&'static str, &'static str), u64>;
+
+/// Packets counted for rules, by function and name, without rules that counted none. There are as many as
+/// operators write, so a lookup must not visit them all.
+#[derive(Default)]
+struct CountedRules(BTreeMap<&'static str, HashMap<Arc<RuleName>, u64>>);
+
+impl CountedRules {
+    fn add(&mut self, function: &'static str, name: &Arc<RuleName>, packets: u64) {
+        if packets > 0 {
+            let sum = self.0.entry(function).or_default().entry(Arc::clone(name)).or_default();
+            *sum = sum.saturating_add(packets);
+        }
+    }
+
+    fn of(&self, function: &str, name: &RuleName) -> u64 {
+        self.0.get(function).and_then(|rules| rules.get(name)).copied().unwrap_or(0)
+    }
+}
 
 /// What is left of other generations.
 #[derive(Default)]
 pub struct Past {
     /// What states that are gone had counted.
     counters: Counted,
+    /// Counters of rules from states that are gone; once a generation is entered, of its rules only.
+    rules: CountedRules,
     /// States of another generation, for frames that other workers began in it.
     visited: Option<(Weak<Chains>, Vec<WorkerState>)>,
     /// The worker works in another generation.
@@ -36,6 +56,7 @@ pub struct Visit {
     states: Vec<WorkerState>,
     /// What the states of the other one had counted.
     before: Counted,
+    before_rules: CountedRules,
 }
 
 impl Past {
@@ -44,6 +65,21 @@ impl Past {
         if value > 0 {
             let sum = self.counters.entry((function, name)).or_default();
             *sum = sum.saturating_add(value);
+        }
+    }
+
+    /// Lets go of what was counted for rules that a generation does not have: one that comes again begins
+    /// anew.
+    fn forget_rules(&mut self, chains: &Chains, states: &[WorkerState]) {
+        if self.rules.0.is_empty() {
+            return;
+        }
+        let mut there = HashSet::new();
+        visit_rules(chains, states, &mut |function, count| {
+            there.insert((function, Arc::clone(count.name)));
+        });
+        for (function, rules) in &mut self.rules.0 {
+            rules.retain(|name, _| there.contains(&(*function, Arc::clone(name))));
         }
     }
 
@@ -78,16 +114,30 @@ fn visit(chains: &Chains, states: &[WorkerState], each: &mut dyn FnMut(&'static 
     }
 }
 
+/// Each counter of the functions' rules.
+fn visit_rules(chains: &Chains, states: &[WorkerState], each: &mut dyn FnMut(&'static str, RuleCount<'_>)) {
+    for function in &chains.functions {
+        if let Some(state) = states.get(usize::from(function.id().0)) {
+            let of = function.spec().name;
+            let _ = contained(|| function.log_rules(state, &mut |count| each(of, count)));
+        }
+    }
+}
+
 impl Runner {
     /// Takes another generation. To be called between frames.
     pub fn enter_generation(&mut self, chains: Arc<Chains>, (now, tally): (Timestamp, &mut Tally)) {
         let past = &mut self.past;
         visit(&self.chains, &self.states, &mut |function, name, value| past.add(function, name, value));
+        visit_rules(&self.chains, &self.states, &mut |function, rule| {
+            past.rules.add(function, rule.name, rule.packets);
+        });
         tally.leave(&self.chains, &self.states);
         tally.enter(&chains);
         let states = core::mem::replace(&mut self.states, chains.worker_states());
         self.past.visited = Some((Arc::downgrade(&self.chains), states));
         self.chains = chains;
+        self.past.forget_rules(&self.chains, &self.states);
         self.begin_generation(now, tally);
     }
 
@@ -98,6 +148,9 @@ impl Runner {
         let (Some(function), Some(state)) = (chains.function(id), state) else { return };
         let (of, past) = (function.spec().name, &mut self.past);
         let _ = contained(|| function.log(state, &mut |name, value| past.add(of, name, value)));
+        let _ = contained(|| {
+            function.log_rules(state, &mut |rule| past.rules.add(of, rule.name, rule.packets));
+        });
         let _ = contained(|| tally.leave_one(function.as_ref(), state));
     }
 
@@ -117,11 +170,16 @@ impl Runner {
                 before.entry((function, name)).or_insert(value);
             }
         });
+        let mut before_rules = CountedRules::default();
+        visit_rules(chains, &states, &mut |function, rule| {
+            before_rules.add(function, rule.name, rule.packets);
+        });
         tally.enter(chains);
         tally.discount(chains, &states);
         self.past.visiting = true;
         Some(Visit {
             before,
+            before_rules,
             chains: core::mem::replace(&mut self.chains, Arc::clone(chains)),
             states: core::mem::replace(&mut self.states, states),
         })
@@ -134,11 +192,15 @@ impl Runner {
         let states = core::mem::replace(&mut self.states, own.states);
         tally.leave(&chains, &states);
         tally.enter(&self.chains);
-        let before = own.before;
+        let (before, before_rules) = (own.before, own.before_rules);
         let past = &mut self.past;
         visit(&chains, &states, &mut |function, name, value| {
             let known = before.get(&(function, name)).copied().unwrap_or(0);
             past.add(function, name, value.saturating_sub(known));
+        });
+        visit_rules(&chains, &states, &mut |function, rule| {
+            let known = before_rules.of(function, rule.name);
+            past.rules.add(function, rule.name, rule.packets.saturating_sub(known));
         });
         self.past.visited = Some((Arc::downgrade(&chains), states));
     }
@@ -168,5 +230,14 @@ impl Runner {
         for (&(function, name), value) in past.iter().filter(|(key, _)| !told.contains(*key)) {
             each(function, name, *value);
         }
+    }
+
+    /// Counters of the rules of the running generation, with whose they are: over all generations since the
+    /// rule is there.
+    pub fn visit_rules(&self, each: &mut dyn FnMut(&'static str, RuleCount<'_>)) {
+        visit_rules(&self.chains, &self.states, &mut |function, rule| {
+            let past = self.past.rules.of(function, rule.name);
+            each(function, RuleCount { packets: rule.packets.saturating_add(past), ..rule });
+        });
     }
 }

@@ -6,7 +6,7 @@ use crate::record::Occasion;
 use crate::settings::EngineSettings;
 use bartizan_applayer::event::EventCode;
 use bartizan_applayer::flow::AppLayer;
-use bartizan_base::{Direction, FlowId};
+use bartizan_base::{FlowId, FunctionId};
 use bartizan_flow::tcp::{Outcome, StreamEvent, TcpState};
 use bartizan_function::{Notes, RejectTo};
 use smallvec::SmallVec;
@@ -45,6 +45,8 @@ pub struct PacketHandling {
     pub established: bool,
     /// The packet is shown with the inspected bytes put back.
     pub restored: bool,
+    /// The function for want of which a staged policy would refuse the packet.
+    pub wanting: Option<FunctionId>,
 }
 
 impl PacketHandling {
@@ -57,6 +59,7 @@ impl PacketHandling {
             spared: true,
             established,
             restored: false,
+            wanting: None,
         }
     }
 }
@@ -70,7 +73,8 @@ pub fn is_shown_early(settings: &EngineSettings, occasion: &Occasion<'_>, outcom
         && !occasion.payload().is_empty()
 }
 
-/// What payload functions are shown of a packet; more than one part only of segments of a train ([`crate::train`]).
+/// What payload functions are shown of a packet. [`PayloadScope::Packet`] and [`PayloadScope::Stream`]: only
+/// of segments of a train ([`crate::train`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PayloadScope {
     /// The packet and what is new in the stream and the application layer.
@@ -79,6 +83,15 @@ pub(super) enum PayloadScope {
     Packet,
     /// The packet was shown.
     Stream,
+    /// The headers of a packet that the stream engine refuses, and what it found in them.
+    Headers,
+}
+
+impl PayloadScope {
+    /// Whether the stream and the application layer are shown.
+    pub(super) const fn shows_stream(self) -> bool {
+        matches!(self, PayloadScope::All | PayloadScope::Stream)
+    }
 }
 
 /// What a packet brought to protocol detection.
@@ -87,7 +100,7 @@ pub(super) struct Detection {
     /// Events that were there before the packet; afterwards those that it raised.
     pub events: SmallVec<[EventCode; 4]>,
     seen: usize,
-    /// Detection of the packet's direction has ended, and no packet of it came since.
+    /// Rules on the result of detection are asked with this packet ([`AppLayer::take_detected`]).
     pub done: bool,
 }
 
@@ -96,10 +109,15 @@ impl Detection {
         Detection { seen: app.map_or(0, |a| a.events.as_slice().len()), ..Detection::default() }
     }
 
-    pub(super) fn after(mut self, app: Option<&mut AppLayer>, direction: Direction) -> Self {
+    pub(super) fn after(mut self, app: Option<&mut AppLayer>, occasion: &Occasion<'_>) -> Self {
         let Some(app) = app else { return self };
         self.events.extend(app.events.as_slice().iter().skip(self.seen).copied());
-        self.done = app.take_detected(direction);
+        let decoded = occasion.decoded();
+        // An ICMP error about a flow tells nothing of the flow's protocol.
+        if decoded.is_none_or(|packet| packet.about().is_none()) {
+            let datagram = decoded.is_some_and(|packet| packet.transport.udp().is_some());
+            self.done = app.take_detected(occasion.direction, datagram);
+        }
         self
     }
 }

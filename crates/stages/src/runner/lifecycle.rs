@@ -12,16 +12,38 @@ use crate::context::Context;
 use crate::flow_ext::{FlowExt, FunctionSlot};
 use crate::lifecycle::{Act, FunctionNow};
 use crate::notice::{Notice, QuotaKind};
-use crate::record::Cause;
+use crate::record::{Cause, Entry, Occasion};
 use crate::tally::Tally;
 use bartizan_base::{Decision, Fid, FunctionId, Path, Reason, TenantId, Timestamp, Verdict};
 use bartizan_function::contain::{Panicked, contained, throw_away};
 use bartizan_function::{Edit, Finding, RejectTo};
+use bartizan_packet::Decoded;
 
 /// A function that has panicked with the packet in hand.
 pub(super) struct Fallen {
     pub id: FunctionId,
     pub panicked: Box<Panicked>,
+    /// A staged policy would refuse the packet for it.
+    pub would_refuse: bool,
+}
+
+/// Whether a packet is refused for want of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanting {
+    /// It is.
+    Refuses(Decision),
+    /// A staged policy would refuse it.
+    WouldRefuse(Decision),
+}
+
+impl Wanting {
+    /// The function that is away.
+    #[must_use]
+    pub const fn function(self) -> FunctionId {
+        match self {
+            Wanting::Refuses(decision) | Wanting::WouldRefuse(decision) => decision.function,
+        }
+    }
 }
 
 /// What functions have said of a packet before one of them is called: where that one panics, what it said is taken back.
@@ -57,13 +79,15 @@ pub(super) fn clear(slot: &mut FunctionSlot) {
     slot.staged = 0;
 }
 
-/// What becomes of the packet in hand and, where it has one, of its flow when a function panics.
+/// What becomes of the packet in hand and, where it has one, of its flow when a function panics. Where a
+/// staged policy would refuse it, it goes on with the reason.
 #[cold]
 pub(super) fn fate_without(chains: &Chains, id: FunctionId, (prevention, fid): (bool, Fid)) -> Decision {
-    let goes_on = !prevention || chains.is_staged(fid) || chains.goes_on_without(fid).contains(id);
-    let decision = match goes_on {
-        true => Decision::CONTINUE,
-        false => Decision::refuse(Verdict::Drop, Reason::FunctionFailed, id),
+    let refused = Decision::refuse(Verdict::Drop, Reason::FunctionFailed, id);
+    let decision = match prevention && !chains.goes_on_without(fid).contains(id) {
+        true if chains.is_staged(fid) => Decision { verdict: Verdict::Continue, ..refused },
+        true => refused,
+        false => Decision::CONTINUE,
     };
     Decision { done: true, ..decision }
 }
@@ -86,14 +110,17 @@ impl Runner {
         Decision::refuse(Verdict::Drop, reason, id)
     }
 
-    /// Whether a packet of a class does not go on because a function of its path is away.
+    /// Whether a packet of a class is refused, or would be, because a function of its path is away.
     #[inline]
-    pub fn refused_for_want(&self, path: Path, fid: Fid, prevention: bool) -> Option<Decision> {
-        if path.and(self.lifecycle.away()).is_empty() {
+    pub fn refused_for_want(&self, path: Path, fid: Fid, prevention: bool) -> Option<Wanting> {
+        let away = path.and(self.lifecycle.away());
+        if away.is_empty() || !prevention {
             return None;
         }
-        let first = path.and(self.refusing(prevention, fid)).functions().next()?;
-        Some(self.for_want_of(first))
+        let first = away.and_not(self.chains.goes_on_without(fid)).functions().next()?;
+        let refused = self.for_want_of(first);
+        let staged = self.chains.is_staged(fid);
+        Some(if staged { Wanting::WouldRefuse(refused) } else { Wanting::Refuses(refused) })
     }
 
     /// The same for a packet in hand. Of what is left of a flow nothing can be refused any more.
@@ -105,19 +132,44 @@ impl Runner {
 
     /// The packet in hand was shown to all: what is to be done for those that fell. Asked of each packet.
     #[inline]
-    pub(super) fn settle_fallen(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn settle_fallen(
+        &mut self,
+        cx: &mut Context<'_>,
+        occasion: &Occasion<'_>,
+        entry: Option<&mut Entry>,
+    ) {
         if !self.fallen.is_empty() {
-            self.bury(cx);
+            self.bury(cx, occasion, entry);
         }
     }
 
     #[cold]
-    fn bury(&mut self, cx: &mut Context<'_>) {
-        for Fallen { id, panicked } in core::mem::take(&mut self.fallen) {
+    fn bury(&mut self, cx: &mut Context<'_>, occasion: &Occasion<'_>, mut entry: Option<&mut Entry>) {
+        for Fallen { id, panicked, would_refuse } in core::mem::take(&mut self.fallen) {
+            if would_refuse {
+                let refused = Decision::refuse(Verdict::Drop, Reason::FunctionFailed, id);
+                self.would_refuse_for_want(cx, occasion, entry.as_deref_mut(), &refused);
+                cx.account.would_be(&refused, occasion.decoded().map_or(0, Decoded::length));
+            }
             self.lay_down(id, &mut cx.account.tally);
             let name = self.chains.function(id).map_or("unknown", |function| function.spec().name);
             self.lifecycle.failed((id, name), *panicked, cx.position.clock);
             self.effects.left = self.effects.left.with(id);
+        }
+    }
+
+    /// Reports that a staged policy would refuse a packet for want of a function.
+    #[cold]
+    pub fn would_refuse_for_want(
+        &self,
+        cx: &mut Context<'_>,
+        occasion: &Occasion<'_>,
+        entry: Option<&mut Entry>,
+        refused: &Decision,
+    ) {
+        match entry {
+            Some(entry) => cx.would_refuse(&self.chains, occasion, entry, refused),
+            None => cx.report_would_be(&self.chains, occasion, None, refused),
         }
     }
 

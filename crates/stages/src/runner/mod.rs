@@ -8,6 +8,7 @@ mod functions;
 mod generations;
 mod in_hand;
 mod lifecycle;
+mod observation;
 mod parts;
 mod payload;
 mod reader;
@@ -20,6 +21,7 @@ mod waiting;
 
 use crate::chain::Chains;
 use crate::lifecycle::Lifecycle;
+use crate::observers::Observation;
 use crate::settings::EngineSettings;
 use crate::train::Train;
 use bartizan_applayer::flow::Engine;
@@ -34,6 +36,7 @@ use std::sync::Arc;
 
 pub use functions::{apply_policy, verdict_of};
 pub use in_hand::{PacketHandling, is_shown_early};
+pub use lifecycle::Wanting;
 pub use reading::info_of;
 
 /// What running functions asks for beside their decision.
@@ -64,11 +67,15 @@ pub struct Runner {
     before_switch: Option<Decision>,
     /// Room for a frame with the inspected bytes put back.
     restored: Vec<u8>,
+    /// Bytes of the stream about the packet in hand that are held apart, put together.
+    joined: Vec<u8>,
     effects: Effects,
     /// How the functions stand.
     pub lifecycle: Lifecycle,
     /// Functions that panicked with the packet in hand.
     fallen: Vec<Fallen>,
+    /// The observers of functions, if there are any.
+    observation: Option<Box<Observation>>,
     /// Segments that wait for those behind them.
     pub train: Train,
 }
@@ -89,9 +96,11 @@ impl Runner {
             marks: Marks::default(),
             before_switch: None,
             restored: Vec::new(),
+            joined: Vec::new(),
             effects: Effects::default(),
             lifecycle: Lifecycle::new(settings.restarts),
             fallen: Vec::new(),
+            observation: None,
             train: Train::default(),
         }
     }
@@ -119,7 +128,7 @@ impl Runner {
             && let Err(panicked) = contained(|| function.repeated(state, fid, decision, packets))
         {
             self.lifecycle.leave(decision.function);
-            self.fallen.push(Fallen { id: decision.function, panicked });
+            self.fallen.push(Fallen { id: decision.function, panicked, would_refuse: false });
         }
     }
 

@@ -2,6 +2,7 @@
 //! Payload halves of the functions of a path: once for each new piece of the stream, at least once for a packet.
 
 use super::Runner;
+use super::functions::is_would_be;
 use super::in_hand::{Detection, InHand, PayloadScope, is_shown_early};
 use super::lifecycle::{Fallen, Said, clear, fate_without};
 use super::parts::view;
@@ -10,7 +11,7 @@ use crate::context::Context;
 use crate::record::{Cause, Entry, Occasion};
 use crate::standing::Done;
 use bartizan_applayer::flow::AppLayer;
-use bartizan_base::Path;
+use bartizan_base::{Path, Verdict};
 use bartizan_flow::stream::{RawChunk, StreamPair};
 use bartizan_flow::tcp::{PacketKind, Seq, TcpState};
 use bartizan_function::contain::contained;
@@ -43,6 +44,7 @@ impl Runner {
         let mut pair = hand.parts.streams.take();
         let mut app = hand.parts.app.take();
         let mut reading = self.reading(cx, hand);
+        let mut joined = core::mem::take(&mut self.joined);
         // Transactions are shown with the first piece, and are beside the others. Who looked at them then.
         let mut shown: Option<(Showing, Path)> = None;
         loop {
@@ -52,7 +54,7 @@ impl Runner {
                 .and_then(|pair| pair.stream_mut(hand.occasion.direction).raw(hand.occasion.payload()))
                 .map(|chunk| (stream_news(&chunk, false), Some(chunk.end())));
             if piece.is_none() && reading.first && reading.streams && reading.stored {
-                piece = about(pair.as_deref(), &hand.occasion);
+                piece = about(pair.as_deref(), &hand.occasion, &mut joined);
             }
             if !reading.first && piece.is_none() {
                 break;
@@ -61,7 +63,7 @@ impl Runner {
             let direction = hand.occasion.direction;
             let (showing, looked) = match shown.take() {
                 Some((showing, looked)) => (showing, Some(looked)),
-                None => match app.as_deref_mut().filter(|_| hand.scope != PayloadScope::Packet) {
+                None => match app.as_deref_mut().filter(|_| hand.scope.shows_stream()) {
                     Some(app) => (Showing::begin(app, direction), None),
                     None => (Showing::nothing(direction), None),
                 },
@@ -85,6 +87,7 @@ impl Runner {
         }
         hand.parts.streams = pair;
         hand.parts.app = app;
+        self.joined = joined;
         self.effects.bypassed |= entry.path == Path::EMPTY && hand.notes.decision.verdict.forwards();
     }
 
@@ -96,13 +99,13 @@ impl Runner {
         let shown = tcp.is_some_and(|o| is_shown_early(cx.settings, occasion, o));
         // The session has nothing to do with a packet that its receiver throws away: the stream waits for the next one.
         let counts = tcp.is_none_or(|o| !o.checksum_invalid);
-        let streams = *scope != PayloadScope::Packet
-            && counts
-            && (shown || tcp.is_none_or(|o| o.state >= TcpState::Established));
+        let streams =
+            scope.shows_stream() && counts && (shown || tcp.is_none_or(|o| o.state >= TcpState::Established));
         let early = segment_of(occasion).is_some_and(|tcp| tcp.options.fast_open.is_some());
         // The byte of a keep-alive was there before: rules look at it as at a packet that is no part of the stream.
         let keep_alive = tcp.is_some_and(|o| o.kind.contains(PacketKind::KEEP_ALIVE));
         let stored = (streams || early || *scope == PayloadScope::Packet)
+            && *scope != PayloadScope::Headers
             && !keep_alive
             && tcp.is_some_and(|o| o.stored);
         Reading { streams, stored, first: *scope != PayloadScope::Stream }
@@ -122,7 +125,7 @@ impl Runner {
         let mut path = entry.path;
         let all = chains.payload_part(path);
         let functions = if hand.scope == PayloadScope::Packet { chains.each_part(all) } else { all };
-        let shown = app.filter(|_| hand.scope != PayloadScope::Packet);
+        let shown = app.filter(|_| hand.scope.shows_stream());
         let away = functions.and(self.lifecycle.away());
         if !away.is_empty() {
             let mut refusing = away.and(self.refusing_now(cx, hand, entry.fid)).functions();
@@ -132,7 +135,7 @@ impl Runner {
         }
         // Who is away counts as done with what it would have been shown.
         let idle = chains.idle_part(functions).or(away);
-        let InHand { occasion, tcp, events, handling, parts, notes, reject, .. } = hand;
+        let InHand { occasion, tcp, events, handling, parts, notes, reject, scope, .. } = hand;
         // Transactions are not done with a packet whose checksum is wrong, whoever looks.
         if let Some(layer) = shown.filter(|_| tcp.is_some_and(|tcp| tcp.checksum_invalid)) {
             idle.functions().for_each(|bit| showing.view(layer, bit, &mut self.marks).later());
@@ -145,6 +148,7 @@ impl Runner {
         let flow = view(entry, summary, handling.established);
         let first = reading.first;
         let mut done = Done::default();
+        let mut would_be = None;
         let mut noted = Notes { matches: &entry.ext.matches, ..*notes };
         for bit in looking.functions() {
             let Some(function) = chains.function(bit) else { continue };
@@ -161,6 +165,7 @@ impl Runner {
                 }),
                 stream: news,
                 payload_in_stream: reading.stored,
+                headers_only: *scope == PayloadScope::Headers,
                 events: if first { events } else { &[] },
                 app_events: if first { &detection.events } else { &[] },
                 again: !first,
@@ -175,10 +180,15 @@ impl Runner {
                 clear(slot);
                 self.marks.forget(bit);
                 self.lifecycle.leave(bit);
-                self.fallen.push(Fallen { id: bit, panicked });
                 // Of what is left of a flow nothing can be refused any more.
                 let refuses = cx.settings.prevention && !matches!(occasion.cause, Cause::FlowEnd);
-                fate_without(chains, bit, (refuses, entry.fid))
+                let fate = fate_without(chains, bit, (refuses, entry.fid));
+                self.fallen.push(Fallen {
+                    id: bit,
+                    panicked,
+                    would_refuse: is_would_be(&noted.decision, &fate),
+                });
+                fate
             });
             if decision.done && decision.verdict.forwards() {
                 path = path.without(bit);
@@ -186,11 +196,18 @@ impl Runner {
                     done.note(bit, decision);
                 }
             }
+            if is_would_be(&noted.decision, &decision) && !matches!(occasion.cause, Cause::FlowEnd) {
+                let verdict = if reject.is_some() { Verdict::Reject } else { Verdict::Drop };
+                would_be = Some((decision, verdict));
+            }
             noted.decision = noted.decision.strictest(decision);
         }
         notes.decision = noted.decision;
         entry.path = path;
         entry.ext.standing.note_done(&done);
+        if let Some((decision, verdict)) = would_be {
+            entry.ext.standing.note_would_be(&decision, verdict);
+        }
         functions
     }
 }
@@ -201,11 +218,15 @@ fn segment_of<'a>(occasion: &Occasion<'a>) -> Option<&'a Tcp> {
 }
 
 /// The stream about a packet that brought nothing new for rules.
-fn about<'a>(pair: Option<&'a StreamPair>, occasion: &Occasion<'a>) -> Option<Piece<'a>> {
+fn about<'a>(
+    pair: Option<&'a StreamPair>,
+    occasion: &Occasion<'a>,
+    joined: &'a mut Vec<u8>,
+) -> Option<Piece<'a>> {
     let tcp = segment_of(occasion)?;
     // Data of a SYN begins behind it.
     let seq = Seq(tcp.seq).plus(u32::from(tcp.flags.contains(TcpFlags::SYN)));
-    let chunk = pair?.stream(occasion.direction).raw_about(seq, occasion.payload())?;
+    let chunk = pair?.stream(occasion.direction).raw_about(seq, occasion.payload(), joined)?;
     Some((stream_news(&chunk, true), None))
 }
 

@@ -59,11 +59,12 @@ impl Runner {
     ) {
         let payload = packet.payload();
         let carries_packet = packet.decoded().flags.contains(PacketFlags::HAS_INNER);
+        let app = parts.app.get_or_insert_default();
         if payload.is_empty() || carries_packet {
+            app.pass_datagram();
             return;
         }
         let info = info_of(settings, entry, occasion.now, AppTransport::Udp);
-        let app = parts.app.get_or_insert_default();
         let turns = app.datagram(&self.engine, occasion.direction, payload, &info).reverse;
         // Before real receivers what a sender writes into a datagram does not make it the server: rules on the other side of the flow would
         // not look at what it sends next. A flow whose first datagram was not seen stays as it was found.

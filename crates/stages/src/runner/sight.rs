@@ -22,6 +22,8 @@ pub struct Sight<'a> {
     pub stream: Option<StreamNews<'a>>,
     /// The packet's payload is part of the stream.
     pub payload_in_stream: bool,
+    /// The packet's payload is not looked at.
+    pub headers_only: bool,
     /// What tracking found.
     pub events: &'a [StreamEvent],
     /// What protocol detection found.
@@ -45,6 +47,7 @@ impl<'a> Sight<'a> {
             app: None,
             stream: None,
             payload_in_stream: false,
+            headers_only: false,
             events,
             app_events: &[],
             again: false,
@@ -88,8 +91,18 @@ pub fn context<'a>(
     hands: Hands<'a>,
     prevention: bool,
 ) -> PacketContext<'a> {
-    let Sight { occasion, flow, app, stream, payload_in_stream, events, app_events, again, detection_done } =
-        sight;
+    let Sight {
+        occasion,
+        flow,
+        app,
+        stream,
+        payload_in_stream,
+        headers_only,
+        events,
+        app_events,
+        again,
+        detection_done,
+    } = sight;
     let Hands { worker, slot, staged, reject, findings, edits } = hands;
     PacketContext {
         now: occasion.now,
@@ -100,6 +113,7 @@ pub fn context<'a>(
         app,
         stream,
         payload_in_stream,
+        headers_only,
         stream_events: events,
         app_events,
         again,

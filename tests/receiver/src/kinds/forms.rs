@@ -103,9 +103,28 @@ fn zlib(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     out
 }
 
+/// Brotli (RFC 7932) in blocks that are stored.
+fn brotli(bytes: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut out = Vec::new();
+    // The first block's head has a bit before it, which says how large the window is.
+    let mut before = 1;
+    let size = random.within(1, 400);
+    for block in bytes.chunks(size) {
+        // Not the last one (1 bit), a length of four digits (2), the length less one (16), stored (1).
+        let head = ((block.len() as u32 - 1) << 3 | 1 << 19) << before;
+        out.extend(&head.to_le_bytes()[..3]);
+        out.extend(block);
+        before = 0;
+    }
+    // The last one, which is empty.
+    out.push(3);
+    out
+}
+
 /// A body in some coding, and what the answer calls that.
 fn code(body: Vec<u8>, random: &mut Random) -> (Vec<u8>, &'static str) {
-    match random.below(9) {
+    match random.below(11) {
+        9 | 10 => (brotli(&body, random), "br"),
         0 => (body, ""),
         1 | 2 => (gzip(&body, random), "gzip"),
         3 => (zlib(&body, random), "deflate"),

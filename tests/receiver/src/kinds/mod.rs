@@ -5,6 +5,7 @@
 mod case;
 mod forms;
 pub mod fragments;
+mod lenient;
 mod made;
 pub mod odd;
 pub mod payload;
@@ -79,6 +80,14 @@ pub const KINDS: &[Kind] = &[
         true,
         forms::framings,
         "requests with odd framing, a forbidden one behind them",
+    ),
+    kind("lenient-requests", 8, true, lenient::requests, "requests that only lenient servers take"),
+    kind(
+        "form-parts",
+        8,
+        true,
+        lenient::forms,
+        "forms with a forbidden file, whose parts servers find by their own rules",
     ),
     kind("dns-forms", 6, true, forms::queries, "queries that do not look like the common ones"),
     kind("tls-again", 4, true, forms::hellos, "a second hello, because the server asks for one"),

@@ -77,6 +77,8 @@ drop tcp any any -> any 9011 (msg:"offset"; flow:established,to_server; content:
 drop tcp any any -> any 9012 (msg:"startswith"; flow:established,to_server; content:"PONG "; startswith; sid:12;)
 drop http any any -> any any (msg:"path"; flow:established,to_server; http.uri; content:"evil"; sid:20;)
 drop http any any -> any any (msg:"body"; flow:established,to_client; file_data; content:"evil"; sid:21;)
+drop http any any -> any any (msg:"request's body"; flow:established,to_server; http.request_body; content:"evil"; content:!"AaB03x"; sid:22;)
+drop http any any -> any any (msg:"file"; flow:established,to_server; file.name; content:"evil"; sid:23;)
 drop tls any any -> any any (msg:"name"; flow:established,to_server; tls.sni; content:"evil"; nocase; sid:30;)
 "#;
 

@@ -254,7 +254,7 @@ impl Device for Builder {
         };
         let first = RuleLeftOut { rule: "web.rules:1: 1:1".into(), why: "no parser".into() };
         let left_out = LeftOut { count: 9, first: vec![first] };
-        Some(Stands { levels: ["host", "xdp"].map(level).into(), left_out })
+        Some(Stands { levels: ["host", "xdp"].map(level).into(), left_out, content: None })
     }
     fn order(
         &mut self,

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! EVE records of DNS (versions 3 and 2) and mDNS.
 //!
-//! Source: the records that Suricata 8.0.8 writes.
-//!
-//! Not done: in version 2 Suricata writes one record for each question of a query; here it is one, of the first
-//! question (resolvers send no more than one).
+//! Source: the records that Suricata 8.0.8 writes. In version 2 each question of a query has a record of its
+//! own.
 
 use super::message::{Data, Message, Record, Section, options, strings};
 use super::name::Name;
@@ -76,8 +74,13 @@ fn list(settings: &Settings, key: &str) -> Vec<String> {
     settings.children(key).filter_map(|i| settings.get(&format!("{key}.{i}"))).map(str::to_owned).collect()
 }
 
-/// Writes the record of a transaction into an open object.
-pub(super) fn write(tx: &DnsTransaction, json: &mut JsonWriter, options: &LogOptions, in_alert: bool) {
+/// Writes the record of a transaction with this number into an open object.
+pub(super) fn write(
+    tx: &DnsTransaction,
+    json: &mut JsonWriter,
+    options: &LogOptions,
+    (number, in_alert): (usize, bool),
+) {
     let mut writer = Writer { json, message: tx.message(), scratch: Vec::new() };
     if tx.variant() == Variant::Multicast {
         writer.multicast(tx.is_response());
@@ -89,25 +92,20 @@ pub(super) fn write(tx: &DnsTransaction, json: &mut JsonWriter, options: &LogOpt
     }
     let Some(filter) = Filter::new(options, tx.is_response()) else { return };
     match (options.dns_version, tx.is_response()) {
-        (2, false) => writer.version2_query(tx),
+        (2, false) => writer.version2_query(tx, &filter, number),
         (2, true) => writer.version2_answer(&filter),
         _ => writer.version3(tx, &filter),
     }
 }
 
-/// Whether the options (`requests`, `responses`, `types`) let a record through.
-pub(super) fn wanted(tx: &DnsTransaction, options: &LogOptions) -> bool {
+/// Number of records that the options (`requests`, `responses`, `types`) let through.
+pub(super) fn records(tx: &DnsTransaction, options: &LogOptions) -> usize {
     if tx.variant() == Variant::Multicast {
-        return true;
+        return 1;
     }
-    let Some(filter) = Filter::new(options, tx.is_response()) else { return false };
-    let mut queries = tx.message().queries.iter();
-    if options.dns_version == 2 && !tx.is_response() {
-        // Such a record is about the first question.
-        queries.next().is_some_and(|q| filter.wants(q.rrtype))
-    } else {
-        queries.any(|q| filter.wants(q.rrtype))
-    }
+    let Some(filter) = Filter::new(options, tx.is_response()) else { return 0 };
+    let queries = tx.message().queries.iter().filter(|q| filter.wants(q.rrtype)).count();
+    if options.dns_version == 2 && !tx.is_response() { queries } else { queries.min(1) }
 }
 
 /// A record being written.
@@ -144,10 +142,11 @@ impl Writer<'_> {
         self.rest();
     }
 
-    /// The record of a query in version 2: about its first question.
-    fn version2_query(&mut self, tx: &DnsTransaction) {
+    /// The record of a query in version 2: about one of the questions that are asked for.
+    fn version2_query(&mut self, tx: &DnsTransaction, filter: &Filter, number: usize) {
         let header = self.message.header;
-        let Some(query) = self.message.queries.first() else { return };
+        let mut queries = self.message.queries.iter().filter(|q| filter.wants(q.rrtype));
+        let Some(query) = queries.nth(number) else { return };
         self.json.num("version", 2u8);
         self.json.str("type", "query");
         self.json.num("id", header.id);

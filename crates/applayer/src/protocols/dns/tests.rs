@@ -4,6 +4,7 @@
 use super::*;
 use crate::suite::{self, Seed, protocol_suite, record};
 use crate::transaction::{BufferQuery, LogOptions};
+use bartizan_events::JsonWriter;
 use serde_json::{Value, json};
 
 /// Builds messages.
@@ -202,10 +203,34 @@ fn version_2() {
 }
 
 #[test]
+fn version_2_has_a_record_for_each_question() {
+    let message =
+        Build::new(7, 0x0100, [3, 0, 0, 0]).question("one.e", 1).question("two.e", 15).question("three.e", 1);
+    let tx = tx(Direction::ToServer, &message.0);
+    let names = |settings: &[(&str, &str)]| {
+        let options = options(2, settings, &[]);
+        let name = |number| {
+            let mut json = JsonWriter::new();
+            json.begin_object();
+            tx.log_record(&mut json, &options, number);
+            json.end_object();
+            let value: serde_json::Value = serde_json::from_slice(json.bytes()).expect("JSON");
+            value["rrname"].as_str().expect("a name").to_owned()
+        };
+        (0..tx.records(&options)).map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&[]), ["one.e", "two.e", "three.e"]);
+    assert_eq!(names(&[("types.0", "a")]), ["one.e", "three.e"]);
+    assert_eq!(names(&[("types.0", "mx")]), ["two.e"]);
+    assert_eq!(names(&[("requests", "no")]), [""; 0]);
+    assert_eq!(tx.records(&options(3, &[], &[])), 1);
+}
+
+#[test]
 fn filters() {
     let (query, response) = (tx(Direction::ToServer, &query(1)), tx(Direction::ToClient, &response(1)));
     let wanted = |tx: &DnsTransaction, settings: &[(&str, &str)]| {
-        [2, 3].map(|v| tx.wanted(&options(v, settings, &[])))
+        [2, 3].map(|v| tx.records(&options(v, settings, &[])) == 1)
     };
     assert_eq!(wanted(&query, &[]), [true; 2]);
     assert_eq!(wanted(&query, &[("requests", "no")]), [false; 2]);
@@ -218,6 +243,27 @@ fn filters() {
     assert_eq!(wanted(&unnamed, &[]), [true; 2]);
     assert_eq!(wanted(&unnamed, &[("responses", "no")]), [false; 2]);
     assert_eq!(logged(&unnamed, &options(3, &[], &[]), false)["queries"][0]["rrtype"], "64");
+}
+
+#[test]
+fn the_name_of_the_root_is_there() {
+    let (ts, tc) = (Direction::ToServer, Direction::ToClient);
+    let root = |flags, answers: u16| Build::new(1, flags, [1, answers, 0, 0]).question("", 2);
+    let is_present = |tx: &DnsTransaction, name: &str, direction| {
+        let spec = SPEC.buffers.iter().find(|b| b.name == name).unwrap();
+        tx.is_present(BufferQuery { id: spec.id, direction, index: 0 })
+    };
+    let query = tx(ts, &root(0, 0).0);
+    for name in ["dns.query", "dns.queries.rrname", "dns.query.name"] {
+        assert_eq!(values(&query, name, ts), [""; 0], "{name}");
+        assert!(is_present(&query, name, ts) && !is_present(&query, name, tc), "{name}");
+    }
+    assert!(!is_present(&query, "dns.answers.rrname", ts));
+    let response = tx(tc, &root(0x8000, 0).0);
+    assert!(
+        is_present(&response, "dns.queries.rrname", tc) && is_present(&response, "dns.response.rrname", tc)
+    );
+    assert!(!is_present(&response, "dns.answers.rrname", tc) && !is_present(&response, "dns.query", ts));
 }
 
 #[test]

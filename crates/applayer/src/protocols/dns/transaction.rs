@@ -151,6 +151,17 @@ impl Transaction for DnsTransaction {
         Some(BufferView::whole(scratch))
     }
 
+    /// The name of the root is empty. As in Suricata nothing is matched in it, but it is there.
+    fn is_present(&self, query: BufferQuery) -> bool {
+        match query.id {
+            buffers::RESPONSE => self.response().is_some_and(|message| {
+                let sections = [Section::Answers, Section::Authorities, Section::Additionals];
+                !message.queries.is_empty() || sections.iter().any(|s| !message.section(*s).is_empty())
+            }),
+            _ => self.name(query).is_some(),
+        }
+    }
+
     fn number(&self, name: &str, direction: Direction) -> Option<u64> {
         match name {
             "dns.opcode" => self.message_of(direction).map(|m| m.header.opcode().into()),
@@ -160,11 +171,15 @@ impl Transaction for DnsTransaction {
         }
     }
 
-    fn wanted(&self, options: &LogOptions) -> bool {
-        log::wanted(self, options)
+    fn records(&self, options: &LogOptions) -> usize {
+        log::records(self, options)
     }
 
     fn log(&self, json: &mut JsonWriter, options: &LogOptions, in_alert: bool) {
-        log::write(self, json, options, in_alert);
+        log::write(self, json, options, (0, in_alert));
+    }
+
+    fn log_record(&self, json: &mut JsonWriter, options: &LogOptions, number: usize) {
+        log::write(self, json, options, (number, false));
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A message's body: content encodings undone, limits kept, the part that rules look at held, files fed.
 
-use super::decompress::{Decoder, Encoding, Stop};
+use super::decompress::{Decoder, Encoding, Pace, Stop};
 use super::events;
 use super::fields::ContentRange;
 use super::multipart::{Found, Multipart};
@@ -28,6 +28,8 @@ pub(super) const MAX_FILES_STRICT: usize = 1024;
 pub(super) struct FileContext {
     pub settings: FileSettings,
     pub next_id: u32,
+    /// Bodies of the flow that became far too many bytes.
+    pub bombs: u32,
     /// Receivers are real: nothing of a file may stay unseen.
     pub strict: bool,
 }
@@ -52,6 +54,8 @@ pub(super) struct Files {
     open: bool,
     /// Memory of all but the last one, in bytes.
     held: usize,
+    /// Names that some receiver reads instead of a file's own.
+    pub aliases: Vec<Vec<u8>>,
     /// There were more than prevention looks at.
     too_many: bool,
     /// Opened with the first byte of its content.
@@ -103,13 +107,25 @@ impl Files {
     fn held(&self) -> usize {
         let last = self.list.last().map_or(0, FileTrack::held);
         let awaited = self.awaited.as_ref().map_or(0, |file| file.name.held());
-        self.held.saturating_add(last).saturating_add(self.list.held()).saturating_add(awaited)
+        let aliases =
+            self.aliases.iter().fold(self.aliases.held(), |sum, name| sum.saturating_add(name.held()));
+        self.held
+            .saturating_add(aliases)
+            .saturating_add(last)
+            .saturating_add(self.list.held())
+            .saturating_add(awaited)
     }
 
     /// Takes what was found in a form.
     fn take(&mut self, found: Found<'_>, context: &mut FileContext, raised: &mut Events) {
         match found {
-            Found::Open(name) => self.open(name, context, raised),
+            Found::Open(name, others) => {
+                self.open(name, context, raised);
+                self.too_many |= self.list.len() + self.aliases.len() + others.len() > MAX_FILES_STRICT;
+                if !self.too_many {
+                    self.aliases.extend_from_slice(others);
+                }
+            }
             Found::Data(data) => self.append(data),
             Found::Close => self.close(FileState::Closed),
         }
@@ -198,9 +214,14 @@ pub(super) enum Piece<'a> {
 
 impl Body {
     /// Sets the encodings to undo, in the order in which they were applied.
-    pub(super) fn set_encodings(&mut self, encodings: &[Encoding]) {
-        self.decoder = Decoder::new(encodings);
+    pub(super) fn set_encodings(&mut self, encodings: &[Encoding], pace: Pace) {
+        self.decoder = Decoder::new(encodings, pace);
         self.encoded = self.decoder.is_some();
+    }
+
+    /// There is nothing to undo.
+    pub(super) fn clear_encodings(&mut self) {
+        (self.decoder, self.encoded) = (None, false);
     }
 
     /// Bytes of memory held beside its own place.
@@ -271,6 +292,10 @@ impl Body {
         self.accept(Piece::Data(taken), limits.0, context, raised);
         if taken.len() < data.len() {
             raised.set(events::COMPRESSION_BOMB);
+            context.bombs = context.bombs.saturating_add(1);
+            if context.bombs == limits.1.bomb_count {
+                raised.set(events::COMPRESSION_BOMB_LIMIT_REACHED);
+            }
             return Err(Stop);
         }
         Ok(())
@@ -325,7 +350,7 @@ impl Body {
         let limit = kept.unwrap_or(limits.limit);
         let room = if limit == 0 { u64::MAX } else { limit.saturating_sub(self.seen) };
         if room == 0 {
-            self.files.close(FileState::Truncated);
+            self.cut_files(context, raised);
             return;
         }
         let is_cut = length > room;
@@ -346,7 +371,7 @@ impl Body {
         }
         self.seen = self.seen.saturating_add(length);
         if is_cut {
-            self.files.close(FileState::Truncated);
+            self.cut_files(context, raised);
         }
     }
 
@@ -399,9 +424,17 @@ impl Body {
     }
 
     /// The flow ended within the body.
-    pub(super) fn abort(&mut self) {
+    pub(super) fn abort(&mut self, context: &mut FileContext, raised: &mut Events) {
         self.complete = true;
         self.decoder = None;
+        self.cut_files(context, raised);
+    }
+
+    /// No more content of files comes, though more of the body may: what a form holds back is the last of it.
+    fn cut_files(&mut self, context: &mut FileContext, raised: &mut Events) {
+        if let FileSource::Form(form) = &mut self.source {
+            form.end(&mut |item| self.files.take(item, context, raised));
+        }
         self.files.close(FileState::Truncated);
     }
 }

@@ -42,7 +42,8 @@ const FILE_MAGIC: u16 = 31;
 
 use BufferKind::{Files, Multi, Single, Streaming};
 
-/// All buffers. Ready: the first line is complete from [`HEADERS`] on, the headers are from [`BODY`] on. A field is looked at when its line is complete,
+/// All buffers. Ready: the first line is complete from [`HEADERS`] on, the headers are from [`BODY`] on, the
+/// files when all of the message is. A field is looked at when its line is complete,
 /// as in Suricata, what is made of all fields together when they are.
 pub(super) const SPECS: &[BufferSpec] = &[
     buffer(URI, "http.uri", true, false, HEADERS, Single).of_state(LINE),
@@ -75,8 +76,8 @@ pub(super) const SPECS: &[BufferSpec] = &[
     buffer(REQUEST_HEADER, "http.request_header", true, false, BODY, Multi).of_state(HEADERS).from(HEADERS),
     buffer(RESPONSE_HEADER, "http.response_header", false, true, BODY, Multi).of_state(HEADERS).from(HEADERS),
     buffer(FILE_DATA, "file.data", true, true, BODY, Files).to_client_as("http.response_body"),
-    buffer(FILE_NAME, "file.name", true, true, BODY, Multi),
-    buffer(FILE_MAGIC, "file.magic", true, true, BODY, Multi),
+    buffer(FILE_NAME, "file.name", true, true, COMPLETE, Multi).of_state(BODY).from(BODY),
+    buffer(FILE_MAGIC, "file.magic", true, true, COMPLETE, Multi).of_state(BODY).from(BODY),
 ];
 
 /// A value of a buffer.
@@ -120,8 +121,12 @@ pub(super) fn get<'a>(
         REQUEST_BODY | RESPONSE_BODY => return body(tx, direction),
         FILE_DATA => return file_data(tx, query),
         FILE_NAME => {
-            let file = message.body.files.list.get(usize::try_from(query.index).ok()?)?;
-            return Some(BufferView::whole(&file.name));
+            let (files, index) = (&message.body.files, usize::try_from(query.index).ok()?);
+            let name = match index.checked_sub(files.list.len()) {
+                None => &files.list.get(index)?.name,
+                Some(beyond) => files.aliases.get(beyond)?,
+            };
+            return Some(BufferView::whole(name));
         }
         FILE_MAGIC => {
             let file = message.body.files.list.get(usize::try_from(query.index).ok()?)?;

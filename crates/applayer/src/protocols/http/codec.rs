@@ -28,7 +28,7 @@ pub(super) enum Encoding {
 /// Decoded bytes are handed on in pieces of this size.
 const PIECE: usize = 8192;
 /// Memory that LZMA may ask for, in bytes.
-const LZMA_MEMORY: usize = 1 << 20;
+pub(super) const LZMA_MEMORY: usize = 1 << 20;
 
 /// Memory of zlib's decoder: its window of 32 KiB twice (what is behind is read in one piece), and tables.
 const INFLATE_MEMORY: usize = 80 << 10;
@@ -84,6 +84,16 @@ pub(super) struct Between {
 /// Bytes of a member's trailer (RFC 1952 section 2.3.1).
 const TRAILER: usize = 8;
 
+/// When a decoder gives what its input holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// In equal steps, or when the input is over: broken data shows the same however it is cut.
+    #[default]
+    Even,
+    /// At once: a receiver may read it now.
+    Prompt,
+}
+
 /// A decoder.
 pub(super) enum Codec {
     /// The header of gzip data; raw deflate follows it.
@@ -94,21 +104,21 @@ pub(super) enum Codec {
     /// Behind a member of gzip data, of which another one may follow (RFC 1952 section 2.2).
     Between(Box<Decompress>, Between),
     /// And input that is not a full step yet.
-    Brotli(Box<Brotli>, Vec<u8>),
+    Brotli(Box<Brotli>, Vec<u8>, Pace),
     Lzma(Box<Lzma>),
     /// All that follows the end of the encoded data is ignored.
     Ended,
 }
 
 impl Codec {
-    pub(super) fn new(encoding: Encoding) -> Self {
+    pub(super) fn new(encoding: Encoding, pace: Pace) -> Self {
         match encoding {
             Encoding::Gzip => Codec::GzipHeader(GzipHeader::new()),
             Encoding::Zlib => Codec::ZlibHeader(Vec::new()),
             Encoding::Deflate => Codec::inflate_raw(Members::One),
             Encoding::Brotli => {
                 let alloc = StandardAlloc::default;
-                Codec::Brotli(Box::new(BrotliState::new(alloc(), alloc(), alloc())), Vec::new())
+                Codec::Brotli(Box::new(BrotliState::new(alloc(), alloc(), alloc())), Vec::new(), pace)
             }
             Encoding::Lzma => {
                 let options = lzma_rs::decompress::Options {
@@ -126,7 +136,7 @@ impl Codec {
         match self {
             Codec::ZlibHeader(seen) => seen.held(),
             Codec::Inflate(..) | Codec::Between(..) => INFLATE_MEMORY,
-            Codec::Brotli(state, waiting) => {
+            Codec::Brotli(state, waiting, _) => {
                 let ring = state.ringbuffer.slice().len();
                 BROTLI_MEMORY.saturating_add(ring).saturating_add(waiting.held())
             }
@@ -167,7 +177,11 @@ impl Codec {
                 }
             }
             Codec::Inflate(..) | Codec::Between(..) => self.inflate_members(data, sink),
-            Codec::Brotli(..) => self.unbrotli(data, STEP, sink),
+            Codec::Brotli(_, _, Pace::Even) => self.unbrotli(data, STEP, sink),
+            Codec::Brotli(_, _, Pace::Prompt) => {
+                self.unbrotli(data, STEP, sink)?;
+                self.unbrotli(&[], 1, sink)
+            }
             Codec::Lzma(_) => self.unlzma(data, sink),
             Codec::Ended => Ok(()),
         }
@@ -238,7 +252,7 @@ impl Codec {
     /// In equal steps: when it fails, the library gives nothing of what it has decoded since it was called. So what is lost is
     /// little, and the same however the data is cut; what is no full step waits for more, or for the end.
     fn unbrotli(&mut self, data: &[u8], step: usize, sink: &mut Sink<'_>) -> Result<(), Failure> {
-        let Codec::Brotli(state, waiting) = self else { return Ok(()) };
+        let Codec::Brotli(state, waiting, _) = self else { return Ok(()) };
         waiting.extend_from_slice(data);
         let mut input = waiting.as_slice();
         while let Some((head, tail)) = input.split_at_checked(step) {

@@ -5,12 +5,14 @@
 //! the next one (gzip, raw deflate, zlib, in turn), and when all fail the bytes pass as they are, from the first on (libhtp does
 //! the same). A decoder that was announced (`deflate` names two) is believed from its first byte of output on, another one from [`TRUST`] bytes on or
 //! when its data has come to an end; what a decoder gives that is believed stays, and behind its failure nothing more is seen.
-//! All this depends on the bytes alone: how segments cut them makes no difference.
+//! All this depends on the bytes alone: how segments cut them makes no difference ([`Pace::Even`]). In
+//! prevention nothing waits for more
+//! ([`Pace::Prompt`]), since receivers do not.
 
 use crate::memory::Held as _;
 
 use super::codec::{Codec, Failure};
-pub(super) use super::codec::{Encoding, Sink, Stop};
+pub(super) use super::codec::{Encoding, Pace, Sink, Stop};
 
 /// Undecoded bytes kept at most for another decoder to try.
 const HOLD: usize = 1 << 16;
@@ -37,6 +39,7 @@ struct Layer {
     announced: Encoding,
     encoding: Encoding,
     codec: Codec,
+    pace: Pace,
     restarts: u8,
     phase: Phase,
 }
@@ -49,11 +52,12 @@ enum After {
 }
 
 impl Layer {
-    fn new(encoding: Encoding) -> Self {
+    fn new(encoding: Encoding, pace: Pace) -> Self {
         Layer {
             announced: encoding,
             encoding,
-            codec: Codec::new(encoding),
+            codec: Codec::new(encoding, pace),
+            pace,
             restarts: 0,
             phase: Phase::Trying { held: Vec::new(), given: Vec::new() },
         }
@@ -149,7 +153,7 @@ impl Layer {
             Encoding::Deflate => Encoding::Zlib,
             Encoding::Zlib => Encoding::Gzip,
         };
-        Some(Codec::new(self.encoding))
+        Some(Codec::new(self.encoding, self.pace))
     }
 
     /// No more input: what is held back comes out.
@@ -187,8 +191,8 @@ pub(super) struct Decoder {
 
 impl Decoder {
     /// A decoder for encodings in the order in which the sender applied them; `None` if there are none.
-    pub(super) fn new(encodings: &[Encoding]) -> Option<Self> {
-        let layers: Vec<Layer> = encodings.iter().rev().map(|e| Layer::new(*e)).collect();
+    pub(super) fn new(encodings: &[Encoding], pace: Pace) -> Option<Self> {
+        let layers: Vec<Layer> = encodings.iter().rev().map(|e| Layer::new(*e, pace)).collect();
         (!layers.is_empty()).then_some(Decoder { layers })
     }
 
@@ -256,7 +260,7 @@ mod tests {
 
     fn decode(encodings: &[Encoding], data: &[u8], step: usize) -> Vec<u8> {
         let mut out = Vec::new();
-        let mut decoder = Decoder::new(encodings).expect("layers");
+        let mut decoder = Decoder::new(encodings, Pace::Even).expect("layers");
         for piece in data.chunks(step) {
             let _ = decoder.write(piece, &mut |d| {
                 out.extend_from_slice(d);
@@ -322,6 +326,9 @@ mod tests {
         \x11\x2d\x66\x6c\x2d\x89\xf4\xe8\xcd\x3f\xcd\x18\xab\x8c\xa8\x36\x32\xdd\x19\x4c\x26\x35\x24\x51\
         \x41\xa2\x55\xe9\x8e\x16\x8a\x69\x1e\xed\x36\xdb\xcc\xac\x24\x10\x4d\x00\x6d\x28\x21\x2d\x71\x08\
         \x3b\x0a\x54\xd2\x7a\xf7\x9a\x69\x7e\x9a\xcd\xa9\xb4\xa6\x72\x14\x6e\x63\x06\x51\x77\xb2\x1f";
+
+    /// A short text as the brotli library flushes it, with the stream still open.
+    const BROTLI_FLUSHED: &[u8] = b"\x8b\x05\x00\x00\xa4\x41\xca\xe8\xf0\x54\x21\xaa\x04\x88\x5f\xf2\x0c";
 
     /// A deflate block of fixed codes: `count` times `x`, then a length and a distance of which there is nothing.
     fn broken_behind(count: usize) -> Vec<u8> {
@@ -402,14 +409,38 @@ mod tests {
             (Encoding::Gzip, gzip(text)),
             (Encoding::Deflate, deflate(text, false)),
             (Encoding::Deflate, deflate(text, true)),
+            (Encoding::Brotli, BROTLI_FLUSHED.to_vec()),
         ] {
-            let mut decoder = Decoder::new(&[encoding]).expect("layers");
+            let mut decoder = Decoder::new(&[encoding], Pace::Prompt).expect("layers");
             let mut out = Vec::new();
             let _ = decoder.write(&data, &mut |d| {
                 out.extend_from_slice(d);
                 Ok(())
             });
             assert_eq!(out, text, "{encoding:?}: before the body has ended");
+        }
+    }
+
+    /// Wherever a stream of brotli is cut, what its bytes say so far is shown, as a client reads it.
+    #[test]
+    fn promptly_no_byte_waits_for_the_next_one() {
+        let shown = |pace, end: usize, step| {
+            let mut out = Vec::new();
+            let mut decoder = Decoder::new(&[Encoding::Brotli], pace).expect("layers");
+            for piece in BROTLI[..end].chunks(step) {
+                let _ = decoder.write(piece, &mut |d| {
+                    out.extend_from_slice(d);
+                    Ok(())
+                });
+            }
+            out.len()
+        };
+        for end in 1..=BROTLI.len() {
+            let bytewise = shown(Pace::Prompt, end, 1);
+            for step in [7, 16, 40, BROTLI.len()] {
+                assert_eq!(shown(Pace::Prompt, end, step), bytewise, "{end} by {step}");
+            }
+            assert!(shown(Pace::Even, end, 1) <= bytewise, "{end}");
         }
     }
 

@@ -2,7 +2,7 @@
 //! `Content-Encoding`: which decoders a body needs, from the exact words to what senders write instead of them.
 
 use super::bytes::{equals_nocase_nonul, find_nocase};
-use super::decompress::Encoding;
+use super::decompress::{Encoding, Pace};
 use super::events;
 use super::tx::HttpTx;
 use bartizan_base::Direction;
@@ -49,12 +49,13 @@ impl HttpTx {
     /// Sets up decoding of a body from its headers: its own encodings, and those that it was given for the transfer (RFC 9112 section 7),
     /// which its sender applied last.
     pub(super) fn set_encodings(&mut self, direction: Direction) {
+        let pace = if self.settings.strict { Pace::Prompt } else { Pace::Even };
         let fields = &self.message(direction).fields;
         let of_transfer: Vec<Encoding> =
             fields.value("transfer-encoding").map(transfer_codings).unwrap_or_default();
         let Some(value) = fields.value("content-encoding") else {
             if !of_transfer.is_empty() {
-                self.message_mut(direction).body.set_encodings(&of_transfer);
+                self.message_mut(direction).body.set_encodings(&of_transfer, pace);
             }
             return;
         };
@@ -66,7 +67,7 @@ impl HttpTx {
             }
         };
         encodings.extend(of_transfer);
-        self.message_mut(direction).body.set_encodings(&encodings);
+        self.message_mut(direction).body.set_encodings(&encodings, pace);
     }
 
     /// The encodings of a list, as far as the limits allow.

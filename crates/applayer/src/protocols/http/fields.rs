@@ -82,6 +82,18 @@ pub(super) fn is_plain_content_length(value: &[u8]) -> bool {
     is_number(first) && numbers.all(|number| number == first)
 }
 
+/// Codings of a transfer that have a name (RFC 9112 section 7), beside `chunked`.
+const CODINGS: [&str; 8] =
+    ["gzip", "x-gzip", "deflate", "x-deflate", "compress", "x-compress", "br", "identity"];
+
+/// Whether all receivers find chunks here: `chunked` stands at the end, and there only, behind codings that
+/// have a name.
+pub(super) fn is_plain_chunked(value: &[u8]) -> bool {
+    let mut words = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    let is_named = |word: &[u8]| CODINGS.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()));
+    words.next_back().is_some_and(|last| last.eq_ignore_ascii_case(b"chunked")) && words.all(is_named)
+}
+
 /// A line with a chunk's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChunkLine {
@@ -122,6 +134,15 @@ pub(super) fn is_plain_chunk_line(line: &[u8]) -> bool {
     let (digits, rest) = span(line, |b| b.is_ascii_hexdigit());
     let (_, rest) = span(rest, is_blank);
     !digits.is_empty() && matches!(rest, [] | [b';', ..]) && !rest.contains(&b'\r')
+}
+
+/// Whether these bytes, with or without their line end, can be, or become, a plain chunk line; `bare`: one
+/// without an extension.
+pub(super) fn may_be_plain_chunk_line(data: &[u8], bare: bool) -> bool {
+    let (digits, rest) = span(data, |b| b.is_ascii_hexdigit());
+    let (_, rest) = span(rest, is_blank);
+    let ends = matches!(rest, b"" | b"\r" | b"\n" | b"\r\n") && (!digits.is_empty() || data.is_empty());
+    ends || !bare && !digits.is_empty() && rest.first() == Some(&b';')
 }
 
 /// Whether these bytes can be, or become, all that stands between a chunk's data and the next chunk's length.

@@ -4,7 +4,7 @@
 //! Receivers differ over folded lines, quotes, escapes, repeated parameters and those of RFC 2231 (`filename*=`). Where one of them sees a
 //! name, so do rules.
 
-use super::bytes::{after, before, find_nocase, is_blank, span};
+use super::bytes::{after, before, find_nocase, is_blank, is_token, span, starts_nocase};
 
 /// Longest boundary that is followed; Go reads 4,096 bytes.
 pub(super) const MAX_BOUNDARY: usize = 8192;
@@ -43,20 +43,111 @@ pub(super) fn tail(text: &[u8]) -> Tail {
     }
 }
 
-/// How many parameters `boundary` a content type has, in whatever spelling. Where there are several receivers go by different ones.
-pub(super) fn boundaries(content_type: &[u8]) -> usize {
-    occurrences(content_type, b"boundary").count()
+/// A form's boundary as its content type gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Boundary<'a> {
+    /// Nothing.
+    None,
+    /// All receivers that find one find this.
+    Plain(&'a [u8]),
+    /// Receivers find different ones.
+    Odd,
 }
 
-/// The boundary as the most lenient receivers take it.
-pub(super) fn boundary(content_type: &[u8]) -> Option<&[u8]> {
-    let (_, _, value) = occurrences(content_type, b"boundary").next()?;
-    let found = match value {
-        [b'"', quoted @ ..] => span(quoted, |b| b != b'"').0,
-        // Some end it at a comma; a boundary that begins another one is found where that one stands.
-        bare => span(bare, |b| !matches!(b, b';' | b',' | b'"') && !is_blank(b)).0,
+/// The boundary that a content type names. Receivers differ over several of them, over one in pieces or
+/// encoded (RFC 2231), over escapes, white
+/// space and commas in one, and over what follows a quoted one.
+pub(super) fn boundary(content_type: &[u8]) -> Boundary<'_> {
+    let mut all = occurrences(content_type, b"boundary");
+    let Some((_, mark, value)) = all.next() else { return Boundary::None };
+    if all.next().is_some() || !mark.is_empty() {
+        return Boundary::Odd;
+    }
+    let (found, behind) = match value {
+        [b'"', quoted @ ..] => {
+            let (found, behind) = span(quoted, |b| b != b'"');
+            let Some(behind) = behind.strip_prefix(b"\"") else { return Boundary::Odd };
+            (found, span(behind, is_blank).1)
+        }
+        bare => {
+            let (found, behind) = span(bare, |b| b != b';');
+            (found.trim_ascii_end(), behind)
+        }
     };
-    Some(found).filter(|found| !found.is_empty())
+    let quoted = value.first() == Some(&b'"');
+    let plain = |b: &u8| {
+        b.is_ascii_graphic() && !matches!(b, b'"' | b'\\') && (quoted || *b != b',') || quoted && *b == b' '
+    };
+    match found {
+        [] if behind.is_empty() => Boundary::None,
+        [b'\'' | b'<' | b' ', ..] | [.., b' '] | [] => Boundary::Odd,
+        _ if found.len() > MAX_BOUNDARY || !matches!(behind, [] | [b';', ..]) => Boundary::Odd,
+        _ if found.iter().all(plain) => Boundary::Plain(found),
+        _ => Boundary::Odd,
+    }
+}
+
+/// Whether all receivers read the header of a part alike, as far as it is there: lines that end in CR LF, or
+/// all in LF, each a field or the rest of
+/// one, of a file that is neither encoded nor a form itself (RFC 7578 sections 4.3 and 4.7). `whole`: no more
+/// of it comes.
+pub(super) fn is_plain_header(header: &[u8], crlf: bool, whole: bool) -> bool {
+    let mut rest = header;
+    let mut first = true;
+    while !rest.is_empty() {
+        let end = memchr::memchr(b'\n', rest);
+        let line = before(rest, end.unwrap_or(rest.len()));
+        rest = end.map_or(&[][..], |end| after(rest, end + 1));
+        let over = end.is_some() || whole;
+        let text = match line.strip_suffix(b"\r") {
+            // The end of the last line may not be there yet.
+            Some(text) if crlf && (end.is_some() || !whole) => text,
+            _ if crlf && end.is_some() => return false,
+            _ => line,
+        };
+        if text.iter().any(|b| is_odd_control(*b)) || over && !is_plain_line(text, first) {
+            return false;
+        }
+        first = false;
+    }
+    let header = unfold(header);
+    !whole || !fields(&header).any(|(name, value)| is_encoded(name, value) || is_form(name, value))
+}
+
+/// Whether a byte is a control that some receiver takes for white space or the end of a line. Names in ISO
+/// 2022 hold an escape.
+const fn is_odd_control(byte: u8) -> bool {
+    byte.is_ascii_control() && !matches!(byte, b'\t' | 0x1b)
+}
+
+/// Whether a line is a field, or what is left of one.
+fn is_plain_line(line: &[u8], first: bool) -> bool {
+    let (name, rest) = span(line, is_token);
+    match line {
+        [b' ' | b'\t', ..] => !first && !line.trim_ascii().is_empty(),
+        _ => !name.is_empty() && rest.first() == Some(&b':'),
+    }
+}
+
+/// The fields of a header whose lines are whole: names and values.
+fn fields(header: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let lines = header.split(|b| *b == b'\n');
+    lines.filter_map(|line| {
+        let colon = memchr::memchr(b':', line)?;
+        Some((before(line, colon), after(line, colon + 1).trim_ascii()))
+    })
+}
+
+/// Whether a field says that a part has parts itself.
+fn is_form(name: &[u8], value: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"content-type") && boundary(value) != Boundary::None
+}
+
+/// Whether a field says that the content of a part is written in another way than it is.
+fn is_encoded(name: &[u8], value: &[u8]) -> bool {
+    let is_one_of = |words: &[&str]| words.iter().any(|word| value.eq_ignore_ascii_case(word.as_bytes()));
+    name.eq_ignore_ascii_case(b"content-transfer-encoding") && !is_one_of(&["7bit", "8bit", "binary"])
+        || name.eq_ignore_ascii_case(b"content-encoding") && !is_one_of(&["identity"])
 }
 
 /// Every place where a word and, behind it, a sign of equality stand: where the value begins, what stands between both, the value and what
@@ -76,9 +167,110 @@ fn occurrences<'a>(text: &'a [u8], word: &'static [u8]) -> impl Iterator<Item = 
     })
 }
 
+/// The name of a file that the disposition of a part gives, as Suricata reads it and most receivers do: of
+/// the first parameter `filename`
+/// or `filename*` (RFC 8187) that has a value, else of the pieces of RFC 2231. Empty: nobody chose a file.
+/// `None`: the part is no file.
+pub(super) fn name(disposition: &[u8]) -> Option<Vec<u8>> {
+    let mut is_file = false;
+    let mut pieces: Vec<(u32, Vec<u8>)> = Vec::new();
+    let mut rest = disposition;
+    loop {
+        rest = span(rest, |b| is_blank(b) || b == b';').1;
+        let (key, behind) = span(rest, |b| !matches!(b, b'=' | b';'));
+        let Some((sign, behind)) = behind.split_first() else { break };
+        rest = behind;
+        if *sign == b';' {
+            continue;
+        }
+        let (value, behind) = quoted_or_bare(behind);
+        rest = behind;
+        let Some(mark) = key.get("filename".len()..).filter(|_| starts_nocase(key, b"filename")) else {
+            continue;
+        };
+        let (mark, blanks) = span(mark, |b| !is_blank(b));
+        if !blanks.iter().all(|b| is_blank(*b)) {
+            continue;
+        }
+        match Mark::read(mark) {
+            Some(Mark::Plain) if !value.is_empty() => return Some(value),
+            Some(mark @ Mark::Extended(None)) => match mark.decode(value) {
+                text if text.is_empty() => is_file = true,
+                text => return Some(text),
+            },
+            Some(mark @ (Mark::Piece(number) | Mark::Extended(Some(number)))) => {
+                is_file = true;
+                pieces.push((number, mark.decode(value)));
+            }
+            Some(Mark::Plain) => is_file = true,
+            None => {}
+        }
+    }
+    pieces.sort_by_key(|(number, _)| *number);
+    is_file.then(|| pieces.into_iter().flat_map(|(_, text)| text).collect())
+}
+
+/// Text between the name of a parameter and the sign of equality (RFC 2231 sections 3 and 4, RFC
+/// 8187).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    /// Nothing.
+    Plain,
+    /// `*0`: a piece of the value.
+    Piece(u32),
+    /// `*`: percent-encoded behind a character set and a language; `*0*`: a piece that is.
+    Extended(Option<u32>),
+}
+
+impl Mark {
+    fn read(mark: &[u8]) -> Option<Self> {
+        let Some(mark) = mark.strip_prefix(b"*") else { return mark.is_empty().then_some(Mark::Plain) };
+        let (digits, extended) = span(mark, |b| b.is_ascii_digit());
+        if !matches!(extended, b"" | b"*") {
+            return None;
+        }
+        let number = core::str::from_utf8(digits).ok().and_then(|text| text.parse().ok());
+        match number {
+            Some(number) if extended.is_empty() => Some(Mark::Piece(number)),
+            None if !extended.is_empty() => None,
+            number => Some(Mark::Extended(number)),
+        }
+    }
+
+    /// The text that a value with this mark stands for.
+    fn decode(self, value: Vec<u8>) -> Vec<u8> {
+        let Mark::Extended(number) = self else { return value };
+        if number.is_some_and(|number| number > 0) {
+            return percent(&value);
+        }
+        // The character set and the language stand before it.
+        percent(value.splitn(3, |b| *b == b'\'').nth(2).unwrap_or(&value))
+    }
+}
+
+/// The value of a parameter at the beginning, without quotes and escapes, and what stands behind it. A quote
+/// that nothing ends is a part of the value.
+fn quoted_or_bare(text: &[u8]) -> (Vec<u8>, &[u8]) {
+    let text = span(text, is_blank).1;
+    if let Some(quoted) = text.strip_prefix(b"\"") {
+        let mut escaped = false;
+        let end = quoted.iter().position(|b| {
+            let ends = *b == b'"' && !escaped;
+            escaped = *b == b'\\' && !escaped;
+            ends
+        });
+        if let Some(end) = end {
+            return (unescape(before(quoted, end)), after(quoted, end + 1));
+        }
+    }
+    let (bare, rest) = span(text, |b| b != b';');
+    let end = bare.iter().rposition(|b| !is_blank(*b)).map_or(0, |last| last + 1);
+    (before(bare, end).to_vec(), rest)
+}
+
 /// The names of a file that the header of a part gives, as one receiver or another reads them. `None`: nobody means so many.
+/// Its folded lines are one.
 pub(super) fn names(header: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let header = unfold(header);
     let mut names: Vec<Vec<u8>> = Vec::new();
     let mut add = |name: Vec<u8>| {
         if !name.is_empty() && !names.contains(&name) {
@@ -86,7 +278,7 @@ pub(super) fn names(header: &[u8]) -> Option<Vec<Vec<u8>>> {
         }
     };
     let mut pieces: Vec<(u32, Vec<u8>)> = Vec::new();
-    for (count, (_, mark, text)) in occurrences(&header, b"filename").enumerate() {
+    for (count, (_, mark, text)) in occurrences(header, b"filename").enumerate() {
         if count >= MAX_NAMES {
             return None;
         }
@@ -157,7 +349,7 @@ fn percent(text: &[u8]) -> Vec<u8> {
 }
 
 /// Folded lines as one (RFC 5322 section 2.2.3), with a space between them.
-fn unfold(header: &[u8]) -> Vec<u8> {
+pub(super) fn unfold(header: &[u8]) -> Vec<u8> {
     let mut out: Vec<u8> = Vec::with_capacity(header.len());
     for line in header.split_inclusive(|b| *b == b'\n') {
         if let [b' ' | b'\t', ..] = line {
@@ -193,20 +385,127 @@ mod tests {
             ("A: b; name=\"x\"\r\nContent-Type: text/plain", &[]),
             ("A: b; filename=\"\"", &[]),
         ] {
-            let found = names(header.as_bytes()).expect("few");
+            let found = names(&unfold(header.as_bytes())).expect("few");
             let got: Vec<_> = found.into_iter().map(|n| String::from_utf8(n).expect("text")).collect();
             assert_eq!(got, want, "{header}");
         }
     }
 
     #[test]
+    fn headers_of_parts_that_all_read_alike() {
+        for (header, crlf) in [
+            ("Content-Disposition: form-data; name=f; filename=\"a b\"\r\nContent-Type: text/plain", true),
+            ("Content-Disposition: form-data;\r\n name=f\r\nX:", true),
+            ("A: b; filename=\"boundary=B\"\nContent-Transfer-Encoding: Binary\nC:\td", false),
+        ] {
+            for end in 0..=header.len() {
+                assert!(
+                    is_plain_header(&header.as_bytes()[..end], crlf, end == header.len()),
+                    "{header} to {end}"
+                );
+            }
+        }
+        for (header, crlf) in [
+            ("A: b\nC: d", true),
+            ("A: b\rC: d", true),
+            ("A: b\r\r\nC: d", true),
+            ("A: b\r", true),
+            ("A: b\r\nC: d", false),
+            ("A: b\r\n \t\r\nC: d", true),
+            (" A: b", true),
+            ("nocolon\r\nA: b", true),
+            (": b", true),
+            ("A : b", true),
+            ("A: b\x0bC: d", true),
+            ("A: b\0", true),
+            ("Content-Transfer-Encoding: base64", true),
+            ("Content-Transfer-Encoding:\r\n quoted-printable", true),
+            ("A: b\r\ncontent-encoding: gzip", true),
+            ("Content-Type: multipart/mixed; boundary=B", true),
+        ] {
+            assert!(!is_plain_header(header.as_bytes(), crlf, true), "{header:?}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_part_is_suricatas() {
+        for (disposition, want) in [
+            // RFC 8187: character sets and languages, quotes around all of it, none of both.
+            ("filename*=UTF-8''a%20b.exe", Some("a b.exe")),
+            ("filename*=utf-8'en'a%20b.exe", Some("a b.exe")),
+            ("filename*=iso-8859-1'en'rates%2E", Some("rates.")),
+            ("filename*=\"UTF-8''q.exe\"", Some("q.exe")),
+            ("filename*=a.exe", Some("a.exe")),
+            ("filename*=UTF-8''a%zz%4", Some("a%zz%4")),
+            // Both: the first that has a value.
+            ("filename=x.txt; filename*=UTF-8''y.exe", Some("x.txt")),
+            ("filename*=UTF-8''y.exe; filename=x.txt", Some("y.exe")),
+            ("filename=\"\"; filename*=UTF-8''z.exe", Some("z.exe")),
+            ("filename=z.exe; filename*=UTF-8''", Some("z.exe")),
+            // RFC 2231: pieces.
+            ("filename*0=ev; filename*1=il.exe", Some("evil.exe")),
+            ("filename*1*=%69l.exe; filename*0*=UTF-8''%65v", Some("evil.exe")),
+            // Quotes and escapes.
+            ("filename=\"a\\\"b.exe\"", Some("a\"b.exe")),
+            ("filename=\"C:\\\\dir\\\\b.exe\"", Some("C:\\dir\\b.exe")),
+            ("filename=\"a\\\"; x=\"b\"", Some("a\"; x=")),
+            ("filename=\"a;b\"", Some("a;b")),
+            ("filename=a\\\"b.exe", Some("a\\\"b.exe")),
+            ("filename=\"open.exe", Some("\"open.exe")),
+            ("filename=a b.exe ; x=y", Some("a b.exe")),
+            ("FileName = z", Some("z")),
+            // Nobody chose a file.
+            ("filename=\"\"", Some("")),
+            ("filename=", Some("")),
+            ("filename*=UTF-8''", Some("")),
+            // No file.
+            ("name=\"x; filename=in.exe\"", None),
+            ("xfilename=x", None),
+            ("filename2=x", None),
+            ("filename", None),
+            ("", None),
+        ] {
+            let found = name(format!("form-data; name=\"f\"; {disposition}").as_bytes());
+            assert_eq!(found.as_deref(), want.map(str::as_bytes), "{disposition}");
+        }
+    }
+
+    #[test]
     fn boundaries_and_their_lines() {
-        assert_eq!(boundary(b"multipart/form-data; x=y; Boundary = BB;z"), Some(&b"BB"[..]));
-        assert_eq!(boundary(b"multipart/form-data; boundary=\"B, B\""), Some(&b"B, B"[..]));
-        assert_eq!(boundary(b"multipart/form-data; boundary=AA,BB"), Some(&b"AA"[..]));
-        assert_eq!(boundary(b"multipart/form-data; boundary="), None);
-        assert_eq!(boundaries(b"multipart/form-data; boundary=----WebKitFormBoundaryAbC"), 1);
-        assert_eq!(boundaries(b"multipart/form-data; x-boundary=A; boundary=B"), 2);
+        for (parameter, found) in [
+            ("x=y; Boundary = BB;z", "BB"),
+            ("boundary=BB ; x=y", "BB"),
+            ("boundary=\"BB\"", "BB"),
+            ("boundary=\"B, B\" ;", "B, B"),
+            ("boundary=----WebKitFormBoundaryAbC", "----WebKitFormBoundaryAbC"),
+        ] {
+            let content_type = format!("multipart/form-data; {parameter}");
+            let seen = boundary(content_type.as_bytes());
+            assert_eq!(seen, Boundary::Plain(found.as_bytes()), "{parameter}");
+        }
+        for odd in [
+            "x-boundary=A; boundary=B",
+            "boundary=;boundary=B",
+            "boundary*=utf-8''B",
+            "boundary*0=A; boundary*1=B",
+            "boundary=A B",
+            "boundary=A,B",
+            "boundary=A\"B\"",
+            "boundary=A\\B",
+            "boundary=\"A\\B\"",
+            "boundary=\"AB",
+            "boundary=\"AB\"C",
+            "boundary=\"AB \"",
+            "boundary=\" AB\"",
+            "boundary='AB'",
+            "boundary=<AB>",
+            "boundary=A\x0bB",
+        ] {
+            let content_type = format!("multipart/form-data; {odd}");
+            assert_eq!(boundary(content_type.as_bytes()), Boundary::Odd, "{odd}");
+        }
+        assert_eq!(boundary(b"multipart/form-data; boundary="), Boundary::None);
+        assert_eq!(boundary(b"multipart/form-data"), Boundary::None);
         assert_eq!(tail(b" \r\nA"), Tail::Line(3, true));
         assert_eq!(tail(b"\nA"), Tail::Line(1, false));
         assert_eq!(tail(b"--\r\n"), Tail::Last(4));

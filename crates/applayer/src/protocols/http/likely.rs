@@ -2,12 +2,16 @@
 //! Which first bytes a lenient server takes for a request, beyond those of known methods at the very beginning.
 //!
 //! Servers skip empty lines before a request line (RFC 9112 section 2.2), some of them any white space, and as many as come;
-//! what a method is only some of them know from a list. A request without a version (HTTP/0.9) they take of known methods only.
+//! what a method is only some of them know from a list, others take any bytes for one. A request without a
+//! version (HTTP/0.9) counts for
+//! some servers as well, whatever its method, once its line is followed by a field or by the end of the
+//! headers.
 
-use super::bytes::{after, before, is_token, is_wide_space, span};
+use super::bytes::{after, before, chomp, is_blank, is_token, is_wide_space, span, trim};
 use super::patterns::PATTERNS;
 use super::proxy::{self, ProxyHeader};
 use crate::protocol::{Probe, Transport};
+use crate::protocols::http2::PREFACE;
 use bartizan_base::Direction;
 
 /// Who sends so much white space with line ends in it and nothing else can only mean a server that skips empty lines.
@@ -19,9 +23,6 @@ const BLANK_LINE_MAX: usize = 16 << 10;
 pub(super) const WORD_MAX: usize = 32;
 /// Longest request line in which a version is looked for; most servers take 8 to 64 KB. A longer one is a request by its target alone.
 pub(super) const LINE_MAX: usize = 32 << 10;
-
-/// The line of HTTP/2's preface (RFC 9113 section 3.4): not ours. Any other line with its method is.
-const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n";
 
 /// Looks at a client's first bytes.
 pub(super) fn likely(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
@@ -70,11 +71,12 @@ fn is_known_method(text: &[u8]) -> bool {
 /// Whether a line is a method, a target and a version, or by what stands behind it a request of which the server does not read the version.
 /// `None`: more bytes are needed.
 fn is_request(text: &[u8]) -> Option<bool> {
-    let (method, rest) = span(text, |b| b.is_ascii_graphic());
+    let (method, rest) = span(text, |b| !is_wide_space(b));
     if method.is_empty() || method.len() > LINE_MAX {
         return Some(false);
     }
-    if method.len() > WORD_MAX && !method.iter().all(|b| is_token(*b)) {
+    let graphic = method.iter().all(u8::is_ascii_graphic);
+    if graphic && method.len() > WORD_MAX && !method.iter().all(|b| is_token(*b)) {
         return Some(false);
     }
     let (gap, target) = span(rest, |b| is_wide_space(b) && b != b'\n');
@@ -82,10 +84,11 @@ fn is_request(text: &[u8]) -> Option<bool> {
         // More may follow; else it is a line of one word, or no text at all.
         return (!rest.is_empty()).then_some(false);
     }
-    if text.starts_with(HTTP2) {
+    // The preface of HTTP/2 is not ours; any other line with its method is.
+    if text.starts_with(PREFACE) {
         return Some(false);
     }
-    if HTTP2.starts_with(text) {
+    if PREFACE.starts_with(text) {
         return None;
     }
     let all = before(target, LINE_MAX);
@@ -94,12 +97,37 @@ fn is_request(text: &[u8]) -> Option<bool> {
     if has_version(line) {
         return Some(true);
     }
-    let Some(end) = end else { return (all.len() == LINE_MAX).then_some(is_long_target(all)) };
-    if gap == b" " && has_any_version(line) { begins_fields(after(target, end + 1)) } else { Some(false) }
+    let Some(end) = end else { return (all.len() == LINE_MAX).then_some(graphic && is_long_target(all)) };
+    if graphic && has_any_version(line) || is_versionless(method, line) {
+        begins_fields(after(target, end + 1))
+    } else {
+        Some(false)
+    }
+}
+
+/// Whether some server takes a whole line for a request's, without a look at what follows it.
+pub(super) fn is_request_line(line: &[u8]) -> bool {
+    let (method, rest) = span(span(line, is_wide_space).1, |b| !is_wide_space(b));
+    let (_, target) = span(rest, is_wide_space);
+    let target = chomp(target);
+    let graphic = method.iter().all(u8::is_ascii_graphic);
+    has_version(target) || graphic && has_any_version(target) || is_versionless(method, target)
+}
+
+/// Whether a line that begins with the target has nothing behind it, and some server takes it so: of any
+/// method a path, of one without small
+/// letters any word.
+fn is_versionless(method: &[u8], line: &[u8]) -> bool {
+    let target = trim(line);
+    let capital = method.iter().all(|b| is_token(*b) && !b.is_ascii_lowercase());
+    let graphic = method.iter().all(u8::is_ascii_graphic);
+    !target.is_empty()
+        && target.iter().all(|b| !is_wide_space(*b) && !b.is_ascii_control())
+        && (capital && method.iter().any(u8::is_ascii_uppercase) || graphic && is_path(target))
 }
 
 /// Whether a line that begins with the target holds a version behind it. `line`: without its end, or as far as it is there.
-pub(super) fn has_version(line: &[u8]) -> bool {
+fn has_version(line: &[u8]) -> bool {
     memchr::memchr_iter(b'/', line).any(|slash| is_version(line, slash))
 }
 
@@ -124,7 +152,7 @@ fn span_back(text: &[u8], class: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
 
 /// Whether a line that begins with the target goes on behind it, so that a server which does not look at the version takes it: the target is
 /// a path, alone or behind a scheme.
-pub(super) fn has_any_version(line: &[u8]) -> bool {
+fn has_any_version(line: &[u8]) -> bool {
     let (target, rest) = span(line, |b| b != b' ');
     is_path(target)
         && !rest.is_empty()
@@ -144,17 +172,17 @@ fn is_long_target(target: &[u8]) -> bool {
     is_path(target) && !target.iter().any(|b| is_wide_space(*b) || b.is_ascii_control())
 }
 
-/// Whether a header field or the end of the headers stands here. `None`: more bytes are needed.
+/// Whether a header field or the end of the headers stands here; white space before it does not count.
+/// `None`: more bytes are needed.
 fn begins_fields(text: &[u8]) -> Option<bool> {
-    match text {
-        [b'\n', ..] | [b'\r', b'\n', ..] => return Some(true),
-        [] | [b'\r'] => return None,
-        _ => {}
-    }
-    let (name, rest) = span(before(text, LINE_MAX), is_token);
-    match rest {
-        [b':', ..] => Some(!name.is_empty()),
-        [] if name.len() < LINE_MAX => None,
+    let text = before(text, LINE_MAX);
+    let full = text.len() == LINE_MAX;
+    let (_, line) = span(text, is_blank);
+    let (name, rest) = span(line, is_token);
+    match (name, rest) {
+        ([], [b'\n', ..] | [b'\r', b'\n', ..]) => Some(true),
+        ([], [] | [b'\r']) | (_, []) => full.then_some(false),
+        (_, [b':', ..]) => Some(!name.is_empty()),
         _ => Some(false),
     }
 }
@@ -203,6 +231,11 @@ mod tests {
             b"\xa0\x1dFOO /evil HTTP/1.1",
             b"FOO /evil X\r\n\r\n",
             b"FOO x:/evil \nHost:",
+            b"SEARCH /evil\r\n\r\n",
+            b"search\t/evil\r\nHost:",
+            b"SEARCH evil\n x:",
+            b"\0GET /evil HTTP/1.1",
+            b"\x16\x03\x01\x02\0\x01 /evil HTTP/1.1",
             b"PROXY TCP4 1.2.3.4 5.6.7.8 1000 80\r\nFOO /evil HTTP/1.1",
             b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0GET /evil",
         ] {
@@ -217,25 +250,27 @@ mod tests {
     }
 
     #[test]
-    fn other_protocols_are_refused_at_once() {
+    fn other_protocols_are_refused_with_their_first_line() {
         for other in [
-            &b"EHLO example.org\r\n"[..],
+            &b"EHLO example.org\r\nMAIL FROM:<a>\r\n"[..],
+            b"auth secret\n\n",
+            b"Action: Login\r\nUsername: a\r\n",
             b"SSH-2.0-OpenSSH_9.2\r\n",
             b"*1\r\n$4\r\nPING\r\n",
-            b"\0\0\0\x08\x04\xd2\x16\x2f",
-            b"\x16\x03\x01\x02\0\x01",
+            b"\0\0\0\x08\x04\xd2\x16\x2f\n",
+            b"\x16\x03\x01\x02\0\x01\x0a",
             b"INVITE sip:a@b SIP/2.0\r\n",
             b"DESCRIBE rtsp://a/HTTP/1 RTSP/1.0\r\n",
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
             b"HTTP/1.1 200 OK\r\n",
-            b"AMQP\0\0\x09\x01",
+            b"AMQP\0\0\x09\x01\n",
             b"SETUP rtsp://a/evil RTSP/1.0\r\n",
             b"incr /key 1\r\nget other\r\n",
             b"set key /value x\r\n\r\n",
             b"SET /key value\r\nSET other value\r\n",
             b"LIST\r\n/a b\r\n",
-            b"PROXY TCP4 1.2.3.4 5.6.7.8 1000 80\r\n\x16\x03\x01\x02",
-            b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0\x16\x03\x01\x02",
+            b"PROXY TCP4 1.2.3.4 5.6.7.8 1000 80\r\n\x16\x03\x01\x02\n",
+            b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0\x16\x03\x01\x02\n",
         ] {
             assert_eq!(look(other), Probe::No, "{}", other.escape_ascii());
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bounds of HTTP, for docs/limits.md.
 
-use super::{body, form_names, likely, log, multipart, settings::HttpSettings, tx};
+use super::{body, codec, form_names, likely, log, multipart, settings::HttpSettings, tx};
 use bartizan_base::Reason::AppLayerError;
 use bartizan_base::limit::Trace::{Event, NotNeeded, Nothing, Refused, Told};
 use bartizan_base::limit::{Limit, bytes, count};
@@ -22,14 +22,14 @@ pub(crate) const LIMITS: &[Limit] = limits! {
         in ["applayer/protocols/http/settings.rs"], "event",
         [Event("http.request_too_many_headers"), Event("http.response_too_many_headers")];
     Protocol "HTTP: decompressed bytes"
-        = "`compression-bomb-limit` ({}), layers `response-body-decompress-layer-limit` ({}; words without an encoding do not count)"
-        [bytes(HttpSettings::default().bomb_limit), HttpSettings::default().layer_limit.map_or("no bound".to_owned(), count)]
+        = "`compression-bomb-limit` ({}), `compression-bomb-count` ({}) bodies of a flow beyond it, layers `response-body-decompress-layer-limit` ({}; words without an encoding do not count)"
+        [bytes(HttpSettings::default().bomb_limit), count(HttpSettings::default().bomb_count), HttpSettings::default().layer_limit.map_or("no bound".to_owned(), count)]
         in ["applayer/protocols/http/settings.rs"],
-        "event, decompression ends; what is packed more often, or as zstd, is inspected as it comes, though clients unpack it",
-        [Event("http.compression_bomb"), Event("http.too_many_encoding_layers")];
-    Protocol "HTTP: a CR alone in a header (`X: y\\rContent-Length: 20`); `Content-Length`, `Transfer-Encoding` or `Content-Encoding` folded, with white space at its name, or behind a line that some receivers take for no field (no colon, a name with white space, a control or a byte beyond ASCII); a chunk's line or end that is more than digits, blanks and an extension; white space that only Python knows (0x1c to 0x1f, 0x85, 0xa0) in or behind a method"
+        "event, decompression of the body ends; after so many such bodies another event, and further bodies of the flow are decompressed all the same (Suricata ends it); what is packed more often, or as zstd, is inspected as it comes, though clients unpack it",
+        [Event("http.compression_bomb"), Event("http.compression_bomb_limit_reached"), Event("http.too_many_encoding_layers")];
+    Protocol "HTTP: a CR alone in a header (`X: y\\rContent-Length: 20`); `Content-Length`, `Transfer-Encoding` or `Content-Encoding` folded, with white space at its name, or behind a line that some receivers take for no field (no colon, a name with white space, a control or a byte beyond ASCII); a chunk's line or end that is more than digits, blanks and an extension; white space that only Python knows (0x1c to 0x1f, 0x85, 0xa0) in or behind a method; a request with chunks and a length, with chunks in version 1.0, or with codings of which one is unknown or `chunked` is not the last; in such an answer an extension of a chunk"
         = "live prevention: an error of the parser, by `app-layer.error-policy`, since receivers differ over it; passive and over captures: read as libhtp does" []
-        in ["applayer/protocols/http/headers.rs", "applayer/protocols/http/fields.rs", "applayer/protocols/http/request.rs"],
+        in ["applayer/protocols/http/headers.rs", "applayer/protocols/http/fields.rs", "applayer/protocols/http/request.rs", "applayer/protocols/http/request_body.rs"],
         "passive: servers that end line or headers there (Python's `http.server`) read a body; `http.uri` does not see a request behind it, `http.request_body` does", [Event("http.request_body_unexpected"), Refused(AppLayerError)];
     Protocol "HTTP: raw header bytes kept" = "{}; prevention: {}" [bytes(tx::MAX_RAW_HEADERS), bytes(tx::MAX_HEADER_BLOCK)]
         in ["applayer/protocols/http/tx.rs"], "the rest is parsed and not kept; prevention refuses", [Nothing, Refused(AppLayerError)];
@@ -38,6 +38,16 @@ pub(crate) const LIMITS: &[Limit] = limits! {
         [Told("the event of the first repetition")];
     Protocol "HTTP: files of a direction of a transaction (those of a form)" = "{}; prevention: {}" [count(body::MAX_FILES), count(body::MAX_FILES_STRICT)]
         in ["applayer/protocols/http/body.rs"], "further ones are not tracked; prevention refuses", [Nothing, Refused(AppLayerError)];
+    Protocol "HTTP: forms over whose parts receivers differ: a content type with several boundaries, one in pieces, encoded, with escapes, white space, commas or text behind its quotes; a boundary that does not begin a line and end it, or lines that end in other ways than the first boundary's; a part's header with a line that is no field or is blank, with controls, of a part that is a form itself, or whose content is encoded"
+        = "live prevention: an error of the parser, by `app-layer.error-policy`; passive and over captures: read as Suricata does" []
+        in ["applayer/protocols/http/multipart.rs", "applayer/protocols/http/form_names.rs"],
+        "passive: receivers may find files that `file.name` and `file.data` do not show; `http.request_body` does", [Nothing, Refused(AppLayerError)];
+    Protocol "HTTP: a CONNECT with content that may begin a tunnel, or with first bytes of another protocol before the answer"
+        = "live prevention: an error of the parser, by `app-layer.error-policy`" []
+        in ["applayer/protocols/http/connect.rs"], "other content is a body, and requests behind it are requests, until the server agrees",
+        [Refused(AppLayerError)];
+    Protocol "HTTP: content packed with LZMA" = "its dictionary, up to {}" [bytes(codec::LZMA_MEMORY)]
+        in ["applayer/protocols/http/codec.rs"], "what the decoder has not given out is inspected with the end of the body; other encodings are inspected as they come in live prevention", [Nothing];
     Protocol "HTTP: header of a part of a form, boundary, names in a part" = "{}, {}, {} (prevention)"
         [bytes(multipart::MAX_HEADER), bytes(form_names::MAX_BOUNDARY), count(form_names::MAX_NAMES)]
         in ["applayer/protocols/http/multipart.rs", "applayer/protocols/http/form_names.rs"],

@@ -7,7 +7,8 @@
 //! bodies that are chunked or encoded in other ways than announced.
 //!
 //! - `state`: what a flow's parser holds: a table of transactions (`tx`) and its two sides (`request_side`, `response_side`);
-//!   `request`, `response` and their bodies and lines: the two state machines over it; `parser`: both together;
+//!   `request`, `connect`, `response` and their bodies and lines: the two state machines over it; `parser`:
+//!   both together;
 //! - `headers`, `fields`: header blocks and the values in them; `uri`, `urldecode`, `bestfit`: URIs;
 //! - `body`, `codec`, `decompress`, `encodings`, `multipart`, `ranges`: bodies and the files in them;
 //! - `buffers`, `log`: what rules and records see.
@@ -20,6 +21,7 @@ mod body;
 mod buffers;
 mod bytes;
 mod codec;
+mod connect;
 #[cfg(test)]
 mod cut_tests;
 mod decompress;
@@ -36,6 +38,8 @@ mod log;
 mod multipart;
 mod parser;
 mod patterns;
+#[cfg(test)]
+mod prevention_tests;
 mod proxy;
 mod ranges;
 mod request;

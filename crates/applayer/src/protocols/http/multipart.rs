@@ -3,14 +3,17 @@
 //!
 //! Only parts with a `filename` matter; others are skipped. Passively a boundary counts wherever it stands.
 //!
-//! In prevention forms are read as servers do (PHP, Python, Go, Node, Java): within a file a boundary is one at the beginning of a line that ends
-//! behind it, folded lines are one, lines may end in LF, and what follows the last boundary is looked at. A form that they
-//! would read in several ways is refused ([`Multipart::differs`]).
+//! In prevention forms are read as servers do (PHP, Python, Go, Node, Java): folded lines are one, lines may
+//! end in LF if all do, white space may
+//! stand behind a boundary, and what follows the last one is looked at. A form that they would read in
+//! several ways is refused
+//! ([`Multipart::differs`]): for some a boundary counts wherever it stands, for some only where it begins a
+//! line and ends it.
 
 use super::bytes::{after, before, find, starts_nocase};
 use super::events;
 use super::fields::parameter;
-use super::form_names::{self, Tail};
+use super::form_names::{self, Boundary, Tail};
 use crate::event::Events;
 use crate::memory::Held as _;
 
@@ -26,7 +29,7 @@ enum At {
     Between,
     /// In the header of a part.
     Header,
-    /// Behind the header of a file: opened with its first bytes, or left out if a boundary stands there.
+    /// Behind the header of a file: no file if a boundary stands there.
     Opening,
     /// In a file.
     File,
@@ -37,7 +40,8 @@ enum At {
 /// What was found; the receiver opens, fills and closes files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found<'a> {
-    Open(&'a [u8]),
+    /// Its name, and names that some receiver reads instead.
+    Open(&'a [u8], &'a [Vec<u8>]),
     Data(&'a [u8]),
     Close,
 }
@@ -47,23 +51,29 @@ pub(super) struct Multipart {
     /// `--` and the boundary.
     boundary: Vec<u8>,
     at: At,
-    /// Name of the file that is to be opened.
+    /// Name of the file that is to be opened; empty where none was chosen: without content such a part is no
+    /// file.
     name: Vec<u8>,
     /// Names that some receiver gives that file instead.
     others: Vec<Vec<u8>>,
+    /// The file was opened.
+    is_open: bool,
     /// Bytes that could not be decided on.
     buffer: Vec<u8>,
     /// Receivers are real.
     strict: bool,
-    /// The last boundary's line ended in CR LF.
-    crlf: bool,
+    /// Lines end in CR LF, or in LF, as the first boundary's does.
+    crlf: Option<bool>,
+    /// The next byte begins a line.
+    fresh: bool,
     /// See [`Multipart::differs`].
     differs: bool,
 }
 
 /// Whether a content type has a boundary.
 pub(super) fn has_boundary(content_type: &[u8], strict: bool) -> bool {
-    parameter(content_type, b"boundary=").is_some() || strict && form_names::boundary(content_type).is_some()
+    parameter(content_type, b"boundary=").is_some()
+        || strict && form_names::boundary(content_type) != Boundary::None
 }
 
 impl Multipart {
@@ -71,19 +81,38 @@ impl Multipart {
     pub(super) fn new(content_type: &[u8], strict: bool) -> Option<Self> {
         let mut differs = false;
         let boundary = if strict {
-            let boundary = form_names::boundary(content_type)?;
-            differs = form_names::boundaries(content_type) > 1 || boundary.len() > form_names::MAX_BOUNDARY;
-            boundary
+            match form_names::boundary(content_type) {
+                Boundary::None => return None,
+                Boundary::Plain(boundary) => boundary,
+                Boundary::Odd => {
+                    differs = true;
+                    &[]
+                }
+            }
         } else {
             parameter(content_type, b"boundary=").filter(|b| !b.is_empty() && b.len() <= MAX_BOUNDARY)?
         };
         let boundary = [b"--", boundary].concat();
         let (name, others, buffer) = (Vec::new(), Vec::new(), Vec::new());
-        Some(Multipart { boundary, at: At::Between, name, others, buffer, strict, crlf: true, differs })
+        Some(Multipart {
+            boundary,
+            at: At::Between,
+            name,
+            others,
+            is_open: false,
+            buffer,
+            strict,
+            crlf: None,
+            fresh: true,
+            differs,
+        })
     }
 
-    /// Whether receivers read the form in several ways, or more of it than is looked at: several boundaries or one beyond
-    /// [`form_names::MAX_BOUNDARY`], a part's header beyond 16 KiB or with more than 16 names, lines of it that end in LF where others end in CR LF.
+    /// Whether receivers read the form in several ways, or more of it than is looked at: a boundary that is
+    /// not plain
+    /// ([`form_names::boundary`]), or that stands elsewhere than on a line of its own; a part's header that
+    /// is not plain
+    /// ([`form_names::is_plain_header`]), beyond 16 KiB or with more than 16 names.
     pub(super) const fn differs(&self) -> bool {
         self.differs
     }
@@ -98,17 +127,13 @@ impl Multipart {
             + self.others.iter().map(|name| name.held()).sum::<usize>()
     }
 
-    /// Whether a file is being read.
-    pub(super) fn in_file(&self) -> bool {
-        matches!(self.at, At::Opening | At::File)
-    }
-
     /// Takes in a piece of the body.
     pub(super) fn write(&mut self, data: &[u8], events: &mut Events, sink: &mut dyn FnMut(Found<'_>)) {
         let mut buffer = core::mem::take(&mut self.buffer);
         buffer.extend_from_slice(data);
         let mut used = 0;
-        loop {
+        // Nothing is looked for where it is not known what.
+        while !self.differs {
             let rest = after(&buffer, used);
             let step = match self.at {
                 At::Between => self.between(rest),
@@ -125,7 +150,9 @@ impl Multipart {
         // Outside files only the last bytes can still become a boundary, or one whose line is open.
         let rest = after(&buffer, used);
         if self.at == At::Between && find(rest, &self.boundary).is_none() {
-            used += rest.len().saturating_sub(self.boundary.len() + 2);
+            let sure = rest.len().saturating_sub(self.boundary.len() + 2);
+            self.fresh &= sure == 0;
+            used += sure;
         }
         if self.differs {
             used = buffer.len();
@@ -138,28 +165,50 @@ impl Multipart {
     /// No more data: what is held belongs to the open file, but for the beginning of a boundary.
     pub(super) fn end(&mut self, sink: &mut dyn FnMut(Found<'_>)) {
         if self.at == At::Opening {
-            self.open(sink);
+            self.begin(sink);
         }
         let last = if self.strict { self.last_boundary() } else { None };
         let cut_off = || if self.strict { None } else { self.begun_boundary() };
-        let data = before(&self.buffer, last.or_else(cut_off).unwrap_or(self.buffer.len()));
-        if self.in_file() && !data.is_empty() {
-            sink(Found::Data(data));
+        let data_end = last.or_else(cut_off).unwrap_or(self.buffer.len());
+        let buffer = core::mem::take(&mut self.buffer);
+        if self.at == At::File {
+            self.content(before(&buffer, data_end), sink);
+            if last.is_some() {
+                self.close(sink);
+            }
         }
-        if self.at == At::File && last.is_some() {
-            sink(Found::Close);
-        }
-        self.buffer = Vec::new();
         self.at = At::Done;
     }
 
-    /// Opens the file that a part is, by each of its names; the last one is that of its data.
+    /// Begins the file that a part is. One without a name is opened with its first byte.
+    fn begin(&mut self, sink: &mut dyn FnMut(Found<'_>)) {
+        (self.at, self.is_open) = (At::File, false);
+        if !self.name.is_empty() {
+            self.open(sink);
+        }
+    }
+
     fn open(&mut self, sink: &mut dyn FnMut(Found<'_>)) {
-        for other in core::mem::take(&mut self.others) {
-            sink(Found::Open(&other));
+        sink(Found::Open(&self.name, &self.others));
+        self.is_open = true;
+    }
+
+    /// Hands on content of the file.
+    fn content(&mut self, data: &[u8], sink: &mut dyn FnMut(Found<'_>)) {
+        if data.is_empty() {
+            return;
+        }
+        if !self.is_open {
+            self.open(sink);
+        }
+        sink(Found::Data(data));
+    }
+
+    /// The file is whole.
+    fn close(&mut self, sink: &mut dyn FnMut(Found<'_>)) {
+        if core::mem::take(&mut self.is_open) {
             sink(Found::Close);
         }
-        sink(Found::Open(&self.name));
     }
 
     /// Where the data ends before a boundary's line of which at least the line end before it is there.
@@ -174,32 +223,45 @@ impl Multipart {
 
     /// Where the data ends before a last boundary whose line is still open.
     fn last_boundary(&self) -> Option<usize> {
-        let mut from = 0;
-        while let Some(at) = find(after(&self.buffer, from), &self.boundary).map(|at| from + at) {
-            let behind = after(&self.buffer, at + self.boundary.len());
-            if let Some(end) = line_start(before(&self.buffer, at))
-                && matches!(form_names::tail(behind), Tail::Last(_) | Tail::Need(true))
-            {
-                return Some(end);
-            }
-            from = at + 1;
-        }
-        None
+        let at = find(&self.buffer, &self.boundary)?;
+        let last = matches!(self.line(&self.buffer, at), Tail::Last(_) | Tail::Need(true));
+        last.then(|| line_end(before(&self.buffer, at)))
+    }
+
+    /// The line of a boundary that stands at this place: [`Tail::Other`] where it is none for some receiver.
+    fn line(&self, text: &[u8], at: usize) -> Tail {
+        let begins = match before(text, at) {
+            [] if self.fresh => None,
+            [.., b'\r', b'\n'] => Some(true),
+            [.., b'\n'] => Some(false),
+            _ => return Tail::Other,
+        };
+        let tail = form_names::tail(after(text, at + self.boundary.len()));
+        let ends = if let Tail::Line(_, crlf) = tail { Some(crlf) } else { None };
+        let mut known = [self.crlf, begins, ends].into_iter().flatten();
+        let first = known.next();
+        if known.all(|crlf| Some(crlf) == first) { tail } else { Tail::Other }
     }
 
     /// As [`Multipart::between`], with boundaries as receivers take them.
     fn between_lines(&mut self, rest: &[u8]) -> Option<usize> {
         let at = find(rest, &self.boundary)?;
         let behind = at + self.boundary.len();
-        match form_names::tail(after(rest, behind)) {
+        let line = self.line(rest, at);
+        // The end of the line before it stays until its own is known.
+        let known = line_end(before(rest, at));
+        self.fresh = matches!(line, Tail::Last(_)) || self.fresh && known == 0;
+        match line {
             Tail::Line(length, crlf) => {
-                (self.at, self.crlf) = (At::Header, crlf);
+                (self.at, self.crlf) = (At::Header, Some(crlf));
                 Some(behind + length)
             }
             Tail::Last(length) => Some(behind + length),
-            Tail::Other => Some(at + 1),
-            Tail::Need(_) if at > 0 => Some(at),
-            Tail::Need(_) => None,
+            Tail::Need(_) => Some(known).filter(|known| *known > 0),
+            Tail::Other => {
+                self.differs = true;
+                None
+            }
         }
     }
 
@@ -225,56 +287,38 @@ impl Multipart {
 
     /// As [`Multipart::header`]: the header of a part as receivers take it.
     fn header_lines(&mut self, rest: &[u8], events: &mut Events) -> Option<usize> {
+        let crlf = self.crlf != Some(false);
         let first = match rest {
-            [b'\r', b'\n', ..] => Some(2),
-            [b'\n', ..] if !self.crlf => Some(1),
-            [b'\r'] | [] => return None,
+            [b'\r', b'\n', ..] if crlf => Some(2),
+            [b'\n', ..] if !crlf => Some(1),
+            [] => return None,
+            [b'\r'] if crlf => return None,
             _ => None,
         };
         if first.is_some() {
-            self.at = At::Between;
+            (self.at, self.fresh) = (At::Between, true);
             return first;
         }
         let within = before(rest, MAX_HEADER);
-        let (end, behind) = if self.crlf {
-            let end = find(within, b"\r\n\r\n");
-            // Some end the header at such a line, and some a field: the rest is another field, or a part of its value.
-            let header = before(within, end.unwrap_or(within.len()));
-            self.differs |= has_odd_line_end(header);
-            (end, 4)
-        } else {
-            let plain = find(within, b"\n\n").map(|at| (at, 2));
-            let mixed = find(within, b"\n\r\n").map(|at| (at, 3));
-            let found = plain.into_iter().chain(mixed).min();
-            (found.map(|found| found.0), found.map_or(0, |found| found.1))
-        };
+        let empty_line: &[u8] = if crlf { b"\r\n\r\n" } else { b"\n\n" };
+        let (end, behind) = (find(within, empty_line), empty_line.len());
+        // Some end the header at a line that others take for a field, or for a part of one.
+        let header = before(within, end.unwrap_or(within.len()));
+        self.differs |= !form_names::is_plain_header(header, crlf, end.is_some());
         self.differs |= end.is_none() && rest.len() > MAX_HEADER;
         if self.differs {
             return None;
         }
         let end = end?;
-        let header = before(rest, end);
-        let mut announced = None;
-        for line in header.split(|b| *b == b'\n') {
-            let colon = memchr::memchr(b':', line);
-            if !line.starts_with(b" ")
-                && !line.starts_with(b"\t")
-                && colon.is_none_or(|at| at + 1 >= line.len())
-            {
-                events.set(events::MULTIPART_INVALID_HEADER);
-            }
-            if starts_nocase(line, b"content-disposition:") {
-                let line = line.strip_suffix(b"\r").unwrap_or(line);
-                announced = parameter(after(line, 20), b"filename=").or(announced);
-            }
-        }
-        let Some(mut names) = form_names::names(header) else {
+        let header = form_names::unfold(before(rest, end));
+        let announced = disposition(&header, events);
+        let Some(mut names) = form_names::names(&header) else {
             self.differs = true;
             return None;
         };
-        self.at = At::Between;
-        let name = announced.map(<[u8]>::to_vec).or_else(|| names.last().cloned());
-        if let Some(name) = name {
+        (self.at, self.fresh) = (At::Between, true);
+        let name = announced.filter(|name| !name.is_empty() || names.is_empty());
+        if let Some(name) = name.or_else(|| names.last().cloned()) {
             names.retain(|other| *other != name);
             (self.name, self.others, self.at) = (name, names, At::Opening);
         }
@@ -295,22 +339,9 @@ impl Multipart {
             return Some(0);
         }
         let end = found?;
-        let mut filename = None;
-        for line in before(rest, end).split(|b| *b == b'\n') {
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
-            match memchr::memchr(b':', line) {
-                Some(colon) if colon + 1 < line.len() => {
-                    if starts_nocase(line, b"content-disposition:") {
-                        filename = parameter(after(line, colon + 1), b"filename=").or(filename);
-                    }
-                }
-                _ => events.set(events::MULTIPART_INVALID_HEADER),
-            }
-        }
         self.at = At::Between;
-        if let Some(name) = filename {
-            self.name = name.to_vec();
-            self.at = At::Opening;
+        if let Some(name) = disposition(before(rest, end), events) {
+            (self.name, self.at) = (name, At::Opening);
         }
         Some(end + 4)
     }
@@ -321,46 +352,40 @@ impl Multipart {
         events: &mut Events,
         sink: &mut dyn FnMut(Found<'_>),
     ) -> Option<usize> {
-        let tail = rest.strip_prefix(self.boundary.as_slice()).map(form_names::tail);
-        if self.strict && matches!(tail, Some(Tail::Need(_))) {
+        let stands = rest.starts_with(&self.boundary);
+        let tail = if self.strict && stands { Some(self.line(rest, 0)) } else { None };
+        if matches!(tail, Some(Tail::Need(_))) {
             return None;
         }
-        if tail.is_some_and(|tail| !self.strict || tail != Tail::Other) {
+        if stands && tail != Some(Tail::Other) {
             events.set(events::MULTIPART_NO_FILEDATA);
             self.at = At::Between;
         } else if self.boundary.starts_with(rest) {
             return None;
         } else {
-            self.open(sink);
-            self.at = At::File;
+            self.begin(sink);
         }
         Some(0)
     }
 
-    /// As [`Multipart::file`]: a boundary begins a line and ends it.
+    /// As [`Multipart::file`]: a boundary begins a line and ends it, or the form is refused.
     fn file_lines(&mut self, rest: &[u8], sink: &mut dyn FnMut(Found<'_>)) -> Option<usize> {
-        let mut from = 0;
-        while let Some(at) = find(after(rest, from), &self.boundary).map(|at| from + at) {
-            from = at + 1;
-            let Some(end) = line_start(before(rest, at)) else { continue };
-            let tail = form_names::tail(after(rest, at + self.boundary.len()));
-            if tail == Tail::Other {
-                continue;
+        let found = find(rest, &self.boundary).map(|at| (at, self.line(rest, at)));
+        let sure = match found {
+            Some((_, Tail::Other)) => {
+                self.differs = true;
+                return None;
             }
-            if end > 0 {
-                sink(Found::Data(before(rest, end)));
-            }
-            if matches!(tail, Tail::Need(_)) {
-                // The end of the line before it waits with it.
-                return (end > 0).then_some(end);
-            }
-            sink(Found::Close);
+            // The end of the line before it is no data.
+            Some((at, _)) => line_end(before(rest, at)),
+            None => rest.len().saturating_sub(self.boundary.len() + 2),
+        };
+        self.content(before(rest, sure), sink);
+        self.fresh &= sure == 0;
+        if matches!(found, Some((_, Tail::Line(..) | Tail::Last(_)))) {
+            self.close(sink);
             self.at = At::Between;
-            return Some(at);
-        }
-        let sure = rest.len().saturating_sub(self.boundary.len() + 2);
-        if sure > 0 {
-            sink(Found::Data(before(rest, sure)));
+            return Some(sure);
         }
         (sure > 0).then_some(sure)
     }
@@ -371,34 +396,39 @@ impl Multipart {
         }
         if let Some(at) = find(rest, &self.boundary) {
             // The line end before the boundary belongs to it.
-            let data = before(rest, at.saturating_sub(2));
-            if !data.is_empty() {
-                sink(Found::Data(data));
-            }
-            sink(Found::Close);
+            self.content(before(rest, at.saturating_sub(2)), sink);
+            self.close(sink);
             self.at = At::Between;
             return Some(at);
         }
         let sure = rest.len().saturating_sub(self.boundary.len() + 2);
-        if sure > 0 {
-            sink(Found::Data(before(rest, sure)));
-        }
+        self.content(before(rest, sure), sink);
         (sure > 0).then_some(sure)
     }
 }
 
-/// Where a line ends so that the next one begins behind this text.
-fn line_start(text: &[u8]) -> Option<usize> {
-    let line = text.strip_suffix(b"\n")?;
-    Some(line.strip_suffix(b"\r").unwrap_or(line).len())
+/// Length of a text without the line end that it ends in.
+fn line_end(text: &[u8]) -> usize {
+    let line = text.strip_suffix(b"\n").unwrap_or(text);
+    let line = if line.len() < text.len() { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
+    line.len()
 }
 
-/// Whether a CR or an LF stands alone. What comes behind a CR at the end is not known.
-fn has_odd_line_end(text: &[u8]) -> bool {
-    memchr::memchr2_iter(b'\r', b'\n', text).any(|at| match text.get(at) {
-        Some(b'\r') => text.get(at + 1).is_some_and(|next| *next != b'\n'),
-        _ => at.checked_sub(1).and_then(|before| text.get(before)) != Some(&b'\r'),
-    })
+/// The name of a file in the header of a part, if it is one: the last disposition that gives one counts.
+fn disposition(header: &[u8], events: &mut Events) -> Option<Vec<u8>> {
+    let mut name = None;
+    for line in header.split(|b| *b == b'\n') {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        match memchr::memchr(b':', line) {
+            Some(colon) if colon + 1 < line.len() => {
+                if starts_nocase(line, b"content-disposition:") {
+                    name = form_names::name(after(line, colon + 1)).or(name);
+                }
+            }
+            _ => events.set(events::MULTIPART_INVALID_HEADER),
+        }
+    }
+    name
 }
 
 #[cfg(test)]
@@ -420,7 +450,10 @@ mod tests {
         let mut multipart =
             Multipart::new(b"multipart/form-data; boundary=AaB03x", strict).expect("boundary");
         let mut sink = |f: Found<'_>| match f {
-            Found::Open(name) => found.push((name.to_vec(), Vec::new(), false)),
+            Found::Open(name, others) => {
+                let names = [&[name.to_vec()], others].concat().join(&b'|');
+                found.push((names, Vec::new(), false));
+            }
             Found::Data(data) => found.last_mut().expect("open").1.extend_from_slice(data),
             Found::Close => found.last_mut().expect("open").2 = true,
         };
@@ -480,6 +513,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_part_without_a_name_is_a_file_if_it_has_content() {
+        let form = b"--AaB03x\r\nContent-Disposition: form-data; name=a; filename=\"\"\r\n\r\n\r\n\
+            --AaB03x\r\nContent-Disposition: form-data; name=b; filename*=UTF-8''\r\n\r\n\r\n\
+            --AaB03x\r\nContent-Disposition: form-data; name=c; filename=\"\"\r\n\r\nx\r\n\
+            --AaB03x\r\nContent-Disposition: form-data; name=d; filename=e\r\n\r\n\r\n--AaB03x--\r\n";
+        for strict in [false, true] {
+            for step in [1, 7, form.len()] {
+                let (found, _, differs) = read(form, step, strict);
+                let want = [(Vec::new(), b"x".to_vec(), true), (b"e".to_vec(), Vec::new(), true)];
+                assert_eq!((found, differs), (want.to_vec(), false), "strict {strict}, by {step}");
+            }
+        }
+    }
+
     /// Files as servers find them; `None` if they differ over the form.
     fn strictly(form: &str) -> Option<Vec<(String, String, bool)>> {
         let one = |step| {
@@ -512,16 +560,15 @@ mod tests {
             // Padding, lines that end in LF, no end of the last line.
             (
                 format!(
-                    "--AaB03x \n{disposition} filename=a\n\none\n--AaB03x\t\r\n{disposition} filename=b\r\n\r\ntwo\r\n--AaB03x--"
+                    "--AaB03x \n{disposition} filename=a\n\none\n--AaB03x\t\n{disposition} filename=b\n\ntwo\n--AaB03x--"
                 ),
                 vec![file("a", "one"), file("b", "two")],
             ),
-            // Within a file a line has to end behind a boundary, and to begin with it.
             (
                 format!(
-                    "--AaB03x\r\n{disposition} filename=a\r\n\r\none\r\n--AaB03xx\r\nx--AaB03x\r\n--AaB03x--x\r\ntwo\r\n--AaB03x--\r\n"
+                    "\r\n--AaB03x \r\n{disposition} filename=a\r\n\r\no\rn\n--e\r\n--AaB03\r\n--AaB03x\t \r\n{disposition}\r\n\r\n--AaB03x--"
                 ),
-                vec![file("a", "one\r\n--AaB03xx\r\nx--AaB03x\r\n--AaB03x--x\r\ntwo")],
+                vec![file("a", "o\rn\n--e\r\n--AaB03")],
             ),
             // Parts behind the last one.
             (
@@ -533,7 +580,7 @@ mod tests {
                 format!(
                     "--AaB03x\r\n{disposition} filename=good; filename*=utf-8''%65vil\r\n\r\nx\r\n--AaB03x--\r\n"
                 ),
-                vec![file("evil", ""), file("good", "x")],
+                vec![file("good|evil", "x")],
             ),
             (
                 format!("--AaB03x\r\n{disposition} filename*=utf-8''%65vil\r\n\r\nx\r\n--AaB03x--\r\n"),
@@ -541,6 +588,21 @@ mod tests {
             ),
         ] {
             assert_eq!(strictly(&form), Some(want), "{form}");
+        }
+        for mark in
+            ["\n--AaB03x\r\n", "\r\n--AaB03x\n", "\r--AaB03x\r\n", "x--AaB03x\r\n", "\r\n --AaB03x\r\n"]
+        {
+            let form =
+                format!("--AaB03x\r\n{disposition} filename=a\r\n\r\nx{mark}X: y\r\n\r\nz\r\n--AaB03x--\r\n");
+            assert_eq!(strictly(&form), None, "{form:?}");
+        }
+        for mark in ["x", "-", "-x", "--x", "\x0b", "\x0c", "\rx", ";", "\0", " x"] {
+            for end in ["\r\n", "", "\n"] {
+                let form = format!(
+                    "--AaB03x\r\n{disposition} filename=a\r\n\r\nx\r\n--AaB03x{mark}{end}X: y\r\n\r\nz\r\n--AaB03x--\r\n"
+                );
+                assert_eq!(strictly(&form), None, "{form:?}");
+            }
         }
         for form in [
             format!("--AaB03x\r\n{disposition}\n filename=a\r\n\r\nx\r\n--AaB03x--\r\n"),
@@ -550,6 +612,13 @@ mod tests {
                 "--AaB03x\r\n{disposition}{} filename=a\r\n\r\nx\r\n--AaB03x--\r\n",
                 "filename=b;".repeat(17)
             ),
+            format!("--AaB03x\r\n{disposition} filename=a\r\n \r\nx\r\n--AaB03x--\r\n"),
+            format!("--AaB03x\r\nnocolon\r\n{disposition} filename=a\r\n\r\nx\r\n--AaB03x--\r\n"),
+            format!("--AaB03x\r\n{disposition} filename=a\r\r\n\r\nx\r\n--AaB03x--\r\n"),
+            // For some servers a boundary is one wherever it stands and whatever follows it, or behind any
+            // end of a line.
+            format!("x--AaB03x\r\n{disposition} filename=a\r\n\r\nx\r\n--AaB03x--\r\n"),
+            format!("--AaB03x\r{disposition} filename=a\r\rx\r--AaB03x--\r"),
         ] {
             assert_eq!(strictly(&form), None, "{form}");
         }

@@ -21,6 +21,7 @@ impl HttpParser {
 
     fn run(&mut self, direction: Direction, feed: &mut Feed<'_>) -> Step {
         let step = match direction {
+            Direction::ToServer if !self.watch_tunnel(feed) => Step::Fail,
             Direction::ToServer => self.run_request(feed),
             Direction::ToClient => self.run_response(feed),
         };
@@ -164,6 +165,7 @@ impl Parser for HttpParser {
     fn held(&mut self) -> usize {
         let lines = self.request.line.held() + self.request.header.held();
         let lines = lines + self.response.line.held() + self.response.header.held();
+        let lines = lines + self.request.tunnel.as_ref().map_or(0, |start| start.bytes.held());
         let own = size_of::<Self>().saturating_add(lines).saturating_add(self.ranges.held());
         own.saturating_add(self.txs.held())
     }
@@ -178,7 +180,7 @@ impl Parser for HttpParser {
             tx.common_mut().ended[direction] = true;
             if tx.message(direction).progress != COMPLETE {
                 tx.end_decoding(direction, &mut self.file_context);
-                tx.message_mut(direction).body.abort();
+                tx.abort_body(direction, &mut self.file_context);
             }
         }
     }
@@ -199,7 +201,7 @@ impl Parser for HttpParser {
             let message = tx.message_mut(direction);
             if message.progress != COMPLETE && (message.progress > HEADERS || message.body.seen > 0) {
                 tx.end_decoding(direction, &mut self.file_context);
-                tx.message_mut(direction).body.abort();
+                tx.abort_body(direction, &mut self.file_context);
             }
         }
     }

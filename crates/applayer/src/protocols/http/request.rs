@@ -12,7 +12,6 @@ use super::state::HttpParser;
 use super::tx::{COMPLETE, Flags, HEADERS, HttpTx, LINE, MAX_HEADER_BLOCK, Method, TRAILER};
 use super::uri::Uri;
 use crate::frames::Note;
-use crate::protocol::{Probe, Transport};
 use bartizan_base::Direction;
 
 /// Place of requests in the list of frames.
@@ -42,7 +41,7 @@ impl HttpParser {
                 State::Line => self.request_line(feed),
                 State::Protocol => self.request_protocol(feed),
                 State::Headers => self.request_headers(feed),
-                State::ConnectCheck => self.connect_check(),
+                State::ConnectCheck => self.connect_check(feed),
                 State::ConnectWait => self.connect_wait(feed),
                 State::ConnectProbe => self.connect_probe(feed),
                 State::BodyDetermine => self.request_body_determine(),
@@ -166,7 +165,10 @@ impl HttpParser {
             return Step::More;
         }
         let closed = self.request.status == Status::Closed;
-        if is_empty_line(&line) || closed && line.iter().all(|b| is_space(*b)) {
+        // Some servers pass over a line of white space before a request, as all do over an empty one.
+        let strict = self.settings.strict;
+        let blank = |line: &[u8]| line.iter().all(|b| if strict { is_wide_space(*b) } else { is_space(*b) });
+        if is_empty_line(&line) || (closed || strict) && blank(&line) {
             return Step::Again;
         }
         let settings = self.settings.clone();
@@ -185,7 +187,9 @@ impl HttpParser {
             None => Uri::default(),
         };
         let (normalized, twice) = parsed.normalized(&settings.uri);
-        request.normalized_uri = normalized;
+        // Servers that know no tunnels take what a CONNECT names for a path.
+        let whole = request.uri.clone().filter(|_| settings.strict && request.method_kind == Method::Connect);
+        request.normalized_uri = normalized.or(whole);
         let host_invalid = parsed.host_invalid;
         request.parsed_uri = Some(parsed);
         if twice {
@@ -351,71 +355,11 @@ impl HttpParser {
         Step::Again
     }
 
-    fn connect_check(&mut self) -> Step {
-        let Some(tx) = self.request_tx() else { return Step::Fail };
-        if tx.request.method_kind == Method::Connect {
-            // The server acts on it, and answers or not.
-            let strict = tx.settings.strict;
-            tx.request.message.headers_end(strict);
-            self.request.state = State::ConnectWait;
-        } else {
-            self.request.state = State::BodyDetermine;
-        }
-        Step::Again
-    }
-
-    fn connect_wait(&mut self, feed: &mut Feed<'_>) -> Step {
-        // Empty lines behind a request are nobody's: what goes through the tunnel begins behind them.
-        while let [b'\r', b'\n', ..] | [b'\n', ..] = feed.rest() {
-            feed.take(if feed.rest().first() == Some(&b'\n') { 1 } else { 2 });
-        }
-        // An answer that nobody can read may have been the server's consent.
-        let unread = self.txs.worklist().disrupted().to_client;
-        let Some(tx) = self.request_tx() else { return Step::Fail };
-        let answered = tx.response.message.progress > LINE;
-        if !answered && !unread {
-            // Servers that know no tunnels read on; what they would take for a request is one, since it leaves before the answer comes.
-            let asks = likely::likely(Transport::Tcp, Direction::ToServer, feed.rest());
-            if self.settings.strict && matches!(asks, Probe::Yes(_)) {
-                return self.request_complete();
-            }
-            return Step::Wait;
-        }
-        let accepted = tx.response.code.is_some_and(|code| (200..300).contains(&code)) || !answered;
-        self.request.state = if accepted { State::ConnectProbe } else { State::Finalize };
-        Step::Again
-    }
-
-    /// A tunnel was agreed on: if HTTP goes on within it, it is followed.
-    fn connect_probe(&mut self, feed: &mut Feed<'_>) -> Step {
-        let rest = feed.rest();
-        if self.settings.strict {
-            // Who did not mean to open a tunnel takes any request for one, whatever its method.
-            let data = [self.request.line.as_slice(), rest].concat();
-            return match likely::likely(Transport::Tcp, Direction::ToServer, &data) {
-                Probe::Yes(_) => self.request_complete(),
-                Probe::More => self.hold_request(feed),
-                Probe::No => self.request_tunnel(),
-            };
-        }
-        let Some(end) = memchr::memchr2(b'\n', 0, rest) else { return self.hold_request(feed) };
-        let mut line = self.request.line.clone();
-        line.extend_from_slice(super::bytes::before(rest, end + 1));
-        let (_, text) = span(&line, is_space);
-        let (method, _) = span(text, |b| !is_space(b));
-        if Method::of(method) == Method::Unknown {
-            return self.request_tunnel();
-        }
-        self.request_complete()
-    }
-
-    fn request_tunnel(&mut self) -> Step {
-        self.request.status = Status::Tunnel;
-        self.response.status = Status::Tunnel;
-        Step::More
-    }
-
     fn request_finalize(&mut self, feed: &mut Feed<'_>) -> Step {
+        if core::mem::take(&mut self.request.connects) {
+            self.request.state = State::ConnectWait;
+            return Step::Again;
+        }
         if feed.is_gap() {
             return self.request_complete();
         }
@@ -433,7 +377,7 @@ impl HttpParser {
         let (method, behind) = span(text, |b| !is_space(b));
         let known = (!behind.is_empty() || closed) && Method::of(method) != Method::Unknown;
         let strict = self.settings.strict;
-        let other = if strict { is_any_request_line } else { is_request_line };
+        let other = |line| is_request_line(line) || strict && likely::is_request_line(line);
         if known || line.is_some() && other(text) {
             // The next request: what is held of it is the beginning of its line.
             self.request.left = None;
@@ -471,7 +415,9 @@ impl HttpParser {
             tx.finish_body(Direction::ToServer, context);
             tx.raise_request_flags();
         }
-        self.request.state = if tx.request.is_http09 { State::Ignore } else { State::Idle };
+        // Servers that keep such a connection open read on, so prevention does too.
+        let ignores = tx.request.is_http09 && !tx.settings.strict;
+        self.request.state = if ignores { State::Ignore } else { State::Idle };
         self.request_id += 1;
         Step::Again
     }
@@ -484,15 +430,6 @@ fn is_request_line(line: &[u8]) -> bool {
     words.next().is_some()
         && words.next().is_some()
         && words.next_back().is_some_and(|last| last.starts_with(b"HTTP/"))
-}
-
-/// Whether some server takes a line for a request's.
-fn is_any_request_line(line: &[u8]) -> bool {
-    let line = chomp(span(line, is_wide_space).1);
-    let (method, rest) = span(line, |b| !is_wide_space(b));
-    let target = span(rest, is_wide_space).1;
-    let graphic = method.iter().all(u8::is_ascii_graphic);
-    is_request_line(line) || graphic && (likely::has_version(target) || likely::has_any_version(target))
 }
 
 /// Whether Python's servers take a request line apart into other words than the rest of the world, because of white space that only they

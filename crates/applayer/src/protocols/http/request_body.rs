@@ -16,6 +16,11 @@ impl HttpParser {
         let strict = tx.settings.strict;
         let message = &mut tx.request.message;
         let length = message.content_length;
+        if strict && message.coding == Coding::Chunked && message.ends_differ() {
+            tx.flags |= Flags::INVALID_TRANSFER_ENCODING;
+            tx.raise(events::INVALID_TRANSFER_ENCODING_VALUE_IN_REQUEST);
+            return Step::Fail;
+        }
         let (next, has_body) = match message.coding {
             Coding::Chunked => (State::ChunkLength, true),
             Coding::Identity if length > Some(0) => (State::BodyIdentity, true),
@@ -84,7 +89,13 @@ impl HttpParser {
         loop {
             let Some((part, _)) = line_to_lf(feed.rest()) else {
                 let data = [self.request.line.as_slice(), feed.rest()].concat();
-                if !data.is_empty() && !fields::may_be_chunk_line(&data) {
+                let strict = self.settings.strict;
+                let plausible = if strict {
+                    fields::may_be_plain_chunk_line(&data, false)
+                } else {
+                    fields::may_be_chunk_line(&data)
+                };
+                if !data.is_empty() && !plausible {
                     return self.bad_request_chunk();
                 }
                 return self.hold_request(feed);

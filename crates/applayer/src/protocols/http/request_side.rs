@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where the request side of a parser stands.
 
+use super::connect::TunnelStart;
 use super::feed::Status;
 use super::headers::Until;
 
@@ -42,6 +43,10 @@ pub(super) struct Side {
     /// Bytes of the body to come.
     pub left: Option<u64>,
     pub chunk_left: u64,
+    /// A CONNECT has content: when that is over, the server's answer is waited for.
+    pub connects: bool,
+    /// What stands there, until it shows that no tunnel begins with it.
+    pub tunnel: Option<TunnelStart>,
     /// Offset in the stream of what is not read yet.
     pub at: u64,
 }
@@ -59,6 +64,8 @@ impl Side {
             content_length: None,
             left: None,
             chunk_left: 0,
+            connects: false,
+            tunnel: None,
             at: 0,
         }
     }

@@ -262,7 +262,7 @@ impl HttpParser {
 
     fn body_line(&mut self, line: &[u8]) {
         if let Some(tx) = self.response_tx() {
-            tx.response.message.body.set_encodings(&[]);
+            tx.response.message.body.clear_encodings();
         }
         self.response_body(line);
     }
@@ -416,7 +416,11 @@ impl HttpParser {
             tx.join_ranges(&mut self.ranges, context);
             self.completed_responses += 1;
             let accepted = tx.response.code.is_some_and(|code| (200..300).contains(&code));
-            if tx.request.method_kind == Method::Connect && accepted && self.completed_responses == 1 {
+            // Suricata follows a tunnel that the first request of a connection opens. Prevention goes on with
+            // what it reads behind a CONNECT.
+            let reads_on = self.request_id > self.response_id || self.request.connects;
+            let follows = if tx.settings.strict { !reads_on } else { self.completed_responses == 1 };
+            if tx.request.method_kind == Method::Connect && accepted && follows {
                 tx.request.message.progress = COMPLETE;
                 tx.finish_body(Direction::ToServer, context);
                 self.switch = Some(None);

@@ -44,7 +44,11 @@ impl HttpParser {
                 tx.raise(events::RESPONSE_BODY_UNEXPECTED);
                 return Step::Fail;
             }
-            if plain || strict {
+            if !plain {
+                tx.raise(events::SWITCHING_PROTO_WITH_CONTENT_LENGTH);
+            }
+            // It has no body, whatever it says (RFC 9110 section 15.2).
+            if plain || asked {
                 self.response.state = State::Finalize;
                 tx.response.message.headers_end(strict);
                 if self.request.status != Status::Failed {
@@ -54,18 +58,18 @@ impl HttpParser {
                 tx.set_encodings(Direction::ToClient);
                 return Step::Again;
             }
-            tx.raise(events::SWITCHING_PROTO_WITH_CONTENT_LENGTH);
         } else if strict && code.is_some_and(is_interim) {
             // Whatever it says of a body, there is none, and the answer to this request comes behind it (RFC 9110 section 15.2).
             return self.interim_response();
-        } else if code == Some(100) && !has_transfer {
+        } else if code == Some(100) {
             let found = fields.value("content-length").map(fields::content_length);
             if let Some(found) = found {
                 tx.raise_length_junk(found);
             }
-            if found.is_none_or(|f| f.length <= Some(0)) {
-                return self.interim_response();
+            if has_transfer || found.is_some_and(|f| f.length > Some(0)) {
+                tx.raise(events::RESPONSE_BODY_UNEXPECTED);
             }
+            return self.interim_response();
         } else if code.is_some_and(|c| (400..500).contains(&c))
             && self.request.content_length > Some(0)
             && self.request.left == self.request.content_length
@@ -95,8 +99,9 @@ impl HttpParser {
         let Some(tx) = self.txs.at(self.response_id) else { return Step::Fail };
         let mut no_body = tx.request.method_kind == Method::Head;
         if !no_body && matches!(tx.response.code, Some(100..200 | 204 | 304)) {
-            // There is none, whatever they say (RFC 9112 section 6.3); libhtp goes by what they say.
-            no_body = tx.settings.strict || !has_length && !has_transfer;
+            // There is none, whatever they say (RFC 9112 section 6.3); libhtp goes by what they say, and
+            // takes the next answer for a body.
+            no_body = true;
             if has_length || has_transfer {
                 tx.raise(events::RESPONSE_BODY_UNEXPECTED);
             }
@@ -236,13 +241,17 @@ impl HttpParser {
     }
 
     pub(super) fn response_chunk_length(&mut self, feed: &mut Feed<'_>) -> Step {
+        // Clients that read no chunks here take their lines for a part of the body: then they have no
+        // extension.
+        let strict = self.settings.strict;
+        let bare = strict && self.response_tx().is_some_and(|tx| tx.response.message.ends_differ());
         loop {
             let Some((part, _)) = line_to_lf(feed.rest()) else {
                 let data = [self.response.line.as_slice(), feed.rest()].concat();
+                if self.settings.strict && !fields::may_be_plain_chunk_line(&data, bare) {
+                    return self.bad_response_chunk();
+                }
                 if !data.is_empty() && !fields::may_be_chunk_line(&data) {
-                    if self.settings.strict {
-                        return self.bad_response_chunk();
-                    }
                     feed.take_all();
                     return self.unchunked_response(&data);
                 }
@@ -254,7 +263,9 @@ impl HttpParser {
             }
             let mut line = core::mem::take(&mut self.response.line);
             line.extend_from_slice(part);
-            if self.settings.strict && !fields::is_plain_chunk_line(&line) {
+            if self.settings.strict
+                && !(fields::is_plain_chunk_line(&line) && fields::may_be_plain_chunk_line(&line, bare))
+            {
                 return self.bad_response_chunk();
             }
             let chunk = fields::chunk_line(&line);

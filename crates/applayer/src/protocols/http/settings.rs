@@ -88,6 +88,8 @@ pub(super) struct HttpSettings {
     pub lzma_layers: Option<u32>,
     /// Decompressed bytes from which the ratio is looked at.
     pub bomb_limit: u64,
+    /// Bodies of a flow that pass it, until an event says that they are many.
+    pub bomb_count: u32,
     /// Transactions alive at a time.
     pub max_tx: usize,
     /// The request line ends at a NUL.
@@ -112,6 +114,7 @@ impl Default for HttpSettings {
             layer_limit: Some(2),
             lzma_layers: None,
             bomb_limit: 1 << 20,
+            bomb_count: 3,
             max_tx: 512,
             nul_ends_request_line: false,
             keep_leading_space: false,
@@ -142,6 +145,7 @@ impl HttpSettings {
         read.max_tx = settings.number(&key("max-tx"), read.max_tx)?;
         read.headers_limit = settings.number(&key("headers-limit"), read.headers_limit)?;
         read.bomb_limit = settings.size(&key("compression-bomb-limit"), read.bomb_limit)?;
+        read.bomb_count = settings.number(&key("compression-bomb-count"), read.bomb_count)?.max(1);
         let layers: i64 = settings.number(&key("response-body-decompress-layer-limit"), 2)?;
         read.layer_limit = u32::try_from(layers).ok().filter(|n| *n > 0);
         if let Some(text) = settings.get(&key("lzma-enabled")) {

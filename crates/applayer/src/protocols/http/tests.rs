@@ -352,6 +352,35 @@ fn responses_without_request() {
 }
 
 #[test]
+fn what_has_no_body_by_its_code_has_none_whatever_it_says() {
+    let answer = |head: &str| format!("{head}\r\n\r\n");
+    for strict in ["no", "yes"] {
+        for says in ["Content-Length: 10", "Transfer-Encoding: chunked"] {
+            let mut settings = shipped();
+            settings.set("strict", strict);
+            // The next answer is read as one, not as a body.
+            for (method, code) in [("GET", 304), ("GET", 204), ("HEAD", 200)] {
+                let mut flow = Flow::with(&settings);
+                flow.feed(TS, format!("{method} /a HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
+                flow.feed(TC, answer(&format!("HTTP/1.1 {code} x\r\n{says}")).as_bytes());
+                flow.feed(TS, GET).feed(TC, b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok").end();
+                let codes: Vec<_> = (0..flow.count()).map(|id| flow.record(id)["status"].clone()).collect();
+                assert_eq!(codes, [code, 201], "{method} {code} {says} strict {strict}");
+                assert_eq!((flow.tx(0).files(TC).len(), flow.tx(1).files(TC)[0].size), (0, 2));
+            }
+            let mut flow = Flow::with(&settings);
+            flow.feed(TS, GET).feed(TC, answer(&format!("HTTP/1.1 100 Continue\r\n{says}")).as_bytes());
+            flow.feed(TC, b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok").end();
+            assert_eq!(
+                (flow.count(), flow.record(0)["status"].clone()),
+                (1, 201.into()),
+                "{says} strict {strict}"
+            );
+        }
+    }
+}
+
+#[test]
 fn files_of_requests() {
     let form =
         "--B\r\nContent-Disposition: form-data; name=\"f\"; filename=\"a.txt\"\r\n\r\ncontent\r\n--B--\r\n";
@@ -373,6 +402,31 @@ fn files_of_requests() {
     assert_eq!(flow.text("http.request_body", TS).as_deref(), Some("abc"));
     let flow = Flow::exchange(b"PUT /x/put.bin HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc", b"");
     assert_eq!(flow.tx(0).files(TS)[0].name, b"/x/put.bin");
+}
+
+#[test]
+fn a_form_that_is_cut_short_keeps_what_came() {
+    let head = "POST /up HTTP/1.1\r\nHost: h\r\nContent-Type: multipart/form-data; boundary=B\r\nContent-Length: 900\r\n\r\n\
+        --B\r\nContent-Disposition: form-data; name=f; filename=a\r\n\r\n";
+    let state = crate::file::FileState::Truncated;
+    // As in Suricata: what may be the beginning of a boundary is no data.
+    for (body, size) in
+        [("", 0), ("ab", 2), ("abcdefghij", 10), ("abc\r\n", 3), ("abc\r\n-", 3), ("abc\r\nd", 6)]
+    {
+        let mut flow = Flow::new();
+        flow.feed(TS, format!("{head}{body}").as_bytes());
+        flow.end();
+        let files: Vec<_> = flow.tx(0).files(TS).iter().map(|f| (f.size, f.state)).collect();
+        assert_eq!(files, [(size, state)], "{body:?}");
+    }
+    // A limit of the body cuts it, too.
+    let mut settings = shipped();
+    settings.set("libhtp.default-config.request-body-limit", "70");
+    let mut flow = Flow::with(&settings);
+    flow.feed(TS, format!("{head}{}", "x".repeat(100)).as_bytes());
+    let file = &flow.tx(0).files(TS)[0];
+    let part = 70 - (head.len() - head.find("--B").expect("a boundary")) as u64;
+    assert_eq!((file.size, file.state), (part, state));
 }
 
 #[test]
@@ -622,6 +676,25 @@ fn limits_hold() {
     );
     let flow = Flow::exchange(GET, &[header.as_bytes(), &gzip(&bomb)].concat());
     assert_eq!(flow.events(0), ["COMPRESSION_BOMB"]);
+}
+
+#[test]
+fn many_bombs_of_a_flow_are_an_event_of_their_own() {
+    let bomb = gzip(&gzip(&vec![0u8; 8 << 20]));
+    let header =
+        format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip, gzip\r\nContent-Length: {}\r\n\r\n", bomb.len());
+    let mut flow = Flow::new();
+    for _ in 0..4 {
+        flow.feed(TS, GET).feed(TC, header.as_bytes());
+        // In pieces, each of which finds the decoder gone.
+        bomb.chunks(bomb.len() / 2).for_each(|piece| {
+            flow.feed(TC, piece);
+        });
+    }
+    let events: Vec<_> = (0..4).map(|tx| flow.events(tx)).collect();
+    let one = ["COMPRESSION_BOMB"];
+    let third = ["COMPRESSION_BOMB", "COMPRESSION_BOMB_LIMIT_REACHED"];
+    assert_eq!(events, [one.as_slice(), &one, &third, &one]);
 }
 
 #[test]

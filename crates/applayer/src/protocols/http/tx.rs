@@ -116,6 +116,16 @@ impl Message {
         field.is_ambiguous(ended)
     }
 
+    /// Whether receivers differ over where a message with chunks ends: some go by the length that stands
+    /// beside them (no sender may put it
+    /// there), some read no chunks in version 1.0, or behind a list of codings of which one is unknown (RFC
+    /// 9112 sections 6.1 and 6.3).
+    pub(super) fn ends_differ(&self) -> bool {
+        let old = matches!(self.version, Version::V09 | Version::V10);
+        let plain = self.fields.value("transfer-encoding").is_none_or(super::fields::is_plain_chunked);
+        old || !plain || self.fields.get("content-length").is_some()
+    }
+
     /// The headers are over and no body comes. `strict`: that is what a rule waits for, whatever stands behind the empty line, since the
     /// receiver acts now; libhtp's message stays among its headers until the line behind it is known, and so do passive alerts.
     pub(super) fn headers_end(&mut self, strict: bool) {
@@ -336,6 +346,16 @@ impl HttpTx {
             Direction::ToClient => &mut response.message.body,
         };
         body.finish(context, &mut common.events);
+    }
+
+    /// The flow ended within a body: what came of its files is all of them.
+    pub(super) fn abort_body(&mut self, direction: Direction, context: &mut FileContext) {
+        let HttpTx { common, request, response, .. } = self;
+        let body = match direction {
+            Direction::ToServer => &mut request.message.body,
+            Direction::ToClient => &mut response.message.body,
+        };
+        body.abort(context, &mut common.events);
     }
 
     /// Bytes of a body are missing.

@@ -79,11 +79,17 @@ pub(super) fn get<'a>(tx: &'a TlsTx, query: BufferQuery, scratch: &'a mut Vec<u8
         JA3_STRING => client.ja3.text().map(str::as_bytes),
         JA3S_HASH => server.ja3.hash().map(str::as_bytes),
         JA3S_STRING => server.ja3.text().map(str::as_bytes),
-        // Without a hello there is nothing to tell of it, as in Suricata.
-        JA4_HASH if tx.config.ja4 && client.random.is_some() => {
-            ja4::write(&client.hello, false, scratch);
-            Some(scratch)
-        }
+        JA4_HASH if tx.config.ja4 && write_ja4(tx, scratch) => Some(scratch),
         _ => None,
     }
+}
+
+/// Writes the JA4 of the client's hello to the end of `out`. `false`: no hello was read, so there is none.
+pub(super) fn write_ja4(tx: &TlsTx, out: &mut Vec<u8>) -> bool {
+    let client = &tx.sides.to_server;
+    let was_read = client.random.is_some();
+    if was_read {
+        ja4::write(&client.hello, false, out);
+    }
+    was_read
 }

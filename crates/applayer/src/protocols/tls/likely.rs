@@ -28,7 +28,7 @@ const HELLO_MIN: u32 = 41;
 const HELLO_MAX: u32 = super::handshake::MESSAGE_MAX as u32;
 
 /// Looks at a client's first bytes.
-pub(super) fn likely(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
+pub(crate) fn likely(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
     if direction != Direction::ToServer {
         return Probe::No;
     }

@@ -6,7 +6,7 @@
 use super::certificate::{Certificate, Chain};
 use super::hello::HelloFields;
 use super::tx::{Side, TlsTx};
-use super::{ja4, version};
+use super::{buffers, version};
 use crate::transaction::LogOptions;
 use bartizan_events::JsonWriter;
 
@@ -225,8 +225,9 @@ fn fingerprints(json: &mut JsonWriter, fields: Fields, tx: &TlsTx) {
     }
     if fields.contains(Fields::JA4) {
         let mut text = Vec::with_capacity(36);
-        ja4::write(&tx.sides.to_server.hello, false, &mut text);
-        json.text("ja4", &text);
+        if buffers::write_ja4(tx, &mut text) {
+            json.text("ja4", &text);
+        }
     }
 }
 

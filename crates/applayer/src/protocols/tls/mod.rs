@@ -22,7 +22,7 @@ mod heartbeat;
 pub(crate) mod hello;
 mod ja3;
 pub(crate) mod ja4;
-mod likely;
+pub(super) mod likely;
 pub(crate) mod limits;
 mod log;
 mod parser;

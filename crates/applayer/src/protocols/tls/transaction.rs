@@ -98,8 +98,8 @@ impl Transaction for TlsTx {
         }
     }
 
-    fn wanted(&self, options: &LogOptions) -> bool {
-        log::wanted(self, options)
+    fn records(&self, options: &LogOptions) -> usize {
+        usize::from(log::wanted(self, options))
     }
 
     fn log(&self, json: &mut JsonWriter, options: &LogOptions, in_alert: bool) {

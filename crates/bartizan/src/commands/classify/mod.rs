@@ -10,7 +10,7 @@ mod source;
 
 use crate::error::{Exit, Failure};
 use crate::generation::is_policy;
-use crate::say::Harmless;
+use crate::say::{self, Harmless};
 use bartizan_classify::generate::{GenerateError, Statistics};
 use bartizan_classify::trace::Draw;
 use bartizan_classify::{Auto, Header, HeaderRule, classbench};
@@ -91,9 +91,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         )));
     }
     let source = Source::read(&args.rules, args.tenant.as_deref(), args.link.as_deref())?;
-    let out = std::io::stdout().lock();
-    let mut out = Harmless::new(BufWriter::new(out));
-    match (args.generate, args.draw) {
+    let mut out = Harmless::new(BufWriter::new(say::out()));
+    let printed = match (args.generate, args.draw) {
         (Some(count), _) => {
             let text = generate(&source.rules, count as usize, args.ip_version.as_deref(), args.seed)
                 .map_err(|e| Failure::input(format!("{}: {e}", args.rules.display())))?;
@@ -110,9 +109,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
                 None => print_report(&mut out, args, &source, &auto, seconds),
             }
         }
-    }
-    .and_then(|()| out.flush())
-    .map_err(Failure::stopped)?;
+    };
+    // A failure is noted, and told at the end.
+    let _ = printed.and_then(|()| out.flush());
     Ok(Exit::Done)
 }
 

@@ -9,11 +9,12 @@ use super::show;
 use crate::error::{Exit, Failure};
 use bartizan_controller::client::Client;
 use bartizan_controller::rest::Route;
-use bartizan_controller::rest::route::ParameterKind;
+use bartizan_controller::rest::route::{ParameterKind, bad_name};
 use bartizan_controller::store::hex;
 use clap::ArgMatches;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
+use std::path::Path;
 use std::time::Duration;
 
 /// How often a log is looked at.
@@ -49,7 +50,15 @@ pub fn run(action: &Action, matches: &ArgMatches, whom: &Whom, json: bool) -> Re
     if action.lists() {
         return list(action, &mut client, &path, &typed, json);
     }
-    let query = query(action, &typed);
+    let mut query = query(action, &typed);
+    let is_named = query.iter().any(|pair| pair.starts_with("file-name="));
+    if let Some(name) = typed
+        .text(FILE)
+        .filter(|_| action.named_by_content() && !is_named)
+        .and_then(|file| file_name(Path::new(file)))
+    {
+        query.push(format!("file-name={name}"));
+    }
     if !query.is_empty() {
         path = format!("{path}?{}", query.join("&"));
     }
@@ -64,6 +73,12 @@ pub fn run(action: &Action, matches: &ArgMatches, whom: &Whom, json: bool) -> Re
     let answer = ask(&mut client, Request { method: route.method, path, body, fields, of })?;
     shown(&answer.body, action, typed.flag(&actions::id("query", "dry-run")), json);
     Ok(Exit::Done)
+}
+
+/// The name of a rule file for the controller; none of standard input, or where the name cannot be one.
+pub fn file_name(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+    bad_name(&name).is_none().then_some(name)
 }
 
 fn shown(body: &Value, action: &Action, dry: bool, json: bool) {
@@ -100,7 +115,7 @@ fn query(action: &Action, typed: &Typed<'_>) -> Vec<String> {
                 let number = typed.0.try_get_one::<i64>(&id).ok().flatten()?;
                 Some(format!("{}={number}", parameter.name))
             }
-            ParameterKind::Cursor | ParameterKind::NumberCursor => {
+            ParameterKind::Cursor | ParameterKind::NumberCursor | ParameterKind::Name => {
                 typed.text(&id).map(|cursor| format!("{}={}", parameter.name, ask::part(cursor)))
             }
         }
@@ -136,6 +151,9 @@ fn options(action: &Action, typed: &Typed<'_>) -> Result<Map<String, Value>, Fai
         let id = actions::id("body", &flag.key);
         let value = match &flag.kind {
             FlagKind::Text | FlagKind::Word(_) => typed.text(&id).map(Value::from),
+            FlagKind::Either => {
+                typed.text(&id).map(|text| text.parse::<u64>().map_or(Value::from(text), Value::from))
+            }
             FlagKind::Number => typed.0.try_get_one::<u64>(&id).ok().flatten().map(|n| Value::from(*n)),
             FlagKind::Yes => typed.flag(&id).then_some(Value::Bool(true)),
             FlagKind::List => typed.texts(&id).map(Value::from),

@@ -42,6 +42,8 @@ pub enum FlagKind {
     Text,
     /// A number.
     Number,
+    /// A number or a text.
+    Either,
     /// Nothing: it is `true`.
     Yes,
     /// One of these.
@@ -171,6 +173,7 @@ fn parameter(parameter: &'static Parameter, turned: bool) -> Option<Arg> {
             let range = value_parser!(i64).range(i64::try_from(from).unwrap_or(0)..=to);
             Some(arg.value_name("NUMBER").value_parser(range))
         }
+        ParameterKind::Name => Some(arg.value_name("NAME")),
         ParameterKind::Cursor | ParameterKind::NumberCursor => (!turned).then(|| arg.value_name("TEXT")),
     }
 }
@@ -179,7 +182,7 @@ impl Flag {
     fn argument(&'static self) -> Arg {
         let arg = Arg::new(leak(id("body", &self.key))).long(self.key.as_str()).help(self.about.as_str());
         match &self.kind {
-            FlagKind::Text => arg.value_name("TEXT"),
+            FlagKind::Text | FlagKind::Either => arg.value_name("TEXT"),
             FlagKind::Number => arg.value_name("NUMBER").value_parser(value_parser!(u64)),
             FlagKind::Yes => arg.action(ArgAction::SetTrue),
             FlagKind::Word(words) => arg
@@ -226,7 +229,9 @@ fn words(route: &Route, routes: &[Route]) -> (String, String) {
             && routes.iter().any(|other| other.path == alone || other.path.contains(&with_one))
     };
     let at = parts.iter().rposition(|part| is_list(part)).unwrap_or(0);
-    let resource = parts.get(at).copied().unwrap_or_default().to_owned();
+    let resource = parts.get(at).copied().unwrap_or_default();
+    // A document's form is no part of its name.
+    let resource = resource.split('.').next().unwrap_or(resource).to_owned();
     let behind: Vec<&str> =
         parts.iter().skip(at + 1).copied().filter(|part| !part.starts_with('{')).collect();
     let first = route.operation.split('-').next().unwrap_or_default();
@@ -254,7 +259,12 @@ fn flags(route: &Route, document: &Value) -> Vec<Flag> {
     keys.filter_map(flag).collect()
 }
 
+/// The schema that a reference names, also a reference with keys beside it, which lies in an `allOf`.
 fn resolved<'v>(schema: &'v Value, definitions: &'v Value) -> &'v Value {
+    let schema = match schema.get("allOf").and_then(Value::as_array).map(Vec::as_slice) {
+        Some([one]) => one,
+        _ => schema,
+    };
     let name = schema.get("$ref").and_then(Value::as_str).and_then(|path| path.rsplit('/').next());
     name.and_then(|name| definitions.get(name)).unwrap_or(schema)
 }
@@ -265,18 +275,21 @@ fn kind(schema: &Value, definitions: &Value) -> Option<FlagKind> {
     if let Some(words) = words_of(schema) {
         return Some(FlagKind::Word(words));
     }
-    let name = match schema.get("type") {
-        Some(Value::String(name)) => name.as_str(),
-        // A type or null.
-        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).find(|name| *name != "null")?,
-        _ => return None,
-    };
+    let type_of = |schema: &'_ Value| schema.get("type").and_then(Value::as_str).map(str::to_owned);
+    let alternatives = schema.get("oneOf").and_then(Value::as_array);
+    if let Some(all) = alternatives {
+        let plain = |of: &Value| {
+            type_of(resolved(of, definitions)).is_some_and(|name| name == "integer" || name == "string")
+        };
+        return all.iter().all(plain).then_some(FlagKind::Either);
+    }
+    let name = type_of(schema)?;
     let text = |key: &str| {
         schema
             .get(key)
             .is_some_and(|of| resolved(of, definitions).get("type") == Some(&Value::from("string")))
     };
-    match name {
+    match name.as_str() {
         "string" => Some(FlagKind::Text),
         "integer" => Some(FlagKind::Number),
         "boolean" => Some(FlagKind::Yes),
@@ -286,22 +299,10 @@ fn kind(schema: &Value, definitions: &Value) -> Option<FlagKind> {
     }
 }
 
-/// The words of a choice: `enum`, or one of several constants.
+/// The words of a choice.
 fn words_of(schema: &Value) -> Option<Vec<String>> {
-    let texts = |all: &Vec<Value>| all.iter().map(|word| word.as_str().map(str::to_owned)).collect();
-    match (schema.get("enum"), schema.get("oneOf")) {
-        (Some(Value::Array(all)), _) => texts(all),
-        (_, Some(Value::Array(all))) => {
-            let one = |of: &Value| match (of.get("const"), of.get("enum")) {
-                (Some(word), _) => Some(vec![word.as_str()?.to_owned()]),
-                (_, Some(Value::Array(all))) => texts(all),
-                _ => None,
-            };
-            let words: Option<Vec<Vec<String>>> = all.iter().map(one).collect();
-            words.map(|words| words.concat())
-        }
-        _ => None,
-    }
+    let words = schema.get("enum")?.as_array()?;
+    words.iter().map(|word| word.as_str().map(str::to_owned)).collect()
 }
 
 /// The resources, in the order of the table.

@@ -4,6 +4,7 @@
 //! Nothing is removed: what a controller has and the files do not stays. Not done: all of it as one change.
 
 use super::access::Whom;
+use super::act::file_name;
 use super::ask::{self, JSON, Request, ask, ask_if_there};
 use super::document::{self, Document};
 use super::show;
@@ -11,6 +12,7 @@ use crate::error::{Exit, Failure};
 use bartizan_controller::client::Client;
 use bartizan_controller::rest::Method;
 use bartizan_controller::store::hex;
+use bartizan_events::harmless_line;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -268,7 +270,8 @@ impl Planned {
         for (hash, path) in self.missing_files.iter().filter(|_| !dry) {
             let bytes = document::bytes(&path.to_string_lossy())?;
             let body = Some((bytes, "text/plain"));
-            let path = format!("/v1/rule-files/{hash}");
+            let name = file_name(path).map(|name| format!("?file-name={name}")).unwrap_or_default();
+            let path = format!("/v1/rule-files/{hash}{name}");
             ask(client, Request { method: Method::Put, path, body, fields: Vec::new(), of: None })?;
         }
         let query = if dry { "?dry-run=true" } else { "" };
@@ -280,6 +283,10 @@ impl Planned {
             of: Some((&self.wanted.document, "/spec")),
         };
         let answer = ask(client, request)?;
+        for note in answer.body.get("notes").and_then(Value::as_array).into_iter().flatten() {
+            let note = note.as_str().unwrap_or_default();
+            eprintln!("note: {}: {}", self.wanted.title(), harmless_line(note));
+        }
         Ok(answer.body.get("generation").and_then(Value::as_u64).unwrap_or(0))
     }
 }

@@ -14,6 +14,7 @@ mod replay;
 pub mod running;
 mod running_text;
 mod show;
+mod trace;
 mod yaml_text;
 
 use crate::error::{Exit, Failure};
@@ -37,6 +38,7 @@ Examples:
   bartizan ctl alerts acme --follow
   bartizan ctl reload-rules
   bartizan ctl explain-flow tcp 10.0.0.1:40000 192.0.2.7:80
+  bartizan ctl trace 2019284 --packets 1000              # why does this rule fire, or not, on live traffic
   bartizan ctl function list
   bartizan ctl function configure portscan ports=10 window=30s
   bartizan ctl --socket /run/bartizan/lan.socket shutdown
@@ -60,6 +62,8 @@ pub struct Args {
 enum What {
     /// Of a running program.
     Running(String, Vec<String>),
+    /// Commands to a running program, with options.
+    Trace(trace::Args),
     /// Of the controller.
     Controller(&'static Action, ArgMatches),
     /// Documents of files.
@@ -78,6 +82,9 @@ impl FromArgMatches for What {
         }
         if name == replay::NAME {
             return replay::Args::from_arg_matches(below).map(|args| What::Replay(Box::new(args)));
+        }
+        if name == trace::NAME {
+            return trace::Args::from_arg_matches(below).map(What::Trace);
         }
         if let Some((action, matches)) = actions::chosen(name, below) {
             return Ok(What::Controller(action, matches.clone()));
@@ -102,7 +109,8 @@ impl Subcommand for What {
         let listed = |name, about| {
             Command::new(name).about(about).hide(true).arg(clap::Arg::new(ARGUMENTS).num_args(0..))
         };
-        let running = COMMANDS.iter().map(|spec| listed(spec.name, spec.about));
+        let plain = COMMANDS.iter().filter(|spec| spec.name != trace::NAME);
+        let running = plain.map(|spec| listed(spec.name, spec.about));
         let function = listed(running::FUNCTION, "functions of a running program: list, health, stop, ...");
         command
             .allow_external_subcommands(true)
@@ -111,6 +119,7 @@ impl Subcommand for What {
             .subcommand(replay::Args::augment_args(Command::new(replay::NAME)))
             .subcommands(actions::commands())
             .subcommands(running)
+            .subcommand(trace::Args::augment_args(Command::new(trace::NAME).hide(true)))
             .subcommand(function)
     }
 
@@ -136,6 +145,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             Err(Failure::usage(format!("there is no command `{name}`; {hint}")))
         }
         What::Running(name, arguments) => running::run(&args.to, name, arguments, args.json),
+        What::Trace(wanted) => trace::run(wanted, &args.to, args.json),
         What::Controller(action, matches) => act::run(action, matches, &args.whom, args.json),
         What::Replay(replay) => replay::run(replay, &args.whom, args.json),
         What::Apply(apply) => apply::run(apply, &args.whom, args.json),

@@ -70,11 +70,14 @@ pub fn give(to: &To, request: &Request, json: bool) -> Result<Exit, Failure> {
     }
     let shown = running_text::answer(&request.command, &reply.message);
     println!("{}", shown.text);
+    if !reply.own.is_empty() {
+        println!("{}", running_text::own(&reply.own));
+    }
     Ok(if shown.found { Exit::Done } else { Exit::Input })
 }
 
 /// The answer to a command, and its text.
-fn ask(to: &To, request: &Request) -> Result<(Reply, String), Failure> {
+pub fn ask(to: &To, request: &Request) -> Result<(Reply, String), Failure> {
     let path = match &to.socket {
         Some(path) => path.clone(),
         None => control::usual().ok_or_else(|| {

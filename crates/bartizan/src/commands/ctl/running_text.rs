@@ -2,7 +2,7 @@
 //! Answers of a running program for people.
 
 use crate::tuple::{end_text, protocol_name};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
@@ -42,6 +42,14 @@ pub fn answer(command: &str, message: &Value) -> Shown {
     }
     text.truncate(text.trim_end().len());
     Shown { text, found }
+}
+
+/// The members of an answer beside Suricata's, each value behind its dotted name.
+pub fn own(own: &Map<String, Value>) -> String {
+    let mut text = String::new();
+    lines("", &Value::Object(own.clone()), &mut text);
+    text.truncate(text.trim_end().len());
+    text
 }
 
 fn array<'v>(value: &'v Value, key: &str) -> &'v [Value] {

@@ -53,7 +53,16 @@ const COLUMNS: &[(&str, &[Column])] = &[
         ],
     ),
     ("libraries", &[("NAME", "/name"), ("GENERATION", "/generation"), ("FILES", "/spec/files"), ABOUT]),
-    ("rule-files", &[("NAME", "/name"), ("BYTES", "/bytes"), ("RULES", "/rules"), ("REFUSED", "/refused")]),
+    (
+        "rule-files",
+        &[
+            ("NAME", "/name"),
+            ("FILE", "/file-name"),
+            ("BYTES", "/bytes"),
+            ("RULES", "/rules"),
+            ("REFUSED", "/refused"),
+        ],
+    ),
     ("settings", &[("NAME", "/name"), ("GENERATION", "/generation"), ("SAYS", "/spec")]),
     (
         "rollouts",
@@ -99,7 +108,8 @@ const COLUMNS: &[(&str, &[Column])] = &[
             ("ROW", "/row"),
             ("GENERATION", "/generation"),
             ("AT", "/at"),
-            ("WHO", "/who"),
+            ("WHO", "/name"),
+            ("TOKEN", "/who"),
             ("ACTION", "/action"),
             ("KIND", "/kind"),
             ("NAME", "/id"),
@@ -109,6 +119,9 @@ const COLUMNS: &[(&str, &[Column])] = &[
 const ABOUT: Column = ("DESCRIPTION", "/spec/description");
 /// Columns that are times, in microseconds since 1970.
 const TIMES: &[&str] = &["AT", "CREATED", "EXPIRES", "FIRST", "LAST", "SEEN"];
+/// Keys of answers that are times.
+const TIME_KEYS: &[&str] =
+    &["answered", "asked", "at", "created", "expires", "first", "last", "newest", "seen", "since"];
 /// Characters of a cell.
 const CELL: usize = 60;
 
@@ -165,6 +178,37 @@ fn cell(head: &str, value: Option<&Value>) -> String {
     harmless_line(&short).into_owned()
 }
 
+/// The value with each time as RFC 3339, by the names of keys that hold times.
+fn with_times(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => items.iter().map(with_times).collect(),
+        Value::Object(pairs) => {
+            let of = |(key, value): (&String, &Value)| {
+                let is_time = TIME_KEYS.contains(&key.as_str());
+                let micros = value.as_u64().filter(|_| is_time).and_then(micros_of);
+                (key.clone(), micros.map_or_else(|| with_times(value), |micros| Value::from(time(micros))))
+            };
+            Value::Object(pairs.iter().map(of).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+/// Microseconds since 1970 of a time in microseconds or seconds; none of a number that is no time: 0 is none
+/// yet.
+fn micros_of(number: u64) -> Option<u64> {
+    match number {
+        SECONDS_FROM..SECONDS_TO => number.checked_mul(1_000_000),
+        MICROS_FROM.. => Some(number),
+        _ => None,
+    }
+}
+
+/// Times of 2001 to 5138 in seconds, and from 2001 on in microseconds.
+const SECONDS_FROM: u64 = 1_000_000_000;
+const SECONDS_TO: u64 = 100_000_000_000;
+const MICROS_FROM: u64 = 1_000_000_000_000_000;
+
 fn time(micros: u64) -> String {
     let text = time_text(Timestamp::from_nanos(micros.saturating_mul(1_000)));
     // To the second, as people read it.
@@ -184,7 +228,7 @@ fn brief(value: &Value) -> String {
 
 /// A document: what it says as YAML, what is known of it as remarks.
 pub fn document(answer: &Value) -> String {
-    let Some(spec) = answer.get("spec") else { return yaml_text::text(answer) };
+    let Some(spec) = answer.get("spec") else { return yaml_text::text(&with_times(answer)) };
     let mut text = String::new();
     let name = answer.get("name").map(brief).unwrap_or_default();
     let generation = answer.get("generation").map(brief).unwrap_or_default();
@@ -192,7 +236,7 @@ pub fn document(answer: &Value) -> String {
     text += &yaml_text::text(spec);
     if let Some(status) = answer.get("status") {
         let _ = writeln!(text, "# status:");
-        yaml_text::text(status).lines().for_each(|line| _ = writeln!(text, "#   {line}"));
+        yaml_text::text(&with_times(status)).lines().for_each(|line| _ = writeln!(text, "#   {line}"));
     }
     text
 }
@@ -223,9 +267,15 @@ pub fn outcome(outcome: &Value, dry: bool) -> String {
         let word = if dry { "would run" } else { "are to run" };
         let _ = writeln!(text, "devices that {word} it at once: {}", devices.replace(',', ", "));
     }
+    for note in outcome.get("notes").and_then(Value::as_array).into_iter().flatten() {
+        let _ = writeln!(text, "note: {}", harmless_line(&brief(note)));
+    }
     for (device, answer) in outcome.get("answers").and_then(Value::as_object).into_iter().flatten() {
         let of = |key: &str| answer.get(key).map(brief).unwrap_or_default();
-        let _ = writeln!(text, "  {device}: {}, runs generation {}", of("state"), of("running"));
+        let content =
+            answer.pointer("/content/manifest").and_then(Value::as_str).and_then(|hash| hash.get(..12));
+        let content = content.map_or(String::new(), |hash| format!(", content {hash}"));
+        let _ = writeln!(text, "  {device}: {}, runs generation {}{content}", of("state"), of("running"));
         diagnostics(&mut text, answer);
         for (tenant, held) in answer.get("held-back").and_then(Value::as_object).into_iter().flatten() {
             let runs = held.get("runs").map(brief).unwrap_or_default();
@@ -265,6 +315,19 @@ mod tests {
              web     4           10     lan   -   pfw,ids  -       -\n\
              longer  12          -      -     -   -        -       a\\u001bb\n"
         );
+        let status = json!({"seen": 1_700_000_000_000_000_u64, "running": 3, "took": {"swap": 1_700_000_000_000_000_u64},
+            "session": {"since": 0, "x": [{"expires": 1_700_000_000_u64}]}});
+        let spec = json!({"since": 1_700_000_000_000_000_u64});
+        let told = document(&json!({"name": "edge", "generation": 3, "spec": spec, "status": status}));
+        assert!(told.contains("\nsince: 1700000000000000\n"), "what can be put again is as it is: {told}");
+        for part in [
+            "seen: \"2023-11-14T22:13:20Z\"",
+            "swap: 1700000000000000",
+            "since: 0",
+            "expires: \"2023-11-14T22:13:20Z\"",
+        ] {
+            assert!(told.contains(part), "{part} in {told}");
+        }
         let others = [json!({"sid": 7, "msg": "x", "more": {"a": 1}})];
         assert_eq!(table("none-such", &others, true), "SID  MSG\n7    x\n");
         let alert = [
@@ -276,7 +339,7 @@ mod tests {
     #[test]
     fn changes_say_what_differs() {
         let change = json!({"kind": "tenants", "id": "acme", "before": {"order": 1, "x": "y"}, "after": {"order": 2, "x": "y"}});
-        let told = json!({"generation": 9, "changes": [change], "devices": ["a", "b"]});
+        let told = json!({"generation": 9, "changes": [change.clone()], "devices": ["a", "b"]});
         assert_eq!(
             outcome(&told, true),
             "tenants acme: changed\n    - order: 1\n    + order: 2\n      x: \"y\"\nwould be generation 9; nothing was changed\n\
@@ -294,6 +357,8 @@ mod tests {
         assert!(outcome(&answered, false).ends_with(
             "  a: partial, runs generation 9\n    held back of acme, which runs as in generation 7:\n    acme/web /policy/link/0: no link\n"
         ));
+        let noted = json!({"generation": 9, "changes": [change], "devices": ["a"], "notes": ["port `x` was not\u{1b} checked"]});
+        assert!(outcome(&noted, false).ends_with("at once: a\nnote: port `x` was not\\u001b checked\n"));
         let nothing = json!({"generation": 9, "changes": [], "devices": []});
         assert_eq!(outcome(&nothing, false), "nothing to change; generation 9 stands\n");
     }

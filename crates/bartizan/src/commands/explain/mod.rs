@@ -4,6 +4,7 @@
 pub mod flow;
 mod flow_text;
 pub mod rule;
+pub mod trace_text;
 
 use crate::error::{Exit, Failure};
 

@@ -2,20 +2,28 @@
 //! `bartizan explain rule SID`: what the engine made of a rule, and with captures why it matched or did not.
 
 use super::flow::{frames, print_json};
+use super::trace_text;
 use crate::error::{Exit, Failure};
+use crate::view::lock;
 use crate::{load, say};
+use bartizan_api::content::Contents;
 use bartizan_base::{FunctionId, Generation, LinkId, Settings};
 use bartizan_dataplane::explain::first::Nobody;
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_detect::builder::Origin;
 use bartizan_detect::explain::rule::{Condition, RuleExplanation, explain};
-use bartizan_detect::explain::trace::{Trace, Traced, Tracer};
+use bartizan_detect::explain::trace::{
+    ATTEMPTS, ATTEMPTS_MAX, AppliedRule, Attempt, PacketTrace, Session, Summary, Trace, Traced, TracedRule,
+};
 use bartizan_detect::ruleset::{self, RuleSet};
+use bartizan_function::PacketContext;
+use bartizan_function::contain::Panicked;
 use bartizan_functions::ids::{ALERTS_PER_PACKET, Ids};
 use bartizan_rules::{Diagnostic, Rule, RuleFile, Severity};
 use bartizan_stages::chain::Chains;
 use bartizan_stages::settings::EngineSettings;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Shown below `--help`.
@@ -44,12 +52,16 @@ pub struct Args {
     /// Print it as JSON.
     #[arg(long)]
     json: bool,
+    /// With captures: so many of the attempts that got furthest are shown.
+    #[arg(long, value_name = "N", default_value_t = ATTEMPTS, value_parser = attempts)]
+    attempts: usize,
     /// Captures: asks each condition on every packet, stream and transaction, and shows the first that did not hold.
     #[arg(value_name = "CAPTURE")]
     captures: Vec<PathBuf>,
 }
 
-fn parse_sid(text: &str) -> Result<(Option<u32>, u32), String> {
+/// A sid, or gid:sid.
+pub fn parse_sid(text: &str) -> Result<(Option<u32>, u32), String> {
     let number = |text: &str| {
         text.parse::<u32>().map_err(|_| format!("`{text}` is no number; write the sid, for example 2019284"))
     };
@@ -59,12 +71,18 @@ fn parse_sid(text: &str) -> Result<(Option<u32>, u32), String> {
     }
 }
 
+/// A number of attempts to be shown.
+pub fn attempts(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| *number <= ATTEMPTS_MAX);
+    number.ok_or_else(|| format!("`{text}` is no number from 0 to {ATTEMPTS_MAX}"))
+}
+
 /// Explains a rule. Exit code 1 when the engine refuses it.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let settings = load::settings(args.suricata_config.as_deref(), &args.overrides)?;
     let mut warnings = Vec::new();
     let base = load::Base::new(&settings, &mut warnings)?;
-    let files = load::rule_files(&args.rules)?;
+    let files = load::rule_files(&args.rules, &mut Contents::default())?;
     let (gid, sid) = args.sid;
     let is_it = |rule: &&Rule| rule.id().sid == sid && gid.is_none_or(|gid| rule.id().gid == gid);
     let mut found: Vec<(&RuleFile, &Rule)> =
@@ -87,7 +105,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         eprintln!("warning: {warning}");
     }
     let Some(signature) = loaded.rules.signatures.iter().find(|s| s.id == rule.id()) else {
-        let error = loaded.diagnostics.iter().find(|d| d.severity == Severity::Error && is_about(d, rule));
+        let leaves_out =
+            |d: &&Diagnostic| d.severity == Severity::Error || d.code == ruleset::WRITER_LEFT_OUT;
+        let error = loaded.diagnostics.iter().filter(leaves_out).find(|d| is_about(d, rule));
         let text = match error {
             Some(error) => error.render(false),
             None => "what it `requires` is not there, so it is skipped".to_owned(),
@@ -101,11 +121,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let origins = ruleset::origins(rule, &base.input(&settings, &[]));
     let mut told = explain(&loaded.rules, signature, rule, &origins);
     told.warnings.extend(unset_bits(rule, &files));
-    let mine = loaded.diagnostics.iter().filter(|d| is_about(d, rule));
+    // Which bits nobody sets all files say, not those rules that run along.
+    let mine = loaded.diagnostics.iter().filter(|d| d.code != ruleset::NEVER_WRITTEN && is_about(d, rule));
     told.warnings.extend(mine.map(|d| d.message.clone()));
     let trace = match args.captures.as_slice() {
         [] => None,
-        captures => Some(trace(&settings, loaded.rules, rule, origins, captures)?),
+        _ => Some(trace(args, &settings, loaded.rules, rule, origins)?),
     };
     if args.json {
         let mut json = serde_json::to_value(&told).map_err(Failure::stopped)?;
@@ -115,7 +136,13 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         print_json(&json)?;
     } else {
         print(&told, &String::from_utf8_lossy(rule.raw()));
-        trace.iter().for_each(print_trace);
+        if let Some(trace) = &trace {
+            let mut text = String::new();
+            let nothing =
+                "the captures have nothing that the rule is evaluated on (see `about` and `on` above)";
+            trace_text::write(trace, nothing, &mut text);
+            print!("\n{text}");
+        }
     }
     Ok(Exit::Done)
 }
@@ -144,10 +171,18 @@ fn uses_variables(rule: &Rule) -> bool {
     rule.iter().any(|o| names.iter().any(|n| o.keyword().eq_ignore_ascii_case(n)))
 }
 
-/// The rule, and with captures those that share variables with it: without them it would not match.
+/// Whether a rule asks whether a variable is not set: it is skipped where a rule that sets it is left out.
+fn asks_unset(rule: &Rule) -> bool {
+    let asks = |value: &[u8]| value.windows(6).any(|six| six.eq_ignore_ascii_case(b"notset"));
+    uses_variables(rule) && rule.iter().any(|option| option.value().is_some_and(asks))
+}
+
+/// The rule, and those that share variables with it where it matters: with captures, as it would not match
+/// without them, and where it may be
+/// skipped for one that is left out.
 fn related(rule: &Rule, file: &RuleFile, files: &[RuleFile], captures: &[PathBuf]) -> Vec<RuleFile> {
     let is_it = |other: &Rule| other.id() == rule.id() && other.span == rule.span;
-    if captures.is_empty() || !uses_variables(rule) {
+    if captures.is_empty() && !asks_unset(rule) || !uses_variables(rule) {
         return vec![beside(file, is_it)];
     }
     let others = |r: &Rule| uses_variables(r) && (r.id().gid, r.id().sid) != (rule.id().gid, rule.id().sid);
@@ -157,41 +192,78 @@ fn related(rule: &Rule, file: &RuleFile, files: &[RuleFile], captures: &[PathBuf
         .collect()
 }
 
+/// A trace over captures: all packets are asked about.
+struct CaptureSession {
+    rule: TracedRule,
+    kept: usize,
+    /// Number of the packet in hand.
+    packet: AtomicU64,
+    summary: Mutex<Summary>,
+    panicked: Mutex<Option<Panicked>>,
+}
+
+impl Session for CaptureSession {
+    fn rule(&self, _: &PacketContext<'_>) -> Option<AppliedRule<'_>> {
+        Some(AppliedRule { rule: &self.rule, prevention: false })
+    }
+
+    fn kept(&self) -> usize {
+        self.kept
+    }
+
+    fn take(&self, _: &PacketContext<'_>, _: &AppliedRule<'_>, outcome: PacketTrace) {
+        let packet = self.packet.load(Ordering::Relaxed);
+        let mut summary = lock(&self.summary);
+        summary.add_alerts(packet, outcome.alerts);
+        summary.add_head_failures(outcome.head_failures);
+        outcome.attempts.into_iter().for_each(|attempt| summary.add(Attempt { packet, ..attempt }));
+    }
+
+    fn fail(&self, panicked: &Panicked) {
+        *lock(&self.panicked) = Some(panicked.clone());
+    }
+}
+
 /// Runs captures through detection and asks the rule's conditions on every packet.
 fn trace(
+    args: &Args,
     settings: &Settings,
     rules: RuleSet,
     rule: &Rule,
     origins: Vec<Origin>,
-    captures: &[PathBuf],
 ) -> Result<Trace, Failure> {
     let rules = Arc::new(rules);
     let engine =
         Arc::new(load::app_layer(settings, &bartizan_detect::needs::Needs::of(&rules), load::Mode::Passive)?);
     let (engine_settings, _) =
         EngineSettings::from_settings(settings, false, [1, 2]).map_err(Failure::setting(settings))?;
-    let Some(tracer) = Tracer::new(Arc::clone(&rules), rule.id(), origins) else {
+    let Some(rule) = TracedRule::find(Arc::clone(&rules), rule.id(), origins) else {
         return Err(Failure::stopped("the rule is not in its own set: please report this with the rule"));
     };
-    let tracer = Arc::new(Mutex::new(tracer));
+    let session = Arc::new(CaptureSession {
+        rule,
+        kept: args.attempts,
+        packet: AtomicU64::new(0),
+        summary: Mutex::new(Summary::keeping(args.attempts)),
+        panicked: Mutex::default(),
+    });
     let ids = Arc::new(Ids::new(FunctionId(0), Generation(1), rules, ALERTS_PER_PACKET));
-    let traced = Arc::new(Traced::new(ids, Arc::clone(&tracer)));
+    let traced = Arc::new(Traced::new(ids, Arc::clone(&session) as Arc<dyn Session>));
     let chains = Arc::new(Chains::one(Generation(1), vec![traced]));
     let mut worker = Worker::new(engine_settings, engine, chains).map_err(Failure::stopped)?;
-    let mut number = 0;
-    for path in captures {
+    for path in &args.captures {
         frames(path, LinkId(0), |frame| {
-            number += 1;
-            if let Ok(mut tracer) = tracer.lock() {
-                tracer.packet = number;
-            }
+            let number = session.packet.fetch_add(1, Ordering::Relaxed) + 1;
             worker.frame(&Frame { number: Some(number), ..*frame }, &mut Nobody);
             true
         })?;
     }
     worker.shutdown(&mut Nobody);
-    let mut tracer = tracer.lock().map_err(|_| Failure::stopped("tracing broke off: please report this"))?;
-    Ok(tracer.finish())
+    if let Some(panicked) = lock(&session.panicked).take() {
+        return Err(Failure::stopped(format!("tracing broke off, {panicked}: please report this")));
+    }
+    let summary = core::mem::replace(&mut *lock(&session.summary), Summary::keeping(0));
+    Ok(summary.finish())
 }
 
 /// No rule has the sid: say what there is.
@@ -308,44 +380,4 @@ fn print_condition(number: usize, condition: &Condition) {
         format!(" after {}", condition.transforms.join(", "))
     };
     println!("  {number:>2} {:<11} {}{transforms}: {}", condition.kind, condition.name, condition.text);
-}
-
-fn print_trace(trace: &Trace) {
-    println!();
-    println!(
-        "asked on {} packets, pieces of streams and transactions: all conditions held {} times, {} alerts",
-        trace.attempts, trace.matched, trace.alerts
-    );
-    if trace.attempts == 0 {
-        println!("  the captures have nothing that the rule is evaluated on (see `about` and `on` above)");
-    }
-    if trace.matched > trace.alerts {
-        println!(
-            "  a match without alert: a threshold, `noalert`, a match of the same transaction before, or a decided flow"
-        );
-    }
-    if !trace.alert_packets.is_empty() {
-        let packets: Vec<String> = trace.alert_packets.iter().map(|n| format!("#{n}")).collect();
-        println!("alerts with packets {}", packets.join(", "));
-    }
-    for failed in &trace.first_false {
-        println!(
-            "  {:>6} times the first that did not hold: {} {}: {}",
-            failed.count, failed.step, failed.name, failed.text
-        );
-    }
-    for attempt in &trace.best {
-        println!();
-        let word = if attempt.matched { "matched" } else { "got this far" };
-        println!("packet #{}, {}, on {}: {word}", attempt.packet, attempt.direction, attempt.on);
-        for (number, step) in attempt.steps.iter().enumerate() {
-            let holds = if step.holds { "true " } else { "FALSE" };
-            let offset = step.offset.map(|o| format!(", at offset {o}")).unwrap_or_default();
-            let found = step.found.as_ref().map(|f| format!(" [{f}]")).unwrap_or_default();
-            println!("  {:>2} {holds} {}: {}{offset}{found}", number + 1, step.name, step.text);
-        }
-        if !attempt.matched && attempt.not_asked > 0 {
-            println!("     {} further conditions were not asked", attempt.not_asked);
-        }
-    }
 }

@@ -4,8 +4,11 @@
 use super::*;
 use bartizan_base::{Reason, Verdict};
 use bartizan_dataplane::board::Amount;
+use bartizan_function::RuleName;
 use bartizan_ports::PortStats;
 use bartizan_stages::chain::PolicyMap;
+use bartizan_stages::counts::WorkerCounters;
+use bartizan_stages::shedding::ShedCounters;
 use std::collections::{BTreeSet, HashMap};
 
 /// A sample: name, labels in order, value.
@@ -98,6 +101,11 @@ fn snapshot() -> Snapshot {
     let amount = |packets, bytes| Amount { packets, bytes };
     Snapshot {
         generation: bartizan_base::Generation(3),
+        sheds_below: 200,
+        counters: WorkerCounters {
+            shed: ShedCounters { uninspected: 11, ..ShedCounters::default() },
+            ..WorkerCounters::default()
+        },
         stats: vec![
             ("flow.total", 9),
             ("flow.tcp", 5),
@@ -118,16 +126,24 @@ fn snapshot() -> Snapshot {
         ],
         would: vec![(key(1, Reason::IdsRule, Verdict::Drop), amount(8, 80))],
         staged: vec![("sfw", key(1, Reason::SfwState, Verdict::Drop), 7)],
-        own: vec![
-            ("pfw", "rule.we\"b\\shop\n.2", 4),
-            ("pfw", "default.we\"b\\shop\n", 2),
-            ("pfw", "dropped", 6),
-            ("ids", "alerts", 3),
-        ],
+        own: vec![("pfw", "dropped", 6), ("ids", "alerts", 3)],
+        rules: [("no-telnet", 4), ("default", 2)]
+            .map(|(rule, packets)| {
+                let (policy, rule) = ("we\"b\\shop\n".to_owned(), rule.to_owned());
+                ("pfw", Arc::new(RuleName { policy, rule }), packets)
+            })
+            .to_vec(),
         memory: vec![("reassembly", 5, 100)],
         ports: vec![(
             "eth0".to_owned(),
-            PortStats { received_sizes: [3, 0, 0, 0, 0, 0, 2, 1], ..PortStats::default() },
+            PortStats {
+                received_sizes: [3, 0, 0, 0, 0, 0, 2, 1],
+                received_bytes: 20_000,
+                received_casts: [3, 2, 1],
+                sent_bytes: 70,
+                sent_casts: [0, 0, 1],
+                ..PortStats::default()
+            },
         )],
         ..Snapshot::default()
     }
@@ -165,8 +181,11 @@ fn a_page_is_read_back_and_says_what_was_counted() {
     );
     let would = [web, ("reason", "ids_rule"), ("worker", "0")];
     assert_eq!(find(&samples, "bartizan_staged_decisions_total", &would), [8]);
+    assert_eq!(find(&samples, "bartizan_overload_priority", &[("worker", "0")]), [200]);
+    let skipped = [("reason", "overload"), ("worker", "1")];
+    assert_eq!(find(&samples, "bartizan_inspection_skipped_total", &skipped), [11]);
     // Rules are counted over all workers.
-    assert_eq!(find(&samples, "bartizan_filter_rule_packets_total", &[web, ("rule", "2")]), [8]);
+    assert_eq!(find(&samples, "bartizan_filter_rule_packets_total", &[web, ("rule", "no-telnet")]), [8]);
     assert_eq!(find(&samples, "bartizan_filter_rule_packets_total", &[web, ("rule", "default")]), [4]);
     assert_eq!(find(&samples, "bartizan_function_total", &[("counter", "dropped"), ("worker", "0")]), [6]);
     assert_eq!(find(&samples, "bartizan_alerts_total", &[web, ("action", "blocked"), ("worker", "0")]), [1]);
@@ -179,6 +198,17 @@ fn a_page_is_read_back_and_says_what_was_counted() {
     assert_eq!(find(&samples, "bartizan_port_frames_total", &[("size", "1519-9216")]), [2]);
     assert_eq!(find(&samples, "bartizan_port_frames_total", &[("size", "9217-"), ("port", "eth0")]), [1]);
     assert_eq!(find(&samples, "bartizan_port_frames_total", &[("link", "lan")]), [0u64; 0]);
+    let casts = |link, direction| {
+        let labels = [("direction", direction), ("link", link), ("port", "eth0")];
+        (
+            find(&samples, "bartizan_port_octets_total", &labels),
+            find(&samples, "bartizan_port_casts_total", &labels),
+        )
+    };
+    assert_eq!(casts("wan", "in"), (vec![20_000], vec![3, 2, 1]));
+    assert_eq!(casts("wan", "out"), (vec![70], vec![0, 0, 1]));
+    // What left is the sum of both.
+    assert_eq!((casts("lan", "in").0, casts("lan", "out")), (vec![], (vec![70], vec![0, 0, 1])));
     assert_eq!(find(&samples, "bartizan_stats", &[("name", "flow.tcp"), ("worker", "1")]), [5]);
 }
 

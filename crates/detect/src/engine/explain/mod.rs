@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the engine made of rules, told: for `bartizan explain`.
+//! The compiled form of rules in words, for `bartizan explain` and `bartizan ctl trace`.
 //!
 //! * [`groups_of`]: which rules of a set a flow's packets can meet at all;
 //! * [`rule`]: one rule: its head, what the prefilter looks for, its conditions in the order of evaluation;
-//! * [`trace`]: why it matched in a capture, or did not;
+//! * [`trace`]: why it matched in a capture or on live traffic, or did not;
 //! * [`words`]: conditions in words.
 //!
 //! The structures grow by adding fields; `--json` prints them.

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why a rule matched, or did not: every condition on every packet, stream and transaction of a capture.
+//! Why a rule matched, or did not: every condition on every packet, stream and transaction, of a capture or
+//! of live traffic.
 //!
 //! A [`Traced`] stands around detection and, after each packet, asks the rule's conditions one by one, in the order of
 //! evaluation, on what detection saw. The prefilter is not asked: a rule whose fast pattern is missing fails at that
 //! very `content`. Conditions are looked at after the packet's own matches, so flow variables are as later rules see
-//! them.
+//! them. A [`Session`] says which packets are traced and takes what comes of it; `bartizan explain rule` and
+//! `bartizan ctl trace` differ in their sessions only.
 //!
-//! Bounded: so many attempts are kept, the ones that got furthest; all are counted.
+//! Bounded: the attempts that got furthest are kept, so many; all are counted. Attempts that fail at the
+//! rule's head are described only as long as they could be among those that are kept.
 
 use super::words;
 use crate::compile::builder::Origin;
 use crate::engine::evaluate::{Evaluation, Outcome, evaluate};
 use crate::engine::header;
+use crate::engine::inspect::is_read;
 use crate::engine::txstate::FlowDetect;
 use crate::model::basis::{Basis, Packets};
 use crate::model::buffers::{BufferRef, PacketBytes, packet_buffer};
@@ -24,18 +28,27 @@ use bartizan_applayer::protocol::ProtocolId;
 use bartizan_applayer::protocols;
 use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
 use bartizan_base::{Decision, Direction, FunctionId, RuleId};
-use bartizan_function::{AppView, Function, FunctionSpec, PacketContext, slot_as};
-use serde::Serialize;
+use bartizan_function::contain::{Panicked, contained};
+use bartizan_function::{AppView, Function, FunctionSpec, PacketContext, Together, slot_as};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Attempts that are kept.
-pub const ATTEMPTS_MAX: usize = 5;
+/// Attempts that are kept unless more are asked for.
+pub const ATTEMPTS: usize = 5;
+/// Attempts that can be kept.
+pub const ATTEMPTS_MAX: usize = 10_000;
+/// Packets of alerts that are named.
+const ALERT_PACKETS_MAX: usize = 100;
 /// Bytes of a buffer that are shown.
 const BYTES_SHOWN: usize = 64;
+/// Conditions of a rule's head, in the order of evaluation: keyword, and the condition in words.
+const HEAD: [(&str, &str); 3] =
+    [("head", "protocol"), ("flow", "direction and state"), ("head", "addresses and ports")];
 
 /// A condition, and whether it held.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// Keyword or buffer.
     pub name: String,
@@ -52,12 +65,15 @@ pub struct Step {
 }
 
 /// The rule's conditions on one packet, piece of a stream, or transaction.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// Number of the packet in the capture.
+    /// Number of the packet in the capture, or among those that a live trace has looked at.
     pub packet: u64,
+    /// The place of a live trace that met the packet.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub live: Option<LiveOrigin>,
     /// Direction of the packet in its flow.
-    pub direction: &'static str,
+    pub direction: Cow<'static, str>,
     /// `packet`, `stream`, `http transaction 0`.
     pub on: String,
     /// Conditions up to the first that did not hold.
@@ -68,8 +84,24 @@ pub struct Attempt {
     pub matched: bool,
 }
 
+/// The place of a live trace that met a packet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LiveOrigin {
+    /// Time of the packet, as events have it.
+    pub timestamp: String,
+    /// The worker.
+    pub worker: u16,
+    /// The generation of rules.
+    pub generation: u64,
+    /// Number of the flow in events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flow_id: Option<u64>,
+    /// gid:sid:rev of the rule that was asked.
+    pub rule: String,
+}
+
 /// How often a condition was the first that did not hold.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FirstFalse {
     /// Its place in the order of evaluation, from 1.
     pub step: usize,
@@ -81,8 +113,8 @@ pub struct FirstFalse {
     pub count: u64,
 }
 
-/// What became of a rule in a capture.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+/// The fate of a rule in a capture, or in the packets of a live trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trace {
     /// Packets, pieces of streams and transactions on which the rule was asked.
     pub attempts: u64,
@@ -98,47 +130,23 @@ pub struct Trace {
     pub first_false: Vec<FirstFalse>,
 }
 
-/// Collects what becomes of a rule.
-pub struct Tracer {
-    rules: Arc<RuleSet>,
-    index: usize,
-    origins: Vec<Origin>,
-    scratch: bartizan_pattern::Scratch,
-    /// Number of the packet in hand; set by who reads the capture.
-    pub packet: u64,
+/// Sums up attempts.
+#[derive(Debug)]
+pub struct Summary {
     trace: Trace,
+    kept: usize,
     failed: BTreeMap<(usize, String, String), u64>,
 }
 
-impl Tracer {
-    /// Of a rule of a set; `origins`: which keywords its conditions come from. `None`: the set does not have it.
+impl Summary {
+    /// Keeps so many attempts, [`ATTEMPTS_MAX`] at most.
     #[must_use]
-    pub fn new(rules: Arc<RuleSet>, rule: RuleId, origins: Vec<Origin>) -> Option<Self> {
-        let index = rules.signatures.iter().position(|s| s.id == rule)?;
-        Some(Tracer {
-            rules,
-            index,
-            origins,
-            scratch: bartizan_pattern::Scratch::default(),
-            packet: 0,
-            trace: Trace::default(),
-            failed: BTreeMap::new(),
-        })
+    pub fn keeping(attempts: usize) -> Self {
+        Summary { trace: Trace::default(), kept: attempts.min(ATTEMPTS_MAX), failed: BTreeMap::new() }
     }
 
-    /// What was collected.
-    #[must_use]
-    pub fn finish(&mut self) -> Trace {
-        let mut trace = core::mem::take(&mut self.trace);
-        let failed = core::mem::take(&mut self.failed);
-        trace.first_false = failed
-            .into_iter()
-            .map(|((step, name, text), count)| FirstFalse { step, name, text, count })
-            .collect();
-        trace
-    }
-
-    fn add(&mut self, attempt: Attempt) {
+    /// Adds an attempt.
+    pub fn add(&mut self, attempt: Attempt) {
         self.trace.attempts += 1;
         self.trace.matched += u64::from(attempt.matched);
         if !attempt.matched
@@ -147,27 +155,148 @@ impl Tracer {
             let key = (attempt.steps.len(), step.name.clone(), step.text.clone());
             *self.failed.entry(key).or_default() += 1;
         }
-        let best = &mut self.trace.best;
-        best.push(attempt);
         // The furthest first; of equals the earliest.
-        best.sort_by_key(|a| (core::cmp::Reverse((a.matched, a.steps.len())), a.packet));
-        best.truncate(ATTEMPTS_MAX);
+        let place = |a: &Attempt| (core::cmp::Reverse((a.matched, a.steps.len())), a.packet);
+        let at = self.trace.best.partition_point(|other| place(other) <= place(&attempt));
+        if at < self.kept {
+            self.trace.best.insert(at, attempt);
+            self.trace.best.truncate(self.kept);
+        }
     }
 
-    fn packet(&mut self, context: &mut PacketContext<'_>, findings: usize) {
-        let rules = Arc::clone(&self.rules);
-        let Some(signature) = rules.signatures.get(self.index) else { return };
-        let alerted =
-            context.findings.iter().skip(findings).filter(|f| f.rule.id == signature.id).count() as u64;
-        self.trace.alerts += alerted;
-        if alerted > 0 && self.trace.alert_packets.len() < 100 {
-            self.trace.alert_packets.push(self.packet);
+    /// Adds attempts that failed at each condition of the head and were only counted.
+    pub fn add_head_failures(&mut self, counts: [u64; HEAD.len()]) {
+        for (at, (count, (name, text))) in counts.into_iter().zip(HEAD).enumerate() {
+            if count > 0 {
+                self.trace.attempts += count;
+                *self.failed.entry((at + 1, name.to_owned(), text.to_owned())).or_default() += count;
+            }
         }
+    }
+
+    /// Adds alerts of a packet.
+    pub fn add_alerts(&mut self, packet: u64, alerts: u64) {
+        self.trace.alerts += alerts;
+        if alerts > 0 && self.trace.alert_packets.len() < ALERT_PACKETS_MAX {
+            self.trace.alert_packets.push(packet);
+        }
+    }
+
+    /// The sum.
+    #[must_use]
+    pub fn finish(self) -> Trace {
+        let count = |((step, name, text), count): ((usize, String, String), u64)| FirstFalse {
+            step,
+            name,
+            text,
+            count,
+        };
+        Trace { first_false: self.failed.into_iter().map(count).collect(), ..self.trace }
+    }
+}
+
+/// A rule of a set, ready to be traced.
+pub struct TracedRule {
+    rules: Arc<RuleSet>,
+    index: usize,
+    origins: Vec<Origin>,
+}
+
+impl TracedRule {
+    /// The rule of this number in a set; `origins`: which keywords its conditions come from. `None`: the set
+    /// does not have it.
+    #[must_use]
+    pub fn find(rules: Arc<RuleSet>, rule: RuleId, origins: Vec<Origin>) -> Option<Self> {
+        let index = rules.signatures.iter().position(|s| s.id == rule)?;
+        Some(TracedRule { rules, index, origins })
+    }
+
+    /// The rule at a place of a set.
+    #[must_use]
+    pub const fn at(rules: Arc<RuleSet>, index: usize, origins: Vec<Origin>) -> Self {
+        TracedRule { rules, index, origins }
+    }
+
+    /// The set.
+    #[must_use]
+    pub const fn rules(&self) -> &Arc<RuleSet> {
+        &self.rules
+    }
+
+    /// The rule.
+    #[must_use]
+    pub fn signature(&self) -> Option<&Member> {
+        self.rules.signatures.get(self.index)
+    }
+}
+
+/// The rule that a packet is asked about.
+pub struct AppliedRule<'s> {
+    /// The rule.
+    pub rule: &'s TracedRule,
+    /// Refusals of its set act on the packet.
+    pub prevention: bool,
+}
+
+/// The outcome of one call of detection.
+#[derive(Debug, Default)]
+pub struct PacketTrace {
+    /// The attempts.
+    pub attempts: Vec<Attempt>,
+    /// Attempts that failed at each condition of the head and are not described, as they come behind so many
+    /// others of their kind.
+    pub head_failures: [u64; HEAD.len()],
+    /// Alerts of the rule that detection reported.
+    pub alerts: u64,
+    /// The rule's head held.
+    pub head_held: bool,
+}
+
+/// Says which packets are traced, and takes the outcome.
+pub trait Session: Send + Sync {
+    /// The rule that the packet in hand is asked about, if any.
+    fn rule(&self, context: &PacketContext<'_>) -> Option<AppliedRule<'_>>;
+
+    /// Attempts of a kind that are described at most where they fail at the head.
+    fn kept(&self) -> usize;
+
+    /// Takes the outcome of a call; the packets of its attempts have no number yet.
+    fn take(&self, context: &PacketContext<'_>, asked: &AppliedRule<'_>, outcome: PacketTrace);
+
+    /// Tracing has panicked: it ends, detection goes on.
+    fn fail(&self, panicked: &Panicked);
+}
+
+/// Asks conditions of rules. Kept per worker.
+#[derive(Default)]
+pub struct Tracer {
+    scratch: bartizan_pattern::Scratch,
+    /// Attempts that were described and failed at each condition of the head.
+    described: [usize; HEAD.len()],
+    kept: usize,
+    outcome: PacketTrace,
+}
+
+impl Tracer {
+    /// Asks a rule's conditions about what detection saw. `findings`: those of others before it.
+    fn packet(
+        &mut self,
+        asked: &AppliedRule<'_>,
+        context: &PacketContext<'_>,
+        findings: usize,
+    ) -> PacketTrace {
+        self.outcome = PacketTrace::default();
+        let (rules, Some(signature)) = (&asked.rule.rules, asked.rule.signature()) else {
+            return PacketTrace::default();
+        };
+        let own = context.findings.iter().skip(findings).filter(|f| f.rule.id == signature.id);
+        self.outcome.alerts = own.count() as u64;
         let flow = slot_as::<FlowDetect>(context.slot);
+        let packet = context.packet.filter(|_| !context.headers_only);
         let scene = Scene {
             now: context.now,
             packet: context.packet,
-            payload: shown_payload(context.packet, context.prevention),
+            payload: shown_payload(packet, asked.prevention),
             direction: context.direction,
             flow: context.flow,
             state: flow.map(|f| &f.state),
@@ -181,38 +310,20 @@ impl Tracer {
             shared: &rules.shared,
         };
         let mut run = Run {
-            rules: &rules,
+            rules,
             signature,
             scene,
+            origins: &asked.rule.origins,
             tracer: self,
             steps: Vec::new(),
             variables: [0; VARIABLES_MAX],
         };
         if signature.inspects_tx() {
-            let Some(app) = context.app.as_ref().filter(|_| !context.again) else { return };
-            let app = app.layer();
-            let Some(protocol) = app.protocol().protocol().or(app.original()) else { return };
-            let Some(parser) = app.parser() else { return };
-            let ids: Vec<TxId> = parser.tx_range().collect();
-            for id in ids {
-                if let Some(tx) = parser.tx(id) {
-                    run.transaction(protocol, tx, id);
-                }
-            }
-            return;
+            run.transactions(context);
+        } else {
+            run.data_of(context);
         }
-        let basis = Basis::of(signature);
-        if let (true, Some(news)) = (basis.stream, context.stream) {
-            run.data("stream", Some(news.bytes));
-        }
-        let packets = match basis.packets {
-            Packets::None => false,
-            Packets::OutsideStream => !context.payload_in_stream,
-            Packets::All => true,
-        };
-        if packets && !context.again {
-            run.data("packet", None);
-        }
+        core::mem::take(&mut self.outcome)
     }
 }
 
@@ -221,12 +332,42 @@ struct Run<'r, 'a> {
     rules: &'r RuleSet,
     signature: &'r Member,
     scene: Scene<'a>,
+    origins: &'r [Origin],
     tracer: &'r mut Tracer,
     steps: Vec<Step>,
     variables: [u64; VARIABLES_MAX],
 }
 
 impl Run<'_, '_> {
+    /// Asks about each transaction of the flow.
+    fn transactions(&mut self, context: &PacketContext<'_>) {
+        let Some(app) = context.app.as_ref().filter(|_| !context.again) else { return };
+        let app = app.layer();
+        let Some(protocol) = app.protocol().protocol().or(app.original()) else { return };
+        let Some(parser) = app.parser() else { return };
+        for id in parser.tx_range() {
+            if let Some(tx) = parser.tx(id) {
+                self.transaction(protocol, tx, id);
+            }
+        }
+    }
+
+    /// Asks about the packet and the stream, as far as the rule looks at them.
+    fn data_of(&mut self, context: &PacketContext<'_>) {
+        let basis = Basis::of(self.signature);
+        if let (true, Some(news)) = (basis.stream, context.stream) {
+            self.data("stream", Some(news.bytes));
+        }
+        let packets = match basis.packets {
+            Packets::None => false,
+            Packets::OutsideStream => !context.payload_in_stream,
+            Packets::All => true,
+        };
+        if packets && !context.again {
+            self.data("packet", None);
+        }
+    }
+
     /// Notes a condition; gives back whether it held.
     fn step(
         &mut self,
@@ -239,23 +380,62 @@ impl Run<'_, '_> {
         holds
     }
 
-    fn end(&mut self, on: String, matched: bool) {
+    fn end(&mut self, on: impl FnOnce() -> String, matched: bool) {
         let steps = core::mem::take(&mut self.steps);
         let items: usize = self.signature.values.iter().map(|v| v.program.items.len().max(1)).sum();
-        let all = 3 + self.signature.packet.len() + items + self.signature.tx.len();
-        let direction = match self.scene.direction {
-            Direction::ToServer => "to_server",
-            Direction::ToClient => "to_client",
-        };
+        let all = HEAD.len() + self.signature.packet.len() + items + self.signature.tx.len();
         let not_asked = all.saturating_sub(steps.len());
-        let packet = self.tracer.packet;
-        self.tracer.add(Attempt { packet, direction, on, steps, not_asked, matched });
+        let direction = Cow::Borrowed(direction_name(self.scene.direction));
+        let attempt = Attempt { packet: 0, live: None, direction, on: on(), steps, not_asked, matched };
+        self.tracer.outcome.attempts.push(attempt);
+    }
+
+    /// Notes a condition of the head, by its place. `false`: it did not hold.
+    fn head_step(&mut self, at: usize, holds: bool, found: impl FnOnce() -> String) -> bool {
+        let (name, text) = HEAD.get(at).copied().unwrap_or_default();
+        self.step(name, text, holds, Some(found()))
+    }
+
+    /// The condition of the head that does not hold, by its place.
+    fn failing_head(&self) -> Option<usize> {
+        let (signature, scene) = (self.signature, &self.scene);
+        if !header::protocol_holds(&signature.protocol, scene) {
+            return Some(0);
+        }
+        if !header::flow_holds(signature.flow, scene) {
+            return Some(1);
+        }
+        (!header::ends_hold(signature, &self.rules.heads, scene)).then_some(2)
+    }
+
+    /// Counts an attempt whose head does not hold if so many of its kind were described. `false`: it is to be
+    /// described.
+    fn only_counted(&mut self, failing: Option<usize>) -> bool {
+        let Some(at) = failing else {
+            self.tracer.outcome.head_held = true;
+            return false;
+        };
+        let described = self.tracer.described.get_mut(at);
+        let (Some(described), Some(count)) = (described, self.tracer.outcome.head_failures.get_mut(at))
+        else {
+            return false;
+        };
+        if *described < self.tracer.kept {
+            *described += 1;
+            return false;
+        }
+        *count += 1;
+        true
     }
 
     /// A rule on packets and streams; `data`: of the stream, else the packet's own.
     fn data(&mut self, on: &str, data: Option<&[u8]>) {
+        let failing = self.failing_head();
+        if self.only_counted(failing) {
+            return;
+        }
         self.variables = [0; VARIABLES_MAX];
-        let mut holds = self.head();
+        let mut holds = self.head(failing);
         if holds {
             for value in &self.signature.values {
                 let bytes = match value.buffer {
@@ -272,15 +452,19 @@ impl Run<'_, '_> {
                 }
             }
         }
-        self.end(on.to_owned(), holds);
+        self.end(|| on.to_owned(), holds);
     }
 
     fn transaction(&mut self, protocol: ProtocolId, tx: &dyn Transaction, id: TxId) {
+        let failing = self.failing_head();
+        if self.only_counted(failing) {
+            return;
+        }
         self.variables = [0; VARIABLES_MAX];
         let spec = protocols::spec(protocol);
         let name = spec.map_or("?", |s| s.name);
         let direction = self.scene.direction;
-        let mut holds = self.head();
+        let mut holds = self.head(failing);
         if holds {
             for value in &self.signature.values {
                 holds = self.value_of(value, protocol, tx);
@@ -298,7 +482,7 @@ impl Run<'_, '_> {
                     (true, false) => Answer::NotYet,
                     (true, true) => check.condition.matches(tx, direction, &self.scene),
                 };
-                let keyword = origin(&self.tracer.origins, index, |o| o.tx);
+                let keyword = origin(self.origins, index, |o| o.tx);
                 let found = (answer == Answer::NotYet).then(|| "not yet known".to_owned());
                 holds = self.step(keyword, "condition on the transaction", answer == Answer::Yes, found);
                 if !holds {
@@ -306,35 +490,32 @@ impl Run<'_, '_> {
                 }
             }
         }
-        self.end(format!("{name} transaction {id}"), holds);
+        self.end(|| format!("{name} transaction {id}"), holds);
     }
 
-    /// Head, flow, conditions on the packet.
-    fn head(&mut self) -> bool {
-        let (signature, scene) = (self.signature, self.scene);
-        let flow = scene.flow;
-        let app = flow.and_then(|f| f.app.current()).and_then(protocols::spec).map_or("unknown", |s| s.name);
-        let proto = scene.ip_protocol().map_or("none".to_owned(), |p| p.to_string());
-        let found = format!("IP protocol {proto}, application protocol {app}");
-        if !self.step("head", "protocol", header::protocol_holds(&signature.protocol, &scene), Some(found)) {
-            return false;
-        }
-        let state = match flow {
+    /// Head, flow, conditions on the packet. `failing`: the condition of the head that does not hold.
+    fn head(&mut self, failing: Option<usize>) -> bool {
+        let scene = self.scene;
+        let holds = |at| failing != Some(at);
+        let protocol = || {
+            let flow = scene.flow.and_then(|f| f.app.current()).and_then(protocols::spec);
+            let ip = scene.ip_protocol().map_or("none".to_owned(), |p| p.to_string());
+            format!("IP protocol {ip}, application protocol {}", flow.map_or("unknown", |s| s.name))
+        };
+        let state = || match scene.flow {
             None => "no flow".to_owned(),
             Some(flow) if flow.established => format!("{}, established", direction_name(scene.direction)),
             Some(_) => format!("{}, not established", direction_name(scene.direction)),
         };
-        if !self.step("flow", "direction and state", header::flow_holds(signature.flow, &scene), Some(state))
+        let ends = || header::Ends::of(&scene).to_string();
+        if !self.head_step(0, holds(0), protocol)
+            || !self.head_step(1, holds(1), state)
+            || !self.head_step(2, holds(2), ends)
         {
             return false;
         }
-        let ends = header::Ends::of(&scene).to_string();
-        let held = header::ends_hold(signature, &self.rules.heads, &scene);
-        if !self.step("head", "addresses and ports", held, Some(ends)) {
-            return false;
-        }
-        for (index, condition) in signature.packet.iter().enumerate() {
-            let keyword = origin(&self.tracer.origins, index, |o| o.packet);
+        for (index, condition) in self.signature.packet.iter().enumerate() {
+            let keyword = origin(self.origins, index, |o| o.packet);
             if !self.step(keyword, "condition on packet or flow", condition.matches(&scene), None) {
                 return false;
             }
@@ -345,6 +526,12 @@ impl Run<'_, '_> {
     fn missing(&mut self, value: &ValueCheck) -> bool {
         let name = self.rules.buffers.name(value.buffer);
         self.step(name, "is there", value.absent != Absent::No, Some("the buffer is not there".to_owned()))
+    }
+
+    /// A buffer in which nothing is matched, and which is not absent.
+    fn empty(&mut self, value: &ValueCheck) -> bool {
+        let name = self.rules.buffers.name(value.buffer);
+        self.step(name, "has something to match", false, Some("the buffer is there and empty".to_owned()))
     }
 
     fn value_of(&mut self, value: &ValueCheck, protocol: ProtocolId, tx: &dyn Transaction) -> bool {
@@ -369,9 +556,19 @@ impl Run<'_, '_> {
         let mut scratch = Vec::new();
         for index in 0.. {
             scratch.clear();
-            let view = tx.buffer(BufferQuery { id: spec.id, direction, index }, &mut scratch);
-            let Some(view) = view else {
-                return if index == 0 { self.missing(value) } else { false };
+            let query = BufferQuery { id: spec.id, direction, index };
+            let Some(view) = tx.buffer(query, &mut scratch) else {
+                if index != 0 {
+                    return false;
+                }
+                if tx.is_present(query) {
+                    return self.empty(value);
+                }
+                if value.absent != Absent::No && !is_read(tx, protocol, spec, direction) {
+                    let name = self.rules.buffers.name(value.buffer);
+                    return self.step(name, "is absent", false, Some("not yet known".to_owned()));
+                }
+                return self.missing(value);
             };
             // Of several values the last that was tried is shown.
             self.steps.truncate(before);
@@ -482,14 +679,16 @@ fn shown(data: &[u8]) -> String {
 /// Detection with a rule that is traced. See the module.
 pub struct Traced {
     inner: Arc<dyn Function>,
-    tracer: Arc<Mutex<Tracer>>,
+    session: Arc<dyn Session>,
+    tracer: Mutex<Tracer>,
 }
 
 impl Traced {
-    /// Around detection, whose rules are those of the tracer.
+    /// Around detection, for one worker.
     #[must_use]
-    pub fn new(inner: Arc<dyn Function>, tracer: Arc<Mutex<Tracer>>) -> Self {
-        Traced { inner, tracer }
+    pub fn new(inner: Arc<dyn Function>, session: Arc<dyn Session>) -> Self {
+        let tracer = Tracer { kept: session.kept(), ..Tracer::default() };
+        Traced { inner, session, tracer: Mutex::new(tracer) }
     }
 }
 
@@ -506,15 +705,24 @@ impl Function for Traced {
         Some(self.inner.as_ref())
     }
 
-    fn is_idle(&self) -> bool {
-        // It is asked about each packet.
-        false
+    fn together(&self) -> Together {
+        // Each packet is asked about by itself, as in a capture.
+        Together::Apart
     }
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
         let before = context.findings.len();
         let decision = self.inner.payload(context);
-        self.tracer.lock().unwrap_or_else(PoisonError::into_inner).packet(context, before);
+        if let Some(asked) = self.session.rule(context) {
+            let traced = contained(|| {
+                let mut tracer = self.tracer.lock().unwrap_or_else(PoisonError::into_inner);
+                tracer.packet(&asked, context, before)
+            });
+            match traced {
+                Ok(outcome) => self.session.take(context, &asked, outcome),
+                Err(panicked) => self.session.fail(&panicked),
+            }
+        }
         decision
     }
 }

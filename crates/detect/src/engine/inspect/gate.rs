@@ -249,7 +249,8 @@ impl Pass<'_, '_> {
         match decided.act {
             Act::Nothing => Carried::On,
             Act::Accept(reach) => {
-                if decided.pass && reach == Reach::Flow && self.has_flow && self.flow.state.passed.is_none() {
+                let of_flow = reach == Reach::Flow && self.worker.decides_flow;
+                if decided.pass && of_flow && self.flow.state.passed.is_none() {
                     self.flow.state.passed = Some(id.unwrap_or_default());
                 }
                 self.passes |= decided.pass;
@@ -258,7 +259,7 @@ impl Pass<'_, '_> {
                     Reach::Tx => Carried::Tx,
                     Reach::Packet => Carried::Packet,
                     Reach::Flow => {
-                        if self.has_flow {
+                        if of_flow {
                             self.flow.state.accepted = Some(id.unwrap_or_default());
                         }
                         Carried::Flow
@@ -266,7 +267,7 @@ impl Pass<'_, '_> {
                 }
             }
             Act::Refuse { flow, reject } => {
-                Carried::Refused(Refusal { cause, flow: flow && self.has_flow, reject, rule: id })
+                Carried::Refused(Refusal { cause, flow: flow && self.worker.decides_flow, reject, rule: id })
             }
         }
     }

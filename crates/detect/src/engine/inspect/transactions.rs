@@ -12,7 +12,7 @@ use crate::model::content::VARIABLES_MAX;
 use crate::model::firewall::Gate;
 use crate::model::prefilter::{TxRules, check_directions};
 use crate::model::signature::{Absent, Member, Signature, TxCheck, ValueCheck};
-use bartizan_applayer::protocol::{BufferKind, ProtocolId, ProtocolSpec};
+use bartizan_applayer::protocol::{BufferKind, BufferSpec, ProtocolId, ProtocolSpec};
 use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
 use bartizan_base::{Direction, PerDirection};
 use bartizan_function::{AppView, Mark};
@@ -24,6 +24,21 @@ const ENCRYPTED: &str = "tls.encrypted";
 /// Whether all of a transaction's direction is there, so that whoever looks at it now has seen its end.
 fn is_over(tx: &dyn Transaction, spec: &ProtocolSpec, direction: Direction) -> bool {
     tx.progress(direction) >= spec.complete[direction] || tx.common().ended[direction]
+}
+
+/// Whether a direction of a transaction was read as far as a buffer can lie in it: what is not there by then
+/// is absent. What ended, or is not seen, before that
+/// was not read.
+pub(crate) fn is_read(
+    tx: &dyn Transaction,
+    protocol: ProtocolId,
+    spec: &BufferSpec,
+    direction: Direction,
+) -> bool {
+    let progress = tx.progress(direction);
+    let of_protocol = bartizan_applayer::protocols::spec(protocol);
+    of_protocol.is_some_and(|of_protocol| progress >= of_protocol.complete[direction])
+        || if spec.kind.grows() { progress > spec.state } else { progress >= spec.ready }
 }
 
 impl Pass<'_, '_> {
@@ -442,13 +457,13 @@ impl Pass<'_, '_> {
         if !directions[direction] {
             return Answer::NotYet;
         }
-        let ended = tx.common().ended[direction];
-        let past = tx.progress(direction) >= spec.ready || ended;
-        if !past && !spec.kind.grows() && tx.progress(direction) < spec.early {
+        let (progress, ended) = (tx.progress(direction), tx.common().ended[direction]);
+        let past = progress >= spec.ready || ended;
+        if !past && !spec.kind.grows() && progress < spec.early {
             return Answer::NotYet;
         }
         let complete = bartizan_applayer::protocols::spec(protocol)
-            .is_some_and(|s| tx.progress(direction) >= s.complete[direction])
+            .is_some_and(|of_protocol| progress >= of_protocol.complete[direction])
             || ended;
         // Where one progress stands for both directions, a buffer of both fails only when the other direction cannot
         // match any more either.
@@ -480,8 +495,12 @@ impl Pass<'_, '_> {
         if !found && !past && !spec.kind.grows() {
             answer = Answer::NotYet;
         } else if !found {
-            answer = match check.absent {
-                Absent::Only | Absent::OrElse => Answer::Yes,
+            let present =
+                check.absent != Absent::No && tx.is_present(BufferQuery { id: spec.id, direction, index: 0 });
+            answer = match if present { Absent::No } else { check.absent } {
+                Absent::Only | Absent::OrElse if is_read(tx, protocol, spec, direction) => Answer::Yes,
+                Absent::Only | Absent::OrElse if complete => Answer::No,
+                Absent::Only | Absent::OrElse => Answer::NotYet,
                 Absent::No if complete || !spec.kind.grows() && past => Answer::No,
                 Absent::No => Answer::NotYet,
             };

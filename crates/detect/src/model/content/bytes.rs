@@ -141,6 +141,11 @@ pub enum MathOperator {
     ShiftRight,
 }
 
+/// A `byte_jump` of this much or less is a number of 64 bits without a sign, and leads beyond the end.
+/// Smaller steps back are
+/// what a sign, a `post_offset` or a multiplication that wraps makes of a number.
+const JUMP_LEAST: i64 = -(1 << 46);
+
 /// Position of a field in a buffer, if it lies within.
 fn position(base: usize, offset: i64, length: usize) -> Option<usize> {
     let at = i64::try_from(base).ok()?.checked_add(offset)?;
@@ -158,9 +163,13 @@ impl NumberField {
         variables: &[u64; VARIABLES_MAX],
         little: bool,
     ) -> Option<(u64, usize)> {
+        // Of nothing no number is read, not even one without bytes.
+        if buffer.is_empty() {
+            return None;
+        }
         let base = if self.relative { cursor } else { 0 };
-        let at = position(base, self.offset.value(variables), buffer.len())?;
-        let wanted = usize::try_from(self.bytes.value(variables)).ok()?;
+        let at = position(base, self.offset.step(variables), buffer.len())?;
+        let wanted = usize::try_from(self.bytes.step(variables)).ok()?;
         match self.string {
             None => {
                 let bytes = buffer.get(at..at.checked_add(wanted)?)?;
@@ -272,20 +281,15 @@ impl ByteJump {
         if buffer.is_empty() {
             return None;
         }
-        // Without bytes to read the jump is the post offset alone (`byte_jump:0,0,from_end,post_offset -n`); then the
-        // offset may even lie beyond the end.
-        let (value, behind) = if self.field.bytes.value(variables) == 0 && self.field.string.is_none() {
-            let base = if self.field.relative { cursor } else { 0 };
-            let at = i64::try_from(base).ok()?.checked_add(self.field.offset.value(variables))?;
-            (0, usize::try_from(at).ok()?)
-        } else {
-            self.field.read(buffer, cursor, variables, little)?
-        };
+        let (value, behind) = self.number(buffer, cursor, variables, little)?;
         let mut jump = masked(value, self.bitmask).wrapping_mul(u64::from(self.multiplier));
         if self.align {
             jump = jump.wrapping_add(3) & !3;
         }
-        let jump = jump.wrapping_add_signed(self.post_offset.value(variables)).cast_signed();
+        let jump = jump.wrapping_add_signed(self.post_offset.step(variables)).cast_signed();
+        if jump <= JUMP_LEAST {
+            return None;
+        }
         let base = if self.from_beginning {
             0
         } else if self.from_end {
@@ -296,6 +300,23 @@ impl ByteJump {
         // A jump to before the start ends at the start; one beyond the end fails.
         let at = i64::try_from(base).ok()?.checked_add(jump)?.max(0);
         usize::try_from(at).ok().filter(|at| *at <= buffer.len())
+    }
+
+    /// The number and the position behind it. Without bytes to read it is 0, and the offset alone has to lie
+    /// in the buffer.
+    fn number(
+        &self,
+        buffer: &[u8],
+        cursor: usize,
+        variables: &[u64; VARIABLES_MAX],
+        little: bool,
+    ) -> Option<(u64, usize)> {
+        let NumberField { bytes, offset, relative, string, .. } = self.field;
+        if bytes.step(variables) != 0 || string.is_some() {
+            return self.field.read(buffer, cursor, variables, little);
+        }
+        let at = position(if relative { cursor } else { 0 }, offset.step(variables), buffer.len())?;
+        Some((0, at))
     }
 }
 

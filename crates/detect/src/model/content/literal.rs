@@ -43,7 +43,7 @@ pub struct Literal {
     pub fast_pattern_chop: Option<(u16, u16)>,
     /// An item that starts from this one's end follows (set by [`super::Program::link`]).
     pub anchors: bool,
-    /// That item can fail here and hold at a later occurrence (it is more than a `distance`).
+    /// That item can fail here and hold at a later occurrence: it is negated, or more than a `distance`.
     pub retried: bool,
     /// `replace`: bytes of the same length to put in its place, inline.
     pub replace: Option<Arc<[u8]>>,

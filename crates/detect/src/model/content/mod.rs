@@ -140,12 +140,14 @@ impl Program {
     ///
     /// That item belongs to the last literal or expression before it, whatever stands between. A literal with
     /// nothing but a `distance` is found behind the first occurrence or behind none, so it asks for no other.
+    /// A
+    /// negated one is the opposite: behind a later occurrence it is more likely to be missing.
     pub fn link(&mut self) {
         let mut last: Option<usize> = None;
         for index in 0..self.items.len() {
             let Some(item) = self.items.get_mut(index) else { break };
             let relative = item.is_relative();
-            let more = !matches!(item, Item::Literal(l) if l.place.within.is_none());
+            let more = !matches!(item, Item::Literal(l) if l.place.within.is_none() && !l.negated);
             let anchor = matches!(item, Item::Literal(_) | Item::Regex(_));
             if let Item::Base64 { inner, .. } = item {
                 Arc::make_mut(inner).link();

@@ -14,18 +14,6 @@ pub enum Number {
 }
 
 impl Number {
-    /// The value, given the rule's variables.
-    #[must_use]
-    pub fn value(self, variables: &[u64; VARIABLES_MAX]) -> i64 {
-        match self {
-            Number::Constant(value) => value,
-            Number::Variable(index) => {
-                let value = variables.get(usize::from(index)).copied().unwrap_or(0);
-                i64::try_from(value).unwrap_or(i64::MAX)
-            }
-        }
-    }
-
     /// The value as a place of 32 bits: that of a variable wraps, as in Suricata.
     pub(crate) fn place(self, variables: &[u64; VARIABLES_MAX]) -> i64 {
         match self {
@@ -37,7 +25,9 @@ impl Number {
         }
     }
 
-    /// The same, counted from a place: in its upper half a variable counts backwards.
+    /// The value with a sign, as a step from a place or a number of bytes: in its upper half a variable is
+    /// negative (the result
+    /// of `byte_math` may be below 0).
     pub(crate) fn step(self, variables: &[u64; VARIABLES_MAX]) -> i64 {
         match self {
             Number::Constant(value) => value,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Files of sets: one value a line, with a reputation behind a comma for `datarep`, or JSON.
 
-use super::{Dataset, DatasetError, Kind};
+use super::{Dataset, DatasetError, Kind, SkippedEntries};
 use crate::encoding::base64::{self, Mode};
 use serde_json::Value;
 use std::path::Path;
@@ -31,53 +31,81 @@ pub enum Format {
     },
 }
 
-/// Reads a file into a set.
-pub(super) fn load(set: &Dataset, path: &Path, bytes: &[u8], format: &Format) -> Result<(), DatasetError> {
+/// Reads a file into a set. Lines and objects that cannot be understood are left out, as in Suricata.
+///
+/// # Errors
+/// The file as a whole is not what the rule says of it.
+pub(super) fn load(
+    set: &Dataset,
+    path: &Path,
+    bytes: &[u8],
+    format: &Format,
+    skipped: &mut SkippedEntries,
+) -> Result<(), DatasetError> {
     let at = |line: usize, what: &'static str| DatasetError::BadValue { path: path.to_owned(), line, what };
     match format {
-        Format::Lines => lines(set, bytes).map_err(|(line, what)| at(line, what)),
+        Format::Lines => {
+            lines(set, path, bytes, skipped);
+            Ok(())
+        }
         Format::Json { path: keys, value, remove } => {
             let tree: Value = serde_json::from_slice(bytes).map_err(|e| at(e.line(), "this is not JSON"))?;
             let list = follow(&tree, keys).and_then(Value::as_array);
-            let list = list.ok_or_else(|| at(0, "there is no array where `array_key` says"))?;
-            objects(set, list.iter(), value, *remove).map_err(|what| at(0, what))
-        }
-        Format::JsonLines { value, remove } => {
-            let mut all = Vec::new();
-            for (number, line) in bytes.split(|b| *b == b'\n').enumerate() {
-                if !line.trim_ascii().is_empty() {
-                    all.push(serde_json::from_slice(line).map_err(|_| at(number + 1, "this is not JSON"))?);
+            let list = list.ok_or_else(|| at(1, "there is no array where `array_key` says"))?;
+            let mut found = list.is_empty();
+            for (number, entry) in list.iter().enumerate() {
+                match object(set, entry, value, *remove) {
+                    Ok(has_key) => found |= has_key,
+                    Err(what) => {
+                        found = true;
+                        skipped.add(path, 1, b"", format!("{what} (object {} of the array)", number + 1));
+                    }
                 }
             }
-            objects(set, all.iter(), value, *remove).map_err(|what| at(0, what))
+            if found { Ok(()) } else { Err(at(1, NO_KEY)) }
+        }
+        Format::JsonLines { value, remove } => {
+            let mut found = None;
+            for (number, line) in bytes.split(|b| *b == b'\n').enumerate() {
+                if line.trim_ascii().is_empty() {
+                    continue;
+                }
+                let read = serde_json::from_slice::<Value>(line).map_err(|_| "this is not JSON");
+                match read.and_then(|entry| object(set, &entry, value, *remove)) {
+                    Ok(has_key) => found = Some(found.unwrap_or(false) || has_key),
+                    Err(what) => {
+                        found = Some(true);
+                        skipped.add(path, number + 1, line, what);
+                    }
+                }
+            }
+            if found == Some(false) { Err(at(1, NO_KEY)) } else { Ok(()) }
         }
     }
 }
+
+/// What is wrong with a file whose objects are others than the rule says.
+const NO_KEY: &str = "no object has the key that `value_key` names";
+
+/// What is wrong with a value that is written otherwise than the set's.
+const OTHER_TYPE: &str = "the value is not of the set's type";
 
 fn follow<'v>(tree: &'v Value, keys: &str) -> Option<&'v Value> {
     keys.split('.').filter(|key| !key.is_empty()).try_fold(tree, |value, key| value.get(key))
 }
 
-fn objects<'v>(
-    set: &Dataset,
-    list: impl Iterator<Item = &'v Value>,
-    key: &str,
-    remove: bool,
-) -> Result<(), &'static str> {
-    let mut found = false;
-    for object in list {
-        let Some(value) = follow(object, key) else { continue };
-        let text = value.as_str().ok_or("a value is no string")?;
-        let bytes = set.kind.parse(text).ok_or("a value is not of the set's type")?;
-        if set.kind.key(&bytes).is_none() {
-            return Err("a value is not of the set's type");
-        }
-        set.add(&bytes);
-        let kept = if remove { without(object, key) } else { object.to_string() };
-        set.set_context(&bytes, kept.as_bytes());
-        found = true;
+/// Adds the value of an object, if it has the key; whether it has.
+fn object(set: &Dataset, object: &Value, key: &str, remove: bool) -> Result<bool, &'static str> {
+    let Some(value) = follow(object, key) else { return Ok(false) };
+    let text = value.as_str().ok_or("the value is no string")?;
+    let bytes = set.kind.parse(text).ok_or(OTHER_TYPE)?;
+    if set.kind.key(&bytes).is_none() {
+        return Err(OTHER_TYPE);
     }
-    if found { Ok(()) } else { Err("no object has the key that `value_key` names") }
+    set.add(&bytes);
+    let kept = if remove { without(object, key) } else { object.to_string() };
+    set.set_context(&bytes, kept.as_bytes());
+    Ok(true)
 }
 
 /// An object without the value that keys lead to.
@@ -91,39 +119,48 @@ fn without(object: &Value, keys: &str) -> String {
     copy.to_string()
 }
 
-fn lines(set: &Dataset, bytes: &[u8]) -> Result<(), (usize, &'static str)> {
+fn lines(set: &Dataset, path: &Path, bytes: &[u8], skipped: &mut SkippedEntries) {
     let mut with_reputation: Option<bool> = None;
-    for (number, line) in bytes.split(|b| *b == b'\n').enumerate() {
-        let at = |what| (number + 1, what);
-        let line = core::str::from_utf8(line).map_err(|_| at("the line is not UTF-8"))?.trim();
-        if line.is_empty() {
+    for (number, text) in bytes.split(|b| *b == b'\n').enumerate() {
+        if text.trim_ascii().is_empty() {
             continue;
         }
-        let (value, reputation) = match line.split_once(',') {
-            Some((value, reputation)) => (value.trim(), Some(reputation.trim())),
-            None => (line, None),
-        };
-        if *with_reputation.get_or_insert(reputation.is_some()) != reputation.is_some() {
-            return Err(at("either all lines have a reputation or none"));
+        if let Err(what) = line(set, text, &mut with_reputation) {
+            skipped.add(path, number + 1, text, what);
         }
-        let reputation = match reputation {
-            Some(text) => text.parse().map_err(|_| at("the reputation is no number from 0 to 65535"))?,
-            None => 0,
-        };
-        let bytes = if set.kind == Kind::String {
-            let mut decoded = Vec::new();
-            if !base64::decode(value.as_bytes(), Mode::Strict, &mut decoded) {
-                return Err(at("the string is not in base64"));
-            }
-            decoded
-        } else {
-            set.kind.parse(value).ok_or_else(|| at("the value is not of the set's type"))?
-        };
-        if set.kind.key(&bytes).is_none() {
-            return Err(at("the value is not of the set's type"));
-        }
-        set.add_with(&bytes, reputation);
     }
+}
+
+/// Adds the value of a line. `with_reputation`: whether lines have reputations, known by the first line.
+fn line(set: &Dataset, text: &[u8], with_reputation: &mut Option<bool>) -> Result<(), &'static str> {
+    let text = core::str::from_utf8(text).map_err(|_| "the line is not UTF-8")?.trim();
+    let (value, reputation) = match text.split_once(',') {
+        Some((value, reputation)) => (value.trim(), Some(reputation.trim())),
+        None => (text, None),
+    };
+    if with_reputation.is_some_and(|rated| rated != reputation.is_some()) {
+        return Err("either all lines have a reputation or none");
+    }
+    let rated = reputation.is_some();
+    let reputation = match reputation {
+        Some(text) => text.parse().map_err(|_| "the reputation is no number from 0 to 65535")?,
+        None => 0,
+    };
+    let bytes = if set.kind == Kind::String {
+        let mut decoded = Vec::new();
+        if !base64::decode(value.as_bytes(), Mode::Strict, &mut decoded) {
+            return Err("the string is not in base64");
+        }
+        decoded
+    } else {
+        set.kind.parse(value).ok_or(OTHER_TYPE)?
+    };
+    if set.kind.key(&bytes).is_none() {
+        return Err(OTHER_TYPE);
+    }
+    // A line that is left out says nothing of the others.
+    with_reputation.get_or_insert(rated);
+    set.add_with(&bytes, reputation);
     Ok(())
 }
 
@@ -139,9 +176,21 @@ mod tests {
     }
 
     fn read(kind: Kind, text: &str, format: &Format) -> Result<std::sync::Arc<Dataset>, String> {
-        let set = set(kind);
-        load(&set, Path::new("file"), text.as_bytes(), format).map_err(|e| e.to_string())?;
-        Ok(set)
+        read_some(kind, text, format).map(|(set, skipped)| {
+            assert!(skipped.is_empty(), "{skipped:?}");
+            set
+        })
+    }
+
+    /// The set, and the lines that are left out of it.
+    fn read_some(
+        kind: Kind,
+        text: &str,
+        format: &Format,
+    ) -> Result<(std::sync::Arc<Dataset>, Vec<usize>), String> {
+        let (set, mut skipped) = (set(kind), SkippedEntries::default());
+        load(&set, Path::new("file"), text.as_bytes(), format, &mut skipped).map_err(|e| e.to_string())?;
+        Ok((set, skipped.entries().iter().map(|entry| entry.line).collect()))
     }
 
     #[test]
@@ -154,14 +203,25 @@ mod tests {
         assert_eq!(md5.get(&[0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef].repeat(2)), Some(5));
         let ip = read(Kind::Ip, "192.0.2.1\n2001:db8::1\n", &Format::Lines).unwrap();
         assert_eq!((ip.len(), ip.get(&[192, 0, 2, 1])), (2, Some(0)));
-        for (kind, text, wrong) in [
-            (Kind::String, "YQ==\n*\n", "line 2"),
-            (Kind::Md5, "0123\n", "line 1"),
-            (Kind::Ipv4, "2001:db8::1", "line 1"),
-            (Kind::String, "YQ==,1\nYg==", "line 2"),
-            (Kind::String, "YQ==,high", "line 1"),
+    }
+
+    #[test]
+    fn lines_that_cannot_be_understood_are_left_out() {
+        let digest = "0123456789abcdef0123456789abcdef";
+        let sha256 = digest.repeat(2);
+        for (kind, text, lines, values) in [
+            (Kind::String, "YQ==\n*\nYg==\nYQ\n".to_owned(), vec![2, 4], 2),
+            (Kind::String, "*\n\n".to_owned(), vec![1], 0),
+            (Kind::Md5, format!("0123\n{digest}\n{digest}00\nzz\n"), vec![1, 3, 4], 1),
+            (Kind::Sha256, format!("{digest}\n{sha256}\n"), vec![1], 1),
+            (Kind::Ipv4, "2001:db8::1\n192.0.2.1\n192.0.2.0/24\n192.0.2.300\n".to_owned(), vec![1, 3, 4], 1),
+            (Kind::Ip, "bad\n2001:db8::1\n2001:db8::/32\n192.0.2.1\n".to_owned(), vec![1, 3], 2),
+            (Kind::String, "YQ==,1\nYg==\nYw==,2\n".to_owned(), vec![2], 2),
+            (Kind::String, "Yg==\nYQ==,1\n".to_owned(), vec![2], 1),
+            (Kind::String, "YQ==,high\nYg==,65536\nYw==,65535\nZA==,-1".to_owned(), vec![1, 2, 4], 1),
         ] {
-            assert!(read(kind, text, &Format::Lines).unwrap_err().contains(wrong), "{text}");
+            let (set, skipped) = read_some(kind, &text, &Format::Lines).unwrap();
+            assert_eq!((skipped, set.len()), (lines, values), "{text}");
         }
     }
 
@@ -184,9 +244,16 @@ mod tests {
         assert_eq!(read(Kind::Ip, flat, &json("", "ip")).unwrap().len(), 2);
         let by_line = Format::JsonLines { value: "h".to_owned(), remove: false };
         assert_eq!(read(Kind::String, "{\"h\":\"a\"}\n\n{\"h\":\"b\"}\n", &by_line).unwrap().len(), 2);
-        assert!(read(Kind::String, "{\"h\":1}", &by_line).is_err());
         assert!(read(Kind::String, "{\"g\":\"a\"}", &by_line).is_err());
-        assert!(read(Kind::String, "{\"h\":\"a\"}\n{", &by_line).unwrap_err().contains("line 2"));
         assert!(read(Kind::String, flat, &json("nowhere", "ip")).is_err());
+        assert!(read(Kind::String, "[{", &json("", "ip")).unwrap_err().contains("line 1"));
+        assert!(read(Kind::String, "[]", &json("", "ip")).unwrap().is_empty());
+        // Objects that cannot be understood are left out.
+        let some = "{\"h\":1}\n{\"h\":\"a\"}\n{\n{\"g\":\"b\"}\n{\"h\":\"c\"}\n";
+        let (set, skipped) = read_some(Kind::String, some, &by_line).unwrap();
+        assert_eq!((set.len(), skipped), (2, vec![1, 3]));
+        let some = r#"[{"ip": "192.0.2.1"}, {"ip": "bad"}, {"ip": 5}, {"x": 1}, {"ip": "2001:db8::1"}]"#;
+        let (set, skipped) = read_some(Kind::Ip, some, &json("", "ip")).unwrap();
+        assert_eq!((set.len(), skipped.len()), (2, 2));
     }
 }

@@ -9,13 +9,16 @@
 
 mod load;
 mod reputation;
+mod skipped;
 
 pub use load::Format;
 pub use reputation::{Reputation, ReputationError};
+pub use skipped::{ENTRIES_SHOWN, SkippedEntries, SkippedEntry};
 
 use crate::encoding::base64;
 use bartizan_base::{SettingError, Settings, parse_size};
 use bartizan_events::output::Rights;
+use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
@@ -172,12 +175,12 @@ pub enum DatasetError {
         /// Why.
         error: std::io::Error,
     },
-    /// A value of its file cannot be understood.
+    /// Its file cannot be understood.
     #[error("{path}, line {line}: {what}")]
     BadValue {
         /// The file.
         path: PathBuf,
-        /// Line from 1; 0 where the format has no lines.
+        /// Line from 1.
         line: usize,
         /// What is wrong.
         what: &'static str,
@@ -372,6 +375,27 @@ pub struct Request {
 #[derive(Debug, Default)]
 pub struct Datasets {
     sets: Mutex<HashMap<String, Arc<Dataset>>>,
+    /// What was left out of files since it was taken.
+    skipped: Mutex<SkippedEntries>,
+    /// Files that were read since they were taken.
+    read: Mutex<Vec<ListFile>>,
+}
+
+/// A list that was read from a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListFile {
+    /// The file.
+    pub path: PathBuf,
+    /// SHA-256 of its bytes.
+    pub sha256: [u8; 32],
+}
+
+impl ListFile {
+    /// A file with these bytes.
+    #[must_use]
+    pub fn new(path: &Path, bytes: &[u8]) -> Self {
+        ListFile { path: path.to_owned(), sha256: Sha256::digest(bytes).into() }
+    }
 }
 
 impl Datasets {
@@ -391,9 +415,37 @@ impl Datasets {
             return Ok(Arc::clone(set));
         }
         let merged = with_settings(settings, request)?;
-        let set = Arc::new(make(&merged)?);
+        let mut skipped = SkippedEntries::default();
+        let (set, read) = make(&merged, &mut skipped)?;
+        let set = Arc::new(set);
+        self.note_skipped(skipped);
+        read.into_iter().for_each(|list| self.note_read(list));
         sets.insert(request.name.clone(), Arc::clone(&set));
         Ok(set)
+    }
+
+    /// Keeps what was left out of a list until it is reported.
+    pub(in crate::state) fn note_skipped(&self, entries: SkippedEntries) {
+        if let Ok(mut skipped) = self.skipped.lock() {
+            skipped.append(entries);
+        }
+    }
+
+    /// Takes what was left out of lists since the last call.
+    pub(in crate::state) fn take_skipped(&self) -> SkippedEntries {
+        self.skipped.lock().map(|mut skipped| std::mem::take(&mut *skipped)).unwrap_or_default()
+    }
+
+    /// Keeps that a list was read until it is asked for.
+    pub(in crate::state) fn note_read(&self, list: ListFile) {
+        if let Ok(mut read) = self.read.lock() {
+            read.push(list);
+        }
+    }
+
+    /// Takes the lists that were read since the last call.
+    pub(in crate::state) fn take_read(&self) -> Vec<ListFile> {
+        self.read.lock().map(|mut read| std::mem::take(&mut *read)).unwrap_or_default()
     }
 
     /// Before rules are loaded anew: sets that only load a file are read again when a rule asks for them. Rules that
@@ -473,7 +525,13 @@ fn with_settings(settings: &Settings, request: &Request) -> Result<Request, Data
     Ok(merged)
 }
 
-fn make(request: &Request) -> Result<Dataset, DatasetError> {
+/// Makes a set. A file that the set is also saved to is the program's own state, and no list that it was
+/// given.
+fn make(
+    request: &Request,
+    skipped: &mut SkippedEntries,
+) -> Result<(Dataset, Option<ListFile>), DatasetError> {
+    let mut read = None;
     let kind = request.kind.ok_or_else(|| DatasetError::NoType(request.name.clone()))?;
     let set = Dataset {
         name: request.name.clone(),
@@ -487,7 +545,10 @@ fn make(request: &Request) -> Result<Dataset, DatasetError> {
     };
     if let Some(path) = &request.load {
         match std::fs::read(path) {
-            Ok(bytes) => load::load(&set, path, &bytes, &request.format)?,
+            Ok(bytes) => {
+                load::load(&set, path, &bytes, &request.format, skipped)?;
+                read = request.save.is_none().then(|| ListFile::new(path, &bytes));
+            }
             // A state that was never written is empty.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && request.save.is_some() => {}
             Err(error) => return Err(DatasetError::Unreadable { path: path.clone(), error }),
@@ -496,7 +557,7 @@ fn make(request: &Request) -> Result<Dataset, DatasetError> {
             return Err(DatasetError::TooLarge { path: path.clone(), memcap: set.memcap });
         }
     }
-    Ok(set)
+    Ok((set, read))
 }
 
 #[cfg(test)]

@@ -2,8 +2,10 @@
 //! Reputations of addresses: category file (`id,name,description`) and lists (`address[/length],category,score`), as
 //! `reputation-categories-file`, `default-reputation-path` and `reputation-files` of the settings name them.
 //!
-//! Read once per load of rules; traffic adds nothing.
+//! Read once per load of rules; traffic adds nothing. Lines that cannot be understood are left out and
+//! reported.
 
+use super::{ListFile, SkippedEntries};
 use bartizan_base::Settings;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
@@ -29,16 +31,6 @@ pub enum ReputationError {
         /// Why.
         error: String,
     },
-    /// A line cannot be understood.
-    #[error("{path}, line {line}: {what}")]
-    BadLine {
-        /// The file.
-        path: PathBuf,
-        /// Line from 1.
-        line: usize,
-        /// What is wrong.
-        what: &'static str,
-    },
 }
 
 type Scores = SmallVec<[(u8, u8); 2]>;
@@ -53,20 +45,24 @@ pub struct Reputation {
 }
 
 impl Reputation {
-    /// Reads what the settings name.
+    /// Reads what the settings name; notes the files in `lists`.
     ///
     /// # Errors
-    /// Nothing is named; a file cannot be read or understood.
-    pub fn load(settings: &Settings) -> Result<Self, ReputationError> {
+    /// Nothing is named; a file cannot be read.
+    pub fn load(
+        settings: &Settings,
+        skipped: &mut SkippedEntries,
+        lists: &mut Vec<ListFile>,
+    ) -> Result<Self, ReputationError> {
         let categories = settings.get("reputation-categories-file").ok_or(ReputationError::NotConfigured)?;
         let folder = settings.get("default-reputation-path").map(Path::new);
         let mut reputation = Reputation::default();
         let path = Path::new(categories);
-        reputation.read_categories(path, &read(path)?)?;
+        reputation.read_categories(path, &read(path, lists)?, skipped);
         for item in settings.children("reputation-files") {
             let Some(name) = settings.get(&format!("reputation-files.{item}")) else { continue };
             let path = folder.map_or_else(|| PathBuf::from(name), |folder| folder.join(name));
-            reputation.read_scores(&path, &read(&path)?)?;
+            reputation.read_scores(&path, &read(&path, lists)?, skipped);
         }
         Ok(reputation)
     }
@@ -89,14 +85,14 @@ impl Reputation {
         self.len() == 0
     }
 
-    /// The score of an address in a category, 0 without one: its own, else that of the smallest network around it
-    /// that is listed.
+    /// The score of an address in a category: its own, else that of the smallest network around it that is
+    /// listed there.
+    /// A score of 0 is one.
     #[must_use]
-    pub fn score(&self, address: IpAddr, category: u8) -> u8 {
-        let in_list =
-            |scores: &Scores| scores.iter().find(|(c, _)| *c == category).map_or(0, |(_, score)| *score);
-        let own = self.hosts.get(&address).map_or(0, in_list);
-        if own > 0 {
+    pub fn score(&self, address: IpAddr, category: u8) -> Option<u8> {
+        let in_list = |scores: &Scores| scores.iter().find(|(c, _)| *c == category).map(|(_, score)| *score);
+        let own = self.hosts.get(&address).and_then(in_list);
+        if own.is_some() {
             return own;
         }
         let bits = bits(address);
@@ -106,72 +102,89 @@ impl Reputation {
             .rev()
             // Networks of IPv4 lie in their own part of the table.
             .filter(|(length, _)| !v4 || **length >= 96)
-            .find_map(|(length, networks)| networks.get(&masked(bits, *length)))
-            .map_or(0, in_list)
+            .find_map(|(length, networks)| networks.get(&masked(bits, *length)).and_then(in_list))
     }
 
-    fn read_categories(&mut self, path: &Path, text: &str) -> Result<(), ReputationError> {
-        for (line, fields) in records(text) {
-            let bad = |what| ReputationError::BadLine { path: path.to_owned(), line, what };
-            let [number, name, ..] = fields.as_slice() else {
-                return Err(bad("`number,name,description` is expected"));
-            };
-            let number = number.parse().ok().filter(|n| (1..CATEGORY_MAX).contains(n));
-            let number = number.ok_or_else(|| bad("a category has a number from 1 to 59"))?;
-            self.categories.insert((*name).to_owned(), number);
+    fn read_categories(&mut self, path: &Path, text: &str, skipped: &mut SkippedEntries) {
+        for (number, line) in records(text) {
+            match category_of(line) {
+                Ok((category, name)) => {
+                    self.categories.insert(name.to_owned(), category);
+                }
+                Err(what) => skipped.add(path, number, line.as_bytes(), what),
+            }
         }
-        Ok(())
     }
 
-    fn read_scores(&mut self, path: &Path, text: &str) -> Result<(), ReputationError> {
-        for (line, fields) in records(text) {
-            let bad = |what| ReputationError::BadLine { path: path.to_owned(), line, what };
-            let [address, category, score] = fields.as_slice() else {
-                return Err(bad("`address,category,score` is expected"));
-            };
-            let category = category.parse().ok().filter(|n| (1..CATEGORY_MAX).contains(n));
-            let category = category.ok_or_else(|| bad("a category has a number from 1 to 59"))?;
-            let score = score
-                .parse()
-                .ok()
-                .filter(|s| *s <= SCORE_MAX)
-                .ok_or_else(|| bad("a score is at most 127"))?;
-            let scores = match address.split_once('/') {
-                None => {
-                    let address = address.parse().map_err(|_| bad("this is no address"))?;
-                    self.hosts.entry(address).or_default()
-                }
-                Some((address, length)) => {
-                    let address: IpAddr = address.parse().map_err(|_| bad("this is no address"))?;
-                    let most = if address.is_ipv4() { 32 } else { 128 };
-                    let length: u8 = length
-                        .parse()
-                        .ok()
-                        .filter(|l| *l <= most)
-                        .ok_or_else(|| bad("this is no prefix length"))?;
-                    let length = length.saturating_add(128 - most);
-                    self.networks.entry(length).or_default().entry(masked(bits(address), length)).or_default()
-                }
-            };
-            scores.retain(|(c, _)| *c != category);
-            scores.push((category, score));
+    fn read_scores(&mut self, path: &Path, text: &str, skipped: &mut SkippedEntries) {
+        for (number, line) in records(text) {
+            if let Err(what) = self.add_score(line) {
+                skipped.add(path, number, line.as_bytes(), what);
+            }
         }
+    }
+
+    fn add_score(&mut self, line: &str) -> Result<(), &'static str> {
+        let fields = fields(line);
+        // What stands behind the score is read over, as in Suricata.
+        let [address, category, score, ..] = fields.as_slice() else {
+            return Err("`address,category,score` is expected");
+        };
+        let category = category_number(category)?;
+        let score = score.parse().ok().filter(|s| *s <= SCORE_MAX).ok_or("a score is at most 127")?;
+        let scores = match address.split_once('/') {
+            None => {
+                let address = address.parse().map_err(|_| "this is no address")?;
+                self.hosts.entry(address).or_default()
+            }
+            Some((address, length)) => {
+                let address: IpAddr = address.parse().map_err(|_| "this is no address")?;
+                let most = if address.is_ipv4() { 32 } else { 128 };
+                let length: u8 =
+                    length.parse().ok().filter(|l| *l <= most).ok_or("this is no prefix length")?;
+                let length = length.saturating_add(128 - most);
+                self.networks.entry(length).or_default().entry(masked(bits(address), length)).or_default()
+            }
+        };
+        scores.retain(|(c, _)| *c != category);
+        scores.push((category, score));
         Ok(())
     }
 }
 
-fn read(path: &Path) -> Result<String, ReputationError> {
-    std::fs::read_to_string(path)
-        .map_err(|error| ReputationError::Unreadable { path: path.to_owned(), error: error.to_string() })
+/// Number and name of a line of the category file.
+fn category_of(line: &str) -> Result<(u8, &str), &'static str> {
+    match fields(line).as_slice() {
+        [number, name, ..] => Ok((category_number(number)?, *name)),
+        _ => Err("`number,name,description` is expected"),
+    }
 }
 
-/// Lines with their numbers and fields; empty ones and remarks left out.
-fn records(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
+fn category_number(text: &str) -> Result<u8, &'static str> {
+    text.parse().ok().filter(|n| (1..CATEGORY_MAX).contains(n)).ok_or("a category has a number from 1 to 59")
+}
+
+/// The text of a file. A line that is not UTF-8 has characters then that no number and no address has.
+fn read(path: &Path, lists: &mut Vec<ListFile>) -> Result<String, ReputationError> {
+    let unreadable = |error: std::io::Error| ReputationError::Unreadable {
+        path: path.to_owned(),
+        error: error.to_string(),
+    };
+    let bytes = std::fs::read(path).map_err(unreadable)?;
+    lists.push(ListFile::new(path, &bytes));
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Lines with their numbers; empty ones and remarks left out.
+fn records(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines()
         .enumerate()
         .map(|(number, line)| (number + 1, line.trim()))
         .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
-        .map(|(number, line)| (number, line.split(',').map(str::trim).collect()))
+}
+
+fn fields(line: &str) -> SmallVec<[&str; 4]> {
+    line.split(',').map(str::trim).collect()
 }
 
 /// The address as a number; IPv4 mapped into IPv6.
@@ -192,52 +205,64 @@ mod tests {
     use super::*;
 
     fn example() -> Reputation {
-        let mut reputation = Reputation::default();
+        let (mut reputation, mut skipped) = (Reputation::default(), SkippedEntries::default());
         let path = Path::new("list");
-        reputation.read_categories(path, "1,BadHosts,Known bad hosts\n2,GoodHosts,Known good\n").unwrap();
-        let list = "# remark\n10.0.0.0/24,1,20\n10.0.0.0/8,1,10\n10.0.0.7,2,100\n2001:db8::/32,1,30\n2001:db8::1,1,0\n";
-        reputation.read_scores(path, list).unwrap();
+        let categories = "1,BadHosts,Known bad hosts\n2,GoodHosts,Known good\n";
+        reputation.read_categories(path, categories, &mut skipped);
+        let list = "# remark\n10.0.0.0/24,1,20\n10.0.0.0/8,1,10\n10.0.0.7,2,100\n10.1.0.0/16,2,5\n10.2.0.0/16,1,0\n\
+                    2001:db8::/32,1,30\n2001:db8::1,1,0\n";
+        reputation.read_scores(path, list, &mut skipped);
+        assert!(skipped.entries().is_empty());
         reputation
     }
 
     #[test]
-    fn the_smallest_network_counts() {
+    fn the_smallest_network_of_the_category_counts() {
         let reputation = example();
         let score = |address: &str, name: &str| {
             reputation.score(address.parse().unwrap(), reputation.category(name).unwrap())
         };
         for (address, name, expected) in [
-            ("10.0.0.1", "BadHosts", 20),
-            ("10.9.0.1", "BadHosts", 10),
-            ("10.0.0.7", "GoodHosts", 100),
-            ("10.0.0.7", "BadHosts", 20),
-            ("11.0.0.1", "BadHosts", 0),
-            ("2001:db8::5", "BadHosts", 30),
-            ("2001:db9::5", "BadHosts", 0),
+            ("10.0.0.1", "BadHosts", Some(20)),
+            ("10.9.0.1", "BadHosts", Some(10)),
+            ("10.0.0.7", "GoodHosts", Some(100)),
+            ("10.0.0.7", "BadHosts", Some(20)),
+            ("10.1.0.7", "BadHosts", Some(10)),
+            ("10.1.0.7", "GoodHosts", Some(5)),
+            ("10.2.0.7", "BadHosts", Some(0)),
+            ("10.2.0.7", "GoodHosts", None),
+            ("11.0.0.1", "BadHosts", None),
+            ("2001:db8::5", "BadHosts", Some(30)),
+            ("2001:db8::1", "BadHosts", Some(0)),
+            ("2001:db9::5", "BadHosts", None),
         ] {
             assert_eq!(score(address, name), expected, "{address} {name}");
         }
-        assert_eq!((reputation.len(), reputation.category("Nothing")), (5, None));
+        assert_eq!((reputation.len(), reputation.category("Nothing")), (7, None));
     }
 
     #[test]
-    fn what_is_refused() {
-        let mut reputation = Reputation::default();
-        for list in
-            ["10.0.0.1,1", "10.0.0.1,0,5", "10.0.0.1,60,5", "10.0.0.1,1,128", "10.0.0.1/33,1,1", "x,1,1"]
-        {
-            let error = reputation.read_scores(Path::new("list"), list).unwrap_err();
-            assert!(matches!(error, ReputationError::BadLine { line: 1, .. }), "{list}");
-        }
-        assert!(reputation.read_categories(Path::new("c"), "0,None,x").is_err());
-        assert_eq!(Reputation::load(&Settings::new()).unwrap_err(), ReputationError::NotConfigured);
+    fn lines_that_cannot_be_understood_are_left_out() {
+        let (mut reputation, mut skipped) = (Reputation::default(), SkippedEntries::default());
+        let list = "10.0.0.1,1\n10.0.0.1,0,5\n10.0.0.1,60,5\n10.0.0.2,1,9\n10.0.0.1,1,128\n10.0.0.1/33,1,1\nx,1,1\n\
+                    10.0.0.1,1,-1\n2001:db8::/129,1,1\n2001:db8::2,1,9\n10.0.0.300,1,1\n\u{fffd},1,1\n";
+        reputation.read_scores(Path::new("list"), list, &mut skipped);
+        reputation.read_categories(Path::new("c"), "0,None,x\n60,Beyond,x\n1,Bad,x\nx,y\n3\n", &mut skipped);
+        let lines: Vec<_> = skipped.entries().iter().map(|entry| entry.line).collect();
+        assert_eq!(lines, [1, 2, 3, 5, 6, 7, 8, 9, 11, 12, 1, 2, 4, 5]);
+        assert_eq!(
+            (reputation.len(), reputation.category("Bad"), reputation.category("None")),
+            (2, Some(1), None)
+        );
+        let none = Reputation::load(&Settings::new(), &mut skipped, &mut Vec::new());
+        assert_eq!(none.unwrap_err(), ReputationError::NotConfigured);
     }
 
     #[test]
     fn ipv4_and_ipv6_never_meet() {
         let mut reputation = Reputation::default();
-        reputation.read_scores(Path::new("list"), "::/0,1,5\n").unwrap();
-        assert_eq!(reputation.score("192.0.2.1".parse().unwrap(), 1), 0);
-        assert_eq!(reputation.score("2001:db8::1".parse().unwrap(), 1), 5);
+        reputation.read_scores(Path::new("list"), "::/0,1,5\n", &mut SkippedEntries::default());
+        assert_eq!(reputation.score("192.0.2.1".parse().unwrap(), 1), None);
+        assert_eq!(reputation.score("2001:db8::1".parse().unwrap(), 1), Some(5));
     }
 }

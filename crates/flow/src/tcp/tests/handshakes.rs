@@ -115,6 +115,13 @@ impl Engine {
                 left.data.splice(0..0, front);
                 true
             }
+            Advice::Trim(trimmed) => {
+                left.data.drain(..trimmed as usize);
+                if !left.data.is_empty() || left.has(FIN) {
+                    left.seq = left.seq.wrapping_add(trimmed);
+                }
+                true
+            }
             Advice::Drop(_) => false,
         };
         self.rig.pair.settle(direction, &seg.data, &mut self.rig.budget);
@@ -188,6 +195,8 @@ struct Liar {
     other: Vec<u32>,
     /// What was answered last.
     heard: Option<Seg>,
+    /// The segment that acknowledges the last SYN/ACK.
+    cookie: Option<u32>,
     stamps: bool,
 }
 
@@ -224,8 +233,10 @@ impl Liar {
         let seq = if exact { *self.random.pick(&self.own) } else { seq };
         let ack = if flags & ACK != 0 || self.random.percent(5) { ack } else { 0 };
         let stamp = *self.random.pick(&[1000u32, 1000, 1000, 1010, 1020, 500]);
+        // What the other side has sent, and what nobody has.
+        let echo = *self.random.pick(&[0, 0, 1010, 4711, 1011]);
         Seg {
-            ts: (self.stamps && !self.random.percent(10)).then_some((stamp, 0)),
+            ts: (self.stamps && !self.random.percent(10)).then_some((stamp, echo)),
             fast_open: self.random.percent(20),
             wscale: self.random.percent(30).then_some(7),
             dies: self.random.percent(35),
@@ -264,8 +275,11 @@ fn lie_to(seed: u64, server: bool) -> usize {
     let (cookies, fast, stamps) = (server && random.percent(30), random.percent(30), random.percent(40));
     let mut host = if server { Host::new(At::Listen, iss, b"") } else { Host::client(iss, b"") };
     (host.cookies, host.fast, host.stamps) = (cookies, fast, stamps);
+    host.checks_echo = random.percent(50);
+    host.takes = random.below(30);
     let mut engine = Engine::new(false);
-    let mut liar = Liar { random, own: own.to_vec(), other: vec![iss, 77], heard: None, stamps };
+    let mut liar =
+        Liar { random, own: own.to_vec(), other: vec![iss, 77], heard: None, cookie: None, stamps };
     let tell = |engine: &mut Engine, host: &mut Host, liar: &mut Liar, seg: &Seg| {
         let mut answers = Vec::new();
         if let Some(left) = engine.pass(direction, seg, &fail) {
@@ -278,6 +292,9 @@ fn lie_to(seed: u64, server: bool) -> usize {
         for answer in answers {
             if let Some(answer) = engine.pass(direction.flip(), &answer, &fail) {
                 liar.other.push(answer.seq.wrapping_add(u32::from(answer.has(SYN))));
+                if answer.has(SYN | ACK) {
+                    liar.cookie = Some(answer.seq.wrapping_add(1));
+                }
                 if answer.has(ACK) && !answer.has(RST) {
                     liar.heard = Some(answer);
                 }
@@ -309,6 +326,14 @@ fn lie_to(seed: u64, server: bool) -> usize {
     }
     let truth = b"the true bytes of the connection, that the application is to read";
     for _ in 0..40 {
+        if cookies && host.at == At::Established && liar.random.percent(8) {
+            let fin = host.close();
+            if engine.pass(ToClient, &fin, &fail).is_some() && liar.random.percent(70) {
+                // Half of the servers hear it late.
+                let (seq, ack, dies) = (host.rcv_nxt, fin.seq.wrapping_add(1), liar.random.percent(50));
+                tell(&mut engine, &mut host, &mut liar, &Seg { dies, ..Seg::new(ACK, seq, ack, b"") });
+            }
+        }
         let seg = if liar.random.percent(25) {
             liar.own.push(host.rcv_nxt);
             liar.lie(!server)
@@ -317,6 +342,7 @@ fn lie_to(seed: u64, server: bool) -> usize {
             let begin = host.irs.wrapping_add(1);
             let begin = if cookies && host.at != At::Established { mine.wrapping_add(1) } else { begin };
             let ack = liar.heard.as_ref().map_or(host.snd_nxt, |heard| heard.seq.wrapping_add(1));
+            let ack = liar.cookie.filter(|_| host.at == At::Listen).unwrap_or(ack);
             let ack = if host.at == At::Established { host.snd_nxt } else { ack };
             if liar.random.percent(20) {
                 Seg { ts: stamps.then_some((1100, 0)), ..Seg::new(ACK, begin, ack, b"") }
@@ -415,9 +441,13 @@ fn connections_of_honest_hosts_pass_whole() {
         // Who keeps nothing but a cookie cannot bear that the ACK of the handshake is lost.
         (server.stamps, server.cookies) = (random.percent(50), bad == 0 && random.percent(50));
         for _ in 0..2 {
+            // A SYN/ACK may bring data, of which a client takes all, some or none.
+            server.eager = [0, 0, 1, 40][random.below(4)];
             // The same ports twice: the second connection begins when the first is over.
             let mut client = Host::client(random.draw() as u32, &question);
             client.stamps = random.percent(50);
+            (client.fast, client.takes) = (random.percent(60), [1, 7, usize::MAX][random.below(3)]);
+            client.checks_echo = random.percent(50);
             talk(&mut engine, &mut client, &mut server, &mut random, bad, seed);
             if bad == 0 && engine.dropped > 0 {
                 failing(seed)(&engine, "refused something of a clean connection");

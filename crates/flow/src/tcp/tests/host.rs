@@ -60,12 +60,20 @@ pub(super) enum At {
 #[derive(Clone, Debug)]
 pub(super) struct Host {
     pub(super) at: At,
-    /// Answers SYNs with cookies and keeps nothing.
+    /// Answers SYNs with cookies and keeps nothing, also not of a connection that is over.
     pub(super) cookies: bool,
+    /// The secret of its cookies.
+    secret: u32,
     /// Takes data of a SYN at once, without asking for a cookie of Fast Open; a client: takes data of a SYN/ACK.
     pub(super) fast: bool,
+    /// How many bytes of a SYN/ACK's data a client takes that does.
+    pub(super) takes: usize,
+    /// How many bytes its SYN/ACK brings.
+    pub(super) eager: usize,
     /// Uses timestamps when the other side does.
     pub(super) stamps: bool,
+    /// A client that answers a SYN/ACK with a RST whose echo is not a timestamp of its SYNs.
+    pub(super) checks_echo: bool,
     pub(super) iss: u32,
     pub(super) snd_una: u32,
     pub(super) snd_nxt: u32,
@@ -82,6 +90,8 @@ pub(super) struct Host {
     fin_at: Option<u32>,
     recent: Option<u32>,
     clock: u32,
+    /// When it sent its first SYN.
+    opened: Option<u32>,
     due: u32,
 }
 
@@ -90,8 +100,12 @@ impl Host {
         Host {
             at,
             cookies: false,
+            secret: iss,
             fast: false,
+            takes: usize::MAX,
+            eager: 0,
             stamps: false,
+            checks_echo: false,
             iss,
             snd_una: iss,
             snd_nxt: iss,
@@ -105,6 +119,7 @@ impl Host {
             fin_at: None,
             recent: None,
             clock: 1000,
+            opened: None,
             due: 0,
         }
     }
@@ -124,8 +139,12 @@ impl Host {
         vec![self.make(ACK, self.snd_nxt, b"")]
     }
 
+    fn eager(&self) -> usize {
+        self.eager.min(self.out.len())
+    }
+
     fn syn_ack(&self) -> Seg {
-        Seg { wscale: Some(7), ..self.make(SYN | ACK, self.iss, b"") }
+        Seg { wscale: Some(7), ..self.make(SYN | ACK, self.iss, &self.out[..self.eager()]) }
     }
 
     fn reset(to: &Seg) -> Vec<Seg> {
@@ -160,7 +179,7 @@ impl Host {
 
     /// The number that a cookie of Linux has: it holds that of the client and an index below 4.
     fn cookie(&self, client: u32) -> u32 {
-        self.iss.wrapping_add(client).wrapping_add(2)
+        self.secret.wrapping_add(client).wrapping_add(2)
     }
 
     fn begin(&mut self, s: &Seg) {
@@ -200,7 +219,7 @@ impl Host {
         }
         self.begin(s);
         self.iss = self.iss.wrapping_add(64_000);
-        (self.snd_una, self.snd_nxt) = (self.iss, self.iss.wrapping_add(1));
+        (self.snd_una, self.snd_nxt) = (self.iss, self.iss.wrapping_add(1 + self.eager() as u32));
         self.at = At::SynRecv;
         if self.fast && !s.data.is_empty() {
             self.put(s.seq.wrapping_add(1), &s.data);
@@ -221,6 +240,11 @@ impl Host {
         if !s.has(SYN) {
             return Vec::new();
         }
+        let mine = |echo: u32| self.opened.is_none_or(|at| !before(echo, at) && !before(self.clock, echo));
+        let foreign = s.ts.is_some_and(|(_, echo)| echo != 0 && !mine(echo));
+        if s.has(ACK) && self.stamps && self.checks_echo && foreign {
+            return Self::reset(s);
+        }
         self.begin(s);
         if !s.has(ACK) {
             self.at = At::SynRecv;
@@ -228,7 +252,7 @@ impl Host {
         }
         (self.at, self.snd_una) = (At::Established, s.ack);
         if self.fast {
-            self.put(s.seq.wrapping_add(1), &s.data);
+            self.put(s.seq.wrapping_add(1), &s.data[..s.data.len().min(self.takes)]);
         }
         self.acknowledge()
     }
@@ -248,7 +272,7 @@ impl Host {
         if !s.has(ACK) {
             return Vec::new();
         }
-        if s.ack != self.iss.wrapping_add(1) {
+        if before(s.ack, self.iss.wrapping_add(1)) || before(self.snd_nxt, s.ack) {
             return Self::reset(s);
         }
         (self.at, self.snd_una) = (At::Established, s.ack);
@@ -270,7 +294,7 @@ impl Host {
         }
         if s.has(RST) {
             if s.seq == self.rcv_nxt {
-                self.at = At::Closed;
+                self.at = if self.cookies { At::Listen } else { At::Closed };
                 return Vec::new();
             }
             return self.acknowledge();
@@ -320,6 +344,14 @@ impl Host {
         }
     }
 
+    /// Sends its FIN, and keeps nothing of the connection: the other side has acknowledged that, or has not
+    /// for too long.
+    pub(super) fn close(&mut self) -> Seg {
+        let fin = self.make(FIN | ACK, self.snd_nxt, b"");
+        self.at = At::Listen;
+        fin
+    }
+
     /// All it had to send is acknowledged, its FIN, too.
     pub(super) fn is_done(&self) -> bool {
         self.at == At::Established
@@ -337,6 +369,7 @@ impl Host {
         match self.at {
             At::SynSent => {
                 self.due = 6;
+                self.opened.get_or_insert(self.clock);
                 vec![Seg { wscale: Some(7), ..self.make(SYN, self.iss, b"") }]
             }
             At::SynRecv => {

@@ -67,6 +67,16 @@ fn conversation(sender: Direction, end: End) -> Vec<Packet> {
     packets
 }
 
+/// Whether a segment goes on, with all that its receiver does not have yet: it has what stands before
+/// `taken`.
+pub(super) fn goes_on(advice: Advice, segment: &Segment<'_>, taken: Seq) -> bool {
+    match advice {
+        Advice::Forward => true,
+        Advice::Trim(front) => front <= segment.len() && segment.seq.plus(front).at_most(taken),
+        _ => false,
+    }
+}
+
 fn play(config: StreamConfig, stamps: bool, packets: &[Packet], what: &str) {
     let mut rig = Rig::new(config);
     let stamped = |mut s: Segment<'static>, ts| {
@@ -82,10 +92,10 @@ fn play(config: StreamConfig, stamps: bool, packets: &[Packet], what: &str) {
         let mut s = segment(packet.flags, packet.seq, packet.ack, &body);
         s.window = packet.window;
         s.options.ts = stamps.then_some(packet.ts);
+        let acknowledged = rig.session.peers[packet.direction].last_ack;
         let out = rig.handle(packet.direction, &s);
-        assert_eq!(
-            out.advice,
-            Advice::Forward,
+        assert!(
+            goes_on(out.advice, &s, acknowledged),
             "{what}: packet {n}, {packet:?}, in {:?}: {:?}",
             out.previous,
             out.events
@@ -202,4 +212,236 @@ fn late_data_says_nothing_new() {
             "acknowledges something"
         );
     }
+}
+
+/// One host's packets in the order in which it sent them, and for each how many of the other's have to have
+/// come by before.
+type Sent = Vec<(Packet, usize)>;
+
+/// The six segments of a sender, one of which is lost, its tail-loss probe (RFC 8985 section 7) and what it
+/// sends again, and the acknowledgements of all that arrives. The receiver
+/// reads slowly, so that its window closes and opens.
+#[derive(Debug)]
+struct Recovery {
+    /// Which of the six, from 0; behind the observer, or before it.
+    lost: usize,
+    seen: bool,
+    /// Bytes that the receiver sends between its acknowledgements, behind so many of them.
+    speaks: Option<usize>,
+    /// Bytes that its application reads for each segment that arrives.
+    reads: u32,
+}
+
+const LEN: u32 = 1400;
+const SEGMENTS: usize = 6;
+/// The window that the receiver has room for: the six just fill it.
+const ROOM: u32 = SEGMENTS as u32 * LEN;
+
+impl Recovery {
+    /// What both send; `direction`: the sender's.
+    fn packets(&self, direction: Direction) -> PerDirection<Sent> {
+        let first = |direction| if direction == ToServer { 101 } else { 501 };
+        let (own, other) = (first(direction), first(direction.flip()));
+        let (mut sent, mut answers): (Sent, Sent) = (Vec::new(), Vec::new());
+        let mut time = 100;
+        let mut spoken = 0;
+        let (mut got, mut read, mut arrived) = (own, 0, [false; SEGMENTS]);
+        // The segments, the probe, the one that was lost.
+        let order = (0..SEGMENTS).chain([SEGMENTS - 1, self.lost]);
+        for (n, at) in order.enumerate() {
+            let again = n >= SEGMENTS;
+            let seq = own + at as u32 * LEN;
+            let arrives = again || at != self.lost;
+            time += 2;
+            if arrives || self.seen {
+                let ts = (time, 90 + spoken);
+                sent.push((Packet { direction, flags: A, seq, ack: other, len: LEN, window: 8192, ts }, 0));
+            }
+            if !arrives {
+                continue;
+            }
+            arrived[at] = true;
+            let whole = arrived.iter().take_while(|arrived| **arrived).count();
+            got = own + whole as u32 * LEN;
+            read = (read + self.reads).min(got - own);
+            let window = (ROOM + read - (got - own)) as u16;
+            let mut answer = |seq, len, flags| {
+                let ts = (time + 1, time);
+                let packet = Packet { direction: direction.flip(), flags, seq, ack: got, len, window, ts };
+                answers.push((packet, sent.len()));
+            };
+            answer(other + spoken, 0, A);
+            if self.speaks == Some(n) {
+                answer(other + spoken, 300, A);
+                spoken += 300;
+            }
+        }
+        // The receiver's own tail is probed for as well.
+        if spoken > 0 {
+            time += 2;
+            let packet = Packet {
+                direction: direction.flip(),
+                flags: A,
+                seq: other,
+                ack: got,
+                len: 300,
+                window: (ROOM + read - (got - own)) as u16,
+                ts: (time, time - 1),
+            };
+            answers.push((packet, sent.len()));
+        }
+        match direction {
+            ToServer => PerDirection::new(sent, answers),
+            ToClient => PerDirection::new(answers, sent),
+        }
+    }
+}
+
+/// What came by so far of an order, and the engine behind it.
+struct Order<'a> {
+    sent: &'a Sent,
+    answers: &'a Sent,
+    stamps: bool,
+    seen: std::collections::HashSet<Vec<u8>>,
+    refused: Vec<String>,
+}
+
+#[derive(Clone)]
+struct Reached {
+    session: TcpSession,
+    pair: StreamPair,
+    sent: usize,
+    /// Which answers came, the furthest of them, and the latest of those that it has overtaken.
+    came: u32,
+    furthest: usize,
+    overtaken: usize,
+    path: Vec<(Direction, usize)>,
+}
+
+impl Order<'_> {
+    /// Handles a packet.
+    fn step(&mut self, reached: &Reached, packet: &Packet, streams: bool) -> Reached {
+        let mut next = reached.clone();
+        let config = StreamConfig { strict: true, ..inline() };
+        let (mut counters, mut budget) = (StreamCounters::default(), MemoryBudget::new(0));
+        let body = vec![b'x'; packet.len as usize];
+        let mut s = segment(packet.flags, packet.seq, packet.ack, &body);
+        s.window = packet.window;
+        s.options.ts = self.stamps.then_some(packet.ts);
+        let arrival = Arrival {
+            direction: packet.direction,
+            now: Timestamp::from_parts(1000, 0),
+            policy: HostPolicy::Bsd,
+        };
+        let mut context = StreamContext { config: &config, counters: &mut counters, budget: &mut budget };
+        let mut out = Outcome::default();
+        let pair = streams.then_some(&mut next.pair);
+        let acknowledged = next.session.peers[packet.direction].last_ack;
+        next.session.handle(&s, arrival, pair, &mut context, &mut out);
+        for which in Direction::BOTH {
+            let own = if which == packet.direction { s.payload } else { &[] };
+            let stream = next.pair.stream_mut(which);
+            while let Some(AppChunk::Data { bytes, .. }) = stream.app(own) {
+                let len = bytes.len() as u64;
+                stream.app_consume(len);
+            }
+            while let Some(end) = stream.raw(own).map(|chunk| chunk.end()) {
+                stream.raw_consume(end);
+            }
+        }
+        next.pair.settle(packet.direction, s.payload, &mut budget);
+        if !goes_on(out.advice, &s, acknowledged) {
+            self.refused.push(format!("{packet:?} behind {:?}: {:?}", next.path, out.events));
+        }
+        next
+    }
+
+    /// All orders from here on: the sender's packets as it sent them, the answers by two processors.
+    fn all(&mut self, reached: &Reached, streams: bool) {
+        let mut key = vec![reached.sent as u8, reached.furthest as u8, reached.overtaken as u8];
+        key.extend(reached.came.to_be_bytes());
+        reached.session.export(&mut key);
+        for which in Direction::BOTH {
+            let stream = reached.pair.stream(which);
+            for number in [stream.acked(), stream.right_edge(), stream.app_progress(), stream.raw_progress()]
+            {
+                key.extend(number.to_be_bytes());
+            }
+        }
+        if !self.seen.insert(key) {
+            return;
+        }
+        if let Some((packet, _)) = self.sent.get(reached.sent).copied() {
+            let mut next = self.step(reached, &packet, streams);
+            next.path.push((packet.direction, reached.sent));
+            next.sent += 1;
+            self.all(&next, streams);
+        }
+        let waits = (0..self.answers.len()).find(|n| reached.came & 1 << n == 0);
+        for (n, (packet, after)) in self.answers.iter().copied().enumerate() {
+            // One processor's come in their order: what was overtaken, too.
+            let may = Some(n) == waits || n + 1 > reached.furthest;
+            if reached.came & 1 << n != 0 || after > reached.sent || !may {
+                continue;
+            }
+            let mut next = self.step(reached, &packet, streams);
+            next.path.push((packet.direction, n));
+            next.came |= 1 << n;
+            if n + 1 > reached.furthest {
+                next.furthest = n + 1;
+            } else {
+                next.overtaken = n + 1;
+            }
+            self.all(&next, streams);
+        }
+    }
+}
+
+/// Six segments of which one is lost, a tail-loss probe, and acknowledgements by two processors: in every
+/// order that the observer can see no packet of the connection is
+/// refused.
+#[test]
+fn a_connection_that_recovers_a_loss_passes_in_every_order() {
+    let (mut orders, mut wrong) = (0, Vec::new());
+    // Whether the receiver speaks as well, what it reads, whether there are timestamps, whether somebody
+    // reads.
+    let kinds = [(None, 0, true, false), (Some(4), 900, true, true), (Some(0), LEN, false, true)];
+    for direction in Direction::BOTH {
+        for (lost, seen) in (0..SEGMENTS).flat_map(|lost| [(lost, true), (lost, false)]) {
+            // The last kind holds for any loss as for the first.
+            for (speaks, reads, stamps, streams) in &kinds[..if lost == 0 { 3 } else { 2 }] {
+                let recovery = Recovery { lost, seen, speaks: *speaks, reads: *reads };
+                let packets = recovery.packets(direction);
+                let (sent, answers) = (&packets[direction], &packets[direction.flip()]);
+                let stamps = *stamps;
+                let mut order =
+                    Order { sent, answers, stamps, seen: Default::default(), refused: Vec::new() };
+                order.all(&opened(stamps), *streams);
+                orders += order.seen.len();
+                if let Some(first) = order.refused.first() {
+                    let count = order.refused.len();
+                    wrong.push(format!(
+                        "{direction:?}, {recovery:?}, stamps {stamps}, streams {streams}: {count} refused: {first}"
+                    ));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(orders > 10_000, "only {orders}");
+}
+
+/// A connection whose sides have as much room as the sender has to send.
+fn opened(stamps: bool) -> Reached {
+    let mut rig = Rig::new(StreamConfig { strict: true, ..inline() });
+    let stamped = |mut s: Segment<'static>, ts| {
+        s.options.ts = stamps.then_some(ts);
+        s.window = ROOM as u16;
+        s
+    };
+    rig.handle(ToServer, &stamped(segment(S, 100, 0, b""), (80, 0)));
+    rig.handle(ToClient, &stamped(segment(SA, 500, 101, b""), (81, 80)));
+    rig.handle(ToServer, &stamped(segment(A, 101, 501, b""), (82, 81)));
+    let Rig { session, pair, .. } = rig;
+    Reached { session, pair, sent: 0, came: 0, furthest: 0, overtaken: 0, path: Vec::new() }
 }

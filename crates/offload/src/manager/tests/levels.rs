@@ -12,6 +12,7 @@ const XDP: Habits = Habits {
     refuses: 0,
     seed: 1,
     windows: true,
+    early: false,
     level: Level::Xdp,
     fields: Fields::ALL,
     actions: Actions::ALL,

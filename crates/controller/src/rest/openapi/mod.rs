@@ -1,14 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The OpenAPI 3.1 document, made of the table of routes and the types. docs/reference/openapi.json is this, committed.
+//! The OpenAPI 3.0 document, made of the table of routes and the types. docs/reference/openapi.json is this,
+//! committed.
+//!
+//! 3.0, since generators of clients read it alike; what 3.1 has beyond is not needed here.
+
+mod dialect;
 
 use super::http::{Method, Problem};
 use super::route::{
-    CURSOR_PATTERN, NAME_PATTERN, NUMBER_CURSOR_PATTERN, Parameter, ParameterKind, Route, SchemaOf, schema,
+    CURSOR_PATTERN, NAME_PATTERN, NUMBER_CURSOR_PATTERN, Parameter, ParameterKind, Route, schema,
 };
 use crate::access::Need;
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
+
+/// Version of the API, a semantic one. Until there is a release: the middle number rises where a client that
+/// worked works no more, the last one where something is added. From then on an incompatible change has a
+/// path of its own (`/v2`).
+pub const VERSION: &str = "0.2.0";
 
 /// The document of a table of routes.
 #[must_use]
@@ -24,26 +34,58 @@ pub fn document(routes: &[Route]) -> Value {
             methods.insert(route.method.name().to_ascii_lowercase(), operation);
         }
     }
+    let problem = schema::<Problem>()(&mut generator).to_value();
+    let schemas = dialect::write(generator.take_definitions(true), &mut paths);
     json!({
-        "openapi": "3.1.0",
+        "openapi": "3.0.3",
         "info": {
             "title": "Bartizan controller",
-            "version": "1",
+            "version": VERSION,
             "description": "Tenants, policies, devices, rule libraries, roll-outs. Every change is a new generation.",
-            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+            "license": { "name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0" },
         },
+        "servers": [{
+            "url": "https://{host}:{port}",
+            "description": "A controller.",
+            "variables": { "host": { "default": "localhost" }, "port": { "default": "9443" } },
+        }],
+        "tags": tags(routes),
         "paths": paths,
         "components": {
-            "schemas": generator.take_definitions(true),
+            "schemas": schemas,
+            "responses": {
+                "Problem": {
+                    "description": "Why not (RFC 9457).",
+                    "content": { "application/problem+json": { "schema": problem } },
+                },
+            },
             "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
         },
         "security": [{ "token": [] }],
     })
 }
 
+/// The tag of a route: the first part of its path behind the version.
+fn tag(route: &Route) -> &str {
+    let part = route.path.split('/').nth(2).unwrap_or_default();
+    part.split('.').next().unwrap_or(part)
+}
+
+fn tags(routes: &[Route]) -> Vec<Value> {
+    let mut names: Vec<&str> = Vec::new();
+    for route in routes {
+        let name = tag(route);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.into_iter().map(|name| json!({ "name": name })).collect()
+}
+
 fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     let mut operation = json!({
         "operationId": route.operation,
+        "tags": [tag(route)],
         "summary": route.about,
         "description": format!("Who may: {}.", need(route.need)),
         "parameters": parameters(route),
@@ -56,7 +98,11 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
                 let schema = of(generator).to_value();
                 json!({ "application/json": { "schema": schema }, "application/yaml": { "schema": schema } })
             }
-            None => json!({ "text/plain": { "schema": { "type": "string" } } }),
+            // Bytes first: not every generator knows bodies of text.
+            None => json!({
+                "application/octet-stream": { "schema": { "type": "string", "format": "binary" } },
+                "text/plain": { "schema": { "type": "string" } },
+            }),
         };
         object.insert("requestBody".to_owned(), json!({ "required": true, "content": content }));
     }
@@ -69,6 +115,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
 const fn need(need: Need) -> &'static str {
     match need {
         Need::Nothing => "anyone",
+        Need::Known => "anyone with a token",
         Need::Admin => "administrators",
         Need::MakeTokens => "administrators, and once the bootstrap token",
         Need::Read => "administrators, and readers without a tenant",
@@ -90,9 +137,12 @@ fn parameters(route: &Route) -> Vec<Value> {
     let query = |parameter: &Parameter| {
         let schema = match parameter.kind {
             ParameterKind::Flag => json!({ "type": "boolean" }),
-            ParameterKind::Number(from, to) => json!({ "type": "integer", "minimum": from, "maximum": to }),
+            ParameterKind::Number(from, to) => {
+                json!({ "type": "integer", "format": "int64", "minimum": from, "maximum": to })
+            }
             ParameterKind::Cursor => json!({ "type": "string", "pattern": CURSOR_PATTERN }),
             ParameterKind::NumberCursor => json!({ "type": "string", "pattern": NUMBER_CURSOR_PATTERN }),
+            ParameterKind::Name => json!({ "type": "string", "pattern": NAME_PATTERN }),
         };
         json!({
             "name": parameter.name, "in": "query", "required": false, "description": parameter.about,
@@ -100,16 +150,21 @@ fn parameters(route: &Route) -> Vec<Value> {
         })
     };
     let mut all: Vec<Value> = names.map(name).chain(route.query.iter().map(query)).collect();
-    if route.tagged && route.method != Method::Get {
-        for (field, about) in [
+    let fields: &[(&str, &str)] = match route.method {
+        Method::Get => {
+            &[("If-None-Match", "The `ETag` of what was read before: if it still stands, the answer is 304.")]
+        }
+        _ if route.tagged => &[
             ("If-Match", "Only if it still has this `ETag`; `*` for any."),
             ("If-None-Match", "`*`: only if it is not there yet."),
-        ] {
-            all.push(json!({
-                "name": field, "in": "header", "required": false, "description": about,
-                "schema": { "type": "string" },
-            }));
-        }
+        ],
+        _ => &[],
+    };
+    for (field, about) in fields {
+        all.push(json!({
+            "name": field, "in": "header", "required": false, "description": about,
+            "schema": { "type": "string" },
+        }));
     }
     all
 }
@@ -119,18 +174,32 @@ fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
         Some(of) => json!({ "application/json": { "schema": of(generator).to_value() } }),
         None => json!({ "text/plain": { "schema": { "type": "string" } } }),
     };
-    let mut answer = json!({ "description": "Done.", "content": content });
-    if let Some(object) = answer.as_object_mut().filter(|_| route.tagged && route.method != Method::Delete) {
-        let tag = json!({ "ETag": { "description": "For `If-Match`.", "schema": { "type": "string" } } });
-        object.insert("headers".to_owned(), tag);
-    }
-    let of: SchemaOf = schema::<Problem>();
-    let problem = json!({
-        "description": "Why not.",
-        "content": { "application/problem+json": { "schema": of(generator).to_value() } },
-    });
+    let field = |about: &str| json!({ "description": about, "schema": { "type": "string" } });
     let mut all = Map::new();
-    all.insert(route.status.to_string(), answer);
-    all.insert("default".to_owned(), problem);
+    for status in route.statuses {
+        let mut fields = Map::new();
+        if route.method == Method::Get || route.tagged && route.method == Method::Put {
+            fields.insert("ETag".to_owned(), field("For `If-Match` and `If-None-Match`."));
+        }
+        if *status == 201 {
+            fields.insert("Location".to_owned(), field("Where it is."));
+        }
+        let about = match status {
+            201 => "Made.",
+            202 => "Taken; what became of it is to be asked for.",
+            _ => "Done.",
+        };
+        let mut answer = json!({ "description": about, "content": content });
+        if let Some(object) = answer.as_object_mut().filter(|_| !fields.is_empty()) {
+            object.insert("headers".to_owned(), Value::Object(fields));
+        }
+        all.insert(status.to_string(), answer);
+    }
+    if route.method == Method::Get {
+        all.insert("304".to_owned(), json!({ "description": "It is what `If-None-Match` names." }));
+    }
+    for class in ["4XX", "5XX"] {
+        all.insert(class.to_owned(), json!({ "$ref": "#/components/responses/Problem" }));
+    }
     Value::Object(all)
 }

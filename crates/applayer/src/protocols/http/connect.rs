@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Requests with the method CONNECT (RFC 9110 section 9.3.6): what follows one is a tunnel's, once the server
+//! has agreed.
+//!
+//! Servers that know no tunnels treat CONNECT as any other method: they read the content that it announces,
+//! and more requests behind it.
+//! In prevention both readings are inspected until the server has agreed. Content is read as a body; if a
+//! tunnel could begin with it, for
+//! a receiver at its other end that a parser knows, the readings cannot both be inspected, and the parser
+//! fails.
+
+use super::bytes::{after, before, is_space, span};
+use super::feed::{Feed, Status, Step};
+use super::likely::{self, LINE_MAX};
+use super::request_side::State;
+use super::state::HttpParser;
+use super::tx::{Coding, LINE, Method};
+use crate::protocol::{Probe, Transport};
+use crate::protocols::tls::likely as hello;
+use bartizan_base::Direction;
+
+/// Bytes behind the headers of a CONNECT that has content, for as long as they may become what a tunnel
+/// begins with.
+pub(super) struct TunnelStart {
+    pub bytes: Vec<u8>,
+    /// Offset in the stream of the first byte that was not looked at.
+    next: u64,
+}
+
+impl HttpParser {
+    pub(super) fn connect_check(&mut self, feed: &Feed<'_>) -> Step {
+        let Some(tx) = self.request_tx() else { return Step::Fail };
+        if tx.request.method_kind != Method::Connect {
+            self.request.state = State::BodyDetermine;
+            return Step::Again;
+        }
+        let message = &mut tx.request.message;
+        let strict = tx.settings.strict;
+        let content = match message.coding {
+            Coding::Identity => message.content_length > Some(0),
+            Coding::Chunked | Coding::Invalid => true,
+            Coding::Unknown | Coding::NoBody => false,
+        };
+        if strict && content {
+            self.request.connects = true;
+            self.request.tunnel = Some(TunnelStart { bytes: Vec::new(), next: feed.position() });
+            self.request.state = State::BodyDetermine;
+            return if self.watch_tunnel(feed) { Step::Again } else { Step::Fail };
+        }
+        // The server acts on it, and answers or not.
+        message.headers_end(strict);
+        self.request.state = State::ConnectWait;
+        Step::Again
+    }
+
+    /// Whether what a CONNECT announces as its content, and what follows that, may pass: no parser knows what
+    /// a tunnel would begin with if
+    /// it began there.
+    pub(super) fn watch_tunnel(&mut self, feed: &Feed<'_>) -> bool {
+        let Some(mut start) = self.request.tunnel.take() else { return true };
+        let known = usize::try_from(start.next.saturating_sub(feed.position())).unwrap_or(usize::MAX);
+        let bytes = before(after(feed.rest(), known), LINE_MAX);
+        start.bytes.extend_from_slice(bytes);
+        start.next = start.next.saturating_add(bytes.len() as u64);
+        if !start.bytes.is_empty() && may_be_hello(&start.bytes) {
+            return false;
+        }
+        match likely::likely(Transport::Tcp, Direction::ToServer, &start.bytes) {
+            Probe::Yes(_) => false,
+            Probe::No => true,
+            Probe::More => {
+                self.request.tunnel = Some(start);
+                true
+            }
+        }
+    }
+
+    pub(super) fn connect_wait(&mut self, feed: &mut Feed<'_>) -> Step {
+        // Empty lines behind a request are nobody's: what goes through the tunnel begins behind them.
+        while let [b'\r', b'\n', ..] | [b'\n', ..] = feed.rest() {
+            feed.take(if feed.rest().first() == Some(&b'\n') { 1 } else { 2 });
+        }
+        // An answer that nobody can read may have been the server's consent.
+        let unread = self.txs.worklist().disrupted().to_client;
+        let Some(tx) = self.request_tx() else { return Step::Fail };
+        let answered = tx.response.message.progress > LINE;
+        if !answered && !unread {
+            if self.settings.strict && !feed.rest().is_empty() {
+                return self.connect_ahead(feed.rest());
+            }
+            return Step::Wait;
+        }
+        let accepted = tx.response.code.is_some_and(|code| (200..300).contains(&code)) || !answered;
+        self.request.state = if accepted { State::ConnectProbe } else { State::Finalize };
+        Step::Again
+    }
+
+    /// Bytes behind a CONNECT that the server has not answered yet. They leave before it does, so what they
+    /// are for a server that knows no
+    /// tunnels is parsed, and what only the other end of a tunnel would read may not be there (RFC 9110: a
+    /// tunnel begins with the answer).
+    fn connect_ahead(&mut self, rest: &[u8]) -> Step {
+        if may_be_hello(rest) {
+            return Step::Fail;
+        }
+        match likely::likely(Transport::Tcp, Direction::ToServer, rest) {
+            Probe::Yes(_) => self.request_complete(),
+            Probe::More | Probe::No => Step::Wait,
+        }
+    }
+
+    /// A tunnel was agreed on: if HTTP goes on within it, it is followed.
+    pub(super) fn connect_probe(&mut self, feed: &mut Feed<'_>) -> Step {
+        let rest = feed.rest();
+        if self.settings.strict {
+            // Who did not mean to open a tunnel takes any request for one, whatever its method.
+            let data = [self.request.line.as_slice(), rest].concat();
+            if !data.is_empty() && may_be_hello(&data) {
+                return self.request_tunnel();
+            }
+            return match likely::likely(Transport::Tcp, Direction::ToServer, &data) {
+                Probe::Yes(_) => self.request_complete(),
+                Probe::More => self.hold_request(feed),
+                Probe::No => self.request_tunnel(),
+            };
+        }
+        let Some(end) = memchr::memchr2(b'\n', 0, rest) else { return self.hold_request(feed) };
+        let mut line = self.request.line.clone();
+        line.extend_from_slice(before(rest, end + 1));
+        let (_, text) = span(&line, is_space);
+        let (method, _) = span(text, |b| !is_space(b));
+        if Method::of(method) == Method::Unknown {
+            return self.request_tunnel();
+        }
+        self.request_complete()
+    }
+    fn request_tunnel(&mut self) -> Step {
+        if self.settings.strict {
+            self.switch = Some(None);
+        }
+        self.request.status = Status::Tunnel;
+        self.response.status = Status::Tunnel;
+        Step::More
+    }
+}
+
+/// Whether these are, or may become, the first bytes that a server of TLS reads.
+fn may_be_hello(bytes: &[u8]) -> bool {
+    hello::likely(Transport::Tcp, Direction::ToServer, bytes) != Probe::No
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `bartizan ctl trace SID`: the conditions of a rule on the next packets of a running program.
+
+use super::running::{To, ask};
+use super::running_text::plain;
+use crate::commands::explain::rule::{attempts, parse_sid};
+use crate::commands::explain::trace_text;
+use crate::error::{Exit, Failure};
+use crate::traces::{PACKETS, PACKETS_MAX, SECONDS, SECONDS_MAX, TraceAnswer};
+use bartizan_api::control::Request;
+use bartizan_detect::explain::trace::ATTEMPTS;
+use serde_json::{Map, Value};
+use std::fmt::Write as _;
+
+/// Name of the command.
+pub const NAME: &str = "trace";
+
+/// Seconds beyond the time of a trace that its answer may take.
+const ANSWER: u64 = 10;
+
+/// Shown below `--help`.
+const EXAMPLES: &str = "\
+Examples:
+  bartizan ctl trace 2019284
+  bartizan ctl trace 1:1000001 --packets 1000 --seconds 300
+  bartizan ctl trace 1000001 --flow 'tcp 10.0.0.1 192.0.2.7:80'
+  bartizan ctl trace 1000001 --tenant acme --json
+Over a capture: `bartizan explain rule SID --rules FILE CAPTURE`.";
+
+/// Arguments.
+#[derive(clap::Args)]
+#[command(about = "Which conditions of a rule hold on the next packets of a running program, and which do not", after_help = EXAMPLES)]
+pub struct Args {
+    /// The rule: its sid, or gid:sid.
+    #[arg(value_name = "SID", value_parser = parse_sid)]
+    rule: (Option<u32>, u32),
+    /// Ends when the rule's head (protocol, direction and state, addresses and ports) has held for so many
+    /// packets.
+    #[arg(long, value_name = "N", default_value_t = PACKETS, value_parser = clap::value_parser!(u64).range(1..=PACKETS_MAX))]
+    packets: u64,
+    /// Ends after so much time as well.
+    #[arg(long, value_name = "SECONDS", default_value_t = SECONDS, value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
+    seconds: u64,
+    /// Number of the attempts shown, those that got furthest.
+    #[arg(long, value_name = "N", default_value_t = ATTEMPTS, value_parser = attempts)]
+    attempts: usize,
+    /// Only packets of flows that fit: a 5-tuple, a part of one, or the `flow_id` of an event.
+    #[arg(long, value_name = "FLOW")]
+    flow: Option<String>,
+    /// Only packets of a tenant.
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
+}
+
+impl Args {
+    fn request(&self) -> Request {
+        let (gid, sid) = self.rule;
+        let rule = gid.map_or_else(|| sid.to_string(), |gid| format!("{gid}:{sid}"));
+        let mut arguments = Map::new();
+        arguments.insert("rule".to_owned(), rule.into());
+        arguments.insert("packets".to_owned(), self.packets.into());
+        arguments.insert("seconds".to_owned(), self.seconds.into());
+        arguments.insert("attempts".to_owned(), self.attempts.into());
+        for (name, value) in [("flow", &self.flow), ("tenant", &self.tenant)] {
+            value.iter().for_each(|value| _ = arguments.insert(name.to_owned(), value.as_str().into()));
+        }
+        Request { command: NAME.to_owned(), arguments }
+    }
+}
+
+/// Traces a rule, and shows what comes of it.
+pub fn run(args: &Args, to: &To, json: bool) -> Result<Exit, Failure> {
+    let to = To { timeout: to.timeout.max(args.seconds + ANSWER), ..to.clone() };
+    let (reply, text) = ask(&to, &args.request())?;
+    if json {
+        println!("{}", text.trim_end());
+        return Ok(if reply.ok { Exit::Done } else { Exit::Input });
+    }
+    if !reply.ok {
+        return Err(Failure::input(plain(&reply.message)));
+    }
+    print!("{}", shown(reply.message)?);
+    Ok(Exit::Done)
+}
+
+/// A trace for people.
+fn shown(message: Value) -> Result<String, Failure> {
+    let answer: TraceAnswer = serde_json::from_value(message).map_err(|error| {
+        Failure::stopped(format!(
+            "the answer is none of a trace ({error}); is the program of another version?"
+        ))
+    })?;
+    let mut text = String::new();
+    for rule in &answer.rules {
+        let _ = writeln!(text, "[{}] {}", rule.rule, rule.message);
+    }
+    let _ = writeln!(
+        text,
+        "looked at {} packets, the rule's head held for {}; ended: {}",
+        answer.packets, answer.fitting, answer.reason
+    );
+    if answer.generations.len() > 1 {
+        let all: Vec<String> = answer.generations.iter().map(u64::to_string).collect();
+        let _ = writeln!(
+            text,
+            "note: rules were reloaded meanwhile; traced in the generations {}",
+            all.join(", ")
+        );
+    }
+    if answer.lost > 0 {
+        let _ = writeln!(
+            text,
+            "note: {} attempts or alerts could not be taken in time and are missing below; `--flow` makes them fewer",
+            answer.lost
+        );
+    }
+    for worker in &answer.late_workers {
+        let _ =
+            writeln!(text, "note: worker {worker} had not begun with the trace (does it hang? see the log)");
+    }
+    let nothing = "no packet came on which the rule is evaluated: packets of flows whose policy does not have the rule, that are decided already \
+                   or at a level below are not inspected (`bartizan ctl explain-flow` says how a flow stands)";
+    trace_text::write(&answer.trace, nothing, &mut text);
+    Ok(text)
+}

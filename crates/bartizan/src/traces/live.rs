@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A trace under way: workers ask the rule about their packets and hand over the outcome; they never wait for
+//! the thread that collects it.
+
+use super::plan::Plan;
+use bartizan_base::{Generation, TenantId, WorkerId};
+use bartizan_dataplane::live::inquiry::FlowsWanted;
+use bartizan_detect::explain::trace::{AppliedRule, Attempt, LiveOrigin, PacketTrace, Session, Traced};
+use bartizan_events::time_text;
+use bartizan_function::contain::Panicked;
+use bartizan_function::{Function, PacketContext};
+use bartizan_stages::observers::{FunctionObserver, ObservedPlace};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Attempts that wait to be collected.
+pub const ATTEMPTS_WAITING: usize = 1024;
+/// Generations in which a trace knows its rule: the running one and the one that workers are about to leave.
+const GENERATIONS: usize = 2;
+
+/// Selection of the packets of a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Packets of these flows; `None`: all, also packets without a flow.
+    pub flows: Option<FlowsWanted>,
+    /// Packets of this tenant.
+    pub tenant: Option<TenantId>,
+}
+
+impl Scope {
+    fn fits(&self, context: &PacketContext<'_>) -> bool {
+        let is_meant = |flows: &FlowsWanted| {
+            context.flow.is_some_and(|flow| {
+                flows.number.is_none_or(|number| number == flow.id)
+                    && flows.fits_ends(flow.protocol, [flow.client, flow.server])
+            })
+        };
+        self.tenant.is_none_or(|tenant| tenant == context.notes.tenant)
+            && self.flows.as_ref().is_none_or(is_meant)
+    }
+}
+
+/// Why a trace has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EndReason {
+    /// The rule's head has held for as many packets as were asked for.
+    Packets,
+    /// The rule is not in a new generation: why.
+    RuleGone(Generation, String),
+    /// Tracing has panicked.
+    Failed(String),
+}
+
+/// A part of the outcome on its way from a worker.
+pub enum Report {
+    /// An attempt.
+    Attempt(Attempt),
+    /// Alerts of a packet.
+    Alerts(u64, u64),
+}
+
+/// The way of reports to who collects them. Workers never wait there.
+struct Reports {
+    to: SyncSender<Report>,
+    /// Attempts for which there was no room.
+    lost: AtomicU64,
+}
+
+impl Reports {
+    fn open() -> (Self, Receiver<Report>) {
+        let (to, from) = sync_channel(ATTEMPTS_WAITING);
+        (Reports { to, lost: AtomicU64::new(0) }, from)
+    }
+
+    fn send(&self, report: Report) {
+        if self.to.try_send(report).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Counters of a trace at the workers.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Packets that the rule was asked about.
+    pub packets: AtomicU64,
+    /// Packets for which its head held.
+    pub fitting: AtomicU64,
+    /// Attempts that failed at each condition of the head and are not described.
+    pub head_failures: [AtomicU64; 3],
+}
+
+/// See the module.
+pub struct LiveTrace {
+    scope: Scope,
+    /// Packets whose head holds, after which it ends.
+    most: u64,
+    /// Attempts of a kind that workers describe at most where they fail at the head.
+    kept: usize,
+    plans: Mutex<Vec<Arc<Plan>>>,
+    is_over: AtomicBool,
+    end: Mutex<Option<EndReason>>,
+    reports: Reports,
+    /// Counters of the workers.
+    pub counts: Counts,
+}
+
+impl LiveTrace {
+    /// One that begins in a generation, and where its reports come.
+    pub fn new(plan: Plan, scope: Scope, (most, kept): (u64, usize)) -> (Self, Receiver<Report>) {
+        let (reports, from) = Reports::open();
+        let plans = Mutex::new(vec![Arc::new(plan)]);
+        let (is_over, end, counts) = (AtomicBool::new(false), Mutex::default(), Counts::default());
+        (LiveTrace { scope, most, kept, plans, is_over, end, reports, counts }, from)
+    }
+
+    /// Ends it; of several reasons the first counts.
+    pub fn end(&self, why: Option<EndReason>) {
+        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_over.swap(true, Ordering::AcqRel) {
+            *end = why;
+        }
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Why it has ended by itself.
+    pub fn ended(&self) -> Option<EndReason> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn plans(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Plan>>> {
+        self.plans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Goes on in a new generation.
+    pub fn enter(&self, plan: Plan) {
+        let mut plans = self.plans();
+        plans.push(Arc::new(plan));
+        let old = plans.len().saturating_sub(GENERATIONS);
+        plans.drain(..old);
+    }
+
+    /// The plans, the latest last.
+    pub fn all_plans(&self) -> Vec<Arc<Plan>> {
+        self.plans().clone()
+    }
+
+    fn plan(&self, generation: Generation) -> Option<Arc<Plan>> {
+        self.plans().iter().find(|plan| plan.generation == generation).cloned()
+    }
+
+    /// Reports that could not be taken in time.
+    pub fn lost(&self) -> u64 {
+        self.reports.lost.load(Ordering::Acquire)
+    }
+}
+
+/// Puts a trace around detection on workers.
+pub struct TraceObserver(pub Arc<LiveTrace>);
+
+impl FunctionObserver for TraceObserver {
+    fn around(&self, function: &Arc<dyn Function>, place: ObservedPlace) -> Option<Arc<dyn Function>> {
+        let trace = &self.0;
+        if trace.is_over() || function.spec().name != bartizan_functions::ids::SPEC.name {
+            return None;
+        }
+        let plan = trace.plan(place.generation)?;
+        let session =
+            WorkerSession { trace: Arc::clone(trace), plan, worker: place.worker, packet: AtomicU64::new(0) };
+        Some(Arc::new(Traced::new(Arc::clone(function), Arc::new(session))))
+    }
+}
+
+/// A trace on one worker, in one generation.
+struct WorkerSession {
+    trace: Arc<LiveTrace>,
+    plan: Arc<Plan>,
+    worker: WorkerId,
+    /// Number of the packet in hand.
+    packet: AtomicU64,
+}
+
+impl Session for WorkerSession {
+    fn rule(&self, context: &PacketContext<'_>) -> Option<AppliedRule<'_>> {
+        if self.trace.is_over() || !self.trace.scope.fits(context) {
+            return None;
+        }
+        self.plan.rule(context)
+    }
+
+    fn kept(&self) -> usize {
+        self.trace.kept
+    }
+
+    fn take(&self, context: &PacketContext<'_>, asked: &AppliedRule<'_>, outcome: PacketTrace) {
+        let counts = &self.trace.counts;
+        if outcome.head_held && !context.again {
+            // Several workers may be at it: those behind the last one are not told.
+            let before = counts.fitting.fetch_add(1, Ordering::AcqRel);
+            if before >= self.trace.most {
+                counts.fitting.fetch_sub(1, Ordering::AcqRel);
+                return;
+            }
+            if before + 1 == self.trace.most {
+                self.trace.end(Some(EndReason::Packets));
+            }
+        }
+        if !context.again {
+            self.packet.store(counts.packets.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+        for (counter, count) in counts.head_failures.iter().zip(outcome.head_failures) {
+            counter.fetch_add(count, Ordering::Relaxed);
+        }
+        let packet = self.packet.load(Ordering::Relaxed);
+        if outcome.alerts > 0 {
+            self.trace.reports.send(Report::Alerts(packet, outcome.alerts));
+        }
+        for attempt in outcome.attempts {
+            let live = Some(LiveOrigin {
+                timestamp: time_text(context.now),
+                worker: self.worker.0,
+                generation: self.plan.generation.0,
+                flow_id: context.flow.map(|flow| flow.id),
+                rule: asked.rule.signature().map(|s| s.id.to_string()).unwrap_or_default(),
+            });
+            self.trace.reports.send(Report::Attempt(Attempt { packet, live, ..attempt }));
+        }
+    }
+
+    fn fail(&self, panicked: &Panicked) {
+        self.trace.end(Some(EndReason::Failed(panicked.to_string())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_collects_is_counted_and_waited_for_by_nobody() {
+        let (reports, from) = Reports::open();
+        for packet in 0..ATTEMPTS_WAITING as u64 + 7 {
+            reports.send(Report::Alerts(packet, 1));
+        }
+        assert_eq!(reports.lost.load(Ordering::Relaxed), 7);
+        assert_eq!(from.try_iter().count(), ATTEMPTS_WAITING);
+        reports.send(Report::Alerts(0, 1));
+        assert_eq!((from.try_iter().count(), reports.lost.load(Ordering::Relaxed)), (1, 7));
+    }
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Settings of Suricata that the program does not carry out: each whose loss weakens has a message of its
+//! own, types of events that are not
+//! written have one together, and both are errors with `--strict`, whichever command reads them and wherever
+//! they stand.
+
+use crate::common;
+use common::{Ended, Folder, capture, run, udp};
+
+/// A site with tenants, a filter and rights of its own; the tenants stand in a file that is included.
+const SITE: &str = "%YAML 1.1\n---\nrun-as: {user: nobody}\naf-packet:\n  - interface: eth0\n    bpf-filter: not port 22\n    threads: 1\nsecurity: {limit-noproc: yes, landlock: {enabled: no}}\noutputs:\n  - eve-log: {enabled: yes, filename: eve.json, types: [alert]}\ninclude: part.yaml\n";
+const PART: &str = "multi-detect:\n  enabled: yes\n  selector: vlan\napp-layer:\n  protocols:\n    http:\n      libhtp:\n        server-config:\n          - iis: {address: [10.0.0.0/8], double-decode-path: yes}\n";
+/// What is said of it.
+const SAID: [&str; 5] = [
+    "s.yaml:3:16: `run-as` has no effect here: the program keeps the user",
+    "s.yaml:6:17: `af-packet.0.bpf-filter: not port 22` has no effect here: packets that the filter leaves out",
+    "s.yaml:8:26: `security.limit-noproc: yes` has no effect here: the program may start other processes",
+    "part.yaml:2:12: `multi-detect` has no effect here: tenants and the rules of their files are not loaded",
+    "server-config.0.iis` has no effect here: requests to these servers are read by `default-config`",
+];
+
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder.write("s.yaml", SITE);
+    folder.write("part.yaml", PART);
+    folder.write("c.pcap", capture(&[udp(false, 1000, 4000, b"secret")]));
+    folder.write("p.yaml", "policies: []\ndefault: {action: allow}\n");
+    folder.write(
+        "h.yaml",
+        "links: [{name: a, tap: {interface: lo}}]\nsuricata-config: s.yaml\npolicy: p.yaml\ncache: none\noutputs: {eve: {dir: o}, stdout: true}\n",
+    );
+    folder
+}
+
+fn says(ended: &Ended, parts: &[&str]) {
+    let all = format!("{}{}", ended.stdout, ended.stderr);
+    parts.iter().for_each(|part| assert!(all.contains(part), "`{part}` is not said: {all}"));
+}
+
+/// The commands that read settings, with a suricata.yaml and with a host file that names it.
+const COMMANDS: [&str; 6] = [
+    "check --suricata-config s.yaml",
+    "-T -c s.yaml",
+    "-T -c h.yaml",
+    "inspect --cache none --suricata-config s.yaml --out o c.pcap",
+    "run --cache none --tap lo --suricata-config s.yaml --out o",
+    "run -c h.yaml --out o",
+];
+
+/// Runs all of them, with `more`; those that only a signal ends only with `--strict`, where they do not
+/// start.
+fn all(folder: &Folder, more: &[&str], code: i32, parts: &[&str]) {
+    for command in COMMANDS {
+        let line: Vec<&str> = command.split(' ').chain(more.iter().copied()).collect();
+        if line[0] == "run" && !more.contains(&"--strict") {
+            continue;
+        }
+        let ended = run(&folder.0, &line);
+        assert_eq!(ended.code, Some(code), "{line:?}: {ended:?}");
+        says(&ended, parts);
+    }
+}
+
+#[test]
+fn settings_whose_loss_weakens_have_a_message_of_their_own() {
+    let folder = folder();
+    all(&folder, &[], 0, &SAID);
+    all(&folder, &["--strict"], 1, &SAID);
+    // They are not summed up once more, with what belongs to them; what is off is not missed.
+    let said = run(&folder.0, &["check", "-v", "--suricata-config", "s.yaml"]).stderr;
+    for word in ["the setting `multi-detect", "the setting `run-as", "landlock", "bpf-filter` has"] {
+        assert!(!said.contains(word), "{word}: {said}");
+    }
+    assert!(said.contains("note: the setting `af-packet.0.threads` has no effect here"), "{said}");
+    // By the command line.
+    folder.write("s.yaml", "%YAML 1.1\n---\nsensor-name: a\n");
+    let set = ["--set", "defrag.memcap-policy=drop-packet"];
+    let parts = ["--set: `defrag.memcap-policy: drop-packet` has no effect here"];
+    all(&folder, &set, 0, &parts);
+    all(&folder, &[&set[..], &["--strict"]].concat(), 1, &parts);
+    all(&folder, &["--set", "multi-detect.enabled=no", "--set", "defrag.memcap-policy=ignore"], 0, &[]);
+    let strict = ["check", "p.yaml", "--strict", "--set", "multi-detect.enabled=no", "--set", "umask="];
+    assert_eq!(run(&folder.0, &strict).code, Some(0));
+}
+
+#[test]
+fn types_of_events_that_are_not_written_are_named_together() {
+    let folder = folder();
+    let yaml = "%YAML 1.1\n---\noutputs:\n  - eve-log: {enabled: no, types: [rdp]}\n  - eve-log:\n      enabled: yes\n      filename: a.json\n      types:\n        - alert: {payload: yes}\n        - http\n        - tls:\n        - dns\n        - tftp\n        - smtp:\n        - flow\n        - pgsql: {enabled: no}\n        - mqtt: {passwords: yes}\n  - eve-log: {enabled: yes, filename: b.json, types: [ssh, smtp, stats]}\n";
+    folder.write("s.yaml", yaml);
+    let one = "s.yaml:14:11: types of events that are asked for and not written here: mqtt, smtp, ssh;";
+    let written = folder.read("s.yaml");
+    all(&folder, &["--strict"], 1, &["mqtt, smtp"]);
+    let direct = ["check", "--suricata-config", "s.yaml"];
+    let ended = run(&folder.0, &direct);
+    assert_eq!((ended.code, ended.stderr.matches("types of events").count()), (Some(0), 1), "{ended:?}");
+    says(&ended, &[one]);
+    // By the command line, with an option only.
+    folder.write(
+        "s.yaml",
+        written.replace("        - smtp:\n", "").replace("mqtt", "http").replace("ssh, smtp, ", ""),
+    );
+    let ended = run(&folder.0, &[&direct[..], &["--strict"]].concat());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let set = ["--strict", "--set", "outputs.1.eve-log.types.40.snmp.extended=yes"];
+    let ended = run(&folder.0, &[&direct[..], &set].concat());
+    assert_eq!(ended.code, Some(1));
+    says(&ended, &["--set: types of events that are asked for and not written here: snmp;"]);
+    // The settings that are built in ask for many; nobody here has written them.
+    let ended = run(&folder.0, &["check", "p.yaml", "--strict", "--set", "stats.interval=3"]);
+    assert!(ended.code == Some(0) && !ended.stderr.contains("types of events"), "{ended:?}");
+    // Outputs that are left out are no less missed.
+    folder.write("s.yaml", written.replace("filename: b.json", "filetype: redis").replace("mqtt", "dns"));
+    says(&run(&folder.0, &[&direct[..], &["--strict"]].concat()), &["events cannot go to redis here"]);
+}

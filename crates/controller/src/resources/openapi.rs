@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The OpenAPI document, as this program has it. Whoever has a token reads it: it says nothing of what is
+//! there, but which program this is, and that is nobody's business who has none.
+
+use super::routes as all_routes;
+use crate::access::Need;
+use crate::problem::Refusal;
+use crate::rest::http::{Method, Reply};
+use crate::rest::openapi::document;
+use crate::rest::route::{Call, Route, schema};
+use serde_json::{Map, Value};
+use std::sync::OnceLock;
+
+/// The routes.
+pub(super) fn routes() -> Vec<Route> {
+    vec![Route {
+        method: Method::Get,
+        path: "/v1/openapi.json".to_owned(),
+        operation: "get-openapi".to_owned(),
+        about: "The OpenAPI document of this API.".to_owned(),
+        need: Need::Known,
+        query: &[],
+        body: None,
+        tagged: false,
+        statuses: &[200],
+        answer: Some(schema::<Map<String, Value>>()),
+        handler: get,
+    }]
+}
+
+fn get(_: &Call<'_>) -> Result<Reply, Refusal> {
+    // Made once: it is the same as long as the program runs.
+    static REPLY: OnceLock<Reply> = OnceLock::new();
+    Ok(REPLY.get_or_init(|| Reply::json(200, &document(&all_routes()))).clone())
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One request and its answer: the head is admitted, the body is read within its bounds, and the handler has
+//! its turn.
+
+use super::Bounds;
+use super::filter::Exchange;
+use super::pace::Pace;
+use super::seats::{Given, Seats};
+use super::turns::{Turns, administers};
+use crate::access::Principal;
+use crate::clock;
+use crate::counters::count;
+use crate::problem::Refusal;
+use crate::rest::http::FIELDS;
+use crate::rest::{Api, Head, Reply};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Bytes, Incoming};
+use hyper::http::uri::Authority;
+use hyper::{Request, Response, StatusCode, Version};
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+use tokio::task::block_in_place;
+use tokio::time::timeout_at;
+
+/// Header fields of every answer.
+const FIXED: &[(&str, &str)] = &[("x-content-type-options", "nosniff")];
+
+/// The client of a connection.
+pub struct Client {
+    number: u64,
+    peer: SocketAddr,
+    pub bounds: Bounds,
+    pub api: Arc<Api>,
+    seats: Arc<Seats>,
+    turns: Arc<Turns>,
+    pub exchange: Arc<Exchange>,
+    /// The token that it has shown last, by its id.
+    shown: Mutex<Option<String>>,
+}
+
+impl Client {
+    pub fn new(
+        number: u64,
+        peer: SocketAddr,
+        bounds: Bounds,
+        api: Arc<Api>,
+        (seats, turns): (&Arc<Seats>, &Arc<Turns>),
+        exchange: Arc<Exchange>,
+    ) -> Self {
+        let (seats, turns) = (Arc::clone(seats), Arc::clone(turns));
+        Client { number, peer, bounds, api, seats, turns, exchange, shown: Mutex::default() }
+    }
+
+    /// Counts what came of asking for a place; whether there is one.
+    pub fn counts(&self, given: &Given) -> bool {
+        let counters = &self.api.controller.counters;
+        match given {
+            Given::Free => true,
+            Given::InPlaceOf(_) => {
+                count(&counters.gave_way);
+                true
+            }
+            Given::Nothing => {
+                count(&counters.busy);
+                false
+            }
+        }
+    }
+
+    /// Its place counts for a token from here on. `false`: that has its share already.
+    fn shows(&self, who: &Principal) -> bool {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if shown.as_ref() == Some(&who.id) {
+            return true;
+        }
+        let fits = self.counts(&self.seats.shows(self.number, &who.id, administers(who)));
+        *shown = fits.then(|| who.id.clone());
+        fits
+    }
+}
+
+/// Answers a request.
+pub async fn respond(request: Request<Incoming>, client: &Client) -> Response<Full<Bytes>> {
+    client.exchange.begin();
+    let is_head = request.method() == hyper::Method::HEAD;
+    let (reply, close) = match answer(request, client).await {
+        Ok(reply) => (reply, false),
+        Err(Ended { reply, close }) => (reply, close),
+    };
+    let (length, is_bodiless) = (reply.body.len(), is_head || matches!(reply.status, 204 | 304));
+    client.exchange.owe(if is_bodiless { 0 } else { length });
+    let mut response = on_the_wire(reply, close);
+    if is_head {
+        // Said in any case, also where the body would be empty.
+        response.headers_mut().insert(hyper::header::CONTENT_LENGTH, length.into());
+    }
+    response
+}
+
+/// An answer before the handler had its turn.
+struct Ended {
+    reply: Reply,
+    /// A body that was not read stands between this request and the next.
+    close: bool,
+}
+
+async fn answer(request: Request<Incoming>, client: &Client) -> Result<Reply, Ended> {
+    let api = &client.api;
+    let (parts, body) = request.into_parts();
+    // A body that is there has to be read before the next request, or the connection ends.
+    let close = !body.is_end_stream();
+    let ended = |reply| Ended { reply, close };
+    let refused = |refusal: &Refusal| ended(api.refuse(refusal));
+    host(&parts).map_err(|message| refused(&Refusal::Malformed(message)))?;
+    let head = head(&parts, client.peer);
+    let admitted = api.admit(head.clone()).map_err(ended)?;
+    let (max, who) = (admitted.body_max, admitted.who().cloned());
+    if who.as_ref().is_some_and(|who| !client.shows(who)) {
+        let most = client.bounds.seats.by_token;
+        let reply = api.refuse(&Refusal::Busy(format!(
+            "this token has its share of connections ({most}), or tokens that are no administrator's have all of theirs, and requests are under way on \
+             all: use one of them for several requests, or try again"
+        )));
+        return Err(Ended { reply, close: true });
+    }
+    let body = read(body, max, client).await.map_err(|refusal| refused(&refusal))?;
+    // Admitted once more, where the answer is made: a token may have been revoked while the body came in.
+    let answered = {
+        let _turn = client.turns.take(who.as_ref()).await;
+        // In this thread, which hands connections to another one meanwhile: the request and its answer need
+        // no thread to be woken.
+        block_in_place(|| catch_unwind(AssertUnwindSafe(|| api.handle(head, body))))
+    };
+    answered.map_err(|_| {
+        let message = "the request made the controller fail; its log says where: please report it";
+        Ended { reply: api.refuse(&Refusal::Internal(message.to_owned())), close: true }
+    })
+}
+
+/// Reads a body: a length that is too large is refused before a client is told to go on.
+async fn read(mut body: Incoming, max: usize, client: &Client) -> Result<Vec<u8>, Refusal> {
+    let said = body.size_hint().lower();
+    if said > max as u64 {
+        return Err(Refusal::TooLarge(max));
+    }
+    let mut pace = Pace::new(Instant::now(), client.bounds.patience, client.bounds.rate_min);
+    let mut bytes = Vec::new();
+    loop {
+        let frame = match timeout_at(pace.deadline().into(), body.frame()).await {
+            Ok(None) => return Ok(bytes),
+            Ok(Some(Ok(frame))) => frame,
+            Ok(Some(Err(error))) => {
+                return Err(Refusal::Malformed(format!("the body does not come as HTTP says: {error}")));
+            }
+            Err(_) => {
+                let (rate, patience) = (client.bounds.rate_min, client.bounds.patience.as_secs());
+                return Err(Refusal::Slow(format!(
+                    "the body comes too slowly: {patience} s are waited for it, and a second more for each {rate} bytes that come"
+                )));
+            }
+        };
+        let Some(data) = frame.data_ref() else { continue };
+        if data.len() > max.saturating_sub(bytes.len()) {
+            return Err(Refusal::TooLarge(max));
+        }
+        pace.received(data.len());
+        bytes.extend_from_slice(data);
+    }
+}
+
+/// RFC 9112, section 3.2: there is one host, and it is one.
+fn host(parts: &hyper::http::request::Parts) -> Result<(), String> {
+    let mut all = parts.headers.get_all(hyper::header::HOST).iter();
+    let says = match (all.next(), all.next(), parts.version) {
+        (_, Some(_), _) => "`Host` stands there twice",
+        (Some(host), None, _) => {
+            let is_host = |text: &str| !text.contains('@') && text.parse::<Authority>().is_ok();
+            match host.to_str().is_ok_and(is_host) {
+                true => return Ok(()),
+                false => "`Host` is no host",
+            }
+        }
+        (None, None, Version::HTTP_11) => "`Host` is missing",
+        (None, None, _) => return Ok(()),
+    };
+    Err(format!("{says}; a request says once for which host it is: `Host: localhost:9443`"))
+}
+
+fn head(parts: &hyper::http::request::Parts, peer: SocketAddr) -> Head {
+    // Two fields of one name are joined as RFC 9110 says; a value that is no text is none that is known here.
+    let field = |name: &'static str| {
+        let values = parts.headers.get_all(name);
+        let texts: Vec<&str> = values.iter().map(|value| value.to_str().unwrap_or("?")).collect();
+        (!texts.is_empty()).then(|| (name, texts.join(", ")))
+    };
+    Head {
+        method: parts.method.as_str().to_owned(),
+        path: parts.uri.path().to_owned(),
+        query: parts.uri.query().unwrap_or_default().to_owned(),
+        fields: FIELDS.iter().filter_map(|name| field(name)).collect(),
+        source: peer.ip(),
+    }
+}
+
+fn on_the_wire(reply: Reply, close: bool) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(reply.body)));
+    *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let fields = reply.fields.iter().map(|(name, value)| (*name, value.as_str()));
+    let more = close.then_some(("connection", "close"));
+    for (name, value) in fields.chain(more).chain(FIXED.iter().copied()) {
+        if let Ok(value) = hyper::header::HeaderValue::from_str(value) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    response
+}
+
+/// The bytes of an answer to what is no request, after which the connection ends. `now`: microseconds since
+/// 1970.
+pub fn bytes(reply: &Reply, now: u64) -> Vec<u8> {
+    let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut text =
+        format!("HTTP/1.1 {} {}\r\n", status.as_u16(), status.canonical_reason().unwrap_or_default());
+    let own = [
+        ("connection", "close".to_owned()),
+        ("content-length", reply.body.len().to_string()),
+        ("date", clock::http_date(now)),
+    ];
+    let fixed = FIXED.iter().map(|(name, value)| (*name, (*value).to_owned()));
+    for (name, value) in reply.fields.iter().cloned().chain(own).chain(fixed) {
+        text.push_str(&format!("{name}: {value}\r\n"));
+    }
+    text.push_str("\r\n");
+    [text.into_bytes(), reply.body.clone()].concat()
+}

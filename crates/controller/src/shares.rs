@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Places of which nobody gets all: a tenant's tokens together have a share, and so has each token without a
+//! tenant.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Places of one kind.
+#[derive(Debug)]
+pub struct Shares {
+    own: usize,
+    all: usize,
+    /// The places taken, by owner, without owners that have none.
+    taken: Mutex<BTreeMap<String, usize>>,
+}
+
+impl Shares {
+    /// `all` places, of which one owner has `own` at most.
+    #[must_use]
+    pub const fn new(own: usize, all: usize) -> Self {
+        Shares { own, all, taken: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// A place for an owner; `None` if all are taken, or as many as one may have.
+    pub fn take(&self, owner: &str) -> Option<Share<'_>> {
+        let mut taken = self.taken();
+        let own = taken.get(owner).copied().unwrap_or(0);
+        if own >= self.own || taken.values().sum::<usize>() >= self.all {
+            return None;
+        }
+        taken.insert(owner.to_owned(), own + 1);
+        Some(Share { of: self, owner: owner.to_owned() })
+    }
+
+    /// Whether no place is taken.
+    pub fn are_free(&self) -> bool {
+        self.taken().is_empty()
+    }
+
+    fn taken(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A place that is taken; given back when it is dropped.
+#[derive(Debug)]
+pub struct Share<'s> {
+    of: &'s Shares,
+    owner: String,
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        let mut taken = self.of.taken();
+        if let Some(own) = taken.get_mut(&self.owner) {
+            *own = own.saturating_sub(1);
+        }
+        taken.retain(|_, own| *own > 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_gets_all_places() {
+        let places = Shares::new(2, 8);
+        let mut held: Vec<_> = (0..2).map(|_| places.take("acme").expect("a place")).collect();
+        assert!(places.take("acme").is_none(), "as many as one may have");
+        held.pop();
+        held.push(places.take("acme").expect("given back"));
+        for other in ["beta", "gamma", "delta"] {
+            held.extend((0..2).map(|_| places.take(other).expect("others have theirs")));
+        }
+        assert!(places.take("epsilon").is_none(), "all are taken");
+        held.clear();
+        assert!(places.are_free() && places.take("epsilon").is_some());
+    }
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Packets that give way while more comes than the worker takes ([`bartizan_stages::shedding`]).
+//!
+//! A packet is decoded and its flow found, as always; what costs most comes after that, and is left out: its
+//! session, streams, application layer and functions do not learn of it. In prevention it is dropped, with a
+//! reason of its own, so its sender sends it again and no byte is taken for inspected. In detection, and
+//! where its policy is staged, it goes on uninspected, and streams have a gap as where the kernel drops. It
+//! counts for its flow. One that would open a flow opens none. Where the policy says `pass`, its flow passes
+//! uninspected from then on, and header functions still judge it.
+//!
+//! A packet that carries others is handled in full: it goes on or not as they do, and they may be of a higher
+//! priority. So are fragments until they are a datagram, what is no IP, and what IPv6 finds its neighbours
+//! with: without it no flow goes on.
+
+use super::Passage;
+use super::packet::Arrival;
+use bartizan_base::{Decision, Fid, FlowId, FunctionId, Reason, Timestamp, Verdict};
+use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget};
+use bartizan_packet::{Decoded, Transport};
+use bartizan_stages::account::UNKNOWN;
+use bartizan_stages::identity::Whence;
+use bartizan_stages::overload::OverloadAction;
+use bartizan_stages::record::{Fate, Occasion};
+use bartizan_stages::runner::apply_policy;
+use bartizan_stages::standing::Course;
+
+/// Types of ICMPv6 by which hosts and routers find each other (RFC 4861).
+const NEIGHBOURS: core::ops::RangeInclusive<u8> = 133..=137;
+
+/// The part that gives way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GivesWay {
+    /// The packet in hand.
+    Packet,
+    /// The inspection of its flow.
+    Inspection,
+}
+
+impl Passage<'_> {
+    /// The part of a packet of a class that gives way.
+    fn gives_way(&self, fid: Fid, packet: &Decoded) -> Option<GivesWay> {
+        let chains = self.runner.chains();
+        let overload = chains.overload(fid);
+        let is_needed =
+            matches!(&packet.transport, Transport::Icmpv6(icmp) if NEIGHBOURS.contains(&icmp.kind));
+        if fid == UNKNOWN
+            || overload.priority >= self.cx.shedding.below()
+            || is_needed
+            || chains.forwards_all(fid)
+        {
+            return None;
+        }
+        Some(if overload.action == OverloadAction::Pass { GivesWay::Inspection } else { GivesWay::Packet })
+    }
+
+    /// Decides on a packet of a flow that gives way. `None`: the packet is handled.
+    #[cold]
+    pub(super) fn shed(&mut self, arrival: &Arrival<'_>, id: FlowId) -> Option<Decision> {
+        let gives_way = self.gives_way(self.cx.account.fid, arrival.decoded())?;
+        let entry = self.flows.get(id)?;
+        let course = entry.ext.standing.course(entry.state());
+        match (gives_way, course) {
+            // Its own reason stands.
+            (_, Course::Refused(_)) => return None,
+            (GivesWay::Inspection, course) => {
+                if course == Course::Judged {
+                    self.end_inspection(id);
+                }
+                return None;
+            }
+            // Nobody inspects it, and it is not kept from going on.
+            (GivesWay::Packet, Course::Bypassed) if !self.cx.settings.prevention => return None,
+            (GivesWay::Packet, _) => {}
+        }
+        self.count_unjudged(arrival, id, arrival.length());
+        Some(self.decide_shed(&arrival.occasion, Some(id)))
+    }
+
+    /// The class of a packet that would open a flow and gives way. `None`: it opens one.
+    #[cold]
+    pub(super) fn shed_opening(&self, whence: &Whence, packet: &Decoded, now: Timestamp) -> Option<Fid> {
+        let fid = self.runner.class_of(whence, packet, now);
+        (self.gives_way(fid, packet) == Some(GivesWay::Packet)).then_some(fid)
+    }
+
+    /// Decides on a packet that gives way, and counts it. Of a flow the first is recorded, and of those that
+    /// would have opened one the first of each batch.
+    pub(super) fn decide_shed(&mut self, occasion: &Occasion<'_>, id: Option<FlowId>) -> Decision {
+        let chains = self.runner.chains();
+        let enforces = self.cx.enforces(chains);
+        let mut entry = id.and_then(|id| self.flows.get_mut(id));
+        let counters = &mut self.cx.account.counters.shed;
+        counters.packets += 1;
+        counters.uninspected += u64::from(!self.cx.settings.prevention || !enforces);
+        if !self.cx.settings.prevention {
+            return entry.map_or(Decision::CONTINUE, |entry| entry.ext.standing.goes_on());
+        }
+        let decision = Decision::refuse(Verdict::Drop, Reason::Overload, FunctionId::ENGINE);
+        let is_told = match &mut entry {
+            Some(entry) if enforces => {
+                entry.ext.standing.note_refusal(&decision);
+                !entry.ext.standing.note_reported(Reason::Overload)
+            }
+            // What its policy would drop is kept, and reported once for each reason.
+            Some(_) => false,
+            None => !self.cx.shedding.tell_opening(),
+        };
+        if !is_told {
+            self.cx.refused(chains, occasion, entry, &Fate::from(decision), &[]);
+        }
+        if let Some(id) = id {
+            self.mark_unenforced(id);
+        }
+        decision
+    }
+
+    /// The flow passes uninspected from here on, as its policy says.
+    fn end_inspection(&mut self, id: FlowId) {
+        let Some(entry) = self.flows.get_mut(id) else { return };
+        if !self.runner.chains().wants_payload(entry.path) {
+            return;
+        }
+        let exception = (ExceptionTarget::Overload, ExceptionPolicy::PassFlow);
+        if !entry.ext.exceptions.contains(&exception) {
+            entry.ext.exceptions.push(exception);
+        }
+        // It refuses nothing.
+        let _ = apply_policy(self.cx.settings, entry, exception.0, exception.1);
+        self.runner.stop_reading(entry);
+        self.cx.account.counters.shed.flows += 1;
+        self.apply_effects(id);
+    }
+}

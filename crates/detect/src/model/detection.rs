@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a rule asks of the result of protocol detection (`app-layer-protocol`).
+
+use bartizan_applayer::flow::{AppSummary, Known};
+use bartizan_applayer::protocol::ProtocolId;
+use bartizan_base::Direction;
+
+/// Which of a flow's protocols is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DetectedIn {
+    /// That of the packet's direction.
+    #[default]
+    OfPacket,
+    /// The flow's.
+    Final,
+    /// The one before a switch.
+    Original,
+    /// That of one direction or of the other.
+    Either,
+    /// That of a direction.
+    Of(Direction),
+}
+
+/// What is asked for, any of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DetectionQuery {
+    /// Which of the flow's protocols.
+    pub of: DetectedIn,
+    /// Nothing of it is to be the result. While there is no result this does not hold, as in Suricata.
+    pub negated: bool,
+    /// These protocols.
+    pub protocols: Vec<ProtocolId>,
+    /// No protocol.
+    pub failed: bool,
+    /// No result yet.
+    pub unknown: bool,
+}
+
+impl DetectionQuery {
+    /// Whether it holds for a flow and a packet's direction.
+    #[must_use]
+    pub fn holds(&self, flow: &AppSummary, direction: Direction) -> bool {
+        // In prevention a flow stays open for bytes that may yet tell. Where both sides have none by now, it
+        // has none either.
+        let both_failed = Direction::BOTH.iter().all(|side| flow.by_direction[*side] == Known::Failed);
+        let of_flow = match flow.protocol {
+            Known::Pending if both_failed => Known::Failed,
+            known => known,
+        };
+        match self.of {
+            DetectedIn::OfPacket => self.holds_for(&[flow.by_direction[direction]], of_flow),
+            DetectedIn::Of(side) => self.holds_for(&[flow.by_direction[side]], of_flow),
+            DetectedIn::Final => self.holds_for(&[of_flow], of_flow),
+            DetectedIn::Original => {
+                self.holds_for(&[flow.original.map_or(Known::Pending, Known::Protocol)], of_flow)
+            }
+            DetectedIn::Either => {
+                self.holds_for(&Direction::BOTH.map(|side| flow.by_direction[side]), of_flow)
+            }
+        }
+    }
+
+    /// Whether it holds for one of some results.
+    fn holds_for(&self, results: &[Known], of_flow: Known) -> bool {
+        if self.negated && results.iter().all(|result| *result == Known::Pending) {
+            return false;
+        }
+        results.iter().any(|result| self.is(*result, of_flow)) != self.negated
+    }
+
+    /// Whether a result is among what is asked for. What one direction cannot tell the other one may: as long
+    /// as the flow's protocol is not
+    /// known, a direction that failed is also one without a result.
+    fn is(&self, result: Known, of_flow: Known) -> bool {
+        match result {
+            Known::Protocol(id) => self.protocols.contains(&id),
+            Known::Failed => self.failed || self.unknown && of_flow == Known::Pending,
+            Known::Pending => self.unknown,
+        }
+    }
+
+    /// Whether another one in the same rule contradicts this one, or asks for the same again. As in Suricata,
+    /// one that is not negated stands alone for
+    /// its part of the flow.
+    #[must_use]
+    pub fn contradicts(&self, other: &Self) -> bool {
+        let shares = self.failed && other.failed
+            || self.protocols.iter().any(|protocol| other.protocols.contains(protocol));
+        self.of == other.of && (!(self.negated && other.negated) || shares)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bartizan_base::PerDirection;
+
+    const HTTP: ProtocolId = ProtocolId(0);
+    const TLS: ProtocolId = ProtocolId(1);
+
+    fn flow(to_server: Known, to_client: Known, of_flow: Known) -> AppSummary {
+        AppSummary {
+            protocol: of_flow,
+            by_direction: PerDirection::new(to_server, to_client),
+            original: None,
+        }
+    }
+
+    fn of(place: DetectedIn, protocols: &[ProtocolId], negated: bool) -> DetectionQuery {
+        DetectionQuery { of: place, negated, protocols: protocols.to_vec(), ..DetectionQuery::default() }
+    }
+
+    #[test]
+    fn without_a_result_no_negated_query_holds() {
+        let places = [
+            DetectedIn::OfPacket,
+            DetectedIn::Final,
+            DetectedIn::Original,
+            DetectedIn::Either,
+            DetectedIn::Of(Direction::ToServer),
+            DetectedIn::Of(Direction::ToClient),
+        ];
+        let nothing = AppSummary::default();
+        for place in places {
+            for direction in Direction::BOTH {
+                assert!(!of(place, &[HTTP], true).holds(&nothing, direction), "{place:?}");
+                assert!(!of(place, &[HTTP], false).holds(&nothing, direction), "{place:?}");
+                let failed = DetectionQuery { failed: true, ..of(place, &[], true) };
+                assert!(!failed.holds(&nothing, direction), "{place:?}");
+                let unknown = DetectionQuery { unknown: true, ..of(place, &[], false) };
+                assert!(unknown.holds(&nothing, direction), "{place:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn results_of_one_direction() {
+        let http = Known::Protocol(HTTP);
+        let begun = flow(http, Known::Pending, http);
+        let (there, back) = (Direction::ToServer, Direction::ToClient);
+        assert!(of(DetectedIn::OfPacket, &[TLS, HTTP], false).holds(&begun, there));
+        assert!(!of(DetectedIn::OfPacket, &[TLS, HTTP], false).holds(&begun, back));
+        assert!(of(DetectedIn::OfPacket, &[TLS], true).holds(&begun, there));
+        assert!(
+            !of(DetectedIn::OfPacket, &[TLS], true).holds(&begun, back),
+            "nothing is known of the answers"
+        );
+        assert!(of(DetectedIn::Either, &[TLS], true).holds(&begun, back));
+        assert!(!of(DetectedIn::Either, &[TLS, HTTP], true).holds(&begun, back));
+        assert!(!of(DetectedIn::Original, &[TLS], true).holds(&begun, there), "there was no switch");
+        let switched =
+            AppSummary { original: Some(HTTP), ..flow(Known::Failed, Known::Failed, Known::Failed) };
+        assert!(of(DetectedIn::Original, &[TLS], true).holds(&switched, there));
+        assert!(of(DetectedIn::Final, &[HTTP], true).holds(&switched, there));
+    }
+
+    #[test]
+    fn failed_and_unknown() {
+        let failed = DetectionQuery { failed: true, ..DetectionQuery::default() };
+        let unknown = DetectionQuery { unknown: true, ..DetectionQuery::default() };
+        let open = flow(Known::Failed, Known::Pending, Known::Pending);
+        // A direction that is closed has failed, whatever the other one may say (`app-layer.hold`).
+        assert!(failed.holds(&open, Direction::ToServer) && unknown.holds(&open, Direction::ToServer));
+        let closed = flow(Known::Failed, Known::Failed, Known::Failed);
+        assert!(failed.holds(&closed, Direction::ToServer) && !unknown.holds(&closed, Direction::ToServer));
+        // In prevention the flow may still be open when neither side has a protocol.
+        let waits = flow(Known::Failed, Known::Failed, Known::Pending);
+        assert!(of(DetectedIn::Final, &[HTTP], true).holds(&waits, Direction::ToServer));
+        assert!(!of(DetectedIn::Final, &[HTTP], true).holds(&open, Direction::ToServer));
+    }
+
+    #[test]
+    fn contradictions() {
+        let query = |negated, protocols: &[ProtocolId]| of(DetectedIn::OfPacket, protocols, negated);
+        assert!(query(false, &[HTTP]).contradicts(&query(false, &[TLS])));
+        assert!(query(false, &[HTTP]).contradicts(&query(true, &[TLS])));
+        assert!(query(true, &[HTTP, TLS]).contradicts(&query(true, &[TLS])));
+        assert!(!query(true, &[HTTP]).contradicts(&query(true, &[TLS])));
+        assert!(!query(false, &[HTTP]).contradicts(&of(DetectedIn::Final, &[TLS], false)));
+    }
+}

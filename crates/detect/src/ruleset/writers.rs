@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Flowbits, xbits, hostbits and flowints: which rules write them, and which ask for what no rule writes.
+//!
+//! A rule that is left out writes nothing. A rule that asks whether a bit is *not* set would then hold where
+//! its text says that it does not, so
+//! it is skipped. A rule that asks whether a bit is set matches less often than its text says: it is loaded,
+//! with a warning, as in Suricata.
+
+use super::load::RefusedRule;
+use crate::model::signature::Member;
+use bartizan_rules::{Diagnostic, Rule, RuleFile, Severity};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+/// Code of the warning about a variable that rules ask for and that no rule writes, or that not all its
+/// writers do.
+pub const NEVER_WRITTEN: &str = "D120";
+/// Code of the warning about a rule that is skipped because a writer of what it asks for was left out.
+pub const WRITER_LEFT_OUT: &str = "D116";
+/// Why such rules are skipped, in reports.
+pub(super) const SKIPPED: &str = "writer left out";
+
+/// Kinds of what rules write and ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Kind {
+    FlowBit,
+    XBit,
+    HostBit,
+    FlowInt,
+}
+
+impl Kind {
+    fn of_keyword(keyword: &str) -> Option<Self> {
+        [
+            ("flowbits", Kind::FlowBit),
+            ("xbits", Kind::XBit),
+            ("hostbits", Kind::HostBit),
+            ("flowint", Kind::FlowInt),
+        ]
+        .into_iter()
+        .find_map(|(name, kind)| keyword.eq_ignore_ascii_case(name).then_some(kind))
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Kind::FlowBit => "flowbit",
+            Kind::XBit => "xbit",
+            Kind::HostBit => "hostbit",
+            Kind::FlowInt => "flowint",
+        }
+    }
+}
+
+/// What rules write and ask for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Variable {
+    kind: Kind,
+    name: String,
+}
+
+impl core::fmt::Display for Variable {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{} `{}`", self.kind.name(), self.name)
+    }
+}
+
+/// What an option does with a variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Writes,
+    /// It holds where the variable is written.
+    AsksSet,
+    /// It holds where the variable is not written.
+    AsksUnset,
+}
+
+/// The uses of one option.
+fn uses_of(keyword: &str, value: &[u8]) -> Vec<(Variable, Use)> {
+    let Some(kind) = Kind::of_keyword(keyword) else { return Vec::new() };
+    let text = String::from_utf8_lossy(value);
+    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    let (name, command, operand) = match (kind, parts.as_slice()) {
+        (Kind::FlowInt, [name, command, rest @ ..]) => (*name, *command, rest.first().copied()),
+        (Kind::FlowBit | Kind::XBit | Kind::HostBit, [command, name, ..]) => (*name, *command, None),
+        _ => return Vec::new(),
+    };
+    let usage = match (kind, command) {
+        (Kind::FlowInt, "=" | "+" | "-") => Use::Writes,
+        (Kind::FlowInt, "notset" | "isnotset") => Use::AsksUnset,
+        (Kind::FlowInt, _) => Use::AsksSet,
+        (_, "set" | "toggle") => Use::Writes,
+        (_, "isset") => Use::AsksSet,
+        (_, "isnotset") => Use::AsksUnset,
+        _ => return Vec::new(),
+    };
+    let variable = |name: &str| Variable { kind, name: name.trim().to_owned() };
+    // A flowint may be compared with another one.
+    let other = operand.filter(|operand| {
+        usage == Use::AsksSet && operand.starts_with(|first: char| !first.is_ascii_digit())
+    });
+    let names = name.split('|').map(|name| (variable(name), usage));
+    names.chain(other.map(|operand| (variable(operand), Use::AsksSet))).collect()
+}
+
+/// A rule that was compiled and uses variables.
+struct Reader {
+    /// Its place among the compiled rules.
+    place: usize,
+    writes: Vec<Variable>,
+    asks_set: Vec<Variable>,
+    /// With what is said if it is skipped for it.
+    asks_unset: Vec<(Variable, Diagnostic)>,
+}
+
+/// The variables of the rules that were read.
+#[derive(Default)]
+pub(super) struct Writers {
+    readers: Vec<Reader>,
+    /// Where rules ask whether a variable is set for the first time.
+    first: BTreeMap<Variable, Diagnostic>,
+    /// What rules that were left out write, with the place of one of them.
+    left_out: HashMap<Variable, String>,
+}
+
+/// A rule that is skipped.
+pub(super) struct Skipped {
+    pub refused: RefusedRule,
+    pub finding: Diagnostic,
+    /// It is one of the firewall's.
+    pub of_firewall: bool,
+}
+
+impl Writers {
+    /// A rule was compiled; it has this place.
+    pub(super) fn compiled(&mut self, rule: &Rule, place: usize) {
+        let mut reader = Reader { place, writes: Vec::new(), asks_set: Vec::new(), asks_unset: Vec::new() };
+        for option in rule.iter() {
+            let finding = |code: &'static str| {
+                rule.diagnostic(option.option.span, Severity::Warning, code, String::new())
+            };
+            for (variable, usage) in uses_of(option.keyword(), option.value().unwrap_or_default()) {
+                match usage {
+                    Use::Writes => reader.writes.push(variable),
+                    Use::AsksUnset => reader.asks_unset.push((variable, finding(WRITER_LEFT_OUT))),
+                    Use::AsksSet => {
+                        if !self.first.contains_key(&variable) {
+                            self.first.insert(variable.clone(), finding(NEVER_WRITTEN));
+                        }
+                        reader.asks_set.push(variable);
+                    }
+                }
+            }
+        }
+        if !(reader.writes.is_empty() && reader.asks_set.is_empty() && reader.asks_unset.is_empty()) {
+            self.readers.push(reader);
+        }
+    }
+
+    /// A rule was left out.
+    pub(super) fn left_out(&mut self, rule: &Rule) {
+        for option in rule.iter() {
+            let uses = uses_of(option.keyword(), option.value().unwrap_or_default());
+            if uses.iter().any(|(_, usage)| *usage == Use::Writes) {
+                let at = rule.diagnostic(rule.span, Severity::Warning, WRITER_LEFT_OUT, String::new());
+                self.leave_out(uses, &format!("{}:{}", at.file, at.line));
+            }
+        }
+    }
+
+    /// The lines of a file that are no rules were left out. Their options are read as far as they can be told
+    /// apart.
+    pub(super) fn lines_left_out(&mut self, file: &RuleFile) {
+        let mut refused = file.refused.iter().map(|line| line.line).peekable();
+        let text = file.source.text();
+        let mut start = 0;
+        while start < text.len() && refused.peek().is_some() {
+            let rest = text.get(start..).unwrap_or_default();
+            let length = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+            let at = file.source.position(u32::try_from(start).unwrap_or(u32::MAX)).line;
+            while refused.next_if(|line| *line < at).is_some() {}
+            if refused.next_if_eq(&at).is_some() {
+                let line = rest.get(..length).unwrap_or_default();
+                for option in line.split(|byte| matches!(byte, b';' | b'(')) {
+                    let mut parts = option.splitn(2, |byte| *byte == b':');
+                    let keyword = String::from_utf8_lossy(parts.next().unwrap_or_default());
+                    let uses = uses_of(keyword.trim(), parts.next().unwrap_or_default());
+                    self.leave_out(uses, &format!("{}:{at}", file.source.name()));
+                }
+            }
+            start += length + 1;
+        }
+    }
+
+    fn leave_out(&mut self, uses: Vec<(Variable, Use)>, place: &str) {
+        for (variable, _) in uses.into_iter().filter(|(_, usage)| *usage == Use::Writes) {
+            self.left_out.entry(variable).or_insert_with(|| place.to_owned());
+        }
+    }
+
+    /// Takes rules out that ask whether something is not set that a rule which was left out sets, and with
+    /// them those that ask so of what these
+    /// set. Says which they were, and what the others ask for in vain.
+    pub(super) fn finish(mut self, built: &mut [Option<Member>]) -> (Vec<Skipped>, Vec<Diagnostic>) {
+        // The place of a rule that a newer revision has replaced is empty.
+        self.readers.retain(|reader| built.get(reader.place).is_some_and(Option::is_some));
+        let mut skipped = Vec::new();
+        loop {
+            let is_wrong =
+                |reader: &Reader| reader.asks_unset.iter().any(|(of, _)| self.left_out.contains_key(of));
+            let (wrong, good): (Vec<Reader>, Vec<Reader>) = self.readers.into_iter().partition(is_wrong);
+            self.readers = good;
+            if wrong.is_empty() {
+                break;
+            }
+            for reader in wrong {
+                let Some(member) = built.get_mut(reader.place).and_then(Option::take) else { continue };
+                let why = reader.asks_unset.into_iter().find_map(|(variable, finding)| {
+                    let setter = self.left_out.get(&variable)?;
+                    Some(skip(&member, (&variable, setter), finding))
+                });
+                let Some(why) = why else { continue };
+                let place = format!("{}:{}", why.finding.file, why.finding.line);
+                for variable in reader.writes {
+                    self.left_out.entry(variable).or_insert_with(|| place.clone());
+                }
+                skipped.push(why);
+            }
+        }
+        (skipped, self.asked_in_vain())
+    }
+
+    /// What rules ask for and no rule writes, or not all rules that should.
+    fn asked_in_vain(self) -> Vec<Diagnostic> {
+        let written: HashSet<&Variable> = self.readers.iter().flat_map(|reader| &reader.writes).collect();
+        let mut asked: HashMap<&Variable, usize> = HashMap::new();
+        for reader in &self.readers {
+            let variables: HashSet<&Variable> = reader.asks_set.iter().collect();
+            variables.into_iter().for_each(|variable| *asked.entry(variable).or_default() += 1);
+        }
+        let mut findings = Vec::new();
+        for (variable, mut finding) in self.first {
+            let Some(rules) = asked.get(&variable) else { continue };
+            let rules = if *rules == 1 { "1 rule asks".to_owned() } else { format!("{rules} rules ask") };
+            let (message, help) = match (written.contains(&variable), self.left_out.get(&variable)) {
+                (true, None) => continue,
+                (true, Some(setter)) => (
+                    format!(
+                        "the rule at {setter}, which sets the {variable}, was left out: what {rules} of it holds less often"
+                    ),
+                    WHY,
+                ),
+                (false, Some(setter)) => (
+                    format!(
+                        "the rule at {setter}, which sets the {variable}, was left out: what {rules} of it never holds"
+                    ),
+                    WHY,
+                ),
+                (false, None) => (
+                    format!("no rule sets the {variable}: what {rules} of it never holds"),
+                    "add the rule that sets it, or leave out those that ask for it",
+                ),
+            };
+            finding.message = message;
+            findings.push(finding.help(help));
+        }
+        findings
+    }
+}
+
+/// What to do about rules that were left out.
+const WHY: &str = "the finding of that rule says why it was left out";
+
+fn skip(member: &Member, (variable, setter): (&Variable, &str), mut finding: Diagnostic) -> Skipped {
+    finding.message = format!(
+        "the rule is skipped: it asks whether the {variable} is not set, and the rule at {setter}, which sets it, was left out"
+    );
+    let finding = finding.help(WHY);
+    let refused = RefusedRule {
+        id: Some((member.id.gid, member.id.sid)),
+        malformed: false,
+        file: Arc::clone(&finding.file),
+        place: (finding.line, finding.column),
+        message: finding.message.clone(),
+    };
+    Skipped { refused, finding, of_firewall: member.firewall.is_some() }
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The non-blocking end that a [`super::stream::Stream`] writes to: a connected socket, a pipe or a terminal
+//! opened anew, or the socket that standard output is.
+
+use crate::config::FileDestination;
+use rustix::net::{SendFlags, send};
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal as _, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// The system's name of this process' standard output.
+const STDOUT: &str = "/proc/self/fd/1";
+
+/// The address of a reader.
+#[derive(Clone, Debug)]
+pub(super) enum Address {
+    /// It listens on a socket.
+    Socket(PathBuf),
+    /// It has a pipe open.
+    Pipe(PathBuf, FileDestination),
+    /// It has what standard output leads to.
+    Stdout,
+}
+
+impl Address {
+    /// Connects. Blocks for a socket whose backlog is full.
+    pub(super) fn connect(&self) -> io::Result<Channel> {
+        match self {
+            Address::Socket(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_nonblocking(true)?;
+                Ok(Channel::Socket(stream))
+            }
+            Address::Pipe(path, destination) => Ok(Channel::File(destination.rights.append(path)?)),
+            Address::Stdout => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    /// Whether another reader may come where one has gone.
+    pub(super) const fn is_found_again(&self) -> bool {
+        !matches!(self, Address::Stdout)
+    }
+
+    /// Whether the name may lead elsewhere by now.
+    pub(super) const fn is_reopened(&self) -> bool {
+        matches!(self, Address::Pipe(..))
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) enum Channel {
+    Socket(UnixStream),
+    File(File),
+    Shared(OwnedFd),
+}
+
+impl Channel {
+    /// Standard output where it can be written to without blocking; `None` for files and whatever else it may
+    /// be.
+    pub(super) fn stdout() -> Option<Self> {
+        let kind = std::fs::metadata(STDOUT).ok()?.file_type();
+        if kind.is_socket() {
+            // Shared with other processes: its flags are not ours to change.
+            return Some(Channel::Shared(io::stdout().as_fd().try_clone_to_owned().ok()?));
+        }
+        if !kind.is_fifo() && !io::stdout().is_terminal() {
+            return None;
+        }
+        // An open file of its own, for the same reason.
+        let mut options = OpenOptions::new();
+        options.append(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+        options.open(STDOUT).ok().map(Channel::File)
+    }
+
+    /// Writes what is taken at once.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Channel::Socket(stream) => stream.write(bytes),
+            Channel::File(file) => file.write(bytes),
+            Channel::Shared(socket) => Ok(send(&*socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?),
+        }
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Channel::Socket(stream) => stream.as_fd(),
+            Channel::File(file) => file.as_fd(),
+            Channel::Shared(socket) => socket.as_fd(),
+        }
+    }
+}
+
+/// Whether a name is that of a pipe.
+pub(super) fn is_pipe(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
+}

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Streams that another program reads: Unix stream sockets, pipes, and standard output where it is one of
+//! these or a terminal.
+//!
+//! Without [`Patience`] nothing here waits for that program: a stream holds a bounded amount back, and
+//! connecting to a socket happens on a thread of its own (a full backlog would block it).
+
+use super::channel::{Address, Channel};
+use super::ledger::Ledger;
+use super::lines::BUFFER_BYTES;
+use super::patience::{Patience, until_writable};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
+use std::time::Duration;
+
+/// Bytes that a stream holds back for a slow reader.
+pub(crate) const HELD_BYTES: usize = 1 << 20;
+/// The longest wait for a connection when an output opens; connecting goes on after it.
+const FIRST_CONNECT: Duration = Duration::from_millis(200);
+/// Most flushes that pass between two attempts to connect.
+const MAX_PAUSE: u32 = 64;
+/// The interval of attempts to connect while an absent reader is waited for.
+pub(super) const RETRY: Duration = Duration::from_millis(20);
+
+/// A connected stream, one on its way, or none.
+#[derive(Debug)]
+enum Link {
+    Down {
+        pause: u32,
+        next_pause: u32,
+    },
+    Connecting {
+        answer: Receiver<io::Result<Channel>>,
+        next_pause: u32,
+    },
+    Up(Channel),
+    /// The reader is gone and cannot come back: standard output.
+    Gone,
+}
+
+impl Link {
+    fn connect(address: Address, next_pause: u32) -> Self {
+        let (sender, answer) = channel();
+        // Nobody listens any more when the sink is gone.
+        let connect = move || _ = sender.send(address.connect());
+        match std::thread::Builder::new().name("eve-connect".to_owned()).spawn(connect) {
+            Ok(_) => Link::Connecting { answer, next_pause },
+            Err(_) => Link::down(next_pause),
+        }
+    }
+
+    fn down(pause: u32) -> Self {
+        Link::Down { pause, next_pause: (pause * 2).clamp(1, MAX_PAUSE) }
+    }
+}
+
+/// A line that waits in a stream.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    length: usize,
+    /// Losses that the line tells of; `None` for an event.
+    losses: Option<u64>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Stream {
+    address: Address,
+    link: Link,
+    /// Lines that wait, without gaps.
+    bytes: Vec<u8>,
+    lines: VecDeque<Held>,
+    /// Bytes of the first line that the reader has already.
+    sent: usize,
+    /// Why there is no reader.
+    absence: Option<io::Error>,
+    ledger: Ledger,
+}
+
+impl Stream {
+    /// A socket. One that nobody listens on yet is no error.
+    pub(super) fn open(path: PathBuf) -> Self {
+        let address = Address::Socket(path.clone());
+        let mut stream = Stream::new(address.clone(), Link::connect(address, 1), Ledger::new(path, false));
+        if let Link::Connecting { answer, .. } = &stream.link {
+            match answer.recv_timeout(FIRST_CONNECT) {
+                Ok(result) => stream.connected(result, 1),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => stream.link = Link::down(1),
+            }
+        }
+        stream
+    }
+
+    /// A stream that is open; `address` is where another reader may be found.
+    pub(super) fn of(path: PathBuf, address: Address, channel: Channel) -> Self {
+        Stream::new(address, Link::Up(channel), Ledger::new(path, true))
+    }
+
+    fn new(address: Address, link: Link, ledger: Ledger) -> Self {
+        let (bytes, lines) = (Vec::new(), VecDeque::new());
+        Stream { address, link, bytes, lines, sent: 0, absence: None, ledger }
+    }
+
+    pub(super) fn wait_for_reader(&mut self, patience: Patience) {
+        self.ledger.wait_for_reader(patience);
+    }
+
+    pub(super) fn write_event(&mut self, event: &[u8]) {
+        self.reopen_if_asked();
+        if !self.has_room(event.len()) {
+            self.flush();
+        }
+        if !self.has_room(event.len()) {
+            self.fail();
+            self.ledger.lose(1, event);
+            return;
+        }
+        if matches!(self.link, Link::Up(_)) {
+            self.report_losses(event);
+        }
+        self.bytes.extend_from_slice(event);
+        self.bytes.push(b'\n');
+        self.lines.push_back(Held { length: event.len() + 1, losses: None });
+        if self.bytes.len() >= BUFFER_BYTES {
+            self.flush();
+        }
+    }
+
+    /// Whether an event of so many bytes can be held back. One that is larger than the bound goes alone.
+    fn has_room(&self, bytes: usize) -> bool {
+        self.bytes.is_empty() || self.bytes.len() + bytes < HELD_BYTES
+    }
+
+    /// Puts the record of what was lost before the event `next` behind the lines that wait.
+    fn report_losses(&mut self, next: &[u8]) {
+        if let Some(line) = self.ledger.loss_line(next) {
+            self.bytes.extend_from_slice(&line);
+            self.lines.push_back(Held { length: line.len(), losses: Some(self.ledger.unreported) });
+            self.ledger.unreported = 0;
+        }
+    }
+
+    /// Notes why the reader takes nothing.
+    fn fail(&mut self) {
+        let slow = ErrorKind::WouldBlock.into();
+        self.ledger.fail(self.absence.as_ref().unwrap_or(&slow));
+    }
+
+    /// Hands on what is held back: what the reader takes at once, and with patience what it takes as long as
+    /// that lasts.
+    pub(super) fn flush(&mut self) {
+        self.reopen_if_asked();
+        loop {
+            self.advance_link();
+            self.write_out();
+            if self.bytes.is_empty() || !self.wait() {
+                return;
+            }
+        }
+    }
+
+    fn reopen_if_asked(&mut self) {
+        if self.ledger.watch.reopen_asked() {
+            self.reopen();
+        }
+    }
+
+    /// Opens a pipe again under its name. A socket stays.
+    pub(super) fn reopen(&mut self) {
+        // In the middle of a line another reader would get the rest of it.
+        if self.sent > 0 || !self.address.is_reopened() {
+            return;
+        }
+        match self.address.connect() {
+            Ok(channel) => self.link = Link::Up(channel),
+            Err(error) => self.ledger.fail_to_put_aside(&error),
+        }
+    }
+
+    /// Waits for the reader. False: it is given up for now.
+    fn wait(&mut self) -> bool {
+        if matches!(self.link, Link::Gone) {
+            return false;
+        }
+        let Some(most) = self.ledger.wait.next(!matches!(self.link, Link::Up(_))) else { return false };
+        match &self.link {
+            Link::Up(channel) => until_writable(channel, most),
+            _ => std::thread::sleep(most.min(RETRY)),
+        }
+        true
+    }
+
+    /// Writes what the reader takes now.
+    fn write_out(&mut self) {
+        let Link::Up(channel) = &mut self.link else { return };
+        let mut taken = 0usize;
+        let error = loop {
+            let rest = self.bytes.get(taken..).unwrap_or_default();
+            if rest.is_empty() {
+                break None;
+            }
+            match channel.write(rest) {
+                Ok(0) => break Some(ErrorKind::BrokenPipe.into()),
+                Ok(some) => taken += some.min(rest.len()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break None,
+                Err(error) => break Some(error),
+            }
+        };
+        self.forget(taken);
+        if let Some(error) = error {
+            self.disconnect(error);
+        }
+    }
+
+    /// Forgets bytes that the reader has, and counts the events that are complete with them.
+    fn forget(&mut self, taken: usize) {
+        self.bytes.drain(..taken);
+        self.ledger.counters.bytes += taken as u64;
+        if taken > 0 {
+            self.ledger.wait.took();
+        }
+        // Not before the reader has caught up: one that is always nearly too slow is told of once.
+        if taken > 0 && self.bytes.is_empty() {
+            self.ledger.works();
+        }
+        self.sent += taken;
+        while let Some(first) = self.lines.front().copied()
+            && self.sent >= first.length
+        {
+            self.sent -= first.length;
+            self.lines.pop_front();
+            self.ledger.took(u64::from(first.losses.is_none()));
+        }
+    }
+
+    pub(super) const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    pub(super) const fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
+    }
+
+    /// Looks after a connection that is not there.
+    fn advance_link(&mut self) {
+        match &mut self.link {
+            Link::Up(_) | Link::Gone => {}
+            Link::Down { pause, next_pause } => {
+                *pause = pause.saturating_sub(1);
+                if *pause == 0 {
+                    let next_pause = *next_pause;
+                    self.link = Link::connect(self.address.clone(), next_pause);
+                }
+            }
+            Link::Connecting { answer, next_pause } => {
+                let next_pause = *next_pause;
+                match answer.try_recv() {
+                    Ok(result) => self.connected(result, next_pause),
+                    Err(TryRecvError::Empty) => {}
+                    Err(TryRecvError::Disconnected) => self.link = Link::down(next_pause),
+                }
+            }
+        }
+    }
+
+    fn connected(&mut self, result: io::Result<Channel>, next_pause: u32) {
+        match result {
+            Ok(channel) => {
+                self.absence = None;
+                self.link = Link::Up(channel);
+            }
+            Err(error) => {
+                self.link = Link::down(next_pause);
+                self.absent(error);
+            }
+        }
+    }
+
+    /// Notes that there is no reader. One that is waited for is told of when it is given up.
+    fn absent(&mut self, error: io::Error) {
+        if self.ledger.wait.next(true).is_none() {
+            self.ledger.fail(&error);
+        }
+        self.absence = Some(error);
+    }
+
+    /// The reader is gone. A line that it has in part is lost; whole ones wait for the next reader.
+    fn disconnect(&mut self, error: io::Error) {
+        self.link = if self.address.is_found_again() { Link::down(1) } else { Link::Gone };
+        if self.sent > 0 {
+            self.ledger.fail(&error);
+            self.lose_torn();
+        }
+        self.absent(error);
+    }
+
+    /// Counts the line that the reader has in part as lost.
+    fn lose_torn(&mut self) {
+        let sent = core::mem::take(&mut self.sent);
+        let Some(torn) = self.lines.pop_front() else { return };
+        let rest = torn.length.saturating_sub(sent).min(self.bytes.len());
+        self.bytes.drain(..rest);
+        match torn.losses {
+            None => self.ledger.lose(1, b""),
+            Some(losses) => self.ledger.unreported += losses,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_up(&self) -> bool {
+        matches!(self.link, Link::Up(_))
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Counts what still waits as lost, and tells the reader of it if it takes a line now.
+    pub(super) fn settle(&mut self) {
+        if !self.bytes.is_empty() {
+            self.fail();
+            self.give_up();
+        }
+        if matches!(self.link, Link::Up(_)) {
+            self.report_losses(b"");
+            self.write_out();
+            self.give_up();
+        }
+    }
+
+    /// Counts what still waits as lost.
+    fn give_up(&mut self) {
+        if self.sent > 0 {
+            self.lose_torn();
+            // The rest of that line never comes: nothing may follow it on this connection.
+            self.link = if self.address.is_found_again() { Link::down(1) } else { Link::Gone };
+        }
+        let mut events = 0;
+        for line in self.lines.drain(..) {
+            match line.losses {
+                None => events += 1,
+                Some(losses) => self.ledger.unreported += losses,
+            }
+        }
+        if events > 0 {
+            let first = core::mem::take(&mut self.bytes);
+            self.ledger.lose(events, &first);
+        }
+        self.bytes.clear();
+    }
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether interfaces are fit for the level, before the program is attached to any of them.
+
+use super::{Program, ask};
+use crate::error::XdpError;
+use crate::port::{Mode, ModeChoice};
+use crate::prove::{self, Probe};
+
+impl Program {
+    /// Whether interfaces are fit for the level, before any of them is attached: all that is wrong with
+    /// them, so that it can be mended at once. What only shows when they are attached is left to
+    /// [`Program::attach`].
+    ///
+    /// # Errors
+    /// See [`Program::attach`].
+    pub fn check(&mut self, interfaces: &[u32]) -> Result<(), XdpError> {
+        let mut unfit = Vec::new();
+        for ifindex in interfaces {
+            let link = ask(*ifindex)?;
+            unfit.extend(prove::port(&link).err());
+            // Of others it shows once the program is attached, or in which mode it runs.
+            let native = self.mode != ModeChoice::Only(Mode::Generic) && link.mtu <= prove::ANY_DRIVER_MTU;
+            if link.is_up() && link.kind == "veth" && native {
+                let probe = match self.probe.take() {
+                    Some(probe) => probe,
+                    None => Probe::load()?,
+                };
+                let probe = self.probe.insert(probe);
+                unfit.extend(probe.try_port(&link.name, &link.kind, *ifindex).err());
+                // It is no port yet that could have lost them.
+                let _ = probe.take_lost();
+            }
+        }
+        XdpError::of_ports(unfit)
+    }
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One worker on live ports, while a test plays the hosts around it.
+
+use bartizan_dataplane::handover::Station;
+use bartizan_dataplane::live::together::{Ports, Post};
+use bartizan_dataplane::live::{Control, LiveOptions};
+use bartizan_dataplane::worker::Worker;
+use bartizan_ports::InlinePair;
+use bartizan_stages::record::Recorder;
+
+/// Runs a worker inline while `test` plays, which is told how to see whether the worker has ended. The worker
+/// is stopped behind it, and its flows are ended. Gives what the test gave, and the worker with its ports and
+/// counters.
+///
+/// # Panics
+/// A port fails, or the worker does.
+pub fn inline<'r, R: Recorder + Send, T>(
+    worker: Worker,
+    pair: InlinePair,
+    recorder: &'r mut R,
+    options: &LiveOptions,
+    control: &Control,
+    test: impl FnOnce(&dyn Fn() -> bool) -> T,
+) -> (T, Post<&'r mut R>) {
+    let mut post = Post::new(Station::alone(worker), Ports::Inline(pair), recorder);
+    let outcome = std::thread::scope(|scope| {
+        let running = scope.spawn(|| post.run(options, control).unwrap());
+        let stop = Stop(control);
+        let outcome = test(&|| running.is_finished());
+        drop(stop);
+        running.join().unwrap();
+        outcome
+    });
+    (outcome, post)
+}
+
+/// Stops the worker, also when the test fails: the scope would wait for it.
+struct Stop<'c>(&'c Control);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
