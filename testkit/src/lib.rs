@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What tests share: frames ([`packet`], [`layers`], [`hosts`], [`tunnels`]), capture files ([`capture`]) and numbers that follow from a
-//! seed ([`random`]); and network namespaces of their own ([`namespace`]).
+//! What tests share: frames ([`packet`], [`layers`], [`hosts`], [`tunnels`]), capture files ([`capture`]) numbers that follow from a
+//! seed ([`random`]) and committed files that are generated ([`generated`]); and network namespaces of their own ([`namespace`]).
 //!
 //! It uses no other crate, for two reasons. Packets and their checksums are made without the code that the
 //! tests look at, so that a fault cannot hide in both. And the tests of every crate may use it: a crate that used `packet`
@@ -12,6 +12,7 @@
 
 pub mod capture;
 pub mod dns;
+pub mod generated;
 pub mod hosts;
 pub mod layers;
 pub mod namespace;

@@ -23,6 +23,7 @@ use bartizan_functions::{gate, ids, names, pfw, portscan, sfw};
 use bartizan_packet::DecodeEvent;
 use bartizan_stages::chain::Chains;
 use bartizan_stages::settings::EngineSettings;
+use bartizan_testkit::generated;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -72,14 +73,8 @@ fn page(before: &str) -> String {
 
 #[test]
 fn the_tables_of_the_page_are_those_of_the_declarations() {
-    let path = repository().join("docs/limits.md");
-    let found = std::fs::read_to_string(&path).unwrap();
-    let expected = page(&found);
-    if std::env::var_os("UPDATE_REFERENCE").is_some() {
-        std::fs::write(&path, &expected).unwrap();
-        return;
-    }
-    assert!(found == expected, "docs/limits.md differs from the declarations; run `cargo xtask generate`");
+    let found = std::fs::read_to_string(generated::committed("docs/limits.md")).unwrap();
+    generated::check("docs/limits.md", &page(&found));
 }
 
 /// Names of constants in an expression: words of capitals.

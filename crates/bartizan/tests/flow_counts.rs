@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! docs/flow-records.md: what each row's packets come to in records of flows.
 
-use crate::common::page_section;
+use bartizan_testkit::generated;
 
 use bartizan_base::{LinkId, Settings, Timestamp};
 use bartizan_dataplane::worker::Frame;
@@ -378,5 +378,5 @@ fn the_table_of_the_page_of_flow_records_is_that_of_the_rows() {
         let records = if row.records.is_empty() { "none".to_owned() } else { row.records.join("<br>") };
         let _ = writeln!(text, "| {} | {records} | {} |", row.packets, row.note);
     }
-    page_section("flow-records.md", "what counts", &text);
+    generated::check_section("docs/flow-records.md", "what counts", &text);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! docs/identifiers.md: the values of its tables are those that a worker writes and rules match.
 
-use crate::common::{Folder, capture, page_section, run};
+use crate::common::{Folder, capture, run};
+use bartizan_testkit::generated;
 
 use bartizan_testkit::packet::{ACK, End, FIN, Ip, PSH, SYN, address, icmp, tcp, udp};
 use bartizan_testkit_worker::{Captured, Made, Stack};
@@ -385,18 +386,18 @@ fn the_tables_of_the_page_are_those_of_the_tests() {
         let other = if ja4 == other { "the same".to_owned() } else { format!("`{other}`") };
         let _ = writeln!(text, "| {case} | `{ja4}` | {other} |");
     }
-    page_section("identifiers.md", "ja4", &text);
+    generated::check_section("docs/identifiers.md", "ja4", &text);
     let mut text =
         "| first packet | here, and by the specification | Suricata 8.0.8 |\n|---|---|---|\n".to_owned();
     for Community { case, here, suricata, .. } in COMMUNITY {
         let other = if here == suricata { "the same".to_owned() } else { format!("`{suricata}`") };
         let _ = writeln!(text, "| {case} | `{here}` | {other} |");
     }
-    page_section("identifiers.md", "community ids", &text);
+    generated::check_section("docs/identifiers.md", "community ids", &text);
     let mut text = "| body of an answer | here | Suricata 8.0.8 |\n|---|---|---|\n".to_owned();
     for Download { case, here: (state, size, hash), suricata, .. } in DOWNLOADS {
         let hash = hash.map_or("no hash".to_owned(), |hash| format!("`{}...`", &hash[..16]));
         let _ = writeln!(text, "| {case} | `{state}`, {size} bytes, {hash} | {suricata} |");
     }
-    page_section("identifiers.md", "files", &text);
+    generated::check_section("docs/identifiers.md", "files", &text);
 }

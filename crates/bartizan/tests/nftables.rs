@@ -2,9 +2,9 @@
 //! docs/nftables.md: each row of its tables on a worker, the policy that it recommends, and the policies
 //! beside the statements of nftables.
 
-use crate::common::page_section;
 use crate::nftables_rows::trial::{In, Out, stack};
 use crate::nftables_rows::{POLICY, Row, Trial, differ, same};
+use bartizan_testkit::generated;
 
 use bartizan_testkit::packet::{ACK, Datagram, FIN, Ip, SYN, UDP};
 use bartizan_testkit_worker::Captured;
@@ -79,7 +79,7 @@ fn tables() -> String {
 
 #[test]
 fn the_tables_of_the_page_are_those_of_the_rows() {
-    page_section("nftables.md", "what each meets", &(tables() + "\n"));
+    generated::check_section("docs/nftables.md", "what each meets", &(tables() + "\n"));
 }
 
 /// The YAML blocks of the page: the first is a whole policy file, the others are what a policy has.

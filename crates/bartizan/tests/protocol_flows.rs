@@ -10,6 +10,7 @@ use crate::common::{Folder, PROGRAM, Running};
 use crate::level::network;
 use crate::namespace::in_namespace;
 use crate::protocols::{CASES, Exchange, First, policies};
+use bartizan_testkit::generated;
 
 use bartizan_flow::FlowKey;
 use bartizan_ports::{Batch, InlinePort, Port, wait_any};
@@ -18,7 +19,6 @@ use bartizan_testkit_worker::{Captured, Made, Nothing, Stack};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::IpAddr;
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -151,13 +151,7 @@ fn page(passed: &Passed, keys: &[FlowKey]) -> String {
 #[test]
 fn the_committed_page_of_protocols_is_what_a_worker_does() {
     let (passed, keys) = on_a_worker();
-    let expected = page(&passed, &keys);
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocols.md");
-    if std::env::var_os("UPDATE_REFERENCE").is_some() {
-        std::fs::write(&path, &expected).unwrap();
-    }
-    let found = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(found == expected, "docs/protocols.md differs; run `cargo xtask generate`");
+    generated::check("docs/protocols.md", &page(&passed, &keys));
 }
 
 /// Frames that are sent at once, before it is waited for what comes.

@@ -892,9 +892,4 @@ controller: {address: 'controller.example:9444', identity: id, state: /var/lib/b
         assert_eq!(controller.identity, Path::new("/etc/bartizan/id"));
         assert_eq!(controller.state, Path::new("/var/lib/bartizan"));
     }
-
-    #[test]
-    fn the_schema_is_the_committed_one() {
-        crate::policy::schema_file("host-schema.json", &schema());
-    }
 }

@@ -3,6 +3,7 @@
 
 use bartizan_config::host::{self, HostFile, LinkKind};
 use bartizan_config::suricata::unsupported_rows;
+use bartizan_testkit::generated;
 use std::path::Path;
 
 /// The first YAML block of a page.
@@ -32,19 +33,14 @@ fn the_host_file_of_the_book_is_read_and_names_every_key() {
 
 #[test]
 fn the_table_of_settings_whose_loss_weakens_is_that_of_the_code() {
-    const BEGIN: &str = "<!-- weakened settings -->\n";
-    const END: &str = "<!-- end of weakened settings -->";
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/suricata.md");
-    let found = std::fs::read_to_string(&path).expect("the page");
-    let (head, rest) = found.split_once(BEGIN).expect("the mark");
-    let (_, tail) = rest.split_once(END).expect("its end");
     let rows = unsupported_rows();
-    let expected = format!(
-        "{head}{BEGIN}| setting | weakens if it is | what follows | what to do |\n|---|---|---|---|\n{rows}{END}{tail}"
-    );
-    if std::env::var_os("UPDATE_REFERENCE").is_some() {
-        std::fs::write(&path, &expected).expect("written");
-        return;
-    }
-    assert!(found == expected, "docs/suricata.md differs from the table; run `cargo xtask generate`");
+    let table =
+        format!("| setting | weakens if it is | what follows | what to do |\n|---|---|---|---|\n{rows}");
+    generated::check_section("docs/suricata.md", "weakened settings", &table);
+}
+
+#[test]
+fn the_committed_schema_of_host_files_is_that_of_the_types() {
+    let text = serde_json::to_string_pretty(&host::schema()).expect("json") + "\n";
+    generated::check("docs/reference/host-schema.json", &text);
 }

@@ -2,22 +2,13 @@
 //! The committed OpenAPI document is that of the routes and types. `cargo xtask generate` writes it.
 
 use bartizan_controller::{resources, rest::openapi};
-use std::path::Path;
+use bartizan_testkit::generated;
 
 #[test]
 fn the_committed_document_is_that_of_the_routes() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/openapi.json");
     let document = openapi::document(&resources::routes());
     let expected = serde_json::to_string_pretty(&document).unwrap() + "\n";
-    if std::env::var_os("UPDATE_REFERENCE").is_some() {
-        std::fs::write(&path, expected).unwrap();
-        return;
-    }
-    let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        committed == expected,
-        "docs/reference/openapi.json is not that of the code: run `cargo xtask generate`"
-    );
+    generated::check("docs/reference/openapi.json", &expected);
 }
 
 #[test]

@@ -11,8 +11,8 @@ use bartizan_functions::reference::{page, specs};
 use bartizan_functions::registry::{Services, kinds};
 use bartizan_functions::sfw::{Hosts, SfwKind};
 use bartizan_functions::{gate, pfw, portscan, sfw};
+use bartizan_testkit::generated;
 use common::Bench;
-use std::path::Path;
 use std::sync::Arc;
 
 fn hosts() -> Hosts {
@@ -26,13 +26,7 @@ fn hosts() -> Hosts {
 
 #[test]
 fn the_committed_page_is_that_of_the_specifications() {
-    let expected = page(&specs(&hosts()));
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/functions.md");
-    if std::env::var_os("UPDATE_REFERENCE").is_some() {
-        std::fs::write(&path, &expected).unwrap();
-    }
-    let found = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(found == expected, "docs/reference/functions.md differs; run `cargo xtask generate`");
+    generated::check("docs/reference/functions.md", &page(&specs(&hosts())));
 }
 
 #[test]
@@ -46,12 +40,7 @@ fn the_committed_schema_of_policies_has_the_sections_of_all_functions() {
     let ports = &expected["$defs"]["Policy"]["properties"]["portscan"]["properties"]["ports"];
     assert_eq!(ports["type"], "integer");
     let expected = serde_json::to_string_pretty(&expected).unwrap() + "\n";
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/policy-schema.json");
-    if std::env::var_os("UPDATE_REFERENCE").is_some() {
-        std::fs::write(&path, &expected).unwrap();
-    }
-    let found = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(found == expected, "docs/reference/policy-schema.json differs; run `cargo xtask generate`");
+    generated::check("docs/reference/policy-schema.json", &expected);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::transitions;
 
 use bartizan_functions::sfw_messages::{EXCHANGES, Message, icmpv4_kind, icmpv6_kind};
 use bartizan_functions::sfw_table::{KINDS, Kind, NONE, STATES, SegmentClass, TRANSITIONS, share};
+use bartizan_testkit::generated;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,19 +15,10 @@ use transitions::{c, system_verilog};
 const C: &str = "ebpf/bartizan_sfw.h";
 const SYSTEM_VERILOG: &str = "hw/rtl/bartizan_sfw_pkg.sv";
 
-fn committed(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
-}
-
 #[test]
 fn the_committed_headers_are_those_of_the_tables() {
     for (name, expected) in [(C, c()), (SYSTEM_VERILOG, system_verilog())] {
-        let path = committed(name);
-        if std::env::var_os("UPDATE_REFERENCE").is_some() {
-            std::fs::write(&path, &expected).unwrap();
-        }
-        let found = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(found == expected, "{name} differs from the tables; run `cargo xtask generate`");
+        generated::check(name, &expected);
     }
 }
 
@@ -72,7 +64,7 @@ fn a_c_program_reads_every_cell_as_rust_does() {
     let folder = folder("c");
     let (source, program) = (folder.join("main.c"), folder.join("main"));
     std::fs::write(&source, C_PROGRAM).unwrap();
-    let include = committed(C).parent().unwrap().to_owned();
+    let include = generated::committed(C).parent().unwrap().to_owned();
     run(Command::new("cc").args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I"]).args([
         &include,
         Path::new("-o"),
@@ -153,7 +145,7 @@ fn verilator_reads_every_cell_as_rust_does() {
         let mut command = Command::new("verilator");
         command
             .args(["--lint-only", "-Wall", "--top-module", "check"])
-            .args([&committed(SYSTEM_VERILOG), &source]);
+            .args([&generated::committed(SYSTEM_VERILOG), &source]);
         command
     };
     std::fs::write(&source, checks()).unwrap();

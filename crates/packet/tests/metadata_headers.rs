@@ -8,6 +8,7 @@ use bartizan_base::{Action, Path, PortIndex};
 use bartizan_packet::metadata::{
     Extended, FIELDS, FLAGS, FUNCTION_LEN, Field, GENERIC_LEN, Generic, LEN, MetadataFlags,
 };
+use bartizan_testkit::generated;
 use headers::{actions, c, fields_of, is_number, system_verilog};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -17,20 +18,10 @@ use std::process::{Command, Stdio};
 const C: &str = "ebpf/bartizan_metadata.h";
 const SYSTEM_VERILOG: &str = "hw/rtl/bartizan_metadata_pkg.sv";
 
-fn committed(name: &str) -> PathBuf {
-    File::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
-}
-
 #[test]
 fn the_committed_headers_are_those_of_the_description() {
     for (name, expected) in [(C, c()), (SYSTEM_VERILOG, system_verilog())] {
-        let path = committed(name);
-        if std::env::var_os("UPDATE_REFERENCE").is_some() {
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(&path, &expected).unwrap();
-        }
-        let found = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(found == expected, "{name} differs from the description; run `cargo xtask generate`");
+        generated::check(name, &expected);
     }
 }
 
@@ -167,7 +158,7 @@ fn a_c_program_reads_and_writes_a_block_as_rust_does() {
     let folder = folder("c");
     let (source, program) = (folder.join("main.c"), folder.join("main"));
     std::fs::write(&source, c_program()).unwrap();
-    let include = committed(C).parent().unwrap().to_owned();
+    let include = generated::committed(C).parent().unwrap().to_owned();
     run(Command::new("cc").args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I"]).args([
         &include,
         File::new("-o"),
@@ -222,7 +213,7 @@ fn clang_compiles_the_header_for_bpf() {
     let text = "#include \"bartizan_metadata.h\"\n\
         __u32 f(const void *block) { return bartizan_metadata_fid(block) + bartizan_metadata_l3(block); }\n";
     std::fs::write(&source, text).unwrap();
-    let include = committed(C).parent().unwrap().to_owned();
+    let include = generated::committed(C).parent().unwrap().to_owned();
     let asm = Command::new("cc").arg("-print-multiarch").output().map_or(String::new(), |output| {
         format!("/usr/include/{}", String::from_utf8_lossy(&output.stdout).trim())
     });
@@ -284,7 +275,7 @@ fn verilator_reads_a_block_as_rust_does() {
         let mut command = Command::new("verilator");
         command
             .args(["--lint-only", "-Wall", "--top-module", "check"])
-            .args([&committed(SYSTEM_VERILOG), &source]);
+            .args([&generated::committed(SYSTEM_VERILOG), &source]);
         command
     };
     std::fs::write(&source, checks()).unwrap();

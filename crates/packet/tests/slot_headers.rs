@@ -10,14 +10,13 @@ use bartizan_packet::slots::{
     TABLE_CONSTANTS, TIMESTAMP_FAR_AHEAD, UDP_PORT_BLOCKS, UdpPorts, WINDOW_TRIES, WORDS, WatchEntry,
     WindowLine,
 };
+use bartizan_testkit::generated;
 use bartizan_testkit::random::Random;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-fn committed() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ebpf/bartizan_slots.h")
-}
+const FILE: &str = "ebpf/bartizan_slots.h";
 
 /// Bytes of a block that no field holds, all at its end.
 fn reserved(layout: &Layout) -> usize {
@@ -112,15 +111,7 @@ fn header() -> String {
 
 #[test]
 fn the_committed_header_is_that_of_the_description() {
-    let (path, expected) = (committed(), header());
-    if std::env::var_os("UPDATE_REFERENCE").is_some() {
-        std::fs::write(&path, &expected).unwrap();
-    }
-    let found = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        found == expected,
-        "ebpf/bartizan_slots.h differs from the description; run `cargo xtask generate`"
-    );
+    generated::check(FILE, &header());
 }
 
 /// What Rust says of a block's bytes (`SlotLine { control: 7, ... }`).
@@ -202,7 +193,7 @@ fn a_c_program_reads_random_blocks_as_rust_does() {
     std::fs::write(&source, program(&blocks)).unwrap();
     let compiled = Command::new("cc")
         .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I"])
-        .args([committed().parent().unwrap(), Path::new("-o"), &binary, &source])
+        .args([generated::committed(FILE).parent().unwrap(), Path::new("-o"), &binary, &source])
         .output()
         .expect("cc runs");
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));

@@ -6,6 +6,7 @@ use crate::tables;
 
 use bartizan_packet::layout::Layout;
 use bartizan_packet::tables::{ENTRIES, FlowEntry, MatchEntry, RuleEntry};
+use bartizan_testkit::generated;
 use bartizan_testkit::random::Random;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -16,20 +17,10 @@ use tables::{c, lower, reserved, system_verilog};
 const C: &str = "ebpf/bartizan_tables.h";
 const SYSTEM_VERILOG: &str = "hw/rtl/bartizan_tables_pkg.sv";
 
-fn committed(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
-}
-
 #[test]
 fn the_committed_headers_are_those_of_the_description() {
     for (name, expected) in [(C, c()), (SYSTEM_VERILOG, system_verilog())] {
-        let path = committed(name);
-        if std::env::var_os("UPDATE_REFERENCE").is_some() {
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(&path, &expected).unwrap();
-        }
-        let found = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(found == expected, "{name} differs from the description; run `cargo xtask generate`");
+        generated::check(name, &expected);
     }
 }
 
@@ -136,7 +127,7 @@ fn a_c_program_reads_and_writes_random_entries_as_rust_does() {
     let (source, program) = (folder.join("main.c"), folder.join("main"));
     let count = entries(&ENTRIES[0]).len();
     std::fs::write(&source, c_program(count)).unwrap();
-    let include = committed(C).parent().unwrap().to_owned();
+    let include = generated::committed(C).parent().unwrap().to_owned();
     run(Command::new("cc").args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I"]).args([
         &include,
         Path::new("-o"),
@@ -186,7 +177,7 @@ fn clang_compiles_the_header_for_bpf() {
     let text = "#include \"bartizan_tables.h\"\n\
         __u32 f(const void *flow, const void *rule) { return bartizan_flow_fid(flow) + bartizan_rule_verdict(rule); }\n";
     std::fs::write(&source, text).unwrap();
-    let include = committed(C).parent().unwrap().to_owned();
+    let include = generated::committed(C).parent().unwrap().to_owned();
     let asm = Command::new("cc").arg("-print-multiarch").output().map_or(String::new(), |output| {
         format!("/usr/include/{}", String::from_utf8_lossy(&output.stdout).trim())
     });
@@ -237,7 +228,7 @@ fn verilator_reads_entries_as_rust_does() {
         let mut command = Command::new("verilator");
         command
             .args(["--lint-only", "-Wall", "--top-module", "check"])
-            .args([&committed(SYSTEM_VERILOG), &source]);
+            .args([&generated::committed(SYSTEM_VERILOG), &source]);
         command
     };
     std::fs::write(&source, checks()).unwrap();

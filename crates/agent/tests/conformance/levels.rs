@@ -26,6 +26,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 /// Flows of one case that a device has room for.
@@ -385,6 +386,13 @@ fn is_below(host: &Host, key: &FlowKey) -> bool {
     flows.any(|(_, entry)| DeviceKey::of(entry.key()) == DeviceKey::of(key) && !entry.is_at_host())
 }
 
+/// A folder that no test running beside this one has.
+fn folder_of_its_own() -> PathBuf {
+    static FOLDERS: AtomicUsize = AtomicUsize::new(0);
+    let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("bartizan-conformance-{}-{number}", std::process::id()))
+}
+
 fn events_of(folder: &PathBuf, host: &Host) -> EveRecorder {
     let _ = std::fs::remove_dir_all(folder);
     std::fs::create_dir_all(folder).unwrap();
@@ -405,7 +413,7 @@ fn pass(host: &mut Host, mut millis: u64, recorder: &mut EveRecorder) {
 
 /// Runs a case with a level, as a live link has it. All frames come after `begin`.
 fn play(case: &Case, level: &mut dyn Level, begin: Timestamp) -> Result<Played, String> {
-    let folder = std::env::temp_dir().join(format!("bartizan-conformance-{}", std::process::id()));
+    let folder = folder_of_its_own();
     let (mut host, link) = (Host::with(case, Stands::Live, level.is_early())?, link(case)?);
     let mut recorder = events_of(&folder, &host);
     let config = *host.worker.decoder_config();

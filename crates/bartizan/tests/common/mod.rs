@@ -210,22 +210,3 @@ pub fn udp(v6: bool, source_port: u16, destination_port: u16, payload: &[u8]) ->
 pub fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
     bartizan_testkit::capture::paced(1_000, frames)
 }
-
-/// Compares what stands between the marks of a name in a page of the book with what it is made of; writes it
-/// where the references are made anew.
-///
-/// # Panics
-/// It differs, or the page or its marks are not there.
-pub fn page_section(page: &str, name: &str, expected: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
-    let found = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("docs/{page}: {error}"));
-    let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
-    let (head, rest) = found.split_once(&begin).unwrap_or_else(|| panic!("docs/{page} has no `{begin}`"));
-    let (_, tail) = rest.split_once(&end).unwrap_or_else(|| panic!("docs/{page} has no `{end}`"));
-    let expected = format!("{head}{begin}{expected}{end}{tail}");
-    if std::env::var_os("UPDATE_REFERENCE").is_some() {
-        std::fs::write(&path, &expected).unwrap();
-        return;
-    }
-    assert!(found == expected, "docs/{page} differs from its test; run `cargo xtask generate`");
-}

@@ -772,5 +772,3 @@ fn repeated(pairs: &[(Node, Node)]) -> Option<&(Node, Node)> {
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-pub(crate) use tests::schema_file;

@@ -384,21 +384,6 @@ fn all_problems_of_a_file_are_found_in_order() {
     );
 }
 
-/// Compares a generated schema with the committed one; `BARTIZAN_UPDATE=1` writes it.
-pub(crate) fn schema_file(name: &str, schema: &serde_json::Value) {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(name);
-    let text = serde_json::to_string_pretty(schema).expect("json") + "\n";
-    if std::env::var_os("BARTIZAN_UPDATE").is_some() {
-        std::fs::create_dir_all(path.parent().expect("folder")).expect("folder");
-        std::fs::write(&path, &text).expect("written");
-    }
-    let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        committed == text,
-        "{name} differs from the types; run the tests with BARTIZAN_UPDATE=1 and commit it"
-    );
-}
-
 #[test]
 fn the_schema_knows_the_sections() {
     // With those of all functions it is compared with the committed one in crate functions.
