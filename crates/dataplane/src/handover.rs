@@ -29,8 +29,10 @@
 
 pub(crate) mod away;
 mod moves;
-pub(crate) mod walk;
+mod owners;
+mod site;
 
+use crate::walk::{Stop, only_packet};
 use crate::worker::{Frame, Worker};
 use away::Away;
 use bartizan_base::{Decision, FunctionId, LinkId, Reason, Timestamp, Verdict, WorkerId};
@@ -38,19 +40,19 @@ use bartizan_flow::FlowKey;
 use bartizan_packet::LinkType;
 use bartizan_ports::BACKLOG_PARTS;
 use bartizan_stages::frame::Place;
-use bartizan_stages::intake::fragment::{Settled, refused_as_it_is};
+use bartizan_stages::intake::fragment::Settled;
 use bartizan_stages::moving::MovedFlow;
 use bartizan_stages::record::Recorder;
 use bartizan_stages::settings::EngineSettings;
 use rtrb::{Consumer, Producer, RingBuffer};
+use site::{Journey, Site};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use walk::{Moved, Site, Stop, Walk};
 
 pub use crate::counters::HandOverCounters;
 pub use away::AWAY_MAX;
-pub use walk::Owners;
+pub use owners::Owners;
 
 /// A frame on its way from one worker to another.
 #[derive(Default)]
@@ -64,7 +66,7 @@ pub struct Parcel {
     tag: u32,
     home: WorkerId,
     bytes: Vec<u8>,
-    walk: Walk,
+    journey: Journey,
 }
 
 /// What goes from one station to another, in the order in which it was sent.
@@ -361,9 +363,7 @@ impl Station {
         self.worker.arrives_by(tag);
         let mut output = self.worker.intake.decode(frame);
         // One whole packet of its own: what nearly all are. Nothing is copied.
-        if let [packet] = output.packets()
-            && !packet.is_fragment()
-            && refused_as_it_is(&self.worker.settings, packet).is_none()
+        if let Some(packet) = only_packet(&self.worker.settings, &output)
             && self.owners.of_packet(frame.link, packet) == self.me
             && self.away.key_of(&self.worker, frame, packet).is_none()
         {
@@ -381,13 +381,11 @@ impl Station {
             self.worker.intake.done(output);
             return Handled::Here(self.refuse());
         };
-        parcel.walk.begin(&mut output, frame.number);
+        parcel.journey.begin(&mut output, frame.number);
         self.worker.intake.done(output);
         self.ledger.begin(self.me);
-        let away = &self.away;
-        let moved: &Moved<'_> = &|worker, frame, packet| away.key_of(worker, frame, packet);
-        let site = Site { me: self.me, owners: &self.owners, moved };
-        match parcel.walk.run(&site, &mut self.worker, frame, recorder) {
+        let site = Site { me: self.me, owners: &self.owners, away: &self.away };
+        match parcel.journey.run(&site, &mut self.worker, frame, recorder) {
             Stop::Done => match self.end(parcel, frame, recorder) {
                 Some(decision) => Handled::Here(decision),
                 None => Handled::Held,
@@ -439,10 +437,8 @@ impl Station {
         let frame = parcel.frame(&bytes);
         let tag = parcel.tag;
         self.worker.take_over(&frame, tag, recorder);
-        let away = &self.away;
-        let moved: &Moved<'_> = &|worker, frame, packet| away.key_of(worker, frame, packet);
-        let site = Site { me: self.me, owners: &self.owners, moved };
-        let stop = parcel.walk.run(&site, &mut self.worker, &frame, recorder);
+        let site = Site { me: self.me, owners: &self.owners, away: &self.away };
+        let stop = parcel.journey.run(&site, &mut self.worker, &frame, recorder);
         if matches!(stop, Stop::Done) {
             // Held: the caller has nothing to do with it.
             if let Some(decision) = self.settled(&mut parcel, &frame, recorder) {
@@ -561,8 +557,8 @@ impl Station {
         frame: &Frame<'_>,
         recorder: &mut dyn Recorder,
     ) -> Option<Decision> {
-        let of_others = (&mut parcel.walk.joined, parcel.walk.rewrite.take());
-        match self.worker.settle(frame, parcel.walk.decision, of_others, recorder) {
+        let walk = &mut parcel.journey.walk;
+        match self.worker.settle(frame, walk, recorder) {
             Settled::Decided(decision) => Some(self.decided(decision)),
             Settled::Held => None,
         }
@@ -571,8 +567,8 @@ impl Station {
     /// A frame cannot go on. Where this worker keeps its fragments, their datagrams cannot either; elsewhere they end with their
     /// time.
     fn lose(&mut self, mut parcel: Box<Parcel>, recorder: &mut dyn Recorder) {
-        let joined = core::mem::take(&mut parcel.walk.joined);
-        if parcel.walk.keeper() == Some(self.me) {
+        let joined = core::mem::take(&mut parcel.journey.walk.joined);
+        if parcel.journey.walk.keeper() == Some(self.me) {
             self.worker.unsettle(joined, recorder);
         }
         self.put_away(parcel);

@@ -15,13 +15,14 @@
 //! 6. `views`: what is told of flows, as plain values.
 //! 7. `inquiry`: questions about live flows and functions, and who collects the answers.
 //! 8. `passage`: the order of the stages, for a frame, a packet and the end of a flow.
-//! 9. `worker`: owns flows, and runs their packets to completion.
-//! 10. `handover`: owners, and packets and flows that go to another worker.
-//! 11. `workers`: several workers behind one reader of captures.
-//! 12. `explain`: what happens to a flow, written down by functions that are observed.
-//! 13. `eve`: the recorder that writes EVE.
-//! 14. `live`: workers on live ports, and how they answer questions.
-//! 15. `limits`: the bounds of all of them, for docs/limits.md.
+//! 9. `walk`: the walk over the packets of a frame.
+//! 10. `worker`: owns flows, and runs their packets to completion.
+//! 11. `handover`: owners, and packets and flows that go to another worker.
+//! 12. `workers`: several workers behind one reader of captures.
+//! 13. `explain`: what happens to a flow, written down by functions that are observed.
+//! 14. `eve`: the recorder that writes EVE.
+//! 15. `live`: workers on live ports, and how they answer questions.
+//! 16. `limits`: the bounds of all of them, for docs/limits.md.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod ahead;
@@ -37,5 +38,6 @@ pub mod live;
 mod passage;
 mod segmentation;
 pub mod views;
+mod walk;
 pub mod worker;
 pub mod workers;

@@ -9,13 +9,14 @@ use crate::ahead::{AHEAD, Guess};
 use crate::board::Presenter;
 use crate::inquiry::Inquiry;
 use crate::passage::{ENDS_WHEN_IDLE, Passage, credit_early};
+use crate::walk::{At, Stop, Visitor, Walk, only_packet};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::turns::Turn;
 use bartizan_base::{Decision, Generation, LinkId, Reason, Timestamp, WorkerId};
 use bartizan_flow::{FlowHash, FlowTable, TableError};
 use bartizan_function::RuleCount;
 use bartizan_offload::{FlowManager, ManagerCounters, Stays};
-use bartizan_packet::{Checksums, Decoded, DecoderConfig};
+use bartizan_packet::{Checksums, DecodeOutput, Decoded, DecoderConfig};
 use bartizan_stages::account::Account;
 use bartizan_stages::app_memory::AppMemory;
 use bartizan_stages::chain::Chains;
@@ -57,6 +58,8 @@ pub struct Worker {
     leaving: Leaving,
     hosts: HostCare,
     presenter: Option<Presenter>,
+    /// Of frames with several packets.
+    walk: Walk,
     /// The question about its flows that it is answering.
     pub(crate) inquiry: Option<Box<Inquiry>>,
     /// What was held when the run ended, before its flows were let go.
@@ -84,6 +87,7 @@ impl Worker {
             leaving: Leaving::default(),
             hosts: HostCare::default(),
             presenter: None,
+            walk: Walk::default(),
             inquiry: None,
             held_at_end: None,
             settings,
@@ -163,11 +167,32 @@ impl Worker {
         follows: bool,
         recorder: &mut dyn Recorder,
     ) -> Option<Decision> {
-        self.tend(frame.now);
-        self.tell_of_functions(recorder);
-        let mut passage = self.passage(recorder);
-        passage.begin(frame, follows);
-        passage.frame(frame)
+        self.begin_frame(frame, follows, recorder);
+        let mut output = self.intake.decode(frame);
+        let settled = if let Some(packet) = only_packet(&self.settings, &output) {
+            let decision =
+                self.packet(frame, frame.bytes, packet, &Place::from(packet.recursion > 0), recorder);
+            self.intake.done(output);
+            if self.train_took() {
+                return None;
+            }
+            Settled::Decided(decision)
+        } else {
+            // What has several packets is nobody's train.
+            self.leave_train();
+            let mut walk = core::mem::take(&mut self.walk);
+            walk.begin(&mut output, frame.number);
+            self.intake.done(output);
+            walk.go(WorkerId(0), &mut Alone { worker: self, recorder }, frame);
+            let settled = self.settle(frame, &mut walk, recorder);
+            self.walk = walk;
+            settled
+        };
+        self.close_train(recorder);
+        match settled {
+            Settled::Decided(decision) => Some(self.decided(&decision)),
+            Settled::Held => None,
+        }
     }
 
     /// These frames are handed in next, [`AHEAD`] at most, which came in by this way ([`Worker::arrives_by`]): their flows are fetched meanwhile.
@@ -418,17 +443,16 @@ impl Worker {
         self.expire(frame.now, recorder);
     }
 
-    /// All packets of a frame are handled, some of them by others: `joined` and `change` are theirs.
+    /// All packets of a frame are handled, perhaps some of them by others.
     pub(crate) fn settle(
         &mut self,
         frame: &Frame<'_>,
-        decision: Decision,
-        (joined, change): (&mut Joined, Option<Rewrite>),
+        walk: &mut Walk,
         recorder: &mut dyn Recorder,
     ) -> Settled {
-        self.intake.exchange_joined(joined);
-        self.leaving.change = change;
-        self.passage(recorder).settle(frame, decision)
+        self.intake.exchange_joined(&mut walk.joined);
+        self.leaving.change = walk.rewrite.take();
+        self.passage(recorder).settle(frame, walk.decision)
     }
 
     /// The frame in hand cannot be handed on: neither can the datagrams that it belongs to.
@@ -455,14 +479,13 @@ impl Worker {
         self.position.advance(frame.now);
     }
 
-    /// Puts a fragment to its datagram, which `datagram` then holds if it is whole; `joined`: the datagrams that fragments of its frame
+    /// Puts a fragment to its datagram, which `datagram` and `output` then hold if it is whole; `joined`: the datagrams that fragments of its frame
     /// were put to, here and elsewhere.
     pub(crate) fn defragment(
         &mut self,
-        frame: &Frame<'_>,
-        bytes: &[u8],
+        At { frame, bytes, .. }: At<'_>,
         packet: &mut Decoded,
-        datagram: &mut Vec<u8>,
+        (datagram, output): (&mut Vec<u8>, &mut DecodeOutput),
         joined: &mut Joined,
     ) -> Fragmented {
         let tenant = self.runner.chains().classifier.tenant_of(packet, frame.link);
@@ -470,6 +493,9 @@ impl Worker {
         let with = (&self.settings, &**self.runner.chains());
         let fragmented = self.intake.defragment(with, (frame, tenant), bytes, packet, datagram);
         self.intake.exchange_joined(joined);
+        if fragmented == Fragmented::Whole {
+            self.intake.decode_datagram(packet, datagram, output);
+        }
         fragmented
     }
 
@@ -583,5 +609,40 @@ impl Worker {
     /// Numbers of flows are unique in a run: each worker has its own range.
     pub(crate) const fn number_flows(&mut self, me: WorkerId) {
         self.flows.number(me);
+    }
+}
+
+/// A worker that owns all packets of its frames.
+struct Alone<'w> {
+    worker: &'w mut Worker,
+    recorder: &'w mut dyn Recorder,
+}
+
+impl Visitor for Alone<'_> {
+    fn settings(&self) -> &EngineSettings {
+        &self.worker.settings
+    }
+
+    fn keeper(&self, _: &Frame<'_>, _: Option<&Decoded>) -> Option<WorkerId> {
+        None
+    }
+
+    fn leads_to(&self, _: &Frame<'_>, _: &Decoded, _: bool) -> Option<Stop> {
+        None
+    }
+
+    fn defragment(
+        &mut self,
+        at: At<'_>,
+        packet: &mut Decoded,
+        datagram: (&mut Vec<u8>, &mut DecodeOutput),
+        joined: &mut Joined,
+    ) -> Fragmented {
+        self.worker.defragment(at, packet, datagram, joined)
+    }
+
+    fn packet(&mut self, at: At<'_>, packet: &Decoded, place: &Place<'_>) -> (Decision, Option<Rewrite>) {
+        let decision = self.worker.packet(at.frame, at.bytes, packet, place, self.recorder);
+        (decision, self.worker.take_rewrite())
     }
 }

@@ -21,7 +21,7 @@
 //! full, it is refused and counted; nothing has happened then.
 
 use super::away::{AWAY_MAX, State};
-use super::walk::Directed;
+use super::site::Directed;
 use super::{Decided, Parcel, Sent, Station};
 use bartizan_base::{Decision, FlowId, WorkerId};
 use bartizan_flow::FlowKey;
@@ -121,7 +121,7 @@ impl Station {
             return Ok(self.me);
         }
         let (at, number) = (stay.at, stay.sent.saturating_add(1));
-        parcel.walk.directed = Some(Directed { key: *key, guest: Guest { home: self.me, number } });
+        parcel.journey.directed = Some(Directed { key: *key, guest: Guest { home: self.me, number } });
         self.hand_over(parcel, at, recorder)?;
         if let Some(stay) = self.away.get_mut(key) {
             stay.sent = number;

@@ -15,14 +15,14 @@ pub(crate) use overload::{CLOSINGS, LOOKED_AT};
 pub(crate) use packet::SESSIONS_ENDED;
 
 use bartizan_base::{Decision, FlowId, FunctionId, Reason, TenantId, Verdict};
-use bartizan_packet::{DecodeOutput, Decoded};
+use bartizan_packet::Decoded;
 use bartizan_stages::chain::Chains;
 use bartizan_stages::context::Context;
 use bartizan_stages::flows::Flows;
-use bartizan_stages::frame::{Around, Frame, MAX_DEPTH, Place, next_frame};
+use bartizan_stages::frame::{Frame, next_frame};
 use bartizan_stages::identity::Whence;
 use bartizan_stages::intake::Intake;
-use bartizan_stages::intake::fragment::{Fragmented, Settled, refused_as_it_is};
+use bartizan_stages::intake::fragment::Settled;
 use bartizan_stages::runner::Runner;
 
 /// See the module.
@@ -50,95 +50,6 @@ impl Passage<'_> {
         if !self.runner.train.is_waiting() {
             self.expire(frame.now);
         }
-    }
-
-    /// A frame, from its first byte to what becomes of it. `None`: it waits for the one behind it, or with its datagram.
-    pub(crate) fn frame(&mut self, frame: &Frame<'_>) -> Option<Decision> {
-        let mut output = self.intake.decode(frame);
-        let decision = self.packets(frame, frame.bytes, &mut output, (0, None));
-        self.intake.done(output);
-        if self.runner.train.took() {
-            return None;
-        }
-        self.close_train();
-        match self.settle(frame, decision) {
-            Settled::Decided(decision) => Some(self.cx.decided(&decision)),
-            Settled::Held => None,
-        }
-    }
-
-    /// All packets of a frame or reassembled datagram, innermost first.
-    fn packets(
-        &mut self,
-        frame: &Frame<'_>,
-        bytes: &[u8],
-        output: &mut DecodeOutput,
-        (depth, outermost): (u8, Option<&Around>),
-    ) -> Decision {
-        let mut decision = Decision::CONTINUE;
-        // Only what lies in another packet is told of it.
-        let outer = if output.packets().len() > 1 && outermost.is_none() {
-            output.packets().first().and_then(|packet| Around::of(packet, frame.number))
-        } else {
-            None
-        };
-        let first = outermost.or(outer.as_ref());
-        let count = output.packets().len();
-        for index in (0..count).rev() {
-            let Some(packet) = output.packets_mut().get_mut(index) else { continue };
-            let refused;
-            if packet.is_fragment() && depth < MAX_DEPTH {
-                let own = if outermost.is_none() { Around::of(packet, frame.number) } else { None };
-                let outermost = outermost.or(own.as_ref());
-                let (inner, fragment) = self.fragment(frame, bytes, packet, (depth, outermost));
-                decision = decision.strictest(inner);
-                refused = fragment;
-            } else {
-                refused = refused_as_it_is(self.cx.settings, packet);
-            }
-            let place = Place {
-                made: depth > 0 || packet.recursion > 0,
-                around: if index > 0 { first } else { outermost },
-                carries: index + 1 < count,
-                inside: decision.into(),
-                refused,
-            };
-            decision = decision.strictest(self.packet(frame, bytes, packet, &place));
-        }
-        decision
-    }
-
-    /// Puts a fragment to its datagram; a datagram that becomes whole is handled at once. Returns what was decided of that, and
-    /// why the fragment must not go on.
-    fn fragment(
-        &mut self,
-        frame: &Frame<'_>,
-        bytes: &[u8],
-        packet: &mut Decoded,
-        (depth, outermost): (u8, Option<&Around>),
-    ) -> (Decision, Option<Reason>) {
-        let tenant = self.tenant_of(frame, packet);
-        let mut datagram = self.intake.room();
-        let fragmented = self.intake.defragment(
-            (self.cx.settings, self.runner.chains()),
-            (frame, tenant),
-            bytes,
-            packet,
-            &mut datagram,
-        );
-        let mut decision = Decision::CONTINUE;
-        let mut refused = None;
-        if let Fragmented::Refused(reason) = fragmented {
-            refused = Some(reason);
-        }
-        if fragmented == Fragmented::Whole {
-            let mut output = self.intake.output();
-            self.intake.decode_datagram(packet, &datagram, &mut output);
-            decision = self.packets(frame, &datagram, &mut output, (depth + 1, outermost));
-            self.intake.done(output);
-        }
-        self.intake.done_with(datagram);
-        (decision, refused)
     }
 
     /// What became of a frame's fragments, once all packets are handled.

@@ -4,17 +4,18 @@
 //! Not done: decoding in the workers (the reader decodes, since it has to know owners and put fragments together).
 
 use super::moves::{Crossing, Places};
-use crate::handover::walk::Owners;
+use crate::handover::Owners;
+use crate::walk::{At, Stop, Visitor, Walk};
 use crate::worker::Worker;
 use bartizan_base::{Decision, FunctionId, LinkId, Reason, Timestamp, Verdict, WorkerId};
 use bartizan_flow::FlowKey;
 use bartizan_packet::{DecodeOutput, Decoded, LinkType, PacketView, Transport};
 use bartizan_stages::chain::Chains;
-use bartizan_stages::frame::Inside;
 use bartizan_stages::frame::{Around, Frame, MAX_DEPTH, Place};
-use bartizan_stages::intake::fragment::{Fragmented, refused_as_it_is};
+use bartizan_stages::intake::fragment::Fragmented;
 use bartizan_stages::intake::joined::Joined;
-use bartizan_stages::settings::ChecksumMode;
+use bartizan_stages::normaliser::Rewrite;
+use bartizan_stages::settings::{ChecksumMode, EngineSettings};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -140,15 +141,14 @@ pub(super) struct Front {
     pub(super) worker: Worker,
     pub(super) owners: Owners,
     pub(super) places: Places,
-    /// The datagrams that fragments of the frame in hand made whole.
-    joined: Joined,
+    walk: Walk,
     /// The round with a frame that made datagrams whole, of which nothing is decided yet. There is one such frame at most.
     undecided: Option<u64>,
 }
 
 impl Front {
     pub(super) fn new(worker: Worker, owners: Owners, places: Places) -> Self {
-        Front { worker, owners, places, joined: Joined::default(), undecided: None }
+        Front { worker, owners, places, walk: Walk::default(), undecided: None }
     }
 
     /// The round with a datagram that is whole and not decided yet.
@@ -181,11 +181,15 @@ impl Front {
     pub(super) fn split(&mut self, frame: &Frame<'_>, mut output: DecodeOutput, round: &mut Round) {
         let begin = round.bytes.len();
         round.bytes.extend_from_slice(frame.bytes);
-        self.packets(frame, frame.bytes, begin, &mut output, round, (0, None));
+        let mut walk = core::mem::take(&mut self.walk);
+        walk.begin(&mut output, frame.number);
         self.worker.intake.done(output);
+        let begins = [begin; MAX_DEPTH as usize + 1];
+        walk.go(WorkerId(0), &mut Splitter { front: self, round, begins }, frame);
         let checksums =
             if self.worker.checksums.checks() { ChecksumMode::Check } else { ChecksumMode::Ignore };
-        let joined = core::mem::take(&mut self.joined);
+        let joined = core::mem::take(&mut walk.joined);
+        self.walk = walk;
         let joined = (!joined.is_empty()).then(|| Box::new(joined));
         if joined.is_some() {
             self.undecided = Some(round.number);
@@ -223,74 +227,6 @@ impl Front {
         });
     }
 
-    /// As [`Worker`] goes through the packets of a frame: innermost first, a datagram before its last fragment.
-    fn packets(
-        &mut self,
-        frame: &Frame<'_>,
-        bytes: &[u8],
-        begin: usize,
-        output: &mut DecodeOutput,
-        round: &mut Round,
-        (depth, outermost): (u8, Option<Around>),
-    ) {
-        let first = outermost.or_else(|| Around::of(output.packets().first()?, frame.number));
-        let count = output.packets().len();
-        for index in (0..count).rev() {
-            let Some(packet) = output.packets_mut().get_mut(index) else { continue };
-            let refused = if packet.is_fragment() && depth < MAX_DEPTH {
-                let outermost = outermost.or_else(|| Around::of(packet, frame.number));
-                self.fragment(frame, bytes, packet, round, (depth, outermost))
-            } else {
-                refused_as_it_is(&self.worker.settings, packet)
-            };
-            self.sample_checksum(bytes, packet);
-            let home = self.owners.of_packet(frame.link, packet);
-            let (owner, guest) = self.places.owner(&self.worker, frame, packet, home);
-            round.parts.push(Part {
-                owner,
-                guest,
-                begin,
-                end: begin.saturating_add(bytes.len()),
-                place: Place {
-                    made: depth > 0 || packet.recursion > 0,
-                    around: None,
-                    carries: index + 1 < count,
-                    // Known when the packets before it are decided.
-                    inside: Inside::Passed,
-                    refused,
-                },
-                around: if index > 0 { first } else { outermost },
-                packet: packet.clone(),
-                decision: AtomicU16::new(UNDECIDED),
-            });
-        }
-    }
-
-    fn fragment(
-        &mut self,
-        frame: &Frame<'_>,
-        bytes: &[u8],
-        packet: &mut Decoded,
-        round: &mut Round,
-        (depth, outermost): (u8, Option<Around>),
-    ) -> Option<Reason> {
-        let mut datagram = self.worker.intake.room();
-        let fragmented = self.worker.defragment(frame, bytes, packet, &mut datagram, &mut self.joined);
-        if fragmented == Fragmented::Whole {
-            let mut output = self.worker.intake.output();
-            self.worker.intake.decode_datagram(packet, &datagram, &mut output);
-            let begin = round.bytes.len();
-            round.bytes.extend_from_slice(&datagram);
-            self.packets(frame, &datagram, begin, &mut output, round, (depth + 1, outermost));
-            self.worker.intake.done(output);
-        }
-        self.worker.intake.done_with(datagram);
-        match fragmented {
-            Fragmented::Refused(reason) => Some(reason),
-            Fragmented::Waits | Fragmented::Whole => None,
-        }
-    }
-
     /// While the sample lasts that says whether checksums count, it is taken here, over all packets in order.
     fn sample_checksum(&mut self, bytes: &[u8], packet: &Decoded) {
         if self.worker.checksums.mode() == ChecksumMode::Auto
@@ -300,6 +236,67 @@ impl Front {
             let right = PacketView::new(bytes, packet).l4_checksum_ok().unwrap_or(true);
             self.worker.checksums.result(right);
         }
+    }
+}
+
+/// Gives each packet of a frame to its owner.
+struct Splitter<'r> {
+    front: &'r mut Front,
+    round: &'r mut Round,
+    /// Where the bytes of the frame, and of the datagrams in it, begin in the round.
+    begins: [usize; MAX_DEPTH as usize + 1],
+}
+
+impl Visitor for Splitter<'_> {
+    fn settings(&self) -> &EngineSettings {
+        &self.front.worker.settings
+    }
+
+    fn keeper(&self, _: &Frame<'_>, _: Option<&Decoded>) -> Option<WorkerId> {
+        None
+    }
+
+    fn leads_to(&self, _: &Frame<'_>, _: &Decoded, _: bool) -> Option<Stop> {
+        None
+    }
+
+    fn defragment(
+        &mut self,
+        at: At<'_>,
+        packet: &mut Decoded,
+        datagram: (&mut Vec<u8>, &mut DecodeOutput),
+        joined: &mut Joined,
+    ) -> Fragmented {
+        let (bytes, output) = datagram;
+        let fragmented = self.front.worker.defragment(at, packet, (&mut *bytes, output), joined);
+        if fragmented == Fragmented::Whole {
+            if let Some(begin) = self.begins.get_mut(at.depth + 1) {
+                *begin = self.round.bytes.len();
+            }
+            self.round.bytes.extend_from_slice(bytes);
+        }
+        fragmented
+    }
+
+    fn packet(&mut self, at: At<'_>, packet: &Decoded, place: &Place<'_>) -> (Decision, Option<Rewrite>) {
+        let front = &mut *self.front;
+        front.sample_checksum(at.bytes, packet);
+        let home = front.owners.of_packet(at.frame.link, packet);
+        let (owner, guest) = front.places.owner(&front.worker, at.frame, packet, home);
+        let begin = self.begins.get(at.depth).copied().unwrap_or_default();
+        self.round.parts.push(Part {
+            owner,
+            guest,
+            begin,
+            end: begin.saturating_add(at.bytes.len()),
+            // What it carries is known to be decided when the packets before it are.
+            place: Place { around: None, ..*place },
+            around: place.around.copied(),
+            packet: packet.clone(),
+            decision: AtomicU16::new(UNDECIDED),
+        });
+        // Its owner decides, later.
+        (Decision::CONTINUE, None)
     }
 }
 

@@ -162,7 +162,8 @@ impl TcpSession {
         let completes = segment.len() <= COMPLETED_MOST && missing.is_some_and(held);
         // Receivers take such a SYN for one, or not.
         let torn = segment.has(TcpFlags::SYN) && segment.flags.intersects(TcpFlags::FIN | TcpFlags::RST);
-        if far || old || foreign || torn || moves.is_some() && !completes {
+        let reopens = segment.has(TcpFlags::SYN) && trimmed > 0;
+        if far || old || foreign || torn || reopens || moves.is_some() && !completes {
             return Err(Differs);
         }
         Ok(match missing {

@@ -75,13 +75,13 @@ impl TcpSession {
         let ended = self.state == TcpState::Closed
             || self.has_closed(Direction::ToClient)
             || Direction::BOTH.iter().any(|direction| reset(&self.peers[*direction]));
-        ended && self.is_under_way() && self.sees_all(config)
+        ended && self.state >= TcpState::SynRecv && self.sees_all(config)
     }
 
     /// The number of bytes at the front of a segment to such a server that are acknowledged and not compared:
     /// they were let go of, all of the segment is old, or they stand before the beginning. If it opens a
     /// connection, they are read without having been inspected; a server that has the connection has them.
-    /// Nobody takes any of a connection that is over.
+    /// Nobody takes any of a connection that is over. A SYN opens one with its data (Fast Open), which is all behind its number.
     pub(crate) fn uncompared_in_front(
         &self,
         segment: &Segment<'_>,
@@ -90,19 +90,21 @@ impl TcpSession {
         config: &StreamConfig,
     ) -> u32 {
         let client = self.client();
-        let compared = stream.held_from(client).filter(|_| segment.end().after(client.last_ack));
+        let first = segment.seq.plus(u32::from(segment.has(TcpFlags::SYN)));
+        let held = stream.held_from(client);
+        let compared = held.filter(|_| segment.has(TcpFlags::SYN) || segment.end().after(client.last_ack));
         let from = compared.unwrap_or(client.last_ack);
         let over = self.state == TcpState::Closed;
         let asked = direction == Direction::ToServer
-            && (over || segment.seq.before(from))
+            && (over || first.before(from))
             && !segment.is_empty()
-            && !segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST);
+            && !segment.has(TcpFlags::RST);
         if !asked || !self.server_may_forget(config) {
             0
         } else if over {
             segment.len()
         } else {
-            segment.len().min(from.since(segment.seq).unsigned_abs())
+            segment.len().min(from.since(first).unsigned_abs())
         }
     }
 }

@@ -83,11 +83,11 @@ impl<'s, 'p> Step<'s, 'p> {
     /// the packet goes to reassembly for this reason alone.
     pub(crate) fn accept_what_leaves(&mut self, handled: Handled) -> bool {
         let leaves = handled.is_ok() || !self.config.drop_invalid;
-        // What the receiver has acknowledged it does not take again.
-        let end = self.segment.end().plus(u32::from(self.has(TcpFlags::SYN)));
+        // What the receiver has acknowledged it does not take again. (Of a SYN it may, if it has forgotten the connection.)
         let taken = self.session.state >= TcpState::SynRecv
             && !self.is(SessionFlags::ASYNC)
-            && end.at_most(self.snd().last_ack);
+            && !self.has(TcpFlags::SYN)
+            && self.segment.end().at_most(self.snd().last_ack);
         let needed = self.config.inline()
             && leaves
             && !taken

@@ -522,3 +522,20 @@ fn a_client_that_has_forgotten_its_connection_opens_another() {
         talk(&mut engine, &mut client, &mut server, &mut random, 0, seed);
     }
 }
+
+/// Fast Open: the server forgets its half-open connection upon a RST that is not believed here, and takes the SYN that comes again for a new one.
+/// Its data is the same bytes then.
+#[test]
+fn a_syn_behind_a_reset_brings_the_bytes_that_were_inspected() {
+    let fail = failing(0);
+    for (fast, len) in [(true, 8), (false, 8), (true, 3), (true, 12)] {
+        let mut engine = Engine::new(false);
+        let syn = |data: &[u8]| Seg { fast_open: fast, ..Seg::new(SYN, 100, 0, data) };
+        engine.pass(ToServer, &syn(b"inspects"), &fail).expect("the first SYN");
+        engine.pass(ToClient, &Seg::new(SYN | ACK, 500, 109, b""), &fail).expect("its answer");
+        engine.pass(ToServer, &Seg::new(RST | ACK, 100, 501, b""), &fail).expect("a RST");
+        let left = engine.pass(ToServer, &syn(&b"XXXXXXXXXXXX"[..len]), &fail).expect("the SYN again").data;
+        assert!(left.starts_with(&b"inspects"[..len.min(8)]), "{fast}, {len}: {left:?}");
+        engine.compare(ToServer, &left, &fail);
+    }
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The walk over the packets of a frame: innermost first, a datagram before the last of its fragments. There is no other one: a worker goes
+//! through its own frames so, a frame whose packets several workers own stops at each of them ([`crate::handover`]), and the reader of
+//! captures shares packets out ([`crate::workers`]). What is done at a packet is the [`Visitor`]'s.
+
+use bartizan_base::{Decision, Reason, WorkerId};
+use bartizan_flow::FlowKey;
+use bartizan_packet::{DecodeOutput, Decoded};
+use bartizan_stages::frame::{Around, Frame, MAX_DEPTH, Place};
+use bartizan_stages::intake::fragment::{Fragmented, refused_as_it_is};
+use bartizan_stages::intake::joined::Joined;
+use bartizan_stages::normaliser::Rewrite;
+use bartizan_stages::settings::EngineSettings;
+
+/// Where a walk stopped.
+pub(crate) enum Stop {
+    /// All packets are handled.
+    Done,
+    /// The next packet is this worker's.
+    At(WorkerId),
+    /// The next packet's flow is at home here, and away.
+    Moved(FlowKey),
+}
+
+/// A place in a frame.
+#[derive(Clone, Copy)]
+pub(crate) struct At<'f> {
+    pub(crate) frame: &'f Frame<'f>,
+    /// The bytes of the frame, or of a datagram that was put together.
+    pub(crate) bytes: &'f [u8],
+    /// 0 in the frame itself, one more in each datagram.
+    pub(crate) depth: usize,
+}
+
+/// What is done with the packets of a frame, by whoever the frame has come to.
+pub(crate) trait Visitor {
+    /// The settings that say what is refused as it is.
+    fn settings(&self) -> &EngineSettings;
+
+    /// The worker that keeps the fragments of a frame with this outermost packet, unless it is the one that the frame has come to.
+    fn keeper(&self, frame: &Frame<'_>, outermost: Option<&Decoded>) -> Option<WorkerId>;
+
+    /// Where the frame has to go before this packet is handled; none: the packet is handled here. `kept`: its fragments are kept here.
+    fn leads_to(&self, frame: &Frame<'_>, packet: &Decoded, kept: bool) -> Option<Stop>;
+
+    /// Puts a fragment to its datagram, and decodes that if it is whole.
+    fn defragment(
+        &mut self,
+        at: At<'_>,
+        packet: &mut Decoded,
+        datagram: (&mut Vec<u8>, &mut DecodeOutput),
+        joined: &mut Joined,
+    ) -> Fragmented;
+
+    /// Handles a packet: what is decided of it, and the change that the frame needs before it leaves.
+    fn packet(&mut self, at: At<'_>, packet: &Decoded, place: &Place<'_>) -> (Decision, Option<Rewrite>);
+}
+
+/// The packet of a frame that has only one, if it is whole and not refused as it is: what nearly all frames are. It needs no walk, and nothing is copied.
+#[inline]
+pub(crate) fn only_packet<'o>(settings: &EngineSettings, output: &'o DecodeOutput) -> Option<&'o Decoded> {
+    let [packet] = output.packets() else { return None };
+    (!packet.is_fragment() && refused_as_it_is(settings, packet).is_none()).then_some(packet)
+}
+
+/// The packets of a frame, or of a datagram that was put together from one of them.
+#[derive(Default)]
+struct Layer {
+    /// Empty for the frame itself, whose bytes stand elsewhere.
+    datagram: Vec<u8>,
+    output: DecodeOutput,
+    /// Packets that are still to be handled: those below this index.
+    left: usize,
+    /// The packet in hand is a fragment and has been put to its datagram.
+    fragment_done: bool,
+    /// It must not go on.
+    refused: Option<Reason>,
+    /// What is told of the packets around: of the layer as a whole, and of a packet in another one of it.
+    outermost: Option<Around>,
+    first: Option<Around>,
+}
+
+impl Layer {
+    /// Begins with the packets of `output`.
+    fn begin(&mut self, outermost: Option<Around>, number: Option<u64>) {
+        self.left = self.output.packets().len();
+        (self.fragment_done, self.refused) = (false, None);
+        self.outermost = outermost;
+        self.first = outermost.or_else(|| Around::of(self.output.packets().first()?, number));
+    }
+}
+
+/// How far a frame has got.
+#[derive(Default)]
+pub(crate) struct Walk {
+    layers: Vec<Layer>,
+    /// Used layers, for their memory.
+    spare: Vec<Layer>,
+    pub(crate) decision: Decision,
+    /// The change that the frame needs before it may leave: travels with it.
+    pub(crate) rewrite: Option<Rewrite>,
+    /// The worker that keeps the frame's fragments, once it has met one, and the datagrams that they were put to.
+    keeper: Option<WorkerId>,
+    pub(crate) joined: Joined,
+    /// Some packet was handled.
+    begun: bool,
+}
+
+impl Walk {
+    /// Begins with what was decoded of a frame; the memory that `output` gets in exchange can be used again.
+    pub(crate) fn begin(&mut self, output: &mut DecodeOutput, number: Option<u64>) {
+        while let Some(layer) = self.layers.pop() {
+            self.spare.push(layer);
+        }
+        self.decision = Decision::CONTINUE;
+        self.rewrite = None;
+        self.begun = false;
+        (self.keeper, self.joined) = (None, Joined::default());
+        let mut layer = self.spare.pop().unwrap_or_default();
+        layer.datagram.clear();
+        core::mem::swap(&mut layer.output, output);
+        layer.begin(None, number);
+        self.layers.push(layer);
+    }
+
+    /// Whether some packet was handled.
+    pub(crate) const fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// The worker that keeps fragments of the frame, if it has met any.
+    pub(crate) const fn keeper(&self) -> Option<WorkerId> {
+        self.keeper
+    }
+
+    /// Handles packets until one is to be handled elsewhere. `me`: where the frame is.
+    pub(crate) fn go<V: Visitor>(&mut self, me: WorkerId, visitor: &mut V, frame: &Frame<'_>) -> Stop {
+        loop {
+            let depth = self.layers.len();
+            let keeper = self.fragment_keeper(me, visitor, frame);
+            let Some(layer) = self.layers.last_mut() else {
+                // Who keeps its fragments settles it.
+                let keeper = self.keeper.filter(|keeper| *keeper != me && !self.joined.is_empty());
+                return keeper.map_or(Stop::Done, Stop::At);
+            };
+            let Some(index) = layer.left.checked_sub(1) else {
+                self.spare.extend(self.layers.pop());
+                continue;
+            };
+            let bytes = if depth == 1 { frame.bytes } else { layer.datagram.as_slice() };
+            let at = At { frame, bytes, depth: depth.saturating_sub(1) };
+            let count = layer.output.packets().len();
+            let Some(packet) = layer.output.packets_mut().get_mut(index) else {
+                layer.left = index;
+                continue;
+            };
+            if let Some(keeper) = keeper
+                && !layer.fragment_done
+                && depth <= usize::from(MAX_DEPTH)
+            {
+                if keeper != me {
+                    return Stop::At(keeper);
+                }
+                self.keeper = Some(me);
+                let mut inner = self.spare.pop().unwrap_or_default();
+                let room = (&mut inner.datagram, &mut inner.output);
+                let fragmented = visitor.defragment(at, packet, room, &mut self.joined);
+                layer.fragment_done = true;
+                if let Fragmented::Refused(reason) = fragmented {
+                    layer.refused = Some(reason);
+                }
+                if fragmented == Fragmented::Whole {
+                    inner.begin(layer.outermost.or_else(|| Around::of(packet, frame.number)), frame.number);
+                    self.layers.push(inner);
+                } else {
+                    self.spare.push(inner);
+                }
+                continue;
+            }
+            if let Some(keeper) = keeper.filter(|keeper| *keeper != me) {
+                return Stop::At(keeper);
+            }
+            if let Some(stop) = visitor.leads_to(frame, packet, keeper.is_some()) {
+                return stop;
+            }
+            // What became of a fragment was said when it was put to its datagram.
+            if !layer.fragment_done {
+                layer.refused = refused_as_it_is(visitor.settings(), packet);
+            }
+            let place = Place {
+                made: depth > 1 || packet.recursion > 0,
+                around: if index > 0 { layer.first.as_ref() } else { layer.outermost.as_ref() },
+                carries: index + 1 < count,
+                inside: self.decision.into(),
+                refused: layer.refused.take(),
+            };
+            self.begun = true;
+            let (decision, rewrite) = visitor.packet(at, packet, &place);
+            self.decision = self.decision.strictest(decision);
+            self.rewrite = rewrite.or(self.rewrite.take());
+            layer.left = index;
+            layer.fragment_done = false;
+        }
+    }
+
+    /// The worker that keeps the fragments of this frame, if the next packet is one.
+    fn fragment_keeper<V: Visitor>(&self, me: WorkerId, visitor: &V, frame: &Frame<'_>) -> Option<WorkerId> {
+        let Layer { output, left, .. } = self.layers.last()?;
+        output.packets().get(left.checked_sub(1)?).filter(|packet| packet.is_fragment())?;
+        let outermost = self.layers.first().and_then(|layer| layer.output.outer());
+        Some(visitor.keeper(frame, outermost).unwrap_or(me))
+    }
+}
