@@ -272,7 +272,7 @@ impl AppLayer {
         for side in Direction::BOTH {
             self.detected_again[side] |= ended[side];
         }
-        ended[direction] || again
+        ended[direction] && (datagram || self.prevents || self.protocol != Known::Failed) || again
     }
 
     /// The parser, which holds the transactions.

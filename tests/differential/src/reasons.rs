@@ -111,7 +111,6 @@ pub const CAUSES: &[Cause] = &[
     crate::ends::counted_in_another_order,
     crate::ends::shown_before_it_is_acknowledged,
     crate::wide::fragment_of_a_matched_datagram,
-    crate::wide::given_up_for_the_flow,
     crate::wide::size_of_what_is_encrypted,
     crate::wide::refused_bytes_again,
 ];

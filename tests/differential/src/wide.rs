@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Causes of differences that the wider grammar finds: fragments of a datagram that matched `drop`, the
-//! protocol of a flow that is given up, sizes of what is encrypted, bytes that were refused with their
+//! Causes of differences that the wider grammar finds: fragments of a datagram that matched `drop`, sizes of what is encrypted, bytes that were refused with their
 //! packet; as in [`crate::causes`].
 
 use crate::causes::Case;
@@ -25,28 +24,6 @@ pub(crate) fn fragment_of_a_matched_datagram(case: &Case<'_>, finding: &Finding)
     is.then_some(
         "passively the frame with the last fragment of a datagram that matches `drop` is looked at; Suricata ends with the datagram",
     )
-}
-
-/// The flow's protocol has failed with the packet with which detection is given up; in Suricata it has from
-/// the next one on.
-pub(crate) fn given_up_for_the_flow(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
-    let What::Alert(alert) = &finding.what else { return None };
-    let of_flow = |option: &String| {
-        option.split_once(',').is_some_and(|(query, mode)| {
-            mode == "final"
-                && (query.starts_with("app-layer-protocol:!") || query == "app-layer-protocol:failed")
-        })
-    };
-    let (at, _) = case.passage.packet(alert.frame?)?;
-    let speaks = |to_server: bool| !case.passage.said_before(alert.flow, to_server, at + 1).is_empty();
-    let first = !case.ours.iter().any(|one| one.is_like(alert) && one.place() < alert.place());
-    let is = finding.more
-        && first
-        && case.got.has("flow:TCP:failed")
-        && case.pair.rules.get(alert.rule)?.options.iter().any(of_flow)
-        && speaks(true)
-        && speaks(false);
-    is.then_some("the protocol of a flow is `failed` with the packet with which detection is given up; in Suricata with the next one")
 }
 
 /// Sizes of encrypted packets: payload counts here once a side of a TLS connection encrypts; Suricata takes
@@ -113,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_a_given_up_protocol_are_explained_where_they_count_only() {
+    fn sizes_are_explained_where_they_count_only() {
         // Packet 10 is the server's, which changes its cipher with it; rule 0 asks for a size, rule 1 does
         // not.
         let left = |got: &[&str], want: &[&str]| {
@@ -123,13 +100,6 @@ mod tests {
         assert!(left(&["0@10<1.0:allowed"], &[]).is_empty());
         assert_eq!(left(&[], &["0@10<1.0:allowed"]), ["-0@10<1.0:allowed"], "a missed one");
         assert_eq!(left(&["0@6<1.0:allowed"], &[]), ["+0@6<1.0:allowed"], "before it encrypts");
-        // Rule 1 asks for the flow's protocol; both have spoken with packet 6.
-        let left = |got: &[&str]| {
-            left_of(2, 2480, false, &[got, &["flow:TCP:failed"]].concat(), &["flow:TCP:failed"])
-        };
-        assert!(left(&["1@7>1.0:allowed"]).is_empty());
-        assert_eq!(left(&["1@4>1.0:allowed"]), ["+1@4>1.0:allowed"], "one side has");
-        assert_eq!(left(&["0@7>1.0:allowed"]).len(), 1, "of a direction");
     }
 
     #[test]

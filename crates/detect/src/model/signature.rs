@@ -312,12 +312,12 @@ impl Signature {
         self.values.iter().any(|v| matches!(v.buffer, BufferRef::Frame(_)))
     }
 
-    /// Whether the rule looks at nothing but the result of protocol detection (and addresses, ports, direction): such a
-    /// rule is evaluated only when detection of a direction ends.
+    /// Whether the rule looks at nothing but the result of protocol detection (and addresses, ports, direction, what is known of a
+    /// host): such a rule is evaluated only when detection of a direction ends.
     #[must_use]
     pub fn is_detection_only(&self) -> bool {
-        !self.packet.is_empty()
-            && self.packet.iter().all(|c| c.is_detection())
+        self.packet.iter().any(|c| c.is_detection())
+            && self.packet.iter().all(|c| c.is_detection() || c.is_ip_only())
             && self.values.is_empty()
             && self.tx.is_empty()
             && (FlowNeeds::TO_SERVER | FlowNeeds::TO_CLIENT).contains(self.flow)
