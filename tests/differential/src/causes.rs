@@ -612,7 +612,8 @@ pub(crate) fn behind_a_handshake(case: &Case<'_>, finding: &Finding) -> Option<&
     };
     let versions = case.asks(alert, &["tls.version:"]) && !case.rule(alert)?.options.iter().any(of_buffer);
     let is = finding.more
-        && case.rule(alert)?.head.starts_with("tls ")
+        && (case.rule(alert)?.head.starts_with("tls ")
+            || case.got.has("flow:TCP:tls") && case.asks(alert, &["content:"]))
         && (!case.is_on_buffers(alert) || versions)
         && (encrypts(true) || encrypts(false));
     is.then_some("rules on the stream of a TLS connection look on, with what lies before, when sides encrypt: what is no TLS could follow")

@@ -70,6 +70,14 @@ pub fn request_without_a_head(case: &Case<'_>, finding: &Finding) -> Option<&'st
                 && case.concerns(finding, |flow| begins_late(case, flow))
         }
         // What is left of the request is parsed later than Suricata has it.
+        // What stands at another transaction, or at none, has other parts, and lacks others.
+        What::Alert(alert)
+            if case.asks(alert, &["absent"])
+                && (unmatched || case.got.has("anomaly:INVALID_GAP"))
+                && (case.is_on_http(alert) || case.is_on_body(alert)) =>
+        {
+            begins_late(case, alert.flow)
+        }
         What::Alert(alert) if finding.more => {
             let told = case.theirs.iter().any(|one| one.is_like(alert) && one.place() < alert.place());
             // An answer that stands at no request is inspected for itself.

@@ -240,9 +240,9 @@ pub(crate) fn passed_when_sides_encrypt(case: &Case<'_>, finding: &Finding) -> O
     let passes = |(rule, text): (usize, &Rule)| {
         let of_it = Alert { rule, ..alert.clone() };
         text.action == "pass"
-            && text.head.starts_with("tls ")
+            && (text.head.starts_with("tls ") || case.got.has("flow:TCP:tls"))
             && !case.is_on_buffers(&of_it)
-            && case.asks(&of_it, &["content:", "pcre:", "byte_"])
+            && case.asks(&of_it, &["content:", "pcre:", "byte_", "dsize:"])
             && text.options.iter().filter_map(|option| looked_for(option)).all(|what| was_said(&what))
     };
     let is = !finding.more

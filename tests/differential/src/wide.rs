@@ -42,7 +42,7 @@ pub(crate) fn size_of_what_is_encrypted(case: &Case<'_>, finding: &Finding) -> O
         && case.asks(alert, &["dsize:"])
         && case.got.has("flow:TCP:tls")
         && (has(true, ENCRYPTED) || has(false, ENCRYPTED))
-        && has(alert.to_server, CHANGE);
+        && (has(alert.to_server, CHANGE) || case.passage.has_hole(alert.flow, alert.to_server));
     is.then_some("packets of a TLS connection have a payload when sides encrypt, too; for Suricata they have none then, and `dsize:>0` misses")
 }
 
