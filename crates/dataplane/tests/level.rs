@@ -8,7 +8,6 @@ use bartizan_base::{LinkId, PacketDuration, Timestamp};
 use bartizan_dataplane::live::LiveOptions;
 use bartizan_dataplane::worker::Frame;
 use bartizan_flow::{FlowKey, FlowScope};
-use bartizan_offload::devices::mock::{Habits, MockCounters, MockDevice, MockPacket, MockWire};
 use bartizan_offload::{Action, DeviceKey, FlowManager};
 use bartizan_packet::windows::Segment;
 use bartizan_packet::{LinkType, TunnelKind, TunnelTag};
@@ -16,6 +15,7 @@ use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::hosts::{address, ethernet, ip, tcp, udp};
 use bartizan_testkit::layers::vxlan;
 use bartizan_testkit::random::Random;
+use bartizan_testkit_device::{Habits, MockCounters, MockDevice, MockPacket, MockWire};
 use bartizan_testkit_worker::{Made, Stack};
 use serde_json::Value;
 

@@ -8,7 +8,6 @@ use bartizan_function::{
     Below, FlowView, Function, FunctionKind, FunctionSpec, Model, PacketContext, RuleSource, RulesError,
     Slot, SlotState, WorkerState, state_in,
 };
-use bartizan_offload::devices::mock::{Habits, MockDevice, MockPacket, MockWire};
 use bartizan_offload::{Action, DeviceKey, FlowManager};
 use bartizan_packet::LinkType;
 use bartizan_stages::lifecycle::{Act, Condition, FunctionEventKind};
@@ -17,6 +16,7 @@ use bartizan_stages::record::Recorder;
 use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::hosts::{address, ethernet, ip, tcp, udp};
 use bartizan_testkit::random::Random;
+use bartizan_testkit_device::{Habits, MockDevice, MockPacket, MockWire};
 use bartizan_testkit_worker::{Made, Stack};
 use serde_json::Value;
 use std::cell::Cell;

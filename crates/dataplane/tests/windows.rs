@@ -5,7 +5,6 @@
 use bartizan_base::{LinkId, Timestamp};
 use bartizan_dataplane::worker::Frame;
 use bartizan_flow::{FlowKey, FlowScope};
-use bartizan_offload::devices::mock::{Habits, MockCounters, MockDevice, MockPacket, MockWire};
 use bartizan_offload::{DeviceKey, FlowManager};
 use bartizan_packet::LinkType;
 use bartizan_packet::windows as rule;
@@ -14,6 +13,7 @@ use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::hosts::{address, ethernet, ip, udp, unreachable};
 use bartizan_testkit::packet::{ACK, FIN, PSH, RST, SYN, Segment, URG};
 use bartizan_testkit::random::Random;
+use bartizan_testkit_device::{Habits, MockCounters, MockDevice, MockPacket, MockWire};
 use bartizan_testkit_worker::{Made, Stack};
 use serde_json::Value;
 

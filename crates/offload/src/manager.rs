@@ -505,6 +505,3 @@ impl FlowManager {
 const fn of_both(before: Stays, later: Stays) -> Stays {
     if before.is_lasting() { later } else { before }
 }
-
-#[cfg(test)]
-mod tests;

@@ -30,7 +30,7 @@ pub struct Case<'c> {
 }
 
 impl Case<'_> {
-    fn rule(&self, alert: &Alert) -> Option<&Rule> {
+    pub(crate) fn rule(&self, alert: &Alert) -> Option<&Rule> {
         self.pair.rules.get(alert.rule)
     }
 
@@ -595,28 +595,6 @@ pub(crate) fn shown_twice(case: &Case<'_>, finding: &Finding) -> Option<&'static
         && ended
         && case.passage.has_hole(alert.flow, alert.to_server);
     is.then_some("data behind a hole is looked at once; Suricata looks at it again when the connection ends")
-}
-
-/// Suricata stops looking at the bytes of a TLS connection, of both sides, once a side encrypts.
-pub(crate) fn behind_a_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
-    let What::Alert(alert) = &finding.what else { return None };
-    let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
-    let encrypts = |to_server: bool| {
-        let said = case.passage.said_before(alert.flow, to_server, at.saturating_add(1));
-        said.windows(3).any(|head| matches!(head, [0x17, 3, 0..=4]))
-    };
-    // A version beside a pattern in the stream is a condition, no buffer.
-    let of_buffer = |option: &String| {
-        ["tls.", "ja3", "ja4"].iter().any(|word| option.starts_with(word))
-            && !option.starts_with("tls.version:")
-    };
-    let versions = case.asks(alert, &["tls.version:"]) && !case.rule(alert)?.options.iter().any(of_buffer);
-    let is = finding.more
-        && (case.rule(alert)?.head.starts_with("tls ")
-            || case.got.has("flow:TCP:tls") && case.asks(alert, &["content:"]))
-        && (!case.is_on_buffers(alert) || versions)
-        && (encrypts(true) || encrypts(false));
-    is.then_some("rules on the stream of a TLS connection look on, with what lies before, when sides encrypt: what is no TLS could follow")
 }
 
 /// A far segment moves Suricata's idea of what comes next.

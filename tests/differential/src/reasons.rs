@@ -48,7 +48,7 @@ pub const CAUSES: &[Cause] = &[
     crate::causes::other_side_first,
     crate::causes::chunked_trailer,
     crate::causes::shown_twice,
-    crate::causes::behind_a_handshake,
+    crate::silent::behind_a_handshake,
     crate::causes::end_in_order,
     crate::causes::old_data,
     crate::causes::header_in_pieces,

@@ -223,6 +223,28 @@ pub(crate) fn number_of_no_length(case: &Case<'_>, finding: &Finding) -> Option<
     )
 }
 
+/// Suricata stops looking at the bytes of a TLS connection, of both sides, once a side encrypts.
+pub(crate) fn behind_a_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
+    let encrypts = |to_server: bool| {
+        let said = case.passage.said_before(alert.flow, to_server, at.saturating_add(1));
+        said.windows(3).any(|head| matches!(head, [0x17, 3, 0..=4]))
+    };
+    // A version beside a pattern in the stream is a condition, no buffer.
+    let is_buffer = |option: &str| !option.starts_with("tls.version:");
+    let of_buffer = |option: &String| {
+        ["tls.", "ja3", "ja4"].iter().any(|word| option.starts_with(word)) && is_buffer(option)
+    };
+    let versions = case.asks(alert, &["tls.version:"]) && !case.rule(alert)?.options.iter().any(of_buffer);
+    let of_tls = || case.got.has("flow:TCP:tls") && case.asks(alert, &["content:"]);
+    let is = finding.more
+        && (case.rule(alert)?.head.starts_with("tls ") || of_tls())
+        && (!case.is_on_buffers(alert) || versions)
+        && (encrypts(true) || encrypts(false));
+    is.then_some("rules on the stream of a TLS connection look on, with what lies before, when sides encrypt: what is no TLS could follow")
+}
+
 /// A `pass` on the stream of a TLS connection is asked when sides encrypt, too; Suricata looks at no bytes of it then.
 pub(crate) fn passed_when_sides_encrypt(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const ENCRYPTED: &[u8] = &[0x17, 3];
@@ -251,6 +273,7 @@ pub(crate) fn passed_when_sides_encrypt(case: &Case<'_>, finding: &Finding) -> O
         && case.pair.rules.iter().enumerate().any(passes);
     is.then_some("a `pass` on the stream of a TLS connection holds also when sides encrypt; Suricata looks at no bytes then")
 }
+
 #[cfg(test)]
 mod tests {
     use crate::explained::left_of;

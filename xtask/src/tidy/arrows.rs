@@ -19,7 +19,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Helpers of tests, which lie in no layer: dev-dependencies of any crate.
-const HELPERS: &[&str] = &["testkit", "testkit-worker"];
+const HELPERS: &[&str] = &["testkit", "testkit-device", "testkit-worker"];
 
 /// Where the layer table for people stands, between these two lines.
 const TABLE: (&str, &str, &str) = ("ARCHITECTURE.md", "<!-- layers -->", "<!-- end of layers -->");
@@ -59,8 +59,8 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Helpers of tests: `testkit` uses no other crate, so that the tests of every crate may use it, and `testkit-worker` only
-/// what tests in `tests/` are linked with as well.
+/// Helpers of tests: `testkit` uses no other crate, so that the tests of every crate may use it, and `testkit-worker` and
+/// `testkit-device` only what tests in `tests/` are linked with as well.
 #[must_use]
 pub fn check_helpers(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -71,10 +71,11 @@ pub fn check_helpers(tree: &Tree) -> Vec<Finding> {
         }
     }
     for file in tree.rust().filter(|file| file.path.starts_with("crates/") && file.path.contains("/src/")) {
-        for (index, _) in
-            code(&file.text).lines().enumerate().filter(|(_, l)| l.contains("bartizan_testkit_worker"))
-        {
-            let message = "unit tests cannot use the worker of `testkit-worker`: their types are others; move the test to `tests/`";
+        let uses = |line: &str| {
+            ["bartizan_testkit_worker", "bartizan_testkit_device"].iter().any(|helper| line.contains(helper))
+        };
+        for (index, _) in code(&file.text).lines().enumerate().filter(|(_, line)| uses(line)) {
+            let message = "unit tests cannot use the worker or device of a helper: their types are others; move the test to `tests/`";
             findings.push(Finding::new(&file.path, index + 1, message));
         }
     }

@@ -2,7 +2,7 @@
 //! What EVE counts of bypassed flows.
 
 use super::Bench;
-use bartizan_offload::devices::mock::Habits;
+use bartizan_testkit_device::Habits;
 
 /// EVE's counters of what was bypassed tell who had a packet: the host alone, the host although a level had its flow (or was about to), or that level. Without a level the first one has all.
 #[test]

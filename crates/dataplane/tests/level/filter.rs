@@ -2,8 +2,8 @@
 //! What the packet filter refuses is refused below.
 
 use super::{Bench, OTHER, POLICY, RULES};
-use bartizan_offload::devices::mock::Habits;
 use bartizan_offload::{Actions, Stays};
+use bartizan_testkit_device::Habits;
 
 /// Datagrams to the port that the packet filter of [`OTHER`] refuses, in both directions; how many of them the level dropped.
 fn refused_by_the_filter(bench: &mut Bench, port: u16, datagrams: usize) -> u64 {

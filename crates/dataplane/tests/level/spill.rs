@@ -3,8 +3,8 @@
 
 use super::{Bench, slow};
 use bartizan_base::{Level, PacketDuration};
-use bartizan_offload::devices::mock::{Habits, MockDevice};
 use bartizan_offload::{Field, Fields, FlowManager, Stays};
+use bartizan_testkit_device::{Habits, MockDevice};
 
 /// A small one that knows no tunnels, and behind it a larger one.
 fn two(seed: u64, first: Habits, second: Habits, name: &str) -> Bench {

@@ -108,3 +108,90 @@ pub(super) fn credit<E: Default>(
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Action;
+    use bartizan_base::{Direction, FlowId, Generation, Level};
+    use bartizan_flow::{FlowHasher, FlowKey, FlowScope, FlowTableConfig, Insert};
+    use core::net::{IpAddr, Ipv4Addr};
+
+    /// A table with a flow, and the time.
+    fn flow() -> (FlowTable<()>, FlowId, Timestamp) {
+        let address = |last| IpAddr::V4(Ipv4Addr::new(10, 0, 0, last));
+        let key = FlowKey::ported(&FlowScope::default(), 6, (address(1), 1_000), (address(2), 80));
+        let mut table = FlowTable::new(&FlowTableConfig::new(64, FlowHasher::new([1, 2]))).unwrap();
+        let now = Timestamp::from_parts(100, 0);
+        let Insert::Created { id } = table.insert(&key, now) else { panic!("the table has room") };
+        (table, id, now)
+    }
+
+    /// A flow's place at the first level.
+    fn place(table: &mut FlowTable<()>, id: FlowId, now: Timestamp) -> Place {
+        let generation = Generation(1);
+        Place {
+            sunk: table.sink(id, Level::Xdp, generation, now).unwrap(),
+            action: Action::Forward,
+            generation,
+            directions: [Direction::ToServer, Direction::ToClient],
+            windows: None,
+            credited: Counts::default(),
+            read_at: now,
+            recent: None,
+        }
+    }
+
+    #[test]
+    fn what_an_entry_handles_is_told_for_a_second_however_late_it_is_read() {
+        let (mut table, id, now) = flow();
+        let (mut place, mut ledger) = (place(&mut table, id, now), Ledger::default());
+        let counts = Counts { packets: [40, 0], bytes: [4_000, 0], ..Counts::default() };
+        credit(&mut table, &mut place, &counts, now + PacketDuration::from_secs(10), &mut ledger);
+        assert_eq!(place.recent, Some(4), "40 in 10 s");
+        credit(&mut table, &mut place, &counts, now + PacketDuration::from_secs(11), &mut ledger);
+        assert_eq!(place.recent, Some(0));
+        assert_eq!(in_a_second(7, PacketDuration::ZERO), 7);
+        assert_eq!(in_a_second(u64::MAX, PacketDuration::from_secs(1)), u32::MAX);
+    }
+
+    /// A device counts what a packet was dropped for before the packet itself: read in between, that waits for it, so that in the end each is charged once.
+    #[test]
+    fn what_is_dropped_for_what_it_carries_is_charged_with_its_packet() {
+        let readings = [((0, 0), (1, 100)), ((2, 300), (2, 300)), ((2, 300), (2, 300)), ((3, 400), (4, 500))];
+        let (mut packets_had, mut charged, mut others) = ((0, 0), (0, 0), (0, 0));
+        for (packets, refused) in readings {
+            let more = (packets.0 - packets_had.0, packets.1 - packets_had.1);
+            let of = refused_of(refused, charged, more);
+            assert!(of.0 <= more.0 && of.1 <= more.1);
+            charged = (charged.0 + of.0, charged.1 + of.1);
+            others = (others.0 + more.0 - of.0, others.1 + more.1 - of.1);
+            packets_had = packets;
+        }
+        assert_eq!((charged, others), ((3, 400), (0, 0)));
+    }
+
+    /// A device is read while it writes: packets and bytes of one more packet are seen one after the other, in whichever order. Nothing of it is lost, also where no other packet comes.
+    #[test]
+    fn a_packet_that_is_read_in_halves_is_credited_whole() {
+        let halves = [((1, 0), (1, 100)), ((0, 100), (1, 100))];
+        for (first, second) in halves {
+            let (mut table, id, now) = flow();
+            let mut place = place(&mut table, id, now);
+            let mut ledger = Ledger::default();
+            for (packets, bytes) in [first, second, second] {
+                let counts = Counts { packets: [packets, 0], bytes: [bytes, 0], ..Counts::default() };
+                credit(&mut table, &mut place, &counts, now, &mut ledger);
+            }
+            let entry = table.get(id).unwrap();
+            assert_eq!((entry.packets.to_server, entry.bytes.to_server), (1, 100), "{first:?}");
+            let (mut packets, mut bytes) = (0, 0);
+            for done in ledger.done {
+                if let Done::Counted { packets: more, bytes: more_bytes, .. } = done {
+                    (packets, bytes) = (packets + more, bytes + more_bytes);
+                }
+            }
+            assert_eq!((packets, bytes), (1, 100), "{first:?}");
+        }
+    }
+}

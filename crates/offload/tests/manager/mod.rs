@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The flow manager with the mock device.
 
-use super::*;
-use crate::device::Counts;
-use crate::devices::mock::{Habits, MockDevice, MockPacket, MockWire};
-use crate::places::Place;
-use bartizan_base::Direction;
+use bartizan_base::{FlowId, Generation, Level, PacketDuration, Reason, Timestamp};
 use bartizan_flow::level::LevelWaits;
 use bartizan_flow::tcp::{Fin, Progress, Seq};
-use bartizan_flow::{FlowHasher, FlowKey, FlowScope, FlowTableConfig, Insert};
-use bartizan_packet::windows::{Segment, Side};
+use bartizan_flow::{FlowHasher, FlowKey, FlowScope, FlowTable, FlowTableConfig, Insert};
+use bartizan_offload::manager::{Handled, RAISES_PER_TURN, READS_PER_TURN};
+use bartizan_offload::{Action, DeviceKey, Done, FlowManager, Offer, Sides, Stays};
+use bartizan_packet::windows::{Segment, Side, Windows};
+use bartizan_testkit_device::{Habits, MockDevice, MockPacket, MockWire};
 use core::net::{IpAddr, Ipv4Addr};
 
 mod levels;
@@ -162,23 +161,18 @@ fn all_counts_are_read_once_a_second_also_by_an_idle_worker() {
 }
 
 #[test]
-fn what_an_entry_handles_is_told_for_a_second_however_late_it_is_read() {
+fn rounds_of_which_nobody_read_anything_are_counted() {
     let mut rig = Rig::new(Habits::default());
     let id = rig.flow(1_000);
     rig.offer(id, Action::Forward).unwrap();
     rig.pass(1_050);
-    let recent = |rig: &Rig| rig.manager.levels[0].places.get(0).unwrap().recent;
-    assert_eq!(recent(&rig), Some(0));
     for _ in 0..40 {
         rig.packet(1_000);
     }
     // The worker had no time.
     rig.now = rig.now + PacketDuration::from_secs(10);
     rig.pass(50);
-    assert_eq!(recent(&rig), Some(3), "40 in a little more than 10 s");
-    assert_eq!(rig.manager.counters().unread, 9, "rounds of which nobody read anything");
-    assert_eq!(credit::in_a_second(7, PacketDuration::ZERO), 7);
-    assert_eq!(credit::in_a_second(u64::MAX, PacketDuration::from_secs(1)), u32::MAX);
+    assert_eq!(rig.manager.counters().unread, 9);
 }
 
 #[test]
@@ -392,55 +386,4 @@ fn at_the_end_all_is_credited_and_nothing_goes_down_any_more() {
     assert_eq!(rig.table.get(id).unwrap().packets.to_server, 2);
     assert!(rig.table.get(id).unwrap().is_at_host());
     assert_eq!(rig.offer(id, Action::Forward), Err(Stays::Ending));
-}
-
-/// A device counts what a packet was dropped for before the packet itself: read in between, that waits for it, so that in the end each is charged once.
-#[test]
-fn what_is_dropped_for_what_it_carries_is_charged_with_its_packet() {
-    let readings = [((0, 0), (1, 100)), ((2, 300), (2, 300)), ((2, 300), (2, 300)), ((3, 400), (4, 500))];
-    let (mut packets_had, mut charged, mut others) = ((0, 0), (0, 0), (0, 0));
-    for (packets, refused) in readings {
-        let more = (packets.0 - packets_had.0, packets.1 - packets_had.1);
-        let of = credit::refused_of(refused, charged, more);
-        assert!(of.0 <= more.0 && of.1 <= more.1);
-        charged = (charged.0 + of.0, charged.1 + of.1);
-        others = (others.0 + more.0 - of.0, others.1 + more.1 - of.1);
-        packets_had = packets;
-    }
-    assert_eq!((charged, others), ((3, 400), (0, 0)));
-}
-
-/// A device is read while it writes: packets and bytes of one more packet are seen one after the other, in whichever order. Nothing of it is lost, also where no other packet comes.
-#[test]
-fn a_packet_that_is_read_in_halves_is_credited_whole() {
-    let halves = [((1, 0), (1, 100)), ((0, 100), (1, 100))];
-    for (first, second) in halves {
-        let mut rig = Rig::new(Habits::default());
-        let id = rig.flow(1_000);
-        let generation = Generation(1);
-        let mut place = Place {
-            sunk: rig.table.sink(id, Level::Xdp, generation, rig.now).unwrap(),
-            action: Action::Forward,
-            generation,
-            directions: [Direction::ToServer, Direction::ToClient],
-            windows: None,
-            credited: Counts::default(),
-            read_at: rig.now,
-            recent: None,
-        };
-        let mut ledger = credit::Ledger::default();
-        for (packets, bytes) in [first, second, second] {
-            let counts = Counts { packets: [packets, 0], bytes: [bytes, 0], ..Counts::default() };
-            credit::credit(&mut rig.table, &mut place, &counts, rig.now, &mut ledger);
-        }
-        let entry = rig.table.get(id).unwrap();
-        assert_eq!((entry.packets.to_server, entry.bytes.to_server), (1, 100), "{first:?}");
-        let (mut packets, mut bytes) = (0, 0);
-        for done in ledger.done {
-            if let Done::Counted { packets: more, bytes: more_bytes, .. } = done {
-                (packets, bytes) = (packets + more, bytes + more_bytes);
-            }
-        }
-        assert_eq!((packets, bytes), (1, 100), "{first:?}");
-    }
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A device of tests: it holds entries, handles and counts packets, and does what it is asked late. How late, a seed says.
 //!
-//! It keeps the contract of [`crate::device`] as a slow pipeline would: requests about one place take effect in their order, each so many polls later; a packet that
+//! It keeps the contract of [`bartizan_offload::device`] as a slow pipeline would: requests about one place take effect in their order, each so many polls later; a packet that
 //! has found an entry is counted later as well. What could not be counted because the entry was gone it counts, too ([`MockCounters::lost`]).
 
-use crate::device::{
-    Action, Actions, Answered, Capabilities, Counting, Counts, Device, Install, Request, Said, Sides, Wish,
-};
-use crate::key::{DeviceKey, Fields};
-use crate::stays::Stays;
 use bartizan_base::{Generation, Level, PacketDuration, Timestamp};
 use bartizan_flow::level::{Answer, SunkId};
 use bartizan_flow::tcp::{Fin, Progress, Seq};
+use bartizan_offload::device::{
+    Action, Actions, Answered, Capabilities, Counting, Counts, Device, Install, Request, Said, Sides, Wish,
+};
+use bartizan_offload::key::{DeviceKey, Fields};
+use bartizan_offload::stays::Stays;
 use bartizan_packet::TunnelKind;
 use bartizan_packet::windows::{Line, Segment, WINDOW_WORDS, Windows};
 use bartizan_xdp::{Mark, Marks};

@@ -2,8 +2,9 @@
 //! Several levels, entries that go on in place, and entries that are told to be silent.
 
 use super::*;
-use crate::device::Actions;
-use crate::key::{Field, Fields};
+use bartizan_flow::EndReason;
+use bartizan_offload::manager::LevelTaken;
+use bartizan_offload::{Actions, Field, Fields};
 
 const XDP: Habits = Habits {
     entries: 64,
