@@ -11,8 +11,8 @@ pub fn committed(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file)
 }
 
-/// Compares a committed file with the generated text. With `UPDATE_REFERENCE` in the environment (`cargo xtask generate` sets it) the file
-/// is written first.
+/// Compares a committed file with the generated text. With `UPDATE_REFERENCE` in the environment (`cargo
+/// xtask generate` sets it) the file is written first.
 ///
 /// # Panics
 /// The file differs from the text, or cannot be written.
@@ -32,8 +32,8 @@ pub fn check(file: &str, expected: &str) {
     panic!("{file}:{line} differs from what it is generated from; run `cargo xtask generate` and commit it");
 }
 
-/// Compares a section of a committed page, which stands between `<!-- NAME -->` and `<!-- end of NAME -->`, with the generated text, as
-/// [`check`] does.
+/// Compares a section of a committed page, which stands between `<!-- NAME -->` and `<!-- end of NAME -->`,
+/// with the generated text, as [`check`] does.
 ///
 /// # Panics
 /// The section differs, or the page or its marks are not there.

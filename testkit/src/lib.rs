@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What tests share: frames ([`packet`], [`layers`], [`hosts`], [`tunnels`]), capture files ([`capture`]) numbers that follow from a
-//! seed ([`random`]) and committed files that are generated ([`generated`]); and network namespaces of their own ([`namespace`]).
+//! Helpers that tests share: frames ([`packet`], [`layers`], [`hosts`], [`tunnels`]), capture files
+//! ([`capture`]), numbers that follow from a seed ([`random`]) and committed files that are generated
+//! ([`generated`]); and network namespaces of their own ([`namespace`]).
 //!
 //! It uses no other crate, for two reasons. Packets and their checksums are made without the code that the
-//! tests look at, so that a fault cannot hide in both. And the tests of every crate may use it: a crate that used `packet`
-//! could not be used by the unit tests of `packet`, for which each type would be there twice.
+//! tests look at, so that a fault cannot hide in both. And the tests of every crate may use it: a crate that
+//! used `packet` could not be used by the unit tests of `packet`, for which each type would be there twice.
 //!
-//! Tests that need a whole worker or read events take `bartizan-testkit-worker`, which lies beside this one (`testkit/worker`) and uses the
-//! data plane. It is a crate of its own and no feature of this one: features of all tests that are built together are united,
-//! and then the tests of `base` would wait for the data plane.
+//! Tests that need a whole worker or read events take `bartizan-testkit-worker`, which lies beside this one
+//! (`testkit/worker`) and uses the data plane. It is a crate of its own and no feature of this one: features
+//! of all tests that are built together are united, and then the tests of `base` would wait for the data
+//! plane.
 
 pub mod capture;
 pub mod dns;

@@ -257,7 +257,7 @@ impl AppLayer {
     /// With a packet of this direction: whether rules on the result of detection are asked. As in Suricata,
     /// that is with the packet with which detection of its direction ends, and with the direction's next one
     /// (once more behind a switch). A datagram, and the packet with which detection is given up, end it for
-    /// both directions.
+    /// both directions; passively the latter is the other side's, and only the next ones are asked with.
     pub fn take_detected(&mut self, direction: Direction, datagram: bool) -> bool {
         let again = core::mem::take(&mut self.detected_again[direction]);
         let known = self.summary().by_direction;
@@ -598,7 +598,8 @@ impl AppLayer {
                 Likely::No => self.unlikely[direction] = true,
             }
         }
-        // A client of a protocol of ours speaks first, and is answered in it: where the server has said something else, nothing is waited for.
+        // A client of a protocol of ours speaks first, and is answered in it: where the server has said
+        // something else, nothing is waited for.
         // Behind a switch that may be what is left of an answer.
         let begins = !flow.may_turn && self.original.is_none();
         self.unlikely.to_server |= begins && self.is_foreign(Direction::ToClient);

@@ -151,7 +151,7 @@ impl Compiler {
         self.base.malformed_thresholds()
     }
 
-    /// How many entries were left out of the lists that rules use.
+    /// Number of entries that were left out of the lists that rules use.
     pub fn skipped_entries(&self) -> usize {
         self.sets().iter().map(|set| set.skipped_entries).sum()
     }

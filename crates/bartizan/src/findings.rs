@@ -40,7 +40,7 @@ pub fn graded(findings: &[Diagnostic], strict: bool) -> Vec<Diagnostic> {
     findings.iter().map(grade).collect()
 }
 
-/// How many findings are about entries that are left out of lists.
+/// Number of findings about entries that are left out of lists.
 pub fn skipped_entries(findings: &[Diagnostic]) -> usize {
     findings.iter().filter(|finding| finding.code == SKIPPED_ENTRY).count()
 }

@@ -49,7 +49,7 @@ impl InterfaceWatch {
         said
     }
 
-    /// What is to be said of MTUs that were changed.
+    /// The warning about MTUs that were changed.
     fn look_at_mtus(&mut self) -> Vec<String> {
         let mut said = Vec::new();
         for interface in &mut self.interfaces {

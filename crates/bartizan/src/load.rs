@@ -376,7 +376,7 @@ fn ask_frames(engine: &Engine, settings: &Settings, needs: &Needs) -> Result<(),
     Ok(())
 }
 
-/// What rules that refuse HTTP do not see, unless the settings refuse it.
+/// The warning that rules which refuse HTTP do not see HTTP/2 in clear text, unless the settings refuse it.
 pub fn unseen_http2(settings: &Settings, needs: &Needs) -> Option<String> {
     let is_refused = settings.get(HTTP2_POLICY).is_some_and(|policy| policy != "inspect");
     let (rules, see) = match needs.refuse_http {

@@ -4,8 +4,7 @@
 //! line for those of Suricata that this program has no use for, and a word about each that nobody has, which
 //! is misspelt.
 //!
-//! What is switched off (`enabled: no`, with all beside it) is not missed. Asked for when everything that
-//! reads settings is built. With
+//! Settings that are switched off (`enabled: no`, with all beside it) are not missed. Asked for when everything that reads settings is built. With
 //! `--strict` all but the one line are errors.
 
 use crate::error::Failure;
@@ -181,7 +180,7 @@ impl Unused {
         }
     }
 
-    /// What is misspelt, weakens or is not written, a line each.
+    /// Settings that are misspelt or weaken, and events that are not written, a line each.
     fn faults(&self) -> Vec<String> {
         let misspelt = self.unknown.iter().map(|(at, what)| format!("{at}: {what}"));
         let unsupported = self.unsupported.iter().map(ToString::to_string);
@@ -193,7 +192,7 @@ impl Unused {
             .collect()
     }
 
-    /// The same, as an error.
+    /// These lines as an error.
     fn error(&self) -> Result<(), Failure> {
         let faults = self.faults();
         if faults.is_empty() { Ok(()) } else { Err(Failure::input(faults.join("\n"))) }

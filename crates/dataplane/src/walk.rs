@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The walk over the packets of a frame: innermost first, a datagram before the last of its fragments. There is no other one: a worker goes
-//! through its own frames so, a frame whose packets several workers own stops at each of them ([`crate::handover`]), and the reader of
-//! captures shares packets out ([`crate::workers`]). What is done at a packet is the [`Visitor`]'s.
+//! The walk over the packets of a frame: innermost first, a datagram before the last of its fragments. There
+//! is no other one: a worker goes through its own frames so, a frame whose packets several workers own stops
+//! at each of them ([`crate::handover`]), and the reader of captures shares packets out ([`crate::workers`]).
+//! What is done at a packet is the [`Visitor`]'s.
 
 use bartizan_base::{Decision, Reason, WorkerId};
 use bartizan_flow::FlowKey;
@@ -32,16 +33,24 @@ pub(crate) struct At<'f> {
     pub(crate) depth: usize,
 }
 
-/// What is done with the packets of a frame, by whoever the frame has come to.
+/// The actions of a walk at the packets of a frame.
 pub(crate) trait Visitor {
     /// The settings that say what is refused as it is.
     fn settings(&self) -> &EngineSettings;
 
-    /// The worker that keeps the fragments of a frame with this outermost packet, unless it is the one that the frame has come to.
-    fn keeper(&self, frame: &Frame<'_>, outermost: Option<&Decoded>) -> Option<WorkerId>;
+    /// The worker that keeps the fragments of a frame with this outermost packet; none: the one that the
+    /// frame has come to, as without other workers.
+    fn keeper(&self, frame: &Frame<'_>, outermost: Option<&Decoded>) -> Option<WorkerId> {
+        let _ = (frame, outermost);
+        None
+    }
 
-    /// Where the frame has to go before this packet is handled; none: the packet is handled here. `kept`: its fragments are kept here.
-    fn leads_to(&self, frame: &Frame<'_>, packet: &Decoded, kept: bool) -> Option<Stop>;
+    /// The place to which the frame has to go before this packet is handled; none: the packet is handled
+    /// here, as without other workers. `kept`: its fragments are kept here.
+    fn leads_to(&self, frame: &Frame<'_>, packet: &Decoded, kept: bool) -> Option<Stop> {
+        let _ = (frame, packet, kept);
+        None
+    }
 
     /// Puts a fragment to its datagram, and decodes that if it is whole.
     fn defragment(
@@ -56,7 +65,8 @@ pub(crate) trait Visitor {
     fn packet(&mut self, at: At<'_>, packet: &Decoded, place: &Place<'_>) -> (Decision, Option<Rewrite>);
 }
 
-/// The packet of a frame that has only one, if it is whole and not refused as it is: what nearly all frames are. It needs no walk, and nothing is copied.
+/// The packet of a frame that has only one, if it is whole and not refused as it is: what nearly all frames
+/// are. It needs no walk, and nothing is copied.
 #[inline]
 pub(crate) fn only_packet<'o>(settings: &EngineSettings, output: &'o DecodeOutput) -> Option<&'o Decoded> {
     let [packet] = output.packets() else { return None };
@@ -75,7 +85,8 @@ struct Layer {
     fragment_done: bool,
     /// It must not go on.
     refused: Option<Reason>,
-    /// What is told of the packets around: of the layer as a whole, and of a packet in another one of it.
+    /// The outer packets that events name: of the layer as a whole, and of a packet within another one of the
+    /// layer.
     outermost: Option<Around>,
     first: Option<Around>,
 }
@@ -90,7 +101,7 @@ impl Layer {
     }
 }
 
-/// How far a frame has got.
+/// The progress of a frame.
 #[derive(Default)]
 pub(crate) struct Walk {
     layers: Vec<Layer>,
@@ -99,7 +110,8 @@ pub(crate) struct Walk {
     pub(crate) decision: Decision,
     /// The change that the frame needs before it may leave: travels with it.
     pub(crate) rewrite: Option<Rewrite>,
-    /// The worker that keeps the frame's fragments, once it has met one, and the datagrams that they were put to.
+    /// The worker that keeps the frame's fragments, once it has met one, and the datagrams that they were put
+    /// to.
     keeper: Option<WorkerId>,
     pub(crate) joined: Joined,
     /// Some packet was handled.

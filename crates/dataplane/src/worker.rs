@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A worker: owns flows and runs their packets to completion. What happens to a frame stands in `passage`; here are the stages'
-//! states, and what others may ask of a worker.
+//! A worker: owns flows and runs their packets to completion. What happens to a frame stands in `passage`;
+//! here are the stages' states, and what others may ask of a worker.
 
 mod moving;
 mod shown;
@@ -9,7 +9,7 @@ use crate::ahead::{AHEAD, Guess};
 use crate::board::Presenter;
 use crate::inquiry::Inquiry;
 use crate::passage::{ENDS_WHEN_IDLE, Passage, credit_early};
-use crate::walk::{At, Stop, Visitor, Walk, only_packet};
+use crate::walk::{At, Visitor, Walk, only_packet};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::turns::Turn;
 use bartizan_base::{Decision, Generation, LinkId, Reason, Timestamp, WorkerId};
@@ -148,9 +148,9 @@ impl Worker {
         self.intake.decoder().config()
     }
 
-    /// Handles a frame: the decision says whether it may leave. In detection every frame may; refusals are counted and
-    /// recorded as what would be. `None`: it is a fragment that is held ([`DefragConfig::hold`]) and must not leave; it
-    /// comes back by [`Worker::take_released`], or never.
+    /// Handles a frame: the decision says whether it may leave. In detection every frame may; refusals are
+    /// counted and recorded as what would be. `None`: it is a fragment that is held ([`DefragConfig::hold`])
+    /// and must not leave; it comes back by [`Worker::take_released`], or never.
     ///
     /// [`DefragConfig::hold`]: bartizan_packet::defrag::DefragConfig::hold
     pub fn frame(&mut self, frame: &Frame<'_>, recorder: &mut dyn Recorder) -> Option<Decision> {
@@ -159,8 +159,8 @@ impl Worker {
     }
 
     /// [`Worker::frame`], for a frame of a batch. `follows`: the frame behind it goes on with its TCP segment
-    /// ([`bartizan_stages::train::follows`]), and is handed in next. `None`: it waits for that one, or is held as a fragment; after each
-    /// frame, [`Worker::waiting`] frames before it are to be released.
+    /// ([`bartizan_stages::train::follows`]), and is handed in next. `None`: it waits for that one, or is
+    /// held as a fragment; after each frame, [`Worker::waiting`] frames before it are to be released.
     pub fn frame_in_batch(
         &mut self,
         frame: &Frame<'_>,
@@ -183,7 +183,7 @@ impl Worker {
             let mut walk = core::mem::take(&mut self.walk);
             walk.begin(&mut output, frame.number);
             self.intake.done(output);
-            walk.go(WorkerId(0), &mut Alone { worker: self, recorder }, frame);
+            walk.go(WorkerId(0), &mut Handler { worker: self, recorder }, frame);
             let settled = self.settle(frame, &mut walk, recorder);
             self.walk = walk;
             settled
@@ -195,7 +195,8 @@ impl Worker {
         }
     }
 
-    /// These frames are handed in next, [`AHEAD`] at most, which came in by this way ([`Worker::arrives_by`]): their flows are fetched meanwhile.
+    /// These frames are handed in next, [`AHEAD`] at most, which came in by this way
+    /// ([`Worker::arrives_by`]): their flows are fetched meanwhile.
     pub(crate) fn expect<'f>(
         &self,
         frames: impl Iterator<Item = &'f [u8]>,
@@ -221,7 +222,8 @@ impl Worker {
         self.passage(recorder).begin(frame, follows);
     }
 
-    /// Tells the recorder what has happened to functions, between frames. Asked of each, which costs a comparison.
+    /// Tells the recorder what has happened to functions, between frames. Asked of each, which costs a
+    /// comparison.
     #[inline]
     fn tell_of_functions(&mut self, recorder: &mut dyn Recorder) {
         if self.runner.lifecycle.is_unrecorded() {
@@ -250,14 +252,16 @@ impl Worker {
         self.hosts = HostCare::of_another();
     }
 
-    /// What time has come for: values per host that expire, functions that are started again. To be called for each frame, which costs two comparisons.
+    /// What time has come for: values per host that expire, functions that are started again. To be called
+    /// for each frame, which costs two comparisons.
     #[inline]
     fn tend(&mut self, now: Timestamp) {
         self.hosts.expire(self.runner.chains(), now);
         self.start_due(now);
     }
 
-    /// Functions that have failed are started again when it is time. The clock may be ahead of a frame that comes from another worker.
+    /// Functions that have failed are started again when it is time. The clock may be ahead of a frame that
+    /// comes from another worker.
     #[inline]
     fn start_due(&mut self, now: Timestamp) {
         self.runner.start_due(self.position.clock.max(now), &mut self.account.tally);
@@ -275,13 +279,14 @@ impl Worker {
         self.passage(recorder).packet(frame, bytes, packet, place)
     }
 
-    /// What the port knows of the checksums of the frame that is handed in next, and of those after it. Of captures nothing is known.
+    /// What the port knows of the checksums of the frame that is handed in next, and of those after it. Of
+    /// captures nothing is known.
     pub const fn arrives_with(&mut self, checksums: Checksums) {
         self.intake.arrives_with(checksums);
     }
 
-    /// Where the frames that are handed in from now on have come in by: the caller's own number, which comes back with
-    /// [`Worker::take_released`]. Fragments that come by different ways are no datagram.
+    /// Where the frames that are handed in from now on have come in by: the caller's own number, which comes
+    /// back with [`Worker::take_released`]. Fragments that come by different ways are no datagram.
     pub const fn arrives_by(&mut self, number: u32) {
         self.intake.arrives_by(number);
     }
@@ -304,8 +309,8 @@ impl Worker {
         self.shedding.below()
     }
 
-    /// No packets came: flows whose time is over end, fragments are given up. `true`: there is more to be done, so look whether packets
-    /// have come, and call this again instead of sleeping.
+    /// No packets came: flows whose time is over end, fragments are given up. `true`: there is more to be
+    /// done, so look whether packets have come, and call this again instead of sleeping.
     pub fn idle(&mut self, now: Timestamp, recorder: &mut dyn Recorder) -> bool {
         self.tend(now);
         self.tell_of_functions(recorder);
@@ -335,7 +340,8 @@ impl Worker {
         self.flows.manager.as_deref().is_some_and(FlowManager::owes)
     }
 
-    /// Why a flow that is at the host is at no lower level: what was answered when it was offered, else why it was not.
+    /// Why a flow that is at the host is at no lower level: what was answered when it was offered, else why
+    /// it was not.
     pub(crate) fn why_at_host(&self, entry: &Entry) -> Stays {
         if !self.has_level() {
             return Stays::NoDevice;
@@ -365,7 +371,8 @@ impl Worker {
         self.passage(recorder).expire(now);
     }
 
-    /// Gives up what waits, and ends all flows, in the order of their creation. What they held stays in the statistics.
+    /// Gives up what waits, and ends all flows, in the order of their creation. What they held stays in the
+    /// statistics.
     pub fn shutdown(&mut self, recorder: &mut dyn Recorder) {
         self.held_at_end = Some(self.memory_held());
         self.passage(recorder).end_all();
@@ -393,21 +400,21 @@ impl Worker {
         self.intake.has_released()
     }
 
-    /// The next frame of a datagram that may leave: `bytes` becomes the frame, before the one in hand. Gives where it had come in
-    /// by ([`Worker::arrives_by`]), and when. It has been counted as forwarded.
+    /// The next frame of a datagram that may leave: `bytes` becomes the frame, before the one in hand. Gives
+    /// where it had come in by ([`Worker::arrives_by`]), and when. It has been counted as forwarded.
     pub fn take_released(&mut self, bytes: &mut Vec<u8>) -> Option<(u32, Timestamp)> {
         self.intake.take_released(bytes)
     }
 
-    /// Frames that wait for a decision: those directly before the one that was handled last, once that is decided. Each is to be
-    /// given to [`Worker::release`], in their order, before the next frame is handled.
+    /// Frames that wait for a decision: those directly before the one that was handled last, once that is
+    /// decided. Each is to be given to [`Worker::release`], in their order, before the next frame is handled.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.runner.train.waiting()
     }
 
-    /// Whether segments may form trains at all: inline, and some function takes them together. Else nobody needs to ask what
-    /// follows what.
+    /// Whether segments may form trains at all: inline, and some function takes them together. Else nobody
+    /// needs to ask what follows what.
     #[must_use]
     pub fn forms_trains(&self) -> bool {
         self.runner.forms_trains(&self.settings)
@@ -479,8 +486,8 @@ impl Worker {
         self.position.advance(frame.now);
     }
 
-    /// Puts a fragment to its datagram, which `datagram` and `output` then hold if it is whole; `joined`: the datagrams that fragments of its frame
-    /// were put to, here and elsewhere.
+    /// Puts a fragment to its datagram, which `datagram` and `output` then hold if it is whole; `joined`: the
+    /// datagrams that fragments of its frame were put to, here and elsewhere.
     pub(crate) fn defragment(
         &mut self,
         At { frame, bytes, .. }: At<'_>,
@@ -558,12 +565,14 @@ impl Worker {
         result
     }
 
-    /// Lets go of what is kept for frames of another generation once there can be none. To be called between batches.
+    /// Lets go of what is kept for frames of another generation once there can be none. To be called between
+    /// batches.
     pub(crate) fn forget_generation(&mut self) {
         self.runner.forget_generation();
     }
 
-    /// Carries out an order about a function. To be called between batches. `None`: no chain of the running generation has it.
+    /// Carries out an order about a function. To be called between batches. `None`: no chain of the running
+    /// generation has it.
     pub fn order(&mut self, function: &str, act: Act) -> Option<FunctionNow> {
         let now = self.position.clock;
         let said = self.runner.order(function, act, now, &mut self.account.tally);
@@ -588,7 +597,8 @@ impl Worker {
         self.runner.lifecycle.take_news()
     }
 
-    /// Flows that a lower level has because a function let them go there come up when it does not look after them any more.
+    /// Flows that a lower level has because a function let them go there come up when it does not look after
+    /// them any more.
     fn raise_left(&mut self) {
         let left = self.runner.take_left();
         if let Some(manager) = self.flows.manager.as_deref_mut() {
@@ -612,23 +622,15 @@ impl Worker {
     }
 }
 
-/// A worker that owns all packets of its frames.
-struct Alone<'w> {
-    worker: &'w mut Worker,
-    recorder: &'w mut dyn Recorder,
+/// A worker that handles packets of a frame: all of them, unless others own some.
+pub(crate) struct Handler<'w> {
+    pub(crate) worker: &'w mut Worker,
+    pub(crate) recorder: &'w mut dyn Recorder,
 }
 
-impl Visitor for Alone<'_> {
+impl Visitor for Handler<'_> {
     fn settings(&self) -> &EngineSettings {
         &self.worker.settings
-    }
-
-    fn keeper(&self, _: &Frame<'_>, _: Option<&Decoded>) -> Option<WorkerId> {
-        None
-    }
-
-    fn leads_to(&self, _: &Frame<'_>, _: &Decoded, _: bool) -> Option<Stop> {
-        None
     }
 
     fn defragment(

@@ -110,7 +110,7 @@ fn names_that_nobody_knows_are_errors() {
     }
 }
 
-/// What a rule's text names and this build cannot tell.
+/// Names in a rule's text that this build cannot tell.
 fn unknown_of(rule: &Rule) -> Option<String> {
     let is_known = |name: &str| protocols::by_name(name).is_some();
     let plain = [

@@ -7,11 +7,12 @@
 //! `decode-icmpv4.c`, `decode-icmpv6.c`):
 //!
 //! * TCP, UDP, SCTP: addresses and ports;
-//! * ICMP: addresses and the type with its counterpart (echo with echo reply, ...), not the id;
-//!   ICMPv6 also the code of the first packet;
-//! * ESP: one direction only, with the SPI; or by addresses, where a firewall has to know answers ([`EspFlows`]): each end of a tunnel
-//!   chooses the SPI that it is sent (RFC 4303 section 2.1);
-//! * any other protocol: addresses. (Suricata keeps flows of IP in IP only; who keeps more is the caller's choice.)
+//! * ICMP: addresses and the type with its counterpart (echo with echo reply, ...), not the id; ICMPv6 also
+//!   the code of the first packet;
+//! * ESP: one direction only, with the SPI; or by addresses, where a firewall has to know answers
+//!   ([`EspFlows`]): each end of a tunnel chooses the SPI that it is sent (RFC 4303 section 2.1);
+//! * any other protocol: addresses. (Suricata keeps flows of IP in IP only; who keeps more is the caller's
+//!   choice.)
 //!
 //! An ICMP error belongs to the flow that it quotes ([`FlowKey::of_quoted`]). (Suricata does so for
 //! ICMPv4 destination unreachable, makes no flow for the other ICMPv4 errors, and gives ICMPv6
@@ -60,8 +61,8 @@ pub struct FlowScope {
     pub side: FlowSide,
 }
 
-/// On which side of an inline link the source of a packet is. Answers come by the other side; what a host sends in the name of the one
-/// that it talks to comes by its own, and is of another flow.
+/// On which side of an inline link the source of a packet is. Answers come by the other side; what a host
+/// sends in the name of the one that it talks to comes by its own, and is of another flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FlowSide {
     /// Not known, or it does not matter.
@@ -85,7 +86,7 @@ impl FlowSide {
     }
 }
 
-/// What tells flows of ESP apart.
+/// The part of a packet that tells flows of ESP apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EspFlows {
     /// Source, destination and SPI: each direction of a tunnel is a flow, as in Suricata.

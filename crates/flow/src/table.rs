@@ -5,18 +5,18 @@
 //! pages are touched only as flows use them and nothing is allocated per flow. A [`FlowId`] is the
 //! entry's position. Ended entries are used again, last ended first, while they are warm.
 //!
-//! **Timeouts** stand in timer wheels, one per protocol and state, and in more for flows that nobody has opened and for those that have sunk. A packet only writes
-//! `last_seen`; when the timer fires and the flow was used since, it is armed again. (TCP connections that are not
-//! established are the exception: they have few packets, and stand in the order of their use.) A flow whose
-//! timeout has passed is not found by a packet either ([`Find::Stale`]), so results do not depend on
-//! how often [`FlowTable::expire`] is called. In emergency mode the wheels are read ahead by the
-//! difference of both timeouts, without touching a timer.
+//! **Timeouts** stand in timer wheels, one per protocol and state, and in more for flows that nobody has
+//! opened and for those that have sunk. A packet only writes `last_seen`; when the timer fires and the flow
+//! was used since, it is armed again. (TCP connections that are not established are the exception: they have
+//! few packets, and stand in the order of their use.) A flow whose timeout has passed is not found by a
+//! packet either ([`Find::Stale`]), so results do not depend on how often [`FlowTable::expire`] is called. In
+//! emergency mode the wheels are read ahead by the difference of both timeouts, without touching a timer.
 //!
-//! **When it is full** ([`WhenFull`]): refuse new flows, or end the flow nearest to its timeout,
-//! looking among those first that nobody has opened, then closed, new, established, bypassed ones, so a flood
-//! of first
-//! packets evicts itself before it evicts anyone's connection, its oldest first: who just opens one is not hit. At most [`EVICTION_SCAN`] entries are
-//! looked at. Either way emergency mode begins, and ends when enough is free. All of it is counted.
+//! **When it is full** ([`WhenFull`]): refuse new flows, or end the flow nearest to its timeout, looking
+//! among those first that nobody has opened, then closed, new, established, bypassed ones, so a flood of
+//! first packets evicts itself before it evicts anyone's connection, its oldest first: who just opens one is
+//! not hit. At most [`EVICTION_SCAN`] entries are looked at. Either way emergency mode begins, and ends when
+//! enough is free. All of it is counted.
 //!
 //! **Levels** below the host hold entries for flows that have sunk ([`FlowTable::sink`]); see [`removal`].
 //!
@@ -70,8 +70,8 @@ pub struct FlowTable<E> {
     emergency: bool,
     serial: u64,
     counters: FlowCounters,
-    /// What flows that ever sank have below the host, by entry. Empty until the first does; then its address space is reserved, and
-    /// touched where flows sink.
+    /// What flows that ever sank have below the host, by entry. Empty until the first does; then its address
+    /// space is reserved, and touched where flows sink.
     below: Vec<Option<Box<Levels>>>,
     /// How many of them there are.
     kept_below: usize,
@@ -144,8 +144,8 @@ impl<E: Default> FlowTable<E> {
         self.hasher.hash(key)
     }
 
-    /// Asks for the cache lines that the lookups of a batch will read: first all index buckets,
-    /// then all entries that they point to. Call it once for a batch, then look up. More than some twenty are more
+    /// Asks for the cache lines that the lookups of a batch will read: first all index buckets, then all
+    /// entries that they point to. Call it once for a batch, then look up. More than some twenty are more
     /// than a processor fetches at a time, and than its nearest cache keeps.
     pub fn prefetch_batch(&self, hashes: &[FlowHash]) {
         for hash in hashes {
@@ -158,8 +158,8 @@ impl<E: Default> FlowTable<E> {
         }
     }
 
-    /// Finds the flow of a packet that arrived at `now`. A flow that has sunk is found however long it was silent here: what its
-    /// level has seen meanwhile is not known.
+    /// Finds the flow of a packet that arrived at `now`. A flow that has sunk is found however long it was
+    /// silent here: what its level has seen meanwhile is not known.
     #[must_use]
     pub fn find(&self, key: &FlowKey, now: Timestamp) -> Find {
         self.find_hashed(self.hash(key), key, now)
@@ -316,9 +316,9 @@ impl<E: Default> FlowTable<E> {
         Lookup::Full
     }
 
-    /// Ends a flow because a new TCP connection uses its ports, and makes the new one in its
-    /// place. The decision is the TCP module's, once its SYN matched a closed connection; `ended`
-    /// is called with the old flow, unless it has sunk and leaves its level first. `None` if there is no such flow.
+    /// Ends a flow because a new TCP connection uses its ports, and makes the new one in its place. The
+    /// decision is the TCP module's, once its SYN matched a closed connection; `ended` is called with the old
+    /// flow, unless it has sunk and leaves its level first. `None` if there is no such flow.
     pub fn replace(
         &mut self,
         id: FlowId,
@@ -490,8 +490,9 @@ impl<E: Default> FlowTable<E> {
         self.ids().into_iter().filter_map(|id| Some((id, self.get(id)?)))
     }
 
-    /// The flows of so many entries from one on, and where to go on; `None` at the end. A table that is walked so changes between the steps: a flow that is there all the
-    /// while is met once, one that begins or ends meanwhile perhaps.
+    /// The flows of so many entries from one on, and where to go on; `None` at the end. A table that is
+    /// walked so changes between the steps: a flow that is there all the while is met once, one that begins
+    /// or ends meanwhile perhaps.
     pub fn part(
         &self,
         from: u32,

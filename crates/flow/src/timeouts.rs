@@ -104,7 +104,7 @@ pub(crate) const fn class(ip_protocol: u8, state: FlowState) -> usize {
     group(ip_protocol) * CLASSES_EACH + state_class(state)
 }
 
-/// The same of a flow that nobody has opened.
+/// The timeout of a flow that nobody has opened.
 pub(crate) const fn unopened_class(ip_protocol: u8) -> usize {
     group(ip_protocol) * CLASSES_EACH + UNOPENED_CLASS
 }

@@ -404,9 +404,9 @@ pub enum SlotAction {
     Drop = 2,
     /// They leave by the port across the link if they plainly go on with their connection; others go up.
     Compare = 3,
-    /// What the lower endpoint of the key sends is dropped; the rest goes up.
+    /// Packets from the lower endpoint of the key are dropped; the rest goes up.
     DropLow = 4,
-    /// What the higher endpoint sends is dropped; the rest goes up.
+    /// Packets from the higher endpoint are dropped; the rest goes up.
     DropHigh = 5,
 }
 

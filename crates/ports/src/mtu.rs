@@ -10,7 +10,7 @@ use crate::sys;
 use bartizan_base::{PacketDuration, Timestamp};
 use std::os::fd::BorrowedFd;
 
-/// How often a port looks.
+/// Interval at which a port looks.
 const EVERY: PacketDuration = PacketDuration::from_secs(1);
 
 /// When a port looks next.

@@ -197,7 +197,7 @@ pub struct PolicyMap {
 }
 
 impl ClassTraits {
-    /// What becomes of refusals.
+    /// The enforcement of refusals.
     #[must_use]
     pub const fn enforcement(&self) -> Enforcement {
         match (self.is_empty, self.staged) {
@@ -257,7 +257,7 @@ impl PolicyMap {
         self.traits(fid).map_or(self.enforcement.1, |traits| traits.enforcement())
     }
 
-    /// What becomes of refusals of packets whose policy cannot be known.
+    /// The enforcement of refusals of packets whose policy cannot be known.
     #[inline]
     #[must_use]
     pub const fn strictest(&self) -> Enforcement {
@@ -444,7 +444,7 @@ impl Chains {
         &self.policies
     }
 
-    /// What becomes of refusals of a class's packets.
+    /// The enforcement of refusals of a class's packets.
     #[must_use]
     pub fn enforcement(&self, fid: Fid) -> Enforcement {
         self.policies.enforcement(fid)

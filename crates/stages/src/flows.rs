@@ -43,7 +43,7 @@ pub struct Flows {
     pub missed: Option<Timestamp>,
 }
 
-/// How a flow stood before the packet in hand.
+/// The standing of a flow before the packet in hand.
 #[derive(Clone, Copy, Debug)]
 pub struct Before {
     /// When it was seen last.

@@ -63,7 +63,7 @@ impl Around {
     }
 }
 
-/// What was decided of the packets that a packet carries.
+/// The decision on the packets that a packet carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Inside {
     /// They go on, or there are none.
@@ -94,7 +94,7 @@ pub struct Place<'a> {
     pub around: Option<&'a Around>,
     /// It carries other packets, which were handled before it.
     pub carries: bool,
-    /// What was decided of the packets that it carries.
+    /// The decision on the packets that it carries.
     pub inside: Inside,
     /// A fragment, or what may be one, that must not go on.
     pub refused: Option<Reason>,

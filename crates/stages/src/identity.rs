@@ -16,7 +16,7 @@ pub struct Whence {
     pub link: LinkId,
     /// The caller's number of the way in; its lowest bit is the side of a link.
     pub arrived_by: u32,
-    /// What tells flows of ESP apart ([`crate::chain::Chains::esp_flows`]).
+    /// The part of a packet that tells flows of ESP apart ([`crate::chain::Chains::esp_flows`]).
     pub esp_flows: EspFlows,
 }
 

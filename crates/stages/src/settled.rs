@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a flow's standing ([`crate::standing`]) rests on, packets of flows whose next packet is decided of, and what happens when that
-//! changes. What rests on a generation is judged anew in the next one.
+//! What a flow's standing ([`crate::standing`]) rests on, packets of flows whose next packet is decided of,
+//! and what happens when that changes. What rests on a generation is judged anew in the next one.
 //!
 //! | standing | rests on | in another generation |
 //! |---|---|---|
@@ -15,13 +15,15 @@
 //! | refused by a function for all of the flow | its rules | TCP: stays while payload functions are on the path and the policy is not staged; others: judged anew |
 //! | segments went on that the engine would have refused (a staged policy, an empty chain) | the flow's bytes | TCP: refused once payload functions of a policy that enforces are on the path |
 //!
-//! A refused TCP connection is not taken up again under the eyes of a payload function: the refused bytes would come once more, and
-//! count as inspected. As in Suricata it stays refused, also when the rule is gone; its ends open another one.
+//! A refused TCP connection is not taken up again under the eyes of a payload function: the refused bytes
+//! would come once more, and count as inspected. As in Suricata it stays refused, also when the rule is gone;
+//! its ends open another one.
 //!
-//! Streams are read while a payload function is on the path. When the last one leaves, reassembly ends and memory goes back; when
-//! one comes (back), reading begins with the next byte that the session expects, and the parsers are told what they missed. So
-//! the session of a bypassed flow is followed, without streams and uncounted: whoever comes onto its path finds it where it is, and a
-//! new connection of the same ports is a new flow.
+//! Streams are read while a payload function is on the path. When the last one leaves, reassembly ends and
+//! memory goes back; when one comes (back), reading begins with the next byte that the session expects, and
+//! the parsers are told what they missed. So the session of a bypassed flow is followed, without streams and
+//! uncounted: whoever comes onto its path finds it where it is, and a new connection of the same ports is a
+//! new flow.
 
 use crate::chain::{Chains, Enforcement};
 use crate::class::look_up;
@@ -29,8 +31,8 @@ use crate::record::Entry;
 use bartizan_base::{Decision, FunctionId, Reason, Verdict};
 use bartizan_flow::FlowState;
 
-/// Renews class and standing of a flow that another generation gave; what functions keep of it stays. Gives the state that the flow
-/// has from now on, if that changes.
+/// Renews class and standing of a flow that another generation gave; what functions keep of it stays. Gives
+/// the state that the flow has from now on, if that changes.
 pub fn renew(entry: &mut Entry, chains: &Chains) -> Option<FlowState> {
     if entry.generation == chains.generation {
         return None;

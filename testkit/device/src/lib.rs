@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A device of tests: it holds entries, handles and counts packets, and does what it is asked late. How late, a seed says.
+//! A device of tests: it holds entries, handles and counts packets, and does what it is asked late. How late,
+//! a seed says.
 //!
-//! It keeps the contract of [`bartizan_offload::device`] as a slow pipeline would: requests about one place take effect in their order, each so many polls later; a packet that
-//! has found an entry is counted later as well. What could not be counted because the entry was gone it counts, too ([`MockCounters::lost`]).
+//! It keeps the contract of [`bartizan_offload::device`] as a slow pipeline would: requests about one place
+//! take effect in their order, each so many polls later; a packet that has found an entry is counted later as
+//! well. What could not be counted because the entry was gone it counts, too ([`MockCounters::lost`]).
 
 use bartizan_base::{Generation, Level, PacketDuration, Timestamp};
 use bartizan_flow::level::{Answer, SunkId};
@@ -271,7 +273,8 @@ impl MockWire {
         lock(&self.0).fin(key, packet, now)
     }
 
-    /// A packet arrives in another one, which is given first. What is done with the frame, which is counted for both; `None`: it goes up.
+    /// A packet arrives in another one, which is given first. What is done with the frame, which is counted
+    /// for both; `None`: it goes up.
     pub fn in_tunnel(&self, packets: [(&DeviceKey, MockPacket); 2], now: Timestamp) -> Option<Action> {
         lock(&self.0).in_tunnel(packets, now)
     }
@@ -287,7 +290,8 @@ impl MockWire {
         lock(&self.0).counters.up += 1;
     }
 
-    /// The device is taken away: packets go by, and it says so of each entry. What was under way is counted before.
+    /// The device is taken away: packets go by, and it says so of each entry. What was under way is counted
+    /// before.
     pub fn detach(&self) {
         let mut core = lock(&self.0);
         core.away = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Causes of differences that the wider grammar finds: fragments of a datagram that matched `drop`, sizes of what is encrypted, bytes that were refused with their
-//! packet; as in [`crate::causes`].
+//! Causes of differences that the wider grammar finds: fragments of a datagram that matched `drop`, sizes of
+//! what is encrypted, bytes that were refused with their packet; as in [`crate::causes`].
 
 use crate::causes::Case;
 use crate::finding::{Finding, What};

@@ -59,8 +59,8 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Helpers of tests: `testkit` uses no other crate, so that the tests of every crate may use it, and `testkit-worker` and
-/// `testkit-device` only what tests in `tests/` are linked with as well.
+/// Helpers of tests: `testkit` uses no other crate, so that the tests of every crate may use it, and
+/// `testkit-worker` and `testkit-device` only what tests in `tests/` are linked with as well.
 #[must_use]
 pub fn check_helpers(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -82,8 +82,8 @@ pub fn check_helpers(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The crates of this workspace that a manifest names in any of its dependency tables, with their lines, and whether only its
-/// tests use them.
+/// The crates of this workspace that a manifest names in any of its dependency tables, with their lines, and
+/// whether only its tests use them.
 fn dependencies(manifest: &str) -> Vec<(usize, String, bool)> {
     let (mut inside, mut tests) = (false, false);
     let mut found = Vec::new();

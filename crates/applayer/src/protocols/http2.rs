@@ -15,7 +15,7 @@ use crate::transaction::{Transaction, TxId};
 use crate::worklist::Worklist;
 use bartizan_base::{Direction, PerDirection};
 
-/// What a client sends first (RFC 9113 section 3.4).
+/// The connection preface of a client (RFC 9113 section 3.4).
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Where the type of the frame behind it stands, and which it has to be.
 const FRAME_TYPE: usize = PREFACE.len() + 3;

@@ -76,7 +76,7 @@ impl<T: JsonSchema> JsonSchema for List<T> {
     }
 }
 
-/// What is said of a list that selects and has nothing in it.
+/// The error about a list that selects and is empty.
 pub const EMPTY_LIST: &str =
     "this list is empty, so it selects nothing; name what is meant, or leave the key out";
 
@@ -88,7 +88,7 @@ pub(super) fn filled<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     if list.is_none() { Err(de::Error::custom(EMPTY_LIST)) } else { Ok(list) }
 }
 
-/// The same where it may be left out.
+/// The error where the list may be left out.
 pub(super) fn filled_if_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<List<T>>, D::Error> {

@@ -67,9 +67,9 @@ struct Row {
     /// Leading parts of the key that name the section of one message; 0: the key is a message of its own.
     section: usize,
     condition: Condition,
-    /// What does not happen.
+    /// The consequence: an effect that is missing.
     loss: &'static str,
-    /// What to do about it.
+    /// The advice to the operator.
     remedy: &'static str,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who owns a packet.
+//! The owner of a packet.
 
 use bartizan_base::spread::{Network, Part};
 use bartizan_base::{LinkId, Spread, WorkerId};
@@ -25,8 +25,9 @@ impl Owners {
         self.spread.workers()
     }
 
-    /// The owner of all fragments in frames with this outermost packet: by its virtual network and addresses. So the fragments of a datagram in a tunnel meet those of
-    /// the datagrams that carry them, whose frames wait with them.
+    /// The owner of all fragments in frames with this outermost packet: by its virtual network and addresses.
+    /// So the fragments of a datagram in a tunnel meet those of the datagrams that carry them, whose frames
+    /// wait with them.
     pub(super) fn of_fragments(&self, link: LinkId, outermost: &Decoded) -> WorkerId {
         if self.is_one() {
             return WorkerId(0);
@@ -38,8 +39,9 @@ impl Owners {
         WorkerId(self.spread.of_link(link).worker_in(network, source, destination, Part::Nothing))
     }
 
-    /// The home of a flow: where its packets go first (`Owners::of_packet`). `None`: its key does not say it. An ICMPv6 error's own flow is where what it quotes
-    /// is at home; a key without ports, of a protocol that has them, may be that of a packet whose ports were cut off, or of one with ports 0.
+    /// The home of a flow: where its packets go first (`Owners::of_packet`). `None`: its key does not say it.
+    /// An ICMPv6 error's own flow is where what it quotes is at home; a key without ports, of a protocol that
+    /// has them, may be that of a packet whose ports were cut off, or of one with ports 0.
     #[must_use]
     pub fn home(&self, key: &FlowKey) -> Option<WorkerId> {
         let part = match (key.source_port(), key.destination_port()) {
@@ -57,10 +59,12 @@ impl Owners {
         (!is_error).then(|| WorkerId(spread.worker_in(network, key.source(), key.destination(), part)))
     }
 
-    /// The owner of a packet of a link, by its own word: its flow's home; a fragment's, until it is part of a datagram, by its virtual network and addresses.
+    /// The owner of a packet of a link, by its own word: its flow's home; a fragment's, until it is part of a
+    /// datagram, by its virtual network and addresses.
     ///
-    /// A tenant's number is left out: what it is told by (link, VLANs, tunnel, addresses) is in the hash as far as it is in flows' keys, so it would tell no more; a kernel filter that spreads frames
-    /// by the same hash cannot know it; and with the next policy it may be another one, for packets that are under way.
+    /// A tenant's number is left out: what it is told by (link, VLANs, tunnel, addresses) is in the hash as
+    /// far as it is in flows' keys, so it would tell no more; a kernel filter that spreads frames by the same
+    /// hash cannot know it; and with the next policy it may be another one, for packets that are under way.
     #[inline]
     pub(crate) fn of_packet(&self, link: LinkId, packet: &Decoded) -> WorkerId {
         if self.is_one() {
@@ -69,7 +73,7 @@ impl Owners {
         self.among_several(link, packet)
     }
 
-    /// Who is alone owns all.
+    /// Whether there is one worker, which owns all packets.
     #[inline]
     const fn is_one(&self) -> bool {
         self.spread.workers() == 1

@@ -4,7 +4,7 @@
 use super::away::Away;
 use super::{Owners, Parcel};
 use crate::walk::{At, Stop, Visitor, Walk};
-use crate::worker::{Frame, Worker};
+use crate::worker::{Frame, Handler, Worker};
 use bartizan_base::{Decision, WorkerId};
 use bartizan_flow::FlowKey;
 use bartizan_packet::{DecodeOutput, Decoded};
@@ -28,7 +28,8 @@ pub(super) struct Directed {
 #[derive(Default)]
 pub(super) struct Journey {
     pub(super) walk: Walk,
-    /// The generation of the packets that other workers have handled, or in which a flow's home has looked at the next one.
+    /// The generation of the packets that other workers have handled, or in which a flow's home has looked at
+    /// the next one.
     chains: Option<Arc<Chains>>,
     /// The next packet was sent on by its flow's home: its flow is where the frame goes now.
     pub(super) directed: Option<Directed>,
@@ -44,14 +45,13 @@ pub(super) struct Site<'s> {
 /// A worker that handles the packets of a frame that it owns.
 struct Owner<'s> {
     site: &'s Site<'s>,
-    worker: &'s mut Worker,
-    recorder: &'s mut dyn Recorder,
+    handler: Handler<'s>,
     directed: Option<Directed>,
 }
 
 impl Visitor for Owner<'_> {
     fn settings(&self) -> &EngineSettings {
-        &self.worker.settings
+        self.handler.settings()
     }
 
     fn keeper(&self, frame: &Frame<'_>, outermost: Option<&Decoded>) -> Option<WorkerId> {
@@ -68,7 +68,7 @@ impl Visitor for Owner<'_> {
         if owner != *me {
             return Some(Stop::At(owner));
         }
-        away.key_of(self.worker, frame, packet).map(Stop::Moved)
+        away.key_of(self.handler.worker, frame, packet).map(Stop::Moved)
     }
 
     fn defragment(
@@ -78,15 +78,15 @@ impl Visitor for Owner<'_> {
         datagram: (&mut Vec<u8>, &mut DecodeOutput),
         joined: &mut Joined,
     ) -> Fragmented {
-        self.worker.defragment(at, packet, datagram, joined)
+        self.handler.defragment(at, packet, datagram, joined)
     }
 
     fn packet(&mut self, at: At<'_>, packet: &Decoded, place: &Place<'_>) -> (Decision, Option<Rewrite>) {
-        let decision = self.worker.packet(at.frame, at.bytes, packet, place, self.recorder);
+        let handled = self.handler.packet(at, packet, place);
         if let Some(Directed { key, guest }) = self.directed.take() {
-            self.worker.note_guest(&key, guest);
+            self.handler.worker.note_guest(&key, guest);
         }
-        (decision, self.worker.take_rewrite())
+        handled
     }
 }
 
@@ -106,8 +106,10 @@ impl Journey {
         recorder: &mut dyn Recorder,
     ) -> Stop {
         let (walk, directed) = (&mut self.walk, self.directed.take());
-        let go =
-            |worker: &mut Worker| walk.go(site.me, &mut Owner { site, worker, recorder, directed }, frame);
+        let go = |worker: &mut Worker| {
+            let handler = Handler { worker, recorder };
+            walk.go(site.me, &mut Owner { site, handler, directed }, frame)
+        };
         let stop = match self.chains.clone() {
             Some(chains) => worker.in_generation(&chains, go),
             None => go(worker),

@@ -5,7 +5,7 @@
 
 use super::moves::{Crossing, Places};
 use crate::handover::Owners;
-use crate::walk::{At, Stop, Visitor, Walk};
+use crate::walk::{At, Visitor, Walk};
 use crate::worker::Worker;
 use bartizan_base::{Decision, FunctionId, LinkId, Reason, Timestamp, Verdict, WorkerId};
 use bartizan_flow::FlowKey;
@@ -250,14 +250,6 @@ struct Splitter<'r> {
 impl Visitor for Splitter<'_> {
     fn settings(&self) -> &EngineSettings {
         &self.front.worker.settings
-    }
-
-    fn keeper(&self, _: &Frame<'_>, _: Option<&Decoded>) -> Option<WorkerId> {
-        None
-    }
-
-    fn leads_to(&self, _: &Frame<'_>, _: &Decoded, _: bool) -> Option<Stop> {
-        None
     }
 
     fn defragment(

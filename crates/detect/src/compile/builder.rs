@@ -44,7 +44,7 @@ pub struct SignatureBuilder<'e> {
     pub hook: Option<Hook>,
     /// Some keyword asks for a state of transactions.
     pub hooked: bool,
-    /// What is asked of the result of protocol detection.
+    /// Queries about the result of protocol detection.
     pub detection: Vec<DetectionQuery>,
     /// `flow:`.
     pub flow: FlowNeeds,

@@ -294,7 +294,7 @@ struct Pass<'p, 'a> {
     guess: Option<TxId>,
     /// The stream as it is shown now.
     stream: Option<&'a [u8]>,
-    /// How many bytes at its end are shown for the first time.
+    /// Number of bytes at its end that are shown for the first time.
     new_bytes: usize,
     /// The packet's payload went into the stream.
     stored: bool,

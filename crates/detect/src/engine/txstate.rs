@@ -152,7 +152,7 @@ pub struct FlowDetect {
     turned: bool,
     /// The stream was shown with the bytes from which on its session is encrypted, by direction.
     veiled: PerDirection<bool>,
-    /// What rules refused of the streams with its packets, by direction. Few flows have such bytes.
+    /// Bytes of the streams that rules refused with their packets, by direction. Few flows have such bytes.
     refused: Option<Box<PerDirection<Option<RefusedBytes>>>>,
 }
 

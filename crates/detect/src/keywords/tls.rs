@@ -306,7 +306,7 @@ fn chain_length(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(
     builder.push_tx("tls", "tls.cert_chain_len", TO_CLIENT, state_of_certificates(), Box::new(condition))
 }
 
-/// What a date is compared with, in seconds since 1970 (negative before); both ends belong to it.
+/// The range that a date is compared with, in seconds since 1970 (negative before); both ends belong to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum When {
     At(i64),

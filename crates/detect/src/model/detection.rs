@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a rule asks of the result of protocol detection (`app-layer-protocol`).
+//! Queries about the result of protocol detection (`app-layer-protocol`).
 
 use bartizan_applayer::flow::{AppSummary, Known};
 use bartizan_applayer::protocol::ProtocolId;
@@ -21,7 +21,7 @@ pub enum DetectedIn {
     Of(Direction),
 }
 
-/// What is asked for, any of it.
+/// A query about the result of protocol detection: any of the listed protocols.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DetectionQuery {
     /// Which of the flow's protocols.

@@ -73,8 +73,8 @@ bitflags! {
 pub struct ValueCheck {
     /// Which value.
     pub buffer: BufferRef,
-    /// Direction in which the buffer is looked at, where the keyword narrows it (`file.data` of requests); else
-    /// all that the buffer has.
+    /// Direction in which the buffer is looked at, where the keyword narrows it (`file.data` of requests);
+    /// else all that the buffer has.
     pub direction: Option<Direction>,
     /// Changes before matching, in order.
     pub transforms: Vec<Arc<dyn Transform>>,
@@ -102,7 +102,8 @@ pub struct TxCheck {
     pub protocols: Vec<ProtocolId>,
     /// Directions in which it is asked.
     pub directions: PerDirection<bool>,
-    /// The state of such a direction that it belongs to: behind that it is not begun with, as in Suricata. `None`: it can hold in any.
+    /// The state of such a direction that it belongs to: behind that it is not begun with, as in Suricata.
+    /// `None`: it can hold in any.
     pub state: Option<u8>,
     /// The condition.
     pub condition: Box<dyn TxCondition>,
@@ -162,7 +163,8 @@ pub struct Signature {
     pub tx: Vec<TxCheck>,
     /// The rule asks for a state of transactions: it is looked at when something of its direction was parsed.
     pub hooked: bool,
-    /// The rule has nothing but the state of a transaction to look at, and matches at each look (see [`crate::compile::hook`]).
+    /// The rule has nothing but the state of a transaction to look at, and matches at each look (see
+    /// [`crate::compile::hook`]).
     pub repeats: bool,
     /// No single direction has all that the values and conditions on transactions ask for.
     pub spans_directions: bool,
@@ -184,8 +186,8 @@ pub struct Signature {
     pub ordering: Ordering,
 }
 
-/// A rule as a member of a set: what does not come from its text alone. The rest is shared by all sets and generations that have
-/// the rule.
+/// A rule as a member of a set: what does not come from its text alone. The rest is shared by all sets and
+/// generations that have the rule.
 pub struct Member {
     /// The rule.
     pub signature: Arc<Signature>,
@@ -269,8 +271,8 @@ impl Kind {
         }
     }
 
-    /// Whether the action of a match holds for the rest of the flow. `stateful`: it matched on stream data or on a
-    /// transaction.
+    /// Whether the action of a match holds for the rest of the flow. `stateful`: it matched on stream data or
+    /// on a transaction.
     #[must_use]
     pub const fn acts_on_flow(self, stateful: bool) -> bool {
         match self {
@@ -312,8 +314,8 @@ impl Signature {
         self.values.iter().any(|v| matches!(v.buffer, BufferRef::Frame(_)))
     }
 
-    /// Whether the rule looks at nothing but the result of protocol detection (and addresses, ports, direction, what is known of a
-    /// host): such a rule is evaluated only when detection of a direction ends.
+    /// Whether the rule looks at nothing but the result of protocol detection (and addresses, ports,
+    /// direction, what is known of a host): such a rule is evaluated only when detection of a direction ends.
     #[must_use]
     pub fn is_detection_only(&self) -> bool {
         self.packet.iter().any(|c| c.is_detection())

@@ -198,7 +198,7 @@ fn findings_beside_rules(classes: UnknownClasses, input: &LoadInput<'_>) -> Vec<
     classes.finish(input.classifications).chain(skipped_entries::findings(&skipped)).collect()
 }
 
-/// What becomes of the rules while they are read.
+/// The state of loading: rules that were read so far, and findings.
 #[derive(Default)]
 struct Outcome {
     report: RuleSetReport,

@@ -51,7 +51,7 @@ impl Kind {
     }
 }
 
-/// What rules write and ask for.
+/// The variables that rules write and read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Variable {
     kind: Kind,
@@ -64,7 +64,7 @@ impl core::fmt::Display for Variable {
     }
 }
 
-/// What an option does with a variable.
+/// The use that an option makes of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     Writes,
@@ -118,7 +118,7 @@ pub(super) struct Writers {
     readers: Vec<Reader>,
     /// Where rules ask whether a variable is set for the first time.
     first: BTreeMap<Variable, Diagnostic>,
-    /// What rules that were left out write, with the place of one of them.
+    /// Variables that only left-out rules write, with the place of one such rule.
     left_out: HashMap<Variable, String>,
 }
 
@@ -229,7 +229,7 @@ impl Writers {
         (skipped, self.asked_in_vain())
     }
 
-    /// What rules ask for and no rule writes, or not all rules that should.
+    /// Variables that rules read and no rule writes, or not all rules that should.
     fn asked_in_vain(self) -> Vec<Diagnostic> {
         let written: HashSet<&Variable> = self.readers.iter().flat_map(|reader| &reader.writes).collect();
         let mut asked: HashMap<&Variable, usize> = HashMap::new();
@@ -267,7 +267,7 @@ impl Writers {
     }
 }
 
-/// What to do about rules that were left out.
+/// The advice about rules that were left out.
 const WHY: &str = "the finding of that rule says why it was left out";
 
 fn skip(member: &Member, (variable, setter): (&Variable, &str), mut finding: Diagnostic) -> Skipped {

@@ -270,7 +270,7 @@ impl TcpSession {
     /// how far off it is. A FIN without data ends a stream that nothing was read of, and may leave; an ACK without data would
     /// begin a stream, but before the beginning it may leave (a keep-alive): the byte that would fill the place does not.
     ///
-    /// The same once a server may have forgotten the connection, as the cookie outlives it; an ACK without
+    /// This holds as well once a server may have forgotten the connection, as the cookie outlives it; an ACK without
     /// data may leave then: it is one of the close. `trimmed`: so many bytes of its data do not leave.
     fn may_move_the_beginning(
         &self,

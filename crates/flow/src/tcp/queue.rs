@@ -82,7 +82,7 @@ impl TcpSession {
         server.window = u32::from(syn.window);
     }
 
-    /// How many SYN/ACKs, or SYNs, are kept.
+    /// Number of SYN/ACKs, or SYNs, that are kept.
     fn queued(&self, answers: bool) -> usize {
         self.queue.iter().filter(|known| known.answers == answers).count()
     }

@@ -9,8 +9,9 @@ use crate::stream::Stream;
 use bartizan_base::Direction;
 
 impl TcpSession {
-    /// Whether this packet begins another session, so that the flow has to be replaced. Where none came to be yet (no SYN, no
-    /// memory) only the caller knows whether the flow has seen packets before: it asks [`TcpSession::starts_anew`].
+    /// Whether this packet begins another session, so that the flow has to be replaced. Where none came to be
+    /// yet (no SYN, no memory) only the caller knows whether the flow has seen packets before: it asks
+    /// [`TcpSession::starts_anew`].
     pub(crate) fn is_reused_by(
         &self,
         segment: &Segment<'_>,
@@ -50,10 +51,11 @@ impl TcpSession {
 
     /// Whether who opens these ports anew means a new connection.
     ///
-    /// Suricata lets a SYN replace a connection as soon as it is closing. Before real receivers a SYN, which anybody can make up, ends none that
-    /// one of them still has: a FIN may be made up as well, or be lost behind the observer and sent again. An honest SYN loses little. The server
-    /// answers it with an acknowledgement, upon which the client resets (RFC 9293 section 3.10.7.4), or as a new one, if it has forgotten the
-    /// connection; the next SYN replaces it.
+    /// Suricata lets a SYN replace a connection as soon as it is closing. Before real receivers a SYN, which
+    /// anybody can make up, ends none that one of them still has: a FIN may be made up as well, or be lost
+    /// behind the observer and sent again. An honest SYN loses little. The server answers it with an
+    /// acknowledgement, upon which the client resets (RFC 9293 section 3.10.7.4), or as a new one, if it has
+    /// forgotten the connection; the next SYN replaces it.
     fn is_over(&self, config: &StreamConfig) -> bool {
         if self.sees_all(config) && self.is_under_way() {
             let given_up = self.flags.intersects(SessionFlags::CLOSED_BY_RST | SessionFlags::FORGOTTEN);
@@ -81,7 +83,8 @@ impl TcpSession {
     /// The number of bytes at the front of a segment to such a server that are acknowledged and not compared:
     /// they were let go of, all of the segment is old, or they stand before the beginning. If it opens a
     /// connection, they are read without having been inspected; a server that has the connection has them.
-    /// Nobody takes any of a connection that is over. A SYN opens one with its data (Fast Open), which is all behind its number.
+    /// Nobody takes any of a connection that is over. A SYN opens one with its data (Fast Open), which is all
+    /// behind its number.
     pub(crate) fn uncompared_in_front(
         &self,
         segment: &Segment<'_>,

@@ -83,7 +83,8 @@ impl<'s, 'p> Step<'s, 'p> {
     /// the packet goes to reassembly for this reason alone.
     pub(crate) fn accept_what_leaves(&mut self, handled: Handled) -> bool {
         let leaves = handled.is_ok() || !self.config.drop_invalid;
-        // What the receiver has acknowledged it does not take again. (Of a SYN it may, if it has forgotten the connection.)
+        // What the receiver has acknowledged it does not take again. (Of a SYN it may, if it has forgotten
+        // the connection.)
         let taken = self.session.state >= TcpState::SynRecv
             && !self.is(SessionFlags::ASYNC)
             && !self.has(TcpFlags::SYN)
@@ -100,9 +101,9 @@ impl<'s, 'p> Step<'s, 'p> {
         needed
     }
 
-    /// Inline and strict, data that no receiver takes where it stands does not leave: it would be inspected as part of the
-    /// stream and stand where other bytes belong. That is data before the handshake is complete, data in a SYN after it,
-    /// data without an ACK (RFC 9293 section 3.10.7).
+    /// Inline and strict, data that no receiver takes where it stands does not leave: it would be inspected
+    /// as part of the stream and stand where other bytes belong. That is data before the handshake is
+    /// complete, data in a SYN after it, data without an ACK (RFC 9293 section 3.10.7).
     pub(crate) fn is_data_that_nobody_takes(&self) -> bool {
         if !self.config.strict || !self.config.inline() || self.segment.is_empty() {
             return false;
@@ -235,8 +236,8 @@ impl<'s, 'p> Step<'s, 'p> {
         }
     }
 
-    /// Sets what is expected next from a side; one-sided sessions acknowledge themselves, unless reassembly says what was
-    /// inspected and let go of.
+    /// Sets what is expected next from a side; one-sided sessions acknowledge themselves, unless reassembly
+    /// says what was inspected and let go of.
     pub(crate) fn set_next_seq(&mut self, direction: Direction, seq: Seq) {
         let one_sided =
             self.is(SessionFlags::ASYNC) && !(self.config.compares() && self.held_from().is_some());
@@ -273,8 +274,9 @@ impl<'s, 'p> Step<'s, 'p> {
         self.note_offer();
     }
 
-    /// What the packet itself offers counts, also where its window is not taken over (a FIN or data that is sent again can
-    /// bring a later acknowledgement): an honest receiver does not take back the edge that it has shown.
+    /// What the packet itself offers counts, also where its window is not taken over (a FIN or data that is
+    /// sent again can bring a later acknowledgement): an honest receiver does not take back the edge that it
+    /// has shown.
     pub(crate) fn note_offer(&mut self) {
         // One that was overtaken offers nothing new.
         let latest = self.has(TcpFlags::ACK) && self.segment.ack == self.rcv().last_ack;

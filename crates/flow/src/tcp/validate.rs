@@ -58,16 +58,18 @@ impl Step<'_, '_> {
             && ack == rcv.isn.plus(1)
     }
 
-    /// What the packet's receiver can have sent. Where all of it went by here it is known: who acknowledges more has made it up, and no receiver takes
-    /// it (RFC 5961 section 5). Believed, it would count as acknowledged what is yet to come. Elsewhere the window bounds it.
+    /// What the packet's receiver can have sent. Where all of it went by here it is known: who acknowledges
+    /// more has made it up, and no receiver takes it (RFC 5961 section 5). Believed, it would count as
+    /// acknowledged what is yet to come. Elsewhere the window bounds it.
     fn acknowledged_at_most(&self) -> Seq {
         let rcv = self.rcv();
         let known = self.session.sees_all(self.config) && self.session.state >= TcpState::SynRecv;
         if known { self.end_of(rcv) } else { rcv.next_win }
     }
 
-    /// Whether the packet has none of the flags without which a receiver that has the connection drops it (RFC 9293 section 3.10.7.4, fifth step): a FIN by
-    /// itself would be taken wherever it lies, whatever was sent the other way.
+    /// Whether the packet has none of the flags without which a receiver that has the connection drops it
+    /// (RFC 9293 section 3.10.7.4, fifth step): a FIN by itself would be taken wherever it lies, whatever was
+    /// sent the other way.
     pub(crate) fn is_taken_by_nobody(&self) -> bool {
         let needs = TcpFlags::ACK.union(TcpFlags::SYN).union(TcpFlags::RST);
         self.session.sees_all(self.config)
@@ -104,8 +106,8 @@ impl Step<'_, '_> {
             segment.seq.at_least(snd.next_seq)
         } else {
             match self.policy {
-                // Of real receivers the ones of today believe the number that they wait for, and no other (RFC 5961 section 3). Where an older one would have
-                // believed this RST, it does not get it.
+                // Of real receivers the ones of today believe the number that they wait for, and no other
+                // (RFC 5961 section 3). Where an older one would have believed this RST, it does not get it.
                 _ if self.session.sees_all(self.config) => self.answers_syn() || self.is_expected_rst(),
                 HostPolicy::Hpux11 => segment.seq.at_least(snd.next_seq),
                 HostPolicy::OldLinux | HostPolicy::Linux | HostPolicy::Solaris => {
@@ -123,14 +125,15 @@ impl Step<'_, '_> {
         self.session.state == TcpState::SynSent && !self.to_server() && self.has(TcpFlags::ACK)
     }
 
-    /// Whether a RST has the number that is expected next: of a connection that closes, which does not count what overtakes, the one behind all data.
+    /// Whether a RST has the number that is expected next: of a connection that closes, which does not count
+    /// what overtakes, the one behind all data.
     fn is_expected_rst(&self) -> bool {
         let behind_all = self.session.sees_all(self.config) && self.segment.seq == self.end_of(self.snd());
         self.segment.seq == self.snd().next_seq || behind_all || self.follows_own_fin()
     }
 
-    /// The number behind all that a side has sent, where all of it went by here. A FIN has one behind all data, wherever the first of them lay: that may be
-    /// made up, or come before the data.
+    /// The number behind all that a side has sent, where all of it went by here. A FIN has one behind all
+    /// data, wherever the first of them lay: that may be made up, or come before the data.
     fn end_of(&self, peer: &Peer) -> Seq {
         let fin = TcpFlags::from_bits_retain(peer.tcp_flags).contains(TcpFlags::FIN);
         peer.sent.plus(u32::from(fin))
@@ -139,10 +142,11 @@ impl Step<'_, '_> {
     /// Whether an honest host may have sent the RST although its receiver does not believe it now. A receiver
     /// believes RCV.NXT only (RFC 5961 section 3):
     ///
-    /// * Who has closed a socket answers each segment that was under way with a RST whose number is what that segment acknowledges, so it was used
-    ///   before, maybe by its FIN (RFC 9293 section 3.10.7.4).
-    /// * Behind data that was lost on the way the number lies in the receiver's window, and the receiver answers with an acknowledgement, upon which the sender resets with the
-    ///   exact one (RFC 5961 section 3.2). Without that a receiver that sends nothing itself waits for ever.
+    /// * Who has closed a socket answers each segment that was under way with a RST whose number is what that
+    ///   segment acknowledges, so it was used before, maybe by its FIN (RFC 9293 section 3.10.7.4).
+    /// * Behind data that was lost on the way the number lies in the receiver's window, and the receiver
+    ///   answers with an acknowledgement, upon which the sender resets with the exact one (RFC 5961 section
+    ///   3.2). Without that a receiver that sends nothing itself waits for ever.
     ///
     /// Such a RST leaves and changes nothing: what its receiver still takes is inspected as before. What lies
     /// beyond the window no receiver looks at.
@@ -161,10 +165,11 @@ impl Step<'_, '_> {
             && furthest.iter().any(|number| self.segment.seq.at_most(*number))
     }
 
-    /// Whether a client that opens these ports anew answers what an earlier connection of them has left under way (RFC 9293 section
-    /// 3.10.7.1 and 3.10.7.3): with a bare RST whose number is one of that connection's, before its own beginning. Nobody who has the new
-    /// connection believes it, as it lies before the window; it ends what is left of the old one. So it leaves and changes nothing: were
-    /// it believed all the same, what comes behind it would still be inspected.
+    /// Whether a client that opens these ports anew answers what an earlier connection of them has left under
+    /// way (RFC 9293 section 3.10.7.1 and 3.10.7.3): with a bare RST whose number is one of that
+    /// connection's, before its own beginning. Nobody who has the new connection believes it, as it lies
+    /// before the window; it ends what is left of the old one. So it leaves and changes nothing: were it
+    /// believed all the same, what comes behind it would still be inspected.
     pub(crate) fn is_rst_for_an_earlier_connection(&self) -> bool {
         self.config.inline()
             && self.to_server()
@@ -175,8 +180,8 @@ impl Step<'_, '_> {
             && self.segment.seq.before(self.session.client().isn)
     }
 
-    /// Whether the packet stands right behind the client's FIN, which has a number of its own that is counted only once it is
-    /// acknowledged.
+    /// Whether the packet stands right behind the client's FIN, which has a number of its own that is counted
+    /// only once it is acknowledged.
     fn follows_own_fin(&self) -> bool {
         self.to_server()
             && self.session.state >= TcpState::FinWait1
@@ -283,9 +288,10 @@ impl Step<'_, '_> {
         Some(update)
     }
 
-    /// Whether a packet's timestamp is the one that later packets are measured by, as receivers do it: only of what begins at or before the
-    /// last byte acknowledged, so that what is overtaken by data behind it is not taken for old (RFC 7323 section 4.3). Since acknowledgements
-    /// lag behind here, one that is far ahead counts at once: the clock of a busy sender must not go round unnoticed.
+    /// Whether a packet's timestamp is the one that later packets are measured by, as receivers do it: only
+    /// of what begins at or before the last byte acknowledged, so that what is overtaken by data behind it is
+    /// not taken for old (RFC 7323 section 4.3). Since acknowledgements lag behind here, one that is far
+    /// ahead counts at once: the clock of a busy sender must not go round unnoticed.
     fn renews_timestamp(&self, advance: i32) -> bool {
         let snd = self.snd();
         // What ends before it is not taken at all.
@@ -294,10 +300,10 @@ impl Step<'_, '_> {
         current || leads && advance > TIMESTAMP_FAR_AHEAD
     }
 
-    /// Whether the packet is an acknowledgement that others of its sender have overtaken, or data, or its FIN (they leave by several
-    /// processors), or that has itself overtaken data: it brings nothing and acknowledges nothing new, in
-    /// whatever state that finds the session. Receivers take it or throw
-    /// it away, which is the same, so strict prevention lets it go on; it changes nothing here either.
+    /// Whether the packet is an acknowledgement that others of its sender have overtaken, or data, or its FIN
+    /// (they leave by several processors), or that has itself overtaken data: it brings nothing and
+    /// acknowledges nothing new, in whatever state that finds the session. Receivers take it or throw it
+    /// away, which is the same, so strict prevention lets it go on; it changes nothing here either.
     pub(crate) fn is_late_ack(&self) -> bool {
         let others = TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST;
         self.config.strict
@@ -316,10 +322,11 @@ impl Step<'_, '_> {
             && self.segment.ack.at_least(self.session.oldest(self.direction.flip()))
     }
 
-    /// Whether the packet is data that its sender has sent again meanwhile, and the second copy has overtaken the first: its timestamp is
-    /// old, all of its bytes have come by before. Receivers throw it away, so it may leave; where they would not, it has been
-    /// compared with what was inspected, as every retransmission is. (What would fill a hole with an old timestamp is refused: no
-    /// receiver takes it, and its bytes would stand for those that are to come.)
+    /// Whether the packet is data that its sender has sent again meanwhile, and the second copy has overtaken
+    /// the first: its timestamp is old, all of its bytes have come by before. Receivers throw it away, so it
+    /// may leave; where they would not, it has been compared with what was inspected, as every retransmission
+    /// is. (What would fill a hole with an old timestamp is refused: no receiver takes it, and its bytes
+    /// would stand for those that are to come.)
     fn is_late_data(&self) -> bool {
         let others = TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST;
         let snd = self.snd();
@@ -350,8 +357,8 @@ impl Step<'_, '_> {
         if client.flags.contains(PeerFlags::TIMESTAMP) {
             client.last_ts == 0 || echo == 0 || echo == client.last_ts
         } else {
-            // Some middleboxes take the option out of SYNs, and some servers echo what they like in their answer. What comes in
-            // its place (a RST, a FIN) is made up.
+            // Some middleboxes take the option out of SYNs, and some servers echo what they like in their
+            // answer. What comes in its place (a RST, a FIN) is made up.
             let answers = self.has(super::handshake::SYN_ACK);
             answers && self.config.liberal_timestamps || client.last_ts != 0 || echo == 0
         }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an entry has counted becomes its flow's: what is new since the last reading is credited, told of, and counted.
+//! What an entry has counted becomes its flow's: what is new since the last reading is credited, told of, and
+//! counted.
 
 use super::counters::ManagerCounters;
 use super::{Done, READ_EVERY};
@@ -10,7 +11,8 @@ use bartizan_base::{PacketDuration, Timestamp};
 use bartizan_flow::FlowTable;
 use std::collections::VecDeque;
 
-/// What comes of what devices say: counters, what the data plane is to know, and flows that devices did not take.
+/// What comes of what devices say: counters, what the data plane is to know, and flows that devices did not
+/// take.
 #[derive(Default)]
 pub(super) struct Ledger {
     pub counters: ManagerCounters,
@@ -37,14 +39,16 @@ pub(super) fn news(told: Sides, now: Sides) -> Sides {
     [low.filter(|_| low != told_low), high.filter(|_| high != told_high)]
 }
 
-/// Of so many packets in a time those in [`READ_EVERY`]. In a shorter time it is what came: that says little of the rest.
+/// Of so many packets in a time those in [`READ_EVERY`]. In a shorter time it is what came: that says little
+/// of the rest.
 pub(super) fn in_a_second(packets: u64, since: PacketDuration) -> u32 {
     let every = u128::from(READ_EVERY.as_nanos());
     let packets = u128::from(packets) * every / every.max(since.as_nanos().into());
     u32::try_from(packets).unwrap_or(u32::MAX)
 }
 
-/// Of so many more packets and bytes those that were dropped for what they carry. A device counts that first: what is counted of a packet that itself is not waits for the next time.
+/// Of so many more packets and bytes those that were dropped for what they carry. A device counts that first:
+/// what is counted of a packet that itself is not waits for the next time.
 pub(super) fn refused_of(now: (u64, u64), had: (u64, u64), more: (u64, u64)) -> (u64, u64) {
     (now.0.saturating_sub(had.0).min(more.0), now.1.saturating_sub(had.1).min(more.1))
 }
@@ -69,7 +73,8 @@ pub(super) fn credit<E: Default>(
     {
         let more = now_packets.saturating_sub(*had_packets);
         let more_bytes = now_bytes.saturating_sub(*had_bytes);
-        // A device that is writing may have counted a packet and not yet its bytes, or the other way round: each is credited when it is seen.
+        // A device that is writing may have counted a packet and not yet its bytes, or the other way round:
+        // each is credited when it is seen.
         if more > 0 || more_bytes > 0 {
             known &= table.credit(sunk, direction, more, more_bytes, *seen);
             packets += more;
@@ -155,7 +160,8 @@ mod tests {
         assert_eq!(in_a_second(u64::MAX, PacketDuration::from_secs(1)), u32::MAX);
     }
 
-    /// A device counts what a packet was dropped for before the packet itself: read in between, that waits for it, so that in the end each is charged once.
+    /// A device counts what a packet was dropped for before the packet itself: read in between, that waits
+    /// for it, so that in the end each is charged once.
     #[test]
     fn what_is_dropped_for_what_it_carries_is_charged_with_its_packet() {
         let readings = [((0, 0), (1, 100)), ((2, 300), (2, 300)), ((2, 300), (2, 300)), ((3, 400), (4, 500))];
@@ -171,7 +177,8 @@ mod tests {
         assert_eq!((charged, others), ((3, 400), (0, 0)));
     }
 
-    /// A device is read while it writes: packets and bytes of one more packet are seen one after the other, in whichever order. Nothing of it is lost, also where no other packet comes.
+    /// A device is read while it writes: packets and bytes of one more packet are seen one after the other,
+    /// in whichever order. Nothing of it is lost, also where no other packet comes.
     #[test]
     fn a_packet_that_is_read_in_halves_is_credited_whole() {
         let halves = [((1, 0), (1, 100)), ((0, 100), (1, 100))];

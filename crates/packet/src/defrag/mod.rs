@@ -11,19 +11,21 @@
 //! Before a receiver (prevention) the engine's view of a datagram has to be the receiver's, whoever that is
 //! (docs/design/0011-what-the-receiver-reads.md). With [`DefragConfig::strict`]
 //!
-//! * every fragment is refused that receivers treat differently, or that differs from its datagram's first in something by which
-//!   a receiver decides whether to take it: see [`DropReason`] and `likeness`;
-//! * a datagram that is whole waits for a decision: [`Defragmenter::pass`] or [`Defragmenter::refuse`]; the id of one
-//!   that passed is not taken again for a while (`remembered`);
-//! * the id of an evicted datagram is not taken again either, unless its frames were held: a part of it may be gone.
+//! * every fragment is refused that receivers treat differently, or that differs from its datagram's first in
+//!   something by which a receiver decides whether to take it: see [`DropReason`] and `likeness`;
+//! * a datagram that is whole waits for a decision: [`Defragmenter::pass`] or [`Defragmenter::refuse`]; the
+//!   id of one that passed is not taken again for a while (`remembered`);
+//! * the id of an evicted datagram is not taken again either, unless its frames were held: a part of it may
+//!   be gone.
 //!
-//! With [`DefragConfig::hold`] the frames of a datagram wait here as well ([`Defragmenter::attach`]), and come out together when it has
-//! passed ([`Defragmenter::pop_outgoing`]); what does not become whole, or is refused, comes out by
-//! [`Defragmenter::pop_discarded`] and goes nowhere. Frame and note are opaque here.
+//! With [`DefragConfig::hold`] the frames of a datagram wait here as well ([`Defragmenter::attach`]), and
+//! come out together when it has passed ([`Defragmenter::pop_outgoing`]); what does not become whole, or is
+//! refused, comes out by [`Defragmenter::pop_discarded`] and goes nowhere. Frame and note are opaque here.
 //!
-//! Not done: ICMP "time exceeded" of reassembly, the event `ipv6.frag_invalid_length` (the decoder's), cutting
-//! fragments to multiples of eight bytes (as Suricata does not either), and the unconditional refusal of overlapping
-//! IPv6 fragments by RFC 5722 (in detection the event and the policy decide; strict mode refuses them).
+//! Not done: ICMP "time exceeded" of reassembly, the event `ipv6.frag_invalid_length` (the decoder's),
+//! cutting fragments to multiples of eight bytes (as Suricata does not either), and the unconditional refusal
+//! of overlapping IPv6 fragments by RFC 5722 (in detection the event and the policy decide; strict mode
+//! refuses them).
 
 mod config;
 mod counters;
@@ -72,7 +74,7 @@ pub struct Defragmenter {
     free: Vec<u32>,
     /// All datagrams by their last use.
     order: Order,
-    /// Who holds how much.
+    /// The memory that each tenant and source holds.
     budget: FragmentBudget,
     store: Store,
     remembered: Remembered,
@@ -249,7 +251,8 @@ impl Defragmenter {
         datagram.admit(fragment, likeness, end)
     }
 
-    /// Stores the fragment, then lets the policy decide: nothing is trimmed for a fragment that finds no room.
+    /// Stores the fragment, then lets the policy decide: nothing is trimmed for a fragment that finds no
+    /// room.
     fn keep(
         &mut self,
         index: u32,

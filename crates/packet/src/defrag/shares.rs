@@ -96,7 +96,7 @@ fn link_mut(datagrams: &mut [Datagram], list: List, index: u32) -> Option<&mut L
     datagrams.get_mut(index as usize)?.links.get_mut(list as usize)
 }
 
-/// Who sent a datagram.
+/// The sender of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Source {
     tenant: TenantId,
@@ -117,7 +117,7 @@ impl Source {
     }
 }
 
-/// What is kept of a tenant or a source.
+/// The share of a tenant or a source.
 struct Share<K> {
     key: K,
     weight: u64,
@@ -186,7 +186,7 @@ impl<K: Copy + Eq + Hash> Shares<K> {
     }
 }
 
-/// What a datagram holds beside its own place.
+/// Memory that a datagram holds beside its own place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage {
     pub(super) nodes: u32,
@@ -372,7 +372,7 @@ impl FragmentBudget {
 pub(super) struct EvictionCandidates {
     /// The datagram that waited longest of the tenant that holds most.
     pub(super) oldest_of_tenant: u32,
-    /// The same of its source that holds most, if that is more than its part.
+    /// The datagram of its source that holds most, if that is more than its part.
     pub(super) oldest_of_source: Option<u32>,
     /// That source is the newcomer's: no other source loses anything for it.
     pub(super) is_newcomer: bool,

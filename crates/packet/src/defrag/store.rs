@@ -180,7 +180,7 @@ impl Store {
         Ok(index)
     }
 
-    /// What a node takes: the same whatever was trimmed of it.
+    /// Memory of a node: the same whatever was trimmed of it.
     pub(super) fn usage_of(&self, index: u32) -> Usage {
         let Some(node) = self.node(index) else { return Usage::default() };
         let bytes = (node.data_at as usize).saturating_add(node.len as usize);

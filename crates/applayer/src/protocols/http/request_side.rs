@@ -45,7 +45,7 @@ pub(super) struct Side {
     pub chunk_left: u64,
     /// A CONNECT has content: when that is over, the server's answer is waited for.
     pub connects: bool,
-    /// What stands there, until it shows that no tunnel begins with it.
+    /// The bytes after the request, held until they show that no tunnel begins with them.
     pub tunnel: Option<TunnelStart>,
     /// Offset in the stream of what is not read yet.
     pub at: u64,

@@ -84,10 +84,10 @@ pub(super) fn load(
     }
 }
 
-/// What is wrong with a file whose objects are others than the rule says.
+/// The error about a file whose objects are others than the rule says.
 const NO_KEY: &str = "no object has the key that `value_key` names";
 
-/// What is wrong with a value that is written otherwise than the set's.
+/// The error about a value that is written otherwise than the set's.
 const OTHER_TYPE: &str = "the value is not of the set's type";
 
 fn follow<'v>(tree: &'v Value, keys: &str) -> Option<&'v Value> {

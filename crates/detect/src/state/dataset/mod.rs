@@ -375,7 +375,7 @@ pub struct Request {
 #[derive(Debug, Default)]
 pub struct Datasets {
     sets: Mutex<HashMap<String, Arc<Dataset>>>,
-    /// What was left out of files since it was taken.
+    /// Entries that were left out of files and not taken yet.
     skipped: Mutex<SkippedEntries>,
     /// Files that were read since they were taken.
     read: Mutex<Vec<ListFile>>,

@@ -17,15 +17,15 @@ pub struct SkippedEntry {
     pub line: usize,
     /// The line, or nothing where the format has no lines.
     pub text: Vec<u8>,
-    /// What is wrong with it.
+    /// The error in the entry.
     pub what: String,
 }
 
-/// What was left out of the lists that were read.
+/// The entries that were left out of the lists that were read.
 #[derive(Debug, Default)]
 pub struct SkippedEntries {
     entries: Vec<SkippedEntry>,
-    /// How many of each list.
+    /// Number of entries of each list.
     counts: BTreeMap<PathBuf, usize>,
 }
 

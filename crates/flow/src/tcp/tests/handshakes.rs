@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Dirt around the handshake: whatever SYNs, SYN/ACKs, RSTs and data come before and around the true ones, what the application
-//! of a receiver reads are bytes that readers were shown at the same offsets, of one beginning; and connections of
-//! hosts that keep to the rules pass whole.
+//! Dirt around the handshake: whatever SYNs, SYN/ACKs, RSTs and data come before and around the true ones,
+//! what the application of a receiver reads are bytes that readers were shown at the same offsets, of one
+//! beginning; and connections of hosts that keep to the rules pass whole.
 
 use super::host::{ACK, At, FIN, Host, RST, SYN, Seg};
 use super::*;
@@ -163,8 +163,8 @@ impl Engine {
                 let stream = self.rig.pair.stream_mut(which);
                 let Some(RawChunk { offset, bytes, .. }) = stream.raw(packet) else { break };
                 let (from, end) = (offset as usize, offset + bytes.len() as u64);
-                // Behind bytes that the receiver has acknowledged and nobody saw (a FIN that stands behind old data counts as one),
-                // both go on by themselves: the receiver reads no more.
+                // Behind bytes that the receiver has acknowledged and nobody saw (a FIN that stands behind
+                // old data counts as one), both go on by themselves: the receiver reads no more.
                 self.apart[which] |= from > self.shown[which].len();
                 let right =
                     self.apart[which] || self.shown[which].get(from..from + bytes.len()) == Some(bytes);
@@ -389,7 +389,8 @@ fn disturb(random: &mut Random, percent: usize, segments: Vec<Seg>) -> Vec<Seg> 
     out
 }
 
-/// Two hosts talk through the engine until both are done. Gives the engine, or what each has read where they are not.
+/// Two hosts talk through the engine until both are done. Gives the engine, or what each has read where they
+/// are not.
 fn talk(
     engine: &mut Engine,
     client: &mut Host,
@@ -523,8 +524,8 @@ fn a_client_that_has_forgotten_its_connection_opens_another() {
     }
 }
 
-/// Fast Open: the server forgets its half-open connection upon a RST that is not believed here, and takes the SYN that comes again for a new one.
-/// Its data is the same bytes then.
+/// Fast Open: the server forgets its half-open connection upon a RST that is not believed here, and takes the
+/// SYN that comes again for a new one. Its data is the same bytes then.
 #[test]
 fn a_syn_behind_a_reset_brings_the_bytes_that_were_inspected() {
     let fail = failing(0);
